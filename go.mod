@@ -1,0 +1,3 @@
+module nodegate
+
+go 1.26
