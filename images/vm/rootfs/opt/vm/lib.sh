@@ -1,0 +1,77 @@
+# What the boot scripts of the scenarios share. Sourced by sh -eu in the guest.
+
+# die MESSAGE: the scenario fails, and says why.
+die() {
+	echo "FAILED at $(uptime_s) s: $*" >&2
+	exit 1
+}
+
+# uptime_s: the guest's clock, seconds since boot.
+uptime_s() { cut -d' ' -f1 /proc/uptime; }
+
+# centis: the same in hundredths, for arithmetic.
+centis() { cut -d' ' -f1 /proc/uptime | tr -d .; }
+
+# within SECONDS COMMAND...: COMMAND holds before the guest's clock has gone on by SECONDS. Says how long it took.
+within() {
+	limit=$1 began=$(centis)
+	shift
+	until "$@"; do
+		[ $(($(centis) - began)) -lt $((limit * 100)) ] || die "not within $limit s: $*"
+		sleep 0.1
+	done
+	echo "$(uptime_s): $* after $(($(centis) - began)) hundredths of a second"
+}
+
+# throughout SECONDS COMMAND...: COMMAND holds now and at every look for SECONDS.
+throughout() {
+	limit=$1 began=$(centis)
+	shift
+	while [ $(($(centis) - began)) -lt $((limit * 100)) ]; do
+		"$@" || die "no longer after $(($(centis) - began)) hundredths of a second: $*"
+		sleep 0.2
+	done
+	echo "$(uptime_s): $* throughout $limit s"
+}
+
+# not COMMAND...
+not() { ! "$@"; }
+
+# loaded MODULE: it is in /proc/modules.
+loaded() { grep -q "^$1 " /proc/modules; }
+
+# value KEY: what the kernel says; empty when it does not have the key. KEY is written with dots.
+value() { cat "/proc/sys/$(printf %s "$1" | tr . /)" 2>/dev/null || :; }
+
+# is KEY VALUE: the sysctl has the value.
+is() { [ "$(value "$1")" = "$2" ]; }
+
+# started N: the stand-in has started N times or more in this boot, and has judged what it found.
+started() { [ -e "/run/vm/kubelet/$1/verdict" ]; }
+
+# first_start: waits for the stand-in's first start of this boot, however slow the machine.
+first_start() { within 120 started 1; }
+
+# saw N: the stand-in's Nth start of this boot found the modules loaded and every sysctl of /opt/vm/sysctls right, and stayed.
+saw() {
+	for module in br_netfilter overlay nf_conntrack; do
+		grep -q "^$module " "/run/vm/kubelet/$1/modules" || die "start $1 of kubelet without $module: $(cut -d' ' -f1 "/run/vm/kubelet/$1/modules" | tr '\n' ' ')"
+	done
+	diff -u /opt/vm/sysctls "/run/vm/kubelet/$1/sysctls" >&2 || die "start $1 of kubelet with the wrong sysctls"
+	[ "$(cat "/run/vm/kubelet/$1/verdict")" = runs ] || die "start $1 of kubelet: $(cat "/run/vm/kubelet/$1/verdict")"
+}
+
+# right_now: every sysctl of /opt/vm/sysctls is right at this moment.
+right_now() {
+	while read -r key want; do
+		is "$key" "$want" || { echo "$key is $(value "$key"), want $want" >&2; return 1; }
+	done </opt/vm/sysctls
+}
+
+# held: systemd is at kubelet's ExecStartPre or waiting for the next try, and the stand-in has not started in this boot.
+held() {
+	not started 1 && [ "$(systemctl show -P ActiveState kubelet.service)" = activating ]
+}
+
+# settled: nothing is left in systemd's queue.
+settled() { [ "$(systemctl list-jobs --no-legend | wc -l)" = 0 ]; }

@@ -1,0 +1,93 @@
+//go:build vm
+
+package vm
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	repository = "../.."
+	atOnce     = 2                // machines at a time
+	wholeTime  = 15 * time.Minute // one scenario
+)
+
+// TestScenarios runs every folder of scenarios/ as a subtest.
+func TestScenarios(t *testing.T) {
+	scenarios, err := Load("scenarios")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRunner(t)
+	slots := make(chan struct{}, atOnce)
+	for _, s := range scenarios {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			ctx, cancel := context.WithTimeout(t.Context(), wholeTime)
+			defer cancel()
+			r := r
+			r.Log = t.Logf
+			t.Log(s.About)
+			if err := r.Run(ctx, s); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// newRunner builds the binary and the base image, or says why this host cannot. Where CI is set, "cannot" is a failure.
+func newRunner(t *testing.T) Runner {
+	t.Helper()
+	if missing := Missing(); len(missing) > 0 {
+		why := "this host runs no virtual machines:\n" + strings.Join(missing, "\n")
+		if os.Getenv("CI") != "" {
+			t.Fatal(why)
+		}
+		t.Skip(why)
+	}
+	root, err := filepath.Abs(repository)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache := DefaultCache(root)
+	scratch, err := cache.Scratch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := scratch.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	began := time.Now()
+	base, err := cache.Base(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("base image ready after %.0f s", time.Since(began).Seconds())
+	return Runner{Base: base, Nodegate: build(t, root, scratch.Dir), Scratch: scratch.Dir, Log: t.Logf}
+}
+
+// build builds the static binary. NODEGATE names one to take instead.
+func build(t *testing.T, root, dir string) string {
+	t.Helper()
+	if binary := os.Getenv("NODEGATE"); binary != "" {
+		return binary
+	}
+	binary := filepath.Join(dir, "nodegate")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/nodegate")
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("building nodegate: %v\n%s", err, out)
+	}
+	return binary
+}
