@@ -1,0 +1,31 @@
+package checks
+
+import "nodegate/policy"
+
+// For is the checks of a policy at a stage, in the order in which they depend
+// on each other: modules, then the sysctls that some of them bring, then links.
+func For(p *policy.Policy, stage Stage) []Check {
+	var list []Check
+	if stage == Image || stage == All {
+		for _, m := range p.Modules {
+			list = append(list, installedModule{m})
+		}
+	}
+	if stage == Image {
+		return list
+	}
+	names := make([]string, len(p.Modules))
+	for i, m := range p.Modules {
+		names[i] = m.Name
+	}
+	for _, m := range p.Modules {
+		list = append(list, loadedModule{m, names})
+	}
+	for _, s := range p.Sysctls {
+		list = append(list, sysctl{s, policy.ModuleOf(s.Key)})
+	}
+	for _, l := range p.Links {
+		list = append(list, link{l})
+	}
+	return list
+}

@@ -1,0 +1,60 @@
+package checks
+
+import (
+	"context"
+	"fmt"
+
+	"nodegate/host"
+	"nodegate/policy"
+)
+
+// loadedModule requires a module in the running kernel: loaded, or built in.
+type loadedModule struct {
+	policy.Module
+	all []string // every module of the policy: the missing ones are loaded in one call
+}
+
+func (m loadedModule) Name() string        { return "module." + m.Module.Name }
+func (m loadedModule) About() policy.About { return m.Module.About }
+
+func (m loadedModule) Inspect(_ context.Context, h *host.Host) (State, error) {
+	state, err := h.Module(m.Module.Name)
+	s := State{Want: host.ModuleLoaded.String(), Got: state.String(), Holds: state.Present()}
+	switch state {
+	case host.ModuleBuiltIn:
+		s.Want = s.Got
+	case host.ModuleLoadable:
+		s.Remedy = "run: modprobe " + m.Module.Name
+	case host.ModuleMissing:
+		s.Remedy = missingRemedy(h, m.Module.Name)
+	}
+	return s, err
+}
+
+// Fix loads all missing modules of the policy with the first call; for the
+// others nothing is left to do.
+func (m loadedModule) Fix(ctx context.Context, h *host.Host) error {
+	var load []string
+	for _, name := range m.all {
+		if state, err := h.Module(name); err == nil && !state.Present() {
+			load = append(load, name)
+		}
+	}
+	if len(load) == 0 || load[0] != m.Module.Name {
+		return nil
+	}
+	return h.Kernel.LoadModules(ctx, load)
+}
+
+// missingRemedy tells "not in this kernel's packages" from "this kernel's
+// modules are gone", which a kernel upgrade without a restart leaves behind.
+func missingRemedy(h *host.Host, name string) string {
+	release, err := h.Kernel.Release()
+	if err != nil {
+		return "install the package that has " + name + " for the running kernel"
+	}
+	if _, err := h.Files.ReadDir("/lib/modules/" + release); err != nil {
+		return fmt.Sprintf("the running kernel's modules are not installed (/lib/modules/%s): restart into the installed kernel, or install them", release)
+	}
+	return fmt.Sprintf("kernel %s has no %s: install the package that brings it (Red Hat: kernel-modules-extra; Debian, Ubuntu: linux-modules or linux-image without -unsigned or -virtual reductions)", release, name)
+}

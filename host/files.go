@@ -1,0 +1,122 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"sort"
+
+	"github.com/cyphar/filepath-securejoin/pathrs-lite"
+)
+
+// maxFile is the most bytes read from one file: modules.dep of a distribution
+// kernel has under 1 MiB, a full rule dump of kube-proxy 16 MiB.
+const maxFile = 64 << 20
+
+// machineFiles is the running machine's files.
+type machineFiles struct{}
+
+func (machineFiles) ReadFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return readAll(f)
+}
+
+func (machineFiles) ReadDir(name string) ([]string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return readNames(f)
+}
+
+func (machineFiles) ReadLink(name string) (string, error) { return os.Readlink(name) }
+
+func (machineFiles) Write(name string, data []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Close())
+}
+
+// treeFiles is the files below a root that is not trusted: every symbolic link
+// is resolved as if root were /, so none leads out of it.
+type treeFiles struct{ root string }
+
+func (t treeFiles) open(name string) (*os.File, error) {
+	at, err := pathrs.OpenInRoot(t.root, name)
+	if err != nil {
+		return nil, t.named(name, err)
+	}
+	defer at.Close()
+	info, err := at.Stat()
+	if err != nil {
+		return nil, t.named(name, err)
+	}
+	// A named pipe or a device in an image must not hold or act on us.
+	if !info.Mode().IsRegular() && !info.IsDir() {
+		return nil, fmt.Errorf("%s in %s is neither a file nor a directory", name, t.root)
+	}
+	f, err := pathrs.Reopen(at, os.O_RDONLY)
+	return f, t.named(name, err)
+}
+
+// named gives an error of a file handle the path that was asked for.
+func (t treeFiles) named(name string, err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return &fs.PathError{Op: pe.Op, Path: t.root + name, Err: pe.Err}
+	}
+	return err
+}
+
+func (t treeFiles) ReadFile(name string) ([]byte, error) {
+	f, err := t.open(name)
+	if err != nil {
+		return nil, err
+	}
+	return readAll(f)
+}
+
+func (t treeFiles) ReadDir(name string) ([]string, error) {
+	f, err := t.open(name)
+	if err != nil {
+		return nil, err
+	}
+	return readNames(f)
+}
+
+func (t treeFiles) ReadLink(name string) (string, error) {
+	r, err := os.OpenRoot(t.root)
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	return r.Readlink(name[1:])
+}
+
+func (t treeFiles) Write(name string, _ []byte) error {
+	return fmt.Errorf("writing %s in %s: %w", name, t.root, errTree)
+}
+
+func readAll(f *os.File) ([]byte, error) {
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(b) > maxFile {
+		err = fmt.Errorf("reading %s: larger than %d MiB", f.Name(), maxFile>>20)
+	}
+	return b, err
+}
+
+func readNames(f *os.File) ([]string, error) {
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
+	sort.Strings(names)
+	return names, err
+}

@@ -1,0 +1,137 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/safchain/ethtool"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// machineLinks asks the kernel of the caller's network namespace. The ethtool
+// socket is opened at the first use: most policies need none.
+type machineLinks struct{ tool *ethtool.Ethtool }
+
+func (m *machineLinks) List(context.Context) ([]Link, error) {
+	found, err := dump(netlink.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("listing links: %w", err)
+	}
+	links := make([]Link, 0, len(found))
+	for _, l := range found {
+		kind := l.Type()
+		if kind == "device" {
+			kind = ""
+		}
+		links = append(links, Link{Name: l.Attrs().Name, Kind: kind, MTU: l.Attrs().MTU})
+	}
+	return links, nil
+}
+
+// dump repeats a netlink dump that the kernel says was interrupted by a change.
+func dump[T any](ask func() ([]T, error)) ([]T, error) {
+	var all []T
+	var err error
+	for range 5 {
+		if all, err = ask(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+	}
+	return all, err
+}
+
+func (m *machineLinks) DefaultRoutes(context.Context) ([]string, error) {
+	routes, err := dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_ALL) })
+	if err != nil {
+		return nil, fmt.Errorf("listing routes: %w", err)
+	}
+	var names []string
+	for _, r := range routes {
+		if r.Dst != nil {
+			if ones, _ := r.Dst.Mask.Size(); ones != 0 {
+				continue
+			}
+		}
+		hops := []int{r.LinkIndex}
+		for _, h := range r.MultiPath {
+			hops = append(hops, h.LinkIndex)
+		}
+		for _, index := range hops {
+			// Index 0 is a route without a link: blackhole, unreachable.
+			if l, err := netlink.LinkByIndex(index); index != 0 && err == nil && !slices.Contains(names, l.Attrs().Name) {
+				names = append(names, l.Attrs().Name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func (m *machineLinks) ethtool() (*ethtool.Ethtool, error) {
+	if m.tool == nil {
+		t, err := ethtool.NewEthtool()
+		if err != nil {
+			return nil, fmt.Errorf("opening ethtool socket: %w", err)
+		}
+		m.tool = t
+	}
+	return m.tool, nil
+}
+
+func (m *machineLinks) Driver(_ context.Context, link string) (string, error) {
+	t, err := m.ethtool()
+	if err != nil {
+		return "", err
+	}
+	name, err := t.DriverName(link)
+	return name, linkErr("reading driver", link, err)
+}
+
+func (m *machineLinks) Features(_ context.Context, link string) (map[string]Feature, error) {
+	t, err := m.ethtool()
+	if err != nil {
+		return nil, err
+	}
+	states, err := t.FeaturesWithState(link)
+	if err != nil {
+		return nil, linkErr("reading features", link, err)
+	}
+	features := make(map[string]Feature, len(states))
+	for name, s := range states {
+		features[name] = Feature(s)
+	}
+	return features, nil
+}
+
+// SetFeatures answers nil for features that the driver holds fixed or that
+// another one blocks (ETHTOOL_SFEATURES says so only in its flags): read back.
+func (m *machineLinks) SetFeatures(_ context.Context, link string, on map[string]bool) error {
+	t, err := m.ethtool()
+	if err != nil {
+		return err
+	}
+	return linkErr("changing features", link, t.Change(link, on))
+}
+
+func (m *machineLinks) SetMTU(_ context.Context, link string, mtu int) error {
+	l, err := netlink.LinkByName(link)
+	if err == nil {
+		err = netlink.LinkSetMTU(l, mtu)
+	}
+	return linkErr(fmt.Sprintf("setting mtu %d", mtu), link, err)
+}
+
+func linkErr(act, link string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var gone netlink.LinkNotFoundError
+	if errors.Is(err, unix.ENODEV) || errors.As(err, &gone) {
+		err = fs.ErrNotExist
+	}
+	return fmt.Errorf("%s of %s: %w", act, link, err)
+}

@@ -1,0 +1,123 @@
+package host
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+)
+
+// ModuleState is where a kernel module is. The zero value is unknown.
+type ModuleState int
+
+// The four answers to "is the module there", and unknown.
+const (
+	ModuleUnknown  ModuleState = iota
+	ModuleLoaded               // a loadable module, and it is live
+	ModuleBuiltIn              // part of the kernel's own image
+	ModuleLoadable             // not loaded, but installed for this kernel
+	ModuleMissing              // not installed for this kernel
+)
+
+func (s ModuleState) String() string {
+	return [...]string{"unknown", "loaded", "built in", "not loaded", "not installed"}[s]
+}
+
+// Present tells whether the module's code is running.
+func (s ModuleState) Present() bool { return s == ModuleLoaded || s == ModuleBuiltIn }
+
+// Module tells where a module is in the running kernel. A built-in one may have
+// no /sys/module directory and no line in modules.builtin (a kernel without
+// modules has neither), so what it provides is believed first.
+func (h *Host) Module(name string) (ModuleState, error) {
+	name = underscores(name)
+	switch state, err := h.Text("/sys/module/" + name + "/initstate"); {
+	case err == nil && state == "live":
+		return ModuleLoaded, nil
+	case err == nil:
+		return ModuleUnknown, fmt.Errorf("module %s is %q: the kernel has not finished loading it", name, state)
+	case !errors.Is(err, fs.ErrNotExist):
+		return ModuleUnknown, err
+	}
+	if _, err := h.Files.ReadDir("/sys/module/" + name); err == nil || h.provided(name) {
+		return ModuleBuiltIn, nil
+	}
+	release, err := h.Kernel.Release()
+	if err != nil {
+		return ModuleUnknown, err
+	}
+	state, err := h.InstalledModule(release, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return ModuleMissing, nil
+	}
+	return state, err
+}
+
+// provided looks for what a module adds to /proc, for the modules where that is
+// certain.
+func (h *Host) provided(name string) bool {
+	switch name {
+	case "br_netfilter":
+		_, err := h.Files.ReadFile("/proc/sys/net/bridge/bridge-nf-call-iptables")
+		return err == nil
+	case "nf_conntrack":
+		_, err := h.Files.ReadFile("/proc/sys/net/netfilter/nf_conntrack_max")
+		return err == nil
+	case "overlay":
+		b, err := h.Files.ReadFile("/proc/filesystems")
+		return err == nil && bytes.Contains(b, []byte("\toverlay\n"))
+	}
+	return false
+}
+
+// Releases are the kernels that have a module directory.
+func (h *Host) Releases() ([]string, error) {
+	names, err := h.Files.ReadDir("/lib/modules")
+	if err != nil {
+		return nil, fmt.Errorf("listing installed kernels: %w", err)
+	}
+	return names, nil
+}
+
+// InstalledModule tells what the files of one installed kernel say of a module:
+// built in, loadable or missing. The error wraps fs.ErrNotExist where that
+// kernel has no modules.dep: it is not installed, or depmod never ran.
+func (h *Host) InstalledModule(release, name string) (ModuleState, error) {
+	name = underscores(name)
+	dir := "/lib/modules/" + release
+	builtin, err := h.Files.ReadFile(dir + "/modules.builtin")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return ModuleUnknown, err
+	}
+	if listsModule(builtin, name) {
+		return ModuleBuiltIn, nil
+	}
+	dep, err := h.Files.ReadFile(dir + "/modules.dep")
+	if err != nil {
+		return ModuleUnknown, fmt.Errorf("reading the modules of kernel %s: %w", release, err)
+	}
+	if listsModule(dep, name) {
+		return ModuleLoadable, nil
+	}
+	return ModuleMissing, nil
+}
+
+// listsModule looks for a module's file in modules.dep ("path: needs") or
+// modules.builtin ("path").
+func listsModule(index []byte, name string) bool {
+	lines := bufio.NewScanner(bytes.NewReader(index))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		file, _, _ := bytes.Cut(lines.Bytes(), []byte(":"))
+		base, _, _ := strings.Cut(path.Base(string(bytes.TrimSpace(file))), ".ko")
+		if underscores(base) == name {
+			return true
+		}
+	}
+	return false
+}
+
+func underscores(name string) string { return strings.ReplaceAll(name, "-", "_") }

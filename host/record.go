@@ -1,0 +1,81 @@
+package host
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// Record is a host that answers as h does, and the snapshot that fills up with
+// its answers. Changes are passed on and not recorded.
+func Record(h *Host) (*Host, *Snapshot) {
+	s := &Snapshot{
+		APIVersion: snapshotVersion, Kind: snapshotKind, Taken: time.Now().UTC().Truncate(time.Second), Root: h.Root,
+		Files: map[string]answer[text]{}, Dirs: map[string]answer[[]string]{}, SymLink: map[string]answer[string]{},
+		Drivers: map[string]answer[string]{}, Offload: map[string]answer[featureOf]{},
+	}
+	return &Host{Root: h.Root, Files: recordFiles{h.Files, s}, Kernel: recordKernel{h.Kernel, s}, Links: recordLinks{h.Links, s}}, s
+}
+
+type recordFiles struct {
+	Files
+	s *Snapshot
+}
+
+func (r recordFiles) ReadFile(name string) ([]byte, error) {
+	b, err := r.Files.ReadFile(name)
+	r.s.Files[name] = recordAnswer(text(b), err)
+	return b, err
+}
+
+func (r recordFiles) ReadDir(name string) ([]string, error) {
+	names, err := r.Files.ReadDir(name)
+	r.s.Dirs[name] = recordAnswer(names, err)
+	return names, err
+}
+
+func (r recordFiles) ReadLink(name string) (string, error) {
+	to, err := r.Files.ReadLink(name)
+	r.s.SymLink[name] = recordAnswer(to, err)
+	return to, err
+}
+
+type recordKernel struct {
+	Kernel
+	s *Snapshot
+}
+
+func (r recordKernel) Release() (string, error) {
+	v, err := r.Kernel.Release()
+	r.s.Kernel = recordAnswer(v, err)
+	return v, err
+}
+
+type recordLinks struct {
+	Links
+	s *Snapshot
+}
+
+func (r recordLinks) List(ctx context.Context) ([]Link, error) {
+	v, err := r.Links.List(ctx)
+	r.s.List = recordAnswer(slices.Clone(v), err)
+	return v, err
+}
+
+func (r recordLinks) DefaultRoutes(ctx context.Context) ([]string, error) {
+	v, err := r.Links.DefaultRoutes(ctx)
+	r.s.Default = recordAnswer(v, err)
+	return v, err
+}
+
+func (r recordLinks) Driver(ctx context.Context, link string) (string, error) {
+	v, err := r.Links.Driver(ctx, link)
+	r.s.Drivers[link] = recordAnswer(v, err)
+	return v, err
+}
+
+func (r recordLinks) Features(ctx context.Context, link string) (map[string]Feature, error) {
+	v, err := r.Links.Features(ctx, link)
+	r.s.Offload[link] = recordAnswer(v, err)
+	return v, err
+}

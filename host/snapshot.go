@@ -1,0 +1,127 @@
+package host
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+)
+
+// Snapshot is a recording of what a host answered: enough to run the same
+// checks again, anywhere. Questions that were not asked when it was taken are
+// not in it; a replay answers them with ErrNotRecorded.
+type Snapshot struct {
+	APIVersion string    `json:"apiVersion"`
+	Kind       string    `json:"kind"`
+	Taken      time.Time `json:"taken"`
+	Root       string    `json:"root"`
+
+	Kernel  answer[string]               `json:"kernelRelease"`
+	Files   map[string]answer[text]      `json:"files,omitempty"`
+	Dirs    map[string]answer[[]string]  `json:"dirs,omitempty"`
+	SymLink map[string]answer[string]    `json:"symlinks,omitempty"`
+	List    answer[[]Link]               `json:"links"`
+	Default answer[[]string]             `json:"defaultRoutes"`
+	Drivers map[string]answer[string]    `json:"drivers,omitempty"`
+	Offload map[string]answer[featureOf] `json:"features,omitempty"`
+}
+
+type featureOf = map[string]Feature
+
+// ErrNotRecorded is a question that a snapshot holds no answer to.
+var ErrNotRecorded = errors.New("not in this snapshot: it was taken by a policy that did not ask")
+
+// errReplay is every attempt to change a replayed host.
+var errReplay = errors.New("a snapshot cannot be changed")
+
+// snapshotVersion is what ReadSnapshot accepts.
+const snapshotVersion, snapshotKind = "nodegate/v1", "Snapshot"
+
+// ReadSnapshot reads what WriteTo of a Snapshot wrote, at most 64 MiB.
+func ReadSnapshot(r io.Reader) (*Snapshot, error) {
+	var s Snapshot
+	b, err := io.ReadAll(io.LimitReader(r, maxFile))
+	if err != nil {
+		return nil, fmt.Errorf("reading snapshot: %w", err)
+	}
+	if err := json.Unmarshal(b, &s); err != nil {
+		return nil, fmt.Errorf("reading snapshot: %w", err)
+	}
+	if s.APIVersion != snapshotVersion || s.Kind != snapshotKind {
+		return nil, fmt.Errorf("reading snapshot: this is %q %q, not a %s %s", s.APIVersion, s.Kind, snapshotVersion, snapshotKind)
+	}
+	return &s, nil
+}
+
+// answer is a value, or the error that came instead. The zero answer is a
+// question that was not asked.
+type answer[T any] struct {
+	Value T      `json:"value,omitzero"`
+	Error string `json:"error,omitempty"`
+	Asked bool   `json:"asked"`
+}
+
+func recordAnswer[T any](v T, err error) answer[T] {
+	if err == nil {
+		return answer[T]{Value: v, Asked: true}
+	}
+	var no syscall.Errno
+	if errors.As(err, &no) {
+		return answer[T]{Error: unix.ErrnoName(no), Asked: true}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return answer[T]{Error: "ENOENT", Asked: true}
+	}
+	return answer[T]{Error: err.Error(), Asked: true}
+}
+
+func (a answer[T]) get(what string) (T, error) {
+	var zero T
+	switch {
+	case !a.Asked:
+		return zero, fmt.Errorf("%s: %w", what, ErrNotRecorded)
+	case a.Error == "":
+		return a.Value, nil
+	}
+	// The names a check tells apart; any other keeps its text.
+	for _, no := range []syscall.Errno{syscall.ENOENT, syscall.EACCES, syscall.EPERM, syscall.EINVAL, syscall.EIO, syscall.ENOTDIR, syscall.EOPNOTSUPP, syscall.ENODEV} {
+		if a.Error == unix.ErrnoName(no) {
+			return zero, &fs.PathError{Op: "reading", Path: what, Err: no}
+		}
+	}
+	return zero, fmt.Errorf("reading %s: %s", what, a.Error)
+}
+
+// text is a file's content: a JSON string where it is UTF-8, as files in /proc
+// are, else an object holding base64.
+type text []byte
+
+func (t text) MarshalJSON() ([]byte, error) {
+	if utf8.Valid(t) {
+		return json.Marshal(string(t))
+	}
+	return json.Marshal(struct {
+		Base64 []byte `json:"base64"`
+	}{t})
+}
+
+func (t *text) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '"' {
+		var s string
+		err := json.Unmarshal(b, &s)
+		*t = text(s)
+		return err
+	}
+	var o struct {
+		Base64 []byte `json:"base64"`
+	}
+	err := json.Unmarshal(b, &o)
+	*t = o.Base64
+	return err
+}

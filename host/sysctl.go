@@ -1,0 +1,76 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+)
+
+// ReadSysctl reads a kernel parameter by its path below /proc/sys. Tabs and
+// runs of spaces become one space: net/ipv4/tcp_rmem is written with spaces and
+// read with tabs. A parameter that can only be written is fs.ErrPermission.
+func (h *Host) ReadSysctl(key string) (string, error) {
+	name, err := sysctlFile(key)
+	if err != nil {
+		return "", err
+	}
+	b, err := h.Files.ReadFile(name)
+	if err != nil {
+		return "", fmt.Errorf("reading sysctl: %w", err)
+	}
+	return strings.Join(strings.Fields(string(b)), " "), nil
+}
+
+// WriteSysctl writes a kernel parameter. The kernel may clamp or ignore what is
+// written: read it back. Outside the initial network namespace some parameters
+// answer fs.ErrPermission even to root.
+func (h *Host) WriteSysctl(key, value string) error {
+	name, err := sysctlFile(key)
+	if err != nil {
+		return err
+	}
+	if err := h.Files.Write(name, []byte(value+"\n")); err != nil {
+		return fmt.Errorf("writing %q to sysctl: %w", value, err)
+	}
+	return nil
+}
+
+func sysctlFile(key string) (string, error) {
+	if !fs.ValidPath(key) || key == "." {
+		return "", fmt.Errorf("%q is not the path of a sysctl", key)
+	}
+	return "/proc/sys/" + key, nil
+}
+
+// GlobSysctl is the parameters that a pattern with wildcards names, sorted.
+// That none does is no error.
+func (h *Host) GlobSysctl(pattern string) ([]string, error) {
+	keys := []string{""}
+	for _, part := range strings.Split(pattern, "/") {
+		var next []string
+		for _, dir := range keys {
+			if !strings.ContainsAny(part, "*?[") {
+				next = append(next, path.Join(dir, part))
+				continue
+			}
+			names, err := h.Files.ReadDir(path.Join("/proc/sys", dir))
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("listing sysctls: %w", err)
+			}
+			for _, n := range names {
+				if ok, err := path.Match(part, n); err != nil {
+					return nil, fmt.Errorf("matching sysctls: %q: %w", part, err)
+				} else if ok {
+					next = append(next, path.Join(dir, n))
+				}
+			}
+		}
+		keys = next
+	}
+	return keys, nil
+}

@@ -1,0 +1,100 @@
+# What every Linux node that runs kubelet and kube-proxy needs, whatever its CNI.
+# Copy it, or build on it with: use "kubernetes" {}
+
+module "br_netfilter" {
+  reason = "Without it, the reply of a Service whose endpoint is on the same bridge bypasses conntrack, keeps the Pod's address, and the client resets the connection."
+  ref    = "https://github.com/kubernetes/kubernetes/issues/21613"
+}
+
+module "overlay" {
+  reason = "containerd and CRI-O mount container images with it."
+  ref    = "https://kubernetes.io/docs/setup/production-environment/container-runtimes/"
+}
+
+module "nf_conntrack" {
+  reason = "kube-proxy's NAT needs it, and the net.netfilter parameters exist only once it is loaded."
+  ref    = "https://docs.kernel.org/networking/nf_conntrack-sysctl.html"
+}
+
+sysctl "net.bridge.bridge-nf-call-iptables" {
+  value  = 1
+  reason = "Packets between Pods on one bridge must pass iptables, or the reply of a same-node Service is not translated back."
+  ref    = "https://kubernetes.io/docs/setup/production-environment/container-runtimes/"
+}
+
+sysctl "net.bridge.bridge-nf-call-ip6tables" {
+  value  = 1
+  reason = "The same, for IPv6 Services."
+  ref    = "https://kubernetes.io/docs/setup/production-environment/container-runtimes/"
+}
+
+sysctl "net.ipv4.ip_forward" {
+  value  = 1
+  reason = "Without it the node drops every packet between its Pods and other machines."
+  ref    = "https://kubernetes.io/docs/setup/production-environment/container-runtimes/"
+}
+
+sysctl "net.netfilter.nf_conntrack_tcp_be_liberal" {
+  value  = 1
+  reason = "A packet that conntrack calls INVALID is not translated; the peer answers it with a reset. kube-proxy reads this once, when it starts."
+  ref    = "https://github.com/kubernetes/kubernetes/issues/74839"
+}
+
+# kubelet --protect-kernel-defaults refuses to start unless these six are exactly so.
+sysctl "vm.overcommit_memory" {
+  value  = 1
+  reason = "kubelet exits without it when protectKernelDefaults is on, as kops sets it."
+  ref    = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
+}
+
+sysctl "vm.panic_on_oom" {
+  value  = 0
+  reason = "kubelet's protectKernelDefaults; the OOM killer, not a panic, ends a Pod that uses too much."
+  ref    = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
+}
+
+sysctl "kernel.panic" {
+  value  = 10
+  reason = "kubelet's protectKernelDefaults; a panicked node restarts after 10 s."
+  ref    = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
+}
+
+sysctl "kernel.panic_on_oops" {
+  value  = 1
+  reason = "kubelet's protectKernelDefaults; a kernel that oopsed is not trusted further."
+  ref    = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
+}
+
+sysctl "kernel.keys.root_maxkeys" {
+  value  = 1000000
+  reason = "kubelet's protectKernelDefaults; every container takes a key."
+  ref    = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
+}
+
+sysctl "kernel.keys.root_maxbytes" {
+  value  = 25000000
+  reason = "kubelet's protectKernelDefaults; 25 bytes for each of the keys."
+  ref    = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
+}
+
+sysctl "fs.inotify.max_user_watches" {
+  min      = 524288
+  severity = "warn"
+  reason   = "kubelet, containerd and log shippers of one user share it; exhausted, `kubectl logs -f` ends with \"no space left on device\"."
+  ref      = "https://man7.org/linux/man-pages/man7/inotify.7.html"
+}
+
+sysctl "fs.inotify.max_user_instances" {
+  min      = 512
+  severity = "warn"
+  reason   = "The default of 128 is used up by a few dozen Pods; then \"too many open files\"."
+  ref      = "https://man7.org/linux/man-pages/man7/inotify.7.html"
+}
+
+gate {
+  unit       = "kubelet.service"
+  budget     = "2m"
+  interval   = "2s"
+  on_timeout = "hold"
+  repair     = true
+}

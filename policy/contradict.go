@@ -1,0 +1,182 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// check drops requirements that say the same twice, keeping the first and the
+// stricter severity, and reports those that contradict each other.
+func (p *Policy) check(r *reader) {
+	modules := p.Modules[:0]
+	for _, m := range p.Modules {
+		if i := slices.IndexFunc(modules, func(o Module) bool { return o.Name == m.Name }); i >= 0 {
+			stricter(&modules[i].About, m.About)
+			continue
+		}
+		modules = append(modules, m)
+	}
+	p.Modules = modules
+
+	sysctls := p.Sysctls[:0]
+	for _, s := range p.Sysctls {
+		i := slices.IndexFunc(sysctls, func(o Sysctl) bool { return o.Key == s.Key })
+		if i < 0 {
+			sysctls = append(sysctls, s)
+			continue
+		}
+		merged, ok := sysctls[i].and(s)
+		if !ok {
+			r.errorf(s.Range, "Contradiction", "%s is asked to be %s here, and to be %s at %s. Remove one of the two.",
+				s.Key, s.Want(), sysctls[i].Want(), sysctls[i].Range)
+			continue
+		}
+		stricter(&merged.About, s.About)
+		sysctls[i] = merged
+	}
+	p.Sysctls = sysctls
+
+	for i, l := range p.Links {
+		for _, o := range p.Links[:i] {
+			if o.Name == l.Name {
+				r.errorf(l.Range, "Same name twice", "Another link %q is at %s. Give one of the two another name.", l.Name, o.Range)
+			} else if what := l.contradicts(o); what != "" && o.Match == l.Match {
+				r.errorf(l.Range, "Contradiction", "This link sets %s; link %q at %s matches the same interfaces and sets it otherwise. Remove one of the two.", what, o.Name, o.Range)
+			}
+		}
+	}
+}
+
+func stricter(a *About, b About) {
+	if b.Severity == Block {
+		a.Severity = Block
+	}
+}
+
+// and is the requirement that asks for both, if one value can satisfy both.
+func (s Sysctl) and(o Sysctl) (Sysctl, bool) {
+	tight, loose := s, o
+	if o.narrowness() > s.narrowness() {
+		tight, loose = o, s
+	}
+	tight.About = s.About
+	switch tight.narrowness() {
+	case exact:
+		return tight, loose.Allows(tight.Value)
+	case list:
+		tight.OneOf = slices.DeleteFunc(slices.Clone(tight.OneOf), func(v string) bool { return !loose.Allows(v) })
+		return tight, len(tight.OneOf) > 0
+	default:
+		tight.Min, tight.Max = larger(s.Min, o.Min), smaller(s.Max, o.Max)
+		return tight, tight.Min == nil || tight.Max == nil || *tight.Min <= *tight.Max
+	}
+}
+
+// The forms of a sysctl requirement, from the widest to the narrowest.
+const (
+	bounds = iota
+	list
+	exact
+)
+
+func (s Sysctl) narrowness() int {
+	switch {
+	case s.Value != "":
+		return exact
+	case s.OneOf != nil:
+		return list
+	}
+	return bounds
+}
+
+// Allows tells whether a parameter that reads as got satisfies the requirement.
+// Numbers are compared as numbers, where both sides are.
+func (s Sysctl) Allows(got string) bool {
+	if s.Value != "" {
+		return same(s.Value, got)
+	}
+	if s.OneOf != nil {
+		return slices.ContainsFunc(s.OneOf, func(v string) bool { return same(v, got) })
+	}
+	n, err := strconv.ParseInt(got, 10, 64)
+	return err == nil && (s.Min == nil || n >= *s.Min) && (s.Max == nil || n <= *s.Max)
+}
+
+func same(want, got string) bool {
+	if want == got {
+		return true
+	}
+	w, err1 := strconv.ParseInt(want, 0, 64)
+	g, err2 := strconv.ParseInt(got, 10, 64)
+	return err1 == nil && err2 == nil && w == g
+}
+
+// Want is the requirement in a few words: "1", "one of 1, 2", "at least 8192".
+func (s Sysctl) Want() string {
+	switch {
+	case s.Value != "":
+		return s.Value
+	case s.OneOf != nil:
+		return "one of " + strings.Join(s.OneOf, ", ")
+	case s.Min != nil && s.Max != nil:
+		return fmt.Sprintf("%d to %d", *s.Min, *s.Max)
+	case s.Min != nil:
+		return fmt.Sprintf("at least %d", *s.Min)
+	}
+	return fmt.Sprintf("at most %d", *s.Max)
+}
+
+// Target is the value to write where the parameter reads as got: the nearest
+// that is allowed.
+func (s Sysctl) Target(got string) string {
+	switch n, err := strconv.ParseInt(got, 10, 64); {
+	case s.Value != "":
+		return s.Value
+	case s.OneOf != nil:
+		return s.OneOf[0]
+	case s.Min != nil && (err != nil || n < *s.Min):
+		return strconv.FormatInt(*s.Min, 10)
+	default:
+		return strconv.FormatInt(*s.Max, 10)
+	}
+}
+
+// contradicts names a setting that two links set differently.
+func (l Link) contradicts(o Link) string {
+	if l.MTU != 0 && o.MTU != 0 && l.MTU != o.MTU {
+		return "mtu"
+	}
+	for _, a := range l.Offloads {
+		for _, b := range o.Offloads {
+			for _, f := range a.Features {
+				if a.On != b.On && slices.Contains(b.Features, f) {
+					return "offload " + f
+				}
+			}
+		}
+	}
+	for _, a := range l.Sysctls {
+		for _, b := range o.Sysctls {
+			if a.Pattern == b.Pattern && !same(a.Value, b.Value) {
+				return "sysctl " + a.Pattern.String()
+			}
+		}
+	}
+	return ""
+}
+
+func larger(a, b *int64) *int64 {
+	if a == nil || (b != nil && *b > *a) {
+		return b
+	}
+	return a
+}
+
+func smaller(a, b *int64) *int64 {
+	if a == nil || (b != nil && *b < *a) {
+		return b
+	}
+	return a
+}

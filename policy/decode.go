@@ -1,0 +1,130 @@
+package policy
+
+import (
+	"path"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+)
+
+var (
+	moduleName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,55}$`)
+	linkName   = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+	unitName   = regexp.MustCompile(`^[A-Za-z0-9:_.\\@-]{1,240}\.service$`)
+)
+
+// decode turns the blocks of one file into requirements.
+func (r *reader) decode(f *fileSchema) *Policy {
+	p := &Policy{}
+	for _, b := range f.Modules {
+		about := r.about(b.Range, b.Severity, b.Reason, b.Ref)
+		if !moduleName.MatchString(b.Name) {
+			r.errorf(b.Range, "Not a module name", "A kernel module's name is letters, digits, - and _, as `lsmod` prints it; %q is not.", b.Name)
+			continue
+		}
+		p.Modules = append(p.Modules, Module{about, strings.ReplaceAll(b.Name, "-", "_")})
+	}
+	for _, b := range f.Sysctls {
+		if s, ok := r.sysctl(b); ok {
+			p.Sysctls = append(p.Sysctls, s)
+		}
+	}
+	for _, b := range f.Links {
+		if l, ok := r.link(b); ok {
+			p.Links = append(p.Links, l)
+		}
+	}
+	for i, b := range f.Gates {
+		if i > 0 {
+			r.errorf(b.Range, "Second gate", "There is one gate block; the first is at %s. Remove one.", f.Gates[0].Range)
+			continue
+		}
+		p.Gate = r.gate(b)
+	}
+	return p
+}
+
+func (r *reader) sysctl(b sysctlBlock) (Sysctl, bool) {
+	s := Sysctl{About: r.about(b.Range, b.Severity, b.Reason, b.Ref)}
+	before := len(r.diags)
+	key, err := ParseKey(b.Key)
+	if err != nil {
+		r.errorf(b.Range, "Not a kernel parameter", "%s.", err)
+	}
+	s.Key = key
+	if v, ok := r.value(b.Value); ok {
+		s.Value, _ = r.parameter(v, b.Value.Range(), "value")
+	}
+	if v, ok := r.value(b.OneOf); ok {
+		if !v.CanIterateElements() || !(v.Type().IsTupleType() || v.Type().IsListType()) || v.LengthInt() == 0 {
+			r.errorf(b.OneOf.Range(), "Wrong type", "one_of is a list of values, the preferred one first: one_of = [1, 2].")
+		} else {
+			for _, e := range v.AsValueSlice() {
+				text, _ := r.parameter(e, b.OneOf.Range(), "each value of one_of")
+				s.OneOf = append(s.OneOf, text)
+			}
+		}
+	}
+	if n, ok := r.integer(b.Min, "min"); ok {
+		s.Min = &n
+	}
+	if n, ok := r.integer(b.Max, "max"); ok {
+		s.Max = &n
+	}
+	kinds := 0
+	for _, set := range []bool{s.Value != "", s.OneOf != nil, s.Min != nil || s.Max != nil} {
+		if set {
+			kinds++
+		}
+	}
+	switch {
+	case len(r.diags) > before:
+		return s, false
+	case kinds == 0:
+		r.errorf(b.Range, "No value asked for", "Give %s one of value, one_of, min or max.", b.Key)
+	case kinds > 1:
+		r.errorf(b.Range, "Too many values", "Give %s only one of value, one_of, or min and max.", b.Key)
+	case s.Min != nil && s.Max != nil && *s.Min > *s.Max:
+		r.errorf(b.Min.Range(), "Contradiction", "min is %d and max is %d: no value is both.", *s.Min, *s.Max)
+	}
+	return s, len(r.diags) == before
+}
+
+func (r *reader) gate(b gateBlock) Gate {
+	g := defaultGate()
+	g.Range = b.Range
+	if u := r.text(b.Unit, "unit"); u != "" {
+		if unitName.MatchString(u) {
+			g.Unit = u
+		} else {
+			r.errorf(b.Unit.Range(), "Not a service unit", "unit is the name of the unit that waits, for example \"kubelet.service\" or \"k3s.service\"; %q is not.", u)
+		}
+	}
+	g.Budget = r.duration(b.Budget, "budget", g.Budget, 0, time.Hour)
+	g.Interval = r.duration(b.Interval, "interval", g.Interval, 100*time.Millisecond, time.Minute)
+	g.OnTimeout = OnTimeout(r.oneOf(b.OnTimeout, "on_timeout", string(Hold), string(Release)))
+	g.Repair = r.flag(b.Repair, "repair", g.Repair)
+	return g
+}
+
+func (r *reader) match(blocks []matchBlock, link hcl.Range) Match {
+	if len(blocks) != 1 {
+		r.errorf(link, "One match block", "A link needs exactly one match block that selects interfaces, for example match { name = \"flannel*\" }; this one has %d.", len(blocks))
+		return Match{}
+	}
+	b := blocks[0]
+	before := len(r.diags)
+	m := Match{
+		Name: r.text(b.Name, "name"), Kind: r.text(b.Kind, "kind"), Driver: r.text(b.Driver, "driver"),
+		DefaultRoute: r.flag(b.DefaultRoute, "default_route", false),
+	}
+	if _, err := path.Match(m.Name, ""); err != nil {
+		r.errorf(b.Name.Range(), "Not a glob", "%q is not a valid pattern: close the bracket, or write \\[ for a bracket.", m.Name)
+	}
+	if m == (Match{}) && len(r.diags) == before {
+		r.errorf(b.Range, "Empty match", "Set at least one of name, kind, driver or default_route = true; to match every interface write name = \"*\".")
+	}
+	return m
+}

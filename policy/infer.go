@@ -1,0 +1,40 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+)
+
+// ModuleOf is the kernel module that brings a parameter into being, "" for one
+// that is always there.
+func ModuleOf(key Key) string {
+	for _, m := range [][2]string{
+		{"net/bridge/", "br_netfilter"},
+		{"net/netfilter/nf_conntrack_", "nf_conntrack"},
+		{"net/nf_conntrack_max", "nf_conntrack"},
+		{"net/ipv4/vs/", "ip_vs"},
+	} {
+		if strings.HasPrefix(string(key), m[0]) {
+			return m[1]
+		}
+	}
+	return ""
+}
+
+// inferModules adds the modules that the sysctls appear with. A module that a
+// blocking sysctl needs is blocking.
+func (p *Policy) inferModules() {
+	for _, s := range p.Sysctls {
+		name := ModuleOf(s.Key)
+		i := slices.IndexFunc(p.Modules, func(m Module) bool { return m.Name == name })
+		switch {
+		case name == "":
+		case i < 0:
+			p.Modules = append(p.Modules, Module{Name: name, About: About{
+				Severity: s.Severity, Range: s.Range, Ref: s.Ref, Reason: "It brings " + s.Key.String() + ".",
+			}})
+		default:
+			stricter(&p.Modules[i].About, s.About)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+)
+
+// Key is the path of a kernel parameter below /proc/sys, for example
+// net/ipv4/ip_forward. A component may hold dots (net/ipv4/conf/eth0.100/forwarding)
+// and, where a glob is allowed, the wildcards of path.Match.
+type Key string
+
+// ParseKey accepts both spellings of sysctl(8) and sysctl.d(5): where the first
+// separator is a dot, dots separate and a slash stands for a dot inside a
+// component; where it is a slash, slashes separate and dots are literal.
+func ParseKey(s string) (Key, error) {
+	p := s
+	if i := strings.IndexAny(s, "./"); i >= 0 && s[i] == '.' {
+		p = strings.Map(func(r rune) rune {
+			switch r {
+			case '.':
+				return '/'
+			case '/':
+				return '.'
+			}
+			return r
+		}, s)
+	}
+	if strings.HasPrefix(s, "/") {
+		return "", fmt.Errorf("%q is an absolute path; write it relative to /proc/sys, for example net.ipv4.ip_forward", s)
+	}
+	if len(s) > 255 {
+		return "", errors.New("the key is longer than 255 bytes")
+	}
+	parts := strings.Split(p, "/")
+	for _, c := range parts {
+		switch {
+		case c == "":
+			return "", fmt.Errorf("%q has an empty component; write for example net.ipv4.ip_forward", s)
+		case c == "." || c == "..":
+			return "", fmt.Errorf("%q has the component %q, which would leave /proc/sys", s, c)
+		case strings.ContainsFunc(c, func(r rune) bool { return r <= ' ' || r == 0x7f }):
+			return "", fmt.Errorf("%q has white space or a control character in it", s)
+		}
+	}
+	if len(parts) < 2 {
+		return "", fmt.Errorf("%q is no kernel parameter: it needs at least two components, for example net.ipv4.ip_forward", s)
+	}
+	if _, err := path.Match(p, ""); err != nil {
+		return "", fmt.Errorf("%q is not a valid glob: %w", s, err)
+	}
+	return Key(p), nil
+}
+
+// String spells the key as sysctl(8) prints it: dots between components, and a
+// slash for a dot inside one.
+func (k Key) String() string {
+	return strings.Map(func(r rune) rune {
+		switch r {
+		case '/':
+			return '.'
+		case '.':
+			return '/'
+		}
+		return r
+	}, string(k))
+}
+
+// IsGlob tells whether the key names any number of parameters.
+func (k Key) IsGlob() bool { return strings.ContainsAny(string(k), "*?[") }

@@ -1,0 +1,114 @@
+// Package policy is nodegate's language: what a node must be, written in HCL.
+//
+// It turns files into a Policy, or into diagnostics that name file, line and
+// column. It knows nothing of the machine: it never reads /proc, and imports
+// no package that does.
+package policy
+
+import (
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+)
+
+// Policy is what the given files, taken together, ask of a node.
+// The order of each list is the order of the files.
+type Policy struct {
+	Files   []string // names of the files it was read from, built-in ones included
+	Modules []Module
+	Sysctls []Sysctl
+	Links   []Link
+	Gate    Gate
+}
+
+// About is what every requirement says of itself.
+type About struct {
+	Severity Severity
+	Reason   string    // why it is asked for, in the author's words
+	Ref      string    // where the reason is documented
+	Range    hcl.Range // where it is asked for
+}
+
+// Severity says what a requirement that does not hold does to the gate.
+type Severity string
+
+// Block, the default, holds the gate; Warn is only reported.
+const (
+	Block Severity = "block"
+	Warn  Severity = "warn"
+)
+
+// Module asks for a kernel module: loaded, or built into the kernel.
+type Module struct {
+	About
+	Name string // as the kernel spells it: underscores
+}
+
+// Sysctl asks for the value of a kernel parameter. Either Value, or OneOf, or
+// a bound is set.
+type Sysctl struct {
+	About
+	Key   Key
+	Value string   // one exact value, white space folded
+	OneOf []string // any of these; the first is the one to write
+	Min   *int64
+	Max   *int64
+}
+
+// Link asks for settings of every network interface that matches.
+type Link struct {
+	About
+	Name     string
+	Match    Match
+	Offloads []Offload
+	MTU      int          // bytes; 0 asks for nothing
+	Sysctls  []LinkSysctl // in the order of their keys
+}
+
+// Match selects interfaces: all conditions that are set must hold.
+type Match struct {
+	Name         string // glob: flannel*
+	Kind         string // as `ip -d link` prints it: vxlan, bridge, veth
+	Driver       string // as `ethtool -i` prints it: ena
+	DefaultRoute bool   // carries a default route
+}
+
+// Offload is one entry of a link's offload map.
+type Offload struct {
+	Name     string   // as the author wrote it
+	Features []string // the kernel's names for it
+	Group    bool     // Name is one of ethtool's group names, Features may lack on a device
+	On       bool
+}
+
+// LinkSysctl is a kernel parameter of one interface. Pattern has a component
+// "*" where the interface's name goes: net/ipv4/conf/*/rp_filter.
+type LinkSysctl struct {
+	Pattern Key
+	Value   string
+}
+
+// Gate says how kubelet's start is held.
+type Gate struct {
+	Unit      string        // the systemd unit that waits
+	Budget    time.Duration // how long one start attempt may wait
+	Interval  time.Duration // between two checks
+	OnTimeout OnTimeout
+	Repair    bool // apply, rather than only check, while waiting
+	Range     hcl.Range
+}
+
+// OnTimeout says what happens to the unit when the budget is used up.
+type OnTimeout string
+
+// Hold fails the start, so that systemd tries again; Release starts the unit
+// all the same, and says so loudly.
+const (
+	Hold    OnTimeout = "hold"
+	Release OnTimeout = "release"
+)
+
+// defaultGate is what a policy without a gate block asks for.
+func defaultGate() Gate {
+	return Gate{Unit: "kubelet.service", Budget: 2 * time.Minute, Interval: 2 * time.Second, OnTimeout: Hold, Repair: true}
+}

@@ -1,0 +1,66 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// ReadFiles reads the named files, and every *.hcl file of the named
+// directories in the order of their names. The error joins one message a path
+// that cannot be read.
+func ReadFiles(paths []string) ([]File, error) {
+	var files []File
+	var errs []error
+	for _, p := range paths {
+		names, err := expand(p)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("reading policy: %w", err))
+		}
+		for _, n := range names {
+			text, err := readBounded(n)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("reading policy: %w", err))
+				continue
+			}
+			files = append(files, File{n, text})
+		}
+	}
+	return files, errors.Join(errs...)
+}
+
+// expand is the path itself, or the policy files in it where it is a directory.
+func expand(p string) ([]string, error) {
+	info, err := os.Stat(p)
+	if err != nil || !info.IsDir() {
+		return []string{p}, nil
+	}
+	entries, err := os.ReadDir(p)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".hcl") {
+			names = append(names, filepath.Join(p, e.Name()))
+		}
+	}
+	if names == nil {
+		return nil, fmt.Errorf("%s: the directory has no *.hcl file; put one there, or name a file", p)
+	}
+	return names, nil
+}
+
+// readBounded reads one byte more than a policy may have, so that Load can tell
+// a file that is too large without holding all of it.
+func readBounded(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, MaxFileSize+1))
+}

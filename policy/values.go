@@ -1,0 +1,178 @@
+package policy
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/function"
+)
+
+// reader turns expressions into Go values and gathers what is wrong with them.
+// Its methods return the zero value for an attribute that is not set, or wrong.
+type reader struct {
+	diags hcl.Diagnostics
+	scope hcl.EvalContext // what an expression can name
+}
+
+// newReader's scope is empty, not nil, so that an unknown function is called
+// unknown and not forbidden.
+func newReader() *reader {
+	return &reader{scope: hcl.EvalContext{Functions: map[string]function.Function{}}}
+}
+
+func (r *reader) errorf(rng hcl.Range, summary, detail string, args ...any) {
+	r.diags = append(r.diags, &hcl.Diagnostic{
+		Severity: hcl.DiagError, Summary: summary, Detail: fmt.Sprintf(detail, args...), Subject: rng.Ptr(),
+	})
+}
+
+func (r *reader) value(e hcl.Expression) (cty.Value, bool) {
+	if e == nil {
+		return cty.NilVal, false
+	}
+	v, diags := e.Value(&r.scope)
+	r.diags = append(r.diags, diags...)
+	if diags.HasErrors() || v.IsNull() {
+		return cty.NilVal, false
+	}
+	return v, true
+}
+
+func (r *reader) text(e hcl.Expression, name string) string {
+	v, ok := r.value(e)
+	if !ok {
+		return ""
+	}
+	if v.Type() != cty.String {
+		r.errorf(e.Range(), "Wrong type", "%s is a string; this is %s. Write it in quotes.", name, a(v.Type()))
+		return ""
+	}
+	return v.AsString()
+}
+
+func (r *reader) flag(e hcl.Expression, name string, unset bool) bool {
+	v, ok := r.value(e)
+	if !ok {
+		return unset
+	}
+	if v.Type() != cty.Bool {
+		r.errorf(e.Range(), "Wrong type", "%s is true or false, without quotes; this is %s.", name, a(v.Type()))
+		return unset
+	}
+	return v.True()
+}
+
+// integer reads a whole number that fits int64.
+func (r *reader) integer(e hcl.Expression, name string) (int64, bool) {
+	v, ok := r.value(e)
+	if !ok {
+		return 0, false
+	}
+	if v.Type() == cty.Number {
+		if n, acc := v.AsBigFloat().Int64(); acc == big.Exact {
+			return n, true
+		}
+		r.errorf(e.Range(), "Wrong value", "%s is a whole number of at most 64 bits.", name)
+		return 0, false
+	}
+	r.errorf(e.Range(), "Wrong type", "%s is a number; this is %s.", name, a(v.Type()))
+	return 0, false
+}
+
+// parameter reads what a kernel parameter can be set to: a number, or a string
+// whose white space is folded, as the kernel's own tabs are when it is read.
+func (r *reader) parameter(v cty.Value, rng hcl.Range, name string) (string, bool) {
+	switch {
+	case v.IsNull() || !v.IsKnown():
+		r.errorf(rng, "Wrong value", "%s has no value.", name)
+		return "", false
+	case v.Type() == cty.Number:
+		n, acc := v.AsBigFloat().Int(nil)
+		if acc != big.Exact {
+			r.errorf(rng, "Wrong value", "Kernel parameters are whole numbers or text; write %s as one of these.", name)
+			return "", false
+		}
+		return n.String(), true
+	case v.Type() == cty.String:
+		s := strings.Join(strings.Fields(v.AsString()), " ")
+		if s == "" || len(s) > 4000 || strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+			r.errorf(rng, "Wrong value", "%s must be text of 1 to 4000 bytes without control characters.", name)
+			return "", false
+		}
+		return s, true
+	case v.Type() == cty.Bool:
+		r.errorf(rng, "Wrong type", "Kernel parameters are numbers or text: write 1 for true, 0 for false.")
+		return "", false
+	}
+	r.errorf(rng, "Wrong type", "%s is a number or a string; this is %s.", name, a(v.Type()))
+	return "", false
+}
+
+func (r *reader) duration(e hcl.Expression, name string, unset, least, most time.Duration) time.Duration {
+	s := r.text(e, name)
+	if s == "" {
+		return unset
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		r.errorf(e.Range(), "Wrong value", "%s is a duration such as %q; %q is none.", name, unset, s)
+		return unset
+	}
+	if d < least || d > most {
+		r.errorf(e.Range(), "Out of range", "%s must be between %s and %s; this is %s.", name, least, most, s)
+		return unset
+	}
+	return d
+}
+
+// oneOf reads a word out of a closed list; the first is the default.
+func (r *reader) oneOf(e hcl.Expression, name string, words ...string) string {
+	s := r.text(e, name)
+	if s == "" {
+		return words[0]
+	}
+	if !slices.Contains(words, s) {
+		r.errorf(e.Range(), "Wrong value", "%s is %s; %q is neither.%s", name, strings.Join(quoted(words), " or "), s, didYouMean(s, words))
+		return words[0]
+	}
+	return s
+}
+
+func (r *reader) about(rng hcl.Range, severity, reason, ref hcl.Expression) About {
+	return About{
+		Severity: Severity(r.oneOf(severity, "severity", string(Block), string(Warn))),
+		Reason:   r.text(reason, "reason"),
+		Ref:      r.text(ref, "ref"),
+		Range:    rng,
+	}
+}
+
+func quoted(words []string) []string {
+	q := make([]string, len(words))
+	for i, w := range words {
+		q[i] = fmt.Sprintf("%q", w)
+	}
+	return q
+}
+
+// a is a type's name with its article, for a sentence.
+func a(t cty.Type) string {
+	switch {
+	case t == cty.String:
+		return "a string"
+	case t == cty.Number:
+		return "a number"
+	case t == cty.Bool:
+		return "true or false"
+	case t.IsTupleType() || t.IsListType() || t.IsSetType():
+		return "a list"
+	case t.IsObjectType() || t.IsMapType():
+		return "a map"
+	}
+	return t.FriendlyName()
+}

@@ -1,0 +1,170 @@
+// Package units is what nodegate puts onto a machine (the systemd units, the
+// kubelet drop-in, the files that other tools read) and how it puts it there:
+// atomically, and with a journal from which it can be taken away again.
+package units
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/unit"
+
+	"nodegate/policy"
+)
+
+// Where things are, on every distribution.
+const (
+	Binary       = "/usr/local/bin/nodegate"
+	PolicyDir    = "/etc/nodegate/policy.d"
+	Disabled     = "/etc/nodegate/disabled"
+	ApplyUnit    = "nodegate-apply.service"
+	unitDir      = "/etc/systemd/system"
+	modulesFile  = "/etc/modules-load.d/nodegate.conf"
+	sysctlFile   = "/etc/sysctl.d/99-zz-nodegate.conf" // after 99-sysctl.conf and kops' 99-k8s-general.conf
+	stateDir     = "/var/lib/nodegate"
+	journalFile  = stateDir + "/journal.json"
+	backupDir    = stateDir + "/backup"
+	dropInSlack  = 30 * time.Second // systemd waits longer than the gate's budget by this
+	applyTimeout = "60s"
+)
+
+// File is one file, or symbolic link, to be installed.
+type File struct {
+	Path    string
+	Mode    fs.FileMode
+	Content []byte
+	Target  string // of a symbolic link
+}
+
+// Files is everything an installation consists of, in the order in which it is
+// written: what kubelet's start depends on comes last, so that a machine that
+// loses power in between still boots.
+func Files(p *policy.Policy, texts []policy.File, binary []byte) ([]File, error) {
+	files := []File{{Path: Binary, Mode: 0o755, Content: binary}}
+	seen := map[string]string{}
+	for _, t := range texts {
+		name := policyName(t.Name)
+		if other, ok := seen[name]; ok {
+			return nil, fmt.Errorf("%s and %s would both be installed as %s/%s; rename one", other, t.Name, PolicyDir, name)
+		}
+		seen[name] = t.Name
+		files = append(files, File{Path: PolicyDir + "/" + name, Mode: 0o644, Content: t.Text})
+	}
+	dropIn := unitDir + "/" + p.Gate.Unit + ".d/10-nodegate.conf"
+	return append(files,
+		File{Path: modulesFile, Mode: 0o644, Content: modulesLoad(p)},
+		File{Path: sysctlFile, Mode: 0o644, Content: sysctlConf(p)},
+		File{Path: unitDir + "/" + ApplyUnit, Mode: 0o644, Content: applyUnit(p.Gate)},
+		File{Path: unitDir + "/multi-user.target.wants/" + ApplyUnit, Target: unitDir + "/" + ApplyUnit},
+		File{Path: dropIn, Mode: 0o644, Content: gateDropIn(p.Gate)},
+	), nil
+}
+
+// policyName is the base name a policy file is installed under.
+func policyName(name string) string {
+	name = name[strings.LastIndexAny(name, "/:")+1:]
+	if !strings.HasSuffix(name, ".hcl") {
+		name += ".hcl"
+	}
+	return name
+}
+
+func applyUnit(g policy.Gate) []byte {
+	return render("Makes this machine what the policy asks for, before network and kubelet.",
+		section("Unit",
+			"Description", "Apply the Kubernetes node policy",
+			"DefaultDependencies", "no",
+			"ConditionKernelCommandLine", "!nodegate=off",
+			"ConditionPathExists", "!"+Disabled,
+			"RequiresMountsFor", "/usr/local/bin /etc/nodegate",
+			"Wants", "network-pre.target",
+			"After", "local-fs.target systemd-modules-load.service systemd-sysctl.service",
+			"Before", "network-pre.target "+g.Unit+" shutdown.target",
+			"Conflicts", "shutdown.target",
+		), section("Service",
+			"Type", "oneshot",
+			"RemainAfterExit", "yes",
+			"ExecStart", Binary+" apply --stage boot --timeout 45s",
+			"TimeoutStartSec", applyTimeout,
+			// It loads modules and writes network parameters; files only below /run/nodegate.
+			"RuntimeDirectory", "nodegate",
+			"RuntimeDirectoryPreserve", "yes",
+			"CapabilityBoundingSet", "CAP_SYS_MODULE CAP_NET_ADMIN",
+			"NoNewPrivileges", "yes",
+			"ProtectSystem", "strict",
+			"ProtectHome", "yes",
+			"ProtectControlGroups", "yes",
+			"ProtectClock", "yes",
+			"RestrictAddressFamilies", "AF_UNIX AF_NETLINK AF_INET",
+			"RestrictNamespaces", "yes",
+			"RestrictRealtime", "yes",
+			"RestrictSUIDSGID", "yes",
+			"LockPersonality", "yes",
+			"MemoryDenyWriteExecute", "yes",
+			"SystemCallArchitectures", "native",
+		), section("Install",
+			"WantedBy", "multi-user.target",
+		))
+}
+
+func gateDropIn(g policy.Gate) []byte {
+	return render("Holds "+g.Unit+" until the node policy holds. Why ExecStartPre and not Requires: a failed required job is never tried again.",
+		section("Unit",
+			"After", ApplyUnit,
+			"Wants", ApplyUnit,
+			"StartLimitIntervalSec", "0",
+		), section("Service",
+			"ExecStartPre", "+"+Binary+" gate",
+			"TimeoutStartSec", fmt.Sprintf("%ds", int((g.Budget+dropInSlack).Seconds())),
+			"Restart", "always",
+			"RestartSec", "2s",
+			"NotifyAccess", "exec",
+		))
+}
+
+func section(name string, pairs ...string) []*unit.UnitOption {
+	var all []*unit.UnitOption
+	for i := 0; i < len(pairs); i += 2 {
+		all = append(all, unit.NewUnitOption(name, pairs[i], pairs[i+1]))
+	}
+	return all
+}
+
+const header = "# Written by `nodegate install`; `nodegate uninstall` removes it.\n"
+
+func render(why string, sections ...[]*unit.UnitOption) []byte {
+	var all []*unit.UnitOption
+	for _, s := range sections {
+		all = append(all, s...)
+	}
+	// Serialize reads from memory: there is no error to have.
+	text, _ := io.ReadAll(unit.Serialize(all))
+	return []byte(header + "# " + why + "\n\n" + string(text))
+}
+
+func modulesLoad(p *policy.Policy) []byte {
+	var b strings.Builder
+	b.WriteString(header)
+	for _, m := range p.Modules {
+		fmt.Fprintln(&b, m.Name)
+	}
+	return []byte(b.String())
+}
+
+// sysctlConf is the values that are exact. A bound or a choice cannot be said
+// in sysctl.d: a fixed value would lower one that is higher for good reason.
+func sysctlConf(p *policy.Policy) []byte {
+	var b strings.Builder
+	b.WriteString(header)
+	for _, s := range p.Sysctls {
+		if s.Value != "" {
+			fmt.Fprintf(&b, "%s = %s\n", s.Key, s.Value)
+		} else {
+			fmt.Fprintf(&b, "# %s: %s; only `nodegate apply` sees to it\n", s.Key, s.Want())
+		}
+	}
+	return []byte(b.String())
+}

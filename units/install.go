@@ -1,0 +1,241 @@
+package units
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+
+	"nodegate/host"
+)
+
+// Change is one path that an installation changes.
+type Change struct {
+	Path   string
+	Action Action
+}
+
+// Action is what happens to a path.
+type Action string
+
+// The actions.
+const (
+	Create  Action = "create"
+	Replace Action = "replace"
+	Restore Action = "restore" // to what stood there before nodegate
+	Remove  Action = "remove"
+)
+
+// Plan is what Install would change: nothing, where it is installed already.
+// The error joins one line for each path that somebody else has changed since
+// nodegate wrote it, unless force is set.
+func Plan(t *host.Tree, files []File, force bool) ([]Change, error) {
+	j, err := readJournal(t)
+	if err != nil {
+		return nil, err
+	}
+	s, err := prepare(t, j, files, force)
+	if err != nil {
+		return nil, err
+	}
+	return s.changes, nil
+}
+
+// Install makes the files stand below the root. A run that was killed is
+// finished by the next one. Where a file cannot be written, for lack of space
+// or of permission, nothing is changed.
+func Install(t *host.Tree, files []File, force bool) ([]Change, error) {
+	stateDirs, err := missingDirs(t, journalFile)
+	if err != nil {
+		return nil, err
+	}
+	if err := makeDirs(t, stateDirs, 0o755); err != nil {
+		return nil, errors.Join(err, removeDirs(t, stateDirs))
+	}
+	release, err := t.Lock(stateDir)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	j, err := readJournal(t)
+	if err != nil {
+		return nil, err
+	}
+	j.Dirs = append(j.Dirs, stateDirs...)
+	s, err := prepare(t, j, files, force)
+	if err == nil && len(s.changes) == 0 {
+		return nil, nil
+	}
+	if err == nil {
+		err = s.run(t)
+	}
+	if err != nil && len(j.Entries) == 0 {
+		err = errors.Join(err, forget(t, j))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.changes, nil
+}
+
+// step is the whole of one installation, known before the first write.
+type step struct {
+	old     *journal
+	next    journal
+	files   []File // those that are not as they should be
+	fresh   []int  // entries of next whose Before has to be backed up
+	dropped []entry
+	changes []Change
+}
+
+func prepare(t *host.Tree, j *journal, files []File, force bool) (*step, error) {
+	s := &step{old: j, next: journal{APIVersion: journalVersion, Kind: journalKind, Dirs: slices.Clone(j.Dirs)}}
+	var errs []error
+	for _, f := range files {
+		errs = append(errs, s.add(t, f, force))
+	}
+	for _, e := range j.Entries {
+		if s.next.find(e.Path) != nil {
+			continue
+		}
+		now, err := t.Stat(e.Path)
+		if err == nil && !e.ours(now) && !force {
+			err = changedError(t, e.Path)
+		}
+		errs = append(errs, err)
+		s.dropped = append(s.dropped, e)
+		s.changes = append(s.changes, undoing(&e))
+	}
+	return s, errors.Join(errs...)
+}
+
+func (s *step) add(t *host.Tree, f File, force bool) error {
+	now, err := t.Stat(f.Path)
+	if err != nil {
+		return err
+	}
+	if now.Type == host.Dir || now.Type == host.Other {
+		return fmt.Errorf("%s is in the way: it is neither a file nor a symbolic link; move it", t.Full(f.Path))
+	}
+	want := f.node()
+	e := entry{Path: f.Path, Before: now, Wrote: []host.Node{want}}
+	known := s.old.find(f.Path)
+	if known != nil {
+		if !known.ours(now) && !force {
+			return changedError(t, f.Path)
+		}
+		e.Before = known.Before
+		for _, n := range known.Wrote {
+			if !sameNode(n, want) {
+				e.Wrote = append(e.Wrote, n)
+			}
+		}
+	} else {
+		s.fresh = append(s.fresh, len(s.next.Entries))
+	}
+	s.next.Entries = append(s.next.Entries, e)
+	switch {
+	case now.Type == host.Absent:
+		s.changes = append(s.changes, Change{f.Path, Create})
+	case !sameNode(now, want):
+		s.changes = append(s.changes, Change{f.Path, Replace})
+	case known == nil || len(e.Wrote) > 1:
+		// As it should be, but the journal does not say yet that it is ours.
+		s.changes = append(s.changes, Change{f.Path, Replace})
+		return nil
+	default:
+		return nil
+	}
+	s.files = append(s.files, f)
+	missing, err := missingDirs(t, f.Path)
+	for _, d := range missing {
+		if !slices.Contains(s.next.Dirs, d) {
+			s.next.Dirs = append(s.next.Dirs, d)
+		}
+	}
+	return err
+}
+
+func (f File) node() host.Node {
+	if f.Target != "" {
+		return host.Node{Type: host.SymLink, Target: f.Target}
+	}
+	sum := sha256.Sum256(f.Content)
+	return host.Node{Type: host.File, Mode: f.Mode, Sum: hex.EncodeToString(sum[:])}
+}
+
+// run writes: backups, the journal, every file beside its place, and only then
+// the renames. What fails before the renames is taken back.
+func (s *step) run(t *host.Tree) error {
+	if err := makeDirs(t, []string{backupDir}, 0o700); err != nil {
+		return err
+	}
+	for _, i := range s.fresh {
+		if err := backup(t, s.next.Entries[i].Path, s.next.Entries[i].Before); err != nil {
+			return err
+		}
+	}
+	union := s.next
+	union.Entries = append(slices.Clone(s.next.Entries), s.dropped...)
+	if err := union.write(t); err != nil {
+		return err
+	}
+	if err := s.stage(t); err != nil {
+		for _, f := range s.files {
+			err = errors.Join(err, t.Unstage(f.Path))
+		}
+		err = errors.Join(err, removeDirs(t, s.newDirs()))
+		if len(s.old.Entries) > 0 {
+			err = errors.Join(err, s.old.write(t))
+		}
+		return err
+	}
+	for _, f := range s.files {
+		if err := t.Commit(f.Path); err != nil {
+			return err
+		}
+	}
+	for _, e := range s.dropped {
+		if err := e.restore(t); err != nil {
+			return err
+		}
+	}
+	for i := range s.next.Entries {
+		s.next.Entries[i].Wrote = s.next.Entries[i].Wrote[:1]
+	}
+	return s.next.write(t)
+}
+
+func (s *step) newDirs() []string {
+	return slices.DeleteFunc(slices.Clone(s.next.Dirs), func(d string) bool { return slices.Contains(s.old.Dirs, d) })
+}
+
+func (s *step) stage(t *host.Tree) error {
+	if err := makeDirs(t, s.next.Dirs, 0o755); err != nil {
+		return err
+	}
+	for _, f := range s.files {
+		var err error
+		if f.Target != "" {
+			err = t.StageLink(f.Path, f.Target)
+		} else {
+			err = t.StageFile(f.Path, f.Content, f.Mode)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func changedError(t *host.Tree, p string) error {
+	return fmt.Errorf("%s: somebody has changed it since nodegate wrote it; keep the change elsewhere, or use --force to overwrite it", t.Full(p))
+}
+
+func undoing(e *entry) Change {
+	if e.Before.Type == host.Absent {
+		return Change{e.Path, Remove}
+	}
+	return Change{e.Path, Restore}
+}

@@ -1,0 +1,156 @@
+package units
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+
+	"nodegate/host"
+)
+
+// journal is what uninstall needs to take everything away again. It is on disk,
+// flushed, before the first file that it speaks of is changed.
+type journal struct {
+	APIVersion string   `json:"apiVersion"`
+	Kind       string   `json:"kind"`
+	Entries    []entry  `json:"entries"`
+	Dirs       []string `json:"dirs"` // directories that were made, parents first
+}
+
+// entry is one path: what stood there before the first install, and everything
+// that nodegate may have put there since (two things, while a change is under
+// way). The content of a replaced file is in backupDir, named by its sum.
+type entry struct {
+	Path   string      `json:"path"`
+	Before host.Node   `json:"before"`
+	Wrote  []host.Node `json:"wrote"`
+}
+
+const journalVersion, journalKind = "nodegate/v1", "Journal"
+
+// readJournal answers an empty journal where nothing is installed.
+func readJournal(t *host.Tree) (*journal, error) {
+	j := &journal{APIVersion: journalVersion, Kind: journalKind}
+	n, err := t.Stat(journalFile)
+	if err != nil || n.Type == host.Absent {
+		return j, err
+	}
+	b, err := t.Read(journalFile)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(b, j); err != nil {
+		return nil, fmt.Errorf("%s: not a journal: %w; restore it from a backup, or remove it and the files that `nodegate install --dry-run` lists", t.Full(journalFile), err)
+	}
+	if j.APIVersion != journalVersion || j.Kind != journalKind {
+		return nil, fmt.Errorf("%s: written by another version of nodegate (%s %s); use that version", t.Full(journalFile), j.APIVersion, j.Kind)
+	}
+	return j, nil
+}
+
+func (j *journal) write(t *host.Tree) error {
+	b, err := json.MarshalIndent(j, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := t.StageFile(journalFile, append(b, '\n'), 0o600); err != nil {
+		return err
+	}
+	return t.Commit(journalFile)
+}
+
+func (j *journal) find(p string) *entry {
+	if i := slices.IndexFunc(j.Entries, func(e entry) bool { return e.Path == p }); i >= 0 {
+		return &j.Entries[i]
+	}
+	return nil
+}
+
+// ours tells whether what stands at the entry's path is what nodegate put
+// there, or what was there before.
+func (e *entry) ours(now host.Node) bool {
+	return sameNode(now, e.Before) || slices.ContainsFunc(e.Wrote, func(n host.Node) bool { return sameNode(now, n) })
+}
+
+// sameNode compares what matters of a file: kind, mode and content. Its owner
+// does not: packaging tools change owners of whole trees.
+func sameNode(a, b host.Node) bool {
+	if a.Type != b.Type || a.Sum != b.Sum || a.Target != b.Target {
+		return false
+	}
+	return a.Type != host.File || a.Mode == b.Mode
+}
+
+// backup keeps the content of a file that is about to be replaced.
+func backup(t *host.Tree, p string, n host.Node) error {
+	if n.Type != host.File {
+		return nil
+	}
+	content, err := t.Read(p)
+	if err != nil {
+		return err
+	}
+	to := backupDir + "/" + n.Sum
+	if err := t.StageFile(to, content, 0o600); err != nil {
+		return err
+	}
+	return t.Commit(to)
+}
+
+// restore puts back what stood at the entry's path: content, mode, owner and
+// time of change.
+func (e *entry) restore(t *host.Tree) error {
+	var err error
+	switch e.Before.Type {
+	case host.Absent:
+		return errors.Join(t.Unstage(e.Path), t.Remove(e.Path))
+	case host.SymLink:
+		err = t.StageLink(e.Path, e.Before.Target)
+	default:
+		var content []byte
+		if content, err = t.Read(backupDir + "/" + e.Before.Sum); err != nil {
+			return err
+		}
+		err = t.StageFile(e.Path, content, e.Before.Mode)
+	}
+	if err == nil {
+		err = t.Own(e.Path, e.Before)
+	}
+	if err == nil {
+		err = t.Commit(e.Path)
+	}
+	return err
+}
+
+// missingDirs is the directories on the way to p that are not there, parents
+// first. The error names one that is a file.
+func missingDirs(t *host.Tree, p string) ([]string, error) {
+	var missing []string
+	for dir := path.Dir(p); dir != "/"; dir = path.Dir(dir) {
+		n, err := t.Stat(dir)
+		if err != nil {
+			return nil, err
+		}
+		switch n.Type {
+		case host.Absent:
+			missing = append([]string{dir}, missing...)
+		case host.Dir, host.SymLink:
+			return missing, nil
+		default:
+			return nil, fmt.Errorf("%s is in the way: it is no directory; move it", t.Full(dir))
+		}
+	}
+	return missing, nil
+}
+
+func makeDirs(t *host.Tree, dirs []string, mode fs.FileMode) error {
+	for _, d := range dirs {
+		if err := t.Mkdir(d, mode); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}

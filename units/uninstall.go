@@ -1,0 +1,79 @@
+package units
+
+import (
+	"errors"
+	"slices"
+
+	"nodegate/host"
+)
+
+// Uninstall puts back what stood at every path before the first Install, and
+// removes the directories that Install made and that are empty now. It changes
+// nothing where somebody has changed what nodegate wrote, unless force is set;
+// the error joins one line for each such path. Where nothing is installed it
+// answers no change. A run that was killed is finished by the next one.
+func Uninstall(t *host.Tree, force bool) ([]Change, error) {
+	if n, err := t.Stat(stateDir); err != nil || n.Type == host.Absent {
+		return nil, err
+	}
+	release, err := t.Lock(stateDir)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	j, err := readJournal(t)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	var changes []Change
+	for _, e := range j.Entries {
+		now, err := t.Stat(e.Path)
+		if err == nil && !e.ours(now) && !force {
+			err = changedError(t, e.Path)
+		}
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	// The drop-in goes first, the binary it calls last.
+	for _, e := range slices.Backward(j.Entries) {
+		changes = append(changes, undoing(&e))
+		if err := e.restore(t); err != nil {
+			return changes, err
+		}
+	}
+	return changes, forget(t, j)
+}
+
+// forget removes the journal and what belongs to it, and the directories that
+// were made. The journal goes before the directories it is in, and they can be
+// told to be left over by being empty.
+func forget(t *host.Tree, j *journal) error {
+	var errs []error
+	errs = append(errs, removeDirs(t, slices.DeleteFunc(slices.Clone(j.Dirs), func(d string) bool {
+		return len(d) <= len(stateDir) && stateDir[:len(d)] == d
+	})))
+	if names, err := t.Names(backupDir); err == nil {
+		for _, n := range names {
+			errs = append(errs, t.Remove(backupDir+"/"+n))
+		}
+	}
+	errs = append(errs, t.Remove(backupDir), t.Unstage(journalFile), t.Remove(journalFile))
+	errs = append(errs, removeDirs(t, []string{stateDir}), removeDirs(t, j.Dirs))
+	return errors.Join(errs...)
+}
+
+// removeDirs removes directories, children first, and leaves those that
+// somebody has put something into.
+func removeDirs(t *host.Tree, dirs []string) error {
+	var errs []error
+	for _, d := range slices.Backward(dirs) {
+		names, err := t.Names(d)
+		if err == nil && len(names) == 0 {
+			errs = append(errs, t.Remove(d))
+		}
+	}
+	return errors.Join(errs...)
+}
