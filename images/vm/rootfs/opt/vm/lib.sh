@@ -68,9 +68,19 @@ right_now() {
 	done </opt/vm/sysctls
 }
 
-# held: systemd is at kubelet's ExecStartPre or waiting for the next try, and the stand-in has not started in this boot.
+# held N: systemd works at starting kubelet or waits for its next try, and the stand-in's Nth start has not come.
 held() {
-	not started 1 && [ "$(systemctl show -P ActiveState kubelet.service)" = activating ]
+	not started "$1" || return 1
+	case $(systemctl show -P ActiveState kubelet.service) in
+	activating | deactivating) ;;
+	*) return 1 ;;
+	esac
+}
+
+# told TEXT: the report says it, and so does the journal of this boot.
+told() {
+	grep -qF "$1" /run/nodegate/report.json || { echo "report.json is silent about $1" >&2; return 1; }
+	journalctl -b --no-pager | grep -F nodegate | grep -qF "$1" || { echo "the journal is silent about $1" >&2; return 1; }
 }
 
 # settled: nothing is left in systemd's queue.

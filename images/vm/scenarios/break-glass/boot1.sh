@@ -1,0 +1,4 @@
+within 120 held 1
+throughout 15 held 1
+touch /etc/nodegate/disabled
+within 30 started 1

@@ -1,0 +1,4 @@
+# The file is there from the start.
+first_start
+not loaded br_netfilter || die "br_netfilter is loaded: nothing was broken"
+rm /etc/nodegate/disabled

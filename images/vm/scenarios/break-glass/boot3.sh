@@ -1,0 +1,2 @@
+first_start
+not loaded br_netfilter || die "br_netfilter is loaded: nothing was broken"

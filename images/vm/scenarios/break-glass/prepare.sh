@@ -1,0 +1,2 @@
+"$NODEGATE" install --root "$ROOT"
+echo 'install br_netfilter /bin/false' >"$ROOT/etc/modprobe.d/broken.conf"

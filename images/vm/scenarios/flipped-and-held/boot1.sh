@@ -1,0 +1,12 @@
+first_start
+saw 1
+within 60 settled
+sysctl -qw net.ipv4.ip_forward=0
+systemctl --no-block restart kubelet
+within 30 held 2
+throughout 30 held 2
+told net.ipv4.ip_forward
+is net.ipv4.ip_forward 0 || die "it was repaired"
+sysctl -qw net.ipv4.ip_forward=1
+within 10 started 2
+saw 2

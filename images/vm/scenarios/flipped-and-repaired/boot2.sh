@@ -1,0 +1,2 @@
+first_start
+saw 1

@@ -1,0 +1,3 @@
+. /opt/vm/machine.sh
+within 120 started 1
+picture 1

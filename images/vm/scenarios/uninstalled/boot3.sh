@@ -1,0 +1,3 @@
+first_start
+saw 1
+/opt/nodegate uninstall
