@@ -70,7 +70,11 @@ func Install(t *host.Tree, files []File, force bool) ([]Change, error) {
 	if err == nil {
 		err = s.run(t)
 	}
-	if err != nil && len(j.Entries) == 0 {
+	switch {
+	case err == nil:
+	case s != nil && s.committed:
+		err = fmt.Errorf("%w; the installation is incomplete: run install again to finish it, or uninstall", err)
+	case len(j.Entries) == 0:
 		err = errors.Join(err, forget(t, j))
 	}
 	if err != nil {
@@ -87,6 +91,8 @@ type step struct {
 	fresh   []int  // entries of next whose Before has to be backed up
 	dropped []entry
 	changes []Change
+
+	committed bool // at least one file may be in its place
 }
 
 func prepare(t *host.Tree, j *journal, files []File, force bool) (*step, error) {
@@ -191,6 +197,7 @@ func (s *step) run(t *host.Tree) error {
 		}
 		return err
 	}
+	s.committed = true
 	for _, f := range s.files {
 		if err := t.Commit(f.Path); err != nil {
 			return err

@@ -39,10 +39,17 @@ func Uninstall(t *host.Tree, force bool) ([]Change, error) {
 	}
 	// The drop-in goes first, the binary it calls last.
 	for _, e := range slices.Backward(j.Entries) {
-		changes = append(changes, undoing(&e))
+		// Already back: a killed run did that, and its backup may be gone.
+		if now, err := t.Stat(e.Path); err == nil && sameNode(now, e.Before) {
+			if err := t.Unstage(e.Path); err != nil {
+				return changes, err
+			}
+			continue
+		}
 		if err := e.restore(t); err != nil {
 			return changes, err
 		}
+		changes = append(changes, undoing(&e))
 	}
 	return changes, forget(t, j)
 }

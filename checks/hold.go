@@ -1,0 +1,40 @@
+package checks
+
+import (
+	"context"
+	"time"
+
+	"nodegate/host"
+	"nodegate/policy"
+)
+
+// Hold runs the checks again and again until the node is proven or the context
+// ends, and answers the last report. With g.Repair it applies. After every
+// attempt it calls told, which must not block.
+func Hold(ctx context.Context, h *host.Host, g policy.Gate, list []Check, told func(Report)) Report {
+	attempt := Inspect
+	if g.Repair {
+		attempt = Apply
+	}
+	tick := time.NewTicker(g.Interval)
+	defer tick.Stop()
+	for {
+		// An attempt that has begun is finished even where the budget ends: a
+		// report that is half unknown would tell nobody why the node is held.
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTime)
+		report := attempt(bounded, h, Boot, list)
+		cancel()
+		told(report)
+		if report.Verdict() == Pass {
+			return report
+		}
+		select {
+		case <-ctx.Done():
+			return report
+		case <-tick.C:
+		}
+	}
+}
+
+// attemptTime bounds one attempt: a modprobe that hangs must not hang the gate.
+const attemptTime = 20 * time.Second

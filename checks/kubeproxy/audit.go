@@ -1,0 +1,151 @@
+package kubeproxy
+
+import (
+	"fmt"
+	"strings"
+)
+
+// audit judges one save.
+type audit struct {
+	opts    *Options
+	out     *collector
+	save    *save
+	nat     *table
+	filter  *table
+	mangle  *table
+	version VersionRange
+	hash    hasher
+
+	nodes        []*node
+	byName       map[nodeKey]*node
+	detector     string // what most Services masquerade: "all", "not from 100.96.0.0/11"; empty: nothing
+	portalsEmpty bool
+	large        bool   // large-cluster mode: no comments on dispatch, stale chains stay for an hour
+	mark         uint64 // the bit that KUBE-MARK-MASQ sets
+	postponed    []mismatch
+	unreadable   int
+	firstUnread  *rule
+
+	stamp   int32
+	targets []*rule // scratch of judgeDispatch
+	recents []*rule
+}
+
+type nodeKey struct{ name, proto string }
+
+// node is one Service port with its chains.
+type node struct {
+	nodeKey
+	svc, svl, ext, fw, xlb *chain
+
+	cluster *rule // nat KUBE-SERVICES rule of the ClusterIP
+	broken  bool  // has a finding
+	reached bool  // a rule outside of its own chains leads to it
+	out     Service
+}
+
+func newAudit(s *save, opts *Options, out *collector) *audit {
+	return &audit{opts: opts, out: out, save: s, nat: s.table("nat"), filter: s.table("filter"), mangle: s.table("mangle"),
+		byName: map[nodeKey]*node{}}
+}
+
+// judge runs every invariant. The order is the order of causes: what an earlier step blames, later steps pass over.
+func (a *audit) judge() {
+	a.link()
+	a.version = a.inferVersion()
+	if !a.judgeTables() {
+		return
+	}
+	a.judgeDeclarations()
+	a.judgeLoops()
+	a.judgeCanary()
+	a.judgeRootJumps()
+	a.judgeMasquerade()
+	a.judgeForward()
+	a.judgeFirewall()
+	a.findServices()
+	a.adoptChains()
+	for _, n := range a.nodes {
+		a.judgeService(n)
+	}
+	a.judgeProxyFirewall()
+	a.judgePostponed()
+	a.judgeUnreadable()
+	a.judgeUnreferenced()
+}
+
+// about makes a finding about a rule or, when r is nil, about a chain.
+func (a *audit) about(name, table string, c *chain, r *rule, n *node, format string, args ...any) {
+	f := Finding{Name: name, Family: a.save.family, Table: table, Message: fmt.Sprintf(format, args...)}
+	if c != nil {
+		c.blamed = true
+		f.Chain, f.Line = c.name, int(c.line)
+		if n == nil {
+			n = c.owner
+		}
+	}
+	if r != nil {
+		f.Line, f.Rule = int(r.line), r.text
+	}
+	if n != nil {
+		n.broken = true
+		f.Service = n.name
+	}
+	a.out.add(f)
+}
+
+// serviceChain takes "KUBE-SVC-XXXXXXXXXXXXXXXX" apart into "SVC" and the hash.
+func serviceChain(name string) (kind, hash string) {
+	rest, ok := strings.CutPrefix(name, "KUBE-")
+	if !ok {
+		return "", ""
+	}
+	kind, hash, ok = strings.Cut(rest, "-")
+	if !ok || len(hash) != 16 {
+		return "", ""
+	}
+	switch kind {
+	case "SVC", "SVL", "EXT", "FW", "XLB", "SEP":
+		return kind, hash
+	}
+	return "", ""
+}
+
+// link resolves what every rule jumps to and counts the references.
+func (a *audit) link() {
+	for _, t := range a.save.tables {
+		var lastName string
+		var last *chain
+		for _, c := range t.order {
+			for r := c.first; r != nil; r = r.next {
+				switch r.target {
+				case "", "ACCEPT", "DROP", "RETURN", "REJECT", "DNAT", "SNAT", "MASQUERADE", "MARK", "LOG":
+					continue
+				}
+				if r.target != lastName {
+					lastName, last = r.target, t.chains[r.target]
+				}
+				if r.jump = last; last != nil {
+					last.refs++
+				}
+			}
+		}
+	}
+}
+
+// services returns the graph for the report.
+func (a *audit) services() []Service {
+	list := make([]Service, 0, len(a.nodes))
+	for _, n := range a.nodes {
+		if !n.reached {
+			continue
+		}
+		for _, c := range []*chain{n.fw, n.ext, n.xlb, n.svc, n.svl} {
+			if c != nil {
+				n.out.Chains = append(n.out.Chains, c.name)
+			}
+		}
+		list = append(list, n.out)
+	}
+	return list
+}

@@ -1,0 +1,48 @@
+package kubeproxy
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Two ways for reading to fail. A command exits 2 for the first and 3 for the second.
+var (
+	// ErrUnreadable: the input is not what it should be; another try with the same bytes fails the same way.
+	ErrUnreadable = errors.New("unreadable input")
+	// ErrUnknown: the input may be right, but it could not be judged: reading broke off, or a limit was reached.
+	ErrUnknown = errors.New("could not tell")
+)
+
+// InputError says what is wrong with an input and where. It matches ErrUnreadable or ErrUnknown with errors.Is.
+type InputError struct {
+	Line int    // 1 is the first line; 0 when no line is to blame
+	Msg  string // what is wrong
+	Kind error  // ErrUnreadable or ErrUnknown
+	Err  error  // the reader's own error, if any
+}
+
+func (e *InputError) Error() string {
+	msg := e.Msg
+	if e.Err != nil {
+		msg = fmt.Sprintf("%s: %v", msg, e.Err)
+	}
+	if e.Line > 0 {
+		return fmt.Sprintf("line %d: %s", e.Line, msg)
+	}
+	return msg
+}
+
+func (e *InputError) Unwrap() []error {
+	if e.Err != nil {
+		return []error{e.Kind, e.Err}
+	}
+	return []error{e.Kind}
+}
+
+func unreadable(line int, format string, args ...any) error {
+	return &InputError{Line: line, Msg: fmt.Sprintf(format, args...), Kind: ErrUnreadable}
+}
+
+func unknown(line int, format string, args ...any) error {
+	return &InputError{Line: line, Msg: fmt.Sprintf(format, args...), Kind: ErrUnknown}
+}

@@ -1,0 +1,143 @@
+package kubeproxy
+
+import "math"
+
+// judgeDispatch: invariant 2. A Service's chain is MARK-MASQ rules, affinity rules, then n dispatch rules of which the k-th
+// takes 1/(n-k+1) of what is left and the last takes the rest. It returns the endpoints with the chance of each.
+func (a *audit) judgeDispatch(n *node, c *chain) []Endpoint {
+	a.targets, a.recents = a.targets[:0], a.recents[:0]
+	blackhole := false
+	for r := c.first; r != nil; r = r.next {
+		kind, _ := serviceChain(r.target)
+		switch {
+		case r.target == "KUBE-MARK-MASQ":
+			if len(a.targets)+len(a.recents) > 0 {
+				a.dispatchFinding("order", c, r, n, "packets are marked for masquerading after they were dispatched")
+			}
+		case kind == "SEP" && r.has(condRecent):
+			if len(a.targets) > 0 {
+				a.dispatchFinding("order", c, r, n, "affinity is checked after connections were dispatched")
+			}
+			a.recents = append(a.recents, r)
+		case kind == "SEP":
+			a.targets = append(a.targets, r)
+		case c == n.xlb && (kind == "SVC" && r.jump == n.svc || r.target == "KUBE-MARK-DROP"):
+			blackhole = blackhole || r.target == "KUBE-MARK-DROP"
+		default:
+			if !c.blamed {
+				a.about("kubeproxy.chain.unexpected-rule", "nat", c, r, n, "kube-proxy writes no such rule into %s", c.name)
+			}
+		}
+	}
+	if len(a.targets) == 0 && !blackhole {
+		a.dispatchFinding("empty", c, nil, n, "%s has no endpoint", c.name)
+		return nil
+	}
+	a.judgeProbabilities(n, c)
+	endpoints := a.endpoints(n)
+	a.judgeAffinity(n, c)
+	return endpoints
+}
+
+// dispatchFinding reports the first thing that is wrong with a chain's dispatch; what follows from it is silent.
+func (a *audit) dispatchFinding(what string, c *chain, r *rule, n *node, format string, args ...any) {
+	if !c.blamed {
+		a.about("kubeproxy.dispatch."+what, "nat", c, r, n, format, args...)
+	}
+}
+
+func (a *audit) judgeProbabilities(n *node, c *chain) {
+	total := len(a.targets)
+	a.stamp++
+	for k, r := range a.targets {
+		if r.flags&conds&^condStat != 0 {
+			a.dispatchFinding("condition", c, r, n, "a dispatch rule may only depend on chance")
+		}
+		if r.jump != nil {
+			if r.jump.stamp == a.stamp {
+				a.dispatchFinding("duplicate", c, r, n, "%s stands twice among %d dispatch rules", r.target, total)
+			}
+			r.jump.stamp = a.stamp
+		}
+		if k < total-1 && !r.has(condStat) {
+			a.dispatchFinding("shadowed", c, r, n, "an unconditional rule, number %d of %d: the endpoints after it get nothing", k+1, total)
+		}
+	}
+	if total > 0 && a.targets[total-1].has(condStat) {
+		r := a.targets[total-1]
+		a.dispatchFinding("last", c, r, n, "the last of %d rules takes only %.5f of what is left: the rest of the connections goes nowhere", total, r.prob)
+	}
+	tolerance := 1e-9
+	if a.version.Max < 17 {
+		tolerance = 6e-6 // written with five digits
+	}
+	for k, r := range a.targets {
+		if want := 1 / float64(total-k); k < total-1 && math.Abs(r.prob-want) > tolerance {
+			a.dispatchFinding("probability", c, r, n, "rule %d of %d has probability %.11f, 1/%d = %.11f is wanted: the endpoints do not get equal shares", k+1, total, r.prob, total-k, want)
+			return
+		}
+	}
+}
+
+// endpoints judges the chains that a Service dispatches to and computes the chance of each.
+func (a *audit) endpoints(n *node) []Endpoint {
+	list := make([]Endpoint, 0, len(a.targets))
+	left := 1.0
+	for _, r := range a.targets {
+		e := Endpoint{Chain: r.target, Line: int(r.line), Chance: left}
+		if r.has(condStat) {
+			e.Chance = left * max(r.prob, 0)
+		}
+		left -= e.Chance
+		if r.jump != nil {
+			a.judgeEndpoint(n, r)
+			if dnat := r.jump.dnat(); dnat != nil && !dnat.has(cannotRead) {
+				e.Address = dnat.detail
+			}
+		}
+		list = append(list, e)
+	}
+	return list
+}
+
+// judgeAffinity: invariant 3. The same endpoints are checked as are dispatched to, and each records its clients.
+func (a *audit) judgeAffinity(n *node, c *chain) {
+	if c.blamed {
+		return
+	}
+	a.stamp++
+	for i, r := range a.recents {
+		switch {
+		case r.recent != r.target:
+			a.about("kubeproxy.affinity.name", "nat", c, r, n, "the rule checks list %s and leads to %s", r.recent, r.target)
+			return
+		case r.seconds != a.recents[0].seconds || !r.has(recentReap):
+			a.about("kubeproxy.affinity.timeout", "nat", c, r, n, "rule %d of %d: %d seconds, reap %t; the first has %d", i+1, len(a.recents), r.seconds, r.has(recentReap), a.recents[0].seconds)
+			return
+		}
+		if r.jump != nil {
+			r.jump.stamp = a.stamp
+		}
+		n.out.AffinitySeconds = int(r.seconds)
+	}
+	for _, r := range a.targets {
+		if r.jump == nil || r.jump.blamed {
+			continue
+		}
+		dnat := r.jump.dnat()
+		if dnat == nil {
+			continue
+		}
+		switch records := dnat.has(recentSet); {
+		case len(a.recents) > 0 && r.jump.stamp != a.stamp, len(a.recents) == 0 && records:
+			a.about("kubeproxy.affinity.set", "nat", c, r, n, "%s is dispatched to but not checked for affinity", r.target)
+			return
+		case len(a.recents) > 0 && (!records || dnat.recent != r.target):
+			a.about("kubeproxy.affinity.record", "nat", r.jump, dnat, n, "%s does not record its clients in its own list", r.target)
+			return
+		}
+	}
+	if len(a.recents) > len(a.targets) {
+		a.about("kubeproxy.affinity.set", "nat", c, a.recents[len(a.recents)-1], n, "%d affinity rules for %d endpoints", len(a.recents), len(a.targets))
+	}
+}

@@ -1,0 +1,119 @@
+package kubeproxy
+
+// judgeMasquerade: KUBE-MARK-MASQ sets a bit, KUBE-POSTROUTING masquerades what carries it, KUBE-FORWARD lets it pass. The bit
+// is 1 << masqueradeBit; it is read from KUBE-MARK-MASQ, and the others must agree.
+func (a *audit) judgeMasquerade() {
+	if a.nat == nil {
+		return
+	}
+	if c := a.nat.chain("KUBE-MARK-MASQ"); c == nil {
+		if a.nat.declared("KUBE-POSTROUTING") && !a.referenced("KUBE-MARK-MASQ") {
+			a.out.add(Finding{Name: "kubeproxy.masquerade.mark", Family: a.save.family, Table: "nat", Chain: "KUBE-MARK-MASQ",
+				Message: "table nat has no chain KUBE-MARK-MASQ"})
+		}
+	} else if !c.blamed {
+		a.mark = a.judgeMark(c)
+	}
+	if c := a.nat.chain("KUBE-POSTROUTING"); c != nil && !c.blamed {
+		a.judgePostrouting(c)
+	} else if c == nil && !a.referenced("KUBE-POSTROUTING") {
+		a.out.add(Finding{Name: "kubeproxy.masquerade.postrouting", Family: a.save.family, Table: "nat", Chain: "KUBE-POSTROUTING",
+			Message: "table nat has no chain KUBE-POSTROUTING"})
+	}
+}
+
+// referenced reports whether a rule of nat jumps to a chain that may not exist; that is reported by its own name.
+func (a *audit) referenced(name string) bool {
+	for _, c := range a.nat.order {
+		if a.jumps(a.nat, c.name, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// judgeMark returns the bit that KUBE-MARK-MASQ sets, 0 when it sets none.
+func (a *audit) judgeMark(c *chain) uint64 {
+	const name = "kubeproxy.masquerade.mark"
+	r := c.first
+	if r == nil {
+		a.about(name, "nat", c, nil, nil, "KUBE-MARK-MASQ has no rule: nothing is ever masqueraded")
+		return 0
+	}
+	mark, mask, ok := markMask(r.detail)
+	switch {
+	case r.target != "MARK" || !r.always() || !ok || mark == 0 || mark&(mark-1) != 0 || mask&mark == 0 && mask != 0:
+		a.about(name, "nat", c, r, nil, "KUBE-MARK-MASQ does not set one bit of the mark on every packet")
+		return 0
+	case r.next != nil:
+		a.about(name, "nat", c, r.next, nil, "KUBE-MARK-MASQ has more than its one rule")
+		return 0
+	}
+	return mark
+}
+
+// judgePostrouting accepts the form of 1.16.13, 1.17.9, 1.18.6 and later (RETURN unmarked, clear the mark, MASQUERADE) and
+// tells the old one (MASQUERADE marked), which masquerades a tunnelled packet again with a random port: kubernetes#92035.
+func (a *audit) judgePostrouting(c *chain) {
+	const name = "kubeproxy.masquerade.postrouting"
+	var unmarked, clear, masquerade *rule
+	for r := c.first; r != nil; r = r.next {
+		switch {
+		case r.target == "RETURN" && r.has(condMark|notMark):
+			unmarked = r
+		case r.target == "MARK":
+			clear = r
+		case r.target == "MASQUERADE":
+			masquerade = r
+		default:
+			a.about("kubeproxy.chain.unexpected-rule", "nat", c, r, nil, "kube-proxy writes no such rule into KUBE-POSTROUTING")
+			return
+		}
+	}
+	switch {
+	case masquerade == nil:
+		a.about(name, "nat", c, nil, nil, "KUBE-POSTROUTING never masquerades")
+		return
+	case masquerade.has(condMark) && unmarked == nil && clear == nil:
+		a.judgeOldPostrouting(c, masquerade)
+		return
+	case unmarked == nil:
+		a.about(name, "nat", c, masquerade, nil, "KUBE-POSTROUTING does not RETURN unmarked packets: it masquerades all traffic that leaves the node")
+		return
+	case clear == nil:
+		a.about(name, "nat", c, masquerade, nil, "KUBE-POSTROUTING does not clear the mark: a tunnelled packet is masqueraded a second time")
+		return
+	case unmarked.line > clear.line || clear.line > masquerade.line || !masquerade.always() || !clear.always():
+		a.about(name, "nat", c, masquerade, nil, "the rules of KUBE-POSTROUTING are out of order or carry conditions")
+		return
+	}
+	a.judgeMarkBit(c, unmarked)
+	if a.judgeMarkBit(c, clear) && !masquerade.has(randomFully) {
+		a.about("kubeproxy.masquerade.random-fully", "nat", c, masquerade, nil, "MASQUERADE without --random-fully: two connections may be given one source port, and one of them waits a second or more")
+	}
+}
+
+func (a *audit) judgeOldPostrouting(c *chain, masquerade *rule) {
+	switch {
+	case !a.judgeMarkBit(c, masquerade):
+	case masquerade.has(randomFully):
+		a.about("kubeproxy.masquerade.double-snat", "nat", c, masquerade, nil, "the mark stays on the packet: after VXLAN encapsulation it is masqueraded again with a random port, which breaks the checksum on kernels without the fix (delays of 1, 3 and 63 s)")
+	case a.version.Min >= 16:
+		a.about("kubeproxy.masquerade.random-fully", "nat", c, masquerade, nil, "MASQUERADE without --random-fully")
+	}
+}
+
+// judgeMarkBit compares a rule's bit with that of KUBE-MARK-MASQ. It reports whether they agree or cannot be compared.
+func (a *audit) judgeMarkBit(c *chain, r *rule) bool {
+	mark, mask, ok := markMask(r.detail)
+	if a.mark == 0 {
+		return true
+	}
+	if !ok || mark != a.mark || mask != a.mark && mask != 0 {
+		if !c.blamed {
+			a.about("kubeproxy.masquerade.mismatch", "nat", c, r, nil, "KUBE-MARK-MASQ sets %#x, this rule uses %s", a.mark, r.detail)
+		}
+		return false
+	}
+	return true
+}

@@ -1,0 +1,91 @@
+package kubeproxy
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+)
+
+// Bounds on what is read. The largest recording known (5,000 Services, 50,000 endpoints) is 16.5 MB in 215,802 lines.
+const (
+	maxLine  = 1 << 20   // bytes in one line
+	maxInput = 256 << 20 // bytes in one input
+	maxItems = 2_000_000 // chains and rules kept from one input
+)
+
+// lines hands out the lines of a text. A line is a substring of a large block, so that one allocation serves thousands of lines.
+type lines struct {
+	r     io.Reader
+	buf   []byte // read, not yet handed out as a block
+	block string // whole lines
+	n     int    // number of the last line handed out
+	total int
+	done  bool
+}
+
+func newLines(r io.Reader) *lines {
+	return &lines{r: r, buf: make([]byte, 0, maxLine+1)}
+}
+
+// next returns the next line without its end; io.EOF after the last one.
+func (l *lines) next() (string, error) {
+	for l.block == "" {
+		if err := l.fill(); err != nil {
+			return "", err
+		}
+	}
+	l.n++
+	line := l.block
+	if i := strings.IndexByte(line, '\n'); i >= 0 {
+		line, l.block = line[:i], line[i+1:]
+	} else {
+		l.block = ""
+	}
+	return strings.TrimSuffix(line, "\r"), nil
+}
+
+func (l *lines) fill() error {
+	for empty := 0; ; {
+		if l.done {
+			if len(l.buf) == 0 {
+				return io.EOF
+			}
+			return l.take(len(l.buf))
+		}
+		n, err := l.r.Read(l.buf[len(l.buf):cap(l.buf)])
+		l.buf = l.buf[:len(l.buf)+n]
+		l.total += n
+		switch {
+		case errors.Is(err, io.EOF):
+			l.done = true
+			continue
+		case err != nil:
+			return &InputError{Line: l.n + 1, Msg: "reading rules", Kind: ErrUnknown, Err: err}
+		case l.total > maxInput:
+			return unknown(l.n+1, "input is larger than %d MiB", maxInput>>20)
+		}
+		if n == 0 {
+			if empty++; empty > 100 {
+				return &InputError{Line: l.n + 1, Msg: "reading rules", Kind: ErrUnknown, Err: io.ErrNoProgress}
+			}
+			continue
+		}
+		empty = 0
+		// Only what was just read can hold the first line end.
+		if i := bytes.LastIndexByte(l.buf, '\n'); i >= 0 && (len(l.buf) == cap(l.buf) || len(l.buf) > 64<<10) {
+			return l.take(i + 1)
+		} else if i < 0 && len(l.buf) > maxLine {
+			return unreadable(l.n+1, "line is longer than %d MiB", maxLine>>20)
+		}
+	}
+}
+
+func (l *lines) take(n int) error {
+	l.block = string(l.buf[:n])
+	l.buf = l.buf[:copy(l.buf, l.buf[n:])]
+	if i := strings.IndexByte(l.block, 0); i >= 0 {
+		return unreadable(l.n+1+strings.Count(l.block[:i], "\n"), "not text: a zero byte in the line")
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+package kubeproxy
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Ruleset is what was read: any number of iptables saves and nft listings. Its zero value is empty.
+type Ruleset struct {
+	Lines int // lines of the iptables-save text
+
+	saves []*save
+	nft   []*nftTable
+	// leftover counts the KUBE-SVC and KUBE-SVL chains by family in an nft listing: iptables mode seen through nft.
+	leftover map[string]int
+}
+
+// Join puts several readings of one node together, so that both iptables backends and nft can be judged in one report.
+func Join(sets ...*Ruleset) *Ruleset {
+	joined := &Ruleset{leftover: map[string]int{}}
+	for _, rs := range sets {
+		if rs == nil {
+			continue
+		}
+		joined.Lines += rs.Lines
+		joined.saves = append(joined.saves, rs.saves...)
+		joined.nft = append(joined.nft, rs.nft...)
+		for family, n := range rs.leftover {
+			joined.leftover[family] += n
+		}
+	}
+	return joined
+}
+
+// Parse reads iptables-save text or the JSON of `nft -j list ruleset`, whichever r holds.
+func Parse(r io.Reader) (*Ruleset, error) {
+	br := bufio.NewReader(r)
+	for n := 1; n <= 4096; n++ {
+		head, err := br.Peek(n)
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			return nil, &InputError{Msg: "reading rules", Kind: ErrUnknown, Err: err}
+		}
+		switch head[n-1] {
+		case ' ', '\t', '\r', '\n':
+			continue
+		case '{':
+			return ParseNFT(br)
+		}
+		break
+	}
+	return ParseIptablesSave(br)
+}
+
+// Families of rules, in nft's words.
+const (
+	familyIPv4 = "ip"
+	familyIPv6 = "ip6"
+)
+
+// Backends of iptables.
+const (
+	backendLegacy = "legacy"
+	backendNFT    = "nft"
+)
+
+// save is the output of one run of iptables-save or ip6tables-save.
+type save struct {
+	family  string // empty until known
+	backend string // empty when no header names it
+	tables  []*table
+}
+
+func (s *save) table(name string) *table {
+	for _, t := range s.tables {
+		if t.name == name {
+			return t
+		}
+	}
+	return nil
+}
+
+type table struct {
+	name   string
+	line   int
+	chains map[string]*chain
+	order  []*chain
+}
+
+// chain returns nil when the table is nil or has no such chain.
+func (t *table) chain(name string) *chain {
+	if t == nil {
+		return nil
+	}
+	return t.chains[name]
+}
+
+// declared reports whether the table has a chain of that name with a declaration of its own.
+func (t *table) declared(name string) bool {
+	c := t.chain(name)
+	return c != nil && c.declared
+}
+
+type chain struct {
+	name        string
+	line        int32
+	n           int32 // rules
+	refs        int32 // jumps that lead here
+	declared    bool
+	blamed      bool // a finding explains it; its symptoms stay silent
+	state       uint8
+	stamp       int32 // of the dispatch that met it last
+	first, last *rule
+	owner       *node // the Service whose chain it is, once known
+}
+
+type flags uint32
+
+// Flags of a rule. The cond flags say that a rule matches only some packets.
+const (
+	condSrc flags = 1 << iota
+	condDst
+	condProto
+	condDport
+	condIface
+	condMark
+	condState
+	condSrcType // addrtype --src-type LOCAL
+	condDstType // addrtype --dst-type LOCAL
+	condStat
+	condRecent // recent --rcheck
+	condSet
+	condOther
+	notSrc
+	notDst
+	notMark
+	notIface
+	recentSet
+	recentReap
+	randomFully
+	cannotRead // this host's iptables could not print the rule: kubernetes#95409, #114537
+	conds      = condSrc | condDst | condProto | condDport | condIface | condMark | condState | condSrcType | condDstType |
+		condStat | condRecent | condSet | condOther
+)
+
+// rule is one -A line. Its strings are substrings of the input.
+type rule struct {
+	text     string
+	comment  string
+	target   string // of -j or -g
+	src, dst string
+	iface    string
+	proto    string
+	dport    string
+	detail   string // DNAT: destination; MARK: value; mark: value; conntrack: states; set: name
+	recent   string // list of recent
+	prob     float64
+	chain    *chain
+	jump     *chain // the chain that target names
+	next     *rule
+	line     int32
+	seconds  int32
+	flags    flags
+}
+
+func (r *rule) has(f flags) bool { return r.flags&f == f }
+
+// always reports that every packet matches.
+func (r *rule) always() bool { return r.flags&conds == 0 }
+
+// addLeftover notes what a table of iptables-nft holds in an nft listing.
+func (rs *Ruleset) addLeftover(family, chain string) {
+	if strings.HasPrefix(chain, "KUBE-SVC-") || strings.HasPrefix(chain, "KUBE-SVL-") {
+		if rs.leftover == nil {
+			rs.leftover = map[string]int{}
+		}
+		rs.leftover[family]++
+	}
+}
+
+// rules returns a chain's rules for places where a slice reads better than a walk.
+func (c *chain) rules() []*rule {
+	if c == nil {
+		return nil
+	}
+	list := make([]*rule, 0, c.n)
+	for r := c.first; r != nil; r = r.next {
+		list = append(list, r)
+	}
+	return list
+}
+
+var builtinChains = []string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}
+
+func isBuiltin(name string) bool { return slices.Contains(builtinChains, name) }

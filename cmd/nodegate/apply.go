@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"nodegate/checks"
+	"nodegate/host"
+)
+
+func newApply() *cobra.Command {
+	var o options
+	c := &cobra.Command{
+		Use:   "apply",
+		Short: "Check, fix what does not hold, check again",
+		Long: `Apply makes the requirements hold that it can: it loads modules, writes sysctls
+and sets link features, then reads everything back. What holds already is not
+written. Every change is kept in ` + changesFile + `, old value and new.`,
+		Example: `  nodegate plan && nodegate apply
+  nodegate apply --policy my.hcl`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			h, err := o.machine()
+			if err != nil {
+				return err
+			}
+			if !h.Live() {
+				return errors.New("apply works on the running machine; for a file tree use: nodegate install --root DIR")
+			}
+			return o.report(c, h, applyAndRecord)
+		},
+	}
+	o.policyFlags(c)
+	o.reportFlags(c)
+	return c
+}
+
+func applyAndRecord(ctx context.Context, h *host.Host, stage checks.Stage, list []checks.Check) checks.Report {
+	r := checks.Apply(ctx, h, stage, list)
+	recordChanges(r)
+	return r
+}

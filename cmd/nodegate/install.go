@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"nodegate/host"
+	"nodegate/units"
+)
+
+func newInstall() *cobra.Command {
+	var o options
+	var force, dryRun bool
+	c := &cobra.Command{
+		Use:   "install",
+		Short: "Put binary, policy, units and settings onto a machine or into an image",
+		Long: `Install writes, below --root: the binary, the policy, nodegate-apply.service
+(enabled), the gate as a drop-in of kubelet's unit, and the same settings as
+modules-load.d and sysctl.d files. Every file appears whole or not at all. What
+stood there before is kept, and "nodegate uninstall" puts it back. On the running
+machine systemd is told to read its units again; nothing is started.`,
+		Example: `  nodegate install                           on this machine
+  nodegate install --root /mnt/image         into an image
+  nodegate install --policy my.hcl --dry-run what would be written?`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			h, err := o.machine()
+			if err != nil {
+				return err
+			}
+			p, texts, err := o.load(h, c.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			binary, err := ownBinary()
+			if err != nil {
+				return err
+			}
+			files, err := units.Files(p, texts, binary)
+			if err != nil {
+				return err
+			}
+			t, err := host.OpenTree(h.Root)
+			if err != nil {
+				return err
+			}
+			defer t.Close()
+			if dryRun {
+				changes, err := units.Plan(t, files, force)
+				return printChanges(c.OutOrStdout(), t, changes, "would be installed", err)
+			}
+			changes, err := units.Install(t, files, force)
+			if err == nil && len(changes) > 0 {
+				err = tellSystemd(c.Context(), h, true)
+			}
+			return printChanges(c.OutOrStdout(), t, changes, "installed", err)
+		},
+	}
+	o.policyFlags(c)
+	c.Flags().BoolVar(&force, "force", false, "overwrite what somebody has changed since nodegate wrote it")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "show what would be written and write nothing")
+	return c
+}
+
+func newUninstall() *cobra.Command {
+	var o options
+	var force bool
+	c := &cobra.Command{
+		Use:   "uninstall",
+		Short: "Take everything away that install wrote, and put back what stood there",
+		Example: `  nodegate uninstall
+  nodegate uninstall --root /mnt/image`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			h, err := o.machine()
+			if err != nil {
+				return err
+			}
+			t, err := host.OpenTree(h.Root)
+			if err != nil {
+				return err
+			}
+			defer t.Close()
+			changes, err := units.Uninstall(t, force)
+			if err == nil && len(changes) > 0 {
+				err = tellSystemd(c.Context(), h, false)
+			}
+			return printChanges(c.OutOrStdout(), t, changes, "uninstalled", err)
+		},
+	}
+	c.Flags().StringVar(&o.root, "root", "/", "`DIR` with the file tree of the machine")
+	c.Flags().BoolVar(&force, "force", false, "also remove or replace what somebody has changed since nodegate wrote it")
+	return c
+}
+
+// ownBinary is the content of the program that runs.
+func ownBinary() ([]byte, error) {
+	name, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding the nodegate binary: %w", err)
+	}
+	b, err := os.ReadFile(filepath.Clean(name))
+	if err != nil {
+		return nil, fmt.Errorf("reading the nodegate binary: %w", err)
+	}
+	return b, nil
+}
+
+func tellSystemd(ctx context.Context, h *host.Host, enable bool) error {
+	if !h.SystemdRuns() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	err := host.ReloadUnits(ctx)
+	if enable && err == nil {
+		err = host.EnableUnit(ctx, units.ApplyUnit)
+	}
+	return err
+}
+
+func printChanges(w io.Writer, t *host.Tree, changes []units.Change, done string, err error) error {
+	var full error
+	if err == nil && len(changes) == 0 {
+		_, full = fmt.Fprintln(w, "no change")
+	}
+	for _, ch := range changes {
+		fmt.Fprintf(w, "  %-8s %s\n", ch.Action, t.Full(ch.Path))
+	}
+	if err == nil && len(changes) > 0 {
+		_, full = fmt.Fprintf(w, "%s: %s\n", done, count(len(changes), "path"))
+	}
+	return errors.Join(err, full)
+}

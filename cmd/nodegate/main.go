@@ -1,0 +1,74 @@
+// Command nodegate makes a Linux machine fit to be a Kubernetes node, and
+// proves that it is before kubelet starts.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the build.
+var version = "dev"
+
+// Exit codes that scripts rely on.
+const (
+	exitHolds   = 0
+	exitDiffers = 1 // a requirement does not hold
+	exitUsage   = 2 // the call, the policy or the root is wrong; nothing was changed
+	exitUnknown = 3 // could not tell
+)
+
+// exit ends the program with a code, having printed everything already.
+type exit int
+
+func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:]))
+}
+
+func run(ctx context.Context, args []string) int {
+	root := newRoot()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	var code exit
+	switch {
+	case err == nil:
+		return exitHolds
+	case errors.As(err, &code):
+		return int(code)
+	}
+	fmt.Fprintf(os.Stderr, "nodegate: %v\n", err)
+	return exitUsage
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "nodegate",
+		Short: "Make a Linux machine fit to be a Kubernetes node, and prove it before kubelet starts",
+		Long: `nodegate makes a Linux machine fit to be a Kubernetes node, and proves that it
+is before kubelet starts: kernel modules, sysctls and link offloads, declared in
+HCL, applied at boot, and checked by a gate that kubelet's start waits for.
+
+Without --policy it uses what is installed in /etc/nodegate/policy.d, else the
+built-in policy "kubernetes".
+
+Exit status: 0 holds, 1 differs, 2 wrong call or policy, 3 could not tell.`,
+		Example: `  nodegate check                     what does not hold here, and why
+  nodegate plan                      what apply would change
+  nodegate install --root /mnt/image put it into an image
+  nodegate lint my.hcl               is this policy right?`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.AddCommand(newCheck(), newPlan(), newApply(), newGate(), newInstall(), newUninstall(), newLint(), newSnapshot(), newVersion())
+	return root
+}

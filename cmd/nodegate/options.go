@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"nodegate/checks"
+	"nodegate/host"
+	"nodegate/policy"
+	"nodegate/units"
+)
+
+// defaultTimeout bounds a run of the checks; a healthy one takes milliseconds.
+const defaultTimeout = 30 * time.Second
+
+// options is the flags that most verbs share.
+type options struct {
+	policies []string
+	root     string
+	stage    string
+	format   string
+	output   string
+	timeout  time.Duration
+	verbose  bool
+}
+
+func (o *options) policyFlags(c *cobra.Command) {
+	c.Flags().StringArrayVarP(&o.policies, "policy", "p", nil, "policy `FILE or directory`; may be given more than once")
+	c.Flags().StringVar(&o.root, "root", "/", "`DIR` with the file tree of the machine")
+}
+
+func (o *options) reportFlags(c *cobra.Command) {
+	c.Flags().StringVar(&o.stage, "stage", "", "image, boot, run or all (default boot, or image with --root)")
+	c.Flags().StringVarP(&o.format, "format", "f", "text", "text, json, junit, tap, prometheus or npd")
+	c.Flags().StringVarP(&o.output, "output", "o", "", "write the report to `FILE` instead of standard output")
+	c.Flags().DurationVar(&o.timeout, "timeout", defaultTimeout, "give up after this long; what is not checked by then is unknown")
+	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "also list what holds, with the evidence")
+}
+
+// machine opens the root.
+func (o *options) machine() (*host.Host, error) {
+	root, err := filepath.Abs(o.root)
+	if err != nil {
+		return nil, err
+	}
+	return host.Open(root)
+}
+
+// load reads the policy and prints what is wrong with it, every mistake at once.
+func (o *options) load(h *host.Host, stderr io.Writer) (*policy.Policy, []policy.File, error) {
+	files, err := o.policyFiles(h)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, diags := policy.Load(files)
+	if err := printDiagnostics(stderr, files, diags); err != nil {
+		return nil, nil, err
+	}
+	return p, files, nil
+}
+
+func (o *options) policyFiles(h *host.Host) ([]policy.File, error) {
+	if len(o.policies) > 0 {
+		return policy.ReadFiles(o.policies)
+	}
+	files, err := installedPolicy(h)
+	if err != nil || len(files) > 0 {
+		return files, err
+	}
+	builtin, err := policy.Builtin("kubernetes")
+	return []policy.File{builtin}, err
+}
+
+// installedPolicy is what stands in the root's policy directory. It is read
+// through the host, so that a link in an image cannot lead out of it.
+func installedPolicy(h *host.Host) ([]policy.File, error) {
+	names, err := h.Files.ReadDir(units.PolicyDir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, host.ErrNotRecorded) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the installed policy: %w", err)
+	}
+	var files []policy.File
+	for _, n := range names {
+		if !strings.HasSuffix(n, ".hcl") {
+			continue
+		}
+		name := units.PolicyDir + "/" + n
+		text, err := h.Files.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("reading the installed policy: %w", err)
+		}
+		files = append(files, policy.File{Name: strings.TrimSuffix(h.Root, "/") + name, Text: text})
+	}
+	return files, nil
+}
+
+// stageFor is the asked stage, or the one that fits the host.
+func (o *options) stageFor(h *host.Host) (checks.Stage, error) {
+	switch s := checks.Stage(o.stage); s {
+	case "":
+		if h.Live() {
+			return checks.Boot, nil
+		}
+		return checks.Image, nil
+	case checks.Image, checks.Boot, checks.Run, checks.All:
+		return s, nil
+	}
+	return "", fmt.Errorf("--stage is image, boot, run or all; %q is none of them", o.stage)
+}
+
+// runner is one run of the checks: checks.Inspect or checks.Apply.
+type runner func(context.Context, *host.Host, checks.Stage, []checks.Check) checks.Report
+
+// report runs the checks on h, writes the report and answers the exit code.
+func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
+	write, err := o.renderer(c.OutOrStdout())
+	if err != nil {
+		return err
+	}
+	stage, err := o.stageFor(h)
+	if err != nil {
+		return err
+	}
+	p, _, err := o.load(h, c.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), o.timeout)
+	defer cancel()
+	r := run(ctx, h, stage, checks.For(p, stage))
+	if err := o.write(c.OutOrStdout(), func(w io.Writer) error { return write(w, newDocument(h, p, r)) }); err != nil {
+		return err
+	}
+	return code(r.Verdict())
+}
+
+func (o *options) write(stdout io.Writer, render func(io.Writer) error) error {
+	if o.output == "" {
+		return render(stdout)
+	}
+	f, err := os.Create(o.output)
+	if err != nil {
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	return errors.Join(render(f), f.Close())
+}
+
+func code(v checks.Verdict) error {
+	switch v {
+	case checks.Pass:
+		return nil
+	case checks.Unknown:
+		return exit(exitUnknown)
+	}
+	return exit(exitDiffers)
+}

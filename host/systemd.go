@@ -1,0 +1,106 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/coreos/go-systemd/v22/dbus"
+	"github.com/coreos/go-systemd/v22/journal"
+	"golang.org/x/sys/unix"
+)
+
+// SystemdRuns tells whether this machine was booted with systemd (sd_booted(3)).
+func (h *Host) SystemdRuns() bool {
+	info, err := os.Lstat("/run/systemd/system")
+	return h.Live() && err == nil && info.IsDir()
+}
+
+// ReloadUnits makes the running systemd read its unit files again.
+func ReloadUnits(ctx context.Context) error {
+	c, err := dbus.NewSystemdConnectionContext(ctx)
+	if err != nil {
+		return fmt.Errorf("asking systemd to reload its units: %w; run: systemctl daemon-reload", err)
+	}
+	defer c.Close()
+	if err := c.ReloadContext(ctx); err != nil {
+		return fmt.Errorf("asking systemd to reload its units: %w; run: systemctl daemon-reload", err)
+	}
+	return nil
+}
+
+// EnableUnit makes the running systemd enable a unit, as `systemctl enable` does.
+func EnableUnit(ctx context.Context, unit string) error {
+	c, err := dbus.NewSystemdConnectionContext(ctx)
+	if err != nil {
+		return fmt.Errorf("enabling %s: %w", unit, err)
+	}
+	defer c.Close()
+	if _, _, err := c.EnableUnitFilesContext(ctx, []string{unit}, false, false); err != nil {
+		return fmt.Errorf("enabling %s: %w", unit, err)
+	}
+	return nil
+}
+
+// BreakGlass tells by which of the two ways the gate was switched off on
+// purpose, "" where it was not. /proc/cmdline that cannot be read is not "off".
+func (h *Host) BreakGlass(disabledFile string) string {
+	if cmdline, err := h.Text("/proc/cmdline"); err == nil {
+		for _, word := range strings.Fields(cmdline) {
+			if word == "nodegate=off" {
+				return "nodegate=off on the kernel command line"
+			}
+		}
+	}
+	if _, err := h.Files.ReadFile(disabledFile); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return disabledFile
+	}
+	return ""
+}
+
+// Level is how urgent a line is, as syslog(3) counts.
+type Level int
+
+// The levels that nodegate uses.
+const (
+	LevelError   = Level(journal.PriErr)
+	LevelWarning = Level(journal.PriWarning)
+	LevelNotice  = Level(journal.PriNotice)
+)
+
+// Log sends a line to the journal with fields for machines, or answers false
+// where standard error is not the journal: then the caller prints.
+func Log(level Level, line string, fields map[string]string) bool {
+	if ok, err := journal.StderrIsJournalStream(); !ok || err != nil {
+		return false
+	}
+	return journal.Send(line, journal.Priority(level), fields) == nil
+}
+
+// Console writes a line to the machine's console. A machine without one is no error.
+func Console(line string) {
+	f, err := os.OpenFile("/dev/console", os.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	// A console that nobody reads must not hold the boot: the line is lost instead.
+	_, _ = f.WriteString("\r\n" + line + "\r\n")
+}
+
+// Status sets the line that `systemctl status` shows for the calling unit.
+// Outside a unit it does nothing.
+func Status(line string) {
+	// Not being heard is no reason to fail.
+	_, _ = daemon.SdNotify(false, "STATUS="+line)
+}
+
+// IsTerminal tells whether a person reads the file.
+func IsTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
