@@ -111,9 +111,12 @@ func serviceChain(name string) (kind, hash string) {
 	return "", ""
 }
 
-// link resolves what every rule jumps to and counts the references.
+// link resolves what every rule jumps to and counts the references. It forgets what an earlier audit left in the chains.
 func (a *audit) link() {
 	for _, t := range a.save.tables {
+		for _, c := range t.order {
+			c.refs, c.state, c.stamp, c.blamed, c.owner = 0, 0, 0, false, nil
+		}
 		var lastName string
 		var last *chain
 		for _, c := range t.order {
