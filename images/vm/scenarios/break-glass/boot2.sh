@@ -1,4 +1,5 @@
 # The file is there from the start.
 first_start
+accepted 1
 not loaded br_netfilter || die "br_netfilter is loaded: nothing was broken"
 rm /etc/nodegate/disabled

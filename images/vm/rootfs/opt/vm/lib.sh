@@ -46,27 +46,32 @@ value() { cat "/proc/sys/$(printf %s "$1" | tr . /)" 2>/dev/null || :; }
 # is KEY VALUE: the sysctl has the value.
 is() { [ "$(value "$1")" = "$2" ]; }
 
-# started N: the stand-in has started N times or more in this boot, and has judged what it found.
-started() { [ -e "/run/vm/kubelet/$1/verdict" ]; }
+# started N: the stand-in has started N times or more in this boot.
+started() { [ -e "/run/vm/kubelet/$1/uptime" ]; }
+
+# judged N: the stand-in has judged what it found at its Nth start.
+judged() { [ -e "/run/vm/kubelet/$1/verdict" ]; }
 
 # first_start: waits for the stand-in's first start of this boot, however slow the machine.
 first_start() { within 120 started 1; }
 
 # saw N: the stand-in's Nth start of this boot found the modules loaded and every sysctl of /opt/vm/sysctls right, and stayed.
 saw() {
+	accepted "$1"
 	for module in br_netfilter overlay nf_conntrack; do
 		grep -q "^$module " "/run/vm/kubelet/$1/modules" || die "start $1 of kubelet without $module: $(cut -d' ' -f1 "/run/vm/kubelet/$1/modules" | tr '\n' ' ')"
 	done
 	diff -u /opt/vm/sysctls "/run/vm/kubelet/$1/sysctls" >&2 || die "start $1 of kubelet with the wrong sysctls"
+}
+
+# accepted N: the stand-in stays after its Nth start: kubelet's own demands are met. Says nothing of the modules.
+accepted() {
+	within 60 judged "$1"
 	[ "$(cat "/run/vm/kubelet/$1/verdict")" = runs ] || die "start $1 of kubelet: $(cat "/run/vm/kubelet/$1/verdict")"
 }
 
 # right_now: every sysctl of /opt/vm/sysctls is right at this moment.
-right_now() {
-	while read -r key want; do
-		is "$key" "$want" || { echo "$key is $(value "$key"), want $want" >&2; return 1; }
-	done </opt/vm/sysctls
-}
+right_now() { sysctl $(cut -d' ' -f1 /opt/vm/sysctls) 2>&1 | diff -u /opt/vm/sysctls - >&2; }
 
 # held N: systemd works at starting kubelet or waits for its next try, and the stand-in's Nth start has not come.
 held() {

@@ -1,0 +1,118 @@
+package vm
+
+import (
+	"context"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// startAgent runs the guest's agent on this host, on the other end of a socket as in the machine.
+func startAgent(t *testing.T) *agent {
+	t.Helper()
+	port, theirs, err := socketPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "rootfs/opt/vm/agent")
+	cmd.Env = append(cmd.Environ(), "VM_AGENT_DIR="+t.TempDir())
+	cmd.Stdin, cmd.Stdout = theirs, theirs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	theirs.Close()
+	a := newAgent(port)
+	t.Cleanup(func() {
+		a.close()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := a.hello(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestAgentAnswers(t *testing.T) {
+	a := startAgent(t)
+	long := strings.Repeat("a line that makes the request and its answer long\n", 5000)
+	for _, test := range []struct {
+		script string
+		want   Output
+	}{
+		{"echo out; echo err >&2; exit 3", Output{"out\n", "err\n", 3}},
+		{"false; echo not reached", Output{"", "", 1}},
+		{"cat", Output{}},
+		{"printf 'no newline'", Output{"no newline", "", 0}},
+		{"cat <<'E'\n" + long + "E\n", Output{long, "", 0}},
+	} {
+		got, err := a.run(t.Context(), test.script)
+		if err != nil {
+			t.Fatalf("%.40q: %v", test.script, err)
+		}
+		if got != test.want {
+			t.Errorf("%.40q: got %.200v, want %.200v", test.script, got, test.want)
+		}
+	}
+}
+
+func TestAgentStopsALongScript(t *testing.T) {
+	a := startAgent(t)
+	ctx, cancel := context.WithTimeout(t.Context(), answerTime+time.Second)
+	defer cancel()
+	got, err := a.run(ctx, "echo before; sleep 60")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Code != 124 || got.Stdout != "before\n" {
+		t.Errorf("got %+v, want 124 and what was said before", got)
+	}
+	// It can still be asked.
+	if got, err := a.run(t.Context(), "echo after"); err != nil || got.Stdout != "after\n" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+func TestAgentThatIsGone(t *testing.T) {
+	port, theirs, err := socketPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer port.Close()
+	theirs.Close()
+	if err := newAgent(port).hello(t.Context()); err == nil || !strings.Contains(err.Error(), "gone") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAgentThatIsSilent(t *testing.T) {
+	port, theirs, err := socketPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer port.Close()
+	defer theirs.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := newAgent(port).hello(ctx); err == nil {
+		t.Error("a silent agent said hello")
+	}
+}
+
+func TestParseAnswerRefusesNonsense(t *testing.T) {
+	for _, line := range []string{"", "HELLO", "1 0 -", "2 0 - -", "1 x - -", "1 0 ! -", "1 0 - - -"} {
+		if out, err := parseAnswer("1", line); err == nil {
+			t.Errorf("%q: got %+v", line, out)
+		}
+	}
+}
+
+func TestPlain(t *testing.T) {
+	const raw = "\x1b[2J\x1b[0;1;31m[FAILED]\x1b[0m Failed\r\n\x1b[?25hnode login: "
+	if got, want := plain(raw), "[FAILED] Failed\nnode login: "; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,139 @@
+package vm
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestScratchSweepsTheDeadOnly(t *testing.T) {
+	cache := Cache{t.TempDir()}
+	dead := filepath.Join(cache.Dir, "run-dead")
+	if err := os.MkdirAll(filepath.Join(dead, "tree"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	first, err := cache.Scratch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := cache.Scratch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dead); !os.IsNotExist(err) {
+		t.Errorf("the dead run's folder: %v", err)
+	}
+	for _, s := range []*Scratch{first, second} {
+		if _, err := os.Stat(s.Dir); err != nil {
+			t.Errorf("a living run's folder: %v", err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(s.Dir); !os.IsNotExist(err) {
+			t.Errorf("a closed run's folder: %v", err)
+		}
+	}
+}
+
+func TestDefaultCache(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", "/elsewhere")
+	if got := DefaultCache("/repo").Dir; got != "/elsewhere/nodegate/vm" {
+		t.Errorf("got %s", got)
+	}
+	t.Setenv("XDG_CACHE_HOME", "relative") // the specification says: ignore
+	if got := DefaultCache("/repo").Dir; got != "/repo/.cache/vm" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestOpenWantsOneKernelAndItsInitrd(t *testing.T) {
+	dir := t.TempDir()
+	boot := filepath.Join(dir, "boot")
+	if err := os.Mkdir(boot, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	add := func(name string) {
+		if err := os.WriteFile(filepath.Join(boot, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct {
+		file string
+		ok   bool
+	}{{"config-1", false}, {"vmlinuz-1", false}, {"initrd.img-1", true}, {"vmlinuz-2", false}} {
+		add(step.file)
+		if _, err := open(dir); (err == nil) != step.ok {
+			t.Errorf("with %s: %v", step.file, err)
+		}
+	}
+}
+
+func TestRunSaysWhatFailed(t *testing.T) {
+	out, err := run(t.Context(), time.Minute, []string{"WORD=hello"}, "sh", "-c", "echo $WORD; exit 3")
+	if err == nil || out != "hello\n" || !strings.Contains(err.Error(), "hello") || !strings.Contains(err.Error(), "3") {
+		t.Errorf("got %q, %v", out, err)
+	}
+}
+
+func TestRunEndsAtItsLimit(t *testing.T) {
+	began := time.Now()
+	_, err := run(t.Context(), 100*time.Millisecond, nil, "sleep", "60")
+	if err == nil || !strings.Contains(err.Error(), context.DeadlineExceeded.Error()) {
+		t.Errorf("got %v", err)
+	}
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("took %s", took)
+	}
+}
+
+// TestChildrenDieWithTheTest kills a process that has started a child as QEMU is started, and looks for the child.
+func TestChildrenDieWithTheTest(t *testing.T) {
+	if os.Getenv("VM_TEST_PARENT") != "" {
+		cmd := exec.Command("sleep", "600")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		if _, err := start(cmd); err != nil {
+			t.Fatal(err)
+		}
+		os.Stdout.WriteString("child " + strconv.Itoa(cmd.Process.Pid) + "\n")
+		select {}
+	}
+	parent := exec.Command(os.Args[0], "-test.run=^TestChildrenDieWithTheTest$", "-test.timeout=60s")
+	parent.Env = append(os.Environ(), "VM_TEST_PARENT=1")
+	stdout, err := parent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	child := 0
+	for lines := bufio.NewScanner(stdout); child == 0 && lines.Scan(); {
+		if text, ok := strings.CutPrefix(lines.Text(), "child "); ok {
+			child, err = strconv.Atoi(text)
+		}
+	}
+	_ = parent.Process.Kill()
+	_ = parent.Wait()
+	if child == 0 || err != nil {
+		t.Fatalf("child %d: %v", child, err)
+	}
+	stat := filepath.Join("/proc", strconv.Itoa(child), "stat")
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		text, err := os.ReadFile(stat)
+		if os.IsNotExist(err) || strings.Contains(string(text), ") Z ") {
+			return
+		}
+		if time.Now().After(deadline) {
+			_ = syscall.Kill(child, syscall.SIGKILL)
+			t.Fatal("the child outlived its parent")
+		}
+	}
+}
