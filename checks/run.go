@@ -2,7 +2,6 @@ package checks
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"nodegate/host"
@@ -45,8 +44,8 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check) Report 
 		if r.Verdict == Pass && was.Verdict != Pass && was.Verdict != Skip {
 			r.Fixed, r.Was = true, was.State.Got
 		}
-		if r.Verdict != Pass {
-			r.Err = errors.Join(r.Err, failures[i])
+		if r.Verdict != Pass && r.Err == nil {
+			r.Err = failures[i]
 		}
 	}
 	return after

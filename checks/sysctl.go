@@ -40,7 +40,9 @@ func (s sysctl) Inspect(_ context.Context, h *host.Host) (State, error) {
 		return st, err
 	}
 	st.Got, st.Holds = got, s.Allows(got)
-	st.Remedy = "run: " + s.command(s.Key, got)
+	if !st.Holds {
+		st.Remedy = "run: " + s.command(s.Key, got)
+	}
 	return st, nil
 }
 

@@ -58,7 +58,7 @@ func OpenTree(root string) (*Tree, error) {
 }
 
 // Close releases the root.
-func (t *Tree) Close() error { return t.root.Close() }
+func (t *Tree) Close() { t.root.Close() }
 
 // Full is a path as the caller's shell knows it.
 func (t *Tree) Full(p string) string { return t.name + p }
@@ -241,7 +241,7 @@ func orDot(p string) string {
 
 // Lock keeps a second nodegate from writing the same tree, until Close. The
 // directory must exist.
-func (t *Tree) Lock(p string) (release func() error, err error) {
+func (t *Tree) Lock(p string) (release func(), err error) {
 	d, err := t.root.Open(rel(p))
 	if err != nil {
 		return nil, t.at(p, err)
@@ -249,5 +249,5 @@ func (t *Tree) Lock(p string) (release func() error, err error) {
 	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: another nodegate is installing or uninstalling here; wait for it", t.Full(p)), d.Close())
 	}
-	return d.Close, nil
+	return func() { d.Close() }, nil
 }

@@ -128,19 +128,22 @@ func (s Sysctl) Want() string {
 	return fmt.Sprintf("at most %d", *s.Max)
 }
 
-// Target is the value to write where the parameter reads as got: the nearest
-// that is allowed.
+// Target is the value to write where the parameter reads as got: got itself
+// where that is allowed, else the nearest value that is.
 func (s Sysctl) Target(got string) string {
-	switch n, err := strconv.ParseInt(got, 10, 64); {
+	switch {
+	case s.Allows(got):
+		return got
 	case s.Value != "":
 		return s.Value
 	case s.OneOf != nil:
 		return s.OneOf[0]
-	case s.Min != nil && (err != nil || n < *s.Min):
-		return strconv.FormatInt(*s.Min, 10)
-	default:
+	}
+	n, err := strconv.ParseInt(got, 10, 64)
+	if s.Max != nil && (s.Min == nil || err == nil && n > *s.Max) {
 		return strconv.FormatInt(*s.Max, 10)
 	}
+	return strconv.FormatInt(*s.Min, 10)
 }
 
 // contradicts names a setting that two links set differently.

@@ -2,25 +2,27 @@ package policy
 
 import (
 	"path"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
 )
 
-var (
-	moduleName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,55}$`)
-	linkName   = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
-	unitName   = regexp.MustCompile(`^[A-Za-z0-9:_.\\@-]{1,240}\.service$`)
-)
+// isName tells whether s is 1 to most bytes of ASCII letters, digits and the
+// given marks. (A regexp costs the boot path a third of a millisecond each.)
+func isName(s string, most int, marks string) bool {
+	return s != "" && len(s) <= most && !strings.ContainsFunc(s, func(r rune) bool {
+		letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
+		return !letter && !strings.ContainsRune(marks, r)
+	})
+}
 
 // decode turns the blocks of one file into requirements.
 func (r *reader) decode(f *fileSchema) *Policy {
 	p := &Policy{}
 	for _, b := range f.Modules {
 		about := r.about(b.Range, b.Severity, b.Reason, b.Ref)
-		if !moduleName.MatchString(b.Name) {
+		if !isName(b.Name, 55, "-_") {
 			r.errorf(b.Range, "Not a module name", "A kernel module's name is letters, digits, - and _, as `lsmod` prints it; %q is not.", b.Name)
 			continue
 		}
@@ -58,7 +60,7 @@ func (r *reader) sysctl(b sysctlBlock) (Sysctl, bool) {
 		s.Value, _ = r.parameter(v, b.Value.Range(), "value")
 	}
 	if v, ok := r.value(b.OneOf); ok {
-		if !v.CanIterateElements() || !(v.Type().IsTupleType() || v.Type().IsListType()) || v.LengthInt() == 0 {
+		if list := v.Type().IsTupleType() || v.Type().IsListType(); !list || v.LengthInt() == 0 {
 			r.errorf(b.OneOf.Range(), "Wrong type", "one_of is a list of values, the preferred one first: one_of = [1, 2].")
 		} else {
 			for _, e := range v.AsValueSlice() {
@@ -96,7 +98,7 @@ func (r *reader) gate(b gateBlock) Gate {
 	g := defaultGate()
 	g.Range = b.Range
 	if u := r.text(b.Unit, "unit"); u != "" {
-		if unitName.MatchString(u) {
+		if isName(u, 255, `:_.\@-.`) && strings.HasSuffix(u, ".service") {
 			g.Unit = u
 		} else {
 			r.errorf(b.Unit.Range(), "Not a service unit", "unit is the name of the unit that waits, for example \"kubelet.service\" or \"k3s.service\"; %q is not.", u)

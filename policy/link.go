@@ -10,7 +10,7 @@ import (
 func (r *reader) link(b linkBlock) (Link, bool) {
 	before := len(r.diags)
 	l := Link{About: r.about(b.Range, b.Severity, b.Reason, b.Ref), Name: b.Name}
-	if !linkName.MatchString(b.Name) {
+	if !isName(b.Name, 63, "._-") || strings.ToLower(b.Name) != b.Name {
 		r.errorf(b.Range, "Not a name", "The name of a link requirement is lower-case letters, digits, dots, - and _, for example \"vxlan\"; %q is not.", b.Name)
 	}
 	l.Match = r.match(b.Matches, b.Range)

@@ -1,0 +1,44 @@
+# Targets for people: `make help`.
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS  = -s -w -X main.version=$(VERSION)
+LINT     = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+export CGO_ENABLED = 0
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test test-vm bench lint fmt dist clean
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build bin/nodegate, one static binary
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/nodegate ./cmd/nodegate
+
+demo: build ## install into a throwaway root; plan, apply and check in a scratch namespace
+	$(GO) run ./images/demo bin/nodegate
+
+test: ## everything that needs no virtual machine (as root, also the real kernel in namespaces)
+	$(GO) test ./...
+
+test-vm: ## boot real Debian nodes in QEMU (needs the packages in images/vm/apt-packages)
+	$(GO) test -tags vm -count=1 -timeout 60m -v ./images/vm/
+
+bench: build ## compare with a shell script, goss and the floor; the boot cost in the VM
+	$(GO) run ./images/bench bin/nodegate
+	@if command -v qemu-system-x86_64 >/dev/null; then $(GO) test -tags vm -count=1 -run TestBootCost -v ./images/vm/; fi
+
+lint: ## gofmt, go vet and golangci-lint; findings fail
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
+	$(GO) vet ./... && $(GO) vet -tags vm ./images/vm/
+	$(GO) run $(LINT) run --build-tags vm ./...
+
+fmt: ## format the Go files
+	gofmt -w $$(git ls-files '*.go')
+
+dist: ## static binaries for amd64 and arm64 in dist/, with their sums
+	@mkdir -p dist
+	for arch in amd64 arm64; do GOOS=linux GOARCH=$$arch $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o dist/nodegate-linux-$$arch ./cmd/nodegate || exit 1; done
+	cd dist && sha256sum nodegate-linux-* > SHA256SUMS && cat SHA256SUMS
+
+clean: ## remove what the targets made
+	rm -rf bin dist
