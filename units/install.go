@@ -30,7 +30,7 @@ const (
 // Plan is what Install would change: nothing, where it is installed already.
 // The error joins one line for each path that somebody else has changed since
 // nodegate wrote it, unless force is set.
-func Plan(t *host.Tree, files []File, force bool) ([]Change, error) {
+func Plan(t Tree, files []File, force bool) ([]Change, error) {
 	j, err := readJournal(t)
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func Plan(t *host.Tree, files []File, force bool) ([]Change, error) {
 // Install makes the files stand below the root. A run that was killed is
 // finished by the next one. Where a file cannot be written, for lack of space
 // or of permission, nothing is changed.
-func Install(t *host.Tree, files []File, force bool) ([]Change, error) {
+func Install(t Tree, files []File, force bool) ([]Change, error) {
 	stateDirs, err := missingDirs(t, journalFile)
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ type step struct {
 	committed bool // at least one file may be in its place
 }
 
-func prepare(t *host.Tree, j *journal, files []File, force bool) (*step, error) {
+func prepare(t Tree, j *journal, files []File, force bool) (*step, error) {
 	s := &step{old: j, next: journal{APIVersion: journalVersion, Kind: journalKind, Dirs: slices.Clone(j.Dirs)}}
 	var errs []error
 	for _, f := range files {
@@ -116,7 +116,7 @@ func prepare(t *host.Tree, j *journal, files []File, force bool) (*step, error) 
 	return s, errors.Join(errs...)
 }
 
-func (s *step) add(t *host.Tree, f File, force bool) error {
+func (s *step) add(t Tree, f File, force bool) error {
 	now, err := t.Stat(f.Path)
 	if err != nil {
 		return err
@@ -173,7 +173,7 @@ func (f File) node() host.Node {
 
 // run writes: backups, the journal, every file beside its place, and only then
 // the renames. What fails before the renames is taken back.
-func (s *step) run(t *host.Tree) error {
+func (s *step) run(t Tree) error {
 	if err := makeDirs(t, []string{backupDir}, 0o700); err != nil {
 		return err
 	}
@@ -218,7 +218,7 @@ func (s *step) newDirs() []string {
 	return slices.DeleteFunc(slices.Clone(s.next.Dirs), func(d string) bool { return slices.Contains(s.old.Dirs, d) })
 }
 
-func (s *step) stage(t *host.Tree) error {
+func (s *step) stage(t Tree) error {
 	if err := makeDirs(t, s.next.Dirs, 0o755); err != nil {
 		return err
 	}
@@ -236,7 +236,7 @@ func (s *step) stage(t *host.Tree) error {
 	return nil
 }
 
-func changedError(t *host.Tree, p string) error {
+func changedError(t Tree, p string) error {
 	return fmt.Errorf("%s: somebody has changed it since nodegate wrote it; keep the change elsewhere, or use --force to overwrite it", t.Full(p))
 }
 

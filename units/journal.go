@@ -32,7 +32,7 @@ type entry struct {
 const journalVersion, journalKind = "nodegate/v1", "Journal"
 
 // readJournal answers an empty journal where nothing is installed.
-func readJournal(t *host.Tree) (*journal, error) {
+func readJournal(t Tree) (*journal, error) {
 	j := &journal{APIVersion: journalVersion, Kind: journalKind}
 	n, err := t.Stat(journalFile)
 	if err != nil || n.Type == host.Absent {
@@ -51,7 +51,7 @@ func readJournal(t *host.Tree) (*journal, error) {
 	return j, nil
 }
 
-func (j *journal) write(t *host.Tree) error {
+func (j *journal) write(t Tree) error {
 	b, err := json.MarshalIndent(j, "", "  ")
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func sameNode(a, b host.Node) bool {
 }
 
 // backup keeps the content of a file that is about to be replaced.
-func backup(t *host.Tree, p string, n host.Node) error {
+func backup(t Tree, p string, n host.Node) error {
 	if n.Type != host.File {
 		return nil
 	}
@@ -102,7 +102,7 @@ func backup(t *host.Tree, p string, n host.Node) error {
 
 // restore puts back what stood at the entry's path: content, mode, owner and
 // time of change.
-func (e *entry) restore(t *host.Tree) error {
+func (e *entry) restore(t Tree) error {
 	var err error
 	switch e.Before.Type {
 	case host.Absent:
@@ -127,7 +127,7 @@ func (e *entry) restore(t *host.Tree) error {
 
 // missingDirs is the directories on the way to p that are not there, parents
 // first. The error names one that is a file.
-func missingDirs(t *host.Tree, p string) ([]string, error) {
+func missingDirs(t Tree, p string) ([]string, error) {
 	var missing []string
 	for dir := path.Dir(p); dir != "/"; dir = path.Dir(dir) {
 		n, err := t.Stat(dir)
@@ -146,7 +146,7 @@ func missingDirs(t *host.Tree, p string) ([]string, error) {
 	return missing, nil
 }
 
-func makeDirs(t *host.Tree, dirs []string, mode fs.FileMode) error {
+func makeDirs(t Tree, dirs []string, mode fs.FileMode) error {
 	for _, d := range dirs {
 		if err := t.Mkdir(d, mode); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err

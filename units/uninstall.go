@@ -3,6 +3,7 @@ package units
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"nodegate/host"
 )
@@ -12,7 +13,7 @@ import (
 // nothing where somebody has changed what nodegate wrote, unless force is set;
 // the error joins one line for each such path. Where nothing is installed it
 // answers no change. A run that was killed is finished by the next one.
-func Uninstall(t *host.Tree, force bool) ([]Change, error) {
+func Uninstall(t Tree, force bool) ([]Change, error) {
 	if n, err := t.Stat(stateDir); err != nil || n.Type == host.Absent {
 		return nil, err
 	}
@@ -54,27 +55,27 @@ func Uninstall(t *host.Tree, force bool) ([]Change, error) {
 	return changes, forget(t, j)
 }
 
-// forget removes the journal and what belongs to it, and the directories that
-// were made. The journal goes before the directories it is in, and they can be
-// told to be left over by being empty.
-func forget(t *host.Tree, j *journal) error {
-	var errs []error
-	errs = append(errs, removeDirs(t, slices.DeleteFunc(slices.Clone(j.Dirs), func(d string) bool {
-		return len(d) <= len(stateDir) && stateDir[:len(d)] == d
-	})))
+// forget removes the directories that were made, the journal and what belongs
+// to it. Once the journal is gone the backups are only left-overs: it goes
+// before them, never after.
+func forget(t Tree, j *journal) error {
+	aboveState := func(d string) bool { return strings.HasPrefix(stateDir, d) }
+	errs := []error{
+		removeDirs(t, slices.DeleteFunc(slices.Clone(j.Dirs), aboveState)),
+		t.Unstage(journalFile), t.Remove(journalFile),
+	}
 	if names, err := t.Names(backupDir); err == nil {
 		for _, n := range names {
 			errs = append(errs, t.Remove(backupDir+"/"+n))
 		}
 	}
-	errs = append(errs, t.Remove(backupDir), t.Unstage(journalFile), t.Remove(journalFile))
-	errs = append(errs, removeDirs(t, []string{stateDir}), removeDirs(t, j.Dirs))
+	errs = append(errs, removeDirs(t, []string{stateDir, backupDir}), removeDirs(t, j.Dirs))
 	return errors.Join(errs...)
 }
 
 // removeDirs removes directories, children first, and leaves those that
 // somebody has put something into.
-func removeDirs(t *host.Tree, dirs []string) error {
+func removeDirs(t Tree, dirs []string) error {
 	var errs []error
 	for _, d := range slices.Backward(dirs) {
 		names, err := t.Names(d)
