@@ -1,0 +1,227 @@
+package kubeproxy
+
+import "strings"
+
+// judgeService judges the chains of one Service.
+func (a *nftAudit) judgeService(n *nftNode) {
+	if c := n.service; c != nil && (len(c.rules) > 0 || c.refs > 0) {
+		n.out.Endpoints = a.judgeDispatch(n, c)
+	}
+	if c := n.local; c != nil && (len(c.rules) > 0 || c.refs > 0) {
+		n.out.LocalEndpoints = a.judgeDispatch(n, c)
+	}
+	if c := n.external; c != nil && (len(c.rules) > 0 || c.refs > 0) {
+		a.judgeExternal(n)
+	}
+}
+
+// judgeDispatch: a Service's chain is a MARK rule (until 1.35), affinity rules and one rule that chooses by numgen: N is the
+// number of entries and their keys are 0 to N-1.
+func (a *nftAudit) judgeDispatch(n *nftNode, c *nftChain) []Endpoint {
+	if c.blamed {
+		return nil
+	}
+	var dispatch, mark *nftRule
+	var affinity []*nftRule
+	for _, r := range c.rules {
+		kind, _, _ := nftKind(r.target)
+		switch {
+		case r.marks() && dispatch == nil && len(affinity) == 0:
+			mark = r
+		case kind == "endpoint" && strings.HasPrefix(r.saddr, "@") && dispatch == nil:
+			affinity = append(affinity, r)
+		case r.entries != nil && dispatch == nil && r.random:
+			dispatch = r
+		case r.marks() || kind == "endpoint" && r.saddr != "":
+			a.about("kubeproxy.dispatch.order", c, r, n, "the rule comes too late: the connection was dispatched before it")
+			return nil
+		default:
+			a.about("kubeproxy.chain.unexpected-rule", c, r, n, "kube-proxy writes no such rule into %s", c.name)
+			return nil
+		}
+	}
+	a.judgeMarkRule(n, c, mark)
+	switch {
+	case dispatch == nil:
+		a.about("kubeproxy.dispatch.empty", c, nil, n, "%s leads to no endpoint", c.name)
+		return nil
+	case dispatch.saddr != "" || dispatch.daddr != "" || dispatch.other || dispatch.proto != "" && dispatch.proto != n.proto:
+		a.about("kubeproxy.dispatch.condition", c, dispatch, n, "dispatch may only depend on chance")
+	case dispatch.mod != len(dispatch.entries):
+		a.about("kubeproxy.dispatch.count", c, dispatch, n, "numgen chooses among %d, there are %d endpoints", dispatch.mod, len(dispatch.entries))
+	default:
+		a.judgeEntries(n, c, dispatch)
+	}
+	endpoints := a.endpoints(n, c, dispatch)
+	a.judgeAffinity(n, c, dispatch, affinity)
+	return endpoints
+}
+
+// judgeMarkRule: until 1.35 every Service that has a ClusterIP marks off-cluster traffic, or none does.
+func (a *nftAudit) judgeMarkRule(n *nftNode, c *nftChain, mark *nftRule) {
+	target := n.service
+	if n.out.InternalLocal {
+		target = n.local
+	}
+	if c != target || n.out.ClusterIP == "" {
+		return
+	}
+	switch {
+	case a.version.Min >= 36:
+		n.out.Masquerade = a.detector
+	case mark == nil && a.detector != "":
+		a.about("kubeproxy.service.masquerade", c, nil, n, "%s does not masquerade traffic to its ClusterIP (%s), other Services do", n.name, a.detector)
+	case mark == nil:
+	case mark.daddr != n.out.ClusterIP:
+		a.about("kubeproxy.service.address", c, mark, n, "the ClusterIP is %s in @service-ips and %s here", n.out.ClusterIP, mark.daddr)
+	case mark.detector() != a.detector:
+		a.about("kubeproxy.service.masquerade", c, mark, n, "%s masquerades %s, other Services %s", n.name, mark.detector(), a.detector)
+	default:
+		n.out.Masquerade = mark.detector()
+	}
+}
+
+func (a *nftAudit) judgeEntries(n *nftNode, c *nftChain, dispatch *nftRule) {
+	seen := map[int]bool{}
+	targets := map[string]bool{}
+	for _, e := range dispatch.entries {
+		switch {
+		case e.key < 0 || e.key >= dispatch.mod || seen[e.key]:
+			a.about("kubeproxy.dispatch.keys", c, dispatch, n, "key %d is out of place among 0 to %d: a connection may match no endpoint", e.key, dispatch.mod-1)
+			return
+		case targets[e.target]:
+			a.about("kubeproxy.dispatch.duplicate", c, dispatch, n, "%s stands twice among %d endpoints", e.target, len(dispatch.entries))
+			return
+		}
+		seen[e.key], targets[e.target] = true, true
+	}
+}
+
+// endpoints judges the chains that a Service dispatches to; from 1.36 the entries are addresses themselves.
+func (a *nftAudit) endpoints(n *nftNode, c *nftChain, dispatch *nftRule) []Endpoint {
+	list := make([]Endpoint, 0, len(dispatch.entries))
+	for _, entry := range dispatch.entries {
+		e := Endpoint{Line: dispatch.line, Chance: 1 / float64(max(dispatch.mod, 1))}
+		kind, _, base := nftKind(entry.target)
+		switch {
+		case kind == "" && strings.Contains(entry.target, ":"):
+			e.Address = entry.target
+		case kind != "endpoint" || !strings.HasPrefix(base, n.base+"__"):
+			if !c.blamed {
+				a.about("kubeproxy.dispatch.foreign", c, dispatch, n, "%s sends connections to %s", n.name, entry.target)
+			}
+			e.Chain = entry.target
+		default:
+			e.Chain = entry.target
+			e.Address = endpointAddress(base, a.t.family)
+			if to := a.t.chains[entry.target]; to != nil {
+				a.judgeEndpoint(n, to, e.Address)
+			}
+		}
+		list = append(list, e)
+	}
+	return list
+}
+
+// endpointAddress reads "ns/name/tcp/__10.0.0.1/80"; IPv6 addresses are written with dots.
+func endpointAddress(base, family string) string {
+	_, address, _ := strings.Cut(base, "__")
+	ip, port, _ := strings.Cut(address, "/")
+	if family == familyIPv6 {
+		ip = strings.ReplaceAll(ip, ".", ":")
+	}
+	return joinAddress(ip, port)
+}
+
+// judgeEndpoint: an endpoint's chain masquerades what comes from itself (until 1.35), notes the client if there is affinity, and
+// translates to the address in its name.
+func (a *nftAudit) judgeEndpoint(n *nftNode, c *nftChain, address string) {
+	if c.blamed {
+		return
+	}
+	var hairpin, update, dnat *nftRule
+	for _, r := range c.rules {
+		switch {
+		case r.marks() && hairpin == nil:
+			hairpin = r
+			if dnat != nil {
+				a.about("kubeproxy.endpoint.order", c, r, n, "the packet is translated before it can be marked")
+				return
+			}
+		case r.update != "" && update == nil:
+			update = r
+		case r.dnat != "" && dnat == nil:
+			dnat = r
+		default:
+			a.about("kubeproxy.chain.unexpected-rule", c, r, n, "kube-proxy writes no such rule into %s", c.name)
+			return
+		}
+	}
+	ip, _ := splitAddress(address)
+	switch {
+	case len(c.rules) == 0:
+		a.about("kubeproxy.endpoint.empty", c, nil, n, "%s has no rules", c.name)
+	case dnat == nil:
+		a.about("kubeproxy.endpoint.dnat", c, nil, n, "%s does not translate", c.name)
+	case dnat.dnat != address:
+		a.about("kubeproxy.endpoint.dnat", c, dnat, n, "%s is the chain of %s, but it translates to %s", c.name, address, dnat.dnat)
+	case dnat.proto != n.proto:
+		a.about("kubeproxy.endpoint.protocol", c, dnat, n, "the Service is %s, the endpoint translates %s", n.proto, dnat.proto)
+	case dnat.saddr != "" || dnat.daddr != "" || dnat.other:
+		a.about("kubeproxy.endpoint.dnat", c, dnat, n, "translation must depend on the protocol alone")
+	case a.version.Min >= 36: // hairpin traffic is known by a set
+	case hairpin == nil:
+		a.about("kubeproxy.endpoint.hairpin", c, dnat, n, "%s does not masquerade what its own endpoint sends", c.name)
+	case hairpin.saddr != ip || hairpin.notSaddr:
+		a.about("kubeproxy.endpoint.hairpin", c, hairpin, n, "the endpoint is %s, but %s is masqueraded", ip, hairpin.saddr)
+	}
+}
+
+// judgeAffinity: the same endpoints are checked as are dispatched to, and each notes its clients in its own set.
+func (a *nftAudit) judgeAffinity(n *nftNode, c *nftChain, dispatch *nftRule, affinity []*nftRule) {
+	if c.blamed {
+		return
+	}
+	checked := map[string]bool{}
+	for _, r := range affinity {
+		_, hash, base := nftKind(r.target)
+		set := "affinity-" + hash + "-" + base
+		s := a.t.sets[set]
+		switch {
+		case r.saddr != "@"+set:
+			a.about("kubeproxy.affinity.name", c, r, n, "the rule checks %s and leads to %s", r.saddr, r.target)
+			return
+		case s == nil:
+			a.about("kubeproxy.nft.map", c, r, n, "the rule checks @%s, which the table does not have", set)
+			return
+		case n.out.AffinitySeconds != 0 && s.timeout != n.out.AffinitySeconds:
+			a.about("kubeproxy.affinity.timeout", c, r, n, "@%s keeps clients %d s, another set of the Service %d s", set, s.timeout, n.out.AffinitySeconds)
+			return
+		}
+		n.out.AffinitySeconds = s.timeout
+		checked[r.target] = true
+	}
+	for _, e := range dispatch.entries {
+		to := a.t.chains[e.target]
+		if to == nil || to.blamed {
+			continue
+		}
+		records := ""
+		for _, r := range to.rules {
+			records += r.update
+		}
+		_, hash, base := nftKind(e.target)
+		switch {
+		case checked[e.target] != (records != "") && len(affinity) > 0 && checked[e.target],
+			records != "" && records != "affinity-"+hash+"-"+base:
+			a.about("kubeproxy.affinity.record", to, nil, n, "%s does not note its clients in its own set", e.target)
+			return
+		case !checked[e.target] && (len(affinity) > 0 || records != ""):
+			a.about("kubeproxy.affinity.set", c, dispatch, n, "%s is dispatched to but not checked for affinity", e.target)
+			return
+		}
+	}
+	if len(affinity) > len(dispatch.entries) {
+		a.about("kubeproxy.affinity.set", c, affinity[len(affinity)-1], n, "%d affinity rules for %d endpoints", len(affinity), len(dispatch.entries))
+	}
+}

@@ -1,0 +1,77 @@
+package kubeproxy
+
+// judgeExternal: external traffic under policy Cluster is marked and goes to the Service's chain. Under policy Local pods and the
+// node itself are sent there too (the node's traffic marked), the rest goes to local endpoints if there are any.
+func (a *nftAudit) judgeExternal(n *nftNode) {
+	c := n.external
+	if c.blamed {
+		return
+	}
+	place := map[string]int{}
+	for i, r := range c.rules {
+		what := ""
+		to := a.t.chains[r.target]
+		switch {
+		case r.marks() && r.always():
+			what = "mark"
+		case r.marks() && r.fromLocal:
+			what = "markHost"
+		case to != nil && to == n.service && r.always():
+			what = "cluster"
+		case to != nil && to == n.service && r.fromLocal:
+			what = "toHost"
+		case to != nil && to == n.service && (r.saddr != "" || r.iif != "") && !r.notSaddr && !r.other:
+			what = "pod"
+		case to != nil && to == n.local && r.always():
+			what = "toLocal"
+		}
+		kind, _, _ := nftKind(r.target)
+		switch {
+		case what == "" && kind != "":
+			a.about("kubeproxy.external.dispatch", c, r, n, "%s leads to %s", c.name, r.target)
+			return
+		case what == "" || place[what] > 0:
+			a.about("kubeproxy.chain.unexpected-rule", c, r, n, "kube-proxy writes no such rule into %s", c.name)
+			return
+		}
+		place[what] = i + 1
+	}
+	n.out.ExternalLocal = place["pod"]+place["markHost"]+place["toHost"]+place["toLocal"] > 0
+	if name, why := nftExternal(place, n, a.detector != "" && a.detector != "all"); name != "" {
+		a.about("kubeproxy.external."+name, c, nil, n, "%s: %s", c.name, why)
+	}
+}
+
+// nftExternal judges where the rules stand: 0 is missing.
+func nftExternal(at map[string]int, n *nftNode, detector bool) (name, why string) {
+	if !n.out.ExternalLocal {
+		switch {
+		case at["mark"]+at["cluster"] == 0:
+			return "empty", "external traffic is not answered"
+		case at["cluster"] == 0:
+			return "dispatch", "nothing leads to the Service's endpoints"
+		case at["mark"] == 0:
+			return "masquerade", "external traffic is not masqueraded: replies from other nodes' endpoints bypass this node"
+		case at["mark"] > at["cluster"]:
+			return "order", "traffic is dispatched before it is marked"
+		}
+		return "", ""
+	}
+	switch {
+	case at["mark"] > 0:
+		return "masquerade", "policy Local keeps the client's address, but everything is masqueraded"
+	case at["cluster"] > 0:
+		return "dispatch", "policy Local, but everything goes to all endpoints"
+	case at["markHost"] == 0:
+		return "masquerade", "what the node itself sends is not masqueraded"
+	case at["toHost"] == 0:
+		return "dispatch", "what the node itself sends does not reach the endpoints"
+	case at["pod"] == 0 && detector:
+		return "pod", "pods of this node cannot reach endpoints on others"
+	case at["toLocal"] == 0 && n.local != nil && len(n.local.rules) > 0:
+		return "dispatch", "nothing leads to " + n.local.name + ", the local endpoints"
+	case at["markHost"] > at["toHost"], at["toLocal"] > 0 && (at["toLocal"] < at["toHost"] || at["toLocal"] < at["pod"]):
+		return "order", "the rules are out of order"
+	}
+	return "", ""
+}

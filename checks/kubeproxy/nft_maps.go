@@ -1,0 +1,201 @@
+package kubeproxy
+
+import "strings"
+
+// judgeMaps reads where each address and port leads: Services are reached through these maps only.
+func (a *nftAudit) judgeMaps() {
+	dispatched := map[string]string{}
+	if s := a.t.sets["service-ips"]; s != nil {
+		for _, e := range s.elements {
+			a.judgeServiceIP(e, dispatched)
+		}
+	}
+	if s := a.t.sets["service-nodeports"]; s != nil {
+		for _, e := range s.elements {
+			n := a.node(e.target)
+			if n == nil || len(e.key) != 2 {
+				a.aboutSet("kubeproxy.chain.unexpected-rule", s.name, e.String(), nil, "element %s leads to no chain of a Service", e)
+				continue
+			}
+			n.reached = true
+			n.out.NodePort = atoi(e.key[1])
+			if kind, _, _ := nftKind(e.target); kind != "external" || e.key[0] != n.proto {
+				a.aboutSet("kubeproxy.service.hash", s.name, e.String(), n, "node port %s leads to %s", e, e.target)
+			}
+		}
+	}
+	if s := a.t.sets["no-endpoint-services"]; s != nil {
+		for _, e := range s.elements {
+			a.judgeBlocked(s, e, dispatched)
+		}
+	}
+	if s := a.t.sets["no-endpoint-nodeports"]; s != nil {
+		for _, e := range s.elements {
+			if n := a.commented(e); n != nil && len(e.key) == 2 {
+				n.out.NodePort = atoi(e.key[1])
+			}
+		}
+	}
+	a.judgeFirewallIPs()
+}
+
+func (a *nftAudit) judgeServiceIP(e nftElement, dispatched map[string]string) {
+	const set = "service-ips"
+	n := a.node(e.target)
+	if n == nil || len(e.key) != 3 {
+		a.aboutSet("kubeproxy.chain.unexpected-rule", set, e.String(), nil, "element %s leads to no chain of a Service", e)
+		return
+	}
+	n.reached = true
+	dispatched[e.String()] = e.target
+	kind, _, _ := nftKind(e.target)
+	switch {
+	case e.key[1] != n.proto:
+		a.aboutSet("kubeproxy.service.hash", set, e.String(), n, "%s traffic leads to a chain for %s", e.key[1], n.proto)
+	case (kind == "service" || kind == "local") && n.out.ClusterIP != "":
+		a.aboutSet("kubeproxy.service.address", set, e.String(), n, "%s has ClusterIP %s:%d and %s:%s", n.name, n.out.ClusterIP, n.out.Port, e.key[0], e.key[2])
+	case kind == "service" || kind == "local":
+		n.out.ClusterIP, n.out.Port = e.key[0], atoi(e.key[2])
+		n.out.InternalLocal = kind == "local"
+	case kind == "external":
+		n.out.ExternalIPs = appendNew(n.out.ExternalIPs, e.key[0])
+	default:
+		a.aboutSet("kubeproxy.service.hash", set, e.String(), n, "an address leads to %s", e.target)
+	}
+}
+
+// commented returns the Service that an element's comment names: all that is left of a Service without endpoints.
+func (a *nftAudit) commented(e nftElement) *nftNode {
+	if !strings.Contains(e.comment, "/") || len(e.key) < 2 {
+		return nil
+	}
+	proto := e.key[len(e.key)-2]
+	ns, name, port := splitServicePort(e.comment)
+	n := a.named(servicePort(ns, name, port), proto, ns+"/"+name+"/"+proto+"/"+port)
+	n.reached = true
+	return n
+}
+
+func (a *nftAudit) judgeBlocked(s *nftSet, e nftElement, dispatched map[string]string) {
+	n := a.commented(e)
+	if n == nil || len(e.key) != 3 {
+		return
+	}
+	kind, _, _ := nftKind(dispatched[e.String()])
+	switch {
+	case e.target != "reject-chain" && e.verdict != "drop" && e.verdict != "reject":
+		a.aboutSet("kubeproxy.service.reject", s.name, e.String(), n, "%s is to be rejected or dropped, not %s%s", n.name, e.verdict, e.target)
+	case kind == "service" || kind == "local" || kind == "external" && e.verdict != "drop":
+		a.aboutSet("kubeproxy.service.conflict", s.name, e.String(), n, "%s is blocked here and dispatched to %s", n.name, dispatched[e.String()])
+	case kind == "external":
+		n.out.ExternalLocal = true
+	case a.isClusterIP(e.key[0]):
+		n.out.ClusterIP, n.out.Port = e.key[0], atoi(e.key[2])
+		n.out.Blocked = "reject"
+		if e.verdict == "drop" {
+			n.out.Blocked, n.out.InternalLocal = "drop", true
+		}
+	default:
+		n.out.ExternalIPs = appendNew(n.out.ExternalIPs, e.key[0])
+	}
+}
+
+func (a *nftAudit) isClusterIP(ip string) bool {
+	s := a.t.sets["cluster-ips"]
+	if s == nil {
+		return true // until 1.29
+	}
+	for _, e := range s.elements {
+		if len(e.key) == 1 && e.key[0] == ip {
+			return true
+		}
+	}
+	return false
+}
+
+// judgeFirewallIPs: loadBalancerSourceRanges is a map element and a chain that drops other sources.
+func (a *nftAudit) judgeFirewallIPs() {
+	const name = "kubeproxy.firewall.unpaired"
+	if s := a.t.sets["firewall-ips"]; s != nil {
+		for _, e := range s.elements {
+			n := a.node(e.target)
+			kind, _, _ := nftKind(e.target)
+			if n == nil || kind != "firewall" {
+				a.aboutSet(name, s.name, e.String(), n, "element %s leads to %s, no chain of source ranges", e, e.target)
+			} else if len(e.key) == 3 {
+				n.out.LoadBalancerIPs = appendNew(n.out.LoadBalancerIPs, e.key[0])
+			}
+		}
+	}
+	for _, n := range a.nodes {
+		c := n.fire
+		if c == nil || c.blamed || n.broken || c.refs == 0 && len(c.rules) == 0 {
+			continue
+		}
+		drops := len(c.rules) == 1 && c.rules[0].verdict == "drop" && c.rules[0].saddr != "" && c.rules[0].notSaddr
+		switch {
+		case c.refs == 0:
+			a.about(name, c, nil, n, "no element of @firewall-ips leads to %s: loadBalancerSourceRanges is not enforced", c.name)
+		case !drops:
+			a.about(name, c, nil, n, "%s does not drop what loadBalancerSourceRanges excludes", c.name)
+		}
+	}
+}
+
+// judgeClusterIPs: from 1.30 the set holds the ClusterIP of every Service, and nothing else.
+func (a *nftAudit) judgeClusterIPs() {
+	const set = "cluster-ips"
+	s := a.t.sets[set]
+	if s == nil {
+		return
+	}
+	used := map[string]*nftNode{}
+	for _, n := range a.nodes {
+		if n.out.ClusterIP != "" {
+			used[n.out.ClusterIP] = n
+		}
+		if n.broken { // its address may be lost with it
+			return
+		}
+	}
+	for _, e := range s.elements {
+		if used[e.String()] == nil {
+			a.aboutSet("kubeproxy.nft.cluster-ips", set, e.String(), nil, "%s is in @cluster-ips, but no Service has it", e)
+			return
+		}
+		delete(used, e.String())
+	}
+	// A ClusterIP may serve several ports: one of them is in used.
+	for _, n := range a.nodes {
+		if used[n.out.ClusterIP] == n {
+			a.aboutSet("kubeproxy.nft.cluster-ips", set, "", n, "%s is not in @cluster-ips", n.out.ClusterIP)
+			return
+		}
+	}
+}
+
+// judgeHairpinSet: from 1.36 the set names endpoints of this node: source and destination are the same, and a rule dispatches to it.
+func (a *nftAudit) judgeHairpinSet() {
+	const set = "hairpin-connections"
+	s := a.t.sets[set]
+	if s == nil {
+		return
+	}
+	known := map[string]bool{}
+	for _, n := range a.nodes {
+		if n.broken {
+			return
+		}
+		for _, list := range [][]Endpoint{n.out.Endpoints, n.out.LocalEndpoints} {
+			for _, e := range list {
+				known[e.Address+" "+n.proto] = true
+			}
+		}
+	}
+	for _, e := range s.elements {
+		if len(e.key) != 4 || e.key[0] != e.key[1] || !known[joinAddress(e.key[0], e.key[3])+" "+e.key[2]] {
+			a.aboutSet("kubeproxy.nft.hairpin-set", set, e.String(), nil, "%s is no connection of an endpoint to itself", e)
+			return
+		}
+	}
+}
