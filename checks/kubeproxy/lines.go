@@ -22,6 +22,7 @@ type lines struct {
 	n     int    // number of the last line handed out
 	total int
 	done  bool
+	zeros bool // zero bytes are allowed: logs hold some after a crash
 }
 
 func newLines(r io.Reader) *lines {
@@ -84,7 +85,7 @@ func (l *lines) fill() error {
 func (l *lines) take(n int) error {
 	l.block = string(l.buf[:n])
 	l.buf = l.buf[:copy(l.buf, l.buf[n:])]
-	if i := strings.IndexByte(l.block, 0); i >= 0 {
+	if i := strings.IndexByte(l.block, 0); i >= 0 && !l.zeros {
 		return unreadable(l.n+1+strings.Count(l.block[:i], "\n"), "not text: a zero byte in the line")
 	}
 	return nil
