@@ -73,12 +73,13 @@ accepted() {
 # right_now: every sysctl of /opt/vm/sysctls is right at this moment.
 right_now() { sysctl $(cut -d' ' -f1 /opt/vm/sysctls) 2>&1 | diff -u /opt/vm/sysctls - >&2; }
 
-# held N: systemd works at starting kubelet or waits for its next try, and the stand-in's Nth start has not come.
+# held N: the stand-in's Nth start has not come, and systemd is still after it: at its ExecStartPre, between two tries,
+# or with kubelet's start waiting in the queue for what it is ordered after.
 held() {
 	not started "$1" || return 1
 	case $(systemctl show -P ActiveState kubelet.service) in
 	activating | deactivating) ;;
-	*) return 1 ;;
+	*) systemctl list-jobs --no-legend | grep -q ' kubelet\.service ' ;;
 	esac
 }
 
