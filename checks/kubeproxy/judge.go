@@ -1,6 +1,10 @@
 package kubeproxy
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
 
 // Options say what is known beside the rules. The zero value is fine: what is unknown is judged leniently.
 type Options struct {
@@ -102,7 +106,7 @@ func named(backend string) string {
 	return backend
 }
 
-// settle gives every Service its verdict from the findings about it.
+// settle sorts the Services and gives each its verdict from the findings about it.
 func (r *Report) settle() {
 	type key struct{ name, family string }
 	about := map[key][]int{}
@@ -112,6 +116,9 @@ func (r *Report) settle() {
 			about[k] = append(about[k], i)
 		}
 	}
+	slices.SortFunc(r.Services, func(a, b Service) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Family, b.Family))
+	})
 	for i := range r.Services {
 		s := &r.Services[i]
 		s.Verdict = Pass

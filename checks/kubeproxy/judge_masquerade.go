@@ -87,8 +87,7 @@ func (a *audit) judgePostrouting(c *chain) {
 		a.about(name, "nat", c, masquerade, nil, "the rules of KUBE-POSTROUTING are out of order or carry conditions")
 		return
 	}
-	a.judgeMarkBit(c, unmarked)
-	if a.judgeMarkBit(c, clear) && !masquerade.has(randomFully) {
+	if a.judgeMarkBit(c, unmarked) && a.judgeMarkBit(c, clear) && !masquerade.has(randomFully) {
 		a.about("kubeproxy.masquerade.random-fully", "nat", c, masquerade, nil, "MASQUERADE without --random-fully: two connections may be given one source port, and one of them waits a second or more")
 	}
 }
@@ -110,9 +109,8 @@ func (a *audit) judgeMarkBit(c *chain, r *rule) bool {
 		return true
 	}
 	if !ok || mark != a.mark || mask != a.mark && mask != 0 {
-		if !c.blamed {
-			a.about("kubeproxy.masquerade.mismatch", "nat", c, r, nil, "KUBE-MARK-MASQ sets %#x, this rule uses %s", a.mark, r.detail)
-		}
+		a.about("kubeproxy.masquerade.mismatch", "nat", c, r, nil, "KUBE-MARK-MASQ sets %#x, this rule uses %s", a.mark, r.detail)
+		a.mark = 0 // said once
 		return false
 	}
 	return true

@@ -79,14 +79,14 @@ func (a *audit) judgeService(n *node) {
 
 // judgeServiceMasquerade: from 1.22 the rule for the ClusterIP stands in the Service's own chain, in every Service's or in none.
 func (a *audit) judgeServiceMasquerade(n *node) {
-	if n.cluster == nil || n.cluster.jump == nil || n.cluster.jump.owner != n || n.cluster.jump.blamed || a.version.Min < 22 {
+	if n.broken || n.cluster == nil || n.cluster.jump == nil || n.cluster.jump.owner != n || n.cluster.jump.blamed || a.version.Min < 22 {
 		return
 	}
 	const name = "kubeproxy.service.masquerade"
 	c := n.cluster.jump
-	for r := c.first; r != nil && r.target == "KUBE-MARK-MASQ"; r = r.next {
+	for r := c.first; r != nil; r = r.next {
 		of, what := portal(r.comment)
-		if what != "cluster IP" {
+		if r.target != "KUBE-MARK-MASQ" || what != "cluster IP" {
 			continue // until 1.23 external addresses stand here too
 		}
 		n.out.Masquerade = a.detectorOf(r)
