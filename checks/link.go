@@ -77,7 +77,7 @@ func (l link) fix(ctx context.Context, h *host.Host, found host.Link) error {
 	var errs []error
 	for _, s := range settings {
 		switch {
-		case s.holds:
+		case s.holds || s.stuck:
 		case s.key != "":
 			errs = append(errs, writeSysctl(h, s.key, s.got, s.want))
 		case s.name == "mtu":

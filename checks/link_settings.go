@@ -18,6 +18,7 @@ type setting struct {
 	key       policy.Key // set for a sysctl
 	want, got string
 	holds     bool
+	stuck     bool // nothing that nodegate can do changes it
 	remedy    string
 }
 
@@ -39,7 +40,7 @@ func (l link) settings(ctx context.Context, h *host.Host, found host.Link) ([]se
 		got, err := h.ReadSysctl(string(key))
 		if errors.Is(err, fs.ErrNotExist) {
 			// The interface may be there without IPv6; then so is not the key.
-			all = append(all, setting{name: key.String(), key: key, want: s.Value, got: "no such parameter", remedy: "check the spelling, and that the interface has this address family"})
+			all = append(all, setting{name: key.String(), key: key, want: s.Value, got: "no such parameter", stuck: true, remedy: "check the spelling, and that the interface has this address family"})
 			continue
 		}
 		if err != nil {
@@ -75,7 +76,7 @@ func (l link) features(ctx context.Context, h *host.Host, name string) ([]settin
 			all = append(all, l.judge(name, feature, f, known, o.On))
 		}
 		if members == 0 {
-			all = append(all, setting{name: o.Name, want: onOff(o.On), got: "fixed by the driver", remedy: "this device cannot change it: leave " + o.Name + " out for this kind of link"})
+			all = append(all, setting{name: o.Name, want: onOff(o.On), got: "fixed by the driver", stuck: true, remedy: "this device cannot change it: leave " + o.Name + " out for this kind of link"})
 		}
 	}
 	return all, nil
@@ -86,10 +87,10 @@ func (l link) judge(device, feature string, f host.Feature, known, on bool) sett
 	s.remedy = fmt.Sprintf("run: ethtool -K %s %s %s", device, feature, s.want)
 	switch {
 	case !known:
-		s.got, s.remedy = "unknown to this kernel", "run: ethtool -k "+device+" for the names it knows"
+		s.stuck, s.got, s.remedy = true, "unknown to this kernel", "run: ethtool -k "+device+" for the names it knows"
 	case s.holds:
 	case f.Fixed():
-		s.remedy = "the driver holds it: leave " + feature + " out for this kind of link"
+		s.stuck, s.remedy = true, "the driver holds it: leave "+feature+" out for this kind of link"
 	case on && f.Requested && l.disablesChecksum():
 		// The kernel keeps segmentation off while checksums are off, as this
 		// same requirement asks: nobody has changed anything.

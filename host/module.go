@@ -77,7 +77,7 @@ func (h *Host) provided(name string) bool {
 func (h *Host) Releases() ([]string, error) {
 	names, err := h.Files.ReadDir("/lib/modules")
 	if err != nil {
-		return nil, fmt.Errorf("listing installed kernels: %w", err)
+		return nil, fmt.Errorf("listing installed kernels below %s: %w", h.Root, err)
 	}
 	return names, nil
 }

@@ -30,7 +30,7 @@ func (p *Policy) check(r *reader) {
 		merged, ok := sysctls[i].and(s)
 		if !ok {
 			r.errorf(s.Range, "Contradiction", "%s is asked to be %s here, and to be %s at %s. Remove one of the two.",
-				s.Key, s.Want(), sysctls[i].Want(), sysctls[i].Range)
+				s.Key, s.Want(), sysctls[i].Want(), place(sysctls[i].Range))
 			continue
 		}
 		stricter(&merged.About, s.About)
@@ -41,9 +41,9 @@ func (p *Policy) check(r *reader) {
 	for i, l := range p.Links {
 		for _, o := range p.Links[:i] {
 			if o.Name == l.Name {
-				r.errorf(l.Range, "Same name twice", "Another link %q is at %s. Give one of the two another name.", l.Name, o.Range)
+				r.errorf(l.Range, "Same name twice", "Another link %q is at %s. Give one of the two another name.", l.Name, place(o.Range))
 			} else if what := l.contradicts(o); what != "" && o.Match == l.Match {
-				r.errorf(l.Range, "Contradiction", "This link sets %s; link %q at %s matches the same interfaces and sets it otherwise. Remove one of the two.", what, o.Name, o.Range)
+				r.errorf(l.Range, "Contradiction", "This link sets %s; link %q at %s matches the same interfaces and sets it otherwise. Remove one of the two.", what, o.Name, place(o.Range))
 			}
 		}
 	}

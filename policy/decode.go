@@ -40,7 +40,7 @@ func (r *reader) decode(f *fileSchema) *Policy {
 	}
 	for i, b := range f.Gates {
 		if i > 0 {
-			r.errorf(b.Range, "Second gate", "There is one gate block; the first is at %s. Remove one.", f.Gates[0].Range)
+			r.errorf(b.Range, "Second gate", "There is one gate block; the first is at %s. Remove one.", place(f.Gates[0].Range))
 			continue
 		}
 		p.Gate = r.gate(b)
@@ -82,7 +82,7 @@ func (r *reader) sysctl(b sysctlBlock) (Sysctl, bool) {
 		}
 	}
 	switch {
-	case len(r.diags) > before:
+	case len(r.diags) > before || r.mistaken(b.Body):
 		return s, false
 	case kinds == 0:
 		r.errorf(b.Range, "No value asked for", "Give %s one of value, one_of, min or max.", b.Key)
@@ -91,7 +91,7 @@ func (r *reader) sysctl(b sysctlBlock) (Sysctl, bool) {
 	case s.Min != nil && s.Max != nil && *s.Min > *s.Max:
 		r.errorf(b.Min.Range(), "Contradiction", "min is %d and max is %d: no value is both.", *s.Min, *s.Max)
 	}
-	return s, len(r.diags) == before
+	return s, len(r.diags) == before && kinds == 1
 }
 
 func (r *reader) gate(b gateBlock) Gate {
@@ -125,7 +125,7 @@ func (r *reader) match(blocks []matchBlock, link hcl.Range) Match {
 	if _, err := path.Match(m.Name, ""); err != nil {
 		r.errorf(b.Name.Range(), "Not a glob", "%q is not a valid pattern: close the bracket, or write \\[ for a bracket.", m.Name)
 	}
-	if m == (Match{}) && len(r.diags) == before {
+	if m == (Match{}) && len(r.diags) == before && !r.mistaken(b.Body) {
 		r.errorf(b.Range, "Empty match", "Set at least one of name, kind, driver or default_route = true; to match every interface write name = \"*\".")
 	}
 	return m

@@ -115,7 +115,7 @@ func (l *loader) merge(p *Policy) {
 	case all.Gate.Unit == "":
 		all.Gate = p.Gate
 	default:
-		l.errorf(p.Gate.Range, "Second gate", "There is one gate block; the first is at %s. Remove one.", all.Gate.Range)
+		l.errorf(p.Gate.Range, "Second gate", "There is one gate block; the first is at %s. Remove one.", place(all.Gate.Range))
 	}
 }
 

@@ -27,6 +27,7 @@ type moduleBlock struct {
 }
 
 type sysctlBlock struct {
+	Body     hcl.Body       `hcl:",body"`
 	Key      string         `hcl:"key,label"`
 	Range    hcl.Range      `hcl:"key,label_range"`
 	Value    hcl.Expression `hcl:"value,optional"`
@@ -39,6 +40,7 @@ type sysctlBlock struct {
 }
 
 type linkBlock struct {
+	Body     hcl.Body       `hcl:",body"`
 	Name     string         `hcl:"name,label"`
 	Range    hcl.Range      `hcl:"name,label_range"`
 	Matches  []matchBlock   `hcl:"match,block"`
@@ -51,6 +53,7 @@ type linkBlock struct {
 }
 
 type matchBlock struct {
+	Body         hcl.Body       `hcl:",body"`
 	Range        hcl.Range      `hcl:",def_range"`
 	Name         hcl.Expression `hcl:"name,optional"`
 	Kind         hcl.Expression `hcl:"kind,optional"`

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
 )
@@ -29,6 +30,20 @@ func (r *reader) errorf(rng hcl.Range, summary, detail string, args ...any) {
 	r.diags = append(r.diags, &hcl.Diagnostic{
 		Severity: hcl.DiagError, Summary: summary, Detail: fmt.Sprintf(detail, args...), Subject: rng.Ptr(),
 	})
+}
+
+// mistaken tells whether something inside the block is already reported: what
+// seems to be missing is then most likely what is misspelt.
+func (r *reader) mistaken(b hcl.Body) bool {
+	body, ok := b.(*hclsyntax.Body)
+	return ok && slices.ContainsFunc(r.diags, func(d *hcl.Diagnostic) bool {
+		return d.Subject != nil && d.Subject.Filename == body.SrcRange.Filename && body.SrcRange.ContainsPos(d.Subject.Start)
+	})
+}
+
+// place is a range as compilers print it.
+func place(r hcl.Range) string {
+	return fmt.Sprintf("%s:%d:%d", r.Filename, r.Start.Line, r.Start.Column)
 }
 
 func (r *reader) value(e hcl.Expression) (cty.Value, bool) {
@@ -92,12 +107,12 @@ func (r *reader) parameter(v cty.Value, rng hcl.Range, name string) (string, boo
 		r.errorf(rng, "Wrong value", "%s has no value.", name)
 		return "", false
 	case v.Type() == cty.Number:
-		n, acc := v.AsBigFloat().Int(nil)
-		if acc != big.Exact {
-			r.errorf(rng, "Wrong value", "Kernel parameters are whole numbers or text; write %s as one of these.", name)
+		f := v.AsBigFloat()
+		if !f.IsInt() || f.MantExp(nil) > 64 {
+			r.errorf(rng, "Wrong value", "Kernel parameters are whole numbers of at most 64 bits, or text; write %s as one of these.", name)
 			return "", false
 		}
-		return n.String(), true
+		return f.Text('f', 0), true
 	case v.Type() == cty.String:
 		s := strings.Join(strings.Fields(v.AsString()), " ")
 		if s == "" || len(s) > 4000 || strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c == 0x7f }) {

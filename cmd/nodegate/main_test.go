@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"nodegate": func() { os.Exit(run(context.Background(), os.Args[1:])) },
+	})
+}
+
+// TestScripts runs the command lines of testdata. "replace FILE" stands a
+// script's working directory in a file as $WORK, so that outputs compare.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:           "testdata",
+		UpdateScripts: os.Getenv("UPDATE") != "",
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"bytes":        cmdBytes,
+			"sed-duration": cmdDuration,
+			"nowork": func(ts *testscript.TestScript, _ bool, args []string) {
+				for _, f := range args {
+					text := strings.ReplaceAll(ts.ReadFile(f), ts.Getenv("WORK"), "$WORK")
+					ts.Check(os.WriteFile(ts.MkAbs(f), []byte(text), 0o644))
+				}
+			},
+		},
+	})
+}
+
+// cmdDuration stands for the time that a run took, in a file: it differs.
+func cmdDuration(ts *testscript.TestScript, _ bool, args []string) {
+	text := regexp.MustCompile(`, [0-9.]+(µs|ms|s)\)`).ReplaceAllString(ts.ReadFile(args[0]), ", TIME)")
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o644))
+}
+
+// cmdBytes makes a file that a script cannot hold: bytes FILE zeros|latin1.
+func cmdBytes(ts *testscript.TestScript, _ bool, args []string) {
+	content := map[string]string{
+		"large":  "# " + strings.Repeat("x", 2<<20),
+		"latin1": "module \"overlay\" {\n  reason = \"caf\xe9\"\n}\n",
+		"binary": "\x7fELF\x02\x01\x01\x00\x00\xff\xfe",
+	}[args[1]]
+	if content == "" {
+		ts.Fatalf("bytes: no content %q", args[1])
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(content), 0o644))
+}

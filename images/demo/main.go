@@ -1,0 +1,184 @@
+// Command demo shows nodegate at work without touching the machine it runs on:
+// it installs into a throwaway root, and plans, applies and checks inside a
+// namespace of its own, in which the parameters of the whole machine are
+// read-only. It needs root, or a machine that lets users make namespaces.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/vishvananda/netlink"
+)
+
+// inside marks the second run, in the scratch namespace.
+const inside = "NODEGATE_DEMO_INSIDE"
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: demo NODEGATE-BINARY")
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	binary, err := filepath.Abs(os.Args[1])
+	if err == nil {
+		if os.Getenv(inside) != "" {
+			err = scratch(ctx, binary)
+		} else {
+			err = demo(ctx, binary)
+		}
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, fs.ErrPermission) && os.Getenv(inside) != "":
+		leftOut(err)
+	default:
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	}
+}
+
+// leftOut says in one line why the rest is not shown.
+func leftOut(why error) {
+	fmt.Printf("\n# Left out: this machine does not let you make a network namespace (%v). Run it as root, or allow unprivileged user namespaces.\n", why)
+}
+
+func demo(ctx context.Context, binary string) error {
+	root, err := os.MkdirTemp("", "nodegate-demo-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(root)
+	fmt.Println("# 1. Into an image: what is written, and that a second install has nothing to do.")
+	for _, args := range [][]string{{"install", "--root", root}, {"install", "--root", root}, {"uninstall", "--root", root}} {
+		if err := show(ctx, 0, binary, args...); err != nil {
+			return err
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, self, binary)
+	cmd.Env = append(os.Environ(), inside+"="+root)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+		Pdeathsig:   syscall.SIGKILL,
+	}
+	err = cmd.Run()
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOSPC) {
+		leftOut(err)
+		return nil
+	}
+	return err
+}
+
+// scratch runs inside the namespaces.
+func scratch(ctx context.Context, binary string) error {
+	if err := protect(); err != nil {
+		return err
+	}
+	la := netlink.NewLinkAttrs()
+	la.Name = "flannel.1"
+	vxlan := &netlink.Vxlan{LinkAttrs: la, VxlanId: 1, Port: 8472}
+	if err := netlink.LinkAdd(vxlan); err != nil {
+		return fmt.Errorf("making a vxlan link: %w", err)
+	}
+	policy := filepath.Join(os.Getenv(inside), "demo.hcl")
+	if err := os.WriteFile(policy, []byte(demoPolicy), 0o644); err != nil {
+		return err
+	}
+	fmt.Println("\n# 2. In a scratch network namespace: what the built-in policy finds there. Parameters of the\n#    whole machine are only read.")
+	if err := show(ctx, anyStatus, binary, "plan", "--policy", builtin(os.Getenv(inside))); err != nil {
+		return err
+	}
+	fmt.Println("\n# 3. A policy for what the namespace owns: plan, apply, apply again, and the report.")
+	for _, step := range []struct {
+		code int
+		args []string
+	}{
+		{1, []string{"plan", "--policy", policy}},
+		{0, []string{"apply", "--policy", policy}},
+		{0, []string{"plan", "--policy", policy}},
+		{0, []string{"check", "--policy", policy, "-v"}},
+	} {
+		if err := show(ctx, step.code, binary, step.args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// builtin is a policy that is the built-in one, whatever is installed here.
+func builtin(dir string) string {
+	name := filepath.Join(dir, "kubernetes.hcl")
+	if err := os.WriteFile(name, []byte("use \"kubernetes\" {}\n"), 0o644); err != nil {
+		return ""
+	}
+	return name
+}
+
+// protect makes the machine's own parameters read-only in here: root in a user
+// namespace of root's is still their owner.
+func protect() error {
+	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("making mounts private: %w", err)
+	}
+	if err := syscall.Mount("none", "/run", "tmpfs", 0, ""); err != nil {
+		return fmt.Errorf("hiding /run: %w", err)
+	}
+	for _, dir := range []string{"kernel", "vm", "fs"} {
+		dir = "/proc/sys/" + dir
+		if err := syscall.Mount(dir, dir, "", syscall.MS_BIND, ""); err != nil {
+			return fmt.Errorf("protecting %s: %w", dir, err)
+		}
+		if err := syscall.Mount("", dir, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY|syscall.MS_NOSUID|syscall.MS_NODEV|syscall.MS_NOEXEC, ""); err != nil {
+			return fmt.Errorf("protecting %s: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+const demoPolicy = `sysctl "net.ipv4.ip_forward" {
+  value  = 1
+  reason = "Without it the node drops every packet between its Pods and other machines."
+}
+
+link "vxlan" {
+  match { kind = "vxlan" }
+  offload = { tx-checksum-ip-generic = false }
+  sysctl  = { "net.ipv4.conf.*.rp_filter" = 0 }
+  reason  = "The kernel's VXLAN checksum bug costs seconds a connection."
+}
+`
+
+// anyStatus is for a step whose outcome is the machine's.
+const anyStatus = -1
+
+// show prints a command line, runs it, and fails where it does not exit as it should.
+func show(ctx context.Context, code int, binary string, args ...string) error {
+	fmt.Println("$ nodegate", strings.Join(args, " "))
+	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	err := cmd.Run()
+	var status *exec.ExitError
+	if err != nil && !errors.As(err, &status) {
+		return err
+	}
+	if got := cmd.ProcessState.ExitCode(); got != code && code != anyStatus {
+		return fmt.Errorf("nodegate %s: exit status %d, expected %d", args[0], got, code)
+	}
+	return nil
+}

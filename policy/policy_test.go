@@ -1,0 +1,200 @@
+package policy_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nodegate/policy"
+)
+
+func load(t *testing.T, text string) *policy.Policy {
+	t.Helper()
+	p, diags := policy.Load([]policy.File{{Name: "test.hcl", Text: []byte(text)}})
+	if diags.HasErrors() {
+		t.Fatalf("%v\n%s", diags, text)
+	}
+	return p
+}
+
+func TestParseKey(t *testing.T) {
+	for in, want := range map[string]string{
+		"net.ipv4.ip_forward":                "net/ipv4/ip_forward",
+		"net/ipv4/ip_forward":                "net/ipv4/ip_forward",
+		"net.ipv4.conf.eth0/100.forwarding":  "net/ipv4/conf/eth0.100/forwarding",
+		"net/ipv4/conf/eth0.100/forwarding":  "net/ipv4/conf/eth0.100/forwarding",
+		"net.ipv4.conf.*.rp_filter":          "net/ipv4/conf/*/rp_filter",
+		"net.bridge.bridge-nf-call-iptables": "net/bridge/bridge-nf-call-iptables",
+	} {
+		k, err := policy.ParseKey(in)
+		if err != nil || string(k) != want {
+			t.Errorf("ParseKey(%q) = %q, %v; want %q", in, k, err, want)
+		}
+		if again, err := policy.ParseKey(k.String()); err != nil || again != k {
+			t.Errorf("ParseKey(%q) = %q, %v; want %q", k.String(), again, err, k)
+		}
+	}
+	for _, in := range []string{"", ".", "/", "..", "a", "a..b", "/a/b", "a/../b", "a/./b", "../etc/passwd", "a.b ", "a.\x00", "a.[", strings.Repeat("a.", 200)} {
+		if k, err := policy.ParseKey(in); err == nil {
+			t.Errorf("ParseKey(%q) = %q; want an error", in, k)
+		}
+	}
+}
+
+func TestValues(t *testing.T) {
+	p := load(t, `
+		sysctl "a.value" { value = "4096\t131072   6291456" }
+		sysctl "a.huge"  { value = 18446744073709551615 }
+		sysctl "a.hex"   { value = "0x10" }
+		sysctl "a.range" {
+		  min = 10
+		  max = 20
+		}
+		sysctl "a.most"  { max = 20 }
+		sysctl "a.list"  { one_of = [2, "1"] }`)
+	type answer struct {
+		Allows bool
+		Target string
+	}
+	for _, c := range []struct {
+		sysctl    int
+		got       string
+		want      answer
+		wantWords string
+	}{
+		{0, "4096 131072 6291456", answer{true, "4096 131072 6291456"}, "4096 131072 6291456"},
+		{0, "4096", answer{false, "4096 131072 6291456"}, "4096 131072 6291456"},
+		{1, "18446744073709551615", answer{true, "18446744073709551615"}, "18446744073709551615"},
+		{2, "16", answer{true, "16"}, "0x10"},
+		{3, "9", answer{false, "10"}, "10 to 20"},
+		{3, "21", answer{false, "20"}, "10 to 20"},
+		{3, "words", answer{false, "10"}, "10 to 20"},
+		{4, "21", answer{false, "20"}, "at most 20"},
+		{4, "words", answer{false, "20"}, "at most 20"},
+		{5, "1", answer{true, "1"}, "one of 2, 1"},
+		{5, "0", answer{false, "2"}, "one of 2, 1"},
+	} {
+		s := p.Sysctls[c.sysctl]
+		if d := cmp.Diff(c.want, answer{s.Allows(c.got), s.Target(c.got)}); d != "" || s.Want() != c.wantWords {
+			t.Errorf("%s reading %q, want %q: %s", s.Key, c.got, s.Want(), d)
+		}
+	}
+}
+
+// TestSameTwice: what two files ask for together, where that is possible.
+func TestSameTwice(t *testing.T) {
+	p := load(t, `
+		module "overlay" { severity = "warn" }
+		module "overlay" {}
+		sysctl "a.one" { min = 5 }
+		sysctl "a/one" { value = 7 }
+		sysctl "a.two" { min = 5 }
+		sysctl "a.two" {
+		  min      = 7
+		  max      = 9
+		  severity = "warn"
+		}
+		sysctl "a.three" { one_of = [1, 2, 3] }
+		sysctl "a.three" { min = 2 }
+		sysctl "net.netfilter.nf_conntrack_max" {
+		  min      = 1
+		  severity = "warn"
+		}
+		sysctl "net.bridge.bridge-nf-call-iptables" { value = 1 }`)
+	var got []string
+	for _, m := range p.Modules {
+		got = append(got, "module "+m.Name+" "+string(m.Severity))
+	}
+	for _, s := range p.Sysctls {
+		got = append(got, s.Key.String()+" "+s.Want()+" "+string(s.Severity))
+	}
+	want := []string{
+		"module overlay block", "module nf_conntrack warn", "module br_netfilter block",
+		"a.one 7 block", "a.two 7 to 9 block", "a.three one of 2, 3 block",
+		"net.netfilter.nf_conntrack_max at least 1 warn", "net.bridge.bridge-nf-call-iptables 1 block",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestBuiltinsLoad(t *testing.T) {
+	for _, name := range policy.Builtins() {
+		f, err := policy.Builtin(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, diags := policy.Load([]policy.File{f})
+		if len(diags) > 0 {
+			t.Errorf("%s: %v", name, diags)
+		}
+		for _, s := range p.Sysctls {
+			if s.Reason == "" || s.Ref == "" {
+				t.Errorf("%s: %s says neither why nor where that is from", name, s.Key)
+			}
+		}
+	}
+	for _, name := range []string{"", "..", "../builtin/kubernetes", "nosuch", "a/b"} {
+		if _, err := policy.Builtin(name); err == nil {
+			t.Errorf("Builtin(%q) answers", name)
+		}
+	}
+}
+
+// TestDocs loads every HCL example of the documentation.
+func TestDocs(t *testing.T) {
+	files, err := filepath.Glob("../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := 0
+	for _, file := range append(files, "../README.md") {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, block := range strings.Split(string(text), "```hcl\n")[1:] {
+			example, _, ok := strings.Cut(block, "```")
+			if !ok {
+				t.Errorf("%s: example %d does not end", file, i+1)
+			}
+			examples++
+			if _, diags := policy.Load([]policy.File{{Name: file, Text: []byte(example)}}); len(diags) > 0 {
+				t.Errorf("%s: example %d: %v\n%s", file, i+1, diags, example)
+			}
+		}
+	}
+	if examples == 0 {
+		t.Error("no example was found: the test looks in the wrong place")
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	for _, name := range policy.Builtins() {
+		b, err := policy.Builtin(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b.Text)
+	}
+	f.Add([]byte(`link "a" { match { name = "*" } offload = { tx = false } sysctl = { "net.ipv4.conf.*.rp_filter" = "0" } }`))
+	f.Add([]byte("sysctl \"a.b\" {\n  one_of = [1, \"x\", null, true]\n  min = 1e400\n}\ngate {\n budget = \"9999999h\"\n}\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		p, diags := policy.Load([]policy.File{{Name: "fuzz.hcl", Text: text}})
+		if diags.HasErrors() {
+			return
+		}
+		for _, s := range p.Sysctls {
+			// What a policy may ask for can be asked, answered and written down.
+			if k, err := policy.ParseKey(s.Key.String()); err != nil || k != s.Key {
+				t.Errorf("%q is spelt %q, which reads as %q, %v", s.Key, s.Key.String(), k, err)
+			}
+			if got := s.Target("no number"); strings.ContainsAny(s.Want()+got, "\n\x00") {
+				t.Errorf("%s wants %q, writes %q", s.Key, s.Want(), got)
+			}
+		}
+	})
+}
