@@ -18,7 +18,8 @@ type audit struct {
 
 	nodes        []*node
 	byName       map[nodeKey]*node
-	detector     string // what most Services masquerade: "all", "not from 100.96.0.0/11"; empty: nothing
+	broken       map[string]bool // Services with a finding, by name: a damaged rule may have lost its protocol
+	detector     string          // what most Services masquerade: "all", "not from 100.96.0.0/11"; empty: nothing
 	portalsEmpty bool
 	large        bool   // large-cluster mode: no comments on dispatch, stale chains stay for an hour
 	mark         uint64 // the bit that KUBE-MARK-MASQ sets
@@ -38,15 +39,16 @@ type node struct {
 	nodeKey
 	svc, svl, ext, fw, xlb *chain
 
-	cluster *rule // nat KUBE-SERVICES rule of the ClusterIP
-	broken  bool  // has a finding
-	reached bool  // a rule outside of its own chains leads to it
-	out     Service
+	cluster  *rule // nat KUBE-SERVICES rule of the ClusterIP
+	nodePort *rule // nat KUBE-NODEPORTS rule for every address
+	loopback *rule // nat KUBE-NODEPORTS rule for 127.0.0.0/8 alone, from 1.31
+	reached  bool  // a rule outside of its own chains leads to it
+	out      Service
 }
 
 func newAudit(s *save, opts *Options, out *collector) *audit {
 	return &audit{opts: opts, out: out, save: s, nat: s.table("nat"), filter: s.table("filter"), mangle: s.table("mangle"),
-		byName: map[nodeKey]*node{}}
+		byName: map[nodeKey]*node{}, broken: map[string]bool{}}
 }
 
 // judge runs every invariant. The order is the order of causes: what an earlier step blames, later steps pass over.
@@ -63,6 +65,7 @@ func (a *audit) judge() {
 	a.judgeMasquerade()
 	a.judgeForward()
 	a.judgeFirewall()
+	a.judgeHealthPorts()
 	a.findServices()
 	a.adoptChains()
 	for _, n := range a.nodes {
@@ -88,10 +91,20 @@ func (a *audit) about(name, table string, c *chain, r *rule, n *node, format str
 		f.Line, f.Rule = int(r.line), r.text
 	}
 	if n != nil {
-		n.broken = true
-		f.Service = n.name
+		a.broken[n.name] = true
+		f.Service = n.out.Name
 	}
 	a.out.add(f)
+}
+
+// isBroken reports whether a finding explains what is odd about a Service.
+func (a *audit) isBroken(n *node) bool {
+	for _, c := range []*chain{n.svc, n.svl, n.ext, n.fw, n.xlb} {
+		if c != nil && c.blamed {
+			return true
+		}
+	}
+	return a.broken[n.name]
 }
 
 // serviceChain takes "KUBE-SVC-XXXXXXXXXXXXXXXX" apart into "SVC" and the hash.

@@ -58,7 +58,8 @@ func (a *audit) findServices() {
 		var nodePorts *rule
 		for r := c.first; r != nil; r = r.next {
 			switch {
-			case r.target == "KUBE-NODEPORTS":
+			case r.target == "KUBE-NODEPORTS" || strings.HasPrefix(r.comment, "kubernetes service nodeports"):
+				a.judgeNodePortRule(c, r)
 				if nodePorts == nil {
 					nodePorts = r
 				}
@@ -89,6 +90,7 @@ func (a *audit) findServices() {
 func (a *audit) judgePortal(c *chain, r *rule, seen map[string]*rule) {
 	name, what := portal(r.comment)
 	if name == "" || r.target != "KUBE-MARK-MASQ" && !strings.HasPrefix(r.target, "KUBE-") || strings.HasPrefix(what, "has no") {
+		a.breakNamed(r)
 		a.about("kubeproxy.chain.unexpected-rule", "nat", c, r, nil, "kube-proxy writes no such rule into KUBE-SERVICES")
 		return
 	}
@@ -100,7 +102,7 @@ func (a *audit) judgePortal(c *chain, r *rule, seen map[string]*rule) {
 		}
 		return
 	}
-	if !r.has(condDst|condDport) || r.has(notDst) {
+	if !r.has(condDst|condDport) || r.has(notDst) || what == "cluster IP" && r.flags&conds&^(condDst|condDport|condProto) != 0 {
 		a.about("kubeproxy.service.address", "nat", c, r, n, "the rule for %s does not match one address and port", n.name)
 		return
 	}
@@ -122,7 +124,7 @@ func (a *audit) judgePortal(c *chain, r *rule, seen map[string]*rule) {
 // judgeTarget: the target must be a chain with the Service's hash.
 func (a *audit) judgeTarget(c *chain, r *rule, n *node) {
 	if r.jump == nil { // reported as undeclared
-		n.broken = true
+		a.broken[n.name] = true
 		return
 	}
 	if r.jump.owner == n {
@@ -130,7 +132,8 @@ func (a *audit) judgeTarget(c *chain, r *rule, n *node) {
 	}
 	a.about("kubeproxy.service.hash", "nat", c, r, n, "%s (%s) hashes to %s, but the rule leads to %s",
 		n.name, n.proto, a.hash.sum16(n.name, n.proto), r.target)
-	c.blamed = false // the chain serves others too
+	c.blamed = false // it serves others too
+	r.jump.blamed = true
 }
 
 // judgeTwice: the first of two rules for one address takes every packet.
@@ -140,7 +143,7 @@ func (a *audit) judgeTwice(c *chain, r *rule, n *node, seen map[string]*rule, ke
 		seen[key] = r
 		return
 	}
-	if first.target != r.target && !n.broken {
+	if first.target != r.target && !a.broken[n.name] {
 		a.about("kubeproxy.service.duplicate", "nat", c, r, n, "line %d already sends %s to %s", first.line, key, first.target)
 		c.blamed = false
 	}
@@ -149,6 +152,7 @@ func (a *audit) judgeTwice(c *chain, r *rule, n *node, seen map[string]*rule, ke
 // judgeNodePort: rules of KUBE-NODEPORTS carry only the Service's name.
 func (a *audit) judgeNodePort(c *chain, r *rule, seen map[string]*rule) {
 	if !strings.Contains(r.comment, "/") || !strings.HasPrefix(r.target, "KUBE-") || !r.has(condDport) {
+		a.breakNamed(r)
 		a.about("kubeproxy.chain.unexpected-rule", "nat", c, r, nil, "kube-proxy writes no such rule into KUBE-NODEPORTS")
 		return
 	}
@@ -158,14 +162,41 @@ func (a *audit) judgeNodePort(c *chain, r *rule, seen map[string]*rule) {
 	if r.target == "KUBE-MARK-MASQ" { // until 1.23
 		return
 	}
+	if r.dst == "" {
+		n.nodePort = r
+	} else {
+		n.loopback = r
+	}
 	a.judgeTarget(c, r, n)
 	a.judgeTwice(c, r, n, seen, "node port "+r.dst+" "+r.proto+" "+r.dport)
+}
+
+// judgeNodePortRule: the jump is for this node's own addresses, named one by one or all.
+func (a *audit) judgeNodePortRule(c *chain, r *rule) {
+	ports := a.nat.chain("KUBE-NODEPORTS")
+	switch kinds := r.flags & conds; {
+	case r.jump != ports || ports == nil || ports.blamed: // nothing leads there, which is said below
+		if r.jump == nil && ports != nil && strings.HasPrefix(r.target, "KUBE-") {
+			ports.blamed = true // misspelt: reported as undeclared
+		}
+	case kinds == condDst && !r.has(notDst), kinds&^condDst == condDstType:
+	default:
+		a.about("kubeproxy.nodeports.condition", "nat", c, r, nil, "the jump is not for the addresses of this node")
+		c.blamed, ports.blamed = false, true
+	}
+}
+
+// breakNamed notes the Service that a damaged rule's comment names, so that what follows is not reported too.
+func (a *audit) breakNamed(r *rule) {
+	if name, _, _ := strings.Cut(r.comment, " "); strings.Contains(name, "/") {
+		a.broken[name] = true
+	}
 }
 
 // judgeNodePortJump: invariant 7, its second half.
 func (a *audit) judgeNodePortJump(c *chain) {
 	ports := a.nat.chain("KUBE-NODEPORTS")
-	if ports == nil || ports.n == 0 || ports.refs > 0 || a.portalsEmpty {
+	if ports == nil || ports.n == 0 || ports.refs > 0 || ports.blamed || a.portalsEmpty {
 		return
 	}
 	a.about("kubeproxy.nodeports.missing", "nat", c, nil, nil, "KUBE-SERVICES has no jump to KUBE-NODEPORTS: no node port is answered")
@@ -190,6 +221,14 @@ func (a *audit) judgeBlocked(c *chain, r *rule) {
 		a.about("kubeproxy.service.reject", "filter", c, r, n, "%s %s: %s is wanted, not %s", n.name, what, want, r.target)
 		return
 	}
+	local := flags(0)
+	if c.name == "KUBE-EXTERNAL-SERVICES" {
+		local = condDstType
+	}
+	if k := r.flags & conds; k != condDst|condProto|condDport && (local == 0 || k != local|condProto|condDport) {
+		a.about("kubeproxy.service.address", "filter", c, r, n, "the rule for %s does not match one address and port", n.name)
+		return
+	}
 	switch {
 	case c.name == "KUBE-EXTERNAL-SERVICES" && r.dst == "":
 		n.out.NodePort = atoi(r.dport)
@@ -211,7 +250,7 @@ func (a *audit) judgeBlocked(c *chain, r *rule) {
 
 // dispatched: a Service without endpoints has no chain for external traffic either.
 func (a *audit) dispatched(n *node, r *rule) bool {
-	return !n.broken && r.chain.name == "KUBE-EXTERNAL-SERVICES" && n.ext != nil && n.ext.refs > 0
+	return !a.broken[n.name] && r.chain.name == "KUBE-EXTERNAL-SERVICES" && n.ext != nil && n.ext.refs > 0
 }
 
 func appendNew(list []string, s string) []string {

@@ -1,5 +1,7 @@
 package kubeproxy
 
+import "strings"
+
 // judgeExternal: invariant 8, the KUBE-EXT chain (1.24 and later). Policy Cluster marks everything and goes to SVC. Policy Local
 // sends pods to SVC, marks what this node itself sends and sends it to SVC, and leaves the rest to SVL if there are local endpoints.
 func (a *audit) judgeExternal(n *node) {
@@ -26,9 +28,18 @@ func (a *audit) judgeExternal(n *node) {
 		return
 	}
 	n.out.ExternalLocal = e.local()
-	if name, r, why := e.judge(n, a.detector != "" && a.detector != "all"); name != "" {
+	if name, r, why := e.judge(n, podRange(a.detector)); name != "" {
 		a.about("kubeproxy.external."+name, "nat", c, r, n, "%s: %s", c.name, why)
 	}
+}
+
+// podRange is the range or interface by which kube-proxy tells pods, "" if it does not: of "not from interface cni0" it is cni0.
+func podRange(detector string) string {
+	rest, ok := strings.CutPrefix(detector, "not from ")
+	if !ok {
+		return ""
+	}
+	return strings.TrimPrefix(rest, "interface ")
 }
 
 // external holds the rules of a KUBE-EXT chain by what they do.
@@ -68,7 +79,7 @@ func (e *external) local() bool {
 }
 
 // judge returns the last part of a finding's name, the rule to blame and the reason; an empty name when all is well.
-func (e *external) judge(n *node, detector bool) (name string, r *rule, why string) {
+func (e *external) judge(n *node, detector string) (name string, r *rule, why string) {
 	if !e.local() {
 		switch {
 		case e.cluster == nil:
@@ -89,11 +100,13 @@ func (e *external) judge(n *node, detector bool) (name string, r *rule, why stri
 		return "masquerade", e.toHost, "what the node itself sends is not masqueraded"
 	case e.toHost == nil:
 		return "dispatch", e.markHost, "what the node itself sends does not reach the endpoints"
-	case e.pod == nil && detector:
+	case e.pod == nil && detector != "":
 		return "pod", e.markHost, "pods of this node cannot reach endpoints on others"
+	case e.pod != nil && detector != "" && detector != e.pod.src && detector != e.pod.iface:
+		return "pod", e.pod, "pods are told by another range here than for ClusterIPs: " + detector
 	case e.toLocal == nil && n.svl != nil:
 		return "dispatch", e.toHost, "nothing leads to " + n.svl.name + ", the local endpoints"
-	case e.markHost.line > e.toHost.line,
+	case e.markHost.line > e.toHost.line, e.pod != nil && e.pod.line > e.markHost.line,
 		e.toLocal != nil && (e.toLocal.line < e.toHost.line || e.pod != nil && e.toLocal.line < e.pod.line):
 		return "order", e.markHost, "the rules are out of order"
 	}

@@ -70,10 +70,24 @@ func (a *audit) judgeFirewall() {
 			a.about("kubeproxy.firewall.bare-drop", "filter", c, r, nil, "this DROP has no match left: the node drops everything that reaches KUBE-FIREWALL")
 			return
 		}
-		localnet = localnet || strings.HasPrefix(r.dst, "127.") || r.dst == "127/8"
+		localnet = localnet || r.target == "DROP" && strings.HasPrefix(r.dst, "127.") && r.has(notSrc|condState)
 	}
 	if !localnet && a.save.family == familyIPv4 && a.version.Min >= 19 {
 		a.about("kubeproxy.firewall.localnet", "filter", c, nil, nil, "KUBE-FIREWALL has no rule for 127.0.0.0/8")
+	}
+}
+
+// judgeHealthPorts: from 1.21 table filter accepts health checks of load balancers, whatever else is dropped.
+func (a *audit) judgeHealthPorts() {
+	c := a.filter.chain("KUBE-NODEPORTS")
+	if c == nil {
+		return
+	}
+	for r := c.first; r != nil; r = r.next {
+		if !strings.HasSuffix(r.comment, " health check node port") || r.target != "ACCEPT" || r.proto != "tcp" || r.flags&conds != condProto|condDport {
+			a.about("kubeproxy.chain.unexpected-rule", "filter", c, r, nil, "kube-proxy writes no such rule into KUBE-NODEPORTS of table filter")
+			return
+		}
 	}
 }
 

@@ -42,7 +42,7 @@ func (a *audit) judgeMark(c *chain) uint64 {
 	}
 	mark, mask, ok := markMask(r.detail)
 	switch {
-	case r.target != "MARK" || !r.always() || !ok || mark == 0 || mark&(mark-1) != 0 || mask&mark == 0 && mask != 0:
+	case r.target != "MARK" || !r.always() || !ok || mark == 0 || mark&(mark-1) != 0 || mask != mark:
 		a.about(name, "nat", c, r, nil, "KUBE-MARK-MASQ does not set one bit of the mark on every packet")
 		return 0
 	case r.next != nil:
@@ -59,11 +59,11 @@ func (a *audit) judgePostrouting(c *chain) {
 	var unmarked, clear, masquerade *rule
 	for r := c.first; r != nil; r = r.next {
 		switch {
-		case r.target == "RETURN" && r.has(condMark|notMark):
+		case r.target == "RETURN" && r.has(condMark|notMark) && unmarked == nil:
 			unmarked = r
-		case r.target == "MARK":
+		case r.target == "MARK" && clear == nil: // a second one would set the bit again
 			clear = r
-		case r.target == "MASQUERADE":
+		case r.target == "MASQUERADE" && masquerade == nil:
 			masquerade = r
 		default:
 			a.about("kubeproxy.chain.unexpected-rule", "nat", c, r, nil, "kube-proxy writes no such rule into KUBE-POSTROUTING")

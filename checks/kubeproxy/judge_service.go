@@ -60,6 +60,7 @@ func (a *audit) detectorOf(r *rule) string {
 
 // judgeService judges the chains of one Service.
 func (a *audit) judgeService(n *node) {
+	a.judgePortals(n)
 	a.judgeServiceMasquerade(n)
 	if n.svc != nil {
 		n.out.Endpoints = a.judgeDispatch(n, n.svc)
@@ -77,9 +78,37 @@ func (a *audit) judgeService(n *node) {
 	a.judgeSourceRanges(n)
 }
 
+// judgePortals: what a Service's other rules say about its addresses must lead there.
+func (a *audit) judgePortals(n *node) {
+	if a.broken[n.name] || !n.reached || a.portalsEmpty {
+		return
+	}
+	if n.loopback != nil && n.nodePort != nil && n.loopback.dport != n.nodePort.dport {
+		a.about("kubeproxy.service.address", "nat", n.loopback.chain, n.loopback, n, "the node port is %s here and %s in line %d", n.loopback.dport, n.nodePort.dport, n.nodePort.line)
+		n.loopback.chain.blamed = false
+		return
+	}
+	if n.loopback != nil && n.nodePort == nil {
+		a.about("kubeproxy.nodeports.missing", "nat", n.loopback.chain, n.loopback, n, "node port %s is answered on 127.0.0.0/8 only", n.loopback.dport)
+		n.loopback.chain.blamed = false
+		return
+	}
+	for _, c := range []*chain{n.svc, n.svl} {
+		if n.cluster != nil || c == nil || c.blamed || c.refs == 0 {
+			continue
+		}
+		for r := c.first; r != nil && r.target == "KUBE-MARK-MASQ"; r = r.next {
+			if of, what := portal(r.comment); of == n.name && what == "cluster IP" {
+				a.about("kubeproxy.service.portal", "nat", c, r, n, "%s has ClusterIP %s, but KUBE-SERVICES does not lead there", n.name, trimCIDR(r.dst))
+				return
+			}
+		}
+	}
+}
+
 // judgeServiceMasquerade: from 1.22 the rule for the ClusterIP stands in the Service's own chain, in every Service's or in none.
 func (a *audit) judgeServiceMasquerade(n *node) {
-	if n.broken || n.cluster == nil || n.cluster.jump == nil || n.cluster.jump.owner != n || n.cluster.jump.blamed || a.version.Min < 22 {
+	if a.broken[n.name] || n.cluster == nil || n.cluster.jump == nil || n.cluster.jump.owner != n || n.cluster.jump.blamed || a.version.Min < 22 {
 		return
 	}
 	const name = "kubeproxy.service.masquerade"
@@ -113,13 +142,13 @@ func (a *audit) judgeUnreferenced() {
 	}
 	var broken []*node
 	for _, n := range a.nodes {
-		if n.broken {
+		if a.isBroken(n) {
 			broken = append(broken, n)
 		}
 	}
 	for _, c := range a.nat.order {
 		kind, hash := serviceChain(c.name)
-		if kind == "" || !c.declared || c.refs > 0 || c.blamed || c.owner != nil && c.owner.broken {
+		if kind == "" || !c.declared || c.refs > 0 || c.blamed || c.owner != nil && a.isBroken(c.owner) {
 			continue
 		}
 		if kind == "SEP" && a.lostBy(broken, c, hash) {

@@ -160,6 +160,14 @@ func (a *audit) judgeRootJumps() {
 	}
 }
 
+// jumpCondition is the condition that a root jump may have: those that judge new connections carry --ctstate NEW.
+func jumpCondition(table, to string) flags {
+	if table == "filter" && (to == "KUBE-SERVICES" || to == "KUBE-EXTERNAL-SERVICES" || to == "KUBE-PROXY-FIREWALL") {
+		return condState
+	}
+	return 0
+}
+
 func (a *audit) judgeRootJump(t *table, from, to string) {
 	base := t.chain(from)
 	c := t.chain(to)
@@ -169,7 +177,11 @@ func (a *audit) judgeRootJump(t *table, from, to string) {
 	}
 	var first *rule
 	for r := base.first; r != nil; r = r.next {
-		if r.target == to {
+		if r.target == to && r.flags&conds&^jumpCondition(t.name, to) == 0 {
+			return
+		}
+		if r.jump == nil && strings.HasPrefix(r.target, "KUBE-") {
+			c.blamed = true // misspelt: reported as undeclared
 			return
 		}
 		if r.always() && first == nil && (r.target == "ACCEPT" || r.target == "DROP" || r.target == "REJECT") {
@@ -177,7 +189,7 @@ func (a *audit) judgeRootJump(t *table, from, to string) {
 		}
 	}
 	c.blamed = true
-	msg := fmt.Sprintf("%s has no jump to %s", from, to)
+	msg := fmt.Sprintf("%s has no jump to %s that takes every packet", from, to)
 	if first != nil {
 		msg += fmt.Sprintf(", and its rule %q decides every packet", first.text)
 	}

@@ -70,7 +70,7 @@ func nftExternal(at map[string]int, n *nftNode, detector bool) (name, why string
 		return "pod", "pods of this node cannot reach endpoints on others"
 	case at["toLocal"] == 0 && n.local != nil && len(n.local.rules) > 0:
 		return "dispatch", "nothing leads to " + n.local.name + ", the local endpoints"
-	case at["markHost"] > at["toHost"], at["toLocal"] > 0 && (at["toLocal"] < at["toHost"] || at["toLocal"] < at["pod"]):
+	case at["markHost"] > at["toHost"], at["pod"] > at["markHost"], at["toLocal"] > 0 && (at["toLocal"] < at["toHost"] || at["toLocal"] < at["pod"]):
 		return "order", "the rules are out of order"
 	}
 	return "", ""

@@ -120,11 +120,9 @@ func (r *rule) option(sc *scanner, w string, not bool) {
 		r.detail = sc.word()
 		r.set(condMark, not, notMark)
 	case "--src-type":
-		sc.word()
-		r.set(condSrcType, not, condOther)
+		r.set(condSrcType, not || sc.word() != "LOCAL", condOther)
 	case "--dst-type":
-		sc.word()
-		r.set(condDstType, not, condOther)
+		r.set(condDstType, not || sc.word() != "LOCAL", condOther)
 	case "--match-set":
 		r.detail = sc.word()
 		sc.word() // src, dst
@@ -140,7 +138,7 @@ func (r *rule) extension(sc *scanner, w string) {
 	case "--mode":
 		r.flags |= condStat
 		if sc.word() != "random" {
-			r.prob = -1
+			r.flags |= condOther
 		}
 	case "--probability":
 		r.flags |= condStat
@@ -164,7 +162,13 @@ func (r *rule) extension(sc *scanner, w string) {
 		r.flags |= recentSet
 	case "--reap":
 		r.flags |= recentReap
-	case "--mask", "--nfacct-name", "--reject-with", "--log-prefix":
+	case "--mask":
+		if m := sc.word(); m != "255.255.255.255" && m != "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff" {
+			r.flags |= recentOdd
+		}
+	case "--rdest":
+		r.flags |= recentOdd
+	case "--nfacct-name", "--reject-with", "--log-prefix":
 		sc.word()
 	case "--rsource":
 	case "--to-destination", "--set-xmark", "--set-mark", "--or-mark", "--xor-mark", "--and-mark":

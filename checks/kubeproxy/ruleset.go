@@ -142,6 +142,7 @@ const (
 	notIface
 	recentSet
 	recentReap
+	recentOdd // remembers something else than the client's whole address
 	randomFully
 	cannotRead // this host's iptables could not print the rule: kubernetes#95409, #114537
 	conds      = condSrc | condDst | condProto | condDport | condIface | condMark | condState | condSrcType | condDstType |
