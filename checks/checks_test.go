@@ -326,10 +326,11 @@ func TestHoldOpensByItself(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	attempts := 0
-	r := checks.Hold(ctx, m.Host(), p.Gate, checks.For(p, checks.Boot), func(r checks.Report) {
+	r := checks.Hold(ctx, m.Host(), p.Gate, checks.For(p, checks.Boot), func(r checks.Report) bool {
 		if attempts++; attempts == 2 {
 			m.Sysctl("kernel/panic", "10")
 		}
+		return true
 	})
 	if attempts != 3 || r.Verdict() != checks.Pass {
 		t.Errorf("held for %d attempts, then %v", attempts, r.Verdict())
@@ -337,7 +338,7 @@ func TestHoldOpensByItself(t *testing.T) {
 	m.Sysctl("kernel/panic", "0")
 	p.Gate.Repair = true
 	attempts = 0
-	r = checks.Hold(ctx, m.Host(), p.Gate, checks.For(p, checks.Boot), func(checks.Report) { attempts++ })
+	r = checks.Hold(ctx, m.Host(), p.Gate, checks.For(p, checks.Boot), func(checks.Report) bool { attempts++; return true })
 	if attempts != 1 || !r.Results[0].Fixed {
 		t.Errorf("with repair: %d attempts, fixed %t", attempts, r.Results[0].Fixed)
 	}
@@ -345,7 +346,11 @@ func TestHoldOpensByItself(t *testing.T) {
 	m.Sysctl("kernel/panic", "0")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if r := checks.Hold(ended, m.Host(), p.Gate, checks.For(p, checks.Boot), func(checks.Report) {}); r.Verdict() != checks.Fail {
+	if r := checks.Hold(ended, m.Host(), p.Gate, checks.For(p, checks.Boot), func(checks.Report) bool { return true }); r.Verdict() != checks.Fail {
 		t.Errorf("a budget of nothing still makes one whole attempt: %v", r.Verdict())
+	}
+	attempts = 0
+	if r := checks.Hold(t.Context(), m.Host(), p.Gate, checks.For(p, checks.Boot), func(checks.Report) bool { attempts++; return attempts < 2 }); attempts != 2 || r.Verdict() != checks.Fail {
+		t.Errorf("told to end after two attempts: %d, %v", attempts, r.Verdict())
 	}
 }

@@ -10,8 +10,8 @@ import (
 
 // Hold runs the checks again and again until the node is proven or the context
 // ends, and answers the last report. With g.Repair it applies. After every
-// attempt it calls told, which must not block.
-func Hold(ctx context.Context, h *host.Host, g policy.Gate, list []Check, told func(Report)) Report {
+// attempt it calls goOn, which must not block, and ends where that says no.
+func Hold(ctx context.Context, h *host.Host, g policy.Gate, list []Check, goOn func(Report) bool) Report {
 	attempt := Inspect
 	if g.Repair {
 		attempt = Apply
@@ -24,8 +24,7 @@ func Hold(ctx context.Context, h *host.Host, g policy.Gate, list []Check, told f
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTime)
 		report := attempt(bounded, h, Boot, list)
 		cancel()
-		told(report)
-		if report.Verdict() == Pass {
+		if more := goOn(report); !more || report.Verdict() == Pass {
 			return report
 		}
 		select {

@@ -55,7 +55,7 @@ func Builtin(name string) (File, error) {
 func Load(files []File) (*Policy, hcl.Diagnostics) {
 	l := &loader{reader: newReader(), seen: map[string]bool{}, policy: &Policy{}}
 	for _, f := range files {
-		l.add(f)
+		l.add(f, false)
 	}
 	if l.policy.Gate.Unit == "" {
 		l.policy.Gate = defaultGate()
@@ -67,11 +67,13 @@ func Load(files []File) (*Policy, hcl.Diagnostics) {
 
 type loader struct {
 	*reader
-	seen   map[string]bool // built-in policies already in
-	policy *Policy
+	seen        map[string]bool // built-in policies already in
+	policy      *Policy
+	builtinGate bool // the policy's gate is that of a built-in policy
 }
 
-func (l *loader) add(f File) {
+// add reads a file, and after it the built-in policies that it uses.
+func (l *loader) add(f File, builtin bool) {
 	at := hcl.Range{Filename: f.Name, Start: hcl.InitialPos, End: hcl.InitialPos}
 	switch {
 	case len(f.Text) > MaxFileSize:
@@ -92,7 +94,7 @@ func (l *loader) add(f File) {
 	var schema fileSchema
 	l.diags = append(l.diags, gohcl.DecodeBody(syntax.Body, &l.scope, &schema)...)
 	l.policy.Files = append(l.policy.Files, f.Name)
-	l.merge(l.decode(&schema))
+	l.merge(l.decode(&schema), builtin)
 	for _, u := range schema.Uses {
 		b, err := Builtin(u.Name)
 		switch {
@@ -100,20 +102,22 @@ func (l *loader) add(f File) {
 			l.errorf(u.Range, "Unknown policy", "%s.%s", capital(err.Error()), didYouMean(u.Name, Builtins()))
 		case !l.seen[u.Name]:
 			l.seen[u.Name] = true
-			l.add(b)
+			l.add(b, true)
 		}
 	}
 }
 
-func (l *loader) merge(p *Policy) {
+// merge adds the requirements of one file. A gate of the author's own comes
+// before that of a built-in policy.
+func (l *loader) merge(p *Policy, builtin bool) {
 	all := l.policy
 	all.Modules = append(all.Modules, p.Modules...)
 	all.Sysctls = append(all.Sysctls, p.Sysctls...)
 	all.Links = append(all.Links, p.Links...)
 	switch {
-	case p.Gate.Unit == "":
-	case all.Gate.Unit == "":
-		all.Gate = p.Gate
+	case p.Gate.Unit == "" || builtin && all.Gate.Unit != "":
+	case all.Gate.Unit == "" || l.builtinGate:
+		all.Gate, l.builtinGate = p.Gate, builtin
 	default:
 		l.errorf(p.Gate.Range, "Second gate", "There is one gate block; the first is at %s. Remove one.", place(all.Gate.Range))
 	}

@@ -121,6 +121,21 @@ func TestSameTwice(t *testing.T) {
 	}
 }
 
+// TestOwnGate: the author's gate comes before that of a policy in use.
+func TestOwnGate(t *testing.T) {
+	own := `gate { on_timeout = "release" }`
+	use := `use "kubernetes" {}`
+	for _, text := range []string{own + "\n" + use, use + "\n" + own} {
+		if g := load(t, text).Gate; g.OnTimeout != policy.Release || g.Unit != "kubelet.service" {
+			t.Errorf("%s: %+v", text, g)
+		}
+	}
+	files := []policy.File{{Name: "a.hcl", Text: []byte(use)}, {Name: "b.hcl", Text: []byte(own)}}
+	if p, diags := policy.Load(files); diags.HasErrors() || p.Gate.OnTimeout != policy.Release {
+		t.Errorf("in two files: %+v, %v", p.Gate, diags)
+	}
+}
+
 func TestBuiltinsLoad(t *testing.T) {
 	for _, name := range policy.Builtins() {
 		f, err := policy.Builtin(name)

@@ -39,8 +39,7 @@ Break glass: nodegate=off on the kernel command line, or the file
 			return err
 		}
 		g := gate{host: h, stderr: c.ErrOrStderr()}
-		if why := h.BreakGlass(units.Disabled); why != "" {
-			g.say(host.LevelWarning, "nodegate: gate is switched off by "+why+": this node is NOT proven", nil)
+		if g.open() {
 			return nil
 		}
 		var mistakes bytes.Buffer
@@ -66,19 +65,37 @@ type gate struct {
 	last   string // what was said last: the same reason is said once
 }
 
+// open tells whether somebody broke the glass, and says so: before the first
+// check, and while the gate holds.
+func (g *gate) open() bool {
+	why := g.host.BreakGlass(units.Disabled)
+	if why == "" {
+		return false
+	}
+	line := "nodegate: gate is switched off by " + why + ": this node is NOT proven"
+	g.say(host.LevelWarning, line, nil)
+	host.Status(line)
+	return true
+}
+
 func (g *gate) hold(ctx context.Context, p *policy.Policy) error {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, p.Gate.Budget)
 	defer cancel()
-	r := checks.Hold(ctx, g.host, p.Gate, checks.For(p, checks.Boot), func(r checks.Report) {
+	broken := false
+	r := checks.Hold(ctx, g.host, p.Gate, checks.For(p, checks.Boot), func(r checks.Report) bool {
 		recordChanges(r)
 		g.report(p, r)
 		if r.Verdict() != checks.Pass {
 			g.explain(r)
+			broken = g.open()
 		}
+		return !broken
 	})
 	waited := time.Since(began).Round(time.Millisecond)
 	switch {
+	case broken:
+		return nil
 	case r.Verdict() == checks.Pass:
 		line := fmt.Sprintf("nodegate: node proven, %s after %s", count(len(r.Results), "requirement"), waited)
 		host.Status(line)
