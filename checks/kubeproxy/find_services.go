@@ -91,6 +91,9 @@ func (a *audit) judgePortal(c *chain, r *rule, seen map[string]*rule) {
 	name, what := portal(r.comment)
 	if name == "" || r.target != "KUBE-MARK-MASQ" && !strings.HasPrefix(r.target, "KUBE-") || strings.HasPrefix(what, "has no") {
 		a.breakNamed(r)
+		if r.jump != nil {
+			r.jump.blamed = true
+		}
 		a.about("kubeproxy.chain.unexpected-rule", "nat", c, r, nil, "kube-proxy writes no such rule into KUBE-SERVICES")
 		return
 	}
@@ -134,6 +137,7 @@ func (a *audit) judgeTarget(c *chain, r *rule, n *node) {
 		n.name, n.proto, a.hash.sum16(n.name, n.proto), r.target)
 	c.blamed = false // it serves others too
 	r.jump.blamed = true
+	a.portsDamaged = a.portsDamaged || c.name == "KUBE-NODEPORTS"
 }
 
 // judgeTwice: the first of two rules for one address takes every packet.
@@ -153,6 +157,7 @@ func (a *audit) judgeTwice(c *chain, r *rule, n *node, seen map[string]*rule, ke
 func (a *audit) judgeNodePort(c *chain, r *rule, seen map[string]*rule) {
 	if !strings.Contains(r.comment, "/") || !strings.HasPrefix(r.target, "KUBE-") || !r.has(condDport) {
 		a.breakNamed(r)
+		a.portsDamaged = true
 		a.about("kubeproxy.chain.unexpected-rule", "nat", c, r, nil, "kube-proxy writes no such rule into KUBE-NODEPORTS")
 		return
 	}

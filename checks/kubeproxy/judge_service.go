@@ -88,7 +88,7 @@ func (a *audit) judgePortals(n *node) {
 		n.loopback.chain.blamed = false
 		return
 	}
-	if n.loopback != nil && n.nodePort == nil {
+	if n.loopback != nil && n.nodePort == nil && !a.portsDamaged {
 		a.about("kubeproxy.nodeports.missing", "nat", n.loopback.chain, n.loopback, n, "node port %s is answered on 127.0.0.0/8 only", n.loopback.dport)
 		n.loopback.chain.blamed = false
 		return

@@ -177,7 +177,7 @@ func (a *audit) judgeRootJump(t *table, from, to string) {
 	}
 	var first *rule
 	for r := base.first; r != nil; r = r.next {
-		if r.target == to && r.flags&conds&^jumpCondition(t.name, to) == 0 {
+		if r.target == to && r.flags&conds&^jumpCondition(t.name, to) == 0 && (r.detail == "" || r.detail == "NEW") {
 			return
 		}
 		if r.jump == nil && strings.HasPrefix(r.target, "KUBE-") {

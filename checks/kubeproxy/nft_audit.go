@@ -18,6 +18,8 @@ type nftAudit struct {
 
 	detector string // which ClusterIP traffic is masqueraded
 	mark     uint64
+
+	mapDamaged bool // what it led to is not reported too
 }
 
 // nftNode is one Service port with its chains.
@@ -172,6 +174,7 @@ func (a *nftAudit) judgeTargets() {
 			if c != nil {
 				a.about("kubeproxy.chain.undeclared", c, r, nil, "%s leads to %s, which the table does not have", from, target)
 			} else {
+				a.mapDamaged = true
 				a.aboutSet("kubeproxy.chain.undeclared", from, "", a.node(target), "%s leads to %s, which the table does not have", from, target)
 			}
 		} else if c != nil {
@@ -195,6 +198,9 @@ func (a *nftAudit) judgeTargets() {
 
 // judgeUnreferenced: kube-proxy flushes a chain at once when it is out of use and deletes it later, so only chains with rules count.
 func (a *nftAudit) judgeUnreferenced() {
+	if a.mapDamaged {
+		return
+	}
 	for _, c := range a.t.order {
 		if c.owner == nil || c.owner.broken || c.blamed || c.refs > 0 || len(c.rules) == 0 {
 			continue

@@ -25,6 +25,7 @@ func (a *nftAudit) judgeContainers() {
 		{"firewall-ips", 30}, {"cluster-ips", 30}, {"hairpin-connections", 36},
 	} {
 		if a.version.Min >= want.since && a.t.sets[want.name] == nil {
+			a.mapDamaged = true
 			a.aboutSet("kubeproxy.nft.map", want.name, "", nil, "table %s %s has no %s", a.t.family, nftTableName, want.name)
 		}
 	}

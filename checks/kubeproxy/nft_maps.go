@@ -12,6 +12,9 @@ func (a *nftAudit) judgeMaps() {
 	}
 	if s := a.t.sets["service-nodeports"]; s != nil {
 		for _, e := range s.elements {
+			if a.lost(e) {
+				continue
+			}
 			n := a.node(e.target)
 			if n == nil || len(e.key) != 2 {
 				a.aboutSet("kubeproxy.chain.unexpected-rule", s.name, e.String(), nil, "element %s leads to no chain of a Service", e)
@@ -39,8 +42,14 @@ func (a *nftAudit) judgeMaps() {
 	a.judgeFirewallIPs()
 }
 
+// lost reports that an element leads to a chain that is not there, which is reported as such.
+func (a *nftAudit) lost(e nftElement) bool { return e.target != "" && a.t.chains[e.target] == nil }
+
 func (a *nftAudit) judgeServiceIP(e nftElement, dispatched map[string]string) {
 	const set = "service-ips"
+	if a.lost(e) {
+		return
+	}
 	n := a.node(e.target)
 	if n == nil || len(e.key) != 3 {
 		a.aboutSet("kubeproxy.chain.unexpected-rule", set, e.String(), nil, "element %s leads to no chain of a Service", e)
@@ -78,7 +87,7 @@ func (a *nftAudit) commented(e nftElement) *nftNode {
 
 func (a *nftAudit) judgeBlocked(s *nftSet, e nftElement, dispatched map[string]string) {
 	n := a.commented(e)
-	if n == nil || len(e.key) != 3 {
+	if n == nil || len(e.key) != 3 || a.lost(e) {
 		return
 	}
 	kind, _, _ := nftKind(dispatched[e.String()])
@@ -146,7 +155,7 @@ func (a *nftAudit) judgeFirewallIPs() {
 func (a *nftAudit) judgeClusterIPs() {
 	const set = "cluster-ips"
 	s := a.t.sets[set]
-	if s == nil {
+	if s == nil || a.mapDamaged {
 		return
 	}
 	used := map[string]*nftNode{}
