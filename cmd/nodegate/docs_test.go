@@ -1,0 +1,54 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+)
+
+// TestCommandReference: docs/commands.md says what the commands' own help says.
+func TestCommandReference(t *testing.T) {
+	const file = "../../docs/commands.md"
+	var b bytes.Buffer
+	b.WriteString("# Commands\n\nWhat `nodegate COMMAND --help` prints. Written by `UPDATE=1 go test ./cmd/nodegate`.\n")
+	var write func(*cobra.Command)
+	write = func(c *cobra.Command) {
+		if c.Hidden || c.Name() == "help" || c.Name() == "completion" {
+			return
+		}
+		c.InitDefaultHelpFlag()
+		fmt.Fprintf(&b, "\n## %s\n\n```text\n", c.CommandPath())
+		c.SetOut(&b)
+		if err := c.Help(); err != nil {
+			t.Fatal(err)
+		}
+		b.WriteString("```\n")
+		for _, sub := range c.Commands() {
+			write(sub)
+		}
+	}
+	root := newRoot()
+	write(root)
+	if os.Getenv("UPDATE") != "" {
+		if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(strings.Split(b.String(), "\n"), strings.Split(string(have), "\n")); d != "" {
+		t.Errorf("docs/commands.md is old; run UPDATE=1 go test ./cmd/nodegate\n%s", d)
+	}
+	for _, c := range root.Commands() {
+		if c.Example == "" && c.Name() != "version" && c.Name() != "help" && c.Name() != "completion" {
+			t.Errorf("the help of %s has no example", c.Name())
+		}
+	}
+}
