@@ -17,62 +17,76 @@ func isName(s string, most int, marks string) bool {
 	})
 }
 
-// decode turns the blocks of one file into requirements.
-func (r *reader) decode(f *fileSchema) *Policy {
-	p := &Policy{}
-	for _, b := range f.Modules {
-		about := r.about(b.Range, b.Severity, b.Reason, b.Ref)
-		if !isName(b.Name, 55, "-_") {
-			r.errorf(b.Range, "Not a module name", "A kernel module's name is letters, digits, - and _, as `lsmod` prints it; %q is not.", b.Name)
-			continue
+// decode turns the blocks of one file into requirements, and names the built-in
+// policies that it uses.
+func (r *reader) decode(blocks hcl.Blocks) (p *Policy, uses []block) {
+	p = &Policy{}
+	for _, opened := range blocks {
+		b := r.open(opened)
+		switch opened.Type {
+		case "use":
+			uses = append(uses, b)
+		case "module":
+			if m, ok := r.module(b); ok {
+				p.Modules = append(p.Modules, m)
+			}
+		case "sysctl":
+			if s, ok := r.sysctl(b); ok {
+				p.Sysctls = append(p.Sysctls, s)
+			}
+		case "link":
+			if l, ok := r.link(b); ok {
+				p.Links = append(p.Links, l)
+			}
+		case "gate":
+			if p.Gate.Unit != "" {
+				r.secondGate(b.Range, p.Gate)
+				continue
+			}
+			p.Gate = r.gate(b)
 		}
-		p.Modules = append(p.Modules, Module{about, strings.ReplaceAll(b.Name, "-", "_")})
 	}
-	for _, b := range f.Sysctls {
-		if s, ok := r.sysctl(b); ok {
-			p.Sysctls = append(p.Sysctls, s)
-		}
-	}
-	for _, b := range f.Links {
-		if l, ok := r.link(b); ok {
-			p.Links = append(p.Links, l)
-		}
-	}
-	for i, b := range f.Gates {
-		if i > 0 {
-			r.errorf(b.Range, "Second gate", "There is one gate block; the first is at %s. Remove one.", place(f.Gates[0].Range))
-			continue
-		}
-		p.Gate = r.gate(b)
-	}
-	return p
+	return p, uses
 }
 
-func (r *reader) sysctl(b sysctlBlock) (Sysctl, bool) {
-	s := Sysctl{About: r.about(b.Range, b.Severity, b.Reason, b.Ref)}
+func (r *reader) secondGate(at hcl.Range, first Gate) {
+	r.errorf(at, "Second gate", "There is one gate block; the first is at %s. Remove one.", place(first.Range))
+}
+
+func (r *reader) module(b block) (Module, bool) {
+	about := r.about(b)
+	if !isName(b.Name, 55, "-_") {
+		r.errorf(b.Range, "Not a module name", "A kernel module's name is letters, digits, - and _, as `lsmod` prints it; %q is not.", b.Name)
+		return Module{}, false
+	}
+	return Module{about, strings.ReplaceAll(b.Name, "-", "_")}, true
+}
+
+func (r *reader) sysctl(b block) (Sysctl, bool) {
+	s := Sysctl{About: r.about(b)}
 	before := len(r.diags)
-	key, err := ParseKey(b.Key)
+	key, err := ParseKey(b.Name)
 	if err != nil {
 		r.errorf(b.Range, "Not a kernel parameter", "%s.", err)
 	}
 	s.Key = key
-	if v, ok := r.value(b.Value); ok {
-		s.Value, _ = r.parameter(v, b.Value.Range(), "value")
+	if v, ok := r.value(b.get("value")); ok {
+		s.Value, _ = r.parameter(v, b.at("value"), "value")
 	}
-	if v, ok := r.value(b.OneOf); ok {
+	if v, ok := r.value(b.get("one_of")); ok {
 		if list := v.Type().IsTupleType() || v.Type().IsListType(); !list || v.LengthInt() == 0 {
-			r.errorf(b.OneOf.Range(), "Wrong type", "one_of is a list of values, the preferred one first: one_of = [1, 2].")
+			r.errorf(b.at("one_of"), "Wrong type", "one_of is a list of values, the preferred one first: one_of = [1, 2].")
 		} else {
 			for _, e := range v.AsValueSlice() {
-				text, _ := r.parameter(e, b.OneOf.Range(), "each value of one_of")
+				text, _ := r.parameter(e, b.at("one_of"), "each value of one_of")
 				s.OneOf = append(s.OneOf, text)
 			}
 		}
 	}
-	if n, ok := r.integer(b.Min, "min"); ok {
+	if n, ok := r.integer(b.get("min"), "min"); ok {
 		s.Min = &n
 	}
-	if n, ok := r.integer(b.Max, "max"); ok {
+	if n, ok := r.integer(b.get("max"), "max"); ok {
 		s.Max = &n
 	}
 	kinds := 0
@@ -85,45 +99,45 @@ func (r *reader) sysctl(b sysctlBlock) (Sysctl, bool) {
 	case len(r.diags) > before || r.mistaken(b.Body):
 		return s, false
 	case kinds == 0:
-		r.errorf(b.Range, "No value asked for", "Give %s one of value, one_of, min or max.", b.Key)
+		r.errorf(b.Range, "No value asked for", "Give %s one of value, one_of, min or max.", b.Name)
 	case kinds > 1:
-		r.errorf(b.Range, "Too many values", "Give %s only one of value, one_of, or min and max.", b.Key)
+		r.errorf(b.Range, "Too many values", "Give %s only one of value, one_of, or min and max.", b.Name)
 	case s.Min != nil && s.Max != nil && *s.Min > *s.Max:
-		r.errorf(b.Min.Range(), "Contradiction", "min is %d and max is %d: no value is both.", *s.Min, *s.Max)
+		r.errorf(b.at("min"), "Contradiction", "min is %d and max is %d: no value is both.", *s.Min, *s.Max)
 	}
 	return s, len(r.diags) == before && kinds == 1
 }
 
-func (r *reader) gate(b gateBlock) Gate {
+func (r *reader) gate(b block) Gate {
 	g := defaultGate()
 	g.Range = b.Range
-	if u := r.text(b.Unit, "unit"); u != "" {
+	if u := r.text(b.get("unit"), "unit"); u != "" {
 		if isName(u, 255, `:_.\@-.`) && strings.HasSuffix(u, ".service") {
 			g.Unit = u
 		} else {
-			r.errorf(b.Unit.Range(), "Not a service unit", "unit is the name of the unit that waits, for example \"kubelet.service\" or \"k3s.service\"; %q is not.", u)
+			r.errorf(b.at("unit"), "Not a service unit", "unit is the name of the unit that waits, for example \"kubelet.service\" or \"k3s.service\"; %q is not.", u)
 		}
 	}
-	g.Budget = r.duration(b.Budget, "budget", g.Budget, 0, time.Hour)
-	g.Interval = r.duration(b.Interval, "interval", g.Interval, 100*time.Millisecond, time.Minute)
-	g.OnTimeout = OnTimeout(r.oneOf(b.OnTimeout, "on_timeout", string(Hold), string(Release)))
-	g.Repair = r.flag(b.Repair, "repair", g.Repair)
+	g.Budget = r.duration(b.get("budget"), "budget", g.Budget, 0, time.Hour)
+	g.Interval = r.duration(b.get("interval"), "interval", g.Interval, 100*time.Millisecond, time.Minute)
+	g.OnTimeout = OnTimeout(r.oneOf(b.get("on_timeout"), "on_timeout", string(Hold), string(Release)))
+	g.Repair = r.flag(b.get("repair"), "repair", g.Repair)
 	return g
 }
 
-func (r *reader) match(blocks []matchBlock, link hcl.Range) Match {
+func (r *reader) match(blocks hcl.Blocks, link hcl.Range) Match {
 	if len(blocks) != 1 {
 		r.errorf(link, "One match block", "A link needs exactly one match block that selects interfaces, for example match { name = \"flannel*\" }; this one has %d.", len(blocks))
 		return Match{}
 	}
-	b := blocks[0]
 	before := len(r.diags)
+	b := r.open(blocks[0])
 	m := Match{
-		Name: r.text(b.Name, "name"), Kind: r.text(b.Kind, "kind"), Driver: r.text(b.Driver, "driver"),
-		DefaultRoute: r.flag(b.DefaultRoute, "default_route", false),
+		Name: r.text(b.get("name"), "name"), Kind: r.text(b.get("kind"), "kind"), Driver: r.text(b.get("driver"), "driver"),
+		DefaultRoute: r.flag(b.get("default_route"), "default_route", false),
 	}
 	if _, err := path.Match(m.Name, ""); err != nil {
-		r.errorf(b.Name.Range(), "Not a glob", "%q is not a valid pattern: close the bracket, or write \\[ for a bracket.", m.Name)
+		r.errorf(b.at("name"), "Not a glob", "%q is not a valid pattern: close the bracket, or write \\[ for a bracket.", m.Name)
 	}
 	if m == (Match{}) && len(r.diags) == before && !r.mistaken(b.Body) {
 		r.errorf(b.Range, "Empty match", "Set at least one of name, kind, driver or default_route = true; to match every interface write name = \"*\".")

@@ -7,17 +7,17 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-func (r *reader) link(b linkBlock) (Link, bool) {
+func (r *reader) link(b block) (Link, bool) {
 	before := len(r.diags)
-	l := Link{About: r.about(b.Range, b.Severity, b.Reason, b.Ref), Name: b.Name}
+	l := Link{About: r.about(b), Name: b.Name}
 	if !isName(b.Name, 63, "._-") || strings.ToLower(b.Name) != b.Name {
 		r.errorf(b.Range, "Not a name", "The name of a link requirement is lower-case letters, digits, dots, - and _, for example \"vxlan\"; %q is not.", b.Name)
 	}
-	l.Match = r.match(b.Matches, b.Range)
+	l.Match = r.match(b.Blocks, b.Range)
 	l.Offloads = r.offloads(b)
-	if n, ok := r.integer(b.MTU, "mtu"); ok {
+	if n, ok := r.integer(b.get("mtu"), "mtu"); ok {
 		if n < 68 || n > 65535 {
-			r.errorf(b.MTU.Range(), "Out of range", "mtu is between 68 and 65535 bytes; this is %d.", n)
+			r.errorf(b.at("mtu"), "Out of range", "mtu is between 68 and 65535 bytes; this is %d.", n)
 		}
 		l.MTU = int(n)
 	}
@@ -28,13 +28,13 @@ func (r *reader) link(b linkBlock) (Link, bool) {
 	return l, len(r.diags) == before
 }
 
-func (r *reader) offloads(b linkBlock) []Offload {
-	v, ok := r.value(b.Offload)
+func (r *reader) offloads(b block) []Offload {
+	v, ok := r.value(b.get("offload"))
 	if !ok {
 		return nil
 	}
 	if !v.Type().IsObjectType() && !v.Type().IsMapType() {
-		r.errorf(b.Offload.Range(), "Wrong type", "offload is a map from feature to true or false: offload = { tx-checksum-ip-generic = false }.")
+		r.errorf(b.at("offload"), "Wrong type", "offload is a map from feature to true or false: offload = { tx-checksum-ip-generic = false }.")
 		return nil
 	}
 	var all []Offload
@@ -42,17 +42,17 @@ func (r *reader) offloads(b linkBlock) []Offload {
 	for name, on := range v.AsValueMap() {
 		features, group := offloadNames(name)
 		if features == nil {
-			r.errorf(b.Offload.Range(), "Unknown offload", "%q is not a feature that `ethtool -k` prints, nor one of its group names.%s", name, didYouMean(name, knownOffloads()))
+			r.errorf(b.at("offload"), "Unknown offload", "%q is not a feature that `ethtool -k` prints, nor one of its group names.%s", name, didYouMean(name, knownOffloads()))
 			continue
 		}
 		if on.IsNull() || on.Type() != cty.Bool {
-			r.errorf(b.Offload.Range(), "Wrong type", "offload %s is true or false, without quotes.", name)
+			r.errorf(b.at("offload"), "Wrong type", "offload %s is true or false, without quotes.", name)
 			continue
 		}
 		o := Offload{Name: name, Features: features, Group: group, On: on.True()}
 		for _, f := range features {
 			if other, ok := by[f]; ok && other.On != o.On {
-				r.errorf(b.Offload.Range(), "Contradiction", "%s and %s both set %s, one on and one off.", min(name, other.Name), max(name, other.Name), f)
+				r.errorf(b.at("offload"), "Contradiction", "%s and %s both set %s, one on and one off.", min(name, other.Name), max(name, other.Name), f)
 			}
 			by[f] = o
 		}
@@ -62,27 +62,27 @@ func (r *reader) offloads(b linkBlock) []Offload {
 	return all
 }
 
-func (r *reader) linkSysctls(b linkBlock) []LinkSysctl {
-	v, ok := r.value(b.Sysctl)
+func (r *reader) linkSysctls(b block) []LinkSysctl {
+	v, ok := r.value(b.get("sysctl"))
 	if !ok {
 		return nil
 	}
 	if !v.Type().IsObjectType() && !v.Type().IsMapType() {
-		r.errorf(b.Sysctl.Range(), "Wrong type", "sysctl is a map from key to value, with * for the interface: sysctl = { \"net.ipv4.conf.*.rp_filter\" = 0 }.")
+		r.errorf(b.at("sysctl"), "Wrong type", "sysctl is a map from key to value, with * for the interface: sysctl = { \"net.ipv4.conf.*.rp_filter\" = 0 }.")
 		return nil
 	}
 	var all []LinkSysctl
 	for name, value := range v.AsValueMap() {
 		key, err := ParseKey(name)
 		if err != nil {
-			r.errorf(b.Sysctl.Range(), "Not a kernel parameter", "%s.", err)
+			r.errorf(b.at("sysctl"), "Not a kernel parameter", "%s.", err)
 			continue
 		}
 		if stars := strings.Count("/"+string(key)+"/", "/*/"); stars != 1 || strings.Count(string(key), "*") != 1 || strings.ContainsAny(string(key), "?[") {
-			r.errorf(b.Sysctl.Range(), "Not a parameter of an interface", "%q needs exactly one component *, where the interface's name goes: \"net.ipv4.conf.*.rp_filter\".", name)
+			r.errorf(b.at("sysctl"), "Not a parameter of an interface", "%q needs exactly one component *, where the interface's name goes: \"net.ipv4.conf.*.rp_filter\".", name)
 			continue
 		}
-		if text, ok := r.parameter(value, b.Sysctl.Range(), name); ok {
+		if text, ok := r.parameter(value, b.at("sysctl"), name); ok {
 			all = append(all, LinkSysctl{key, text})
 		}
 	}

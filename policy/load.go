@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/gohcl"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
@@ -91,11 +90,12 @@ func (l *loader) add(f File, builtin bool) {
 	if diags.HasErrors() {
 		return
 	}
-	var schema fileSchema
-	l.diags = append(l.diags, gohcl.DecodeBody(syntax.Body, &l.scope, &schema)...)
+	content, diags := syntax.Body.Content(fileSchema())
+	l.diags = append(l.diags, diags...)
 	l.policy.Files = append(l.policy.Files, f.Name)
-	l.merge(l.decode(&schema), builtin)
-	for _, u := range schema.Uses {
+	p, uses := l.decode(content.Blocks)
+	l.merge(p, builtin)
+	for _, u := range uses {
 		b, err := Builtin(u.Name)
 		switch {
 		case err != nil:
@@ -119,7 +119,7 @@ func (l *loader) merge(p *Policy, builtin bool) {
 	case all.Gate.Unit == "" || l.builtinGate:
 		all.Gate, l.builtinGate = p.Gate, builtin
 	default:
-		l.errorf(p.Gate.Range, "Second gate", "There is one gate block; the first is at %s. Remove one.", place(all.Gate.Range))
+		l.secondGate(p.Gate.Range, all.Gate)
 	}
 }
 

@@ -158,12 +158,12 @@ func (r *reader) oneOf(e hcl.Expression, name string, words ...string) string {
 	return s
 }
 
-func (r *reader) about(rng hcl.Range, severity, reason, ref hcl.Expression) About {
+func (r *reader) about(b block) About {
 	return About{
-		Severity: Severity(r.oneOf(severity, "severity", string(Block), string(Warn))),
-		Reason:   r.text(reason, "reason"),
-		Ref:      r.text(ref, "ref"),
-		Range:    rng,
+		Severity: Severity(r.oneOf(b.get("severity"), "severity", string(Block), string(Warn))),
+		Reason:   r.text(b.get("reason"), "reason"),
+		Ref:      r.text(b.get("ref"), "ref"),
+		Range:    b.Range,
 	}
 }
 
