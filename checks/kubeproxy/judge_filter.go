@@ -37,7 +37,7 @@ func (a *audit) judgeForward() {
 	switch {
 	case marked == nil:
 		a.about(want, "filter", c, nil, nil, "KUBE-FORWARD does not accept marked packets: with policy DROP, NodePort traffic stops")
-	case established == nil && a.version.Min >= 19:
+	case established == nil && a.version.Min >= 22:
 		a.about(want, "filter", c, nil, nil, "KUBE-FORWARD does not accept RELATED,ESTABLISHED: with policy DROP, replies stop")
 	default:
 		if mark, _, ok := markMask(marked.detail); a.mark != 0 && (!ok || mark != a.mark) {

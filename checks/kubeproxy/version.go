@@ -68,7 +68,7 @@ func (a *audit) inferVersion() VersionRange {
 	s.atLeast(20, a.jumps(a.filter, "FORWARD", "KUBE-EXTERNAL-SERVICES"))
 	s.atLeast(21, a.filter.declared("KUBE-NODEPORTS"))
 	s.atLeast(25, a.filter.declared("KUBE-PROXY-FIREWALL"))
-	s.atMost(20, a.jumps(a.filter, "INPUT", "KUBE-SERVICES"))
+	s.atMost(19, a.jumps(a.filter, "INPUT", "KUBE-SERVICES"))
 
 	accepts := 0
 	if c := a.filter.chain("KUBE-FORWARD"); c != nil {
