@@ -81,7 +81,7 @@ func TestAgentThatIsGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer port.Close()
+	defer newAgent(port).close()
 	theirs.Close()
 	if err := newAgent(port).hello(t.Context()); err == nil || !strings.Contains(err.Error(), "gone") {
 		t.Errorf("got %v", err)
@@ -93,7 +93,7 @@ func TestAgentThatIsSilent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer port.Close()
+	defer newAgent(port).close()
 	defer theirs.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

@@ -3,6 +3,7 @@ package vm
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -102,7 +103,7 @@ func TestChildrenDieWithTheTest(t *testing.T) {
 		if _, err := start(cmd); err != nil {
 			t.Fatal(err)
 		}
-		os.Stdout.WriteString("child " + strconv.Itoa(cmd.Process.Pid) + "\n")
+		fmt.Println("child", cmd.Process.Pid)
 		select {}
 	}
 	parent := exec.Command(os.Args[0], "-test.run=^TestChildrenDieWithTheTest$", "-test.timeout=60s")

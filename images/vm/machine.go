@@ -34,7 +34,7 @@ type Guest struct {
 	console string
 	agent   *agent
 	cmd     *exec.Cmd
-	ended   chan struct{} // closed when QEMU is gone
+	ended   <-chan struct{} // closed when QEMU is gone
 }
 
 // Boot starts the machine and returns once its agent answers, which is early: units may still be starting. The words of
@@ -52,22 +52,17 @@ func (m Machine) Boot(ctx context.Context, cmdline string) (*Guest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the agent's port: %w", err)
 	}
-	defer theirs.Close()
 	cmd := exec.Command(program, m.arguments(cmdline, console.Name())...)
 	cmd.ExtraFiles = []*os.File{theirs} // descriptor 3
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var complaints strings.Builder
 	cmd.Stdout, cmd.Stderr = &complaints, &complaints
-	waited, err := start(cmd)
+	qemu, err := start(cmd)
+	_ = theirs.Close() // open here as well, it would hide QEMU's death
 	if err != nil {
-		port.Close()
-		return nil, fmt.Errorf("starting %s: %w", program, err)
+		return nil, errors.Join(fmt.Errorf("starting %s: %w", program, err), port.Close())
 	}
-	g := &Guest{console: console.Name(), agent: newAgent(port), cmd: cmd, ended: make(chan struct{})}
-	go func() {
-		<-waited
-		close(g.ended)
-	}()
+	g := &Guest{console: console.Name(), agent: newAgent(port), cmd: cmd, ended: qemu.ended}
 	if err := g.agent.hello(ctx); err != nil {
 		g.Kill()
 		log, _ := g.Console()

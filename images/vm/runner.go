@@ -38,12 +38,12 @@ type Runner struct {
 
 // Run runs one scenario to its end or to its first failure, which the error describes with what is needed to understand
 // it. No QEMU is left behind either way.
-func (r Runner) Run(ctx context.Context, s Scenario) error {
+func (r Runner) Run(ctx context.Context, s Scenario) (err error) {
 	dir, err := os.MkdirTemp(r.Scratch, s.Name+"-")
 	if err != nil {
 		return fmt.Errorf("making a folder: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	m, err := r.machine(ctx, s, dir)
 	if err != nil {
 		return err

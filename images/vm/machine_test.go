@@ -1,0 +1,76 @@
+//go:build vm
+
+package vm
+
+import (
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestMachine tests what the scenarios stand on: that a machine which cannot boot is an error with its console in it, that
+// what one boot writes the next one finds, and that no QEMU is left by Kill, Reboot or PowerOff.
+func TestMachine(t *testing.T) {
+	r := newRunner(t)
+	tree := filepath.Join(r.Scratch, "tree")
+	if err := r.Base.Clone(t.Context(), tree); err != nil {
+		t.Fatal(err)
+	}
+	m, err := r.Base.MakeMachine(t.Context(), tree, r.Scratch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Boot(t.Context(), "init=/bin/false panic=-1"); err == nil || !strings.Contains(err.Error(), "Attempted to kill init") {
+		t.Fatalf("a machine without init: %v", err)
+	}
+	boot := func() *Guest {
+		t.Helper()
+		g, err := m.Boot(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(g.Kill)
+		return g
+	}
+	gone := func(g *Guest) {
+		t.Helper()
+		select {
+		case <-g.ended:
+		case <-time.After(killTime):
+			t.Fatal("QEMU still runs")
+		}
+		if err := g.cmd.Process.Signal(syscall.Signal(0)); err == nil {
+			t.Error("the process still exists")
+		}
+	}
+
+	g := boot()
+	if out, err := g.Run(t.Context(), "echo kept >/var/kept; echo heard >/dev/console"); err != nil || out.Code != 0 {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	if console, err := g.Console(); err != nil || !strings.Contains(console, "heard\n") {
+		t.Errorf("the console: %v\n%s", err, tail(console, 5))
+	}
+	if err := g.Reboot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	gone(g)
+
+	g = boot()
+	if out, err := g.Run(t.Context(), "cat /var/kept"); err != nil || out.Stdout != "kept\n" {
+		t.Errorf("after a reboot: %+v, %v", out, err)
+	}
+	if err := g.PowerOff(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	gone(g)
+
+	g = boot()
+	g.Kill()
+	gone(g)
+	if _, err := g.Run(t.Context(), "true"); err == nil {
+		t.Error("a killed machine answered")
+	}
+}
