@@ -1,0 +1,112 @@
+package datapath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"nodegate/host"
+)
+
+// cleanTime bounds the removal, which goes on after ctx has ended.
+const cleanTime = 5 * time.Second
+
+// bench is what a probe has built: two namespaces on a bridge of the router's,
+// and a redirection of the Service address to the server.
+type bench struct {
+	slot           slot
+	router         *host.Netns
+	client, server *host.Netns
+	redirect       host.Redirect
+}
+
+// bridgeOn probes with the bridge in router.
+func bridgeOn(ctx context.Context, router *host.Netns, o BridgeOptions) (r BridgeResult, err error) {
+	r.Where = OnHost
+	if o.InScratch {
+		r.Where = InScratch
+	} else if r.Removed, err = clean(ctx, router, o.Backend == host.BackendIptables); err != nil {
+		return r, fmt.Errorf("removing leftovers: %w", err)
+	}
+	s, err := takeSlot(ctx, router, o)
+	if err != nil {
+		return r, err
+	}
+	defer s.lock.Close()
+	if err := s.unrouted(ctx, router); err != nil {
+		return r, err
+	}
+	b, err := build(ctx, router, s, o)
+	if err == nil {
+		r.Service, r.Endpoint, r.Backend = s.service, s.endpoint, b.redirect.Backend()
+		err = b.prove(ctx, o, &r)
+	}
+	if e := b.close(ctx, o); e != nil {
+		if err != nil {
+			return r, errors.Join(err, e)
+		}
+		r.Warnings = append(r.Warnings, e.Error())
+	}
+	return r, err
+}
+
+// build answers what it has built also where it fails, for close.
+func build(ctx context.Context, router *host.Netns, s slot, o BridgeOptions) (b *bench, err error) {
+	b = &bench{slot: s, router: router}
+	if b.client, err = host.NewNetns(ctx); err != nil {
+		return b, err
+	}
+	if b.server, err = host.NewNetns(ctx); err != nil {
+		return b, err
+	}
+	if err := router.AddBridge(ctx, s.name, s.mac(1)); err != nil {
+		return b, err
+	}
+	if o.PerBridge != nil {
+		if err := router.SetBridgeCall(ctx, s.name, *o.PerBridge); err != nil {
+			return b, err
+		}
+	}
+	if err := router.AddAddr(ctx, s.name, netip.PrefixFrom(s.gateway, slotBits)); err != nil {
+		return b, err
+	}
+	for i, end := range []struct {
+		n    *host.Netns
+		addr netip.Addr
+	}{{b.client, s.client}, {b.server, s.server}} {
+		port := host.Veth{Name: s.links()[i], Master: s.name, MAC: s.mac(byte(2 + 2*i)),
+			Peer: end.n, PeerName: "eth0", PeerMAC: s.mac(byte(3 + 2*i))}
+		if err := router.AddVeth(ctx, port); err != nil {
+			return b, err
+		}
+		if err := end.n.AddAddr(ctx, "eth0", netip.PrefixFrom(end.addr, slotBits)); err != nil {
+			return b, err
+		}
+		if err := end.n.AddRoute(ctx, netip.PrefixFrom(netip.IPv4Unspecified(), 0), s.gateway); err != nil {
+			return b, err
+		}
+	}
+	b.redirect, err = router.AddRedirect(ctx, o.Backend, host.RedirectSpec{Name: s.name, Service: s.service, Endpoint: s.endpoint})
+	return b, err
+}
+
+// close removes everything; a scratch namespace takes its content with it.
+func (b *bench) close(ctx context.Context, o BridgeOptions) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
+	defer cancel()
+	var errs []error
+	if !o.InScratch {
+		if b.redirect != nil {
+			errs = append(errs, b.redirect.Remove(ctx))
+		}
+		errs = append(errs, b.slot.removeLinks(ctx, b.router))
+	}
+	for _, n := range []*host.Netns{b.client, b.server} {
+		if n != nil {
+			errs = append(errs, n.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,183 @@
+package datapath
+
+import (
+	"fmt"
+	"net/netip"
+
+	"nodegate/host"
+)
+
+// Loss is which packet was lost, and where: a stable, greppable name.
+type Loss string
+
+// The losses, in the order of the way that the packets go.
+const (
+	RequestUnsent       Loss = "request-unsent"
+	RequestUnseen       Loss = "request-unseen"       // never in the host's PREROUTING
+	RequestUntranslated Loss = "request-untranslated" // seen there, the DNAT rule not reached
+	RequestUnrouted     Loss = "request-unrouted"     // translated, never in FORWARD
+	RequestDropped      Loss = "request-dropped"      // in FORWARD, never in POSTROUTING
+	RequestUndelivered  Loss = "request-undelivered"  // out of the hooks, never at the server
+	ReplyUnsent         Loss = "reply-unsent"
+	ReplyUntranslated   Loss = "reply-untranslated" // reached the client with the endpoint's own address
+	ReplyUnseen         Loss = "reply-unseen"       // sent, but in no hook and not at the client
+	ReplyUnrouted       Loss = "reply-unrouted"
+	ReplyDropped        Loss = "reply-dropped"
+	ReplyUndelivered    Loss = "reply-undelivered"
+	Incomplete          Loss = "incomplete" // translated replies arrive, the connection fails
+)
+
+// Observed is what was counted: in the host's IP hooks by its own rules, at
+// both ends by packet sockets. The judgement rests on nothing else.
+type Observed struct {
+	Exchanged bool   `json:"exchanged"`       // connected, and the token came back
+	Error     string `json:"error,omitempty"` // why not
+	// Requests are segments with SYN and without ACK, replies all that comes
+	// from the endpoint's port.
+	Sent         int       `json:"sent"`         // requests, by the client
+	Hooks        host.Hits `json:"hooks"`        // packets in the host's hooks
+	Arrived      int       `json:"arrived"`      // requests, at the server
+	Answered     int       `json:"answered"`     // replies, by the server
+	Translated   int       `json:"translated"`   // replies at the client, from the Service address
+	Untranslated int       `json:"untranslated"` // replies at the client, from the endpoint's own address
+	Resets       int       `json:"resets"`       // RST that the client answered to the latter
+	// Masqueraded: the server saw another source than the client, so that its
+	// reply goes to the host whatever the bridge does.
+	Masqueraded bool       `json:"masqueraded"`
+	Settings    Settings   `json:"settings"`
+	Conntrack   *host.Flow `json:"conntrack,omitempty"` // the client's connection, in the host's table
+}
+
+// Settings is what the kernel says of itself; Absent for what it does not have.
+type Settings struct {
+	Forward      string `json:"net.ipv4.ip_forward"`
+	CallIPTables string `json:"net.bridge.bridge-nf-call-iptables"`
+}
+
+// Absent is the value of a setting that the kernel does not have.
+const Absent = "absent"
+
+func (o *Observed) count(client, server []host.Segment, service, endpoint, me netip.AddrPort) {
+	for _, s := range client {
+		switch {
+		case s.Out && s.To == service && s.Flags&(host.SYN|host.ACK) == host.SYN:
+			o.Sent++
+		case s.Out && s.To == endpoint && s.Flags&host.RST != 0:
+			o.Resets++
+		case !s.Out && s.From == service:
+			o.Translated++
+		case !s.Out && s.From == endpoint:
+			o.Untranslated++
+		}
+	}
+	for _, s := range server {
+		switch {
+		case !s.Out && s.To == endpoint && s.Flags&(host.SYN|host.ACK) == host.SYN:
+			o.Arrived++
+			o.Masqueraded = s.From.Addr() != me.Addr()
+		case s.Out && s.From == endpoint:
+			o.Answered++
+		}
+	}
+}
+
+// judge fills in the verdict from what was observed.
+func (r *BridgeResult) judge() {
+	o := r.Observed
+	r.Lost = o.lost()
+	r.Holds = r.Lost == ""
+	switch {
+	case r.Holds:
+		r.Summary = "the reply came back translated"
+		if o.Masqueraded {
+			r.Summary += ", but only because this host masquerades the request: the bridge itself was not put to the test"
+		}
+	default:
+		r.Summary, r.Remedy = o.explain(r.Lost)
+	}
+}
+
+func (o Observed) lost() Loss {
+	request, reply := o.Hooks.Request, o.Hooks.Reply
+	switch {
+	case o.Exchanged:
+		return ""
+	case o.Sent == 0:
+		return RequestUnsent
+	case o.Untranslated > 0:
+		return ReplyUntranslated
+	case o.Translated > 0:
+		return Incomplete
+	case o.Answered > 0 && reply.Prerouting == 0:
+		return ReplyUnseen
+	case o.Answered > 0 && reply.Forward == 0:
+		return ReplyUnrouted
+	case o.Answered > 0 && reply.Postrouting == 0:
+		return ReplyDropped
+	case o.Answered > 0:
+		return ReplyUndelivered
+	case o.Arrived > 0:
+		return ReplyUnsent
+	case request.Prerouting == 0:
+		return RequestUnseen
+	case o.Hooks.Translated == 0:
+		return RequestUntranslated
+	case request.Forward == 0:
+		return RequestUnrouted
+	case request.Postrouting == 0:
+		return RequestDropped
+	}
+	return RequestUndelivered
+}
+
+// explain says what was lost and what a person should do about it.
+func (o Observed) explain(lost Loss) (summary, remedy string) {
+	const forward = "sysctl -w net.ipv4.ip_forward=1"
+	off := o.Settings.Forward != "1"
+	switch lost {
+	case RequestUnsent:
+		return "the client sent no request", ""
+	case RequestUnseen:
+		return "the request never reached the host's PREROUTING hook", "look for rules that drop before it: nft list ruleset (families bridge and netdev), ebtables -L, tc filter"
+	case RequestUntranslated:
+		return "the request reached PREROUTING and was not translated", "look for rules that drop or NOTRACK in PREROUTING (tables raw and mangle)"
+	case RequestUnrouted, ReplyUnrouted:
+		summary = "the request was translated and then not forwarded"
+		if lost == ReplyUnrouted {
+			summary = "the reply reached PREROUTING and was not forwarded"
+		}
+		if off {
+			return summary + ": net.ipv4.ip_forward is " + o.Settings.Forward, forward
+		}
+		return summary, "look at net.ipv4.conf.*.rp_filter, ip rule and ip route: the routing decision drops it"
+	case RequestDropped:
+		return "the request was translated and dropped in FORWARD", "look for a DROP policy or rule: iptables -S FORWARD, nft list ruleset"
+	case RequestUndelivered:
+		return "the request was translated and forwarded, and never reached the endpoint", "look for rules that drop in POSTROUTING and in family bridge"
+	case ReplyUnsent:
+		return "the request arrived, and the endpoint sent no reply", ""
+	case ReplyUntranslated:
+		return o.explainUntranslated()
+	case ReplyUnseen:
+		return "the reply was sent, passed no IP hook and never reached the client", "look for rules that drop in family bridge: nft list ruleset, ebtables -L"
+	case ReplyDropped:
+		return "the reply was dropped in FORWARD", "look for a DROP policy or rule: iptables -S FORWARD, nft list ruleset"
+	case ReplyUndelivered:
+		return "the reply passed the hooks and never reached the client", "look for rules that drop in POSTROUTING and in family bridge"
+	}
+	return fmt.Sprintf("translated replies reached the client, and the connection failed: %s", o.Error), ""
+}
+
+func (o Observed) explainUntranslated() (summary, remedy string) {
+	if o.Hooks.Reply.Prerouting > 0 {
+		return "the reply passed the IP hooks and was not translated back: conntrack did not know its connection", "look for NOTRACK rules in table raw, and for a full conntrack table"
+	}
+	summary = "the request was translated and answered, but the reply crossed the bridge without passing the IP hooks and was not translated back"
+	switch o.Settings.CallIPTables {
+	case Absent:
+		return summary + ": br_netfilter is not loaded", "modprobe br_netfilter && sysctl -w net.bridge.bridge-nf-call-iptables=1"
+	case "0":
+		return summary + ": net.bridge.bridge-nf-call-iptables is 0", "sysctl -w net.bridge.bridge-nf-call-iptables=1"
+	}
+	return summary, "look for what takes frames past br_netfilter: nft list ruleset (families bridge and netdev), tc filter, flowtables"
+}

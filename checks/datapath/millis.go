@@ -1,0 +1,26 @@
+package datapath
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Millis is a duration that JSON spells as a number of milliseconds.
+type Millis time.Duration
+
+// MarshalJSON spells microseconds as decimals.
+func (m Millis) MarshalJSON() ([]byte, error) {
+	return json.Marshal(float64(time.Duration(m).Round(time.Microsecond)) / float64(time.Millisecond))
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (m *Millis) UnmarshalJSON(b []byte) error {
+	var ms float64
+	if err := json.Unmarshal(b, &ms); err != nil {
+		return err
+	}
+	*m = Millis(ms * float64(time.Millisecond))
+	return nil
+}
+
+func (m Millis) String() string { return time.Duration(m).Round(10 * time.Microsecond).String() }

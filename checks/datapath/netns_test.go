@@ -1,0 +1,68 @@
+package datapath
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"nodegate/host"
+)
+
+// The tests that send packets do it in network namespaces of their own.
+
+func needRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: makes network namespaces, bridges and rules")
+	}
+}
+
+func deadline(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// newNetns makes a namespace that ends with the test.
+func newNetns(t testing.TB) *host.Netns {
+	t.Helper()
+	needRoot(t)
+	n, err := host.NewNetns(deadline(t))
+	must(t, err)
+	t.Cleanup(func() { _ = n.Close() })
+	return n
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func sysctl(t testing.TB, n *host.Netns, key, value string) {
+	t.Helper()
+	must(t, n.SetSysctl(deadline(t), key, value))
+}
+
+func prefix(s string) netip.Prefix     { return netip.MustParsePrefix(s) }
+func addrPort(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
+
+// in runs a program inside a namespace, and answers its output.
+func in(t testing.TB, n *host.Netns, name string, args ...string) string {
+	t.Helper()
+	var out []byte
+	err := n.Do(deadline(t), func() (err error) {
+		out, err = exec.Command(name, args...).CombinedOutput()
+		return err
+	})
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
