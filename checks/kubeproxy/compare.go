@@ -146,21 +146,16 @@ type difference struct {
 }
 
 func (d *difference) compareCluster(s *Service, e *expectation, v VersionRange) {
-	want := e.cluster
 	switch {
-	case e.hintsUnknown, same(s.Endpoints, e.ready):
-		want = nil // which of the ready ones is this node's own choice
 	case e.fallback && v.Min < 26 && len(s.Endpoints) == 0:
-		return // before 1.26 policy Cluster does not fall back to terminating endpoints
-	}
-	if want == nil {
+		// before 1.26 policy Cluster does not fall back to terminating endpoints
+	case !e.fallback && same(s.Endpoints, e.ready):
+		// hints that this kube-proxy does not follow, or none
+	case e.hintsUnknown && len(s.Endpoints) > 0:
 		d.compare(s.Endpoints, e.ready, nil)
-		if len(s.Endpoints) == 0 {
-			d.compare(nil, nil, e.ready)
-		}
-		return
+	default:
+		d.compare(s.Endpoints, e.cluster, e.cluster)
 	}
-	d.compare(s.Endpoints, want, want)
 }
 
 func (d *difference) compareLocal(s *Service, e *expectation) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sort"
+	"strings"
 )
 
 // jsonInput reads JSON within bounds and remembers where lines begin, so that an offset can be told as a line.
@@ -71,7 +72,7 @@ func (in *jsonInput) fail(err error) error {
 	case errors.As(err, &syntax):
 		return unreadable(in.here(), "not JSON: %v", syntax)
 	case errors.As(err, &kind):
-		return unreadable(in.here(), "%s is a %s", kind.Field, kind.Value)
+		return unreadable(in.here(), "%s is a %s", strings.ToLower(kind.Field), kind.Value)
 	}
 	return unreadable(in.here(), "%v", err)
 }
