@@ -22,6 +22,7 @@ type document struct {
 	Time       string         `json:"time"`
 	DurationMs float64        `json:"durationMs"`
 	Results    []result       `json:"results"`
+	Audit      *auditDetail   `json:"audit,omitempty"`
 
 	report checks.Report
 }

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -20,7 +22,18 @@ func TestMain(m *testing.M) {
 // script's working directory in a file as $WORK, so that outputs compare.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
-		Dir:           "testdata",
+		Dir: "testdata",
+		Condition: func(cond string) (bool, error) {
+			if cond != "root" {
+				return false, fmt.Errorf("unknown condition %q", cond)
+			}
+			return os.Getuid() == 0, nil
+		},
+		Setup: func(env *testscript.Env) error {
+			fixtures, err := filepath.Abs("../../checks/kubeproxy/testdata")
+			env.Setenv("FIXTURES", fixtures)
+			return err
+		},
 		UpdateScripts: os.Getenv("UPDATE") != "",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"bytes":        cmdBytes,
