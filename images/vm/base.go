@@ -70,7 +70,7 @@ func (c Cache) Base(ctx context.Context) (*Base, error) {
 		return nil, err
 	}
 	for _, other := range others {
-		if err := os.RemoveAll(other); err != nil {
+		if err := removeTree(other); err != nil {
 			return nil, fmt.Errorf("removing an old base image: %w", err)
 		}
 	}

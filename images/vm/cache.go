@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -47,7 +48,7 @@ func (c Cache) Scratch() (*Scratch, error) {
 		if err != nil {
 			continue
 		}
-		err = os.RemoveAll(dir)
+		err = removeTree(dir)
 		owner.Close()
 		if err != nil {
 			return nil, fmt.Errorf("removing a dead run's folder: %w", err)
@@ -67,6 +68,21 @@ func (c Cache) Scratch() (*Scratch, error) {
 // Close removes the folder and what is in it.
 func (s *Scratch) Close() error {
 	return errors.Join(os.RemoveAll(s.Dir), s.lock.Close())
+}
+
+// removeTree is os.RemoveAll for trees that look like a machine's: it refuses where something is mounted below, because
+// it would remove the mounted files.
+func removeTree(dir string) error {
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if fields := strings.Fields(line); len(fields) > 1 && strings.HasPrefix(fields[1], dir+"/") {
+			return fmt.Errorf("%s is mounted: umount it", fields[1])
+		}
+	}
+	return os.RemoveAll(dir)
 }
 
 // lock takes an flock on a file (made when missing) or an existing folder; closing the returned file releases it,

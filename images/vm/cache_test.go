@@ -3,6 +3,7 @@ package vm
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -77,7 +78,20 @@ func TestOpenWantsOneKernelAndItsInitrd(t *testing.T) {
 	}
 }
 
+// needNamespaces skips where this process may not make the namespaces that run makes; never in CI.
+func needNamespaces(t *testing.T) {
+	t.Helper()
+	_, err := run(t.Context(), time.Minute, nil, "true")
+	if errors.Is(err, syscall.EPERM) && os.Getenv("CI") == "" {
+		t.Skipf("needs root, and the right to make namespaces: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestRunSaysWhatFailed(t *testing.T) {
+	needNamespaces(t)
 	out, err := run(t.Context(), time.Minute, []string{"WORD=hello"}, "sh", "-c", "echo $WORD; exit 3")
 	if err == nil || out != "hello\n" || !strings.Contains(err.Error(), "hello") || !strings.Contains(err.Error(), "3") {
 		t.Errorf("got %q, %v", out, err)
@@ -85,6 +99,7 @@ func TestRunSaysWhatFailed(t *testing.T) {
 }
 
 func TestRunEndsAtItsLimit(t *testing.T) {
+	needNamespaces(t)
 	began := time.Now()
 	_, err := run(t.Context(), 100*time.Millisecond, nil, "sleep", "60")
 	if err == nil || !strings.Contains(err.Error(), context.DeadlineExceeded.Error()) {
@@ -136,5 +151,41 @@ func TestChildrenDieWithTheTest(t *testing.T) {
 			_ = syscall.Kill(child, syscall.SIGKILL)
 			t.Fatal("the child outlived its parent")
 		}
+	}
+}
+
+func TestRemoveTreeSparesWhatIsMounted(t *testing.T) {
+	needNamespaces(t)
+	dir := t.TempDir()
+	mounted := filepath.Join(dir, "tree", "proc")
+	if err := os.MkdirAll(mounted, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("none", mounted, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := removeTree(filepath.Join(dir, "tree")); err == nil || !strings.Contains(err.Error(), "umount") {
+		t.Errorf("got %v", err)
+	}
+	if err := syscall.Unmount(mounted, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := removeTree(filepath.Join(dir, "tree")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRunLeavesNoMounts(t *testing.T) {
+	needNamespaces(t)
+	dir := t.TempDir()
+	if _, err := run(t.Context(), time.Minute, nil, "mount", "-t", "tmpfs", "none", dir); err != nil {
+		t.Fatal(err)
+	}
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(mounts), dir) {
+		t.Error("the mount outlived the program")
 	}
 }

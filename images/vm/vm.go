@@ -55,14 +55,19 @@ func Missing() []string {
 	return reasons
 }
 
-// run executes a host program that must succeed within the limit. The program dies when this process does.
+// run executes a host program that must succeed within the limit. What it starts and what it mounts ends with it, also
+// when it, or this process, is killed: it has process and mount namespaces of its own. (mmdebstrap mounts /proc and /sys
+// in its tree; left behind, they would be in the way of whoever removes the tree.)
 func run(ctx context.Context, limit time.Duration, env []string, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Pdeathsig:    syscall.SIGKILL,
+		Cloneflags:   syscall.CLONE_NEWPID,
+		Unshareflags: syscall.CLONE_NEWNS,
+	}
 	cmd.WaitDelay = 10 * time.Second
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
