@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -15,12 +16,12 @@ import (
 )
 
 // AddBridge makes a bridge and sets it up. The hardware address is given so
-// that systemd's MACAddressPolicy leaves it alone. The error wraps fs.ErrExist
-// where the name is taken.
-func (n *Netns) AddBridge(ctx context.Context, name string, mac net.HardwareAddr) error {
+// that systemd's MACAddressPolicy leaves it alone; group is for DeleteGroup. The
+// error wraps fs.ErrExist where the name is taken.
+func (n *Netns) AddBridge(ctx context.Context, name string, mac net.HardwareAddr, group uint32) error {
 	return n.Do(ctx, func() error {
 		attrs := netlink.NewLinkAttrs()
-		attrs.Name, attrs.HardwareAddr, attrs.Flags = name, mac, net.FlagUp
+		attrs.Name, attrs.HardwareAddr, attrs.Group, attrs.Flags = name, mac, group, net.FlagUp
 		return scratchErr("making bridge", name, netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}))
 	})
 }
@@ -56,6 +57,7 @@ func (n *Netns) SetBridgeCall(ctx context.Context, bridge string, on bool) error
 type Veth struct {
 	Name, Master string
 	MAC          net.HardwareAddr
+	Group        uint32 // of this end, for DeleteGroup
 	Peer         *Netns
 	PeerName     string
 	PeerMAC      net.HardwareAddr
@@ -65,7 +67,7 @@ type Veth struct {
 func (n *Netns) AddVeth(ctx context.Context, v Veth) error {
 	err := n.Do(ctx, func() error {
 		attrs := netlink.NewLinkAttrs()
-		attrs.Name, attrs.HardwareAddr = v.Name, v.MAC
+		attrs.Name, attrs.HardwareAddr, attrs.Group = v.Name, v.MAC, v.Group
 		if v.Master != "" {
 			master, err := netlink.LinkByName(v.Master)
 			if err != nil {
@@ -98,6 +100,37 @@ func setUp(link string) error {
 		err = netlink.LinkSetUp(l)
 	}
 	return scratchErr("setting up", link, err)
+}
+
+// AwaitUp waits until links are operational: a link that is only set up drops
+// what it is given until the kernel has noticed its carrier, and a lost ARP
+// request costs a second.
+func (n *Netns) AwaitUp(ctx context.Context, links ...string) error {
+	tick := time.NewTicker(500 * time.Microsecond)
+	defer tick.Stop()
+	for {
+		var waiting string
+		err := n.Do(ctx, func() error {
+			for _, name := range links {
+				l, err := netlink.LinkByName(name)
+				if err != nil {
+					return scratchErr("finding", name, err)
+				}
+				if l.Attrs().OperState != netlink.OperUp {
+					waiting = name
+				}
+			}
+			return nil
+		})
+		if err != nil || waiting == "" {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s to come up: %w", waiting, ctx.Err())
+		case <-tick.C:
+		}
+	}
 }
 
 // AddAddr gives a link an address with its prefix.
@@ -175,6 +208,21 @@ func (n *Netns) DeleteLinks(ctx context.Context, names ...string) error {
 			}
 		}
 		return errors.Join(errs...)
+	})
+}
+
+// DeleteGroup removes every link of a group at once: the kernel waits for its
+// readers once, not once for each link. None is no error.
+func (n *Netns) DeleteGroup(ctx context.Context, group uint32) error {
+	return n.Do(ctx, func() error {
+		req := nl.NewNetlinkRequest(unix.RTM_DELLINK, unix.NLM_F_ACK)
+		req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+		req.AddData(nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(group)))
+		_, err := req.Execute(unix.NETLINK_ROUTE, 0)
+		if err = scratchErr("removing links of group", fmt.Sprintf("%#x", group), err); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
 	})
 }
 

@@ -125,15 +125,17 @@ func newHits(c []uint64) (Hits, error) {
 	}, nil
 }
 
+// Remove does not use the namespace's thread, so that other things can be
+// removed meanwhile: a commit waits for the kernel's readers.
 func (r *nftRedirect) Remove(ctx context.Context) error {
-	err := r.n.Do(ctx, func() error {
-		conn, err := nftables.New()
-		if err != nil {
-			return err
-		}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	conn, err := nftables.New(nftables.WithNetNSFd(int(r.n.file.Fd())))
+	if err == nil {
 		conn.DelTable(r.table)
-		return conn.Flush()
-	})
+		err = conn.Flush()
+	}
 	if errors.Is(err, fs.ErrNotExist) || noNftables(err) {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync"
 	"time"
 
 	"nodegate/host"
@@ -19,7 +20,10 @@ type bench struct {
 	slot           slot
 	router         *host.Netns
 	client, server *host.Netns
+	ours           bool // the bridge exists, and this probe made it
 	redirect       host.Redirect
+	// What goes over the client's and the server's link.
+	atClient, atServer *host.Capture
 }
 
 // bridgeOn probes with the bridge in router.
@@ -61,9 +65,10 @@ func build(ctx context.Context, router *host.Netns, s slot, o BridgeOptions) (b 
 	if b.server, err = host.NewNetns(ctx); err != nil {
 		return b, err
 	}
-	if err := router.AddBridge(ctx, s.name, s.mac(1)); err != nil {
+	if err := router.AddBridge(ctx, s.name, s.mac(1), s.group); err != nil {
 		return b, err
 	}
+	b.ours = true
 	if o.PerBridge != nil {
 		if err := router.SetBridgeCall(ctx, s.name, *o.PerBridge); err != nil {
 			return b, err
@@ -76,7 +81,7 @@ func build(ctx context.Context, router *host.Netns, s slot, o BridgeOptions) (b 
 		n    *host.Netns
 		addr netip.Addr
 	}{{b.client, s.client}, {b.server, s.server}} {
-		port := host.Veth{Name: s.links()[i], Master: s.name, MAC: s.mac(byte(2 + 2*i)),
+		port := host.Veth{Name: s.links()[i], Master: s.name, MAC: s.mac(byte(2 + 2*i)), Group: s.group,
 			Peer: end.n, PeerName: "eth0", PeerMAC: s.mac(byte(3 + 2*i))}
 		if err := router.AddVeth(ctx, port); err != nil {
 			return b, err
@@ -88,21 +93,48 @@ func build(ctx context.Context, router *host.Netns, s slot, o BridgeOptions) (b 
 			return b, err
 		}
 	}
-	b.redirect, err = router.AddRedirect(ctx, o.Backend, host.RedirectSpec{Name: s.name, Service: s.service, Endpoint: s.endpoint})
-	return b, err
+	if b.redirect, err = router.AddRedirect(ctx, o.Backend, host.RedirectSpec{Name: s.name, Service: s.service, Endpoint: s.endpoint}); err != nil {
+		return b, err
+	}
+	if b.atClient, err = b.client.Capture(ctx); err != nil {
+		return b, err
+	}
+	if b.atServer, err = b.server.Capture(ctx); err != nil {
+		return b, err
+	}
+	return b, b.awaitUp(ctx)
 }
 
-// close removes everything; a scratch namespace takes its content with it.
+func (b *bench) awaitUp(ctx context.Context) error {
+	return errors.Join(b.client.AwaitUp(ctx, "eth0"), b.server.AwaitUp(ctx, "eth0"), b.router.AwaitUp(ctx, b.slot.links()...))
+}
+
+// close removes everything; a scratch namespace takes its content with it. For
+// every part the kernel waits until nobody looks at it any more, so they go at
+// the same time.
 func (b *bench) close(ctx context.Context, o BridgeOptions) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 	defer cancel()
-	var errs []error
+	var parts []func() error
+	for _, c := range []*host.Capture{b.atClient, b.atServer} {
+		if c != nil {
+			parts = append(parts, c.Close)
+		}
+	}
 	if !o.InScratch {
 		if b.redirect != nil {
-			errs = append(errs, b.redirect.Remove(ctx))
+			parts = append(parts, func() error { return b.redirect.Remove(ctx) })
 		}
-		errs = append(errs, b.slot.removeLinks(ctx, b.router))
+		if b.ours {
+			parts = append(parts, func() error { return b.router.DeleteGroup(ctx, b.slot.group) })
+		}
 	}
+	errs := make([]error, len(parts))
+	var all sync.WaitGroup
+	for i, part := range parts {
+		all.Go(func() { errs[i] = part() })
+	}
+	all.Wait()
 	for _, n := range []*host.Netns{b.client, b.server} {
 		if n != nil {
 			errs = append(errs, n.Close())

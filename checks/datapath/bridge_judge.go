@@ -132,11 +132,14 @@ func (o Observed) lost() Loss {
 
 // explain says what was lost and what a person should do about it.
 func (o Observed) explain(lost Loss) (summary, remedy string) {
-	const forward = "sysctl -w net.ipv4.ip_forward=1"
+	const (
+		forward = "sysctl -w net.ipv4.ip_forward=1"
+		dropped = "look for a DROP policy or rule: iptables -S FORWARD, nft list ruleset (families ip, inet and bridge)"
+	)
 	off := o.Settings.Forward != "1"
 	switch lost {
 	case RequestUnsent:
-		return "the client sent no request", ""
+		return "the client could not send its request: " + o.Error, ""
 	case RequestUnseen:
 		return "the request never reached the host's PREROUTING hook", "look for rules that drop before it: nft list ruleset (families bridge and netdev), ebtables -L, tc filter"
 	case RequestUntranslated:
@@ -151,7 +154,7 @@ func (o Observed) explain(lost Loss) (summary, remedy string) {
 		}
 		return summary, "look at net.ipv4.conf.*.rp_filter, ip rule and ip route: the routing decision drops it"
 	case RequestDropped:
-		return "the request was translated and dropped in FORWARD", "look for a DROP policy or rule: iptables -S FORWARD, nft list ruleset"
+		return "the request was translated and dropped between FORWARD and POSTROUTING", dropped
 	case RequestUndelivered:
 		return "the request was translated and forwarded, and never reached the endpoint", "look for rules that drop in POSTROUTING and in family bridge"
 	case ReplyUnsent:
@@ -161,7 +164,7 @@ func (o Observed) explain(lost Loss) (summary, remedy string) {
 	case ReplyUnseen:
 		return "the reply was sent, passed no IP hook and never reached the client", "look for rules that drop in family bridge: nft list ruleset, ebtables -L"
 	case ReplyDropped:
-		return "the reply was dropped in FORWARD", "look for a DROP policy or rule: iptables -S FORWARD, nft list ruleset"
+		return "the reply was dropped between FORWARD and POSTROUTING", dropped
 	case ReplyUndelivered:
 		return "the reply passed the hooks and never reached the client", "look for rules that drop in POSTROUTING and in family bridge"
 	}

@@ -16,16 +16,6 @@ import (
 
 // prove sends the request and fills in the result.
 func (b *bench) prove(ctx context.Context, o BridgeOptions, r *BridgeResult) error {
-	atClient, err := b.client.Capture(ctx)
-	if err != nil {
-		return err
-	}
-	defer atClient.Close()
-	atServer, err := b.server.Capture(ctx)
-	if err != nil {
-		return err
-	}
-	defer atServer.Close()
 	stop, err := b.serve(ctx)
 	if err != nil {
 		return err
@@ -33,7 +23,7 @@ func (b *bench) prove(ctx context.Context, o BridgeOptions, r *BridgeResult) err
 	defer stop()
 	// Known beforehand, so that conntrack can be asked and told to forget.
 	r.Client = netip.AddrPortFrom(b.slot.client, randomPort())
-	answer := b.exchange(ctx, r.Client, o.timeout(), atClient)
+	answer := b.exchange(ctx, r.Client, o.timeout())
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -46,11 +36,11 @@ func (b *bench) prove(ctx context.Context, o BridgeOptions, r *BridgeResult) err
 	if seen.Hooks, err = b.redirect.Hits(ctx); err != nil {
 		return err
 	}
-	clientSaw, err := atClient.Segments()
+	clientSaw, err := b.atClient.Segments()
 	if err != nil {
 		return err
 	}
-	serverSaw, err := atServer.Segments()
+	serverSaw, err := b.atServer.Segments()
 	if err != nil {
 		return err
 	}
@@ -99,14 +89,14 @@ const tokenSize = 16
 var errUntranslated = errors.New("a reply came from the endpoint's own address")
 
 // exchange connects from the client's namespace and expects a token back.
-func (b *bench) exchange(ctx context.Context, from netip.AddrPort, wait time.Duration, seen *host.Capture) error {
+func (b *bench) exchange(ctx context.Context, from netip.AddrPort, wait time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	ctx, give := context.WithCancelCause(ctx)
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		b.watch(ctx, give, seen)
+		b.watch(ctx, give)
 	}()
 	defer func() { give(nil); <-watched }()
 
@@ -144,8 +134,8 @@ func (b *bench) exchange(ctx context.Context, from netip.AddrPort, wait time.Dur
 }
 
 // watch gives up as soon as an untranslated reply is seen: there is no need to
-// wait for the timeout then. It is the capture's only user meanwhile.
-func (b *bench) watch(ctx context.Context, give context.CancelCauseFunc, seen *host.Capture) {
+// wait for the timeout then. It is the capture's only user until it ends.
+func (b *bench) watch(ctx context.Context, give context.CancelCauseFunc) {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -154,7 +144,7 @@ func (b *bench) watch(ctx context.Context, give context.CancelCauseFunc, seen *h
 			return
 		case <-tick.C:
 		}
-		segments, err := seen.Segments()
+		segments, err := b.atClient.Segments()
 		if err != nil {
 			return // the last look will say so
 		}

@@ -1,6 +1,13 @@
 package datapath
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,46 +27,247 @@ func onHost(t testing.TB, router *host.Netns, o BridgeOptions) BridgeResult {
 	return r
 }
 
-func TestSmoke(t *testing.T) {
+// empty fails where a probe has left something in the namespace.
+func empty(t testing.TB, n *host.Netns) {
+	t.Helper()
+	links, err := n.LinksNamed(deadline(t), "")
+	must(t, err)
+	redirects, err := n.Redirects(deadline(t), Prefix, true)
+	must(t, err)
+	if len(links) != 1 || len(redirects) != 0 {
+		t.Errorf("left behind: links %v, redirections %v", links, redirects)
+	}
+}
+
+// The same-node Service reply: lost, found out by name, repaired, working.
+func TestScenarioSameBridgeReplyLost(t *testing.T) {
+	for _, backend := range []string{host.BackendNftables, host.BackendIptables} {
+		t.Run(backend, func(t *testing.T) {
+			n := newNetns(t)
+			sysctl(t, n, forwardKey, "1")
+			sysctl(t, n, callKey, "0")
+			r := onHost(t, n, BridgeOptions{Backend: backend})
+			if r.Holds || r.Lost != ReplyUntranslated || r.Backend != backend {
+				t.Fatalf("%s with %s: %s", r.Lost, r.Backend, r.Summary)
+			}
+			o := r.Observed
+			if o.Hooks.Translated != 1 || o.Arrived == 0 || o.Hooks.Reply.Prerouting != 0 || o.Untranslated == 0 || o.Resets == 0 {
+				t.Errorf("counted %+v", o)
+			}
+			if o.Conntrack == nil || o.Conntrack.SeenReply || o.Conntrack.Reply.From != r.Endpoint {
+				t.Errorf("conntrack %+v", o.Conntrack)
+			}
+			if took := time.Duration(r.Duration); backend == host.BackendNftables && took > 800*time.Millisecond {
+				t.Errorf("took %s: it waited for the timeout though the untranslated reply was seen", took)
+			}
+			empty(t, n)
+
+			sysctl(t, n, callKey, "1") // r.Remedy
+			if r := onHost(t, n, BridgeOptions{Backend: backend}); !r.Holds || r.Observed.Hooks.Reply.Prerouting == 0 {
+				t.Errorf("repaired: %s: %s", r.Lost, r.Summary)
+			}
+			empty(t, n)
+		})
+	}
+}
+
+// The bridge's own setting is ORed with the namespace's.
+func TestBridgePerBridge(t *testing.T) {
 	n := newNetns(t)
 	sysctl(t, n, forwardKey, "1")
-	for range 3 {
-		for _, call := range []string{"1", "0"} {
-			for _, b := range []string{"nftables", "iptables"} {
-				sysctl(t, n, callKey, call)
-				r := onHost(t, n, BridgeOptions{Backend: b})
-				t.Logf("%s %s %+v\n%+v", call, b, r, r.Observed.Conntrack)
+	on := true
+	for _, c := range []struct {
+		call  string
+		own   *bool
+		holds bool
+	}{{"0", nil, false}, {"0", &on, true}, {"1", nil, true}} {
+		sysctl(t, n, callKey, c.call)
+		if r := onHost(t, n, BridgeOptions{PerBridge: c.own}); r.Holds != c.holds {
+			t.Errorf("%s=%s, own %v: %s", callKey, c.call, c.own, r.Summary)
+		}
+	}
+}
+
+// What else can take a packet is found by name, from the counters.
+func TestBridgeLosses(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		want Loss
+		lose func(*testing.T, *host.Netns)
+	}{
+		{"forwarding off", RequestUnrouted, func(t *testing.T, n *host.Netns) { sysctl(t, n, forwardKey, "0") }},
+		{"forward policy", RequestDropped, func(t *testing.T, n *host.Netns) { in(t, n, "iptables", "-P", "FORWARD", "DROP") }},
+		{"raw drop", RequestUntranslated, func(t *testing.T, n *host.Netns) {
+			in(t, n, "iptables", "-t", "raw", "-A", "PREROUTING", "-p", "tcp", "--dport", "80", "-j", "DROP")
+		}},
+		{"notrack", RequestUntranslated, func(t *testing.T, n *host.Netns) {
+			in(t, n, "iptables", "-t", "raw", "-A", "PREROUTING", "-p", "tcp", "--dport", "80", "-j", "NOTRACK")
+		}},
+		{"bridge drops the request", RequestUnseen, func(t *testing.T, n *host.Netns) {
+			in(t, n, "nft", "add table bridge b; add chain bridge b c { type filter hook prerouting priority -350; }; add rule bridge b c tcp dport 80 drop")
+		}},
+		{"bridge drops the reply", ReplyUnseen, func(t *testing.T, n *host.Netns) {
+			in(t, n, "nft", "add table bridge b; add chain bridge b c { type filter hook prerouting priority -350; }; add rule bridge b c tcp sport 80 drop")
+		}},
+		{"reply dropped in forward", ReplyDropped, func(t *testing.T, n *host.Netns) {
+			in(t, n, "iptables", "-A", "FORWARD", "-p", "tcp", "--sport", "80", "-j", "DROP")
+		}},
+		{"bridge drops the reply on its way out", ReplyDropped, func(t *testing.T, n *host.Netns) {
+			in(t, n, "nft", "add table bridge b; add chain bridge b c { type filter hook postrouting priority 400; }; add rule bridge b c tcp sport 80 drop")
+		}},
+		{"reply untracked", ReplyUntranslated, func(t *testing.T, n *host.Netns) {
+			in(t, n, "iptables", "-t", "raw", "-A", "PREROUTING", "-p", "tcp", "--sport", "80", "-j", "NOTRACK")
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := newNetns(t)
+			sysctl(t, n, forwardKey, "1")
+			c.lose(t, n)
+			r := onHost(t, n, BridgeOptions{Timeout: 200 * time.Millisecond})
+			if r.Holds || r.Lost != c.want {
+				t.Errorf("%s, want %s: %s\n%+v", r.Lost, c.want, r.Summary, r.Observed)
 			}
-		}
+			if r.Remedy == "" {
+				t.Error("no remedy")
+			}
+			empty(t, n)
+		})
 	}
-	sysctl(t, n, forwardKey, "0")
-	sysctl(t, n, callKey, "1")
-	r := onHost(t, n, BridgeOptions{})
-	t.Logf("%+v\n%+v", r, r.Observed.Conntrack)
+}
+
+// Source translation hides what the bridge does: the result says so.
+func TestBridgeMasqueraded(t *testing.T) {
+	n := newNetns(t)
+	sysctl(t, n, forwardKey, "1")
 	sysctl(t, n, callKey, "0")
-	r = onHost(t, n, BridgeOptions{})
-	t.Logf("%+v\n%+v", r, r.Observed.Conntrack)
-}
-
-func BenchmarkBridgeHealthyScratch(b *testing.B) {
-	needRoot(b)
-	for b.Loop() {
-		r, err := Bridge(b.Context(), BridgeOptions{InScratch: true})
-		must(b, err)
-		if !r.Holds {
-			b.Fatal(r.Summary)
-		}
+	in(t, n, "iptables", "-t", "nat", "-A", "POSTROUTING", "-j", "MASQUERADE")
+	r := onHost(t, n, BridgeOptions{})
+	if !r.Holds || !r.Observed.Masqueraded || !strings.Contains(r.Summary, "masquerades") {
+		t.Errorf("%s: %+v", r.Summary, r.Observed)
 	}
 }
 
-func BenchmarkBridgeHealthyHost(b *testing.B) {
+func TestBridgeInScratch(t *testing.T) {
+	needRoot(t)
+	off := false
+	for _, c := range []struct {
+		o    BridgeOptions
+		want Loss
+	}{
+		{BridgeOptions{InScratch: true}, ""},
+		{BridgeOptions{InScratch: true, CallIPTables: &off}, ReplyUntranslated},
+		{BridgeOptions{InScratch: true, Forward: &off, Timeout: 100 * time.Millisecond}, RequestUnrouted},
+	} {
+		r, err := Bridge(deadline(t), c.o)
+		must(t, err)
+		if r.Lost != c.want || r.Where != InScratch {
+			t.Errorf("%+v: %s: %s", c.o, r.Lost, r.Summary)
+		}
+		var text bytes.Buffer
+		must(t, r.Render(&text))
+		t.Logf("\n%s", &text)
+		data, err := json.Marshal(r)
+		must(t, err)
+		var back BridgeResult
+		must(t, json.Unmarshal(data, &back))
+	}
+}
+
+func TestBridgeConcurrent(t *testing.T) {
+	n := newNetns(t)
+	sysctl(t, n, forwardKey, "1")
+	var all sync.WaitGroup
+	for range 6 {
+		all.Go(func() {
+			r, err := bridgeOn(deadline(t), n, BridgeOptions{Timeout: 5 * time.Second})
+			if err != nil || !r.Holds || len(r.Removed) > 0 {
+				t.Errorf("%v, %s, removed %v", err, r.Summary, r.Removed)
+			}
+		})
+		all.Go(func() {
+			if removed, err := clean(deadline(t), n, true); err != nil || len(removed) > 0 {
+				t.Errorf("clean removed %v of running probes: %v", removed, err)
+			}
+		})
+	}
+	all.Wait()
+	empty(t, n)
+}
+
+func TestBridgeCancelled(t *testing.T) {
+	n := newNetns(t)
+	for _, after := range []time.Duration{0, time.Millisecond, 3 * time.Millisecond, 8 * time.Millisecond, 30 * time.Millisecond, 200 * time.Millisecond} {
+		ctx, cancel := context.WithTimeout(context.Background(), after)
+		start := time.Now()
+		_, err := bridgeOn(ctx, n, BridgeOptions{Timeout: 10 * time.Second}) // ip_forward is 0: it waits
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("after %s: %v", after, err)
+		}
+		if took := time.Since(start); took > after+2*time.Second {
+			t.Errorf("after %s: took %s", after, took)
+		}
+		empty(t, n)
+	}
+}
+
+func TestBridgeRouted(t *testing.T) {
+	n := newNetns(t)
+	must(t, n.AddAddr(deadline(t), "lo", prefix("203.0.113.99/24")))
+	_, err := bridgeOn(deadline(t), n, BridgeOptions{})
+	if err == nil || !strings.Contains(err.Error(), "203.0.113.1 is routed on this host (203.0.113.0/24)") {
+		t.Error(err)
+	}
+	sysctl(t, n, forwardKey, "1")
+	if r := onHost(t, n, BridgeOptions{Subnet: prefix("198.18.0.0/24"), Service: addrPort("198.18.1.1:8080")}); !r.Holds {
+		t.Error(r.Summary)
+	}
+}
+
+func TestBridgeOptions(t *testing.T) {
+	on := true
+	for want, o := range map[string]BridgeOptions{
+		"timeout -1s is negative":            {Timeout: -time.Second},
+		"the host's settings are not":        {Forward: &on},
+		"subnet 10.0.0.0/25 is not":          {Subnet: prefix("10.0.0.0/25")},
+		"subnet fd00::/24 is not":            {Subnet: prefix("fd00::/24")},
+		"service [fd00::1]:80 is not":        {Service: addrPort("[fd00::1]:80")},
+		"service 255.255.255.250:80 is not":  {Service: addrPort("255.255.255.250:80")},
+		"198.51.100.10:0 is not":             {Service: addrPort("198.51.100.10:0")},
+		"203.0.113.7:80 lies in subnet 203.": {Service: addrPort("203.0.113.7:80")},
+	} {
+		if _, err := Bridge(deadline(t), o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	needRoot(t)
+	if _, err := Bridge(deadline(t), BridgeOptions{InScratch: true, Backend: "ipfw"}); err == nil || errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+func BenchmarkBridgeScratch(b *testing.B) {
+	needRoot(b)
+	benchmark(b, func() (BridgeResult, error) { return Bridge(b.Context(), BridgeOptions{InScratch: true}) })
+}
+
+func BenchmarkBridgeHost(b *testing.B) {
 	n := newNetns(b)
 	sysctl(b, n, forwardKey, "1")
+	benchmark(b, func() (BridgeResult, error) { return bridgeOn(b.Context(), n, BridgeOptions{}) })
+}
+
+// benchmark fails where a healthy data path is not found so.
+func benchmark(b *testing.B, probe func() (BridgeResult, error)) {
+	var slowest time.Duration
 	for b.Loop() {
-		r, err := bridgeOn(b.Context(), n, BridgeOptions{})
+		start := time.Now()
+		r, err := probe()
 		must(b, err)
 		if !r.Holds {
 			b.Fatal(r.Summary)
 		}
+		slowest = max(slowest, time.Since(start))
 	}
+	b.ReportMetric(float64(slowest.Milliseconds()), "ms-slowest")
 }

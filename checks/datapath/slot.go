@@ -26,6 +26,7 @@ const slots = 16
 // with the process, so whatever bears the name of a free slot is a leftover.
 type slot struct {
 	name                    string
+	group                   uint32 // of the links on the host
 	gateway, client, server netip.Addr
 	service, endpoint       netip.AddrPort
 	lock                    io.Closer
@@ -33,10 +34,13 @@ type slot struct {
 
 const slotBits = 28
 
+// firstGroup is "ngp" and the number of the slot: a link group that nobody else has.
+const firstGroup = 'n'<<24 | 'g'<<16 | 'p'<<8
+
 func newSlot(i int, o BridgeOptions) slot {
 	subnet, service := o.addresses()
 	first := nth(subnet.Addr(), i<<(32-slotBits))
-	s := slot{name: Prefix + strconv.Itoa(i), gateway: nth(first, 1), client: nth(first, 2), server: nth(first, 3)}
+	s := slot{name: Prefix + strconv.Itoa(i), group: firstGroup + uint32(i), gateway: nth(first, 1), client: nth(first, 2), server: nth(first, 3)}
 	s.service = netip.AddrPortFrom(nth(service.Addr(), i), service.Port())
 	s.endpoint = netip.AddrPortFrom(s.server, service.Port())
 	return s

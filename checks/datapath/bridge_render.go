@@ -1,0 +1,68 @@
+package datapath
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Render writes the result for people: the verdict, and the ways that the
+// request and the reply went with the packets counted at each point.
+func (r BridgeResult) Render(w io.Writer) error {
+	var b bytes.Buffer
+	if r.Holds {
+		fmt.Fprintf(&b, "holds: %s\n", r.Summary)
+	} else {
+		fmt.Fprintf(&b, "%s: %s\n", r.Lost, r.Summary)
+	}
+	o := r.Observed
+	fmt.Fprintf(&b, "  %s to %s, endpoint %s; %s, %s, %s\n\n", r.Client, r.Service, r.Endpoint, r.where(), r.Backend, r.Duration)
+	for _, line := range [][4]string{
+		{"request", "", "reply", ""},
+		{"sent by the client", count(o.Sent), "sent by the endpoint", count(o.Answered)},
+		{"in PREROUTING", count(o.Hooks.Request.Prerouting), "in PREROUTING", count(o.Hooks.Reply.Prerouting)},
+		{"translated", count(o.Hooks.Translated), "", ""},
+		{"in FORWARD", count(o.Hooks.Request.Forward), "in FORWARD", count(o.Hooks.Reply.Forward)},
+		{"in POSTROUTING", count(o.Hooks.Request.Postrouting), "in POSTROUTING", count(o.Hooks.Reply.Postrouting)},
+		{"at the endpoint", count(o.Arrived), "at the client, translated", count(o.Translated)},
+		{"", "", "at the client, untranslated", count(o.Untranslated)},
+		{"", "", "reset by the client", count(o.Resets)},
+	} {
+		fmt.Fprintln(&b, strings.TrimRight(fmt.Sprintf("  %-20s %4s   %-28s %4s", line[0], line[1], line[2], line[3]), " "))
+	}
+	fmt.Fprintf(&b, "\n  net.ipv4.ip_forward=%s net.bridge.bridge-nf-call-iptables=%s\n", o.Settings.Forward, o.Settings.CallIPTables)
+	if f := o.Conntrack; f != nil {
+		fmt.Fprintf(&b, "  conntrack: %s, answers expected from %s, %s\n", f.TCPState, f.Reply.From, seenReply(f.SeenReply))
+	}
+	if len(r.Removed) > 0 {
+		fmt.Fprintf(&b, "  removed what a killed probe had left: %s\n", strings.Join(r.Removed, ", "))
+	}
+	for _, warning := range r.Warnings {
+		fmt.Fprintf(&b, "  warning: %s\n", warning)
+	}
+	if r.Remedy != "" {
+		fmt.Fprintf(&b, "  remedy: %s\n", r.Remedy)
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+func (r BridgeResult) where() string {
+	switch r.Where {
+	case InScratch:
+		return "in a scratch namespace"
+	case InUserNamespace:
+		return "in a scratch namespace of an ordinary user"
+	}
+	return "on this host"
+}
+
+func count[T int | uint64](n T) string { return fmt.Sprint(n) }
+
+func seenReply(seen bool) string {
+	if seen {
+		return "a reply was seen"
+	}
+	return "no reply was seen"
+}

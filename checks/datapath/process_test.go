@@ -1,0 +1,205 @@
+package datapath
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"nodegate/host"
+)
+
+// TestMain lets the test binary be the program that it tests: what it is
+// started as is its first argument.
+func TestMain(m *testing.M) {
+	if len(os.Args) < 2 {
+		os.Exit(m.Run())
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	switch os.Args[1] {
+	case "as-child":
+		exit(ChildMain(ctx, os.Stdin, os.Stdout))
+	case "as-scratch":
+		_, err := Bridge(ctx, BridgeOptions{InScratch: true})
+		exit(err)
+	case "as-parent", "as-host":
+		var o BridgeOptions
+		if err := json.NewDecoder(os.Stdin).Decode(&o); err != nil {
+			exit(err)
+		}
+		o.InScratch, o.Child = os.Args[1] == "as-parent", []string{"as-child"}
+		r, err := Bridge(ctx, o)
+		if err != nil {
+			exit(err)
+		}
+		exit(json.NewEncoder(os.Stdout).Encode(r))
+	case "as-forbidden": // root of a user namespace in which no other can be made
+		if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil {
+			exit(err)
+		}
+		cmd := exec.Command("/proc/self/exe", "as-parent")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+		exit(cmd.Run())
+	}
+	os.Exit(m.Run())
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// self is the test binary where anybody may run it.
+func self(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "datapath")
+	must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	must(t, os.Chmod(dir, 0o755))
+	from, err := os.Open("/proc/self/exe")
+	must(t, err)
+	defer from.Close()
+	to, err := os.OpenFile(filepath.Join(dir, "probe"), os.O_CREATE|os.O_WRONLY, 0o755)
+	must(t, err)
+	_, err = io.Copy(to, from)
+	must(t, errors.Join(err, to.Close()))
+	return to.Name()
+}
+
+// start runs the program with options as its input.
+func start(t *testing.T, program, as string, o BridgeOptions, attr *syscall.SysProcAttr) (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) {
+	t.Helper()
+	input, err := json.Marshal(o)
+	must(t, err)
+	cmd := exec.CommandContext(deadline(t), program, as)
+	cmd.SysProcAttr = attr
+	var out, complaint bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &out, &complaint
+	must(t, cmd.Start())
+	return cmd, &out, &complaint
+}
+
+func nobody() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+}
+
+func TestOrdinaryUser(t *testing.T) {
+	needRoot(t) // to become nobody
+	if b, err := os.ReadFile("/proc/sys/kernel/unprivileged_userns_clone"); err == nil && strings.TrimSpace(string(b)) == "0" {
+		t.Skip("kernel.unprivileged_userns_clone is 0 here")
+	}
+	program, off := self(t), false
+	for want, o := range map[Loss]BridgeOptions{"": {}, ReplyUntranslated: {CallIPTables: &off}} {
+		cmd, out, complaint := start(t, program, "as-parent", o, nobody())
+		if err := cmd.Wait(); err != nil {
+			t.Fatalf("%v: %s", err, complaint)
+		}
+		var r BridgeResult
+		must(t, json.Unmarshal(out.Bytes(), &r))
+		if r.Lost != want || r.Where != InUserNamespace || len(r.Warnings) > 0 {
+			t.Errorf("%s: %s, %v", r.Where, r.Summary, r.Warnings)
+		}
+	}
+}
+
+// Without privilege the error names what is missing.
+func TestNoPrivilege(t *testing.T) {
+	needRoot(t) // to give it up
+	program := self(t)
+	inside := &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER,
+		UidMappings: []syscall.SysProcIDMap{{Size: 65536}},
+		GidMappings: []syscall.SysProcIDMap{{Size: 65536}},
+
+		GidMappingsEnableSetgroups: true,
+	}
+	for _, c := range []struct {
+		as, want string
+		attr     *syscall.SysProcAttr
+	}{
+		{"as-host", "listing nftables tables needs CAP_NET_ADMIN", nobody()},
+		{"as-scratch", "making a network namespace needs CAP_SYS_ADMIN", nobody()},
+		{"as-forbidden", "making a user namespace is forbidden here (user.max_user_namespaces", inside},
+	} {
+		cmd, out, complaint := start(t, program, c.as, BridgeOptions{}, c.attr)
+		if err := cmd.Wait(); err == nil || !strings.Contains(complaint.String(), c.want) || strings.Contains(complaint.String(), "panic") {
+			t.Errorf("%s: %v: %s%s", c.as, err, out, complaint)
+		}
+	}
+}
+
+// A killed probe leaves a bridge and rules; Clean and the next probe remove them.
+func TestKilled(t *testing.T) {
+	program := self(t)
+	for _, backend := range []string{host.BackendNftables, host.BackendIptables} {
+		for _, by := range []string{"clean", "next run"} {
+			t.Run(backend+"/"+by, func(t *testing.T) {
+				n := newNetns(t) // ip_forward is 0: the probe waits for its timeout
+				var cmd *exec.Cmd
+				must(t, n.Do(deadline(t), func() error {
+					cmd, _, _ = start(t, program, "as-host", BridgeOptions{Timeout: 20 * time.Second, Backend: backend}, nil)
+					return nil
+				}))
+				awaitRequest(t, n, backend)
+				must(t, cmd.Process.Kill())
+				_ = cmd.Wait()
+				links, err := n.LinksNamed(deadline(t), Prefix)
+				must(t, err)
+				redirects, err := n.Redirects(deadline(t), Prefix, true)
+				must(t, err)
+				if !slices.Contains(links, "ngprobe0") || !slices.Contains(redirects, "ngprobe0") {
+					t.Fatalf("nothing to clean: %v %v", links, redirects)
+				}
+				var removed []string
+				if by == "clean" {
+					removed, err = clean(deadline(t), n, true)
+					must(t, err)
+				} else {
+					removed = onHost(t, n, BridgeOptions{Timeout: 50 * time.Millisecond, Backend: backend}).Removed
+				}
+				if !slices.Equal(removed, []string{"ngprobe0"}) {
+					t.Errorf("removed %v", removed)
+				}
+				empty(t, n)
+			})
+		}
+	}
+}
+
+// awaitRequest waits until the probe in a namespace has all that it makes.
+func awaitRequest(t *testing.T, n *host.Netns, backend string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(deadline(t), 10*time.Second)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		list := []string{"nft", "list", "ruleset"}
+		if backend == host.BackendIptables {
+			list = []string{"iptables-save", "-t", "nat"}
+		}
+		if strings.Contains(in(t, n, list[0], list[1:]...), "198.51.100.10") {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatal("the probe never made its rules")
+		case <-tick.C:
+		}
+	}
+}
