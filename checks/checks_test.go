@@ -19,7 +19,7 @@ import (
 
 func load(t *testing.T, text string) *policy.Policy {
 	t.Helper()
-	p, diags := policy.Load([]policy.File{{Name: "test.hcl", Text: []byte(text)}})
+	p, diags := policy.Load([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, policy.Options{Checks: checks.JudgementNames()})
 	if diags.HasErrors() {
 		t.Fatal(diags)
 	}

@@ -3,7 +3,8 @@ package checks
 import "nodegate/policy"
 
 // For is the checks of a policy at a stage, in the order in which they depend
-// on each other: modules, then the sysctls that some of them bring, then links.
+// on each other: modules, then the sysctls that some of them bring, then links, then the
+// judgements that only look.
 func For(p *policy.Policy, stage Stage) []Check {
 	var list []Check
 	if stage == Image || stage == All {
@@ -12,7 +13,7 @@ func For(p *policy.Policy, stage Stage) []Check {
 		}
 	}
 	if stage == Image {
-		return list
+		return append(list, judgementsFor(p, stage)...)
 	}
 	names := make([]string, len(p.Modules))
 	for i, m := range p.Modules {
@@ -27,5 +28,5 @@ func For(p *policy.Policy, stage Stage) []Check {
 	for _, l := range p.Links {
 		list = append(list, link{l})
 	}
-	return list
+	return append(list, judgementsFor(p, stage)...)
 }

@@ -4,19 +4,21 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 )
 
-// Host is a machine, or a file tree that will be one. Its fields are the three
-// things nodegate asks of it; each can be the real one, a fake or a replay.
+// Host is a machine, or a file tree that will be one. Its fields are what
+// nodegate asks of it; each can be the real one, a fake or a replay.
 type Host struct {
 	Root   string // "/" for the running machine
 	Files  Files
 	Kernel Kernel
 	Links  Links
+	Units  Units
+	Rules  Rules
 }
 
 // Files reads and writes by absolute path, inside the root. Errors wrap the
@@ -48,13 +50,39 @@ type Links interface {
 	Features(ctx context.Context, link string) (map[string]Feature, error)
 	SetFeatures(ctx context.Context, link string, on map[string]bool) error
 	SetMTU(ctx context.Context, link string, mtu int) error
+	// Stats is the counters that the driver keeps, as ethtool -S prints them.
+	Stats(ctx context.Context, link string) (map[string]uint64, error)
+}
+
+// Units is what is asked of systemd.
+type Units interface {
+	// State is a unit's ActiveState and UnitFileState, as systemctl show prints
+	// them: "active", "enabled". A unit that is not there is "inactive", "".
+	State(ctx context.Context, unit string) (active, file string, err error)
+}
+
+// Rules is what is asked of the packet filter.
+type Rules interface {
+	// Dumps hands over what every iptables backend saves, and kube-proxy's
+	// nftables tables as JSON, one after the other; source is what was run.
+	Dumps(ctx context.Context, read func(source string, r io.Reader) error) error
 }
 
 // Link is a network interface.
 type Link struct {
-	Name string `json:"name"`
-	Kind string `json:"kind,omitempty"` // "" for a physical one
-	MTU  int    `json:"mtu"`
+	Name   string `json:"name"`
+	Kind   string `json:"kind,omitempty"` // "" for a physical one
+	MTU    int    `json:"mtu"`
+	Master string `json:"master,omitempty"` // the bridge or bond it is a port of
+	Up     bool   `json:"up,omitempty"`
+	VXLAN  *VXLAN `json:"vxlan,omitempty"`
+}
+
+// VXLAN is what a link of kind vxlan has beside.
+type VXLAN struct {
+	UDPCSum bool   `json:"udpCSum"` // the outer packet carries a UDP checksum
+	Port    int    `json:"port"`
+	Parent  string `json:"parent,omitempty"` // the interface it sends through
 }
 
 // Feature is the state of one offload, as ETHTOOL_GFEATURES tells it.
@@ -95,35 +123,17 @@ func Open(root string) (*Host, error) {
 	if !info.IsDir() {
 		return nil, fmt.Errorf("opening root: %s is not a directory", root)
 	}
-	h := &Host{Root: root, Files: machineFiles{}, Kernel: machineKernel{}, Links: &machineLinks{}}
-	if !h.Live() {
-		h.Files, h.Kernel, h.Links = treeFiles{root}, noKernel{}, noLinks{}
+	if root == "/" {
+		return &Host{Root: root, Files: machineFiles{}, Kernel: machineKernel{}, Links: &machineLinks{}, Units: machineUnits{}, Rules: machineRules{}}, nil
 	}
-	return h, nil
+	return &Host{Root: root, Files: treeFiles{root}, Kernel: noKernel{}, Links: noLinks{}, Units: noUnits{}, Rules: noRules{}}, nil
 }
 
 // Live tells whether the host is a running machine, not a file tree.
 func (h *Host) Live() bool { return h.Root == "/" }
-
-// errTree answers what only a running machine can.
-var errTree = errors.New("a file tree has no running kernel; ask at --stage image, or without --root")
 
 // Text is a small file's content without surrounding white space.
 func (h *Host) Text(name string) (string, error) {
 	b, err := h.Files.ReadFile(name)
 	return strings.TrimSpace(string(b)), err
 }
-
-type noKernel struct{}
-
-func (noKernel) Release() (string, error)                    { return "", errTree }
-func (noKernel) LoadModules(context.Context, []string) error { return errTree }
-
-type noLinks struct{}
-
-func (noLinks) List(context.Context) ([]Link, error)                         { return nil, errTree }
-func (noLinks) Driver(context.Context, string) (string, error)               { return "", errTree }
-func (noLinks) DefaultRoutes(context.Context) ([]string, error)              { return nil, errTree }
-func (noLinks) Features(context.Context, string) (map[string]Feature, error) { return nil, errTree }
-func (noLinks) SetFeatures(context.Context, string, map[string]bool) error   { return errTree }
-func (noLinks) SetMTU(context.Context, string, int) error                    { return errTree }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"slices"
 
 	"github.com/safchain/ethtool"
@@ -27,9 +28,24 @@ func (m *machineLinks) List(context.Context) ([]Link, error) {
 		if kind == "device" {
 			kind = ""
 		}
-		links = append(links, Link{Name: l.Attrs().Name, Kind: kind, MTU: l.Attrs().MTU})
+		link := Link{
+			Name: l.Attrs().Name, Kind: kind, MTU: l.Attrs().MTU,
+			Master: nameOf(found, l.Attrs().MasterIndex), Up: l.Attrs().Flags&net.FlagUp != 0,
+		}
+		if v, ok := l.(*netlink.Vxlan); ok {
+			link.VXLAN = &VXLAN{UDPCSum: v.UDPCSum, Port: v.Port, Parent: nameOf(found, v.VtepDevIndex)}
+		}
+		links = append(links, link)
 	}
 	return links, nil
+}
+
+func nameOf(links []netlink.Link, index int) string {
+	i := slices.IndexFunc(links, func(l netlink.Link) bool { return l.Attrs().Index == index })
+	if index == 0 || i < 0 {
+		return ""
+	}
+	return links[i].Attrs().Name
 }
 
 // dump repeats a netlink dump that the kernel says was interrupted by a change.
@@ -123,6 +139,15 @@ func (m *machineLinks) SetMTU(_ context.Context, link string, mtu int) error {
 		err = netlink.LinkSetMTU(l, mtu)
 	}
 	return linkErr(fmt.Sprintf("setting mtu %d", mtu), link, err)
+}
+
+func (m *machineLinks) Stats(_ context.Context, link string) (map[string]uint64, error) {
+	t, err := m.ethtool()
+	if err != nil {
+		return nil, err
+	}
+	stats, err := t.Stats(link)
+	return stats, linkErr("reading statistics", link, err)
 }
 
 func linkErr(act, link string, err error) error {

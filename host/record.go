@@ -1,7 +1,9 @@
 package host
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"slices"
 	"time"
 )
@@ -13,8 +15,12 @@ func Record(h *Host) (*Host, *Snapshot) {
 		APIVersion: snapshotVersion, Kind: snapshotKind, Taken: time.Now().UTC().Truncate(time.Second), Root: h.Root,
 		Files: map[string]answer[text]{}, Dirs: map[string]answer[[]string]{}, SymLink: map[string]answer[string]{},
 		Drivers: map[string]answer[string]{}, Offload: map[string]answer[featureOf]{},
+		Stats: map[string]answer[statsOf]{}, Units: map[string]answer[unitState]{},
 	}
-	return &Host{Root: h.Root, Files: recordFiles{h.Files, s}, Kernel: recordKernel{h.Kernel, s}, Links: recordLinks{h.Links, s}}, s
+	return &Host{
+		Root: h.Root, Files: recordFiles{h.Files, s}, Kernel: recordKernel{h.Kernel, s}, Links: recordLinks{h.Links, s},
+		Units: recordUnits{h.Units, s}, Rules: recordRules{h.Rules, s},
+	}, s
 }
 
 type recordFiles struct {
@@ -78,4 +84,40 @@ func (r recordLinks) Features(ctx context.Context, link string) (map[string]Feat
 	v, err := r.Links.Features(ctx, link)
 	r.s.Offload[link] = recordAnswer(v, err)
 	return v, err
+}
+
+func (r recordLinks) Stats(ctx context.Context, link string) (map[string]uint64, error) {
+	v, err := r.Links.Stats(ctx, link)
+	r.s.Stats[link] = recordAnswer(v, err)
+	return v, err
+}
+
+type recordUnits struct {
+	Units
+	s *Snapshot
+}
+
+func (r recordUnits) State(ctx context.Context, unit string) (active, file string, err error) {
+	active, file, err = r.Units.State(ctx, unit)
+	r.s.Units[unit] = recordAnswer(unitState{active, file}, err)
+	return active, file, err
+}
+
+type recordRules struct {
+	Rules
+	s *Snapshot
+}
+
+func (r recordRules) Dumps(ctx context.Context, read func(string, io.Reader) error) error {
+	r.s.Rules = nil
+	err := r.Rules.Dumps(ctx, func(source string, dump io.Reader) error {
+		text, err := io.ReadAll(dump)
+		if err != nil {
+			return err
+		}
+		r.s.Rules = append(r.s.Rules, ruleDump{source, string(text)})
+		return read(source, bytes.NewReader(text))
+	})
+	r.s.RuleErr = recordAnswer(true, err)
+	return err
 }

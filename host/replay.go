@@ -1,11 +1,15 @@
 package host
 
-import "context"
+import (
+	"context"
+	"io"
+	"strings"
+)
 
 // Replay is the host that a snapshot was taken of, as it was. It refuses every
 // change.
 func Replay(s *Snapshot) *Host {
-	return &Host{Root: s.Root, Files: replayFiles{s}, Kernel: replayKernel{s}, Links: replayLinks{s}}
+	return &Host{Root: s.Root, Files: replayFiles{s}, Kernel: replayKernel{s}, Links: replayLinks{s}, Units: replayUnits{s}, Rules: replayRules{s}}
 }
 
 type replayFiles struct{ s *Snapshot }
@@ -38,3 +42,28 @@ func (r replayLinks) Features(_ context.Context, link string) (map[string]Featur
 
 func (r replayLinks) SetFeatures(context.Context, string, map[string]bool) error { return errReplay }
 func (r replayLinks) SetMTU(context.Context, string, int) error                  { return errReplay }
+
+func (r replayLinks) Stats(_ context.Context, link string) (map[string]uint64, error) {
+	return r.s.Stats[link].get("statistics of " + link)
+}
+
+type replayUnits struct{ s *Snapshot }
+
+func (r replayUnits) State(_ context.Context, unit string) (active, file string, err error) {
+	u, err := r.s.Units[unit].get("state of " + unit)
+	return u.Active, u.File, err
+}
+
+type replayRules struct{ s *Snapshot }
+
+func (r replayRules) Dumps(_ context.Context, read func(string, io.Reader) error) error {
+	if _, err := r.s.RuleErr.get("packet filter rules"); err != nil {
+		return err
+	}
+	for _, d := range r.s.Rules {
+		if err := read(d.Source, strings.NewReader(d.Text)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -11,13 +11,12 @@ import (
 	"time"
 )
 
-// RuleDumps hands the packet filter's rules, dump after dump, to read: what
-// every iptables backend of this machine saves, and kube-proxy's nftables
-// tables. Looking at one backend only would miss rules that an older kube-proxy
-// left in the other. The first name is what was run.
-//
-// iptables-legacy-save is never given a table: it would create it.
-func RuleDumps(ctx context.Context, read func(source string, r io.Reader) error) error {
+// machineRules runs the machine's own iptables and nft. Looking at one backend
+// only would miss rules that an older kube-proxy left in the other.
+type machineRules struct{}
+
+// Dumps never gives iptables-legacy-save a table: it would create it.
+func (machineRules) Dumps(ctx context.Context, read func(source string, r io.Reader) error) error {
 	var errs []error
 	ran := 0
 	for _, family := range []string{"iptables", "ip6tables"} {

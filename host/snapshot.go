@@ -30,9 +30,26 @@ type Snapshot struct {
 	Default answer[[]string]             `json:"defaultRoutes"`
 	Drivers map[string]answer[string]    `json:"drivers,omitempty"`
 	Offload map[string]answer[featureOf] `json:"features,omitempty"`
+	Stats   map[string]answer[statsOf]   `json:"stats,omitempty"`
+	Units   map[string]answer[unitState] `json:"units,omitempty"`
+	Rules   []ruleDump                   `json:"rules,omitempty"`
+	RuleErr answer[bool]                 `json:"rulesRead"`
 }
 
-type featureOf = map[string]Feature
+type (
+	featureOf = map[string]Feature
+	statsOf   = map[string]uint64
+)
+
+type unitState struct {
+	Active string `json:"active"`
+	File   string `json:"file,omitempty"`
+}
+
+type ruleDump struct {
+	Source string `json:"source"`
+	Text   string `json:"text"`
+}
 
 // ErrNotRecorded is a question that a snapshot holds no answer to.
 var ErrNotRecorded = errors.New("not in this snapshot: it was taken by a policy that did not ask")

@@ -46,6 +46,24 @@ func EnableUnit(ctx context.Context, unit string) error {
 	return nil
 }
 
+// machineUnits asks the running systemd over D-Bus.
+type machineUnits struct{}
+
+func (machineUnits) State(ctx context.Context, unit string) (active, file string, err error) {
+	c, err := dbus.NewSystemdConnectionContext(ctx)
+	if err != nil {
+		return "", "", fmt.Errorf("asking systemd about %s: %w", unit, err)
+	}
+	defer c.Close()
+	properties, err := c.GetUnitPropertiesContext(ctx, unit)
+	if err != nil {
+		return "", "", fmt.Errorf("asking systemd about %s: %w", unit, err)
+	}
+	active, _ = properties["ActiveState"].(string)
+	file, _ = properties["UnitFileState"].(string)
+	return active, file, nil
+}
+
 // BreakGlass tells by which of the two ways the gate was switched off on
 // purpose, "" where it was not. /proc/cmdline that cannot be read is not "off".
 func (h *Host) BreakGlass(disabledFile string) string {

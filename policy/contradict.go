@@ -38,6 +38,18 @@ func (p *Policy) check(r *reader) {
 	}
 	p.Sysctls = sysctls
 
+	judgements := p.Judgements[:0]
+	for _, j := range p.Judgements {
+		if i := slices.IndexFunc(judgements, func(o Judgement) bool { return o.Name == j.Name }); i >= 0 {
+			if judgements[i].Severity == "" || j.Severity == Block {
+				judgements[i].Severity = j.Severity
+			}
+			continue
+		}
+		judgements = append(judgements, j)
+	}
+	p.Judgements = judgements
+
 	for i, l := range p.Links {
 		for _, o := range p.Links[:i] {
 			if o.Name == l.Name {

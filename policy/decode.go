@@ -2,6 +2,7 @@ package policy
 
 import (
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,6 +39,10 @@ func (r *reader) decode(blocks hcl.Blocks) (p *Policy, uses []block) {
 			if l, ok := r.link(b); ok {
 				p.Links = append(p.Links, l)
 			}
+		case "check":
+			if j, ok := r.judgement(b); ok {
+				p.Judgements = append(p.Judgements, j)
+			}
 		case "gate":
 			if p.Gate.Unit != "" {
 				r.secondGate(b.Range, p.Gate)
@@ -60,6 +65,18 @@ func (r *reader) module(b block) (Module, bool) {
 		return Module{}, false
 	}
 	return Module{about, strings.ReplaceAll(b.Name, "-", "_")}, true
+}
+
+func (r *reader) judgement(b block) (Judgement, bool) {
+	about := r.about(b)
+	if b.get("severity") == nil {
+		about.Severity = ""
+	}
+	if !slices.Contains(r.Checks, b.Name) {
+		r.errorf(b.Range, "Unknown check", "There is no check %q; `nodegate explain` lists them.%s", b.Name, didYouMean(b.Name, r.Checks))
+		return Judgement{}, false
+	}
+	return Judgement{about, b.Name}, true
 }
 
 func (r *reader) sysctl(b block) (Sysctl, bool) {

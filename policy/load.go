@@ -49,10 +49,15 @@ func Builtin(name string) (File, error) {
 	return File{Name: "builtin:" + name + ".hcl", Text: text}, nil
 }
 
+// Options is what a policy's meaning depends on beside its text.
+type Options struct {
+	Checks []string // the names that a check block may have
+}
+
 // Load reads all files as one policy. Every mistake in every file is in the
 // diagnostics; the policy is complete only when they hold no error.
-func Load(files []File) (*Policy, hcl.Diagnostics) {
-	l := &loader{reader: newReader(), seen: map[string]bool{}, policy: &Policy{}}
+func Load(files []File, o Options) (*Policy, hcl.Diagnostics) {
+	l := &loader{reader: newReader(o), seen: map[string]bool{}, policy: &Policy{}}
 	for _, f := range files {
 		l.add(f, false)
 	}
@@ -114,6 +119,7 @@ func (l *loader) merge(p *Policy, builtin bool) {
 	all.Modules = append(all.Modules, p.Modules...)
 	all.Sysctls = append(all.Sysctls, p.Sysctls...)
 	all.Links = append(all.Links, p.Links...)
+	all.Judgements = append(all.Judgements, p.Judgements...)
 	switch {
 	case p.Gate.Unit == "" || builtin && all.Gate.Unit != "":
 	case all.Gate.Unit == "" || l.builtinGate:

@@ -14,11 +14,12 @@ import (
 // Policy is what the given files, taken together, ask of a node.
 // The order of each list is the order of the files.
 type Policy struct {
-	Files   []string // names of the files it was read from, built-in ones included
-	Modules []Module
-	Sysctls []Sysctl
-	Links   []Link
-	Gate    Gate
+	Files      []string // names of the files it was read from, built-in ones included
+	Modules    []Module
+	Sysctls    []Sysctl
+	Links      []Link
+	Judgements []Judgement
+	Gate       Gate
 }
 
 // About is what every requirement says of itself.
@@ -86,6 +87,13 @@ type Offload struct {
 type LinkSysctl struct {
 	Pattern Key
 	Value   string
+}
+
+// Judgement asks for one of nodegate's own checks by its name. A severity of ""
+// leaves it to the check.
+type Judgement struct {
+	About
+	Name string
 }
 
 // Gate says how kubelet's start is held.

@@ -8,17 +8,21 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nodegate/checks"
 	"nodegate/policy"
 )
 
 func load(t *testing.T, text string) *policy.Policy {
 	t.Helper()
-	p, diags := policy.Load([]policy.File{{Name: "test.hcl", Text: []byte(text)}})
+	p, diags := policy.Load([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known())
 	if diags.HasErrors() {
 		t.Fatalf("%v\n%s", diags, text)
 	}
 	return p
 }
+
+// known is what the real commands pass.
+func known() policy.Options { return policy.Options{Checks: checks.JudgementNames()} }
 
 func TestParseKey(t *testing.T) {
 	for in, want := range map[string]string{
@@ -131,7 +135,7 @@ func TestOwnGate(t *testing.T) {
 		}
 	}
 	files := []policy.File{{Name: "a.hcl", Text: []byte(use)}, {Name: "b.hcl", Text: []byte(own)}}
-	if p, diags := policy.Load(files); diags.HasErrors() || p.Gate.OnTimeout != policy.Release {
+	if p, diags := policy.Load(files, known()); diags.HasErrors() || p.Gate.OnTimeout != policy.Release {
 		t.Errorf("in two files: %+v, %v", p.Gate, diags)
 	}
 }
@@ -142,7 +146,7 @@ func TestBuiltinsLoad(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, diags := policy.Load([]policy.File{f})
+		p, diags := policy.Load([]policy.File{f}, known())
 		if len(diags) > 0 {
 			t.Errorf("%s: %v", name, diags)
 		}
@@ -177,7 +181,7 @@ func TestDocs(t *testing.T) {
 				t.Errorf("%s: example %d does not end", file, i+1)
 			}
 			examples++
-			if _, diags := policy.Load([]policy.File{{Name: file, Text: []byte(example)}}); len(diags) > 0 {
+			if _, diags := policy.Load([]policy.File{{Name: file, Text: []byte(example)}}, known()); len(diags) > 0 {
 				t.Errorf("%s: example %d: %v\n%s", file, i+1, diags, example)
 			}
 		}
@@ -198,7 +202,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte(`link "a" { match { name = "*" } offload = { tx = false } sysctl = { "net.ipv4.conf.*.rp_filter" = "0" } }`))
 	f.Add([]byte("sysctl \"a.b\" {\n  one_of = [1, \"x\", null, true]\n  min = 1e400\n}\ngate {\n budget = \"9999999h\"\n}\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		p, diags := policy.Load([]policy.File{{Name: "fuzz.hcl", Text: text}})
+		p, diags := policy.Load([]policy.File{{Name: "fuzz.hcl", Text: text}}, known())
 		if diags.HasErrors() {
 			return
 		}

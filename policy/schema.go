@@ -38,6 +38,7 @@ func fileSchema() *hcl.BodySchema {
 		{Type: "module", LabelNames: []string{"name"}},
 		{Type: "sysctl", LabelNames: []string{"key"}},
 		{Type: "link", LabelNames: []string{"name"}},
+		{Type: "check", LabelNames: []string{"name"}},
 		{Type: "gate"},
 	}}
 }
@@ -46,7 +47,7 @@ func fileSchema() *hcl.BodySchema {
 func blockSchema(blockType string) *hcl.BodySchema {
 	requirement := []string{"severity", "reason", "ref"}
 	switch blockType {
-	case "module":
+	case "module", "check":
 		return attributes(requirement...)
 	case "sysctl":
 		return attributes(append(requirement, "value", "min", "max", "one_of")...)

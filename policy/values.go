@@ -18,12 +18,13 @@ import (
 type reader struct {
 	diags hcl.Diagnostics
 	scope hcl.EvalContext // what an expression can name
+	Options
 }
 
 // newReader's scope is empty, not nil, so that an unknown function is called
 // unknown and not forbidden.
-func newReader() *reader {
-	return &reader{scope: hcl.EvalContext{Functions: map[string]function.Function{}}}
+func newReader(o Options) *reader {
+	return &reader{Options: o, scope: hcl.EvalContext{Functions: map[string]function.Function{}}}
 }
 
 func (r *reader) errorf(rng hcl.Range, summary, detail string, args ...any) {

@@ -93,7 +93,7 @@ func open(t *testing.T, root string) *host.Tree {
 func files(t *testing.T, text, binary string) []units.File {
 	t.Helper()
 	texts := []policy.File{{Name: "a.hcl", Text: []byte(text)}}
-	p, diags := policy.Load(texts)
+	p, diags := policy.Load(texts, policy.Options{})
 	if diags.HasErrors() {
 		t.Fatal(diags)
 	}

@@ -86,7 +86,7 @@ func (o *auditOptions) run(c *cobra.Command) error {
 	ctx, cancel := context.WithTimeout(c.Context(), o.timeout)
 	defer cancel()
 	began := time.Now()
-	rules, err := o.readRules(ctx, c.InOrStdin())
+	rules, err := o.readRules(ctx, h, c.InOrStdin())
 	if err != nil {
 		return inputError(err)
 	}
@@ -126,7 +126,7 @@ func inputError(err error) error {
 	return err
 }
 
-func (o *auditOptions) readRules(ctx context.Context, stdin io.Reader) (*kubeproxy.Ruleset, error) {
+func (o *auditOptions) readRules(ctx context.Context, h *host.Host, stdin io.Reader) (*kubeproxy.Ruleset, error) {
 	var sets []*kubeproxy.Ruleset
 	for _, name := range o.rules {
 		set, err := parseFile(name, stdin, kubeproxy.Parse)
@@ -138,7 +138,7 @@ func (o *auditOptions) readRules(ctx context.Context, stdin io.Reader) (*kubepro
 	if len(o.rules) > 0 {
 		return kubeproxy.Join(sets...), nil
 	}
-	err := host.RuleDumps(ctx, func(source string, r io.Reader) error {
+	err := h.Rules.Dumps(ctx, func(source string, r io.Reader) error {
 		buffered := bufio.NewReaderSize(r, 1<<16)
 		if _, err := buffered.Peek(1); errors.Is(err, io.EOF) {
 			return nil // this backend has no tables

@@ -61,7 +61,7 @@ func (o *options) load(h *host.Host, stderr io.Writer) (*policy.Policy, []policy
 	if err != nil {
 		return nil, nil, err
 	}
-	p, diags := policy.Load(files)
+	p, diags := policy.Load(files, policy.Options{Checks: checks.JudgementNames()})
 	if err := printDiagnostics(stderr, files, diags); err != nil {
 		return nil, nil, err
 	}

@@ -23,7 +23,7 @@ func (m links) find(name string) (*Link, error) {
 func (m links) List(context.Context) ([]host.Link, error) {
 	var all []host.Link
 	for _, name := range slices.Sorted(maps.Keys(m.Links)) {
-		all = append(all, host.Link{Name: name, Kind: m.Links[name].Kind, MTU: m.Links[name].MTU})
+		all = append(all, host.Link{Name: name, Kind: m.Links[name].Kind, MTU: m.Links[name].MTU, Master: m.Links[name].Master, Up: true, VXLAN: m.Links[name].VXLAN})
 	}
 	return all, nil
 }
@@ -83,4 +83,12 @@ func (m links) SetMTU(_ context.Context, link string, mtu int) error {
 	m.Log = append(m.Log, fmt.Sprintf("ip link set %s mtu %d", link, mtu))
 	l.MTU = mtu
 	return nil
+}
+
+func (m links) Stats(_ context.Context, link string) (map[string]uint64, error) {
+	l, err := m.find(link)
+	if err != nil {
+		return nil, err
+	}
+	return l.Stats, nil
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"path"
@@ -24,8 +25,10 @@ type Machine struct {
 	Clamp   map[string]string            // path -> what the kernel makes of every write
 	Modules map[string]map[string]string // installed, not loaded -> the parameters it brings
 	Links   map[string]*Link
-	Routes  []string // links with a default route
-	Log     []string // every change that was asked for
+	Routes  []string             // links with a default route
+	Units   map[string][2]string // unit -> ActiveState, UnitFileState
+	Rules   map[string]string    // what was run -> its output
+	Log     []string             // every change that was asked for
 }
 
 // Link is a network interface of a Machine.
@@ -33,6 +36,9 @@ type Link struct {
 	Kind, Driver string
 	MTU          int
 	Features     map[string]host.Feature
+	Master       string
+	VXLAN        *host.VXLAN
+	Stats        map[string]uint64
 }
 
 // Host is the machine as checks see it.
@@ -40,7 +46,7 @@ func (m *Machine) Host() *host.Host {
 	if m.Kernel == "" {
 		m.Kernel = "6.1.0"
 	}
-	return &host.Host{Root: "/", Files: files{m}, Kernel: kernel{m}, Links: links{m}}
+	return &host.Host{Root: "/", Files: files{m}, Kernel: kernel{m}, Links: links{m}, Units: units{m}, Rules: rules{m}}
 }
 
 // Sysctl sets a parameter by its path below /proc/sys.
@@ -132,4 +138,24 @@ func (m kernel) LoadModules(_ context.Context, names []string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+type units struct{ *Machine }
+
+func (m units) State(_ context.Context, unit string) (active, file string, err error) {
+	if s, ok := m.Units[unit]; ok {
+		return s[0], s[1], nil
+	}
+	return "inactive", "", nil
+}
+
+type rules struct{ *Machine }
+
+func (m rules) Dumps(_ context.Context, read func(string, io.Reader) error) error {
+	for _, source := range slices.Sorted(maps.Keys(m.Rules)) {
+		if err := read(source, strings.NewReader(m.Rules[source])); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -1,0 +1,6 @@
+package checks
+
+// imageJudgements: see Judgements.
+func imageJudgements() []Judgement {
+	return []Judgement{}
+}
