@@ -14,7 +14,7 @@ import (
 type netns struct{ pid int }
 
 // newNetns makes a namespace. It skips the test without root, and without the tools named (Debian packages iptables, nftables).
-func newNetns(t *testing.T, tools ...string) *netns {
+func newNetns(t testing.TB, tools ...string) *netns {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: makes a network namespace and loads rules into it")
@@ -44,7 +44,7 @@ func newNetns(t *testing.T, tools ...string) *netns {
 }
 
 // run runs a command in the namespace and returns what it prints.
-func (n *netns) run(t *testing.T, stdin string, args ...string) string {
+func (n *netns) run(t testing.TB, stdin string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("nsenter", append([]string{"-t", fmt.Sprint(n.pid), "-n", "--"}, args...)...)
 	cmd.Stdin = strings.NewReader(stdin)

@@ -26,7 +26,7 @@ type lines struct {
 }
 
 func newLines(r io.Reader) *lines {
-	return &lines{r: r, buf: make([]byte, 0, maxLine+1)}
+	return &lines{r: r, buf: make([]byte, 0, 64<<10)}
 }
 
 // next returns the next line without its end; io.EOF after the last one.
@@ -54,6 +54,9 @@ func (l *lines) fill() error {
 			}
 			return l.take(len(l.buf))
 		}
+		if len(l.buf) == cap(l.buf) { // grows while a line does not fit
+			l.buf = append(make([]byte, 0, min(2*cap(l.buf), maxLine+1)), l.buf...)
+		}
 		n, err := l.r.Read(l.buf[len(l.buf):cap(l.buf)])
 		l.buf = l.buf[:len(l.buf)+n]
 		l.total += n
@@ -73,10 +76,12 @@ func (l *lines) fill() error {
 			continue
 		}
 		empty = 0
-		// Only what was just read can hold the first line end.
-		if i := bytes.LastIndexByte(l.buf, '\n'); i >= 0 && (len(l.buf) == cap(l.buf) || len(l.buf) > 64<<10) {
+		if len(l.buf) < cap(l.buf) {
+			continue
+		}
+		if i := bytes.LastIndexByte(l.buf, '\n'); i >= 0 {
 			return l.take(i + 1)
-		} else if i < 0 && len(l.buf) > maxLine {
+		} else if len(l.buf) > maxLine {
 			return unreadable(l.n+1, "line is longer than %d MiB", maxLine>>20)
 		}
 	}
