@@ -129,7 +129,7 @@ func serviceChain(name string) (kind, hash string) {
 func (a *audit) link() {
 	for _, t := range a.save.tables {
 		for _, c := range t.order {
-			c.refs, c.state, c.stamp, c.blamed, c.owner = 0, 0, 0, false, nil
+			c.refs, c.jumps, c.stamp, c.state, c.blamed, c.deep, c.owner = 0, 0, 0, 0, false, false, nil
 		}
 		var lastName string
 		var last *chain
@@ -144,7 +144,13 @@ func (a *audit) link() {
 				}
 				if r.jump = last; last != nil {
 					last.refs++
+					c.jumps++
 				}
+			}
+		}
+		for _, c := range t.order {
+			for r := c.first; r != nil && c.jumps > 0 && !c.deep; r = r.next {
+				c.deep = r.jump != nil && r.jump.jumps > 0
 			}
 		}
 	}

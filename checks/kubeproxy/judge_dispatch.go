@@ -108,17 +108,17 @@ func (a *audit) judgeAffinity(n *node, c *chain) {
 	a.stamp++
 	for i, r := range a.recents {
 		switch {
-		case r.recent != r.target || r.has(recentOdd):
-			a.about("kubeproxy.affinity.name", "nat", c, r, n, "the rule checks list %s and leads to %s", r.recent, r.target)
+		case r.recent() != r.target || r.has(recentOdd):
+			a.about("kubeproxy.affinity.name", "nat", c, r, n, "the rule checks list %s and leads to %s", r.recent(), r.target)
 			return
-		case r.seconds != a.recents[0].seconds || !r.has(recentReap):
-			a.about("kubeproxy.affinity.timeout", "nat", c, r, n, "rule %d of %d: %d seconds, reap %t; the first has %d", i+1, len(a.recents), r.seconds, r.has(recentReap), a.recents[0].seconds)
+		case r.seconds() != a.recents[0].seconds() || !r.has(recentReap):
+			a.about("kubeproxy.affinity.timeout", "nat", c, r, n, "rule %d of %d: %d seconds, reap %t; the first has %d", i+1, len(a.recents), r.seconds(), r.has(recentReap), a.recents[0].seconds())
 			return
 		}
 		if r.jump != nil {
 			r.jump.stamp = a.stamp
 		}
-		n.out.AffinitySeconds = int(r.seconds)
+		n.out.AffinitySeconds = int(r.seconds())
 	}
 	for _, r := range a.targets {
 		if r.jump == nil || r.jump.blamed {
@@ -132,7 +132,7 @@ func (a *audit) judgeAffinity(n *node, c *chain) {
 		case len(a.recents) > 0 && r.jump.stamp != a.stamp, len(a.recents) == 0 && records:
 			a.about("kubeproxy.affinity.set", "nat", c, r, n, "%s is dispatched to but not checked for affinity", r.target)
 			return
-		case len(a.recents) > 0 && (!records || dnat.recent != r.target || dnat.has(recentOdd)):
+		case len(a.recents) > 0 && (!records || dnat.recent() != r.target || dnat.has(recentOdd)):
 			a.about("kubeproxy.affinity.record", "nat", r.jump, dnat, n, "%s does not record its clients in its own list", r.target)
 			return
 		}

@@ -102,7 +102,7 @@ func (e *external) judge(n *node, detector string) (name string, r *rule, why st
 		return "dispatch", e.markHost, "what the node itself sends does not reach the endpoints"
 	case e.pod == nil && detector != "":
 		return "pod", e.markHost, "pods of this node cannot reach endpoints on others"
-	case e.pod != nil && detector != "" && detector != e.pod.src && detector != e.pod.iface:
+	case e.pod != nil && detector != "" && detector != e.pod.src && detector != e.pod.iface():
 		return "pod", e.pod, "pods are told by another range here than for ClusterIPs: " + detector
 	case e.toLocal == nil && n.svl != nil:
 		return "dispatch", e.toHost, "nothing leads to " + n.svl.name + ", the local endpoints"

@@ -53,7 +53,7 @@ func (a *audit) detectorOf(r *rule) string {
 	case r.has(condSrc):
 		return "from " + r.src
 	case r.has(condIface | notIface):
-		return "not from interface " + r.iface
+		return "not from interface " + r.iface()
 	}
 	return "all"
 }

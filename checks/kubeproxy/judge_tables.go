@@ -77,7 +77,7 @@ func (a *audit) judgeLoops() {
 	}
 	for _, t := range a.save.tables {
 		for _, root := range t.order {
-			if root.state != 0 {
+			if root.state != 0 || !root.deep {
 				continue
 			}
 			root.state = open
@@ -92,7 +92,7 @@ func (a *audit) judgeLoops() {
 				}
 				top.next = r.next
 				switch {
-				case r.jump == nil:
+				case r.jump == nil || !r.jump.deep: // a circle consists of deep chains
 				case r.jump.state == 0:
 					r.jump.state = open
 					stack = append(stack, frame{r.jump, r.jump.first})

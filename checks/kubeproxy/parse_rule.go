@@ -108,10 +108,10 @@ func (r *rule) option(sc *scanner, w string, not bool) {
 		r.dport = sc.word()
 		r.set(condDport, not, condOther)
 	case "-i", "--in-interface":
-		r.iface = sc.word()
+		r.extra().iface = sc.word()
 		r.set(condIface, not, notIface)
 	case "--physdev-in":
-		r.iface = sc.word()
+		r.extra().iface = sc.word()
 		r.set(condIface, not, notIface)
 	case "--ctstate", "--state":
 		r.detail = sc.word()
@@ -155,9 +155,9 @@ func (r *rule) extension(sc *scanner, w string) {
 		if err != nil {
 			sc.msg = "seconds is not a number"
 		}
-		r.seconds = int32(n)
+		r.extra().seconds = int32(n)
 	case "--name":
-		r.recent = sc.word()
+		r.extra().recent = sc.word()
 	case "--set":
 		r.flags |= recentSet
 	case "--reap":

@@ -111,10 +111,12 @@ type chain struct {
 	line        int32
 	n           int32 // rules
 	refs        int32 // jumps that lead here
+	jumps       int32 // jumps to other chains
+	stamp       int32 // of the dispatch that met it last
 	declared    bool
 	blamed      bool // a finding explains it; its symptoms stay silent
+	deep        bool // leads to a chain that leads on
 	state       uint8
-	stamp       int32 // of the dispatch that met it last
 	first, last *rule
 	owner       *node // the Service whose chain it is, once known
 }
@@ -149,24 +151,59 @@ const (
 		condStat | condRecent | condSet | condOther
 )
 
-// rule is one -A line. Its strings are substrings of the input.
+// rule is one -A line. Its strings are substrings of the input. A large save has 150,000 of them, so what few rules have stands in extra.
 type rule struct {
-	text     string
-	comment  string
-	target   string // of -j or -g
-	src, dst string
-	iface    string
-	proto    string
-	dport    string
-	detail   string // DNAT: destination; MARK: value; mark: value; conntrack: states; set: name
-	recent   string // list of recent
-	prob     float64
-	chain    *chain
-	jump     *chain // the chain that target names
-	next     *rule
-	line     int32
-	seconds  int32
-	flags    flags
+	chain  *chain
+	jump   *chain // the chain that target names
+	next   *rule
+	flags  flags
+	line   int32
+	target string // of -j or -g
+	src    string
+	detail string // DNAT: destination; MARK: value; mark: value; conntrack: states; set: name
+	proto  string
+	prob   float64
+
+	dst, dport string
+	comment    string
+	text       string
+	more       *extra
+}
+
+// extra is what few rules have.
+type extra struct {
+	iface   string
+	recent  string // list of recent
+	seconds int32
+}
+
+// extra returns the rule's extra to be filled in.
+func (r *rule) extra() *extra {
+	if r.more == nil {
+		r.more = &extra{}
+	}
+	return r.more
+}
+
+func (r *rule) iface() string {
+	if r.more == nil {
+		return ""
+	}
+	return r.more.iface
+}
+
+func (r *rule) recent() string {
+	if r.more == nil {
+		return ""
+	}
+	return r.more.recent
+}
+
+func (r *rule) seconds() int32 {
+	if r.more == nil {
+		return 0
+	}
+	return r.more.seconds
 }
 
 func (r *rule) has(f flags) bool { return r.flags&f == f }
