@@ -1,7 +1,9 @@
 package kubeproxy
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -159,6 +161,9 @@ func (a *audit) link() {
 // services returns the graph for the report.
 func (a *audit) services() []Service {
 	list := make([]Service, 0, len(a.nodes))
+	slices.SortFunc(a.nodes, func(x, y *node) int { // cheaper here than when they are large
+		return cmp.Or(cmp.Compare(x.name, y.name), cmp.Compare(x.proto, y.proto))
+	})
 	for _, n := range a.nodes {
 		if !n.reached {
 			continue

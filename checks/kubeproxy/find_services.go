@@ -47,9 +47,17 @@ func (a *audit) own(n *node, prefix string, hash []byte) *chain {
 	return c
 }
 
+// portalKey is what a rule for a Service matches.
+type portalKey struct{ address, proto, port string }
+
 // findServices walks the rules that name Services, and judges them on the way.
 func (a *audit) findServices() {
-	seen := map[string]*rule{}
+	seen := map[portalKey]*rule{}
+	if c := a.nat.chain("KUBE-SERVICES"); c != nil {
+		seen = make(map[portalKey]*rule, c.n)
+		a.byName = make(map[nodeKey]*node, c.n)
+		a.nodes = make([]*node, 0, c.n)
+	}
 	if c := a.nat.chain("KUBE-SERVICES"); c != nil {
 		a.portalsEmpty = c.n == 0
 		if a.portalsEmpty && !c.blamed {
@@ -87,7 +95,7 @@ func (a *audit) findServices() {
 }
 
 // judgePortal: invariant 5. The comment's Service must hash to the target.
-func (a *audit) judgePortal(c *chain, r *rule, seen map[string]*rule) {
+func (a *audit) judgePortal(c *chain, r *rule, seen map[portalKey]*rule) {
 	name, what := portal(r.comment)
 	if name == "" || r.target != "KUBE-MARK-MASQ" && !strings.HasPrefix(r.target, "KUBE-") || strings.HasPrefix(what, "has no") {
 		a.breakNamed(r)
@@ -121,7 +129,7 @@ func (a *audit) judgePortal(c *chain, r *rule, seen map[string]*rule) {
 		n.out.LoadBalancerIPs = appendNew(n.out.LoadBalancerIPs, address)
 	}
 	a.judgeTarget(c, r, n)
-	a.judgeTwice(c, r, n, seen, r.dst+" "+r.proto+" "+r.dport)
+	a.judgeTwice(c, r, n, seen, portalKey{r.dst, r.proto, r.dport})
 }
 
 // judgeTarget: the target must be a chain with the Service's hash.
@@ -141,20 +149,20 @@ func (a *audit) judgeTarget(c *chain, r *rule, n *node) {
 }
 
 // judgeTwice: the first of two rules for one address takes every packet.
-func (a *audit) judgeTwice(c *chain, r *rule, n *node, seen map[string]*rule, key string) {
+func (a *audit) judgeTwice(c *chain, r *rule, n *node, seen map[portalKey]*rule, key portalKey) {
 	first := seen[key]
 	if first == nil {
 		seen[key] = r
 		return
 	}
 	if first.target != r.target && !a.broken[n.name] {
-		a.about("kubeproxy.service.duplicate", "nat", c, r, n, "line %d already sends %s to %s", first.line, key, first.target)
+		a.about("kubeproxy.service.duplicate", "nat", c, r, n, "line %d already sends %s %s %s to %s", first.line, key.address, key.proto, key.port, first.target)
 		c.blamed = false
 	}
 }
 
 // judgeNodePort: rules of KUBE-NODEPORTS carry only the Service's name.
-func (a *audit) judgeNodePort(c *chain, r *rule, seen map[string]*rule) {
+func (a *audit) judgeNodePort(c *chain, r *rule, seen map[portalKey]*rule) {
 	if !strings.Contains(r.comment, "/") || !strings.HasPrefix(r.target, "KUBE-") || !r.has(condDport) {
 		a.breakNamed(r)
 		a.portsDamaged = true
@@ -173,7 +181,7 @@ func (a *audit) judgeNodePort(c *chain, r *rule, seen map[string]*rule) {
 		n.loopback = r
 	}
 	a.judgeTarget(c, r, n)
-	a.judgeTwice(c, r, n, seen, "node port "+r.dst+" "+r.proto+" "+r.dport)
+	a.judgeTwice(c, r, n, seen, portalKey{"node port " + r.dst, r.proto, r.dport})
 }
 
 // judgeNodePortRule: the jump is for this node's own addresses, named one by one or all.

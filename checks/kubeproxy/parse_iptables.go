@@ -72,6 +72,9 @@ func (p *saveParser) line(s string) error {
 		if p.table == nil {
 			return unreadable(p.lines.n, "COMMIT outside of a table")
 		}
+		if err := p.index(); err != nil {
+			return err
+		}
 		p.table, p.chain = nil, nil
 		return nil
 	}
@@ -115,7 +118,7 @@ func (p *saveParser) openTable(name string) error {
 		p.save = &save{family: p.family, backend: p.backend}
 		p.rs.saves = append(p.rs.saves, p.save)
 	}
-	p.table = &table{name: name, line: p.lines.n, chains: map[string]*chain{}}
+	p.table = &table{name: name, line: p.lines.n}
 	p.save.tables = append(p.save.tables, p.table)
 	return nil
 }
@@ -129,14 +132,37 @@ func (p *saveParser) declare(s string) error {
 	if !ok || name == "" || strings.TrimSpace(rest) == "" {
 		return unreadable(p.lines.n, "chain without a policy: %.60q", s)
 	}
-	c, err := p.chainNamed(name)
-	if err != nil {
-		return err
+	c := p.table.chains[name]
+	if c == nil {
+		var err error
+		if c, err = p.newChain(name); err != nil {
+			return err
+		}
 	}
 	if c.declared {
-		return unreadable(p.lines.n, "chain %s is declared twice in table %s", name, p.table.name)
+		return p.twice(c, p.lines.n)
 	}
 	c.declared, c.line = true, int32(p.lines.n)
+	return nil
+}
+
+func (p *saveParser) twice(c *chain, line int) error {
+	return unreadable(line, "chain %s is declared twice in table %s", c.name, p.table.name)
+}
+
+// index makes the table's chains known by name, once all are declared: a map of the right size from the start costs half.
+func (p *saveParser) index() error {
+	t := p.table
+	if t.chains != nil {
+		return nil
+	}
+	t.chains = make(map[string]*chain, len(t.order))
+	for _, c := range t.order {
+		if t.chains[c.name] != nil {
+			return p.twice(c, int(c.line))
+		}
+		t.chains[c.name] = c
+	}
 	return nil
 }
 
@@ -161,11 +187,9 @@ func (p *saveParser) rule(s string) error {
 		return unreadable(p.lines.n, "rule without a chain: %.60q", s)
 	}
 	if p.chain == nil || p.chain.name != name {
-		c, err := p.chainNamed(name)
-		if err != nil {
+		if err := p.enter(name); err != nil {
 			return err
 		}
-		p.chain = c
 	}
 	r, err := p.newRule()
 	if err != nil {
@@ -192,10 +216,29 @@ func (p *saveParser) count() error {
 	return nil
 }
 
-func (p *saveParser) chainNamed(name string) (*chain, error) {
-	if c := p.table.chains[name]; c != nil {
-		return c, nil
+// enter makes a chain the current one. Rules come in the order in which chains were declared: the next is most often the one.
+func (p *saveParser) enter(name string) error {
+	if err := p.index(); err != nil {
+		return err
 	}
+	if p.chain != nil {
+		after := p.table.order[p.chain.at+1:]
+		for _, c := range after[:min(len(after), 4)] {
+			if c.name == name {
+				p.chain = c
+				return nil
+			}
+		}
+	}
+	if p.chain = p.table.chains[name]; p.chain != nil {
+		return nil
+	}
+	c, err := p.newChain(name)
+	p.chain = c
+	return err
+}
+
+func (p *saveParser) newChain(name string) (*chain, error) {
 	if err := p.count(); err != nil {
 		return nil, err
 	}
@@ -204,9 +247,11 @@ func (p *saveParser) chainNamed(name string) (*chain, error) {
 	}
 	c := &p.freeChains[0]
 	p.freeChains = p.freeChains[1:]
-	c.name = name
-	p.table.chains[name] = c
+	c.name, c.at = name, int32(len(p.table.order))
 	p.table.order = append(p.table.order, c)
+	if p.table.chains != nil {
+		p.table.chains[name] = c
+	}
 	return c, nil
 }
 

@@ -88,8 +88,8 @@ func (s *save) table(name string) *table {
 type table struct {
 	name   string
 	line   int
-	chains map[string]*chain
 	order  []*chain
+	chains map[string]*chain // while declarations are read: nil
 }
 
 // chain returns nil when the table is nil or has no such chain.
@@ -108,6 +108,7 @@ func (t *table) declared(name string) bool {
 
 type chain struct {
 	name        string
+	at          int32 // in table.order
 	line        int32
 	n           int32 // rules
 	refs        int32 // jumps that lead here

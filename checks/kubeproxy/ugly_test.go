@@ -30,7 +30,7 @@ func TestUglyInput(t *testing.T) {
 		{"no table", "-A INPUT -j ACCEPT\n", `line 1: rule outside of a table: "-A INPUT -j ACCEPT"`, ErrUnreadable},
 		{"chain outside", ":X - [0:0]\n", `line 1: chain outside of a table: "X - [0:0]"`, ErrUnreadable},
 		{"chain without policy", "*nat\n:X\n", `line 2: chain without a policy: "X"`, ErrUnreadable},
-		{"chain twice", "*nat\n:X - [0:0]\n:X - [0:0]\n", "line 3: chain X is declared twice in table nat", ErrUnreadable},
+		{"chain twice", "*nat\n:X - [0:0]\n:X - [0:0]\nCOMMIT\n", "line 3: chain X is declared twice in table nat", ErrUnreadable},
 		{"table in table", "*nat\n*filter\n", `line 2: table "filter" begins before table nat has ended with COMMIT`, ErrUnreadable},
 		{"unknown table", "*nope\n", `line 1: no table of iptables: "nope"`, ErrUnreadable},
 		{"COMMIT alone", "COMMIT\n", "line 1: COMMIT outside of a table", ErrUnreadable},
