@@ -1,0 +1,226 @@
+package datapath
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"nodegate/host"
+)
+
+// A packet outside the window, on its way from an endpoint on another node: a
+// gateway that finds it INVALID does not translate it, the client answers RST
+// to an address that it never spoke to, and the endpoint believes it.
+func TestScenarioInvalidPacketResets(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		survives bool
+		prepare  func(*testing.T, *host.Netns)
+	}{
+		{"neither liberal nor dropped", false, func(t *testing.T, n *host.Netns) {}},
+		{"be_liberal", true, func(t *testing.T, n *host.Netns) {
+			sysctl(t, n, "net/netfilter/nf_conntrack_tcp_be_liberal", "1")
+		}},
+		{"KUBE-FORWARD drops INVALID", true, func(t *testing.T, n *host.Netns) {
+			in(t, n, "iptables", "-N", "KUBE-FORWARD")
+			in(t, n, "iptables", "-A", "FORWARD", "-j", "KUBE-FORWARD")
+			in(t, n, "iptables", "-A", "KUBE-FORWARD", "-m", "conntrack", "--ctstate", "INVALID", "-j", "DROP")
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			gateway, client, server := newGateway(t)
+			c.prepare(t, gateway)
+			// What the gateway itself finds INVALID, before anything drops it.
+			in(t, gateway, "iptables", "-t", "mangle", "-A", "PREROUTING", "-m", "conntrack", "--ctstate", "INVALID")
+			seen, err := client.Capture(deadline(t))
+			must(t, err)
+			t.Cleanup(func() { _ = seen.Close() })
+			conn := connect(t, client, server)
+			echo(t, conn, true)
+
+			inject(t, server, outOfWindow(t, seen, conn))
+			await(t, "the injected segment at the gateway", func() bool {
+				// Out of the window is nothing that be_liberal calls INVALID.
+				return c.name == "be_liberal" || invalid(t, gateway) > 0
+			})
+			if !c.survives {
+				await(t, "the client's RST to the endpoint's own address", func() bool { return resets(t, seen) > 0 })
+			}
+			echo(t, conn, c.survives)
+			if got := resets(t, seen); (got == 0) != c.survives {
+				t.Errorf("the client reset the endpoint %d times", got)
+			}
+		})
+	}
+}
+
+const (
+	gatewayService = "198.51.100.10:80"
+	clientAddr     = "192.0.2.2"
+	serverAddr     = "203.0.113.2"
+)
+
+// newGateway is a client and a server with a node between them that translates.
+func newGateway(t *testing.T) (gateway, client, server *host.Netns) {
+	gateway, client, server = newNetns(t), newNetns(t), newNetns(t)
+	sysctl(t, gateway, forwardKey, "1")
+	for _, end := range []struct {
+		n          *host.Netns
+		name       string
+		near, addr string
+	}{{client, "client", "192.0.2.1", clientAddr}, {server, "server", "203.0.113.1", serverAddr}} {
+		join(t, gateway, end.name, end.near+"/24", end.n, "eth0", end.addr+"/24")
+		must(t, end.n.AddRoute(deadline(t), prefix("0.0.0.0/0"), netip.MustParseAddr(end.near)))
+	}
+	in(t, gateway, "iptables", "-t", "nat", "-A", "PREROUTING", "-d", "198.51.100.10", "-p", "tcp", "--dport", "80", "-j", "DNAT", "--to-destination", serverAddr+":80")
+	return gateway, client, server
+}
+
+// join connects two namespaces.
+func join(t testing.TB, a *host.Netns, aName, aAddr string, b *host.Netns, bName, bAddr string) {
+	t.Helper()
+	must(t, a.AddVeth(deadline(t), host.Veth{Name: aName, Peer: b, PeerName: bName}))
+	must(t, a.AddAddr(deadline(t), aName, prefix(aAddr)))
+	must(t, b.AddAddr(deadline(t), bName, prefix(bAddr)))
+	must(t, a.AwaitUp(deadline(t), aName))
+	must(t, b.AwaitUp(deadline(t), bName))
+}
+
+// connect opens a connection to the Service, with an echo at its other end.
+func connect(t testing.TB, client, server *host.Netns) net.Conn {
+	t.Helper()
+	var l net.Listener
+	must(t, server.Do(deadline(t), func() (err error) {
+		l, err = net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(addrPort("0.0.0.0:80")))
+		return err
+	}))
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(c, c); _ = c.Close() }()
+		}
+	}()
+	var conn net.Conn
+	must(t, client.Do(deadline(t), func() (err error) {
+		conn, err = net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(addrPort(gatewayService)))
+		return err
+	}))
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+func echo(t testing.TB, conn net.Conn, works bool) {
+	t.Helper()
+	must(t, conn.SetDeadline(time.Now().Add(5*time.Second)))
+	_, err := io.WriteString(conn, "hello")
+	if err == nil {
+		_, err = io.ReadFull(conn, make([]byte, 5))
+	}
+	if (err == nil) != works {
+		t.Fatalf("echo: %v", err)
+	}
+	if !works && !strings.Contains(err.Error(), "connection reset") {
+		t.Errorf("echo: %v, want a reset", err)
+	}
+}
+
+// outOfWindow is a segment of the endpoint's, far beyond what the client
+// acknowledged; its acknowledgement is right, so that the RST will be believed.
+func outOfWindow(t testing.TB, seen *host.Capture, conn net.Conn) []byte {
+	t.Helper()
+	segments, err := seen.Segments()
+	must(t, err)
+	var last host.Segment
+	for _, s := range segments {
+		if !s.Out && s.Flags&host.SYN == 0 {
+			last = s
+		}
+	}
+	me := conn.LocalAddr().(*net.TCPAddr).AddrPort()
+	return segment(addrPort(serverAddr+":80"), me, last.Seq+1<<30, last.Ack)
+}
+
+// segment is an IPv4 packet with a TCP segment that acknowledges.
+func segment(from, to netip.AddrPort, seq, ack uint32) []byte {
+	b := make([]byte, 40)
+	b[0], b[8], b[9] = 0x45, 64, unix.IPPROTO_TCP // the kernel fills in the rest
+	copy(b[12:], from.Addr().AsSlice())
+	copy(b[16:], to.Addr().AsSlice())
+	tcp := b[20:]
+	binary.BigEndian.PutUint16(tcp, from.Port())
+	binary.BigEndian.PutUint16(tcp[2:], to.Port())
+	binary.BigEndian.PutUint32(tcp[4:], seq)
+	binary.BigEndian.PutUint32(tcp[8:], ack)
+	tcp[12], tcp[13] = 5<<4, host.ACK
+	binary.BigEndian.PutUint16(tcp[14:], 1000)
+	sum := uint32(unix.IPPROTO_TCP) + uint32(len(tcp))
+	for i := 12; i < len(b); i += 2 { // the addresses are the pseudo-header
+		sum += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	for sum>>16 != 0 {
+		sum = sum&0xffff + sum>>16
+	}
+	binary.BigEndian.PutUint16(tcp[16:], ^uint16(sum))
+	return b
+}
+
+func inject(t testing.TB, n *host.Netns, packet []byte) {
+	t.Helper()
+	must(t, n.Do(deadline(t), func() error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		return unix.Sendto(fd, packet, 0, &unix.SockaddrInet4{Addr: [4]byte(packet[16:20])})
+	}))
+}
+
+// invalid is how many packets the gateway found INVALID.
+func invalid(t testing.TB, gateway *host.Netns) int {
+	t.Helper()
+	rules := in(t, gateway, "iptables", "-t", "mangle", "-S", "PREROUTING", "-v")
+	_, after, _ := strings.Cut(rules, "--ctstate INVALID -c ")
+	packets := 0
+	for _, digit := range strings.SplitN(after, " ", 2)[0] {
+		packets = packets*10 + int(digit-'0')
+	}
+	return packets
+}
+
+func resets(t testing.TB, seen *host.Capture) int {
+	t.Helper()
+	segments, err := seen.Segments()
+	must(t, err)
+	n := 0
+	for _, s := range segments {
+		if s.Out && s.Flags&host.RST != 0 && s.To == addrPort(serverAddr+":80") {
+			n++
+		}
+	}
+	return n
+}
+
+// await asks again and again, for two seconds at most.
+func await(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for range 200 {
+		if holds() {
+			return
+		}
+		<-tick.C
+	}
+	t.Fatalf("never saw %s", what)
+}

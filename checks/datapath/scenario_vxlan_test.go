@@ -1,0 +1,123 @@
+package datapath
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"nodegate/host"
+)
+
+// The old form of KUBE-POSTROUTING leaves the mark on the packet, which keeps it
+// inside the tunnel's: the outer UDP is translated a second time. Without the
+// kernel's fix, and with UDPCSum off and tx-checksum-ip-generic on, its checksum
+// is then wrong. The new form clears the mark first. Wherever this runs the
+// kernel may have the fix: shown are the double translation and the offload.
+func TestScenarioDoubleSNAT(t *testing.T) {
+	const masquerade = "-j MASQUERADE --random-fully"
+	for _, c := range []struct {
+		name  string
+		rules []string
+		outer bool // the outer UDP is translated
+	}{
+		{"old form", []string{"-A KUBE-POSTROUTING -m mark --mark 0x4000/0x4000 " + masquerade}, true},
+		{"new form", []string{
+			"-A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN",
+			"-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0",
+			"-A KUBE-POSTROUTING " + masquerade,
+		}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			near, far := newNetns(t), newNetns(t)
+			join(t, near, "eth0", "192.0.2.1/24", far, "eth0", "192.0.2.2/24")
+			must(t, near.AddRoute(deadline(t), prefix("0.0.0.0/0"), netip.MustParseAddr("192.0.2.2")))
+			vxlan(t, near, "192.0.2.2", "203.0.113.1/24")
+			vxlan(t, far, "192.0.2.1", "203.0.113.2/24")
+			for _, rule := range append([]string{
+				"-N KUBE-SERVICES", "-N KUBE-MARK-MASQ", "-N KUBE-POSTROUTING",
+				"-A OUTPUT -j KUBE-SERVICES",
+				"-A POSTROUTING -j KUBE-POSTROUTING",
+				"-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000",
+				"-A KUBE-SERVICES -d 198.51.100.10 -p tcp --dport 80 -j KUBE-MARK-MASQ",
+				"-A KUBE-SERVICES -d 198.51.100.10 -p tcp --dport 80 -j DNAT --to-destination 203.0.113.2:80",
+			}, c.rules...) {
+				in(t, near, "iptables", append([]string{"-t", "nat"}, strings.Fields(rule)...)...)
+			}
+			echo(t, connect(t, near, far), true)
+
+			tcp, udp := translations(t, near)
+			if tcp != 1 || (udp > 0) != c.outer {
+				t.Errorf("source translations: %d of the inner TCP, %d of the outer UDP", tcp, udp)
+			}
+			rules := in(t, near, "iptables", "-t", "nat", "-S", "KUBE-POSTROUTING", "-v")
+			if twice := strings.Contains(rules, "--random-fully -c 2 ") || strings.Contains(rules, "-c 2 "); twice != c.outer && c.outer {
+				t.Errorf("the MASQUERADE rule did not match twice:\n%s", rules)
+			}
+			feature := offload(t, near)
+			t.Logf("tx-checksum-ip-generic of vx0: %s; %d translations of the outer UDP\n%s", feature, udp, rules)
+			if !feature.Available || !feature.Active {
+				t.Errorf("tx-checksum-ip-generic of a new vxlan link: %s", feature)
+			}
+		})
+	}
+}
+
+// vxlan makes a tunnel to one other node, without outer checksums, as flannel does.
+func vxlan(t testing.TB, n *host.Netns, remote, addr string) {
+	t.Helper()
+	must(t, n.Do(deadline(t), func() error {
+		under, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = "vx0"
+		return netlink.LinkAdd(&netlink.Vxlan{LinkAttrs: attrs, VxlanId: 1, VtepDevIndex: under.Attrs().Index,
+			Port: 8472, Group: net.ParseIP(remote), Learning: true})
+	}))
+	must(t, n.AddAddr(deadline(t), "vx0", prefix(addr)))
+	must(t, n.SetUp(deadline(t), "vx0"))
+}
+
+// translations counts the flows whose source was translated: a reply to them
+// goes elsewhere than where they came from.
+func translations(t testing.TB, n *host.Netns) (tcp, udp int) {
+	t.Helper()
+	must(t, n.Do(deadline(t), func() error {
+		flows, err := netlink.ConntrackTableList(netlink.ConntrackTable, netlink.FAMILY_V4)
+		if err != nil {
+			return fmt.Errorf("listing conntrack: %w", err)
+		}
+		for _, f := range flows {
+			if f.Forward.SrcIP.Equal(f.Reverse.DstIP) && f.Forward.SrcPort == f.Reverse.DstPort {
+				continue
+			}
+			switch {
+			case f.Forward.Protocol == protoTCP:
+				tcp++
+			case f.Forward.Protocol == protoUDP && f.Forward.DstPort == 8472:
+				udp++
+			}
+		}
+		return nil
+	}))
+	return tcp, udp
+}
+
+// offload asks for tx-checksum-ip-generic of vx0.
+func offload(t testing.TB, n *host.Netns) host.Feature {
+	t.Helper()
+	var features map[string]host.Feature
+	must(t, n.Do(deadline(t), func() error {
+		h, err := host.Open("/")
+		if err == nil {
+			features, err = h.Links.Features(deadline(t), "vx0")
+		}
+		return err
+	}))
+	return features["tx-checksum-ip-generic"]
+}

@@ -1,0 +1,174 @@
+package datapath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"nodegate/host"
+)
+
+// Proto is how Service asks.
+type Proto string
+
+// TCP connects and closes; DNSUDP sends one query and wants an answer, whatever
+// the answer says.
+const (
+	TCP    Proto = "tcp"
+	DNSUDP Proto = "dns-udp"
+)
+
+// ServiceOptions says how Service probes.
+type ServiceOptions struct {
+	N           int           // attempts, from 1 to the number of local ports
+	Concurrency int           // attempts at the same time, at most 1000; 0 is 50
+	Timeout     time.Duration // of one attempt; 0 is two seconds
+	Proto       Proto         // "" is TCP
+	Query       string        // the name that DNSUDP asks for; "" is kubernetes.default.svc.cluster.local.
+	// Progress is told after every attempt, by one goroutine; it should not block.
+	Progress func(done, failed, total int)
+}
+
+const (
+	maxConcurrency = 1000
+	defaultQuery   = "kubernetes.default.svc.cluster.local."
+)
+
+// Service connects N times to an address ("10.96.0.10:53", "name:port"), every
+// time from another source port, and reports what failed and, from conntrack,
+// where each attempt was sent. It makes conntrack forget the flows of UDP and
+// of failed attempts.
+//
+// A failing Service is a result; an error is "could not tell". Where ctx ends
+// early the result counts the attempts up to then, and the error wraps
+// ctx.Err(). Conntrack needs CAP_NET_ADMIN: without it every endpoint is
+// unknown, and the result says why.
+func Service(ctx context.Context, addr string, o ServiceOptions) (ServiceResult, error) {
+	n, err := host.CurrentNetns(ctx)
+	if err != nil {
+		return ServiceResult{}, err
+	}
+	defer n.Close()
+	return serviceIn(ctx, n, addr, o)
+}
+
+func serviceIn(ctx context.Context, n *host.Netns, addr string, o ServiceOptions) (ServiceResult, error) {
+	o, err := o.complete()
+	if err != nil {
+		return ServiceResult{}, fmt.Errorf("probing %s: %w", addr, err)
+	}
+	start := time.Now()
+	r := ServiceResult{Address: addr, Proto: o.Proto, N: o.N}
+	attempts, err := r.probe(ctx, n, o)
+	r.count(attempts)
+	r.Duration = Millis(time.Since(start))
+	if err != nil {
+		return r, fmt.Errorf("probing %s: %w", addr, err)
+	}
+	return r, nil
+}
+
+func (o ServiceOptions) complete() (ServiceOptions, error) {
+	if o.Concurrency == 0 {
+		o.Concurrency = 50
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 2 * time.Second
+	}
+	if o.Proto == "" {
+		o.Proto = TCP
+	}
+	if o.Query == "" {
+		o.Query = defaultQuery
+	}
+	switch {
+	case o.N < 1:
+		return o, fmt.Errorf("%d attempts: want at least 1", o.N)
+	case o.Concurrency < 1 || o.Concurrency > maxConcurrency:
+		return o, fmt.Errorf("%d attempts at the same time: want 1 to %d", o.Concurrency, maxConcurrency)
+	case o.Timeout < 0:
+		return o, fmt.Errorf("timeout %s is negative", o.Timeout)
+	case o.Proto != TCP && o.Proto != DNSUDP:
+		return o, fmt.Errorf("protocol %q: want %s or %s", o.Proto, TCP, DNSUDP)
+	}
+	o.Concurrency = min(o.Concurrency, o.N)
+	return o, nil
+}
+
+// probe makes the attempts.
+func (r *ServiceResult) probe(ctx context.Context, n *host.Netns, o ServiceOptions) ([]attempt, error) {
+	var err error
+	if r.Target, err = resolve(ctx, r.Address); err != nil {
+		return nil, err
+	}
+	if r.Source, err = n.SourceAddr(ctx, r.Target); err != nil {
+		return nil, err
+	}
+	p := &prober{n: n, o: o, source: r.Source, target: r.Target, proto: protoTCP}
+	if o.Proto == DNSUDP {
+		p.proto = protoUDP
+		if p.query, err = newQuery(o.Query); err != nil {
+			return nil, err
+		}
+	}
+	ports, err := n.LocalPorts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if o.N > len(ports) {
+		return nil, fmt.Errorf("%d attempts need a source port each, and there are %d (net.ipv4.ip_local_port_range)", o.N, len(ports))
+	}
+	rand.Shuffle(len(ports), func(i, j int) { ports[i], ports[j] = ports[j], ports[i] })
+	p.ports = make(chan uint16, len(ports))
+	for _, port := range ports {
+		p.ports <- port
+	}
+	if p.table, err = n.Conntrack(ctx); err != nil {
+		return nil, err
+	}
+	defer p.table.Close()
+	return p.run(ctx)
+}
+
+// resolve prefers IPv4, as kube-proxy's iptables rules for it are the common case.
+func resolve(ctx context.Context, addr string) (netip.AddrPort, error) {
+	name, service, err := net.SplitHostPort(addr)
+	var bad *net.AddrError
+	if errors.As(err, &bad) {
+		return netip.AddrPort{}, fmt.Errorf("want HOST:PORT: %s", bad.Err)
+	} else if err != nil {
+		return netip.AddrPort{}, err
+	}
+	if name == "" || service == "" {
+		return netip.AddrPort{}, errors.New("want HOST:PORT: one is empty")
+	}
+	port, err := net.DefaultResolver.LookupPort(ctx, "tcp", service)
+	if err != nil || port == 0 {
+		return netip.AddrPort{}, fmt.Errorf("want HOST:PORT: %q is not a port", service)
+	}
+	// An address needs no resolver, and a zone is of no use here.
+	if a, err := netip.ParseAddr(name); err == nil {
+		if a.Zone() != "" {
+			return netip.AddrPort{}, errors.New("want HOST:PORT: an address with a zone is no Service address")
+		}
+		return netip.AddrPortFrom(a.Unmap(), uint16(port)), nil
+	}
+	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	for _, a := range found {
+		if a = a.Unmap(); a.Is4() {
+			return netip.AddrPortFrom(a, uint16(port)), nil
+		}
+	}
+	if len(found) == 0 {
+		return netip.AddrPort{}, fmt.Errorf("%s has no address", strings.TrimSuffix(name, "."))
+	}
+	return netip.AddrPortFrom(found[0], uint16(port)), nil
+}

@@ -1,0 +1,114 @@
+package datapath
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// shown is how many endpoints the text names; the JSON has all of them.
+const shown = 10
+
+// Summary is the result in one line.
+func (r ServiceResult) Summary() string {
+	if r.Attempts == 0 {
+		return "no attempt was made"
+	}
+	interval := fmt.Sprintf("%s %%, 95 %% confidence %s to %s %%", percent(r.Rate.Fraction), percent(r.Rate.Low), percent(r.Rate.High))
+	if r.Failed == 0 {
+		return fmt.Sprintf("none of %d failed (%s); %s", r.Attempts, interval, r.spread())
+	}
+	return fmt.Sprintf("%d of %d failed (%s), %s", r.Failed, r.Attempts, interval, r.blame())
+}
+
+// blame says where the failed attempts were sent.
+func (r ServiceResult) blame() string {
+	if r.Unknown.Failed == r.Failed {
+		return "sent to unknown endpoints: " + r.Unknown.Why
+	}
+	failing := r.Failing()
+	if len(r.Endpoints) == 1 && failing[0].Address == r.Target && r.Unknown.Failed == 0 {
+		return "all sent to the address itself: nothing translated it"
+	}
+	var names []string
+	for _, e := range failing[:min(len(failing), shown)] {
+		names = append(names, e.Address.String())
+	}
+	if rest := len(failing) - shown; rest > 0 {
+		names = append(names, fmt.Sprintf("and %d more", rest))
+	}
+	text := fmt.Sprintf("sent to %d of %d endpoints: %s", len(failing), len(r.Endpoints), strings.Join(names, ", "))
+	if r.Unknown.Failed > 0 {
+		return fmt.Sprintf("%s; %d of them to unknown ones: %s", text, r.Unknown.Failed, r.Unknown.Why)
+	}
+	return "all " + text
+}
+
+// spread says where the attempts were sent, where none failed.
+func (r ServiceResult) spread() string {
+	switch {
+	case len(r.Endpoints) == 0:
+		return "sent to unknown endpoints: " + r.Unknown.Why
+	case len(r.Endpoints) == 1 && r.Endpoints[0].Address == r.Target:
+		return "nothing translated the address"
+	case len(r.Endpoints) == 1:
+		return "sent to 1 endpoint"
+	}
+	return fmt.Sprintf("sent to %d endpoints", len(r.Endpoints))
+}
+
+// Render writes the result for people. note adds a word to a failing endpoint's
+// line, such as whether it is stale; it may be nil.
+func (r ServiceResult) Render(w io.Writer, note func(netip.AddrPort) string) error {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s\n", r.Summary())
+	fmt.Fprintf(&b, "  %s (%s, %s) from %s, %d of %d attempts in %s\n", r.Address, r.Target, r.Proto, r.Source, r.Attempts, r.N, r.Duration)
+	tally(&b, "failures", r.Reasons)
+	tally(&b, "answers", r.Answers)
+	if failing := r.Failing(); len(failing) > 0 {
+		fmt.Fprintf(&b, "\n  %-28s %15s\n", "endpoint", "failed")
+		for _, e := range failing[:min(len(failing), shown)] {
+			line := fmt.Sprintf("  %-28s %6d of %5d", e.Address, e.Failed, e.Attempts)
+			if note != nil {
+				line += "   " + note(e.Address)
+			}
+			fmt.Fprintln(&b, strings.TrimRight(line, " "))
+		}
+		if rest := len(failing) - shown; rest > 0 {
+			fmt.Fprintf(&b, "  and %d more\n", rest)
+		}
+	}
+	if l := r.Latency; len(l.Buckets) > 0 {
+		fmt.Fprintf(&b, "\n  latency min %s, median %s, 90 %% %s, 99 %% %s, max %s\n", l.Min, l.P50, l.P90, l.P99, l.Max)
+		most := slices.MaxFunc(l.Buckets, func(a, b Bucket) int { return a.Count - b.Count }).Count
+		for _, bucket := range l.Buckets {
+			line := fmt.Sprintf("  %10s %6d %s", "<= "+bucket.UpTo.String(), bucket.Count, strings.Repeat("#", (bucket.Count*40+most-1)/most))
+			fmt.Fprintln(&b, strings.TrimRight(line, " "))
+		}
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+func tally(b *bytes.Buffer, what string, counts map[string]int) {
+	if len(counts) == 0 {
+		return
+	}
+	var items []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		items = append(items, fmt.Sprintf("%s %d", name, counts[name]))
+	}
+	fmt.Fprintf(b, "  %s: %s\n", what, strings.Join(items, ", "))
+}
+
+// percent has a decimal, and more below a tenth.
+func percent(f float64) string {
+	if p := f * 100; p > 0 && p < 0.1 {
+		return fmt.Sprintf("%.2g", p)
+	}
+	return fmt.Sprintf("%.1f", f*100)
+}

@@ -1,0 +1,165 @@
+package datapath
+
+import (
+	"cmp"
+	"math"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// ServiceResult is what a Service probe found.
+type ServiceResult struct {
+	Address  string         `json:"address"` // as it was given
+	Target   netip.AddrPort `json:"target"`
+	Source   netip.Addr     `json:"source"`
+	Proto    Proto          `json:"proto"`
+	N        int            `json:"n"`        // attempts that were asked for
+	Attempts int            `json:"attempts"` // attempts that were made
+	Failed   int            `json:"failed"`
+	Rate     Rate           `json:"rate"`
+	Reasons  map[string]int `json:"reasons,omitempty"` // failures: timeout, refused, ...
+	Answers  map[string]int `json:"answers,omitempty"` // DNS answers by code
+	Latency  Latency        `json:"latency"`
+	// Endpoints is where the attempts were sent, the failing ones first. An
+	// endpoint equal to Target means that nothing translated the address.
+	Endpoints []Endpoint `json:"endpoints"`
+	Unknown   Unknown    `json:"unknown"`
+	Duration  Millis     `json:"durationMs"`
+}
+
+// Rate is the failing fraction, and Wilson's 95 % interval for the fraction of
+// all attempts that would fail. All are from 0 to 1.
+type Rate struct {
+	Fraction float64 `json:"fraction"`
+	Low      float64 `json:"low"`
+	High     float64 `json:"high"`
+}
+
+// Latency is the distribution over the attempts that succeeded: TCP until
+// connected, DNS until answered. A second is a lost and repeated first packet.
+type Latency struct {
+	Min     Millis   `json:"minMs"`
+	P50     Millis   `json:"p50Ms"`
+	P90     Millis   `json:"p90Ms"`
+	P99     Millis   `json:"p99Ms"`
+	Max     Millis   `json:"maxMs"`
+	Buckets []Bucket `json:"buckets,omitempty"`
+}
+
+// Bucket counts the attempts that took at most UpTo and more than the bucket
+// before.
+type Bucket struct {
+	UpTo  Millis `json:"upToMs"`
+	Count int    `json:"count"`
+}
+
+// Endpoint is an address to which attempts were sent.
+type Endpoint struct {
+	Address  netip.AddrPort `json:"address"`
+	Attempts int            `json:"attempts"`
+	Failed   int            `json:"failed"`
+}
+
+// Unknown counts the attempts whose endpoint is not known, and says why.
+type Unknown struct {
+	Attempts int    `json:"attempts"`
+	Failed   int    `json:"failed"`
+	Why      string `json:"why,omitempty"`
+}
+
+// Failing is the endpoints to which a failed attempt was sent, for comparison
+// with what ought to be there.
+func (r ServiceResult) Failing() []Endpoint {
+	n := slices.IndexFunc(r.Endpoints, func(e Endpoint) bool { return e.Failed == 0 })
+	if n < 0 {
+		n = len(r.Endpoints)
+	}
+	return r.Endpoints[:n]
+}
+
+func (r *ServiceResult) count(attempts []attempt) {
+	r.Attempts = len(attempts)
+	r.Reasons, r.Answers = map[string]int{}, map[string]int{}
+	at := map[netip.AddrPort]*Endpoint{}
+	var took []time.Duration
+	for _, a := range attempts {
+		failed := 0
+		if a.failed != "" {
+			failed = 1
+			r.Reasons[a.failed]++
+		} else {
+			took = append(took, a.took)
+		}
+		if a.rcode != "" {
+			r.Answers[a.rcode]++
+		}
+		r.Failed += failed
+		if !a.endpoint.IsValid() {
+			r.Unknown.Attempts++
+			r.Unknown.Failed += failed
+			r.Unknown.Why = "conntrack does not have the flow"
+			if a.unknown != nil {
+				r.Unknown.Why = a.unknown.Error()
+			}
+			continue
+		}
+		e := at[a.endpoint]
+		if e == nil {
+			e = &Endpoint{Address: a.endpoint}
+			at[a.endpoint] = e
+		}
+		e.Attempts++
+		e.Failed += failed
+	}
+	r.Endpoints = make([]Endpoint, 0, len(at))
+	for _, e := range at {
+		r.Endpoints = append(r.Endpoints, *e)
+	}
+	slices.SortFunc(r.Endpoints, func(a, b Endpoint) int {
+		return cmp.Or(cmp.Compare(b.Failed, a.Failed), a.Address.Compare(b.Address))
+	})
+	r.Rate = wilson(r.Failed, r.Attempts)
+	r.Latency = distribution(took)
+}
+
+// wilson is E. B. Wilson's score interval for 95 %, which also holds near 0 and 1.
+func wilson(failed, n int) Rate {
+	if n == 0 {
+		return Rate{High: 1} // nothing is known
+	}
+	const z = 1.959963984540054
+	p, m := float64(failed)/float64(n), float64(n)
+	middle := p + z*z/(2*m)
+	spread := z * math.Sqrt(p*(1-p)/m+z*z/(4*m*m))
+	r := Rate{Fraction: p, Low: (middle - spread) / (1 + z*z/m), High: (middle + spread) / (1 + z*z/m)}
+	// The ends are exact where rounding would leave 1e-17.
+	if failed == 0 {
+		r.Low = 0
+	}
+	if failed == n {
+		r.High = 1
+	}
+	return r
+}
+
+// distribution takes the nearest rank for a percentile.
+func distribution(took []time.Duration) (l Latency) {
+	if len(took) == 0 {
+		return l
+	}
+	slices.Sort(took)
+	rank := func(percent int) Millis { return Millis(took[(len(took)*percent+99)/100-1]) }
+	l = Latency{Min: Millis(took[0]), P50: rank(50), P90: rank(90), P99: rank(99), Max: Millis(took[len(took)-1])}
+	up := 250 * time.Microsecond
+	for i := 0; i < len(took); up *= 2 {
+		n := 0
+		for i < len(took) && took[i] <= up {
+			i, n = i+1, n+1
+		}
+		if n > 0 || len(l.Buckets) > 0 {
+			l.Buckets = append(l.Buckets, Bucket{UpTo: Millis(up), Count: n})
+		}
+	}
+	return l
+}

@@ -1,0 +1,242 @@
+package datapath
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"nodegate/host"
+)
+
+// listen accepts TCP at an address of a namespace, until the test ends.
+func listen(t testing.TB, n *host.Netns, addr string) {
+	t.Helper()
+	var l net.Listener
+	must(t, n.Do(deadline(t), func() (err error) {
+		l, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(addrPort(addr)))
+		return err
+	}))
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.Close()
+		}
+	}()
+}
+
+// answerDNS answers every query with NXDOMAIN.
+func answerDNS(t testing.TB, n *host.Netns, addr string) {
+	t.Helper()
+	var c *net.UDPConn
+	must(t, n.Do(deadline(t), func() (err error) {
+		c, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(addrPort(addr)))
+		return err
+	}))
+	t.Cleanup(func() { _ = c.Close() })
+	go func() {
+		buf := make([]byte, 1500)
+		for {
+			size, from, err := c.ReadFromUDPAddrPort(buf)
+			if err != nil {
+				return
+			}
+			var m dnsmessage.Message
+			if m.Unpack(buf[:size]) != nil {
+				continue
+			}
+			m.Response, m.RCode = true, dnsmessage.RCodeNameError
+			if answer, err := m.Pack(); err == nil {
+				_, _ = c.WriteToUDPAddrPort(answer, from)
+			}
+		}
+	}()
+}
+
+const service = "198.51.100.30"
+
+// farm is a node with a Service of endpoints on loopback addresses, in chains as
+// kube-proxy makes them. The stale ones answer nothing.
+func farm(t testing.TB, proto string, port, endpoints, stale int) (n *host.Netns, gone map[netip.AddrPort]bool) {
+	t.Helper()
+	n = newNetns(t)
+	rules := []string{"*nat", ":KUBE-SERVICES - [0:0]", ":KUBE-SVC-FARM - [0:0]"}
+	gone = map[netip.AddrPort]bool{}
+	var dispatch, dnat []string
+	must(t, n.AddAddr(deadline(t), "lo", prefix("203.0.113.1/24")))
+	for i := range endpoints {
+		sep, ip := fmt.Sprintf("KUBE-SEP-%d", i), fmt.Sprintf("203.0.113.%d", 10+i)
+		rules = append(rules, ":"+sep+" - [0:0]")
+		chance := ""
+		if left := endpoints - i; left > 1 {
+			chance = fmt.Sprintf(" -m statistic --mode random --probability %.10f", 1/float64(left))
+		}
+		dispatch = append(dispatch, "-A KUBE-SVC-FARM"+chance+" -j "+sep)
+		dnat = append(dnat, fmt.Sprintf("-A %s -p %s -m %s -j DNAT --to-destination %s:%d", sep, proto, proto, ip, port))
+		must(t, n.AddAddr(deadline(t), "lo", prefix(ip+"/32")))
+		switch addr := fmt.Sprintf("%s:%d", ip, port); {
+		case i >= endpoints-stale:
+			gone[addrPort(addr)] = true
+		case proto == "udp":
+			answerDNS(t, n, addr)
+		default:
+			listen(t, n, addr)
+		}
+	}
+	rules = append(rules, fmt.Sprintf("-A KUBE-SERVICES -d %s/32 -p %s -m %s --dport %d -j KUBE-SVC-FARM", service, proto, proto, port),
+		"-A OUTPUT -j KUBE-SERVICES")
+	rules = append(append(append(rules, dispatch...), dnat...), "COMMIT", "*filter")
+	for ip := range gone { // as if the pod were gone: no answer at all
+		rules = append(rules, fmt.Sprintf("-A INPUT -d %s -j DROP", ip.Addr()))
+	}
+	rules = append(rules, "COMMIT", "")
+	must(t, n.Do(deadline(t), func() error {
+		cmd := exec.Command("iptables-restore")
+		cmd.Stdin = strings.NewReader(strings.Join(rules, "\n"))
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("iptables-restore: %w: %s", err, out)
+		}
+		return err
+	}))
+	// The Service address is on no link: let it be routed, and then translated.
+	must(t, n.Do(deadline(t), func() error { return exec.Command("ip", "route", "add", "default", "dev", "lo").Run() }))
+	return n, gone
+}
+
+// A stale endpoint in a KUBE-SVC chain: the failing fraction, and the endpoint by name.
+func TestScenarioStaleEndpoint(t *testing.T) {
+	n, gone := farm(t, "tcp", 8080, 10, 1)
+	calls := 0
+	r, err := serviceIn(deadline(t), n, service+":8080", ServiceOptions{N: 500, Concurrency: 100, Timeout: 150 * time.Millisecond,
+		Progress: func(done, failed, total int) { calls++ }})
+	must(t, err)
+	var text bytes.Buffer
+	must(t, r.Render(&text, func(a netip.AddrPort) string { return fmt.Sprintf("stale: %v", gone[a]) }))
+	t.Logf("\n%s", &text)
+	failing := r.Failing()
+	if len(r.Endpoints) != 10 || len(failing) != 1 || !gone[failing[0].Address] || failing[0].Failed != failing[0].Attempts || r.Unknown.Attempts != 0 {
+		t.Errorf("%+v", r)
+	}
+	if r.Rate.Low > 0.1 || r.Rate.High < 0.1 {
+		t.Logf("one run in twenty: the interval %v misses 0.1", r.Rate) // not an error: it is its nature
+	}
+	if r.Rate.Fraction < 0.02 || r.Rate.Fraction > 0.25 || calls != 500 || r.Reasons["timeout"] != r.Failed {
+		t.Errorf("%d calls of Progress, %+v", calls, r)
+	}
+	if !strings.Contains(r.Summary(), "all sent to 1 of 10 endpoints: 203.0.113.19:8080") {
+		t.Error(r.Summary())
+	}
+
+	in(t, n, "iptables", "-t", "nat", "-R", "KUBE-SVC-FARM", "10", "-j", "KUBE-SEP-0")
+	if r, err = serviceIn(deadline(t), n, service+":8080", ServiceOptions{N: 200}); err != nil || r.Failed != 0 || len(r.Endpoints) != 9 {
+		t.Errorf("repaired: %v: %s", err, r.Summary())
+	}
+}
+
+func TestServiceDNS(t *testing.T) {
+	n, gone := farm(t, "udp", 53, 4, 1)
+	r, err := serviceIn(deadline(t), n, service+":53", ServiceOptions{N: 200, Proto: DNSUDP, Timeout: 150 * time.Millisecond})
+	must(t, err)
+	failing := r.Failing()
+	if len(r.Endpoints) != 4 || len(failing) != 1 || !gone[failing[0].Address] || r.Answers["NameError"] != 200-r.Failed {
+		t.Errorf("%s\n%+v", r.Summary(), r)
+	}
+}
+
+func TestServiceRefused(t *testing.T) {
+	n := newNetns(t)
+	r, err := serviceIn(deadline(t), n, "127.0.0.1:9", ServiceOptions{N: 5})
+	must(t, err)
+	if r.Failed != 5 || r.Reasons["refused"] != 5 {
+		t.Errorf("%+v", r)
+	}
+	// Nothing loads rules there, so that nothing is tracked.
+	if !strings.Contains(r.Summary(), "sent to unknown endpoints: conntrack does not have the flow") {
+		t.Error(r.Summary())
+	}
+	if r, err = serviceIn(deadline(t), n, "[::1]:9", ServiceOptions{N: 3}); err != nil || r.Reasons["refused"] != 3 {
+		t.Errorf("%v: %+v", err, r)
+	}
+}
+
+func TestServiceUntranslated(t *testing.T) {
+	n := newNetns(t)
+	in(t, n, "iptables", "-A", "INPUT", "-m", "conntrack", "--ctstate", "INVALID", "-j", "DROP")
+	listen(t, n, "127.0.0.1:9")
+	r, err := serviceIn(deadline(t), n, "127.0.0.1:9", ServiceOptions{N: 5})
+	must(t, err)
+	if r.Failed != 0 || !strings.Contains(r.Summary(), "nothing translated the address") {
+		t.Error(r.Summary())
+	}
+}
+
+func TestServiceCancelled(t *testing.T) {
+	n, _ := farm(t, "tcp", 8080, 2, 2)
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	r, err := serviceIn(ctx, n, service+":8080", ServiceOptions{N: 1000, Timeout: time.Minute})
+	if !errors.Is(err, context.DeadlineExceeded) || r.Attempts != 0 || time.Since(start) > 2*time.Second {
+		t.Errorf("%v after %s: %+v", err, time.Since(start), r)
+	}
+	ctx, cancel = context.WithCancel(context.Background())
+	time.AfterFunc(100*time.Millisecond, cancel)
+	start = time.Now()
+	if _, err = serviceIn(ctx, n, service+":8080", ServiceOptions{N: 1000, Timeout: time.Minute}); !errors.Is(err, context.Canceled) || time.Since(start) > 2*time.Second {
+		t.Errorf("%v after %s", err, time.Since(start))
+	}
+}
+
+func TestServiceOptions(t *testing.T) {
+	for _, c := range []struct {
+		addr string
+		o    ServiceOptions
+		want string
+	}{
+		{"127.0.0.1:80", ServiceOptions{}, "0 attempts: want at least 1"},
+		{"127.0.0.1:80", ServiceOptions{N: -3}, "-3 attempts"},
+		{"127.0.0.1:80", ServiceOptions{N: math.MaxInt}, "attempts need a source port each, and there are"},
+		{"127.0.0.1:80", ServiceOptions{N: 1, Concurrency: 1001}, "want 1 to 1000"},
+		{"127.0.0.1:80", ServiceOptions{N: 1, Timeout: -1}, "negative"},
+		{"127.0.0.1:80", ServiceOptions{N: 1, Proto: "icmp"}, `protocol "icmp"`},
+		{"127.0.0.1", ServiceOptions{N: 1}, "want HOST:PORT: missing port"},
+		{"127.0.0.1:0", ServiceOptions{N: 1}, "is not a port"},
+		{"127.0.0.1:99999", ServiceOptions{N: 1}, "is not a port"},
+		{"127.0.0.1:nonsense", ServiceOptions{N: 1}, "is not a port"},
+		{":80", ServiceOptions{N: 1}, "one is empty"},
+		{"fe80::1:80", ServiceOptions{N: 1}, "too many colons"},
+		{"[fe80::1%lo]:80", ServiceOptions{N: 1}, "with a zone"},
+		{"no.such.name.invalid:80", ServiceOptions{N: 1}, "no.such.name.invalid"},
+		{"127.0.0.1:53", ServiceOptions{N: 1, Proto: DNSUDP, Query: strings.Repeat("a", 300)}, "DNS name"},
+	} {
+		_, err := Service(deadline(t), c.addr, c.o)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %+v: %v, want %q", c.addr, c.o, err, c.want)
+		}
+	}
+}
+
+func BenchmarkService1000(b *testing.B) {
+	n, _ := farm(b, "tcp", 8080, 65, 0)
+	for b.Loop() {
+		r, err := serviceIn(b.Context(), n, service+":8080", ServiceOptions{N: 1000})
+		must(b, err)
+		if r.Failed > 0 {
+			b.Fatal(r.Summary())
+		}
+	}
+}
