@@ -15,9 +15,11 @@ func For(p *policy.Policy, stage Stage) []Check {
 	if stage == Image {
 		return append(list, judgementsFor(p, stage)...)
 	}
-	names := make([]string, len(p.Modules))
-	for i, m := range p.Modules {
-		names[i] = m.Name
+	var names []string
+	for _, m := range p.Modules {
+		if m.Applies() {
+			names = append(names, m.Name)
+		}
 	}
 	for _, m := range p.Modules {
 		list = append(list, loadedModule{m, names})

@@ -2,6 +2,7 @@ package checks
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"nodegate/host"
@@ -28,7 +29,8 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check) Report 
 	changed := false
 	for i, c := range list {
 		f, ok := c.(Fixer)
-		if v := before.Results[i].Verdict; !ok || v == Pass || v == Skip || ctx.Err() != nil {
+		// What is unknown is not touched: a plan could not have shown it.
+		if v := before.Results[i].Verdict; !ok || v != Fail && v != Warn || ctx.Err() != nil {
 			continue
 		}
 		changed = true
@@ -41,7 +43,7 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check) Report 
 	after.Started, after.Duration = before.Started, time.Since(before.Started)
 	for i := range after.Results {
 		r, was := &after.Results[i], before.Results[i]
-		if r.Verdict == Pass && was.Verdict != Pass && was.Verdict != Skip {
+		if r.Verdict == Pass && (was.Verdict == Fail || was.Verdict == Warn) {
 			r.Fixed, r.Was = true, was.State.Got
 		}
 		if r.Verdict != Pass && r.Err == nil {
@@ -54,7 +56,15 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check) Report 
 func inspect(ctx context.Context, h *host.Host, c Check) Result {
 	r := Result{Name: c.Name(), About: c.About()}
 	_, r.Fixable = c.(Fixer)
-	if r.Err = ctx.Err(); r.Err != nil {
+	switch {
+	case ctx.Err() != nil:
+		r.Err = ctx.Err()
+		return r
+	case r.About.Off:
+		r.Verdict, r.State.Skip = Skip, "its when is false here ("+r.About.When+")"
+		return r
+	case r.About.Unknown != "":
+		r.Err = fmt.Errorf("it depends on %s, which cannot be known here", r.About.Unknown)
 		return r
 	}
 	r.State, r.Err = c.Inspect(ctx, h)

@@ -38,6 +38,8 @@ type Kernel interface {
 	Release() (string, error)
 	// LoadModules loads all of them, with what they depend on, in one call.
 	LoadModules(ctx context.Context, names []string) error
+	// Version is what a program of the system prints for --version.
+	Version(ctx context.Context, program string) (string, error)
 }
 
 // Links is what is asked of network interfaces. A link that has gone is

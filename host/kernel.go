@@ -29,6 +29,14 @@ func (machineKernel) LoadModules(ctx context.Context, names []string) error {
 	return err
 }
 
+// Version waits at most two seconds.
+func (machineKernel) Version(ctx context.Context, program string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	out, err := run(ctx, program, "--version")
+	return strings.TrimSpace(string(out)), err
+}
+
 // run executes a program of the machine with a fixed environment and answers
 // its standard output; the error holds what it said on standard error.
 func run(ctx context.Context, name string, args ...string) ([]byte, error) {

@@ -14,6 +14,8 @@ type noKernel struct{}
 func (noKernel) Release() (string, error)                    { return "", errTree }
 func (noKernel) LoadModules(context.Context, []string) error { return errTree }
 
+func (noKernel) Version(context.Context, string) (string, error) { return "", errTree }
+
 type noLinks struct{}
 
 func (noLinks) List(context.Context) ([]Link, error)                         { return nil, errTree }

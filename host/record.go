@@ -15,7 +15,7 @@ func Record(h *Host) (*Host, *Snapshot) {
 		APIVersion: snapshotVersion, Kind: snapshotKind, Taken: time.Now().UTC().Truncate(time.Second), Root: h.Root,
 		Files: map[string]answer[text]{}, Dirs: map[string]answer[[]string]{}, SymLink: map[string]answer[string]{},
 		Drivers: map[string]answer[string]{}, Offload: map[string]answer[featureOf]{},
-		Stats: map[string]answer[statsOf]{}, Units: map[string]answer[unitState]{},
+		Version: map[string]answer[string]{}, Stats: map[string]answer[statsOf]{}, Units: map[string]answer[unitState]{},
 	}
 	return &Host{
 		Root: h.Root, Files: recordFiles{h.Files, s}, Kernel: recordKernel{h.Kernel, s}, Links: recordLinks{h.Links, s},
@@ -54,6 +54,12 @@ type recordKernel struct {
 func (r recordKernel) Release() (string, error) {
 	v, err := r.Kernel.Release()
 	r.s.Kernel = recordAnswer(v, err)
+	return v, err
+}
+
+func (r recordKernel) Version(ctx context.Context, program string) (string, error) {
+	v, err := r.Kernel.Version(ctx, program)
+	r.s.Version[program] = recordAnswer(v, err)
 	return v, err
 }
 

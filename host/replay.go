@@ -24,6 +24,10 @@ type replayKernel struct{ s *Snapshot }
 func (r replayKernel) Release() (string, error)                    { return r.s.Kernel.get("kernel release") }
 func (r replayKernel) LoadModules(context.Context, []string) error { return errReplay }
 
+func (r replayKernel) Version(_ context.Context, program string) (string, error) {
+	return r.s.Version[program].get("version of " + program)
+}
+
 type replayLinks struct{ s *Snapshot }
 
 func (r replayLinks) List(context.Context) ([]Link, error) { return r.s.List.get("links") }

@@ -23,6 +23,7 @@ type Snapshot struct {
 	Root       string    `json:"root"`
 
 	Kernel  answer[string]               `json:"kernelRelease"`
+	Version map[string]answer[string]    `json:"versions,omitempty"`
 	Files   map[string]answer[text]      `json:"files,omitempty"`
 	Dirs    map[string]answer[[]string]  `json:"dirs,omitempty"`
 	SymLink map[string]answer[string]    `json:"symlinks,omitempty"`

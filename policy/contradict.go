@@ -12,7 +12,8 @@ import (
 func (p *Policy) check(r *reader) {
 	modules := p.Modules[:0]
 	for _, m := range p.Modules {
-		if i := slices.IndexFunc(modules, func(o Module) bool { return o.Name == m.Name }); i >= 0 {
+		i := slices.IndexFunc(modules, func(o Module) bool { return o.Name == m.Name && o.Applies() })
+		if i >= 0 && m.Applies() {
 			stricter(&modules[i].About, m.About)
 			continue
 		}
@@ -22,8 +23,8 @@ func (p *Policy) check(r *reader) {
 
 	sysctls := p.Sysctls[:0]
 	for _, s := range p.Sysctls {
-		i := slices.IndexFunc(sysctls, func(o Sysctl) bool { return o.Key == s.Key })
-		if i < 0 {
+		i := slices.IndexFunc(sysctls, func(o Sysctl) bool { return o.Key == s.Key && o.Applies() })
+		if i < 0 || !s.Applies() {
 			sysctls = append(sysctls, s)
 			continue
 		}
@@ -40,7 +41,8 @@ func (p *Policy) check(r *reader) {
 
 	judgements := p.Judgements[:0]
 	for _, j := range p.Judgements {
-		if i := slices.IndexFunc(judgements, func(o Judgement) bool { return o.Name == j.Name }); i >= 0 {
+		i := slices.IndexFunc(judgements, func(o Judgement) bool { return o.Name == j.Name && o.Applies() })
+		if i >= 0 && j.Applies() {
 			if judgements[i].Severity == "" || j.Severity == Block {
 				judgements[i].Severity = j.Severity
 			}
@@ -54,7 +56,7 @@ func (p *Policy) check(r *reader) {
 		for _, o := range p.Links[:i] {
 			if o.Name == l.Name {
 				r.errorf(l.Range, "Same name twice", "Another link %q is at %s. Give one of the two another name.", l.Name, place(o.Range))
-			} else if what := l.contradicts(o); what != "" && o.Match == l.Match {
+			} else if what := l.contradicts(o); what != "" && o.Match == l.Match && o.Applies() && l.Applies() {
 				r.errorf(l.Range, "Contradiction", "This link sets %s; link %q at %s matches the same interfaces and sets it otherwise. Remove one of the two.", what, o.Name, place(o.Range))
 			}
 		}
@@ -136,8 +138,10 @@ func (s Sysctl) Want() string {
 		return fmt.Sprintf("%d to %d", *s.Min, *s.Max)
 	case s.Min != nil:
 		return fmt.Sprintf("at least %d", *s.Min)
+	case s.Max != nil:
+		return fmt.Sprintf("at most %d", *s.Max)
 	}
-	return fmt.Sprintf("at most %d", *s.Max)
+	return "depends on " + s.Unknown
 }
 
 // Target is the value to write where the parameter reads as got: got itself
@@ -152,6 +156,9 @@ func (s Sysctl) Target(got string) string {
 		return s.OneOf[0]
 	}
 	n, err := strconv.ParseInt(got, 10, 64)
+	if s.Min == nil && s.Max == nil {
+		return got // the value depends on what is not known here
+	}
 	if s.Max != nil && (s.Min == nil || err == nil && n > *s.Max) {
 		return strconv.FormatInt(*s.Max, 10)
 	}

@@ -18,44 +18,56 @@ func isName(s string, most int, marks string) bool {
 	})
 }
 
-// decode turns the blocks of one file into requirements, and names the built-in
-// policies that it uses.
-func (r *reader) decode(blocks hcl.Blocks) (p *Policy, uses []block) {
-	p = &Policy{}
-	for _, opened := range blocks {
-		b := r.open(opened)
-		switch opened.Type {
-		case "use":
-			uses = append(uses, b)
+// decode gives the gathered blocks their meaning, in their order.
+func (l *loader) decode() {
+	p := l.policy
+	var gate *block
+	for _, b := range l.blocks {
+		l.unknown = nil
+		switch b.Type {
 		case "module":
-			if m, ok := r.module(b); ok {
+			if m, ok := l.module(b); ok {
+				m.Unknown = l.unknowns()
 				p.Modules = append(p.Modules, m)
 			}
 		case "sysctl":
-			if s, ok := r.sysctl(b); ok {
+			if s, ok := l.sysctl(b); ok {
+				s.Unknown = l.unknowns()
 				p.Sysctls = append(p.Sysctls, s)
 			}
 		case "link":
-			if l, ok := r.link(b); ok {
-				p.Links = append(p.Links, l)
+			if k, ok := l.link(b); ok {
+				k.Unknown = l.unknowns()
+				p.Links = append(p.Links, k)
 			}
 		case "check":
-			if j, ok := r.judgement(b); ok {
+			if j, ok := l.judgement(b); ok {
+				j.Unknown = l.unknowns()
 				p.Judgements = append(p.Judgements, j)
 			}
 		case "gate":
-			if p.Gate.Unit != "" {
-				r.secondGate(b.Range, p.Gate)
-				continue
+			// The author's own comes before that of a policy in use.
+			if gate != nil && gate.Builtin == b.Builtin && !b.Builtin {
+				l.errorf(b.Range, "Second gate", "There is one gate block; the first is at %s. Remove one.", place(gate.Range))
+			} else if gate == nil || gate.Builtin && !b.Builtin {
+				gate = &b
 			}
-			p.Gate = r.gate(b)
 		}
 	}
-	return p, uses
+	p.Gate = defaultGate()
+	if gate != nil {
+		l.unknown = nil
+		p.Gate = l.gate(*gate)
+		if u := l.unknowns(); u != "" {
+			l.errorf(gate.Range, "Unknown gate", "What the gate does must be known before anything else is; it depends on %s, which is not known here.", u)
+		}
+	}
 }
 
-func (r *reader) secondGate(at hcl.Range, first Gate) {
-	r.errorf(at, "Second gate", "There is one gate block; the first is at %s. Remove one.", place(first.Range))
+// unknowns is the facts that the block just read waits for, as a list.
+func (r *reader) unknowns() string {
+	slices.Sort(r.unknown)
+	return strings.Join(slices.Compact(r.unknown), ", ")
 }
 
 func (r *reader) module(b block) (Module, bool) {
@@ -115,6 +127,8 @@ func (r *reader) sysctl(b block) (Sysctl, bool) {
 	switch {
 	case len(r.diags) > before || r.mistaken(b.Body):
 		return s, false
+	case len(r.unknown) > 0:
+		return s, true
 	case kinds == 0:
 		r.errorf(b.Range, "No value asked for", "Give %s one of value, one_of, min or max.", b.Name)
 	case kinds > 1:
@@ -156,7 +170,7 @@ func (r *reader) match(blocks hcl.Blocks, link hcl.Range) Match {
 	if _, err := path.Match(m.Name, ""); err != nil {
 		r.errorf(b.at("name"), "Not a glob", "%q is not a valid pattern: close the bracket, or write \\[ for a bracket.", m.Name)
 	}
-	if m == (Match{}) && len(r.diags) == before && !r.mistaken(b.Body) {
+	if m == (Match{}) && len(r.diags) == before && !r.mistaken(b.Body) && len(r.unknown) == 0 {
 		r.errorf(b.Range, "Empty match", "Set at least one of name, kind, driver or default_route = true; to match every interface write name = \"*\".")
 	}
 	return m

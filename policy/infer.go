@@ -28,7 +28,7 @@ func (p *Policy) inferModules() {
 		name := ModuleOf(s.Key)
 		i := slices.IndexFunc(p.Modules, func(m Module) bool { return m.Name == name })
 		switch {
-		case name == "":
+		case name == "" || s.Off:
 		case i < 0:
 			p.Modules = append(p.Modules, Module{Name: name, About: About{
 				Severity: s.Severity, Range: s.Range, Ref: s.Ref, Reason: "It brings " + s.Key.String() + ".",

@@ -22,7 +22,7 @@ func (r *reader) link(b block) (Link, bool) {
 		l.MTU = int(n)
 	}
 	l.Sysctls = r.linkSysctls(b)
-	if len(r.diags) == before && !r.mistaken(b.Body) && len(l.Offloads) == 0 && l.MTU == 0 && len(l.Sysctls) == 0 {
+	if len(r.diags) == before && !r.mistaken(b.Body) && len(r.unknown) == 0 && len(l.Offloads) == 0 && l.MTU == 0 && len(l.Sysctls) == 0 {
 		r.errorf(b.Range, "Nothing asked for", "Give link %q at least one of offload, mtu or sysctl.", b.Name)
 	}
 	return l, len(r.diags) == before

@@ -27,8 +27,18 @@ type About struct {
 	Severity Severity
 	Reason   string    // why it is asked for, in the author's words
 	Ref      string    // where the reason is documented
+	Symptom  string    // what a user sees where it does not hold
+	TradeOff string    // what it costs
 	Range    hcl.Range // where it is asked for
+	Override hcl.Range // of the override that changed it, if one did
+	Builtin  bool      // it stands in a built-in policy
+	Off      bool      // its when is false here
+	When     string    // where that when stands
+	Unknown  string    // the facts that it depends on and that are not known here
 }
+
+// Applies tells whether the requirement is one on this node, and its value known.
+func (a About) Applies() bool { return !a.Off && a.Unknown == "" }
 
 // Severity says what a requirement that does not hold does to the gate.
 type Severity string

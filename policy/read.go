@@ -9,8 +9,18 @@ import (
 	"strings"
 )
 
-// ReadFiles reads the named files, and every *.hcl file of the named
-// directories in the order of their names. The error joins one message a path
+// File is one policy file's name and text.
+type File struct {
+	Name string
+	Text []byte
+}
+
+// MaxFileSize is the most bytes a policy file may have. Policies are written by
+// people; what is larger is not one.
+const MaxFileSize = 1 << 20
+
+// ReadFiles reads the named files, and every *.hcl and *.hcl.json file of the
+// named directories in the order of their names. The error joins one message a path
 // that cannot be read.
 func ReadFiles(paths []string) ([]File, error) {
 	var files []File
@@ -44,7 +54,7 @@ func expand(p string) ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), ".hcl") {
+		if IsPolicyFile(e.Name()) {
 			names = append(names, filepath.Join(p, e.Name()))
 		}
 	}
@@ -52,6 +62,11 @@ func expand(p string) ([]string, error) {
 		return nil, fmt.Errorf("%s: the directory has no *.hcl file; put one there, or name a file", p)
 	}
 	return names, nil
+}
+
+// IsPolicyFile tells by its name whether a file in a directory is a policy.
+func IsPolicyFile(name string) bool {
+	return strings.HasSuffix(name, ".hcl") || strings.HasSuffix(name, ".hcl.json")
 }
 
 // readBounded reads one byte more than a policy may have, so that Load can tell

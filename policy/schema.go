@@ -9,11 +9,14 @@ import "github.com/hashicorp/hcl/v2"
 // block is one block as it stands in a file. Attributes are kept as
 // expressions, so that every message about a value points at the value.
 type block struct {
-	Name   string    // its label, "" where it has none
-	Range  hcl.Range // of the label, or of the block's first line
-	Body   hcl.Body
-	Attrs  hcl.Attributes
-	Blocks hcl.Blocks
+	Type     string
+	Name     string    // its label, "" where it has none
+	Range    hcl.Range // of the label, or of the block's first line
+	Override hcl.Range // of the override that changed it, if one did
+	Builtin  bool      // it stands in a built-in policy
+	Body     hcl.Body
+	Attrs    hcl.Attributes
+	Blocks   hcl.Blocks
 }
 
 // get is an attribute's expression, nil where it is not set.
@@ -40,13 +43,17 @@ func fileSchema() *hcl.BodySchema {
 		{Type: "link", LabelNames: []string{"name"}},
 		{Type: "check", LabelNames: []string{"name"}},
 		{Type: "gate"},
+		{Type: "variable", LabelNames: []string{"name"}},
+		{Type: "override", LabelNames: []string{"name"}},
 	}}
 }
 
 // blockSchema is what a block of that type may hold.
 func blockSchema(blockType string) *hcl.BodySchema {
-	requirement := []string{"severity", "reason", "ref"}
+	requirement := []string{"severity", "reason", "ref", "symptom", "tradeoff", "when"}
 	switch blockType {
+	case "variable":
+		return attributes("type", "default", "description")
 	case "module", "check":
 		return attributes(requirement...)
 	case "sysctl":
@@ -71,11 +78,16 @@ func attributes(names ...string) *hcl.BodySchema {
 	return s
 }
 
-// open reads what stands in a block.
+// open reads what stands in a block. What may stand in an override depends on
+// what it overrides: that is read later.
 func (r *reader) open(b *hcl.Block) block {
-	content, diags := b.Body.Content(blockSchema(b.Type))
-	r.diags = append(r.diags, diags...)
-	opened := block{Range: b.DefRange, Body: b.Body, Attrs: content.Attributes, Blocks: content.Blocks}
+	content := &hcl.BodyContent{}
+	if b.Type != "override" {
+		var diags hcl.Diagnostics
+		content, diags = b.Body.Content(blockSchema(b.Type))
+		r.diags = append(r.diags, diags...)
+	}
+	opened := block{Type: b.Type, Range: b.DefRange, Body: b.Body, Attrs: content.Attributes, Blocks: content.Blocks}
 	if len(b.Labels) > 0 {
 		opened.Name, opened.Range = b.Labels[0], b.LabelRanges[0]
 	}

@@ -10,21 +10,16 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
-	"github.com/zclconf/go-cty/cty/function"
 )
 
 // reader turns expressions into Go values and gathers what is wrong with them.
-// Its methods return the zero value for an attribute that is not set, or wrong.
+// Its methods return the zero value for an attribute that is not set, or wrong,
+// or not known here; the last is noted in unknown.
 type reader struct {
-	diags hcl.Diagnostics
-	scope hcl.EvalContext // what an expression can name
 	Options
-}
-
-// newReader's scope is empty, not nil, so that an unknown function is called
-// unknown and not forbidden.
-func newReader(o Options) *reader {
-	return &reader{Options: o, scope: hcl.EvalContext{Functions: map[string]function.Function{}}}
+	diags   hcl.Diagnostics
+	vars    map[string]cty.Value // of the variable blocks
+	unknown []string             // the facts that the block being read needs and that are not known
 }
 
 func (r *reader) errorf(rng hcl.Range, summary, detail string, args ...any) {
@@ -47,13 +42,23 @@ func place(r hcl.Range) string {
 	return fmt.Sprintf("%s:%d:%d", r.Filename, r.Start.Line, r.Start.Column)
 }
 
+// value evaluates an expression. It answers false where there is nothing to
+// go on with: it is not set, wrong, or not known here.
 func (r *reader) value(e hcl.Expression) (cty.Value, bool) {
 	if e == nil {
 		return cty.NilVal, false
 	}
-	v, diags := e.Value(&r.scope)
+	scope, unknown, ok := r.scope(e)
+	if !ok {
+		return cty.NilVal, false
+	}
+	v, diags := e.Value(scope)
 	r.diags = append(r.diags, diags...)
-	if diags.HasErrors() || v.IsNull() {
+	switch {
+	case diags.HasErrors() || v.IsNull():
+		return cty.NilVal, false
+	case !v.IsWhollyKnown():
+		r.unknown = append(r.unknown, unknown...)
 		return cty.NilVal, false
 	}
 	return v, true
@@ -159,13 +164,21 @@ func (r *reader) oneOf(e hcl.Expression, name string, words ...string) string {
 	return s
 }
 
+// about reads what every requirement says of itself.
 func (r *reader) about(b block) About {
-	return About{
+	a := About{
 		Severity: Severity(r.oneOf(b.get("severity"), "severity", string(Block), string(Warn))),
 		Reason:   r.text(b.get("reason"), "reason"),
 		Ref:      r.text(b.get("ref"), "ref"),
-		Range:    b.Range,
+		Symptom:  r.text(b.get("symptom"), "symptom"),
+		TradeOff: r.text(b.get("tradeoff"), "tradeoff"),
+		Off:      !r.flag(b.get("when"), "when", true),
+		Range:    b.Range, Override: b.Override, Builtin: b.Builtin,
 	}
+	if e := b.get("when"); a.Off {
+		a.When = place(e.Range())
+	}
+	return a
 }
 
 func quoted(words []string) []string {

@@ -149,7 +149,9 @@ func modulesLoad(p *policy.Policy) []byte {
 	var b strings.Builder
 	b.WriteString(header)
 	for _, m := range p.Modules {
-		fmt.Fprintln(&b, m.Name)
+		if m.Applies() {
+			fmt.Fprintln(&b, m.Name)
+		}
 	}
 	return []byte(b.String())
 }
@@ -160,9 +162,11 @@ func sysctlConf(p *policy.Policy) []byte {
 	var b strings.Builder
 	b.WriteString(header)
 	for _, s := range p.Sysctls {
-		if s.Value != "" {
+		switch {
+		case s.Off:
+		case s.Value != "" && s.Unknown == "":
 			fmt.Fprintf(&b, "%s = %s\n", s.Key, s.Value)
-		} else {
+		default:
 			fmt.Fprintf(&b, "# %s: %s; only `nodegate apply` sees to it\n", s.Key, s.Want())
 		}
 	}

@@ -106,12 +106,17 @@ func describe(h *host.Host) node {
 	return n
 }
 
-// source is the file and line that asks for a requirement.
+// source is the file and line that asks for a requirement, and those of the
+// override that changed it.
 func source(a policy.About) string {
 	if a.Range.Filename == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s:%d", a.Range.Filename, a.Range.Start.Line)
+	s := fmt.Sprintf("%s:%d", a.Range.Filename, a.Range.Start.Line)
+	if a.Override.Filename != "" {
+		s += fmt.Sprintf(", overridden at %s:%d", a.Override.Filename, a.Override.Start.Line)
+	}
+	return s
 }
 
 type renderer func(io.Writer, document) error

@@ -26,6 +26,7 @@ type Machine struct {
 	Modules map[string]map[string]string // installed, not loaded -> the parameters it brings
 	Links   map[string]*Link
 	Routes  []string             // links with a default route
+	Version map[string]string    // program -> what it prints for --version
 	Units   map[string][2]string // unit -> ActiveState, UnitFileState
 	Rules   map[string]string    // what was run -> its output
 	Log     []string             // every change that was asked for
@@ -121,6 +122,13 @@ func (m files) Write(name string, data []byte) error {
 type kernel struct{ *Machine }
 
 func (m kernel) Release() (string, error) { return m.Kernel, nil }
+
+func (m kernel) Version(_ context.Context, program string) (string, error) {
+	if v, ok := m.Machine.Version[program]; ok {
+		return v, nil
+	}
+	return "", fmt.Errorf("%s is not installed", program)
+}
 
 func (m kernel) LoadModules(_ context.Context, names []string) error {
 	m.Log = append(m.Log, "modprobe "+strings.Join(names, " "))

@@ -1,0 +1,35 @@
+package policy
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+)
+
+//go:embed builtin/*.hcl
+var builtin embed.FS
+
+// Builtins are the names that Builtin knows.
+func Builtins() []string {
+	entries, err := fs.ReadDir(builtin, "builtin")
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, strings.TrimSuffix(e.Name(), ".hcl"))
+	}
+	return names
+}
+
+// Builtin is the embedded policy of that name.
+// The error says which names there are.
+func Builtin(name string) (File, error) {
+	text, err := builtin.ReadFile("builtin/" + path.Clean("/" + name)[1:] + ".hcl")
+	if err != nil {
+		return File{}, fmt.Errorf("there is no built-in policy %q; there is %s", name, strings.Join(Builtins(), ", "))
+	}
+	return File{Name: "builtin:" + name + ".hcl", Text: text}, nil
+}

@@ -1,0 +1,93 @@
+package policy
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// factTypes is what an expression can ask of the node, and the type of the
+// answer.
+func factTypes() map[string]cty.Type {
+	return map[string]cty.Type{
+		"node.cpus":       cty.Number, // that the kernel schedules on
+		"node.memory":     cty.Number, // bytes
+		"kernel.release":  cty.String, // uname -r: 6.1.0-28-cloud-amd64
+		"kernel.version":  cty.String, // its leading numbers: 6.1.0
+		"os.id":           cty.String, // ID of os-release: debian
+		"os.version":      cty.String, // VERSION_ID of os-release: 12
+		"systemd.version": cty.Number, // 252
+		"cloud.provider":  cty.String, // by DMI: aws, gcp, azure, openstack, hetzner, "" elsewhere
+		"cni.name":        cty.String, // of the first file in /etc/cni/net.d
+		"kube_proxy.mode": cty.String, // iptables, nftables, ipvs
+		"kubelet.version": cty.String, // 1.34.1
+	}
+}
+
+// FactNames is every fact, sorted.
+func FactNames() []string { return slices.Sorted(maps.Keys(factTypes())) }
+
+// scope is what one expression can name: the functions, the variables, and of
+// the facts only those that it does name, because asking costs time. It also
+// answers which of them are not known here.
+func (r *reader) scope(e hcl.Expression) (scope *hcl.EvalContext, unknown []string, ok bool) {
+	scope = &hcl.EvalContext{Functions: functions()}
+	named := e.Variables()
+	if len(named) == 0 {
+		return scope, nil, true
+	}
+	types := factTypes()
+	facts := map[string]map[string]cty.Value{}
+	ok = true
+	for _, t := range named {
+		root := t.RootName()
+		if root == "var" {
+			continue
+		}
+		name := root
+		if len(t) > 1 {
+			if attr, is := t[1].(hcl.TraverseAttr); is {
+				name += "." + attr.Name
+			}
+		}
+		typ, known := types[name]
+		if !known {
+			r.errorf(t.SourceRange(), "Unknown fact", "There is no fact %s; there is %s.%s", name, strings.Join(FactNames(), ", "), didYouMean(name, FactNames()))
+			ok = false
+			continue
+		}
+		v := r.fact(name, typ)
+		if !v.IsKnown() {
+			unknown = append(unknown, name)
+		}
+		if facts[root] == nil {
+			facts[root] = map[string]cty.Value{}
+		}
+		facts[root][strings.TrimPrefix(name, root+".")] = v
+	}
+	scope.Variables = map[string]cty.Value{"var": cty.ObjectVal(r.vars)}
+	for root, attrs := range facts {
+		scope.Variables[root] = cty.ObjectVal(attrs)
+	}
+	return scope, unknown, ok
+}
+
+func (r *reader) fact(name string, typ cty.Type) cty.Value {
+	if r.Fact == nil {
+		return cty.UnknownVal(typ)
+	}
+	switch v, known := r.Fact(name); v := v.(type) {
+	case string:
+		if known && typ == cty.String {
+			return cty.StringVal(v)
+		}
+	case int64:
+		if known && typ == cty.Number {
+			return cty.NumberIntVal(v)
+		}
+	}
+	return cty.UnknownVal(typ)
+}

@@ -1,0 +1,74 @@
+package policy
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/function"
+	"github.com/zclconf/go-cty/cty/function/stdlib"
+)
+
+// functions is what an expression can call.
+func functions() map[string]function.Function {
+	return map[string]function.Function{
+		"min":              stdlib.MinFunc,
+		"max":              stdlib.MaxFunc,
+		"ceil":             stdlib.CeilFunc,
+		"floor":            stdlib.FloorFunc,
+		"contains":         stdlib.ContainsFunc,
+		"regex":            stdlib.RegexFunc,
+		"format":           stdlib.FormatFunc,
+		"lower":            stdlib.LowerFunc,
+		"coalesce":         stdlib.CoalesceFunc,
+		"version_at_least": versionAtLeast(),
+	}
+}
+
+// versionAtLeast compares versions by their leading numbers: 5.4.41 is at least
+// 5.4.9, and 6.1.0-28-amd64 is at least 6.1.
+func versionAtLeast() function.Function {
+	return function.New(&function.Spec{
+		Description: "whether a version is another one, or later",
+		Params:      []function.Parameter{{Name: "version", Type: cty.String}, {Name: "least", Type: cty.String}},
+		Type:        function.StaticReturnType(cty.Bool),
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			have, err := versionNumbers(args[0].AsString())
+			if err != nil {
+				return cty.False, function.NewArgError(0, err)
+			}
+			least, err := versionNumbers(args[1].AsString())
+			if err != nil {
+				return cty.False, function.NewArgError(1, err)
+			}
+			for i, l := range least {
+				h := 0
+				if i < len(have) {
+					h = have[i]
+				}
+				if h != l {
+					return cty.BoolVal(h > l), nil
+				}
+			}
+			return cty.True, nil
+		},
+	})
+}
+
+func versionNumbers(s string) ([]int, error) {
+	end := strings.IndexFunc(strings.TrimPrefix(s, "v"), func(r rune) bool { return r != '.' && (r < '0' || r > '9') })
+	digits := strings.TrimPrefix(s, "v")
+	if end >= 0 {
+		digits = digits[:end]
+	}
+	var numbers []int
+	for _, part := range strings.Split(strings.Trim(digits, "."), ".") {
+		n, err := strconv.Atoi(part)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a version such as 5.4.41", s)
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers, nil
+}

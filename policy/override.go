@@ -1,0 +1,96 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+)
+
+// applyOverrides lets each override block change the attributes of the
+// requirement that it names, before any of them is evaluated.
+func (l *loader) applyOverrides() {
+	var overrides []block
+	l.blocks = slices.DeleteFunc(l.blocks, func(b block) bool {
+		if b.Type == "override" {
+			overrides = append(overrides, b)
+		}
+		return b.Type == "override"
+	})
+	var names []string
+	for _, b := range l.blocks {
+		if b.Builtin && b.checkName() != "" {
+			names = append(names, b.checkName())
+		}
+	}
+	done := map[string]hcl.Range{}
+	for _, o := range overrides {
+		name := canonicalName(o.Name)
+		if first, ok := done[name]; ok {
+			l.errorf(o.Range, "Overridden twice", "Another override of %s is at %s. Put both into one.", o.Name, place(first))
+			continue
+		}
+		done[name] = o.Range
+		i := slices.IndexFunc(l.blocks, func(b block) bool { return b.Builtin && b.checkName() == name })
+		if i < 0 {
+			l.overrideNothing(o, name, names)
+			continue
+		}
+		l.override(&l.blocks[i], o)
+	}
+}
+
+func (l *loader) overrideNothing(o block, name string, names []string) {
+	if i := slices.IndexFunc(l.blocks, func(b block) bool { return b.checkName() == name }); i >= 0 {
+		l.errorf(o.Range, "Not a built-in requirement", "%s is your own, at %s: change it there.", o.Name, place(l.blocks[i].Range))
+		return
+	}
+	l.errorf(o.Range, "Nothing to override", "No built-in policy in use has %s.%s", o.Name, didYouMean(name, names))
+}
+
+// override lays o's attributes over those of b. The values of a sysctl go
+// together: an override with min takes value away.
+func (l *loader) override(b *block, o block) {
+	content, diags := o.Body.Content(blockSchema(b.Type))
+	l.diags = append(l.diags, diags...)
+	attrs := hcl.Attributes{}
+	values := []string{"value", "min", "max", "one_of"}
+	replaces := slices.ContainsFunc(values, func(v string) bool { _, ok := content.Attributes[v]; return ok })
+	for name, a := range b.Attrs {
+		if !replaces || !slices.Contains(values, name) {
+			attrs[name] = a
+		}
+	}
+	for name, a := range content.Attributes {
+		attrs[name] = a
+	}
+	b.Attrs, b.Override = attrs, o.Range
+	if len(content.Blocks) > 0 {
+		b.Blocks = content.Blocks
+	}
+}
+
+// checkName is the name of the check that the block becomes, "" for a block
+// that becomes none.
+func (b block) checkName() string {
+	switch b.Type {
+	case "module", "sysctl", "link":
+		return canonicalName(b.Type + "." + b.Name)
+	case "check":
+		return b.Name
+	}
+	return ""
+}
+
+// canonicalName spells a check's name in the one way in which it is compared.
+func canonicalName(name string) string {
+	if m, ok := strings.CutPrefix(name, "module."); ok {
+		return "module." + strings.ReplaceAll(m, "-", "_")
+	}
+	if s, ok := strings.CutPrefix(name, "sysctl."); ok {
+		if k, err := ParseKey(s); err == nil {
+			return "sysctl." + k.String()
+		}
+	}
+	return name
+}

@@ -1,0 +1,92 @@
+package policy
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/ext/typeexpr"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+)
+
+// readVariables gives every variable block its value: the one that was given,
+// or its default.
+func (l *loader) readVariables() {
+	l.vars = map[string]cty.Value{}
+	declared := map[string]hcl.Range{}
+	for _, b := range l.blocks {
+		if b.Type != "variable" {
+			continue
+		}
+		if first, ok := declared[b.Name]; ok {
+			l.errorf(b.Range, "Same name twice", "Another variable %q is at %s. Give one of the two another name.", b.Name, place(first))
+			continue
+		}
+		declared[b.Name] = b.Range
+		// A variable that is wrong is still known, so that its uses are not
+		// reported too.
+		l.vars[b.Name] = cty.DynamicVal
+		if v, ok := l.variable(b); ok {
+			l.vars[b.Name] = v
+		}
+	}
+	names := slices.Sorted(maps.Keys(declared))
+	for _, name := range slices.Sorted(maps.Keys(l.Vars)) {
+		if _, ok := declared[name]; !ok {
+			at := hcl.Range{Filename: "--var " + name, Start: hcl.InitialPos, End: hcl.InitialPos}
+			l.errorf(at, "Unknown variable", "The policy has no variable %q; it has %s.%s", name, orNone(names), didYouMean(name, names))
+		}
+	}
+}
+
+func orNone(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
+func (l *loader) variable(b block) (cty.Value, bool) {
+	if !hclsyntax.ValidIdentifier(b.Name) {
+		l.errorf(b.Range, "Not a name", "A variable's name is letters, digits, - and _, and begins with a letter; %q is not.", b.Name)
+		return cty.NilVal, false
+	}
+	l.text(b.get("description"), "description")
+	typ := cty.DynamicPseudoType
+	if e := b.get("type"); e != nil {
+		t, diags := typeexpr.TypeConstraint(e)
+		if l.diags = append(l.diags, diags...); diags.HasErrors() {
+			return cty.NilVal, false
+		}
+		typ = t
+	}
+	at, v := b.at("default"), cty.NilVal
+	if text, given := l.Vars[b.Name]; given {
+		at = hcl.Range{Filename: "--var " + b.Name, Start: hcl.InitialPos, End: hcl.InitialPos}
+		v = cty.StringVal(text)
+		// A list, a number or a bool is written as in a policy; a string as it is.
+		if e, diags := hclsyntax.ParseExpression([]byte(text), at.Filename, hcl.InitialPos); !diags.HasErrors() && typ != cty.String {
+			if parsed, diags := e.Value(nil); !diags.HasErrors() {
+				v = parsed
+			}
+		}
+	} else if e := b.get("default"); e != nil {
+		value, diags := e.Value(nil)
+		if l.diags = append(l.diags, diags...); diags.HasErrors() {
+			return cty.NilVal, false
+		}
+		v = value
+	} else {
+		l.errorf(b.Range, "No value", "Variable %q has no default: set it with --var %s=VALUE or NODEGATE_VAR_%s=VALUE.", b.Name, b.Name, b.Name)
+		return cty.NilVal, false
+	}
+	converted, err := convert.Convert(v, typ)
+	if err != nil {
+		l.errorf(at, "Wrong type", "Variable %q: %s.", b.Name, err)
+		return cty.NilVal, false
+	}
+	return converted, true
+}
