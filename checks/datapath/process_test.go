@@ -33,6 +33,10 @@ func TestMain(m *testing.M) {
 	case "as-scratch":
 		_, err := Bridge(ctx, BridgeOptions{InScratch: true})
 		exit(err)
+	case "as-service": // prints the summary
+		r, err := Service(ctx, "127.0.0.1:9", ServiceOptions{N: 3})
+		fmt.Println(r.Summary())
+		exit(err)
 	case "as-parent", "as-host":
 		var o BridgeOptions
 		if err := json.NewDecoder(os.Stdin).Decode(&o); err != nil {
@@ -140,6 +144,16 @@ func TestNoPrivilege(t *testing.T) {
 		if err := cmd.Wait(); err == nil || !strings.Contains(complaint.String(), c.want) || strings.Contains(complaint.String(), "panic") {
 			t.Errorf("%s: %v: %s%s", c.as, err, out, complaint)
 		}
+	}
+}
+
+// Connecting needs no privilege, conntrack does: then endpoints are unknown.
+func TestServiceWithoutConntrack(t *testing.T) {
+	needRoot(t) // to give it up
+	cmd, out, complaint := start(t, self(t), "as-service", BridgeOptions{}, nobody())
+	if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), "3 of 3 failed") ||
+		!strings.Contains(out.String(), "sent to unknown endpoints: looking up a flow in conntrack needs CAP_NET_ADMIN") {
+		t.Errorf("%v: %s%s", err, out, complaint)
 	}
 }
 
