@@ -2,6 +2,7 @@
 within 120 judged 1
 [ "$(cat /run/vm/kubelet/1/verdict)" != runs ] || die "kubelet finds its values: something of nodegate is left"
 picture 4
+picture_tree 4
 same_tree 2 4
 same_modules 2 4
 same_sysctls 1 2 4

@@ -5,18 +5,25 @@ pictures=/var/lib/vm/pictures
 # volatile: what changes by itself from boot to boot, as a pattern for grep -E on "PATH ...".
 volatile='^/(tmp|var/tmp|var/log|var/lib/vm|var/cache/ldconfig|var/lib/systemd/random-seed|var/lib/systemd/timers|var/lib/systemd/catalog)(/[^ ]*)? '
 
-# picture N: writes tree, modules and sysctls of this moment.
+# picture N: writes modules and sysctls of this moment.
 picture() {
 	within 60 settled
 	udevadm settle
 	mkdir -p "$pictures/$1"
+	cut -d' ' -f1 /proc/modules | sort >"$pictures/$1/modules"
+	sysctl -a 2>/dev/null | sort >"$pictures/$1/sysctls"
+	echo "$(uptime_s): picture $1: $(wc -l <"$pictures/$1/modules") modules, $(wc -l <"$pictures/$1/sysctls") sysctls"
+}
+
+# picture_tree N: writes the tree of this moment: paths, types, modes, owners, targets of links, sums of contents.
+picture_tree() {
 	{
 		find / -xdev -mindepth 1 -printf '%p %y %m %U:%G %l\n'
 		find / -xdev -type f -print0 | xargs -0 sha256sum | sed 's/^\([0-9a-f]*\)  \(.*\)/\2 \1/'
 	} | grep -Ev "$volatile" | sort >"$pictures/$1/tree"
-	cut -d' ' -f1 /proc/modules | sort >"$pictures/$1/modules"
-	sysctl -a 2>/dev/null | sort >"$pictures/$1/sysctls"
-	echo "$(uptime_s): picture $1: $(wc -l <"$pictures/$1/tree") lines of tree, $(wc -l <"$pictures/$1/sysctls") sysctls"
+	lines=$(wc -l <"$pictures/$1/tree")
+	[ "$lines" -gt 10000 ] || die "only $lines lines of tree: the picture is not whole"
+	echo "$(uptime_s): picture $1: $lines lines of tree"
 }
 
 same_tree() { diff -u "$pictures/$1/tree" "$pictures/$2/tree" >&2 || die "the tree differs"; }
@@ -26,6 +33,7 @@ same_modules() { diff -u "$pictures/$1/modules" "$pictures/$2/modules" >&2 || di
 # same_sysctls A B C: C has the keys and values of B, but for those that were not the same in A and B either.
 same_sysctls() {
 	diff "$pictures/$1/sysctls" "$pictures/$2/sysctls" | sed -n 's/^[<>] \([^ ]*\) = .*/\1/p' | sort -u >"$pictures/own"
+	[ -s "$pictures/own" ] || die "no sysctl differs between two boots, not even kernel.random.boot_id"
 	for picture in "$2" "$3"; do
 		awk 'NR == FNR { own[$1]; next } !($1 in own)' "$pictures/own" "$pictures/$picture/sysctls" >"$pictures/$picture/steady"
 	done
