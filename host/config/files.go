@@ -1,0 +1,132 @@
+// Package config reads the configuration files of a Linux machine that decide
+// about its network: sysctl.d, modprobe.d, systemd's .ini style, os-release. It
+// parses as the programs that own the formats do. Every parser answers what it
+// could read together with an error for each line that it could not.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Files is where configuration is read from. Errors wrap the io/fs sentinels.
+type Files interface {
+	ReadFile(name string) ([]byte, error)
+	ReadDir(name string) ([]string, error)
+	ReadLink(name string) (string, error)
+}
+
+// File is a configuration file that counts.
+type File struct {
+	Path string
+	Text []byte
+}
+
+// Dirs is where systemd looks for configuration of a kind ("sysctl.d",
+// "systemd/network"), the strongest first. /lib is its own directory only
+// before the merge of /usr.
+func Dirs(kind string) []string {
+	return []string{"/etc/" + kind, "/run/" + kind, "/usr/local/lib/" + kind, "/usr/lib/" + kind, "/lib/" + kind}
+}
+
+// Collect is the files of several directories whose names end in suffix, in the
+// order of their names. The same name in an earlier directory masks the later
+// ones; a link to /dev/null masks and is not there itself.
+func Collect(files Files, dirs []string, suffix string) ([]File, error) {
+	found := map[string]File{}
+	masked := map[string]bool{}
+	for _, dir := range dirs {
+		names, err := files.ReadDir(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing %s: %w", dir, err)
+		}
+		for _, name := range names {
+			if _, ok := found[name]; ok || masked[name] || !strings.HasSuffix(name, suffix) {
+				continue
+			}
+			f, null, err := read(files, dir+"/"+name)
+			switch {
+			case errors.Is(err, fs.ErrNotExist): // a link that leads nowhere masks nothing
+			case err != nil:
+				return nil, err
+			case null:
+				masked[name] = true
+			default:
+				found[name] = f
+			}
+		}
+	}
+	var all []File
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		all = append(all, found[name])
+	}
+	return all, nil
+}
+
+// WithDropIns is a file, from the first directory that has it, and after it the
+// .conf files that extend it: DIR/NAME.d/*.conf. None of them need exist.
+func WithDropIns(files Files, dirs []string, name string) ([]File, error) {
+	var all []File
+	for _, dir := range dirs {
+		f, null, err := read(files, dir+"/"+name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !null {
+			all = append(all, f)
+		}
+		break
+	}
+	dropIns, err := DropIns(files, dirs, name)
+	return append(all, dropIns...), err
+}
+
+// DropIns is the .conf files that extend a file.
+func DropIns(files Files, dirs []string, name string) ([]File, error) {
+	below := make([]string, len(dirs))
+	for i, dir := range dirs {
+		below[i] = dir + "/" + name + ".d"
+	}
+	return Collect(files, below, ".conf")
+}
+
+// read tells a link to /dev/null apart: in an image there need be no such device.
+func read(files Files, name string) (f File, null bool, err error) {
+	if to, err := files.ReadLink(name); err == nil {
+		if !path.IsAbs(to) {
+			to = path.Join(path.Dir(name), to)
+		}
+		if path.Clean(to) == "/dev/null" {
+			return File{}, true, nil
+		}
+	}
+	text, err := files.ReadFile(name)
+	if err != nil {
+		return File{}, false, fmt.Errorf("reading configuration: %w", err)
+	}
+	return File{name, text}, false, nil
+}
+
+// At is a place as people write it: file:line.
+func At(file string, line int) string { return fmt.Sprintf("%s:%d", file, line) }
+
+// space is what systemd and kmod strip.
+const space = " \t\r\n"
+
+// match is fnmatch(3): path.Match, which spells negation ^ where fnmatch accepts
+// ! too. A pattern that is malformed matches nothing.
+func match(pattern, name string) bool {
+	ok, err := path.Match(strings.ReplaceAll(pattern, "[!", "[^"), name)
+	return ok && err == nil
+}

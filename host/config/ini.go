@@ -1,0 +1,108 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Entry is one assignment of an .ini style file.
+type Entry struct {
+	Section, Key, Value string
+	File                string
+	Line                int
+}
+
+// At is file:line.
+func (e Entry) At() string { return At(e.File, e.Line) }
+
+// ParseINI reads a file as systemd reads its own: comments are whole lines that
+// begin with # or ;, a backslash at the end joins the next line with a space.
+func ParseINI(name string, text []byte) ([]Entry, error) {
+	var all []Entry
+	var errs []error
+	section, begun, n, first := "", "", 0, 0
+	for line := range strings.SplitSeq(string(text), "\n") {
+		n++
+		if start := strings.TrimLeft(line, space); start != "" && (start[0] == '#' || start[0] == ';') {
+			continue // also between joined lines
+		}
+		if begun == "" {
+			first = n
+		}
+		// An even number of backslashes is backslashes.
+		if (len(line)-len(strings.TrimRight(line, `\`)))%2 == 1 {
+			begun += line[:len(line)-1] + " "
+			continue
+		}
+		line, begun = strings.Trim(begun+line, space), ""
+		if line == "" {
+			continue
+		}
+		if line[0] == '[' {
+			if !strings.HasSuffix(line, "]") {
+				errs = append(errs, fmt.Errorf("%s: the section header %q does not end in ]", At(name, first), line))
+			}
+			section = strings.Trim(line, "[]")
+			continue
+		}
+		key, value, ok := strings.Cut(line, "=")
+		key = strings.Trim(key, space)
+		if !ok || key == "" || section == "" {
+			errs = append(errs, fmt.Errorf("%s: %q is no assignment in a section", At(name, first), line))
+			continue
+		}
+		all = append(all, Entry{section, key, strings.Trim(value, space), name, first})
+	}
+	return all, errors.Join(errs...)
+}
+
+// ParseFiles reads several files as one.
+func ParseFiles(files []File) ([]Entry, error) {
+	var all []Entry
+	var errs []error
+	for _, f := range files {
+		entries, err := ParseINI(f.Path, f.Text)
+		all, errs = append(all, entries...), append(errs, err)
+	}
+	return all, errors.Join(errs...)
+}
+
+// Last is the assignment that counts of a setting that has one value. An empty
+// value goes back to the default: then there is none.
+func Last(entries []Entry, section, key string) (Entry, bool) {
+	for _, e := range slices.Backward(entries) {
+		if e.Section == section && e.Key == key {
+			return e, e.Value != ""
+		}
+	}
+	return Entry{}, false
+}
+
+// List is the assignments that count of a setting that adds up. An empty value
+// takes back what was before it.
+func List(entries []Entry, section, key string) []Entry {
+	var all []Entry
+	for _, e := range entries {
+		switch {
+		case e.Section != section || e.Key != key:
+		case e.Value == "":
+			all = nil
+		default:
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// ParseBool reads a boolean as systemd spells it.
+func ParseBool(s string) (value, ok bool) {
+	switch strings.ToLower(s) {
+	case "1", "yes", "y", "true", "t", "on":
+		return true, true
+	case "0", "no", "n", "false", "f", "off":
+		return false, true
+	}
+	return false, false
+}

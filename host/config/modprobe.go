@@ -1,0 +1,123 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Modprobe is one line of modprobe.d.
+type Modprobe struct {
+	Command string // alias, blacklist, install, options, remove, softdep
+	Module  string // with underscores; a pattern in alias and install
+	Rest    string // the command of install, the module of alias
+	File    string
+	Line    int // the first one, where a backslash joins several
+}
+
+// At is file:line.
+func (m Modprobe) At() string { return At(m.File, m.Line) }
+
+// Disables tells whether an install line loads nothing: its whole command is
+// true or false.
+func (m Modprobe) Disables() bool {
+	words := strings.Fields(m.Rest)
+	return m.Command == "install" && len(words) > 0 && (len(words) == 1 || words[1][0] == '#') &&
+		slices.Contains([]string{"/bin/false", "/bin/true", "/usr/bin/false", "/usr/bin/true", "false", "true", ":"}, words[0])
+}
+
+// modprobeCommands is the commands, and how many words each needs after it.
+var modprobeCommands = map[string]int{"alias": 2, "blacklist": 1, "install": 2, "options": 2, "remove": 2, "softdep": 2, "weakdep": 2}
+
+// ParseModprobe reads a file of modprobe.d(5). A backslash at the end of a line
+// joins the next one, in a comment too.
+func ParseModprobe(name string, text []byte) ([]Modprobe, error) {
+	var all []Modprobe
+	var errs []error
+	for n, line := range joined(string(text)) {
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		command, rest := word(line)
+		if command == "" {
+			continue
+		}
+		module, rest := word(rest)
+		needs, known := modprobeCommands[command]
+		if !known || needs > 0 && module == "" || needs > 1 && rest == "" {
+			errs = append(errs, fmt.Errorf("%s: modprobe ignores %q", At(name, n), line))
+			continue
+		}
+		all = append(all, Modprobe{command, strings.ReplaceAll(module, "-", "_"), rest, name, n})
+	}
+	return all, errors.Join(errs...)
+}
+
+// joined yields logical lines with the number of their first.
+func joined(text string) func(yield func(int, string) bool) {
+	return func(yield func(int, string) bool) {
+		n, first := 0, 1
+		var whole strings.Builder
+		for line := range strings.SplitSeq(text, "\n") {
+			n++
+			if cut, goesOn := strings.CutSuffix(line, `\`); goesOn {
+				whole.WriteString(cut)
+				continue
+			}
+			whole.WriteString(line)
+			if !yield(first, whole.String()) {
+				return
+			}
+			whole.Reset()
+			first = n + 1
+		}
+		if whole.Len() > 0 {
+			yield(first, whole.String())
+		}
+	}
+}
+
+func word(s string) (first, rest string) {
+	s = strings.TrimLeft(s, " \t")
+	i := strings.IndexAny(s, " \t")
+	if i < 0 {
+		return s, ""
+	}
+	return s[:i], strings.TrimLeft(s[i:], " \t")
+}
+
+// ModprobeConfig is every line of modprobe.d, in the order in which modprobe
+// reads them.
+func ModprobeConfig(files Files) ([]Modprobe, error) {
+	found, err := Collect(files, Dirs("modprobe.d"), ".conf")
+	var all []Modprobe
+	for _, f := range found {
+		lines, parseErr := ParseModprobe(f.Path, f.Text)
+		all, err = append(all, lines...), errors.Join(err, parseErr)
+	}
+	return all, err
+}
+
+// Install is the install line that modprobe runs in place of loading a module:
+// the first that matches.
+func Install(lines []Modprobe, module string) (Modprobe, bool) {
+	return first(lines, "install", module)
+}
+
+// Blacklisted is the line that keeps a module from being loaded by an alias or
+// by systemd-modules-load; modprobe with the module's own name still loads it.
+func Blacklisted(lines []Modprobe, module string) (Modprobe, bool) {
+	return first(lines, "blacklist", module)
+}
+
+func first(lines []Modprobe, command, module string) (Modprobe, bool) {
+	module = strings.ReplaceAll(module, "-", "_")
+	i := slices.IndexFunc(lines, func(m Modprobe) bool {
+		return m.Command == command && (m.Module == module || command == "install" && match(m.Module, module))
+	})
+	if i < 0 {
+		return Modprobe{}, false
+	}
+	return lines[i], true
+}

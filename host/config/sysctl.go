@@ -1,0 +1,164 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Setting is one line of sysctl.d.
+type Setting struct {
+	Key     string // the path below /proc/sys, or a glob of such
+	Value   string
+	Exclude bool // "-key" without a value: globs leave the key alone
+	File    string
+	Line    int
+}
+
+// Glob tells whether the key names any number of parameters.
+func (s Setting) Glob() bool { return strings.ContainsAny(s.Key, "*?[") }
+
+// At is file:line.
+func (s Setting) At() string { return At(s.File, s.Line) }
+
+// ParseSysctl reads a file of sysctl.d(5). A # or ; begins a comment only at the
+// start of a line: after a value it belongs to the value.
+func ParseSysctl(name string, text []byte) ([]Setting, error) {
+	var all []Setting
+	var errs []error
+	n := 0
+	for line := range strings.SplitSeq(string(text), "\n") {
+		n++
+		line = strings.Trim(line, space)
+		if line == "" || line[0] == '#' || line[0] == ';' {
+			continue
+		}
+		key, value, assigns := strings.Cut(line, "=")
+		if !assigns && key[0] != '-' {
+			errs = append(errs, fmt.Errorf("%s: %q is not an assignment; write key = value", At(name, n), line))
+			continue
+		}
+		key = SysctlPath(strings.Trim(strings.TrimPrefix(key, "-"), space))
+		if key == "" {
+			errs = append(errs, fmt.Errorf("%s: %q has no key", At(name, n), line))
+			continue
+		}
+		all = append(all, Setting{Key: key, Value: strings.Trim(value, space), Exclude: !assigns, File: name, Line: n})
+	}
+	return all, errors.Join(errs...)
+}
+
+// SysctlPath is a key as a path below /proc/sys: where the first separator is a
+// dot, dots separate and a slash stands for a dot.
+func SysctlPath(key string) string {
+	if i := strings.IndexAny(key, "./"); i >= 0 && key[i] == '.' {
+		key = strings.Map(func(r rune) rune {
+			switch r {
+			case '.':
+				return '/'
+			case '/':
+				return '.'
+			}
+			return r
+		}, key)
+	}
+	if key == "" {
+		return ""
+	}
+	return strings.TrimPrefix(path.Clean("/"+key), "/")
+}
+
+// Sysctls answers which line decides about a parameter.
+type Sysctls struct {
+	settings []Setting // in the order in which they are applied
+}
+
+// SystemdSysctls is what systemd-sysctl applies at boot: sysctl.d alone. Distributions that
+// want /etc/sysctl.conf read link it as sysctl.d/99-sysctl.conf. A later line for
+// the same key takes the place of an earlier one, an exclusion too.
+func SystemdSysctls(files Files) (Sysctls, error) {
+	all, err := sysctlFiles(files, func(name string) bool { return !strings.HasPrefix(path.Base(name), ".") })
+	var s Sysctls
+	for _, line := range all {
+		i := slices.IndexFunc(s.settings, func(o Setting) bool { return o.Key == line.Key })
+		if i >= 0 && s.settings[i].Value == line.Value && s.settings[i].Exclude == line.Exclude {
+			continue
+		}
+		if i >= 0 {
+			s.settings = slices.Delete(s.settings, i, i+1)
+		}
+		s.settings = append(s.settings, line)
+	}
+	return s, err
+}
+
+// ProcpsSysctls is what `sysctl --system` of procps 4 applies: the same files,
+// hidden ones too, and /etc/sysctl.conf last. An exclusion does not take back an
+// assignment. (procps 3 lets /run mask /etc.)
+func ProcpsSysctls(files Files) (Sysctls, error) {
+	all, err := sysctlFiles(files, func(string) bool { return true })
+	s := Sysctls{settings: all}
+	f, null, lastErr := read(files, "/etc/sysctl.conf")
+	switch {
+	case errors.Is(lastErr, fs.ErrNotExist) || null:
+		lastErr = nil
+	case lastErr == nil:
+		var last []Setting
+		last, lastErr = ParseSysctl(f.Path, f.Text)
+		s.settings = append(s.settings, last...)
+	}
+	return s, errors.Join(err, lastErr)
+}
+
+func sysctlFiles(files Files, counts func(name string) bool) ([]Setting, error) {
+	found, err := Collect(files, Dirs("sysctl.d"), ".conf")
+	var all []Setting
+	for _, f := range found {
+		if !counts(f.Path) {
+			continue
+		}
+		settings, parseErr := ParseSysctl(f.Path, f.Text)
+		all, err = append(all, settings...), errors.Join(err, parseErr)
+	}
+	return all, err
+}
+
+// Winner is the line that decides about a parameter, given by its path below
+// /proc/sys. A line for the very key beats every glob, wherever it stands; of
+// several globs the last decides.
+func (s Sysctls) Winner(key string) (Setting, bool) {
+	var exact, glob *Setting
+	named := false
+	for i, line := range s.settings {
+		switch {
+		case line.Key == key:
+			named = true
+			if !line.Exclude {
+				exact = &s.settings[i]
+			}
+		case !line.Exclude && line.Glob() && match(line.Key, key):
+			glob = &s.settings[i]
+		}
+	}
+	switch {
+	case exact != nil:
+		return *exact, true
+	case glob != nil && !named:
+		return *glob, true
+	}
+	return Setting{}, false
+}
+
+// Setters is every line that assigns to a parameter, in the order of the files.
+func (s Sysctls) Setters(key string) []Setting {
+	var all []Setting
+	for _, line := range s.settings {
+		if !line.Exclude && (line.Key == key || line.Glob() && match(line.Key, key)) {
+			all = append(all, line)
+		}
+	}
+	return all
+}
