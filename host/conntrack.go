@@ -57,7 +57,7 @@ func (n *Netns) Conntrack(ctx context.Context) (*Conntrack, error) {
 }
 
 // Close closes the socket.
-func (c *Conntrack) Close() error { return c.conn.Close() }
+func (c *Conntrack) Close() { _ = c.conn.Close() }
 
 // The messages of ctnetlink, linux/netfilter/nfnetlink_conntrack.h.
 const (

@@ -81,7 +81,7 @@ func (a *Attempt) interrupt(ctx context.Context) (stop func() bool) {
 }
 
 // Close closes the socket.
-func (a *Attempt) Close() error { return a.conn.Close() }
+func (a *Attempt) Close() { _ = a.conn.Close() }
 
 // SourceAddr is the address that the namespace would send from. It sends nothing.
 func (n *Netns) SourceAddr(ctx context.Context, to netip.AddrPort) (netip.Addr, error) {

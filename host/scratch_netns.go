@@ -115,16 +115,11 @@ func (n *Netns) Do(ctx context.Context, f func() error) error {
 }
 
 // Close ends the thread. It may be called again.
-func (n *Netns) Close() error {
-	err := os.ErrClosed
+func (n *Netns) Close() {
 	n.once.Do(func() {
 		close(n.closed)
-		err = n.file.Close()
+		n.file.Close()
 	})
-	if errors.Is(err, os.ErrClosed) {
-		return nil
-	}
-	return err
 }
 
 // Sysctl reads a key of the namespace, in the form net/ipv4/ip_forward. An

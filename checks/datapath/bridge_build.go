@@ -137,7 +137,7 @@ func (b *bench) close(ctx context.Context, o BridgeOptions) error {
 	all.Wait()
 	for _, n := range []*host.Netns{b.client, b.server} {
 		if n != nil {
-			errs = append(errs, n.Close())
+			n.Close()
 		}
 	}
 	return errors.Join(errs...)

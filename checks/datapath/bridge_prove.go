@@ -113,7 +113,7 @@ func (b *bench) exchange(ctx context.Context, from netip.AddrPort, wait time.Dur
 	if conn == nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	deadline, _ := ctx.Deadline()
 	if err := conn.SetDeadline(deadline); err != nil {
 		return err

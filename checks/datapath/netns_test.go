@@ -34,7 +34,7 @@ func newNetns(t testing.TB) *host.Netns {
 	needRoot(t)
 	n, err := host.NewNetns(deadline(t))
 	must(t, err)
-	t.Cleanup(func() { _ = n.Close() })
+	t.Cleanup(n.Close)
 	return n
 }
 

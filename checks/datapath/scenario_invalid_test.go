@@ -185,7 +185,7 @@ func inject(t testing.TB, n *host.Netns, packet []byte) {
 		if err != nil {
 			return err
 		}
-		defer unix.Close(fd)
+		defer func() { _ = unix.Close(fd) }()
 		return unix.Sendto(fd, packet, 0, &unix.SockaddrInet4{Addr: [4]byte(packet[16:20])})
 	}))
 }
