@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"nodegate/host"
@@ -21,7 +20,7 @@ func (l link) Name() string        { return "link." + l.Link.Name }
 func (l link) About() policy.About { return l.Link.About }
 
 func (l link) Inspect(ctx context.Context, h *host.Host) (State, error) {
-	s := State{Want: l.want()}
+	s := State{Want: l.Want()}
 	links, err := l.matching(ctx, h)
 	if err != nil {
 		return s, err
@@ -127,21 +126,6 @@ func (l link) matching(ctx context.Context, h *host.Host) ([]host.Link, error) {
 		all = append(all, found)
 	}
 	return all, nil
-}
-
-// want is the requirement as text, in a fixed order.
-func (l link) want() string {
-	var w []string
-	for _, o := range l.Offloads {
-		w = append(w, o.Name+"="+onOff(o.On))
-	}
-	if l.MTU != 0 {
-		w = append(w, "mtu="+strconv.Itoa(l.MTU))
-	}
-	for _, s := range l.Sysctls {
-		w = append(w, s.Pattern.String()+"="+s.Value)
-	}
-	return strings.Join(w, " ")
 }
 
 func onOff(on bool) string {

@@ -43,15 +43,19 @@ func (r *reader) scope(e hcl.Expression) (scope *hcl.EvalContext, unknown []stri
 	facts := map[string]map[string]cty.Value{}
 	ok = true
 	for _, t := range named {
-		root := t.RootName()
-		if root == "var" {
-			continue
-		}
-		name := root
+		root, attr := t.RootName(), ""
 		if len(t) > 1 {
-			if attr, is := t[1].(hcl.TraverseAttr); is {
-				name += "." + attr.Name
+			if a, is := t[1].(hcl.TraverseAttr); is {
+				attr = a.Name
 			}
+		}
+		name := root + "." + attr
+		if root == "var" {
+			if _, declared := r.vars[attr]; !declared {
+				r.errorf(t.SourceRange(), "Unknown variable", "There is no variable %q; declare it: variable %q {}.%s", attr, attr, didYouMean(attr, slices.Sorted(maps.Keys(r.vars))))
+				ok = false
+			}
+			continue
 		}
 		typ, known := types[name]
 		if !known {

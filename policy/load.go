@@ -18,8 +18,12 @@ type Options struct {
 	// list of strings. False: it cannot be known here, and what depends on it is
 	// unknown. Nil: none can.
 	Fact func(name string) (any, bool)
-	// Vars is the values given for variables, by name, as text.
+	// Vars is the values given for variables, by name, as text. One that the
+	// policy does not declare is a mistake.
 	Vars map[string]string
+	// Env is such values out of the environment: Vars come before them, and one
+	// that is not declared is somebody else's.
+	Env map[string]string
 }
 
 // Load reads all files as one policy. Every mistake in every file is in the

@@ -6,6 +6,8 @@
 package policy
 
 import (
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
@@ -74,6 +76,26 @@ type Link struct {
 	Offloads []Offload
 	MTU      int          // bytes; 0 asks for nothing
 	Sysctls  []LinkSysctl // in the order of their keys
+}
+
+// Want is the requirement in a few words, in a fixed order:
+// "tx-checksum-ip-generic=off mtu=1450".
+func (l Link) Want() string {
+	var w []string
+	for _, o := range l.Offloads {
+		value := "off"
+		if o.On {
+			value = "on"
+		}
+		w = append(w, o.Name+"="+value)
+	}
+	if l.MTU != 0 {
+		w = append(w, "mtu="+strconv.Itoa(l.MTU))
+	}
+	for _, s := range l.Sysctls {
+		w = append(w, s.Pattern.String()+"="+s.Value)
+	}
+	return strings.Join(w, " ")
 }
 
 // Match selects interfaces: all conditions that are set must hold.

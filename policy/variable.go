@@ -64,7 +64,11 @@ func (l *loader) variable(b block) (cty.Value, bool) {
 		typ = t
 	}
 	at, v := b.at("default"), cty.NilVal
-	if text, given := l.Vars[b.Name]; given {
+	text, given := l.Vars[b.Name]
+	if !given {
+		text, given = l.Env[b.Name]
+	}
+	if given {
 		at = hcl.Range{Filename: "--var " + b.Name, Start: hcl.InitialPos, End: hcl.InitialPos}
 		v = cty.StringVal(text)
 		// A list, a number or a bool is written as in a policy; a string as it is.

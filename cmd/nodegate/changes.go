@@ -56,17 +56,14 @@ func recordChanges(r checks.Report) {
 	_, _ = f.Write(lines)
 }
 
-// writeAtomically replaces a file as a whole.
-func writeAtomically(name string, content []byte) error {
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(name), ".report")
+// replaceFile replaces a file as a whole, or not at all.
+func replaceFile(name string, content []byte, mode os.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(name), ".nodegate-new-")
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(content)
-	err = errors.Join(err, f.Chmod(0o644), f.Close())
+	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), name)
 	}

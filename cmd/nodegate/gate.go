@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -167,7 +168,11 @@ func (g *gate) report(p *policy.Policy, r checks.Report) {
 	if err := writeJSON(&b, newDocument(g.host, p, r)); err != nil {
 		return
 	}
-	if err := writeAtomically(reportFile, b.Bytes()); err != nil {
+	err := os.MkdirAll(runDir, 0o755)
+	if err == nil {
+		err = replaceFile(reportFile, b.Bytes(), 0o644)
+	}
+	if err != nil {
 		g.log(host.LevelWarning, "nodegate: "+err.Error(), nil)
 	}
 }

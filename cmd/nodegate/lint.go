@@ -9,13 +9,15 @@ import (
 )
 
 func newLint() *cobra.Command {
-	return &cobra.Command{
+	o := options{root: "/", nowhere: true}
+	var strict bool
+	c := &cobra.Command{
 		Use:   "lint [FILE or directory]...",
 		Short: "Say what is wrong with a policy, every mistake at once",
 		Example: `  nodegate lint my.hcl
   nodegate lint /etc/nodegate/policy.d`,
 		RunE: func(c *cobra.Command, args []string) error {
-			o := options{policies: args, root: "/"}
+			o.policies = args
 			h, err := o.machine()
 			if err != nil {
 				return err
@@ -24,10 +26,49 @@ func newLint() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if warnings := advice(p); len(warnings) > 0 {
+				for _, w := range warnings {
+					fmt.Fprintln(c.ErrOrStderr(), w)
+				}
+				if strict {
+					return exit(exitUsage)
+				}
+			}
 			_, err = fmt.Fprintf(c.OutOrStdout(), "ok: %s\n", summary(p))
 			return err
 		},
 	}
+	c.Flags().BoolVar(&strict, "strict", false, "warnings fail too")
+	c.Flags().StringArrayVar(&o.vars, "var", nil, "set a variable of the policy, `NAME=VALUE`")
+	c.Flags().StringArrayVar(&o.varFiles, "var-file", nil, "set variables from the NAME = VALUE lines of `FILE`")
+	return c
+}
+
+// advice is what is allowed in a policy and yet most likely not meant.
+func advice(p *policy.Policy) []string {
+	var all []string
+	add := func(a policy.About, what string) {
+		if !a.Builtin {
+			all = append(all, fmt.Sprintf("%s:%d:%d: Warning: %s", a.Range.Filename, a.Range.Start.Line, a.Range.Start.Column, what))
+		}
+	}
+	for _, s := range p.Sysctls {
+		if s.Reason == "" && s.Severity == policy.Block {
+			add(s.About, s.Key.String()+" holds kubelet and says no reason; write one for whoever stands before the held node")
+		}
+	}
+	for _, l := range p.Links {
+		if l.Match == (policy.Match{Name: "*"}) {
+			add(l.About, "link "+l.Name+" matches every interface, Pods' veths among them")
+		}
+		if l.Severity == policy.Block && l.Reason == "" {
+			add(l.About, "link "+l.Name+" holds kubelet and says no reason; write one for whoever stands before the held node")
+		}
+	}
+	if p.Gate.OnTimeout == policy.Release && !p.Gate.Repair {
+		add(policy.About{Range: p.Gate.Range}, "the gate neither repairs nor holds: it only delays kubelet")
+	}
+	return all
 }
 
 func summary(p *policy.Policy) string {

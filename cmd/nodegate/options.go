@@ -31,11 +31,16 @@ type options struct {
 	output   string
 	timeout  time.Duration
 	verbose  bool
+	vars     []string
+	varFiles []string
+	nowhere  bool // the policy is read for no machine in particular: no fact is known
 }
 
 func (o *options) policyFlags(c *cobra.Command) {
 	c.Flags().StringArrayVarP(&o.policies, "policy", "p", nil, "policy `FILE or directory`; may be given more than once")
 	c.Flags().StringVar(&o.root, "root", "/", "`DIR` with the file tree of the machine")
+	c.Flags().StringArrayVar(&o.vars, "var", nil, "set a variable of the policy, `NAME=VALUE`; NODEGATE_VAR_NAME does the same")
+	c.Flags().StringArrayVar(&o.varFiles, "var-file", nil, "set variables from the NAME = VALUE lines of `FILE`")
 }
 
 func (o *options) reportFlags(c *cobra.Command) {
@@ -61,7 +66,17 @@ func (o *options) load(h *host.Host, stderr io.Writer) (*policy.Policy, []policy
 	if err != nil {
 		return nil, nil, err
 	}
-	p, diags := policy.Load(files, policy.Options{Checks: checks.JudgementNames()})
+	vars, err := o.variables()
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	known := policy.Options{Checks: checks.JudgementNames(), Vars: vars, Env: environment()}
+	if !o.nowhere {
+		known.Fact = func(name string) (any, bool) { return h.Fact(ctx, name) }
+	}
+	p, diags := policy.Load(files, known)
 	if err := printDiagnostics(stderr, files, diags); err != nil {
 		return nil, nil, err
 	}
@@ -92,7 +107,7 @@ func installedPolicy(h *host.Host) ([]policy.File, error) {
 	}
 	var files []policy.File
 	for _, n := range names {
-		if !strings.HasSuffix(n, ".hcl") {
+		if !policy.IsPolicyFile(n) {
 			continue
 		}
 		name := units.PolicyDir + "/" + n

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/hashicorp/hcl/v2/hclwrite"
+	"github.com/spf13/cobra"
+
+	"nodegate/policy"
+)
+
+func newFmt() *cobra.Command {
+	var check bool
+	c := &cobra.Command{
+		Use:   "fmt [FILE or directory]...",
+		Short: "Write policy files in the one layout",
+		Long: `Fmt rewrites policy files with two spaces a level and aligned equal signs, and
+prints the names of those it changed. Without a file it reads standard input and
+writes standard output. A file with a syntax error is left alone.`,
+		Example: `  nodegate fmt my.hcl
+  nodegate fmt --check policy.d        exit status 1 where one would change
+  nodegate fmt < my.hcl`,
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				text, err := io.ReadAll(io.LimitReader(c.InOrStdin(), policy.MaxFileSize))
+				if err != nil {
+					return err
+				}
+				out, err := layout(c.ErrOrStderr(), policy.File{Name: "standard input", Text: text})
+				if err == nil {
+					_, err = c.OutOrStdout().Write(out)
+				}
+				return err
+			}
+			return fmtFiles(c, args, check)
+		},
+	}
+	c.Flags().BoolVar(&check, "check", false, "change nothing; exit status 1 where a file would change")
+	return c
+}
+
+func fmtFiles(c *cobra.Command, names []string, check bool) error {
+	files, err := policy.ReadFiles(names)
+	if err != nil {
+		return err
+	}
+	var result error
+	for _, f := range files {
+		out, err := layout(c.ErrOrStderr(), f)
+		if err != nil {
+			result = errors.Join(result, err)
+			continue
+		}
+		if bytes.Equal(out, f.Text) {
+			continue
+		}
+		fmt.Fprintln(c.OutOrStdout(), f.Name)
+		if check {
+			result = errors.Join(result, exit(exitDiffers))
+			continue
+		}
+		info, err := os.Stat(f.Name)
+		if err == nil {
+			err = replaceFile(f.Name, out, info.Mode().Perm())
+		}
+		result = errors.Join(result, err)
+	}
+	return result
+}
+
+// layout is the file in its one layout; what is no HCL is printed as mistakes.
+func layout(stderr io.Writer, f policy.File) ([]byte, error) {
+	_, diags := hclsyntax.ParseConfig(f.Text, f.Name, hcl.InitialPos)
+	if err := printDiagnostics(stderr, []policy.File{f}, diags); err != nil {
+		return nil, err
+	}
+	return hclwrite.Format(f.Text), nil
+}
