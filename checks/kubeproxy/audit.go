@@ -23,10 +23,11 @@ type audit struct {
 	broken       map[string]bool // Services with a finding, by name: a damaged rule may have lost its protocol
 	detector     string          // what most Services masquerade: "all", "not from 100.96.0.0/11"; empty: nothing
 	portalsEmpty bool
-	portsDamaged bool   // a rule of KUBE-NODEPORTS is no longer what it was
-	large        bool   // large-cluster mode: no comments on dispatch, stale chains stay for an hour
-	mark         uint64 // the bit that KUBE-MARK-MASQ sets
-	postponed    []mismatch
+	portsDamaged bool    // a rule of KUBE-NODEPORTS is no longer what it was
+	large        bool    // large-cluster mode: no comments on dispatch, stale chains stay for an hour
+	mark         uint64  // the bit that KUBE-MARK-MASQ sets
+	rivals       []claim // second and further claims to an endpoint
+	strangers    []claim // to an endpoint of another Service, it seems
 	unreadable   int
 	firstUnread  *rule
 
@@ -71,11 +72,13 @@ func (a *audit) judge() {
 	a.judgeHealthPorts()
 	a.findServices()
 	a.adoptChains()
+	a.claimEndpoints()
+	a.judgeEndpoints()
 	for _, n := range a.nodes {
 		a.judgeService(n)
 	}
 	a.judgeProxyFirewall()
-	a.judgePostponed()
+	a.judgeStrangers()
 	a.judgeUnreadable()
 	a.judgeUnreferenced()
 }
@@ -131,7 +134,8 @@ func serviceChain(name string) (kind, hash string) {
 func (a *audit) link() {
 	for _, t := range a.save.tables {
 		for _, c := range t.order {
-			c.refs, c.jumps, c.stamp, c.state, c.blamed, c.deep, c.owner = 0, 0, 0, 0, false, false, nil
+			c.refs, c.jumps, c.stamp, c.state, c.blamed, c.deep = 0, 0, 0, 0, false, false
+			c.owner, c.claim, c.translate, c.address = nil, claim{}, nil, ""
 		}
 		var lastName string
 		var last *chain

@@ -34,7 +34,7 @@ func (a *audit) judgeDispatch(n *node, c *chain) []Endpoint {
 		return nil
 	}
 	a.judgeProbabilities(n, c)
-	endpoints := a.endpoints(n)
+	endpoints := a.endpoints()
 	a.judgeAffinity(n, c)
 	return endpoints
 }
@@ -79,21 +79,18 @@ func (a *audit) judgeProbabilities(n *node, c *chain) {
 	}
 }
 
-// endpoints judges the chains that a Service dispatches to and computes the chance of each.
-func (a *audit) endpoints(n *node) []Endpoint {
+// endpoints lists what a Service dispatches to, with the chance of each.
+func (a *audit) endpoints() []Endpoint {
 	list := make([]Endpoint, 0, len(a.targets))
 	left := 1.0
 	for _, r := range a.targets {
 		e := Endpoint{Chain: r.target, Line: int(r.line), Chance: left}
 		if r.has(condStat) {
-			e.Chance = left * max(r.prob, 0)
+			e.Chance = left * r.prob
 		}
 		left -= e.Chance
 		if r.jump != nil {
-			a.judgeEndpoint(n, r)
-			if dnat := r.jump.dnat(); dnat != nil && !dnat.has(cannotRead) {
-				e.Address = dnat.detail
-			}
+			e.Address = r.jump.address
 		}
 		list = append(list, e)
 	}
@@ -124,7 +121,7 @@ func (a *audit) judgeAffinity(n *node, c *chain) {
 		if r.jump == nil || r.jump.blamed {
 			continue
 		}
-		dnat := r.jump.dnat()
+		dnat := r.jump.translate
 		if dnat == nil {
 			continue
 		}

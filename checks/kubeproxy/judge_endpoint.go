@@ -2,12 +2,10 @@ package kubeproxy
 
 import "strings"
 
-// mismatch is a dispatch to a chain whose hash is not that of the Service: either the chain is wrong or the dispatch is. Which
-// one is known when all Services have been judged.
-type mismatch struct {
+// claim is a dispatch to an endpoint's chain.
+type claim struct {
 	n    *node
 	from *rule
-	dnat *rule
 }
 
 // dnat returns the rule of an endpoint's chain that translates.
@@ -20,13 +18,58 @@ func (c *chain) dnat() *rule {
 	return nil
 }
 
-// judgeEndpoint: invariant 4. A KUBE-SEP chain masquerades what comes from the endpoint itself and translates the rest to it;
-// its name is the hash of Service, protocol and address.
-func (a *audit) judgeEndpoint(n *node, from *rule) {
-	c := from.jump
-	if c.blamed || c.owner == n {
+// claimEndpoints notes which Service dispatches to which endpoint's chain. Endpoints are then judged in the order in which they
+// stand in the save: in the order of Services a large save costs a cache miss for every rule.
+func (a *audit) claimEndpoints() {
+	if a.nat == nil {
 		return
 	}
+	for _, c := range a.nat.order {
+		if c.owner == nil {
+			continue
+		}
+		for r := c.first; r != nil; r = r.next {
+			to := r.jump
+			if to == nil || to.owner != nil || r.has(condRecent) {
+				continue
+			}
+			switch {
+			case to.claim.n == nil:
+				if kind, _ := serviceChain(to.name); kind == "SEP" {
+					to.claim = claim{c.owner, r}
+				}
+			case to.claim.n != c.owner:
+				a.rivals = append(a.rivals, claim{c.owner, r})
+			}
+		}
+	}
+}
+
+// judgeEndpoints: invariant 4. A KUBE-SEP chain masquerades what comes from the endpoint itself and translates the rest to it;
+// its name is the hash of Service, protocol and address.
+func (a *audit) judgeEndpoints() {
+	if a.nat == nil {
+		return
+	}
+	for _, c := range a.nat.order {
+		if c.claim.n != nil {
+			a.judgeEndpoint(c)
+		}
+	}
+	for _, r := range a.rivals {
+		c := r.from.jump
+		switch {
+		case c.owner == r.n || c.translate == nil:
+		case c.owner == nil && a.hashes(c, r.n, c.address):
+			c.owner = r.n
+		default:
+			a.strangers = append(a.strangers, r)
+		}
+	}
+}
+
+func (a *audit) judgeEndpoint(c *chain) {
+	n := c.claim.n
 	var hairpin, dnat *rule
 	for r := c.first; r != nil; r = r.next {
 		switch {
@@ -35,11 +78,16 @@ func (a *audit) judgeEndpoint(n *node, from *rule) {
 		case r.target == "DNAT" && dnat == nil:
 			dnat = r
 		default:
-			a.about("kubeproxy.chain.unexpected-rule", "nat", c, r, n, "kube-proxy writes no such rule into %s", c.name)
-			return
+			if !c.blamed {
+				a.about("kubeproxy.chain.unexpected-rule", "nat", c, r, n, "kube-proxy writes no such rule into %s", c.name)
+			}
 		}
 	}
+	if dnat != nil && !dnat.has(cannotRead) {
+		c.translate, c.address = dnat, dnat.detail
+	}
 	switch {
+	case c.blamed:
 	case dnat != nil && dnat.has(cannotRead):
 		if a.unreadable++; a.firstUnread == nil {
 			a.firstUnread = dnat
@@ -55,49 +103,52 @@ func (a *audit) judgeEndpoint(n *node, from *rule) {
 		a.about("kubeproxy.endpoint.order", "nat", c, hairpin, n, "the packet is translated before it can be marked")
 	case dnat.flags&conds != condProto:
 		a.about("kubeproxy.endpoint.dnat", "nat", c, dnat, n, "translation must depend on the protocol alone")
-	case n.proto != "" && dnat.proto != n.proto:
+	case dnat.proto != n.proto:
 		a.about("kubeproxy.endpoint.protocol", "nat", c, dnat, n, "the Service is %s, the endpoint translates %s", n.proto, dnat.proto)
 	default:
-		a.judgeAddress(n, from, hairpin, dnat)
+		a.judgeAddress(c, hairpin, dnat)
 	}
 }
 
-func (a *audit) judgeAddress(n *node, from, hairpin, dnat *rule) {
-	c := from.jump
-	_, hash := serviceChain(c.name)
+func (a *audit) judgeAddress(c *chain, hairpin, dnat *rule) {
+	n := c.claim.n
 	ip, port := splitAddress(dnat.detail)
 	src := trimCIDR(hairpin.src)
 	same := src == ip && hairpin.flags&(conds|notSrc) == condSrc
 	switch {
-	case n.name == "" && same: // nothing to hash with
+	case a.hashes(c, n, dnat.detail) && same:
 		c.owner = n
-	case n.name == "":
-		a.about("kubeproxy.endpoint.hairpin", "nat", c, hairpin, n, "the endpoint is %s, masqueraded is %s", ip, src)
-	case string(a.hash.sum16(n.name, n.proto, dnat.detail)) == hash && same:
-		c.owner = n
-	case string(a.hash.sum16(n.name, n.proto, dnat.detail)) == hash:
+	case a.hashes(c, n, dnat.detail):
 		a.about("kubeproxy.endpoint.hairpin", "nat", c, hairpin, n, "the endpoint is %s, but %s is masqueraded", ip, src)
-	case !same && string(a.hash.sum16(n.name, n.proto, joinAddress(src, port))) == hash:
+	case !same && a.hashes(c, n, joinAddress(src, port)):
 		a.about("kubeproxy.endpoint.dnat", "nat", c, dnat, n, "%s is the chain of %s, but it translates to %s", c.name, joinAddress(src, port), dnat.detail)
 	default:
-		a.postponed = append(a.postponed, mismatch{n, from, dnat})
+		a.strangers = append(a.strangers, c.claim)
 	}
 }
 
-// judgePostponed decides between a wrong chain and a wrong dispatch.
-func (a *audit) judgePostponed() {
-	for _, m := range a.postponed {
+// hashes reports whether a chain's name is the hash of a Service and an address.
+func (a *audit) hashes(c *chain, n *node, address string) bool {
+	_, hash := serviceChain(c.name)
+	return string(a.hash.sum16(n.name, n.proto, address)) == hash
+}
+
+// judgeStrangers judges dispatches to chains whose hash is not that of the Service: either the chain is wrong or the dispatch is.
+// Which one is known once all endpoints have found their Service.
+func (a *audit) judgeStrangers() {
+	for _, m := range a.strangers {
 		c := m.from.jump
+		dnat := c.translate
 		other := c.owner
-		if other == nil && m.dnat.comment != "" && m.dnat.comment != m.n.name {
-			other = a.commented(m.dnat)
+		if other == nil && dnat.comment != "" && dnat.comment != m.n.name {
+			other = a.commented(dnat)
 		}
 		switch {
 		case other != nil && other != m.n:
-			a.dispatchFinding("foreign", m.from.chain, m.from, m.n, "%s sends connections to %s, an endpoint of %s", m.n.name, m.dnat.detail, other.name)
+			a.dispatchFinding("foreign", m.from.chain, m.from, m.n, "%s sends connections to %s, an endpoint of %s", m.n.name, dnat.detail, other.name)
 		case !c.blamed:
-			a.about("kubeproxy.endpoint.hash", "nat", c, m.dnat, m.n, "%s, %s and %s hash to %s, not to the chain's name", m.n.name, m.n.proto, m.dnat.detail,
-				a.hash.sum16(m.n.name, m.n.proto, m.dnat.detail))
+			a.about("kubeproxy.endpoint.hash", "nat", c, dnat, m.n, "%s, %s and %s hash to %s, not to the chain's name", m.n.name, m.n.proto, dnat.detail,
+				a.hash.sum16(m.n.name, m.n.proto, dnat.detail))
 		}
 	}
 }

@@ -120,6 +120,11 @@ type chain struct {
 	state       uint8
 	first, last *rule
 	owner       *node // the Service whose chain it is, once known
+
+	// Of an endpoint's chain:
+	claim     claim  // the first dispatch that leads to it
+	translate *rule  // its DNAT rule
+	address   string // where that leads
 }
 
 type flags uint32
