@@ -13,12 +13,12 @@ import (
 	"github.com/coreos/go-iptables/iptables"
 )
 
-// iptablesRedirect is four chains of its own and a jump to each, for kernels
+// iptablesRedirect is five chains of its own and a jump to each, for kernels
 // without nf_tables.
 type iptablesRedirect struct {
 	n      *Netns
 	tool   *iptables.IPTables
-	chains []iptablesChain // prerouting, forward, postrouting, dnat
+	chains []iptablesChain // prerouting, forward, postrouting, dnat; snat
 }
 
 type iptablesChain struct {
@@ -36,6 +36,7 @@ func iptablesChains(spec RedirectSpec) []iptablesChain {
 		{"mangle", "FORWARD", spec.Name + "-fwd", [][]string{to(spec.Endpoint), from}},
 		{"mangle", "POSTROUTING", spec.Name + "-post", [][]string{to(spec.Endpoint), from}},
 		{"nat", "PREROUTING", spec.Name + "-dnat", [][]string{append(to(spec.Service), "-j", "DNAT", "--to-destination", spec.Endpoint.String())}},
+		{"nat", "POSTROUTING", spec.Name + "-snat", [][]string{append(to(spec.Endpoint), "-s", spec.Client.String(), "-j", "ACCEPT")}},
 	}
 }
 
@@ -105,7 +106,7 @@ func (r *iptablesRedirect) Backend() string { return BackendIptables }
 func (r *iptablesRedirect) Hits(ctx context.Context) (h Hits, err error) {
 	err = r.n.Do(ctx, func() error {
 		var counts []uint64
-		for _, c := range r.chains {
+		for _, c := range r.chains[:4] {
 			rules, err := r.tool.ListWithCounters(c.table, c.name)
 			if err != nil {
 				return fmt.Errorf("reading the counters of chain %s: %w", c.name, err)

@@ -54,10 +54,17 @@ func (n *Netns) addNftRedirect(ctx context.Context, spec RedirectSpec) (Redirect
 			&expr.Immediate{Register: 1, Data: spec.Endpoint.Addr().AsSlice()},
 			&expr.Immediate{Register: 2, Data: port(spec.Endpoint)},
 			&expr.NAT{Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: 1, RegProtoMin: 2})})
-		// Before Linux 4.18 a reply is translated back only where POSTROUTING
+		// A translation to what it was is one: later chains are not asked. And
+		// before Linux 4.18 a reply is translated back only where POSTROUTING
 		// has a nat chain too.
-		conn.AddChain(&nftables.Chain{Name: "snat", Table: r.table, Type: nftables.ChainTypeNAT,
-			Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource})
+		early := *nftables.ChainPriorityNATSource - 1
+		keep := conn.AddChain(&nftables.Chain{Name: "snat", Table: r.table, Type: nftables.ChainTypeNAT,
+			Hooknum: nftables.ChainHookPostrouting, Priority: &early})
+		conn.AddRule(&nftables.Rule{Table: r.table, Chain: keep, Exprs: append(matchTo(spec.Endpoint),
+			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: 12, Len: 4},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: spec.Client.AsSlice()},
+			&expr.Immediate{Register: 1, Data: spec.Client.AsSlice()},
+			&expr.NAT{Type: expr.NATTypeSourceNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: 1})})
 		return conn.Flush()
 	})
 	if err != nil {

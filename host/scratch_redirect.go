@@ -14,10 +14,13 @@ import (
 )
 
 // RedirectSpec is a DNAT of one TCP Service address to one endpoint, as
-// kube-proxy makes them, for every packet that passes PREROUTING.
+// kube-proxy makes them, for every packet that passes PREROUTING. What Client
+// sends keeps its source: a node's rule that masquerades what is for no pod
+// would send the reply to the node, whatever the bridge does.
 type RedirectSpec struct {
 	Name              string // of the table or the chains: unique, at most 15 characters
 	Service, Endpoint netip.AddrPort
+	Client            netip.Addr
 }
 
 // Hits counts packets in the IP hooks of a redirection's namespace. Frames that

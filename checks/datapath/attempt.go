@@ -65,7 +65,7 @@ func (p *prober) run(ctx context.Context) ([]attempt, error) {
 		case a.broken != nil:
 			stop(a.broken)
 			continue
-		case ctx.Err() != nil && a.failed != "":
+		case a.failed != "" && ended(ctx) != nil:
 			continue // cut short: it might have succeeded
 		}
 		all = append(all, a)
@@ -76,10 +76,14 @@ func (p *prober) run(ctx context.Context) ([]attempt, error) {
 			p.o.Progress(len(all), p.failed, p.o.N)
 		}
 	}
-	if cause := context.Cause(ctx); cause != nil {
-		return all, fmt.Errorf("after %d of %d attempts: %w", len(all), p.o.N, cause)
+	err := context.Cause(ctx)
+	if err == nil {
+		err = ended(ctx)
 	}
-	return all, nil
+	if err != nil {
+		err = fmt.Errorf("after %d of %d attempts: %w", len(all), p.o.N, err)
+	}
+	return all, err
 }
 
 // try makes one attempt, and looks up its flow while the socket still holds

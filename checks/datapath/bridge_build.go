@@ -93,7 +93,7 @@ func build(ctx context.Context, router *host.Netns, s slot, o BridgeOptions) (b 
 			return b, err
 		}
 	}
-	if b.redirect, err = router.AddRedirect(ctx, o.Backend, host.RedirectSpec{Name: s.name, Service: s.service, Endpoint: s.endpoint}); err != nil {
+	if b.redirect, err = router.AddRedirect(ctx, o.Backend, host.RedirectSpec{Name: s.name, Service: s.service, Endpoint: s.endpoint, Client: s.client}); err != nil {
 		return b, err
 	}
 	if b.atClient, err = b.client.Capture(ctx); err != nil {
@@ -106,6 +106,8 @@ func build(ctx context.Context, router *host.Netns, s slot, o BridgeOptions) (b 
 }
 
 func (b *bench) awaitUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // it takes one or two ms
+	defer cancel()
 	return errors.Join(b.client.AwaitUp(ctx, "eth0"), b.server.AwaitUp(ctx, "eth0"), b.router.AwaitUp(ctx, b.slot.links()...))
 }
 

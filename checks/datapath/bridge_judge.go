@@ -7,7 +7,9 @@ import (
 	"nodegate/host"
 )
 
-// Loss is which packet was lost, and where: a stable, greppable name.
+// Loss is which packet was lost, and where: a stable, greppable name. The two
+// that end in dropped may be a firewall that accepts the pods' addresses and not
+// the probe's: pods may then do better than the probe did.
 type Loss string
 
 // The losses, in the order of the way that the packets go.

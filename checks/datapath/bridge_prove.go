@@ -24,7 +24,7 @@ func (b *bench) prove(ctx context.Context, o BridgeOptions, r *BridgeResult) err
 	// Known beforehand, so that conntrack can be asked and told to forget.
 	r.Client = netip.AddrPortFrom(b.slot.client, randomPort())
 	answer := b.exchange(ctx, r.Client, o.timeout())
-	if err := ctx.Err(); err != nil {
+	if err := ended(ctx); err != nil {
 		return err
 	}
 
@@ -53,6 +53,15 @@ func (b *bench) prove(ctx context.Context, o BridgeOptions, r *BridgeResult) err
 	}
 	r.judge()
 	return nil
+}
+
+// ended is ctx.Err, also in the moment after the deadline in which a socket
+// knows of it and ctx does not yet.
+func ended(ctx context.Context) error {
+	if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
 }
 
 // serve echoes what it gets, in the server's namespace, until stopped.

@@ -135,14 +135,30 @@ func TestBridgeLosses(t *testing.T) {
 	}
 }
 
-// Source translation hides what the bridge does: the result says so.
+// A node that masquerades what is for no pod hides nothing from the probe.
 func TestBridgeMasqueraded(t *testing.T) {
+	for _, backend := range []string{host.BackendNftables, host.BackendIptables} {
+		n := newNetns(t)
+		sysctl(t, n, forwardKey, "1")
+		in(t, n, "iptables", "-t", "nat", "-A", "POSTROUTING", "-j", "MASQUERADE")
+		for call, want := range map[string]Loss{"0": ReplyUntranslated, "1": ""} {
+			sysctl(t, n, callKey, call)
+			if r := onHost(t, n, BridgeOptions{Backend: backend}); r.Lost != want || r.Observed.Masqueraded {
+				t.Errorf("%s, call %s: %s: %+v", backend, call, r.Summary, r.Observed)
+			}
+		}
+		in(t, n, "iptables", "-t", "nat", "-F", "POSTROUTING")
+		empty(t, n)
+	}
+}
+
+// Where it is masqueraded all the same the result says what that proves.
+func TestBridgeMasqueradedFirst(t *testing.T) {
 	n := newNetns(t)
 	sysctl(t, n, forwardKey, "1")
 	sysctl(t, n, callKey, "0")
-	in(t, n, "iptables", "-t", "nat", "-A", "POSTROUTING", "-j", "MASQUERADE")
-	r := onHost(t, n, BridgeOptions{})
-	if !r.Holds || !r.Observed.Masqueraded || !strings.Contains(r.Summary, "masquerades") {
+	in(t, n, "nft", "add table ip m; add chain ip m c { type nat hook postrouting priority 50; }; add rule ip m c masquerade")
+	if r := onHost(t, n, BridgeOptions{}); !r.Holds || !r.Observed.Masqueraded || !strings.Contains(r.Summary, "masquerades") {
 		t.Errorf("%s: %+v", r.Summary, r.Observed)
 	}
 }
