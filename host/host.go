@@ -126,7 +126,7 @@ func Open(root string) (*Host, error) {
 		return nil, fmt.Errorf("opening root: %s is not a directory", root)
 	}
 	if root == "/" {
-		return &Host{Root: root, Files: machineFiles{}, Kernel: machineKernel{}, Links: &machineLinks{}, Units: machineUnits{}, Rules: machineRules{}}, nil
+		return &Host{Root: root, Files: machineFiles{}, Kernel: machineKernel{}, Links: &machineLinks{}, Units: &machineUnits{}, Rules: machineRules{}}, nil
 	}
 	return &Host{Root: root, Files: treeFiles{root}, Kernel: noKernel{}, Links: noLinks{}, Units: noUnits{}, Rules: noRules{}}, nil
 }

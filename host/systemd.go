@@ -46,16 +46,19 @@ func EnableUnit(ctx context.Context, unit string) error {
 	return nil
 }
 
-// machineUnits asks the running systemd over D-Bus.
-type machineUnits struct{}
+// machineUnits asks the running systemd over D-Bus, by one connection that is
+// made at the first question.
+type machineUnits struct{ conn *dbus.Conn }
 
-func (machineUnits) State(ctx context.Context, unit string) (active, file string, err error) {
-	c, err := dbus.NewSystemdConnectionContext(ctx)
-	if err != nil {
-		return "", "", fmt.Errorf("asking systemd about %s: %w", unit, err)
+func (m *machineUnits) State(ctx context.Context, unit string) (active, file string, err error) {
+	if m.conn == nil {
+		c, err := dbus.NewSystemdConnectionContext(context.WithoutCancel(ctx))
+		if err != nil {
+			return "", "", fmt.Errorf("asking systemd about %s: %w", unit, err)
+		}
+		m.conn = c
 	}
-	defer c.Close()
-	properties, err := c.GetUnitPropertiesContext(ctx, unit)
+	properties, err := m.conn.GetUnitPropertiesContext(ctx, unit)
 	if err != nil {
 		return "", "", fmt.Errorf("asking systemd about %s: %w", unit, err)
 	}

@@ -2,79 +2,97 @@
 # Copy it, or build on it with: use "kubernetes" {}
 
 module "br_netfilter" {
-  reason = "Without it, the reply of a Service whose endpoint is on the same bridge bypasses conntrack, keeps the Pod's address, and the client resets the connection."
-  ref    = "https://github.com/kubernetes/kubernetes/issues/21613"
+  reason   = "Without it, the reply of a Service whose endpoint is on the same bridge bypasses conntrack, keeps the Pod's address, and the client resets the connection."
+  ref      = "https://github.com/kubernetes/kubernetes/issues/21613"
+  symptom  = "A Pod that calls a Service times out when the endpoint is on the same node, and only then."
+  tradeoff = "Every bridged packet passes iptables, which costs CPU."
 }
 
 module "overlay" {
-  reason = "containerd and CRI-O mount container images with it."
-  ref    = "https://kubernetes.io/docs/setup/production-environment/container-runtimes/"
+  reason  = "containerd and CRI-O mount container images with it."
+  ref     = "https://kubernetes.io/docs/setup/production-environment/container-runtimes/"
+  symptom = "Containers do not start: failed to mount overlay: no such device."
 }
 
 module "nf_conntrack" {
-  reason = "kube-proxy's NAT needs it, and the net.netfilter parameters exist only once it is loaded."
-  ref    = "https://docs.kernel.org/networking/nf_conntrack-sysctl.html"
+  reason  = "kube-proxy's NAT needs it, and the net.netfilter parameters exist only once it is loaded."
+  ref     = "https://docs.kernel.org/networking/nf_conntrack-sysctl.html"
+  symptom = "No Service address answers on this node."
 }
 
 sysctl "net.bridge.bridge-nf-call-iptables" {
-  value  = 1
-  reason = "Packets between Pods on one bridge must pass iptables, or the reply of a same-node Service is not translated back."
-  ref    = "https://kubernetes.io/docs/setup/production-environment/container-runtimes/"
+  value    = 1
+  reason   = "Packets between Pods on one bridge must pass iptables, or the reply of a same-node Service is not translated back."
+  ref      = "https://kubernetes.io/docs/setup/production-environment/container-runtimes/"
+  symptom  = "A Pod that calls a Service times out when the endpoint is on the same node, and only then."
+  tradeoff = "Bridged packets of virtual machines on the same node are filtered too: libvirt sets it to 0 for that."
 }
 
 sysctl "net.bridge.bridge-nf-call-ip6tables" {
-  value  = 1
-  reason = "The same, for IPv6 Services."
-  ref    = "https://kubernetes.io/docs/setup/production-environment/container-runtimes/"
+  value    = 1
+  reason   = "The same, for IPv6 Services."
+  ref      = "https://kubernetes.io/docs/setup/production-environment/container-runtimes/"
+  symptom  = "The same, for IPv6 Services."
+  tradeoff = "Where IPv6 is disabled on the node and yet bridged, bridged IPv6 is dropped."
 }
 
 sysctl "net.ipv4.ip_forward" {
-  value  = 1
-  reason = "Without it the node drops every packet between its Pods and other machines."
-  ref    = "https://kubernetes.io/docs/setup/production-environment/container-runtimes/"
+  value    = 1
+  reason   = "Without it the node drops every packet between its Pods and other machines."
+  ref      = "https://kubernetes.io/docs/setup/production-environment/container-runtimes/"
+  symptom  = "Pods reach their own node and nothing else."
+  tradeoff = "The node routes for anybody who can send to it: keep the firewall's FORWARD rules."
 }
 
 sysctl "net.netfilter.nf_conntrack_tcp_be_liberal" {
-  value  = 1
-  reason = "A packet that conntrack calls INVALID is not translated; the peer answers it with a reset. kube-proxy reads this once, when it starts."
-  ref    = "https://github.com/kubernetes/kubernetes/issues/74839"
+  value    = 1
+  reason   = "A packet that conntrack calls INVALID is not translated; the peer answers it with a reset. kube-proxy reads this once, when it starts."
+  ref      = "https://github.com/kubernetes/kubernetes/issues/74839"
+  symptom  = "Long downloads break off with: connection reset by peer."
+  tradeoff = "conntrack no longer tells packets out of the window from good ones; the Pod's own TCP still does."
 }
 
 # kubelet --protect-kernel-defaults refuses to start unless these six are exactly so.
 sysctl "vm.overcommit_memory" {
-  value  = 1
-  reason = "kubelet exits without it when protectKernelDefaults is on, as kops sets it."
-  ref    = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
+  value   = 1
+  reason  = "kubelet exits without it when protectKernelDefaults is on, as kops sets it."
+  ref     = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
+  symptom = "kubelet exits at once: invalid kernel flag: vm/overcommit_memory."
 }
 
 sysctl "vm.panic_on_oom" {
-  value  = 0
-  reason = "kubelet's protectKernelDefaults; the OOM killer, not a panic, ends a Pod that uses too much."
-  ref    = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
+  value   = 0
+  reason  = "kubelet's protectKernelDefaults; the OOM killer, not a panic, ends a Pod that uses too much."
+  ref     = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
+  symptom = "kubelet exits at once: invalid kernel flag: vm/panic_on_oom."
 }
 
 sysctl "kernel.panic" {
-  value  = 10
-  reason = "kubelet's protectKernelDefaults; a panicked node restarts after 10 s."
-  ref    = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
+  value   = 10
+  reason  = "kubelet's protectKernelDefaults; a panicked node restarts after 10 s."
+  ref     = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
+  symptom = "kubelet exits at once: invalid kernel flag: kernel/panic."
 }
 
 sysctl "kernel.panic_on_oops" {
-  value  = 1
-  reason = "kubelet's protectKernelDefaults; a kernel that oopsed is not trusted further."
-  ref    = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
+  value   = 1
+  reason  = "kubelet's protectKernelDefaults; a kernel that oopsed is not trusted further."
+  ref     = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
+  symptom = "kubelet exits at once: invalid kernel flag: kernel/panic_on_oops."
 }
 
 sysctl "kernel.keys.root_maxkeys" {
-  value  = 1000000
-  reason = "kubelet's protectKernelDefaults; every container takes a key."
-  ref    = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
+  value   = 1000000
+  reason  = "kubelet's protectKernelDefaults; every container takes a key."
+  ref     = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
+  symptom = "Containers do not start: disk quota exceeded, of the kernel's key ring."
 }
 
 sysctl "kernel.keys.root_maxbytes" {
-  value  = 25000000
-  reason = "kubelet's protectKernelDefaults; 25 bytes for each of the keys."
-  ref    = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
+  value   = 25000000
+  reason  = "kubelet's protectKernelDefaults; 25 bytes for each of the keys."
+  ref     = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
+  symptom = "Containers do not start: disk quota exceeded, of the kernel's key ring."
 }
 
 sysctl "fs.inotify.max_user_watches" {
@@ -82,6 +100,7 @@ sysctl "fs.inotify.max_user_watches" {
   severity = "warn"
   reason   = "kubelet, containerd and log shippers of one user share it; exhausted, `kubectl logs -f` ends with \"no space left on device\"."
   ref      = "https://man7.org/linux/man-pages/man7/inotify.7.html"
+  symptom  = "kubectl logs -f ends; kubelet logs: no space left on device, with the disk half empty."
 }
 
 sysctl "fs.inotify.max_user_instances" {
@@ -89,6 +108,7 @@ sysctl "fs.inotify.max_user_instances" {
   severity = "warn"
   reason   = "The default of 128 is used up by a few dozen Pods; then \"too many open files\"."
   ref      = "https://man7.org/linux/man-pages/man7/inotify.7.html"
+  symptom  = "kubelet and log shippers fail: too many open files."
 }
 
 gate {

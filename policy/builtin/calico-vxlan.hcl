@@ -1,0 +1,23 @@
+# Calico with VXLAN: tunnel vxlan.calico, routed veths without a bridge.
+
+use "kubernetes" {}
+
+module "vxlan" {
+  reason  = "Felix makes vxlan.calico with it."
+  symptom = "calico-node logs: failed to create VXLAN tunnel device."
+  ref     = "https://docs.tigera.io/calico/latest/getting-started/kubernetes/requirements"
+}
+
+link "calico" {
+  match {
+    kind = "vxlan"
+    name = "vxlan*.calico"
+  }
+  offload  = { tx-checksum-ip-generic = false }
+  severity = "warn"
+  when     = !version_at_least(kernel.version, "5.7")
+  reason   = "Before 5.7 (and its backports) a packet that is masqueraded twice leaves with a wrong checksum, and is dropped."
+  symptom  = "From the host, a Service on another node answers after 1, 3 or 63 seconds."
+  tradeoff = "Checksums on the CPU: throughput; one report has it the other way round on 6.12."
+  ref      = "https://github.com/projectcalico/calico/issues/11435"
+}
