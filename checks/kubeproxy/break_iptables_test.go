@@ -131,7 +131,7 @@ func TestIptablesBreakages(t *testing.T) {
 	text := readFile(t, "iptables-save.txt")
 	for _, b := range iptablesBreakages {
 		t.Run(b.name, func(t *testing.T) {
-			broken := text
+			var broken string
 			switch b.name {
 			case "filter missing":
 				broken = cutTable(text, "filter")

@@ -2,6 +2,7 @@ package kubeproxy
 
 import (
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,6 +84,50 @@ func FuzzOwnEndpoints(f *testing.F) {
 		}
 		if _, err := JudgeLog(strings.NewReader(text), now); err != nil {
 			t.Log(err)
+		}
+	})
+}
+
+// FuzzDamage damages rules that are right in many places at once: it goes deeper than text that is no rule at all.
+func FuzzDamage(f *testing.F) {
+	var lines []string
+	for _, l := range strings.Split(readFile(f, "iptables-save.txt")+hashed(formIPv6)+hashed(form115), "\n") {
+		if !strings.Contains(l, "kube-dns") {
+			lines = append(lines, l)
+		}
+	}
+	f.Add([]byte{0, 1, 40, 1, 1, 50, 2, 1, 60, 3, 1, 70, 4, 1, 80, 5, 1, 90})
+	f.Fuzz(func(t *testing.T, program []byte) {
+		damaged := slices.Clone(lines)
+		for ; len(program) >= 3 && len(damaged) > 2; program = program[3:] {
+			i := (int(program[1])<<8 | int(program[2])) % (len(damaged) - 1)
+			words := strings.Split(damaged[i], " ")
+			k := int(program[0]>>3) % len(words)
+			switch program[0] & 7 {
+			case 0:
+				damaged = slices.Delete(damaged, i, i+1)
+			case 1:
+				damaged = slices.Insert(damaged, i, damaged[i])
+			case 2:
+				damaged[i], damaged[i+1] = damaged[i+1], damaged[i]
+			case 3:
+				damaged[i] = strings.Join(slices.Delete(words, k, k+1), " ")
+			case 4:
+				words[k] = altered(words[k])
+				damaged[i] = strings.Join(words, " ")
+			case 5:
+				words[k] = strings.Fields(damaged[(i*7)%len(damaged)] + " x")[0]
+				damaged[i] = strings.Join(words, " ")
+			case 6:
+				other := strings.Split(damaged[(i+k+1)%len(damaged)], " ")
+				words[len(words)-1] = other[len(other)-1]
+				damaged[i] = strings.Join(words, " ")
+			case 7:
+				damaged = append(damaged[:i], damaged[min(i+k, len(damaged)-1):]...)
+			}
+		}
+		if rs, err := Parse(strings.NewReader(strings.Join(damaged, "\n") + "\n")); err == nil {
+			useUp(t, rs)
 		}
 	})
 }

@@ -62,12 +62,38 @@ func Judge(rs *Ruleset, opts Options) Report {
 		out.add(f)
 	}
 	judgeBackends(rs, backends, out)
+	judgeKubelet(rs, out)
 	if opts.Endpoints != nil || opts.Services != nil {
 		compare(&rep, &opts, out)
 	}
 	rep.Findings = append(rep.Findings, out.list...)
 	rep.settle()
 	return rep
+}
+
+// judgeKubelet compares the backend of kubelet, which leaves a hint in mangle for others, with that of kube-proxy.
+func judgeKubelet(rs *Ruleset, out *collector) {
+	for _, family := range []string{familyIPv4, familyIPv6} {
+		kubelet, proxy := map[string]bool{}, map[string]bool{}
+		for _, s := range rs.saves {
+			if s.family != family || s.backend == "" {
+				continue
+			}
+			mangle := s.table("mangle")
+			if mangle.declared("KUBE-IPTABLES-HINT") || mangle.declared("KUBE-KUBELET-CANARY") {
+				kubelet[s.backend] = true
+			}
+			if s.holdsServices() {
+				proxy[s.backend] = true
+			}
+		}
+		for backend := range proxy {
+			if len(kubelet) == 1 && len(proxy) == 1 && !kubelet[backend] {
+				out.add(Finding{Name: "kubeproxy.backend.kubelet", Family: family, Table: "mangle",
+					Message: fmt.Sprintf("kube-proxy writes its rules by iptables-%s; kubelet's hint stands only in the other backend", backend)})
+			}
+		}
+	}
 }
 
 // judgeBackends reports KUBE-SVC chains in two backends of one family (kubernetes#109811).

@@ -38,6 +38,7 @@ func structureKinds() []Kind {
 		{"kubeproxy.rules.absent", Unknown, "the input holds no rules of kube-proxy", "read the rules on a node where kube-proxy runs, with every backend: iptables-nft-save, iptables-legacy-save, nft -j list ruleset", ""},
 		{"kubeproxy.mode.ipvs", Unknown, "kube-proxy runs in IPVS mode, which is not judged here", "compare ipvsadm -Ln with the EndpointSlices", ""},
 		{"kubeproxy.backend.mixed", Fail, "two backends both hold rules of kube-proxy: old rules shadow new", "use one iptables backend for kube-proxy, kubelet and host (update-alternatives --config iptables), then reboot, or flush the other backend's KUBE chains", "kubernetes#109811"},
+		{"kubeproxy.backend.kubelet", Warn, "kubelet and kube-proxy use different iptables backends", "give the kube-proxy image and the host one iptables backend (update-alternatives --config iptables), then restart both", "kubernetes#109811"},
 		{"kubeproxy.table.missing", Unknown, "a table is missing from the save", "save all tables: run iptables-save without -t", ""},
 		{"kubeproxy.table.flushed", Fail, "one table lost every chain of kube-proxy while another kept them", whoElse, refIptables},
 		{"kubeproxy.canary.missing", Warn, "KUBE-PROXY-CANARY is gone: somebody flushed the table", "kube-proxy repairs this within its sync period (30 s); if it does not, " + restart, "kubernetes#81517"},

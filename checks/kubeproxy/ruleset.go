@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"io"
-	"slices"
 	"strings"
 )
 
@@ -226,19 +225,3 @@ func (rs *Ruleset) addLeftover(family, chain string) {
 		rs.leftover[family]++
 	}
 }
-
-// rules returns a chain's rules for places where a slice reads better than a walk.
-func (c *chain) rules() []*rule {
-	if c == nil {
-		return nil
-	}
-	list := make([]*rule, 0, c.n)
-	for r := c.first; r != nil; r = r.next {
-		list = append(list, r)
-	}
-	return list
-}
-
-var builtinChains = []string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}
-
-func isBuiltin(name string) bool { return slices.Contains(builtinChains, name) }
