@@ -1,5 +1,5 @@
 within 120 held 1
 throughout 15 held 1
 touch /etc/nodegate/disabled
-within 30 started 1
+within 60 started 1
 accepted 1

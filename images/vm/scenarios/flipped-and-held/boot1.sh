@@ -1,9 +1,9 @@
 first_start
 saw 1
-within 60 settled
+within 120 settled
 sysctl -qw net.ipv4.ip_forward=0
 systemctl --no-block restart kubelet
-within 30 held 2
+within 60 held 2
 throughout 30 held 2
 told net.ipv4.ip_forward
 is net.ipv4.ip_forward 0 || die "it was repaired"

@@ -2,7 +2,7 @@ first_start
 saw 1
 sysctl -qw kernel.panic=0 net.bridge.bridge-nf-call-iptables=0 net.ipv4.ip_forward=0
 systemctl restart kubelet
-within 30 started 2
+within 60 started 2
 saw 2
 
 # What kops writes, and another's file that sorts after it.
@@ -18,5 +18,5 @@ echo 'kernel.panic = 0' >>/etc/sysctl.conf
 sysctl --system >/run/vm/sysctl-system
 echo "after sysctl --system with kernel.panic = 0 in /etc/sysctl.conf: kernel.panic is $(value kernel.panic)"
 systemctl restart kubelet
-within 30 started 3
+within 60 started 3
 saw 3

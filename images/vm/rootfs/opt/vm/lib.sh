@@ -66,7 +66,7 @@ saw() {
 
 # accepted N: the stand-in stays after its Nth start: kubelet's own demands are met. Says nothing of the modules.
 accepted() {
-	within 60 judged "$1"
+	within 120 judged "$1"
 	[ "$(cat "/run/vm/kubelet/$1/verdict")" = runs ] || die "start $1 of kubelet: $(cat "/run/vm/kubelet/$1/verdict")"
 }
 
