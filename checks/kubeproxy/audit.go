@@ -23,11 +23,12 @@ type audit struct {
 	broken       map[string]bool // Services with a finding, by name: a damaged rule may have lost its protocol
 	detector     string          // what most Services masquerade: "all", "not from 100.96.0.0/11"; empty: nothing
 	portalsEmpty bool
-	portsDamaged bool    // a rule of KUBE-NODEPORTS is no longer what it was
-	large        bool    // large-cluster mode: no comments on dispatch, stale chains stay for an hour
-	mark         uint64  // the bit that KUBE-MARK-MASQ sets
-	rivals       []claim // second and further claims to an endpoint
-	strangers    []claim // to an endpoint of another Service, it seems
+	portsDamaged bool            // a rule of KUBE-NODEPORTS is no longer what it was
+	large        bool            // large-cluster mode: no comments on dispatch, stale chains stay for an hour
+	mark         uint64          // the bit that KUBE-MARK-MASQ sets
+	drops        map[string]bool // by comment: what KUBE-PROXY-FIREWALL drops
+	rivals       []claim         // second and further claims to an endpoint
+	strangers    []claim         // to an endpoint of another Service, it seems
 	unreadable   int
 	firstUnread  *rule
 

@@ -52,6 +52,7 @@ var nftBreakages = []struct {
 	{"ports not random", "kubeproxy.masquerade.random-fully", []edit{sub(`"ip", "table": "kube-proxy", "chain": "masquerading".*fully-random`, `{"flags": "fully-random"}`, `null`)}},
 	{"a rule of somebody else", "kubeproxy.chain.unexpected-rule", []edit{before(`"chain": "service-CFIEJ2HK-prod/np/tcp/".*numgen`, `{"rule": {"family": "ip", "table": "kube-proxy", "chain": "service-CFIEJ2HK-prod/np/tcp/", "handle": 900, "expr": [{"return": null}]}}`)}},
 	{"a portal gone", "kubeproxy.chain.unreferenced", []edit{sub(`{"map": {"family": "ip", "name": "service-ips"`, `[{"concat": ["10.104.21.207", "tcp", 80]}, {"goto": {"target": "service-QJDDRABM-prod/export/tcp/"}}], `, ``), sub(`{"set": {"family": "ip", "name": "cluster-ips"`, `"10.104.21.207", `, ``)}},
+	{"map flushed", "kubeproxy.service.portals", []edit{{op: "cut", line: `{"map": {"family": "ip", "name": "service-ips"`, old: `, "elem": `}}},
 	{"iptables rules left", "kubeproxy.backend.mixed", []edit{after(`{"table": {"family": "ip", "name": "nat"`, `{"chain": {"family": "ip", "table": "nat", "name": "KUBE-SVC-7FSGN2D7XFJNQ2EL", "handle": 3}}`)}},
 }
 

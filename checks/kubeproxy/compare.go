@@ -2,6 +2,7 @@ package kubeproxy
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -87,12 +88,7 @@ func (c *comparison) services() {
 // servicesBySlices does what slices alone allow. A Service is missing only if the controller's own slices show that it is
 // neither headless nor another proxy's; it is stale only if it has endpoints and not one slice.
 func (c *comparison) servicesBySlices() {
-	names := make([]string, 0, len(c.opts.Endpoints.services))
-	for name := range c.opts.Endpoints.services {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(c.opts.Endpoints.services)) {
 		api := c.opts.Endpoints.services[name]
 		if !api.managed || api.ignored {
 			continue
@@ -128,7 +124,7 @@ func (c *comparison) endpoints(s *Service) {
 	}
 	e := expect(eps, c.opts.NodeName, c.opts.Zone)
 	external := s.NodePort != 0 || len(s.ExternalIPs)+len(s.LoadBalancerIPs) > 0
-	var d difference
+	d := difference{stale: map[string]bool{}, missing: map[string]bool{}}
 	if !s.InternalLocal || external {
 		d.compareCluster(s, &e, c.rep.Version)
 	}
@@ -140,7 +136,7 @@ func (c *comparison) endpoints(s *Service) {
 
 // difference gathers what is too much and what is missing, over both policies.
 type difference struct {
-	stale, missing []string
+	stale, missing map[string]bool
 	chance         float64 // of a connection to a stale endpoint
 	total          int
 }
@@ -176,13 +172,13 @@ func (d *difference) compare(got []Endpoint, allowed, wanted map[string]bool) {
 		}
 		have[ep.Address] = true
 		if !allowed[ep.Address] {
-			d.stale = appendNew(d.stale, ep.Address)
-			d.chance = max(d.chance, 0) + ep.Chance
+			d.stale[ep.Address] = true
+			d.chance += ep.Chance
 		}
 	}
 	for address := range wanted {
 		if !have[address] {
-			d.missing = appendNew(d.missing, address)
+			d.missing[address] = true
 		}
 	}
 }
@@ -200,7 +196,6 @@ func same(got []Endpoint, want map[string]bool) bool {
 }
 
 func (d *difference) report(c *comparison, s *Service) {
-	slices.Sort(d.missing)
 	switch {
 	case len(d.stale) > 0:
 		msg := fmt.Sprintf("%d of %d endpoints in the rules are not in the API or not ready: %s; they take %.1f %% of new connections",
@@ -215,7 +210,8 @@ func (d *difference) report(c *comparison, s *Service) {
 }
 
 // few lists the first of many.
-func few(list []string) string {
+func few(set map[string]bool) string {
+	list := slices.Sorted(maps.Keys(set))
 	if len(list) > 5 {
 		return fmt.Sprintf("%s and %d more", strings.Join(list[:5], ", "), len(list)-5)
 	}

@@ -43,6 +43,9 @@ func apply(t testing.TB, lines []string, edits []edit) []string {
 					t.Fatalf("edit %+v changes nothing in %q", e, l)
 				}
 				out = append(out, changed)
+			case "cut": // from old to the end of the object
+				l, _, _ = strings.Cut(l, e.old)
+				out = append(out, l+"}}")
 			case "before":
 				out = append(out, e.new, l)
 			case "after":

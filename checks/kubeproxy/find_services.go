@@ -266,8 +266,11 @@ func (a *audit) dispatched(n *node, r *rule) bool {
 	return !a.broken[n.name] && r.chain.name == "KUBE-EXTERNAL-SERVICES" && n.ext != nil && n.ext.refs > 0
 }
 
+// maxAddresses bounds the addresses that are kept of one Service.
+const maxAddresses = 256
+
 func appendNew(list []string, s string) []string {
-	if slices.Contains(list, s) {
+	if len(list) >= maxAddresses || slices.Contains(list, s) {
 		return list
 	}
 	return append(list, s)

@@ -106,13 +106,16 @@ func (a *audit) judgeSourceRanges(n *node) {
 			return
 		}
 	}
-	if c := a.filter.chain("KUBE-PROXY-FIREWALL"); c != nil {
-		want := n.name + " traffic not accepted by " + n.fw.name
-		for r := c.first; r != nil; r = r.next {
-			if r.comment == want && r.target == "DROP" {
-				return
+	if a.drops == nil {
+		a.drops = map[string]bool{}
+		if c := a.filter.chain("KUBE-PROXY-FIREWALL"); c != nil {
+			for r := c.first; r != nil; r = r.next {
+				a.drops[r.comment] = a.drops[r.comment] || r.target == "DROP"
 			}
 		}
+	}
+	if a.drops[n.name+" traffic not accepted by "+n.fw.name] {
+		return
 	}
 	a.about("kubeproxy.firewall.unpaired", "nat", n.fw, nil, n, "KUBE-PROXY-FIREWALL has no DROP for what %s does not accept: loadBalancerSourceRanges is not enforced", n.fw.name)
 }

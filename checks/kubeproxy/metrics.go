@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -120,12 +121,7 @@ func unixTime(seconds float64) time.Time {
 // watch shows in neither (kubernetes#87615).
 func JudgeMetrics(m Metrics, now time.Time) []Finding {
 	out := newCollector()
-	families := make([]string, 0, len(m.Families))
-	for f := range m.Families {
-		families = append(families, f)
-	}
-	slices.Sort(families)
-	for _, name := range families {
+	for _, name := range slices.Sorted(maps.Keys(m.Families)) {
 		f := m.Families[name]
 		of := ""
 		if name != "" {

@@ -6,6 +6,7 @@ import "strings"
 func (a *nftAudit) judgeMaps() {
 	dispatched := map[string]string{}
 	if s := a.t.sets["service-ips"]; s != nil {
+		a.judgeNoPortals(s)
 		for _, e := range s.elements {
 			a.judgeServiceIP(e, dispatched)
 		}
@@ -40,6 +41,20 @@ func (a *nftAudit) judgeMaps() {
 		}
 	}
 	a.judgeFirewallIPs()
+}
+
+// judgeNoPortals: a map without an element, but Services with rules: flushed, or a listing without elements (nft -t).
+func (a *nftAudit) judgeNoPortals(s *nftSet) {
+	if len(s.elements) > 0 {
+		return
+	}
+	for _, c := range a.t.order {
+		if c.owner != nil && len(c.rules) > 0 {
+			a.mapDamaged = true
+			a.aboutSet("kubeproxy.service.portals", s.name, "", nil, "map %s has no element: no Service address leads anywhere (or the listing was made with nft -t, which leaves elements out)", s.name)
+			return
+		}
+	}
 }
 
 // lost reports that an element leads to a chain that is not there, which is reported as such.
