@@ -4,7 +4,7 @@ import "nodegate/policy"
 
 // For is the checks of a policy at a stage, in the order in which they depend
 // on each other: modules, then the sysctls that some of them bring, then links, then the
-// judgements that only look.
+// judgements that only look, and last the probes, which need all of it.
 func For(p *policy.Policy, stage Stage) []Check {
 	var list []Check
 	if stage == Image || stage == All {
@@ -30,5 +30,9 @@ func For(p *policy.Policy, stage Stage) []Check {
 	for _, l := range p.Links {
 		list = append(list, link{l})
 	}
-	return append(list, judgementsFor(p, stage)...)
+	list = append(list, judgementsFor(p, stage)...)
+	for _, pr := range p.Probes {
+		list = append(list, probe{pr})
+	}
+	return list
 }

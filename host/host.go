@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 )
 
 // Host is a machine, or a file tree that will be one. Its fields are what
@@ -19,6 +20,18 @@ type Host struct {
 	Links  Links
 	Units  Units
 	Rules  Rules
+	// Prove proves the data path of a same-node Service with real packets, and
+	// waits for the reply as long as it is told. It is nil where nothing can be
+	// sent: in a file tree, a replay, a recording.
+	Prove func(ctx context.Context, wait time.Duration) (Proof, error)
+}
+
+// Proof is what a probe with real packets found.
+type Proof struct {
+	Holds    bool
+	Lost     string // which packet was lost, where it does not hold: "reply-untranslated"
+	Evidence string
+	Remedy   string
 }
 
 // Files reads and writes by absolute path, inside the root. Errors wrap the

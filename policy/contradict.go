@@ -52,6 +52,12 @@ func (p *Policy) check(r *reader) {
 	}
 	p.Judgements = judgements
 
+	for i, pr := range p.Probes {
+		if j := slices.IndexFunc(p.Probes[:i], func(o Probe) bool { return o.Name == pr.Name }); j >= 0 {
+			r.errorf(pr.Range, "Same name twice", "Another probe %q is at %s. Remove one of the two.", pr.Name, place(p.Probes[j].Range))
+		}
+	}
+
 	for i, l := range p.Links {
 		for _, o := range p.Links[:i] {
 			if o.Name == l.Name {

@@ -45,6 +45,11 @@ func (l *loader) decode() {
 				j.Unknown = l.unknowns()
 				p.Judgements = append(p.Judgements, j)
 			}
+		case "probe":
+			if pr, ok := l.probe(b); ok {
+				pr.Unknown = l.unknowns()
+				p.Probes = append(p.Probes, pr)
+			}
 		case "gate":
 			// The author's own comes before that of a policy in use.
 			if gate != nil && gate.Builtin == b.Builtin && !b.Builtin {
@@ -89,6 +94,16 @@ func (r *reader) judgement(b block) (Judgement, bool) {
 		return Judgement{}, false
 	}
 	return Judgement{about, b.Name}, true
+}
+
+func (r *reader) probe(b block) (Probe, bool) {
+	p := Probe{About: r.about(b), Name: b.Name}
+	p.Timeout = r.duration(b.get("timeout"), "timeout", time.Second, 10*time.Millisecond, 30*time.Second)
+	if b.Name != "bridge" {
+		r.errorf(b.Range, "Unknown probe", "A policy can ask for probe \"bridge\"; %q is none.%s", b.Name, didYouMean(b.Name, []string{"bridge"}))
+		return p, false
+	}
+	return p, true
 }
 
 func (r *reader) sysctl(b block) (Sysctl, bool) {

@@ -74,7 +74,7 @@ func (l *loader) override(b *block, o block) {
 // that becomes none.
 func (b block) checkName() string {
 	switch b.Type {
-	case "module", "sysctl", "link":
+	case "module", "sysctl", "link", "probe":
 		return canonicalName(b.Type + "." + b.Name)
 	case "check":
 		return b.Name

@@ -21,6 +21,7 @@ type Policy struct {
 	Sysctls    []Sysctl
 	Links      []Link
 	Judgements []Judgement
+	Probes     []Probe
 	Gate       Gate
 }
 
@@ -126,6 +127,14 @@ type LinkSysctl struct {
 type Judgement struct {
 	About
 	Name string
+}
+
+// Probe asks for a proof with real packets. The one there is is "bridge": the
+// reply of a Service whose endpoint is on the same bridge.
+type Probe struct {
+	About
+	Name    string
+	Timeout time.Duration // the longest wait for the reply
 }
 
 // Gate says how kubelet's start is held.

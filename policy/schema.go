@@ -42,6 +42,7 @@ func fileSchema() *hcl.BodySchema {
 		{Type: "sysctl", LabelNames: []string{"key"}},
 		{Type: "link", LabelNames: []string{"name"}},
 		{Type: "check", LabelNames: []string{"name"}},
+		{Type: "probe", LabelNames: []string{"name"}},
 		{Type: "gate"},
 		{Type: "variable", LabelNames: []string{"name"}},
 		{Type: "override", LabelNames: []string{"name"}},
@@ -62,6 +63,8 @@ func blockSchema(blockType string) *hcl.BodySchema {
 		s := attributes(append(requirement, "offload", "mtu", "sysctl")...)
 		s.Blocks = []hcl.BlockHeaderSchema{{Type: "match"}}
 		return s
+	case "probe":
+		return attributes(append(requirement, "timeout")...)
 	case "match":
 		return attributes("name", "kind", "driver", "default_route")
 	case "gate":

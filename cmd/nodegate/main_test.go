@@ -24,10 +24,14 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Condition: func(cond string) (bool, error) {
-			if cond != "root" {
-				return false, fmt.Errorf("unknown condition %q", cond)
+			switch cond {
+			case "root":
+				return os.Getuid() == 0, nil
+			case "br_netfilter":
+				_, err := os.Stat("/proc/sys/net/bridge")
+				return err == nil, nil
 			}
-			return os.Getuid() == 0, nil
+			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 		Setup: func(env *testscript.Env) error {
 			fixtures, err := filepath.Abs("../../checks/kubeproxy/testdata")

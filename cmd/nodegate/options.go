@@ -57,7 +57,11 @@ func (o *options) machine() (*host.Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	return host.Open(root)
+	h, err := host.Open(root)
+	if err == nil && h.Live() {
+		h.Prove = prove
+	}
+	return h, err
 }
 
 // load reads the policy and prints what is wrong with it, every mistake at once.

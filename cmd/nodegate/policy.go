@@ -106,6 +106,9 @@ func writeEffective(w io.Writer, p *policy.Policy) error {
 	for _, j := range p.Judgements {
 		add(j.Name, "judged", j.About)
 	}
+	for _, pr := range p.Probes {
+		add("probe."+pr.Name, "reply translated within "+pr.Timeout.String(), pr.About)
+	}
 	g := p.Gate
 	add("gate", fmt.Sprintf("%s waits %s, looks every %s, then %s; repair %t", g.Unit, g.Budget, g.Interval, g.OnTimeout, g.Repair), policy.About{Range: g.Range})
 	name, want := 0, 0

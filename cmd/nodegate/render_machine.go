@@ -10,11 +10,14 @@ import (
 	"nodegate/checks"
 )
 
-func writeJSON(w io.Writer, d document) error {
+func writeJSON(w io.Writer, d document) error { return encode(w, d) }
+
+// encode writes JSON as people read it.
+func encode(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
-	return enc.Encode(d)
+	return enc.Encode(v)
 }
 
 // says is a result in one line, for formats that have one.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -39,11 +38,7 @@ files below /proc and /sys that the policy asks about, links and their features.
 			ctx, cancel := context.WithTimeout(c.Context(), o.timeout)
 			defer cancel()
 			newDocument(recording, p, checks.Inspect(ctx, recording, stage, checks.For(p, stage)))
-			return o.write(c.OutOrStdout(), func(w io.Writer) error {
-				enc := json.NewEncoder(w)
-				enc.SetIndent("", "  ")
-				return enc.Encode(s)
-			})
+			return o.write(c.OutOrStdout(), func(w io.Writer) error { return encode(w, s) })
 		},
 	}
 	o.policyFlags(c)

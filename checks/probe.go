@@ -1,0 +1,34 @@
+package checks
+
+import (
+	"context"
+	"errors"
+
+	"nodegate/host"
+	"nodegate/policy"
+)
+
+// probe requires that a real connection through a scratch bridge gets its
+// reply. It adds a bridge, two links and a table for the time of the probe, and
+// removes them; it changes no setting.
+type probe struct{ policy.Probe }
+
+func (p probe) Name() string        { return "probe." + p.Probe.Name }
+func (p probe) About() policy.About { return p.Probe.About }
+
+func (p probe) Inspect(ctx context.Context, h *host.Host) (State, error) {
+	s := State{Want: "reply translated", Cause: "sysctl.net.bridge.bridge-nf-call-iptables"}
+	if h.Prove == nil {
+		return s, errors.New("packets can be sent on the running machine only")
+	}
+	proof, err := h.Prove(ctx, p.Timeout)
+	if err != nil {
+		return s, err
+	}
+	s.Holds, s.Got, s.Remedy = proof.Holds, proof.Lost, proof.Remedy
+	if proof.Holds {
+		s.Got = s.Want
+	}
+	s.Evidence = []Evidence{{"packets", proof.Evidence}}
+	return s, nil
+}

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"nodegate/checks/datapath"
+	"nodegate/checks/kubeproxy"
+	"nodegate/host"
+)
+
+// childCommand is the hidden command that a probe starts in a user namespace.
+const childCommand = "probe-child"
+
+func newProbe() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "probe",
+		Short: "Prove the data path with real packets",
+		Example: `  nodegate probe bridge
+  nodegate probe service 10.96.0.10:53 --proto dns -n 1000`,
+	}
+	c.AddCommand(newProbeBridge(), newProbeService(), newProbeClean())
+	return c
+}
+
+func newProbeBridge() *cobra.Command {
+	var o datapath.BridgeOptions
+	var format string
+	var timeout time.Duration
+	c := &cobra.Command{
+		Use:   "bridge",
+		Short: "Prove that the reply of a same-node Service comes back translated",
+		Long: `Bridge connects a client to a Service address whose endpoint is on the same
+bridge: a scratch bridge with two network namespaces, on documentation addresses,
+with a DNAT rule in a table of its own. It proves that the reply comes back
+translated, or says which half was lost, from packet counters.
+
+Without --in-scratch it runs against this machine's own settings, needs root, and
+adds a bridge, two links and a table for the time of the probe. With it, all of it
+is in a new network namespace, and an ordinary user can run it.
+
+Exit status: 0 holds, 1 lost, 2 wrong call, 3 could not tell.`,
+		Example: `  nodegate probe bridge
+  nodegate probe bridge --in-scratch`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(c.Context(), timeout+20*time.Second)
+			defer cancel()
+			o.Timeout, o.Child = timeout, []string{childCommand}
+			r, err := datapath.Bridge(ctx, o)
+			if err != nil {
+				return couldNotTell(c, err)
+			}
+			if err := renderProbe(c.OutOrStdout(), format, r, r.Render); err != nil {
+				return err
+			}
+			if !r.Holds {
+				return exit(exitDiffers)
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&o.InScratch, "in-scratch", false, "build everything in a new network namespace")
+	c.Flags().DurationVar(&timeout, "timeout", time.Second, "wait this long for the reply")
+	c.Flags().StringVarP(&format, "format", "f", "text", "text or json")
+	return c
+}
+
+func newProbeService() *cobra.Command {
+	var o datapath.ServiceOptions
+	var audit auditOptions
+	var proto string
+	c := &cobra.Command{
+		Use:   "service HOST:PORT",
+		Short: "Connect many times to a Service, and say which endpoints fail",
+		Long: `Service connects n times, every time from another port, and reports the failing
+fraction with its 95 % interval. From conntrack it tells to which endpoint each
+failed attempt was sent; with --endpoints or --kubeconfig, whether the API still
+has that endpoint.
+
+Exit status: 0 none failed, 1 some failed, 2 wrong call, 3 could not tell.`,
+		Example: `  nodegate probe service 10.96.0.1:443 -n 1000
+  nodegate probe service 10.96.0.10:53 --proto dns --kubeconfig /var/lib/kube-proxy/kubeconfig`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			switch proto {
+			case "tcp":
+				o.Proto = datapath.TCP
+			case "dns":
+				o.Proto = datapath.DNSUDP
+			default:
+				return fmt.Errorf("--proto is tcp or dns; %q is neither", proto)
+			}
+			o.Progress = progress(c.ErrOrStderr())
+			ctx, cancel := context.WithTimeout(c.Context(), audit.timeout)
+			defer cancel()
+			r, err := datapath.Service(ctx, args[0], o)
+			if err != nil && r.Attempts == 0 {
+				return couldNotTell(c, err)
+			}
+			note, noteErr := audit.staleness(ctx, r.Failing())
+			if noteErr != nil {
+				fmt.Fprintf(c.ErrOrStderr(), "nodegate: left out: whether the endpoints are stale: %v\n", noteErr)
+			}
+			text := func(w io.Writer) error { return r.Render(w, note) }
+			if renderErr := renderProbe(c.OutOrStdout(), audit.format, r, text); renderErr != nil {
+				return renderErr
+			}
+			switch {
+			case err != nil:
+				return couldNotTell(c, err)
+			case r.Failed > 0:
+				return exit(exitDiffers)
+			}
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.IntVarP(&o.N, "count", "n", 100, "connect this many times")
+	f.IntVar(&o.Concurrency, "concurrency", 50, "so many at the same time")
+	f.DurationVar(&o.Timeout, "attempt-timeout", 2*time.Second, "one attempt fails after this long")
+	f.DurationVar(&audit.timeout, "timeout", 5*time.Minute, "give up after this long")
+	f.StringVar(&proto, "proto", "tcp", "tcp (connect) or dns (a query over UDP)")
+	f.StringVar(&o.Query, "query", "", "the `NAME` that a DNS query asks for (default kubernetes.default.svc.cluster.local.)")
+	f.StringVar(&audit.endpoints, "endpoints", "", "compare failing endpoints with the EndpointSlices in `FILE`")
+	f.StringVar(&audit.kubeconfig, "kubeconfig", "", "compare failing endpoints with the API server that `FILE` names")
+	f.StringVarP(&audit.format, "format", "f", "text", "text or json")
+	c.MarkFlagsMutuallyExclusive("endpoints", "kubeconfig")
+	return c
+}
+
+func newProbeClean() *cobra.Command {
+	return &cobra.Command{
+		Use:     "clean",
+		Short:   "Remove what killed probes have left",
+		Example: "  nodegate probe clean",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(c.Context(), 30*time.Second)
+			defer cancel()
+			removed, err := datapath.Clean(ctx)
+			for _, name := range removed {
+				fmt.Fprintln(c.OutOrStdout(), "removed", name)
+			}
+			if err == nil && len(removed) == 0 {
+				fmt.Fprintln(c.OutOrStdout(), "nothing to remove")
+			}
+			return err
+		},
+	}
+}
+
+// newProbeChild is what a probe starts in a user namespace; it speaks JSON.
+func newProbeChild() *cobra.Command {
+	return &cobra.Command{
+		Use: childCommand, Hidden: true, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return datapath.ChildMain(c.Context(), c.InOrStdin(), c.OutOrStdout())
+		},
+	}
+}
+
+func couldNotTell(c *cobra.Command, err error) error {
+	fmt.Fprintf(c.ErrOrStderr(), "nodegate: could not tell: %v\n", err)
+	return exit(exitUnknown)
+}
+
+func renderProbe(w io.Writer, format string, result any, text func(io.Writer) error) error {
+	switch format {
+	case "text":
+		return text(w)
+	case "json":
+		return encode(w, result)
+	}
+	return fmt.Errorf("--format is text or json; %q is neither", format)
+}
+
+// progress draws a bar on a terminal, and nothing elsewhere.
+func progress(w io.Writer) func(done, failed, total int) {
+	f, ok := w.(*os.File)
+	if !ok || !host.IsTerminal(f) {
+		return nil
+	}
+	const width = 40
+	return func(done, failed, total int) {
+		filled := width * done / total
+		fmt.Fprintf(w, "\r[%-*s] %d/%d, %d failed", width, bar(filled), done, total, failed)
+		if done == total {
+			fmt.Fprint(w, "\r\x1b[K")
+		}
+	}
+}
+
+func bar(n int) string { return string(slices.Repeat([]byte{'#'}, n)) }
+
+// staleness reads the rules and what the API says, and answers for an endpoint
+// whether it is one that the audit calls stale. Without anything to compare
+// with, it answers nothing.
+func (o *auditOptions) staleness(ctx context.Context, failing []datapath.Endpoint) (func(netip.AddrPort) string, error) {
+	if len(failing) == 0 || o.endpoints == "" && o.kubeconfig == "" {
+		return nil, nil
+	}
+	judged, err := o.truth(ctx)
+	if err != nil {
+		return nil, err
+	}
+	h, err := host.Open("/")
+	if err != nil {
+		return nil, err
+	}
+	rules, err := o.readRules(ctx, h, nil)
+	if err != nil {
+		return nil, err
+	}
+	rep := kubeproxy.Judge(rules, judged)
+	return func(endpoint netip.AddrPort) string {
+		for _, s := range rep.Services {
+			if !slices.Contains(s.Findings, "kubeproxy.truth.endpoint-stale") && !slices.Contains(s.Findings, "kubeproxy.truth.service-stale") {
+				continue
+			}
+			for _, e := range slices.Concat(s.Endpoints, s.LocalEndpoints) {
+				if e.Address == endpoint.String() && !judged.Endpoints.Has(endpoint.String()) {
+					return "stale: in the rules of " + s.Name + ", not in the API"
+				}
+			}
+		}
+		return "in the API"
+	}, nil
+}
+
+// prove is the probe that a policy can ask for.
+func prove(ctx context.Context, wait time.Duration) (host.Proof, error) {
+	r, err := datapath.Bridge(ctx, datapath.BridgeOptions{Timeout: wait})
+	return host.Proof{Holds: r.Holds, Lost: string(r.Lost), Evidence: r.Summary, Remedy: r.Remedy}, err
+}
