@@ -2,14 +2,19 @@ package checks
 
 import (
 	"context"
+	"fmt"
+	"path"
+	"slices"
 	"strings"
 
 	"nodegate/host"
+	"nodegate/host/config"
 	"nodegate/policy"
 )
 
 // installedModule requires a module in every kernel that a file tree has: the
-// image does not say which of them will boot.
+// image does not say which of them will boot. Whether it can be loaded is
+// believed of files that are there and of modprobe.d, not of modules.dep alone.
 type installedModule struct{ policy.Module }
 
 func (m installedModule) Name() string        { return "image.module." + m.Module.Name }
@@ -20,32 +25,91 @@ func (m installedModule) Inspect(_ context.Context, h *host.Host) (State, error)
 	if err != nil {
 		return State{}, err
 	}
+	modprobe, err := config.ModprobeConfig(h.Files)
+	if err != nil {
+		return State{}, err
+	}
 	s := State{Want: "in every kernel", Got: "in every kernel", Holds: true}
-	var without []string
+	var wrong, remedies []string
 	for _, release := range releases {
-		state, err := h.InstalledModule(release, m.Module.Name)
+		got, remedy, seen, err := m.inspectKernel(h, release, modprobe)
 		if err != nil {
 			return State{}, err
 		}
-		s.Evidence = append(s.Evidence, Evidence{"/lib/modules/" + release, installed(state)})
-		if state == host.ModuleMissing {
-			without = append(without, release)
+		s.Evidence = append(s.Evidence, seen...)
+		if got != "" {
+			wrong = append(wrong, got)
+		}
+		if got != "" && !slices.Contains(remedies, remedy) {
+			remedies = append(remedies, remedy)
 		}
 	}
 	switch {
 	case len(releases) == 0:
 		s.Holds, s.Got = false, "no kernel in the image"
 		s.Remedy = "install a kernel with its modules below /lib/modules"
-	case len(without) > 0:
-		s.Holds, s.Got = false, "not in "+strings.Join(without, ", ")
-		s.Remedy = "install the package that has " + m.Module.Name + " for these kernels, or remove the kernels"
+	case wrong != nil:
+		s.Holds, s.Got, s.Remedy = false, strings.Join(wrong, ", "), strings.Join(remedies, "; ")
 	}
 	return s, nil
 }
 
-func installed(s host.ModuleState) string {
-	if s == host.ModuleLoadable {
-		return "loadable"
+// inspectKernel says what is wrong with the module in one kernel, "" for nothing.
+func (m installedModule) inspectKernel(h *host.Host, release string, modprobe []config.Modprobe) (got, remedy string, seen []Evidence, err error) {
+	dir := "/lib/modules/" + release
+	state, err := h.InstalledModule(release, m.Module.Name)
+	if err != nil {
+		return "", "", nil, err
 	}
-	return s.String()
+	if state != host.ModuleLoadable {
+		seen = []Evidence{{dir, state.String()}}
+		if state == host.ModuleMissing {
+			got, remedy = "not in "+release, "install "+modulePackage(h, release)+", which has "+m.Module.Name+", or remove the kernel"
+		}
+		return got, remedy, seen, nil
+	}
+	files, err := h.ModuleFiles(release, m.Module.Name)
+	if err != nil {
+		return "", "", nil, err
+	}
+	for _, file := range files {
+		names, err := readDirIfAny(h, path.Dir(file))
+		if err != nil {
+			return "", "", nil, err
+		}
+		if !slices.Contains(names, path.Base(file)) {
+			seen = append(seen, Evidence{file, "in modules.dep, and not there"})
+			return "file missing in " + release, "install " + modulePackage(h, release) + " again, or run: depmod " + release, seen, nil
+		}
+		// A module that it needs is loaded the same way, and fails the same way.
+		if l, found := config.Install(modprobe, host.ModuleName(file)); found && l.Disables() {
+			said := "install " + l.Module + " " + l.Rest
+			return "disabled in " + l.At(), "take \"" + said + "\" out of " + l.At(), []Evidence{{l.At(), said}}, nil
+		}
+	}
+	seen = []Evidence{{dir, "loadable"}}
+	if l, found := config.Blacklisted(modprobe, m.Module.Name); found {
+		seen = append(seen, Evidence{l.At(), "blacklisted: systemd-modules-load leaves it out, nodegate-apply still loads it by name"})
+	}
+	return "", "", seen, nil
+}
+
+// modulePackage names what brings a kernel's modules on this distribution.
+func modulePackage(h *host.Host, release string) string {
+	for _, name := range []string{"/etc/os-release", "/usr/lib/os-release"} {
+		text, err := h.Files.ReadFile(name)
+		if err != nil {
+			continue // then the remedy names no package
+		}
+		distribution, _ := config.ParseOSRelease(name, text)
+		switch {
+		case distribution.Like("rhel", "fedora", "centos"):
+			return "kernel-modules-extra-" + release
+		case distribution.Like("ubuntu"):
+			return fmt.Sprintf("linux-modules-%[1]s and linux-modules-extra-%[1]s", release)
+		case distribution.Like("debian"):
+			return "linux-image-" + release
+		}
+	}
+	return "the package for kernel " + release
 }

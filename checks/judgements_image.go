@@ -2,5 +2,13 @@ package checks
 
 // imageJudgements: see Judgements.
 func imageJudgements() []Judgement {
-	return []Judgement{}
+	return []Judgement{
+		imageUnits(),
+		whoWins(),
+		macAddressPolicy(),
+		networkdForeignRoutes(),
+		networkManagerLinks(),
+		nmCloudSetup(),
+		firewalld(),
+	}
 }

@@ -105,19 +105,49 @@ func (h *Host) InstalledModule(release, name string) (ModuleState, error) {
 	return ModuleMissing, nil
 }
 
-// listsModule looks for a module's file in modules.dep ("path: needs") or
-// modules.builtin ("path").
-func listsModule(index []byte, name string) bool {
+// ModuleFiles is the files that one installed kernel loads for a module: its own
+// first, then those it needs, as modules.dep says. There need be no such files.
+func (h *Host) ModuleFiles(release, name string) ([]string, error) {
+	dir := "/lib/modules/" + release
+	dep, err := h.Files.ReadFile(dir + "/modules.dep")
+	if err != nil {
+		return nil, fmt.Errorf("reading the modules of kernel %s: %w", release, err)
+	}
+	file, needs, _ := bytes.Cut(moduleLine(dep, underscores(name)), []byte(":"))
+	var files []string
+	for _, f := range append([]string{string(file)}, strings.Fields(string(needs))...) {
+		switch {
+		case f == "":
+		case path.IsAbs(f):
+			files = append(files, f)
+		default:
+			files = append(files, dir+"/"+f)
+		}
+	}
+	return files, nil
+}
+
+// ModuleName is the name of the module in a file: br_netfilter for
+// /lib/modules/6.1.0/kernel/net/bridge/br_netfilter.ko.xz.
+func ModuleName(file string) string {
+	base, _, _ := strings.Cut(path.Base(file), ".ko")
+	return underscores(base)
+}
+
+func listsModule(index []byte, name string) bool { return moduleLine(index, name) != nil }
+
+// moduleLine looks for a module's file in modules.dep ("path: needs") or
+// modules.builtin ("path"), and answers the line.
+func moduleLine(index []byte, name string) []byte {
 	lines := bufio.NewScanner(bytes.NewReader(index))
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		file, _, _ := bytes.Cut(lines.Bytes(), []byte(":"))
-		base, _, _ := strings.Cut(path.Base(string(bytes.TrimSpace(file))), ".ko")
-		if underscores(base) == name {
-			return true
+		if ModuleName(string(bytes.TrimSpace(file))) == name {
+			return lines.Bytes()
 		}
 	}
-	return false
+	return nil
 }
 
 func underscores(name string) string { return strings.ReplaceAll(name, "-", "_") }

@@ -146,14 +146,16 @@ func TestLinkFor(t *testing.T) {
 	}
 	var got []string
 	for _, d := range []config.Device{{Name: "flannel.1", Kind: "vxlan"}, {Name: "veth0", Kind: "veth"}, {Name: "cni0", Kind: "bridge"}} {
-		c := config.LinkFor(all, d)
-		policy, _ := config.Last(c.Entries, "Link", "MACAddressPolicy")
-		mtu, _ := config.Last(c.Entries, "Link", "MTUBytes")
-		got = append(got, fmt.Sprint(d.Name, " ", c.File, " ", policy.Value, " ", mtu.Value, " ", len(c.Unsure)))
+		for _, c := range config.LinkFor(all, d) {
+			policy, _ := config.Last(c.Entries, "Link", "MACAddressPolicy")
+			mtu, _ := config.Last(c.Entries, "Link", "MTUBytes")
+			got = append(got, fmt.Sprint(d.Name, " ", c.File, " ", policy.Value, " ", mtu.Value, " ", len(c.If)))
+		}
 	}
 	equal(t, "files", []string{
 		"flannel.1 /etc/systemd/network/50-flannel.link none  0",
-		"veth0 /usr/lib/systemd/network/99-default.link persistent 1400 1",
+		"veth0 /etc/systemd/network/60-veth.link none  1",
+		"veth0 /usr/lib/systemd/network/99-default.link persistent 1400 0",
 		"cni0 /usr/lib/systemd/network/99-default.link persistent 1400 0",
 	}, got)
 }

@@ -1,22 +1,21 @@
 package config
 
 import (
-	"errors"
+	"path"
 	"strings"
 )
 
 // Device is a network interface as a .link file's [Match] sees it.
 type Device struct{ Name, Kind string }
 
-// LinkConfig is the .link file that udev applies to an interface.
+// LinkConfig is a .link file with its drop-ins.
 type LinkConfig struct {
-	File    string // "" where none matches
+	File    string
 	Entries []Entry
-	Unsure  []Entry // conditions, of this file and of those before it, that a file cannot tell
 }
 
-// LinkFiles is the .link files with their drop-ins, in the order in which udev
-// looks at them.
+// LinkFiles is the .link files in the order in which udev looks at them. Of a
+// line that it cannot read udev warns, and goes on.
 func LinkFiles(files Files) ([]LinkConfig, error) {
 	dirs := Dirs("systemd/network")
 	found, err := Collect(files, dirs, ".link")
@@ -24,32 +23,38 @@ func LinkFiles(files Files) ([]LinkConfig, error) {
 		return nil, err
 	}
 	var all []LinkConfig
-	var errs []error
 	for _, f := range found {
-		extra, err := DropIns(files, dirs, f.Path[strings.LastIndexByte(f.Path, '/')+1:])
-		errs = append(errs, err)
-		entries, err := ParseFiles(append([]File{f}, extra...))
-		errs = append(errs, err)
-		all = append(all, LinkConfig{File: f.Path, Entries: entries})
+		extra, err := DropIns(files, dirs, path.Base(f.Path))
+		if err != nil {
+			return nil, err
+		}
+		entries, _ := ParseFiles(append([]File{f}, extra...))
+		all = append(all, LinkConfig{f.Path, entries})
 	}
-	return all, errors.Join(errs...)
+	return all, nil
 }
 
-// LinkFor is the first of the files that matches the device.
-func LinkFor(all []LinkConfig, d Device) LinkConfig {
-	var unsure []Entry
+// Candidate is a .link file that a device may get.
+type Candidate struct {
+	LinkConfig
+	If []Entry // conditions that no file can tell: on host, kernel, ...
+}
+
+// LinkFor is the .link file that a device gets: the first that matches. Files
+// before it that would match on some machines come first; the last one has no
+// If, unless no file is certain to match.
+func LinkFor(all []LinkConfig, d Device) []Candidate {
+	var found []Candidate
 	for _, c := range all {
 		matches, doubt := d.matches(c.Entries)
-		if !matches {
-			continue
+		if matches {
+			found = append(found, Candidate{c, doubt})
 		}
-		unsure = append(unsure, doubt...)
-		if len(doubt) == 0 {
-			c.Unsure = unsure
-			return c
+		if matches && len(doubt) == 0 {
+			break
 		}
 	}
-	return LinkConfig{Unsure: unsure}
+	return found
 }
 
 // matches goes through a [Match] section. Doubt is the conditions that depend on

@@ -27,9 +27,6 @@ func (m Modprobe) Disables() bool {
 		slices.Contains([]string{"/bin/false", "/bin/true", "/usr/bin/false", "/usr/bin/true", "false", "true", ":"}, words[0])
 }
 
-// modprobeCommands is the commands, and how many words each needs after it.
-var modprobeCommands = map[string]int{"alias": 2, "blacklist": 1, "install": 2, "options": 2, "remove": 2, "softdep": 2, "weakdep": 2}
-
 // ParseModprobe reads a file of modprobe.d(5). A backslash at the end of a line
 // joins the next one, in a comment too.
 func ParseModprobe(name string, text []byte) ([]Modprobe, error) {
@@ -44,14 +41,24 @@ func ParseModprobe(name string, text []byte) ([]Modprobe, error) {
 			continue
 		}
 		module, rest := word(rest)
-		needs, known := modprobeCommands[command]
-		if !known || needs > 0 && module == "" || needs > 1 && rest == "" {
+		if !whole(command, module, rest) {
 			errs = append(errs, fmt.Errorf("%s: modprobe ignores %q", At(name, n), line))
 			continue
 		}
 		all = append(all, Modprobe{command, strings.ReplaceAll(module, "-", "_"), rest, name, n})
 	}
 	return all, errors.Join(errs...)
+}
+
+// whole tells whether a command is one of modprobe's and has the words it needs.
+func whole(command, module, rest string) bool {
+	switch command {
+	case "blacklist":
+		return module != ""
+	case "alias", "install", "options", "remove", "softdep", "weakdep":
+		return module != "" && rest != ""
+	}
+	return false
 }
 
 // joined yields logical lines with the number of their first.
@@ -88,13 +95,13 @@ func word(s string) (first, rest string) {
 }
 
 // ModprobeConfig is every line of modprobe.d, in the order in which modprobe
-// reads them.
+// reads them, without those that it ignores.
 func ModprobeConfig(files Files) ([]Modprobe, error) {
 	found, err := Collect(files, Dirs("modprobe.d"), ".conf")
 	var all []Modprobe
 	for _, f := range found {
-		lines, parseErr := ParseModprobe(f.Path, f.Text)
-		all, err = append(all, lines...), errors.Join(err, parseErr)
+		lines, _ := ParseModprobe(f.Path, f.Text)
+		all = append(all, lines...)
 	}
 	return all, err
 }

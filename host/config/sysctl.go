@@ -78,7 +78,9 @@ type Sysctls struct {
 
 // SystemdSysctls is what systemd-sysctl applies at boot: sysctl.d alone. Distributions that
 // want /etc/sysctl.conf read link it as sysctl.d/99-sysctl.conf. A later line for
-// the same key takes the place of an earlier one, an exclusion too.
+// the same key takes the place of an earlier one, an exclusion too. Lines that
+// cannot be read are left out, as the programs leave them out; the error is a
+// file that cannot be.
 func SystemdSysctls(files Files) (Sysctls, error) {
 	all, err := sysctlFiles(files, func(name string) bool { return !strings.HasPrefix(path.Base(name), ".") })
 	var s Sysctls
@@ -106,8 +108,7 @@ func ProcpsSysctls(files Files) (Sysctls, error) {
 	case errors.Is(lastErr, fs.ErrNotExist) || null:
 		lastErr = nil
 	case lastErr == nil:
-		var last []Setting
-		last, lastErr = ParseSysctl(f.Path, f.Text)
+		last, _ := ParseSysctl(f.Path, f.Text)
 		s.settings = append(s.settings, last...)
 	}
 	return s, errors.Join(err, lastErr)
@@ -120,8 +121,8 @@ func sysctlFiles(files Files, counts func(name string) bool) ([]Setting, error) 
 		if !counts(f.Path) {
 			continue
 		}
-		settings, parseErr := ParseSysctl(f.Path, f.Text)
-		all, err = append(all, settings...), errors.Join(err, parseErr)
+		settings, _ := ParseSysctl(f.Path, f.Text)
+		all = append(all, settings...)
 	}
 	return all, err
 }

@@ -1,0 +1,40 @@
+package checks
+
+import (
+	"context"
+
+	"nodegate/host"
+	"nodegate/policy"
+)
+
+// firewalld: two owners of one packet filter.
+func firewalld() Judgement {
+	return Judgement{
+		Name: "firewalld", Stages: []Stage{Image, Boot, Run}, Severity: policy.Warn,
+		Detects:  "firewalld runs beside kube-proxy and the CNI.",
+		Symptom:  "Pods cannot reach Services or other nodes; after `firewall-cmd --reload` rules are gone or come first that reject.",
+		How:      "firewalld.service is active or enabled.",
+		Remedy:   "run: systemctl disable --now firewalld.service",
+		TradeOff: "The node's own ports are open to whoever reaches it: filter them in the cloud's security groups or with a host policy of the CNI.",
+		Ref:      "https://docs.tigera.io/calico/latest/getting-started/kubernetes/requirements",
+		Inspect: func(ctx context.Context, h *host.Host, _ *policy.Policy) (State, error) {
+			return unitOff(ctx, h, "firewalld.service")
+		},
+	}
+}
+
+// unitOff holds where none of the units runs or is enabled.
+func unitOff(ctx context.Context, h *host.Host, units ...string) (State, error) {
+	s := State{Want: "off", Got: "off", Holds: true}
+	for _, unit := range units {
+		on, said, err := unitOn(ctx, h, unit)
+		if err != nil {
+			return s, err
+		}
+		s.Evidence = append(s.Evidence, said)
+		if on {
+			s.Got, s.Holds = unit+" is "+said.Text, false
+		}
+	}
+	return s, nil
+}

@@ -1,0 +1,97 @@
+package checks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	"nodegate/host"
+	"nodegate/policy"
+)
+
+// neighbourTable: the kernel's ARP and NDP tables have a hard upper limit.
+func neighbourTable() Judgement {
+	return Judgement{
+		Name: "neighbour.table", Stages: []Stage{Run}, Severity: policy.Warn,
+		Detects:  "The table of neighbours (ARP, NDP) is nearly full, or has been full.",
+		Symptom:  "\"neighbour: arp_cache: neighbor table overflow!\" in the kernel log; new connections to Pods and nodes fail at random.",
+		How:      "The entries in /proc/net/stat/{arp,ndisc}_cache are 80% of net.ipv{4,6}.neigh.default.gc_thresh3 or more, or table_fulls counts a full table since boot.",
+		Remedy:   "raise net.ipv4.neigh.default.gc_thresh{1,2,3} (and ipv6) to 80000, 90000, 100000 as large clusters do",
+		TradeOff: "An entry takes about 0.5 KiB; a high gc_thresh1 keeps stale entries for longer.",
+		Ref:      "https://man7.org/linux/man-pages/man7/arp.7.html",
+		Inspect:  inspectNeighbourTable,
+	}
+}
+
+func inspectNeighbourTable(_ context.Context, h *host.Host, p *policy.Policy) (State, error) {
+	s := State{Want: "below 80% of gc_thresh3, never full", Holds: true}
+	var got []string
+	for _, table := range []struct{ stat, family string }{{"/proc/net/stat/arp_cache", "ipv4"}, {"/proc/net/stat/ndisc_cache", "ipv6"}} {
+		text, err := h.Text(table.stat)
+		if errors.Is(err, fs.ErrNotExist) && table.family == "ipv6" {
+			continue // IPv6 is off
+		}
+		if err != nil {
+			return s, err
+		}
+		entries, full, err := parseNeighbourStat(text)
+		if err != nil {
+			return s, fmt.Errorf("reading %s: %w", table.stat, err)
+		}
+		key := "net/" + table.family + "/neigh/default/gc_thresh3"
+		limit, err := h.ReadSysctl(key)
+		if err != nil {
+			return s, err
+		}
+		most, err := strconv.ParseUint(limit, 10, 64)
+		if err != nil {
+			return s, fmt.Errorf("reading %s: %w", policy.Key(key), err)
+		}
+		s.Evidence = append(s.Evidence, Evidence{table.stat, fmt.Sprintf("entries %d, table_fulls %d", entries, full)}, Evidence{"/proc/sys/" + key, limit})
+		said := fmt.Sprintf("%s %d of %d", table.family, entries, most)
+		if full > 0 {
+			said += fmt.Sprintf(", full %d times since boot", full)
+		}
+		got = append(got, said)
+		if entries*100 >= most*80 || full > 0 {
+			s.Holds, s.Cause = false, sysctlCause(p, key)
+			s.Remedy = fmt.Sprintf("raise net.%[1]s.neigh.default.gc_thresh3 to %[2]d or more, and gc_thresh2 to %[3]d", table.family, most*4, most*2)
+		}
+	}
+	s.Got = strings.Join(got, "; ")
+	return s, nil
+}
+
+// parseNeighbourStat reads hexadecimal columns by the names in the first line.
+// Every processor's line repeats the table's entries and counts for itself how
+// often the table was full; old kernels do not count that.
+func parseNeighbourStat(text string) (entries, full uint64, err error) {
+	lines := strings.Split(text, "\n")
+	names := strings.Fields(lines[0])
+	entriesAt, fullAt := slices.Index(names, "entries"), slices.Index(names, "table_fulls")
+	if entriesAt < 0 || len(lines) < 2 {
+		return 0, 0, errors.New("it has no column entries")
+	}
+	for _, line := range lines[1:] {
+		columns := strings.Fields(line)
+		if len(columns) <= max(entriesAt, fullAt) {
+			return 0, 0, fmt.Errorf("the line %q is too short", line)
+		}
+		if entries, err = strconv.ParseUint(columns[entriesAt], 16, 64); err != nil {
+			return 0, 0, err
+		}
+		if fullAt < 0 {
+			continue
+		}
+		n, err := strconv.ParseUint(columns[fullAt], 16, 64)
+		if err != nil {
+			return 0, 0, err
+		}
+		full += n
+	}
+	return entries, full, nil
+}

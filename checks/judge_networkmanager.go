@@ -1,0 +1,91 @@
+package checks
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"nodegate/host"
+	"nodegate/host/config"
+	"nodegate/policy"
+)
+
+// networkManagerLinks: NetworkManager takes hold of what a CNI makes.
+func networkManagerLinks() Judgement {
+	return Judgement{
+		Name: "networkmanager.cni-links", Stages: []Stage{Image, Boot, Run}, Severity: policy.Warn,
+		Detects:  "NetworkManager runs and is not told to leave the CNI's interfaces alone.",
+		Symptom:  "Routes of Pods vanish, interfaces go down or lose their addresses when NetworkManager starts again.",
+		How:      "NetworkManager.service is active or enabled and unmanaged-devices in its configuration leaves out flannel, cali, tunl or vxlan.calico.",
+		Remedy:   "write a file in /etc/NetworkManager/conf.d with unmanaged-devices and reload NetworkManager",
+		TradeOff: "",
+		Ref:      "https://docs.tigera.io/calico/latest/operations/troubleshoot/troubleshooting#configure-networkmanager",
+		Inspect:  inspectNetworkManager,
+	}
+}
+
+func inspectNetworkManager(ctx context.Context, h *host.Host, _ *policy.Policy) (State, error) {
+	on, said, err := unitOn(ctx, h, "NetworkManager.service")
+	if err != nil {
+		return State{}, err
+	}
+	if !on {
+		return State{Skip: "NetworkManager is off"}, nil
+	}
+	s := State{Want: "CNI interfaces unmanaged", Got: "CNI interfaces unmanaged", Holds: true, Evidence: []Evidence{said}}
+	entries, err := networkManagerConfig(h)
+	if err != nil {
+		return s, err
+	}
+	var patterns []string
+	for _, e := range entries {
+		if e.Section != "keyfile" {
+			continue
+		}
+		words := strings.FieldsFunc(e.Value, func(r rune) bool { return strings.ContainsRune(";, ", r) })
+		switch e.Key {
+		case "unmanaged-devices":
+			patterns = words
+		case "unmanaged-devices+":
+			patterns = append(patterns, words...)
+		case "unmanaged-devices-":
+			patterns = slices.DeleteFunc(patterns, func(p string) bool { return slices.Contains(words, p) })
+		default:
+			continue
+		}
+		s.Evidence = append(s.Evidence, Evidence{e.At(), e.Key + "=" + e.Value})
+	}
+	var managed []string
+	for _, l := range [][2]string{{"flannel*", "flannel.1"}, {"cali*", "cali0a1b2c3d4e5"}, {"tunl*", "tunl0"}, {"vxlan.calico", "vxlan.calico"}} {
+		if !config.Unmanaged(patterns, l[1]) {
+			managed = append(managed, l[0])
+		}
+	}
+	if managed != nil {
+		s.Got, s.Holds = "managed: "+strings.Join(managed, " "), false
+		s.Remedy = "write to /etc/NetworkManager/conf.d/99-cni.conf: [keyfile] unmanaged-devices+=interface-name:" +
+			strings.Join(managed, ";interface-name:") + "; then run: nmcli general reload"
+	}
+	return s, nil
+}
+
+// networkManagerConfig is every assignment, in the order in which a later one
+// counts: the vendor's, the main file, the administrator's.
+func networkManagerConfig(h *host.Host) ([]config.Entry, error) {
+	vendor, err := config.Collect(h.Files, []string{"/etc/NetworkManager/conf.d", "/run/NetworkManager/conf.d", "/usr/lib/NetworkManager/conf.d"}, ".conf")
+	if err != nil {
+		return nil, err
+	}
+	main, err := config.WithDropIns(h.Files, []string{"/etc/NetworkManager"}, "NetworkManager.conf")
+	if err != nil {
+		return nil, err
+	}
+	isOwn := func(f config.File) bool { return strings.HasPrefix(f.Path, "/etc/") }
+	own := slices.DeleteFunc(slices.Clone(vendor), func(f config.File) bool { return !isOwn(f) })
+	entries, err := config.ParseFiles(slices.Concat(slices.DeleteFunc(vendor, isOwn), main, own))
+	if err != nil {
+		return nil, errors.Join(errors.New("NetworkManager would not read this either"), err)
+	}
+	return entries, nil
+}

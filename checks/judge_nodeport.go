@@ -1,0 +1,85 @@
+package checks
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"nodegate/host"
+	"nodegate/policy"
+)
+
+// The range of NodePorts that the API server uses unless told otherwise.
+const firstNodePort, lastNodePort = 30000, 32767
+
+// nodePortOverlap: the kernel hands out ports that belong to Services.
+func nodePortOverlap() Judgement {
+	return Judgement{
+		Name: "nodeport.overlap", Stages: []Stage{Boot, Run}, Severity: policy.Warn,
+		Detects:  "The kernel gives outgoing connections local ports out of the NodePort range.",
+		Symptom:  "Now and then a connection from the node times out: its replies are taken for NodePort traffic and sent to a Pod.",
+		How:      "net.ipv4.ip_local_port_range reaches below 32768 and net.ipv4.ip_local_reserved_ports does not cover 30000-32767.",
+		Remedy:   "set net.ipv4.ip_local_reserved_ports=30000-32767",
+		TradeOff: "2,768 fewer local ports for outgoing connections.",
+		Ref:      "https://github.com/kubernetes/kubernetes/issues/111682",
+		Inspect:  inspectNodePortOverlap,
+	}
+}
+
+func inspectNodePortOverlap(_ context.Context, h *host.Host, _ *policy.Policy) (State, error) {
+	s := State{Want: "30000-32767 not used for outgoing connections", Got: "30000-32767 not used for outgoing connections", Holds: true}
+	local, err := h.ReadSysctl("net/ipv4/ip_local_port_range")
+	if err != nil {
+		return s, err
+	}
+	var low, high int
+	if _, err := fmt.Sscan(local, &low, &high); err != nil {
+		return s, fmt.Errorf("reading net.ipv4.ip_local_port_range %q: %w", local, err)
+	}
+	s.Evidence = []Evidence{{"/proc/sys/net/ipv4/ip_local_port_range", local}}
+	from, to := max(low, firstNodePort), min(high, lastNodePort)
+	if from > to {
+		return s, nil
+	}
+	reserved, err := h.ReadSysctl("net/ipv4/ip_local_reserved_ports")
+	if err != nil {
+		return s, err
+	}
+	s.Evidence = append(s.Evidence, Evidence{"/proc/sys/net/ipv4/ip_local_reserved_ports", reserved})
+	open, err := firstUnreserved(reserved, from, to)
+	if err != nil {
+		return s, fmt.Errorf("reading net.ipv4.ip_local_reserved_ports: %w", err)
+	}
+	if open <= to {
+		s.Holds, s.Got = false, fmt.Sprintf("local ports %d-%d, port %d not reserved", low, high, open)
+		s.Remedy = "run: sysctl -w 'net.ipv4.ip_local_reserved_ports=" + strings.TrimPrefix(reserved+",30000-32767", ",") + "', and put it into the policy"
+	}
+	return s, nil
+}
+
+// firstUnreserved is the first port from first on that the kernel's list, which
+// is sorted, leaves out; last+1 where it leaves out none.
+func firstUnreserved(list string, first, last int) (int, error) {
+	for part := range strings.SplitSeq(list, ",") {
+		if part == "" {
+			continue
+		}
+		a, b, isRange := strings.Cut(part, "-")
+		if !isRange {
+			b = a
+		}
+		low, err := strconv.Atoi(a)
+		if err != nil {
+			return 0, err
+		}
+		high, err := strconv.Atoi(b)
+		if err != nil {
+			return 0, err
+		}
+		if low <= first && first <= high {
+			first = min(high, last) + 1
+		}
+	}
+	return first, nil
+}

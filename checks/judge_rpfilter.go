@@ -1,0 +1,124 @@
+package checks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	"nodegate/host"
+	"nodegate/policy"
+)
+
+// rpFilter: the reverse path filter that counts is not the one people look at.
+func rpFilter() Judgement {
+	return Judgement{
+		Name: "rp-filter.effective", Stages: []Stage{Boot, Run}, Severity: policy.Warn,
+		Detects: "The reverse path filter in effect, the higher of `all` and the interface's own, drops packets of Pods.",
+		Symptom: "Pods reach some destinations and not others; no firewall counts a drop (IPReversePathFilter in `nstat` does).",
+		How: "For every interface max(conf.all.rp_filter, conf.NAME.rp_filter): Cilium's lxc* and cilium_* need 0; tunnels, CNI bridges and, " +
+			"with the AWS VPC CNI, the interface of the default route must not be strict (1).",
+		Remedy:   "set net.ipv4.conf.all.rp_filter=0 and the interface's own in the policy; systemd 245 and later also sets *.rp_filter=2",
+		TradeOff: "A host without rp_filter accepts packets with forged source addresses from that interface; the CNI's own policy must catch them. Calico sets 1 on its cali* interfaces on purpose: they are not looked at.",
+		Ref:      "https://github.com/cilium/cilium/issues/10645",
+		Inspect:  inspectRPFilter,
+	}
+}
+
+func inspectRPFilter(ctx context.Context, h *host.Host, p *policy.Policy) (State, error) {
+	s := State{Want: "0 on lxc* and cilium_*, not 1 on tunnels, CNI bridges and ENIs", Holds: true}
+	links, err := h.Links.List(ctx)
+	if err != nil {
+		return s, err
+	}
+	all, err := readRPFilter(h, "all")
+	if err != nil {
+		return s, err
+	}
+	s.Evidence = []Evidence{{"/proc/sys/net/ipv4/conf/all/rp_filter", strconv.Itoa(all)}}
+	var uplinks []string
+	if names, err := readDirIfAny(h, "/etc/cni/net.d"); err != nil {
+		return s, err
+	} else if slices.Contains(names, "10-aws.conflist") {
+		if uplinks, err = h.Links.DefaultRoutes(ctx); err != nil {
+			return s, err
+		}
+	}
+	looked := 0
+	var wrong []string
+	for _, l := range links {
+		need := rpFilterNeed(l, uplinks)
+		if need == "" {
+			continue
+		}
+		own, err := readRPFilter(h, l.Name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it has gone
+		}
+		if err != nil {
+			return s, err
+		}
+		looked++
+		effective := max(all, own)
+		if effective == 0 || effective == 2 && need == "not 1" {
+			continue
+		}
+		wrong = append(wrong, fmt.Sprintf("%s=%d", l.Name, effective))
+		if len(wrong) <= 10 {
+			s.Evidence = append(s.Evidence, Evidence{"/proc/sys/net/ipv4/conf/" + l.Name + "/rp_filter", fmt.Sprintf("%d, effective %d, needs %s", own, effective, need)})
+		}
+		if all > 0 {
+			s.Cause = sysctlCause(p, "net/ipv4/conf/all/rp_filter")
+		}
+	}
+	switch {
+	case looked == 0:
+		s.Skip = "no interface of a CNI yet"
+	case wrong == nil:
+		s.Got = s.Want
+	default:
+		s.Holds, s.Got = false, strings.Join(wrong, " ")
+		s.Remedy = rpFilterRemedy(all, wrong)
+	}
+	return s, nil
+}
+
+func rpFilterRemedy(all int, wrong []string) string {
+	remedy := "run: sysctl -w"
+	if all > 0 {
+		remedy += " net.ipv4.conf.all.rp_filter=0"
+	}
+	for _, w := range wrong[:min(len(wrong), 5)] {
+		name, _, _ := strings.Cut(w, "=")
+		remedy += " " + policy.Key("net/ipv4/conf/"+name+"/rp_filter").String() + "=0"
+	}
+	return remedy + "; and put a link block with that sysctl into the policy"
+}
+
+// rpFilterNeed is "0", "not 1" or, for an interface that is no matter of a CNI, "".
+func rpFilterNeed(l host.Link, uplinks []string) string {
+	switch {
+	case strings.HasPrefix(l.Name, "lxc"), strings.HasPrefix(l.Name, "cilium_"):
+		return "0"
+	case l.Kind == "vxlan", l.Kind == "geneve", l.Kind == "ipip", l.Kind == "wireguard", strings.HasPrefix(l.Name, "cni") && l.Kind == "bridge":
+		return "not 1"
+	case slices.Contains(uplinks, l.Name):
+		return "not 1"
+	}
+	return ""
+}
+
+func readRPFilter(h *host.Host, link string) (int, error) {
+	text, err := h.ReadSysctl("net/ipv4/conf/" + link + "/rp_filter")
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 0, fmt.Errorf("reading rp_filter of %s: %w", link, err)
+	}
+	return n, nil
+}

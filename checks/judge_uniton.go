@@ -1,0 +1,70 @@
+package checks
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+
+	"nodegate/host"
+)
+
+// unitOn tells whether a unit runs, or will at the next boot: what systemd says
+// of a running machine, what is linked into the targets of a file tree. On a
+// machine that is still booting, enabled is as good as active.
+func unitOn(ctx context.Context, h *host.Host, unit string) (bool, Evidence, error) {
+	if h.Live() {
+		active, file, err := h.Units.State(ctx, unit)
+		if err != nil {
+			return false, Evidence{}, err
+		}
+		said := active
+		if file != "" {
+			said += ", " + file
+		}
+		on := active == "active" || active == "activating" || active == "reloading" || file == "enabled" || file == "enabled-runtime"
+		return on, Evidence{unit, said}, nil
+	}
+	if to, err := h.Files.ReadLink("/etc/systemd/system/" + unit); err == nil && to == "/dev/null" {
+		return false, Evidence{"/etc/systemd/system/" + unit, "masked"}, nil
+	}
+	for _, dir := range []string{"/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"} {
+		names, err := readDirIfAny(h, dir)
+		if err != nil {
+			return false, Evidence{}, err
+		}
+		for _, name := range names {
+			if !strings.HasSuffix(name, ".wants") && !strings.HasSuffix(name, ".requires") {
+				continue
+			}
+			wanted, err := readDirIfAny(h, dir+"/"+name)
+			if err != nil {
+				return false, Evidence{}, err
+			}
+			for _, w := range wanted {
+				if w == unit {
+					return true, Evidence{dir + "/" + name + "/" + unit, "enabled"}, nil
+				}
+			}
+		}
+	}
+	return false, Evidence{unit, "not enabled"}, nil
+}
+
+// readDirIfAny is the names in a directory that need not be there.
+func readDirIfAny(h *host.Host, dir string) ([]string, error) {
+	names, err := h.Files.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return names, err
+}
+
+// readIfAny is a file that need not be there.
+func readIfAny(h *host.Host, name string) (text []byte, found bool, err error) {
+	text, err = h.Files.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	return text, err == nil, err
+}

@@ -1,0 +1,108 @@
+package checks
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"nodegate/host"
+	"nodegate/host/config"
+	"nodegate/policy"
+)
+
+// whoWins: a parameter is written by more than one file, and the last one wins.
+func whoWins() Judgement {
+	return Judgement{
+		Name: "sysctl.who-wins", Stages: []Stage{Image, Boot, Run}, Severity: policy.Warn,
+		Detects:  "A file of sysctl.d or /etc/sysctl.conf sets a parameter of the policy to another value, and wins.",
+		Symptom:  "The node is right after nodegate ran, and wrong after the next boot, or after a package ran `sysctl --system`.",
+		How:      "All sysctl.d directories are read as systemd-sysctl reads them at boot, and as `sysctl --system` does later (then /etc/sysctl.conf comes last); the line that wins is compared with the policy.",
+		Remedy:   "take the line out, or let `nodegate install` write /etc/sysctl.d/99-zz-nodegate.conf",
+		TradeOff: "",
+		Ref:      "https://man7.org/linux/man-pages/man5/sysctl.d.5.html",
+		Inspect:  inspectWhoWins,
+	}
+}
+
+func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (State, error) {
+	s := State{Want: "the policy's values win", Got: "the policy's values win", Holds: true}
+	boot, bootErr := bootSysctls(h)
+	reload, reloadErr := reloadSysctls(h)
+	if err := errors.Join(bootErr, reloadErr); err != nil {
+		return s, err
+	}
+	var keys, got, remedies []string
+	for _, want := range p.Sysctls {
+		if want.Value == "" || want.Key.IsGlob() {
+			continue
+		}
+		key := string(want.Key)
+		keys = append(keys, key)
+		atBoot, _ := boot.Winner(key)
+		later, _ := reload.Winner(key)
+		lost := losing(want, atBoot, "at boot")
+		if atBoot == later {
+			lost = losing(want, atBoot, "at boot and at sysctl --system")
+		} else {
+			lost = append(lost, losing(want, later, "at sysctl --system")...)
+		}
+		got = append(got, lost...)
+		for _, w := range winners(atBoot, later) {
+			said := Evidence{w.At(), policy.Key(w.Key).String() + " = " + w.Value}
+			if agrees(want, w) {
+				s.Evidence = append(s.Evidence, said)
+				continue
+			}
+			// What was lost comes first: it is what a person looks for.
+			said.Text += "; the policy wants " + want.Value + overruled(boot, reload, key, want)
+			s.Evidence = slices.Insert(s.Evidence, len(remedies), said)
+			remedies = append(remedies, "take \""+policy.Key(w.Key).String()+" = "+w.Value+"\" out of "+w.At())
+		}
+	}
+	if keys == nil {
+		s.Skip = "the policy has no parameter with one exact value"
+		return s, nil
+	}
+	writers, err := runtimeWriters(ctx, h, p)
+	s.Evidence = append(s.Evidence, writers...)
+	if got != nil {
+		s.Holds, s.Got, s.Remedy = false, strings.Join(got, ", "), strings.Join(remedies, "; ")
+	}
+	return s, err
+}
+
+// losing says where a line wins against the policy, if it does. That no file
+// sets a parameter is no loss: nodegate-apply does.
+func losing(want policy.Sysctl, w config.Setting, when string) []string {
+	if w.File == "" || agrees(want, w) {
+		return nil
+	}
+	return []string{want.Key.String() + "=" + w.Value + " " + when}
+}
+
+func agrees(want policy.Sysctl, w config.Setting) bool {
+	return strings.Join(strings.Fields(w.Value), " ") == strings.Join(strings.Fields(want.Value), " ")
+}
+
+// winners is the lines that win, each once.
+func winners(boot, later config.Setting) []config.Setting {
+	all := []config.Setting{boot, later}
+	return slices.DeleteFunc(slices.Compact(all), func(w config.Setting) bool { return w.File == "" })
+}
+
+// overruled names the last line that says what the policy wants, and lost.
+func overruled(boot, reload config.Sysctls, key string, want policy.Sysctl) string {
+	for _, w := range slices.Backward(slices.Concat(boot.Setters(key), reload.Setters(key))) {
+		if agrees(want, w) {
+			return ", as " + w.At() + " says"
+		}
+	}
+	return ""
+}
+
+// bootSysctls is what systemd-sysctl applies.
+func bootSysctls(h *host.Host) (config.Sysctls, error) { return config.SystemdSysctls(h.Files) }
+
+// reloadSysctls is what `sysctl --system` applies.
+func reloadSysctls(h *host.Host) (config.Sysctls, error) { return config.ProcpsSysctls(h.Files) }

@@ -1,0 +1,22 @@
+package config
+
+import "strings"
+
+// Unmanaged tells whether NetworkManager's list of devices names an interface.
+// Of what a device can be told by, only its name is known here; except: wins.
+func Unmanaged(specs []string, name string) bool {
+	found := false
+	for _, spec := range specs {
+		spec, except := strings.CutPrefix(spec, "except:")
+		pattern, byName := strings.CutPrefix(spec, "interface-name:")
+		exact, isExact := strings.CutPrefix(pattern, "=")
+		switch {
+		case spec == "*", byName && isExact && exact == name, byName && !isExact && match(strings.TrimPrefix(pattern, "~"), name):
+			if except {
+				return false
+			}
+			found = true
+		}
+	}
+	return found
+}
