@@ -115,6 +115,8 @@ var iptablesBreakages = []struct {
 
 	{"canary of nat gone", "kubeproxy.canary.missing", nil},
 	{"filter missing", "kubeproxy.table.missing", nil},
+	{"only nat saved", "kubeproxy.table.missing", nil},
+	{"mangle missing", "kubeproxy.canary.missing", nil},
 	{"nat flushed", "kubeproxy.table.flushed", []edit{delAll("^-A (KUBE-(SE|SV|EXT|MARK|NODEPORTS .*prod/(np|lb-local)\" |POST)|PREROUTING|POSTROUTING|OUTPUT -m comment)")}},
 	{"jump deleted: nat PREROUTING", "kubeproxy.jump.missing", []edit{del("^-A PREROUTING")}},
 	{"jump deleted: nat OUTPUT", "kubeproxy.jump.missing", []edit{del("^-A OUTPUT -m comment")}},
@@ -135,6 +137,10 @@ func TestIptablesBreakages(t *testing.T) {
 			switch b.name {
 			case "filter missing":
 				broken = cutTable(text, "filter")
+			case "only nat saved":
+				broken = tableText(text, "nat")
+			case "mangle missing":
+				broken = cutTable(text, "mangle")
 			case "canary of nat gone":
 				broken = cutTable(text, "nat")
 				broken += editedSave(t, tableText(text, "nat"), del("^:KUBE-PROXY-CANARY"))

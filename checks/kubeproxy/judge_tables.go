@@ -117,8 +117,8 @@ func (a *audit) judgeCanary() {
 		name string
 		t    *table
 	}{{"mangle", a.mangle}, {"nat", a.nat}, {"filter", a.filter}} {
-		if t.t == nil && t.name != "mangle" {
-			continue // reported as a table
+		if t.t == nil && (t.name != "mangle" || a.save.table("nat") == nil || a.save.table("filter") == nil) {
+			continue // reported as a table, or the save is of one table only
 		}
 		if !t.t.declared("KUBE-PROXY-CANARY") {
 			missing = append(missing, t.name)
