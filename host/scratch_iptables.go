@@ -43,29 +43,41 @@ func iptablesChains(spec RedirectSpec) []iptablesChain {
 // addIptablesRedirect uses the machine's iptables, and iptables-legacy where
 // that is made for an nf_tables which the kernel does not have.
 func (n *Netns) addIptablesRedirect(ctx context.Context, spec RedirectSpec) (Redirect, error) {
-	var errs []error
-	for _, program := range []string{"iptables", "iptables-legacy"} {
-		r := &iptablesRedirect{n: n, chains: iptablesChains(spec)}
-		err := n.Do(ctx, func() (err error) {
-			if r.tool, err = openIptables(program); err != nil {
+	r, err := n.addRedirectWith(ctx, "iptables", spec)
+	if err == nil {
+		return r, nil
+	}
+	r, other := n.addRedirectWith(ctx, "iptables-legacy", spec)
+	if other != nil {
+		return nil, errors.Join(err, other)
+	}
+	return r, nil
+}
+
+// addRedirectWith takes chains of that name for leftovers.
+func (n *Netns) addRedirectWith(ctx context.Context, program string, spec RedirectSpec) (Redirect, error) {
+	r := &iptablesRedirect{n: n, chains: iptablesChains(spec)}
+	err := n.Do(ctx, func() (err error) {
+		if r.tool, err = openIptables(program); err != nil {
+			return err
+		}
+		for _, c := range r.chains {
+			if c.add(r.tool) == nil {
+				continue
+			}
+			if err := errors.Join(c.remove(r.tool), c.add(r.tool)); err != nil {
 				return err
 			}
-			for _, c := range r.chains {
-				if err := c.add(r.tool); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err == nil {
-			return r, nil
 		}
-		if r.tool != nil {
-			err = errors.Join(err, r.Remove(context.WithoutCancel(ctx)))
-		}
-		errs = append(errs, fmt.Errorf("making %s chains %s: %w", program, spec.Name, err))
+		return nil
+	})
+	if err != nil && r.tool != nil {
+		err = errors.Join(err, r.Remove(context.WithoutCancel(ctx)))
 	}
-	return nil, errors.Join(errs...)
+	if err != nil {
+		return nil, fmt.Errorf("making %s chains %s: %w", program, spec.Name, err)
+	}
+	return r, nil
 }
 
 // openIptables waits at most a second for the lock of each call.

@@ -145,6 +145,51 @@ func TestFirstRedirect(t *testing.T) {
 	}
 }
 
+// What is left of a redirection is taken over, found by name, and removed; of
+// either backend, and without making a table to look into.
+func TestIptablesLeftovers(t *testing.T) {
+	for _, program := range []string{"iptables-nft", "iptables-legacy"} {
+		t.Run(program, func(t *testing.T) {
+			n, ctx := scratch(t)
+			if _, err := lookPath(program); err != nil {
+				t.Skip(err)
+			}
+			if names, err := n.Redirects(ctx, "left", true); err != nil || names != nil {
+				t.Errorf("%v, %v", names, err)
+			}
+			if err := n.Do(ctx, func() error {
+				nft, err := nftTables()
+				if len(nft)+len(legacyTables()) > 0 {
+					t.Errorf("looking made tables: %v %v", nft, legacyTables())
+				}
+				return err
+			}); err != nil {
+				t.Error(err)
+			}
+			spec := RedirectSpec{Name: "left1", Service: netip.MustParseAddrPort("198.51.100.10:80"),
+				Endpoint: netip.MustParseAddrPort("203.0.113.3:80"), Client: netip.MustParseAddr("203.0.113.2")}
+			for range 2 {
+				r, err := n.addRedirectWith(ctx, program, spec)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if hits, err := r.Hits(ctx); err != nil || hits != (Hits{}) {
+					t.Errorf("%+v, %v", hits, err)
+				}
+			}
+			if names, err := n.Redirects(ctx, "left", true); err != nil || !slices.Equal(names, []string{"left1"}) {
+				t.Errorf("%v, %v", names, err)
+			}
+			if err := n.RemoveRedirect(ctx, "left1", true); err != nil {
+				t.Error(err)
+			}
+			if names, err := n.Redirects(ctx, "left", true); err != nil || names != nil {
+				t.Errorf("%v, %v", names, err)
+			}
+		})
+	}
+}
+
 func TestParsePorts(t *testing.T) {
 	for text, want := range map[string][]uint16{
 		"": nil, "5": {5}, "1,5-7": {1, 5, 6, 7}, "65534-65535": {65534, 65535}, "7-5": nil,

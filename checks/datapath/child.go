@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"nodegate/host"
 )
@@ -14,6 +15,7 @@ import (
 type answer struct {
 	Result BridgeResult `json:"result"`
 	Error  string       `json:"error,omitempty"`
+	Denied bool         `json:"denied,omitempty"` // the error is for want of privilege
 }
 
 // bridgeInChild probes in this program's child, in a user namespace.
@@ -31,7 +33,10 @@ func bridgeInChild(ctx context.Context, o BridgeOptions) (BridgeResult, error) {
 		return BridgeResult{}, fmt.Errorf("reading the answer of the child: %w", err)
 	}
 	a.Result.Where = InUserNamespace
-	if a.Error != "" {
+	switch {
+	case a.Denied: // root of the namespace, and yet not allowed
+		return a.Result, fmt.Errorf("in a user namespace: %s; does kernel.apparmor_restrict_unprivileged_userns take its privileges away? (%w)", a.Error, fs.ErrPermission)
+	case a.Error != "":
 		return a.Result, errors.New("in a user namespace: " + a.Error)
 	}
 	return a.Result, nil
@@ -52,7 +57,7 @@ func ChildMain(ctx context.Context, in io.Reader, out io.Writer) error {
 	r, err := Bridge(ctx, o)
 	a := answer{Result: r}
 	if err != nil {
-		a.Error = err.Error()
+		a.Error, a.Denied = err.Error(), errors.Is(err, fs.ErrPermission)
 	}
 	return json.NewEncoder(out).Encode(a)
 }

@@ -32,7 +32,7 @@ func (r ServiceResult) blame() string {
 	}
 	failing := r.Failing()
 	if len(r.Endpoints) == 1 && failing[0].Address == r.Target && r.Unknown.Failed == 0 {
-		return "all sent to the address itself: nothing translated it"
+		return "all sent to the address itself: conntrack knows of no translation"
 	}
 	var names []string
 	for _, e := range failing[:min(len(failing), shown)] {
@@ -54,7 +54,7 @@ func (r ServiceResult) spread() string {
 	case len(r.Endpoints) == 0:
 		return "sent to unknown endpoints: " + r.Unknown.Why
 	case len(r.Endpoints) == 1 && r.Endpoints[0].Address == r.Target:
-		return "nothing translated the address"
+		return "conntrack knows of no translation"
 	case len(r.Endpoints) == 1:
 		return "sent to 1 endpoint"
 	}

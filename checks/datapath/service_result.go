@@ -22,7 +22,8 @@ type ServiceResult struct {
 	Answers  map[string]int `json:"answers,omitempty"` // DNS answers by code
 	Latency  Latency        `json:"latency"`
 	// Endpoints is where the attempts were sent, the failing ones first. An
-	// endpoint equal to Target means that nothing translated the address.
+	// endpoint equal to Target means that conntrack knows of no translation:
+	// there is none, or IPVS makes it without net.ipv4.vs.conntrack.
 	Endpoints []Endpoint `json:"endpoints"`
 	Unknown   Unknown    `json:"unknown"`
 	Duration  Millis     `json:"durationMs"`
@@ -98,7 +99,7 @@ func (r *ServiceResult) count(attempts []attempt) {
 		if !a.endpoint.IsValid() {
 			r.Unknown.Attempts++
 			r.Unknown.Failed += failed
-			r.Unknown.Why = "conntrack does not have the flow"
+			r.Unknown.Why = "conntrack does not have the flow: nothing tracks it, or eBPF translated it before"
 			if a.unknown != nil {
 				r.Unknown.Why = a.unknown.Error()
 			}

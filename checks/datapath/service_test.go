@@ -179,7 +179,7 @@ func TestServiceUntranslated(t *testing.T) {
 	listen(t, n, "127.0.0.1:9")
 	r, err := serviceIn(deadline(t), n, "127.0.0.1:9", ServiceOptions{N: 5})
 	must(t, err)
-	if r.Failed != 0 || !strings.Contains(r.Summary(), "nothing translated the address") {
+	if r.Failed != 0 || !strings.Contains(r.Summary(), "conntrack knows of no translation") {
 		t.Error(r.Summary())
 	}
 }

@@ -1,0 +1,111 @@
+package datapath
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestServiceSummary(t *testing.T) {
+	endpoint := func(i int) netip.AddrPort { return addrPort(fmt.Sprintf("203.0.113.%d:80", i)) }
+	target := addrPort("198.51.100.10:80")
+	many := func(n int, a attempt) []attempt {
+		all := make([]attempt, n)
+		for i := range all {
+			all[i] = a
+		}
+		return all
+	}
+	var stale []attempt
+	for i := range 1000 {
+		a := attempt{endpoint: endpoint(1 + i%65), took: time.Millisecond}
+		if i < 257 {
+			a = attempt{endpoint: endpoint(1 + i%4), failed: "timeout"}
+		}
+		stale = append(stale, a)
+	}
+	for _, c := range []struct {
+		attempts []attempt
+		want     string
+	}{
+		{nil, "no attempt was made"},
+		{stale, "257 of 1000 failed (25.7 %, 95 % confidence 23.1 to 28.5 %), all sent to 4 of 65 endpoints: 203.0.113.1:80, 203.0.113.2:80, 203.0.113.3:80, 203.0.113.4:80"},
+		{many(100, attempt{endpoint: endpoint(1)}), "none of 100 failed (0.0 %, 95 % confidence 0.0 to 3.7 %); sent to 1 endpoint"},
+		{many(2, attempt{endpoint: target}), "none of 2 failed (0.0 %, 95 % confidence 0.0 to 65.8 %); conntrack knows of no translation"},
+		{many(2, attempt{endpoint: target, failed: "refused"}), "2 of 2 failed (100.0 %, 95 % confidence 34.2 to 100.0 %), all sent to the address itself: conntrack knows of no translation"},
+		{many(1, attempt{failed: "timeout", unknown: errors.New("no privilege")}), "1 of 1 failed (100.0 %, 95 % confidence 20.7 to 100.0 %), sent to unknown endpoints: no privilege"},
+		{append(many(3, attempt{failed: "timeout", endpoint: endpoint(1)}), attempt{failed: "timeout", unknown: errors.New("no privilege")}),
+			"4 of 4 failed (100.0 %, 95 % confidence 51.0 to 100.0 %), sent to 1 of 1 endpoints: 203.0.113.1:80; 1 of them to unknown ones: no privilege"},
+	} {
+		r := ServiceResult{Target: target}
+		r.count(c.attempts)
+		if got := r.Summary(); got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+		var text bytes.Buffer
+		must(t, r.Render(&text, nil))
+		data, err := json.Marshal(r)
+		must(t, err)
+		if strings.Contains(string(data), "NaN") || strings.Contains(text.String(), "%!") {
+			t.Errorf("%s\n%s", data, &text)
+		}
+	}
+}
+
+// For none of n the upper end is z²/(n+z²), by the formula.
+func TestWilson(t *testing.T) {
+	for _, c := range []struct {
+		failed, n int
+		low, high float64
+	}{{0, 10, 0, 0.2775328}, {10, 10, 0.7224672, 1}, {5, 10, 0.2365931, 0.7634069}, {0, 0, 0, 1}} {
+		r := wilson(c.failed, c.n)
+		if math.Abs(r.Low-c.low) > 1e-6 || math.Abs(r.High-c.high) > 1e-6 {
+			t.Errorf("%d of %d: %+v", c.failed, c.n, r)
+		}
+	}
+}
+
+func TestDistribution(t *testing.T) {
+	var took []time.Duration
+	for i := range 100 {
+		took = append(took, time.Duration(100-i)*time.Millisecond)
+	}
+	l := distribution(took)
+	if l.Min != Millis(time.Millisecond) || l.P50 != Millis(50*time.Millisecond) || l.P99 != Millis(99*time.Millisecond) || l.Max != Millis(100*time.Millisecond) {
+		t.Errorf("%+v", l)
+	}
+	n := 0
+	for _, b := range l.Buckets {
+		n += b.Count
+	}
+	if n != 100 || l.Buckets[0].UpTo != Millis(time.Millisecond) {
+		t.Errorf("%+v", l.Buckets)
+	}
+	if l := distribution(nil); l.Buckets != nil {
+		t.Errorf("%+v", l)
+	}
+}
+
+func TestQueryAnswered(t *testing.T) {
+	q, err := newQuery("kubernetes.default.svc.cluster.local")
+	must(t, err)
+	answer := bytes.Clone(q.packet)
+	answer[2] |= 0x80
+	answer[3] = 3 // NXDOMAIN
+	if rcode, ok := q.answered(answer); !ok || rcode != "NameError" {
+		t.Error(rcode, ok)
+	}
+	other := bytes.Clone(answer)
+	other[0]++
+	for _, datagram := range [][]byte{nil, q.packet, other, answer[:11], []byte("garbage of some length")} {
+		if rcode, ok := q.answered(datagram); ok {
+			t.Errorf("%x: %s", datagram, rcode)
+		}
+	}
+}
