@@ -74,6 +74,10 @@ var iptablesBreakages = []struct {
 	{"ClusterIP masqueraded for another range", "kubeproxy.service.masquerade", []edit{sub("^-A "+svcNP+" .*MARK-MASQ", "100.96.0.0/11", "100.96.0.0/16")}},
 	{"KUBE-SERVICES flushed", "kubeproxy.service.portals", []edit{delAll("^-A KUBE-SERVICES .*(cluster IP|nodeports)")}},
 	{"node ports before services", "kubeproxy.nodeports.order", []edit{del("^-A KUBE-SERVICES .*nodeports"), before("^-A KUBE-SERVICES .*prod/np", `-A KUBE-SERVICES -m comment --comment "kubernetes service nodeports; NOTE: this must be the last rule in this chain" -m addrtype --dst-type LOCAL -j KUBE-NODEPORTS`)}},
+	{"node ports for any address", "kubeproxy.nodeports.condition", []edit{sub("^-A KUBE-SERVICES .*nodeports", "-m addrtype --dst-type LOCAL ", "")}},
+	{"node port on localhost only", "kubeproxy.nodeports.missing", []edit{del("^-A KUBE-NODEPORTS -p tcp .*prod/np")}},
+	{"ClusterIP of a node port service deleted", "kubeproxy.service.portal", []edit{del("^-A KUBE-SERVICES .*prod/np cluster IP")}},
+	{"POSTROUTING mark toggled twice", "kubeproxy.chain.unexpected-rule", []edit{after("^-A KUBE-POSTROUTING .*MARK --set", "-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0")}},
 	{"no jump to node ports", "kubeproxy.nodeports.missing", []edit{del("^-A KUBE-SERVICES .*nodeports")}},
 
 	{"external not masqueraded", "kubeproxy.external.masquerade", []edit{del("^-A " + extNP + " .*MARK-MASQ")}},

@@ -101,6 +101,13 @@ func JudgeHealth(h Health, now time.Time) []Finding {
 	return out.list
 }
 
+// UnreadableAnswer is the finding for an answer of kube-proxy's own endpoints that could not be fetched or read: Unknown.
+func UnreadableAnswer(endpoint string, err error) Finding {
+	out := newCollector()
+	out.add(Finding{Name: "kubeproxy.sync.unreadable", Message: fmt.Sprintf("%s: %v", endpoint, err)})
+	return out.list[0]
+}
+
 func age(now, then time.Time) string {
 	if then.IsZero() {
 		return "an unknown time"

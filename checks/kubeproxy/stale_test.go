@@ -1,6 +1,7 @@
 package kubeproxy
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,9 @@ func TestJudgeHealth(t *testing.T) {
 			}
 			wantOne(t, Report{Findings: JudgeHealth(health, now)}, h.want)
 		})
+	}
+	if f := UnreadableAnswer("localhost:10256/healthz", errors.New("connection refused")); f.Verdict != Unknown || f.Name != "kubeproxy.sync.unreadable" {
+		t.Errorf("%+v", f)
 	}
 	for _, body := range []string{"", "ok", `{"lastUpdated": 3}`, `{"lastUpdated": "soon"}`, "<html>"} {
 		if _, err := ParseHealth([]byte(body), 200); err == nil {
