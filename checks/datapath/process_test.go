@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,6 +31,16 @@ func TestMain(m *testing.M) {
 	switch os.Args[1] {
 	case "as-child":
 		exit(ChildMain(ctx, os.Stdin, os.Stdout))
+	case "as-denied":
+		exit(json.NewEncoder(os.Stdout).Encode(answer{Error: "no", Denied: true}))
+	case "as-chatter":
+		fmt.Println("hello")
+		exit(nil)
+	case "as-failure":
+		exit(errors.New("no such command"))
+	case "as-sleeper":
+		<-ctx.Done()
+		exit(ctx.Err())
 	case "as-scratch":
 		_, err := Bridge(ctx, BridgeOptions{InScratch: true})
 		exit(err)
@@ -117,6 +128,31 @@ func TestOrdinaryUser(t *testing.T) {
 		must(t, json.Unmarshal(out.Bytes(), &r))
 		if r.Lost != want || r.Where != InUserNamespace || len(r.Warnings) > 0 {
 			t.Errorf("%s: %s, %v", r.Where, r.Summary, r.Warnings)
+		}
+	}
+}
+
+// A child that does not keep the contract, and one that does not end.
+func TestChild(t *testing.T) {
+	needRoot(t) // ordinary users may be forbidden to make user namespaces
+	for as, want := range map[string]string{
+		"as-denied":  "apparmor_restrict_unprivileged_userns",
+		"as-chatter": "reading the answer of the child",
+		"as-failure": "running as-failure in a user namespace: exit status 1: no such command",
+		"as-sleeper": context.DeadlineExceeded.Error(),
+	} {
+		ctx, cancel := context.WithTimeout(deadline(t), 500*time.Millisecond)
+		if as != "as-sleeper" {
+			ctx = deadline(t)
+		}
+		start := time.Now()
+		_, err := bridgeInChild(ctx, BridgeOptions{Child: []string{as}})
+		cancel()
+		if err == nil || !strings.Contains(err.Error(), want) || time.Since(start) > 10*time.Second {
+			t.Errorf("%s: %v after %s", as, err, time.Since(start))
+		}
+		if errors.Is(err, fs.ErrPermission) != (as == "as-denied") {
+			t.Errorf("%s: %v", as, err)
 		}
 	}
 }
