@@ -189,6 +189,12 @@ func TestForms(t *testing.T) {
 			sub("0.33332999982", "0.33332999982", "0.33333333349"), del("KUBE-POSTROUTING .*MASQ"),
 			after("^.*POSTROUTING .*-j KUBE-POSTROUTING", "-A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN\n-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0\n-A KUBE-POSTROUTING -j MASQUERADE --random-fully"),
 		}, ""},
+		{"1.24: KUBE-MARK-DROP for want of local endpoints", formIPv6, "1.24 to 1.36", []edit{
+			delAll("KUBE-PROXY-FIREWALL( -|$| -d)"), del("^-A KUBE-EXTERNAL-SERVICES"), before(`^:EXT\(prod/far`, ":SVL(prod/far tcp) - [0:0]\n:KUBE-MARK-DROP - [0:0]"),
+			after("^-A EXT.*route LOCAL", "-A EXT(prod/far tcp) -j SVL(prod/far tcp)"),
+			after("^-A KUBE-MARK-MASQ", "-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000\n-A SVL(prod/far tcp) -m comment --comment \"prod/far has no local endpoints\" -j KUBE-MARK-DROP"),
+			sub("^-A FW.*other traffic", "-m comment --comment \"other traffic to prod/web:http will be dropped by KUBE-PROXY-FIREWALL\"", "-j KUBE-MARK-DROP"),
+		}, ""},
 		{"IPv6", formIPv6, "1.25 to 1.36", nil, ""},
 		{"IPv6: endpoint", formIPv6, "1.25 to 1.36", []edit{sub(`far.*DNAT`, "destination [fd00:1::3]", "destination [fd00:1::4]")}, "kubeproxy.endpoint.dnat"},
 		{"source ranges not enforced", formIPv6, "1.25 to 1.36", []edit{del("traffic not accepted by")}, "kubeproxy.firewall.unpaired"},

@@ -21,8 +21,9 @@ func (a *audit) judgeDispatch(n *node, c *chain) []Endpoint {
 			a.recents = append(a.recents, r)
 		case kind == "SEP":
 			a.targets = append(a.targets, r)
-		case c == n.xlb && (kind == "SVC" && r.jump == n.svc || r.target == "KUBE-MARK-DROP"):
-			blackhole = blackhole || r.target == "KUBE-MARK-DROP"
+		case r.target == "KUBE-MARK-DROP" && (c == n.xlb || c == n.svl) && a.version.Min < 25: // no local endpoints
+			blackhole = true
+		case c == n.xlb && kind == "SVC" && r.jump == n.svc:
 		default:
 			if !c.blamed {
 				a.about("kubeproxy.chain.unexpected-rule", "nat", c, r, n, "kube-proxy writes no such rule into %s", c.name)
