@@ -51,22 +51,20 @@ func inspectIPForward(ctx context.Context, h *host.Host, p *policy.Policy) (Stat
 	return s, nil
 }
 
-// forwardingOff is the lines that turn forwarding off and win. ip_forward and
-// conf.all.forwarding are one parameter with two names.
+// forwardingOff is the lines that turn forwarding off and win.
 func forwardingOff(ctx context.Context, h *host.Host) ([]Evidence, error) {
 	boot, bootErr := bootSysctls(h)
 	reload, reloadErr := reloadSysctls(h)
 	if err := errors.Join(bootErr, reloadErr); err != nil {
 		return nil, err
 	}
+	const key = "net/ipv4/ip_forward"
+	atBoot, _ := boot.Winner(key, otherNames(key)...)
+	later, _ := reload.Winner(key, otherNames(key)...)
 	var found []Evidence
-	seen := map[string]bool{}
-	for _, files := range []config.Sysctls{boot, reload} {
-		for _, key := range []string{"net/ipv4/ip_forward", "net/ipv4/conf/all/forwarding"} {
-			if w, ok := files.Winner(key); ok && w.Value == "0" && !seen[w.At()] {
-				seen[w.At()] = true
-				found = append(found, Evidence{w.At(), policy.Key(w.Key).String() + " = 0"})
-			}
+	for _, w := range winners(atBoot, later) {
+		if w.Value == "0" {
+			found = append(found, Evidence{w.At(), policy.Key(w.Key).String() + " = 0"})
 		}
 	}
 	e, _, err := networkdForwarding(ctx, h)

@@ -39,8 +39,8 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (State,
 		}
 		key := string(want.Key)
 		keys = append(keys, key)
-		atBoot, _ := boot.Winner(key)
-		later, _ := reload.Winner(key)
+		atBoot, _ := boot.Winner(key, otherNames(key)...)
+		later, _ := reload.Winner(key, otherNames(key)...)
 		lost := losing(want, atBoot, "at boot")
 		if atBoot == later {
 			lost = losing(want, atBoot, "at boot and at sysctl --system")
@@ -99,6 +99,21 @@ func overruled(boot, reload config.Sysctls, key string, want policy.Sysctl) stri
 		}
 	}
 	return ""
+}
+
+// otherNames is the other names under which the kernel has the same parameter.
+func otherNames(key string) []string {
+	switch key {
+	case "net/ipv4/ip_forward":
+		return []string{"net/ipv4/conf/all/forwarding"}
+	case "net/ipv4/conf/all/forwarding":
+		return []string{"net/ipv4/ip_forward"}
+	case "net/netfilter/nf_conntrack_max":
+		return []string{"net/nf_conntrack_max"}
+	case "net/nf_conntrack_max":
+		return []string{"net/netfilter/nf_conntrack_max"}
+	}
+	return nil
 }
 
 // bootSysctls is what systemd-sysctl applies.

@@ -166,3 +166,18 @@ func TestParseOSRelease(t *testing.T) {
 	equal(t, "error", `os-release:6: "bad" is no assignment`, fmt.Sprint(err))
 	equal(t, "like", []bool{true, true, false}, []bool{got.Like("rocky"), got.Like("debian", "fedora"), got.Like("debian")})
 }
+
+func TestWinnerByTwoNames(t *testing.T) {
+	files := tree{
+		"/etc/sysctl.d/10-a.conf": "net.ipv4.ip_forward = 1\n",
+		"/etc/sysctl.d/20-b.conf": "net.ipv4.conf.all.forwarding = 0\n",
+	}
+	s, err := config.SystemdSysctls(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, _ := s.Winner("net/ipv4/ip_forward", "net/ipv4/conf/all/forwarding")
+	equal(t, "last", "/etc/sysctl.d/20-b.conf:1", w.At())
+	_, ok := s.Winner("net/ipv4/tcp_sack")
+	equal(t, "nobody", false, ok)
+}

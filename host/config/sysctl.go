@@ -129,28 +129,36 @@ func sysctlFiles(files Files, counts func(name string) bool) ([]Setting, error) 
 
 // Winner is the line that decides about a parameter, given by its path below
 // /proc/sys. A line for the very key beats every glob, wherever it stands; of
-// several globs the last decides.
-func (s Sysctls) Winner(key string) (Setting, bool) {
-	var exact, glob *Setting
-	named := false
+// several globs the last decides. Other names of the same parameter count as
+// the kernel sees them: whoever writes last.
+func (s Sysctls) Winner(key string, otherNames ...string) (Setting, bool) {
+	last := s.winner(key)
+	for _, name := range otherNames {
+		last = max(last, s.winner(name))
+	}
+	if last < 0 {
+		return Setting{}, false
+	}
+	return s.settings[last], true
+}
+
+func (s Sysctls) winner(key string) int {
+	exact, glob, named := -1, -1, false
 	for i, line := range s.settings {
 		switch {
 		case line.Key == key:
 			named = true
 			if !line.Exclude {
-				exact = &s.settings[i]
+				exact = i
 			}
 		case !line.Exclude && line.Glob() && match(line.Key, key):
-			glob = &s.settings[i]
+			glob = i
 		}
 	}
-	switch {
-	case exact != nil:
-		return *exact, true
-	case glob != nil && !named:
-		return *glob, true
+	if named {
+		return exact
 	}
-	return Setting{}, false
+	return glob
 }
 
 // Setters is every line that assigns to a parameter, in the order of the files.

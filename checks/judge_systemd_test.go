@@ -1,0 +1,212 @@
+package checks_test
+
+import (
+	"testing"
+
+	"nodegate/checks"
+	"nodegate/host/hosttest"
+)
+
+func with(m *hosttest.Machine, unit, active, file string) *hosttest.Machine {
+	m.Units = map[string][2]string{unit: {active, file}}
+	return m
+}
+
+func TestImageUnits(t *testing.T) {
+	good := map[string]string{
+		"/usr/local/bin/nodegate":                                            "ELF",
+		"/etc/systemd/system/nodegate-apply.service":                         "[Service]\nExecStart=/usr/local/bin/nodegate apply --stage boot\n",
+		"/etc/systemd/system/multi-user.target.wants/nodegate-apply.service": "-> /etc/systemd/system/nodegate-apply.service",
+		"/etc/systemd/system/k3s.service.d/10-nodegate.conf":                 "[Service]\nExecStartPre=+/usr/local/bin/nodegate gate\n",
+	}
+	masked := map[string]string{
+		"/usr/local/bin/nodegate":                                            "ELF",
+		"/etc/systemd/system/nodegate-apply.service":                         "-> /dev/null",
+		"/etc/systemd/system/multi-user.target.wants/nodegate-apply.service": "-> /etc/systemd/system/nodegate-apply.service",
+		"/etc/systemd/system/k3s.service.d/10-nodegate.conf":                 "[Service]\n",
+	}
+	judgeSettings(t, "image.units", checks.Image, []settingCase{
+		{name: "installed", tree: good, policy: `gate { unit = "k3s.service" }`, want: `pass
+want: installed and enabled
+got: installed and enabled
+evidence: /etc/systemd/system/nodegate-apply.service: present
+evidence: /etc/systemd/system/multi-user.target.wants/nodegate-apply.service: enabled`},
+		{name: "installed for another unit", tree: good, want: `fail
+want: installed and enabled
+got: no drop-in of kubelet.service
+evidence: /etc/systemd/system/nodegate-apply.service: present
+evidence: /etc/systemd/system/multi-user.target.wants/nodegate-apply.service: enabled
+remedy: run: nodegate install --root ROOT`},
+		{name: "nothing", tree: map[string]string{"/etc/hostname": "n"}, want: `fail
+want: installed and enabled
+got: no binary, no nodegate-apply.service, nodegate-apply.service is not enabled, no drop-in of kubelet.service
+evidence: /usr/local/bin/nodegate: missing
+evidence: /etc/systemd/system/nodegate-apply.service: missing
+remedy: run: nodegate install --root ROOT`},
+		{name: "masked, and a drop-in that was emptied", tree: masked, policy: `gate { unit = "k3s.service" }`, want: `fail
+want: installed and enabled
+got: no nodegate-apply.service, nodegate-apply.service is masked, drop-in of k3s.service does not run the gate
+evidence: /etc/systemd/system/nodegate-apply.service: missing
+evidence: /etc/systemd/system/nodegate-apply.service: masked
+remedy: run: nodegate install --root ROOT`},
+	})
+}
+
+const defaultLink = "[Match]\nOriginalName=*\n\n[Link]\nNamePolicy=keep kernel database onboard slot path\nMACAddressPolicy=persistent\n"
+
+func TestMACAddressPolicy(t *testing.T) {
+	const lib252, lib241 = "/usr/lib/x86_64-linux-gnu/systemd/libsystemd-shared-252.so", "/lib/systemd/libsystemd-shared-241.so"
+	judgeSettings(t, "link.mac-address-policy", checks.Image, []settingCase{
+		{name: "the default of systemd 242", tree: map[string]string{"/usr/lib/systemd/network/99-default.link": defaultLink, lib252: ""}, want: `warn
+want: no persistent MAC address on CNI links
+got: persistent for flannel.1 vxlan.calico veth* cali*
+evidence: /usr/lib/systemd/network/99-default.link:6: MACAddressPolicy=persistent
+evidence: /usr/lib/x86_64-linux-gnu/systemd/libsystemd-shared-252.so: systemd 252
+remedy: write to /etc/systemd/network/10-cni.link: [Match] OriginalName=flannel.1 vxlan.calico veth* cali* [Link] MACAddressPolicy=none`},
+		{name: "only flannel is told", tree: map[string]string{
+			"/usr/lib/systemd/network/99-default.link": defaultLink, lib252: "",
+			"/etc/systemd/network/10-flannel.link": "[Match]\nOriginalName=flannel*\n[Link]\nMACAddressPolicy=none\n",
+		}, want: `warn
+want: no persistent MAC address on CNI links
+got: persistent for vxlan.calico veth* cali*
+evidence: /usr/lib/systemd/network/99-default.link:6: MACAddressPolicy=persistent
+evidence: /usr/lib/x86_64-linux-gnu/systemd/libsystemd-shared-252.so: systemd 252
+remedy: write to /etc/systemd/network/10-cni.link: [Match] OriginalName=vxlan.calico veth* cali* [Link] MACAddressPolicy=none`},
+		{name: "a drop-in for the default", tree: map[string]string{
+			"/usr/lib/systemd/network/99-default.link": defaultLink, lib252: "",
+			"/etc/systemd/network/99-default.link.d/no.conf": "[Link]\nMACAddressPolicy=none\n",
+		}, want: "pass\nwant: no persistent MAC address on CNI links\ngot: no persistent MAC address on CNI links"},
+		{name: "before systemd 242", tree: map[string]string{"/lib/systemd/network/99-default.link": defaultLink, lib241: ""}, want: `pass
+want: no persistent MAC address on CNI links
+got: no persistent MAC address on CNI links
+evidence: /lib/systemd/network/99-default.link:6: MACAddressPolicy=persistent
+evidence: /lib/systemd/libsystemd-shared-241.so: systemd 241`},
+		{name: "a condition on the machine", tree: map[string]string{
+			"/usr/lib/systemd/network/99-default.link": defaultLink, lib252: "",
+			"/etc/systemd/network/10-vm.link": "[Match]\nVirtualization=vm\n[Link]\nMACAddressPolicy=none\n",
+		}, want: "unknown\nerror: MACAddressPolicy of flannel.1: /etc/systemd/network/10-vm.link:2: whether Virtualization=vm holds on the node is not known"},
+		{name: "no udev", tree: map[string]string{"/etc/hostname": "n"}, want: "skip: no .link file is here"},
+	})
+}
+
+func TestNetworkdForeignRoutes(t *testing.T) {
+	files := func(version, conf string) map[string]string {
+		return map[string]string{
+			"/usr/lib/systemd/libsystemd-shared-" + version + ".so":                "",
+			"/etc/systemd/networkd.conf":                                           "[Network]\n#ManageForeignRoutes=yes\n",
+			"/usr/lib/systemd/networkd.conf.d/50-cni.conf":                         conf,
+			"/etc/systemd/system/multi-user.target.wants/systemd-networkd.service": "-> /usr/lib/systemd/system/systemd-networkd.service",
+		}
+	}
+	const both = "[Network]\nManageForeignRoutes=no\nManageForeignRoutingPolicyRules=no\n"
+	masked := files("252", both)
+	masked["/etc/systemd/networkd.conf.d/50-cni.conf"] = "-> /dev/null"
+	judgeSettings(t, "networkd.foreign-routes", checks.Image, []settingCase{
+		{name: "the default", tree: files("252", ""), want: `warn
+want: ManageForeignRoutes=no ManageForeignRoutingPolicyRules=no
+got: ManageForeignRoutes=yes ManageForeignRoutingPolicyRules=yes
+evidence: /etc/systemd/system/multi-user.target.wants/systemd-networkd.service: enabled
+evidence: /usr/lib/systemd/libsystemd-shared-252.so: systemd 252
+remedy: write to /etc/systemd/networkd.conf.d/99-cni.conf: [Network] ManageForeignRoutes=no ManageForeignRoutingPolicyRules=no; then run: systemctl restart systemd-networkd`},
+		{name: "told, in a drop-in", tree: files("252", both), want: `pass
+want: ManageForeignRoutes=no ManageForeignRoutingPolicyRules=no
+got: ManageForeignRoutes=no ManageForeignRoutingPolicyRules=no
+evidence: /etc/systemd/system/multi-user.target.wants/systemd-networkd.service: enabled
+evidence: /usr/lib/systemd/libsystemd-shared-252.so: systemd 252`},
+		{name: "the drop-in is masked", tree: masked, want: `warn
+want: ManageForeignRoutes=no ManageForeignRoutingPolicyRules=no
+got: ManageForeignRoutes=yes ManageForeignRoutingPolicyRules=yes
+evidence: /etc/systemd/system/multi-user.target.wants/systemd-networkd.service: enabled
+evidence: /usr/lib/systemd/libsystemd-shared-252.so: systemd 252
+remedy: write to /etc/systemd/networkd.conf.d/99-cni.conf: [Network] ManageForeignRoutes=no ManageForeignRoutingPolicyRules=no; then run: systemctl restart systemd-networkd`},
+		{name: "256 has next hops too", tree: files("256", both), want: `warn
+want: ManageForeignRoutes=no ManageForeignRoutingPolicyRules=no ManageForeignNextHops=no
+got: ManageForeignNextHops=yes
+evidence: /etc/systemd/system/multi-user.target.wants/systemd-networkd.service: enabled
+evidence: /usr/lib/systemd/libsystemd-shared-256.so: systemd 256
+remedy: write to /etc/systemd/networkd.conf.d/99-cni.conf: [Network] ManageForeignNextHops=no; then run: systemctl restart systemd-networkd`},
+		{name: "247 flushes and may not know the setting", tree: files("247", "[Network]\nManageForeignRoutes=no\n"), want: `warn
+want: ManageForeignRoutes=no ManageForeignRoutingPolicyRules=no
+got: ManageForeignRoutingPolicyRules=yes
+evidence: /etc/systemd/system/multi-user.target.wants/systemd-networkd.service: enabled
+evidence: /usr/lib/systemd/libsystemd-shared-247.so: systemd 247
+remedy: write to /etc/systemd/networkd.conf.d/99-cni.conf: [Network] ManageForeignRoutingPolicyRules=no; then run: systemctl restart systemd-networkd (systemd 247 knows ManageForeignRoutingPolicyRules only where the distribution backported it; 249 does)`},
+		{name: "245 cannot be told", tree: files("245", both), want: "unknown\nerror: systemd 245 has no ManageForeignRoutes: cannot tell what networkd removes"},
+		{name: "off", tree: map[string]string{"/etc/hostname": "n"}, want: "skip: systemd-networkd is off"},
+	})
+	live := with(node(files("252", ""), nil), "systemd-networkd.service", "active", "enabled")
+	judgeSettings(t, "networkd.foreign-routes", checks.Run, []settingCase{
+		{name: "a running node", node: live, want: `warn
+want: ManageForeignRoutes=no ManageForeignRoutingPolicyRules=no
+got: ManageForeignRoutes=yes ManageForeignRoutingPolicyRules=yes
+evidence: systemd-networkd.service: active, enabled
+evidence: /usr/lib/systemd/libsystemd-shared-252.so: systemd 252
+remedy: write to /etc/systemd/networkd.conf.d/99-cni.conf: [Network] ManageForeignRoutes=no ManageForeignRoutingPolicyRules=no; then run: systemctl restart systemd-networkd`},
+	})
+}
+
+func TestNetworkManagerLinks(t *testing.T) {
+	nm := func(files map[string]string) *hosttest.Machine {
+		return with(node(files, nil), "NetworkManager.service", "active", "enabled")
+	}
+	judgeSettings(t, "networkmanager.cni-links", checks.Boot, []settingCase{
+		{name: "nothing is said", node: nm(nil), want: `warn
+want: CNI interfaces unmanaged
+got: managed: flannel* cali* tunl* vxlan.calico
+evidence: NetworkManager.service: active, enabled
+remedy: write to /etc/NetworkManager/conf.d/99-cni.conf: [keyfile] unmanaged-devices+=interface-name:flannel*;interface-name:cali*;interface-name:tunl*;interface-name:vxlan.calico; then run: nmcli general reload`},
+		{name: "Calico's file, and a main file before it", node: nm(map[string]string{
+			"/etc/NetworkManager/NetworkManager.conf": "[main]\nplugins=keyfile\n[keyfile]\nunmanaged-devices=interface-name:flannel*\n",
+			"/etc/NetworkManager/conf.d/calico.conf":  "[keyfile]\nunmanaged-devices=interface-name:cali*;interface-name:tunl*;interface-name:vxlan.calico\n",
+		}), want: `warn
+want: CNI interfaces unmanaged
+got: managed: flannel*
+evidence: NetworkManager.service: active, enabled
+evidence: /etc/NetworkManager/NetworkManager.conf:4: unmanaged-devices=interface-name:flannel*
+remedy: write to /etc/NetworkManager/conf.d/99-cni.conf: [keyfile] unmanaged-devices+=interface-name:flannel*; then run: nmcli general reload`},
+		{name: "all of them", node: nm(map[string]string{
+			"/usr/lib/NetworkManager/conf.d/10-rke2.conf": "[keyfile]\nunmanaged-devices=interface-name:flannel*;interface-name:cali*\n",
+			"/etc/NetworkManager/conf.d/tunnels.conf":     "[keyfile]\nunmanaged-devices+=interface-name:tunl*,interface-name:=vxlan.calico\n",
+		}), want: `pass
+want: CNI interfaces unmanaged
+got: CNI interfaces unmanaged
+evidence: NetworkManager.service: active, enabled
+evidence: /usr/lib/NetworkManager/conf.d/10-rke2.conf:2: unmanaged-devices=interface-name:flannel*;interface-name:cali*`},
+		{name: "off", node: node(nil, nil), want: "skip: NetworkManager is off"},
+	})
+}
+
+func TestUnitsThatMustBeOff(t *testing.T) {
+	judgeSettings(t, "firewalld", checks.Run, []settingCase{
+		{name: "running", node: with(node(nil, nil), "firewalld.service", "active", "enabled"), want: `warn
+want: off
+got: firewalld.service is active, enabled
+evidence: firewalld.service: active, enabled
+remedy: run: systemctl disable --now firewalld.service`},
+		{name: "stopped", node: with(node(nil, nil), "firewalld.service", "inactive", "disabled"), want: `pass
+want: off
+got: off
+evidence: firewalld.service: inactive, disabled`},
+	})
+	judgeSettings(t, "nm-cloud-setup", checks.Boot, []settingCase{
+		{name: "the timer alone", node: with(node(nil, nil), "nm-cloud-setup.timer", "active", "enabled"), want: `warn
+want: off
+got: nm-cloud-setup.timer is active, enabled
+evidence: nm-cloud-setup.service: inactive
+evidence: nm-cloud-setup.timer: active, enabled
+remedy: run: systemctl disable --now nm-cloud-setup.service nm-cloud-setup.timer; then restart the node, the rules stay`},
+	})
+	judgeSettings(t, "nm-cloud-setup", checks.Image, []settingCase{
+		{name: "enabled in an image", tree: map[string]string{"/etc/systemd/system/timers.target.wants/nm-cloud-setup.timer": "-> /usr/lib/systemd/system/nm-cloud-setup.timer"}, want: `warn
+want: off
+got: nm-cloud-setup.timer is enabled
+evidence: nm-cloud-setup.service: not enabled
+evidence: /etc/systemd/system/timers.target.wants/nm-cloud-setup.timer: enabled
+remedy: run: systemctl disable --now nm-cloud-setup.service nm-cloud-setup.timer; then restart the node, the rules stay`},
+		{name: "absent", tree: map[string]string{"/etc/hostname": "n"}, want: `pass
+want: off
+got: off
+evidence: nm-cloud-setup.service: not enabled
+evidence: nm-cloud-setup.timer: not enabled`},
+	})
+}

@@ -1,0 +1,127 @@
+package checks_test
+
+import (
+	"testing"
+
+	"nodegate/checks"
+	"nodegate/host/hosttest"
+)
+
+const forwardPolicy = "sysctl \"net.ipv4.ip_forward\" { value = 1 }\n"
+
+func TestWhoWinsInAnImage(t *testing.T) {
+	own := "# ours\nnet.ipv4.ip_forward = 1\n"
+	judgeSettings(t, "sysctl.who-wins", checks.Image, []settingCase{
+		{name: "a distribution's 99-sysctl.conf sorts after kops'", policy: forwardPolicy, tree: map[string]string{
+			"/etc/sysctl.d/99-k8s-general.conf": "net.ipv4.ip_forward = 1\n",
+			"/etc/sysctl.d/99-sysctl.conf":      "-> ../sysctl.conf",
+			"/etc/sysctl.conf":                  "# CIS 3.1.1\nnet.ipv4.ip_forward = 0\n",
+		}, want: `warn
+want: the policy's values win
+got: net.ipv4.ip_forward=0 at boot, net.ipv4.ip_forward=0 at sysctl --system
+evidence: /etc/sysctl.d/99-sysctl.conf:2: net.ipv4.ip_forward = 0; the policy wants 1, as /etc/sysctl.d/99-k8s-general.conf:1 says
+evidence: /etc/sysctl.conf:2: net.ipv4.ip_forward = 0; the policy wants 1, as /etc/sysctl.d/99-k8s-general.conf:1 says
+remedy: take "net.ipv4.ip_forward = 0" out of /etc/sysctl.d/99-sysctl.conf:2; take "net.ipv4.ip_forward = 0" out of /etc/sysctl.conf:2`},
+		{name: "/etc/sysctl.conf that nobody links wins only later", policy: forwardPolicy, tree: map[string]string{
+			"/etc/sysctl.d/99-zz-nodegate.conf": own,
+			"/etc/sysctl.conf":                  "net.ipv4.ip_forward=0",
+		}, want: `warn
+want: the policy's values win
+got: net.ipv4.ip_forward=0 at sysctl --system
+evidence: /etc/sysctl.conf:1: net.ipv4.ip_forward = 0; the policy wants 1, as /etc/sysctl.d/99-zz-nodegate.conf:2 says
+evidence: /etc/sysctl.d/99-zz-nodegate.conf:2: net.ipv4.ip_forward = 1
+remedy: take "net.ipv4.ip_forward = 0" out of /etc/sysctl.conf:1`},
+		{name: "a glob loses against our own line, a masked file is not read", policy: "sysctl \"net.ipv4.conf.all.rp_filter\" { value = 0 }\n", tree: map[string]string{
+			"/usr/lib/sysctl.d/99-zzz-vendor.conf": "net.ipv4.conf.*.rp_filter = 2\n",
+			"/usr/lib/sysctl.d/99-zzzz.conf":       "net.ipv4.conf.all.rp_filter = 1\n",
+			"/etc/sysctl.d/99-zzzz.conf":           "-> /dev/null",
+			"/etc/sysctl.d/99-zz-nodegate.conf":    "net.ipv4.conf.all.rp_filter = 0\n",
+		}, want: `pass
+want: the policy's values win
+got: the policy's values win
+evidence: /etc/sysctl.d/99-zz-nodegate.conf:1: net.ipv4.conf.all.rp_filter = 0`},
+		{name: "a glob wins where nobody names the parameter", policy: "sysctl \"net.ipv4.conf.all.rp_filter\" { value = 0 }\n", tree: map[string]string{
+			"/usr/lib/sysctl.d/50-default.conf": "net.ipv4.conf.*.rp_filter = 2\n",
+		}, want: `warn
+want: the policy's values win
+got: net.ipv4.conf.all.rp_filter=2 at boot and at sysctl --system
+evidence: /usr/lib/sysctl.d/50-default.conf:1: net.ipv4.conf.*.rp_filter = 2; the policy wants 0
+remedy: take "net.ipv4.conf.*.rp_filter = 2" out of /usr/lib/sysctl.d/50-default.conf:1`},
+		{name: "bounds have no one value", policy: "sysctl \"fs.inotify.max_user_watches\" { min = 1 }\n", tree: map[string]string{"/etc/hostname": "n"},
+			want: "skip: the policy has no parameter with one exact value"},
+	})
+}
+
+func TestWhoWinsNamesWriters(t *testing.T) {
+	m := node(map[string]string{
+		"/etc/sysctl.d/99-zz-nodegate.conf":         "net.ipv4.ip_forward = 1\nkernel.panic = 5\n",
+		"/var/lib/kubelet/config.yaml":              "kind: KubeletConfiguration\n",
+		"/etc/tuned/active_profile":                 "throughput-performance\n",
+		"/etc/sysctl.d/99-k8s-general.conf":         "# kops\n",
+		"/usr/lib/systemd/libsystemd-shared-257.so": "", "/etc/systemd/networkd.conf": "[Network]\nIPv4Forwarding=yes\n",
+	}, nil)
+	m.Units = map[string][2]string{"docker.service": {"active", "enabled"}, "tuned.service": {"inactive", "enabled"}, "systemd-networkd.service": {"active", "enabled"}}
+	p := load(t, "check \"sysctl.who-wins\" {}\n"+forwardPolicy+`
+		sysctl "kernel.panic" { value = 5 }
+		sysctl "net.netfilter.nf_conntrack_max" { value = 131072 }`)
+	r := checks.Inspect(t.Context(), m.Host(), checks.Boot, checks.For(p, checks.Boot)).Results
+	got := ""
+	for _, e := range r[len(r)-1].State.Evidence {
+		got += e.Source + ": " + e.Text + "\n"
+	}
+	equal(t, "evidence", `
+/etc/sysctl.d/99-zz-nodegate.conf:1: net.ipv4.ip_forward = 1
+/etc/sysctl.d/99-zz-nodegate.conf:2: kernel.panic = 5
+kubelet: writes kernel.panic = 10 at its start, protectKernelDefaults is off
+kube-proxy: writes net.netfilter.nf_conntrack_max at its start, unless its conntrack settings are 0
+/etc/systemd/networkd.conf:2: systemd-networkd writes net.ipv4.ip_forward: IPv4Forwarding=yes
+docker.service: writes net.ipv4.ip_forward = 1 at its start
+tuned.service: applies the parameters of its profile whenever it starts (throughput-performance)
+/etc/sysctl.d/99-k8s-general.conf: nodeup of kops writes it and runs sysctl --system`, got)
+}
+
+func TestIPForwardWriters(t *testing.T) {
+	networkd := map[string][2]string{"systemd-networkd.service": {"active", "enabled"}}
+	off := node(nil, map[string]string{"net/ipv4/ip_forward": "0"})
+	reset := node(map[string]string{"/etc/sysctl.d/99-hardening.conf": "net.ipv4.conf.all.forwarding=0\n"}, map[string]string{"net/ipv4/ip_forward": "1"})
+	again := node(map[string]string{
+		"/etc/sysctl.d/99-hardening.conf":   "net.ipv4.conf.all.forwarding=0\n",
+		"/etc/sysctl.d/99-zz-nodegate.conf": "net.ipv4.ip_forward=1\n",
+	}, map[string]string{"net/ipv4/ip_forward": "1"})
+	by := func(version string) *hosttest.Machine {
+		m := node(map[string]string{
+			"/usr/lib/systemd/libsystemd-shared-" + version + ".so": "",
+			"/etc/systemd/networkd.conf.d/10-hard.conf":             "[Network]\nIPv4Forwarding=no\n",
+		}, map[string]string{"net/ipv4/ip_forward": "1"})
+		m.Units = networkd
+		return m
+	}
+	judgeSettings(t, "ip-forward.writers", checks.Boot, []settingCase{
+		{name: "off, and the policy has it", node: off, policy: forwardPolicy, want: `warn
+want: 1, and nothing sets it to 0
+got: is 0
+because: sysctl.net.ipv4.ip_forward
+evidence: /proc/sys/net/ipv4/ip_forward: 0
+remedy: run: sysctl -w net.ipv4.ip_forward=1`},
+		{name: "reset under its other name", node: reset, policy: forwardPolicy, want: `warn
+want: 1, and nothing sets it to 0
+got: 0 by /etc/sysctl.d/99-hardening.conf:1
+evidence: /proc/sys/net/ipv4/ip_forward: 1
+evidence: /etc/sysctl.d/99-hardening.conf:1: net.ipv4.conf.all.forwarding = 0
+remedy: take "net.ipv4.conf.all.forwarding = 0" out of /etc/sysctl.d/99-hardening.conf:1`},
+		{name: "reset, and set again later", node: again, want: `pass
+want: 1, and nothing sets it to 0
+got: 1, and nothing sets it to 0
+evidence: /proc/sys/net/ipv4/ip_forward: 1`},
+		{name: "networkd 256", node: by("256"), want: `warn
+want: 1, and nothing sets it to 0
+got: 0 by /etc/systemd/networkd.conf.d/10-hard.conf:2
+evidence: /proc/sys/net/ipv4/ip_forward: 1
+evidence: /etc/systemd/networkd.conf.d/10-hard.conf:2: IPv4Forwarding=no
+remedy: take "IPv4Forwarding=no" out of /etc/systemd/networkd.conf.d/10-hard.conf:2`},
+		{name: "networkd 252 does not know the setting", node: by("252"), want: `pass
+want: 1, and nothing sets it to 0
+got: 1, and nothing sets it to 0
+evidence: /proc/sys/net/ipv4/ip_forward: 1`},
+	})
+}
