@@ -96,3 +96,22 @@ func TestNFT136(t *testing.T) {
 		})
 	}
 }
+
+// The base chains of 1.30 to 1.33 stood elsewhere.
+func TestNFT131(t *testing.T) {
+	old := []edit{
+		subAll(`"filter-prerouting-pre-dnat"`, `filter-prerouting-pre-dnat`, `filter-prerouting`),
+		subAll(`"chain": "filter-output-pre-dnat"`, `firewall-check`, `cluster-ips-check`),
+		subAll(`"name": "filter-output-pre-dnat"`, `"prio": -110`, `"prio": -90`),
+		subAll(`"filter-output-pre-dnat"`, `filter-output-pre-dnat`, `filter-output-post-dnat`),
+		subAll(`"kube-proxy", "name": "filter-(input|forward|output)"`, `"prio": 0`, `"prio": -110`),
+		subAll(`"chain": "filter-output".*cluster-ips-check`, `cluster-ips-check`, `firewall-check`),
+	}
+	rep := Judge(mustParse(t, editedNFT(t, readFile(t, "nft-list-ruleset.json"), old...)), Options{})
+	wantOne(t, rep, "")
+	if rep.Version.String() != "1.30 to 1.33" {
+		t.Errorf("version %s", rep.Version)
+	}
+	broken := append(old, delAll(`"ip", "table": "kube-proxy", "chain": "filter-output-post-dnat"`))
+	wantOne(t, Judge(mustParse(t, editedNFT(t, readFile(t, "nft-list-ruleset.json"), broken...)), Options{}), "kubeproxy.jump.missing")
+}
