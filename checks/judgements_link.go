@@ -2,5 +2,10 @@ package checks
 
 // linkJudgements: see Judgements.
 func linkJudgements() []Judgement {
-	return []Judgement{}
+	return []Judgement{
+		bridgeNetfilter(),
+		bridgeNetfilterIPv6(),
+		mtuChain(),
+		enaAllowance(),
+	}
 }
