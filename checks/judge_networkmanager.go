@@ -17,7 +17,7 @@ func networkManagerLinks() Judgement {
 		Name: "networkmanager.cni-links", Stages: []Stage{Image, Boot, Run}, Severity: policy.Warn,
 		Detects:  "NetworkManager runs and is not told to leave the CNI's interfaces alone.",
 		Symptom:  "Routes of Pods vanish, interfaces go down or lose their addresses when NetworkManager starts again.",
-		How:      "NetworkManager.service is active or enabled and unmanaged-devices in its configuration leaves out flannel, cali, tunl or vxlan.calico.",
+		How:      "NetworkManager.service is active or enabled and its configuration (unmanaged-devices, or managed=0 in a device section) leaves out flannel, cali, tunl or vxlan.calico.",
 		Remedy:   "write a file in /etc/NetworkManager/conf.d with unmanaged-devices and reload NetworkManager",
 		TradeOff: "",
 		Ref:      "https://docs.tigera.io/calico/latest/operations/troubleshoot/troubleshooting#configure-networkmanager",
@@ -43,7 +43,7 @@ func inspectNetworkManager(ctx context.Context, h *host.Host, _ *policy.Policy) 
 		if e.Section != "keyfile" {
 			continue
 		}
-		words := strings.FieldsFunc(e.Value, func(r rune) bool { return strings.ContainsRune(";, ", r) })
+		words := deviceSpecs(e.Value)
 		switch e.Key {
 		case "unmanaged-devices":
 			patterns = words
@@ -56,9 +56,11 @@ func inspectNetworkManager(ctx context.Context, h *host.Host, _ *policy.Policy) 
 		}
 		s.Evidence = append(s.Evidence, Evidence{e.At(), e.Key + "=" + e.Value})
 	}
+	byDevice, seen := unmanagedDevices(entries)
+	s.Evidence = append(s.Evidence, seen...)
 	var managed []string
 	for _, l := range [][2]string{{"flannel*", "flannel.1"}, {"cali*", "cali0a1b2c3d4e5"}, {"tunl*", "tunl0"}, {"vxlan.calico", "vxlan.calico"}} {
-		if !config.Unmanaged(patterns, l[1]) {
+		if !config.Unmanaged(patterns, l[1]) && !config.Unmanaged(byDevice, l[1]) {
 			managed = append(managed, l[0])
 		}
 	}
@@ -68,6 +70,25 @@ func inspectNetworkManager(ctx context.Context, h *host.Host, _ *policy.Policy) 
 			strings.Join(managed, ";interface-name:") + "; then run: nmcli general reload"
 	}
 	return s, nil
+}
+
+// unmanagedDevices is what the [device...] sections with managed=0 match.
+func unmanagedDevices(entries []config.Entry) (patterns []string, seen []Evidence) {
+	for _, e := range entries {
+		if e.Key != "match-device" || !strings.HasPrefix(e.Section, "device") {
+			continue
+		}
+		set, is := config.Last(entries, e.Section, "managed")
+		if managed, valid := config.ParseBool(set.Value); is && valid && !managed {
+			patterns = append(patterns, deviceSpecs(e.Value)...)
+			seen = append(seen, Evidence{set.At(), "managed=" + set.Value + " for " + e.Value})
+		}
+	}
+	return patterns, seen
+}
+
+func deviceSpecs(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return strings.ContainsRune(";, ", r) })
 }
 
 // networkManagerConfig is every assignment, in the order in which a later one

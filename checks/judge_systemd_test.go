@@ -172,6 +172,21 @@ want: CNI interfaces unmanaged
 got: CNI interfaces unmanaged
 evidence: NetworkManager.service: active, enabled
 evidence: /usr/lib/NetworkManager/conf.d/10-rke2.conf:2: unmanaged-devices=interface-name:flannel*;interface-name:cali*`},
+		{name: "a device section", node: nm(map[string]string{
+			"/etc/NetworkManager/conf.d/cni.conf": "[device-cni]\nmatch-device=interface-name:flannel*;interface-name:cali*;interface-name:tunl*;interface-name:vxlan.calico\nmanaged=0\n",
+		}), want: `pass
+want: CNI interfaces unmanaged
+got: CNI interfaces unmanaged
+evidence: NetworkManager.service: active, enabled
+evidence: /etc/NetworkManager/conf.d/cni.conf:3: managed=0 for interface-name:flannel*;interface-name:cali*;interface-name:tunl*;interface-name:vxlan.calico`},
+		{name: "an exception", node: nm(map[string]string{
+			"/etc/NetworkManager/conf.d/cni.conf": "[keyfile]\nunmanaged-devices=*;except:interface-name:tunl0\n",
+		}), want: `warn
+want: CNI interfaces unmanaged
+got: managed: tunl*
+evidence: NetworkManager.service: active, enabled
+evidence: /etc/NetworkManager/conf.d/cni.conf:2: unmanaged-devices=*;except:interface-name:tunl0
+remedy: write to /etc/NetworkManager/conf.d/99-cni.conf: [keyfile] unmanaged-devices+=interface-name:tunl*; then run: nmcli general reload`},
 		{name: "off", node: node(nil, nil), want: "skip: NetworkManager is off"},
 	})
 }

@@ -66,10 +66,14 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (State,
 	}
 	writers, err := runtimeWriters(ctx, h, p)
 	s.Evidence = append(s.Evidence, writers...)
+	if err != nil {
+		// What the files say holds all the same.
+		s.Evidence = append(s.Evidence, Evidence{"other writers", "not known: " + err.Error()})
+	}
 	if got != nil {
 		s.Holds, s.Got, s.Remedy = false, strings.Join(got, ", "), strings.Join(remedies, "; ")
 	}
-	return s, err
+	return s, nil
 }
 
 // losing says where a line wins against the policy, if it does. That no file
