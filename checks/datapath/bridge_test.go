@@ -62,7 +62,7 @@ func TestScenarioSameBridgeReplyLost(t *testing.T) {
 			}
 			empty(t, n)
 
-			sysctl(t, n, callKey, "1") // r.Remedy
+			applied(t, n, `sysctl "net.bridge.bridge-nf-call-iptables" { value = 1 }`)
 			if r := onHost(t, n, BridgeOptions{Backend: backend}); !r.Holds || r.Observed.Hooks.Reply.Prerouting == 0 {
 				t.Errorf("repaired: %s: %s", r.Lost, r.Summary)
 			}

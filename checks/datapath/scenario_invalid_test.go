@@ -27,7 +27,7 @@ func TestScenarioInvalidPacketResets(t *testing.T) {
 	}{
 		{"neither liberal nor dropped", false, false, func(t *testing.T, n *host.Netns) {}},
 		{"be_liberal", true, true, func(t *testing.T, n *host.Netns) {
-			sysctl(t, n, "net/netfilter/nf_conntrack_tcp_be_liberal", "1")
+			applied(t, n, `sysctl "net.netfilter.nf_conntrack_tcp_be_liberal" { value = 1 }`)
 		}},
 		{"KUBE-FORWARD drops INVALID", true, false, func(t *testing.T, n *host.Netns) {
 			in(t, n, "iptables", "-N", "KUBE-FORWARD")

@@ -47,7 +47,8 @@ func TestScenarioDoubleSNAT(t *testing.T) {
 			}, c.rules...) {
 				in(t, near, "iptables", append([]string{"-t", "nat"}, strings.Fields(rule)...)...)
 			}
-			echo(t, connect(t, near, far), true)
+			conn := connect(t, near, far)
+			echo(t, conn, true)
 
 			tcp, udp := translations(t, near)
 			if tcp != 1 || (udp > 0) != c.outer {
@@ -65,6 +66,14 @@ func TestScenarioDoubleSNAT(t *testing.T) {
 			if !feature.Available || !feature.Active {
 				t.Errorf("tx-checksum-ip-generic of a new vxlan link: %s", feature)
 			}
+			applied(t, near, `link "vxlan" {
+			  match { kind = "vxlan" }
+			  offload = { tx-checksum-ip-generic = false }
+			}`)
+			if feature := offload(t, near); feature.Active {
+				t.Errorf("tx-checksum-ip-generic after apply: %s", feature)
+			}
+			echo(t, conn, true)
 		})
 	}
 }

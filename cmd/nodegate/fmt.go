@@ -7,9 +7,6 @@ import (
 	"io"
 	"os"
 
-	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
-	"github.com/hashicorp/hcl/v2/hclwrite"
 	"github.com/spf13/cobra"
 
 	"nodegate/policy"
@@ -76,9 +73,6 @@ func fmtFiles(c *cobra.Command, names []string, check bool) error {
 
 // layout is the file in its one layout; what is no HCL is printed as mistakes.
 func layout(stderr io.Writer, f policy.File) ([]byte, error) {
-	_, diags := hclsyntax.ParseConfig(f.Text, f.Name, hcl.InitialPos)
-	if err := printDiagnostics(stderr, []policy.File{f}, diags); err != nil {
-		return nil, err
-	}
-	return hclwrite.Format(f.Text), nil
+	out, diags := policy.Layout(f)
+	return out, printDiagnostics(stderr, []policy.File{f}, diags)
 }

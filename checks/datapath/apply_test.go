@@ -1,0 +1,35 @@
+package datapath
+
+import (
+	"errors"
+	"testing"
+
+	"nodegate/checks"
+	"nodegate/host"
+	"nodegate/policy"
+)
+
+// applied makes a namespace what a policy asks for, as `nodegate apply` does:
+// it fails where nothing was wrong before, or not all is right after.
+func applied(t testing.TB, n *host.Netns, text string) {
+	t.Helper()
+	p, diags := policy.Load([]policy.File{{Name: "scenario.hcl", Text: []byte(text)}}, policy.Options{Checks: checks.JudgementNames()})
+	if diags.HasErrors() {
+		t.Fatal(diags)
+	}
+	must(t, n.Do(deadline(t), func() error {
+		h, err := host.Open("/")
+		if err != nil {
+			return err
+		}
+		r := checks.Apply(deadline(t), h, checks.Boot, checks.For(p, checks.Boot))
+		fixed := false
+		for _, res := range r.Results {
+			fixed = fixed || res.Fixed
+		}
+		if !fixed || r.Verdict() != checks.Pass {
+			return errors.New("apply fixed nothing, or not all: " + r.Verdict().String())
+		}
+		return nil
+	}))
+}
