@@ -234,7 +234,7 @@ want: 0 on lxc* and cilium_*, not 1 on tunnels, CNI bridges and ENIs
 got: lxc12ab=2
 evidence: /proc/sys/net/ipv4/conf/all/rp_filter: 2
 evidence: /proc/sys/net/ipv4/conf/lxc12ab/rp_filter: 0, effective 2, needs 0
-remedy: run: sysctl -w net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.lxc12ab.rp_filter=0; and put a link block with that sysctl into the policy`},
+remedy: run: sysctl -w net.ipv4.conf.all.rp_filter=0; and put a link block with that sysctl into the policy`},
 		{name: "strict on a tunnel whose name has a dot", node: links("0", map[string]string{"flannel.1": "1", "cni0": "2", "cali1": "1"}, kinds), want: `warn
 want: 0 on lxc* and cilium_*, not 1 on tunnels, CNI bridges and ENIs
 got: flannel.1=1

@@ -21,7 +21,7 @@ func rpFilter() Judgement {
 		Symptom: "Pods reach some destinations and not others; no firewall counts a drop (IPReversePathFilter in `nstat` does).",
 		How: "For every interface max(conf.all.rp_filter, conf.NAME.rp_filter): Cilium's lxc* and cilium_* need 0; tunnels, CNI bridges and, " +
 			"with the AWS VPC CNI, the interface of the default route must not be strict (1).",
-		Remedy:   "set net.ipv4.conf.all.rp_filter=0 and the interface's own in the policy; systemd 245 and later also sets *.rp_filter=2",
+		Remedy:   "set net.ipv4.conf.all.rp_filter and the interface's own in the policy, 0 for Cilium, 2 for tunnels and ENIs; systemd 245 and later also sets *.rp_filter=2",
 		TradeOff: "A host without rp_filter accepts packets with forged source addresses from that interface; the CNI's own policy must catch them. Calico sets 1 on its cali* interfaces on purpose: they are not looked at.",
 		Ref:      "https://github.com/cilium/cilium/issues/10645",
 		Inspect:  inspectRPFilter,
@@ -47,11 +47,8 @@ func inspectRPFilter(ctx context.Context, h *host.Host, p *policy.Policy) (State
 			return s, err
 		}
 	}
-	looked := 0
-	var wrong, commands []string
-	if all > 0 {
-		commands = []string{"net.ipv4.conf.all.rp_filter=0"}
-	}
+	var looked []filtered
+	var wrong []string
 	for _, l := range links {
 		need := rpFilterNeed(l, uplinks)
 		if need == "" {
@@ -64,32 +61,61 @@ func inspectRPFilter(ctx context.Context, h *host.Host, p *policy.Policy) (State
 		if err != nil {
 			return s, err
 		}
-		looked++
-		effective := max(all, own)
-		if effective == 0 || effective == 2 && need == "not 1" {
+		f := filtered{l.Name, need, own}
+		looked = append(looked, f)
+		if f.holds(all) {
 			continue
 		}
-		wrong = append(wrong, fmt.Sprintf("%s=%d", l.Name, effective))
+		wrong = append(wrong, fmt.Sprintf("%s=%d", l.Name, max(all, own)))
 		// A node has hundreds of Pods: ten of them prove it.
 		if len(wrong) <= 10 {
-			to := map[string]string{"0": "0", "not 1": "2"}[need]
-			commands = append(commands, policy.Key("net/ipv4/conf/"+l.Name+"/rp_filter").String()+"="+to)
-			s.Evidence = append(s.Evidence, Evidence{"/proc/sys/net/ipv4/conf/" + l.Name + "/rp_filter", fmt.Sprintf("%d, effective %d, needs %s", own, effective, need)})
+			s.Evidence = append(s.Evidence, Evidence{"/proc/sys/net/ipv4/conf/" + l.Name + "/rp_filter", fmt.Sprintf("%d, effective %d, needs %s", own, max(all, own), need)})
 		}
 		if all > 0 {
 			s.Cause = sysctlCause(p, "net/ipv4/conf/all/rp_filter")
 		}
 	}
 	switch {
-	case looked == 0:
+	case looked == nil:
 		s.Skip = "no interface of a CNI yet"
 	case wrong == nil:
 		s.Got = s.Want
 	default:
 		s.Holds, s.Got = false, strings.Join(wrong, " ")
-		s.Remedy = "run: sysctl -w " + strings.Join(commands, " ") + "; and put a link block with that sysctl into the policy"
+		s.Remedy = "run: sysctl -w " + strings.Join(rpFilterCommands(all, looked), " ") + "; and put a link block with that sysctl into the policy"
 	}
 	return s, nil
+}
+
+// filtered is an interface of a CNI: its own rp_filter, and what it needs.
+type filtered struct {
+	name, need string
+	own        int
+}
+
+func (f filtered) holds(all int) bool {
+	effective := max(all, f.own)
+	return effective == 0 || effective == 2 && f.need == "not 1"
+}
+
+// rpFilterCommands lowers `all` only where an interface cannot be helped
+// otherwise; then those that it had made loose are looked at again.
+func rpFilterCommands(all int, looked []filtered) []string {
+	var commands []string
+	if all > 0 && slices.ContainsFunc(looked, func(f filtered) bool { return f.need == "0" }) {
+		all, commands = 0, []string{"net.ipv4.conf.all.rp_filter=0"}
+	}
+	for _, f := range looked {
+		if f.holds(all) {
+			continue
+		}
+		to := "=2"
+		if f.need == "0" {
+			to = "=0"
+		}
+		commands = append(commands, policy.Key("net/ipv4/conf/"+f.name+"/rp_filter").String()+to)
+	}
+	return commands[:min(len(commands), 10)]
 }
 
 // rpFilterNeed is "0", "not 1" or, for an interface that is no matter of a CNI, "".

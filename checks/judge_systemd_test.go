@@ -5,6 +5,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/host/hosttest"
+	"nodegate/units"
 )
 
 func with(m *hosttest.Machine, unit, active, file string) *hosttest.Machine {
@@ -224,4 +225,27 @@ got: off
 evidence: nm-cloud-setup.service: not enabled
 evidence: nm-cloud-setup.timer: not enabled`},
 	})
+}
+
+// TestImageUnitsKnowsTheInstaller: what `nodegate install` writes is what the
+// judgement looks for.
+func TestImageUnitsKnowsTheInstaller(t *testing.T) {
+	p := load(t, "check \"image.units\" {}\ngate { unit = \"rke2-agent.service\" }")
+	installed, err := units.Files(p, nil, []byte("ELF"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := map[string]string{}
+	for _, f := range installed {
+		tree[f.Path] = string(f.Content)
+		if f.Target != "" {
+			tree[f.Path] = "-> " + f.Target
+		}
+	}
+	r := checks.Inspect(t.Context(), treeOf(t, tree), checks.Image, checks.For(p, checks.Image))
+	for _, res := range r.Results {
+		if res.Name == "image.units" && res.Verdict != checks.Pass {
+			t.Errorf("after an installation: %s", said(res))
+		}
+	}
 }
