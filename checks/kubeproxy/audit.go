@@ -23,18 +23,26 @@ type audit struct {
 	broken       map[string]bool // Services with a finding, by name: a damaged rule may have lost its protocol
 	detector     string          // what most Services masquerade: "all", "not from 100.96.0.0/11"; empty: nothing
 	portalsEmpty bool
-	portsDamaged bool            // a rule of KUBE-NODEPORTS is no longer what it was
-	large        bool            // large-cluster mode: no comments on dispatch, stale chains stay for an hour
-	mark         uint64          // the bit that KUBE-MARK-MASQ sets
-	drops        map[string]bool // by comment: what KUBE-PROXY-FIREWALL drops
-	rivals       []claim         // second and further claims to an endpoint
-	strangers    []claim         // to an endpoint of another Service, it seems
+	portsDamaged bool                         // a rule of KUBE-NODEPORTS is no longer what it was
+	large        bool                         // large-cluster mode: no comments on dispatch, stale chains stay for an hour
+	mark         uint64                       // the bit that KUBE-MARK-MASQ sets
+	dangling     []dangling                   // rules whose target is no chain of the table
+	kinds        map[string]map[string]*chain // Service chains by kind and hash
+	drops        map[string]bool              // by comment: what KUBE-PROXY-FIREWALL drops
+	rivals       []claim                      // second and further claims to an endpoint
+	strangers    []claim                      // to an endpoint of another Service, it seems
 	unreadable   int
 	firstUnread  *rule
 
 	stamp   int32
 	targets []*rule // scratch of judgeDispatch
 	recents []*rule
+}
+
+// dangling is a rule that leads to no chain: undeclared, or a target of somebody else's.
+type dangling struct {
+	t *table
+	r *rule
 }
 
 type nodeKey struct{ name, proto string }
@@ -136,7 +144,7 @@ func (a *audit) link() {
 	for _, t := range a.save.tables {
 		for _, c := range t.order {
 			c.refs, c.jumps, c.stamp, c.state, c.blamed, c.deep = 0, 0, 0, 0, false, false
-			c.owner, c.claim, c.translate, c.address = nil, claim{}, nil, ""
+			c.only, c.owner, c.claim, c.translate, c.address = nil, nil, claim{}, nil, ""
 		}
 		var lastName string
 		var last *chain
@@ -149,13 +157,23 @@ func (a *audit) link() {
 				if r.target != lastName {
 					lastName, last = r.target, t.chains[r.target]
 				}
-				if r.jump = last; last != nil {
-					last.refs++
-					c.jumps++
+				if r.jump = last; last == nil {
+					a.dangling = append(a.dangling, dangling{t, r})
+					continue
 				}
+				if last.refs++; c.jumps == 0 {
+					c.only = last
+				} else if c.only != last {
+					c.only = nil
+				}
+				c.jumps++
 			}
 		}
 		for _, c := range t.order {
+			if c.only != nil { // spares a walk through every endpoint's rules
+				c.deep = c.only.jumps > 0
+				continue
+			}
 			for r := c.first; r != nil && c.jumps > 0 && !c.deep; r = r.next {
 				c.deep = r.jump != nil && r.jump.jumps > 0
 			}

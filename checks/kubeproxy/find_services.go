@@ -27,20 +27,16 @@ func (a *audit) node(name, proto string) *node {
 	a.byName[k] = n
 	a.nodes = append(a.nodes, n)
 	h := a.hash.sum16(name, proto)
-	n.svc = a.own(n, "KUBE-SVC-", h)
-	n.svl = a.own(n, "KUBE-SVL-", h)
-	n.ext = a.own(n, "KUBE-EXT-", h)
-	n.fw = a.own(n, "KUBE-FW-", h)
-	n.xlb = a.own(n, "KUBE-XLB-", h)
+	n.svc = a.own(n, "SVC", h)
+	n.svl = a.own(n, "SVL", h)
+	n.ext = a.own(n, "EXT", h)
+	n.fw = a.own(n, "FW", h)
+	n.xlb = a.own(n, "XLB", h)
 	return n
 }
 
-func (a *audit) own(n *node, prefix string, hash []byte) *chain {
-	if a.nat == nil {
-		return nil
-	}
-	var buf [32]byte
-	c := a.nat.chains[string(append(append(buf[:0], prefix...), hash...))]
+func (a *audit) own(n *node, kind string, hash []byte) *chain {
+	c := a.kinds[kind][string(hash)]
 	if c != nil {
 		c.owner = n
 	}

@@ -43,25 +43,24 @@ func (t *table) holdsKubeProxy() bool {
 
 // judgeDeclarations: invariant 1. One finding for a chain that is missing, however many rules lead to it.
 func (a *audit) judgeDeclarations() {
+	reported := map[string]bool{}
 	for _, t := range a.save.tables {
-		reported := map[string]bool{}
 		for _, c := range t.order {
 			if !c.declared && strings.HasPrefix(c.name, "KUBE-") {
-				reported[c.name] = true
+				reported[t.name+" "+c.name] = true
 				a.about("kubeproxy.chain.undeclared", t.name, c, c.first, nil, "chain %s has rules but table %s does not declare it", c.name, t.name)
 			}
 		}
-		for _, c := range t.order {
-			for r := c.first; r != nil; r = r.next {
-				if r.jump != nil || !strings.HasPrefix(r.target, "KUBE-") || reported[r.target] {
-					continue
-				}
-				reported[r.target] = true
-				a.out.add(Finding{Name: "kubeproxy.chain.undeclared", Family: a.save.family, Table: t.name, Chain: r.target, Line: int(r.line), Rule: r.text,
-					Message: fmt.Sprintf("%s jumps to %s, which table %s does not have", c.name, r.target, t.name)})
-				c.blamed = true
-			}
+	}
+	for _, d := range a.dangling {
+		t, r := d.t, d.r
+		if !strings.HasPrefix(r.target, "KUBE-") || reported[t.name+" "+r.target] {
+			continue
 		}
+		reported[t.name+" "+r.target] = true
+		a.out.add(Finding{Name: "kubeproxy.chain.undeclared", Family: a.save.family, Table: t.name, Chain: r.target, Line: int(r.line), Rule: r.text,
+			Message: fmt.Sprintf("%s jumps to %s, which table %s does not have", r.chain.name, r.target, t.name)})
+		r.chain.blamed = true
 	}
 }
 

@@ -118,7 +118,8 @@ type chain struct {
 	deep        bool // leads to a chain that leads on
 	state       uint8
 	first, last *rule
-	owner       *node // the Service whose chain it is, once known
+	only        *chain // where all its jumps lead, if to one
+	owner       *node  // the Service whose chain it is, once known
 
 	// Of an endpoint's chain:
 	claim     claim  // the first dispatch that leads to it

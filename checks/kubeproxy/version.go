@@ -94,13 +94,18 @@ func (a *audit) inferVersion() VersionRange {
 	return s.settle()
 }
 
-// chainSigns reads the version from the Service chains.
+// chainSigns reads the version from the Service chains, and notes them by kind and hash.
 func (a *audit) chainSigns(s *signs) {
 	if a.nat == nil {
 		return
 	}
+	a.kinds = map[string]map[string]*chain{"SVC": {}, "SVL": {}, "EXT": {}, "FW": {}, "XLB": {}}
 	for _, c := range a.nat.order {
-		switch kind, _ := serviceChain(c.name); kind {
+		kind, hash := serviceChain(c.name)
+		if byHash := a.kinds[kind]; byHash != nil {
+			byHash[hash] = c
+		}
+		switch kind {
 		case "EXT", "SVL":
 			s.atLeast(24, true)
 		case "XLB":
