@@ -63,7 +63,8 @@ func (l *loader) variable(b block) (cty.Value, bool) {
 		}
 		typ = t
 	}
-	at, v := b.at("default"), cty.NilVal
+	at := b.at("default")
+	var v cty.Value
 	text, given := l.Vars[b.Name]
 	if !given {
 		text, given = l.Env[b.Name]

@@ -390,6 +390,34 @@ func TestFullRoot(t *testing.T) {
 	}
 }
 
+func TestReadOnlyRoot(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to mount a read-only file system")
+	}
+	root := t.TempDir()
+	must(t, syscall.Mount("none", root, "tmpfs", syscall.MS_RDONLY, ""))
+	t.Cleanup(func() { must(t, syscall.Unmount(root, syscall.MNT_DETACH)) })
+	_, err := units.Install(open(t, root), files(t, policyOne, "one"), false)
+	if !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), root+"/") {
+		t.Errorf("a read-only root: %v", err)
+	}
+}
+
+// TestSecondInstaller: two at a time do not mix.
+func TestSecondInstaller(t *testing.T) {
+	root := node(t)
+	first := open(t, root)
+	must(t, os.MkdirAll(root+"/var/lib/nodegate", 0o755))
+	release, err := first.Lock("/var/lib/nodegate")
+	must(t, err)
+	if _, err := units.Install(open(t, root), files(t, policyOne, "one"), false); err == nil || !strings.Contains(err.Error(), "another nodegate is installing") {
+		t.Errorf("while another one installs: %v", err)
+	}
+	release()
+	_, err = units.Install(open(t, root), files(t, policyOne, "one"), false)
+	must(t, err)
+}
+
 // TestLinkAsSystemctl compares the symbolic link with the one that systemd's
 // own tool makes.
 func TestLinkAsSystemctl(t *testing.T) {

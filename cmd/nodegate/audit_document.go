@@ -107,7 +107,7 @@ func notCovered(name, mode string, c covered) string {
 		return "not compared with the API: give --services, --kubeconfig or --in-cluster"
 	case name == "kubeproxy.watch.failing" && !c.log:
 		return "kube-proxy's log was not read"
-	case name == "kubeproxy.watch.dead" && !(c.truth && c.health):
+	case name == "kubeproxy.watch.dead" && (!c.truth || !c.health):
 		return "needs the API and kube-proxy's own endpoints"
 	case strings.HasPrefix(name, "kubeproxy.sync.") && !c.health:
 		return "kube-proxy was not asked"
