@@ -1,0 +1,122 @@
+package checks
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"slices"
+	"strings"
+
+	"nodegate/host"
+)
+
+// filterTable is what table filter of an iptables-save text holds. Of
+// kube-proxy's chains, which may be many, only KUBE-FIREWALL and KUBE-FORWARD
+// keep their rules. It is filled by writing the text to it.
+type filterTable struct {
+	source string              // what was run
+	policy map[string]string   // chain -> ACCEPT or DROP; "-" for one that somebody made
+	rules  map[string][]string // chain -> what follows its name in each rule
+	inside bool                // of *filter ... COMMIT
+	rest   []byte              // a line that has not ended yet
+}
+
+// maxFilterLine bounds a line: a rule is some hundred bytes long.
+const maxFilterLine = 1 << 16
+
+func newFilterTable(source string) *filterTable {
+	return &filterTable{source: source, policy: map[string]string{}, rules: map[string][]string{}}
+}
+
+// Write never fails: what is no line of table filter is passed over.
+func (t *filterTable) Write(p []byte) (int, error) {
+	for rest := p; ; {
+		line, after, ended := bytes.Cut(rest, []byte("\n"))
+		if len(t.rest)+len(line) <= maxFilterLine {
+			t.rest = append(t.rest, line...)
+		}
+		if !ended {
+			return len(p), nil
+		}
+		if t.inside || len(t.rest) > 0 && t.rest[0] == '*' {
+			t.line(string(t.rest))
+		}
+		t.rest, rest = t.rest[:0], after
+	}
+}
+
+func (t *filterTable) line(s string) {
+	if strings.HasPrefix(s, "[") { // counters, with -c
+		_, s, _ = strings.Cut(s, "] ")
+	}
+	switch {
+	case strings.HasPrefix(s, "*"):
+		t.inside = strings.TrimSpace(s) == "*filter"
+	case s == "COMMIT":
+		t.inside = false
+	case strings.HasPrefix(s, ":"):
+		if f := strings.Fields(s[1:]); len(f) >= 2 {
+			t.policy[f[0]] = f[1]
+		}
+	case strings.HasPrefix(s, "-A "):
+		chain, rule, _ := strings.Cut(s[len("-A "):], " ")
+		known := chain == "KUBE-FIREWALL" || chain == "KUBE-FORWARD"
+		if known || !strings.HasPrefix(chain, "KUBE-") || strings.HasPrefix(chain, "KUBE-ROUTER") {
+			t.rules[chain] = append(t.rules[chain], rule)
+		}
+	}
+}
+
+// ruleWords is a rule's words without its comment, quotes taken off.
+func ruleWords(rule string) []string {
+	var words []string
+	var word strings.Builder
+	quoted, any := false, false
+	for i := 0; i < len(rule); i++ {
+		switch c := rule[i]; {
+		case c == '"':
+			quoted, any = !quoted, true
+		case c == '\\' && quoted && i+1 < len(rule):
+			i++
+			word.WriteByte(rule[i])
+		case c == ' ' && !quoted:
+			if any {
+				words = append(words, word.String())
+			}
+			word.Reset()
+			any = false
+		default:
+			word.WriteByte(c)
+			any = true
+		}
+	}
+	if any {
+		words = append(words, word.String())
+	}
+	if i := slices.Index(words, "--comment"); i > 1 && i+1 < len(words) && words[i-1] == "comment" {
+		words = slices.Delete(words, i-2, i+2)
+	}
+	return words
+}
+
+// after is the word that follows an option, "" where the option is not there.
+func after(words []string, option string) string {
+	if i := slices.Index(words, option); i >= 0 && i+1 < len(words) {
+		return words[i+1]
+	}
+	return ""
+}
+
+// filterTables is table filter of every iptables backend that has one.
+func filterTables(ctx context.Context, h *host.Host) ([]*filterTable, error) {
+	var all []*filterTable
+	err := h.Rules.Dumps(ctx, func(source string, r io.Reader) error {
+		t := newFilterTable(source)
+		_, err := io.Copy(t, r)
+		if len(t.policy) > 0 {
+			all = append(all, t)
+		}
+		return err
+	})
+	return all, err
+}

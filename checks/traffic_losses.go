@@ -1,0 +1,85 @@
+package checks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"nodegate/host"
+	"nodegate/policy"
+)
+
+// conntrackLosses: two packets of one flow that race for an entry lose one.
+func conntrackLosses() Judgement {
+	return Judgement{
+		Name: "conntrack.losses", Stages: []Stage{Run}, Severity: policy.Warn,
+		Detects:  "Connection tracking is dropping packets now.",
+		Symptom:  "DNS answers take 5 seconds now and then (insert_failed: the A and the AAAA query race, kubernetes#56903), or new connections are dropped (drop, early_drop: the table is full).",
+		How:      "insert_failed, drop or early_drop of /proc/net/stat/nf_conntrack, summed over CPUs, rises between two reads 100 ms apart. Where all are 0 there is no second read. A snapshot holds one read: there nothing rises.",
+		Remedy:   "insert_failed: NodeLocal DNSCache, or single-request-reopen or use-vc in resolv.conf's options; drop and early_drop: raise net.netfilter.nf_conntrack_max",
+		TradeOff: "use-vc sends every query by TCP; NodeLocal DNSCache is one more Pod a node.",
+		Ref:      "https://github.com/kubernetes/kubernetes/issues/56903",
+		Inspect:  inspectConntrackLosses,
+	}
+}
+
+const conntrackStat = "/proc/net/stat/nf_conntrack"
+
+func inspectConntrackLosses(ctx context.Context, h *host.Host, _ *policy.Policy) (State, error) {
+	s := State{Want: "no loss now", Got: "no loss now", Holds: true}
+	first, err := readConntrackStat(h)
+	if errors.Is(err, fs.ErrNotExist) {
+		s.Skip = noConntrack
+		return s, nil
+	}
+	if err != nil {
+		return s, err
+	}
+	second := first
+	counters := []string{"insert_failed", "drop", "early_drop"}
+	for _, name := range counters {
+		if _, ok := first[name]; !ok {
+			return s, fmt.Errorf("%s has no column %s", conntrackStat, name)
+		}
+	}
+	if first["insert_failed"]+first["drop"]+first["early_drop"] > 0 {
+		if err := countersPause(ctx); err != nil {
+			return s, err
+		}
+		if second, err = readConntrackStat(h); err != nil {
+			return s, err
+		}
+	}
+	var rising, remedies []string
+	for _, name := range counters {
+		text := fmt.Sprintf("%s %d", name, second[name])
+		if more := second[name] - first[name]; second[name] > first[name] {
+			text = fmt.Sprintf("%s %d, %d more in 100 ms", name, second[name], more)
+			rising = append(rising, name)
+		}
+		s.Evidence = append(s.Evidence, Evidence{conntrackStat, text})
+	}
+	if rising == nil {
+		return s, nil
+	}
+	s.Holds, s.Got = false, "rising: "+strings.Join(rising, ", ")
+	if rising[0] == "insert_failed" {
+		remedies = append(remedies, "run NodeLocal DNSCache, or put single-request-reopen or use-vc into resolv.conf's options")
+	}
+	if rising[len(rising)-1] != "insert_failed" {
+		s.Cause = "conntrack.full"
+		remedies = append(remedies, "raise net.netfilter.nf_conntrack_max, and see what fills the table: conntrack -L")
+	}
+	s.Remedy = strings.Join(remedies, "; ")
+	return s, nil
+}
+
+func readConntrackStat(h *host.Host) (map[string]uint64, error) {
+	text, err := h.Text(conntrackStat)
+	if err != nil {
+		return nil, err
+	}
+	return parseConntrackStat(text)
+}
