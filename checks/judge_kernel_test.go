@@ -36,6 +36,15 @@ want: no swap, or failSwapOn false
 got: swap, and failSwapOn false
 evidence: /proc/swaps: /dev/zram0 partition 1 0 100
 evidence: /etc/default/kubelet: --fail-swap-on=false`},
+		{name: "tolerated by a drop-in of the configuration, and of the unit", node: node(map[string]string{
+			"/proc/swaps": header + "/dev/zram0 partition 1 0 100\n", kubeadmConfig: "failSwapOn: true\n",
+			"/etc/systemd/system/kubelet.service.d/20-dir.conf": "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--config-dir=/etc/kubelet.d\"\n",
+			"/etc/kubelet.d/10-swap.conf":                       "failSwapOn: false\n",
+		}, nil), want: `pass
+want: no swap, or failSwapOn false
+got: swap, and failSwapOn false
+evidence: /proc/swaps: /dev/zram0 partition 1 0 100
+evidence: /etc/kubelet.d/10-swap.conf: failSwapOn: false`},
 		{name: "no kubelet yet", node: node(map[string]string{"/proc/swaps": on}, nil),
 			want: "unknown\nerror: swap is on (/dev/sda2, /swapfile) and no configuration of kubelet is here: cannot tell whether it tolerates swap"},
 		{name: "k3s", node: node(map[string]string{"/proc/swaps": on}, nil), policy: `gate { unit = "k3s-agent.service" }`,

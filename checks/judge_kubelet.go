@@ -2,12 +2,15 @@ package checks
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"nodegate/host"
+	"nodegate/host/config"
 )
 
 // kubelet is what this machine's files say about kubelet's configuration.
@@ -21,31 +24,51 @@ type kubeletValue struct {
 	from  Evidence
 }
 
+// boolean is the value of a flag that needs none: what follows is not its own.
+func (v kubeletValue) boolean() kubeletValue {
+	on, valid := config.ParseBool(v.value)
+	v.value = strconv.FormatBool(on || !valid)
+	return v
+}
+
 // readKubelet reads every place where kubeadm, kops, EKS and the packages put
-// kubelet's arguments and configuration. An argument overrides the file.
+// kubelet's arguments and configuration. Files of a configuration directory
+// override the configuration, arguments override both.
 func readKubelet(h *host.Host) (kubelet, error) {
 	k := kubelet{values: map[string]kubeletValue{}}
 	configs := []string{
 		"/var/lib/kubelet/config.yaml", "/var/lib/kubelet/kubelet.conf", "/etc/kubernetes/kubelet/config.json",
 		"/etc/kubernetes/kubelet/kubelet-config.json", "/etc/kubernetes/kubelet-config.yaml", "/etc/kubernetes/kubelet.yaml",
 	}
+	dirs := []string{"/etc/kubernetes/kubelet.conf.d", "/etc/kubernetes/kubelet/config.json.d"}
+	files, err := k.argumentFiles(h)
+	if err != nil {
+		return k, err
+	}
 	arguments := map[string]kubeletValue{}
-	for _, name := range []string{"/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet", "/etc/sysconfig/kubelet"} {
-		text, found, err := readIfAny(h, name)
+	for _, f := range files {
+		for flag, value := range config.Flags(string(f.Text)) {
+			said := kubeletValue{value, Evidence{f.Path, "--" + flag + "=" + value}}
+			switch flag {
+			case "config":
+				configs = append(slices.DeleteFunc(configs, func(c string) bool { return c == value }), value)
+			case "config-dir":
+				dirs = append(slices.DeleteFunc(dirs, func(d string) bool { return d == value }), value)
+			case "fail-swap-on":
+				arguments["failSwapOn"] = said.boolean()
+			case "protect-kernel-defaults":
+				arguments["protectKernelDefaults"] = said.boolean()
+			}
+		}
+	}
+	for _, dir := range dirs {
+		names, err := readDirIfAny(h, dir)
 		if err != nil {
 			return k, err
 		}
-		k.found = k.found || found
-		for flag, value := range flagsIn(string(text)) {
-			switch flag {
-			case "config":
-				if !slices.Contains(configs, value) {
-					configs = append(configs, value)
-				}
-			case "fail-swap-on":
-				arguments["failSwapOn"] = kubeletValue{value, Evidence{name, "--" + flag + "=" + value}}
-			case "protect-kernel-defaults":
-				arguments["protectKernelDefaults"] = kubeletValue{value, Evidence{name, "--" + flag + "=" + value}}
+		for _, name := range names {
+			if strings.HasSuffix(name, ".conf") {
+				configs = append(configs, dir+"/"+name)
 			}
 		}
 	}
@@ -54,10 +77,28 @@ func readKubelet(h *host.Host) (kubelet, error) {
 			return k, err
 		}
 	}
-	for key, v := range arguments {
-		k.values[key] = v
-	}
+	maps.Copy(k.values, arguments)
 	return k, nil
+}
+
+// argumentFiles is kubelet's unit with its drop-ins, and the files of variables
+// that units of the distributions read.
+func (k *kubelet) argumentFiles(h *host.Host) ([]config.File, error) {
+	files, err := config.WithDropIns(h.Files, config.Dirs("systemd/system"), "kubelet.service")
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet", "/etc/sysconfig/kubelet"} {
+		text, found, err := readIfAny(h, name)
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			k.found = true
+			files = append(files, config.File{Path: name, Text: text})
+		}
+	}
+	return files, nil
 }
 
 // readConfig takes the scalars of a KubeletConfiguration. JSON is YAML too.
@@ -79,30 +120,4 @@ func (k *kubelet) readConfig(h *host.Host, name string) error {
 		}
 	}
 	return nil
-}
-
-// flagsIn yields the --flag=value and --flag of an environment file.
-func flagsIn(text string) func(yield func(flag, value string) bool) {
-	return func(yield func(flag, value string) bool) {
-		for line := range strings.Lines(text) {
-			if strings.HasPrefix(strings.TrimSpace(line), "#") {
-				continue
-			}
-			words := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\r\n\"'", r) })
-			for i, w := range words {
-				_, rest, isFlag := strings.Cut(w, "--")
-				flag, value, assigned := strings.Cut(rest, "=")
-				switch {
-				case assigned:
-				case i+1 < len(words) && !strings.Contains(words[i+1], "--"):
-					value = words[i+1]
-				default:
-					value = "true"
-				}
-				if isFlag && !yield(flag, value) {
-					return
-				}
-			}
-		}
-	}
 }

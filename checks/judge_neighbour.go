@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strconv"
 	"strings"
 
 	"nodegate/host"
+	"nodegate/host/config"
 	"nodegate/policy"
 )
 
@@ -38,7 +38,7 @@ func inspectNeighbourTable(_ context.Context, h *host.Host, p *policy.Policy) (S
 		if err != nil {
 			return s, err
 		}
-		entries, full, err := parseNeighbourStat(text)
+		entries, full, err := config.ParseNeighbourStat(text)
 		if err != nil {
 			return s, fmt.Errorf("reading %s: %w", table.stat, err)
 		}
@@ -64,34 +64,4 @@ func inspectNeighbourTable(_ context.Context, h *host.Host, p *policy.Policy) (S
 	}
 	s.Got = strings.Join(got, "; ")
 	return s, nil
-}
-
-// parseNeighbourStat reads hexadecimal columns by the names in the first line.
-// Every processor's line repeats the table's entries and counts for itself how
-// often the table was full; old kernels do not count that.
-func parseNeighbourStat(text string) (entries, full uint64, err error) {
-	lines := strings.Split(text, "\n")
-	names := strings.Fields(lines[0])
-	entriesAt, fullAt := slices.Index(names, "entries"), slices.Index(names, "table_fulls")
-	if entriesAt < 0 || len(lines) < 2 {
-		return 0, 0, errors.New("it has no column entries")
-	}
-	for _, line := range lines[1:] {
-		columns := strings.Fields(line)
-		if len(columns) <= max(entriesAt, fullAt) {
-			return 0, 0, fmt.Errorf("the line %q is too short", line)
-		}
-		if entries, err = strconv.ParseUint(columns[entriesAt], 16, 64); err != nil {
-			return 0, 0, err
-		}
-		if fullAt < 0 {
-			continue
-		}
-		n, err := strconv.ParseUint(columns[fullAt], 16, 64)
-		if err != nil {
-			return 0, 0, err
-		}
-		full += n
-	}
-	return entries, full, nil
 }

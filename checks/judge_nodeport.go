@@ -3,10 +3,10 @@ package checks
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"nodegate/host"
+	"nodegate/host/config"
 	"nodegate/policy"
 )
 
@@ -47,7 +47,7 @@ func inspectNodePortOverlap(_ context.Context, h *host.Host, _ *policy.Policy) (
 		return s, err
 	}
 	s.Evidence = append(s.Evidence, Evidence{"/proc/sys/net/ipv4/ip_local_reserved_ports", reserved})
-	open, err := firstUnreserved(reserved, from, to)
+	open, err := config.FirstUnlisted(reserved, from, to)
 	if err != nil {
 		return s, fmt.Errorf("reading net.ipv4.ip_local_reserved_ports: %w", err)
 	}
@@ -56,30 +56,4 @@ func inspectNodePortOverlap(_ context.Context, h *host.Host, _ *policy.Policy) (
 		s.Remedy = "run: sysctl -w 'net.ipv4.ip_local_reserved_ports=" + strings.TrimPrefix(reserved+",30000-32767", ",") + "', and put it into the policy"
 	}
 	return s, nil
-}
-
-// firstUnreserved is the first port from first on that the kernel's list, which
-// is sorted, leaves out; last+1 where it leaves out none.
-func firstUnreserved(list string, first, last int) (int, error) {
-	for part := range strings.SplitSeq(list, ",") {
-		if part == "" {
-			continue
-		}
-		a, b, isRange := strings.Cut(part, "-")
-		if !isRange {
-			b = a
-		}
-		low, err := strconv.Atoi(a)
-		if err != nil {
-			return 0, err
-		}
-		high, err := strconv.Atoi(b)
-		if err != nil {
-			return 0, err
-		}
-		if low <= first && first <= high {
-			first = min(high, last) + 1
-		}
-	}
-	return first, nil
 }

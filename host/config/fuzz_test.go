@@ -79,3 +79,35 @@ func FuzzParseOSRelease(f *testing.F) {
 		o.Like("debian")
 	})
 }
+
+func FuzzFlags(f *testing.F) {
+	f.Add("KUBELET_EXTRA_ARGS=\"--config /etc/k.yaml --fail-swap-on=false\" --v\n# --x=1\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		for flag, value := range config.Flags(text) {
+			if strings.ContainsAny(flag+value, " \n\"") || strings.Contains(flag, "=") {
+				t.Fatalf("%q=%q in %q", flag, value, text)
+			}
+		}
+	})
+}
+
+func FuzzParseNeighbourStat(f *testing.F) {
+	f.Add("entries  allocs table_fulls\n00000010 0000 0001\n00000010 0000 000a\n")
+	f.Add("entries\n1\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		entries, full, err := config.ParseNeighbourStat(text)
+		if err == nil && !strings.Contains(text, "entries") {
+			t.Fatalf("%d, %d out of %q", entries, full, text)
+		}
+	})
+}
+
+func FuzzFirstUnlisted(f *testing.F) {
+	f.Add("6443,30000-30100,32000-32767", uint16(30000), uint16(32767))
+	f.Fuzz(func(t *testing.T, list string, first, last uint16) {
+		n, err := config.FirstUnlisted(list, int(first), int(last))
+		if err == nil && first <= last && (n < int(first) || n > int(last)+1) {
+			t.Fatalf("%d for %d-%d in %q", n, first, last, list)
+		}
+	})
+}
