@@ -2,7 +2,6 @@ package checks
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 
@@ -27,9 +26,8 @@ func whoWins() Judgement {
 
 func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (State, error) {
 	s := State{Want: "the policy's values win", Got: "the policy's values win", Holds: true}
-	boot, bootErr := bootSysctls(h)
-	reload, reloadErr := reloadSysctls(h)
-	if err := errors.Join(bootErr, reloadErr); err != nil {
+	boot, reload, err := sysctlFiles(h)
+	if err != nil {
 		return s, err
 	}
 	var keys, got, remedies []string
@@ -120,8 +118,10 @@ func otherNames(key string) []string {
 	return nil
 }
 
-// bootSysctls is what systemd-sysctl applies.
-func bootSysctls(h *host.Host) (config.Sysctls, error) { return config.SystemdSysctls(h.Files) }
-
-// reloadSysctls is what `sysctl --system` applies.
-func reloadSysctls(h *host.Host) (config.Sysctls, error) { return config.ProcpsSysctls(h.Files) }
+// sysctlFiles is what systemd-sysctl applies at boot, and `sysctl --system` later.
+func sysctlFiles(h *host.Host) (boot, reload config.Sysctls, err error) {
+	if boot, err = config.SystemdSysctls(h.Files); err == nil {
+		reload, err = config.ProcpsSysctls(h.Files)
+	}
+	return boot, reload, err
+}

@@ -1,6 +1,7 @@
 package checks_test
 
 import (
+	"syscall"
 	"testing"
 
 	"nodegate/checks"
@@ -84,6 +85,10 @@ func TestIPForwardWriters(t *testing.T) {
 	networkd := map[string][2]string{"systemd-networkd.service": {"active", "enabled"}}
 	off := node(nil, map[string]string{"net/ipv4/ip_forward": "0"})
 	reset := node(map[string]string{"/etc/sysctl.d/99-hardening.conf": "net.ipv4.conf.all.forwarding=0\n"}, map[string]string{"net/ipv4/ip_forward": "1"})
+	unread := map[string]error{"r /etc/sysctl.d/a.conf": syscall.EIO}
+	offUnread := node(map[string]string{"/etc/sysctl.d/a.conf": ""}, map[string]string{"net/ipv4/ip_forward": "0"})
+	onUnread := node(map[string]string{"/etc/sysctl.d/a.conf": ""}, map[string]string{"net/ipv4/ip_forward": "1"})
+	offUnread.Refuse, onUnread.Refuse = unread, unread
 	again := node(map[string]string{
 		"/etc/sysctl.d/99-hardening.conf":   "net.ipv4.conf.all.forwarding=0\n",
 		"/etc/sysctl.d/99-zz-nodegate.conf": "net.ipv4.ip_forward=1\n",
@@ -103,6 +108,12 @@ got: is 0
 because: sysctl.net.ipv4.ip_forward
 evidence: /proc/sys/net/ipv4/ip_forward: 0
 remedy: run: sysctl -w net.ipv4.ip_forward=1`},
+		{name: "off, and a file that cannot be read", node: offUnread, want: `warn
+want: 1, and nothing sets it to 0
+got: is 0
+evidence: /proc/sys/net/ipv4/ip_forward: 0
+remedy: run: sysctl -w net.ipv4.ip_forward=1`},
+		{name: "on, and a file that cannot be read", node: onUnread, want: "unknown\nerror: reading configuration: open /etc/sysctl.d/a.conf: input/output error"},
 		{name: "reset under its other name", node: reset, policy: forwardPolicy, want: `warn
 want: 1, and nothing sets it to 0
 got: 0 by /etc/sysctl.d/99-hardening.conf:1
