@@ -23,8 +23,9 @@ test: ## everything that needs no virtual machine (as root, also the real kernel
 test-vm: ## boot real Debian nodes in QEMU (needs the packages in images/vm/apt-packages)
 	$(GO) test -tags vm -count=1 -timeout 60m -v ./images/vm/
 
-bench: build ## compare with a shell script, goss and the floor; the boot cost in the VM
+bench: build ## a shell script, goss and the floor; audit, iptables-save and probe; the boot cost in the VM
 	$(GO) run ./images/bench bin/nodegate
+	$(GO) test -run '^$$' -bench . -benchtime 10x ./checks/kubeproxy ./checks/datapath
 	@if command -v qemu-system-x86_64 >/dev/null; then $(GO) test -tags vm -count=1 -run TestBootCost -v ./images/vm/; fi
 
 lint: ## gofmt, go vet and golangci-lint; findings fail

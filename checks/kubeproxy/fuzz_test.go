@@ -19,7 +19,7 @@ func useUp(t *testing.T, rs *Ruleset) {
 				t.Fatalf("finding without a name or message: %+v", f)
 			}
 		}
-		if err := Summary(io.Discard, &rep); err != nil {
+		if err := Summary(io.Discard, &rep, true); err != nil {
 			t.Fatal(err)
 		}
 		if err := DOT(io.Discard, &rep); err != nil {

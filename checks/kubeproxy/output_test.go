@@ -10,10 +10,17 @@ import (
 func TestSummary(t *testing.T) {
 	rep := Judge(mustParse(t, editedSave(t, readFile(t, "iptables-save.txt"), sub("^-A "+sepNP1+" .*DNAT", "100.96.1.1:80", "100.96.1.9:80"))), Options{})
 	var b strings.Builder
-	if err := Summary(&b, &rep); err != nil {
+	if err := Summary(&b, &rep, false); err != nil {
 		t.Fatal(err)
 	}
 	const want = `kube-proxy in iptables mode, rules of version 1.31 to 1.36, 9 Service ports
+
+FAIL: kubeproxy.endpoint.dnat (prod/np)
+  KUBE-SEP-KND7CFLS43625DNG is the chain of 100.96.1.1:80, but it translates to 100.96.1.9:80
+  where:  ip nat KUBE-SEP-KND7CFLS43625DNG line 443
+  rule:   -A KUBE-SEP-KND7CFLS43625DNG -p tcp -m comment --comment "prod/np" -m tcp -j DNAT --to-destination 100.96.1.9:80
+  remedy: restart kube-proxy, which rewrites every rule: kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE
+  ref:    kubernetes pkg/proxy/iptables/proxier.go
 
 SERVICE                       ADDRESS               ALSO                             ENDPOINTS     VERDICT
 default/kubernetes:https      10.96.0.1:443/tcp     -                                1             pass
@@ -25,13 +32,6 @@ prod/itp                      10.111.71.138:80/tcp  internal Local              
 prod/lb-local                 10.103.37.132:80/tcp  node port 31669, external Local  3, 1 local    pass
 prod/np                       10.104.34.55:80/tcp   node port 31137                  3             fail: kubeproxy.endpoint.dnat
 prod/sticky                   10.98.126.252:80/tcp  affinity 10800 s                 2             pass
-
-FAIL: kubeproxy.endpoint.dnat (prod/np)
-  KUBE-SEP-KND7CFLS43625DNG is the chain of 100.96.1.1:80, but it translates to 100.96.1.9:80
-  where:  ip nat KUBE-SEP-KND7CFLS43625DNG line 443
-  rule:   -A KUBE-SEP-KND7CFLS43625DNG -p tcp -m comment --comment "prod/np" -m tcp -j DNAT --to-destination 100.96.1.9:80
-  remedy: restart kube-proxy, which rewrites every rule: kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE
-  ref:    kubernetes pkg/proxy/iptables/proxier.go
 `
 	if got := b.String(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -107,7 +107,7 @@ func TestDOT(t *testing.T) {
 func TestNoEscapes(t *testing.T) {
 	rep := Judge(mustParse(t, editedSave(t, readFile(t, "iptables-save.txt"), sub("^-A KUBE-SERVICES .*prod/np", "prod/np cluster", "prod/\x1b[31mnp cluster"))), Options{})
 	var b strings.Builder
-	if err := Summary(&b, &rep); err != nil {
+	if err := Summary(&b, &rep, false); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(b.String(), "\x1b") {

@@ -9,22 +9,14 @@ import (
 	"unicode"
 )
 
-// Summary writes a line for each Service: name, address, other addresses, endpoints and verdict; then every finding with its
-// evidence and remedy.
-func Summary(w io.Writer, rep *Report) error {
+// manyServices is how many Services a person reads through.
+const manyServices = 40
+
+// Summary writes every finding with its evidence and remedy, and then a line for each Service: name, address, other
+// addresses, endpoints and verdict. Of more than manyServices it lists those with a finding only, unless all is set.
+func Summary(w io.Writer, rep *Report, all bool) error {
 	if rep.Mode != "" {
-		if _, err := fmt.Fprintf(w, "kube-proxy in %s mode, rules of version %s, %d Service ports\n\n", rep.Mode, rep.Version, len(rep.Services)); err != nil {
-			return err
-		}
-	}
-	if len(rep.Services) > 0 {
-		tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-		fmt.Fprintln(tw, "SERVICE\tADDRESS\tALSO\tENDPOINTS\tVERDICT")
-		for i := range rep.Services {
-			s := &rep.Services[i]
-			fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", printable(s.Name), printable(s.address()), printable(s.also()), s.count(), s.verdict())
-		}
-		if err := tw.Flush(); err != nil {
+		if _, err := fmt.Fprintf(w, "kube-proxy in %s mode, rules of version %s, %d Service ports\n", rep.Mode, rep.Version, len(rep.Services)); err != nil {
 			return err
 		}
 	}
@@ -33,7 +25,28 @@ func Summary(w io.Writer, rep *Report) error {
 			return err
 		}
 	}
-	return nil
+	return writeServices(w, rep.Services, all || len(rep.Services) <= manyServices)
+}
+
+func writeServices(w io.Writer, services []Service, all bool) error {
+	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	shown := 0
+	for i := range services {
+		s := &services[i]
+		if !all && len(s.Findings) == 0 {
+			continue
+		}
+		if shown == 0 {
+			fmt.Fprintln(tw, "\nSERVICE\tADDRESS\tALSO\tENDPOINTS\tVERDICT")
+		}
+		shown++
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", printable(s.Name), printable(s.address()), printable(s.also()), s.count(), s.verdict())
+	}
+	if err := tw.Flush(); err != nil || shown == len(services) {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n%d Service ports without a finding are not listed; -v lists them\n", len(services)-shown)
+	return err
 }
 
 func writeFinding(w io.Writer, f *Finding) error {

@@ -124,7 +124,7 @@ func (o *auditOptions) auditRenderer(stdout io.Writer) (func(io.Writer, *kubepro
 		return func(w io.Writer, rep *kubeproxy.Report, _ document) error { return kubeproxy.DOT(w, rep) }, nil
 	case o.format == "text":
 		return func(w io.Writer, rep *kubeproxy.Report, d document) error {
-			if err := kubeproxy.Summary(w, rep); err != nil {
+			if err := kubeproxy.Summary(w, rep, o.verbose); err != nil {
 				return err
 			}
 			return writeAuditTotal(w, d)

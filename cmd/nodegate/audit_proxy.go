@@ -44,17 +44,17 @@ func (o *auditOptions) askProxy(ctx context.Context, live bool, stderr io.Writer
 		if body, status, err := kubeapi.Page(ctx, healthz); err != nil {
 			note(err)
 		} else if h, err := kubeproxy.ParseHealth(body, status); err != nil {
-			note(fmt.Errorf("%s: %w", healthz, err))
+			a.findings = append(a.findings, kubeproxy.UnreadableAnswer(healthz, err))
 		} else {
 			a.health = true
 			a.findings = append(a.findings, kubeproxy.JudgeHealth(h, now)...)
 		}
 	}
 	if metrics != "" {
-		if body, status, err := kubeapi.Page(ctx, metrics); err != nil {
+		if body, _, err := kubeapi.Page(ctx, metrics); err != nil {
 			note(err)
 		} else if m, err := kubeproxy.ParseMetrics(bytes.NewReader(body)); err != nil {
-			note(fmt.Errorf("%s (status %d): %w", metrics, status, err))
+			a.findings = append(a.findings, kubeproxy.UnreadableAnswer(metrics, err))
 		} else {
 			a.health = true
 			a.findings = append(a.findings, kubeproxy.JudgeMetrics(m, now)...)
