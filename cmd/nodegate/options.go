@@ -141,23 +141,31 @@ func (o *options) stageFor(h *host.Host) (checks.Stage, error) {
 // runner is one run of the checks: checks.Inspect or checks.Apply.
 type runner func(context.Context, *host.Host, checks.Stage, []checks.Check) checks.Report
 
+// examine reads the policy and runs its checks on h.
+func (o *options) examine(c *cobra.Command, h *host.Host, run runner) (*policy.Policy, checks.Report, error) {
+	stage, err := o.stageFor(h)
+	if err != nil {
+		return nil, checks.Report{}, err
+	}
+	p, _, err := o.load(h, c.ErrOrStderr())
+	if err != nil {
+		return nil, checks.Report{}, err
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), o.timeout)
+	defer cancel()
+	return p, run(ctx, h, stage, checks.For(p, stage)), nil
+}
+
 // report runs the checks on h, writes the report and answers the exit code.
 func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
 	write, err := o.renderer(c.OutOrStdout())
 	if err != nil {
 		return err
 	}
-	stage, err := o.stageFor(h)
+	p, r, err := o.examine(c, h, run)
 	if err != nil {
 		return err
 	}
-	p, _, err := o.load(h, c.ErrOrStderr())
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(c.Context(), o.timeout)
-	defer cancel()
-	r := run(ctx, h, stage, checks.For(p, stage))
 	if err := o.write(c.OutOrStdout(), func(w io.Writer) error { return write(w, newDocument(h, p, r)) }); err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -26,17 +25,10 @@ something could not be told.`,
 			if err != nil {
 				return err
 			}
-			stage, err := o.stageFor(h)
+			_, r, err := o.examine(c, h, checks.Inspect)
 			if err != nil {
 				return err
 			}
-			p, _, err := o.load(h, c.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(c.Context(), o.timeout)
-			defer cancel()
-			r := checks.Inspect(ctx, h, stage, checks.For(p, stage))
 			return writePlan(c.OutOrStdout(), r)
 		},
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -26,18 +25,12 @@ files below /proc and /sys that the policy asks about, links and their features.
 			if err != nil {
 				return err
 			}
-			stage, err := o.stageFor(h)
-			if err != nil {
-				return err
-			}
 			recording, s := host.Record(h)
-			p, _, err := o.load(recording, c.ErrOrStderr())
+			p, r, err := o.examine(c, recording, checks.Inspect)
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(c.Context(), o.timeout)
-			defer cancel()
-			newDocument(recording, p, checks.Inspect(ctx, recording, stage, checks.For(p, stage)))
+			newDocument(recording, p, r) // what a report says of the node is recorded too
 			return o.write(c.OutOrStdout(), func(w io.Writer) error { return encode(w, s) })
 		},
 	}
