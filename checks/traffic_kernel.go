@@ -75,7 +75,8 @@ func natChecksumFix(release, osID string) (known, string) {
 		}
 	}
 	switch {
-	case strings.Contains(k.rest, "uek"): // Oracle's own kernel, not Red Hat's
+	case strings.Contains(k.rest, "uek"):
+		return notKnown, "it is not known whether Oracle's own kernel before 5.7 has the fix"
 	case strings.Contains(k.rest, ".el8"):
 		return yes, "Red Hat carried the fix back to 8"
 	case strings.Contains(k.rest, ".el7"):

@@ -47,12 +47,21 @@ func inspectVXLANChecksum(ctx context.Context, h *host.Host, _ *policy.Policy) (
 	}
 	fixed, why := natChecksumFix(release, osID)
 	s.Evidence = append(s.Evidence, Evidence{"uname -r", release + ": " + why})
-	if exposed == nil || fixed == yes {
-		return s, nil // the rules need not be read
+	switch { // then the rules need not be read
+	case exposed == nil:
+		s.Got += ": no tunnel without outer checksum offloads the inner one"
+		return s, nil
+	case fixed == yes:
+		s.Got += ": the kernel has the fix"
+		return s, nil
 	}
 	old, err := masqueradedTwice(ctx, h, &s)
-	if err != nil || !old {
+	if err != nil {
 		return s, err
+	}
+	if !old {
+		s.Got += ": not masqueraded twice"
+		return s, nil
 	}
 	if fixed == notKnown {
 		return s, fmt.Errorf("three of four conditions hold on %s, and %s (kernel %s)", strings.Join(exposed, ", "), why, release)
