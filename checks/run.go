@@ -12,6 +12,7 @@ import (
 // Inspect runs every check and changes nothing. A context that ends makes the
 // remaining verdicts unknown.
 func Inspect(ctx context.Context, h *host.Host, stage Stage, list []Check) Report {
+	h = host.Once(h)
 	report := Report{Started: time.Now(), Stage: stage, Results: make([]Result, 0, len(list))}
 	for _, c := range list {
 		report.Results = append(report.Results, inspect(ctx, h, c))

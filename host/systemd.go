@@ -52,6 +52,9 @@ type machineUnits struct{ conn *dbus.Conn }
 
 func (m *machineUnits) State(ctx context.Context, unit string) (active, file string, err error) {
 	if m.conn == nil {
+		if info, err := os.Lstat("/run/systemd/system"); err != nil || !info.IsDir() {
+			return "inactive", "", nil // where systemd does not run (sd_booted(3)), no unit does
+		}
 		c, err := dbus.NewSystemdConnectionContext(context.WithoutCancel(ctx))
 		if err != nil {
 			return "", "", fmt.Errorf("asking systemd about %s: %w", unit, err)

@@ -21,3 +21,6 @@ link "calico" {
   tradeoff = "Checksums on the CPU: throughput; one report has it the other way round on 6.12."
   ref      = "https://github.com/projectcalico/calico/issues/11435"
 }
+
+check "vxlan.checksum" {}
+check "link.mac-address-policy" {}

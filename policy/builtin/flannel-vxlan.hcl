@@ -21,3 +21,6 @@ link "flannel" {
   tradeoff = "Checksums on the CPU: some throughput. Not needed on a fixed kernel, nor with kube-proxy 1.19 or later."
   ref      = "https://github.com/flannel-io/flannel/issues/1279"
 }
+
+check "vxlan.checksum" {}
+check "link.mac-address-policy" {}

@@ -61,3 +61,5 @@ sysctl "net.ipv4.conf.all.arp_announce" {
   symptom  = "MetalLB's layer 2 addresses move between nodes."
   ref      = "https://github.com/kubernetes/kubernetes/pull/75295"
 }
+
+check "ipvs.settings" {}

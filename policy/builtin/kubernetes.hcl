@@ -111,6 +111,40 @@ sysctl "fs.inotify.max_user_instances" {
   symptom  = "kubelet and log shippers fail: too many open files."
 }
 
+# What else is known to break a node. These only look; `nodegate explain NAME` says more.
+
+check "image.units" {}
+check "sysctl.who-wins" {}
+check "ip-forward.writers" {}
+check "networkd.foreign-routes" {}
+check "networkmanager.cni-links" {}
+check "nm-cloud-setup" {}
+check "firewalld" {}
+check "rp-filter.effective" {}
+check "swap" {}
+check "cgroup.version" {}
+check "nodeport.overlap" {}
+check "neighbour.table" {}
+check "route-localnet.martian" {}
+check "docker.forward-drop" {}
+check "mtu.chain" {}
+
+check "bridge.netfilter" {}
+check "bridge.netfilter-ipv6" {}
+
+check "conntrack.invalid" {}
+check "conntrack.be-liberal-changed" {}
+check "conntrack.full" {}
+check "conntrack.headroom" {}
+check "conntrack.hashsize" {}
+check "conntrack.kube-proxy-overwrites" {}
+
+check "kubeproxy.postrouting" {}
+check "iptables.version" {}
+check "iptables.backends" {}
+check "iptables.bare-drop" {}
+check "iptables.mark-regression" {}
+
 gate {
   unit       = "kubelet.service"
   budget     = "2m"

@@ -1,0 +1,141 @@
+//go:build vm
+
+package vm
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// release is a Debian release as mmdebstrap wants it named.
+type release struct{ name, source string }
+
+// TestTrees checks real Debian trees at stage image: as they come from the archive with nodegate installed, and broken
+// by hand, one thing at a time.
+func TestTrees(t *testing.T) {
+	r := newRunner(t)
+	for _, rel := range []release{
+		{"bullseye", "deb http://deb.debian.org/debian bullseye main"},
+		{"bookworm", ""},
+		{"trixie", "deb http://deb.debian.org/debian trixie main"},
+	} {
+		t.Run(rel.name, func(t *testing.T) {
+			tree := r.Base.Tree
+			if rel.source != "" {
+				tree = buildTree(t, r.Scratch, rel)
+			} else {
+				copied := filepath.Join(r.Scratch, "tree-bookworm")
+				if _, err := run(t.Context(), 5*time.Minute, nil, "cp", "-a", tree, copied); err != nil {
+					t.Fatal(err)
+				}
+				tree = copied
+			}
+			if out, err := exec.CommandContext(t.Context(), r.Nodegate, "install", "--root", tree).CombinedOutput(); err != nil {
+				t.Fatalf("install: %v\n%s", err, out)
+			}
+			if failed := failing(t, r.Nodegate, tree); len(failed) > 0 {
+				t.Errorf("a good tree fails %v", failed)
+			}
+			for _, b := range breakages(t, tree) {
+				undo := b.do()
+				if failed := failing(t, r.Nodegate, tree); strings.Join(failed, " ") != b.want {
+					t.Errorf("%s: fails %v, want %s", b.name, failed, b.want)
+				}
+				undo()
+			}
+		})
+	}
+}
+
+func buildTree(t *testing.T, dir string, rel release) string {
+	t.Helper()
+	tree := filepath.Join(dir, "tree-"+rel.name)
+	_, err := run(t.Context(), buildTime, nil, "mmdebstrap", "--mode=root", "--variant=minbase", "--quiet",
+		"--include=systemd,systemd-sysv,udev,kmod,procps,linux-image-cloud-amd64",
+		"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/locale/*", rel.name, tree, rel.source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+// failing is the names of the checks that fail or warn in the tree, sorted as reported. What cannot be told is an error.
+func failing(t *testing.T, nodegate, tree string) []string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, nodegate, "check", "--root", tree, "--format", "json").Output()
+	var report struct {
+		Results []struct{ Name, Verdict, Error string }
+	}
+	if json.Unmarshal(out, &report) != nil {
+		t.Fatalf("check: %v\n%s", err, out)
+	}
+	if len(report.Results) < 5 {
+		t.Fatalf("only %d checks of an image", len(report.Results))
+	}
+	var names []string
+	for _, r := range report.Results {
+		switch r.Verdict {
+		case "fail", "warn":
+			names = append(names, r.Name)
+		case "unknown":
+			t.Errorf("%s: %s", r.Name, r.Error)
+		}
+	}
+	return names
+}
+
+// breakage is one thing that is wrong with an image, and the check that must say so, alone.
+type breakage struct {
+	name, want string
+	do         func() (undo func())
+}
+
+func breakages(t *testing.T, tree string) []breakage {
+	write := func(name, text string) func() func() {
+		return func() func() {
+			file := filepath.Join(tree, name)
+			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			return func() {
+				if err := os.Remove(file); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	move := func(pattern string) func() func() {
+		return func() func() {
+			found, err := filepath.Glob(filepath.Join(tree, pattern))
+			if err != nil || len(found) != 1 {
+				t.Fatalf("%s: %v, %v", pattern, found, err)
+			}
+			if err := os.Rename(found[0], found[0]+".away"); err != nil {
+				t.Fatal(err)
+			}
+			return func() {
+				if err := os.Rename(found[0]+".away", found[0]); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	return []breakage{
+		{"a module that modprobe is told not to load", "image.module.br_netfilter", write("etc/modprobe.d/no.conf", "install br_netfilter /bin/false\n")},
+		{"a module whose file is gone", "image.module.br_netfilter", move("lib/modules/*/kernel/net/bridge/br_netfilter.ko*")},
+		{"a later sysctl.d file that says otherwise", "sysctl.who-wins", write("etc/sysctl.d/zz-rival.conf", "net.ipv4.ip_forward = 0\n")},
+		{"the apply unit is not enabled", "image.units", move("etc/systemd/system/multi-user.target.wants/nodegate-apply.service")},
+		{"kubelet's drop-in is gone", "image.units", move("etc/systemd/system/kubelet.service.d/10-nodegate.conf")},
+	}
+}
