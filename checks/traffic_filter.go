@@ -19,6 +19,7 @@ type filterTable struct {
 	rules  map[string][]string // chain -> what follows its name in each rule
 	inside bool                // of *filter ... COMMIT
 	rest   []byte              // a line that has not ended yet
+	long   bool                // it is longer than any rule: passed over
 }
 
 // maxFilterLine bounds a line: a rule is some hundred bytes long.
@@ -32,16 +33,17 @@ func newFilterTable(source string) *filterTable {
 func (t *filterTable) Write(p []byte) (int, error) {
 	for rest := p; ; {
 		line, after, ended := bytes.Cut(rest, []byte("\n"))
-		if len(t.rest)+len(line) <= maxFilterLine {
+		t.long = t.long || len(t.rest)+len(line) > maxFilterLine
+		if !t.long {
 			t.rest = append(t.rest, line...)
 		}
 		if !ended {
 			return len(p), nil
 		}
-		if t.inside || len(t.rest) > 0 && t.rest[0] == '*' {
+		if !t.long && (t.inside || len(t.rest) > 0 && t.rest[0] == '*') {
 			t.line(string(t.rest))
 		}
-		t.rest, rest = t.rest[:0], after
+		t.rest, t.long, rest = t.rest[:0], false, after
 	}
 }
 
