@@ -39,6 +39,9 @@ func inspectPostrouting(ctx context.Context, h *host.Host, _ *policy.Policy) (St
 		return s, errors.New("the rules of kube-proxy's IPVS mode are not judged: look at iptables-save -t nat | grep KUBE-POSTROUTING")
 	case len(findings) > 0:
 		proxyWrong(&s, rep.Mode, findings)
+		if rep.Mode == "nftables" { // no iptables has a part in it
+			s.Remedy = "restart kube-proxy, which rewrites its table: kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE"
+		}
 	case isLost:
 		return s, fmt.Errorf("cannot see KUBE-POSTROUTING: %s", lost.Message)
 	default:

@@ -2,8 +2,13 @@ package checks_test
 
 import (
 	"context"
+	"errors"
+	"testing"
+	"time"
 
+	"nodegate/checks"
 	"nodegate/host"
+	"nodegate/host/hosttest"
 )
 
 // risingStats is links whose allowance counter is one higher at every read.
@@ -41,4 +46,15 @@ func (s *secondRead) ReadFile(name string) ([]byte, error) {
 	}
 	s.read = s.read || name == s.name
 	return s.Files.ReadFile(name)
+}
+
+// TestSecondReadIsBounded: a context that ends between two reads is unknown, not none.
+func TestSecondReadIsBounded(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	m := &hosttest.Machine{Files: map[string]string{"/proc/net/snmp": "Udp: InCsumErrors\nUdp: 3\n"}}
+	r := judgeOn(ctx, t, m.Host(), checks.Run, "udp.checksum-errors", "")
+	if r.Verdict != checks.Unknown || !errors.Is(r.Err, context.DeadlineExceeded) {
+		t.Errorf("%v, %v", r.Verdict, r.Err)
+	}
 }
