@@ -22,6 +22,10 @@ func (m *machineLinks) List(context.Context) ([]Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing links: %w", err)
 	}
+	names := map[int]string{}
+	for _, l := range found {
+		names[l.Attrs().Index] = l.Attrs().Name
+	}
 	links := make([]Link, 0, len(found))
 	for _, l := range found {
 		kind := l.Type()
@@ -30,22 +34,14 @@ func (m *machineLinks) List(context.Context) ([]Link, error) {
 		}
 		link := Link{
 			Name: l.Attrs().Name, Kind: kind, MTU: l.Attrs().MTU,
-			Master: nameOf(found, l.Attrs().MasterIndex), Up: l.Attrs().Flags&net.FlagUp != 0,
+			Master: names[l.Attrs().MasterIndex], Up: l.Attrs().Flags&net.FlagUp != 0,
 		}
 		if v, ok := l.(*netlink.Vxlan); ok {
-			link.VXLAN = &VXLAN{UDPCSum: v.UDPCSum, Port: v.Port, Parent: nameOf(found, v.VtepDevIndex)}
+			link.VXLAN = &VXLAN{UDPCSum: v.UDPCSum, Port: v.Port, Parent: names[v.VtepDevIndex]}
 		}
 		links = append(links, link)
 	}
 	return links, nil
-}
-
-func nameOf(links []netlink.Link, index int) string {
-	i := slices.IndexFunc(links, func(l netlink.Link) bool { return l.Attrs().Index == index })
-	if index == 0 || i < 0 {
-		return ""
-	}
-	return links[i].Attrs().Name
 }
 
 // dump repeats a netlink dump that the kernel says was interrupted by a change.

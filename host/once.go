@@ -3,16 +3,33 @@ package host
 import (
 	"context"
 	"io"
+	"slices"
 	"strings"
 )
 
-// Once is a host that asks the packet filter at most once, and answers every
-// later question about rules from memory. It is for one run of the checks:
-// several of them look at the same rules, and each dump starts four programs.
+// Once is a host that asks for the rules of the packet filter and for the list
+// of links at most once, and answers every later question about them from
+// memory. It is for one run of the checks: several of them look at the same.
 func Once(h *Host) *Host {
 	once := *h
 	once.Rules = &rulesOnce{asked: h.Rules}
+	once.Links = &linksOnce{Links: h.Links}
 	return &once
+}
+
+type linksOnce struct {
+	Links
+	done  bool
+	links []Link
+	err   error
+}
+
+func (l *linksOnce) List(ctx context.Context) ([]Link, error) {
+	if !l.done {
+		l.done = true
+		l.links, l.err = l.Links.List(ctx)
+	}
+	return slices.Clone(l.links), l.err
 }
 
 type rulesOnce struct {
