@@ -1,0 +1,88 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"nodegate/host"
+)
+
+// TestProbeServiceNamesStaleEndpoints loads the recorded rules into a network
+// namespace in which two of the Service's three endpoints live. The third is in
+// the rules and no longer in the API: the probe finds it, and says so.
+func TestProbeServiceNamesStaleEndpoints(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to make a network namespace")
+	}
+	if _, err := exec.LookPath("iptables-nft-restore"); err != nil {
+		t.Skip("needs iptables")
+	}
+	const fixtures = "../../checks/kubeproxy/testdata/"
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	n, err := host.NewNetns(ctx)
+	check(err)
+	defer n.Close()
+
+	check(n.AddBridge(ctx, "pods", nil, 0))
+	check(n.SetUp(ctx, "pods"))
+	for _, pod := range []string{"100.96.1.2", "100.96.1.3"} {
+		check(n.AddAddr(ctx, "pods", netip.MustParsePrefix(pod+"/24")))
+		check(n.Do(ctx, func() error {
+			l, err := net.Listen("tcp4", pod+":80")
+			if err == nil {
+				t.Cleanup(func() { l.Close() })
+			}
+			return err
+		}))
+	}
+	check(n.AddRoute(ctx, netip.MustParsePrefix("0.0.0.0/0"), netip.MustParseAddr("100.96.1.2")))
+	rules, err := os.ReadFile(fixtures + "iptables-save.txt")
+	check(err)
+	// The counter objects that kube-proxy makes over netlink are not there.
+	rules = regexp.MustCompile(` -m nfacct --nfacct-name +[a-z_]+`).ReplaceAll(rules, nil)
+	slices, err := os.ReadFile(fixtures + "endpointslices.json")
+	check(err)
+	api := filepath.Join(t.TempDir(), "slices.json")
+	check(os.WriteFile(api, bytes.ReplaceAll(slices, []byte(`"100.96.1.1"`), []byte(`"100.99.99.99"`)), 0o644))
+
+	binary := filepath.Join(t.TempDir(), "nodegate")
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, ".").CombinedOutput()
+	if err != nil {
+		t.Fatalf("building: %v\n%s", err, out)
+	}
+	check(n.Do(ctx, func() error {
+		restore := exec.CommandContext(ctx, "iptables-nft-restore")
+		restore.Stdin = bytes.NewReader(rules)
+		return restore.Run()
+	}))
+	var code int
+	check(n.Do(ctx, func() error {
+		cmd := exec.CommandContext(ctx, binary, "probe", "service", "10.104.34.55:80", "-n", "60", "--attempt-timeout", "300ms", "--endpoints", api)
+		out, err = cmd.CombinedOutput()
+		code = cmd.ProcessState.ExitCode()
+		if _, failed := err.(*exec.ExitError); failed {
+			return nil
+		}
+		return err
+	}))
+	if code != exitDiffers || !strings.Contains(string(out), "100.96.1.1:80") || !strings.Contains(string(out), "stale: in the rules of prod/np, not in the API") {
+		t.Errorf("exit status %d\n%s", code, out)
+	}
+	t.Logf("%s", out)
+}
