@@ -153,7 +153,7 @@ func TestAuditOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	os.Stdout.Write(status)
+	_, _ = os.Stdout.Write(status)
 }
 
 // cpuTime is what the process has used so far: on a busy machine it tells more than the clock.

@@ -56,7 +56,7 @@ func ParseMetrics(r io.Reader) (Metrics, error) {
 
 // line reads `sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"} 1.7e+09`. It returns what is wrong, or "".
 func (m *Metrics) line(s string) string {
-	name, labels, value := s, "", ""
+	var name, labels, value string
 	if i := strings.IndexByte(s, '{'); i >= 0 {
 		j := strings.IndexByte(s, '}')
 		if j < i {
@@ -117,7 +117,7 @@ func unixTime(seconds float64) time.Time {
 	return time.Unix(int64(whole), int64(part*1e9))
 }
 
-// JudgeMetrics: an update that waits longer than a minute cannot be written; a loop that has not run for an hour is dead. A dead
+// JudgeMetrics says what the figures mean: an update that waits longer than a minute cannot be written; a loop that has not run for an hour is dead. A dead
 // watch shows in neither (kubernetes#87615).
 func JudgeMetrics(m Metrics, now time.Time) []Finding {
 	out := newCollector()

@@ -18,10 +18,10 @@ type VersionRange struct {
 }
 
 func (v VersionRange) String() string {
-	switch {
-	case v.Min == 0:
+	switch v.Min {
+	case 0:
 		return "unknown"
-	case v.Min == v.Max:
+	case v.Max:
 		return fmt.Sprintf("1.%d", v.Min)
 	}
 	return fmt.Sprintf("1.%d to 1.%d", v.Min, v.Max)

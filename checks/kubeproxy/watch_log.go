@@ -75,7 +75,7 @@ func failedKind(line string) string {
 			continue
 		}
 		end := strings.IndexFunc(rest[1:], func(r rune) bool {
-			return !(r == '.' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z')
+			return r != '.' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 		})
 		if end < 0 {
 			end = len(rest) - 1

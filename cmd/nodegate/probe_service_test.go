@@ -46,7 +46,7 @@ func TestProbeServiceNamesStaleEndpoints(t *testing.T) {
 		check(n.Do(ctx, func() error {
 			l, err := net.Listen("tcp4", pod+":80")
 			if err == nil {
-				t.Cleanup(func() { l.Close() })
+				t.Cleanup(func() { _ = l.Close() })
 			}
 			return err
 		}))
