@@ -354,3 +354,19 @@ func TestHoldOpensByItself(t *testing.T) {
 		t.Errorf("told to end after two attempts: %d, %v", attempts, r.Verdict())
 	}
 }
+
+// TestBootIsTheGates: what only warns cannot hold the gate, and costs no start.
+func TestBootIsTheGates(t *testing.T) {
+	names := func(text string, stage checks.Stage) string {
+		var all []string
+		for _, c := range checks.For(load(t, text), stage) {
+			all = append(all, c.Name())
+		}
+		return strings.Join(all, " ")
+	}
+	both := `check "swap" {}
+		check "nodeport.overlap" {}`
+	equal(t, "at boot", "swap", names(both, checks.Boot))
+	equal(t, "at run", "swap nodeport.overlap", names(both, checks.Run))
+	equal(t, "asked to block", "nodeport.overlap", names(`check "nodeport.overlap" { severity = "block" }`, checks.Boot))
+}

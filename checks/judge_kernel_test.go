@@ -15,7 +15,7 @@ func TestSwap(t *testing.T) {
 	const header = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
 	const on = header + "/dev/sda2                               partition\t2097148\t\t0\t\t-2\n/swapfile file 1048572 0 -3\n"
 	const unset = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
-	judgeSettings(t, "swap", checks.Boot, []settingCase{
+	judgeSettings(t, "swap", checks.Run, []settingCase{
 		{name: "on", node: node(map[string]string{"/proc/swaps": on, kubeadmConfig: unset}, nil), want: `fail
 want: no swap, or failSwapOn false
 got: swap on /dev/sda2, /swapfile
@@ -75,7 +75,7 @@ func TestNodePortOverlap(t *testing.T) {
 	ports := func(local, reserved string) *hosttest.Machine {
 		return node(nil, map[string]string{"net/ipv4/ip_local_port_range": local, "net/ipv4/ip_local_reserved_ports": reserved})
 	}
-	judgeSettings(t, "nodeport.overlap", checks.Boot, []settingCase{
+	judgeSettings(t, "nodeport.overlap", checks.Run, []settingCase{
 		{name: "a wide range", node: ports("1024\t65535", "6443,30000-30999,32000-32767"), want: `warn
 want: 30000-32767 not used for outgoing connections
 got: local ports 1024-65535, port 31000 not reserved
@@ -97,7 +97,7 @@ evidence: /proc/sys/net/ipv4/ip_local_port_range: 32768 60999`},
 
 func TestInotifyLimits(t *testing.T) {
 	low := map[string]string{"fs/inotify/max_user_watches": "524288", "fs/inotify/max_user_instances": "128"}
-	judgeSettings(t, "inotify.limits", checks.Boot, []settingCase{
+	judgeSettings(t, "inotify.limits", checks.Run, []settingCase{
 		{name: "the default", node: node(nil, low), want: `warn
 want: max_user_watches>=524288 max_user_instances>=512
 got: max_user_watches=524288 max_user_instances=128
@@ -157,7 +157,7 @@ func TestProtectKernelDefaults(t *testing.T) {
 	bad := maps.Clone(good)
 	bad["vm/overcommit_memory"], bad["kernel/panic"] = "0", "0"
 	kops := map[string]string{"/etc/sysconfig/kubelet": "DAEMON_ARGS=\"--v=2 --protect-kernel-defaults=true\"\n"}
-	judgeSettings(t, "kubelet.protect-kernel-defaults", checks.Boot, []settingCase{
+	judgeSettings(t, "kubelet.protect-kernel-defaults", checks.Run, []settingCase{
 		{name: "kops, and two differ", node: node(kops, bad), want: `warn
 want: the six values that kubelet demands
 got: vm.overcommit_memory=0 kernel.panic=0

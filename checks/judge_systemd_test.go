@@ -150,7 +150,7 @@ func TestNetworkManagerLinks(t *testing.T) {
 	nm := func(files map[string]string) *hosttest.Machine {
 		return with(node(files, nil), "NetworkManager.service", "active", "enabled")
 	}
-	judgeSettings(t, "networkmanager.cni-links", checks.Boot, []settingCase{
+	judgeSettings(t, "networkmanager.cni-links", checks.Run, []settingCase{
 		{name: "nothing is said", node: nm(nil), want: `warn
 want: CNI interfaces unmanaged
 got: managed: flannel* cali* tunl* vxlan.calico
@@ -204,7 +204,7 @@ want: off
 got: off
 evidence: firewalld.service: inactive, disabled`},
 	})
-	judgeSettings(t, "nm-cloud-setup", checks.Boot, []settingCase{
+	judgeSettings(t, "nm-cloud-setup", checks.Run, []settingCase{
 		{name: "the timer alone", node: with(node(nil, nil), "nm-cloud-setup.timer", "active", "enabled"), want: `warn
 want: off
 got: nm-cloud-setup.timer is active, enabled

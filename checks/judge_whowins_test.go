@@ -65,7 +65,7 @@ func TestWhoWinsNamesWriters(t *testing.T) {
 	p := load(t, "check \"sysctl.who-wins\" {}\n"+forwardPolicy+`
 		sysctl "kernel.panic" { value = 5 }
 		sysctl "net.netfilter.nf_conntrack_max" { value = 131072 }`)
-	r := checks.Inspect(t.Context(), m.Host(), checks.Boot, checks.For(p, checks.Boot)).Results
+	r := checks.Inspect(t.Context(), m.Host(), checks.Run, checks.For(p, checks.Run)).Results
 	got := ""
 	for _, e := range r[len(r)-1].State.Evidence {
 		got += e.Source + ": " + e.Text + "\n"
@@ -101,7 +101,7 @@ func TestIPForwardWriters(t *testing.T) {
 		m.Units = networkd
 		return m
 	}
-	judgeSettings(t, "ip-forward.writers", checks.Boot, []settingCase{
+	judgeSettings(t, "ip-forward.writers", checks.Run, []settingCase{
 		{name: "off, and the policy has it", node: off, policy: forwardPolicy, want: `warn
 want: 1, and nothing sets it to 0
 got: is 0

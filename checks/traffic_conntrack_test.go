@@ -62,13 +62,13 @@ evidence: /proc/sys/net/netfilter/nf_conntrack_count: 95000 of 0`},
 		{what: "not loaded", name: "conntrack.full", node: conntrackNode("", "", ""), want: `
 skip
 skip: nf_conntrack is not loaded: nothing is tracked`},
-		{what: "small", name: "conntrack.hashsize", stage: checks.Boot, node: conntrackNode("1", "1048576", "65536"), want: "\n" + "warn\nwant: at least a quarter of nf_conntrack_max\ngot: 65536 buckets for 1048576 entries\nevidence: /proc/sys/net/netfilter/nf_conntrack_buckets: 65536\nremedy: run: echo 262144 > /sys/module/nf_conntrack/parameters/hashsize; and write `options nf_conntrack hashsize=262144` to /etc/modprobe.d/nf_conntrack.conf"},
+		{what: "small", name: "conntrack.hashsize", stage: checks.Run, node: conntrackNode("1", "1048576", "65536"), want: "\n" + "warn\nwant: at least a quarter of nf_conntrack_max\ngot: 65536 buckets for 1048576 entries\nevidence: /proc/sys/net/netfilter/nf_conntrack_buckets: 65536\nremedy: run: echo 262144 > /sys/module/nf_conntrack/parameters/hashsize; and write `options nf_conntrack hashsize=262144` to /etc/modprobe.d/nf_conntrack.conf"},
 		{what: "right", name: "conntrack.hashsize", node: conntrackNode("1", "262144", "65536"), want: `
 pass
 want: at least a quarter of nf_conntrack_max
 got: 65536 buckets for 262144 entries
 evidence: /proc/sys/net/netfilter/nf_conntrack_buckets: 65536`},
-		{what: "not loaded", name: "conntrack.hashsize", stage: checks.Boot, node: conntrackNode("", "", ""), want: `
+		{what: "not loaded", name: "conntrack.hashsize", stage: checks.Run, node: conntrackNode("", "", ""), want: `
 skip
 skip: nf_conntrack is not loaded: nothing is tracked`},
 		{what: "not a number", name: "conntrack.hashsize", node: conntrackNode("1", "many", "65536"), want: `
@@ -168,7 +168,7 @@ func TestConntrackOverwritten(t *testing.T) {
 	delete(noCPUs.Files, "/sys/devices/system/cpu/online")
 	const name = "conntrack.kube-proxy-overwrites"
 	runJudged(t, []judgedCase{
-		{what: "lowered", name: name, stage: checks.Boot, policy: asks, node: node("0-3", "1.34.1", volume, conf+"null\n  min: null\n"), want: `
+		{what: "lowered", name: name, stage: checks.Run, policy: asks, node: node("0-3", "1.34.1", volume, conf+"null\n  min: null\n"), want: `
 warn
 want: 262144
 got: kube-proxy writes 131072

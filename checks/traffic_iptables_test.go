@@ -18,7 +18,7 @@ want: at least 1.6.2
 got: 1.6.1
 evidence: iptables --version: iptables v1.6.1
 remedy: install iptables 1.6.2 or later: this one has no --random-fully`},
-		{what: "too old for -w", name: "iptables.version", stage: checks.Boot, node: node("iptables v1.4.7"), want: `
+		{what: "too old for -w", name: "iptables.version", stage: checks.Run, node: node("iptables v1.4.7"), want: `
 warn
 want: at least 1.6.2
 got: 1.4.7
