@@ -9,6 +9,24 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+const checksHeader = `# Checks
+
+Every check by its name. "nodegate explain NAME" says more: symptom, detection, trade-off. At stage boot, the gate's, a judgement of severity
+warn is left out: it cannot hold kubelet. Written by "UPDATE=1 go test ./cmd/nodegate".
+
+How each is shown to work:
+
+- Modules and sysctls: broken and repaired in virtual machines (images/vm/scenarios), and on the kernel in network namespaces
+  (checks/kernel_test.go); links and offloads in network namespaces.
+- image.module.*, image.units and sysctl.who-wins: broken by hand in real Debian 11, 12 and 13 trees (images/vm/trees_test.go); who-wins is
+  compared with the real systemd-sysctl and procps.
+- Every other judgement: a failing and a passing recorded node (checks/judge_*_test.go, traffic_*_test.go, linkjudge_test.go). On the real
+  kernel as well: bridge.netfilter, mtu.chain, rp-filter.effective, nodeport.overlap, route-localnet.martian, vxlan.checksum,
+  kubeproxy.postrouting, conntrack.invalid, conntrack.be-liberal-changed, iptables.backends, iptables.bare-drop, docker.forward-drop.
+- kubeproxy.*: recordings of a real kube-proxy, broken one line at a time; loaded into real iptables (both backends) and nft.
+- probe.bridge: real packets, in namespaces.
+`
+
 // TestChecksTable: docs/checks.md lists every check that there is, as
 // `nodegate explain` does.
 func TestChecksTable(t *testing.T) {
@@ -18,8 +36,7 @@ func TestChecksTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	b.WriteString("# Checks\n\nEvery check by its name. `nodegate explain NAME` says more: symptom, detection, trade-off. " +
-		"Written by `UPDATE=1 go test ./cmd/nodegate`.\n\n| name | stages | severity | detects | remedy | source |\n|---|---|---|---|---|---|\n")
+	b.WriteString(checksHeader + "\n| name | stages | severity | detects | remedy | source |\n|---|---|---|---|---|---|\n")
 	seen := map[string]bool{}
 	for _, e := range all {
 		if seen[e.Name] {
