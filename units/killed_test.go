@@ -1,0 +1,166 @@
+package units_test
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nodegate/host"
+	"nodegate/units"
+)
+
+// TestKilledAnywhere ends install and uninstall before each of their writes,
+// and in the middle of each file, and lets the next run finish the job.
+func TestKilledAnywhere(t *testing.T) {
+	one, two := files(t, policyOne, "binary one"), files(t, policyTwo, "binary two")
+	install := func(f []units.File) func(units.Tree) error {
+		return func(tree units.Tree) error { _, err := units.Install(tree, f, false); return err }
+	}
+	uninstall := func(tree units.Tree) error { _, err := units.Uninstall(tree, false); return err }
+
+	for _, c := range []struct {
+		name          string
+		setup, killed func(units.Tree) error
+	}{
+		{"install", func(units.Tree) error { return nil }, install(one)},
+		{"upgrade", install(one), install(two)},
+		{"uninstall", install(one), uninstall},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			steps := 0
+			for kill := 0; ; kill++ {
+				finished := false
+				for _, finish := range []string{"install", "uninstall"} {
+					root := node(t)
+					tree := open(t, root)
+					before := manifest(t, root)
+					must(t, c.setup(tree))
+					k := &killer{Tree: tree, left: kill}
+					finished = c.killed(k) == nil && !k.dead
+					if finish == "install" {
+						if err := reinstall(tree, two); err != nil {
+							t.Fatalf("killed at write %d, then install: %v", kill, err)
+						}
+						want := freshly(t, two)
+						if d := cmp.Diff(want, withoutTimes(manifest(t, root))); d != "" {
+							t.Fatalf("killed at write %d, install finished wrong:\n%s", kill, d)
+						}
+					}
+					must(t, uninstall(tree))
+					if d := cmp.Diff(before, manifest(t, root)); d != "" {
+						t.Fatalf("killed at write %d, then %s: uninstall left a difference:\n%s", kill, finish, d)
+					}
+				}
+				if steps = kill; finished {
+					break
+				}
+			}
+			if steps < 10 {
+				t.Errorf("only %d points to be killed at: the test does not see the writes", steps)
+			}
+		})
+	}
+}
+
+func reinstall(tree units.Tree, f []units.File) error {
+	_, err := units.Install(tree, f, false)
+	return err
+}
+
+// freshly is what a fresh installation looks like, without what the journal
+// remembers of earlier ones.
+func freshly(t *testing.T, f []units.File) string {
+	t.Helper()
+	root := node(t)
+	must(t, reinstall(open(t, root), f))
+	return withoutTimes(manifest(t, root))
+}
+
+func withoutTimes(manifest string) string {
+	var kept []string
+	for _, l := range strings.Split(manifest, "\n") {
+		if strings.Contains(l, "/var/lib/nodegate/") {
+			continue // the order of the journal's entries is its history
+		}
+		// A directory that only an earlier policy needed may stay until uninstall.
+		if strings.HasPrefix(l, "/etc/systemd/system/kubelet.service.d/ d") {
+			continue
+		}
+		if words := strings.Fields(l); len(words) > 4 {
+			l = strings.Join(words[:4], " ")
+		}
+		kept = append(kept, l)
+	}
+	return strings.Join(kept, "\n")
+}
+
+// killer is a tree whose process dies before its write number left: that write
+// and all later ones do not happen, except that a file may be half staged.
+type killer struct {
+	units.Tree
+	left int
+	dead bool
+}
+
+var errDead = errors.New("killed")
+
+func (k *killer) die() bool {
+	k.dead = k.dead || k.left == 0
+	k.left--
+	return k.dead
+}
+
+func (k *killer) Mkdir(p string, mode fs.FileMode) error {
+	if k.die() {
+		return errDead
+	}
+	return k.Tree.Mkdir(p, mode)
+}
+
+func (k *killer) StageFile(p string, content []byte, mode fs.FileMode) error {
+	if first := !k.dead; k.die() {
+		if first {
+			_ = k.Tree.StageFile(p, content[:len(content)/2], 0o600)
+		}
+		return errDead
+	}
+	return k.Tree.StageFile(p, content, mode)
+}
+
+func (k *killer) StageLink(p, target string) error {
+	if k.die() {
+		return errDead
+	}
+	return k.Tree.StageLink(p, target)
+}
+
+func (k *killer) Own(p string, n host.Node) error {
+	if k.die() {
+		return errDead
+	}
+	return k.Tree.Own(p, n)
+}
+
+func (k *killer) Commit(p string) error {
+	if k.die() {
+		return errDead
+	}
+	return k.Tree.Commit(p)
+}
+
+func (k *killer) Unstage(p string) error {
+	if k.die() {
+		return errDead
+	}
+	return k.Tree.Unstage(p)
+}
+
+func (k *killer) Remove(p string) error {
+	if k.die() {
+		return errDead
+	}
+	return k.Tree.Remove(p)
+}
