@@ -29,7 +29,7 @@ func (s sysctl) Inspect(_ context.Context, h *host.Host) (State, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		st.Got = "no such parameter"
-		st.Remedy = fmt.Sprintf("check the spelling; this kernel has no /proc/sys/%s", s.Key)
+		st.Remedy = fmt.Sprintf("check the spelling; this kernel has no /proc/sys/%s", string(s.Key))
 		if s.module != "" {
 			st.Cause, st.Remedy = "module."+s.module, "load "+s.module
 		}

@@ -33,6 +33,9 @@ func (s ModuleState) Present() bool { return s == ModuleLoaded || s == ModuleBui
 // no /sys/module directory and no line in modules.builtin (a kernel without
 // modules has neither), so what it provides is believed first.
 func (h *Host) Module(name string) (ModuleState, error) {
+	if !h.Live() {
+		return ModuleUnknown, fmt.Errorf("module %s: %w", name, errTree)
+	}
 	name = underscores(name)
 	switch state, err := h.Text("/sys/module/" + name + "/initstate"); {
 	case err == nil && state == "live":

@@ -12,7 +12,7 @@ import (
 // runs of spaces become one space: net/ipv4/tcp_rmem is written with spaces and
 // read with tabs. A parameter that can only be written is fs.ErrPermission.
 func (h *Host) ReadSysctl(key string) (string, error) {
-	name, err := sysctlFile(key)
+	name, err := h.sysctlFile(key)
 	if err != nil {
 		return "", err
 	}
@@ -27,7 +27,7 @@ func (h *Host) ReadSysctl(key string) (string, error) {
 // written: read it back. Outside the initial network namespace some parameters
 // answer fs.ErrPermission even to root.
 func (h *Host) WriteSysctl(key, value string) error {
-	name, err := sysctlFile(key)
+	name, err := h.sysctlFile(key)
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,10 @@ func (h *Host) WriteSysctl(key, value string) error {
 	return nil
 }
 
-func sysctlFile(key string) (string, error) {
+func (h *Host) sysctlFile(key string) (string, error) {
+	if !h.Live() {
+		return "", fmt.Errorf("sysctl %s: %w", key, errTree)
+	}
 	if !fs.ValidPath(key) || key == "." {
 		return "", fmt.Errorf("%q is not the path of a sysctl", key)
 	}
@@ -47,6 +50,9 @@ func sysctlFile(key string) (string, error) {
 // GlobSysctl is the parameters that a pattern with wildcards names, sorted.
 // That none does is no error.
 func (h *Host) GlobSysctl(pattern string) ([]string, error) {
+	if !h.Live() {
+		return nil, fmt.Errorf("sysctl %s: %w", pattern, errTree)
+	}
 	keys := []string{""}
 	for _, part := range strings.Split(pattern, "/") {
 		var next []string

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -38,6 +39,9 @@ Break glass: nodegate=off on the kernel command line, or the file
 		h, err := o.machine()
 		if err != nil {
 			return err
+		}
+		if !h.Live() {
+			return errors.New("the gate is for the running machine; for a file tree use: nodegate check --root DIR")
 		}
 		g := gate{host: h, stderr: c.ErrOrStderr()}
 		if g.open() {

@@ -98,6 +98,9 @@ Exit status: 0 none failed, 1 some failed, 2 wrong call, 3 could not tell.`,
 			default:
 				return fmt.Errorf("--proto is tcp or dns; %q is neither", proto)
 			}
+			if o.N < 1 {
+				return fmt.Errorf("-n is how often to connect, at least 1; %d is not", o.N)
+			}
 			o.Progress = progress(c.ErrOrStderr())
 			ctx, cancel := context.WithTimeout(c.Context(), audit.timeout)
 			defer cancel()
