@@ -16,7 +16,8 @@ warn is left out: it cannot hold kubelet. Written by "UPDATE=1 go test ./cmd/nod
 
 How each is shown to work:
 
-- Modules and sysctls: broken and repaired in virtual machines (images/vm/scenarios), and on the kernel in network namespaces
+- Modules and sysctls: broken and repaired in virtual machines (images/vm/scenarios; broken-by-hand shows seven checks there, each alone), and
+  on the kernel in network namespaces
   (checks/kernel_test.go); links and offloads in network namespaces.
 - image.module.*, image.units and sysctl.who-wins: broken by hand in real Debian 11, 12 and 13 trees (images/vm/trees_test.go); who-wins is
   compared with the real systemd-sysctl and procps.
