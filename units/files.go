@@ -118,11 +118,22 @@ func gateDropIn(g policy.Gate) []byte {
 			"StartLimitIntervalSec", "0",
 		), section("Service",
 			"ExecStartPre", "+"+Binary+" gate",
-			"TimeoutStartSec", fmt.Sprintf("%ds", int((g.Budget+dropInSlack).Seconds())),
+			"TimeoutStartSec", startTimeout(g),
 			"Restart", "always",
 			"RestartSec", "2s",
 			"NotifyAccess", "exec",
 		))
+}
+
+// startTimeout is longer than the gate's budget. It bounds the unit's own start
+// too: that of kubelet is over at once (Type=simple), but k3s and rke2 wait for
+// their datastore and set no limit, so none is set for other units; the gate
+// ends by itself.
+func startTimeout(g policy.Gate) string {
+	if g.Unit != "kubelet.service" {
+		return "infinity"
+	}
+	return fmt.Sprintf("%ds", int((g.Budget + dropInSlack).Seconds()))
 }
 
 func section(name string, pairs ...string) []*unit.UnitOption {

@@ -135,6 +135,11 @@ func TestInstallAndUninstall(t *testing.T) {
 	if !strings.Contains(string(conf), "net.bridge.bridge-nf-call-iptables = 1\n# fs.inotify.max_user_instances: at least 512;") {
 		t.Errorf("sysctl.d:\n%s", conf)
 	}
+	dropIn, err := os.ReadFile(root + "/etc/systemd/system/kubelet.service.d/10-nodegate.conf")
+	must(t, err)
+	if !strings.Contains(string(dropIn), "\nTimeoutStartSec=150s\n") {
+		t.Errorf("the drop-in does not wait longer than the budget of 2 minutes:\n%s", dropIn)
+	}
 	modules, err := os.ReadFile(root + "/etc/modules-load.d/nodegate.conf")
 	must(t, err)
 	if !strings.HasSuffix(string(modules), "overlay\nbr_netfilter\n") {
