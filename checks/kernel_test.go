@@ -3,7 +3,6 @@ package checks_test
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -13,15 +12,15 @@ import (
 
 	"nodegate/checks"
 	"nodegate/host"
+	"nodegate/host/hosttest"
 )
 
 // scratch gives the test a network namespace of its own, on a thread that ends
 // with the test, and the real host as seen from there.
 func scratch(t *testing.T) *host.Host {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("needs root, to make a network namespace")
-	}
+	hosttest.NeedRoot(t)
+	hosttest.NeedBridgeNetfilter(t)
 	runtime.LockOSThread() // never unlocked: the thread goes with the goroutine
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Fatalf("making a network namespace: %v", err)

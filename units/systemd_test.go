@@ -7,24 +7,22 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/host/hosttest"
 	"nodegate/units"
 )
 
 // TestLinkAsSystemctl compares the symbolic link with the one that systemd's
 // own tool makes.
 func TestLinkAsSystemctl(t *testing.T) {
-	systemctl, err := exec.LookPath("systemctl")
-	if err != nil {
-		t.Skip("needs systemctl")
-	}
+	hosttest.NeedProgram(t, "systemctl")
 	root := node(t)
-	_, err = units.Install(open(t, root), files(t, policyOne, "one"), false)
+	_, err := units.Install(open(t, root), files(t, policyOne, "one"), false)
 	must(t, err)
 	wants := root + "/etc/systemd/system/multi-user.target.wants"
 	ours, err := os.Readlink(wants + "/nodegate-apply.service")
 	must(t, err)
 	must(t, os.RemoveAll(wants))
-	if out, err := exec.Command(systemctl, "--root="+root, "enable", "nodegate-apply.service").CombinedOutput(); err != nil {
+	if out, err := exec.Command("systemctl", "--root="+root, "enable", "nodegate-apply.service").CombinedOutput(); err != nil {
 		t.Fatalf("systemctl enable: %v\n%s", err, out)
 	}
 	theirs, err := os.Readlink(wants + "/nodegate-apply.service")
@@ -35,16 +33,13 @@ func TestLinkAsSystemctl(t *testing.T) {
 
 // TestUnitsVerify asks systemd whether it understands what is installed.
 func TestUnitsVerify(t *testing.T) {
-	analyze, err := exec.LookPath("systemd-analyze")
-	if err != nil {
-		t.Skip("needs systemd-analyze")
-	}
+	hosttest.NeedProgram(t, "systemd-analyze")
 	root := t.TempDir()
-	_, err = units.Install(open(t, root), files(t, policyOne, "#!/bin/sh\n"), false)
+	_, err := units.Install(open(t, root), files(t, policyOne, "#!/bin/sh\n"), false)
 	must(t, err)
 	dir := root + "/etc/systemd/system/"
 	must(t, os.WriteFile(dir+"kubelet.service", []byte("[Service]\nExecStart=/bin/true\n"), 0o644))
-	cmd := exec.Command(analyze, "verify", "--man=no", dir+"kubelet.service", dir+"nodegate-apply.service")
+	cmd := exec.Command("systemd-analyze", "verify", "--man=no", dir+"kubelet.service", dir+"nodegate-apply.service")
 	cmd.Env = append(slices.Clone(os.Environ()), "SYSTEMD_UNIT_PATH="+dir+":")
 	out, _ := cmd.CombinedOutput()
 	for line := range strings.Lines(string(out)) {

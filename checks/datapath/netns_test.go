@@ -3,22 +3,22 @@ package datapath
 import (
 	"context"
 	"net/netip"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"nodegate/host"
+	"nodegate/host/hosttest"
 )
 
 // The tests that send packets do it in network namespaces of their own.
 
 func needRoot(t testing.TB) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: makes network namespaces, bridges and rules")
-	}
+	hosttest.NeedRoot(t)
+	hosttest.NeedBridgeNetfilter(t)
+	hosttest.NeedProgram(t, "iptables")
 }
 
 func deadline(t testing.TB) context.Context {

@@ -14,18 +14,15 @@ import (
 	"time"
 
 	"nodegate/host"
+	"nodegate/host/hosttest"
 )
 
 // TestProbeServiceNamesStaleEndpoints loads the recorded rules into a network
 // namespace in which two of the Service's three endpoints live. The third is in
 // the rules and no longer in the API: the probe finds it, and says so.
 func TestProbeServiceNamesStaleEndpoints(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root, to make a network namespace")
-	}
-	if _, err := exec.LookPath("iptables-nft-restore"); err != nil {
-		t.Skip("needs iptables")
-	}
+	hosttest.NeedRoot(t)
+	hosttest.NeedProgram(t, "iptables-nft-restore")
 	const fixtures = "../../checks/kubeproxy/testdata/"
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
