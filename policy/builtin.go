@@ -4,7 +4,6 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
-	"path"
 	"strings"
 )
 
@@ -27,8 +26,8 @@ func Builtins() []string {
 // Builtin is the embedded policy of that name.
 // The error says which names there are.
 func Builtin(name string) (File, error) {
-	text, err := builtin.ReadFile("builtin/" + path.Clean("/" + name)[1:] + ".hcl")
-	if err != nil {
+	text, err := builtin.ReadFile("builtin/" + name + ".hcl")
+	if err != nil || strings.ContainsAny(name, "./") {
 		return File{}, fmt.Errorf("there is no built-in policy %q; there is %s", name, strings.Join(Builtins(), ", "))
 	}
 	return File{Name: "builtin:" + name + ".hcl", Text: text}, nil

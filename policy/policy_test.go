@@ -156,7 +156,7 @@ func TestBuiltinsLoad(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"", "..", "../builtin/kubernetes", "nosuch", "a/b"} {
+	for _, name := range []string{"", "..", "../builtin/kubernetes", "../kubernetes", "/kubernetes", "nosuch", "a/b"} {
 		if _, err := policy.Builtin(name); err == nil {
 			t.Errorf("Builtin(%q) answers", name)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -49,6 +50,9 @@ func fmtFiles(c *cobra.Command, names []string, check bool) error {
 	}
 	var result error
 	for _, f := range files {
+		if strings.HasSuffix(f.Name, ".json") {
+			continue // JSON has its own formatters
+		}
 		out, err := layout(c.ErrOrStderr(), f)
 		if err != nil {
 			result = errors.Join(result, err)
