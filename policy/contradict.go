@@ -15,6 +15,7 @@ func (p *Policy) check(r *reader) {
 		i := slices.IndexFunc(modules, func(o Module) bool { return o.Name == m.Name && o.Applies() })
 		if i >= 0 && m.Applies() {
 			stricter(&modules[i].About, m.About)
+			r.sameDrift("module "+m.Name, &modules[i].About, m.About)
 			continue
 		}
 		modules = append(modules, m)
@@ -35,6 +36,7 @@ func (p *Policy) check(r *reader) {
 			continue
 		}
 		stricter(&merged.About, s.About)
+		r.sameDrift(s.Key.String(), &merged.About, s.About)
 		sysctls[i] = merged
 	}
 	p.Sysctls = sysctls
@@ -46,6 +48,7 @@ func (p *Policy) check(r *reader) {
 			if judgements[i].Severity == "" || j.Severity == Block {
 				judgements[i].Severity = j.Severity
 			}
+			r.sameDrift("check "+j.Name, &judgements[i].About, j.About)
 			continue
 		}
 		judgements = append(judgements, j)
@@ -72,6 +75,16 @@ func (p *Policy) check(r *reader) {
 func stricter(a *About, b About) {
 	if b.Severity == Block {
 		a.Severity = Block
+	}
+}
+
+// sameDrift keeps what one of two that ask for the same says of drift.
+func (r *reader) sameDrift(what string, a *About, b About) {
+	switch {
+	case a.Drift == "":
+		a.Drift = b.Drift
+	case b.Drift != "" && b.Drift != a.Drift:
+		r.errorf(b.Range, "Contradiction", "The drift of %s is %q here, and %q at %s. Remove one of the two.", what, b.Drift, a.Drift, place(a.Range))
 	}
 }
 

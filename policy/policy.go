@@ -32,6 +32,7 @@ type About struct {
 	Ref      string    // where the reason is documented
 	Symptom  string    // what a user sees where it does not hold
 	TradeOff string    // what it costs
+	Drift    Drift     // what watch does where it stops holding; "" is the default
 	Range    hcl.Range // where it is asked for
 	Override hcl.Range // of the override that changed it, if one did
 	Builtin  bool      // it stands in a built-in policy
@@ -50,6 +51,18 @@ type Severity string
 const (
 	Block Severity = "block"
 	Warn  Severity = "warn"
+)
+
+// Drift says what watch does about a requirement that stops holding while the
+// node runs.
+type Drift string
+
+// Correct makes it hold again, and is the default for what can be corrected.
+// Report only tells, and is the default for a check. Ignore does not look.
+const (
+	Correct Drift = "correct"
+	Report  Drift = "report"
+	Ignore  Drift = "ignore"
 )
 
 // Module asks for a kernel module: loaded, or built into the kernel.

@@ -102,7 +102,10 @@ func TestSameTwice(t *testing.T) {
 		  severity = "warn"
 		}
 		sysctl "a.three" { one_of = [1, 2, 3] }
-		sysctl "a.three" { min = 2 }
+		sysctl "a.three" {
+		  min   = 2
+		  drift = "report"
+		}
 		sysctl "net.netfilter.nf_conntrack_max" {
 		  min      = 1
 		  severity = "warn"
@@ -113,11 +116,11 @@ func TestSameTwice(t *testing.T) {
 		got = append(got, "module "+m.Name+" "+string(m.Severity))
 	}
 	for _, s := range p.Sysctls {
-		got = append(got, s.Key.String()+" "+s.Want()+" "+string(s.Severity))
+		got = append(got, s.Key.String()+" "+s.Want()+" "+string(s.Severity)+string(s.Drift))
 	}
 	want := []string{
 		"module overlay block", "module nf_conntrack warn", "module br_netfilter block",
-		"a.one 7 block", "a.two 7 to 9 block", "a.three one of 2, 3 block",
+		"a.one 7 block", "a.two 7 to 9 block", "a.three one of 2, 3 blockreport",
 		"net.netfilter.nf_conntrack_max at least 1 warn", "net.bridge.bridge-nf-call-iptables 1 block",
 	}
 	if d := cmp.Diff(want, got); d != "" {

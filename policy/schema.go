@@ -56,11 +56,11 @@ func blockSchema(blockType string) *hcl.BodySchema {
 	case "variable":
 		return attributes("type", "default", "description")
 	case "module", "check":
-		return attributes(requirement...)
+		return attributes(append(requirement, "drift")...)
 	case "sysctl":
-		return attributes(append(requirement, "value", "min", "max", "one_of")...)
+		return attributes(append(requirement, "drift", "value", "min", "max", "one_of")...)
 	case "link":
-		s := attributes(append(requirement, "offload", "mtu", "sysctl")...)
+		s := attributes(append(requirement, "drift", "offload", "mtu", "sysctl")...)
 		s.Blocks = []hcl.BlockHeaderSchema{{Type: "match"}}
 		return s
 	case "probe":

@@ -158,7 +158,12 @@ func (r *reader) oneOf(e hcl.Expression, name string, words ...string) string {
 		return words[0]
 	}
 	if !slices.Contains(words, s) {
-		r.errorf(e.Range(), "Wrong value", "%s is %s; %q is neither.%s", name, strings.Join(quoted(words), " or "), s, didYouMean(s, words))
+		said := slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "" })
+		none := "neither"
+		if len(said) > 2 {
+			none = "none of them"
+		}
+		r.errorf(e.Range(), "Wrong value", "%s is %s; %q is %s.%s", name, strings.Join(quoted(said), " or "), s, none, didYouMean(s, said))
 		return words[0]
 	}
 	return s
@@ -172,6 +177,7 @@ func (r *reader) about(b block) About {
 		Ref:      r.text(b.get("ref"), "ref"),
 		Symptom:  r.text(b.get("symptom"), "symptom"),
 		TradeOff: r.text(b.get("tradeoff"), "tradeoff"),
+		Drift:    r.drift(b),
 		Off:      !r.flag(b.get("when"), "when", true),
 		Range:    b.Range, Override: b.Override, Builtin: b.Builtin,
 	}
@@ -179,6 +185,16 @@ func (r *reader) about(b block) About {
 		a.When = place(e.Range())
 	}
 	return a
+}
+
+// drift is what the block says of a requirement that stops holding, "" where it
+// says nothing. A check only looks, and has nothing to correct.
+func (r *reader) drift(b block) Drift {
+	words := []string{"", string(Correct), string(Report), string(Ignore)}
+	if b.Type == "check" {
+		words = []string{"", string(Report), string(Ignore)}
+	}
+	return Drift(r.oneOf(b.get("drift"), "drift", words...))
 }
 
 func quoted(words []string) []string {
