@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"nodegate/checks"
+	"nodegate/host"
 	"nodegate/host/hosttest"
 	"nodegate/units"
 )
@@ -19,6 +20,12 @@ func TestImageUnits(t *testing.T) {
 		"/etc/systemd/system/nodegate-apply.service":                         "[Service]\nExecStart=/usr/local/bin/nodegate apply --stage boot\n",
 		"/etc/systemd/system/multi-user.target.wants/nodegate-apply.service": "-> /etc/systemd/system/nodegate-apply.service",
 		"/etc/systemd/system/k3s.service.d/10-nodegate.conf":                 "[Service]\nExecStartPre=+/usr/local/bin/nodegate gate\n",
+	}
+	packaged := map[string]string{
+		"/usr/bin/nodegate": "ELF",
+		"/usr/lib/systemd/system/nodegate-apply.service":                     "[Service]\nExecStart=/usr/bin/nodegate apply --stage boot\n",
+		"/etc/systemd/system/multi-user.target.wants/nodegate-apply.service": "-> /usr/lib/systemd/system/nodegate-apply.service",
+		"/etc/systemd/system/kubelet.service.d/10-nodegate.conf":             "[Service]\nExecStartPre=+/usr/local/bin/nodegate gate\n",
 	}
 	masked := map[string]string{
 		"/usr/local/bin/nodegate":                                            "ELF",
@@ -36,6 +43,12 @@ evidence: /etc/systemd/system/multi-user.target.wants/nodegate-apply.service: en
 want: installed and enabled
 got: no drop-in of kubelet.service
 evidence: /etc/systemd/system/nodegate-apply.service: present
+evidence: /etc/systemd/system/multi-user.target.wants/nodegate-apply.service: enabled
+remedy: run: nodegate install --root ROOT`},
+		{name: "a package's, held by a binary that is gone", tree: packaged, want: `fail
+want: installed and enabled
+got: drop-in of kubelet.service does not run the gate
+evidence: /usr/lib/systemd/system/nodegate-apply.service: present
 evidence: /etc/systemd/system/multi-user.target.wants/nodegate-apply.service: enabled
 remedy: run: nodegate install --root ROOT`},
 		{name: "nothing", tree: map[string]string{"/etc/hostname": "n"}, want: `fail
@@ -231,21 +244,36 @@ evidence: nm-cloud-setup.timer: not enabled`},
 // judgement looks for.
 func TestImageUnitsKnowsTheInstaller(t *testing.T) {
 	p := load(t, "check \"image.units\" {}\ngate { unit = \"rke2-agent.service\" }")
-	installed, err := units.Files(p, nil, []byte("ELF"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	tree := map[string]string{}
-	for _, f := range installed {
-		tree[f.Path] = string(f.Content)
-		if f.Target != "" {
-			tree[f.Path] = "-> " + f.Target
+	for _, brought := range [][]units.File{nil, append(units.ForPackage(), units.File{Path: units.PackagedBinary, Content: []byte("ELF")})} {
+		tree := map[string]string{"/etc/hostname": "n"}
+		add := func(files []units.File) {
+			for _, f := range files {
+				tree[f.Path] = string(f.Content)
+				if f.Target != "" {
+					tree[f.Path] = "-> " + f.Target
+				}
+			}
 		}
-	}
-	r := checks.Inspect(t.Context(), treeOf(t, tree), checks.Image, checks.For(p, checks.Image))
-	for _, res := range r.Results {
-		if res.Name == "image.units" && res.Verdict != checks.Pass {
-			t.Errorf("after an installation: %s", said(res))
+		add(brought)
+		below, err := host.OpenTree(treeOf(t, tree).Root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		prog, err := units.FindProgram(below, []byte("ELF"))
+		below.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		installed, err := units.Files(p, nil, prog)
+		if err != nil {
+			t.Fatal(err)
+		}
+		add(installed)
+		r := checks.Inspect(t.Context(), treeOf(t, tree), checks.Image, checks.For(p, checks.Image))
+		for _, res := range r.Results {
+			if res.Name == "image.units" && res.Verdict != checks.Pass {
+				t.Errorf("after an installation with %d files of a package: %s", len(brought), said(res))
+			}
 		}
 	}
 }

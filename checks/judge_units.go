@@ -12,10 +12,19 @@ import (
 // Where `nodegate install` puts things. Package units says the same; it installs,
 // and a check that only looks must not depend on that.
 const (
-	installedBinary = "/usr/local/bin/nodegate"
-	installedUnits  = "/etc/systemd/system"
-	applyUnitName   = "nodegate-apply.service"
+	dropInDir     = "/etc/systemd/system"
+	applyUnitName = "nodegate-apply.service"
 )
+
+// installation is one way in which the binary and its units come to a machine.
+type installation struct{ binDir, unitDir string }
+
+func installations() [2]installation {
+	return [2]installation{
+		{"/usr/local/bin", "/etc/systemd/system"}, // by install alone
+		{"/usr/bin", "/usr/lib/systemd/system"},   // by a package, then enabled by install
+	}
+}
 
 // imageUnits: an image without the gate starts kubelet whatever the node is.
 func imageUnits() Judgement {
@@ -50,13 +59,16 @@ func inspectImageUnits(ctx context.Context, h *host.Host, p *policy.Policy) (Sta
 		}
 		return nil
 	}
-	if names, err := readDirIfAny(h, "/usr/local/bin"); err != nil {
+	in, found, err := findInstallation(h)
+	if err != nil {
 		return s, err
-	} else if !slices.Contains(names, "nodegate") {
-		missing = append(missing, "no binary")
-		s.Evidence = append(s.Evidence, Evidence{installedBinary, "missing"})
 	}
-	if err := look(installedUnits+"/"+applyUnitName, "ExecStart="+installedBinary+" apply", applyUnitName); err != nil {
+	binary := in.binDir + "/nodegate"
+	if !found {
+		missing = append(missing, "no binary")
+		s.Evidence = append(s.Evidence, Evidence{binary, "missing"})
+	}
+	if err := look(in.unitDir+"/"+applyUnitName, "ExecStart="+binary+" apply", applyUnitName); err != nil {
 		return s, err
 	}
 	enabled, said, err := unitOn(ctx, h, applyUnitName)
@@ -66,7 +78,7 @@ func inspectImageUnits(ctx context.Context, h *host.Host, p *policy.Policy) (Sta
 	if s.Evidence = append(s.Evidence, said); !enabled {
 		missing = append(missing, applyUnitName+" is "+said.Text)
 	}
-	if err := look(installedUnits+"/"+p.Gate.Unit+".d/10-nodegate.conf", "ExecStartPre=+"+installedBinary+" gate", "drop-in of "+p.Gate.Unit); err != nil {
+	if err := look(dropInDir+"/"+p.Gate.Unit+".d/10-nodegate.conf", "ExecStartPre=+"+binary+" gate", "drop-in of "+p.Gate.Unit); err != nil {
 		return s, err
 	}
 	if missing != nil {
@@ -74,4 +86,18 @@ func inspectImageUnits(ctx context.Context, h *host.Host, p *policy.Policy) (Sta
 		s.Remedy = "run: nodegate install --root " + h.Root
 	}
 	return s, nil
+}
+
+// findInstallation is where the binary is; by install alone, where it is nowhere.
+func findInstallation(h *host.Host) (installation, bool, error) {
+	for _, in := range installations() {
+		names, err := readDirIfAny(h, in.binDir)
+		if err != nil {
+			return in, false, err
+		}
+		if slices.Contains(names, "nodegate") {
+			return in, true, nil
+		}
+	}
+	return installations()[0], false, nil
 }

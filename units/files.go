@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
 	"strings"
 	"time"
 
@@ -42,8 +43,11 @@ type File struct {
 // Files is everything an installation consists of, in the order in which it is
 // written: what kubelet's start depends on comes last, so that a machine that
 // loses power in between still boots.
-func Files(p *policy.Policy, texts []policy.File, binary []byte) ([]File, error) {
-	files := []File{{Path: Binary, Mode: 0o755, Content: binary}}
+func Files(p *policy.Policy, texts []policy.File, prog Program) ([]File, error) {
+	var files []File
+	if prog.content != nil {
+		files = append(files, File{Path: prog.path, Mode: 0o755, Content: prog.content})
+	}
 	seen := map[string]string{}
 	for _, t := range texts {
 		name := policyName(t.Name)
@@ -54,13 +58,23 @@ func Files(p *policy.Policy, texts []policy.File, binary []byte) ([]File, error)
 		files = append(files, File{Path: PolicyDir + "/" + name, Mode: 0o644, Content: t.Text})
 	}
 	dropIn := unitDir + "/" + p.Gate.Unit + ".d/10-nodegate.conf"
-	return append(files,
+	files = append(files,
 		File{Path: modulesFile, Mode: 0o644, Content: modulesLoad(p)},
 		File{Path: sysctlFile, Mode: 0o644, Content: sysctlConf(p)},
-		File{Path: unitDir + "/" + ApplyUnit, Mode: 0o644, Content: applyUnit(p.Gate)},
-		File{Path: unitDir + "/multi-user.target.wants/" + ApplyUnit, Target: unitDir + "/" + ApplyUnit},
-		File{Path: dropIn, Mode: 0o644, Content: gateDropIn(p.Gate)},
+	)
+	if prog.content != nil {
+		files = append(files, unitFiles(p.Gate, prog)...)
+	}
+	return append(files,
+		File{Path: unitDir + "/multi-user.target.wants/" + ApplyUnit, Target: prog.unitDir() + "/" + ApplyUnit},
+		File{Path: dropIn, Mode: 0o644, Content: gateDropIn(p.Gate, prog)},
 	), nil
+}
+
+func unitFiles(g policy.Gate, prog Program) []File {
+	return []File{
+		{Path: prog.unitDir() + "/" + ApplyUnit, Mode: 0o644, Content: applyUnit(g, prog)},
+	}
 }
 
 // policyName is the base name a policy file is installed under.
@@ -72,14 +86,14 @@ func policyName(name string) string {
 	return name
 }
 
-func applyUnit(g policy.Gate) []byte {
-	return render("Makes this machine what the policy asks for, before network and kubelet.",
+func applyUnit(g policy.Gate, prog Program) []byte {
+	return render(prog.header()+"# Makes this machine what the policy asks for, before network and kubelet.",
 		section("Unit",
 			"Description", "Apply the Kubernetes node policy",
 			"DefaultDependencies", "no",
 			"ConditionKernelCommandLine", "!nodegate=off",
 			"ConditionPathExists", "!"+Disabled,
-			"RequiresMountsFor", "/usr/local/bin /etc/nodegate",
+			"RequiresMountsFor", path.Dir(prog.path)+" /etc/nodegate",
 			"Wants", "network-pre.target",
 			"After", "local-fs.target systemd-modules-load.service systemd-sysctl.service",
 			"Before", "network-pre.target "+g.Unit+" shutdown.target",
@@ -87,7 +101,7 @@ func applyUnit(g policy.Gate) []byte {
 		), section("Service",
 			"Type", "oneshot",
 			"RemainAfterExit", "yes",
-			"ExecStart", Binary+" apply --stage boot --timeout 45s",
+			"ExecStart", prog.path+" apply --stage boot --timeout 45s",
 			"TimeoutStartSec", applyTimeout,
 			// It loads modules and writes network parameters; files only below /run/nodegate.
 			"RuntimeDirectory", "nodegate",
@@ -110,14 +124,14 @@ func applyUnit(g policy.Gate) []byte {
 		))
 }
 
-func gateDropIn(g policy.Gate) []byte {
-	return render("Holds "+g.Unit+" until the node policy holds. Why ExecStartPre and not Requires: a failed required job is never tried again.",
+func gateDropIn(g policy.Gate, prog Program) []byte {
+	return render(header+"# Holds "+g.Unit+" until the node policy holds. Why ExecStartPre and not Requires: a failed required job is never tried again.",
 		section("Unit",
 			"After", ApplyUnit,
 			"Wants", ApplyUnit,
 			"StartLimitIntervalSec", "0",
 		), section("Service",
-			"ExecStartPre", "+"+Binary+" gate",
+			"ExecStartPre", "+"+prog.path+" gate",
 			"TimeoutStartSec", startTimeout(g),
 			"Restart", "always",
 			"RestartSec", "2s",
@@ -146,14 +160,14 @@ func section(name string, pairs ...string) []*unit.UnitOption {
 
 const header = "# Written by `nodegate install`; `nodegate uninstall` removes it.\n"
 
-func render(why string, sections ...[]*unit.UnitOption) []byte {
+func render(head string, sections ...[]*unit.UnitOption) []byte {
 	var all []*unit.UnitOption
 	for _, s := range sections {
 		all = append(all, s...)
 	}
 	// Serialize reads from memory: there is no error to have.
 	text, _ := io.ReadAll(unit.Serialize(all))
-	return []byte(header + "# " + why + "\n\n" + string(text))
+	return []byte(head + "\n\n" + string(text))
 }
 
 func modulesLoad(p *policy.Policy) []byte {

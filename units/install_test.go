@@ -95,7 +95,7 @@ func files(t *testing.T, text, binary string) []units.File {
 	if diags.HasErrors() {
 		t.Fatal(diags)
 	}
-	f, err := units.Files(p, texts, []byte(binary))
+	f, err := units.Files(p, texts, units.Copied([]byte(binary)))
 	must(t, err)
 	return f
 }

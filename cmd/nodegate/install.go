@@ -25,7 +25,8 @@ func newInstall() *cobra.Command {
 (enabled), the gate as a drop-in of kubelet's unit, and the same settings as
 modules-load.d and sysctl.d files. Every file appears whole or not at all. What
 stood there before is kept, and "nodegate uninstall" puts it back. On the running
-machine systemd is told to read its units again; nothing is started.`,
+machine systemd is told to read its units again; nothing is started. Where the
+very same binary came by a package, that one is used, with the package's units.`,
 		Example: `  nodegate install                           on this machine
   nodegate install --root /mnt/image         into an image
   nodegate install --policy my.hcl --dry-run what would be written?`,
@@ -43,15 +44,19 @@ machine systemd is told to read its units again; nothing is started.`,
 			if err != nil {
 				return err
 			}
-			files, err := units.Files(p, texts, binary)
-			if err != nil {
-				return err
-			}
 			t, err := host.OpenTree(h.Root)
 			if err != nil {
 				return err
 			}
 			defer t.Close()
+			program, err := units.FindProgram(t, binary)
+			if err != nil {
+				return err
+			}
+			files, err := units.Files(p, texts, program)
+			if err != nil {
+				return err
+			}
 			if dryRun {
 				changes, err := units.Plan(t, files, force)
 				return printChanges(c.OutOrStdout(), t, changes, "would be installed", err)

@@ -1,0 +1,124 @@
+package units_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"nodegate/policy"
+	"nodegate/units"
+)
+
+// pack puts below the root what a package brings.
+func pack(t *testing.T, root, binary string) {
+	t.Helper()
+	files := append(units.ForPackage(), units.File{Path: units.PackagedBinary, Mode: 0o755, Content: []byte(binary)})
+	for _, f := range files {
+		must(t, os.MkdirAll(filepath.Dir(root+f.Path), 0o755))
+		must(t, os.WriteFile(root+f.Path, f.Content, f.Mode))
+	}
+}
+
+// found is what an installation by the binary consists of, below the root.
+func found(t *testing.T, tree units.Tree, binary string) []units.File {
+	t.Helper()
+	prog, err := units.FindProgram(tree, []byte(binary))
+	must(t, err)
+	p, diags := policy.Load([]policy.File{{Name: "a.hcl", Text: []byte(policyOne)}}, policy.Options{})
+	if diags.HasErrors() {
+		t.Fatal(diags)
+	}
+	f, err := units.Files(p, nil, prog)
+	must(t, err)
+	return f
+}
+
+// TestPackagedProgram: with the package's own binary nothing of the package is
+// written a second time, and all that is written calls the package's binary.
+func TestPackagedProgram(t *testing.T) {
+	root := t.TempDir()
+	tree := open(t, root)
+	pack(t, root, "packaged")
+	before := manifest(t, root)
+	changes, err := units.Install(tree, found(t, tree, "packaged"), false)
+	must(t, err)
+	for _, c := range changes {
+		if !strings.HasPrefix(c.Path, "/etc/") {
+			t.Errorf("written: %s", c.Path)
+		}
+	}
+	calls(t, root, units.PackagedBinary)
+	_, err = units.Uninstall(tree, false)
+	must(t, err)
+	for _, dir := range []string{"etc", "var"} {
+		must(t, os.RemoveAll(filepath.Join(root, dir))) // made by Install, above what it made for itself
+	}
+	if after := manifest(t, root); stripTimes(after) != stripTimes(before) {
+		t.Errorf("the package's files were changed:\n%s\nbefore:\n%s", after, before)
+	}
+}
+
+// TestAnotherBinary brings itself, whatever package is there; and gives way
+// again to the package's, leaving nothing behind.
+func TestAnotherBinary(t *testing.T) {
+	root := t.TempDir()
+	tree := open(t, root)
+	pack(t, root, "packaged")
+	_, err := units.Install(tree, found(t, tree, "newer"), false)
+	must(t, err)
+	calls(t, root, units.Binary)
+	_, err = units.Install(tree, found(t, tree, "packaged"), false)
+	must(t, err)
+	calls(t, root, units.PackagedBinary)
+	for _, gone := range []string{units.Binary, "/etc/systemd/system/" + units.ApplyUnit} {
+		if _, err := os.Lstat(root + gone); err == nil {
+			t.Errorf("%s is left", gone)
+		}
+	}
+}
+
+// TestHalfAPackage: a binary alone, without the units, is no package.
+func TestHalfAPackage(t *testing.T) {
+	root := t.TempDir()
+	tree := open(t, root)
+	pack(t, root, "packaged")
+	must(t, os.Remove(root+units.ForPackage()[0].Path))
+	if f := found(t, tree, "packaged"); f[0].Path != units.Binary {
+		t.Errorf("the first file is %s, want a copy of the binary", f[0].Path)
+	}
+}
+
+// calls fails unless every command of the units in force below the root is the
+// binary, and stands there.
+func calls(t *testing.T, root, binary string) {
+	t.Helper()
+	var seen []string
+	for _, pattern := range []string{"/etc/systemd/system/*.d/*.conf", "/etc/systemd/system/*.wants/*"} {
+		names, err := filepath.Glob(root + pattern)
+		must(t, err)
+		for _, name := range names {
+			if to, err := os.Readlink(name); err == nil {
+				name = root + to
+			}
+			text, err := os.ReadFile(name)
+			must(t, err)
+			for _, m := range regexp.MustCompile(`(?m)^Exec\w+=\+?(\S+)`).FindAllStringSubmatch(string(text), -1) {
+				seen = append(seen, m[1])
+			}
+		}
+	}
+	slices.Sort(seen)
+	if got := slices.Compact(seen); !slices.Equal(got, []string{binary}) {
+		t.Errorf("the units call %v, want %s", got, binary)
+	}
+	if _, err := os.Stat(root + binary); err != nil {
+		t.Error(err)
+	}
+}
+
+func stripTimes(manifest string) string {
+	return regexp.MustCompile(` \d{4}-\d\d-\d\d .*`).ReplaceAllString(manifest, "")
+}
