@@ -1,0 +1,97 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"aead.dev/minisign"
+	"github.com/spf13/cobra"
+
+	"nodegate/sums"
+)
+
+func newVerify() *cobra.Command {
+	var keyFile string
+	c := &cobra.Command{
+		Use:   "verify --key FILE DIR|SHA256SUMS [NAME]...",
+		Short: "Prove that downloaded files are those that were signed",
+		Long: `Verify checks the signature of SHA256SUMS, which stands beside it as
+SHA256SUMS.minisig, and then the sum of each file that it names; with NAMEs, of
+those files only. Get the public key from somewhere else than the files. The
+signature is minisign's: "minisign -Vm SHA256SUMS -p FILE && sha256sum -c SHA256SUMS"
+says the same.
+
+Exit status: 0 all is as signed, 1 something is not, 2 wrong call, or a list that
+is none, 3 a file could not be read.`,
+		Example: `  nodegate verify --key nodegate.pub dist/
+  nodegate verify --key nodegate.pub SHA256SUMS nodegate_1.0.0_amd64.deb`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if keyFile == "" {
+				return errors.New("verify needs the public key of whoever signed: --key FILE")
+			}
+			key, err := minisign.PublicKeyFromFile(keyFile)
+			if err != nil {
+				return fmt.Errorf("reading the public key %s: %w", keyFile, err)
+			}
+			dir := args[0]
+			if filepath.Base(dir) == sums.ListName {
+				dir = filepath.Dir(dir)
+			}
+			list, err := sums.Read(dir, key)
+			if errors.Is(err, sums.ErrDiffers) {
+				fmt.Fprintf(c.ErrOrStderr(), "nodegate: %v\n", err)
+				return exit(exitDiffers)
+			}
+			if err != nil {
+				return err
+			}
+			if list, err = chosen(list, args[1:]); err != nil {
+				return err
+			}
+			return checkSums(c, dir, list, key)
+		},
+	}
+	c.Flags().StringVar(&keyFile, "key", "", "public key `FILE` of whoever signed, as minisign writes it")
+	return c
+}
+
+// chosen is the sums of the named files, or all.
+func chosen(list []sums.Sum, names []string) ([]sums.Sum, error) {
+	if len(names) == 0 {
+		return list, nil
+	}
+	var some []sums.Sum
+	for _, n := range names {
+		i := slices.IndexFunc(list, func(s sums.Sum) bool { return s.Name == n })
+		if i < 0 {
+			return nil, fmt.Errorf("%s names no file %q", sums.ListName, n)
+		}
+		some = append(some, list[i])
+	}
+	return some, nil
+}
+
+func checkSums(c *cobra.Command, dir string, list []sums.Sum, key minisign.PublicKey) error {
+	code := exitHolds
+	for _, s := range list {
+		err := sums.Check(dir, s)
+		if err == nil {
+			continue
+		}
+		fmt.Fprintf(c.ErrOrStderr(), "nodegate: %v\n", err)
+		switch {
+		case !errors.Is(err, sums.ErrDiffers):
+			code = exitUnknown
+		case code == exitHolds:
+			code = exitDiffers
+		}
+	}
+	if code != exitHolds {
+		return exit(code)
+	}
+	_, err := fmt.Fprintf(c.OutOrStdout(), "ok: %s, signed by the key %016X\n", count(len(list), "file"), key.ID())
+	return err
+}
