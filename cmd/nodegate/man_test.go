@@ -1,0 +1,220 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"nodegate/host/hosttest"
+	"nodegate/units"
+)
+
+// manDir holds the manual pages. DATE and VERSION in them are filled in by
+// whoever makes a release.
+const manDir = "../../docs/man"
+
+// TestManual: docs/man says what the commands' own help and docs/policy.md say.
+func TestManual(t *testing.T) {
+	root := newRoot()
+	pages := map[string]string{"nodegate.1": rootPage(root), "nodegate-policy.5": policyPage(t)}
+	for _, c := range root.Commands() {
+		if shown(c) {
+			pages["nodegate-"+c.Name()+".1"] = verbPage(c)
+		}
+	}
+	if os.Getenv("UPDATE") != "" {
+		if err := os.MkdirAll(manDir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, page := range pages {
+		file := filepath.Join(manDir, name)
+		if os.Getenv("UPDATE") != "" {
+			if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		have, err := os.ReadFile(file)
+		if err != nil {
+			t.Error(err)
+		}
+		if d := cmp.Diff(strings.Split(page, "\n"), strings.Split(string(have), "\n")); d != "" {
+			t.Errorf("%s is old; run UPDATE=1 go test ./cmd/nodegate\n%s", file, d)
+		}
+	}
+	there, err := filepath.Glob(manDir + "/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range there {
+		if pages[filepath.Base(file)] == "" {
+			t.Errorf("%s is of no command; remove it", file)
+		}
+	}
+}
+
+// TestManualLint asks both renderers of manual pages what is wrong with ours.
+func TestManualLint(t *testing.T) {
+	hosttest.NeedProgram(t, "mandoc")
+	hosttest.NeedProgram(t, "man")
+	there, err := filepath.Glob(manDir + "/*")
+	if err != nil || len(there) == 0 {
+		t.Fatalf("no pages: %v", err)
+	}
+	for _, file := range there {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		filled := filepath.Join(t.TempDir(), filepath.Base(file))
+		text = []byte(strings.Replace(string(text), `"DATE" "nodegate VERSION"`, `"2026-01-31" "nodegate 1.0.0"`, 1))
+		if err := os.WriteFile(filled, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{"mandoc", "-T", "lint", "-W", "warning"}, {"man", "--warnings", "-E", "UTF-8", "-Tutf8", "-Z", "-l"}} {
+			var said strings.Builder
+			cmd := exec.CommandContext(t.Context(), args[0], append(args[1:], filled)...)
+			cmd.Env = append(os.Environ(), "MANWIDTH=80", "LC_ALL=C.UTF-8")
+			cmd.Stderr = &said
+			if args[0] == "mandoc" {
+				cmd.Stdout = &said
+			}
+			if err := cmd.Run(); err != nil || said.Len() > 0 {
+				t.Errorf("%s %s: %v\n%s", args[0], file, err, said.String())
+			}
+		}
+	}
+}
+
+func shown(c *cobra.Command) bool {
+	return !c.Hidden && c.Name() != "help" && c.Name() != "completion"
+}
+
+func rootPage(root *cobra.Command) string {
+	var p page
+	p.title("NODEGATE", "1")
+	p.section("NAME")
+	p.text("nodegate \\- " + roff(lowerFirst(root.Short)))
+	p.section("SYNOPSIS")
+	p.text(strong("nodegate") + " " + slanted("COMMAND") + " [" + slanted("FLAG") + "]...")
+	p.section("DESCRIPTION")
+	p.prose(root.Long)
+	p.section("COMMANDS")
+	for _, c := range root.Commands() {
+		if shown(c) {
+			p.item(strong("nodegate\\-"+c.Name())+"(1)", roff(c.Short))
+		}
+	}
+	p.section("FILES")
+	p.item(slanted(units.PolicyDir), "the policy of this machine")
+	p.item(slanted(units.Disabled), "where it exists, the gate is open and says so")
+	p.item(slanted("/run/nodegate/report.json"), "what the gate found last")
+	p.item(slanted(changesFile), "every change of the running kernel, old value and new")
+	p.item(slanted("/var/lib/nodegate"), "what uninstall needs to put everything back")
+	p.examples(root)
+	p.section("SEE ALSO")
+	p.text(strong("nodegate\\-policy") + "(5)")
+	return p.String()
+}
+
+func verbPage(c *cobra.Command) string {
+	var p page
+	name := "nodegate-" + c.Name()
+	p.title(strings.ToUpper(name), "1")
+	p.section("NAME")
+	p.text(roff(name) + " \\- " + roff(lowerFirst(c.Short)))
+	p.section("SYNOPSIS")
+	var lines []string
+	for _, s := range append([]*cobra.Command{c}, c.Commands()...) {
+		if s.Runnable() && shown(s) {
+			lines = append(lines, usage(s))
+		}
+	}
+	p.text(strings.Join(lines, "\n.br\n"))
+	p.section("DESCRIPTION")
+	p.prose(description(c))
+	p.options(c)
+	for _, s := range c.Commands() {
+		if shown(s) {
+			p.section(strings.ToUpper(s.CommandPath()))
+			p.prose(description(s))
+			p.options(s)
+			p.examples(s)
+		}
+	}
+	p.examples(c)
+	p.section("EXIT STATUS")
+	p.text("As " + strong("nodegate") + "(1) says, where nothing else is said above.")
+	p.section("SEE ALSO")
+	p.text(strong("nodegate") + "(1), " + strong("nodegate\\-policy") + "(5)")
+	return p.String()
+}
+
+// usage is the line of a verb without cobra's "[flags]", which the options say.
+func usage(c *cobra.Command) string {
+	_, rest, _ := strings.Cut(c.Use, " ")
+	line := strong(roff(c.CommandPath()))
+	if c.HasAvailableLocalFlags() {
+		line += " [" + slanted("OPTION") + "]..."
+	}
+	if rest != "" {
+		line += " " + roff(rest)
+	}
+	return line
+}
+
+func description(c *cobra.Command) string {
+	if c.Long != "" {
+		return c.Long
+	}
+	return c.Short + "."
+}
+
+func (p *page) options(c *cobra.Command) {
+	c.InitDefaultHelpFlag()
+	if len(c.Commands()) == 0 || c.Runnable() {
+		p.line(".SS Options")
+		c.LocalFlags().VisitAll(p.flag)
+	}
+}
+
+func (p *page) flag(f *pflag.Flag) {
+	if f.Hidden {
+		return
+	}
+	value, what := pflag.UnquoteUsage(f)
+	tag := strong(roff("--" + f.Name))
+	if f.Shorthand != "" {
+		tag = strong(roff("-"+f.Shorthand)) + ", " + tag
+	}
+	if value != "" {
+		tag += " " + slanted(roff(value))
+	}
+	switch f.DefValue {
+	case "", "false", "[]", "0":
+	default:
+		what += fmt.Sprintf(" (default %s)", f.DefValue)
+	}
+	p.item(tag, roff(what))
+}
+
+func (p *page) examples(c *cobra.Command) {
+	if c.Example == "" {
+		return
+	}
+	if c.HasParent() && c.Parent().HasParent() {
+		p.line(".SS Examples")
+	} else {
+		p.section("EXAMPLES")
+	}
+	p.code(c.Example)
+}
+
+func lowerFirst(s string) string { return strings.ToLower(s[:1]) + s[1:] }
