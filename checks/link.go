@@ -72,6 +72,11 @@ func (l link) fix(ctx context.Context, h *host.Host, found host.Link) error {
 	if err != nil {
 		return err
 	}
+	return l.set(ctx, h, found, settings)
+}
+
+// set makes right what of the settings is not, and can be.
+func (l link) set(ctx context.Context, h *host.Host, found host.Link, settings []setting) error {
 	features := map[string]bool{}
 	var errs []error
 	for _, s := range settings {
@@ -106,26 +111,39 @@ func (l link) matching(ctx context.Context, h *host.Host) ([]host.Link, error) {
 	}
 	var all []host.Link
 	for _, found := range links {
-		if l.Match.Name != "" {
-			if ok, err := path.Match(l.Match.Name, found.Name); err != nil || !ok {
-				continue
-			}
-		}
-		if l.Match.Kind != "" && l.Match.Kind != found.Kind || l.Match.DefaultRoute && !slices.Contains(routes, found.Name) {
+		if !l.mayMatch(found) || l.Match.DefaultRoute && !slices.Contains(routes, found.Name) {
 			continue
 		}
-		if l.Match.Driver != "" {
-			driver, err := h.Links.Driver(ctx, found.Name)
-			if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrNotExist) || err == nil && driver != l.Match.Driver {
-				continue
-			}
-			if err != nil {
-				return nil, err
-			}
+		ok, err := l.driverMatches(ctx, h, found)
+		if err != nil {
+			return nil, err
 		}
-		all = append(all, found)
+		if ok {
+			all = append(all, found)
+		}
 	}
 	return all, nil
+}
+
+// mayMatch is what a link's name and kind say, which cost nothing.
+func (l link) mayMatch(found host.Link) bool {
+	if l.Match.Name != "" {
+		if ok, err := path.Match(l.Match.Name, found.Name); err != nil || !ok {
+			return false
+		}
+	}
+	return l.Match.Kind == "" || l.Match.Kind == found.Kind
+}
+
+func (l link) driverMatches(ctx context.Context, h *host.Host, found host.Link) (bool, error) {
+	if l.Match.Driver == "" {
+		return true, nil
+	}
+	driver, err := h.Links.Driver(ctx, found.Name)
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return driver == l.Match.Driver, err
 }
 
 func onOff(on bool) string {

@@ -86,7 +86,8 @@ type Rules interface {
 // Link is a network interface.
 type Link struct {
 	Name   string `json:"name"`
-	Kind   string `json:"kind,omitempty"` // "" for a physical one
+	Index  int    `json:"index,omitempty"` // a link made again under the same name has another one
+	Kind   string `json:"kind,omitempty"`  // "" for a physical one
 	MTU    int    `json:"mtu"`
 	Master string `json:"master,omitempty"` // the bridge or bond it is a port of
 	Up     bool   `json:"up,omitempty"`

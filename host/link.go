@@ -28,12 +28,8 @@ func (m *machineLinks) List(context.Context) ([]Link, error) {
 	}
 	links := make([]Link, 0, len(found))
 	for _, l := range found {
-		kind := l.Type()
-		if kind == "device" {
-			kind = ""
-		}
 		link := Link{
-			Name: l.Attrs().Name, Kind: kind, MTU: l.Attrs().MTU,
+			Name: l.Attrs().Name, Index: l.Attrs().Index, Kind: kind(l), MTU: l.Attrs().MTU,
 			Master: names[l.Attrs().MasterIndex], Up: l.Attrs().Flags&net.FlagUp != 0,
 		}
 		if v, ok := l.(*netlink.Vxlan); ok {
@@ -129,10 +125,17 @@ func (m *machineLinks) SetFeatures(_ context.Context, link string, on map[string
 	return linkErr("changing features", link, t.Change(link, on))
 }
 
+// SetMTU reads back what the kernel made of it.
 func (m *machineLinks) SetMTU(_ context.Context, link string, mtu int) error {
 	l, err := netlink.LinkByName(link)
 	if err == nil {
 		err = netlink.LinkSetMTU(l, mtu)
+	}
+	if err == nil {
+		l, err = netlink.LinkByName(link)
+	}
+	if err == nil && l.Attrs().MTU != mtu {
+		err = fmt.Errorf("the kernel made it %d", l.Attrs().MTU)
 	}
 	return linkErr(fmt.Sprintf("setting mtu %d", mtu), link, err)
 }

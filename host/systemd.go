@@ -8,9 +8,9 @@ import (
 	"os"
 	"strings"
 
-	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/coreos/go-systemd/v22/dbus"
 	"github.com/coreos/go-systemd/v22/journal"
+	godbus "github.com/godbus/dbus/v5"
 	"golang.org/x/sys/unix"
 )
 
@@ -44,6 +44,34 @@ func EnableUnit(ctx context.Context, unit string) error {
 		return fmt.Errorf("enabling %s: %w", unit, err)
 	}
 	return nil
+}
+
+// StopUnit makes the running systemd stop a unit, as `systemctl stop` does, and
+// waits for it. A unit that systemd does not know is stopped already.
+func StopUnit(ctx context.Context, unit string) error {
+	c, err := dbus.NewSystemdConnectionContext(ctx)
+	if err != nil {
+		return fmt.Errorf("stopping %s: %w", unit, err)
+	}
+	defer c.Close()
+	done := make(chan string, 1)
+	_, err = c.StopUnitContext(ctx, unit, "replace", done)
+	var refused godbus.Error
+	if errors.As(err, &refused) && refused.Name == "org.freedesktop.systemd1.NoSuchUnit" {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("stopping %s: %w", unit, err)
+	}
+	select {
+	case result := <-done:
+		if result != "done" {
+			return fmt.Errorf("stopping %s: systemd answers %q; run: systemctl status %s", unit, result, unit)
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("stopping %s: %w", unit, ctx.Err())
+	}
 }
 
 // machineUnits asks the running systemd over D-Bus, by one connection that is
@@ -94,6 +122,7 @@ const (
 	LevelError   = Level(journal.PriErr)
 	LevelWarning = Level(journal.PriWarning)
 	LevelNotice  = Level(journal.PriNotice)
+	LevelInfo    = Level(journal.PriInfo)
 )
 
 // Log sends a line to the journal with fields for machines, or answers false
@@ -114,13 +143,6 @@ func Console(line string) {
 	defer f.Close()
 	// A console that nobody reads must not hold the boot: the line is lost instead.
 	_, _ = f.WriteString("\r\n" + line + "\r\n")
-}
-
-// Status sets the line that `systemctl status` shows for the calling unit.
-// Outside a unit it does nothing.
-func Status(line string) {
-	// Not being heard is no reason to fail.
-	_, _ = daemon.SdNotify(false, "STATUS="+line)
 }
 
 // IsTerminal tells whether a person reads the file.

@@ -67,6 +67,7 @@ func Files(p *policy.Policy, texts []policy.File, prog Program) ([]File, error) 
 	}
 	return append(files,
 		File{Path: unitDir + "/multi-user.target.wants/" + ApplyUnit, Target: prog.unitDir() + "/" + ApplyUnit},
+		File{Path: unitDir + "/multi-user.target.wants/" + WatchUnit, Target: prog.unitDir() + "/" + WatchUnit},
 		File{Path: dropIn, Mode: 0o644, Content: gateDropIn(p.Gate, prog)},
 	), nil
 }
@@ -74,6 +75,7 @@ func Files(p *policy.Policy, texts []policy.File, prog Program) ([]File, error) 
 func unitFiles(g policy.Gate, prog Program) []File {
 	return []File{
 		{Path: prog.unitDir() + "/" + ApplyUnit, Mode: 0o644, Content: applyUnit(g, prog)},
+		{Path: prog.unitDir() + "/" + WatchUnit, Mode: 0o644, Content: watchUnit(g, prog)},
 	}
 }
 

@@ -22,11 +22,12 @@ func newInstall() *cobra.Command {
 		Use:   "install",
 		Short: "Put binary, policy, units and settings onto a machine or into an image",
 		Long: `Install writes, below --root: the binary, the policy, nodegate-apply.service
-(enabled), the gate as a drop-in of kubelet's unit, and the same settings as
-modules-load.d and sysctl.d files. Every file appears whole or not at all. What
-stood there before is kept, and "nodegate uninstall" puts it back. On the running
-machine systemd is told to read its units again; nothing is started. Where the
-very same binary came by a package, that one is used, with the package's units.`,
+and nodegate-watch.service (enabled), the gate as a drop-in of kubelet's unit,
+and the same settings as modules-load.d and sysctl.d files. Every file appears
+whole or not at all. What stood there before is kept, and "nodegate uninstall"
+puts it back. On the running machine systemd is told to read its units again;
+nothing is started. Where the very same binary came by a package, that one is
+used, with the package's units.`,
 		Example: `  nodegate install                           on this machine
   nodegate install --root /mnt/image         into an image
   nodegate install --policy my.hcl --dry-run what would be written?`,
@@ -63,7 +64,7 @@ very same binary came by a package, that one is used, with the package's units.`
 			}
 			changes, err := units.Install(t, files, force)
 			if err == nil && len(changes) > 0 {
-				err = tellSystemd(c.Context(), h, true)
+				err = tellSystemd(c.Context(), h, true, c.ErrOrStderr())
 			}
 			return printChanges(c.OutOrStdout(), t, changes, "installed", err)
 		},
@@ -95,7 +96,7 @@ func newUninstall() *cobra.Command {
 			defer t.Close()
 			changes, err := units.Uninstall(t, force)
 			if err == nil && len(changes) > 0 {
-				err = tellSystemd(c.Context(), h, false)
+				err = tellSystemd(c.Context(), h, false, c.ErrOrStderr())
 			}
 			return printChanges(c.OutOrStdout(), t, changes, "uninstalled", err)
 		},
@@ -118,15 +119,23 @@ func ownBinary() ([]byte, error) {
 	return b, nil
 }
 
-func tellSystemd(ctx context.Context, h *host.Host, enable bool) error {
+func tellSystemd(ctx context.Context, h *host.Host, enable bool, stderr io.Writer) error {
 	if !h.SystemdRuns() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	err := host.ReloadUnits(ctx)
-	if enable && err == nil {
-		err = host.EnableUnit(ctx, units.ApplyUnit)
+	if !enable && err == nil {
+		return host.StopUnit(ctx, units.WatchUnit)
+	}
+	for _, unit := range []string{units.ApplyUnit, units.WatchUnit} {
+		if err == nil {
+			err = host.EnableUnit(ctx, unit)
+		}
+	}
+	if active, _, stateErr := h.Units.State(ctx, units.WatchUnit); stateErr == nil && active == "active" {
+		fmt.Fprintf(stderr, "nodegate: %s still runs what was installed before; run: systemctl restart %s\n", units.WatchUnit, units.WatchUnit)
 	}
 	return err
 }

@@ -70,9 +70,18 @@ func (o *options) load(h *host.Host, stderr io.Writer) (*policy.Policy, []policy
 	if err != nil {
 		return nil, nil, err
 	}
-	vars, err := o.variables()
+	p, err := o.evaluate(h, files, stderr)
 	if err != nil {
 		return nil, nil, err
+	}
+	return p, files, nil
+}
+
+// evaluate gives policy files their meaning on h as it is now.
+func (o *options) evaluate(h *host.Host, files []policy.File, stderr io.Writer) (*policy.Policy, error) {
+	vars, err := o.variables()
+	if err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -82,9 +91,9 @@ func (o *options) load(h *host.Host, stderr io.Writer) (*policy.Policy, []policy
 	}
 	p, diags := policy.Load(files, known)
 	if err := printDiagnostics(stderr, files, diags); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return p, files, nil
+	return p, nil
 }
 
 func (o *options) policyFiles(h *host.Host) ([]policy.File, error) {

@@ -1,0 +1,91 @@
+package checks
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"nodegate/host"
+	"nodegate/policy"
+)
+
+// LinkRequirement is a link requirement for who is told of links one by one.
+type LinkRequirement struct{ link }
+
+// LinkRequirements is those of a policy that apply on this node.
+func LinkRequirements(p *policy.Policy) []LinkRequirement {
+	var all []LinkRequirement
+	for _, l := range p.Links {
+		if l.Applies() {
+			all = append(all, LinkRequirement{link{l}})
+		}
+	}
+	return all
+}
+
+// Routed tells whether a link matches only while it carries a default route,
+// which no notice about the link tells.
+func (r LinkRequirement) Routed() bool { return r.Match.DefaultRoute }
+
+// MayMatch is what a link's name and kind say. It asks the kernel nothing.
+func (r LinkRequirement) MayMatch(found host.Link) bool { return r.mayMatch(found) }
+
+// Matches tells whether the link satisfies every condition.
+func (r LinkRequirement) Matches(ctx context.Context, h *host.Host, found host.Link) (bool, error) {
+	if !r.mayMatch(found) {
+		return false, nil
+	}
+	if r.Match.DefaultRoute {
+		routes, err := h.Links.DefaultRoutes(ctx)
+		if err != nil || !slices.Contains(routes, found.Name) {
+			return false, err
+		}
+	}
+	return r.driverMatches(ctx, h, found)
+}
+
+// Matching is every link that satisfies it now.
+func (r LinkRequirement) Matching(ctx context.Context, h *host.Host) ([]host.Link, error) {
+	return r.matching(ctx, h)
+}
+
+// Settled is what Settle did.
+type Settled struct {
+	Was   string // what differed: "tx-checksum-ip-generic=on", "" where nothing did
+	Still string // what differs after it was set
+	Set   bool   // may allowed it
+}
+
+// Settle looks at one link, and makes it as asked where something differs that
+// can be made right, and may allows it; then it reads back what the kernel did.
+// In a link that has gone, nothing differs.
+func (r LinkRequirement) Settle(ctx context.Context, h *host.Host, found host.Link, may func() bool) (Settled, error) {
+	settings, err := r.settings(ctx, h, found)
+	s := Settled{Was: differing(settings)}
+	if s.Was != "" && err == nil && may() {
+		s.Set = true
+		if err = r.set(ctx, h, found, settings); err == nil {
+			if r.MTU != 0 {
+				found.MTU = r.MTU // that the kernel took it is what SetMTU answered
+			}
+			settings, err = r.settings(ctx, h, found)
+			s.Still = differing(settings)
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return s, err
+}
+
+func differing(settings []setting) string {
+	var wrong []string
+	for _, s := range settings {
+		if !s.holds && !s.stuck {
+			wrong = append(wrong, s.name+"="+s.got)
+		}
+	}
+	return strings.Join(wrong, ", ")
+}

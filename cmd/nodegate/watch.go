@@ -1,0 +1,196 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"nodegate/checks"
+	"nodegate/host"
+	"nodegate/policy"
+	"nodegate/units"
+	"nodegate/watch"
+)
+
+func newWatch() *cobra.Command {
+	var o options
+	var every time.Duration
+	var listen, textfile string
+	c := &cobra.Command{
+		Use:   "watch",
+		Short: "Stay: settle links that appear later, correct or tell what drifts, serve metrics",
+		Long: `Watch settles each link that appears, reappears or changes as the link
+requirements ask, and looks at everything else every interval: what has drifted
+is corrected, only told, or left alone, as the requirement's drift attribute
+says. What somebody else keeps changing back is called a fight: it is told once,
+with who most likely does it, and corrected ever more rarely.
+
+SIGHUP makes it read the policy again. ` + units.WatchUnit + ` runs it, and
+"nodegate status" shows what it knows.`,
+		Example: `  nodegate watch
+  nodegate watch --interval 10s --listen 127.0.0.1:9758
+  nodegate watch --textfile /var/lib/prometheus/node-exporter`,
+		Args: cobra.NoArgs,
+	}
+	o.policyFlags(c)
+	c.Flags().DurationVar(&every, "interval", 30*time.Second, "look at everything this often, a tenth more or less")
+	c.Flags().StringVar(&listen, "listen", "", "serve /metrics, /healthz and /check on `HOST:PORT`; it is not encrypted, and asks for no password")
+	c.Flags().StringVar(&textfile, "textfile", "", "write the metrics to nodegate.prom in `DIR`, for node_exporter's textfile collector")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if every < time.Second || every > time.Hour {
+			return fmt.Errorf("--interval is between 1s and 1h; %s is not", every)
+		}
+		w, err := newWatcher(&o, c.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		w.Every = every
+		ctx, cancel := context.WithCancel(c.Context())
+		defer cancel()
+		served := make(chan error, 1)
+		if listen != "" {
+			l, err := watch.Listen(listen)
+			if err != nil {
+				return err
+			}
+			go func() {
+				served <- watch.Serve(ctx, l, pages(w.Watcher))
+				cancel()
+			}()
+		}
+		w.Publish = func(s watch.State) { w.publish(s, textfile) }
+		hup := make(chan os.Signal, 1)
+		signal.Notify(hup, syscall.SIGHUP)
+		defer signal.Stop(hup)
+		w.Reread = hup
+		err = w.Run(ctx)
+		select {
+		case failed := <-served:
+			err = errors.Join(err, failed)
+		default:
+		}
+		return err
+	}
+	return c
+}
+
+// watcher is watch with a mouth: the journal, or standard error.
+type watcher struct {
+	*watch.Watcher
+	stderr io.Writer
+}
+
+func newWatcher(o *options, stderr io.Writer) (*watcher, error) {
+	h, err := o.machine()
+	if err != nil {
+		return nil, err
+	}
+	if !h.Live() {
+		return nil, errors.New("watch is for the running machine; for a file tree use: nodegate check --root DIR")
+	}
+	look, err := o.machine()
+	if err != nil {
+		return nil, err
+	}
+	w := &watcher{&watch.Watcher{Host: h, Look: look}, stderr}
+	var files []policy.File
+	w.Policy = func(reread bool) (*policy.Policy, error) {
+		if reread || files == nil {
+			read, err := o.policyFiles(look)
+			if err != nil {
+				return nil, err
+			}
+			files = read
+		}
+		var mistakes bytes.Buffer
+		p, err := o.evaluate(look, files, &mistakes)
+		if err != nil {
+			return nil, errors.New(firstLine(mistakes.String(), err))
+		}
+		return p, nil
+	}
+	w.Off = func() string { return h.BreakGlass(units.Disabled) }
+	if every := host.Watchdog(); every > 0 {
+		w.Alive = host.Alive
+	}
+	w.Ready = func(watch.State) { host.Ready() }
+	w.Corrected, w.Differs, w.Fighting = w.corrected, w.differs, w.fighting
+	w.Trouble = func(line string) { w.say(host.LevelWarning, line, nil) }
+	return w, nil
+}
+
+func (w *watcher) say(level host.Level, line string, fields map[string]string) {
+	if line = "nodegate: " + oneLine(line); !host.Log(level, line, fields) {
+		fmt.Fprintln(w.stderr, line)
+	}
+}
+
+func (w *watcher) corrected(c watch.Correction) {
+	name, verb, level := c.Name, "corrected", host.LevelNotice
+	if c.Link != "" {
+		name += " of " + c.Link
+	}
+	if c.New {
+		verb, level = "set", host.LevelInfo
+	} else {
+		keepChange(change{c.Time.UTC(), name, c.Was, c.Now})
+	}
+	w.say(level, fmt.Sprintf("%s %s: was %s, is %s", verb, name, c.Was, c.Now), map[string]string{
+		"NODEGATE_EVENT": verb, "NODEGATE_CHECK": c.Name, "NODEGATE_LINK": c.Link, "NODEGATE_WAS": c.Was, "NODEGATE_GOT": c.Now,
+	})
+}
+
+func (w *watcher) differs(res checks.Result, holds bool) {
+	out := newResult(res)
+	level, event, line := host.LevelWarning, "differs", fmt.Sprintf("%s: %s (%s)", res.Name, says(out), out.Source)
+	switch {
+	case holds:
+		level, event, line = host.LevelNotice, "holds", res.Name+" holds again: "+res.State.Got
+	case out.Remedy != "":
+		line += "; " + out.Remedy
+	}
+	w.say(level, line, map[string]string{
+		"NODEGATE_EVENT": event, "NODEGATE_CHECK": res.Name, "NODEGATE_VERDICT": res.Verdict.String(), "NODEGATE_WANT": res.State.Want,
+		"NODEGATE_GOT": res.State.Got, "NODEGATE_SOURCE": out.Source, "NODEGATE_REMEDY": out.Remedy,
+	})
+}
+
+func (w *watcher) fighting(f watch.Fight, over bool) {
+	level, event, line := host.LevelError, "fight", fmt.Sprintf(
+		"FIGHT over %s: somebody keeps changing it back; next correction at %s. %s", f.Name, f.Next.UTC().Format(time.TimeOnly), f.Writer)
+	if over {
+		level, event, line = host.LevelNotice, "fight-over", "the fight over "+f.Name+" has ended"
+	}
+	w.say(level, line, map[string]string{"NODEGATE_EVENT": event, "NODEGATE_CHECK": f.Name, "NODEGATE_WRITER": f.Writer})
+}
+
+// publish leaves what watch knows for "nodegate status", for node_exporter and
+// in the unit's status. That a file cannot be written must not end it.
+func (w *watcher) publish(s watch.State, textfile string) {
+	host.Status(statusLine(s))
+	var b bytes.Buffer
+	err := encode(&b, newWatchDocument(w.Host, s))
+	if err == nil {
+		err = os.MkdirAll(runDir, 0o755)
+	}
+	if err == nil {
+		err = replaceFile(watchFile, b.Bytes(), 0o644)
+	}
+	if textfile != "" {
+		b.Reset()
+		err = errors.Join(err, writeWatchMetrics(&b, newWatchDocument(w.Host, s)))
+		err = errors.Join(err, replaceFile(filepath.Join(textfile, "nodegate.prom"), b.Bytes(), 0o644))
+	}
+	if err != nil {
+		w.say(host.LevelWarning, err.Error(), nil)
+	}
+}

@@ -1,0 +1,30 @@
+package host
+
+import (
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+)
+
+// Status sets the line that `systemctl status` shows for the calling unit.
+// Outside a unit it does nothing.
+func Status(line string) {
+	// Not being heard is no reason to fail.
+	_, _ = daemon.SdNotify(false, "STATUS="+line)
+}
+
+// Ready tells systemd that the calling unit has started (sd_notify(3)).
+func Ready() { _, _ = daemon.SdNotify(false, daemon.SdNotifyReady) }
+
+// Alive tells systemd's watchdog that the calling unit does not hang.
+func Alive() { _, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog) }
+
+// Watchdog is how often Alive must be called at the least, 0 where no watchdog
+// waits for it: half of WatchdogSec=, as sd_watchdog_enabled(3) advises.
+func Watchdog() time.Duration {
+	limit, err := daemon.SdWatchdogEnabled(false)
+	if err != nil {
+		return 0
+	}
+	return limit / 2
+}

@@ -1,0 +1,52 @@
+package watch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestFights: a thing is changed back every second, looked at every 30 s; then
+// whoever did it stops.
+func TestFights(t *testing.T) {
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	f := fights{}
+	var corrected []string
+	fight, ended := "", ""
+	for s := 0; s <= 6*3600; s += 30 {
+		now := began.Add(time.Duration(s) * time.Second)
+		if fighting := s < 2*3600; fighting && f.may("x", now) {
+			corrected = append(corrected, (now.Sub(began)).String())
+			if f.note("x", now) {
+				fight += now.Sub(began).String()
+			}
+		}
+		if over := f.over(now); slices.Contains(over, "x") {
+			ended += now.Sub(began).String()
+		}
+	}
+	got := fmt.Sprintf("%s; fight at %s, over at %s", strings.Join(corrected, " "), fight, ended)
+	// After the fifth correction: pauses of 1, 2, 4, 8, 16, 32 and 64 minutes.
+	// The last began at 1h5m, so that the next would have been due at 2h9m.
+	const want = "0s 30s 1m0s 1m30s 2m0s 3m0s 5m0s 9m0s 17m0s 33m0s 1h5m0s; fight at 2m0s, over at 2h9m0s"
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if len(f) != 0 {
+		t.Errorf("%d things are still remembered", len(f))
+	}
+}
+
+// TestNoFight: four corrections in ten minutes, for ever, are none.
+func TestNoFight(t *testing.T) {
+	f := fights{}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for range 1000 {
+		now = now.Add(3 * time.Minute)
+		if !f.may("x", now) || f.note("x", now) {
+			t.Fatalf("a fight at %s", now)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package watch
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// serving is a listener whose node holds, or does not.
+func serving(t *testing.T) (address string, holds *atomic.Bool) {
+	t.Helper()
+	holds = &atomic.Bool{}
+	l, err := Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Serve(ctx, l, Pages{
+			Metrics: func(w io.Writer) error {
+				_, err := io.WriteString(w, strings.Repeat("nodegate_requirement 1\n", 10000))
+				return err
+			},
+			Check: func(w io.Writer) (bool, error) {
+				_, err := fmt.Fprintf(w, `{"holds":%t}`, holds.Load())
+				return holds.Load(), err
+			},
+			Health: func() error {
+				if holds.Load() {
+					return nil
+				}
+				return errors.New("the last round is late")
+			},
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return l.Addr().String(), holds
+}
+
+// ask sends raw bytes and answers the status line, "" where there is none.
+func ask(t *testing.T, address, request string) string {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_, _ = io.WriteString(c, request)
+	line, _ := bufio.NewReader(c).ReadString('\n')
+	return strings.TrimSpace(strings.TrimPrefix(line, "HTTP/1.1 "))
+}
+
+func TestStatusCodes(t *testing.T) {
+	address, holds := serving(t)
+	get := func(path string) string { return "GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n" }
+	holds.Store(true)
+	for _, c := range []struct{ name, request, want string }{
+		{"metrics", get("/metrics"), "200 OK"},
+		{"check", get("/check"), "200 OK"},
+		{"health", get("/healthz"), "200 OK"},
+		{"head", "HEAD /check HTTP/1.1\r\nHost: x\r\n\r\n", "200 OK"},
+		{"another page", get("/"), "404 Not Found"},
+		{"a path that climbs", get("/metrics/../../etc/passwd"), "307 Temporary Redirect"},
+		{"a method that writes", "POST /check HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", "405 Method Not Allowed"},
+		{"a method that is none", "BREW /check HTTP/1.1\r\nHost: x\r\n\r\n", "405 Method Not Allowed"},
+		{"an oversized header", "GET /check HTTP/1.1\r\nHost: x\r\nA: " + strings.Repeat("a", 1<<20) + "\r\n\r\n", "431 Request Header Fields Too Large"},
+		{"no HTTP", "hello\r\n\r\n", "400 Bad Request"},
+	} {
+		if got := ask(t, address, c.request); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+	holds.Store(false)
+	for _, path := range []string{"/check", "/healthz"} {
+		if got := ask(t, address, get(path)); got != "503 Service Unavailable" {
+			t.Errorf("%s of a node that does not hold: %q", path, got)
+		}
+	}
+}
+
+// TestCrowd: a thousand connections that read nothing, or send nothing, cost
+// little memory, and are dropped: who asks in between is served in the end.
+func TestCrowd(t *testing.T) {
+	address, holds := serving(t)
+	holds.Store(true)
+	before := heap()
+	var crowd []net.Conn
+	var most uint64
+	for i := range 1000 {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		crowd = append(crowd, c)
+		if i%2 == 0 {
+			_, _ = io.WriteString(c, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+		}
+		if i%100 == 0 {
+			most = max(most, heap())
+		}
+	}
+	defer func() {
+		for _, c := range crowd {
+			c.Close()
+		}
+	}()
+	client := http.Client{Timeout: 2 * time.Minute}
+	resp, err := client.Get("http://" + address + "/check")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("status %d behind a crowd", resp.StatusCode)
+	}
+	most = max(most, heap())
+	if grown := int64(most) - int64(before); grown > 64<<20 {
+		t.Errorf("the heap grew by %d MiB", grown>>20)
+	} else {
+		t.Logf("the heap grew by %.1f MiB, of both sides", float64(grown)/(1<<20))
+	}
+}
+
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapInuse + m.StackInuse
+}
+
+// TestManyReaders: every one of many readers at once gets the whole page.
+func TestManyReaders(t *testing.T) {
+	address, _ := serving(t)
+	var readers sync.WaitGroup
+	for range 200 {
+		readers.Go(func() {
+			resp, err := http.Get("http://" + address + "/metrics")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer resp.Body.Close()
+			if b, err := io.ReadAll(resp.Body); err != nil || bytes.Count(b, []byte("\n")) != 10000 {
+				t.Errorf("%d lines, %v", bytes.Count(b, []byte("\n")), err)
+			}
+		})
+	}
+	readers.Wait()
+}
+
+func TestListenAddress(t *testing.T) {
+	for _, c := range []struct{ address, want string }{
+		{":9758", "--listen :9758 names no address; write 127.0.0.1:9758, or 0.0.0.0:9758 for every address of the machine"},
+		{"9758", "--listen is HOST:PORT, for example 127.0.0.1:9758: address 9758: missing port in address"},
+		{"127.0.0.1:http-no", "listening on 127.0.0.1:http-no: "},
+	} {
+		if _, err := Listen(c.address); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", c.address, err, c.want)
+		}
+	}
+}
