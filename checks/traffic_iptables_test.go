@@ -48,32 +48,47 @@ skip: iptables is not installed: kube-proxy brings its own`},
 }
 
 func TestIptablesMark(t *testing.T) {
+	const (
+		name  = "iptables.mark-regression"
+		tried = "ip6tables-nft -j MARK --set-xmark 0x4000/0x4000"
+		lost  = "Warning: Extension MARK revision 0 not supported, missing kernel module?; ip6tables: No chain/target/match by that name."
+		taken = "\npass\nwant: ip6tables takes MARK\ngot: ip6tables takes MARK\nevidence: "
+	)
 	node := func(kernel, os, save string) *hosttest.Machine {
 		m := &hosttest.Machine{Kernel: kernel, Files: map[string]string{"/etc/os-release": "ID=" + os + "\n"},
 			Rules: map[string]string{"iptables-nft-save": proxySave, "ip6tables-nft-save": save}}
 		m.Sysctl("net/ipv6/conf/all/disable_ipv6", "0")
 		return m
 	}
+	says := func(m *hosttest.Machine, refused string) *hosttest.Machine {
+		m.Takes = map[string]string{tried: refused}
+		return m
+	}
 	noIPv6 := node("6.6.58", "arch", "")
 	delete(noIPv6.Files, "/proc/sys/net/ipv6/conf/all/disable_ipv6")
+	noProxy := node("6.6.58", "arch", "")
+	noProxy.Rules = map[string]string{"iptables-nft-save": "*filter\nCOMMIT\n"}
 	runJudged(t, []judgedCase{
-		{what: "one of them", name: "iptables.mark-regression", node: node("6.8.0-56-generic", "ubuntu", "*nat\n:KUBE-MARK-MASQ - [0:0]\nCOMMIT\n"), want: `
-unknown
-error: kernel 6.8.0-56-generic may refuse ip6tables' MARK (Ubuntu's 5.15.0-127, 6.8.0-56 and 6.8.0-57 lost it); no such rule stands to prove otherwise: probe it with a scratch chain`},
-		{what: "a cloud's kernel", name: "iptables.mark-regression", node: node("6.8.0-1024-aws", "ubuntu", ""), want: `
-unknown
-error: kernel 6.8.0-1024-aws may refuse ip6tables' MARK (Ubuntu numbers this kernel apart from 5.15.0-127, 6.8.0-56 and 6.8.0-57, which lost it); no such rule stands to prove otherwise: probe it with a scratch chain`},
-		{what: "one of them, proven otherwise", name: "iptables.mark-regression", node: node("6.6.58", "talos", proxySave), want: `
-pass
+		{what: "refused, whatever the release", name: name, node: says(node("6.1.0-28-amd64", "debian", ""), lost), want: `
+warn
 want: ip6tables takes MARK
-got: ip6tables takes MARK
-evidence: uname -r: 6.6.58: stable kernels 6.6.57, 6.6.58, 6.11.4 and 6.11.5 lost it`},
-		{what: "another kernel", name: "iptables.mark-regression", node: node("6.1.0-28-amd64", "debian", ""), want: `
-pass
-want: ip6tables takes MARK
-got: ip6tables takes MARK
-evidence: uname -r: 6.1.0-28-amd64: not one of those that lost it`},
-		{what: "no IPv6", name: "iptables.mark-regression", node: noIPv6, want: `
+got: refused
+evidence: scratch namespace: ip6tables-nft -t mangle -j MARK --set-xmark 0x4000/0x4000: ` + lost + `
+remedy: install the next kernel, or the package that has its xt_mark module`},
+		{what: "taken, whatever the release", name: name, node: says(node("6.6.58", "arch", ""), ""),
+			want: taken + "scratch namespace: ip6tables-nft -t mangle -j MARK --set-xmark 0x4000/0x4000: taken"},
+		{what: "a rule stands", name: name, node: node("6.6.58", "talos", proxySave), want: taken + "ip6tables-nft-save: -A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000"},
+		{what: "cannot be tried, one of them", name: name, node: node("6.8.0-56-generic", "ubuntu", "*nat\n:KUBE-MARK-MASQ - [0:0]\nCOMMIT\n"), want: `
+unknown
+error: kernel 6.8.0-56-generic may refuse ip6tables' MARK (Ubuntu's 5.15.0-127, 6.8.0-56 and 6.8.0-57 lost it): ` + tried + `: not permitted`},
+		{what: "cannot be tried, a cloud's kernel", name: name, node: node("6.8.0-1024-aws", "ubuntu", ""), want: `
+unknown
+error: kernel 6.8.0-1024-aws may refuse ip6tables' MARK (Ubuntu numbers this kernel apart from 5.15.0-127, 6.8.0-56 and 6.8.0-57, which lost it): ` + tried + `: not permitted`},
+		{what: "cannot be tried, another kernel", name: name, node: node("6.1.0-28-amd64", "debian", ""), want: taken + "uname -r: 6.1.0-28-amd64: not one of those that lost it"},
+		{what: "not tried without kube-proxy", name: name, node: says(noProxy, ""), want: `
+unknown
+error: kernel 6.6.58 may refuse ip6tables' MARK (stable kernels 6.6.57, 6.6.58, 6.11.4 and 6.11.5 lost it): kube-proxy keeps no iptables rules here, so it was not tried`},
+		{what: "no IPv6", name: name, node: noIPv6, want: `
 skip
 skip: this kernel has no IPv6`},
 	})

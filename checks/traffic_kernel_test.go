@@ -11,6 +11,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/host"
+	"nodegate/host/hosttest"
 )
 
 // release is a kernel that says it is another one.
@@ -191,5 +192,29 @@ func TestCountersOnTheKernel(t *testing.T) {
 			t.Errorf("%s: %v", name, r.Err)
 		}
 		t.Logf("%s: %s %s%s", name, r.Verdict, r.State.Got, r.State.Skip)
+	}
+}
+
+// TestMarkIsTriedInTheRealKernel: kube-proxy's IPv4 rules stand, none for IPv6.
+func TestMarkIsTriedInTheRealKernel(t *testing.T) {
+	hosttest.NeedRoot(t)
+	for _, program := range []string{"iptables-nft", "iptables-legacy"} {
+		hosttest.NeedProgram(t, program)
+		done := make(chan struct{})
+		go func() { // the namespace is this goroutine's
+			defer close(done)
+			h := scratch(t)
+			if out, err := exec.CommandContext(t.Context(), program, "-t", "nat", "-N", "KUBE-SERVICES").CombinedOutput(); err != nil {
+				t.Errorf("%s: %v: %s", program, err, out)
+				return
+			}
+			h.Kernel = release{h.Kernel, "6.6.58"} // by its release alone it would be unknown
+			r := judgeOn(t.Context(), t, h, checks.Run, "iptables.mark-regression", "")
+			want := "ip6" + strings.TrimPrefix(program, "ip") + " -t mangle -j MARK --set-xmark 0x4000/0x4000: taken"
+			if r.Verdict != checks.Pass || len(r.State.Evidence) != 1 || r.State.Evidence[0].Text != want {
+				t.Errorf("%s: %s", program, judgedText(r))
+			}
+		}()
+		<-done
 	}
 }

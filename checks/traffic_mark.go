@@ -17,10 +17,12 @@ import (
 func iptablesMark() Judgement {
 	return Judgement{
 		Name: "iptables.mark-regression", Stages: []Stage{Run}, Severity: policy.Warn,
-		Detects:  "The kernel is one of those whose ip6tables lost the MARK target.",
-		Symptom:  "kube-proxy cannot write IPv6 rules: ip6tables-restore fails with \"MARK revision 0 not supported, missing kernel module?\".",
-		How:      "The release is 6.6.57, 6.6.58, 6.11.4, 6.11.5 or Ubuntu's 6.8.0-56, 6.8.0-57 or 5.15.0-127. A judgement changes nothing, so it does not try; a MARK rule that ip6tables-save already prints proves that this kernel takes it, otherwise the answer is unknown.",
-		Remedy:   "install the next kernel; to prove it either way: ip6tables -t mangle -N NODEGATE-PROBE; ip6tables -t mangle -A NODEGATE-PROBE -j MARK --set-xmark 0x4000/0x4000; ip6tables -t mangle -F NODEGATE-PROBE; ip6tables -t mangle -X NODEGATE-PROBE",
+		Detects: "The kernel refuses ip6tables' MARK target, as some stable kernels and Ubuntu's do.",
+		Symptom: "kube-proxy cannot write IPv6 rules: ip6tables-restore fails with \"MARK revision 0 not supported, missing kernel module?\".",
+		How: "A MARK rule that ip6tables-save prints proves that the kernel takes it. Without one, where kube-proxy keeps IPv4 rules: a MARK rule is added to a chain " +
+			"in a network namespace made for it, which ends with the try; the node's own rules are not touched. Where that cannot be tried, the release is looked up: " +
+			"6.6.57, 6.6.58, 6.11.4, 6.11.5 and Ubuntu's 6.8.0-56, 6.8.0-57 and 5.15.0-127 lost it, and the answer is unknown.",
+		Remedy:   "install the next kernel, or the package that has its xt_mark module",
 		TradeOff: "Another kernel needs a reboot.",
 		Ref:      "https://github.com/tailscale/tailscale/issues/13863",
 		Inspect:  inspectMark,
@@ -29,6 +31,41 @@ func iptablesMark() Judgement {
 
 func inspectMark(ctx context.Context, h *host.Host, _ *policy.Policy) (State, error) {
 	s := State{Want: "ip6tables takes MARK", Got: "ip6tables takes MARK", Holds: true}
+	if _, err := h.ReadSysctl("net/ipv6/conf/all/disable_ipv6"); errors.Is(err, fs.ErrNotExist) {
+		s.Skip = "this kernel has no IPv6"
+		return s, nil
+	}
+	found, err := findMark(ctx, h)
+	if err != nil {
+		return s, err
+	}
+	if found.standing.Text != "" {
+		s.Evidence = []Evidence{found.standing}
+		return s, nil
+	}
+	untried := errors.New("kube-proxy keeps no iptables rules here, so it was not tried")
+	if found.backend != "" {
+		rule := []string{"-j", "MARK", "--set-xmark", "0x4000/0x4000"}
+		tried := Evidence{"scratch namespace", found.backend + " -t mangle " + strings.Join(rule, " ")}
+		refused, err := h.Rules.Takes(ctx, found.backend, rule...)
+		switch {
+		case err != nil:
+			untried = err
+		case refused != "":
+			tried.Text += ": " + refused
+			s.Holds, s.Got, s.Evidence = false, "refused", []Evidence{tried}
+			return s, nil
+		default:
+			tried.Text += ": taken"
+			s.Evidence = []Evidence{tried}
+			return s, nil
+		}
+	}
+	return markByRelease(ctx, h, s, untried)
+}
+
+// markByRelease is what is left where the kernel cannot be asked.
+func markByRelease(ctx context.Context, h *host.Host, s State, untried error) (State, error) {
 	release, err := h.Kernel.Release()
 	if err != nil {
 		return s, err
@@ -42,35 +79,34 @@ func inspectMark(ctx context.Context, h *host.Host, _ *policy.Policy) (State, er
 	if lost == no {
 		return s, nil
 	}
-	if _, err := h.ReadSysctl("net/ipv6/conf/all/disable_ipv6"); errors.Is(err, fs.ErrNotExist) {
-		s.Skip = "this kernel has no IPv6"
-		return s, nil
-	}
-	source, rule, err := standingMark(ctx, h)
-	if err != nil {
-		return s, err
-	}
-	if rule == "" {
-		return s, fmt.Errorf("kernel %s may refuse ip6tables' MARK (%s); no such rule stands to prove otherwise: probe it with a scratch chain", release, why)
-	}
-	s.Evidence = append(s.Evidence, Evidence{source, rule})
-	return s, nil
+	return s, fmt.Errorf("kernel %s may refuse ip6tables' MARK (%s): %w", release, why, untried)
 }
 
-// standingMark is a MARK rule that the kernel has taken for IPv6.
-func standingMark(ctx context.Context, h *host.Host) (source, rule string, err error) {
+type markFound struct {
+	standing Evidence // a MARK rule that the kernel has taken for IPv6
+	backend  string   // the ip6tables that belongs to the iptables with kube-proxy's rules
+}
+
+func findMark(ctx context.Context, h *host.Host) (f markFound, err error) {
 	err = h.Rules.Dumps(ctx, func(from string, r io.Reader) error {
-		if !strings.HasPrefix(from, "ip6tables") {
+		program, isSave := strings.CutSuffix(from, "-save")
+		if !isSave {
 			return nil
 		}
 		lines := bufio.NewScanner(r)
 		lines.Buffer(nil, 1<<20)
 		for lines.Scan() {
-			if rule == "" && strings.HasPrefix(lines.Text(), "-A ") && strings.Contains(lines.Text(), " -j MARK --set-") {
-				source, rule = from, lines.Text()
+			line := lines.Text()
+			switch {
+			case !strings.HasPrefix(program, "ip6"):
+				if f.backend == "" && strings.HasPrefix(line, ":KUBE-SERVICES ") {
+					f.backend = "ip6" + strings.TrimPrefix(program, "ip")
+				}
+			case f.standing.Text == "" && strings.HasPrefix(line, "-A ") && strings.Contains(line, " -j MARK --set-"):
+				f.standing = Evidence{from, line}
 			}
 		}
 		return lines.Err()
 	})
-	return source, rule, err
+	return f, err
 }

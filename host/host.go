@@ -81,6 +81,11 @@ type Rules interface {
 	// Dumps hands over what every iptables backend saves, and kube-proxy's
 	// nftables tables as JSON, one after the other; source is what was run.
 	Dumps(ctx context.Context, read func(source string, r io.Reader) error) error
+	// Takes tells whether the kernel takes a rule of an iptables program. It is
+	// tried in a scratch network namespace: no rule of the machine is touched.
+	// Refused is what the program says, "" where the rule is taken; err is that
+	// it could not be tried.
+	Takes(ctx context.Context, program string, rule ...string) (refused string, err error)
 }
 
 // Link is a network interface.

@@ -35,3 +35,7 @@ func (noUnits) State(context.Context, string) (active, file string, err error) {
 type noRules struct{}
 
 func (noRules) Dumps(context.Context, func(string, io.Reader) error) error { return errTree }
+
+func (noRules) Takes(context.Context, string, ...string) (refused string, err error) {
+	return "", errTree
+}

@@ -39,6 +39,10 @@ type rulesOnce struct {
 	err   error
 }
 
+func (r *rulesOnce) Takes(ctx context.Context, program string, rule ...string) (refused string, err error) {
+	return r.asked.Takes(ctx, program, rule...)
+}
+
 func (r *rulesOnce) Dumps(ctx context.Context, read func(string, io.Reader) error) error {
 	if !r.done {
 		r.done = true

@@ -11,6 +11,7 @@ import (
 // counted counts how often it is asked.
 type counted struct {
 	host.Links
+	host.Rules
 	lists, dumps int
 }
 

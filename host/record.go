@@ -16,6 +16,7 @@ func Record(h *Host) (*Host, *Snapshot) {
 		Files: map[string]answer[text]{}, Dirs: map[string]answer[[]string]{}, SymLink: map[string]answer[string]{},
 		Drivers: map[string]answer[string]{}, Offload: map[string]answer[featureOf]{},
 		Version: map[string]answer[string]{}, Stats: map[string]answer[statsOf]{}, Units: map[string]answer[unitState]{},
+		Tried: map[string]answer[string]{},
 	}
 	return &Host{
 		Root: h.Root, Files: recordFiles{h.Files, s}, Kernel: recordKernel{h.Kernel, s}, Links: recordLinks{h.Links, s},
@@ -126,4 +127,10 @@ func (r recordRules) Dumps(ctx context.Context, read func(string, io.Reader) err
 	})
 	r.s.RuleErr = recordAnswer(true, err)
 	return err
+}
+
+func (r recordRules) Takes(ctx context.Context, program string, rule ...string) (refused string, err error) {
+	refused, err = r.Rules.Takes(ctx, program, rule...)
+	r.s.Tried[tried(program, rule)] = recordAnswer(refused, err)
+	return refused, err
 }

@@ -71,3 +71,13 @@ func (r replayRules) Dumps(_ context.Context, read func(string, io.Reader) error
 	}
 	return nil
 }
+
+func (r replayRules) Takes(_ context.Context, program string, rule ...string) (refused string, err error) {
+	what := tried(program, rule)
+	return r.s.Tried[what].get(what)
+}
+
+// tried is a rule as a snapshot names it.
+func tried(program string, rule []string) string {
+	return program + " " + strings.Join(rule, " ")
+}

@@ -35,6 +35,7 @@ type Snapshot struct {
 	Units   map[string]answer[unitState] `json:"units,omitempty"`
 	Rules   []ruleDump                   `json:"rules,omitempty"`
 	RuleErr answer[bool]                 `json:"rulesRead"`
+	Tried   map[string]answer[string]    `json:"rulesTried,omitempty"` // what was tried -> how it was refused, "" not at all
 }
 
 type (

@@ -29,6 +29,7 @@ type Machine struct {
 	Version map[string]string    // program -> what it prints for --version
 	Units   map[string][2]string // unit -> ActiveState, UnitFileState
 	Rules   map[string]string    // what was run -> its output
+	Takes   map[string]string    // program and rule -> how it is refused, "" not at all
 	Log     []string             // every change that was asked for
 }
 
@@ -166,4 +167,13 @@ func (m rules) Dumps(_ context.Context, read func(string, io.Reader) error) erro
 		}
 	}
 	return nil
+}
+
+func (m rules) Takes(_ context.Context, program string, rule ...string) (refused string, err error) {
+	what := program + " " + strings.Join(rule, " ")
+	refused, ok := m.Machine.Takes[what]
+	if !ok {
+		return "", fmt.Errorf("%s: not permitted", what)
+	}
+	return refused, nil
 }
