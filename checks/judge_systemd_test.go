@@ -225,6 +225,37 @@ evidence: nm-cloud-setup.service: inactive
 evidence: nm-cloud-setup.timer: active, enabled
 remedy: run: systemctl disable --now nm-cloud-setup.service nm-cloud-setup.timer; then restart the node, the rules stay`},
 	})
+	stale := node(nil, nil)
+	stale.Routing = []host.RoutingRule{
+		{Priority: 100, Table: 30200, From: "10.0.0.9/32"}, // somebody else's
+		{Priority: 30200, Table: 30200, From: "10.0.1.5/32", Routes: 1}, {Priority: 30200, Table: 30200, From: "10.0.1.6/32", Routes: 1},
+		{Priority: 30401, Table: 30401, From: "10.0.2.5/32", Routes: 1},
+	}
+	other := node(nil, nil)
+	other.Routing = []host.RoutingRule{{Priority: 1024, Table: 2, From: "10.0.1.5/32", Routes: 2}, {Priority: 30300, Table: 30300, From: "10.0.1.5/32"}}
+	judgeSettings(t, "nm-cloud-setup", checks.Run, []settingCase{
+		{name: "off, and its rules stand", node: stale, want: `warn
+want: off
+got: off, and its rules stand, to table 30200, 30401
+evidence: ip rule: 30200: from 10.0.1.5/32 lookup 30200, 1 routes
+evidence: ip rule: 30200: from 10.0.1.6/32 lookup 30200, 1 routes
+remedy: restart the node: nobody takes back rules of nm-cloud-setup that was on before`},
+		{name: "on, with its rules", node: func() *hosttest.Machine {
+			m := with(node(nil, nil), "nm-cloud-setup.timer", "active", "enabled")
+			m.Routing = stale.Routing[3:]
+			return m
+		}(), want: `warn
+want: off
+got: nm-cloud-setup.timer is active, enabled, and its rules stand, to table 30401
+evidence: ip rule: 30401: from 10.0.2.5/32 lookup 30401, 1 routes
+evidence: nm-cloud-setup.service: inactive
+remedy: run: systemctl disable --now nm-cloud-setup.service nm-cloud-setup.timer; then restart the node, the rules stay`},
+		{name: "rules of a CNI", node: other, want: `pass
+want: off
+got: off
+evidence: nm-cloud-setup.service: inactive
+evidence: nm-cloud-setup.timer: inactive`},
+	})
 	judgeSettings(t, "nm-cloud-setup", checks.Image, []settingCase{
 		{name: "enabled in an image", tree: map[string]string{"/etc/systemd/system/timers.target.wants/nm-cloud-setup.timer": "-> /usr/lib/systemd/system/nm-cloud-setup.timer"}, want: `warn
 want: off

@@ -62,6 +62,9 @@ type Links interface {
 	Driver(ctx context.Context, link string) (string, error)
 	// DefaultRoutes is the names of the links that carry a default route.
 	DefaultRoutes(ctx context.Context) ([]string, error)
+	// RoutingRules is what looks up routes elsewhere than in the tables that
+	// every machine has.
+	RoutingRules(ctx context.Context) ([]RoutingRule, error)
 	Features(ctx context.Context, link string) (map[string]Feature, error)
 	SetFeatures(ctx context.Context, link string, on map[string]bool) error
 	SetMTU(ctx context.Context, link string, mtu int) error

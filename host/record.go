@@ -81,6 +81,12 @@ func (r recordLinks) DefaultRoutes(ctx context.Context) ([]string, error) {
 	return v, err
 }
 
+func (r recordLinks) RoutingRules(ctx context.Context) ([]RoutingRule, error) {
+	v, err := r.Links.RoutingRules(ctx)
+	r.s.Routing = recordAnswer(v, err)
+	return v, err
+}
+
 func (r recordLinks) Driver(ctx context.Context, link string) (string, error) {
 	v, err := r.Links.Driver(ctx, link)
 	r.s.Drivers[link] = recordAnswer(v, err)

@@ -36,6 +36,10 @@ func (r replayLinks) DefaultRoutes(context.Context) ([]string, error) {
 	return r.s.Default.get("default routes")
 }
 
+func (r replayLinks) RoutingRules(context.Context) ([]RoutingRule, error) {
+	return r.s.Routing.get("routing rules")
+}
+
 func (r replayLinks) Driver(_ context.Context, link string) (string, error) {
 	return r.s.Drivers[link].get("driver of " + link)
 }

@@ -29,6 +29,7 @@ type Snapshot struct {
 	SymLink map[string]answer[string]    `json:"symlinks,omitempty"`
 	List    answer[[]Link]               `json:"links"`
 	Default answer[[]string]             `json:"defaultRoutes"`
+	Routing answer[[]RoutingRule]        `json:"routingRules"`
 	Drivers map[string]answer[string]    `json:"drivers,omitempty"`
 	Offload map[string]answer[featureOf] `json:"features,omitempty"`
 	Stats   map[string]answer[statsOf]   `json:"stats,omitempty"`

@@ -38,6 +38,8 @@ func (m links) Driver(_ context.Context, link string) (string, error) {
 
 func (m links) DefaultRoutes(context.Context) ([]string, error) { return m.Routes, nil }
 
+func (m links) RoutingRules(context.Context) ([]host.RoutingRule, error) { return m.Routing, nil }
+
 func (m links) Features(_ context.Context, link string) (map[string]host.Feature, error) {
 	l, err := m.find(link)
 	if err != nil {

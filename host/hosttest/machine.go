@@ -26,6 +26,7 @@ type Machine struct {
 	Modules map[string]map[string]string // installed, not loaded -> the parameters it brings
 	Links   map[string]*Link
 	Routes  []string             // links with a default route
+	Routing []host.RoutingRule   // beside those that every machine has
 	Version map[string]string    // program -> what it prints for --version
 	Units   map[string][2]string // unit -> ActiveState, UnitFileState
 	Rules   map[string]string    // what was run -> its output
