@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"nodegate/host"
-	"nodegate/host/config"
 	"nodegate/policy"
 )
 
@@ -13,9 +12,10 @@ import (
 func ipForwardWriters() Judgement {
 	return Judgement{
 		Name: "ip-forward.writers", Stages: []Stage{Boot, Run}, Severity: policy.Warn,
-		Detects:  "IPv4 forwarding is off, or a configuration file turns it off at the next boot or reload.",
-		Symptom:  "Pods reach Pods of their own node only; often hours later, after an update ran `sysctl --system` or restarted networkd.",
-		How:      "net.ipv4.ip_forward is not 1; or sysctl.d, /etc/sysctl.conf or, from systemd 256, networkd's IPv4Forwarding sets it to 0.",
+		Detects: "IPv4 forwarding is off, or a configuration file turns it off at the next boot or reload.",
+		Symptom: "Pods reach Pods of their own node only; often hours later, after an update ran `sysctl --system` or restarted networkd.",
+		How: "net.ipv4.ip_forward is not 1; or sysctl.d or /etc/sysctl.conf sets it to 0, or, from systemd 256 on, IPv4Forwarding= does: in networkd.conf for the node, in " +
+			"the .network file that matches one of its links for packets from there. IPv6Forwarding= as well, where the policy asks for IPv6 forwarding.",
 		Remedy:   "take the line out, and set net.ipv4.ip_forward=1 in the policy",
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/setup/production-environment/container-runtimes/",
@@ -35,14 +35,21 @@ func inspectIPForward(ctx context.Context, h *host.Host, p *policy.Policy) (Stat
 	if now != "1" {
 		s.Cause = sysctlCause(p, key)
 		wrong, remedies = append(wrong, "is "+now), append(remedies, "run: sysctl -w net.ipv4.ip_forward=1")
+		// Whether this explains it is not certain: it is only named.
+		forgotten, _ := forgottenIPForward(ctx, h)
+		s.Evidence = append(s.Evidence, forgotten...)
 	}
-	found, err := forwardingOff(ctx, h)
+	found, err := forwardingOff(ctx, h, p)
 	if err != nil && wrong == nil {
 		return s, err // that it is off now is certain without it
 	}
 	for _, f := range found {
-		wrong, remedies = append(wrong, "0 by "+f.Source), append(remedies, "take \""+f.Text+"\" out of "+f.Source)
-		s.Evidence = append(s.Evidence, f)
+		on := ""
+		if f.link != "" {
+			on = "on " + f.link + " "
+		}
+		wrong, remedies = append(wrong, "0 "+on+"by "+f.Source), append(remedies, "take \""+f.Text+"\" out of "+f.Source)
+		s.Evidence = append(s.Evidence, f.Evidence)
 	}
 	if wrong != nil {
 		s.Holds, s.Got, s.Remedy = false, strings.Join(wrong, ", "), strings.Join(remedies, "; ")
@@ -50,8 +57,14 @@ func inspectIPForward(ctx context.Context, h *host.Host, p *policy.Policy) (Stat
 	return s, nil
 }
 
+// offLine is a line that turns forwarding off, of packets from one link or all.
+type offLine struct {
+	Evidence
+	link string
+}
+
 // forwardingOff is the lines that turn forwarding off and win.
-func forwardingOff(ctx context.Context, h *host.Host) ([]Evidence, error) {
+func forwardingOff(ctx context.Context, h *host.Host, p *policy.Policy) ([]offLine, error) {
 	boot, reload, err := sysctlFiles(h)
 	if err != nil {
 		return nil, err
@@ -59,37 +72,25 @@ func forwardingOff(ctx context.Context, h *host.Host) ([]Evidence, error) {
 	const key = "net/ipv4/ip_forward"
 	atBoot, _ := boot.Winner(key, otherNames(key)...)
 	later, _ := reload.Winner(key, otherNames(key)...)
-	var found []Evidence
+	var found []offLine
 	for _, w := range winners(atBoot, later) {
 		if w.Value == "0" {
-			found = append(found, Evidence{w.At(), policy.Key(w.Key).String() + " = 0"})
+			found = append(found, offLine{Evidence: Evidence{w.At(), policy.Key(w.Key).String() + " = 0"}})
 		}
 	}
-	e, _, err := networkdForwarding(ctx, h)
-	if on, valid := config.ParseBool(e.Value); valid && !on {
-		found = append(found, Evidence{e.At(), e.Key + "=" + e.Value})
+	for _, setting := range forwardingSettings(p) {
+		e, set, err := networkdForwarding(ctx, h, setting.name)
+		if set && isOff(e) {
+			found = append(found, offLine{Evidence: Evidence{e.At(), e.Key + "=" + e.Value}})
+		}
+		if err != nil {
+			return found, err
+		}
+		onLinks, err := forwardingOffOn(ctx, h, setting)
+		found = append(found, onLinks...)
+		if err != nil {
+			return found, err
+		}
 	}
-	return found, err
-}
-
-// networkdForwarding is networkd's global setting, where networkd runs and is
-// new enough to have it.
-func networkdForwarding(ctx context.Context, h *host.Host) (config.Entry, bool, error) {
-	on, _, err := unitOn(ctx, h, "systemd-networkd.service")
-	if err != nil || !on {
-		return config.Entry{}, false, err
-	}
-	entries, err := networkdConfig(h)
-	if err != nil {
-		return config.Entry{}, false, err
-	}
-	e, set := config.Last(entries, "Network", "IPv4Forwarding")
-	if !set {
-		return config.Entry{}, false, nil
-	}
-	version, _, err := systemdVersion(h)
-	if err != nil || version < 256 {
-		return config.Entry{}, false, err
-	}
-	return e, true, nil
+	return found, nil
 }

@@ -15,9 +15,10 @@ import (
 func networkManagerLinks() Judgement {
 	return Judgement{
 		Name: "networkmanager.cni-links", Stages: []Stage{Image, Boot, Run}, Severity: policy.Warn,
-		Detects:  "NetworkManager runs and is not told to leave the CNI's interfaces alone.",
-		Symptom:  "Routes of Pods vanish, interfaces go down or lose their addresses when NetworkManager starts again.",
-		How:      "NetworkManager.service is active or enabled and its configuration (unmanaged-devices, or managed=0 in a device section) leaves out flannel, cali, tunl or vxlan.calico.",
+		Detects: "NetworkManager runs and is not told to leave the CNI's interfaces alone.",
+		Symptom: "Routes of Pods vanish, interfaces go down or lose their addresses when NetworkManager starts again.",
+		How: "NetworkManager.service is active or enabled, and neither its configuration (unmanaged-devices, or managed=0 in a device section) nor udev's property " +
+			"NM_UNMANAGED (its database for a link that is there, else its rules) keeps it off flannel, cali, tunl or vxlan.calico.",
 		Remedy:   "write a file in /etc/NetworkManager/conf.d with unmanaged-devices and reload NetworkManager",
 		TradeOff: "",
 		Ref:      "https://docs.tigera.io/calico/latest/operations/troubleshoot/troubleshooting#configure-networkmanager",
@@ -59,10 +60,23 @@ func inspectNetworkManager(ctx context.Context, h *host.Host, _ *policy.Policy) 
 	byDevice, seen := unmanagedDevices(entries)
 	s.Evidence = append(s.Evidence, seen...)
 	var managed []string
-	for _, l := range [][2]string{{"flannel*", "flannel.1"}, {"cali*", "cali0a1b2c3d4e5"}, {"tunl*", "tunl0"}, {"vxlan.calico", "vxlan.calico"}} {
-		if !config.Unmanaged(patterns, l[1]) && !config.Unmanaged(byDevice, l[1]) {
-			managed = append(managed, l[0])
+	var unknown error
+	for _, l := range cniLinks() {
+		if config.Unmanaged(patterns, l.device.Name) || config.Unmanaged(byDevice, l.device.Name) {
+			continue
 		}
+		off, said, err := unmanagedByUdev(ctx, h, l)
+		switch {
+		case err != nil:
+			unknown = errors.Join(unknown, err)
+		case off:
+			s.Evidence = append(s.Evidence, said)
+		default:
+			managed = append(managed, l.pattern)
+		}
+	}
+	if managed == nil && unknown != nil {
+		return s, unknown // one that is managed is enough to know
 	}
 	if managed != nil {
 		s.Got, s.Holds = "managed: "+strings.Join(managed, " "), false

@@ -1,6 +1,7 @@
 package checks_test
 
 import (
+	"strings"
 	"testing"
 
 	"nodegate/checks"
@@ -159,6 +160,25 @@ remedy: write to /etc/systemd/networkd.conf.d/99-cni.conf: [Network] ManageForei
 	})
 }
 
+// nmRules is shaped as the rules that NetworkManager brings.
+const nmRules = `SUBSYSTEM!="net", GOTO="end"
+ACTION!="add|change|move", GOTO="end"
+
+# a comment
+ATTR{address}=="00:50:56:*", ENV{INTERFACE}=="vmnet[0-9]*", ENV{NM_UNMANAGED}="1"
+ENV{ID_NET_DRIVER}=="veth", ENV{INTERFACE}!="eth[0-9]*", ENV{NM_UNMANAGED}="1"
+ENV{DEVTYPE}=="gadget", ENV{NM_UNMANAGED}="1"
+LABEL="end"
+`
+
+func present(m *hosttest.Machine, links ...string) *hosttest.Machine {
+	m.Links = map[string]*hosttest.Link{}
+	for _, name := range links {
+		m.Links[name] = &hosttest.Link{Kind: "vxlan"}
+	}
+	return m
+}
+
 func TestNetworkManagerLinks(t *testing.T) {
 	nm := func(files map[string]string) *hosttest.Machine {
 		return with(node(files, nil), "NetworkManager.service", "active", "enabled")
@@ -193,6 +213,38 @@ want: CNI interfaces unmanaged
 got: CNI interfaces unmanaged
 evidence: NetworkManager.service: active, enabled
 evidence: /etc/NetworkManager/conf.d/cni.conf:3: managed=0 for interface-name:flannel*;interface-name:cali*;interface-name:tunl*;interface-name:vxlan.calico`},
+		{name: "NetworkManager's own udev rules leave veths alone", node: nm(map[string]string{"/usr/lib/udev/rules.d/85-nm-unmanaged.rules": nmRules}), want: `warn
+want: CNI interfaces unmanaged
+got: managed: flannel* tunl* vxlan.calico
+evidence: NetworkManager.service: active, enabled
+evidence: /usr/lib/udev/rules.d/85-nm-unmanaged.rules:6: NM_UNMANAGED=1 for cali*
+remedy: write to /etc/NetworkManager/conf.d/99-cni.conf: [keyfile] unmanaged-devices+=interface-name:flannel*;interface-name:tunl*;interface-name:vxlan.calico; then run: nmcli general reload`},
+		{name: "a udev rule for all of them", node: nm(map[string]string{
+			"/usr/lib/udev/rules.d/85-nm-unmanaged.rules": nmRules,
+			"/etc/udev/rules.d/90-cni.rules":              `SUBSYSTEM=="net", ACTION!="remove", KERNEL=="flannel*|tunl*|vxlan.calico", ENV{NM_UNMANAGED}="1"` + "\n",
+		}), want: `pass
+want: CNI interfaces unmanaged
+got: CNI interfaces unmanaged
+evidence: NetworkManager.service: active, enabled
+evidence: /etc/udev/rules.d/90-cni.rules:1: NM_UNMANAGED=1 for flannel*`},
+		{name: "a udev rule that depends on the machine", node: nm(map[string]string{
+			"/etc/udev/rules.d/90-cni.rules": `SUBSYSTEM=="net", ATTR{address}=="02:*", ENV{NM_UNMANAGED}="1"` + "\n",
+		}), want: "unknown\n" + strings.Join([]string{
+			"error: /etc/udev/rules.d/90-cni.rules:1: whether this rule holds for flannel* is not known",
+			"/etc/udev/rules.d/90-cni.rules:1: whether this rule holds for cali* is not known",
+			"/etc/udev/rules.d/90-cni.rules:1: whether this rule holds for tunl* is not known",
+			"/etc/udev/rules.d/90-cni.rules:1: whether this rule holds for vxlan.calico is not known"}, "\n")},
+		{name: "what udev knows of links that are there", node: present(nm(map[string]string{
+			"/etc/udev/rules.d/90-cni.rules":       `SUBSYSTEM=="net", ATTR{address}=="02:*", ENV{NM_UNMANAGED}="1"` + "\n",
+			"/etc/NetworkManager/conf.d/rest.conf": "[keyfile]\nunmanaged-devices=interface-name:cali*;interface-name:tunl*\n",
+			"/sys/class/net/flannel.1/ifindex":     "7\n", "/run/udev/data/n7": "I:100\nE:ID_NET_DRIVER=vxlan\nE:NM_UNMANAGED=1\n",
+			"/sys/class/net/vxlan.calico/ifindex": "8\n", "/run/udev/data/n8": "I:100\nE:ID_NET_DRIVER=vxlan\n",
+		}), "flannel.1", "vxlan.calico"), want: `warn
+want: CNI interfaces unmanaged
+got: managed: vxlan.calico
+evidence: NetworkManager.service: active, enabled
+evidence: /etc/NetworkManager/conf.d/rest.conf:2: unmanaged-devices=interface-name:cali*;interface-name:tunl*
+remedy: write to /etc/NetworkManager/conf.d/99-cni.conf: [keyfile] unmanaged-devices+=interface-name:vxlan.calico; then run: nmcli general reload`},
 		{name: "an exception", node: nm(map[string]string{
 			"/etc/NetworkManager/conf.d/cni.conf": "[keyfile]\nunmanaged-devices=*;except:interface-name:tunl0\n",
 		}), want: `warn

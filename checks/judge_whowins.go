@@ -2,6 +2,7 @@ package checks
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -14,9 +15,9 @@ import (
 func whoWins() Judgement {
 	return Judgement{
 		Name: "sysctl.who-wins", Stages: []Stage{Image, Boot, Run}, Severity: policy.Warn,
-		Detects:  "A file of sysctl.d or /etc/sysctl.conf sets a parameter of the policy to another value, and wins.",
+		Detects:  "A file of sysctl.d, /etc/sysctl.conf or TuneD's profile sets a parameter of the policy to another value, and wins.",
 		Symptom:  "The node is right after nodegate ran, and wrong after the next boot, or after a package ran `sysctl --system`.",
-		How:      "All sysctl.d directories are read as systemd-sysctl reads them at boot, and as `sysctl --system` does later (then /etc/sysctl.conf comes last); the line that wins is compared with the policy.",
+		How:      "All sysctl.d directories are read as systemd-sysctl reads them at boot, and as `sysctl --system` does later (then /etc/sysctl.conf comes last); the line that wins is compared with the policy. Where TuneD runs, so is what its active profile (with include=) writes and, with reapply_sysctl, neither /run/sysctl.d, /etc/sysctl.d nor /etc/sysctl.conf writes after it.",
 		Remedy:   "take the line out, or let `nodegate install` write /etc/sysctl.d/99-zz-nodegate.conf",
 		TradeOff: "",
 		Ref:      "https://man7.org/linux/man-pages/man5/sysctl.d.5.html",
@@ -30,6 +31,7 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (State,
 	if err != nil {
 		return s, err
 	}
+	tuned, tunedErr := tunedWrites(ctx, h)
 	var keys, got, remedies []string
 	for _, want := range p.Sysctls {
 		if want.Value == "" || want.Key.IsGlob() {
@@ -57,6 +59,17 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (State,
 			s.Evidence = slices.Insert(s.Evidence, len(remedies), said)
 			remedies = append(remedies, "take \""+policy.Key(w.Key).String()+" = "+w.Value+"\" out of "+w.At())
 		}
+		w, loses := tunedLoss(want, tuned)
+		said := Evidence{w.At(), "TuneD writes " + policy.Key(w.Key).String() + " = " + w.Value + "; the policy wants " + want.Value}
+		switch {
+		case loses && w.If != "":
+			said.Text += "; whether it does depends on " + w.If
+			s.Evidence = append(s.Evidence, said)
+		case loses:
+			got = append(got, want.Key.String()+"="+w.Value+" by TuneD")
+			s.Evidence = slices.Insert(s.Evidence, len(remedies), said)
+			remedies = append(remedies, "take it out of "+w.At()+", or write \""+want.Key.String()+" = "+want.Value+"\" to a file in /etc/sysctl.d, which TuneD applies after its profile unless reapply_sysctl is 0")
+		}
 	}
 	if keys == nil {
 		s.Skip = "the policy has no parameter with one exact value"
@@ -64,7 +77,7 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (State,
 	}
 	writers, err := runtimeWriters(ctx, h, p)
 	s.Evidence = append(s.Evidence, writers...)
-	if err != nil {
+	if err = errors.Join(err, tunedErr); err != nil {
 		// What the files say holds all the same.
 		s.Evidence = append(s.Evidence, Evidence{"other writers", "not known: " + err.Error()})
 	}

@@ -37,7 +37,7 @@ func runtimeWriters(ctx context.Context, h *host.Host, p *policy.Policy) ([]Evid
 		}
 	}
 	if exact("net/ipv4/ip_forward") != "" {
-		e, set, err := networkdForwarding(ctx, h)
+		e, set, err := networkdForwarding(ctx, h, "IPv4Forwarding")
 		if err != nil {
 			return found, err
 		}

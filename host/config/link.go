@@ -2,11 +2,15 @@ package config
 
 import (
 	"path"
+	"slices"
 	"strings"
 )
 
-// Device is a network interface as a .link file's [Match] sees it.
-type Device struct{ Name, Kind string }
+// Device is a network interface as a [Match] section sees it.
+type Device struct {
+	Name string
+	Kind string // "" for a physical one: no file tells its driver, path and address
+}
 
 // LinkConfig is a .link file with its drop-ins.
 type LinkConfig struct {
@@ -16,9 +20,14 @@ type LinkConfig struct {
 
 // LinkFiles is the .link files in the order in which udev looks at them. Of a
 // line that it cannot read udev warns, and goes on.
-func LinkFiles(files Files) ([]LinkConfig, error) {
+func LinkFiles(files Files) ([]LinkConfig, error) { return linkConfigs(files, ".link") }
+
+// NetworkFiles is the .network files, in the order in which networkd does.
+func NetworkFiles(files Files) ([]LinkConfig, error) { return linkConfigs(files, ".network") }
+
+func linkConfigs(files Files, suffix string) ([]LinkConfig, error) {
 	dirs := Dirs("systemd/network")
-	found, err := Collect(files, dirs, ".link")
+	found, err := Collect(files, dirs, suffix)
 	if err != nil {
 		return nil, err
 	}
@@ -58,9 +67,10 @@ func LinkFor(all []LinkConfig, d Device) []Candidate {
 }
 
 // matches goes through a [Match] section. Doubt is the conditions that depend on
-// the machine (Host, KernelVersion, ...), where all others hold.
+// the machine (Host, KernelVersion, ...), where all others hold. Without any
+// condition systemd passes the file over.
 func (d Device) matches(entries []Entry) (matches bool, doubt []Entry) {
-	asked := map[string][]string{}
+	asked := map[string]patterns{}
 	where := map[string]Entry{}
 	for _, e := range entries {
 		switch {
@@ -68,52 +78,94 @@ func (d Device) matches(entries []Entry) (matches bool, doubt []Entry) {
 		case e.Value == "":
 			delete(asked, e.Key)
 		default:
-			asked[e.Key] = append(asked[e.Key], strings.Fields(strings.ReplaceAll(e.Value, `"`, ""))...)
+			value := e.Value
+			if e.Key != "OriginalName" && e.Key != "Name" { // there a quote is part of the name
+				value = strings.ReplaceAll(value, `"`, "")
+			}
+			asked[e.Key] = append(asked[e.Key], parsePatterns(value)...)
 			where[e.Key] = e
 		}
 	}
-	for key, patterns := range asked {
+	for key, want := range asked {
+		if d.Kind == "" && key != "Name" && key != "Kind" {
+			doubt = append(doubt, where[key])
+			continue
+		}
+		have := ""
 		switch key {
-		case "OriginalName":
-			if !globs(patterns, d.Name) {
-				return false, nil
-			}
-		case "Kind":
-			if !globs(patterns, d.Kind) {
-				return false, nil
-			}
-		case "Driver": // ethtool names the driver of these as ip names their kind
-			if !globs(patterns, d.Kind) {
-				return false, nil
-			}
+		case "OriginalName", "Name": // of a .link file, of a .network file
+			have = d.Name
+		case "Kind", "Driver": // ethtool names the driver of these as ip names their kind
+			have = d.Kind
 		case "Type":
-			if !globs(patterns, "ether") {
-				return false, nil
-			}
+			have = d.netType()
 		case "Path", "PermanentMACAddress", "MACAddress": // no virtual interface has a known one
-			if !strings.HasPrefix(patterns[0], "!") {
-				return false, nil
-			}
 		default:
 			doubt = append(doubt, where[key])
+			continue
+		}
+		if !want.match(have) {
+			return false, nil
 		}
 	}
-	return true, doubt
+	return len(asked) > 0, doubt
 }
 
-// globs is systemd's list of patterns: a ! before the first inverts all.
-func globs(patterns []string, name string) bool {
-	if len(patterns) == 0 {
-		return true
+// netType is what networkctl calls TYPE: the kernel's DEVTYPE, else the kind of
+// hardware.
+func (d Device) netType() string {
+	if t := d.devType(); t != "" {
+		return t
 	}
-	rest, inverted := strings.CutPrefix(patterns[0], "!")
-	for i, p := range patterns {
-		if i == 0 {
-			p = rest
-		}
-		if match(p, name) {
-			return !inverted
+	switch d.Kind {
+	case "ipip":
+		return "tunnel"
+	case "ip6tnl":
+		return "tunnel6"
+	case "sit":
+		return "sit"
+	case "gre":
+		return "ipgre"
+	}
+	return "ether"
+}
+
+// devType is DEVTYPE of the kernel's uevent: not every kind of link has one.
+func (d Device) devType() string {
+	if slices.Contains([]string{"vxlan", "bridge", "bond", "vlan", "wireguard", "geneve"}, d.Kind) {
+		return d.Kind
+	}
+	return ""
+}
+
+// patterns is systemd's list of globs: those with a ! must not match, and if
+// there are others, one of them must.
+type patterns []string
+
+// parsePatterns reads one line: a ! before the first inverts all of the line.
+func parsePatterns(value string) patterns {
+	rest, inverted := strings.CutPrefix(value, "!")
+	list := strings.Fields(rest)
+	if inverted {
+		for i := range list {
+			list[i] = "!" + list[i]
 		}
 	}
-	return inverted
+	return list
+}
+
+// match takes "" for something that the device does not have.
+func (all patterns) match(have string) bool {
+	asks, matches := false, false
+	for _, p := range all {
+		p, inverted := strings.CutPrefix(p, "!")
+		asks = asks || !inverted
+		if have != "" && match(p, have) {
+			if inverted {
+				return false
+			}
+			matches = true
+		}
+	}
+	return matches || !asks
 }

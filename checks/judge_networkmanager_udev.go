@@ -1,0 +1,94 @@
+package checks
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+
+	"nodegate/host"
+	"nodegate/host/config"
+)
+
+// cniLink is a family of links that a CNI makes.
+type cniLink struct {
+	pattern string        // as NetworkManager's lists spell it
+	device  config.Device // one of them
+}
+
+func cniLinks() []cniLink {
+	return []cniLink{
+		{"flannel*", config.Device{Name: "flannel.1", Kind: "vxlan"}},
+		{"cali*", config.Device{Name: "cali0a1b2c3d4e5", Kind: "veth"}},
+		{"tunl*", config.Device{Name: "tunl0", Kind: "ipip"}},
+		{"vxlan.calico", config.Device{Name: "vxlan.calico", Kind: "vxlan"}},
+	}
+}
+
+// unmanagedByUdev tells whether udev's property NM_UNMANAGED keeps NetworkManager
+// off a link: what udev knows of one that is there, else what its rules say of
+// one that appears.
+func unmanagedByUdev(ctx context.Context, h *host.Host, l cniLink) (bool, Evidence, error) {
+	name, err := present(ctx, h, l.pattern)
+	if err != nil {
+		return false, Evidence{}, err
+	}
+	if name != "" {
+		said, known, err := udevProperty(h, name, "NM_UNMANAGED")
+		if err != nil {
+			return false, Evidence{}, err
+		}
+		if known {
+			return said.Text == "NM_UNMANAGED=1" || said.Text == "NM_UNMANAGED=true", said, nil
+		}
+	}
+	by, unmanaged, doubt, err := config.UdevUnmanaged(h.Files, l.device)
+	if err != nil || !unmanaged && doubt == nil {
+		return false, Evidence{}, err
+	}
+	if doubt != nil {
+		return false, Evidence{}, errors.New(doubt[0].At() + ": whether this rule holds for " + l.pattern + " is not known")
+	}
+	return true, Evidence{by.At(), "NM_UNMANAGED=1 for " + l.pattern}, nil
+}
+
+// present is a link of the running machine that the pattern names, "" where
+// there is none.
+func present(ctx context.Context, h *host.Host, pattern string) (string, error) {
+	if !h.Live() {
+		return "", nil
+	}
+	links, err := h.Links.List(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, l := range links {
+		if config.Unmanaged([]string{"interface-name:" + pattern}, l.Name) {
+			return l.Name, nil
+		}
+	}
+	return "", nil
+}
+
+// udevProperty is a property of a link in udev's database; known is that udev
+// has the link there.
+func udevProperty(h *host.Host, link, property string) (said Evidence, known bool, err error) {
+	index, err := h.Text("/sys/class/net/" + link + "/ifindex")
+	if errors.Is(err, fs.ErrNotExist) {
+		return Evidence{}, false, nil // gone since
+	}
+	if err != nil {
+		return Evidence{}, false, err
+	}
+	file := "/run/udev/data/n" + index
+	text, found, err := readIfAny(h, file)
+	if err != nil || !found {
+		return Evidence{}, false, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if p, is := strings.CutPrefix(strings.TrimSpace(line), "E:"); is && strings.HasPrefix(p, property+"=") {
+			return Evidence{file, p}, true, nil
+		}
+	}
+	return Evidence{file, "no " + property}, true, nil
+}

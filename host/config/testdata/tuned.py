@@ -1,0 +1,23 @@
+# What TuneD itself makes of profiles: python3 tuned.py ROOT "NAME..."... prints,
+# for each argument, the parameters of the merged profile's sysctl sections before variables are expanded.
+import json, os, sys
+sys.path.insert(0, "/usr/lib/python3/dist-packages")
+from tuned.profiles.factory import Factory
+from tuned.profiles.loader import Loader
+from tuned.profiles.locator import Locator
+from tuned.profiles.merger import Merger
+from tuned.profiles.variables import Variables
+from tuned.utils.commands import commands
+
+root = sys.argv[1]
+dirs = [os.path.join(root, d) for d in ("usr/lib/tuned", "usr/lib/tuned/profiles", "etc/tuned", "etc/tuned/profiles")]
+unquote = commands().unquote
+answers = {}
+for names in sys.argv[2:]:
+    profile = Loader(Locator(dirs), Factory(), Merger(), None, Variables()).load(names.split())
+    answers[names] = found = {}
+    for unit in profile.units.values():
+        if unit.type == "sysctl" and unit.enabled:
+            for key, value in unit.options.items():
+                found[key.replace(".", "/")] = " ".join(unquote(value).split())
+print(json.dumps(answers))

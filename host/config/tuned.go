@@ -1,0 +1,231 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+)
+
+// TunedSetting is a kernel parameter that TuneD writes when it applies a profile.
+type TunedSetting struct {
+	Setting        // Value begins with > or < where it only raises or lowers
+	If      string // what it depends on that no file tells, "" where it does not
+}
+
+// TunedSysctls is what the active TuneD profile writes and nobody writes again
+// after it: with reapply_sysctl, its default, TuneD itself then applies
+// /run/sysctl.d, /etc/sysctl.d and /etc/sysctl.conf. An error is a profile that
+// cannot be read, which TuneD does not apply either.
+func TunedSysctls(files Files) ([]TunedSetting, error) {
+	p := tunedProfile{files: files, units: map[string]*tunedUnit{}}
+	for _, file := range []string{"/etc/tuned/active_profile", "/etc/tuned/post_loaded_profile"} {
+		text, err := readIfAny(files, file)
+		if err != nil {
+			return nil, err
+		}
+		if err := p.load(strings.Fields(text)); err != nil {
+			return nil, err
+		}
+	}
+	again, err := tunedReapplies(files)
+	if err != nil {
+		return nil, err
+	}
+	var all []TunedSetting
+	for _, name := range p.order {
+		unit := p.units[name]
+		if unit.kind != "sysctl" || unit.off {
+			continue
+		}
+		for _, e := range unit.options {
+			s := TunedSetting{Setting: Setting{Key: strings.ReplaceAll(e.Key, ".", "/"), Value: e.Value, File: e.File, Line: e.Line}, If: unit.condition}
+			if strings.Contains(e.Value, "${") {
+				s.If = e.Value
+			}
+			if !slices.Contains(again, s.Key) {
+				all = append(all, s)
+			}
+		}
+	}
+	return all, nil
+}
+
+// tunedProfile is profiles merged as TuneD merges them: a section of a later one
+// adds to the same section of an earlier one, or replaces it.
+type tunedProfile struct {
+	files  Files
+	units  map[string]*tunedUnit
+	order  []string
+	loaded []string
+}
+
+type tunedUnit struct {
+	kind, condition string
+	off             bool
+	options         []Entry
+}
+
+// tunedDirs is where profiles are, the strongest first; from 2.23 on they have a
+// folder of their own.
+func tunedDirs() []string {
+	return []string{"/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned"}
+}
+
+func (p *tunedProfile) load(names []string) error {
+	for _, name := range names {
+		name, optional := strings.CutPrefix(name, "-")
+		f, err := p.find(name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && optional, err == nil && slices.Contains(p.loaded, f.Path):
+			continue
+		case err != nil:
+			return err
+		}
+		p.loaded = append(p.loaded, f.Path)
+		entries, err := ParseTuned(f.Path, f.Text)
+		if err != nil {
+			return err
+		}
+		if e, ok := Last(entries, "main", "include"); ok {
+			if strings.Contains(e.Value, "${") {
+				return fmt.Errorf("%s: which profile include=%s names cannot be known from files", e.At(), e.Value)
+			}
+			if err := p.load(strings.FieldsFunc(e.Value, func(r rune) bool { return strings.ContainsRune(",; \t", r) })); err != nil {
+				return err
+			}
+		}
+		p.merge(entries)
+	}
+	return nil
+}
+
+func (p *tunedProfile) find(name string) (File, error) {
+	for _, dir := range tunedDirs() {
+		f, null, err := read(p.files, dir+"/"+path.Base(name)+"/tuned.conf")
+		if errors.Is(err, fs.ErrNotExist) || null {
+			continue
+		}
+		return f, err
+	}
+	return File{}, fmt.Errorf("TuneD profile %q: %w in %s", name, fs.ErrNotExist, strings.Join(tunedDirs(), ", "))
+}
+
+func (p *tunedProfile) merge(entries []Entry) {
+	var seen []string
+	for _, e := range entries {
+		unit := p.units[e.Section]
+		replaces := false
+		if !slices.Contains(seen, e.Section) {
+			seen = append(seen, e.Section)
+			again, _ := Last(entries, e.Section, "replace")
+			replaces, _ = ParseBool(again.Value)
+		}
+		if unit == nil || replaces {
+			if unit == nil {
+				p.order = append(p.order, e.Section)
+			}
+			unit = &tunedUnit{kind: e.Section}
+			p.units[e.Section] = unit
+		}
+		unit.set(e)
+	}
+}
+
+func (u *tunedUnit) set(e Entry) {
+	switch e.Key {
+	case "type":
+		u.kind = e.Value
+	case "enabled":
+		on, valid := ParseBool(e.Value)
+		u.off = valid && !on
+	case "uname_regex", "cpuinfo_regex", "devices_udev_regex":
+		u.condition = e.Key + "=" + e.Value
+	case "drop":
+		gone := strings.FieldsFunc(e.Value, func(r rune) bool { return strings.ContainsRune(",; \t", r) })
+		u.options = slices.DeleteFunc(u.options, func(o Entry) bool { return slices.Contains(gone, o.Key) })
+	case "replace", "devices", "script_pre", "script_post", "priority":
+	default:
+		u.options = slices.DeleteFunc(u.options, func(o Entry) bool { return o.Key == e.Key })
+		u.options = append(u.options, e)
+	}
+}
+
+// ParseTuned reads a profile as Python's ConfigParser does for TuneD: a line
+// that is indented deeper than its key goes on with the value, a # after white
+// space begins a comment.
+func ParseTuned(name string, text []byte) ([]Entry, error) {
+	var all []Entry
+	var errs []error
+	section, indent, open := "", 0, false
+	n := 0
+	for line := range strings.SplitSeq(string(text), "\n") {
+		n++
+		if start := strings.TrimLeft(line, space); start == "" || start[0] == ';' || start[0] == '#' {
+			continue
+		}
+		for i, r := range line {
+			if r == '#' && strings.ContainsRune(space, rune(line[i-1])) {
+				line = line[:i]
+				break
+			}
+		}
+		depth := len(line) - len(strings.TrimLeft(line, space))
+		line = strings.Trim(line, space)
+		key, value, assigns := strings.Cut(line, "=")
+		key = strings.Trim(key, space)
+		switch {
+		case open && depth > indent:
+			last := &all[len(all)-1]
+			last.Value = strings.Trim(last.Value+"\n"+line, space)
+		case line[0] == '[' && strings.HasSuffix(line, "]"):
+			section, indent, open = line[1:len(line)-1], depth, false
+		case !assigns || key == "" || section == "":
+			errs = append(errs, fmt.Errorf("%s: %q is no assignment in a section", At(name, n), line))
+		default:
+			all = append(all, Entry{section, key, strings.Trim(value, space+`"'`), name, n})
+			indent, open = depth, true
+		}
+	}
+	return all, errors.Join(errs...)
+}
+
+// tunedReapplies is the parameters that TuneD sets back after its profile.
+func tunedReapplies(files Files) (keys []string, err error) {
+	main, err := readIfAny(files, "/etc/tuned/tuned-main.conf")
+	if err != nil {
+		return nil, err
+	}
+	// The file has no sections. Of a line that it cannot read TuneD warns.
+	settings, _ := ParseTuned("/etc/tuned/tuned-main.conf", []byte("[main]\n"+main))
+	if e, set := Last(settings, "main", "reapply_sysctl"); set {
+		if on, valid := ParseBool(e.Value); valid && !on {
+			return nil, nil
+		}
+	}
+	found, err := Collect(files, []string{"/run/sysctl.d", "/etc/sysctl.d"}, ".conf")
+	if err != nil {
+		return nil, err
+	}
+	last, err := readIfAny(files, "/etc/sysctl.conf")
+	for _, f := range append(found, File{"/etc/sysctl.conf", []byte(last)}) {
+		for line := range strings.Lines(string(f.Text)) {
+			line = strings.Trim(line, space)
+			if key, _, assigns := strings.Cut(line, "="); assigns && line[0] != '#' && line[0] != ';' {
+				keys = append(keys, strings.ReplaceAll(strings.Trim(key, space), ".", "/"))
+			}
+		}
+	}
+	return keys, err
+}
+
+// readIfAny is the text of a file, "" where it is not there.
+func readIfAny(files Files, name string) (string, error) {
+	text, err := files.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return string(text), err
+}
