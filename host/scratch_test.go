@@ -234,3 +234,14 @@ func FuzzParseSegment(f *testing.F) {
 	f.Add([]byte{0x4f, 0, 0, 20, 0, 0, 0, 0, 64, 6, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8})
 	f.Fuzz(func(t *testing.T, b []byte) { parseSegment(b) })
 }
+
+func FuzzParsePorts(f *testing.F) {
+	f.Add("1,5-7\t32768-60999")
+	f.Add("30000-32767,")
+	f.Fuzz(func(t *testing.T, text string) {
+		ports, err := parsePorts(text)
+		if err == nil && len(ports) > 65536*(1+strings.Count(text, ",")) {
+			t.Fatalf("%d ports in %q", len(ports), text)
+		}
+	})
+}

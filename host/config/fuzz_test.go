@@ -111,3 +111,13 @@ func FuzzFirstUnlisted(f *testing.F) {
 		}
 	})
 }
+
+func FuzzUnmanaged(f *testing.F) {
+	f.Add("interface-name:flannel*;interface-name:=tunl0;except:interface-name:~cali[0-9]*;*", "tunl0")
+	f.Fuzz(func(t *testing.T, list, name string) {
+		specs := strings.FieldsFunc(list, func(r rune) bool { return r == ';' })
+		if config.Unmanaged(specs, name) && config.Unmanaged(append(specs, "except:interface-name:="+name), name) {
+			t.Fatalf("%q of %q is not excepted", name, list)
+		}
+	})
+}
