@@ -38,6 +38,7 @@ func Load(files []File, o Options) (*Policy, hcl.Diagnostics) {
 	l.decode()
 	l.policy.check(l.reader)
 	l.policy.inferModules()
+	l.policy.defaultDrift()
 	return l.policy, l.diags
 }
 

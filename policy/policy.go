@@ -32,7 +32,7 @@ type About struct {
 	Ref      string    // where the reason is documented
 	Symptom  string    // what a user sees where it does not hold
 	TradeOff string    // what it costs
-	Drift    Drift     // what watch does where it stops holding; "" is the default
+	Drift    Drift     // what watch does where it stops holding
 	Range    hcl.Range // where it is asked for
 	Override hcl.Range // of the override that changed it, if one did
 	Builtin  bool      // it stands in a built-in policy
@@ -57,8 +57,8 @@ const (
 // node runs.
 type Drift string
 
-// Correct makes it hold again, and is the default for what can be corrected.
-// Report only tells, and is the default for a check. Ignore does not look.
+// Correct makes it hold again; it is the default, unless the gate is told not to
+// repair. Report only tells, and is the default for a check. Ignore does not look.
 const (
 	Correct Drift = "correct"
 	Report  Drift = "report"

@@ -116,12 +116,12 @@ func TestSameTwice(t *testing.T) {
 		got = append(got, "module "+m.Name+" "+string(m.Severity))
 	}
 	for _, s := range p.Sysctls {
-		got = append(got, s.Key.String()+" "+s.Want()+" "+string(s.Severity)+string(s.Drift))
+		got = append(got, s.Key.String()+" "+s.Want()+" "+string(s.Severity)+" "+string(s.Drift))
 	}
 	want := []string{
 		"module overlay block", "module nf_conntrack warn", "module br_netfilter block",
-		"a.one 7 block", "a.two 7 to 9 block", "a.three one of 2, 3 blockreport",
-		"net.netfilter.nf_conntrack_max at least 1 warn", "net.bridge.bridge-nf-call-iptables 1 block",
+		"a.one 7 block correct", "a.two 7 to 9 block correct", "a.three one of 2, 3 block report",
+		"net.netfilter.nf_conntrack_max at least 1 warn correct", "net.bridge.bridge-nf-call-iptables 1 block correct",
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
@@ -219,4 +219,26 @@ func FuzzLoad(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestDefaultDrift: what nobody says follows from the gate.
+func TestDefaultDrift(t *testing.T) {
+	const text = `
+		sysctl "a.one" { value = 1 }
+		sysctl "a.two" {
+		  value = 1
+		  drift = "ignore"
+		}
+		probe "bridge" {}
+		check "swap" {}`
+	drift := func(text string) []policy.Drift {
+		p := load(t, text)
+		return []policy.Drift{p.Sysctls[0].policy.Drift, p.Sysctls[1].policy.Drift, p.Probes[0].policy.Drift, p.Judgements[0].policy.Drift}
+	}
+	if d := cmp.Diff([]policy.Drift{policy.Correct, policy.Ignore, policy.Ignore, policy.Report}, drift(text)); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff([]policy.Drift{policy.Report, policy.Ignore, policy.Ignore, policy.Report}, drift(text+"\ngate { repair = false }")); d != "" {
+		t.Error(d)
+	}
 }

@@ -94,7 +94,7 @@ func (w *Watcher) settle(ctx context.Context, r checks.LinkRequirement, l host.L
 	appeared := !k.held[r.Name()]
 	key, now := r.Name()+" of "+l.Name, time.Now()
 	s, err := r.Settle(ctx, w.Host, l, func() bool {
-		if r.About().Drift == policy.Report && !appeared || w.Off() != "" || !w.fights.may(key, now) {
+		if r.About().Drift != policy.Correct && !appeared || w.Off() != "" || !w.fights.may(key, now) {
 			return false
 		}
 		// A late notice may be about a link that has been made again since: the

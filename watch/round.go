@@ -60,7 +60,7 @@ func (r *round) end(ctx context.Context, last *policy.Policy) {
 func (r *round) hangs() bool { return !r.began.IsZero() && time.Since(r.began) > 2*roundTime }
 
 // watched is what the policy asks of the node at boot or while it runs, but for
-// what it says to ignore, and for probes: they send packets, and are the gate's.
+// what it says to ignore.
 func watched(p *policy.Policy) []checks.Check {
 	list := checks.For(p, checks.Run)
 	names := map[string]bool{}
@@ -72,13 +72,7 @@ func watched(p *policy.Policy) []checks.Check {
 			list = append(list, c)
 		}
 	}
-	probes := map[string]bool{}
-	for _, pr := range p.Probes {
-		probes["probe."+pr.Name] = true
-	}
-	return slices.DeleteFunc(list, func(c checks.Check) bool {
-		return c.About().Drift == policy.Ignore || probes[c.Name()]
-	})
+	return slices.DeleteFunc(list, func(c checks.Check) bool { return c.About().Drift == policy.Ignore })
 }
 
 // finish corrects what a round found, as far as the policy wants it, and tells
@@ -89,7 +83,7 @@ func (w *Watcher) finish(ctx context.Context, f found) {
 	now := time.Now()
 	var fix []checks.Check
 	for i, res := range report.Results {
-		if off != "" || !drifted(res) || res.About.Drift == policy.Report {
+		if off != "" || !drifted(res) || res.About.Drift != policy.Correct {
 			continue
 		}
 		if _, ok := f.list[i].(checks.Fixer); ok && !w.isLink(res.Name) && w.fights.may(res.Name, now) {

@@ -1,0 +1,101 @@
+watch=nodegate-watch.service
+main() { systemctl show -P MainPID $watch; }
+look() { systemctl kill -s HUP --kill-who=main $watch; } # a round now, not in half a minute
+says() { journalctl -b -u $watch --no-pager -o cat | grep -F "$1" >/dev/null; }
+vxlan() { ip link add "$1" type vxlan id "$2" dstport 8472; }
+# checksum_off LINK: asked of the kernel by nodegate itself; the image has no ethtool.
+checksum_off() { nodegate check --policy /opt/vm/one.hcl --var "link=$1" --stage run >/dev/null; }
+cat >/opt/vm/one.hcl <<'HCL'
+variable "link" { type = "string" }
+link "one" {
+  match { name = var.link }
+  offload = { tx-checksum-ip-generic = false }
+}
+HCL
+
+first_start
+saw 1
+within 60 systemctl is-active --quiet $watch
+[ "$(systemctl show -P UnitFileState $watch)" = enabled ] || die "$watch is not enabled"
+
+echo "--- links that appear after kubelet"
+vxlan flannel.1 1
+ip link add cni0 type bridge
+within 10 checksum_off flannel.1
+within 10 is net.ipv4.conf.cni0.rp_filter 2
+within 10 grep -qx 1450 /sys/class/net/cni0/mtu
+ip link del flannel.1
+vxlan flannel.1 1
+within 10 checksum_off flannel.1
+
+echo "--- drift"
+sysctl -qw net.ipv4.ip_forward=0 kernel.panic_on_warn=1 kernel.printk_ratelimit=7
+look
+within 20 is net.ipv4.ip_forward 1
+within 20 says "corrected sysctl.net.ipv4.ip_forward: was 0, is 1"
+within 20 says "sysctl.kernel.panic_on_warn: want 0, got 1"
+is kernel.panic_on_warn 1 || die "what is only to be told was corrected"
+is kernel.printk_ratelimit 7 || die "what is to be ignored was corrected"
+modprobe -r br_netfilter
+look
+within 20 loaded br_netfilter
+within 20 is net.bridge.bridge-nf-call-iptables 1
+
+echo "--- status"
+status=0
+nodegate status >/run/vm/status || status=$?
+cat /run/vm/status
+[ $status = 1 ] || die "status exits $status where a blocking requirement differs, want 1"
+grep -q '^fixed .*sysctl.net.ipv4.ip_forward .*0 -> 1' /run/vm/status || die "status is silent about the correction"
+sysctl -qw kernel.panic_on_warn=0
+look
+within 20 nodegate status
+systemctl status $watch | grep -F 'Status: "node holds' || die "systemctl status is silent"
+
+echo "--- a fight"
+mkdir -p /etc/systemd/system/$watch.d
+printf '[Service]\nExecStart=\nExecStart=/usr/local/bin/nodegate watch --interval 1s --listen 127.0.0.1:9758\nWatchdogSec=8s\nTimeoutAbortSec=2s\n' >/etc/systemd/system/$watch.d/50-test.conf
+systemctl daemon-reload
+systemctl restart $watch
+systemd-run -q --unit=rival sh -c 'while sleep 1; do sysctl -qw net.ipv4.ip_forward=0; done'
+within 60 says "FIGHT over sysctl.net.ipv4.ip_forward"
+nodegate status || :
+before=$(systemctl show -P CPUUsageNSec $watch)
+sleep 20
+after=$(systemctl show -P CPUUsageNSec $watch)
+echo "processor time in 20 s of a fight, with a round each second: $(((after - before) / 1000000)) ms (under emulation)"
+[ "$(journalctl -b -u $watch --no-pager -o cat | grep -cF 'FIGHT over')" = 1 ] || die "the fight was told more than once"
+corrected=$(nodegate status --format json | grep -o '"sysctl.net.ipv4.ip_forward": [0-9]*' | tail -n 1)
+[ "$corrected" = '"sysctl.net.ipv4.ip_forward": 5' ] || die "in the pause of the fight: corrected $corrected"
+systemctl stop rival
+
+echo "--- the listener"
+busybox wget -qO - http://127.0.0.1:9758/healthz | grep -qx ok || die "/healthz"
+busybox wget -qO - http://127.0.0.1:9758/metrics | grep -q '^nodegate_watch_fight{name="sysctl.net.ipv4.ip_forward"} 1$' || die "/metrics"
+
+echo "--- kill -9"
+pid=$(main)
+kill -9 "$pid"
+vxlan flannel.2 2
+within 20 checksum_off flannel.2
+[ "$(main)" != "$pid" ] || die "systemd did not restart $watch"
+says "Main process exited, code=killed, status=9/KILL" || die "it did not die of kill -9"
+
+echo "--- a hang"
+kill -STOP "$(main)"
+vxlan flannel.3 3
+within 60 checksum_off flannel.3
+says "Watchdog timeout" || die "the watchdog did not fire"
+
+echo "--- break glass"
+touch /etc/nodegate/disabled
+sysctl -qw kernel.panic=0
+within 20 sh -c "nodegate status | grep -q 'switched off by /etc/nodegate/disabled'"
+is kernel.panic 0 || die "it corrects although it is switched off"
+rm /etc/nodegate/disabled
+within 20 is kernel.panic 10
+
+echo "--- uninstall"
+rm -r /etc/systemd/system/$watch.d
+nodegate uninstall
+not systemctl is-active --quiet $watch || die "$watch still runs"

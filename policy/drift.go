@@ -1,0 +1,30 @@
+package policy
+
+// defaultDrift fills in the drift that no block says. Who tells the gate not to
+// repair wants a person to look: watch then does not correct either.
+func (p *Policy) defaultDrift() {
+	usual := Correct
+	if !p.Gate.Repair {
+		usual = Report
+	}
+	unless := func(a *About, d Drift) {
+		if a.Drift == "" {
+			a.Drift = d
+		}
+	}
+	for i := range p.Modules {
+		unless(&p.Modules[i].About, usual)
+	}
+	for i := range p.Sysctls {
+		unless(&p.Sysctls[i].About, usual)
+	}
+	for i := range p.Links {
+		unless(&p.Links[i].About, usual)
+	}
+	for i := range p.Judgements {
+		unless(&p.Judgements[i].About, Report)
+	}
+	for i := range p.Probes {
+		p.Probes[i].Drift = Ignore // watch sends no packets
+	}
+}
