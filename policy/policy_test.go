@@ -233,7 +233,7 @@ func TestDefaultDrift(t *testing.T) {
 		check "swap" {}`
 	drift := func(text string) []policy.Drift {
 		p := load(t, text)
-		return []policy.Drift{p.Sysctls[0].policy.Drift, p.Sysctls[1].policy.Drift, p.Probes[0].policy.Drift, p.Judgements[0].policy.Drift}
+		return []policy.Drift{p.Sysctls[0].Drift, p.Sysctls[1].Drift, p.Probes[0].Drift, p.Judgements[0].Drift}
 	}
 	if d := cmp.Diff([]policy.Drift{policy.Correct, policy.Ignore, policy.Ignore, policy.Report}, drift(text)); d != "" {
 		t.Error(d)
