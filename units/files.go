@@ -59,10 +59,10 @@ func Files(p *policy.Policy, texts []policy.File, prog Program) ([]File, error) 
 	}
 	dropIn := unitDir + "/" + p.Gate.Unit + ".d/10-nodegate.conf"
 	files = append(files,
-		File{Path: modulesFile, Mode: 0o644, Content: modulesLoad(p)},
-		File{Path: sysctlFile, Mode: 0o644, Content: sysctlConf(p)},
+		File{Path: modulesFile, Mode: 0o644, Content: modulesLoad(p, prog)},
+		File{Path: sysctlFile, Mode: 0o644, Content: sysctlConf(p, prog)},
 	)
-	if prog.content != nil {
+	if prog.bringsUnits() {
 		files = append(files, unitFiles(p.Gate, prog)...)
 	}
 	return append(files,
@@ -127,13 +127,13 @@ func applyUnit(g policy.Gate, prog Program) []byte {
 }
 
 func gateDropIn(g policy.Gate, prog Program) []byte {
-	return render(header+"# Holds "+g.Unit+" until the node policy holds. Why ExecStartPre and not Requires: a failed required job is never tried again.",
+	return render(prog.head()+"# Holds "+g.Unit+" until the node policy holds. Why ExecStartPre and not Requires: a failed required job is never tried again.",
 		section("Unit",
 			"After", ApplyUnit,
 			"Wants", ApplyUnit,
 			"StartLimitIntervalSec", "0",
 		), section("Service",
-			"ExecStartPre", "+"+prog.path+" gate",
+			"ExecStartPre", "+"+prog.gate(),
 			"TimeoutStartSec", startTimeout(g),
 			"Restart", "always",
 			"RestartSec", "2s",
@@ -160,8 +160,6 @@ func section(name string, pairs ...string) []*unit.UnitOption {
 	return all
 }
 
-const header = "# Written by `nodegate install`; `nodegate uninstall` removes it.\n"
-
 func render(head string, sections ...[]*unit.UnitOption) []byte {
 	var all []*unit.UnitOption
 	for _, s := range sections {
@@ -172,9 +170,9 @@ func render(head string, sections ...[]*unit.UnitOption) []byte {
 	return []byte(head + "\n\n" + string(text))
 }
 
-func modulesLoad(p *policy.Policy) []byte {
+func modulesLoad(p *policy.Policy, prog Program) []byte {
 	var b strings.Builder
-	b.WriteString(header)
+	b.WriteString(prog.head())
 	for _, m := range p.Modules {
 		if m.Applies() {
 			fmt.Fprintln(&b, m.Name)
@@ -185,9 +183,9 @@ func modulesLoad(p *policy.Policy) []byte {
 
 // sysctlConf is the values that are exact. A bound or a choice cannot be said
 // in sysctl.d: a fixed value would lower one that is higher for good reason.
-func sysctlConf(p *policy.Policy) []byte {
+func sysctlConf(p *policy.Policy, prog Program) []byte {
 	var b strings.Builder
-	b.WriteString(header)
+	b.WriteString(prog.head())
 	for _, s := range p.Sysctls {
 		switch {
 		case s.Off:

@@ -18,10 +18,21 @@ const (
 type Program struct {
 	path    string
 	content []byte // to be written at path; none where a package brought it, with the units
+	carrier Carrier
 }
 
+// Carrier is who else than install puts nodegate's files onto a machine: a
+// cluster's manifest, cloud-init, an image's configuration.
+type Carrier struct {
+	Name string // the command that wrote them, for their heads: "nodegate export kops"
+	Gate string // the command that holds the unit; "" is the gate of Binary
+}
+
+// Carried is a program that comes to Binary by another way than these files.
+func Carried(c Carrier) Program { return Program{path: Binary, carrier: c} }
+
 // Copied is a program that the installation brings itself.
-func Copied(binary []byte) Program { return Program{Binary, binary} }
+func Copied(binary []byte) Program { return Program{path: Binary, content: binary} }
 
 // FindProgram is the package's program where that is below the root and is the
 // same binary, else a copy of it: an installation depends on a package only if
@@ -42,18 +53,36 @@ func FindProgram(t Tree, binary []byte) (Program, error) {
 	return Copied(binary), nil
 }
 
+// bringsUnits tells whether the units are among the files.
+func (p Program) bringsUnits() bool { return p.content != nil || p.carrier.Name != "" }
+
+func (p Program) gate() string {
+	if p.carrier.Gate != "" {
+		return p.carrier.Gate
+	}
+	return p.path + " gate"
+}
+
 func (p Program) unitDir() string {
-	if p.content == nil {
+	if !p.bringsUnits() {
 		return packagedUnitDir
 	}
 	return unitDir
 }
 
+// header is the first line of a unit, head that of every other file.
 func (p Program) header() string {
-	if p.content == nil {
+	if !p.bringsUnits() {
 		return "# Brought by the package; `nodegate install` enables it.\n"
 	}
-	return header
+	return p.head()
+}
+
+func (p Program) head() string {
+	if p.carrier.Name != "" {
+		return "# Written by `" + p.carrier.Name + "`: change the policy, not this file.\n"
+	}
+	return "# Written by `nodegate install`; `nodegate uninstall` removes it.\n"
 }
 
 // ForPackage is the units as a package carries them: enabled by nobody, and
