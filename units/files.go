@@ -79,13 +79,17 @@ func unitFiles(g policy.Gate, prog Program) []File {
 	}
 }
 
-// policyName is the base name a policy file is installed under.
+// policyName is the base name a policy file is installed under: one that is
+// read back as what it is, HCL or JSON.
 func policyName(name string) string {
 	name = name[strings.LastIndexAny(name, "/:")+1:]
-	if !strings.HasSuffix(name, ".hcl") {
-		name += ".hcl"
+	switch {
+	case policy.IsPolicyFile(name):
+		return name
+	case strings.HasSuffix(name, ".json"):
+		return strings.TrimSuffix(name, ".json") + ".hcl.json"
 	}
-	return name
+	return name + ".hcl"
 }
 
 func applyUnit(g policy.Gate, prog Program) []byte {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -11,12 +12,24 @@ import (
 func newLint() *cobra.Command {
 	o := options{root: "/", nowhere: true}
 	var strict bool
+	var manifest string
 	c := &cobra.Command{
 		Use:   "lint [FILE or directory]...",
-		Short: "Say what is wrong with a policy, every mistake at once",
+		Short: "Say what is wrong with a policy, every mistake at once, or with a kops manifest",
+		Long: `Lint reads policies and says what is wrong with them. With --kops it reads a kops
+manifest instead (Cluster, InstanceGroups, or both) and names the traps that its
+hooks, fileAssets and sysctlParameters fall into: exit status 1 where there are
+some, 2 where the file is no such manifest.`,
 		Example: `  nodegate lint my.hcl
-  nodegate lint /etc/nodegate/policy.d`,
+  nodegate lint /etc/nodegate/policy.d
+  kops get --name NAME -o yaml | nodegate lint --kops -`,
 		RunE: func(c *cobra.Command, args []string) error {
+			if manifest != "" {
+				if len(args) > 0 {
+					return errors.New("--kops reads a manifest; name policies in a call of their own")
+				}
+				return lintKops(c, manifest)
+			}
 			o.policies = args
 			h, err := o.machine()
 			if err != nil {
@@ -38,6 +51,7 @@ func newLint() *cobra.Command {
 			return err
 		},
 	}
+	c.Flags().StringVar(&manifest, "kops", "", "read the kops manifest `FILE` (- is standard input)")
 	c.Flags().BoolVar(&strict, "strict", false, "warnings fail too")
 	c.Flags().StringArrayVar(&o.vars, "var", nil, "set a variable of the policy, `NAME=VALUE`")
 	c.Flags().StringArrayVar(&o.varFiles, "var-file", nil, "set variables from the NAME = VALUE lines of `FILE`")

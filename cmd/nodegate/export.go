@@ -1,0 +1,113 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"nodegate/images/export"
+)
+
+func newExport() *cobra.Command {
+	o := options{root: "/", nowhere: true}
+	var binary, sum, image string
+	var strict bool
+	c := &cobra.Command{
+		Use:   "export FORMAT",
+		Short: "Write the policy in the form that carries it onto machines: kops, cloud-init, Talos, ...",
+		Long: `Export writes one policy in the form that a target reads. What the target cannot
+express is said in a comment of the output and on standard error; with --strict it
+is an error (exit 2) and nothing is written.
+
+Formats:
+` + formatList() + `
+The binary comes to the node with its image (--binary baked), from a URL, or out
+of a container image. A node that fetches it verifies it before every use; kubelet
+is held until it is there and the gate passes.`,
+		Example: `  nodegate export kops --policy my.hcl --binary https://example.com/nodegate --sha256 SUM
+  nodegate export cloud-init --output user-data
+  nodegate export daemonset --image registry.example.com/nodegate@sha256:DIGEST --output base/
+  nodegate export talos --strict`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			format, err := export.Find(args[0])
+			if err != nil {
+				return err
+			}
+			delivery, err := export.ParseDelivery(binary, sum, image)
+			if err != nil {
+				return err
+			}
+			if format.Tree && o.output == "" {
+				return fmt.Errorf("%s is a folder of files: say where with --output DIR", format.Name)
+			}
+			h, err := o.machine()
+			if err != nil {
+				return err
+			}
+			p, texts, err := o.load(h, c.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			r, err := format.Write(export.Input{Policy: p, Texts: texts, Delivery: delivery})
+			if err != nil {
+				return err
+			}
+			for _, l := range r.Lacks {
+				fmt.Fprintf(c.ErrOrStderr(), "nodegate: %s cannot express %s\n", format.Name, l)
+			}
+			if strict && len(r.Lacks) > 0 {
+				return fmt.Errorf("%s in the policy that %s cannot express; nothing was written (--strict)", count(len(r.Lacks), "thing"), format.Name)
+			}
+			if format.Tree {
+				return writeTree(o.output, r)
+			}
+			if o.output == "" {
+				_, err = c.OutOrStdout().Write(r.Text)
+				return err
+			}
+			return writeOut(o.output, r.Text, 0o644)
+		},
+	}
+	c.Flags().StringArrayVarP(&o.policies, "policy", "p", nil, "policy `FILE or directory`; may be given more than once")
+	c.Flags().StringArrayVar(&o.vars, "var", nil, "set a variable of the policy, `NAME=VALUE`")
+	c.Flags().StringArrayVar(&o.varFiles, "var-file", nil, "set variables from the NAME = VALUE lines of `FILE`")
+	c.Flags().StringVarP(&o.output, "output", "o", "", "write to `FILE or directory` instead of standard output")
+	c.Flags().BoolVar(&strict, "strict", false, "fail where the target cannot express all of the policy")
+	c.Flags().StringVar(&binary, "binary", "", "where the node has nodegate from: baked (the default), or a `URL`")
+	c.Flags().StringVar(&sum, "sha256", "", "the `SUM` of the binary at the URL; no other is run")
+	c.Flags().StringVar(&image, "image", "", "the container image with /nodegate in it, `REF@sha256:DIGEST`")
+	return c
+}
+
+func formatList() string {
+	var b strings.Builder
+	for _, f := range export.Formats() {
+		fmt.Fprintf(&b, "  %-13s %s\n", f.Name, f.About)
+	}
+	return b.String()
+}
+
+// writeTree writes an export that is a folder. A path is below dir, whatever it says.
+func writeTree(dir string, r export.Result) error {
+	for _, f := range r.Tree {
+		name := filepath.Join(dir, filepath.FromSlash(f.Path))
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return fmt.Errorf("writing the export: %w", err)
+		}
+		if err := writeOut(name, f.Content, f.Mode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeOut(name string, content []byte, mode os.FileMode) error {
+	if err := replaceFile(name, content, mode); err != nil {
+		return fmt.Errorf("writing the export: %w", err)
+	}
+	return nil
+}

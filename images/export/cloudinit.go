@@ -1,0 +1,62 @@
+package export
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"nodegate/units"
+)
+
+type cloudConfig struct {
+	BootCmd    [][]string  `yaml:"bootcmd"`
+	WriteFiles []cloudFile `yaml:"write_files"`
+	RunCmd     [][]string  `yaml:"runcmd,flow"`
+}
+
+// cloudFile is an entry of cloud-init's write_files, and of KubeadmConfig's files.
+type cloudFile struct {
+	Path        string
+	Owner       string `yaml:",omitempty"`
+	Permissions string
+	Content     string
+}
+
+func cloudInit(in Input) (Result, error) {
+	n, err := in.node("cloud-init")
+	if err != nil {
+		return Result{}, err
+	}
+	c := cloudConfig{
+		BootCmd:    [][]string{{"sh", "-c", firstBoot(n.dropIn)}},
+		WriteFiles: n.cloudFiles(""),
+		RunCmd: [][]string{
+			{"systemctl", "daemon-reload"},
+			append([]string{"systemctl", "enable"}, n.names()...),
+			append([]string{"systemctl", "start", "--no-block"}, n.names()...),
+		},
+	}
+	text, err := encodeYAML(c)
+	comment := head("cloud-init", in, nil, "User data for an instance's first boot.")
+	return Result{Text: append([]byte("#cloud-config\n"+comment), text...)}, err
+}
+
+// firstBoot puts the gate there before kubelet can start. On the first boot
+// systemd has read kubelet's unit already, and cloud-init writes files after the
+// one moment at which it runs commands this early: hence the same file twice.
+func firstBoot(dropIn units.File) string {
+	quoted := "'" + strings.ReplaceAll(string(dropIn.Content), "'", `'\''`) + "'"
+	return fmt.Sprintf("[ -e %s ] || { mkdir -p %s && printf %%s %s >%s && systemctl daemon-reload; }\n",
+		dropIn.Path, path.Dir(dropIn.Path), quoted, dropIn.Path)
+}
+
+func (n node) cloudFiles(owner string) []cloudFile {
+	var all []cloudFile
+	for _, u := range n.units {
+		all = append(all, cloudFile{systemDir + u.name, owner, "0644", u.text})
+	}
+	for _, f := range n.files {
+		all = append(all, cloudFile{f.Path, owner, fmt.Sprintf("%04o", f.Mode), string(f.Content)})
+	}
+	return all
+}

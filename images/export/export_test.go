@@ -1,0 +1,298 @@
+package export
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+
+	"nodegate/images/kops"
+	"nodegate/policy"
+	"nodegate/units"
+)
+
+// testPolicy uses no built-in policy: what is expected of it stands here alone.
+const testPolicy = `
+module "overlay" {}
+sysctl "net.bridge.bridge-nf-call-iptables" { value = 1 }
+sysctl "net.ipv4.ip_forward" { value = 1 }
+check "swap" {}
+
+link "overlay" {
+  match {
+    kind = "vxlan"
+    name = "flannel*"
+  }
+  offload = { tx-checksum-ip-generic = false }
+  mtu     = 1450
+  sysctl  = { "net.ipv4.conf.*.rp_filter" = 0 }
+}
+
+link "uplink" {
+  match { name = "eth0" }
+  offload = { gro = true, tx-checksum-ipv4 = false }
+  sysctl  = { "net.ipv4.conf.*.log_martians" = 1 }
+}
+
+link "cloud" {
+  match { driver = "ena" }
+  offload = { tso = false }
+}
+
+link "default" {
+  match { default_route = true }
+  mtu = 9001
+}
+
+sysctl "net/ipv4/conf/eth0.100/forwarding" { value = 1 }
+sysctl "net.ipv4.conf.lxc*.rp_filter" { value = 0 }
+sysctl "net.netfilter.nf_conntrack_max" { min = max(131072, 32768 * node.cpus) }
+sysctl "net.core.bpf_jit_enable" { one_of = [1, 2] }
+sysctl "kernel.pid_max" {
+  value = 4194304
+  when  = node.cpus > 64
+}
+
+gate { unit = "k3s.service" }
+`
+
+const sum = "01ba4719c80b6fe911b091a7c05124b64eeece964e09c058ef8f9805daca546b"
+
+func deliveries() map[string]Delivery {
+	return map[string]Delivery{
+		"baked": {},
+		"url":   {URL: "https://example.com/nodegate?a=b&c='", SHA256: sum},
+		"image": {Image: "ghcr.io/example/nodegate@sha256:" + sum},
+	}
+}
+
+func input(t testing.TB, text string, d Delivery) Input {
+	t.Helper()
+	texts := []policy.File{{Name: "my.hcl", Text: []byte(text)}}
+	p, diags := policy.Load(texts, policy.Options{Checks: checkNames(t)})
+	if diags.HasErrors() {
+		t.Fatal(diags)
+	}
+	return Input{p, texts, d}
+}
+
+// checkNames is what the built-in policies name: checks itself is another room.
+func checkNames(t testing.TB) []string {
+	t.Helper()
+	var all []string
+	for _, name := range policy.Builtins() {
+		f, err := policy.Builtin(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^check "([^"]+)"`).FindAllSubmatch(f.Text, -1) {
+			all = append(all, string(m[1]))
+		}
+	}
+	return all
+}
+
+func write(t testing.TB, format string, in Input) Result {
+	t.Helper()
+	f, err := Find(format)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := f.Write(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func decode(t testing.TB, text []byte, into any) {
+	t.Helper()
+	if err := yaml.Unmarshal(text, into); err != nil {
+		t.Fatalf("not YAML: %v\n%s", err, text)
+	}
+}
+
+// TestKopsHasNoTrap: our own lint finds nothing in what is exported, below a
+// Cluster and below an InstanceGroup, in both versions.
+func TestKopsHasNoTrap(t *testing.T) {
+	for name, d := range deliveries() {
+		text := write(t, "kops", input(t, testPolicy, d)).Text
+		for _, head := range []string{"v1alpha2\nkind: Cluster\n", "v1alpha2\nkind: InstanceGroup\n", "v1alpha3\nkind: Cluster\n"} {
+			r, err := kops.Lint([]byte("apiVersion: kops.k8s.io/" + head + string(text)))
+			if err != nil || len(r.Findings) > 0 || r.Hooks == 0 || r.Assets == 0 || r.Sysctls == 0 {
+				t.Errorf("%s, %s: %+v, %v", name, head, r, err)
+			}
+		}
+	}
+}
+
+type kopsOut struct {
+	Spec struct {
+		Hooks []struct {
+			Name           string
+			Roles          []string
+			UseRawManifest bool `yaml:"useRawManifest"`
+			Manifest       string
+		}
+		FileAssets []struct {
+			Name, Path, Mode, Content string
+			Roles                     []string
+			IsBase64                  *bool `yaml:"isBase64"`
+		} `yaml:"fileAssets"`
+		SysctlParameters []string `yaml:"sysctlParameters"`
+	}
+}
+
+// TestKops reads the YAML as kops would.
+func TestKops(t *testing.T) {
+	r := write(t, "kops", input(t, testPolicy, Delivery{}))
+	var k kopsOut
+	decode(t, r.Text, &k)
+	for _, h := range k.Spec.Hooks {
+		if !h.UseRawManifest || !strings.Contains(h.Manifest, "\n[Install]\nWantedBy=multi-user.target\n") || strings.Join(h.Roles, " ") != "ControlPlane Node" {
+			t.Errorf("hook %+v", h)
+		}
+	}
+	names := map[string]bool{}
+	files := map[string]string{}
+	for _, a := range k.Spec.FileAssets {
+		if names[a.Name] || a.Mode != "0644" || a.IsBase64 != nil || strings.Join(a.Roles, " ") != "ControlPlane Node" {
+			t.Errorf("asset %+v", a)
+		}
+		names[a.Name] = true
+		files[a.Path] = a.Content
+	}
+	if files["/etc/nodegate/policy.d/my.hcl"] != testPolicy {
+		t.Error("the policy did not come through as it is")
+	}
+	if !strings.Contains(files["/etc/systemd/system/k3s.service.d/10-nodegate.conf"], "\nExecStartPre=+"+units.Binary+" gate\n") {
+		t.Errorf("no gate: %v", files)
+	}
+	// What nodeup's `sysctl --system` would fail at is in neither place.
+	for _, text := range append(strings.Split(files["/etc/sysctl.d/99-zz-nodegate.conf"], "\n"), k.Spec.SysctlParameters...) {
+		if !strings.HasPrefix(text, "#") && (strings.Contains(text, "bridge") || strings.Contains(text, "netfilter") || strings.Contains(text, "eth0")) {
+			t.Errorf("a key that may not be there: %s", text)
+		}
+	}
+	if !strings.Contains(strings.Join(k.Spec.SysctlParameters, " "), "net.ipv4.ip_forward=1") {
+		t.Errorf("sysctlParameters: %v", k.Spec.SysctlParameters)
+	}
+	if len(r.Lacks) != 1 || !strings.Contains(r.Lacks[0].String(), "the policy's gate holds k3s.service (my.hcl:") {
+		t.Errorf("lacks: %v", r.Lacks)
+	}
+}
+
+// TestUglyPolicies: whatever a policy's text holds comes through YAML unchanged.
+func TestUglyPolicies(t *testing.T) {
+	for _, text := range []string{
+		"use \"kubernetes\" {}\r\n# CRLF\r\n",
+		"# tabs\t\n\tuse \"kubernetes\" {}   \n\n\n",
+		"# no end of line\nuse \"kubernetes\" {}",
+		"\n\n  # leading lines\nuse \"kubernetes\" {}\n",
+		"# ünï \u2028 \u0085 \U0001F600 'x' \"y\" {{ z }} ${HOME} %n @BIN@\nuse \"kubernetes\" {}\n",
+	} {
+		for _, format := range []string{"kops", "cloud-init", "kubeadm", "butane"} {
+			found := false
+			var n yaml.Node
+			decode(t, write(t, format, input(t, text, Delivery{})).Text, &n)
+			var walk func(*yaml.Node)
+			walk = func(n *yaml.Node) {
+				found = found || n.Value == text
+				for _, c := range n.Content {
+					walk(c)
+				}
+			}
+			walk(&n)
+			if !found {
+				t.Errorf("%s: %q is not there as it is", format, text)
+			}
+		}
+	}
+}
+
+// TestLacks: for every format, what it says that it cannot express.
+func TestLacks(t *testing.T) {
+	const file = "testdata/lacks.golden"
+	var b strings.Builder
+	for _, f := range Formats() {
+		d := Delivery{}
+		if f.Needs == AnImage {
+			d = deliveries()["image"]
+		}
+		r := write(t, f.Name, input(t, testPolicy, d))
+		fmt.Fprintf(&b, "%s\n", f.Name)
+		for _, l := range r.Lacks {
+			fmt.Fprintf(&b, "    %s\n", l)
+			comment := []byte("# NOT HERE: " + l.String() + "\n")
+			whole := r.Text
+			for _, f := range r.Tree {
+				whole = append(whole, f.Content...)
+			}
+			if !strings.Contains(string(whole), string(comment)) {
+				t.Errorf("%s does not say in its output: %s", f.Name, l)
+			}
+		}
+	}
+	if os.Getenv("UPDATE") != "" {
+		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), b.String()); d != "" {
+		t.Errorf("%s (UPDATE=1 rewrites it):\n%s", file, d)
+	}
+}
+
+// TestSettings compares what the targets without nodegate are told, whole.
+func TestSettings(t *testing.T) {
+	for _, format := range []string{"files", "talos", "bottlerocket"} {
+		r := write(t, format, input(t, testPolicy, Delivery{}))
+		text := string(r.Text)
+		for _, f := range r.Tree {
+			text += "==> " + f.Path + "\n" + string(f.Content)
+		}
+		file := "testdata/" + format + ".golden"
+		if os.Getenv("UPDATE") != "" {
+			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(string(want), text); d != "" {
+			t.Errorf("%s (UPDATE=1 rewrites it):\n%s", file, d)
+		}
+	}
+}
+
+// FuzzKops: no policy text breaks the YAML.
+func FuzzKops(f *testing.F) {
+	f.Add(testPolicy)
+	f.Add("use \"kubernetes\" {}\r\n#\t\u0085 x")
+	f.Fuzz(func(t *testing.T, text string) {
+		texts := []policy.File{{Name: "my.hcl", Text: []byte(text)}}
+		p, diags := policy.Load(texts, policy.Options{Checks: checkNames(t)})
+		if diags.HasErrors() {
+			t.Skip()
+		}
+		r, err := writeKops(Input{p, texts, Delivery{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var k kopsOut
+		decode(t, r.Text, &k)
+		if k.Spec.FileAssets[0].Content != text {
+			t.Errorf("%q came through as %q", text, k.Spec.FileAssets[0].Content)
+		}
+	})
+}

@@ -1,0 +1,78 @@
+package export
+
+import (
+	_ "embed"
+	"strings"
+
+	"nodegate/units"
+)
+
+const (
+	fetchFile = "/etc/nodegate/fetch"
+	fetchUnit = "nodegate-fetch.service"
+	inImage   = "/nodegate" // the binary's place in the container image
+)
+
+//go:embed fetch.sh
+var fetchScript string
+
+//go:embed fetch_url.sh
+var fetchURL string
+
+//go:embed fetch_image.sh
+var fetchImage string
+
+// fetched tells whether the node fetches the binary itself.
+func (d Delivery) fetched() bool { return d != Delivery{} }
+
+// gate is the command that holds the unit.
+func (d Delivery) gate() string {
+	if !d.fetched() {
+		return ""
+	}
+	return "/bin/sh " + fetchFile + " gate"
+}
+
+// script is the program of fetchUnit. Nothing of nodegate is there when it runs
+// first, so it is a shell script that needs only coreutils and a downloader.
+func (d Delivery) script(name string, wake []string) string {
+	from, how := "url='"+d.URL+"'\nsum="+d.SHA256, fetchURL
+	if d.Image != "" {
+		from, how = "image="+d.Image, fetchImage
+	}
+	text := strings.ReplaceAll(fetchScript, "@HOW@", how)
+	return "# Written by `" + name + "`: change the policy, not this file.\n" + strings.NewReplacer(
+		"@BIN@", units.Binary, "@FROM@", from, "@DISABLED@", units.Disabled, "@INSIDE@", inImage, "@UNITS@", strings.Join(wake, " "),
+	).Replace(text)
+}
+
+// unit fetches. It is ordered after the network and nothing is ordered after it:
+// nodegate-apply comes before the network, and a cycle would make systemd drop one
+// of them. kubelet is held by its own gate, which systemd tries again.
+func (d Delivery) unit(name string) string {
+	after := "network-online.target"
+	if d.Image != "" {
+		after += " containerd.service"
+	}
+	return "# Written by `" + name + "`: change the policy, not this file.\n" + `
+[Unit]
+Description=Fetch nodegate
+Wants=network-online.target
+After=` + after + `
+StartLimitIntervalSec=0
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/sh ` + fetchFile + ` fetch
+TimeoutStartSec=300s
+Restart=on-failure
+RestartSec=5s
+
+[Install]
+WantedBy=multi-user.target
+`
+}
+
+// onlyIfRight keeps a unit from running a binary that is not the one asked for.
+const onlyIfRight = "[Service]\nExecCondition=/bin/sh " + fetchFile + " check\n"

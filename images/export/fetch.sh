@@ -1,0 +1,53 @@
+# Brings nodegate to @BIN@, and lets it run only when it is the one that was asked for.
+#   fetch   put it in its place, or say on the console why not
+#   check   leave with 0 where it may run
+#   gate    hold the unit that calls: run the gate, where it may run
+set -u
+bin=@BIN@
+@FROM@
+told=/run/nodegate-fetch
+
+sum_of() { sha256sum <"$1" | cut -d' ' -f1; }
+
+# say TEXT: to the journal, and to the console unless it was the last that was said there.
+say() {
+	echo "nodegate: $*" >&2
+	[ "$(cat $told 2>/dev/null)" = "$*" ] || echo "nodegate: $*" >/dev/console
+	echo "$*" >$told
+}
+
+@HOW@
+case ${1:-} in
+fetch)
+	trap 'rm -f "${new:-}"' EXIT
+	trap 'exit 1' INT TERM
+	if ! right "$bin"; then
+		rm -f "$bin".fetch.* # of a run that was killed
+		mkdir -p "${bin%/*}" && new=$(mktemp "$bin.fetch.XXXXXX") || { say "HELD: cannot write to ${bin%/*}"; exit 1; }
+		bring "$new" || exit 1
+		chmod 0755 "$new" && settle "$new" && mv -f "$new" "$bin" || { say "HELD: cannot write to $bin"; exit 1; }
+		say "fetched, and it is the one that was asked for"
+	fi
+	systemctl --no-block start @UNITS@
+	exit 0
+	;;
+check)
+	right "$bin" && exit 0
+	echo "nodegate: HELD: $bin is not here yet, or not the one that was asked for; nodegate-fetch.service brings it" >&2
+	exit 1
+	;;
+gate)
+	case " $(cat /proc/cmdline) " in
+	*" nodegate=off "*) off="nodegate=off on the kernel command line" ;;
+	esac
+	[ ! -e @DISABLED@ ] || off=@DISABLED@
+	if [ -n "${off:-}" ] && ! right "$bin"; then
+		say "gate is switched off by $off: this node is NOT proven"
+		exit 0
+	fi
+	sh "$0" check && exec "$bin" gate
+	exit 1
+	;;
+esac
+echo "usage: sh $0 fetch|check|gate" >&2
+exit 2

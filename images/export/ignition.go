@@ -1,0 +1,123 @@
+package export
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+
+	"go.yaml.in/yaml/v3"
+
+	"nodegate/units"
+)
+
+// ignitionVersion is the newest spec that every Ignition since 2.13 (2022) reads.
+const ignitionVersion = "3.3.0"
+
+type ignitionConfig struct {
+	Variant  string           `json:"-" yaml:",omitempty"` // of Butane
+	Version  string           `json:"-" yaml:",omitempty"` // of Butane
+	Ignition *ignitionAbout   `json:"ignition,omitempty" yaml:"-"`
+	Storage  ignitionStorage  `json:"storage"`
+	Systemd  ignitionServices `json:"systemd"`
+}
+
+type ignitionAbout struct {
+	Version string `json:"version"`
+}
+
+type ignitionStorage struct {
+	Files []ignitionFile `json:"files"`
+}
+
+type ignitionFile struct {
+	Path      string           `json:"path"`
+	Mode      octal            `json:"mode"`
+	Overwrite bool             `json:"overwrite"`
+	Contents  ignitionContents `json:"contents"`
+}
+
+type ignitionContents struct {
+	Inline       string       `json:"-" yaml:",omitempty"` // of Butane
+	Source       string       `json:"source" yaml:",omitempty"`
+	Verification ignitionHash `json:"verification" yaml:",omitempty"`
+}
+
+type ignitionHash struct {
+	Hash string `json:"hash,omitempty"`
+}
+
+type ignitionServices struct {
+	Units []ignitionUnit `json:"units"`
+}
+
+type ignitionUnit struct {
+	Name     string `json:"name"`
+	Enabled  bool   `json:"enabled"`
+	Contents string `json:"contents"`
+}
+
+// octal is a mode, which Butane's readers expect in octal.
+type octal uint32
+
+func (o octal) MarshalYAML() (any, error) {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: "0" + formatOctal(o)}, nil
+}
+
+func formatOctal(o octal) string {
+	digits := ""
+	for ; o > 0; o /= 8 {
+		digits = string(rune('0'+o%8)) + digits
+	}
+	return digits
+}
+
+// machine is what both formats say: Ignition writes every file before systemd
+// starts, so nothing races. It fetches and verifies a URL by itself.
+func (in Input) machine(format string) (ignitionConfig, error) {
+	var c ignitionConfig
+	if d := in.Delivery; d.URL != "" {
+		in.Delivery = Delivery{}
+		c.Storage.Files = append(c.Storage.Files, ignitionFile{
+			Path: units.Binary, Mode: 0o755, Overwrite: true,
+			Contents: ignitionContents{Source: d.URL, Verification: ignitionHash{"sha256-" + d.SHA256}},
+		})
+	}
+	n, err := in.node(format)
+	for _, f := range n.files {
+		c.Storage.Files = append(c.Storage.Files, ignitionFile{Path: f.Path, Mode: octal(f.Mode), Overwrite: true, Contents: ignitionContents{Inline: string(f.Content)}})
+	}
+	for _, u := range n.units {
+		c.Systemd.Units = append(c.Systemd.Units, ignitionUnit{u.name, true, u.text})
+	}
+	return c, err
+}
+
+// butane is Ignition's configuration as people write it: variant fcos 1.4.0 is spec 3.3.0.
+func butane(in Input) (Result, error) {
+	c, err := in.machine("butane")
+	if err != nil {
+		return Result{}, err
+	}
+	c.Variant, c.Version = "fcos", "1.4.0"
+	text, err := encodeYAML(c)
+	return Result{Text: append([]byte(head("butane", in, nil)), text...)}, err
+}
+
+func ignition(in Input) (Result, error) {
+	c, err := in.machine("ignition")
+	if err != nil {
+		return Result{}, err
+	}
+	c.Ignition = &ignitionAbout{ignitionVersion}
+	for i := range c.Storage.Files {
+		if contents := &c.Storage.Files[i].Contents; contents.Source == "" {
+			contents.Source = "data:;base64," + base64.StdEncoding.EncodeToString([]byte(contents.Inline))
+		}
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	err = e.Encode(c)
+	return Result{Text: b.Bytes()}, err
+}

@@ -1,0 +1,186 @@
+package kops
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// golden compares with FILE's neighbour; UPDATE=1 writes it.
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	name := strings.TrimSuffix(file, ".yaml") + ".golden"
+	if os.Getenv("UPDATE") != "" {
+		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); d != "" {
+		t.Errorf("%s (UPDATE=1 rewrites it):\n%s", name, d)
+	}
+}
+
+func read(t *testing.T, pattern string) map[string][]byte {
+	t.Helper()
+	names, err := filepath.Glob(pattern)
+	if err != nil || len(names) == 0 {
+		t.Fatalf("%s: %v, %v", pattern, names, err)
+	}
+	all := map[string][]byte{}
+	for _, n := range names {
+		text, err := os.ReadFile(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[n] = text
+	}
+	return all
+}
+
+func print(r Report) string {
+	var b strings.Builder
+	for _, f := range r.Findings {
+		fmt.Fprintf(&b, "%d:%d: %s: %s\n    write: %s\n", f.Line, f.Column, f.Trap, f.What, f.Do)
+	}
+	return b.String()
+}
+
+// TestTraps: each trap, with the place and the words that a reader gets.
+func TestTraps(t *testing.T) {
+	for name, text := range read(t, "testdata/traps/*.yaml") {
+		r, err := Lint(text)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		golden(t, name, print(r))
+	}
+}
+
+// TestEveryTrapHasACase reads the source for the traps there are.
+func TestEveryTrapHasACase(t *testing.T) {
+	found := 0
+	for _, source := range read(t, "*.go") {
+		for _, m := range regexp.MustCompile(`l\.find(?:At)?\([^"]*?"([a-z0-9-]+)",`).FindAllSubmatch(source, -1) {
+			found++
+			want := []byte(": " + string(m[1]) + ": ")
+			if g, err := os.ReadFile("testdata/traps/" + string(m[1]) + ".golden"); err != nil || !bytes.Contains(g, want) {
+				t.Errorf("trap %s has no case of its own: %v", m[1], err)
+			}
+		}
+	}
+	if found < 25 {
+		t.Errorf("found %d traps in the source: the pattern of this test no longer fits", found)
+	}
+}
+
+// TestWrong: what is no manifest, all mistakes with their places.
+func TestWrong(t *testing.T) {
+	for name, text := range read(t, "testdata/wrong/*.yaml") {
+		r, err := Lint(text)
+		if err == nil || len(r.Findings) > 0 {
+			t.Errorf("%s: %v, %v", name, r, err)
+			continue
+		}
+		if m := (Mistake{}); !errors.As(err, &m) || m.Line < 1 || m.Column < 1 {
+			t.Errorf("%s: no position: %v", name, err)
+		}
+		golden(t, name, err.Error()+"\n")
+	}
+}
+
+// TestSameWithCRLF: a file from another system has the same traps at the same places.
+func TestSameWithCRLF(t *testing.T) {
+	for name, text := range read(t, "testdata/traps/*.yaml") {
+		want, err := Lint(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Lint(bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n")))
+		if err != nil || print(got) != print(want) {
+			t.Errorf("%s with CRLF: %v\n%s", name, err, cmp.Diff(print(want), print(got)))
+		}
+	}
+}
+
+// TestLarge: 10 MB in many documents is read to its end, and what is larger than a manifest is refused.
+func TestLarge(t *testing.T) {
+	trap, err := os.ReadFile("testdata/traps/no-module.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	group := "---\napiVersion: kops.k8s.io/v1alpha3\nkind: InstanceGroup\nspec:\n  fileAssets:\n  - name: a\n    path: /etc/a\n    content: |\n" +
+		strings.Repeat("      "+strings.Repeat("x", 990)+"\n", 1000)
+	text := []byte(strings.Repeat(group, 11) + "---\n" + string(trap))
+	if len(text) < 10e6 {
+		t.Fatalf("only %d bytes", len(text))
+	}
+	began := time.Now()
+	r, err := Lint(text)
+	if err != nil || r.InstanceGroups != 11 || r.Clusters != 1 || len(r.Findings) != 1 || r.Findings[0].Trap != "no-module" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if line := bytes.Count(text[:bytes.Index(text, []byte("net.bridge"))], []byte("\n")) + 1; r.Findings[0].Line != line {
+		t.Errorf("line %d, the trap stands in %d", r.Findings[0].Line, line)
+	}
+	t.Logf("%d bytes in %s", len(text), time.Since(began))
+	if _, err := Lint(make([]byte, MaxSize+1)); err == nil || !strings.Contains(err.Error(), "larger than") {
+		t.Errorf("too large: %v", err)
+	}
+}
+
+// TestGated: with a gate of kubelet's own, Before= is only an order, and no trap.
+func TestGated(t *testing.T) {
+	text, err := os.ReadFile("testdata/traps/before-kubelet.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate := "  fileAssets:\n  - name: gate\n    path: /etc/systemd/system/kubelet.service.d/10-x.conf\n    roles: [ControlPlane, Node]\n    content: |\n      [Service]\n      ExecStartPre=/bin/true\n"
+	r, err := Lint(append(text, gate...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range r.Findings {
+		if f.Trap == "before-kubelet" && f.Line > 10 {
+			t.Errorf("Before= beside a gate: %+v", f)
+		}
+	}
+}
+
+func FuzzLint(f *testing.F) {
+	for _, pattern := range []string{"testdata/traps/*.yaml", "testdata/wrong/*.yaml"} {
+		names, _ := filepath.Glob(pattern)
+		for _, n := range names {
+			text, err := os.ReadFile(n)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(text)
+		}
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r, err := Lint(text)
+		lines := bytes.Count(text, []byte("\n")) + bytes.Count(text, []byte("\r")) + 2
+		var m Mistake
+		if err != nil && !errors.As(err, &m) {
+			t.Errorf("an error without a place: %v", err)
+		}
+		for _, f := range r.Findings {
+			if f.Line < 1 || f.Line > lines || f.Column < 1 || f.Trap == "" || f.What == "" || f.Do == "" {
+				t.Errorf("%+v in %d lines", f, lines)
+			}
+		}
+	})
+}
