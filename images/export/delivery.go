@@ -63,7 +63,7 @@ func checkImage(image string) error {
 	if strings.ContainsFunc(name, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && !strings.ContainsRune("._-/:", r)
 	}) {
-		return fmt.Errorf("--image %q: a name is lower-case letters, digits and . _ - / :", image)
+		return fmt.Errorf("--image %q: a name is lower-case letters, digits and any of ._-/: before the digest", image)
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ const sum = "01ba4719c80b6fe911b091a7c05124b64eeece964e09c058ef8f9805daca546b"
 func deliveries() map[string]Delivery {
 	return map[string]Delivery{
 		"baked": {},
-		"url":   {URL: "https://example.com/nodegate?a=b&c='", SHA256: sum},
+		"url":   {URL: "https://example.com/nodegate?a=b&c=$HOME", SHA256: sum},
 		"image": {Image: "ghcr.io/example/nodegate@sha256:" + sum},
 	}
 }

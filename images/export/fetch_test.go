@@ -1,0 +1,212 @@
+package export
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"nodegate/host/hosttest"
+	"nodegate/units"
+)
+
+// stand is a place where the fetch script runs: its absolute paths lead below a folder.
+type stand struct {
+	t       *testing.T
+	dir     string
+	console string
+	bin     string
+	path    []string // of programs
+}
+
+func newStand(t *testing.T, d Delivery) stand {
+	t.Helper()
+	dir := t.TempDir()
+	b := stand{t, dir, dir + "/console", dir + "/bin/nodegate", []string{dir + "/tools", "/usr/bin", "/bin"}}
+	script := d.script("test", []string{"a.service"})
+	for _, r := range [][2]string{
+		{units.Binary, b.bin}, {"/dev/console", b.console}, {"/run/nodegate", dir + "/run-nodegate"}, {"/proc/cmdline", dir + "/cmdline"},
+		{units.Disabled, dir + "/disabled"}, {"/var/lib/nodegate-fetch", dir + "/kept"},
+	} {
+		if !strings.Contains(script, r[0]) && r[0] != "/var/lib/nodegate-fetch" {
+			t.Fatalf("the script does not name %s", r[0])
+		}
+		script = strings.ReplaceAll(script, r[0], r[1])
+	}
+	b.file("fetch", script, 0o644)
+	b.file("cmdline", "root=/dev/vda\n", 0o644)
+	b.file("console", "", 0o644)
+	b.file("tools/systemctl", "#!/bin/sh\necho \"$*\" >>"+dir+"/systemctl\n", 0o755)
+	return b
+}
+
+func (b stand) file(name, text string, mode os.FileMode) {
+	b.t.Helper()
+	name = filepath.Join(b.dir, name)
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), mode); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b stand) read(name string) string {
+	text, _ := os.ReadFile(filepath.Join(b.dir, name))
+	return string(text)
+}
+
+func (b stand) run(verb string) (output string, ok bool) {
+	b.t.Helper()
+	cmd := exec.CommandContext(b.t.Context(), "/bin/sh", b.dir+"/fetch", verb)
+	cmd.Env = []string{"PATH=" + strings.Join(b.path, ":")}
+	out, err := cmd.CombinedOutput()
+	return string(out), err == nil
+}
+
+func serve(t *testing.T, content *string) Delivery {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if *content == "" {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = w.Write([]byte(*content))
+	}))
+	t.Cleanup(s.Close)
+	return Delivery{URL: s.URL + "/nodegate", SHA256: hexSum("#!/bin/sh\necho \"gate ran: $*\"\n")}
+}
+
+func hexSum(text string) string {
+	raw := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(raw[:])
+}
+
+const rightBinary = "#!/bin/sh\necho \"gate ran: $*\"\n"
+
+func TestFetch(t *testing.T) {
+	served := ""
+	b := newStand(t, serve(t, &served))
+	expect := func(verb string, ok bool, words string) {
+		t.Helper()
+		out, did := b.run(verb)
+		if did != ok || !strings.Contains(out, words) {
+			t.Fatalf("%s: ok %t, want %t and %q:\n%s", verb, did, ok, words, out)
+		}
+	}
+	expect("check", false, "is not here yet")
+	expect("gate", false, "is not here yet")
+	expect("fetch", false, "could not fetch http://")
+	expect("fetch", false, "could not fetch http://")
+	if said := strings.Count(b.read("console"), "could not fetch"); said != 1 {
+		t.Errorf("the console was told %d times", said)
+	}
+	served = "something else"
+	expect("fetch", false, "gives sha256 "+hexSum(served))
+	if !strings.Contains(b.read("console"), "it is not run") {
+		t.Errorf("console: %s", b.read("console"))
+	}
+	expect("check", false, "")
+	served = rightBinary
+	expect("fetch", true, "fetched")
+	expect("check", true, "")
+	expect("gate", true, "gate ran: gate\n")
+	if got := b.read("systemctl"); got != "--no-block start a.service\n" {
+		t.Errorf("systemctl was called with %q", got)
+	}
+	// Kept: fetched no more.
+	served = ""
+	expect("fetch", true, "")
+	// Changed on the disk: not run.
+	b.file("bin/nodegate", "#!/bin/sh\necho wrong one ran\n", 0o755)
+	expect("gate", false, "not the one that was asked for")
+	left, err := filepath.Glob(b.dir + "/bin/nodegate.*")
+	if err != nil || len(left) > 0 {
+		t.Errorf("left over: %v, %v", left, err)
+	}
+}
+
+// TestFetchBreakGlass: both ways open the gate where there is no binary to ask.
+func TestFetchBreakGlass(t *testing.T) {
+	served := ""
+	b := newStand(t, serve(t, &served))
+	b.file("disabled", "", 0o644)
+	if out, ok := b.run("gate"); !ok || !strings.Contains(b.read("console"), "NOT proven") {
+		t.Errorf("disabled: %t %s", ok, out)
+	}
+	if err := os.Remove(b.dir + "/disabled"); err != nil {
+		t.Fatal(err)
+	}
+	b.file("cmdline", "root=/dev/vda xnodegate=off\n", 0o644)
+	if out, ok := b.run("gate"); ok {
+		t.Errorf("another word opened it: %s", out)
+	}
+	b.file("cmdline", "root=/dev/vda nodegate=off\n", 0o644)
+	if out, ok := b.run("gate"); !ok {
+		t.Errorf("nodegate=off: %s", out)
+	}
+}
+
+// TestFetchTools: curl, wget, and neither.
+func TestFetchTools(t *testing.T) {
+	served := rightBinary
+	d := serve(t, &served)
+	for _, tool := range []string{"curl", "wget", ""} {
+		b := newStand(t, d)
+		b.path = []string{b.dir + "/tools"}
+		names := strings.Fields("sh cut sha256sum cat mktemp mkdir rm mv chmod " + tool)
+		for _, n := range names {
+			hosttest.NeedProgram(t, n)
+			real, err := exec.LookPath(n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(real, b.dir+"/tools/"+n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out, ok := b.run("fetch")
+		switch {
+		case tool == "" && (ok || !strings.Contains(out, "neither curl nor wget is here")):
+			t.Errorf("without a downloader: %t %s", ok, out)
+		case tool != "" && (!ok || b.read("bin/nodegate") != rightBinary):
+			t.Errorf("with %s: %t %s", tool, ok, out)
+		}
+	}
+}
+
+// TestFetchCannotWrite: a folder that is a file.
+func TestFetchCannotWrite(t *testing.T) {
+	served := rightBinary
+	b := newStand(t, serve(t, &served))
+	b.file("bin", "", 0o644)
+	if out, ok := b.run("fetch"); ok || !strings.Contains(out, "cannot write to") {
+		t.Errorf("%t %s", ok, out)
+	}
+}
+
+// TestScriptSyntax reads both scripts with the shells that may run them.
+func TestScriptSyntax(t *testing.T) {
+	for name, d := range deliveries() {
+		if !d.fetched() {
+			continue
+		}
+		file := t.TempDir() + "/fetch"
+		if err := os.WriteFile(file, []byte(d.script("x", []string{"a.service"})), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for _, shell := range []string{"sh", "bash"} {
+			if out, err := exec.Command(shell, "-n", file).CombinedOutput(); err != nil {
+				t.Errorf("%s, %s: %v\n%s", name, shell, err, out)
+			}
+		}
+		if text, _ := os.ReadFile(file); strings.Contains(string(text), "@BIN") || strings.Contains(string(text), "@HOW") {
+			t.Errorf("%s: something was not replaced", name)
+		}
+	}
+}

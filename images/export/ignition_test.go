@@ -1,0 +1,113 @@
+package export
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nodegate/host/hosttest"
+	"nodegate/units"
+)
+
+// TestIgnitionValidates asks Ignition's own validator.
+func TestIgnitionValidates(t *testing.T) {
+	hosttest.NeedProgram(t, "ignition-validate")
+	for name, d := range deliveries() {
+		file := t.TempDir() + "/config.ign"
+		if err := os.WriteFile(file, write(t, "ignition", input(t, testPolicy, d)).Text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.CommandContext(t.Context(), "ignition-validate", file).CombinedOutput(); err != nil || len(out) > 0 {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+	}
+}
+
+// TestButaneIsTheSame: Butane's text means what the validated Ignition says,
+// field by field (its translation renames none of these, and makes inline a data URL).
+func TestButaneIsTheSame(t *testing.T) {
+	for name, d := range deliveries() {
+		in := input(t, testPolicy, d)
+		var b struct {
+			Variant, Version string
+			Storage, Systemd any
+		}
+		decode(t, write(t, "butane", in).Text, &b)
+		if b.Variant != "fcos" || b.Version != "1.4.0" {
+			t.Errorf("%s %s: 1.4.0 of fcos is Ignition's %s", b.Variant, b.Version, ignitionVersion)
+		}
+		files := b.Storage.(map[string]any)["files"].([]any)
+		for _, f := range files {
+			contents := f.(map[string]any)["contents"].(map[string]any)
+			if text, ok := contents["inline"].(string); ok {
+				delete(contents, "inline")
+				contents["source"] = "data:;base64," + base64.StdEncoding.EncodeToString([]byte(text))
+				contents["verification"] = map[string]any{}
+			}
+		}
+		var want struct{ Storage, Systemd any }
+		if err := json.Unmarshal(write(t, "ignition", in).Text, &want); err != nil {
+			t.Fatal(err)
+		}
+		got, err := json.Marshal(map[string]any{"Storage": b.Storage, "Systemd": b.Systemd})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var have struct{ Storage, Systemd any }
+		if err := json.Unmarshal(got, &have); err != nil {
+			t.Fatal(err)
+		}
+		replace := func(s string) string { return strings.ReplaceAll(s, "export butane", "export ignition") }
+		if d := cmp.Diff(plain(want, replace), plain(have, replace)); d != "" {
+			t.Errorf("%s:\n%s", name, d)
+		}
+	}
+}
+
+// plain opens data URLs, and passes every text through a function.
+func plain(v any, f func(string) string) any {
+	raw, _ := json.Marshal(v)
+	var again any
+	_ = json.Unmarshal(raw, &again)
+	var walk func(any) any
+	walk = func(v any) any {
+		switch v := v.(type) {
+		case map[string]any:
+			for k := range v {
+				v[k] = walk(v[k])
+			}
+		case []any:
+			for i := range v {
+				v[i] = walk(v[i])
+			}
+		case string:
+			if data, ok := strings.CutPrefix(v, "data:;base64,"); ok {
+				text, err := base64.StdEncoding.DecodeString(data)
+				if err == nil {
+					v = string(text)
+				}
+			}
+			return f(v)
+		}
+		return v
+	}
+	return walk(again)
+}
+
+// TestIgnitionFetches: Ignition brings the binary itself and verifies it; no unit of ours does.
+func TestIgnitionFetches(t *testing.T) {
+	text := string(write(t, "ignition", input(t, testPolicy, deliveries()["url"])).Text)
+	for _, want := range []string{`"path": "` + units.Binary + `"`, `"mode": 493`, `"hash": "sha256-` + sum + `"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, fetchUnit) {
+		t.Error("there is a unit to fetch what Ignition has fetched")
+	}
+}

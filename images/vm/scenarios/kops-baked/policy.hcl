@@ -1,0 +1,5 @@
+use "kubernetes" {}
+
+gate {
+  repair = false
+}

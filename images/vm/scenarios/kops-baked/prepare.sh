@@ -1,0 +1,6 @@
+mkdir -p "$ROOT/opt/nodeup"
+mv "$ROOT/lib/systemd/system/kubelet.service" "$ROOT/opt/nodeup/"
+rm "$ROOT/etc/systemd/system/multi-user.target.wants/kubelet.service"
+install -m 0755 "$NODEGATE" "$ROOT/usr/local/bin/nodegate"
+"$NODEGATE" export kops --policy "$SCENARIO/policy.hcl" --output "$ROOT/opt/nodeup/export.yaml"
+go run ./nodeup "$ROOT/opt/nodeup/export.yaml" "$ROOT/opt/nodeup"

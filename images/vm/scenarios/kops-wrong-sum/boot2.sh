@@ -1,0 +1,11 @@
+. /opt/vm/nodeup.sh
+within 120 held 1
+serve
+within 60 started 1
+saw 1
+not test -e /root/wrong-one-ran || die "the changed binary was run"
+# Break the glass: without the binary too.
+rm /usr/local/bin/nodegate
+touch /etc/nodegate/disabled
+systemctl restart --no-block kubelet
+within 30 started 2
