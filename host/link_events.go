@@ -99,9 +99,12 @@ func kind(l netlink.Link) string {
 	return l.Type()
 }
 
-// IsLink tells whether the link that has this name now is still the one of the
-// notice, not another one that was made after it.
-func IsLink(l Link) bool {
+// LinkNow is the link of a notice as it is now, false where it has gone, or
+// another one has its name.
+func LinkNow(l Link) (Link, bool) {
 	now, err := netlink.LinkByName(l.Name)
-	return err == nil && now.Attrs().Index == l.Index
+	if err != nil || now.Attrs().Index != l.Index {
+		return Link{}, false
+	}
+	return linkEvent(netlink.LinkUpdate{Link: now}).Link, true
 }

@@ -75,7 +75,7 @@ func Files(p *policy.Policy, texts []policy.File, prog Program) ([]File, error) 
 func unitFiles(g policy.Gate, prog Program) []File {
 	return []File{
 		{Path: prog.unitDir() + "/" + ApplyUnit, Mode: 0o644, Content: applyUnit(g, prog)},
-		{Path: prog.unitDir() + "/" + WatchUnit, Mode: 0o644, Content: watchUnit(g, prog)},
+		{Path: prog.unitDir() + "/" + WatchUnit, Mode: 0o644, Content: watchUnit(prog)},
 	}
 }
 

@@ -1,21 +1,18 @@
 package units
 
-import "nodegate/policy"
-
 // WatchUnit is the service that keeps the node what apply made it.
 const WatchUnit = "nodegate-watch.service"
 
-// watchUnit starts after the first apply and does not wait for the gate:
-// links that appear meanwhile are settled. What it may do, and why, is told in
+// watchUnit starts after the first apply, beside kubelet's gate: neither waits
+// for the other. What it may do, and why, is told in
 // docs/operations.md.
-func watchUnit(g policy.Gate, prog Program) []byte {
+func watchUnit(prog Program) []byte {
 	return render(prog.header()+"# Settles links that appear later, and corrects or tells what drifts.",
 		section("Unit",
 			"Description", "Watch the Kubernetes node policy",
 			"ConditionKernelCommandLine", "!nodegate=off",
 			"ConditionPathExists", "!"+Disabled,
 			"After", ApplyUnit,
-			"Before", g.Unit,
 			"StartLimitIntervalSec", "0", // a policy that is put right is taken up without anybody's help
 		), section("Service",
 			"Type", "notify",

@@ -9,14 +9,13 @@ import (
 	"testing"
 
 	"nodegate/host/hosttest"
-	"nodegate/policy"
 )
 
 // TestWatchExposure: what systemd-analyze thinks of the watch unit.
 func TestWatchExposure(t *testing.T) {
 	hosttest.NeedProgram(t, "systemd-analyze")
 	file := filepath.Join(t.TempDir(), WatchUnit)
-	if err := os.WriteFile(file, watchUnit(policy.Gate{Unit: "kubelet.service"}, Program{path: Binary}), 0o644); err != nil {
+	if err := os.WriteFile(file, watchUnit(Program{path: Binary}), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	out, err := exec.Command("systemd-analyze", "security", "--offline=yes", "--no-pager", file).CombinedOutput()

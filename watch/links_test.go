@@ -143,6 +143,10 @@ func TestChanged(t *testing.T) {
 		return err == nil && linkErr == nil && v == "2" && l.Attrs().MTU == 1400
 	})
 
+	if n := w.heard("flannel.9 new=false"); n != 0 {
+		t.Errorf("%d corrections of the renamed link: late notices were taken for drift", n)
+	}
+
 	for _, name := range []string{"told0", "left0"} {
 		add(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}})
 	}

@@ -6,7 +6,7 @@ vxlan() { ip link add "$1" type vxlan id "$2" dstport 8472; }
 # checksum_off LINK: asked of the kernel by nodegate itself; the image has no ethtool.
 checksum_off() { nodegate check --policy /opt/vm/one.hcl --var "link=$1" --stage run >/dev/null; }
 cat >/opt/vm/one.hcl <<'HCL'
-variable "link" { type = "string" }
+variable "link" { type = string }
 link "one" {
   match { name = var.link }
   offload = { tx-checksum-ip-generic = false }
