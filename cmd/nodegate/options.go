@@ -178,8 +178,15 @@ func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
 	if err := o.write(c.OutOrStdout(), func(w io.Writer) error { return write(w, newDocument(h, p, r)) }); err != nil {
 		return err
 	}
+	if o.format == "npd" && r.Verdict() == checks.Unknown {
+		return exit(npdUnknown)
+	}
 	return code(r.Verdict())
 }
+
+// npdUnknown is what node-problem-detector's custom plugins exit with where they
+// cannot tell.
+const npdUnknown = 2
 
 func (o *options) write(stdout io.Writer, render func(io.Writer) error) error {
 	if o.output == "" {

@@ -1,0 +1,64 @@
+// Package npd tests the configuration for node-problem-detector.
+package npd
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"nodegate/host/hosttest"
+	"nodegate/units"
+)
+
+// TestMonitor runs the plugin as node-problem-detector does: its command is
+// there, ends within the time limit, and prints what fits.
+func TestMonitor(t *testing.T) {
+	hosttest.NeedProgram(t, "go")
+	text, err := os.ReadFile("nodegate-monitor.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c struct {
+		Plugin       string
+		PluginConfig struct {
+			Timeout         string `json:"timeout"`
+			MaxOutputLength int    `json:"max_output_length"`
+		}
+		Conditions []struct{ Type, Reason, Message string }
+		Rules      []struct {
+			Type, Condition, Reason, Path, Timeout string
+			Args                                   []string
+		}
+	}
+	if err := json.Unmarshal(text, &c); err != nil {
+		t.Fatal(err)
+	}
+	if c.Plugin != "custom" || len(c.Rules) != 1 || len(c.Conditions) != 1 || c.Rules[0].Condition != c.Conditions[0].Type {
+		t.Fatalf("not one rule for one condition: %+v", c)
+	}
+	if c.Rules[0].Path != units.Binary {
+		t.Errorf("the rule runs %s, which install does not write", c.Rules[0].Path)
+	}
+	limit, err := time.ParseDuration(c.Rules[0].Timeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(t.TempDir(), "nodegate")
+	if out, err := exec.Command("go", "build", "-o", binary, "nodegate/cmd/nodegate").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	cmd := exec.Command(binary, c.Rules[0].Args...)
+	cmd.WaitDelay = time.Second
+	timer := time.AfterFunc(limit, func() { _ = cmd.Process.Kill() })
+	defer timer.Stop()
+	out, _ := cmd.Output() // whether this machine is a node is not the question
+	if code := cmd.ProcessState.ExitCode(); code < 0 || code > 2 {
+		t.Errorf("exit status %d is none of node-problem-detector's", code)
+	}
+	if len(out) == 0 || len(out) > c.PluginConfig.MaxOutputLength+1 {
+		t.Errorf("%d bytes: %q; want 1 to %d and a line feed", len(out), out, c.PluginConfig.MaxOutputLength)
+	}
+}

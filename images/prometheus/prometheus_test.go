@@ -1,0 +1,224 @@
+// Package prometheus tests the alert rules, the dashboard and the metrics with
+// Prometheus itself.
+package prometheus
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"nodegate/host/hosttest"
+)
+
+// run runs a program of this test to its end, and answers what it printed.
+func run(t *testing.T, stdin io.Reader, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Stdin = stdin
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+func TestRules(t *testing.T) {
+	hosttest.NeedProgram(t, "promtool")
+	run(t, nil, "promtool", "check", "rules", "nodegate.rules.yaml")
+	run(t, nil, "promtool", "test", "rules", "nodegate.rules_test.yaml")
+}
+
+// TestDashboard: every expression is one that Prometheus understands.
+func TestDashboard(t *testing.T) {
+	hosttest.NeedProgram(t, "promtool")
+	rules := "groups:\n- name: dashboard\n  rules:\n"
+	for i, expr := range dashboard(t) {
+		expr = strings.NewReplacer("$__rate_interval", "5m", "$instance", ".*").Replace(expr)
+		quoted, err := json.Marshal(expr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules += fmt.Sprintf("  - record: panel:%d\n    expr: %s\n", i, quoted)
+	}
+	file := filepath.Join(t.TempDir(), "dashboard.yaml")
+	if err := os.WriteFile(file, []byte(rules), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run(t, nil, "promtool", "check", "rules", file)
+}
+
+// dashboard is the expressions of its panels.
+func dashboard(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile("nodegate-dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(text, &d); err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, p := range d.Panels {
+		for _, target := range p.Targets {
+			all = append(all, target.Expr)
+		}
+	}
+	if len(all) == 0 {
+		t.Fatal("the dashboard has no expression")
+	}
+	return all
+}
+
+// start runs a program until the test ends.
+func start(t *testing.T, name string, args ...string) {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("%s said:\n%s", name, out.String())
+		}
+	})
+}
+
+func get(ctx context.Context, address string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", resp.Status, b)
+	}
+	return string(b), err
+}
+
+// eventually answers what ask does, as soon as that is no error.
+func eventually(t *testing.T, what string, ask func() (string, error)) string {
+	t.Helper()
+	var err error
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		var got string
+		if got, err = ask(); err == nil {
+			return got
+		}
+	}
+	t.Fatalf("%s: %v", what, err)
+	return ""
+}
+
+const policy = `
+sysctl "net.ipv4.ip_forward" { value = 1 }
+sysctl "net.ipv4.conf.all.rp_filter" {
+  value = 2
+  drift = "report"
+}
+check "swap" {}
+`
+
+// TestScrape: a real Prometheus scrapes a real watch, with the rules loaded.
+func TestScrape(t *testing.T) {
+	for _, program := range []string{"promtool", "prometheus", "go"} {
+		hosttest.NeedProgram(t, program)
+	}
+	if !hosttest.OwnNetns(t) {
+		return
+	}
+	lo, err := netlink.LinkByName("lo")
+	if err == nil {
+		err = netlink.LinkSetUp(lo)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	binary := filepath.Join(dir, "nodegate")
+	run(t, nil, "go", "build", "-o", binary, "nodegate/cmd/nodegate")
+	rules, err := filepath.Abs("nodegate.rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"node.hcl": policy,
+		"prometheus.yml": "global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [" + rules + "]\n" +
+			"scrape_configs: [{job_name: nodegate, static_configs: [{targets: ['127.0.0.1:9758']}]}]\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start(t, binary, "watch", "--policy", dir+"/node.hcl", "--interval", "1s", "--listen", "127.0.0.1:9758", "--textfile", dir)
+	eventually(t, "watch is healthy", func() (string, error) { return get(t.Context(), "http://127.0.0.1:9758/healthz") })
+	metrics := eventually(t, "metrics", func() (string, error) { return get(t.Context(), "http://127.0.0.1:9758/metrics") })
+	run(t, strings.NewReader(metrics), "promtool", "check", "metrics")
+	text, err := os.ReadFile(dir + "/nodegate.prom")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, strings.NewReader(string(text)), "promtool", "check", "metrics")
+	known(t, metrics)
+
+	start(t, "prometheus", "--config.file="+dir+"/prometheus.yml", "--storage.tsdb.path="+dir+"/data", "--web.listen-address=127.0.0.1:9090")
+	for expr, want := range map[string]string{
+		`up{job="nodegate"}`: `"1"`,
+		`nodegate_requirement{name="sysctl.net.ipv4.ip_forward",verdict="pass"}`:         `"1"`,
+		`nodegate_requirement{name="sysctl.net.ipv4.conf.all.rp_filter",verdict="fail"}`: `"1"`,
+		`nodegate_holds`: `"0"`,
+		`ALERTS{alertname="NodegateNodeDiffers",alertstate="pending"}`: `"1"`,
+	} {
+		eventually(t, expr, func() (string, error) {
+			got, err := get(t.Context(), "http://127.0.0.1:9090/api/v1/query?query="+url.QueryEscape(expr))
+			if err == nil && !strings.Contains(got, want+"]") {
+				err = fmt.Errorf("answers %s, want %s", got, want)
+			}
+			return got, err
+		})
+	}
+}
+
+// known fails for a metric of the rules or the dashboard that watch has not.
+func known(t *testing.T, metrics string) {
+	t.Helper()
+	rules, err := os.ReadFile("nodegate.rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range regexp.MustCompile(`\bnodegate_[a-z_]+`).FindAllString(string(rules)+strings.Join(dashboard(t), "\n"), -1) {
+		if !strings.Contains(metrics, "# TYPE "+name+" ") {
+			t.Errorf("watch has no metric %s", name)
+		}
+	}
+}
