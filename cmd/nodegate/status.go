@@ -100,7 +100,7 @@ func (s status) verdict() checks.Verdict {
 
 // writeStatus is the status for people: what is wrong first.
 func writeStatus(w io.Writer, s status, now time.Time, paint paint) error {
-	ago := func(t time.Time) string { return now.Sub(t).Round(time.Second).String() + " ago" }
+	since := func(t time.Time) string { return now.Sub(t).Round(time.Second).String() }
 	t := text{paint: paint}
 	for _, r := range s.Report.Results {
 		t.width = max(t.width, len(r.Name))
@@ -109,7 +109,7 @@ func writeStatus(w io.Writer, s status, now time.Time, paint paint) error {
 		t.width = max(t.width, len(f.Name))
 	}
 	for _, c := range s.Last {
-		t.width = max(t.width, len(c.Name)+len(c.Link)+4)
+		t.width = max(t.width, len(about(c)))
 	}
 	if err := healthy(s.State, now); err != nil {
 		t.line(yellow, "UNKNOWN", "watch", err.Error()+"; run: systemctl status "+units.WatchUnit)
@@ -121,7 +121,7 @@ func writeStatus(w io.Writer, s status, now time.Time, paint paint) error {
 		t.line(yellow, "POLICY", "watch", s.PolicyError+"; the last good one is in use")
 	}
 	for _, f := range s.Fights {
-		t.line(red, "FIGHT", f.Name, fmt.Sprintf("since %s, next correction at %s", ago(f.Since), f.Next.UTC().Format(time.TimeOnly)))
+		t.line(red, "FIGHT", f.Name, fmt.Sprintf("for %s, next correction at %s", since(f.Since), f.Next.UTC().Format(time.TimeOnly)))
 		fmt.Fprintf(&t, "        %s\n", f.Writer)
 	}
 	for _, r := range s.Report.Results {
@@ -135,19 +135,16 @@ func writeStatus(w io.Writer, s status, now time.Time, paint paint) error {
 		}
 	}
 	for _, c := range s.Last {
-		name, word := c.Name, "fixed"
-		if c.Link != "" {
-			name += " of " + c.Link
-		}
+		word := "fixed"
 		if c.New {
 			word = "set"
 		}
-		t.line(green, word, name, fmt.Sprintf("%s -> %s, %s", c.Was, c.Now, ago(c.Time)))
+		t.line(green, word, about(c), fmt.Sprintf("%s -> %s, %s ago", c.Was, c.Now, since(c.Time)))
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Corrected)) {
 		t.line(dim, "total", name, times(s.Corrected[name])+" corrected")
 	}
-	fmt.Fprintf(&t, "%s: %s; watching since %s, last round %s\n", s.Report.Node.Name, summaryOf(s), ago(s.Since), ago(s.LastRound))
+	fmt.Fprintf(&t, "%s: %s; watching for %s, last round %s ago\n", s.Report.Node.Name, summaryOf(s), since(s.Since), since(s.LastRound))
 	_, err := t.WriteTo(w)
 	return err
 }

@@ -135,10 +135,7 @@ func (w *watcher) say(level host.Level, line string, fields map[string]string) {
 }
 
 func (w *watcher) corrected(c watch.Correction) {
-	name, verb, level := c.Name, "corrected", host.LevelNotice
-	if c.Link != "" {
-		name += " of " + c.Link
-	}
+	name, verb, level := about(c), "corrected", host.LevelNotice
 	if c.New {
 		verb, level = "set", host.LevelInfo
 	} else {
@@ -147,6 +144,14 @@ func (w *watcher) corrected(c watch.Correction) {
 	w.say(level, fmt.Sprintf("%s %s: was %s, is %s", verb, name, c.Was, c.Now), map[string]string{
 		"NODEGATE_EVENT": verb, "NODEGATE_CHECK": c.Name, "NODEGATE_LINK": c.Link, "NODEGATE_WAS": c.Was, "NODEGATE_GOT": c.Now,
 	})
+}
+
+// about is what was corrected: the requirement, and the link.
+func about(c watch.Correction) string {
+	if c.Link == "" {
+		return c.Name
+	}
+	return c.Name + " of " + c.Link
 }
 
 func (w *watcher) differs(res checks.Result, holds bool) {
