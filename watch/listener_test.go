@@ -61,7 +61,7 @@ func ask(t *testing.T, address, request string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 	_, _ = io.WriteString(c, request)
 	line, _ := bufio.NewReader(c).ReadString('\n')
@@ -119,7 +119,7 @@ func TestCrowd(t *testing.T) {
 	}
 	defer func() {
 		for _, c := range crowd {
-			c.Close()
+			_ = c.Close()
 		}
 	}()
 	client := http.Client{Timeout: 2 * time.Minute}

@@ -163,16 +163,13 @@ func (w *Watcher) use(p *policy.Policy) {
 // is told once, and the last good one stays in use.
 func (w *Watcher) take(f found) {
 	said := ""
-	switch {
-	case f.err == nil:
+	if f.err == nil {
 		w.use(f.policy)
 		if f.reread {
 			w.trouble(fmt.Sprintf("the policy was read again: %d files", len(f.policy.Files)))
 		}
-	default:
-		if said = f.err.Error(); said != w.State().PolicyError {
-			w.trouble("the policy cannot be read, the last good one stays in use: " + said)
-		}
+	} else if said = f.err.Error(); said != w.State().PolicyError {
+		w.trouble("the policy cannot be read, the last good one stays in use: " + said)
 	}
 	w.change(func(s *State) { s.PolicyError, s.Policy = said, w.policy })
 }

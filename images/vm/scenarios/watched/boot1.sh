@@ -53,17 +53,21 @@ within 20 nodegate status
 systemctl status $watch | grep -F 'Status: "node holds' || die "systemctl status is silent"
 
 echo "--- a fight"
+# used: processor time in the next 20 seconds.
+used() {
+	before=$(systemctl show -P CPUUsageNSec $watch)
+	sleep 20
+	echo "processor time of $watch in 20 s $1: $((($(systemctl show -P CPUUsageNSec $watch) - before) / 1000000)) ms (under emulation)"
+}
 mkdir -p /etc/systemd/system/$watch.d
-printf '[Service]\nExecStart=\nExecStart=/usr/local/bin/nodegate watch --interval 1s --listen 127.0.0.1:9758\nWatchdogSec=8s\nTimeoutAbortSec=2s\n' >/etc/systemd/system/$watch.d/50-test.conf
+printf '[Service]\nExecStart=\nExecStart=/usr/local/bin/nodegate watch --interval 3s --listen 127.0.0.1:9758\nWatchdogSec=8s\nTimeoutAbortSec=2s\n' >/etc/systemd/system/$watch.d/50-test.conf
 systemctl daemon-reload
 systemctl restart $watch
+used "in peace, with a round every 3 s"
 systemd-run -q --unit=rival sh -c 'while sleep 1; do sysctl -qw net.ipv4.ip_forward=0; done'
 within 60 says "FIGHT over sysctl.net.ipv4.ip_forward"
 nodegate status || :
-before=$(systemctl show -P CPUUsageNSec $watch)
-sleep 20
-after=$(systemctl show -P CPUUsageNSec $watch)
-echo "processor time in 20 s of a fight, with a round each second: $(((after - before) / 1000000)) ms (under emulation)"
+used "of a fight"
 [ "$(journalctl -b -u $watch --no-pager -o cat | grep -cF 'FIGHT over')" = 1 ] || die "the fight was told more than once"
 corrected=$(nodegate status --format json | grep -o '"sysctl.net.ipv4.ip_forward": [0-9]*' | tail -n 1)
 [ "$corrected" = '"sysctl.net.ipv4.ip_forward": 5' ] || die "in the pause of the fight: corrected $corrected"
