@@ -69,6 +69,6 @@ Exit status: 0 holds, 1 differs, 2 wrong call or policy, 3 could not tell.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(newCheck(), newPlan(), newApply(), newGate(), newInstall(), newUninstall(), newWatch(), newStatus(), newAudit(), newProbe(), newProbeChild(), newLint(), newFmt(), newPolicy(), newExplain(), newSnapshot(), newExport(), newVerify(), newVersion())
+	root.AddCommand(newCheck(), newPlan(), newApply(), newGate(), newInstall(), newUninstall(), newWatch(), newStatus(), newAudit(), newProbe(), newProbeChild(), newLint(), newFmt(), newPolicy(), newExplain(), newSnapshot(), newReport(), newExport(), newVerify(), newVersion())
 	return root
 }

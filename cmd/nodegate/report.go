@@ -1,0 +1,122 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"nodegate/fleet"
+)
+
+func newReport() *cobra.Command {
+	var o options
+	c := &cobra.Command{
+		Use:   "report FILE...",
+		Short: "Merge many nodes' reports and show which are not as the others",
+		Long: `Merge the reports of many nodes into one table: what nodegate check --format json
+writes, and /run/nodegate/report.json. A file may hold several, one after the
+other; - is standard input.
+
+The checks in which few nodes differ from the many come first: in the verdict, or
+only in the value that was found. Nodes that are alike are shown as one.
+
+Exit status: 0 all nodes hold, 1 some differ, 2 a file is no report (those that
+are, are shown all the same), 3 some could not tell.`,
+		Example: `  nodegate report reports/*.json
+  nodegate report reports/*.json --format html -o fleet.html
+  for n in $(cat nodes); do ssh $n cat /run/nodegate/report.json; done | nodegate report -`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			write, err := o.fleetRenderer(c.OutOrStdout())
+			if err != nil {
+				return err
+			}
+			reports, errs := readReports(args, c.InOrStdin())
+			f, twice := fleet.Merge(reports)
+			errs = append(errs, twice...)
+			for _, err := range errs {
+				fmt.Fprintf(c.ErrOrStderr(), "nodegate: %v\n", err)
+			}
+			if len(f.Nodes) == 0 {
+				return exit(exitUsage)
+			}
+			if err := o.write(c.OutOrStdout(), func(w io.Writer) error { return write(w, f) }); err != nil {
+				return err
+			}
+			return fleetCode(f, errs)
+		},
+	}
+	c.Flags().StringVarP(&o.format, "format", "f", "text", "text, json or html")
+	c.Flags().StringVarP(&o.output, "output", "o", "", "write the table to `FILE` instead of standard output")
+	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "name every node, and the checks that are the same everywhere")
+	return c
+}
+
+func fleetCode(f fleet.Fleet, errs []error) error {
+	switch {
+	case len(errs) > 0:
+		return exit(exitUsage)
+	case f.Verdict() == "fail":
+		return exit(exitDiffers)
+	case f.Verdict() == "unknown":
+		return exit(exitUnknown)
+	}
+	return nil
+}
+
+func (o *options) fleetRenderer(stdout io.Writer) (func(io.Writer, fleet.Fleet) error, error) {
+	switch o.format {
+	case "text":
+		paint := painter(stdout)
+		if o.output != "" {
+			paint = plain
+		}
+		colours := map[string]string{"fail": red, "unknown": yellow, "warn": yellow, "pass": green}
+		byVerdict := func(verdict, word string) string {
+			if colour := colours[verdict]; colour != "" {
+				return paint(colour, word)
+			}
+			return paint(dim, word)
+		}
+		return func(w io.Writer, f fleet.Fleet) error { return fleet.Text(w, f, o.verbose, byVerdict) }, nil
+	case "json":
+		return fleet.JSON, nil
+	case "html":
+		return fleet.HTML, nil
+	}
+	return nil, fmt.Errorf("--format is text, json or html; %q is none of them", o.format)
+}
+
+// readReports reads what can be read of all files.
+func readReports(names []string, stdin io.Reader) (reports []fleet.Report, errs []error) {
+	for _, name := range names {
+		read, err := readReport(name, stdin)
+		reports = append(reports, read...)
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return reports, errs
+}
+
+func readReport(name string, stdin io.Reader) ([]fleet.Report, error) {
+	if name == "-" {
+		return fleet.Read("standard input", stdin)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("reading report: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && info.IsDir() {
+		err = errors.New("a directory; name its files: " + name + "/*.json")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return fleet.Read(name, f)
+}

@@ -1,0 +1,161 @@
+package fleet
+
+import (
+	"cmp"
+	"slices"
+)
+
+// mergeChecks keeps the order of the reports: it is that in which checks depend
+// on each other.
+func mergeChecks(reports []Report) []Check {
+	var all []*collected
+	byName := map[string]*collected{}
+	for n, r := range reports {
+		for _, res := range r.Results {
+			c := byName[res.Name]
+			if c == nil {
+				c = &collected{Check: Check{Name: res.Name, of: make([]int, len(reports))}, at: map[stateKey]int{}, stages: map[string]bool{}}
+				for i := range c.of {
+					c.of[i] = -1
+				}
+				byName[res.Name] = c
+				all = append(all, c)
+			}
+			c.add(n, r.Stage, res)
+		}
+	}
+	checks := make([]Check, len(all))
+	for i, c := range all {
+		checks[i] = c.finish(reports)
+	}
+	return checks
+}
+
+type stateKey struct{ verdict, got string }
+
+// collected is a check while reports come in.
+type collected struct {
+	Check
+	at     map[stateKey]int
+	stages map[string]bool // at which some node was asked
+	wrong  int             // nodes on which it does not hold
+	blamed int             // of these, those where another check explains it
+	blame  string
+}
+
+func (c *collected) add(node int, stage string, r Result) {
+	c.stages[stage] = true
+	if c.Severity == "" || r.Severity == "block" {
+		c.Severity = r.Severity
+	}
+	if r.Verdict != "pass" && r.Verdict != "skip" {
+		c.wrong++
+		if c.Remedy == "" {
+			c.Remedy = r.Remedy
+		}
+		if r.Because != "" {
+			c.blamed++
+			c.blame = r.Because
+		}
+	}
+	c.put(node, stateKey{r.Verdict, r.Got})
+}
+
+func (c *collected) put(node int, key stateKey) {
+	i, is := c.at[key]
+	if !is {
+		i = len(c.States)
+		c.at[key] = i
+		c.States = append(c.States, State{Verdict: key.verdict, Got: key.got})
+	}
+	c.States[i].Nodes = append(c.States[i].Nodes, node)
+	c.of[node] = i
+}
+
+// finish knows all nodes: those that were not asked are a state of their own.
+// At another stage a check is not asked, and no difference.
+func (c *collected) finish(reports []Report) Check {
+	compared := 0
+	for n, r := range reports {
+		if c.of[n] >= 0 {
+			compared++
+		} else if c.stages[r.Stage] {
+			compared++
+			c.put(n, stateKey{})
+		}
+	}
+	order := make([]int, len(c.States))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(len(c.States[b].Nodes), len(c.States[a].Nodes)) })
+	states := make([]State, len(order))
+	renamed := make([]int, len(order))
+	for to, from := range order {
+		states[to], renamed[from] = c.States[from], to
+	}
+	for n, s := range c.of {
+		if s >= 0 {
+			c.of[n] = renamed[s]
+		}
+	}
+	c.States = states
+	c.Kind = c.kind(compared)
+	if c.Kind == Follows {
+		c.Because = c.blame
+	}
+	return c.Check
+}
+
+func (c *collected) kind(compared int) Kind {
+	most := c.States[0]
+	switch {
+	case len(c.States) == 1 && c.wrong == 0:
+		return Alike
+	case c.wrong > 0 && c.blamed == c.wrong && !c.unblamed():
+		return Follows
+	case len(c.States) == 1:
+		return Wrong
+	case 2*len(most.Nodes) <= compared && c.wrong > 0:
+		return Wrong
+	case 2*len(most.Nodes) <= compared:
+		return Varies
+	}
+	if c.wrong > 0 {
+		return Verdicted
+	}
+	return Valued
+}
+
+// unblamed tells whether nodes on which it holds, or that were not asked, differ.
+func (c *collected) unblamed() bool {
+	fine := 0
+	for _, s := range c.States {
+		if s.Verdict == "pass" || s.Verdict == "skip" || s.Verdict == "" {
+			fine++
+		}
+	}
+	return fine > 1
+}
+
+// Odd is how many nodes are not as most.
+func (c Check) Odd() int {
+	n := 0
+	for _, s := range c.States[1:] {
+		n += len(s.Nodes)
+	}
+	return n
+}
+
+// Of is the state of a node; false where its stage does not ask.
+func (c Check) Of(node int) (State, bool) {
+	if c.of[node] < 0 {
+		return State{}, false
+	}
+	return c.States[c.of[node]], true
+}
+
+// IsOdd tells whether a node differs from most in a check in which most are alike.
+func (c Check) IsOdd(node int) bool {
+	return c.of[node] > 0 && (c.Kind == Verdicted || c.Kind == Valued || c.Kind == Follows)
+}

@@ -1,0 +1,134 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Fleet is reports merged: checks by nodes, what is unlike the rest first.
+type Fleet struct {
+	Nodes  []Node
+	Checks []Check
+	Groups []Group // every node is in one
+	domain string  // that all names end in
+}
+
+// Node is one report.
+type Node struct {
+	Name    string
+	Stage   string
+	Verdict string // fail, unknown, pass
+	File    string
+	Time    string
+}
+
+// Check is one requirement over all nodes.
+type Check struct {
+	Name     string
+	Severity string
+	Kind     Kind
+	States   []State // what the most nodes have comes first; a node is in one
+	Remedy   string  // as the first node said for which it does not hold
+	Because  string  // the check that explains all that is wrong with this one
+	of       []int   // node -> state
+}
+
+// State is what a check found on some nodes.
+type State struct {
+	Verdict string // one of the Verdicts; "" is nodes that were not asked
+	Got     string
+	Nodes   []int // indexes of Fleet.Nodes
+}
+
+// Group is nodes on which every check found the same. Where a check has another
+// value on most nodes, only its verdict counts.
+type Group struct {
+	Nodes   []int // indexes of Fleet.Nodes
+	Differs []int // indexes of Fleet.Checks: those in which these nodes are not as most
+}
+
+// Kind is how alike the nodes are in a check. The order is that of a report:
+// what leads to the odd node comes first.
+type Kind int
+
+// The kinds.
+const (
+	Verdicted Kind = iota // a few nodes are not as most, and on some it does not hold
+	Valued                // a few nodes are not as most, and it holds on all
+	Wrong                 // nodes differ in all manner of ways and it does not hold on some, or it holds nowhere
+	Follows               // what differs is explained by another check
+	Varies                // most nodes have a value of their own, and it holds
+	Alike                 // no difference, and it holds
+)
+
+func (k Kind) String() string {
+	return [...]string{"verdict", "value", "wrong", "follows", "varies", "alike"}[k]
+}
+
+// Merge makes one table of reports. Two reports of one node are an error, which
+// names both; the second is left out.
+func Merge(reports []Report) (Fleet, []error) {
+	var f Fleet
+	var errs []error
+	known := map[string]string{}
+	var kept []Report
+	for _, r := range reports {
+		if first, is := known[r.Node]; is {
+			errs = append(errs, fmt.Errorf("%s: node %.200q has a report already, in %s; keep the newer", r.File, r.Node, first))
+			continue
+		}
+		known[r.Node] = r.File
+		kept = append(kept, r)
+	}
+	slices.SortStableFunc(kept, func(a, b Report) int { return natural(a.Node, b.Node) })
+	for _, r := range kept {
+		f.Nodes = append(f.Nodes, Node{r.Node, r.Stage, r.Verdict, r.File, r.Time})
+	}
+	f.domain = domain(f.Nodes)
+	f.Checks = mergeChecks(kept)
+	slices.SortStableFunc(f.Checks, byInterest)
+	f.Groups = group(f.Checks, len(kept))
+	return f, errs
+}
+
+// Verdict is the worst of the nodes': fail, unknown or pass.
+func (f Fleet) Verdict() string {
+	for _, v := range []string{"fail", "unknown"} {
+		if f.Count(v) > 0 {
+			return v
+		}
+	}
+	return "pass"
+}
+
+// Count is how many nodes have the verdict.
+func (f Fleet) Count(verdict string) int {
+	n := 0
+	for _, node := range f.Nodes {
+		if node.Verdict == verdict {
+			n++
+		}
+	}
+	return n
+}
+
+// Stages is the stages of the reports, each once.
+func (f Fleet) Stages() []string {
+	var all []string
+	for _, n := range f.Nodes {
+		all = append(all, n.Stage)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// OfKind is how many checks are of the kind.
+func (f Fleet) OfKind(k Kind) int {
+	n := 0
+	for _, c := range f.Checks {
+		if c.Kind == k {
+			n++
+		}
+	}
+	return n
+}

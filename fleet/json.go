@@ -1,0 +1,81 @@
+package fleet
+
+import (
+	"encoding/json"
+	"io"
+)
+
+// JSON writes the table for other tools. Fields are added, never renamed.
+func JSON(w io.Writer, f Fleet) error {
+	d := jsonFleet{APIVersion: "nodegate/v1", Kind: "FleetReport", Verdict: f.Verdict(), Nodes: []jsonNode{}, Checks: []jsonCheck{}, Groups: []jsonGroup{}}
+	for _, n := range f.Nodes {
+		d.Nodes = append(d.Nodes, jsonNode{n.Name, n.Stage, n.Verdict, n.Time, n.File})
+	}
+	for _, c := range f.Checks {
+		out := jsonCheck{Name: c.Name, Severity: c.Severity, Difference: c.Kind.String(), Because: c.Because, Remedy: c.Remedy}
+		for i, s := range c.States {
+			state := jsonState{Verdict: s.Verdict, Got: s.Got, Count: len(s.Nodes)}
+			if i > 0 || c.Kind == Wrong && len(c.States) > 1 {
+				state.Nodes = f.list(s.Nodes)
+			}
+			out.States = append(out.States, state)
+		}
+		d.Checks = append(d.Checks, out)
+	}
+	for _, g := range f.Groups {
+		out := jsonGroup{Nodes: f.list(g.Nodes), Differs: []string{}}
+		for _, i := range g.Differs {
+			out.Differs = append(out.Differs, f.Checks[i].Name)
+		}
+		d.Groups = append(d.Groups, out)
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(d)
+}
+
+type jsonFleet struct {
+	APIVersion string      `json:"apiVersion"`
+	Kind       string      `json:"kind"`
+	Verdict    string      `json:"verdict"`
+	Nodes      []jsonNode  `json:"nodes"`
+	Checks     []jsonCheck `json:"checks"`
+	Groups     []jsonGroup `json:"groups"` // of nodes that are alike
+}
+
+type jsonNode struct {
+	Name    string `json:"name"`
+	Stage   string `json:"stage"`
+	Verdict string `json:"verdict"`
+	Time    string `json:"time,omitempty"`
+	File    string `json:"file"`
+}
+
+type jsonCheck struct {
+	Name       string      `json:"name"`
+	Severity   string      `json:"severity,omitempty"`
+	Difference string      `json:"difference"` // verdict, value, wrong, follows, varies, alike
+	Because    string      `json:"because,omitempty"`
+	Remedy     string      `json:"remedy,omitempty"`
+	States     []jsonState `json:"states"` // what most nodes have comes first
+}
+
+type jsonState struct {
+	Verdict string   `json:"verdict"` // "" is nodes that were not asked
+	Got     string   `json:"got"`
+	Count   int      `json:"count"`
+	Nodes   []string `json:"nodes,omitempty"` // not of what most have
+}
+
+type jsonGroup struct {
+	Nodes   []string `json:"nodes"`
+	Differs []string `json:"differs"` // the checks in which they are not as most
+}
+
+func (f Fleet) list(nodes []int) []string {
+	names := []string{}
+	for _, n := range nodes {
+		names = append(names, f.Nodes[n].Name)
+	}
+	return names
+}

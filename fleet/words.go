@@ -1,0 +1,132 @@
+package fleet
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// word is a verdict as people read it.
+func (s State) word() string {
+	switch s.Verdict {
+	case "fail":
+		return "FAIL"
+	case "unknown":
+		return "UNKNOWN"
+	case "pass":
+		return "ok"
+	case "":
+		return "not asked"
+	}
+	return s.Verdict
+}
+
+// fine tells whether nobody has to look at it.
+func (s State) fine() bool { return s.Verdict == "pass" || s.Verdict == "skip" || s.Verdict == "" }
+
+// clean makes one line that is safe to print of a text that came with a report:
+// without control characters, which could rewrite a terminal, and without those
+// that turn the direction of writing; cut after most runes where most is not 0.
+func clean(text string, most int) string {
+	var b strings.Builder
+	n := 0
+	for _, r := range strings.Join(strings.Fields(text), " ") {
+		if n++; most > 0 && n > most {
+			b.WriteString("...")
+			break
+		}
+		if !unicode.IsPrint(r) {
+			r = unicode.ReplacementChar
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// names lists nodes, at most the first so many where most is not 0.
+func (f Fleet) names(nodes []int, most int) string {
+	var b strings.Builder
+	for i, n := range nodes {
+		if most > 0 && i == most {
+			fmt.Fprintf(&b, " and %d more", len(nodes)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(clean(strings.TrimSuffix(f.Nodes[n].Name, f.domain), 80))
+	}
+	return b.String()
+}
+
+// domain is the end that all names have in common, from a dot on: nobody needs
+// to read it a thousand times. "" where a name would be nothing without it.
+func domain(nodes []Node) string {
+	if len(nodes) < 2 {
+		return ""
+	}
+	_, end, _ := strings.Cut(nodes[0].Name, ".")
+	for _, n := range nodes {
+		for end != "" && (!strings.HasSuffix(n.Name, "."+end) || len(n.Name) == len(end)+1) {
+			_, end, _ = strings.Cut(end, ".")
+		}
+	}
+	if end == "" {
+		return ""
+	}
+	return "." + end
+}
+
+// count is "1 node", "2 nodes".
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// summary is the fleet in one line: "1000 nodes, 98 checks, stage boot: 3 differ, 997 hold".
+func (f Fleet) summary() string {
+	var parts []string
+	for _, p := range []struct{ verdict, word string }{{"fail", "differ"}, {"unknown", "could not tell"}, {"pass", "hold"}} {
+		if n := f.Count(p.verdict); n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, p.word))
+		}
+	}
+	stages := f.Stages()
+	for i := range stages {
+		stages[i] = clean(stages[i], 40)
+	}
+	nodes := count(len(f.Nodes), "node")
+	if f.domain != "" {
+		nodes += " of " + clean(strings.TrimPrefix(f.domain, "."), 80)
+	}
+	return fmt.Sprintf("%s, %s, stage %s: %s", nodes, count(len(f.Checks), "check"), strings.Join(stages, " and "), strings.Join(parts, ", "))
+}
+
+// when is the time in which the nodes were checked.
+func (f Fleet) when() string {
+	var first, last time.Time
+	for _, n := range f.Nodes {
+		at, err := time.Parse(time.RFC3339, n.Time)
+		if err != nil {
+			continue
+		}
+		if first.IsZero() || at.Before(first) {
+			first = at
+		}
+		if at.After(last) {
+			last = at
+		}
+	}
+	const minute = "2006-01-02 15:04"
+	switch a, b := first.UTC().Format(minute), last.UTC().Format(minute); {
+	case last.IsZero():
+		return ""
+	case a == b:
+		return "checked " + a + " UTC"
+	default:
+		return "checked from " + a + " to " + b + " UTC"
+	}
+}
