@@ -6,10 +6,10 @@ LINT     = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 export CGO_ENABLED = 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-vm bench lint fmt dist clean
+.PHONY: help build demo test test-vm test-release bench lint fmt dist clean
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/nodegate, one static binary
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/nodegate ./cmd/nodegate
@@ -30,16 +30,18 @@ bench: build ## a shell script, goss and the floor; audit, iptables-save and pro
 
 lint: ## gofmt, go vet and golangci-lint; findings fail
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
-	$(GO) vet ./... && $(GO) vet -tags vm ./images/vm/
-	$(GO) run $(LINT) run --build-tags vm ./...
+	$(GO) vet ./... && $(GO) vet -tags vm,release ./images/...
+	$(GO) run $(LINT) run --build-tags vm,release ./...
 
 fmt: ## format the Go files
 	gofmt -w $$(git ls-files '*.go')
 
-dist: ## static binaries for amd64 and arm64 in dist/, with their sums
-	@mkdir -p dist
-	for arch in amd64 arm64; do GOOS=linux GOARCH=$$arch $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o dist/nodegate-linux-$$arch ./cmd/nodegate || exit 1; done
-	cd dist && sha256sum nodegate-linux-* > SHA256SUMS && cat SHA256SUMS
+dist: ## binaries, packages, image, SBOMs and their sums in dist/; signed where NODEGATE_SIGNING_KEY names a key
+	@rm -rf dist
+	@VERSION='$(VERSION)' $(GO) run ./images/release dist
+
+test-release: ## make a release twice, and use it (needs the packages in images/*/apt-packages)
+	$(GO) test -tags release -count=1 -timeout 30m -v ./images/release/
 
 clean: ## remove what the targets made
 	rm -rf bin dist

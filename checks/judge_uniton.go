@@ -10,7 +10,8 @@ import (
 )
 
 // unitOn tells whether a unit runs, or will at the next boot: what systemd says
-// of a running machine, what is linked into the targets of a file tree. On a
+// of a running machine, what is linked into the targets of a file tree, and of a
+// root where systemd does not run: a chroot in which an image is made. On a
 // machine that is still booting, enabled is as good as active.
 func unitOn(ctx context.Context, h *host.Host, unit string) (bool, Evidence, error) {
 	if h.Live() {
@@ -23,8 +24,20 @@ func unitOn(ctx context.Context, h *host.Host, unit string) (bool, Evidence, err
 			said += ", " + file
 		}
 		on := active == "active" || active == "activating" || active == "reloading" || file == "enabled" || file == "enabled-runtime"
-		return on, Evidence{unit, said}, nil
+		if on || file != "" {
+			return on, Evidence{unit, said}, nil
+		}
+		linked, where, err := unitLinked(h, unit)
+		if err == nil && !linked {
+			where = Evidence{unit, said}
+		}
+		return linked, where, err
 	}
+	return unitLinked(h, unit)
+}
+
+// unitLinked tells whether a unit is linked into a target, and not masked.
+func unitLinked(h *host.Host, unit string) (bool, Evidence, error) {
 	if to, err := h.Files.ReadLink("/etc/systemd/system/" + unit); err == nil && to == "/dev/null" {
 		return false, Evidence{"/etc/systemd/system/" + unit, "masked"}, nil
 	}

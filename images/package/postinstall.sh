@@ -1,0 +1,6 @@
+#!/bin/sh
+# After unpacking. dpkg says "configure", rpm 1 (first) or 2 (upgrade).
+set -e
+if [ -d /run/systemd/system ]; then
+	systemctl daemon-reload
+fi

@@ -1,0 +1,16 @@
+#!/bin/sh
+# Before the files go. dpkg says "remove" or "upgrade", rpm how many versions will be left.
+#
+# kubelet's drop-in calls the package's binary: without it kubelet would never start
+# again. So the installation is taken back first, and where that is refused, because
+# somebody changed what nodegate wrote, the package stays and says so.
+set -e
+case $1 in
+remove | 0) ;;
+*) exit 0 ;;
+esac
+journal=/var/lib/nodegate/journal.json
+# An installation with a binary of its own does not need the package.
+if [ -e $journal ] && ! grep -q '"/usr/local/bin/nodegate"' $journal; then
+	/usr/bin/nodegate uninstall
+fi

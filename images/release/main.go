@@ -1,0 +1,108 @@
+// Command release makes everything that a release consists of: `make dist`.
+// Two runs on the same commit, wherever the checkout is, write the same bytes.
+//
+// VERSION names the release. SOURCE_DATE_EPOCH is its time, seconds since 1970;
+// without it, that of the commit. NODEGATE_SIGNING_KEY is the file of a minisign
+// secret key, NODEGATE_SIGNING_PASSWORD its password where it has one; without a
+// key all is made but the signature.
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// release is what all steps need to know.
+type release struct {
+	version string
+	time    time.Time
+	dir     string // what is handed out
+	work    string // what is packed, removed at the end
+}
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: release DIR   (run it by: make dist)")
+		os.Exit(2)
+	}
+	if err := run(os.Args[1]); err != nil {
+		fmt.Fprintf(os.Stderr, "release: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(dir string) error {
+	r := release{version: os.Getenv("VERSION"), dir: dir}
+	if r.version == "" {
+		return fmt.Errorf("VERSION is not set; run it by: make dist")
+	}
+	var err error
+	if r.time, err = sourceTime(); err != nil {
+		return err
+	}
+	if r.work, err = os.MkdirTemp("", "nodegate-release-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(r.work)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return fmt.Errorf("making the folder of the release: %w", err)
+	}
+	steps := []func() error{r.binaries, r.boms, r.packages, r.image, r.sums, r.sign}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// architectures are those that binaries, packages and image are made for.
+func architectures() []string { return []string{"amd64", "arm64"} }
+
+// binaries builds the program, static, with nothing in it that depends on where
+// it is built. The commit is in the version; Go's own stamp is left out, because
+// an unpacked archive of the commit has none.
+func (r release) binaries() error {
+	for _, arch := range architectures() {
+		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version="+r.version, "-o", r.binary(arch), "./cmd/nodegate")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT=")
+		if err := command(cmd); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r release) binary(arch string) string {
+	return filepath.Join(r.dir, "nodegate-linux-"+arch)
+}
+
+// sourceTime is the time that all files of the release get.
+func sourceTime() (time.Time, error) {
+	text := os.Getenv("SOURCE_DATE_EPOCH")
+	if text == "" {
+		out, err := exec.Command("git", "log", "-1", "--format=%ct").Output()
+		if err != nil {
+			return time.Time{}, fmt.Errorf("no git checkout to take the time from (%w); set SOURCE_DATE_EPOCH", err)
+		}
+		text = strings.TrimSpace(string(out))
+	}
+	seconds, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH is seconds since 1970, not %q", text)
+	}
+	return time.Unix(seconds, 0).UTC(), nil
+}
+
+// command runs a program that says something only where it fails.
+func command(cmd *exec.Cmd) error {
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("running %s: %w\n%s", strings.Join(cmd.Args, " "), err, out)
+	}
+	return nil
+}

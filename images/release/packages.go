@@ -1,0 +1,135 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"nodegate/units"
+)
+
+// nfpm is the last version whose modules the Go module proxies carry all of:
+// later ones link a writer of another format that some do not.
+const nfpm = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2"
+
+// packages makes a .deb and an .rpm for each architecture.
+func (r release) packages() error {
+	completions := filepath.Join(r.work, "completions")
+	if err := writeCompletions(completions); err != nil {
+		return err
+	}
+	for _, arch := range architectures() {
+		stage := filepath.Join(r.work, "package-"+arch)
+		if err := r.stage(stage, arch, completions); err != nil {
+			return err
+		}
+		for _, format := range []string{"deb", "rpm"} {
+			cmd := exec.Command("go", "run", nfpm, "package", "--config", "images/package/nfpm.yaml", "--packager", format, "--target", r.dir)
+			cmd.Env = append(os.Environ(), "GOFLAGS=", "NFPM_ARCH="+arch, "NFPM_VERSION="+packageVersion(r.version), "NFPM_STAGE="+stage,
+				"NFPM_COMPLETIONS="+completions, fmt.Sprintf("SOURCE_DATE_EPOCH=%d", r.time.Unix()))
+			if err := command(cmd); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// packageVersion is the version as dpkg and rpm compare versions: it begins with
+// a digit and has no dash. v1.2.3 is 1.2.3, five commits later it is
+// 1.2.3+5.gabcdef0, and a commit without a tag before it comes before all.
+func packageVersion(v string) string {
+	v = strings.ReplaceAll(strings.TrimPrefix(v, "v"), "-", "+")
+	if !regexp.MustCompile(`^[0-9]+\.`).MatchString(v) {
+		v = "0~" + v
+	}
+	return v
+}
+
+// stage lays out what the package brings, as it will lie below /.
+func (r release) stage(dir, arch, completions string) error {
+	binary, err := os.ReadFile(r.binary(arch))
+	if err != nil {
+		return err
+	}
+	if err := put(dir+units.PackagedBinary, binary, 0o755); err != nil {
+		return err
+	}
+	for _, u := range units.ForPackage() {
+		if err := put(dir+u.Path, u.Content, u.Mode); err != nil {
+			return err
+		}
+	}
+	if err := r.manual(dir + "/usr/share/man"); err != nil {
+		return err
+	}
+	licenses, err := thirdPartyLicenses(r.binary(arch))
+	if err != nil {
+		return err
+	}
+	if licenses, err = pack(licenses); err != nil {
+		return err
+	}
+	if err := put(dir+"/usr/share/doc/nodegate/third-party-licenses.gz", licenses, 0o644); err != nil {
+		return err
+	}
+	for from, to := range map[string]string{
+		"images/package/copyright":     "/usr/share/doc/nodegate/copyright",
+		completions + "/nodegate.bash": "/usr/share/bash-completion/completions/nodegate",
+		completions + "/nodegate.fish": "/usr/share/fish/vendor_completions.d/nodegate.fish",
+	} {
+		text, err := os.ReadFile(from)
+		if err != nil {
+			return err
+		}
+		if err := put(dir+to, text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// manual writes the manual pages with the release's time and version.
+func (r release) manual(dir string) error {
+	pages, err := filepath.Glob("docs/man/*")
+	if err != nil {
+		return err
+	}
+	if len(pages) == 0 {
+		return fmt.Errorf("no pages in docs/man")
+	}
+	for _, file := range pages {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		title := fmt.Sprintf(`"%s" "nodegate %s"`, r.time.Format("2006-01-02"), strings.TrimPrefix(r.version, "v"))
+		filled := strings.Replace(string(text), `"DATE" "nodegate VERSION"`, title, 1)
+		packed, err := pack([]byte(filled))
+		if err != nil {
+			return err
+		}
+		section := strings.TrimPrefix(filepath.Ext(file), ".")
+		if err := put(filepath.Join(dir, "man"+section, filepath.Base(file)+".gz"), packed, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeCompletions asks the program itself, built for the machine that builds.
+func writeCompletions(dir string) error {
+	for shell, name := range map[string]string{"bash": "nodegate.bash", "zsh": "_nodegate", "fish": "nodegate.fish"} {
+		text, err := exec.Command("go", "run", "./cmd/nodegate", "completion", shell).Output()
+		if err != nil {
+			return fmt.Errorf("writing the completion for %s: %w", shell, err)
+		}
+		if err := put(filepath.Join(dir, name), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

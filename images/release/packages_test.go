@@ -1,0 +1,162 @@
+//go:build release
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nodegate/host/hosttest"
+)
+
+const (
+	dropIn    = "/etc/systemd/system/kubelet.service.d/10-nodegate.conf"
+	ownPolicy = "/etc/nodegate/policy.d/mine.hcl"
+)
+
+// TestDeb: installed, put in force, upgraded, removed and purged by the real
+// dpkg, the package leaves nothing, and kubelet is never held by a binary that
+// is gone.
+func TestDeb(t *testing.T) {
+	hosttest.NeedRoot(t)
+	r := releaseMade(t)
+	root := tree(t)
+	before := picture(t, root)
+	say(t, "cp", r.the(t, "*_amd64.deb"), root+"/root/one.deb")
+	newer(t, root)
+
+	sayIn(t, root, "dpkg", "-i", "/root/one.deb")
+	if _, err := os.Lstat(root + dropIn); err == nil {
+		t.Fatal("the package holds kubelet before anybody asked for it")
+	}
+	sayIn(t, root, "nodegate", "install")
+	held(t, root, "one")
+	if code, out := in(t, root, "nodegate", "check", "--stage", "image"); code != 0 {
+		t.Errorf("the image does not hold:\n%s", out)
+	}
+	if _, err := os.Lstat(root + "/usr/local/bin/nodegate"); err == nil {
+		t.Error("the package's binary was copied")
+	}
+
+	sayIn(t, root, "dpkg", "-i", "/root/two.deb")
+	held(t, root, "two")
+
+	write(t, root+ownPolicy, "use \"kubernetes\" {}\n")
+	sayIn(t, root, "dpkg", "-r", "nodegate")
+	for _, gone := range []string{dropIn, "/usr/bin/nodegate", "/etc/systemd/system/multi-user.target.wants/nodegate-apply.service"} {
+		if _, err := os.Lstat(root + gone); err == nil {
+			t.Errorf("%s is left after removal", gone)
+		}
+	}
+	if _, err := os.Lstat(root + ownPolicy); err != nil {
+		t.Errorf("removal took somebody's own policy: %v", err)
+	}
+	sayIn(t, root, "dpkg", "-P", "nodegate")
+	if d := cmp.Diff(before, picture(t, root)); d != "" {
+		t.Errorf("after purge (-before +after):\n%s", d)
+	}
+}
+
+// TestDebRefuses: while somebody's change stands in the way of taking the
+// installation back, the package stays, whole.
+func TestDebRefuses(t *testing.T) {
+	hosttest.NeedRoot(t)
+	r := releaseMade(t)
+	root := tree(t)
+	say(t, "cp", r.the(t, "*_amd64.deb"), root+"/root/one.deb")
+	sayIn(t, root, "dpkg", "-i", "/root/one.deb")
+	sayIn(t, root, "nodegate", "install")
+	text, err := os.ReadFile(root + dropIn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, root+dropIn, string(text)+"# mine\n")
+	code, out := in(t, root, "dpkg", "-r", "nodegate")
+	if code == 0 || !strings.Contains(out, "somebody has changed it") {
+		t.Errorf("exit status %d:\n%s", code, out)
+	}
+	held(t, root, "one")
+	sayIn(t, root, "nodegate", "uninstall", "--force")
+	sayIn(t, root, "dpkg", "-P", "nodegate")
+
+	// An installation with a binary of its own is none of the package's business.
+	sayIn(t, root, "dpkg", "-i", "/root/one.deb")
+	other := filepath.Join(root, "root", "nodegate")
+	say(t, "cp", r.the(t, "nodegate-linux-amd64"), other)
+	write(t, other, readFile(t, other)+"another\n")
+	sayIn(t, root, "/root/nodegate", "install")
+	sayIn(t, root, "dpkg", "-P", "nodegate")
+	if !strings.Contains(readFile(t, root+dropIn), "ExecStartPre=+/usr/local/bin/nodegate gate") {
+		t.Error("the package took an installation away that did not need it")
+	}
+	sayIn(t, root, "/usr/local/bin/nodegate", "check", "--stage", "image")
+}
+
+// TestRPM: the same life under the real rpm.
+func TestRPM(t *testing.T) {
+	hosttest.NeedRoot(t)
+	hosttest.NeedProgram(t, "rpm")
+	r := releaseMade(t)
+	root := tree(t)
+	before := picture(t, root)
+	pkg := r.the(t, "*.x86_64.rpm")
+	say(t, "rpm", "--root", root, "--nodeps", "-i", pkg) // kmod is there, by another package manager
+	sayIn(t, root, "nodegate", "install")
+	held(t, root, "one")
+	say(t, "rpm", "--root", root, "--nodeps", "-U", "--force", pkg)
+	held(t, root, "one")
+	say(t, "rpm", "--root", root, "-e", "nodegate")
+	// The folders below /usr/share belong to a package of theirs there; in a Debian tree to nobody.
+	after := slices.DeleteFunc(picture(t, root), func(line string) bool {
+		return strings.HasPrefix(line, "/usr/share/") && strings.HasSuffix(line, " drwxr-xr-x") && !slices.Contains(before, line)
+	})
+	if d := cmp.Diff(before, after); d != "" {
+		t.Errorf("after erasing (-before +after):\n%s", d)
+	}
+}
+
+// newer makes a second version of the package in the tree, whose binary says so.
+func newer(t *testing.T, root string) {
+	t.Helper()
+	dir := filepath.Join(root, "root", "two")
+	say(t, "dpkg-deb", "-R", root+"/root/one.deb", dir)
+	control := filepath.Join(dir, "DEBIAN", "control")
+	write(t, control, strings.Replace(readFile(t, control), "Version: 1.2.3", "Version: 1.2.4", 1))
+	binary := dir + "/usr/bin/nodegate"
+	write(t, binary, readFile(t, binary)+"two\n")
+	say(t, "dpkg-deb", "-b", dir, root+"/root/two.deb")
+}
+
+// held fails unless kubelet's drop-in calls the package's binary, of that version.
+func held(t *testing.T, root, version string) {
+	t.Helper()
+	if !strings.Contains(readFile(t, root+dropIn), "ExecStartPre=+/usr/bin/nodegate gate") {
+		t.Fatalf("%s does not call the package's binary", dropIn)
+	}
+	if is := strings.HasSuffix(readFile(t, root+"/usr/bin/nodegate"), "two\n"); is != (version == "two") {
+		t.Errorf("the binary is not that of version %s", version)
+	}
+	sayIn(t, root, "/usr/bin/nodegate", "version")
+}
+
+func readFile(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// write replaces a file's content and leaves its mode.
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,242 @@
+//go:build release
+
+// These tests make a whole release, twice, and then use it as people do: with
+// dpkg and rpm in a real Debian tree, podman, minisign and an emulated arm64.
+package main
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"nodegate/host/hosttest"
+	"nodegate/images/vm"
+)
+
+const repository = "../.."
+
+// made is the release that the tests share, and the keys that it is signed with.
+type made struct{ dir, public, secret string }
+
+var (
+	makeOnce sync.Once
+	shared   made
+	makeErr  error
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if shared.dir != "" {
+		os.RemoveAll(filepath.Dir(shared.dir))
+	}
+	os.Exit(code)
+}
+
+// releaseMade is the shared release, made by the first who asks.
+func releaseMade(t *testing.T) made {
+	t.Helper()
+	hosttest.NeedProgram(t, "minisign")
+	makeOnce.Do(func() {
+		var scratch string
+		if scratch, makeErr = os.MkdirTemp("", "nodegate-release-test-"); makeErr != nil {
+			return
+		}
+		shared = made{filepath.Join(scratch, "checkout", "dist"), filepath.Join(scratch, "key.pub"), filepath.Join(scratch, "key")}
+		if makeErr = command(exec.Command("minisign", "-G", "-W", "-p", shared.public, "-s", shared.secret)); makeErr == nil {
+			makeErr = makeDist(filepath.Dir(shared.dir), shared.secret)
+		}
+	})
+	if makeErr != nil {
+		t.Fatal(makeErr)
+	}
+	return shared
+}
+
+// makeDist runs `make dist` on a copy of the sources that is no git checkout, as
+// an unpacked archive of them.
+func makeDist(checkout, secret string, env ...string) error {
+	if err := os.MkdirAll(checkout, 0o755); err != nil {
+		return err
+	}
+	copying := exec.Command("sh", "-euc", `git ls-files -z --cached --others --exclude-standard | tar --null --files-from - --create | tar -x -C "$1"`, "sh", checkout)
+	copying.Dir = repository
+	if err := command(copying); err != nil {
+		return err
+	}
+	dist := exec.Command("make", "dist", "VERSION=v1.2.3")
+	dist.Dir = checkout
+	dist.Env = append(os.Environ(), "SOURCE_DATE_EPOCH=1700000000", "NODEGATE_SIGNING_KEY="+secret)
+	dist.Env = append(dist.Env, env...)
+	return command(dist)
+}
+
+// TestSameBytes: in another folder, with nothing built before, in another time
+// zone and with another umask, the release is the same.
+func TestSameBytes(t *testing.T) {
+	r := releaseMade(t)
+	again := filepath.Join(t.TempDir(), "a", "longer", "way", "to", "the", "sources")
+	old := syscall.Umask(0o077)
+	err := makeDist(again, r.secret, "GOCACHE="+filepath.Join(t.TempDir(), "cache"), "TZ=Asia/Kolkata", "LC_ALL=C")
+	syscall.Umask(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second := sumsOf(t, r.dir), sumsOf(t, filepath.Join(again, "dist"))
+	if len(first) < 10 {
+		t.Errorf("a release of %d files: %v", len(first), first)
+	}
+	for name := range second {
+		if first[name] == "" {
+			t.Errorf("%s: made only the second time", name)
+		}
+	}
+	for name, sum := range first {
+		if second[name] != sum {
+			t.Errorf("%s: %s, and %s the second time", name, sum, second[name])
+		}
+	}
+}
+
+func sumsOf(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, f := range filesIn(t, dir) {
+		text, err := os.ReadFile(filepath.Join(dir, f))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[f] = fmt.Sprintf("%x", sha256.Sum256(text))
+	}
+	return all
+}
+
+func filesIn(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// the is the only file of the release that matches.
+func (m made) the(t *testing.T, pattern string) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(m.dir, pattern))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%s: found %v, %v; want one", pattern, found, err)
+	}
+	return found[0]
+}
+
+// tree copies the Debian tree of the virtual machines.
+func tree(t *testing.T) string {
+	t.Helper()
+	missing := vm.Missing()
+	hosttest.Need(t, len(missing) == 0, "a Debian tree: "+strings.Join(missing, ", "))
+	root, err := filepath.Abs(repository)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := vm.DefaultCache(root).Base(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(t.TempDir(), "tree")
+	say(t, "cp", "-a", base.Tree, copied)
+	return copied
+}
+
+// say runs a program that must succeed, and answers what it said.
+func say(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	code, out := try(t, name, args...)
+	if code != 0 {
+		t.Fatalf("%s %s: exit status %d\n%s", name, strings.Join(args, " "), code, out)
+	}
+	return out
+}
+
+// try runs a program and answers its exit status, and what it said to both outputs.
+func try(t *testing.T, name string, args ...string) (int, string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Env = append(os.Environ(), "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive")
+	cmd.WaitDelay = 10 * time.Second
+	out, err := cmd.CombinedOutput()
+	if err != nil && cmd.ProcessState == nil {
+		t.Fatalf("running %s: %v", name, err)
+	}
+	return cmd.ProcessState.ExitCode(), string(out)
+}
+
+// in runs a program inside a tree, with a /proc that goes away with it.
+func in(t *testing.T, root string, args ...string) (int, string) {
+	t.Helper()
+	const script = `mount -t proc proc "$1/proc"; exec chroot "$@"`
+	return try(t, "unshare", append([]string{"--mount", "sh", "-euc", script, "sh", root}, args...)...)
+}
+
+// sayIn is in for a program that must succeed.
+func sayIn(t *testing.T, root string, args ...string) string {
+	t.Helper()
+	code, out := in(t, root, args...)
+	if code != 0 {
+		t.Fatalf("%s: exit status %d\n%s", strings.Join(args, " "), code, out)
+	}
+	return out
+}
+
+// picture is every path of a tree but those that a package manager keeps for
+// itself: type, mode, owner, content.
+func picture(t *testing.T, root string) []string {
+	t.Helper()
+	var lines []string
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := strings.TrimPrefix(p, root)
+		if slices.Contains([]string{"/var/lib/dpkg", "/var/lib/rpm", "/var/log", "/var/cache", "/tmp", "/root"}, name) {
+			return filepath.SkipDir
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		line := name + " " + info.Mode().String()
+		switch {
+		case info.Mode().IsRegular():
+			text, err := os.ReadFile(p)
+			if err != nil {
+				return err
+			}
+			line += fmt.Sprintf(" %x", sha256.Sum256(text))
+		case info.Mode()&fs.ModeSymlink != 0:
+			to, err := os.Readlink(p)
+			if err != nil {
+				return err
+			}
+			line += " -> " + to
+		}
+		lines = append(lines, line)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines
+}

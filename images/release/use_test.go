@@ -1,0 +1,161 @@
+//go:build release
+
+package main
+
+import (
+	"debug/buildinfo"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nodegate/host/hosttest"
+)
+
+// TestSigned: nodegate and the tools that everybody has agree on the release,
+// and on one that was changed.
+func TestSigned(t *testing.T) {
+	r := releaseMade(t)
+	dir := filepath.Join(t.TempDir(), "dist")
+	say(t, "cp", "-r", r.dir, dir)
+	nodegate := r.the(t, "nodegate-linux-amd64")
+	all := func(want int) {
+		t.Helper()
+		if code, out := try(t, nodegate, "verify", "--key", r.public, dir); code != want {
+			t.Errorf("verify: exit status %d, want %d\n%s", code, want, out)
+		}
+		code, _ := try(t, "sh", "-c", `cd "$1" && minisign -qVm SHA256SUMS -p "$2" && sha256sum --quiet -c SHA256SUMS`, "sh", dir, r.public)
+		if (code == 0) != (want == 0) {
+			t.Errorf("minisign and sha256sum: exit status %d, nodegate's is %d", code, want)
+		}
+	}
+	all(0)
+	if out := say(t, nodegate, "verify", "--key", r.public, dir); !strings.Contains(out, "ok: 9 files") {
+		t.Errorf("verify says: %s", out)
+	}
+	image := filepath.Join(dir, "nodegate-image.oci.tar")
+	kept := readFile(t, image)
+	write(t, image, kept+"x")
+	all(1)
+	write(t, image, kept)
+	all(0)
+	write(t, filepath.Join(dir, "SHA256SUMS"), readFile(t, filepath.Join(dir, "SHA256SUMS"))+"\n")
+	all(1)
+}
+
+// TestImage: the image runs, and looks at a machine that is mounted into it. The
+// program that starts it is runc, because crun does not take cgroups in hybrid
+// mode, and podman keeps its storage where the test can remove it.
+func TestImage(t *testing.T) {
+	hosttest.NeedRoot(t)
+	hosttest.NeedProgram(t, "podman")
+	hosttest.NeedProgram(t, "runc")
+	r := releaseMade(t)
+	root := tree(t)
+	say(t, r.the(t, "nodegate-linux-amd64"), "install", "--root", root)
+	store := t.TempDir()
+	podman := func(args ...string) (int, string) {
+		return try(t, "podman", append([]string{"--root", store + "/root", "--runroot", store + "/run", "--tmpdir", store + "/tmp",
+			"--runtime", "runc", "--storage-driver", "vfs", "--cgroup-manager", "cgroupfs"}, args...)...)
+	}
+	defer podman("rmi", "--all", "--force")
+	if code, out := podman("load", "-i", r.the(t, "nodegate-image.oci.tar")); code != 0 {
+		t.Fatalf("podman load: %s", out)
+	}
+	run := func(args ...string) (int, string) {
+		// The default limits are podman's, and higher than a test's own may be.
+		return podman(append([]string{"run", "--rm", "--pull", "never", "--network", "none", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024",
+			"-v", root + ":/host"}, args...)...)
+	}
+	const image = "localhost/nodegate:1.2.3"
+	if code, out := run(image, "version"); code != 0 || !strings.Contains(out, "nodegate v1.2.3 linux/amd64") {
+		t.Errorf("version: exit status %d\n%s", code, out)
+	}
+	if code, out := run(image, "check", "--root", "/host"); code != 0 || !strings.Contains(out, "nodegate: holds  (stage image") {
+		t.Errorf("check of a good tree: exit status %d\n%s", code, out)
+	}
+	sayIn(t, root, "/usr/local/bin/nodegate", "uninstall")
+	if code, out := run(image, "check", "--root", "/host"); code != 1 || !strings.Contains(out, "image.units") {
+		t.Errorf("check of a bare tree: exit status %d\n%s", code, out)
+	}
+	if code, out := run(image, "install", "--root", "/host"); code != 0 {
+		t.Errorf("install into the mounted tree: exit status %d\n%s", code, out)
+	}
+	sayIn(t, root, "/usr/local/bin/nodegate", "check", "--stage", "image")
+	write(t, root+"/root/bad.hcl", "modul \"overlay\" {}\n")
+	if code, out := run(image, "lint", "/host/root/bad.hcl"); code != 2 || !strings.Contains(out, "bad.hcl:1:1") {
+		t.Errorf("lint: exit status %d\n%s", code, out)
+	}
+}
+
+// TestARM64: under qemu-user the arm64 binary says what the other one says.
+func TestARM64(t *testing.T) {
+	hosttest.NeedRoot(t)
+	hosttest.NeedProgram(t, "qemu-aarch64-static")
+	r := releaseMade(t)
+	root := tree(t)
+	amd64, arm64 := r.the(t, "nodegate-linux-amd64"), r.the(t, "nodegate-linux-arm64")
+	if out := say(t, "qemu-aarch64-static", arm64, "version"); !strings.Contains(out, "linux/arm64") {
+		t.Errorf("version: %s", out)
+	}
+	before := picture(t, root)
+	say(t, "qemu-aarch64-static", arm64, "install", "--root", root)
+	for _, args := range [][]string{
+		{"check", "--root", root}, {"check", "--root", root, "-v", "--format", "tap"}, {"policy", "list"}, {"policy", "show", "kubernetes"}, {"policy", "show", "--effective"},
+		{"explain", "vxlan.checksum"}, {"lint", root + "/etc/nodegate/policy.d"}, {"fmt", "--help"},
+		{"audit", "--rules", "../../checks/kubeproxy/testdata/iptables-save.txt"}, {"install", "--root", root, "--dry-run", "--policy", "nosuch"},
+	} {
+		code1, out1 := try(t, amd64, args...)
+		code2, out2 := try(t, "qemu-aarch64-static", append([]string{arm64}, args...)...)
+		if d := cmp.Diff(steady(out1), steady(out2)); d != "" || code1 != code2 {
+			t.Errorf("%v: exit status %d on amd64, %d on arm64 (-amd64 +arm64):\n%s", args, code1, code2, d)
+		}
+	}
+	say(t, "qemu-aarch64-static", arm64, "uninstall", "--root", root)
+	if d := cmp.Diff(before, picture(t, root)); d != "" {
+		t.Errorf("install and uninstall left (-before +after):\n%s", d)
+	}
+}
+
+// TestBill: the bill of materials names every module of the binary, and the
+// binary itself by its sum.
+func TestBill(t *testing.T) {
+	r := releaseMade(t)
+	for _, arch := range architectures() {
+		binary := r.the(t, "nodegate-linux-"+arch)
+		var b bom
+		if err := json.Unmarshal([]byte(readFile(t, binary+".cdx.json")), &b); err != nil {
+			t.Fatal(err)
+		}
+		info, err := buildinfo.ReadFile(binary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want, got []string
+		for _, m := range info.Deps {
+			want = append(want, m.Path+" "+m.Version)
+		}
+		for _, c := range b.Components[1:] { // the first is Go's own library
+			got = append(got, c.Name+" "+c.Version)
+		}
+		if d := cmp.Diff(want, got); d != "" || len(want) == 0 {
+			t.Errorf("%s (-binary +bill):\n%s", arch, d)
+		}
+		content, err := os.ReadFile(binary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h := b.Metadata.Component.Hashes[0].Content; h != sha256Of(content) {
+			t.Errorf("%s: the bill is of another binary, %s", arch, h)
+		}
+	}
+}
+
+// steady is an output without the time that it took.
+func steady(out string) string {
+	return regexp.MustCompile(`[0-9.]+(µs|ms|s)\)`).ReplaceAllString(out, "TIME)")
+}
