@@ -3,4 +3,5 @@
 set -e
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload
+	systemctl try-restart nodegate-watch.service || : # it says what went wrong; the package is whole
 fi

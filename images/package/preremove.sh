@@ -11,6 +11,14 @@ remove | 0) ;;
 esac
 journal=/var/lib/nodegate/journal.json
 # An installation with a binary of its own does not need the package.
-if [ -e $journal ] && ! grep -q '"/usr/local/bin/nodegate"' $journal; then
-	/usr/bin/nodegate uninstall
+if [ -e $journal ] && grep -q '"/usr/local/bin/nodegate"' $journal; then
+	exit 0
+fi
+/usr/bin/nodegate uninstall
+# Who enabled the units by hand has no journal.
+if command -v systemctl >/dev/null; then
+	systemctl --quiet disable nodegate-apply.service nodegate-watch.service
+fi
+if [ -d /run/systemd/system ]; then
+	systemctl stop nodegate-watch.service
 fi

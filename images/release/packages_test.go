@@ -15,6 +15,7 @@ import (
 )
 
 const (
+	wants     = "/etc/systemd/system/multi-user.target.wants/"
 	dropIn    = "/etc/systemd/system/kubelet.service.d/10-nodegate.conf"
 	ownPolicy = "/etc/nodegate/policy.d/mine.hcl"
 )
@@ -31,8 +32,10 @@ func TestDeb(t *testing.T) {
 	newer(t, root)
 
 	sayIn(t, root, "dpkg", "-i", "/root/one.deb")
-	if _, err := os.Lstat(root + dropIn); err == nil {
-		t.Fatal("the package holds kubelet before anybody asked for it")
+	for _, early := range []string{dropIn, wants + "nodegate-apply.service", wants + "nodegate-watch.service"} {
+		if _, err := os.Lstat(root + early); err == nil {
+			t.Fatalf("%s is there before anybody asked for it", early)
+		}
 	}
 	sayIn(t, root, "nodegate", "install")
 	held(t, root, "one")
@@ -48,7 +51,7 @@ func TestDeb(t *testing.T) {
 
 	write(t, root+ownPolicy, "use \"kubernetes\" {}\n")
 	sayIn(t, root, "dpkg", "-r", "nodegate")
-	for _, gone := range []string{dropIn, "/usr/bin/nodegate", "/etc/systemd/system/multi-user.target.wants/nodegate-apply.service"} {
+	for _, gone := range []string{dropIn, "/usr/bin/nodegate", wants + "nodegate-apply.service", wants + "nodegate-watch.service"} {
 		if _, err := os.Lstat(root + gone); err == nil {
 			t.Errorf("%s is left after removal", gone)
 		}
@@ -83,6 +86,14 @@ func TestDebRefuses(t *testing.T) {
 	held(t, root, "one")
 	sayIn(t, root, "nodegate", "uninstall", "--force")
 	sayIn(t, root, "dpkg", "-P", "nodegate")
+
+	// Units that were enabled by hand do not stay enabled.
+	sayIn(t, root, "dpkg", "-i", "/root/one.deb")
+	sayIn(t, root, "systemctl", "enable", "nodegate-apply.service")
+	sayIn(t, root, "dpkg", "-P", "nodegate")
+	if _, err := os.Lstat(root + wants + "nodegate-apply.service"); err == nil {
+		t.Error("a unit that is gone is enabled")
+	}
 
 	// An installation with a binary of its own is none of the package's business.
 	sayIn(t, root, "dpkg", "-i", "/root/one.deb")
