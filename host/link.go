@@ -15,7 +15,11 @@ import (
 
 // machineLinks asks the kernel of the caller's network namespace. The ethtool
 // socket is opened at the first use: most policies need none.
-type machineLinks struct{ tool *ethtool.Ethtool }
+type machineLinks struct {
+	tool  *ethtool.Ethtool
+	names map[string]uint // of the features
+	fd    int             // a socket for questions about them, 0 before the first
+}
 
 func (m *machineLinks) List(context.Context) ([]Link, error) {
 	found, err := dump(netlink.LinkList)
@@ -97,32 +101,6 @@ func (m *machineLinks) Driver(_ context.Context, link string) (string, error) {
 	}
 	name, err := t.DriverName(link)
 	return name, linkErr("reading driver", link, err)
-}
-
-func (m *machineLinks) Features(_ context.Context, link string) (map[string]Feature, error) {
-	t, err := m.ethtool()
-	if err != nil {
-		return nil, err
-	}
-	states, err := t.FeaturesWithState(link)
-	if err != nil {
-		return nil, linkErr("reading features", link, err)
-	}
-	features := make(map[string]Feature, len(states))
-	for name, s := range states {
-		features[name] = Feature(s)
-	}
-	return features, nil
-}
-
-// SetFeatures answers nil for features that the driver holds fixed or that
-// another one blocks (ETHTOOL_SFEATURES says so only in its flags): read back.
-func (m *machineLinks) SetFeatures(_ context.Context, link string, on map[string]bool) error {
-	t, err := m.ethtool()
-	if err != nil {
-		return err
-	}
-	return linkErr("changing features", link, t.Change(link, on))
 }
 
 // SetMTU reads back what the kernel made of it.

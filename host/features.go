@@ -1,0 +1,120 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The library asks for the names of all features before each question about
+// them: three ioctls, each of which waits for the lock that every change of any
+// link holds (rtnl_lock). The names are the kernel's, the same for every link
+// (net/ethtool/common.c, netdev_features_strings): here they are asked for
+// once, and a question is one ioctl.
+
+// featureWords is the most 32-bit words of feature flags that there is room for.
+// Kernels of 2025 use three.
+const featureWords = 8
+
+// getFeatures is struct ethtool_gfeatures (linux/ethtool.h).
+type getFeatures struct {
+	cmd, size uint32
+	words     [featureWords]struct{ available, requested, active, neverChanged uint32 }
+}
+
+// setFeatures is struct ethtool_sfeatures.
+type setFeatures struct {
+	cmd, size uint32
+	words     [featureWords]struct{ valid, requested uint32 }
+}
+
+func (m *machineLinks) Features(_ context.Context, link string) (map[string]Feature, error) {
+	names, err := m.featureNames(link)
+	if err != nil {
+		return nil, err
+	}
+	get := getFeatures{cmd: unix.ETHTOOL_GFEATURES, size: uint32(len(names)+31) / 32}
+	if err := m.features(link, unsafe.Pointer(&get)); err != nil {
+		return nil, linkErr("reading features", link, err)
+	}
+	features := make(map[string]Feature, len(names))
+	for name, i := range names {
+		w, bit := get.words[i/32], uint32(1)<<(i%32)
+		features[name] = Feature{
+			Available: w.available&bit != 0, Requested: w.requested&bit != 0, Active: w.active&bit != 0, NeverChanged: w.neverChanged&bit != 0,
+		}
+	}
+	return features, nil
+}
+
+// SetFeatures answers nil for features that the driver holds fixed or that
+// another one blocks (ETHTOOL_SFEATURES says so only in its flags): read back.
+func (m *machineLinks) SetFeatures(_ context.Context, link string, on map[string]bool) error {
+	names, err := m.featureNames(link)
+	if err != nil {
+		return err
+	}
+	set := setFeatures{cmd: unix.ETHTOOL_SFEATURES, size: uint32(len(names)+31) / 32}
+	for name, is := range on {
+		i, known := names[name]
+		if !known {
+			return fmt.Errorf("changing features of %s: this kernel has no feature %q", link, name)
+		}
+		set.words[i/32].valid |= 1 << (i % 32)
+		if is {
+			set.words[i/32].requested |= 1 << (i % 32)
+		}
+	}
+	return linkErr("changing features", link, m.features(link, unsafe.Pointer(&set)))
+}
+
+// featureNames is the kernel's names of the features, with their numbers.
+func (m *machineLinks) featureNames(link string) (map[string]uint, error) {
+	if m.names != nil {
+		return m.names, nil
+	}
+	t, err := m.ethtool()
+	if err != nil {
+		return nil, err
+	}
+	names, err := t.FeatureNames(link)
+	if err != nil {
+		return nil, linkErr("reading the names of features", link, err)
+	}
+	if len(names) > 32*featureWords {
+		return nil, fmt.Errorf("reading the names of features: the kernel has %d, more than the %d that nodegate has room for", len(names), 32*featureWords)
+	}
+	if len(names) > 0 {
+		m.names = names
+	}
+	return names, nil
+}
+
+// features asks SIOCETHTOOL about a link, with a command that data points to.
+func (m *machineLinks) features(link string, data unsafe.Pointer) error {
+	if m.fd == 0 {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		m.fd = fd
+	}
+	request := struct { // struct ifreq (netdevice(7))
+		name [unix.IFNAMSIZ]byte
+		data unsafe.Pointer
+		_    [24 - unsafe.Sizeof(uintptr(0))]byte
+	}{data: data}
+	if len(link) >= len(request.name) {
+		return unix.ENODEV
+	}
+	copy(request.name[:], link)
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(m.fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request)))
+	runtime.KeepAlive(data)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
