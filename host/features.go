@@ -16,7 +16,7 @@ import (
 // once, and a question is one ioctl.
 
 // featureWords is the most 32-bit words of feature flags that there is room for.
-// Kernels of 2025 use three.
+// The kernel uses two or three.
 const featureWords = 8
 
 // getFeatures is struct ethtool_gfeatures (linux/ethtool.h).
