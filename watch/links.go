@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"nodegate/checks"
@@ -45,6 +46,31 @@ func (w *Watcher) routed() []checks.LinkRequirement {
 		}
 	}
 	return all
+}
+
+// resync looks at the links that exist when the notices about them begin. What
+// they have otherwise than asked is drift, not the state of a new link.
+func (w *Watcher) resync(ctx context.Context) {
+	bounded, cancel := context.WithTimeout(ctx, actionTime)
+	links, err := w.Host.Links.List(bounded)
+	cancel()
+	if err != nil {
+		w.trouble(err.Error())
+		return
+	}
+	gone := maps.Clone(w.settled)
+	for _, l := range links {
+		delete(gone, l.Index)
+		for _, r := range w.links {
+			if r.About().Drift != policy.Correct && r.MayMatch(l) {
+				w.know(l).held[r.Name()] = true
+			}
+		}
+	}
+	for index := range gone {
+		delete(w.settled, index)
+	}
+	w.settleAll(ctx, w.links)
 }
 
 // settleAll looks at every link that one of the requirements matches.

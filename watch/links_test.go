@@ -114,6 +114,7 @@ func TestChanged(t *testing.T) {
 		return
 	}
 	add(t, vxlan("before", 1))
+	add(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "told1"}})
 	w := start(t, `
 		link "named" {
 		  match { name = "flannel*" }
@@ -173,6 +174,9 @@ func TestChanged(t *testing.T) {
 	// What comes after has been heard after: then watch has seen told0 too.
 	add(t, vxlan("after", 2))
 	eventually(t, "a later link is set", func() bool { return w.off(t, "after") })
+	if mtu(t, "told1") != 1500 {
+		t.Errorf("mtu of told1 is %d: it was there before watch, and its drift is only told", mtu(t, "told1"))
+	}
 	if mtu(t, "told0") != 1200 || mtu(t, "left0") != 1500 {
 		t.Errorf("mtu of told0 is %d, of left0 %d; want 1200 and 1500, as nobody may correct them", mtu(t, "told0"), mtu(t, "left0"))
 	}

@@ -130,12 +130,13 @@ func (w *Watcher) isLink(name string) bool {
 	return slices.ContainsFunc(w.links, func(l checks.LinkRequirement) bool { return l.Name() == name })
 }
 
-// drifting is the link requirements that the report says do not hold. They are
-// corrected link by link: a fight over one must not spare the others.
+// drifting is the link requirements that the report says do not hold and that
+// are to be corrected: link by link, because a fight over one must not spare the
+// others.
 func (w *Watcher) drifting(report checks.Report) []checks.LinkRequirement {
 	var all []checks.LinkRequirement
 	for _, l := range w.links {
-		if slices.ContainsFunc(report.Results, func(r checks.Result) bool { return r.Name == l.Name() && drifted(r) }) {
+		if l.About().Drift == policy.Correct && slices.ContainsFunc(report.Results, func(r checks.Result) bool { return r.Name == l.Name() && drifted(r) }) {
 			all = append(all, l)
 		}
 	}

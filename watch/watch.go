@@ -81,8 +81,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case e := <-events:
 			routed = w.event(ctx, e) || routed
 		case <-subscribed:
-			clear(w.settled)
-			w.settleAll(ctx, w.links)
+			w.resync(ctx)
 		case err := <-lost:
 			w.change(func(s *State) { s.Resyncs++ })
 			w.dirty = true
