@@ -48,9 +48,10 @@ func (w *Watcher) routed() []checks.LinkRequirement {
 	return all
 }
 
-// resync looks at the links that exist when the notices about them begin. What
-// they have otherwise than asked is drift, not the state of a new link.
-func (w *Watcher) resync(ctx context.Context) {
+// resync looks at every link when the notices about them begin, for the first
+// time or again. What a link that was there at the first time has otherwise than
+// asked is drift; one that came while notices were missed is new.
+func (w *Watcher) resync(ctx context.Context, first bool) {
 	bounded, cancel := context.WithTimeout(ctx, actionTime)
 	links, err := w.Host.Links.List(bounded)
 	cancel()
@@ -62,7 +63,7 @@ func (w *Watcher) resync(ctx context.Context) {
 	for _, l := range links {
 		delete(gone, l.Index)
 		for _, r := range w.links {
-			if r.About().Drift != policy.Correct && r.MayMatch(l) {
+			if first && r.About().Drift != policy.Correct && r.MayMatch(l) {
 				w.know(l).held[r.Name()] = true
 			}
 		}

@@ -73,6 +73,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	chores := time.NewTicker(aliveEvery)
 	defer next.Stop()
 	defer chores.Stop()
+	first := true   // the notices begin for the first time
 	routed := false // a link changed that may carry a default route
 	for {
 		select {
@@ -81,7 +82,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case e := <-events:
 			routed = w.event(ctx, e) || routed
 		case <-subscribed:
-			w.resync(ctx)
+			w.resync(ctx, first)
+			first = false
 		case err := <-lost:
 			w.change(func(s *State) { s.Resyncs++ })
 			w.dirty = true
