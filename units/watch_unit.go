@@ -24,7 +24,7 @@ func watchUnit(prog Program) []byte {
 			"RuntimeDirectory", "nodegate",
 			"RuntimeDirectoryPreserve", "yes",
 			// A leak must not take the node's memory, nor a bug its processors.
-			"MemoryMax", "256M",
+			"MemoryMax", "512M",
 			"TasksMax", "64",
 			"OOMScoreAdjust", "-500",
 			"CapabilityBoundingSet", "CAP_NET_ADMIN CAP_NET_RAW CAP_SYS_MODULE",
