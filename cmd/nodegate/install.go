@@ -17,7 +17,7 @@ import (
 
 func newInstall() *cobra.Command {
 	var o options
-	var force, dryRun bool
+	var force, dryRun, start bool
 	c := &cobra.Command{
 		Use:   "install",
 		Short: "Put binary, policy, units and settings onto a machine or into an image",
@@ -26,13 +26,16 @@ and nodegate-watch.service (enabled), the gate as a drop-in of kubelet's unit,
 and the same settings as modules-load.d and sysctl.d files. Every file appears
 whole or not at all. What stood there before is kept, and "nodegate uninstall"
 puts it back. On the running machine systemd is told to read its units again;
-nothing is started. Where the very same binary came by a package, that one is
+nothing is started, but with --start, which asks the systemd of --root to. Where the very same binary came by a package, that one is
 used, with the package's units.`,
 		Example: `  nodegate install                           on this machine
   nodegate install --root /mnt/image         into an image
   nodegate install --policy my.hcl --dry-run what would be written?`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if start && dryRun {
+				return errors.New("--dry-run changes nothing: leave --start away")
+			}
 			h, err := o.machine()
 			if err != nil {
 				return err
@@ -66,10 +69,14 @@ used, with the package's units.`,
 			if err == nil && len(changes) > 0 {
 				err = tellSystemd(c.Context(), h, true, c.ErrOrStderr())
 			}
+			if err == nil && start {
+				err = startUnits(c.Context(), h)
+			}
 			return printChanges(c.OutOrStdout(), t, changes, "installed", err)
 		},
 	}
 	o.policyFlags(c)
+	c.Flags().BoolVar(&start, "start", false, "then have the systemd that runs below --root start the units")
 	c.Flags().BoolVar(&force, "force", false, "overwrite what somebody has changed since nodegate wrote it")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "show what would be written and write nothing")
 	return c
@@ -138,6 +145,15 @@ func tellSystemd(ctx context.Context, h *host.Host, enable bool, stderr io.Write
 		fmt.Fprintf(stderr, "nodegate: %s still runs what was installed before; run: systemctl restart %s\n", units.WatchUnit, units.WatchUnit)
 	}
 	return err
+}
+
+// startTimeout is for the units' own starts, one after the other.
+const startTimeout = 2 * time.Minute
+
+func startUnits(ctx context.Context, h *host.Host) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return host.RestartUnits(ctx, filepath.Join(h.Root, host.SystemdSocket), []string{units.ApplyUnit, units.WatchUnit})
 }
 
 func printChanges(w io.Writer, t *host.Tree, changes []units.Change, done string, err error) error {

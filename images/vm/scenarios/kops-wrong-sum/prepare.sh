@@ -2,7 +2,6 @@
 mkdir -p "$ROOT/opt/nodeup" "$ROOT/srv/www"
 mv "$ROOT/lib/systemd/system/kubelet.service" "$ROOT/opt/nodeup/"
 rm "$ROOT/etc/systemd/system/multi-user.target.wants/kubelet.service"
-ln -s /bin/busybox "$ROOT/usr/local/bin/wget"
 cp "$NODEGATE" "$ROOT/srv/www/nodegate"
 "$NODEGATE" export kops --binary http://127.0.0.1:8080/nodegate --sha256 "$(sha256sum <"$NODEGATE" | cut -d' ' -f1)" --output "$ROOT/opt/nodeup/export.yaml"
 go run ./nodeup "$ROOT/opt/nodeup/export.yaml" "$ROOT/opt/nodeup"

@@ -1,0 +1,1 @@
+. "$SCENARIO/../../carriers_prepare.sh"

@@ -1,0 +1,9 @@
+. /opt/vm/carried.sh
+first_start
+saw 1
+within 240 cloud-init status --wait
+within 120 settled
+systemctl is-enabled nodegate-apply.service nodegate-watch.service
+overlay
+within 60 overlay_done
+carried

@@ -1,0 +1,2 @@
+. "$SCENARIO/../../carriers_prepare.sh"
+"$NODEGATE" export files --policy "$policy" --output "$ROOT"

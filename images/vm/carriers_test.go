@@ -1,0 +1,136 @@
+//go:build vm
+
+package vm
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestCarriers brings one policy onto a machine by every carrier, each as its own tool does it (or, where Debian has no
+// such tool, a stand-in in this folder), and compares what the machine then is with what `nodegate apply` makes of it:
+// the same, or else different where the export had said so.
+func TestCarriers(t *testing.T) {
+	scenarios, err := Load("carriers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRunner(t)
+	var mu sync.Mutex
+	machines := map[string]map[string]string{}
+	t.Run("carrier", func(t *testing.T) {
+		slots := make(chan struct{}, atOnce)
+		for _, s := range scenarios {
+			t.Run(s.Name, func(t *testing.T) {
+				t.Parallel()
+				slots <- struct{}{}
+				defer func() { <-slots }()
+				ctx, cancel := context.WithTimeout(t.Context(), wholeTime)
+				defer cancel()
+				snapshot := ""
+				r := r
+				r.Log = func(format string, args ...any) {
+					for line := range strings.Lines(fmt.Sprintf(format, args...)) {
+						if taken, ok := strings.CutPrefix(line, "SNAPSHOT "); ok {
+							snapshot = strings.TrimSpace(taken)
+						} else {
+							t.Log(strings.TrimRight(line, "\n"))
+						}
+					}
+				}
+				if err := r.Run(ctx, s); err != nil {
+					t.Fatal(err)
+				}
+				found := requirements(t, r.Nodegate, snapshot)
+				mu.Lock()
+				machines[s.Name] = found
+				mu.Unlock()
+			})
+		}
+	})
+	want := machines["apply"]
+	if len(want) < 15 {
+		t.Fatalf("nodegate apply's machine has only %d requirements: nothing can be compared", len(want))
+	}
+	for _, s := range scenarios {
+		lacks := announced(t, r.Nodegate, s.Name)
+		for _, name := range slices.Sorted(maps.Keys(want)) {
+			got, there := machines[s.Name][name]
+			switch {
+			case got == want[name] && there:
+			case slices.Contains(lacks, name):
+				t.Logf("%s: %s is %q, by apply %q: announced", s.Name, name, got, want[name])
+			default:
+				t.Errorf("%s: %s is %q, by apply %q, and the export did not say so", s.Name, name, got, want[name])
+			}
+		}
+		if d := cmp.Diff(len(want), len(machines[s.Name])); d != "" {
+			t.Errorf("%s: another number of requirements: %s", s.Name, d)
+		}
+	}
+}
+
+// requirements replays a snapshot: what each requirement of the policy found, and whether it holds.
+func requirements(t *testing.T, nodegate, snapshot string) map[string]string {
+	t.Helper()
+	text, err := base64.StdEncoding.DecodeString(snapshot)
+	if err != nil || len(text) == 0 {
+		t.Fatalf("no snapshot: %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "snapshot.json")
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), nodegate, "check", "--snapshot", file, "--policy", "carriers.hcl", "--stage", "boot", "--format", "json").Output()
+	var report struct {
+		Results []struct{ Name, Verdict, Got string }
+	}
+	if json.Unmarshal(out, &report) != nil {
+		t.Fatalf("check --snapshot: %v\n%s", err, out)
+	}
+	all := map[string]string{}
+	for _, res := range report.Results {
+		if kind, _, _ := strings.Cut(res.Name, "."); kind == "module" || kind == "sysctl" || kind == "link" {
+			all[res.Name] = res.Verdict + " " + res.Got
+		}
+	}
+	return all
+}
+
+// announced is the names of what the format's export says that it cannot express.
+func announced(t *testing.T, nodegate, format string) []string {
+	t.Helper()
+	if format == "apply" {
+		return nil
+	}
+	args := []string{"export", format, "--policy", "carriers.hcl", "--output", filepath.Join(t.TempDir(), "out")}
+	if format == "daemonset" {
+		args = append(args, "--image", "ghcr.io/example/nodegate@sha256:"+strings.Repeat("0", 64))
+	}
+	cmd := exec.CommandContext(t.Context(), nodegate, args...)
+	var said strings.Builder
+	cmd.Stderr = &said
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("export %s: %v\n%s", format, err, said.String())
+	}
+	var names []string
+	for line := range strings.Lines(said.String()) {
+		if _, lack, ok := strings.Cut(line, " cannot express "); ok {
+			name, _, _ := strings.Cut(lack, ": ")
+			names = append(names, name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,111 @@
+// Command pod turns the init container of an exported DaemonSet into a script
+// that runs it with the same mounts and rights under systemd, for the machine
+// tests, which have no Kubernetes:
+//
+//	pod BASE ROOTFS CONFIGMAP
+//
+// BASE is the exported folder; ROOTFS, in the machine, the image's files; CONFIGMAP
+// the folder in the machine with the files of the generated config map.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+type container struct {
+	Command         []string
+	SecurityContext struct {
+		RunAsUser                *int  `yaml:"runAsUser"`
+		Privileged               *bool `yaml:"privileged"`
+		AllowPrivilegeEscalation *bool `yaml:"allowPrivilegeEscalation"`
+		ReadOnlyRootFilesystem   bool  `yaml:"readOnlyRootFilesystem"`
+		Capabilities             struct{ Add, Drop []string }
+	} `yaml:"securityContext"`
+	VolumeMounts []struct {
+		Name      string
+		MountPath string `yaml:"mountPath"`
+		ReadOnly  bool   `yaml:"readOnly"`
+	} `yaml:"volumeMounts"`
+}
+
+type daemonSet struct {
+	Spec struct {
+		Template struct {
+			Spec struct {
+				HostPID        bool        `yaml:"hostPID"`
+				HostNetwork    bool        `yaml:"hostNetwork"`
+				InitContainers []container `yaml:"initContainers"`
+				Volumes        []struct {
+					Name      string
+					HostPath  struct{ Path, Type string } `yaml:"hostPath"`
+					ConfigMap struct{ Name string }       `yaml:"configMap"`
+				}
+			}
+		}
+	}
+}
+
+func main() {
+	if len(os.Args) != 4 {
+		fmt.Fprintln(os.Stderr, "usage: pod BASE ROOTFS CONFIGMAP")
+		os.Exit(2)
+	}
+	if err := run(os.Args[1], os.Args[2], os.Args[3]); err != nil {
+		fmt.Fprintln(os.Stderr, "pod:", err)
+		os.Exit(1)
+	}
+}
+
+func run(base, rootfs, configMap string) error {
+	text, err := os.ReadFile(filepath.Join(base, "daemonset.yaml"))
+	if err != nil {
+		return err
+	}
+	var d daemonSet
+	if err := yaml.Unmarshal(text, &d); err != nil {
+		return err
+	}
+	pod := d.Spec.Template.Spec
+	if len(pod.InitContainers) != 1 || pod.HostPID || pod.HostNetwork {
+		return fmt.Errorf("not the pod that this stand-in knows: %+v", pod)
+	}
+	c := pod.InitContainers[0]
+	s := c.SecurityContext
+	if s.Privileged == nil || *s.Privileged || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || !s.ReadOnlyRootFilesystem ||
+		s.RunAsUser == nil || *s.RunAsUser != 0 || len(s.Capabilities.Add) > 0 || strings.Join(s.Capabilities.Drop, "") != "ALL" {
+		return fmt.Errorf("rights that this stand-in does not know: %+v", s)
+	}
+	sources := map[string]string{}
+	for _, v := range pod.Volumes {
+		source := v.HostPath.Path
+		if v.ConfigMap.Name != "" {
+			source = configMap
+		}
+		if v.HostPath.Type == "DirectoryOrCreate" {
+			fmt.Println("mkdir -p " + source)
+		}
+		sources[v.Name] = source
+	}
+	args := []string{"systemd-run", "--wait", "--pipe", "--quiet", "-p", "RootDirectory=" + rootfs, "-p", "MountAPIVFS=yes",
+		"-p", "CapabilityBoundingSet=", "-p", "NoNewPrivileges=yes", "-p", "PrivateNetwork=yes", "-p", "ReadOnlyPaths=/"}
+	for _, m := range c.VolumeMounts {
+		if sources[m.Name] == "" {
+			return fmt.Errorf("no volume %s", m.Name)
+		}
+		kind := "BindPaths"
+		if m.ReadOnly {
+			kind = "BindReadOnlyPaths"
+		}
+		args = append(args, "-p", kind+"="+sources[m.Name]+":"+m.MountPath)
+		if !m.ReadOnly {
+			args = append(args, "-p", "ReadWritePaths="+m.MountPath)
+		}
+	}
+	fmt.Println(strings.Join(append(args, c.Command...), " "))
+	return nil
+}
