@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"nodegate/host/hosttest"
 	"nodegate/units"
 )
 
@@ -161,12 +160,7 @@ func TestFetchTools(t *testing.T) {
 		b.path = []string{b.dir + "/tools"}
 		names := strings.Fields("sh cut sha256sum cat mktemp mkdir rm mv chmod " + tool)
 		for _, n := range names {
-			hosttest.NeedProgram(t, n)
-			real, err := exec.LookPath(n)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Symlink(real, b.dir+"/tools/"+n); err != nil {
+			if err := os.Symlink(lookPath(t, n), b.dir+"/tools/"+n); err != nil {
 				t.Fatal(err)
 			}
 		}
