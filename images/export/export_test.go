@@ -279,9 +279,10 @@ func TestSettings(t *testing.T) {
 func FuzzKops(f *testing.F) {
 	f.Add(testPolicy)
 	f.Add("use \"kubernetes\" {}\r\n#\t\u0085 x")
+	names := checkNames(f)
 	f.Fuzz(func(t *testing.T, text string) {
 		texts := []policy.File{{Name: "my.hcl", Text: []byte(text)}}
-		p, diags := policy.Load(texts, policy.Options{Checks: checkNames(t)})
+		p, diags := policy.Load(texts, policy.Options{Checks: names})
 		if diags.HasErrors() {
 			t.Skip()
 		}

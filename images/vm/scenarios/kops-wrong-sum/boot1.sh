@@ -10,4 +10,4 @@ cp /srv/www/right /srv/www/nodegate
 within 60 started 1
 saw 1
 not test -e /root/wrong-one-ran || die "the wrong binary was run"
-cp /srv/www/wrong /usr/local/bin/nodegate
+install -m 0755 /srv/www/wrong /usr/local/bin/nodegate # a new file: watch runs the old one
