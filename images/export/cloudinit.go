@@ -28,7 +28,8 @@ func cloudInit(in Input) (Result, error) {
 		return Result{}, err
 	}
 	c := cloudConfig{
-		BootCmd:    [][]string{{"sh", "-c", firstBoot(n.dropIn)}},
+		// bootcmd runs at every boot; a node that somebody has cleaned stays clean.
+		BootCmd:    [][]string{{"cloud-init-per", "instance", "nodegate-gate", "sh", "-c", firstBoot(n.dropIn)}},
 		WriteFiles: n.cloudFiles(""),
 		RunCmd: [][]string{
 			{"systemctl", "daemon-reload"},
@@ -46,8 +47,7 @@ func cloudInit(in Input) (Result, error) {
 // one moment at which it runs commands this early: hence the same file twice.
 func firstBoot(dropIn units.File) string {
 	quoted := "'" + strings.ReplaceAll(string(dropIn.Content), "'", `'\''`) + "'"
-	return fmt.Sprintf("[ -e %s ] || { mkdir -p %s && printf %%s %s >%s && systemctl daemon-reload; }\n",
-		dropIn.Path, path.Dir(dropIn.Path), quoted, dropIn.Path)
+	return fmt.Sprintf("mkdir -p %s && printf %%s %s >%s && systemctl daemon-reload\n", path.Dir(dropIn.Path), quoted, dropIn.Path)
 }
 
 func (n node) cloudFiles(owner string) []cloudFile {

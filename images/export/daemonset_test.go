@@ -1,0 +1,132 @@
+package export
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"nodegate/host/hosttest"
+)
+
+// kustomize is the program that builds the base, as a Go module: Debian has only one of 2020.
+const kustomize = "sigs.k8s.io/kustomize/kustomize/v5@v5.6.0"
+
+// base writes the exported folder.
+func base(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, f := range write(t, "daemonset", input(t, testPolicy, deliveries()["image"])).Tree {
+		name := filepath.Join(dir, f.Path)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, f.Content, f.Mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// TestKustomizeBuilds: kustomize takes the base, and the DaemonSet names the config map that it made of the policy.
+func TestKustomizeBuilds(t *testing.T) {
+	version := exec.CommandContext(t.Context(), "go", "run", kustomize, "version")
+	version.Dir = t.TempDir() // outside of this module
+	out, err := version.CombinedOutput()
+	hosttest.Need(t, err == nil, "kustomize from the Go module proxy: "+strings.TrimSpace(string(out)))
+	build := exec.CommandContext(t.Context(), "go", "run", kustomize, "build", base(t))
+	build.Dir = version.Dir
+	var complaints bytes.Buffer
+	build.Stderr = &complaints
+	out, err = build.Output()
+	if err != nil {
+		t.Fatalf("kustomize build: %v\n%s", err, complaints.String())
+	}
+	var name, used string
+	d := yaml.NewDecoder(bytes.NewReader(out))
+	for {
+		var doc struct {
+			Kind     string
+			Metadata struct{ Name, Namespace string }
+			Data     map[string]string
+			Spec     struct {
+				Template struct {
+					Spec struct {
+						Volumes []struct {
+							ConfigMap struct{ Name string } `yaml:"configMap"`
+						}
+					}
+				}
+			}
+		}
+		if d.Decode(&doc) != nil {
+			break
+		}
+		switch doc.Kind {
+		case "ConfigMap":
+			name = doc.Metadata.Name
+			if doc.Data["my.hcl"] != testPolicy {
+				t.Errorf("the policy in the config map is %q", doc.Data)
+			}
+		case "DaemonSet":
+			for _, v := range doc.Spec.Template.Spec.Volumes {
+				used += v.ConfigMap.Name
+			}
+		}
+		if doc.Metadata.Namespace != "kube-system" {
+			t.Errorf("%s in namespace %q", doc.Kind, doc.Metadata.Namespace)
+		}
+	}
+	if name == "" || name != used || !strings.HasPrefix(name, "nodegate-policy-") {
+		t.Errorf("config map %q, used %q", name, used)
+	}
+}
+
+// TestLeastPrivilege: no container of the pod has a right that it does not need.
+func TestLeastPrivilege(t *testing.T) {
+	text, err := os.ReadFile(base(t) + "/daemonset.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type container struct {
+		Image           string
+		SecurityContext map[string]any `yaml:"securityContext"`
+	}
+	var d struct {
+		Spec struct {
+			Template struct {
+				Spec struct {
+					HostPID                      bool        `yaml:"hostPID"`
+					HostIPC                      bool        `yaml:"hostIPC"`
+					HostNetwork                  bool        `yaml:"hostNetwork"`
+					AutomountServiceAccountToken *bool       `yaml:"automountServiceAccountToken"`
+					InitContainers               []container `yaml:"initContainers"`
+					Containers                   []container
+				}
+			}
+		}
+	}
+	decode(t, text, &d)
+	pod := d.Spec.Template.Spec
+	if pod.HostPID || pod.HostIPC || pod.HostNetwork || pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
+		t.Errorf("the pod: %+v", pod)
+	}
+	all := append(pod.InitContainers, pod.Containers...)
+	if len(all) != 2 || all[0].Image != deliveries()["image"].Image {
+		t.Fatalf("containers: %+v", all)
+	}
+	for _, c := range all {
+		s := c.SecurityContext
+		drop, _ := yaml.Marshal(s["capabilities"])
+		if s["privileged"] == true || s["allowPrivilegeEscalation"] != false || s["readOnlyRootFilesystem"] != true || string(drop) != "drop:\n    - ALL\n" {
+			t.Errorf("%s: %+v", c.Image, s)
+		}
+	}
+	if strings.Contains(string(text), "path: /,") || strings.Contains(string(text), "path: /}") {
+		t.Error("the host's root is mounted")
+	}
+}
