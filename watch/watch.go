@@ -29,8 +29,10 @@ type Watcher struct {
 	Reread <-chan os.Signal // somebody asks for the files to be read again
 	Buffer int              // of the link notices' socket, in bytes; 0 is host's own choice
 
+	AliveEvery time.Duration
+	Alive      func() // the loop goes round; called every AliveEvery, never where that is 0
+
 	Ready     func(State)               // after the first round
-	Alive     func()                    // the loop goes round
 	Publish   func(State)               // something has changed, at most once a second
 	Corrected func(Correction)          // something was made right
 	Differs   func(checks.Result, bool) // a requirement began to differ, or (true) holds again
@@ -47,7 +49,7 @@ type Watcher struct {
 }
 
 const (
-	aliveEvery   = time.Second // the shortest interval at which the loop does its chores
+	choreDelay   = time.Second // what many events give rise to is done once, this much later
 	roundTime    = 20 * time.Second
 	actionTime   = 10 * time.Second // one correction; a modprobe that hangs must not hang the loop
 	resubscribe  = time.Second
@@ -70,7 +72,11 @@ func (w *Watcher) Run(ctx context.Context) error {
 
 	round := &round{host: w.Look, policy: w.Policy, done: make(chan found, 1)}
 	next := time.NewTimer(0)
-	chores := time.NewTicker(aliveEvery)
+	chores := time.NewTimer(time.Hour)
+	chores.Stop()
+	due := false // the chores are
+	alive, stop := ticks(w.AliveEvery)
+	defer stop()
 	defer next.Stop()
 	defer chores.Stop()
 	first := true   // the notices begin for the first time
@@ -96,14 +102,37 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case f := <-round.done:
 			w.finish(ctx, f)
 			round.end(ctx, w.policy)
+		case <-alive:
+			// A round that ignores its deadline hangs in the kernel: then systemd's
+			// watchdog is to end this process.
+			if !round.hangs() {
+				w.Alive()
+			}
 		case <-chores.C:
+			due = false
 			if routed {
 				w.settleAll(ctx, w.routed())
 				routed = false
 			}
-			w.chores(round)
+			if w.dirty {
+				w.dirty = false
+				w.publish()
+			}
+		}
+		if (routed || w.dirty) && !due {
+			due = true
+			chores.Reset(choreDelay)
 		}
 	}
+}
+
+// ticks is a ticker, or one that never ticks where d is 0.
+func ticks(d time.Duration) (<-chan time.Time, func()) {
+	if d == 0 {
+		return nil, func() {}
+	}
+	t := time.NewTicker(d)
+	return t.C, t.Stop
 }
 
 // subscribe hears of links until ctx ends, again and again. After each
@@ -130,18 +159,6 @@ func send[T any](ctx context.Context, c chan<- T, v T) {
 // earlier to a tenth later.
 func jitter(d time.Duration) time.Duration {
 	return d - d/10 + rand.N(d/5+1)
-}
-
-func (w *Watcher) chores(r *round) {
-	// A round that ignores its deadline hangs in the kernel: then systemd's
-	// watchdog is to end this process.
-	if w.Alive != nil && !r.hangs() {
-		w.Alive()
-	}
-	if w.dirty {
-		w.dirty = false
-		w.publish()
-	}
 }
 
 func (w *Watcher) publish() {

@@ -119,9 +119,7 @@ func newWatcher(o *options, stderr io.Writer) (*watcher, error) {
 		return p, nil
 	}
 	w.Off = func() string { return h.BreakGlass(units.Disabled) }
-	if every := host.Watchdog(); every > 0 {
-		w.Alive = host.Alive
-	}
+	w.Alive, w.AliveEvery = host.Alive, host.Watchdog()
 	w.Ready = func(watch.State) { host.Ready() }
 	w.Corrected, w.Differs, w.Fighting = w.corrected, w.differs, w.fighting
 	w.Trouble = func(line string) { w.say(host.LevelWarning, line, nil) }
