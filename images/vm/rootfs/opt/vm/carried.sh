@@ -6,7 +6,7 @@ overlay() {
 	ip link set flannel.1 up
 }
 
-overlay_done() { ethtool -k flannel.1 | grep -q '^tx-checksum-ip-generic: off' && [ "$(cat /sys/class/net/flannel.1/mtu)" = 1400 ]; }
+overlay_done() { ethtool -k flannel.1 | grep -q 'tx-checksum-ip-generic: off' && [ "$(cat /sys/class/net/flannel.1/mtu)" = 1400 ]; }
 
 # carried: the machine as it is now, for the test to compare.
 carried() {
