@@ -1,6 +1,6 @@
 // Command pod turns the init container of an exported DaemonSet into a script
-// that runs it with the same mounts and rights under systemd, for the machine
-// tests, which have no Kubernetes:
+// that runs it with the same mounts and rights as a unit, for the machine tests,
+// which have no Kubernetes:
 //
 //	pod BASE ROOTFS CONFIGMAP
 //
@@ -91,21 +91,18 @@ func run(base, rootfs, configMap string) error {
 		}
 		sources[v.Name] = source
 	}
-	args := []string{"systemd-run", "--wait", "--pipe", "--quiet", "-p", "RootDirectory=" + rootfs, "-p", "MountAPIVFS=yes",
-		"-p", "CapabilityBoundingSet=", "-p", "NoNewPrivileges=yes", "-p", "PrivateNetwork=yes", "-p", "ReadOnlyPaths=/"}
+	unit := []string{"[Service]", "Type=oneshot", "RootDirectory=" + rootfs, "MountAPIVFS=yes", "CapabilityBoundingSet=", "NoNewPrivileges=yes",
+		"PrivateNetwork=yes", "ReadOnlyPaths=/", "ExecStart=" + strings.Join(c.Command, " ")}
 	for _, m := range c.VolumeMounts {
-		if sources[m.Name] == "" {
+		switch source := sources[m.Name]; {
+		case source == "":
 			return fmt.Errorf("no volume %s", m.Name)
-		}
-		kind := "BindPaths"
-		if m.ReadOnly {
-			kind = "BindReadOnlyPaths"
-		}
-		args = append(args, "-p", kind+"="+sources[m.Name]+":"+m.MountPath)
-		if !m.ReadOnly {
-			args = append(args, "-p", "ReadWritePaths="+m.MountPath)
+		case m.ReadOnly:
+			unit = append(unit, "BindReadOnlyPaths="+source+":"+m.MountPath)
+		default:
+			unit = append(unit, "BindPaths="+source+":"+m.MountPath, "ReadWritePaths="+m.MountPath)
 		}
 	}
-	fmt.Println(strings.Join(append(args, c.Command...), " "))
+	fmt.Printf("mkdir -p /run/systemd/system\ncat >/run/systemd/system/pod.service <<'E'\n%s\nE\nsystemctl daemon-reload\nsystemctl restart pod.service\n", strings.Join(unit, "\n"))
 	return nil
 }

@@ -1,6 +1,6 @@
 . /opt/vm/carried.sh
 within 120 started 2
-sh -eu /opt/pod.sh || { systemctl status --no-pager 'nodegate*' >&2; die "the init container fails"; }
+sh -eu /opt/pod.sh || { systemctl status --no-pager pod 'nodegate*' >&2; die "the init container fails"; }
 stays() {
 	newest=$(ls /run/vm/kubelet | sort -n | tail -n 1)
 	judged "$newest" && [ "$(cat "/run/vm/kubelet/$newest/verdict")" = runs ]
