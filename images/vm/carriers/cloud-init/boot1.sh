@@ -1,7 +1,7 @@
 . /opt/vm/carried.sh
 first_start
 saw 1
-within 240 cloud-init status --wait
+within 240 test -e /var/lib/cloud/instance/boot-finished
 within 120 settled
 systemctl is-enabled nodegate-apply.service nodegate-watch.service
 overlay
