@@ -31,8 +31,10 @@ is held until it is there and the gate passes.`,
   nodegate export cloud-init --output user-data
   nodegate export daemonset --image registry.example.com/nodegate@sha256:DIGEST --output base/
   nodegate export talos --strict`,
-		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("name one format: %s", strings.Join(export.Names(), ", "))
+			}
 			format, err := export.Find(args[0])
 			if err != nil {
 				return err

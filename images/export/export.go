@@ -82,13 +82,18 @@ func Find(name string) (Format, error) {
 	all := Formats()
 	i := slices.IndexFunc(all, func(f Format) bool { return f.Name == name })
 	if i < 0 {
-		var names []string
-		for _, f := range all {
-			names = append(names, f.Name)
-		}
-		return Format{}, fmt.Errorf("there is no format %q; there is %s", name, strings.Join(names, ", "))
+		return Format{}, fmt.Errorf("there is no format %q; there is %s", name, strings.Join(Names(), ", "))
 	}
 	return all[i], nil
+}
+
+// Names is the name of every format.
+func Names() []string {
+	var all []string
+	for _, f := range Formats() {
+		all = append(all, f.Name)
+	}
+	return all
 }
 
 // Write makes the export.
