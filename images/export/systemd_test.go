@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"nodegate/host/hosttest"
+	"nodegate/units"
 )
 
 // TestUnitsVerify asks systemd whether it understands the units and drop-ins that
@@ -68,6 +69,33 @@ func TestNoCycle(t *testing.T) {
 			if strings.HasSuffix(f.Path, ".conf") && strings.Contains(string(f.Content), fetchUnit) {
 				t.Errorf("%s: %s names %s", name, f.Path, fetchUnit)
 			}
+		}
+	}
+}
+
+// TestNothingRunsUnverified: where the node fetches the binary, every unit that
+// runs it asks first, and the gate is the one that asks.
+func TestNothingRunsUnverified(t *testing.T) {
+	for _, name := range []string{"url", "image"} {
+		n, err := input(t, testPolicy, deliveries()[name]).node("kops")
+		if err != nil {
+			t.Fatal(err)
+		}
+		files := map[string]string{}
+		for _, f := range n.files {
+			files[f.Path] = string(f.Content)
+		}
+		asked := 0
+		for _, u := range n.units {
+			if u.name != fetchUnit && strings.Contains(files[systemDir+u.name+".d/10-nodegate-fetch.conf"], "\nExecCondition=/bin/sh "+fetchFile+" check\n") {
+				asked++
+			}
+		}
+		if asked != len(n.units)-1 || asked < 2 {
+			t.Errorf("%s: %d of %d units ask", name, asked, len(n.units)-1)
+		}
+		if gate := string(n.dropIn.Content); !strings.Contains(gate, "\nExecStartPre=+/bin/sh "+fetchFile+" gate\n") || strings.Contains(gate, units.Binary) {
+			t.Errorf("%s: the gate is\n%s", name, gate)
 		}
 	}
 }
