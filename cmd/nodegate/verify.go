@@ -26,7 +26,7 @@ says the same.
 Exit status: 0 all is as signed, 1 something is not, 2 wrong call, or a list that
 is none, 3 a file could not be read.`,
 		Example: `  nodegate verify --key nodegate.pub dist/
-  nodegate verify --key nodegate.pub SHA256SUMS nodegate_1.0.0_amd64.deb`,
+  nodegate verify --key nodegate.pub SHA256SUMS nodegate_1.0.0-1_amd64.deb`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if keyFile == "" {

@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -31,7 +32,9 @@ func TestDeb(t *testing.T) {
 	say(t, "cp", r.the(t, "*_amd64.deb"), root+"/root/one.deb")
 	newer(t, root)
 
-	sayIn(t, root, "dpkg", "-i", "/root/one.deb")
+	say(t, "cp", r.the(t, "*_amd64.deb"), root+"/root")
+	install := regexp.MustCompile(`(?m)^apt install \./\S+`).FindString(readFile(t, repository+"/README.md"))
+	sayIn(t, root, "sh", "-euc", "cd /root; "+strings.Replace(install, "apt", "apt-get --yes --quiet -o Dpkg::Use-Pty=0", 1))
 	for _, early := range []string{dropIn, wants + "nodegate-apply.service", wants + "nodegate-watch.service"} {
 		if _, err := os.Lstat(root + early); err == nil {
 			t.Fatalf("%s is there before anybody asked for it", early)
@@ -137,7 +140,7 @@ func newer(t *testing.T, root string) {
 	dir := filepath.Join(root, "root", "two")
 	say(t, "dpkg-deb", "-R", root+"/root/one.deb", dir)
 	control := filepath.Join(dir, "DEBIAN", "control")
-	write(t, control, strings.Replace(readFile(t, control), "Version: 1.2.3", "Version: 1.2.4", 1))
+	write(t, control, strings.Replace(readFile(t, control), "Version: 1.0.0", "Version: 1.0.1", 1))
 	binary := dir + "/usr/bin/nodegate"
 	write(t, binary, readFile(t, binary)+"two\n")
 	say(t, "dpkg-deb", "-b", dir, root+"/root/two.deb")

@@ -72,7 +72,7 @@ func makeDist(checkout, secret string, env ...string) error {
 	if err := command(copying); err != nil {
 		return err
 	}
-	dist := exec.Command("make", "dist", "VERSION=v1.2.3")
+	dist := exec.Command("make", "dist", "VERSION=v1.0.0")
 	dist.Dir = checkout
 	dist.Env = append(os.Environ(), "SOURCE_DATE_EPOCH=1700000000", "NODEGATE_SIGNING_KEY="+secret)
 	dist.Env = append(dist.Env, env...)
@@ -210,7 +210,7 @@ func picture(t *testing.T, root string) []string {
 			return err
 		}
 		name := strings.TrimPrefix(p, root)
-		if slices.Contains([]string{"/var/lib/dpkg", "/var/lib/rpm", "/var/log", "/var/cache", "/tmp", "/root"}, name) {
+		if slices.Contains([]string{"/var/lib/dpkg", "/var/lib/apt", "/var/lib/rpm", "/var/log", "/var/cache", "/tmp", "/root"}, name) {
 			return filepath.SkipDir
 		}
 		info, err := d.Info()

@@ -6,6 +6,7 @@ import (
 	"debug/buildinfo"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -47,9 +48,34 @@ func TestSigned(t *testing.T) {
 	all(1)
 }
 
-// TestImage: the image runs, and looks at a machine that is mounted into it. The
-// program that starts it is runc, because crun does not take cgroups in hybrid
-// mode, and podman keeps its storage where the test can remove it.
+// podmanHere makes podman keep everything where the test removes it. The program
+// that starts containers is runc, because crun takes no cgroups in hybrid mode,
+// and the limits are ones that need no right to raise.
+func podmanHere(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, dir+"/containers.conf", `[containers]
+default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+tmp_dir = "`+dir+`/tmp"
+`)
+	write(t, dir+"/storage.conf", `[storage]
+driver = "vfs"
+graphroot = "`+dir+`/graph"
+runroot = "`+dir+`/run"
+`)
+	t.Setenv("CONTAINERS_CONF", dir+"/containers.conf")
+	t.Setenv("CONTAINERS_STORAGE_CONF", dir+"/storage.conf")
+	t.Cleanup(func() { // what podman mounted or wrote of other owners; the test's context is over
+		if err := command(exec.Command("podman", "rmi", "--all", "--force")); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestImage: the image runs, and looks at a machine that is mounted into it.
 func TestImage(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "podman")
@@ -57,22 +83,15 @@ func TestImage(t *testing.T) {
 	r := releaseMade(t)
 	root := tree(t)
 	say(t, r.the(t, "nodegate-linux-amd64"), "install", "--root", root)
-	store := t.TempDir()
-	podman := func(args ...string) (int, string) {
-		return try(t, "podman", append([]string{"--root", store + "/root", "--runroot", store + "/run", "--tmpdir", store + "/tmp",
-			"--runtime", "runc", "--storage-driver", "vfs", "--cgroup-manager", "cgroupfs"}, args...)...)
-	}
-	defer podman("rmi", "--all", "--force")
-	if code, out := podman("load", "-i", r.the(t, "nodegate-image.oci.tar")); code != 0 {
+	podmanHere(t)
+	if code, out := try(t, "podman", "load", "-i", r.the(t, "nodegate-image.oci.tar")); code != 0 {
 		t.Fatalf("podman load: %s", out)
 	}
 	run := func(args ...string) (int, string) {
-		// The default limits are podman's, and higher than a test's own may be.
-		return podman(append([]string{"run", "--rm", "--pull", "never", "--network", "none", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024",
-			"-v", root + ":/host"}, args...)...)
+		return try(t, "podman", append([]string{"run", "--rm", "--pull", "never", "--network", "none", "-v", root + ":/host"}, args...)...)
 	}
-	const image = "localhost/nodegate:1.2.3"
-	if code, out := run(image, "version"); code != 0 || !strings.Contains(out, "nodegate v1.2.3 linux/amd64") {
+	const image = "localhost/nodegate:1.0.0"
+	if code, out := run(image, "version"); code != 0 || !strings.Contains(out, "nodegate v1.0.0 linux/amd64") {
 		t.Errorf("version: exit status %d\n%s", code, out)
 	}
 	if code, out := run(image, "check", "--root", "/host"); code != 0 || !strings.Contains(out, "nodegate: holds  (stage image") {
@@ -152,6 +171,39 @@ func TestBill(t *testing.T) {
 		if h := b.Metadata.Component.Hashes[0].Content; h != sha256Of(content) {
 			t.Errorf("%s: the bill is of another binary, %s", arch, h)
 		}
+	}
+}
+
+// TestGuide runs what the documents say of the release and of a tree: the first
+// of it is `make dist`, which makes the release of these tests.
+func TestGuide(t *testing.T) {
+	hosttest.NeedRoot(t)
+	hosttest.NeedProgram(t, "podman")
+	r := releaseMade(t)
+	dir := t.TempDir()
+	say(t, "cp", "-r", r.dir, dir+"/dist")
+	say(t, "cp", r.public, dir+"/nodegate.pub")
+	say(t, "mkdir", dir+"/bin")
+	say(t, "cp", r.the(t, "nodegate-linux-amd64"), dir+"/bin/nodegate")
+	say(t, "mv", tree(t), dir+"/image")
+	podmanHere(t)
+	ran := 0
+	for _, document := range []string{"guides/bake-an-ami.md", "packages.md"} {
+		text := readFile(t, repository+"/docs/"+document)
+		for _, b := range regexp.MustCompile("(?ms)^```(\\w+ ?\\S*)\n(.*?)^```").FindAllStringSubmatch(text, -1) {
+			switch b[1] {
+			case "hcl node.hcl":
+				write(t, dir+"/node.hcl", b[2])
+			case "sh", "sh release", "sh workstation", "sh tree":
+				if b[2] != "make dist\n" {
+					say(t, "sh", "-euc", `cd "$1"; PATH=$1/bin:$PATH; eval "$2"`, "sh", dir, b[2])
+				}
+				ran++
+			}
+		}
+	}
+	if ran != 6 {
+		t.Errorf("ran %d blocks of the documents", ran)
 	}
 }
 
