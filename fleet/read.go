@@ -58,6 +58,7 @@ type document struct {
 		Error    string `json:"error"`
 		Skipped  string `json:"skipped"`
 	} `json:"results"`
+	Report *document `json:"report"` // of a Watch: what it found last
 }
 
 // Read reads the reports in a file: one, or several one after the other. The
@@ -142,6 +143,9 @@ func decode(raw json.RawMessage) (Report, error) {
 			return Report{}, fmt.Errorf("%s is a %s here, not what a report has there: %w", wrong.Field, wrong.Value, err)
 		}
 		return Report{}, fmt.Errorf("no report of a node: %w", err)
+	}
+	if d.Kind == "Watch" && d.Report != nil {
+		d = *d.Report
 	}
 	if d.APIVersion != "nodegate/v1" || d.Kind != "Report" {
 		return Report{}, fmt.Errorf("this is %.60q %.60q, not a nodegate/v1 Report; nodegate check --format json writes one", d.APIVersion, d.Kind)

@@ -88,3 +88,11 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// TestWatchIsAReport: what watch leaves holds the newest report of a node.
+func TestWatchIsAReport(t *testing.T) {
+	reports, err := fleet.Read("watch.json", strings.NewReader(`{"apiVersion":"nodegate/v1","kind":"Watch","rounds":7,"report":`+reportOf(t, "a", "run", pass("x", "1"))+`}`))
+	if err != nil || len(reports) != 1 || reports[0].Node != "a" || reports[0].Stage != "run" || len(reports[0].Results) != 1 {
+		t.Errorf("%v, %+v", err, reports)
+	}
+}

@@ -17,8 +17,8 @@ func newReport() *cobra.Command {
 		Use:   "report FILE...",
 		Short: "Merge many nodes' reports and show which are not as the others",
 		Long: `Merge the reports of many nodes into one table: what nodegate check --format json
-writes, and /run/nodegate/report.json. A file may hold several, one after the
-other; - is standard input.
+writes, /run/nodegate/report.json of the gate, and /run/nodegate/watch.json. A
+file may hold several, one after the other; - is standard input.
 
 The checks in which few nodes differ from the many come first: in the verdict, or
 only in the value that was found. Nodes that are alike are shown as one.
@@ -27,7 +27,7 @@ Exit status: 0 all nodes hold, 1 some differ, 2 a file is no report (those that
 are, are shown all the same), 3 some could not tell.`,
 		Example: `  nodegate report reports/*.json
   nodegate report reports/*.json --format html -o fleet.html
-  for n in $(cat nodes); do ssh $n cat /run/nodegate/report.json; done | nodegate report -`,
+  for n in $(cat nodes); do ssh $n cat /run/nodegate/watch.json; done | nodegate report -`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			write, err := o.fleetRenderer(c.OutOrStdout())
