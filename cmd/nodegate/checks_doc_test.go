@@ -3,10 +3,13 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"nodegate/checks"
 )
 
 const checksHeader = `# Checks
@@ -14,18 +17,10 @@ const checksHeader = `# Checks
 Every check by its name. "nodegate explain NAME" says more: symptom, detection, trade-off. At stage boot, the gate's, a judgement of severity
 warn is left out: it cannot hold kubelet. Written by "UPDATE=1 go test ./cmd/nodegate".
 
-How each is shown to work:
-
-- Modules and sysctls: broken and repaired in virtual machines (images/vm/scenarios; broken-by-hand shows seven checks there, each alone), and
-  on the kernel in network namespaces
-  (checks/kernel_test.go); links and offloads in network namespaces.
-- image.module.*, image.units and sysctl.who-wins: broken by hand in real Debian 11, 12 and 13 trees (images/vm/trees_test.go); who-wins is
-  compared with the real systemd-sysctl and procps.
-- Every other judgement: a failing and a passing recorded node (checks/judge_*_test.go, traffic_*_test.go, linkjudge_test.go). On the real
-  kernel as well: bridge.netfilter, mtu.chain, rp-filter.effective, nodeport.overlap, route-localnet.martian, vxlan.checksum,
-  kubeproxy.postrouting, conntrack.invalid, conntrack.be-liberal-changed, iptables.backends, iptables.bare-drop, docker.forward-drop.
-- kubeproxy.*: recordings of a real kube-proxy, broken one line at a time; loaded into real iptables (both backends) and nft.
-- probe.bridge: real packets, in namespaces.
+The last column is where each is shown to fail, and is read from the tests: "VM" is a booted Debian in QEMU that is broken in that way by hand
+(images/vm/scenarios), TestTrees real Debian 11, 12 and 13 trees, a test whose name ends in Kernel the kernel in network namespaces, others recorded
+nodes. Findings of the audit (kubeproxy.*) are recordings of a real kube-proxy, broken one line at a time. probe.bridge is not in the table: a policy names
+its probes; real packets show it (checks/datapath).
 `
 
 // TestChecksTable: docs/checks.md lists every check that there is, as
@@ -37,7 +32,8 @@ func TestChecksTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	b.WriteString(checksHeader + "\n| name | stages | severity | detects | remedy | source |\n|---|---|---|---|---|---|\n")
+	b.WriteString(checksHeader + "\n| name | stages | severity | detects | remedy | source | shown failing |\n|---|---|---|---|---|---|---|\n")
+	shown, inVM := shownFailing(t), 0
 	seen := map[string]bool{}
 	for _, e := range all {
 		if seen[e.Name] {
@@ -47,7 +43,20 @@ func TestChecksTable(t *testing.T) {
 		if e.Breaks == "" || e.Remedy == "" || e.How == "" || e.Stages == "" || e.Severity == "" {
 			t.Errorf("%s is not explained: %+v", e.Name, e)
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", e.Name, e.Stages, e.Severity, cell(e.Breaks), cell(e.Remedy), cell(e.Source))
+		where := shown[e.Name]
+		if kind, _, _ := strings.Cut(e.Name, "."); slices.Contains([]string{"module", "sysctl", "link"}, kind) && !slices.Contains(checks.JudgementNames(), e.Name) {
+			where = append(where, everyRequirement)
+		}
+		if len(where) == 0 {
+			t.Errorf("%s is shown failing nowhere", e.Name)
+		}
+		if slices.ContainsFunc(where, func(w string) bool { return strings.HasPrefix(w, "VM ") }) {
+			inVM++
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s |\n", e.Name, e.Stages, e.Severity, cell(e.Breaks), cell(e.Remedy), cell(e.Source), strings.Join(where, ", "))
+	}
+	if inVM < 40 {
+		t.Errorf("only %d checks are shown failing in a virtual machine", inVM)
 	}
 	if os.Getenv("UPDATE") != "" {
 		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {

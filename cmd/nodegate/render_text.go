@@ -85,10 +85,12 @@ func (t *text) evidence(r result) {
 	}
 }
 
+// followers is what a failure explains, and what that explains in turn.
 func (t *text) followers(all []result, cause string) {
 	for _, r := range all {
 		if r.Because == cause {
 			t.line(dim, "", r.Name, t.paint(dim, "because "+cause+" does not hold"))
+			t.followers(all, r.Name)
 		}
 	}
 }

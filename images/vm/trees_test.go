@@ -135,6 +135,10 @@ func breakages(t *testing.T, tree string) []breakage {
 		{"a module that modprobe is told not to load", "image.module.br_netfilter", write("etc/modprobe.d/no.conf", "install br_netfilter /bin/false\n")},
 		{"a module whose file is gone", "image.module.br_netfilter", move("lib/modules/*/kernel/net/bridge/br_netfilter.ko*")},
 		{"a later sysctl.d file that says otherwise", "sysctl.who-wins", write("etc/sysctl.d/zz-rival.conf", "net.ipv4.ip_forward = 0\n")},
+		{"networkd is enabled", "networkd.foreign-routes", write("etc/systemd/system/multi-user.target.wants/systemd-networkd.service", "")},
+		{"NetworkManager is enabled", "networkmanager.cni-links", write("etc/systemd/system/multi-user.target.wants/NetworkManager.service", "")},
+		{"nm-cloud-setup is enabled", "nm-cloud-setup", write("etc/systemd/system/timers.target.wants/nm-cloud-setup.timer", "")},
+		{"firewalld is enabled", "firewalld", write("etc/systemd/system/multi-user.target.wants/firewalld.service", "")},
 		{"the apply unit is not enabled", "image.units", move("etc/systemd/system/multi-user.target.wants/nodegate-apply.service")},
 		{"kubelet's drop-in is gone", "image.units", move("etc/systemd/system/kubelet.service.d/10-nodegate.conf")},
 	}

@@ -91,3 +91,39 @@ told() {
 
 # settled: nothing is left in systemd's queue.
 settled() { [ "$(systemctl list-jobs --no-legend | wc -l)" = 0 ]; }
+
+# complain STAGE: the checks that fail or warn, and not because of another one. Of one that cannot tell, with a question mark.
+complain() {
+	nodegate check --stage "$1" >/root/report.txt || :
+	echo $(sed -nE 's/^(FAIL|warn) +([^ ]+).*/\2/p; s/^UNKNOWN +([^ ]+).*/\1?/p' /root/report.txt | sort)
+}
+
+# follow: the checks of that report that point at another one.
+follow() { echo $(sed -nE 's/^ +([^ ]+) +because .* does not hold$/\1/p' /root/report.txt | sort); }
+
+# expect WHAT WANT GOT
+expect() {
+	[ "$2" = "$3" ] && return
+	mistakes=$((mistakes + 1)) # all are told, not the first alone
+	{ echo "WRONG: $1: want '$2', got '$3'" && cat /root/report.txt; } >&2
+}
+
+# broken STAGES CHECKS FOLLOWERS BREAK MEND: after BREAK these checks say so, and the followers because of them, and no other.
+# STAGES is run, or both for boot and run; at boot what only warns and can only look is left out, so it has no followers here.
+broken() {
+	sh -euc "$4" >&2 || die "cannot break it: $4"
+	if [ "$1" = both ]; then
+		expect "stage boot: $4" "$2" "$(complain boot)"
+	fi
+	expect "stage run: $4" "$2" "$(complain run)"
+	expect "because: $4" "$3" "$(follow)"
+	echo "$(uptime_s): $2: $(grep -E "^(FAIL|warn) +${2%% *} " /root/report.txt || :)"
+	sh -euc "$5" >&2 || die "cannot mend it: $5"
+}
+
+# flipped KEY BAD GOOD FOLLOWERS
+flipped() { broken both "sysctl.$1" "$4" "sysctl -qw $1=$2" "sysctl -qw $1=$3"; }
+
+# no_mistakes: every expect was right.
+mistakes=0
+no_mistakes() { [ "$mistakes" = 0 ] || die "$mistakes answers are wrong"; }

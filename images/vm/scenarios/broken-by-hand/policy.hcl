@@ -1,0 +1,9 @@
+# As many checks as one node can pass.
+use "kubernetes" {}
+use "kube-proxy-iptables" {}
+use "kube-proxy-ipvs" {}
+use "flannel-vxlan" {}
+use "counters" {}
+
+check "inotify.limits" {}
+check "kubelet.protect-kernel-defaults" {}
