@@ -1,8 +1,8 @@
 package export
 
 import (
+	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 )
 
@@ -22,10 +22,16 @@ func bottlerocket(in Input) (Result, error) {
 		b.WriteString("\n[settings.kernel.sysctl]\n")
 	}
 	for _, c := range s.sysctls {
-		fmt.Fprintf(&b, "%s = %s\n", strconv.QuoteToASCII(c.key.String()), strconv.QuoteToASCII(c.value))
+		fmt.Fprintf(&b, "%s = %s\n", tomlString(c.key.String()), tomlString(c.value))
 	}
 	for _, m := range s.modules {
 		fmt.Fprintf(&b, "\n[settings.kernel.modules.%s]\nallowed = true\nautoload = true\n", m)
 	}
 	return Result{Text: []byte(b.String()), Lacks: s.lacks}, nil
+}
+
+// tomlString is a basic string of TOML: JSON's escapes are among its own.
+func tomlString(s string) string {
+	quoted, _ := json.Marshal(s) // of a string there is no error
+	return string(quoted)
 }

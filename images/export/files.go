@@ -2,6 +2,7 @@ package export
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"nodegate/policy"
@@ -63,6 +64,8 @@ func (s *settings) udev(l policy.Link) (rule string, byName []sysctl) {
 		why = "udev is not told that a link is of kind " + m.Kind
 	case strings.ContainsAny(m.Name+m.Driver, "[\\|\""):
 		why = "udev reads this pattern differently"
+	case slices.ContainsFunc(l.Sysctls, func(c policy.LinkSysctl) bool { return strings.ContainsAny(c.Value, "\"'$%\\") }):
+		why = "udev cannot quote this value"
 	}
 	if why != "" {
 		s.lack(name, why, l.About)
