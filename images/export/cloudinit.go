@@ -46,8 +46,8 @@ func cloudInit(in Input) (Result, error) {
 // systemd has read kubelet's unit already, and cloud-init writes files after the
 // one moment at which it runs commands this early: hence the same file twice.
 func firstBoot(dropIn units.File) string {
-	quoted := "'" + strings.ReplaceAll(string(dropIn.Content), "'", `'\''`) + "'"
-	return fmt.Sprintf("mkdir -p %s && printf %%s %s >%s && systemctl daemon-reload\n", path.Dir(dropIn.Path), quoted, dropIn.Path)
+	return fmt.Sprintf("mkdir -p %s && printf %%s %s >%s && systemctl daemon-reload\n",
+		shellWord(path.Dir(dropIn.Path)), shellWord(string(dropIn.Content)), shellWord(dropIn.Path))
 }
 
 func (n node) cloudFiles(owner string) []cloudFile {
@@ -60,3 +60,6 @@ func (n node) cloudFiles(owner string) []cloudFile {
 	}
 	return all
 }
+
+// shellWord quotes a text for sh.
+func shellWord(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
