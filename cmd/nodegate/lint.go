@@ -24,7 +24,7 @@ some, 2 where the file is no such manifest.`,
   nodegate lint /etc/nodegate/policy.d
   kops get --name NAME -o yaml | nodegate lint --kops -`,
 		RunE: func(c *cobra.Command, args []string) error {
-			if manifest != "" {
+			if c.Flags().Changed("kops") {
 				if len(args) > 0 {
 					return errors.New("--kops reads a manifest; name policies in a call of their own")
 				}
