@@ -20,7 +20,7 @@ const (
 )
 
 // enabled are the symbolic links of the node image: the units that start at boot, and Debian's housekeeping, which
-// would change files and spend time behind the scenarios' back, switched off.
+// would change files and spend time behind the scenarios' back, switched off; so is SSH, which only a bake needs.
 func enabled() map[string]string {
 	links := map[string]string{
 		"etc/systemd/system/sysinit.target.wants/vm-agent.service":   "/etc/systemd/system/vm-agent.service",
@@ -28,7 +28,7 @@ func enabled() map[string]string {
 	}
 	for _, unit := range []string{
 		"apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer", "e2scrub_reap.service",
-		"fstrim.timer", "systemd-tmpfiles-clean.timer",
+		"fstrim.timer", "systemd-tmpfiles-clean.timer", "ssh.service",
 	} {
 		links["etc/systemd/system/"+unit] = "/dev/null"
 	}

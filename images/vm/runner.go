@@ -48,12 +48,16 @@ func (r Runner) Run(ctx context.Context, s Scenario) (err error) {
 	if err != nil {
 		return err
 	}
-	for i, boot := range s.Boots {
+	return r.boots(ctx, m, s.Boots)
+}
+
+func (r Runner) boots(ctx context.Context, m Machine, boots []Boot) error {
+	for i, boot := range boots {
 		began := time.Now()
-		if err := r.boot(ctx, m, boot, i+1 < len(s.Boots)); err != nil {
-			return fmt.Errorf("boot %d of %d: %w", i+1, len(s.Boots), err)
+		if err := r.boot(ctx, m, boot, i+1 < len(boots)); err != nil {
+			return fmt.Errorf("boot %d of %d: %w", i+1, len(boots), err)
 		}
-		r.Log("boot %d of %d took %.0f s", i+1, len(s.Boots), time.Since(began).Seconds())
+		r.Log("boot %d of %d took %.0f s", i+1, len(boots), time.Since(began).Seconds())
 	}
 	return nil
 }

@@ -1,0 +1,220 @@
+//go:build vm
+
+package vm
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"nodegate/host/hosttest"
+)
+
+const bakeTime = 10 * time.Minute
+
+// network makes the node ask QEMU's own DHCP server; no packet of it leaves the QEMU process.
+const network = "[Match]\nName=eth0\n\n[Network]\nDHCP=ipv4\n"
+
+// TestBake bakes the node image as docs/guides/bake-an-ami.md says, with Debian's Packer, boots what came out, and puts it
+// through a scenario. An image that does not hold fails the build, and leaves its report.
+func TestBake(t *testing.T) {
+	r := newRunner(t)
+	for _, program := range []string{"packer", "qemu-img", "ssh-keygen"} {
+		hosttest.NeedProgram(t, program)
+	}
+	b := newBake(t, r)
+	t.Run("good", func(t *testing.T) {
+		out, err := b.packer(t, "")
+		if err != nil {
+			t.Fatalf("packer build: %v\n%s", err, out)
+		}
+		if verdict := b.report(t).Verdict; verdict != "pass" {
+			t.Errorf("the report beside the image says %q", verdict)
+		}
+		b.manifest(t)
+		if err := b.boot(t, r, "installed-into-the-image", 2); err != nil {
+			t.Errorf("the baked image: %v", err)
+		}
+	})
+	t.Run("broken", func(t *testing.T) {
+		out, err := b.packer(t, "install br_netfilter /bin/false\n")
+		if err == nil {
+			t.Fatalf("the build of a broken image went through:\n%s", out)
+		}
+		if !strings.Contains(out, "image.module.br_netfilter") {
+			t.Errorf("the build does not say why it failed:\n%s", out)
+		}
+		if verdict := b.report(t).Verdict; verdict != "fail" {
+			t.Errorf("the report of the failed build says %q", verdict)
+		}
+		if left, _ := filepath.Glob(b.out + "/disk/*"); len(left) > 0 {
+			t.Errorf("the failed build left %v", left)
+		}
+	})
+}
+
+// bake is a folder for one build after the other.
+type bake struct {
+	runner              Runner
+	dir, out, key, disk string
+}
+
+func newBake(t *testing.T, r Runner) *bake {
+	t.Helper()
+	dir, err := os.MkdirTemp(r.Scratch, "bake-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bake{runner: r, dir: dir, out: filepath.Join(dir, "baked"), key: filepath.Join(dir, "id"), disk: filepath.Join(dir, "base.qcow2")}
+	root, err := filepath.Abs(repository)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, "mkdir", dir+"/dist")
+	mustRun(t, "ln", "-s", r.Nodegate, dir+"/dist/nodegate-linux-amd64")
+	mustRun(t, "ln", "-s", root+"/packer.pkr.hcl", dir)
+	if err := os.WriteFile(dir+"/node.hcl", []byte(guideBlock(t, "hcl node.hcl")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", b.key)
+	return b
+}
+
+// base makes the disk that is baked: the node image with SSH, a network, and a rival file where there is one.
+func (b *bake) base(t *testing.T, rival string) {
+	t.Helper()
+	tree := filepath.Join(b.dir, "tree")
+	if err := b.runner.Base.Clone(t.Context(), tree); err != nil {
+		t.Fatal(err)
+	}
+	public, err := os.ReadFile(b.key + ".pub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"root/.ssh/authorized_keys":            string(public),
+		"etc/systemd/network/50-eth0.network":  network,
+		"etc/systemd/networkd.conf.d/cni.conf": "[Network]\nManageForeignRoutes=no\nManageForeignRoutingPolicyRules=no\n",
+		"etc/modprobe.d/rival.conf":            rival,
+	} {
+		file := filepath.Join(tree, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustRun(t, "chmod", "755", tree+"/etc/systemd/network", tree+"/etc/systemd/networkd.conf.d")
+	mustRun(t, "chmod", "644", tree+"/etc/systemd/network/50-eth0.network", tree+"/etc/systemd/networkd.conf.d/cni.conf", tree+"/etc/modprobe.d/rival.conf")
+	mustRun(t, "rm", tree+"/etc/systemd/system/ssh.service")
+	mustRun(t, "systemctl", "--root="+tree, "enable", "ssh.service", "systemd-networkd.service")
+	raw := filepath.Join(b.dir, "base.img")
+	if err := MakeDisk(t.Context(), tree, raw); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, "qemu-img", "convert", "-O", "qcow2", raw, b.disk)
+	mustRun(t, "rm", "-r", raw, tree)
+}
+
+// packer runs a build on a base with the rival file.
+func (b *bake) packer(t *testing.T, rival string) (string, error) {
+	t.Helper()
+	b.base(t, rival)
+	if err := os.RemoveAll(b.out); err != nil {
+		t.Fatal(err)
+	}
+	arguments, err := json.Marshal([][]string{
+		{"-kernel", b.runner.Base.Kernel}, {"-initrd", b.runner.Base.Initrd}, // the node image has no boot loader
+		{"-append", "root=/dev/vda rw console=ttyS0 net.ifnames=0"}, {"-m", "1024M"}, {"-smp", "2"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := []string{
+		"PACKER_CACHE_DIR=" + b.dir + "/cache", "PACKER_CONFIG_DIR=" + b.dir, "CHECKPOINT_DISABLE=1", "PACKER_NO_COLOR=1",
+		"PKR_VAR_accelerator=tcg", "PKR_VAR_qemu_args=" + string(arguments),
+	}
+	// In a network namespace of its own nothing is there to be reached but loopback.
+	return run(t.Context(), bakeTime, env, "unshare", "--net", "sh", "-euc", `ip link set lo up; cd "$1"; eval "$2"`, "sh", b.dir, guideBlock(t, "sh qemu"))
+}
+
+// guideBlock is the text of the guide's only block with these words.
+func guideBlock(t *testing.T, words string) string {
+	t.Helper()
+	text, err := os.ReadFile(repository + "/docs/guides/bake-an-ami.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile("(?ms)^```"+words+"\n(.*?)^```").FindAllStringSubmatch(string(text), -1)
+	if len(found) != 1 {
+		t.Fatalf("the guide has %d blocks %q", len(found), words)
+	}
+	return found[0][1]
+}
+
+// boot boots a copy of what was baked, and puts it through the first boots of a scenario.
+func (b *bake) boot(t *testing.T, r Runner, scenario string, boots int) error {
+	t.Helper()
+	s, err := load(filepath.Join("scenarios", scenario))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Prepare != "" || s.Policy != "" || len(s.Boots) < boots {
+		t.Fatalf("%s needs another image than the baked one", scenario)
+	}
+	m := Machine{Base: r.Base, Disk: filepath.Join(b.dir, "disk.img"), Dir: b.dir}
+	mustRun(t, "qemu-img", "convert", "-O", "raw", b.out+"/disk/node.qcow2", m.Disk)
+	r.Log = t.Logf
+	return r.boots(t.Context(), m, s.Boots[:boots])
+}
+
+type report struct{ Verdict, Stage string }
+
+func (b *bake) report(t *testing.T) report {
+	t.Helper()
+	var rep report
+	readJSON(t, b.out+"/qemu-report.json", &rep)
+	if rep.Stage != "image" {
+		t.Errorf("the report is of stage %q", rep.Stage)
+	}
+	return rep
+}
+
+func (b *bake) manifest(t *testing.T) {
+	t.Helper()
+	var m struct {
+		Builds []struct {
+			Files []struct{ Name string }
+			Data  map[string]string `json:"custom_data"`
+		}
+	}
+	readJSON(t, b.out+"/manifest.json", &m)
+	if got := fmt.Sprintf("%+v", m); got != "{Builds:[{Files:[{Name:node.qcow2}] Data:map[report:qemu-report.json]}]}" {
+		t.Errorf("the manifest: %s", got)
+	}
+}
+
+func readJSON(t *testing.T, name string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustRun(t *testing.T, name string, args ...string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+}
