@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"syscall"
 	"testing"
 	"time"
 
@@ -32,19 +33,34 @@ func startChromium(t *testing.T) *browser {
 	hosttest.NeedProgram(t, "chromium")
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	ours, theirs := pipes(t)
+	profile, err := os.MkdirTemp("", "nodegate-chromium-")
+	if err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.CommandContext(ctx, "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-		"--disable-component-update", "--user-data-dir="+t.TempDir(), "--remote-debugging-pipe", "about:blank")
+		"--disable-component-update", "--user-data-dir="+profile, "--remote-debugging-pipe", "about:blank")
 	cmd.ExtraFiles = theirs
 	cmd.WaitDelay = 5 * time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	b := &browser{t: t, in: ours[0], out: bufio.NewReader(ours[1])}
 	t.Cleanup(func() {
 		fmt.Fprint(b.in, `{"id":0,"method":"Browser.close"}`+"\x00")
-		// It has been told to end; how it does is not ours.
+		// It has been told to end; how it does is not ours. Its helpers may live on
+		// for a moment, and write.
 		_ = cmd.Wait()
 		cancel()
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		err := os.RemoveAll(profile)
+		for tries := 0; err != nil && tries < 100; tries++ {
+			time.Sleep(50 * time.Millisecond)
+			err = os.RemoveAll(profile)
+		}
+		if err != nil {
+			t.Error(err)
+		}
 	})
 	for _, f := range theirs {
 		f.Close()
