@@ -107,6 +107,10 @@ func TestFetch(t *testing.T) {
 	}
 	served = "something else"
 	expect("fetch", false, "gives sha256 "+hexSum(served))
+	left, err := filepath.Glob(b.dir + "/bin/nodegate.*")
+	if err != nil || len(left) > 0 {
+		t.Errorf("left over: %v, %v", left, err)
+	}
 	if !strings.Contains(b.read("console"), "it is not run") {
 		t.Errorf("console: %s", b.read("console"))
 	}
@@ -124,10 +128,6 @@ func TestFetch(t *testing.T) {
 	// Changed on the disk: not run.
 	b.file("bin/nodegate", "#!/bin/sh\necho wrong one ran\n", 0o755)
 	expect("gate", false, "not the one that was asked for")
-	left, err := filepath.Glob(b.dir + "/bin/nodegate.*")
-	if err != nil || len(left) > 0 {
-		t.Errorf("left over: %v, %v", left, err)
-	}
 }
 
 // TestFetchBreakGlass: both ways open the gate where there is no binary to ask.
