@@ -107,6 +107,9 @@ func TestIgnitionFetches(t *testing.T) {
 			t.Errorf("no %s in\n%s", want, text)
 		}
 	}
+	if paths := strings.Count(text, `"path":`); strings.Count(text, `"overwrite": true`) != paths || paths < 4 {
+		t.Errorf("of %d files, not all replace what the image has", paths)
+	}
 	if strings.Contains(text, fetchUnit) {
 		t.Error("there is a unit to fetch what Ignition has fetched")
 	}

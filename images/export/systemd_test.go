@@ -85,6 +85,9 @@ func TestNothingRunsUnverified(t *testing.T) {
 		for _, f := range n.files {
 			files[f.Path] = string(f.Content)
 		}
+		if after := strings.Contains(n.units[0].text, "\nAfter=network-online.target containerd.service\n"); n.units[0].name != fetchUnit || after != (name == "image") {
+			t.Errorf("%s: the first unit is\n%s", name, n.units[0].text)
+		}
 		asked := 0
 		for _, u := range n.units {
 			if u.name != fetchUnit && strings.Contains(files[systemDir+u.name+".d/10-nodegate-fetch.conf"], "\nExecCondition=/bin/sh "+fetchFile+" check\n") {

@@ -2,11 +2,13 @@ package kops
 
 import (
 	"bytes"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -147,14 +149,20 @@ func TestGated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gate := "  fileAssets:\n  - name: gate\n    path: /etc/systemd/system/kubelet.service.d/10-x.conf\n    roles: [ControlPlane, Node]\n    content: |\n      [Service]\n      ExecStartPre=/bin/true\n"
-	r, err := Lint(append(text, gate...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range r.Findings {
-		if f.Trap == "before-kubelet" && f.Line > 10 {
-			t.Errorf("Before= beside a gate: %+v", f)
+	asset := "  fileAssets:\n  - name: gate\n    path: /etc/systemd/system/kubelet.service.d/10-x.conf\n    roles: [ControlPlane, Node]\n"
+	drop := "[Service]\nExecStartPre=/bin/true\n"
+	for _, gate := range []string{
+		asset + "    content: |\n      [Service]\n      ExecStartPre=/bin/true\n",
+		asset + "    isBase64: true\n    content: " + base64.RawStdEncoding.EncodeToString([]byte(drop)) + "\n",
+	} {
+		r, err := Lint(append(slices.Clone(text), gate...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range r.Findings {
+			if f.Trap == "before-kubelet" && f.Line > 10 {
+				t.Errorf("Before= beside a gate: %+v\n%s", f, gate)
+			}
 		}
 	}
 }

@@ -1,0 +1,30 @@
+package export
+
+import (
+	"testing"
+
+	"nodegate/policy"
+)
+
+// FuzzKops: no policy text breaks the YAML.
+func FuzzKops(f *testing.F) {
+	f.Add(testPolicy)
+	f.Add("use \"kubernetes\" {}\r\n#\t\u0085 x")
+	names := checkNames(f)
+	f.Fuzz(func(t *testing.T, text string) {
+		texts := []policy.File{{Name: "my.hcl", Text: []byte(text)}}
+		p, diags := policy.Load(texts, policy.Options{Checks: names})
+		if diags.HasErrors() {
+			t.Skip()
+		}
+		r, err := writeKops(Input{p, texts, Delivery{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var k kopsOut
+		decode(t, r.Text, &k)
+		if k.Spec.FileAssets[0].Content != text {
+			t.Errorf("%q came through as %q", text, k.Spec.FileAssets[0].Content)
+		}
+	})
+}
