@@ -88,7 +88,7 @@ func (p *page) prose(s string) {
 	}
 }
 
-func strong(s string) string   { return `\fB` + s + `\fR` }
+func strong(s string) string  { return `\fB` + s + `\fR` }
 func slanted(s string) string { return `\fI` + s + `\fR` }
 
 // roff is text that roff must take as it is.
