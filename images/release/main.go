@@ -69,13 +69,17 @@ func architectures() []string { return []string{"amd64", "arm64"} }
 // an unpacked archive of the commit has none.
 func (r release) binaries() error {
 	for _, arch := range architectures() {
-		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version="+r.version, "-o", r.binary(arch), "./cmd/nodegate")
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT=")
-		if err := command(cmd); err != nil {
+		if err := command(r.build(arch)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (r release) build(arch string) *exec.Cmd {
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version="+r.version, "-o", r.binary(arch), "./cmd/nodegate")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT=")
+	return cmd
 }
 
 func (r release) binary(arch string) string {

@@ -79,13 +79,13 @@ func makeDist(checkout, secret string, env ...string) error {
 	return command(dist)
 }
 
-// TestSameBytes: in another folder, with nothing built before, in another time
-// zone and with another umask, the release is the same.
+// TestSameBytes: in another folder, in another time zone and with another umask,
+// the release is the same; and so is a program for which nothing was built before.
 func TestSameBytes(t *testing.T) {
 	r := releaseMade(t)
 	again := filepath.Join(t.TempDir(), "a", "longer", "way", "to", "the", "sources")
 	old := syscall.Umask(0o077)
-	err := makeDist(again, r.secret, "GOCACHE="+filepath.Join(t.TempDir(), "cache"), "TZ=Asia/Kolkata", "LC_ALL=C")
+	err := makeDist(again, r.secret, "TZ=Asia/Kolkata", "LC_ALL=C")
 	syscall.Umask(old)
 	if err != nil {
 		t.Fatal(err)
@@ -103,6 +103,16 @@ func TestSameBytes(t *testing.T) {
 		if second[name] != sum {
 			t.Errorf("%s: %s, and %s the second time", name, sum, second[name])
 		}
+	}
+	anew := release{version: "v1.0.0", dir: t.TempDir()}
+	build := anew.build("amd64")
+	build.Dir = again
+	build.Env = append(build.Env, "GOCACHE="+filepath.Join(t.TempDir(), "cache"))
+	if err := command(build); err != nil {
+		t.Fatal(err)
+	}
+	if sum := sumsOf(t, anew.dir)["nodegate-linux-amd64"]; sum != first["nodegate-linux-amd64"] {
+		t.Errorf("built anew, the program is %s", sum)
 	}
 }
 
