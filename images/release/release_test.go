@@ -36,7 +36,7 @@ var (
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if shared.dir != "" {
-		os.RemoveAll(filepath.Dir(shared.dir))
+		os.RemoveAll(filepath.Dir(shared.public))
 	}
 	os.Exit(code)
 }
