@@ -86,12 +86,14 @@ within 20 checksum_off flannel.2
 says "Main process exited, code=killed, status=9/KILL" || die "it did not die of kill -9"
 
 echo "--- a hang"
+within 60 systemctl is-active --quiet $watch # systemd's watchdog looks at what has started
 kill -STOP "$(main)"
 vxlan flannel.3 3
 within 60 checksum_off flannel.3
 says "Watchdog timeout" || die "the watchdog did not fire"
 
 echo "--- break glass"
+within 60 systemctl is-active --quiet $watch
 touch /etc/nodegate/disabled
 sysctl -qw kernel.panic=0
 within 20 sh -c "nodegate status | grep -q 'switched off by /etc/nodegate/disabled'"
