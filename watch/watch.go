@@ -71,7 +71,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 	go subscribe(ctx, w.Buffer, events, subscribed, lost)
 
 	round := &round{host: w.Look, policy: w.Policy, done: make(chan found, 1)}
-	next := time.NewTimer(0)
+	next := time.NewTimer(time.Hour)
+	next.Stop()
 	chores := time.NewTimer(time.Hour)
 	chores.Stop()
 	due := false // the chores are
@@ -89,10 +90,18 @@ func (w *Watcher) Run(ctx context.Context) error {
 			routed = w.event(ctx, e) || routed
 		case <-subscribed:
 			w.resync(ctx, first)
-			first = false
+			if first {
+				// The first round is over only when no notice can be missed any
+				// more: ready means that.
+				first = false
+				next.Reset(0)
+			}
 		case err := <-lost:
 			w.change(func(s *State) { s.Resyncs++ })
 			w.dirty = true
+			if first {
+				next.Reset(0) // without notices there are the rounds
+			}
 			w.trouble("link notices were missed, every link is looked at again: " + err.Error())
 		case <-w.Reread:
 			round.begin(ctx, w.policy, true)
