@@ -169,7 +169,9 @@ func TestChanged(t *testing.T) {
 	for _, name := range []string{"told0", "left0"} {
 		add(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}})
 	}
-	eventually(t, "a new link is set even where drift is only told", func() bool { return mtu(t, "told0") == 1300 })
+	eventually(t, "a new link is set even where drift is only told", func() bool {
+		return mtu(t, "told0") == 1300 && w.heard("corrected link.told told0 new=true") == 1 // and was read back
+	})
 	told, err := netlink.LinkByName("told0")
 	if err != nil {
 		t.Fatal(err)
