@@ -15,7 +15,7 @@ build: ## build bin/nodegate, one static binary
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/nodegate ./cmd/nodegate
 
 demo: build ## install into a throwaway root; plan, apply and check in a scratch namespace
-	$(GO) run ./images/demo bin/nodegate
+	$(GO) run ./internal/demo bin/nodegate
 
 test: ## everything that needs no virtual machine (as root, also the real kernel in namespaces)
 	$(GO) test ./...
@@ -24,10 +24,10 @@ test-vm: ## boot real Debian nodes in QEMU (needs the packages in images/vm/apt-
 	$(GO) test -tags vm -count=1 -timeout 60m -v ./images/vm/
 
 bench: build ## a shell script, goss and the floor; audit, iptables-save and probe; the boot cost in the VM
-	$(GO) run ./images/bench bin/nodegate
+	$(GO) run ./internal/bench bin/nodegate
 	$(GO) test -run "^$$" -bench . -benchtime 10x ./checks ./checks/kubeproxy ./checks/datapath
-	$(GO) test -count=1 -run TestRecreated -v ./watch
-	$(GO) run ./images/bench/idle bin/nodegate
+	$(GO) test -count=1 -run TestRecreated -v ./internal/watch
+	$(GO) run ./internal/bench/idle bin/nodegate
 	@if command -v qemu-system-x86_64 >/dev/null; then $(GO) test -tags vm -count=1 -run TestBootCost -v ./images/vm/; fi
 
 lint: ## gofmt, go vet and golangci-lint; findings fail

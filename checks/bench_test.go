@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nodegate/checks"
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/policy"
 )
 

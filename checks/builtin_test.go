@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"nodegate/checks"
-	"nodegate/host"
-	"nodegate/host/hosttest"
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
 	"nodegate/policy"
 )
 

@@ -6,7 +6,7 @@ import (
 	"context"
 	"time"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/policy"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"nodegate/checks"
-	"nodegate/host/hosttest"
+	"nodegate/internal/host/hosttest"
 )
 
 func TestHoldOpensByItself(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/policy"
 )
 

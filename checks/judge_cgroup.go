@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/policy"
 )
 

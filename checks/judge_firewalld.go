@@ -3,7 +3,7 @@ package checks
 import (
 	"context"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/policy"
 )
 

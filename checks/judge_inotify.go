@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/policy"
 )
 

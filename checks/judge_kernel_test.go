@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"nodegate/checks"
-	"nodegate/host"
-	"nodegate/host/hosttest"
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
 )
 
 const kubeadmConfig, eksConfig = "/var/lib/kubelet/config.yaml", "/etc/kubernetes/kubelet/config.json"

@@ -9,8 +9,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"nodegate/host"
-	"nodegate/host/config"
+	"nodegate/internal/host"
+	"nodegate/internal/host/config"
 )
 
 // kubelet is what this machine's files say about kubelet's configuration.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"nodegate/host"
-	"nodegate/host/config"
+	"nodegate/internal/host"
+	"nodegate/internal/host/config"
 	"nodegate/policy"
 )
 

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"nodegate/host"
-	"nodegate/host/config"
+	"nodegate/internal/host"
+	"nodegate/internal/host/config"
 	"nodegate/policy"
 )
 

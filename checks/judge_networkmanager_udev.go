@@ -6,8 +6,8 @@ import (
 	"io/fs"
 	"strings"
 
-	"nodegate/host"
-	"nodegate/host/config"
+	"nodegate/internal/host"
+	"nodegate/internal/host/config"
 )
 
 // cniLink is a family of links that a CNI makes.

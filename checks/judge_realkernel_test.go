@@ -8,7 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"nodegate/checks"
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/policy"
 )
 

@@ -7,7 +7,7 @@ import (
 	"io"
 	"strings"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/policy"
 )
 

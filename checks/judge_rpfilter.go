@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/policy"
 )
 

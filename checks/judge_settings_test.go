@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"nodegate/checks"
-	"nodegate/host"
-	"nodegate/host/hosttest"
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
 )
 
 // settingCase is a node, or a file tree, and what one judgement says of it.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/policy"
 )
 

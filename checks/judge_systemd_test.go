@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"nodegate/checks"
-	"nodegate/host"
-	"nodegate/host/hosttest"
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
 )
 
 func with(m *hosttest.Machine, unit, active, file string) *hosttest.Machine {

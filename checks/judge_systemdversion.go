@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 )
 
 // systemdVersion reads systemd's version off the name of its shared library,

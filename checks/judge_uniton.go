@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"strings"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 )
 
 // unitOn tells whether a unit runs, or will at the next boot: what systemd says

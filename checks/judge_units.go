@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/policy"
 )
 

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"nodegate/checks"
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/units"
 )
 

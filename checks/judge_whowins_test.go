@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"nodegate/checks"
-	"nodegate/host/hosttest"
+	"nodegate/internal/host/hosttest"
 )
 
 const forwardPolicy = "sysctl \"net.ipv4.ip_forward\" { value = 1 }\n"

@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/policy"
 )
 

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nodegate/checks"
-	"nodegate/host"
-	"nodegate/host/hosttest"
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
 )
 
 // scratch gives the test a network namespace of its own, on a thread that ends

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/policy"
 )
 

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"nodegate/checks"
-	"nodegate/host"
-	"nodegate/host/hosttest"
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
 )
 
 func TestLinkAnswers(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 )
 
 // linkBridges is the bridges that have a veth as port: those that Pods

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/policy"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/policy"
 )
 

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"nodegate/checks"
-	"nodegate/host"
-	"nodegate/host/hosttest"
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
 )
 
 // bridgedNode has one Pod on cni0, and the two switches as given ("" is absent).

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/policy"
 )
 

@@ -6,8 +6,8 @@ import (
 	"io/fs"
 	"strings"
 
-	"nodegate/host"
-	"nodegate/host/config"
+	"nodegate/internal/host"
+	"nodegate/internal/host/config"
 	"nodegate/policy"
 )
 

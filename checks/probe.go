@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/policy"
 )
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/policy"
 )
 

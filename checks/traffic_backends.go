@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"nodegate/checks/kubeproxy"
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/policy"
 )
 

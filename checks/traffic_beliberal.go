@@ -4,7 +4,7 @@ import (
 	"errors"
 	"io/fs"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 )
 
 // readBeLiberal is whether conntrack lets out-of-window TCP packets pass, by the

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"nodegate/checks"
-	"nodegate/host"
-	"nodegate/host/hosttest"
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
 )
 
 // conntrackNode has nf_conntrack's numbers; an empty one is absent.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 )
 
 // filterTable is what table filter of an iptables-save text holds. Of

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/policy"
 )
 

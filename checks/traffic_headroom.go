@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"strconv"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/policy"
 )
 

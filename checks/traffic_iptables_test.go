@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"nodegate/checks"
-	"nodegate/host/hosttest"
+	"nodegate/internal/host/hosttest"
 )
 
 func TestIptablesVersion(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"nodegate/checks"
-	"nodegate/host"
-	"nodegate/host/hosttest"
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
 )
 
 // judgedCase is a recorded node and what one judgement says of it, as

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nodegate/checks"
-	"nodegate/host"
-	"nodegate/host/hosttest"
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
 )
 
 // release is a kernel that says it is another one.

@@ -6,7 +6,7 @@ import (
 	"io/fs"
 
 	"nodegate/checks/kubeproxy"
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/policy"
 )
 

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"strings"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/policy"
 )
 

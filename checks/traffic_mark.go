@@ -9,7 +9,7 @@ import (
 	"io/fs"
 	"strings"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/policy"
 )
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"nodegate/host/hosttest"
+	"nodegate/internal/host/hosttest"
 )
 
 // TestProxyModes: what the judgements of kube-proxy's rules say in other modes

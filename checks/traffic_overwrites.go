@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/policy"
 )
 

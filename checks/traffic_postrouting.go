@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"nodegate/checks/kubeproxy"
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/policy"
 )
 

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"nodegate/checks/kubeproxy"
-	"nodegate/host"
-	"nodegate/host/hosttest"
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
 )
 
 // TestProxySave: the recorded node is a healthy one to begin with.

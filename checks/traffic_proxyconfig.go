@@ -10,7 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 )
 
 // proxyConntrack is what kube-proxy is told about conntrack. Its defaults are

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"nodegate/checks"
-	"nodegate/host"
-	"nodegate/host/hosttest"
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
 )
 
 // risingStats is links whose allowance counter is one higher at every read.

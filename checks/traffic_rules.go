@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"nodegate/checks/kubeproxy"
-	"nodegate/host"
+	"nodegate/internal/host"
 )
 
 // noProxyRules is why a judgement of kube-proxy's rules does not apply.

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"nodegate/host/hosttest"
+	"nodegate/internal/host/hosttest"
 )
 
 // proxySave is what kube-proxy 1.31 writes for one Service, as iptables-save

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 )
 
 // Change is one path that an installation changes.

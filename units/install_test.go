@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/policy"
 	"nodegate/units"
 )

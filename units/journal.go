@@ -8,7 +8,7 @@ import (
 	"path"
 	"slices"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 )
 
 // journal is what uninstall needs to take everything away again. It is on disk,

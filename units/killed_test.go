@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/units"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"nodegate/host/hosttest"
+	"nodegate/internal/host/hosttest"
 	"nodegate/units"
 )
 

@@ -3,7 +3,7 @@ package units
 import (
 	"io/fs"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 )
 
 // Tree is what an installation needs of a file tree; host.Tree says what each

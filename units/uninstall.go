@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 )
 
 // Uninstall puts back what stood at every path before the first Install, and

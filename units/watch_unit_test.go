@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"testing"
 
-	"nodegate/host/hosttest"
+	"nodegate/internal/host/hosttest"
 )
 
 // TestWatchExposure: what systemd-analyze thinks of the watch unit.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"nodegate/checks"
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/policy"
 )
 

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 )
 
 // attempt is one connection, and where conntrack says that it was sent.

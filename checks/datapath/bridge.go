@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"time"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 )
 
 // BridgeOptions says how Bridge probes. The zero value probes the host's own

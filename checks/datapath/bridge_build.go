@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 )
 
 // cleanTime bounds the removal, which goes on after ctx has ended.

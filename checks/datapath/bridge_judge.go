@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 )
 
 // Loss is which packet was lost, and where: a stable, greppable name. The two

@@ -3,7 +3,7 @@ package datapath
 import (
 	"testing"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 )
 
 // Every loss has its own pattern of counters, a summary and a line of its own.

@@ -11,7 +11,7 @@ import (
 	"net/netip"
 	"time"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 )
 
 // prove sends the request and fills in the result.

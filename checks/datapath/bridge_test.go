@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 )
 
 // onHost probes as Bridge does on the host, with a namespace in its place.

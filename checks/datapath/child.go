@@ -8,7 +8,7 @@ import (
 	"io"
 	"io/fs"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 )
 
 // answer is what ChildMain writes.

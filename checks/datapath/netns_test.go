@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"nodegate/host"
-	"nodegate/host/hosttest"
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
 )
 
 // The tests that send packets do it in network namespaces of their own.

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 )
 
 // TestMain lets the test binary be the program that it tests: what it is

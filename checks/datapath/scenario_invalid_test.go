@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 )
 
 // A packet outside the window, on its way from an endpoint on another node: a

@@ -9,7 +9,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 )
 
 // The old form of KUBE-POSTROUTING leaves the mark on the packet, which keeps it

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 )
 
 // Proto is how Service asks.

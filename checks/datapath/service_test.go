@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 )
 
 // listen accepts TCP at an address of a namespace, until the test ends.

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"syscall"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 )
 
 // Prefix begins the name of everything that a bridge probe makes on a host.

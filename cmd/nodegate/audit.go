@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/checks/kubeproxy"
-	"nodegate/host"
-	"nodegate/kubeapi"
+	"nodegate/internal/host"
+	"nodegate/internal/kube"
 )
 
 // auditOptions is the flags of `nodegate audit`.
@@ -192,12 +192,12 @@ func (o *auditOptions) readTruth(ctx context.Context) (kubeproxy.Options, error)
 			return judged, fmt.Errorf("reading Services: %w", err)
 		}
 	}
-	var client *kubeapi.Client
+	var client *kube.Client
 	switch {
 	case o.kubeconfig != "":
-		client, err = kubeapi.FromKubeconfig(o.kubeconfig)
+		client, err = kube.FromKubeconfig(o.kubeconfig)
 	case o.inCluster:
-		client, err = kubeapi.InCluster()
+		client, err = kube.InCluster()
 	default:
 		return judged, nil
 	}

@@ -8,7 +8,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/kubeproxy"
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/policy"
 )
 

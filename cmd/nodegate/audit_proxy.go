@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"nodegate/checks/kubeproxy"
-	"nodegate/host"
-	"nodegate/kubeapi"
+	"nodegate/internal/host"
+	"nodegate/internal/kube"
 )
 
 // Where kube-proxy answers, unless its configuration says otherwise.
@@ -41,7 +41,7 @@ func (o *auditOptions) askProxy(ctx context.Context, live bool, stderr io.Writer
 		metrics = defaultMetrics
 	}
 	if healthz != "" {
-		if body, status, err := kubeapi.Page(ctx, healthz); err != nil {
+		if body, status, err := kube.Page(ctx, healthz); err != nil {
 			note(err)
 		} else if h, err := kubeproxy.ParseHealth(body, status); err != nil {
 			a.findings = append(a.findings, kubeproxy.UnreadableAnswer(healthz, err))
@@ -51,7 +51,7 @@ func (o *auditOptions) askProxy(ctx context.Context, live bool, stderr io.Writer
 		}
 	}
 	if metrics != "" {
-		if body, _, err := kubeapi.Page(ctx, metrics); err != nil {
+		if body, _, err := kube.Page(ctx, metrics); err != nil {
 			note(err)
 		} else if m, err := kubeproxy.ParseMetrics(bytes.NewReader(body)); err != nil {
 			a.findings = append(a.findings, kubeproxy.UnreadableAnswer(metrics, err))

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"nodegate/checks"
-	"nodegate/host"
+	"nodegate/internal/host"
 )
 
 // Where a running machine keeps what nodegate did and found, until it restarts.

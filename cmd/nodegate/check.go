@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/checks"
-	"nodegate/host"
+	"nodegate/internal/host"
 )
 
 func newCheck() *cobra.Command {

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"nodegate/checks"
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/policy"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/units"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"nodegate/host/hosttest"
+	"nodegate/internal/host/hosttest"
 	"nodegate/units"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/checks"
-	"nodegate/host"
+	"nodegate/internal/host"
 	"nodegate/policy"
 	"nodegate/units"
 )

@@ -13,7 +13,7 @@ import (
 
 	"nodegate/checks/datapath"
 	"nodegate/checks/kubeproxy"
-	"nodegate/host"
+	"nodegate/internal/host"
 )
 
 // childCommand is the hidden command that a probe starts in a user namespace.

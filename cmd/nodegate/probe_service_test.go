@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"nodegate/host"
-	"nodegate/host/hosttest"
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
 )
 
 // TestProbeServiceNamesStaleEndpoints loads the recorded rules into a network

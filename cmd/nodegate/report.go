@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nodegate/fleet"
+	"nodegate/internal/fleet"
 )
 
 func newReport() *cobra.Command {

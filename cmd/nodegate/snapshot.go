@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/checks"
-	"nodegate/host"
+	"nodegate/internal/host"
 )
 
 func newSnapshot() *cobra.Command {

@@ -9,7 +9,7 @@ import (
 	"aead.dev/minisign"
 	"github.com/spf13/cobra"
 
-	"nodegate/sums"
+	"nodegate/internal/signature"
 )
 
 func newVerify() *cobra.Command {
@@ -37,11 +37,11 @@ is none, 3 a file could not be read.`,
 				return fmt.Errorf("reading the public key %s: %w", keyFile, err)
 			}
 			dir := args[0]
-			if filepath.Base(dir) == sums.ListName {
+			if filepath.Base(dir) == signature.ListName {
 				dir = filepath.Dir(dir)
 			}
-			list, err := sums.Read(dir, key)
-			if errors.Is(err, sums.ErrDiffers) {
+			list, err := signature.Read(dir, key)
+			if errors.Is(err, signature.ErrDiffers) {
 				fmt.Fprintf(c.ErrOrStderr(), "nodegate: %v\n", err)
 				return exit(exitDiffers)
 			}
@@ -59,31 +59,31 @@ is none, 3 a file could not be read.`,
 }
 
 // chosen is the sums of the named files, or all.
-func chosen(list []sums.Sum, names []string) ([]sums.Sum, error) {
+func chosen(list []signature.Sum, names []string) ([]signature.Sum, error) {
 	if len(names) == 0 {
 		return list, nil
 	}
-	var some []sums.Sum
+	var some []signature.Sum
 	for _, n := range names {
-		i := slices.IndexFunc(list, func(s sums.Sum) bool { return s.Name == n })
+		i := slices.IndexFunc(list, func(s signature.Sum) bool { return s.Name == n })
 		if i < 0 {
-			return nil, fmt.Errorf("%s names no file %q", sums.ListName, n)
+			return nil, fmt.Errorf("%s names no file %q", signature.ListName, n)
 		}
 		some = append(some, list[i])
 	}
 	return some, nil
 }
 
-func checkSums(c *cobra.Command, dir string, list []sums.Sum, key minisign.PublicKey) error {
+func checkSums(c *cobra.Command, dir string, list []signature.Sum, key minisign.PublicKey) error {
 	code := exitHolds
 	for _, s := range list {
-		err := sums.Check(dir, s)
+		err := signature.Check(dir, s)
 		if err == nil {
 			continue
 		}
 		fmt.Fprintf(c.ErrOrStderr(), "nodegate: %v\n", err)
 		switch {
-		case !errors.Is(err, sums.ErrDiffers):
+		case !errors.Is(err, signature.ErrDiffers):
 			code = exitUnknown
 		case code == exitHolds:
 			code = exitDiffers

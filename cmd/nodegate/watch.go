@@ -15,10 +15,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/checks"
-	"nodegate/host"
+	"nodegate/internal/host"
+	"nodegate/internal/watch"
 	"nodegate/policy"
 	"nodegate/units"
-	"nodegate/watch"
 )
 
 func newWatch() *cobra.Command {

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"nodegate/checks"
-	"nodegate/host"
-	"nodegate/watch"
+	"nodegate/internal/host"
+	"nodegate/internal/watch"
 )
 
 // watchDocument is what watch knows, as it leaves it in watchFile. Fields are

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"nodegate/host/hosttest"
+	"nodegate/internal/host/hosttest"
 )
 
 // registry serves one image, FROM scratch, with one file in it, and answers the image's digest.

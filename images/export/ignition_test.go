@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"nodegate/host/hosttest"
+	"nodegate/internal/host/hosttest"
 	"nodegate/units"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"nodegate/host/hosttest"
+	"nodegate/internal/host/hosttest"
 	"nodegate/units"
 )
 

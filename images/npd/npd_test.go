@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"nodegate/host/hosttest"
+	"nodegate/internal/host/hosttest"
 	"nodegate/units"
 )
 

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"nodegate/host/hosttest"
+	"nodegate/internal/host/hosttest"
 )
 
 const (

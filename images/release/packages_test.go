@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"nodegate/host/hosttest"
+	"nodegate/internal/host/hosttest"
 )
 
 const (

@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"nodegate/host/hosttest"
 	"nodegate/images/vm"
+	"nodegate/internal/host/hosttest"
 )
 
 const repository = "../.."

@@ -9,7 +9,7 @@ import (
 
 	"aead.dev/minisign"
 
-	"nodegate/sums"
+	"nodegate/internal/signature"
 )
 
 // sums writes the sums of everything made so far, as sha256sum does.
@@ -27,7 +27,7 @@ func (r release) sums() error {
 		fmt.Fprintf(&list, "%s  %s\n", sha256Of(content), f.Name())
 	}
 	fmt.Print(list.String())
-	return put(filepath.Join(r.dir, sums.ListName), []byte(list.String()), 0o644)
+	return put(filepath.Join(r.dir, signature.ListName), []byte(list.String()), 0o644)
 }
 
 // sign signs the list, so that minisign(1) and `nodegate verify` prove it.
@@ -41,7 +41,7 @@ func (r release) sign() error {
 	if err != nil {
 		return fmt.Errorf("reading the secret key %s: %w", file, err)
 	}
-	list, err := os.Open(filepath.Join(r.dir, sums.ListName))
+	list, err := os.Open(filepath.Join(r.dir, signature.ListName))
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (r release) sign() error {
 		return err
 	}
 	comment := fmt.Sprintf("nodegate %s timestamp:%d", r.version, r.time.Unix())
-	return put(filepath.Join(r.dir, sums.SignatureName), hashed.SignWithComments(key, comment, "minisign signature of nodegate's "+sums.ListName), 0o644)
+	return put(filepath.Join(r.dir, signature.SignatureName), hashed.SignWithComments(key, comment, "minisign signature of nodegate's "+signature.ListName), 0o644)
 }
 
 func secretKey(file, password string) (minisign.PrivateKey, error) {

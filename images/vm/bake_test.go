@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"nodegate/host/hosttest"
+	"nodegate/internal/host/hosttest"
 )
 
 const bakeTime = 10 * time.Minute

@@ -1,0 +1,98 @@
+package fleet_test
+
+import (
+	"strings"
+	"testing"
+
+	"nodegate/internal/fleet"
+)
+
+func TestReadNamesThePlace(t *testing.T) {
+	good := reportOf(t, "a", "boot", pass("module", "loaded"))
+	in := func(from, to string) string { return strings.Replace(good, from, to, 1) }
+	for _, c := range []struct{ what, text, want string }{
+		{"empty", "", "f.json:1:1: empty; nodegate check --format json writes a report"},
+		{"white space", " \n ", "f.json:2:2: empty; nodegate check --format json writes a report"},
+		{"not JSON", "# a comment\n", "f.json:1:1: no JSON: invalid character '#' looking for beginning of value"},
+		{"broken in the middle", "{\n  \"kind\": oops\n}", "f.json:2:11: no JSON: invalid character 'o' looking for beginning of value"},
+		{"cut off", good[:40], "f.json:1:41: the report ends in the middle"},
+		{"broken after a good one", good + "\n{\"a\" 1}\n", "f.json:3:6: no JSON: invalid character '1' after object key"},
+		{"a list", "[1]", "f.json:1:2: no report of a node: json: cannot unmarshal array into Go value of type fleet.document"},
+		{"another kind", `{"apiVersion":"nodegate/v1","kind":"Snapshot"}`, `f.json:1:1: this is "nodegate/v1" "Snapshot", not a nodegate/v1 Report; nodegate check --format json writes one`},
+		{"another version", in("nodegate/v1", "nodegate/v2"), `f.json:1:1: this is "nodegate/v2" "Report", not a nodegate/v1 Report; nodegate check --format json writes one`},
+		{"another verdict", in(`"verdict":"pass"}]`, `"verdict":"good"}]`), `f.json:1:1: results[0]: the verdict of "module" is fail, unknown, warn, pass or skip; "good" is none of them`},
+		{"another verdict of all", in(`"verdict":"pass"}`+"\n", `"verdict":"warn"}`+"\n"), `f.json:1:1: the verdict is pass, fail or unknown; "warn" is none of them`},
+		{"no name", in(`"name":"module"`, `"name":""`), "f.json:1:1: results[0] has no name"},
+		{"twice the same", in(`"results":[`, `"results":[{"name":"module","verdict":"pass"},`), `f.json:1:1: results[1]: a second result of "module"`},
+		{"a number for a name", in(`"name":"module"`, `"name":17`), "results.name is a number here, not what a report has there"},
+		{"too many", in(`"results":[`, `"results":[`+strings.Repeat(`{},`, 10_001)), "f.json:1:1: 10002 results; a report has at most 10000"},
+	} {
+		reports, err := fleet.Read("f.json", strings.NewReader(c.text))
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "f.json:") {
+			t.Errorf("%s: %v\nwant %s", c.what, err, c.want)
+		}
+		if c.what == "broken after a good one" && len(reports) != 1 {
+			t.Errorf("%s: %d reports", c.what, len(reports))
+		}
+	}
+	if _, err := fleet.Read("f.json", endless{}); err == nil || err.Error() != "f.json: larger than 64 MiB, so no report of a node" {
+		t.Errorf("endless: %v", err)
+	}
+}
+
+// endless is a file that never ends.
+type endless struct{}
+
+func (endless) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = ' '
+	}
+	return len(b), nil
+}
+
+func TestMergeRefusesTwoOfOneNode(t *testing.T) {
+	reports, err := fleet.Read("f.json", strings.NewReader(reportOf(t, "a", "boot", pass("x", "1"))+reportOf(t, "b", "boot", pass("x", "1"))+reportOf(t, "a", "boot", pass("x", "2"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, errs := fleet.Merge(reports)
+	if len(errs) != 1 || errs[0].Error() != `f.json:3:1: node "a" has a report already, in f.json; keep the newer` || len(f.Nodes) != 2 || f.Checks[0].Kind != fleet.Alike {
+		t.Errorf("%v, %+v", errs, f)
+	}
+}
+
+// FuzzRead: whatever a file holds, it is an error or a table that can be written.
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(strings.Join(farm(f, 4, 8), "")))
+	f.Add([]byte(`{"apiVersion":"nodegate/v1","kind":"Report","verdict":"pass","results":[{"name":"a","verdict":"skip"}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		reports, _ := fleet.Read("f", strings.NewReader(string(text)))
+		merged, _ := fleet.Merge(reports)
+		if len(merged.Nodes) == 0 {
+			return
+		}
+		in := 0
+		for _, g := range merged.Groups {
+			in += len(g.Nodes)
+		}
+		if in != len(merged.Nodes) {
+			t.Fatalf("%d of %d nodes are in a group", in, len(merged.Nodes))
+		}
+		asText(t, merged, true)
+		var page strings.Builder
+		if err := fleet.HTML(&page, merged); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(page.String(), "<script") {
+			t.Fatal(page.String())
+		}
+	})
+}
+
+// TestWatchIsAReport: what watch leaves holds the newest report of a node.
+func TestWatchIsAReport(t *testing.T) {
+	reports, err := fleet.Read("watch.json", strings.NewReader(`{"apiVersion":"nodegate/v1","kind":"Watch","rounds":7,"report":`+reportOf(t, "a", "run", pass("x", "1"))+`}`))
+	if err != nil || len(reports) != 1 || reports[0].Node != "a" || reports[0].Stage != "run" || len(reports[0].Results) != 1 {
+		t.Errorf("%v, %+v", err, reports)
+	}
+}

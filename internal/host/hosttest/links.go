@@ -1,0 +1,96 @@
+package hosttest
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	"nodegate/internal/host"
+)
+
+type links struct{ *Machine }
+
+func (m links) find(name string) (*Link, error) {
+	if l, ok := m.Links[name]; ok {
+		return l, nil
+	}
+	return nil, fmt.Errorf("link %s: %w", name, fs.ErrNotExist)
+}
+
+func (m links) List(context.Context) ([]host.Link, error) {
+	var all []host.Link
+	for _, name := range slices.Sorted(maps.Keys(m.Links)) {
+		all = append(all, host.Link{Name: name, Kind: m.Links[name].Kind, MTU: m.Links[name].MTU, Master: m.Links[name].Master, Up: true, VXLAN: m.Links[name].VXLAN})
+	}
+	return all, nil
+}
+
+func (m links) Driver(_ context.Context, link string) (string, error) {
+	l, err := m.find(link)
+	if err != nil {
+		return "", err
+	}
+	return l.Driver, nil
+}
+
+func (m links) DefaultRoutes(context.Context) ([]string, error) { return m.Routes, nil }
+
+func (m links) RoutingRules(context.Context) ([]host.RoutingRule, error) { return m.Routing, nil }
+
+func (m links) Features(_ context.Context, link string) (map[string]host.Feature, error) {
+	l, err := m.find(link)
+	if err != nil {
+		return nil, err
+	}
+	return maps.Clone(l.Features), nil
+}
+
+// SetFeatures does what a driver does: what is fixed stays and no error tells,
+// and segmentation goes off with the last checksum, still requested.
+func (m links) SetFeatures(_ context.Context, link string, on map[string]bool) error {
+	l, err := m.find(link)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(on)) {
+		m.Log = append(m.Log, fmt.Sprintf("ethtool -K %s %s %t", link, name, on[name]))
+		f, ok := l.Features[name]
+		if !ok {
+			return fmt.Errorf("unsupported feature %q", name)
+		}
+		if !f.Fixed() {
+			f.Requested, f.Active = on[name], on[name]
+			l.Features[name] = f
+		}
+	}
+	checksum := false
+	for name, f := range l.Features {
+		checksum = checksum || strings.HasPrefix(name, "tx-checksum-") && f.Active
+	}
+	if f, ok := l.Features["tx-tcp-segmentation"]; ok && !f.Fixed() {
+		f.Active = f.Requested && checksum
+		l.Features["tx-tcp-segmentation"] = f
+	}
+	return nil
+}
+
+func (m links) SetMTU(_ context.Context, link string, mtu int) error {
+	l, err := m.find(link)
+	if err != nil {
+		return err
+	}
+	m.Log = append(m.Log, fmt.Sprintf("ip link set %s mtu %d", link, mtu))
+	l.MTU = mtu
+	return nil
+}
+
+func (m links) Stats(_ context.Context, link string) (map[string]uint64, error) {
+	l, err := m.find(link)
+	if err != nil {
+		return nil, err
+	}
+	return l.Stats, nil
+}

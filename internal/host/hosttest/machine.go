@@ -1,0 +1,180 @@
+// Package hosttest is a machine that is not there: it holds state, changes it
+// as a kernel would, and refuses what a kernel refuses.
+package hosttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+
+	"nodegate/internal/host"
+)
+
+// Machine is the state. Fill it in before use.
+type Machine struct {
+	Kernel  string                       // uname -r; "" is 6.1.0
+	Files   map[string]string            // path -> content; directories follow from the paths
+	Refuse  map[string]error             // path -> what a read (Refuse["r "+path]) or a write answers
+	Clamp   map[string]string            // path -> what the kernel makes of every write
+	Modules map[string]map[string]string // installed, not loaded -> the parameters it brings
+	Links   map[string]*Link
+	Routes  []string             // links with a default route
+	Routing []host.RoutingRule   // beside those that every machine has
+	Version map[string]string    // program -> what it prints for --version
+	Units   map[string][2]string // unit -> ActiveState, UnitFileState
+	Rules   map[string]string    // what was run -> its output
+	Takes   map[string]string    // program and rule -> how it is refused, "" not at all
+	Log     []string             // every change that was asked for
+}
+
+// Link is a network interface of a Machine.
+type Link struct {
+	Kind, Driver string
+	MTU          int
+	Features     map[string]host.Feature
+	Master       string
+	VXLAN        *host.VXLAN
+	Stats        map[string]uint64
+}
+
+// Host is the machine as checks see it.
+func (m *Machine) Host() *host.Host {
+	if m.Kernel == "" {
+		m.Kernel = "6.1.0"
+	}
+	return &host.Host{Root: "/", Files: files{m}, Kernel: kernel{m}, Links: links{m}, Units: units{m}, Rules: rules{m}}
+}
+
+// Sysctl sets a parameter by its path below /proc/sys.
+func (m *Machine) Sysctl(key, value string) { m.Files["/proc/sys/"+key] = value + "\n" }
+
+// String is the state that can change, sorted: parameters, modules, links.
+func (m *Machine) String() string {
+	var lines []string
+	for name, content := range m.Files {
+		if key, ok := strings.CutPrefix(name, "/proc/sys/"); ok {
+			lines = append(lines, key+" = "+strings.TrimSpace(content))
+		}
+		if mod, ok := strings.CutSuffix(name, "/initstate"); ok {
+			lines = append(lines, "module "+path.Base(mod))
+		}
+	}
+	for name, l := range m.Links {
+		lines = append(lines, fmt.Sprintf("link %s mtu %d", name, l.MTU))
+		for feature, f := range l.Features {
+			lines = append(lines, fmt.Sprintf("link %s %s: %s", name, feature, f))
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n") + "\n"
+}
+
+type files struct{ *Machine }
+
+func (m files) ReadFile(name string) ([]byte, error) {
+	if err := m.Refuse["r "+name]; err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	if c, ok := m.Files[name]; ok {
+		return []byte(c), nil
+	}
+	return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.ENOENT}
+}
+
+func (m files) ReadDir(name string) ([]string, error) {
+	found := map[string]bool{}
+	for f := range m.Files {
+		if rest, ok := strings.CutPrefix(f, name+"/"); ok {
+			first, _, _ := strings.Cut(rest, "/")
+			found[first] = true
+		}
+	}
+	if len(found) == 0 {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.ENOENT}
+	}
+	return slices.Sorted(maps.Keys(found)), nil
+}
+
+func (m files) ReadLink(name string) (string, error) {
+	return "", &fs.PathError{Op: "readlink", Path: name, Err: syscall.ENOENT}
+}
+
+func (m files) Write(name string, data []byte) error {
+	m.Log = append(m.Log, "write "+name+" "+strings.TrimSpace(string(data)))
+	if err := m.Refuse[name]; err != nil {
+		return &fs.PathError{Op: "write", Path: name, Err: err}
+	}
+	if _, ok := m.Files[name]; !ok {
+		return &fs.PathError{Op: "open", Path: name, Err: syscall.ENOENT}
+	}
+	if to, ok := m.Clamp[name]; ok {
+		data = []byte(to + "\n")
+	}
+	m.Files[name] = string(data)
+	return nil
+}
+
+type kernel struct{ *Machine }
+
+func (m kernel) Release() (string, error) { return m.Kernel, nil }
+
+func (m kernel) Version(_ context.Context, program string) (string, error) {
+	if v, ok := m.Machine.Version[program]; ok {
+		return v, nil
+	}
+	return "", fmt.Errorf("%s is not installed", program)
+}
+
+func (m kernel) LoadModules(_ context.Context, names []string) error {
+	m.Log = append(m.Log, "modprobe "+strings.Join(names, " "))
+	var errs []error
+	for _, n := range names {
+		brings, ok := m.Modules[n]
+		if !ok {
+			errs = append(errs, fmt.Errorf("modprobe: FATAL: Module %s not found", n))
+			continue
+		}
+		delete(m.Modules, n)
+		m.Files["/sys/module/"+n+"/initstate"] = "live\n"
+		for key, value := range brings {
+			m.Sysctl(key, value)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+type units struct{ *Machine }
+
+func (m units) State(_ context.Context, unit string) (active, file string, err error) {
+	if s, ok := m.Units[unit]; ok {
+		return s[0], s[1], nil
+	}
+	return "inactive", "", nil
+}
+
+type rules struct{ *Machine }
+
+func (m rules) Dumps(_ context.Context, read func(string, io.Reader) error) error {
+	for _, source := range slices.Sorted(maps.Keys(m.Rules)) {
+		if err := read(source, strings.NewReader(m.Rules[source])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m rules) Takes(_ context.Context, program string, rule ...string) (refused string, err error) {
+	what := program + " " + strings.Join(rule, " ")
+	refused, ok := m.Machine.Takes[what]
+	if !ok {
+		return "", fmt.Errorf("%s: not permitted", what)
+	}
+	return refused, nil
+}

@@ -1,0 +1,88 @@
+package host_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
+)
+
+// TestTakes asks the real kernel through both backends: it takes MARK, refuses
+// what it does not have, and the rules of the test's own namespace stay as they are.
+func TestTakes(t *testing.T) {
+	hosttest.NeedRoot(t)
+	for _, program := range []string{"ip6tables-nft", "ip6tables-legacy"} {
+		hosttest.NeedProgram(t, program)
+		real, err := host.Open("/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := save(t, program)
+		h, snapshot := host.Record(real)
+		mark := []string{"-j", "MARK", "--set-xmark", "0x4000/0x4000"}
+		if refused, err := h.Rules.Takes(t.Context(), program, mark...); err != nil || refused != "" {
+			t.Errorf("%s: MARK: %q, %v", program, refused, err)
+		}
+		refused, err := h.Rules.Takes(t.Context(), program, "-j", "NOSUCHTARGET")
+		if err != nil || refused == "" {
+			t.Errorf("%s: a target that is not there: %q, %v", program, refused, err)
+		}
+		if after := save(t, program); after != before {
+			t.Errorf("%s left something:\n%s\nbefore:\n%s", program, after, before)
+		}
+
+		text, err := json.Marshal(snapshot)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := host.ReadSnapshot(bytes.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := host.Replay(read)
+		if r, err := again.Rules.Takes(t.Context(), program, mark...); r != "" || err != nil {
+			t.Errorf("%s: replayed MARK: %q, %v", program, r, err)
+		}
+		if r, err := again.Rules.Takes(t.Context(), program, "-j", "NOSUCHTARGET"); r != refused || err != nil {
+			t.Errorf("%s: replayed %q, %v, recorded %q", program, r, err, refused)
+		}
+	}
+	h, err := host.Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if refused, err := h.Rules.Takes(t.Context(), "ip6tables-nosuch", "-j", "RETURN"); err == nil || refused != "" {
+		t.Errorf("a program that is not there: %q, %v", refused, err)
+	}
+}
+
+// save is the table that Takes uses, without the times that iptables prints. Of
+// the legacy backend it is the tables that there are: to list one would make it.
+func save(t *testing.T, program string) string {
+	t.Helper()
+	if program == "ip6tables-legacy" {
+		tables, err := os.ReadFile("/proc/net/ip6_tables_names")
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		return string(tables)
+	}
+	out, err := exec.CommandContext(t.Context(), program+"-save", "-t", "mangle").Output()
+	if err != nil {
+		t.Fatalf("%s-save: %v", program, err)
+	}
+	var lines []string
+	for line := range strings.Lines(string(out)) {
+		if !strings.HasPrefix(line, "#") {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "")
+}

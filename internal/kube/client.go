@@ -1,0 +1,138 @@
+// Package kube asks a Kubernetes API server for what the audit compares a
+// node's rules with, and kube-proxy for what it says of itself. It only reads.
+package kube
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+)
+
+// Client reads from one API server.
+type Client struct {
+	server string
+	http   *http.Client
+	token  func() (string, error) // nil: the certificate is enough
+}
+
+// EndpointSlices hands the list of all EndpointSlices to read, as it arrives.
+func (c *Client) EndpointSlices(ctx context.Context, read func(io.Reader) error) error {
+	return c.list(ctx, "/apis/discovery.k8s.io/v1/endpointslices", read)
+}
+
+// Services hands the list of all Services to read, as it arrives.
+func (c *Client) Services(ctx context.Context, read func(io.Reader) error) error {
+	return c.list(ctx, "/api/v1/services", read)
+}
+
+// list asks for any recent version of a list: the API server answers from its
+// cache, as it answers kube-proxy's own first list, and etcd is left alone.
+func (c *Client) list(ctx context.Context, path string, read func(io.Reader) error) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.server+path+"?resourceVersion=0", nil)
+	if err != nil {
+		return fmt.Errorf("asking the API server: %w", err)
+	}
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", "nodegate")
+	if c.token != nil {
+		token, err := c.token()
+		if err != nil {
+			return err
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return fmt.Errorf("asking the API server: %w", err)
+	}
+	defer resp.Body.Close()
+	switch resp.StatusCode {
+	case http.StatusOK:
+		return read(resp.Body)
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return fmt.Errorf("asking the API server: %s: %s; these credentials may not list it. kube-proxy's own may", path, resp.Status)
+	}
+	return fmt.Errorf("asking the API server: %s: %s", path, resp.Status)
+}
+
+// newClient talks to one server, by TLS, without following redirects.
+func newClient(server string, tlsConfig *tls.Config, token func() (string, error)) (*Client, error) {
+	u, err := url.Parse(server)
+	if err != nil || u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("the API server's address %q is not https://HOST[:PORT]", server)
+	}
+	tlsConfig.MinVersion = tls.VersionTLS12
+	return &Client{server: strings.TrimSuffix(server, "/"), token: token, http: &http.Client{
+		Transport: &http.Transport{
+			TLSClientConfig: tlsConfig, Proxy: http.ProxyFromEnvironment,
+			TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: 20 * time.Second, ForceAttemptHTTP2: true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return errors.New("the API server redirects, which an API server does not do")
+		},
+	}}, nil
+}
+
+// Page reads one small page of a program on this node, kube-proxy's healthz or
+// metrics: its body, at most 16 MiB, and its status.
+func Page(ctx context.Context, address string) (body []byte, status int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, 0, fmt.Errorf("asking %s: %w", address, err)
+	}
+	client := &http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		var wrapped *url.Error
+		if errors.As(err, &wrapped) {
+			err = wrapped.Err
+		}
+		return nil, 0, fmt.Errorf("asking %s: %w", address, err)
+	}
+	defer resp.Body.Close()
+	body, err = io.ReadAll(io.LimitReader(resp.Body, 16<<20))
+	return body, resp.StatusCode, err
+}
+
+// serviceAccount is where a Pod finds its credentials.
+const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount/"
+
+// InCluster is the API server as a Pod sees it.
+func InCluster() (*Client, error) {
+	addr, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
+	if addr == "" || port == "" {
+		return nil, errors.New("not in a Pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set; use --kubeconfig")
+	}
+	if strings.Contains(addr, ":") {
+		addr = "[" + addr + "]"
+	}
+	authority, err := os.ReadFile(serviceAccount + "ca.crt")
+	if err != nil {
+		return nil, fmt.Errorf("reading the service account: %w", err)
+	}
+	pool, err := certPool(authority, serviceAccount+"ca.crt")
+	if err != nil {
+		return nil, err
+	}
+	return newClient("https://"+addr+":"+port, &tls.Config{RootCAs: pool}, tokenFile(serviceAccount+"token"))
+}
+
+// tokenFile reads the token at every use: kubelet renews it.
+func tokenFile(name string) func() (string, error) {
+	return func() (string, error) {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return "", fmt.Errorf("reading the token: %w", err)
+		}
+		return strings.TrimSpace(string(b)), nil
+	}
+}

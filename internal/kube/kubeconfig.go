@@ -1,0 +1,166 @@
+package kube
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// kubeconfig is the part of client-go's format that a program without plugins
+// can use.
+type kubeconfig struct {
+	CurrentContext string `yaml:"current-context"`
+	Clusters       []struct {
+		Name    string
+		Cluster struct {
+			Server        string
+			Authority     string `yaml:"certificate-authority"`
+			AuthorityData string `yaml:"certificate-authority-data"`
+			ServerName    string `yaml:"tls-server-name"`
+			Insecure      bool   `yaml:"insecure-skip-tls-verify"`
+		}
+	}
+	Users []struct {
+		Name string
+		User user
+	}
+	Contexts []struct {
+		Name    string
+		Context struct{ Cluster, User string }
+	}
+}
+
+type user struct {
+	Certificate     string `yaml:"client-certificate"`
+	CertificateData string `yaml:"client-certificate-data"`
+	Key             string `yaml:"client-key"`
+	KeyData         string `yaml:"client-key-data"`
+	Token           string
+	TokenFile       string `yaml:"tokenFile"`
+	Exec            any
+	AuthProvider    any `yaml:"auth-provider"`
+}
+
+// FromKubeconfig is the API server of a kubeconfig's current context, with
+// certificates or tokens. Credential plugins are not run: nodegate starts no
+// program that a file names. Errors name the file.
+func FromKubeconfig(name string) (*Client, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("reading kubeconfig: %w", err)
+	}
+	var k kubeconfig
+	if err := yaml.Unmarshal(text, &k); err != nil {
+		return nil, fmt.Errorf("reading kubeconfig: %s: %w", name, err)
+	}
+	c, err := k.client(filepath.Dir(name))
+	if err != nil {
+		return nil, fmt.Errorf("reading kubeconfig: %s: %w", name, err)
+	}
+	return c, nil
+}
+
+func (k *kubeconfig) client(dir string) (*Client, error) {
+	cluster, userName := "", ""
+	for _, c := range k.Contexts {
+		if c.Name == k.CurrentContext {
+			cluster, userName = c.Context.Cluster, c.Context.User
+		}
+	}
+	if cluster == "" {
+		return nil, fmt.Errorf("there is no context %q, which current-context names", k.CurrentContext)
+	}
+	config := &tls.Config{}
+	server := ""
+	for _, c := range k.Clusters {
+		if c.Name != cluster {
+			continue
+		}
+		server = c.Cluster.Server
+		config.ServerName, config.InsecureSkipVerify = c.Cluster.ServerName, c.Cluster.Insecure
+		if authority, err := pem(dir, c.Cluster.Authority, c.Cluster.AuthorityData); err != nil {
+			return nil, err
+		} else if authority != nil {
+			if config.RootCAs, err = certPool(authority, "certificate-authority"); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if server == "" {
+		return nil, fmt.Errorf("cluster %q has no server", cluster)
+	}
+	for _, u := range k.Users {
+		if u.Name == userName {
+			token, err := u.User.credentials(dir, config)
+			if err != nil {
+				return nil, fmt.Errorf("user %q: %w", userName, err)
+			}
+			return newClient(server, config, token)
+		}
+	}
+	return nil, fmt.Errorf("there is no user %q, which the context names", userName)
+}
+
+// credentials puts a client certificate into config, or answers a token.
+func (u user) credentials(dir string, config *tls.Config) (func() (string, error), error) {
+	cert, err := pem(dir, u.Certificate, u.CertificateData)
+	if err != nil {
+		return nil, err
+	}
+	key, err := pem(dir, u.Key, u.KeyData)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case cert != nil:
+		pair, err := tls.X509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("client certificate: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+		return nil, nil
+	case u.TokenFile != "":
+		return tokenFile(beside(dir, u.TokenFile)), nil
+	case u.Token != "":
+		return func() (string, error) { return u.Token, nil }, nil
+	case u.Exec != nil || u.AuthProvider != nil:
+		return nil, fmt.Errorf("it uses a credential plugin, which nodegate does not run; use kube-proxy's own kubeconfig (kops: /var/lib/kube-proxy/kubeconfig), or: kubectl get endpointslices -A -o json > slices.json, and --endpoints slices.json")
+	}
+	return nil, fmt.Errorf("it has no certificate and no token")
+}
+
+// pem is what a file or inline base64 holds, nil where neither is given.
+func pem(dir, file, data string) ([]byte, error) {
+	if data != "" {
+		b, err := base64.StdEncoding.DecodeString(data)
+		if err != nil {
+			return nil, fmt.Errorf("inline data is not base64: %w", err)
+		}
+		return b, nil
+	}
+	if file == "" {
+		return nil, nil
+	}
+	return os.ReadFile(beside(dir, file))
+}
+
+// beside resolves a path as client-go does: relative to the kubeconfig.
+func beside(dir, name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(dir, name)
+}
+
+func certPool(authority []byte, from string) (*x509.CertPool, error) {
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(authority) {
+		return nil, fmt.Errorf("%s holds no certificate", from)
+	}
+	return pool, nil
+}

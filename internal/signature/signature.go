@@ -1,0 +1,145 @@
+// Package signature proves that the files of a release are those that its makers
+// signed: a minisign signature over a list of SHA-256 sums, and the signature.
+package signature
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"aead.dev/minisign"
+)
+
+// The names that a release's folder has for the list and for its signature.
+const (
+	ListName      = "SHA256SUMS"
+	SignatureName = ListName + ".minisig"
+)
+
+// maxList bounds what is read before anything is proven.
+const maxList = 1 << 20
+
+// ErrDiffers is what a list or a file that is not as it was signed is.
+var ErrDiffers = errors.New("not what was signed")
+
+// Sum is one line of a list.
+type Sum struct{ Name, SHA256 string }
+
+// Read is the list in dir, once its signature by the key is proven. Nothing of
+// an unproven list is looked at. ErrDiffers is wrapped where the signature is
+// of another key or of another list.
+func Read(dir string, key minisign.PublicKey) ([]Sum, error) {
+	list, err := readBounded(filepath.Join(dir, ListName))
+	if err != nil {
+		return nil, err
+	}
+	name := filepath.Join(dir, SignatureName)
+	text, err := readBounded(name)
+	if err != nil {
+		return nil, err
+	}
+	var s minisign.Signature
+	if err := s.UnmarshalText(text); err != nil {
+		return nil, fmt.Errorf("%s: no minisign signature: %w; download it again", name, err)
+	}
+	if s.KeyID != key.ID() {
+		return nil, fmt.Errorf("%s: signed by the key %016X, and the key given is %016X: %w", name, s.KeyID, key.ID(), ErrDiffers)
+	}
+	if !minisign.Verify(key, list, text) {
+		return nil, fmt.Errorf("%s: the signature does not fit: the list or the signature was changed: %w", filepath.Join(dir, ListName), ErrDiffers)
+	}
+	return parse(filepath.Join(dir, ListName), string(list))
+}
+
+// Check compares one file in dir with its sum. ErrDiffers is wrapped where it is
+// changed or missing; other errors could not tell.
+func Check(dir string, s Sum) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	full := filepath.Join(dir, s.Name)
+	f, err := root.Open(s.Name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: missing: %w", full, ErrDiffers)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", full, err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil {
+		return fmt.Errorf("%s: %w", full, err)
+	} else if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s: not a file: %w", full, ErrDiffers)
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return fmt.Errorf("reading %s: %w", full, err)
+	}
+	if got := hex.EncodeToString(h.Sum(nil)); got != s.SHA256 {
+		return fmt.Errorf("%s: changed: its sum is %s, %s says %s: %w", full, got, ListName, s.SHA256, ErrDiffers)
+	}
+	return nil
+}
+
+// parse reads the lines that sha256sum writes. Names are those of files beside
+// the list: a signed list that leads elsewhere was signed by mistake. Every
+// wrong line is told.
+func parse(file, text string) ([]Sum, error) {
+	var list []Sum
+	var errs []error
+	lines := map[string]int{}
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		s, err := parseLine(strings.TrimSuffix(line, "\n"))
+		if first := lines[s.Name]; err == nil && first > 0 {
+			err = fmt.Errorf("%s stands on line %d already", s.Name, first)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s:%d: %w", file, n, err))
+			continue
+		}
+		lines[s.Name] = n
+		list = append(list, s)
+	}
+	if n == 0 {
+		errs = append(errs, fmt.Errorf("%s: empty; it names no file", file))
+	}
+	return list, errors.Join(errs...)
+}
+
+func parseLine(line string) (Sum, error) {
+	sum, name, found := strings.Cut(line, " ")
+	if b, err := hex.DecodeString(sum); !found || err != nil || len(b) != sha256.Size || sum != strings.ToLower(sum) || name == "" || (name[0] != ' ' && name[0] != '*') {
+		return Sum{}, errors.New(`want "SHA256  NAME" as sha256sum writes it`)
+	}
+	name = name[1:]
+	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\\\x00\r") {
+		return Sum{}, fmt.Errorf("%q is not the name of a file beside the list; nothing else is looked at", name)
+	}
+	return Sum{name, sum}, nil
+}
+
+func readBounded(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxList+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	if len(b) > maxList {
+		return nil, fmt.Errorf("%s: longer than %d bytes; that is no list of a release", name, maxList)
+	}
+	return b, nil
+}

@@ -1,0 +1,164 @@
+package watch
+
+import (
+	"errors"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"nodegate/internal/host/hosttest"
+	"nodegate/policy"
+)
+
+func (w *watching) sysctl(t *testing.T, key string) string {
+	t.Helper()
+	v, err := w.h.ReadSysctl(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func (w *watching) flip(t *testing.T, key, value string) {
+	t.Helper()
+	if err := w.h.WriteSysctl(key, value); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const driftPolicy = `
+sysctl "net.ipv4.ip_forward" { value = 1 }
+sysctl "net.ipv4.conf.all.rp_filter" {
+  value = 0
+  drift = "report"
+}
+sysctl "net.ipv4.conf.all.send_redirects" {
+  value = 1
+  drift = "ignore"
+}
+`
+
+// TestDrift: three parameters change behind watch's back; one is corrected, one
+// is told, one is left alone.
+func TestDrift(t *testing.T) {
+	if !hosttest.OwnNetns(t) {
+		return
+	}
+	w := start(t, driftPolicy, nil)
+	const correction = "corrected sysctl.net.ipv4.ip_forward  new=false: 0 -> 1"
+	before := w.heard(correction) // a new namespace forwards nothing
+	w.flip(t, "net/ipv4/ip_forward", "0")
+	w.flip(t, "net/ipv4/conf/all/rp_filter", "2")
+	w.flip(t, "net/ipv4/conf/all/send_redirects", "0")
+	eventually(t, "the first is corrected", func() bool {
+		return w.sysctl(t, "net/ipv4/ip_forward") == "1" && w.heard(correction) == before+1
+	})
+	rounds := w.State().Rounds
+	eventually(t, "two more rounds", func() bool { return w.State().Rounds >= rounds+2 })
+	if got := w.sysctl(t, "net/ipv4/conf/all/rp_filter"); got != "2" {
+		t.Errorf("rp_filter is %s: what is only to be told was corrected", got)
+	}
+	if n := w.heard("differs sysctl.net.ipv4.conf.all.rp_filter holds=false"); n != 1 {
+		t.Errorf("that rp_filter differs was told %d times, want once", n)
+	}
+	if got := w.sysctl(t, "net/ipv4/conf/all/send_redirects"); got != "0" || w.heard("send_redirects") != 0 {
+		t.Errorf("send_redirects is %s and was told %d times; want 0 and never", got, w.heard("send_redirects"))
+	}
+	w.flip(t, "net/ipv4/conf/all/rp_filter", "0")
+	eventually(t, "that it holds again is told", func() bool { return w.heard("differs sysctl.net.ipv4.conf.all.rp_filter holds=true") == 1 })
+}
+
+// TestFight: somebody flips a parameter back all the time. It is told once, and
+// corrected no more until a pause is over.
+func TestFight(t *testing.T) {
+	if !hosttest.OwnNetns(t) {
+		return
+	}
+	w := start(t, driftPolicy, nil)
+	stop := make(chan struct{})
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(100 * time.Millisecond):
+				_ = w.h.WriteSysctl("net/ipv4/ip_forward", "0")
+			}
+		}
+	}()
+	defer func() { close(stop); <-stopped }()
+	eventually(t, "the fight is told", func() bool { return len(w.State().Fights) == 1 })
+	rounds := w.State().Rounds
+	eventually(t, "three more rounds", func() bool { return w.State().Rounds >= rounds+3 })
+	if n := w.State().Corrected["sysctl.net.ipv4.ip_forward"]; n != fightCount {
+		t.Errorf("corrected %d times, want %d and then a pause", n, fightCount)
+	}
+	if n := w.heard("fight sysctl.net.ipv4.ip_forward over=false"); n != 1 {
+		t.Errorf("the fight was told %d times, want once", n)
+	}
+	if w.heard("bpftrace") != 1 {
+		t.Error("nobody says how to catch the other one")
+	}
+}
+
+// TestOff: after the glass was broken watch only looks.
+func TestOff(t *testing.T) {
+	if !hosttest.OwnNetns(t) {
+		return
+	}
+	var off atomic.Bool
+	w := start(t, driftPolicy+vxlanPolicy, func(w *Watcher) {
+		w.Off = func() string {
+			if off.Load() {
+				return "the test"
+			}
+			return ""
+		}
+	})
+	off.Store(true)
+	w.flip(t, "net/ipv4/ip_forward", "0")
+	add(t, vxlan("flannel.1", 1))
+	rounds := w.State().Rounds
+	eventually(t, "two more rounds", func() bool { return w.State().Rounds >= rounds+2 })
+	if w.sysctl(t, "net/ipv4/ip_forward") != "0" || w.off(t, "flannel.1") || w.State().Off != "the test" {
+		t.Errorf("corrected although switched off by %q", w.State().Off)
+	}
+	off.Store(false)
+	eventually(t, "it is corrected afterwards", func() bool {
+		return w.sysctl(t, "net/ipv4/ip_forward") == "1" && w.off(t, "flannel.1")
+	})
+}
+
+// TestReread: the policy is read again when somebody asks, and one that cannot
+// be read leaves the last good one in use.
+func TestReread(t *testing.T) {
+	if !hosttest.OwnNetns(t) {
+		return
+	}
+	reread := make(chan os.Signal)
+	var broken atomic.Bool
+	w := start(t, "", func(w *Watcher) {
+		w.Reread = reread
+		text := driftPolicy
+		w.Policy = func(again bool) (*policy.Policy, error) {
+			if again && broken.Load() {
+				return nil, errors.New("test.hcl:1:1: no")
+			}
+			if again {
+				text += `sysctl "net.ipv4.conf.all.log_martians" { value = 1 }`
+			}
+			return load(text)
+		}
+	})
+	broken.Store(true)
+	reread <- os.Interrupt
+	eventually(t, "the broken policy is told", func() bool { return w.heard("the last good one stays in use: test.hcl:1:1: no") == 1 })
+	w.flip(t, "net/ipv4/ip_forward", "0")
+	eventually(t, "the good policy is in use", func() bool { return w.sysctl(t, "net/ipv4/ip_forward") == "1" })
+	broken.Store(false)
+	reread <- os.Interrupt
+	eventually(t, "the new policy is in use", func() bool { return w.sysctl(t, "net/ipv4/conf/all/log_martians") == "1" })
+}

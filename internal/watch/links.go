@@ -1,0 +1,160 @@
+package watch
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/policy"
+)
+
+// known is a link, by its index, that a requirement could match.
+type known struct {
+	name   string
+	driver map[string]bool // requirement -> whether the link matches it; a driver does not change
+	held   map[string]bool // requirement -> whether it once held on this link
+}
+
+// event looks at the one link that a notice is about. It answers true where a
+// requirement could match that depends on the default route: that costs a dump
+// of all routes, and is looked at later, once for many notices.
+func (w *Watcher) event(ctx context.Context, e host.LinkEvent) (routed bool) {
+	w.change(func(s *State) { s.LinkEvents++ })
+	if e.Gone {
+		delete(w.settled, e.Link.Index)
+		return false
+	}
+	for _, r := range w.links {
+		switch {
+		case !r.MayMatch(e.Link):
+		case r.Routed():
+			routed = true
+		default:
+			w.settle(ctx, r, e.Link)
+		}
+	}
+	return routed
+}
+
+func (w *Watcher) routed() []checks.LinkRequirement {
+	var all []checks.LinkRequirement
+	for _, r := range w.links {
+		if r.Routed() {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// resync looks at every link when the notices about them begin, for the first
+// time or again. What a link that was there at the first time has otherwise than
+// asked is drift; one that came while notices were missed is new.
+func (w *Watcher) resync(ctx context.Context, first bool) {
+	bounded, cancel := context.WithTimeout(ctx, actionTime)
+	links, err := w.Host.Links.List(bounded)
+	cancel()
+	if err != nil {
+		w.trouble(err.Error())
+		return
+	}
+	gone := maps.Clone(w.settled)
+	for _, l := range links {
+		delete(gone, l.Index)
+		for _, r := range w.links {
+			if first && r.About().Drift != policy.Correct && r.MayMatch(l) {
+				w.know(l).held[r.Name()] = true
+			}
+		}
+	}
+	for index := range gone {
+		delete(w.settled, index)
+	}
+	w.settleAll(ctx, w.links)
+}
+
+// settleAll looks at every link that one of the requirements matches.
+func (w *Watcher) settleAll(ctx context.Context, requirements []checks.LinkRequirement) {
+	for _, r := range requirements {
+		bounded, cancel := context.WithTimeout(ctx, actionTime)
+		links, err := r.Matching(bounded, w.Host)
+		cancel()
+		if err != nil {
+			w.trouble(r.Name() + ": " + err.Error())
+			continue
+		}
+		for _, l := range links {
+			k := w.know(l)
+			k.driver[r.Name()] = true
+			w.settle(ctx, r, l)
+		}
+	}
+}
+
+func (w *Watcher) know(l host.Link) *known {
+	k := w.settled[l.Index]
+	if k == nil || k.name != l.Name {
+		k = &known{name: l.Name, driver: map[string]bool{}, held: map[string]bool{}}
+		w.settled[l.Index] = k
+	}
+	return k
+}
+
+// settle makes one link what one requirement asks, reads it back, and tells.
+func (w *Watcher) settle(ctx context.Context, r checks.LinkRequirement, l host.Link) {
+	ctx, cancel := context.WithTimeout(ctx, actionTime)
+	defer cancel()
+	k := w.know(l)
+	matches, asked := k.driver[r.Name()]
+	if !asked {
+		var err error
+		if matches, err = r.Matches(ctx, w.Host, l); err != nil {
+			w.trouble(r.Name() + ": " + err.Error())
+			return
+		}
+		k.driver[r.Name()] = matches
+	}
+	if !matches {
+		return
+	}
+	if r.MTU != 0 {
+		// The notice says what it was then; it may have been set since.
+		var there bool
+		if l, there = host.LinkNow(l); !there {
+			return
+		}
+	}
+	appeared := !k.held[r.Name()]
+	key, now := r.Name()+" of "+l.Name, time.Now()
+	s, err := r.Settle(ctx, w.Host, l, func() bool {
+		if r.About().Drift != policy.Correct && !appeared || w.Off() != "" || !w.fights.may(key, now) {
+			return false
+		}
+		// A late notice may be about a link that has been made again since: the
+		// new one has a notice of its own, and nobody has changed it.
+		return appeared || isLink(l)
+	})
+	if s.Still != "" && !isLink(l) {
+		s.Still = "" // it went after it was set, and another one has its name
+	}
+	k.held[r.Name()] = k.held[r.Name()] || err == nil && s.Was == "" || s.Set && err == nil && s.Still == ""
+	switch {
+	case err != nil:
+		w.trouble(r.Name() + ": " + err.Error())
+	case s.Still != "":
+		w.trouble(r.Name() + ": " + l.Name + " was set, and still differs: " + s.Still)
+	case s.Set:
+		w.corrected(Correction{Time: now, Name: r.Name(), Link: l.Name, New: appeared, Was: s.Was, Now: r.Want()})
+	}
+	// The first setting of a new link is nobody's fault; whatever follows is
+	// counted, so that a link that refuses is not tried for ever.
+	if s.Set && (!appeared || !k.held[r.Name()]) && w.fights.note(key, now) {
+		w.fight(ctx, key)
+	}
+}
+
+func isLink(l host.Link) bool {
+	_, is := host.LinkNow(l)
+	return is
+}

@@ -1,0 +1,224 @@
+package watch
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"nodegate/internal/host/hosttest"
+)
+
+// TestRecreated: one vxlan made and removed a thousand times while hundreds of
+// veths that nobody asked about come and go; every one of them is set.
+func TestRecreated(t *testing.T) {
+	if !hosttest.OwnNetns(t) {
+		return
+	}
+	w := start(t, vxlanPolicy, nil)
+	var took, asked []time.Duration
+	var churn sync.WaitGroup
+	stop := make(chan struct{})
+	churn.Go(func() { churnVeths(t, 500, stop) })
+
+	const rounds = 1000
+	for i := range rounds {
+		l := vxlan("flannel.1", 1)
+		add(t, l)
+		// The kernel has sent its notice when it answers that the link is there.
+		began := time.Now()
+		eventually(t, fmt.Sprintf("the offload of the %d. flannel.1 is off", i+1), func() bool { return w.off(t, "flannel.1") })
+		took = append(took, time.Since(began))
+		// What the kernel needs for one question while veths come and go: its
+		// lock on links is what both wait for.
+		began = time.Now()
+		if _, err := netlink.LinkByName("lo"); err != nil {
+			t.Fatal(err)
+		}
+		asked = append(asked, time.Since(began))
+		remove(t, l)
+	}
+	close(stop)
+	churn.Wait()
+
+	// The last of them may have been settled by the kernel, and not told yet.
+	eventually(t, "all are told", func() bool { return w.State().Links == rounds })
+	if n := w.heard("fight"); n != 0 {
+		t.Errorf("%d fights, although nobody fights", n)
+	}
+	t.Logf("from notice to setting:    %s", distribution(took))
+	t.Logf("one question to the kernel: %s", distribution(asked))
+	t.Logf("%d notices, %d resyncs", w.State().LinkEvents, w.State().Resyncs)
+}
+
+func distribution(d []time.Duration) string {
+	slices.Sort(d)
+	return fmt.Sprintf("median %s, p90 %s, p99 %s, slowest %s", d[len(d)/2], d[len(d)*9/10], d[len(d)*99/100], d[len(d)-1])
+}
+
+// churnVeths keeps n veths, and replaces one after the other until stop.
+func churnVeths(t *testing.T, n int, stop <-chan struct{}) {
+	for i := 0; ; i++ {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		l := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: fmt.Sprintf("veth%d", i%n)}, PeerName: fmt.Sprintf("peer%d", i%n)}
+		if i >= n {
+			if err := netlink.LinkDel(l); err != nil {
+				t.Errorf("removing %s: %v", l.Name, err)
+				return
+			}
+		}
+		if err := netlink.LinkAdd(l); err != nil {
+			t.Errorf("adding %s: %v", l.Name, err)
+			return
+		}
+	}
+}
+
+// TestOverrun: the kernel's queue runs over (ENOBUFS), again and again, while
+// links appear. Nothing is lost, not even where only the drift of a link that is
+// known would be told.
+func TestOverrun(t *testing.T) {
+	if !hosttest.OwnNetns(t) {
+		return
+	}
+	// A long interval: what was missed must be found by looking again at once,
+	// not by the next round.
+	w := start(t, `
+		link "vxlan" {
+		  match { kind = "vxlan" }
+		  offload = { tx-checksum-ip-generic = false }
+		  drift   = "report"
+		}`, func(w *Watcher) { w.Buffer, w.Every = 2304, time.Hour })
+	const links = 200
+	for i := range links {
+		add(t, vxlan(fmt.Sprintf("vxlan%d", i), 100+i))
+	}
+	for i := range links {
+		name := fmt.Sprintf("vxlan%d", i)
+		eventually(t, name+" is set", func() bool { return w.off(t, name) })
+	}
+	if s := w.State(); s.Resyncs == 0 {
+		t.Error("the queue never ran over: this test has shown nothing")
+	} else {
+		t.Logf("%d resyncs, %d notices", s.Resyncs, s.LinkEvents)
+	}
+}
+
+// TestChanged: a link that exists before watch, one that is changed back by
+// somebody, and one that gets a matching name later.
+func TestChanged(t *testing.T) {
+	if !hosttest.OwnNetns(t) {
+		return
+	}
+	add(t, vxlan("before", 1))
+	add(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "told1"}})
+	w := start(t, `
+		link "named" {
+		  match { name = "flannel*" }
+		  offload = { tx-checksum-ip-generic = false }
+		  mtu     = 1400
+		  sysctl  = { "net.ipv4.conf.*.rp_filter" = 2 }
+		}
+		link "there" {
+		  match { driver = "vxlan" }
+		  offload = { tx-checksum-ip-generic = false }
+		}
+		link "told" {
+		  match { name = "told*" }
+		  mtu   = 1300
+		  drift = "report"
+		}
+		link "left" {
+		  match { name = "left*" }
+		  mtu   = 1300
+		  drift = "ignore"
+		}`, func(w *Watcher) { w.Every = time.Hour })
+	eventually(t, "the link that was there is set", func() bool { return w.off(t, "before") })
+
+	if err := w.h.Links.SetFeatures(context.Background(), "before", map[string]bool{feature: true}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is set again", func() bool {
+		return w.off(t, "before") && w.heard("corrected link.there before new=false: tx-checksum-ip-generic=on -> tx-checksum-ip-generic=off") == 1
+	})
+
+	renamed := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "bridge0"}}
+	add(t, renamed)
+	if err := netlink.LinkSetName(renamed, "flannel.9"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the renamed link is set", func() bool {
+		v, err := w.h.ReadSysctl("net/ipv4/conf/flannel.9/rp_filter")
+		l, linkErr := netlink.LinkByName("flannel.9")
+		return err == nil && linkErr == nil && v == "2" && l.Attrs().MTU == 1400
+	})
+
+	if n := w.heard("flannel.9 new=false"); n != 0 {
+		t.Errorf("%d corrections of the renamed link: late notices were taken for drift", n)
+	}
+
+	for _, name := range []string{"told0", "left0"} {
+		add(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}})
+	}
+	eventually(t, "a new link is set even where drift is only told", func() bool {
+		return mtu(t, "told0") == 1300 && w.heard("corrected link.told told0 new=true") == 1 // and was read back
+	})
+	told, err := netlink.LinkByName("told0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := netlink.LinkSetMTU(told, 1200); err != nil {
+		t.Fatal(err)
+	}
+	// What comes after has been heard after: then watch has seen told0 too.
+	add(t, vxlan("after", 2))
+	eventually(t, "a later link is set", func() bool { return w.off(t, "after") })
+	if mtu(t, "told1") != 1500 {
+		t.Errorf("mtu of told1 is %d: it was there before watch, and its drift is only told", mtu(t, "told1"))
+	}
+	if mtu(t, "told0") != 1200 || mtu(t, "left0") != 1500 {
+		t.Errorf("mtu of told0 is %d, of left0 %d; want 1200 and 1500, as nobody may correct them", mtu(t, "told0"), mtu(t, "left0"))
+	}
+}
+
+func mtu(t *testing.T, name string) int {
+	t.Helper()
+	l, err := netlink.LinkByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.Attrs().MTU
+}
+
+// TestDefaultRoute: a route makes a link match, and no notice tells of it.
+func TestDefaultRoute(t *testing.T) {
+	if !hosttest.OwnNetns(t) {
+		return
+	}
+	w := start(t, `
+		link "uplink" {
+		  match { default_route = true }
+		  mtu = 1400
+		}`, nil)
+	d := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth7"}}
+	add(t, d)
+	if err := netlink.LinkSetUp(d); err != nil {
+		t.Fatal(err)
+	}
+	if err := netlink.RouteAdd(&netlink.Route{LinkIndex: d.Index, Scope: netlink.SCOPE_LINK, Dst: &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the uplink is set", func() bool { return mtu(t, "eth7") == 1400 })
+	if w.heard("trouble") != 0 {
+		t.Error("there was trouble")
+	}
+}

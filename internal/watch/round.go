@@ -1,0 +1,209 @@
+package watch
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/policy"
+)
+
+// round is the inspection of everything. It runs beside the loop, which a rule
+// dump of some seconds must not keep from settling links.
+type round struct {
+	host   *host.Host
+	policy func(reread bool) (*policy.Policy, error)
+	done   chan found
+	began  time.Time // of the one that runs, zero where none does
+	again  bool      // another one was asked for while it ran
+	reread bool      // and with the files read again
+}
+
+// found is what a round found, and by which policy.
+type found struct {
+	policy *policy.Policy
+	err    error // why the policy is the last one that could be read
+	reread bool
+	list   []checks.Check
+	report checks.Report
+}
+
+func (r *round) begin(ctx context.Context, last *policy.Policy, reread bool) {
+	if !r.began.IsZero() {
+		r.again, r.reread = true, r.reread || reread
+		return
+	}
+	r.began, r.again, r.reread = time.Now(), false, false
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, roundTime)
+		defer cancel()
+		f := found{reread: reread}
+		if f.policy, f.err = r.policy(reread); f.err != nil {
+			f.policy = last
+		}
+		f.list = watched(f.policy)
+		f.report = checks.Inspect(ctx, r.host, checks.Run, f.list)
+		r.done <- f
+	}()
+}
+
+// end makes room for the next one, and begins it where it was asked for.
+func (r *round) end(ctx context.Context, last *policy.Policy) {
+	r.began = time.Time{}
+	if r.again {
+		r.begin(ctx, last, r.reread)
+	}
+}
+
+func (r *round) hangs() bool { return !r.began.IsZero() && time.Since(r.began) > 2*roundTime }
+
+// watched is what the policy asks of the node at boot or while it runs, but for
+// what it says to ignore.
+func watched(p *policy.Policy) []checks.Check {
+	list := checks.For(p, checks.Run)
+	names := map[string]bool{}
+	for _, c := range list {
+		names[c.Name()] = true
+	}
+	for _, c := range checks.For(p, checks.Boot) {
+		if !names[c.Name()] {
+			list = append(list, c)
+		}
+	}
+	return slices.DeleteFunc(list, func(c checks.Check) bool { return c.About().Drift == policy.Ignore })
+}
+
+// finish corrects what a round found, as far as the policy wants it, and tells
+// the rest.
+func (w *Watcher) finish(ctx context.Context, f found) {
+	w.take(f)
+	report, off := f.report, w.Off()
+	now := time.Now()
+	var fix []checks.Check
+	for i, res := range report.Results {
+		if off != "" || !drifted(res) || res.About.Drift != policy.Correct {
+			continue
+		}
+		if _, ok := f.list[i].(checks.Fixer); ok && !w.isLink(res.Name) && w.fights.may(res.Name, now) {
+			fix = append(fix, f.list[i])
+		}
+	}
+	if links := w.drifting(report); off == "" && len(links) > 0 {
+		w.settleAll(ctx, links)
+		w.merge(&report, w.inspect(ctx, f.list, links))
+	}
+	if len(fix) > 0 {
+		bounded, cancel := context.WithTimeout(ctx, actionTime)
+		w.merge(&report, checks.Apply(bounded, w.Host, checks.Run, fix))
+		cancel()
+	}
+	for _, c := range fix {
+		if w.fights.note(c.Name(), now) {
+			w.fight(ctx, c.Name())
+		}
+	}
+	for _, res := range report.Results {
+		if res.Fixed {
+			w.corrected(Correction{Time: now, Name: res.Name, Was: res.Was, Now: res.State.Got})
+		}
+		w.tell(res)
+	}
+	w.end(now)
+	first := false
+	w.change(func(s *State) {
+		first = s.Rounds == 0
+		s.Rounds++
+		s.LastRound, s.Report, s.Off = now, report, off
+	})
+	if first && w.Ready != nil {
+		w.Ready(w.State())
+	}
+	w.dirty = false
+	w.publish()
+}
+
+func drifted(r checks.Result) bool { return r.Verdict == checks.Fail || r.Verdict == checks.Warn }
+
+func (w *Watcher) isLink(name string) bool {
+	return slices.ContainsFunc(w.links, func(l checks.LinkRequirement) bool { return l.Name() == name })
+}
+
+// drifting is the link requirements that the report says do not hold and that
+// are to be corrected: link by link, because a fight over one must not spare the
+// others.
+func (w *Watcher) drifting(report checks.Report) []checks.LinkRequirement {
+	var all []checks.LinkRequirement
+	for _, l := range w.links {
+		if l.About().Drift == policy.Correct && slices.ContainsFunc(report.Results, func(r checks.Result) bool { return r.Name == l.Name() && drifted(r) }) {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// inspect looks again at the links' requirements.
+func (w *Watcher) inspect(ctx context.Context, list []checks.Check, links []checks.LinkRequirement) checks.Report {
+	ctx, cancel := context.WithTimeout(ctx, actionTime)
+	defer cancel()
+	return checks.Inspect(ctx, w.Host, checks.Run, slices.DeleteFunc(slices.Clone(list), func(c checks.Check) bool {
+		return !slices.ContainsFunc(links, func(l checks.LinkRequirement) bool { return l.Name() == c.Name() })
+	}))
+}
+
+// merge puts what was inspected again after the correction in its place.
+func (w *Watcher) merge(report *checks.Report, after checks.Report) {
+	for _, res := range after.Results {
+		if i := slices.IndexFunc(report.Results, func(r checks.Result) bool { return r.Name == res.Name }); i >= 0 {
+			report.Results[i] = res
+		}
+	}
+}
+
+// tell says once that a requirement began to differ or to be unknown, and once
+// that it holds again.
+func (w *Watcher) tell(res checks.Result) {
+	before, seen := w.verdicts[res.Name]
+	w.verdicts[res.Name] = res.Verdict
+	held := func(v checks.Verdict) bool { return v == checks.Pass || v == checks.Skip }
+	if w.Differs == nil || res.Verdict == before && seen || held(res.Verdict) && (!seen || held(before)) {
+		return
+	}
+	w.Differs(res, held(res.Verdict))
+}
+
+// fight is told once, with who most likely writes the other value.
+func (w *Watcher) fight(ctx context.Context, key string) {
+	b := w.fights[key]
+	f := Fight{Name: key, Since: b.since, Next: b.next, Writer: checks.LikelyWriter(ctx, w.Host, w.policy, key)}
+	w.change(func(s *State) { s.Fights = append(s.Fights, f) })
+	w.dirty = true
+	if w.Fighting != nil {
+		w.Fighting(f, false)
+	}
+}
+
+// end forgets the fights that are over, and brings the pauses of the others up
+// to date.
+func (w *Watcher) end(now time.Time) {
+	ended := w.fights.over(now)
+	var over []Fight
+	w.change(func(s *State) {
+		s.Fights = slices.DeleteFunc(s.Fights, func(f Fight) bool {
+			is := slices.Contains(ended, f.Name)
+			if is {
+				over = append(over, f)
+			}
+			return is
+		})
+		for i := range s.Fights {
+			s.Fights[i].Next = w.fights[s.Fights[i].Name].next
+		}
+	})
+	for _, f := range over {
+		if w.Fighting != nil {
+			w.Fighting(f, true)
+		}
+	}
+}

@@ -1,0 +1,208 @@
+// Package watch keeps a running node what its policy asks for: it settles the
+// links that appear after the gate has opened, looks again at everything every
+// interval, corrects or tells what has drifted, and says when somebody fights it.
+package watch
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/policy"
+)
+
+// Watcher is the loop. Its fields are set before Run; the functions are called
+// by the one goroutine that Run is, and must not block.
+type Watcher struct {
+	Host  *host.Host // links are settled and drift is corrected through it
+	Look  *host.Host // the rounds look through it, beside the loop: nothing is shared with Host
+	Every time.Duration
+	// Policy evaluates the policy again, facts included: some of them (the CNI,
+	// kube-proxy's mode) are known only some time after boot. With reread it
+	// reads the files too. The rounds call it, never two at a time.
+	Policy func(reread bool) (*policy.Policy, error)
+	Off    func() string    // by what somebody broke the glass, "" where nobody did
+	Reread <-chan os.Signal // somebody asks for the files to be read again
+	Buffer int              // of the link notices' socket, in bytes; 0 is host's own choice
+
+	AliveEvery time.Duration
+	Alive      func() // the loop goes round; called every AliveEvery, never where that is 0
+
+	Ready     func(State)               // after the first round
+	Publish   func(State)               // something has changed, at most once a second
+	Corrected func(Correction)          // something was made right
+	Differs   func(checks.Result, bool) // a requirement began to differ, or (true) holds again
+	Fighting  func(Fight, bool)         // a fight began, or (true) is over
+	Trouble   func(string)              // anything else that a person should know
+
+	record   record
+	policy   *policy.Policy
+	links    []checks.LinkRequirement
+	fights   fights
+	settled  map[int]*known
+	verdicts map[string]checks.Verdict
+	dirty    bool
+}
+
+const (
+	choreDelay   = time.Second // what many events give rise to is done once, this much later
+	roundTime    = 20 * time.Second
+	actionTime   = 10 * time.Second // one correction; a modprobe that hangs must not hang the loop
+	resubscribe  = time.Second
+	eventsQueued = 4096
+)
+
+// Run watches until ctx ends, and answers nil then. It answers an error where
+// the policy cannot be read at the start: watch would not know what to do.
+func (w *Watcher) Run(ctx context.Context) error {
+	p, err := w.Policy(false)
+	if err != nil {
+		return err
+	}
+	w.use(p)
+	w.fights, w.settled, w.verdicts = fights{}, map[int]*known{}, map[string]checks.Verdict{}
+	w.record.state = State{Since: time.Now(), Interval: w.Every, Corrected: map[string]int{}, Policy: p}
+
+	events, lost, subscribed := make(chan host.LinkEvent, eventsQueued), make(chan error), make(chan struct{})
+	go subscribe(ctx, w.Buffer, events, subscribed, lost)
+
+	round := &round{host: w.Look, policy: w.Policy, done: make(chan found, 1)}
+	next := time.NewTimer(time.Hour)
+	next.Stop()
+	chores := time.NewTimer(time.Hour)
+	chores.Stop()
+	due := false // the chores are
+	alive, stop := ticks(w.AliveEvery)
+	defer stop()
+	defer next.Stop()
+	defer chores.Stop()
+	first := true   // the notices begin for the first time
+	routed := false // a link changed that may carry a default route
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e := <-events:
+			routed = w.event(ctx, e) || routed
+		case <-subscribed:
+			w.resync(ctx, first)
+			if first {
+				// The first round is over only when no notice can be missed any
+				// more: ready means that.
+				first = false
+				next.Reset(0)
+			}
+		case err := <-lost:
+			w.change(func(s *State) { s.Resyncs++ })
+			w.dirty = true
+			if first {
+				next.Reset(0) // without notices there are the rounds
+			}
+			w.trouble("link notices were missed, every link is looked at again: " + err.Error())
+		case <-w.Reread:
+			round.begin(ctx, w.policy, true)
+		case <-next.C:
+			round.begin(ctx, w.policy, false)
+			next.Reset(jitter(w.Every))
+		case f := <-round.done:
+			w.finish(ctx, f)
+			round.end(ctx, w.policy)
+		case <-alive:
+			// A round that ignores its deadline hangs in the kernel: then systemd's
+			// watchdog is to end this process.
+			if !round.hangs() {
+				w.Alive()
+			}
+		case <-chores.C:
+			due = false
+			if routed {
+				w.settleAll(ctx, w.routed())
+				routed = false
+			}
+			if w.dirty {
+				w.dirty = false
+				w.publish()
+			}
+		}
+		if (routed || w.dirty) && !due {
+			due = true
+			chores.Reset(choreDelay)
+		}
+	}
+}
+
+// ticks is a ticker, or one that never ticks where d is 0.
+func ticks(d time.Duration) (<-chan time.Time, func()) {
+	if d == 0 {
+		return nil, func() {}
+	}
+	t := time.NewTicker(d)
+	return t.C, t.Stop
+}
+
+// subscribe hears of links until ctx ends, again and again. After each
+// beginning everything must be looked at: what came before is unknown.
+func subscribe(ctx context.Context, buffer int, events chan<- host.LinkEvent, subscribed chan<- struct{}, lost chan<- error) {
+	for ctx.Err() == nil {
+		err := host.LinkEvents(ctx, buffer, func() { send(ctx, subscribed, struct{}{}) }, events)
+		send(ctx, lost, err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(resubscribe):
+		}
+	}
+}
+
+func send[T any](ctx context.Context, c chan<- T, v T) {
+	select {
+	case c <- v:
+	case <-ctx.Done():
+	}
+}
+
+// jitter spreads the rounds of a fleet that was started at once: a tenth
+// earlier to a tenth later.
+func jitter(d time.Duration) time.Duration {
+	return d - d/10 + rand.N(d/5+1)
+}
+
+func (w *Watcher) publish() {
+	if w.Publish != nil {
+		w.Publish(w.State())
+	}
+}
+
+func (w *Watcher) use(p *policy.Policy) {
+	w.policy = p
+	w.links = nil
+	for _, l := range checks.LinkRequirements(p) {
+		if l.About().Drift != policy.Ignore {
+			w.links = append(w.links, l)
+		}
+	}
+}
+
+// take puts the policy as a round found it into use. One that could not be read
+// is told once, and the last good one stays in use.
+func (w *Watcher) take(f found) {
+	said := ""
+	if f.err == nil {
+		w.use(f.policy)
+		if f.reread {
+			w.trouble(fmt.Sprintf("the policy was read again: %d files", len(f.policy.Files)))
+		}
+	} else if said = f.err.Error(); said != w.State().PolicyError {
+		w.trouble("the policy cannot be read, the last good one stays in use: " + said)
+	}
+	w.change(func(s *State) { s.PolicyError, s.Policy = said, w.policy })
+}
+
+func (w *Watcher) trouble(line string) {
+	if w.Trouble != nil {
+		w.Trouble(line)
+	}
+}

@@ -1,0 +1,137 @@
+package watch
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/policy"
+)
+
+// watching is a Watcher that runs, and what it told.
+type watching struct {
+	*Watcher
+	h    *host.Host // the test's own door
+	mu   sync.Mutex
+	told []string
+}
+
+func (w *watching) tell(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.told = append(w.told, fmt.Sprintf(format, args...))
+}
+
+func (w *watching) heard(text string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.Count(strings.Join(w.told, "\n"), text)
+}
+
+// start runs a Watcher of the real kernel until the test ends.
+func start(t *testing.T, text string, set func(*Watcher)) *watching {
+	t.Helper()
+	var doors []*host.Host
+	for range 3 {
+		h, err := host.Open("/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		doors = append(doors, h)
+	}
+	w := &watching{h: doors[2]}
+	ready := make(chan struct{})
+	w.Watcher = &Watcher{
+		Host: doors[0], Look: doors[1], Every: time.Second,
+		Policy: func(bool) (*policy.Policy, error) { return load(text) },
+		Off:    func() string { return "" },
+		Ready:  func(State) { close(ready) },
+		Corrected: func(c Correction) {
+			w.tell("corrected %s %s new=%t: %s -> %s", c.Name, c.Link, c.New, c.Was, c.Now)
+		},
+		Differs:  func(r checks.Result, holds bool) { w.tell("differs %s holds=%t", r.Name, holds) },
+		Fighting: func(f Fight, over bool) { w.tell("fight %s over=%t: %s", f.Name, over, f.Writer) },
+		Trouble:  func(line string) { w.tell("trouble %s", line) },
+	}
+	if set != nil {
+		set(w.Watcher)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("watch ended with %v", err)
+		}
+		if t.Failed() {
+			t.Logf("told last:\n%s", strings.Join(w.told[max(0, len(w.told)-20):], "\n"))
+		}
+	})
+	select {
+	case <-ready:
+	case <-time.After(20 * time.Second):
+		t.Fatal("watch is not ready after 20 s")
+	}
+	return w
+}
+
+func load(text string) (*policy.Policy, error) {
+	p, diags := policy.Load([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, policy.Options{Checks: checks.JudgementNames()})
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	return p, nil
+}
+
+// eventually waits for what must come true without anybody's help.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
+		if is() {
+			return
+		}
+	}
+	t.Fatalf("not so within 20 s: %s", what)
+}
+
+const feature = "tx-checksum-ip-generic"
+
+// off tells whether the link's offload is off, as the kernel says.
+func (w *watching) off(t *testing.T, link string) bool {
+	t.Helper()
+	f, err := w.h.Links.Features(context.Background(), link)
+	return err == nil && !f[feature].Active
+}
+
+func vxlan(name string, id int) *netlink.Vxlan {
+	return &netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: name}, VxlanId: id, Port: 8472}
+}
+
+func add(t *testing.T, l netlink.Link) {
+	t.Helper()
+	if err := netlink.LinkAdd(l); err != nil {
+		t.Fatalf("adding %s: %v", l.Attrs().Name, err)
+	}
+}
+
+func remove(t *testing.T, l netlink.Link) {
+	t.Helper()
+	if err := netlink.LinkDel(l); err != nil {
+		t.Fatalf("removing %s: %v", l.Attrs().Name, err)
+	}
+}
+
+const vxlanPolicy = `
+link "vxlan" {
+  match { kind = "vxlan" }
+  offload = { tx-checksum-ip-generic = false }
+}
+`
