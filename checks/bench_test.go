@@ -60,7 +60,7 @@ func checkWithLinks(b *testing.B, links int) {
 		return
 	}
 	p, diags := policy.Load([]policy.File{{Name: "all.hcl", Text: []byte(text)}}, policy.Options{
-		Checks: checks.JudgementNames(), Fact: func(name string) (any, bool) { return h.Fact(b.Context(), name) },
+		Checks: checks.ProblemNames(), Fact: func(name string) (any, bool) { return h.Fact(b.Context(), name) },
 	})
 	if diags.HasErrors() {
 		b.Error(diags)

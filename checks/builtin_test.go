@@ -16,7 +16,7 @@ import (
 // built-in policy is named on a node on which it does not hold.
 func TestEveryBuiltinRequirementFails(t *testing.T) {
 	facts := map[string]any{"kernel.version": "5.4.0", "node.cpus": int64(2)}
-	known := policy.Options{Checks: checks.JudgementNames(), Vars: map[string]string{}, Fact: func(name string) (any, bool) { v, ok := facts[name]; return v, ok }}
+	known := policy.Options{Checks: checks.ProblemNames(), Vars: map[string]string{}, Fact: func(name string) (any, bool) { v, ok := facts[name]; return v, ok }}
 	tested := map[string]bool{}
 	for _, name := range policy.Builtins() {
 		f, err := policy.Builtin(name)
@@ -37,7 +37,7 @@ func TestEveryBuiltinRequirementFails(t *testing.T) {
 		}{{withoutModules(), []string{"module"}}, {wrongNode(p), []string{"sysctl", "link"}}} {
 			for _, r := range checks.Inspect(t.Context(), broken.node.Host(), checks.Boot, checks.For(p, checks.Boot)).Results {
 				kind, _, _ := strings.Cut(r.Name, ".")
-				if slices.Contains(checks.JudgementNames(), r.Name) || !slices.Contains(broken.kinds, kind) {
+				if slices.Contains(checks.ProblemNames(), r.Name) || !slices.Contains(broken.kinds, kind) {
 					continue
 				}
 				tested[r.Name] = true

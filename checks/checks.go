@@ -14,7 +14,7 @@ import (
 type Check interface {
 	// Name is stable, lower case and greppable: sysctl.net.ipv4.ip_forward.
 	Name() string
-	About() policy.About
+	Metadata() policy.Metadata
 	// Inspect answers an error only where it could not tell; a host that is
 	// wrong is a State that does not hold.
 	Inspect(context.Context, *host.Host) (State, error)
@@ -31,7 +31,7 @@ type Fixer interface {
 // State is what an inspection found. The zero value does not hold.
 type State struct {
 	Want, Got string // canonical text, comparable between nodes
-	Holds     bool
+	Pass      bool
 	Skip      string     // why the requirement does not apply here, if so
 	Remedy    string     // what a person should do, where it does not hold
 	Cause     string     // name of the check whose failure explains this one
@@ -65,18 +65,20 @@ func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil 
 
 // Result is a check's name, its verdict, and what the verdict rests on.
 type Result struct {
-	Name    string
-	About   policy.About
-	Verdict Verdict
-	State   State
-	Err     error  // why the verdict is unknown, or why a fix did not work
-	Fixed   bool   // it did not hold, and does now
-	Was     string // what a fixed requirement read before
-	Fixable bool   // apply knows how
+	Name     string
+	Metadata policy.Metadata
+	Verdict  Verdict
+	State    State
+	Err      error  // why the verdict is unknown, or why a fix did not work
+	Fixed    bool   // it did not hold, and does now
+	Was      string // what a fixed requirement read before
+	Fixable  bool   // apply knows how
 }
 
 // Follows tells whether the result is only the consequence of another one.
-func (r Result) Follows() bool { return r.State.Cause != "" && r.Verdict != Pass && r.Verdict != Skip }
+func (r Result) IsSymptom() bool {
+	return r.State.Cause != "" && r.Verdict != Pass && r.Verdict != Skip
+}
 
 // Report is the results of one run, in the order of the checks.
 type Report struct {
@@ -94,7 +96,7 @@ func (r Report) Verdict() Verdict {
 		switch {
 		case res.Verdict == Fail:
 			return Fail
-		case res.Verdict == Unknown && res.About.Severity == policy.Block:
+		case res.Verdict == Unknown && res.Metadata.Severity == policy.Block:
 			verdict = Unknown
 		}
 	}

@@ -18,7 +18,7 @@ import (
 
 func load(t *testing.T, text string) *policy.Policy {
 	t.Helper()
-	p, diags := policy.Load([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, policy.Options{Checks: checks.JudgementNames()})
+	p, diags := policy.Load([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, policy.Options{Checks: checks.ProblemNames()})
 	if diags.HasErrors() {
 		t.Fatal(diags)
 	}
@@ -38,7 +38,7 @@ func print(r checks.Report) string {
 		case res.Verdict != checks.Pass && res.Verdict != checks.Unknown:
 			fmt.Fprintf(&b, ": want %s, got %s", res.State.Want, res.State.Got)
 		}
-		if res.Follows() {
+		if res.IsSymptom() {
 			fmt.Fprintf(&b, " (because %s)", res.State.Cause)
 		}
 		if res.Err != nil {

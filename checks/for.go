@@ -13,7 +13,7 @@ func For(p *policy.Policy, stage Stage) []Check {
 		}
 	}
 	if stage == Image {
-		return append(list, judgementsFor(p, stage)...)
+		return append(list, problemsFor(p, stage)...)
 	}
 	var names []string
 	for _, m := range p.Modules {
@@ -30,7 +30,7 @@ func For(p *policy.Policy, stage Stage) []Check {
 	for _, l := range p.Links {
 		list = append(list, link{l})
 	}
-	list = append(list, judgementsFor(p, stage)...)
+	list = append(list, problemsFor(p, stage)...)
 	for _, pr := range p.Probes {
 		list = append(list, probe{pr})
 	}

@@ -17,8 +17,8 @@ import (
 // believed of files that are there and of modprobe.d, not of modules.dep alone.
 type installedModule struct{ policy.Module }
 
-func (m installedModule) Name() string        { return "image.module." + m.Module.Name }
-func (m installedModule) About() policy.About { return m.Module.About }
+func (m installedModule) Name() string              { return "image.module." + m.Module.Name }
+func (m installedModule) Metadata() policy.Metadata { return m.Module.Metadata }
 
 func (m installedModule) Inspect(_ context.Context, h *host.Host) (State, error) {
 	releases, err := h.Releases()
@@ -29,7 +29,7 @@ func (m installedModule) Inspect(_ context.Context, h *host.Host) (State, error)
 	if err != nil {
 		return State{}, err
 	}
-	s := State{Want: "in every kernel", Got: "in every kernel", Holds: true}
+	s := State{Want: "in every kernel", Got: "in every kernel", Pass: true}
 	var wrong, remedies []string
 	for _, release := range releases {
 		got, remedy, seen, err := m.inspectKernel(h, release, modprobe)
@@ -46,10 +46,10 @@ func (m installedModule) Inspect(_ context.Context, h *host.Host) (State, error)
 	}
 	switch {
 	case len(releases) == 0:
-		s.Holds, s.Got = false, "no kernel in the image"
+		s.Pass, s.Got = false, "no kernel in the image"
 		s.Remedy = "install a kernel with its modules below /lib/modules"
 	case wrong != nil:
-		s.Holds, s.Got, s.Remedy = false, strings.Join(wrong, ", "), strings.Join(remedies, "; ")
+		s.Pass, s.Got, s.Remedy = false, strings.Join(wrong, ", "), strings.Join(remedies, "; ")
 	}
 	return s, nil
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // cgroupVersion: kubelet 1.35 refuses cgroup v1.
-func cgroupVersion() Judgement {
-	return Judgement{
+func cgroupVersion() Problem {
+	return Problem{
 		Name: "cgroup.version", Stages: []Stage{Boot, Run}, Severity: policy.Warn,
 		Detects:  "The machine runs cgroup v1.",
 		Symptom:  "kubelet from 1.35 exits at its start; older ones warn and lack memory QoS and PSI.",
@@ -40,7 +40,7 @@ func inspectCgroup(_ context.Context, h *host.Host, _ *policy.Policy) (State, er
 	}
 	s.Evidence = []Evidence{{"/proc/mounts", mounted + " at /sys/fs/cgroup"}}
 	if mounted == "cgroup2" {
-		s.Holds = true
+		s.Pass = true
 		return s, nil
 	}
 	k, err := readKubelet(h)
@@ -51,7 +51,7 @@ func inspectCgroup(_ context.Context, h *host.Host, _ *policy.Policy) (State, er
 	if setting, told := k.values["failCgroupV1"]; told {
 		s.Evidence = append(s.Evidence, setting.from)
 		if setting.value == "false" {
-			s.Want, s.Got, s.Holds = "v2, or failCgroupV1 false", "v1, and failCgroupV1 false", true
+			s.Want, s.Got, s.Pass = "v2, or failCgroupV1 false", "v1, and failCgroupV1 false", true
 		}
 	}
 	return s, nil

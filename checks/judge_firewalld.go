@@ -8,8 +8,8 @@ import (
 )
 
 // firewalld: two owners of one packet filter.
-func firewalld() Judgement {
-	return Judgement{
+func firewalld() Problem {
+	return Problem{
 		Name: "firewalld", Stages: []Stage{Image, Boot, Run}, Severity: policy.Warn,
 		Detects:  "firewalld runs beside kube-proxy and the CNI.",
 		Symptom:  "Pods cannot reach Services or other nodes; after `firewall-cmd --reload` rules are gone or come first that reject.",
@@ -25,7 +25,7 @@ func firewalld() Judgement {
 
 // unitOff holds where none of the units runs or is enabled.
 func unitOff(ctx context.Context, h *host.Host, units ...string) (State, error) {
-	s := State{Want: "off", Got: "off", Holds: true}
+	s := State{Want: "off", Got: "off", Pass: true}
 	for _, unit := range units {
 		on, said, err := unitOn(ctx, h, unit)
 		if err != nil {
@@ -33,7 +33,7 @@ func unitOff(ctx context.Context, h *host.Host, units ...string) (State, error) 
 		}
 		s.Evidence = append(s.Evidence, said)
 		if on {
-			s.Got, s.Holds = unit+" is "+said.Text, false
+			s.Got, s.Pass = unit+" is "+said.Text, false
 		}
 	}
 	return s, nil

@@ -12,8 +12,8 @@ import (
 )
 
 // inotifyLimits: kubelet and everything that follows logs share two small limits.
-func inotifyLimits() Judgement {
-	return Judgement{
+func inotifyLimits() Problem {
+	return Problem{
 		Name: "inotify.limits", Stages: []Stage{Boot, Run}, Severity: policy.Warn,
 		Detects:  "The limits on inotify are those of a desktop.",
 		Symptom:  "\"too many open files\" from kubelet or a Pod, or \"no space left on device\" from `kubectl logs -f`, while neither is true.",
@@ -26,7 +26,7 @@ func inotifyLimits() Judgement {
 }
 
 func inspectInotify(_ context.Context, h *host.Host, p *policy.Policy) (State, error) {
-	s := State{Holds: true}
+	s := State{Pass: true}
 	var want, got, commands []string
 	for _, limit := range []struct {
 		name  string
@@ -46,13 +46,13 @@ func inspectInotify(_ context.Context, h *host.Host, p *policy.Policy) (State, e
 		got = append(got, limit.name+"="+text)
 		s.Evidence = append(s.Evidence, Evidence{"/proc/sys/" + key, text})
 		if n < limit.least {
-			s.Holds = false
+			s.Pass = false
 			commands = append(commands, "fs.inotify."+limit.name+"="+limit.write)
 			s.Cause = cmp.Or(s.Cause, sysctlCause(p, key))
 		}
 	}
 	s.Want, s.Got = strings.Join(want, " "), strings.Join(got, " ")
-	if !s.Holds {
+	if !s.Pass {
 		s.Remedy = "run: sysctl -w " + strings.Join(commands, " ") + "; and put it into the policy"
 	}
 	return s, nil

@@ -9,8 +9,8 @@ import (
 )
 
 // ipForwardWriters: ip_forward is on now, and somebody will turn it off.
-func ipForwardWriters() Judgement {
-	return Judgement{
+func ipForwardWriters() Problem {
+	return Problem{
 		Name: "ip-forward.writers", Stages: []Stage{Boot, Run}, Severity: policy.Warn,
 		Detects: "IPv4 forwarding is off, or a configuration file turns it off at the next boot or reload.",
 		Symptom: "Pods reach Pods of their own node only; often hours later, after an update ran `sysctl --system` or restarted networkd.",
@@ -25,7 +25,7 @@ func ipForwardWriters() Judgement {
 
 func inspectIPForward(ctx context.Context, h *host.Host, p *policy.Policy) (State, error) {
 	const key = "net/ipv4/ip_forward"
-	s := State{Want: "1, and nothing sets it to 0", Got: "1, and nothing sets it to 0", Holds: true}
+	s := State{Want: "1, and nothing sets it to 0", Got: "1, and nothing sets it to 0", Pass: true}
 	now, err := h.ReadSysctl(key)
 	if err != nil {
 		return s, err
@@ -52,7 +52,7 @@ func inspectIPForward(ctx context.Context, h *host.Host, p *policy.Policy) (Stat
 		s.Evidence = append(s.Evidence, f.Evidence)
 	}
 	if wrong != nil {
-		s.Holds, s.Got, s.Remedy = false, strings.Join(wrong, ", "), strings.Join(remedies, "; ")
+		s.Pass, s.Got, s.Remedy = false, strings.Join(wrong, ", "), strings.Join(remedies, "; ")
 	}
 	return s, nil
 }

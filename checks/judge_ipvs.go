@@ -12,8 +12,8 @@ import (
 )
 
 // ipvsSettings: kube-proxy's IPVS mode rests on parameters that others change.
-func ipvsSettings() Judgement {
-	return Judgement{
+func ipvsSettings() Problem {
+	return Problem{
 		Name: "ipvs.settings", Stages: []Stage{Boot, Run}, Severity: policy.Warn,
 		Detects:  "A parameter that kube-proxy's IPVS mode relies on is not set.",
 		Symptom:  "Services time out after an endpoint went away, or reply with the wrong source address; with a load balancer in layer 2, two nodes answer ARP for one address.",
@@ -45,7 +45,7 @@ func inspectIPVS(_ context.Context, h *host.Host, p *policy.Policy) (State, erro
 	}
 	wanted = append(wanted, [2]string{"net/ipv4/conf/all/arp_ignore", "1"}, [2]string{"net/ipv4/conf/all/arp_announce", "2"})
 
-	s := State{Holds: true, Evidence: []Evidence{{"uname -r", release}}}
+	s := State{Pass: true, Evidence: []Evidence{{"uname -r", release}}}
 	var want, got, commands []string
 	for _, w := range wanted {
 		key := policy.Key(w[0])
@@ -55,7 +55,7 @@ func inspectIPVS(_ context.Context, h *host.Host, p *policy.Policy) (State, erro
 		}
 		want = append(want, key.String()+"="+w[1])
 		if value != w[1] {
-			s.Holds = false
+			s.Pass = false
 			s.Evidence = append(s.Evidence, Evidence{"/proc/sys/" + w[0], value})
 			got, commands = append(got, key.String()+"="+value), append(commands, key.String()+"="+w[1])
 			if s.Cause == "" {
@@ -64,7 +64,7 @@ func inspectIPVS(_ context.Context, h *host.Host, p *policy.Policy) (State, erro
 		}
 	}
 	s.Want, s.Got = strings.Join(want, " "), strings.Join(want, " ")
-	if !s.Holds {
+	if !s.Pass {
 		s.Got = strings.Join(got, " ")
 		s.Remedy = "run: sysctl -w " + strings.Join(commands, " ") + "; and put them into the policy"
 	}

@@ -13,8 +13,8 @@ import (
 
 // macAddressPolicy: udev gives new interfaces another MAC address than the CNI
 // that makes them knows.
-func macAddressPolicy() Judgement {
-	return Judgement{
+func macAddressPolicy() Problem {
+	return Problem{
 		Name: "link.mac-address-policy", Stages: []Stage{Image, Boot, Run}, Severity: policy.Warn,
 		Detects:  "udev sets a persistent MAC address on the CNI's interfaces right after they appear (systemd 242 and later).",
 		Symptom:  "Traffic between nodes stops after a restart of flannel or the node: the peers have the MAC address of before in their tables.",
@@ -27,7 +27,7 @@ func macAddressPolicy() Judgement {
 }
 
 func inspectMACAddressPolicy(_ context.Context, h *host.Host, _ *policy.Policy) (State, error) {
-	s := State{Want: "no persistent MAC address on CNI links", Got: "no persistent MAC address on CNI links", Holds: true}
+	s := State{Want: "no persistent MAC address on CNI links", Got: "no persistent MAC address on CNI links", Pass: true}
 	links, err := config.LinkFiles(h.Files)
 	if err != nil {
 		return s, err
@@ -67,7 +67,7 @@ func inspectMACAddressPolicy(_ context.Context, h *host.Host, _ *policy.Policy) 
 	if version < 242 {
 		return s, nil // then it only concerns interfaces that have an address of their own
 	}
-	s.Holds, s.Got = false, "persistent for "+strings.Join(persistent, " ")
+	s.Pass, s.Got = false, "persistent for "+strings.Join(persistent, " ")
 	s.Remedy = "write to /etc/systemd/network/10-cni.link: [Match] OriginalName=" + strings.Join(persistent, " ") + " [Link] MACAddressPolicy=none"
 	return s, nil
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // neighbourTable: the kernel's ARP and NDP tables have a hard upper limit.
-func neighbourTable() Judgement {
-	return Judgement{
+func neighbourTable() Problem {
+	return Problem{
 		Name: "neighbour.table", Stages: []Stage{Run}, Severity: policy.Warn,
 		Detects:  "The table of neighbours (ARP, NDP) is nearly full, or has been full.",
 		Symptom:  "\"neighbour: arp_cache: neighbor table overflow!\" in the kernel log; new connections to Pods and nodes fail at random.",
@@ -28,7 +28,7 @@ func neighbourTable() Judgement {
 }
 
 func inspectNeighbourTable(_ context.Context, h *host.Host, p *policy.Policy) (State, error) {
-	s := State{Want: "below 80% of gc_thresh3, never full", Holds: true}
+	s := State{Want: "below 80% of gc_thresh3, never full", Pass: true}
 	var got []string
 	for _, table := range []struct{ stat, family string }{{"/proc/net/stat/arp_cache", "ipv4"}, {"/proc/net/stat/ndisc_cache", "ipv6"}} {
 		text, err := h.Text(table.stat)
@@ -58,7 +58,7 @@ func inspectNeighbourTable(_ context.Context, h *host.Host, p *policy.Policy) (S
 		}
 		got = append(got, said)
 		if entries*100 >= most*80 || full > 0 {
-			s.Holds, s.Cause = false, sysctlCause(p, key)
+			s.Pass, s.Cause = false, sysctlCause(p, key)
 			s.Remedy = fmt.Sprintf("raise net.%[1]s.neigh.default.gc_thresh3 to %[2]d or more, and gc_thresh2 to %[3]d", table.family, most*4, most*2)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 )
 
 // networkdForeignRoutes: networkd removes what it did not configure.
-func networkdForeignRoutes() Judgement {
-	return Judgement{
+func networkdForeignRoutes() Problem {
+	return Problem{
 		Name: "networkd.foreign-routes", Stages: []Stage{Image, Boot, Run}, Severity: policy.Warn,
 		Detects: "systemd-networkd removes routes, routing rules and next hops that it did not make, the CNI's among them.",
 		Symptom: "After networkd starts again (an update of systemd is enough) Pods lose their network on every node at once.",
@@ -37,7 +37,7 @@ func inspectNetworkd(ctx context.Context, h *host.Host, _ *policy.Policy) (State
 	if err != nil {
 		return State{}, err
 	}
-	s := State{Holds: true, Evidence: []Evidence{said, from}}
+	s := State{Pass: true, Evidence: []Evidence{said, from}}
 	if version < 246 {
 		return s, fmt.Errorf("systemd %d has no ManageForeignRoutes: cannot tell what networkd removes", version)
 	}
@@ -63,12 +63,12 @@ func inspectNetworkd(ctx context.Context, h *host.Host, _ *policy.Policy) (State
 			s.Evidence = append(s.Evidence, Evidence{e.At(), e.Key + "=" + e.Value})
 		}
 		if manages {
-			s.Holds = false
+			s.Pass = false
 			got = append(got, setting.name+"=yes")
 		}
 	}
 	s.Want, s.Got = strings.Join(want, " "), strings.Join(want, " ")
-	if !s.Holds {
+	if !s.Pass {
 		s.Got = strings.Join(got, " ")
 		s.Remedy = "write to /etc/systemd/networkd.conf.d/99-cni.conf: [Network] " + strings.ReplaceAll(s.Got, "=yes", "=no") + "; then run: systemctl restart systemd-networkd"
 		if version < 249 && strings.Contains(s.Got, "Rules") {

@@ -12,8 +12,8 @@ import (
 )
 
 // networkManagerLinks: NetworkManager takes hold of what a CNI makes.
-func networkManagerLinks() Judgement {
-	return Judgement{
+func networkManagerLinks() Problem {
+	return Problem{
 		Name: "networkmanager.cni-links", Stages: []Stage{Image, Boot, Run}, Severity: policy.Warn,
 		Detects: "NetworkManager runs and is not told to leave the CNI's interfaces alone.",
 		Symptom: "Routes of Pods vanish, interfaces go down or lose their addresses when NetworkManager starts again.",
@@ -34,7 +34,7 @@ func inspectNetworkManager(ctx context.Context, h *host.Host, _ *policy.Policy) 
 	if !on {
 		return State{Skip: "NetworkManager is off"}, nil
 	}
-	s := State{Want: "CNI interfaces unmanaged", Got: "CNI interfaces unmanaged", Holds: true, Evidence: []Evidence{said}}
+	s := State{Want: "CNI interfaces unmanaged", Got: "CNI interfaces unmanaged", Pass: true, Evidence: []Evidence{said}}
 	entries, err := networkManagerConfig(h)
 	if err != nil {
 		return s, err
@@ -79,7 +79,7 @@ func inspectNetworkManager(ctx context.Context, h *host.Host, _ *policy.Policy) 
 		return s, unknown // one that is managed is enough to know
 	}
 	if managed != nil {
-		s.Got, s.Holds = "managed: "+strings.Join(managed, " "), false
+		s.Got, s.Pass = "managed: "+strings.Join(managed, " "), false
 		s.Remedy = "write to /etc/NetworkManager/conf.d/99-cni.conf: [keyfile] unmanaged-devices+=interface-name:" +
 			strings.Join(managed, ";interface-name:") + "; then run: nmcli general reload"
 	}

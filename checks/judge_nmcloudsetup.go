@@ -12,8 +12,8 @@ import (
 )
 
 // nmCloudSetup: NetworkManager's own idea of a cloud's addresses.
-func nmCloudSetup() Judgement {
-	return Judgement{
+func nmCloudSetup() Problem {
+	return Problem{
 		Name: "nm-cloud-setup", Stages: []Stage{Image, Boot, Run}, Severity: policy.Warn,
 		Detects: "nm-cloud-setup writes routes and rules (tables 30200 and 30400) for the addresses that a cloud's CNI gives to Pods.",
 		Symptom: "Packets of Pods leave through the wrong interface and are dropped; it comes and goes with the timer.",
@@ -33,7 +33,7 @@ func inspectNMCloudSetup(ctx context.Context, h *host.Host, _ *policy.Policy) (S
 	}
 	rules, err := h.Links.RoutingRules(ctx)
 	if err != nil {
-		if !s.Holds {
+		if !s.Pass {
 			return s, nil // that it is on is certain without the rules
 		}
 		return s, err
@@ -52,8 +52,8 @@ func inspectNMCloudSetup(ctx context.Context, h *host.Host, _ *policy.Policy) (S
 	}
 	slices.Sort(tables)
 	stand := "its rules stand, to table " + strings.Join(slices.Compact(tables), ", ")
-	if s.Holds {
-		s.Holds, s.Got = false, "off, and "+stand
+	if s.Pass {
+		s.Pass, s.Got = false, "off, and "+stand
 		s.Remedy = "restart the node: nobody takes back rules of nm-cloud-setup that was on before"
 	} else {
 		s.Got += ", and " + stand

@@ -14,8 +14,8 @@ import (
 const firstNodePort, lastNodePort = 30000, 32767
 
 // nodePortOverlap: the kernel hands out ports that belong to Services.
-func nodePortOverlap() Judgement {
-	return Judgement{
+func nodePortOverlap() Problem {
+	return Problem{
 		Name: "nodeport.overlap", Stages: []Stage{Boot, Run}, Severity: policy.Warn,
 		Detects:  "The kernel gives outgoing connections local ports out of the NodePort range.",
 		Symptom:  "Now and then a connection from the node times out: its replies are taken for NodePort traffic and sent to a Pod.",
@@ -28,7 +28,7 @@ func nodePortOverlap() Judgement {
 }
 
 func inspectNodePortOverlap(_ context.Context, h *host.Host, _ *policy.Policy) (State, error) {
-	s := State{Want: "30000-32767 not used for outgoing connections", Got: "30000-32767 not used for outgoing connections", Holds: true}
+	s := State{Want: "30000-32767 not used for outgoing connections", Got: "30000-32767 not used for outgoing connections", Pass: true}
 	local, err := h.ReadSysctl("net/ipv4/ip_local_port_range")
 	if err != nil {
 		return s, err
@@ -52,7 +52,7 @@ func inspectNodePortOverlap(_ context.Context, h *host.Host, _ *policy.Policy) (
 		return s, fmt.Errorf("reading net.ipv4.ip_local_reserved_ports: %w", err)
 	}
 	if open <= to {
-		s.Holds, s.Got = false, fmt.Sprintf("local ports %d-%d, port %d not reserved", low, high, open)
+		s.Pass, s.Got = false, fmt.Sprintf("local ports %d-%d, port %d not reserved", low, high, open)
 		s.Remedy = "run: sysctl -w 'net.ipv4.ip_local_reserved_ports=" + strings.TrimPrefix(reserved+",30000-32767", ",") + "', and put it into the policy"
 	}
 	return s, nil

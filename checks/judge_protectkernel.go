@@ -21,8 +21,8 @@ func kernelDefaults() [][2]string {
 }
 
 // protectKernelDefaults: kubelet refuses to start over six parameters.
-func protectKernelDefaults() Judgement {
-	return Judgement{
+func protectKernelDefaults() Problem {
+	return Problem{
 		Name: "kubelet.protect-kernel-defaults", Stages: []Stage{Boot, Run}, Severity: policy.Warn,
 		Detects: "kubelet is told to protect the kernel's defaults and a parameter is not what it demands.",
 		Symptom: "kubelet exits: \"invalid kernel flag: vm/overcommit_memory, expected value: 1, actual value: 0\".",
@@ -44,7 +44,7 @@ func inspectProtectKernelDefaults(_ context.Context, h *host.Host, p *policy.Pol
 	if k.found && setting.value != "true" {
 		return State{Skip: "kubelet's protectKernelDefaults is off: it writes the six parameters itself"}, nil
 	}
-	s := State{Want: "the six values that kubelet demands", Got: "the six values that kubelet demands", Holds: true}
+	s := State{Want: "the six values that kubelet demands", Got: "the six values that kubelet demands", Pass: true}
 	if setting.value != "" {
 		s.Evidence = []Evidence{setting.from}
 	}
@@ -68,7 +68,7 @@ func inspectProtectKernelDefaults(_ context.Context, h *host.Host, p *policy.Pol
 		}
 	}
 	if wrong != nil {
-		s.Holds, s.Got = false, strings.Join(wrong, " ")
+		s.Pass, s.Got = false, strings.Join(wrong, " ")
 		s.Remedy = "run: sysctl -w " + strings.Join(commands, " ") + "; and put them into the policy"
 	}
 	return s, nil

@@ -13,8 +13,8 @@ import (
 
 // routeLocalnetMartian: route_localnet opens 127.0.0.1 to the network unless a
 // rule closes it again.
-func routeLocalnetMartian() Judgement {
-	return Judgement{
+func routeLocalnetMartian() Problem {
+	return Problem{
 		Name: "route-localnet.martian", Stages: []Stage{Run}, Severity: policy.Warn,
 		Detects:  "route_localnet is on and nothing drops packets from elsewhere to 127.0.0.0/8 (CVE-2020-8558).",
 		Symptom:  "A neighbour on the node's network, or a Pod with CAP_NET_RAW, reaches services that listen on 127.0.0.1 only.",
@@ -28,7 +28,7 @@ func routeLocalnetMartian() Judgement {
 
 func inspectRouteLocalnet(ctx context.Context, h *host.Host, _ *policy.Policy) (State, error) {
 	const key = "net/ipv4/conf/all/route_localnet"
-	s := State{Want: "martian packets dropped", Got: "martian packets dropped", Holds: true}
+	s := State{Want: "martian packets dropped", Got: "martian packets dropped", Pass: true}
 	on, err := h.ReadSysctl(key)
 	if err != nil {
 		return s, err
@@ -64,9 +64,9 @@ func inspectRouteLocalnet(ctx context.Context, h *host.Host, _ *policy.Policy) (
 	}
 	switch {
 	case drop == "":
-		s.Holds, s.Got = false, "route_localnet=1 without the KUBE-FIREWALL rule"
+		s.Pass, s.Got = false, "route_localnet=1 without the KUBE-FIREWALL rule"
 	case jump == "":
-		s.Holds, s.Got = false, "the rule is in KUBE-FIREWALL, and INPUT does not jump there"
+		s.Pass, s.Got = false, "the rule is in KUBE-FIREWALL, and INPUT does not jump there"
 		s.Remedy = "restart kubelet: it puts the jump from INPUT to KUBE-FIREWALL back"
 	}
 	return s, nil

@@ -14,8 +14,8 @@ import (
 )
 
 // rpFilter: the reverse path filter that counts is not the one people look at.
-func rpFilter() Judgement {
-	return Judgement{
+func rpFilter() Problem {
+	return Problem{
 		Name: "rp-filter.effective", Stages: []Stage{Boot, Run}, Severity: policy.Warn,
 		Detects: "The reverse path filter in effect, the higher of `all` and the interface's own, drops packets of Pods.",
 		Symptom: "Pods reach some destinations and not others; no firewall counts a drop (IPReversePathFilter in `nstat` does).",
@@ -29,7 +29,7 @@ func rpFilter() Judgement {
 }
 
 func inspectRPFilter(ctx context.Context, h *host.Host, p *policy.Policy) (State, error) {
-	s := State{Want: "0 on lxc* and cilium_*, not 1 on tunnels, CNI bridges and ENIs", Holds: true}
+	s := State{Want: "0 on lxc* and cilium_*, not 1 on tunnels, CNI bridges and ENIs", Pass: true}
 	links, err := h.Links.List(ctx)
 	if err != nil {
 		return s, err
@@ -81,7 +81,7 @@ func inspectRPFilter(ctx context.Context, h *host.Host, p *policy.Policy) (State
 	case wrong == nil:
 		s.Got = s.Want
 	default:
-		s.Holds, s.Got = false, strings.Join(wrong, " ")
+		s.Pass, s.Got = false, strings.Join(wrong, " ")
 		s.Remedy = "run: sysctl -w " + strings.Join(rpFilterCommands(all, looked), " ") + "; and put a link block with that sysctl into the policy"
 	}
 	return s, nil

@@ -69,7 +69,7 @@ func said(r checks.Result) string {
 			fmt.Fprintf(&b, "\nevidence: %s: %s", e.Source, e.Text)
 		}
 	}
-	if r.Err == nil && !r.State.Holds && r.State.Skip == "" {
+	if r.Err == nil && !r.State.Pass && r.State.Skip == "" {
 		fmt.Fprintf(&b, "\nremedy: %s", r.State.Remedy)
 	}
 	return b.String()
@@ -116,7 +116,7 @@ func node(files map[string]string, sysctls map[string]string) *hosttest.Machine 
 // TestJudgementsSayEverything: a judgement without its texts explains nothing.
 func TestJudgementsSayEverything(t *testing.T) {
 	seen := map[string]bool{}
-	for _, j := range checks.Judgements() {
+	for _, j := range checks.Problems() {
 		for what, text := range map[string]string{"Detects": j.Detects, "Symptom": j.Symptom, "How": j.How, "Remedy": j.Remedy, "Ref": j.Ref, "Severity": string(j.Severity)} {
 			if strings.TrimSpace(text) == "" {
 				t.Errorf("%s has no %s", j.Name, what)

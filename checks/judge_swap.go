@@ -11,8 +11,8 @@ import (
 )
 
 // swap: kubelet does not start on a node with swap unless it is told to.
-func swap() Judgement {
-	return Judgement{
+func swap() Problem {
+	return Problem{
 		Name: "swap", Stages: []Stage{Boot, Run}, Severity: policy.Block,
 		Detects:  "Swap is on and kubelet is not told to tolerate it.",
 		Symptom:  "kubelet exits: \"running with swap on is not supported, please disable swap\"; the node never becomes Ready.",
@@ -25,7 +25,7 @@ func swap() Judgement {
 }
 
 func inspectSwap(_ context.Context, h *host.Host, p *policy.Policy) (State, error) {
-	s := State{Want: "no swap", Got: "no swap", Holds: true}
+	s := State{Want: "no swap", Got: "no swap", Pass: true}
 	if strings.HasPrefix(p.Gate.Unit, "k3s") || strings.HasPrefix(p.Gate.Unit, "rke2") {
 		s.Skip = "k3s and RKE2 start kubelet with --fail-swap-on=false"
 		return s, nil
@@ -60,7 +60,7 @@ func inspectSwap(_ context.Context, h *host.Host, p *policy.Policy) (State, erro
 		s.Evidence = append(s.Evidence, setting.from)
 	}
 	s.Want = "no swap, or failSwapOn false"
-	s.Got, s.Holds = "swap on "+strings.Join(devices, ", "), false
+	s.Got, s.Pass = "swap on "+strings.Join(devices, ", "), false
 	s.Remedy = "run: swapoff " + strings.Join(devices, " ") + "; take it out of /etc/fstab, or set failSwapOn: false in kubelet's configuration"
 	return s, nil
 }

@@ -27,8 +27,8 @@ func installations() [2]installation {
 }
 
 // imageUnits: an image without the gate starts kubelet whatever the node is.
-func imageUnits() Judgement {
-	return Judgement{
+func imageUnits() Problem {
+	return Problem{
 		Name: "image.units", Stages: []Stage{Image}, Severity: policy.Block,
 		Detects:  "nodegate is not installed in the image, or its unit is not enabled, or kubelet is not held.",
 		Symptom:  "Nodes made from the image start kubelet without being checked; they join the cluster and lose packets.",
@@ -41,7 +41,7 @@ func imageUnits() Judgement {
 }
 
 func inspectImageUnits(ctx context.Context, h *host.Host, p *policy.Policy) (State, error) {
-	s := State{Want: "installed and enabled", Got: "installed and enabled", Holds: true}
+	s := State{Want: "installed and enabled", Got: "installed and enabled", Pass: true}
 	var missing []string
 	look := func(name, mustSay, what string) error {
 		text, found, err := readIfAny(h, name)
@@ -82,7 +82,7 @@ func inspectImageUnits(ctx context.Context, h *host.Host, p *policy.Policy) (Sta
 		return s, err
 	}
 	if missing != nil {
-		s.Holds, s.Got = false, strings.Join(missing, ", ")
+		s.Pass, s.Got = false, strings.Join(missing, ", ")
 		s.Remedy = "run: nodegate install --root " + h.Root
 	}
 	return s, nil

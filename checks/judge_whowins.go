@@ -12,8 +12,8 @@ import (
 )
 
 // whoWins: a parameter is written by more than one file, and the last one wins.
-func whoWins() Judgement {
-	return Judgement{
+func whoWins() Problem {
+	return Problem{
 		Name: "sysctl.who-wins", Stages: []Stage{Image, Boot, Run}, Severity: policy.Warn,
 		Detects:  "A file of sysctl.d, /etc/sysctl.conf or TuneD's profile sets a parameter of the policy to another value, and wins.",
 		Symptom:  "The node is right after nodegate ran, and wrong after the next boot, or after a package ran `sysctl --system`.",
@@ -26,7 +26,7 @@ func whoWins() Judgement {
 }
 
 func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (State, error) {
-	s := State{Want: "the policy's values win", Got: "the policy's values win", Holds: true}
+	s := State{Want: "the policy's values win", Got: "the policy's values win", Pass: true}
 	boot, reload, err := sysctlFiles(h)
 	if err != nil {
 		return s, err
@@ -82,7 +82,7 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (State,
 		s.Evidence = append(s.Evidence, Evidence{"other writers", "not known: " + err.Error()})
 	}
 	if got != nil {
-		s.Holds, s.Got, s.Remedy = false, strings.Join(got, ", "), strings.Join(remedies, "; ")
+		s.Pass, s.Got, s.Remedy = false, strings.Join(got, ", "), strings.Join(remedies, "; ")
 	}
 	return s, nil
 }

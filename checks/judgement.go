@@ -8,10 +8,10 @@ import (
 	"nodegate/policy"
 )
 
-// Judgement is a check that only looks: a failure that nodegate knows, and how
+// Problem is a check that only looks: a failure that nodegate knows, and how
 // it shows on a node. A policy asks for it by name, in a check block. The texts
 // are what `nodegate explain` and docs/checks.md say.
-type Judgement struct {
+type Problem struct {
 	Name     string          // lower case, dotted, stable: "vxlan.checksum"
 	Stages   []Stage         // when it can be judged
 	Severity policy.Severity // where the policy does not say
@@ -24,15 +24,15 @@ type Judgement struct {
 	Inspect  func(context.Context, *host.Host, *policy.Policy) (State, error)
 }
 
-// Judgements is every judgement there is, in the order in which they run.
-func Judgements() []Judgement {
-	return slices.Concat(imageJudgements(), settingJudgements(), linkJudgements(), trafficJudgements())
+// Problems is every judgement there is, in the order in which they run.
+func Problems() []Problem {
+	return slices.Concat(imageProblems(), settingProblems(), linkProblems(), trafficProblems())
 }
 
-// JudgementNames is what a check block may name.
-func JudgementNames() []string {
+// ProblemNames is what a check block may name.
+func ProblemNames() []string {
 	var names []string
-	for _, j := range Judgements() {
+	for _, j := range Problems() {
 		names = append(names, j.Name)
 	}
 	return names
@@ -40,33 +40,33 @@ func JudgementNames() []string {
 
 // judged is a judgement that a policy asks for.
 type judged struct {
-	Judgement
-	about  policy.About
+	Problem
+	about  policy.Metadata
 	policy *policy.Policy
 }
 
-func (j judged) Name() string        { return j.Judgement.Name }
-func (j judged) About() policy.About { return j.about }
+func (j judged) Name() string              { return j.Problem.Name }
+func (j judged) Metadata() policy.Metadata { return j.about }
 
 func (j judged) Inspect(ctx context.Context, h *host.Host) (State, error) {
-	s, err := j.Judgement.Inspect(ctx, h, j.policy)
-	if s.Remedy == "" && !s.Holds && s.Skip == "" {
+	s, err := j.Problem.Inspect(ctx, h, j.policy)
+	if s.Remedy == "" && !s.Pass && s.Skip == "" {
 		s.Remedy = j.Remedy
 	}
 	return s, err
 }
 
-// judgementsFor is the judgements that the policy asks for and that can be made
+// problemsFor is the judgements that the policy asks for and that can be made
 // at a stage. Boot is the gate's: what only warns cannot hold it, and is left
 // to stage run, so that no start of a node pays for it.
-func judgementsFor(p *policy.Policy, stage Stage) []Check {
+func problemsFor(p *policy.Policy, stage Stage) []Check {
 	var list []Check
-	for _, j := range Judgements() {
-		i := slices.IndexFunc(p.Judgements, func(asked policy.Judgement) bool { return asked.Name == j.Name })
+	for _, j := range Problems() {
+		i := slices.IndexFunc(p.Problems, func(asked policy.Problem) bool { return asked.Name == j.Name })
 		if i < 0 || stage != All && !slices.Contains(j.Stages, stage) {
 			continue
 		}
-		about := p.Judgements[i].About
+		about := p.Problems[i].Metadata
 		if about.Severity == "" {
 			about.Severity = j.Severity
 		}

@@ -1,8 +1,8 @@
 package checks
 
-// imageJudgements: see Judgements.
-func imageJudgements() []Judgement {
-	return []Judgement{
+// imageProblems: see Problems.
+func imageProblems() []Problem {
+	return []Problem{
 		imageUnits(),
 		whoWins(),
 		macAddressPolicy(),

@@ -1,8 +1,8 @@
 package checks
 
-// linkJudgements: see Judgements.
-func linkJudgements() []Judgement {
-	return []Judgement{
+// linkProblems: see Problems.
+func linkProblems() []Problem {
+	return []Problem{
 		bridgeNetfilter(),
 		bridgeNetfilterIPv6(),
 		mtuChain(),

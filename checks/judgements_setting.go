@@ -1,8 +1,8 @@
 package checks
 
-// settingJudgements: see Judgements.
-func settingJudgements() []Judgement {
-	return []Judgement{
+// settingProblems: see Problems.
+func settingProblems() []Problem {
+	return []Problem{
 		ipForwardWriters(),
 		rpFilter(),
 		protectKernelDefaults(),

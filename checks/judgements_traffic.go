@@ -1,8 +1,8 @@
 package checks
 
-// trafficJudgements: see Judgements.
-func trafficJudgements() []Judgement {
-	return []Judgement{
+// trafficProblems: see Problems.
+func trafficProblems() []Problem {
+	return []Problem{
 		beLiberalChanged(),
 		conntrackInvalid(),
 		conntrackFull(),

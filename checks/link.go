@@ -16,8 +16,8 @@ import (
 // link requires settings of every network interface that matches.
 type link struct{ policy.Link }
 
-func (l link) Name() string        { return "link." + l.Link.Name }
-func (l link) About() policy.About { return l.Link.About }
+func (l link) Name() string              { return "link." + l.Link.Name }
+func (l link) Metadata() policy.Metadata { return l.Link.Metadata }
 
 func (l link) Inspect(ctx context.Context, h *host.Host) (State, error) {
 	s := State{Want: l.Want()}
@@ -46,8 +46,8 @@ func (l link) Inspect(ctx context.Context, h *host.Host) (State, error) {
 			}
 		}
 	}
-	s.Holds, s.Got = len(wrong) == 0, s.Want
-	if !s.Holds {
+	s.Pass, s.Got = len(wrong) == 0, s.Want
+	if !s.Pass {
 		s.Got = strings.Join(wrong, ", ")
 	}
 	return s, nil

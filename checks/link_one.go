@@ -51,8 +51,8 @@ func (r LinkRequirement) Matching(ctx context.Context, h *host.Host) ([]host.Lin
 	return r.matching(ctx, h)
 }
 
-// Settled is what Settle did.
-type Settled struct {
+// Reconciled is what Settle did.
+type Reconciled struct {
 	Was   string // what differed: "tx-checksum-ip-generic=on", "" where nothing did
 	Still string // what differs after it was set
 	Set   bool   // may allowed it
@@ -61,9 +61,9 @@ type Settled struct {
 // Settle looks at one link, and makes it as asked where something differs that
 // can be made right, and may allows it; then it reads back what the kernel did.
 // In a link that has gone, nothing differs.
-func (r LinkRequirement) Settle(ctx context.Context, h *host.Host, found host.Link, may func() bool) (Settled, error) {
+func (r LinkRequirement) Reconcile(ctx context.Context, h *host.Host, found host.Link, may func() bool) (Reconciled, error) {
 	settings, err := r.settings(ctx, h, found)
-	s := Settled{Was: differing(settings)}
+	s := Reconciled{Was: differing(settings)}
 	if s.Was != "" && err == nil && may() {
 		s.Set = true
 		if err = r.set(ctx, h, found, settings); err == nil {

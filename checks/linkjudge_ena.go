@@ -15,8 +15,8 @@ import (
 
 // enaAllowance: AWS drops packets of an instance that exceeds its share, and
 // only the driver's counters tell.
-func enaAllowance() Judgement {
-	return Judgement{
+func enaAllowance() Problem {
+	return Problem{
 		Name: "ena.allowance", Stages: []Stage{Run}, Severity: policy.Warn,
 		Detects: "AWS has queued or dropped packets because the instance exceeded an allowance of its type.",
 		Symptom: "DNS and connections time out now and then under load, while CPU, memory and the node's own counters look fine.",
@@ -28,7 +28,7 @@ func enaAllowance() Judgement {
 }
 
 func inspectENAAllowance(ctx context.Context, h *host.Host, _ *policy.Policy) (State, error) {
-	s := State{Want: "0", Got: "0", Holds: true}
+	s := State{Want: "0", Got: "0", Pass: true}
 	links, err := h.Links.List(ctx)
 	if err != nil {
 		return s, err
@@ -74,7 +74,7 @@ func judgeENA(ctx context.Context, h *host.Host, link string, s *State) error {
 		return err
 	}
 	var all []string
-	if !s.Holds {
+	if !s.Pass {
 		all = append(all, s.Got)
 	}
 	for _, name := range slices.Sorted(maps.Keys(second)) {
@@ -85,7 +85,7 @@ func judgeENA(ctx context.Context, h *host.Host, link string, s *State) error {
 		s.Evidence = append(s.Evidence, Evidence{"ethtool -S " + link, text})
 		all = append(all, link+" "+text)
 	}
-	s.Holds, s.Got = false, strings.Join(all, ", ")
+	s.Pass, s.Got = false, strings.Join(all, ", ")
 	return nil
 }
 

@@ -15,8 +15,8 @@ import (
 const vxlanOverhead = 50
 
 // mtuChain: NIC, tunnel, bridge, Pod: none may be larger than what carries it.
-func mtuChain() Judgement {
-	return Judgement{
+func mtuChain() Problem {
+	return Problem{
 		Name: "mtu.chain", Stages: []Stage{Run}, Severity: policy.Warn,
 		Detects:  "A tunnel, bridge or Pod link has an MTU that what carries it cannot take.",
 		Symptom:  "Pings and small answers pass between nodes; large ones hang (TLS handshakes, image pulls, kubectl logs), or every large packet is fragmented.",
@@ -29,7 +29,7 @@ func mtuChain() Judgement {
 }
 
 func inspectMTUChain(ctx context.Context, h *host.Host, _ *policy.Policy) (State, error) {
-	s := State{Want: "tunnel <= NIC - 50, Pods <= tunnel", Holds: true}
+	s := State{Want: "tunnel <= NIC - 50, Pods <= tunnel", Pass: true}
 	s.Got = s.Want
 	links, err := h.Links.List(ctx)
 	if err != nil {
@@ -80,7 +80,7 @@ func inspectMTUChain(ctx context.Context, h *host.Host, _ *policy.Policy) (State
 		}
 	}
 	if wrong != nil {
-		s.Holds, s.Got = false, strings.Join(wrong, ", ")
+		s.Pass, s.Got = false, strings.Join(wrong, ", ")
 		s.Remedy = "run: " + strings.Join(lower, "; ") + "; and set that MTU in the CNI's configuration: Pods keep theirs until they are made again"
 	}
 	return s, nil

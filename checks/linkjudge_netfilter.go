@@ -9,8 +9,8 @@ import (
 )
 
 // bridgeNetfilter: what stays inside a bridge must pass conntrack all the same.
-func bridgeNetfilter() Judgement {
-	return Judgement{
+func bridgeNetfilter() Problem {
+	return Problem{
 		Name: "bridge.netfilter", Stages: []Stage{Boot, Run}, Severity: policy.Block,
 		Detects:  "A bridge with Pods on it does not hand its packets to iptables.",
 		Symptom:  "A Pod that asks a ClusterIP times out, only when the endpoint is on the same node: the reply stays inside the bridge, keeps the endpoint's address, and the client answers RST.",
@@ -45,7 +45,7 @@ func inspectBridgeNetfilter(ctx context.Context, h *host.Host, _ *policy.Policy)
 		s.Got, s.Cause = "off on "+strings.Join(calls.off, ", "), "sysctl.net.bridge.bridge-nf-call-iptables"
 		s.Remedy = "run: sysctl -w net.bridge.bridge-nf-call-iptables=1; and put it into the policy"
 	default:
-		s.Holds = true
+		s.Pass = true
 	}
 	return s, nil
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // bridgeNetfilterIPv6: a kernel without IPv6 cannot filter it, and drops it.
-func bridgeNetfilterIPv6() Judgement {
-	return Judgement{
+func bridgeNetfilterIPv6() Problem {
+	return Problem{
 		Name: "bridge.netfilter-ipv6", Stages: []Stage{Run}, Severity: policy.Warn,
 		Detects:  "IPv6 is disabled in the kernel and a bridge hands its IPv6 packets to ip6tables all the same.",
 		Symptom:  "The kernel drops every IPv6 packet that crosses the bridge, even between two containers that need no IPv6 of the host; it says once: \"Module ipv6 is disabled, so call_ip6tables is not supported\".",
@@ -48,8 +48,8 @@ func inspectBridgeNetfilterIPv6(ctx context.Context, h *host.Host, _ *policy.Pol
 		return s, nil
 	}
 	s.Evidence = append(calls.evidence, Evidence{"/proc/sys/" + sign, "no such parameter"})
-	s.Holds = calls.on == nil
-	if !s.Holds {
+	s.Pass = calls.on == nil
+	if !s.Pass {
 		s.Got = "dropped on " + strings.Join(calls.on, ", ")
 		s.Cause = "sysctl.net.bridge.bridge-nf-call-ip6tables"
 		commands := []string{"sysctl -w net.bridge.bridge-nf-call-ip6tables=0"}

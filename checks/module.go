@@ -14,12 +14,12 @@ type loadedModule struct {
 	all []string // every module of the policy: the missing ones are loaded in one call
 }
 
-func (m loadedModule) Name() string        { return "module." + m.Module.Name }
-func (m loadedModule) About() policy.About { return m.Module.About }
+func (m loadedModule) Name() string              { return "module." + m.Module.Name }
+func (m loadedModule) Metadata() policy.Metadata { return m.Module.Metadata }
 
 func (m loadedModule) Inspect(_ context.Context, h *host.Host) (State, error) {
 	state, err := h.Module(m.Module.Name)
-	s := State{Want: host.ModuleLoaded.String(), Got: state.String(), Holds: state.Present()}
+	s := State{Want: host.ModuleLoaded.String(), Got: state.String(), Pass: state.Present()}
 	switch state {
 	case host.ModuleBuiltIn:
 		s.Want = s.Got

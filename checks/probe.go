@@ -13,8 +13,8 @@ import (
 // removes them; it changes no setting.
 type probe struct{ policy.Probe }
 
-func (p probe) Name() string        { return "probe." + p.Probe.Name }
-func (p probe) About() policy.About { return p.Probe.About }
+func (p probe) Name() string              { return "probe." + p.Probe.Name }
+func (p probe) Metadata() policy.Metadata { return p.Probe.Metadata }
 
 func (p probe) Inspect(ctx context.Context, h *host.Host) (State, error) {
 	s := State{Want: "reply translated", Cause: "sysctl.net.bridge.bridge-nf-call-iptables"}
@@ -25,8 +25,8 @@ func (p probe) Inspect(ctx context.Context, h *host.Host) (State, error) {
 	if err != nil {
 		return s, err
 	}
-	s.Holds, s.Got, s.Remedy = proof.Holds, proof.Lost, proof.Remedy
-	if proof.Holds {
+	s.Pass, s.Got, s.Remedy = proof.Pass, proof.Lost, proof.Remedy
+	if proof.Pass {
 		s.Got = s.Want
 	}
 	s.Evidence = []Evidence{{"packets", proof.Evidence}}

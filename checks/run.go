@@ -55,17 +55,17 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check) Report 
 }
 
 func inspect(ctx context.Context, h *host.Host, c Check) Result {
-	r := Result{Name: c.Name(), About: c.About()}
+	r := Result{Name: c.Name(), Metadata: c.Metadata()}
 	_, r.Fixable = c.(Fixer)
 	switch {
 	case ctx.Err() != nil:
 		r.Err = ctx.Err()
 		return r
-	case r.About.Off:
-		r.Verdict, r.State.Skip = Skip, "its when is false here ("+r.About.When+")"
+	case r.Metadata.Off:
+		r.Verdict, r.State.Skip = Skip, "its when is false here ("+r.Metadata.When+")"
 		return r
-	case r.About.Unknown != "":
-		r.Err = fmt.Errorf("it depends on %s, which cannot be known here", r.About.Unknown)
+	case r.Metadata.Unknown != "":
+		r.Err = fmt.Errorf("it depends on %s, which cannot be known here", r.Metadata.Unknown)
 		return r
 	}
 	r.State, r.Err = c.Inspect(ctx, h)
@@ -74,9 +74,9 @@ func inspect(ctx context.Context, h *host.Host, c Check) Result {
 		r.Verdict = Unknown
 	case r.State.Skip != "":
 		r.Verdict = Skip
-	case r.State.Holds:
+	case r.State.Pass:
 		r.Verdict = Pass
-	case r.About.Severity == policy.Warn:
+	case r.Metadata.Severity == policy.Warn:
 		r.Verdict = Warn
 	default:
 		r.Verdict = Fail

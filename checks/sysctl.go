@@ -17,8 +17,8 @@ type sysctl struct {
 	module string // the module that brings it, if one does
 }
 
-func (s sysctl) Name() string        { return "sysctl." + s.Key.String() }
-func (s sysctl) About() policy.About { return s.Sysctl.About }
+func (s sysctl) Name() string              { return "sysctl." + s.Key.String() }
+func (s sysctl) Metadata() policy.Metadata { return s.Sysctl.Metadata }
 
 func (s sysctl) Inspect(_ context.Context, h *host.Host) (State, error) {
 	if s.Key.IsGlob() {
@@ -39,15 +39,15 @@ func (s sysctl) Inspect(_ context.Context, h *host.Host) (State, error) {
 	case err != nil:
 		return st, err
 	}
-	st.Got, st.Holds = got, s.Allows(got)
-	if !st.Holds {
+	st.Got, st.Pass = got, s.Allows(got)
+	if !st.Pass {
 		st.Remedy = "run: " + s.command(s.Key, got)
 	}
 	return st, nil
 }
 
 func (s sysctl) inspectGlob(h *host.Host) (State, error) {
-	st := State{Want: s.Want(), Got: s.Want(), Holds: true}
+	st := State{Want: s.Want(), Got: s.Want(), Pass: true}
 	values, err := s.each(h)
 	if err != nil {
 		return st, err
@@ -65,7 +65,7 @@ func (s sysctl) inspectGlob(h *host.Host) (State, error) {
 		}
 	}
 	if wrong != nil {
-		st.Holds, st.Got = false, strings.Join(wrong, ", ")
+		st.Pass, st.Got = false, strings.Join(wrong, ", ")
 	}
 	return st, nil
 }

@@ -9,8 +9,8 @@ import (
 )
 
 // iptablesBackends: the kernel runs the rules of every backend one after the other.
-func iptablesBackends() Judgement {
-	return Judgement{
+func iptablesBackends() Problem {
+	return Problem{
 		Name: "iptables.backends", Stages: []Stage{Run}, Severity: policy.Warn,
 		Detects:  "Two packet filter backends (iptables-legacy, iptables-nft, nftables) both hold Service chains of kube-proxy.",
 		Symptom:  "Some connections to a Service go to Pods that are long gone: the rules of the backend that kube-proxy left shadow those it writes.",
@@ -35,7 +35,7 @@ func inspectBackends(ctx context.Context, h *host.Host, _ *policy.Policy) (State
 	case len(findings) > 0:
 		proxyWrong(&s, rep.Mode, findings)
 	default:
-		s.Holds = true
+		s.Pass = true
 		for _, t := range rep.filters {
 			s.Evidence = append(s.Evidence, Evidence{t.source, "holds kube-proxy's rules"})
 		}

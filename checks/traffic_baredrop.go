@@ -10,8 +10,8 @@ import (
 )
 
 // bareDrop: an iptables that does not understand a rule writes it back without its match.
-func bareDrop() Judgement {
-	return Judgement{
+func bareDrop() Problem {
+	return Problem{
 		Name: "iptables.bare-drop", Stages: []Stage{Run}, Severity: policy.Block,
 		Detects:  "KUBE-FIREWALL has a DROP without a match: the mark match was lost between iptables versions.",
 		Symptom:  "The node drops every packet that it sends and receives; it turns NotReady, and SSH ends.",
@@ -24,7 +24,7 @@ func bareDrop() Judgement {
 }
 
 func inspectBareDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (State, error) {
-	s := State{Want: "no DROP without a match", Got: "no DROP without a match", Holds: true}
+	s := State{Want: "no DROP without a match", Got: "no DROP without a match", Pass: true}
 	tables, err := filterTables(ctx, h)
 	if err != nil {
 		return s, err
@@ -51,7 +51,7 @@ func inspectBareDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (State
 	case !found:
 		s.Skip = "no chain KUBE-FIREWALL"
 	case got != nil:
-		s.Holds, s.Got = false, strings.Join(got, ", ")
+		s.Pass, s.Got = false, strings.Join(got, ", ")
 		s.Remedy = "run: " + strings.Join(commands, "; ") + "; then use the same iptables version for kubelet and host"
 	}
 	return s, nil

@@ -10,8 +10,8 @@ import (
 )
 
 // dockerForwardDrop: Docker closes forwarding for everybody when it is the one that opens ip_forward.
-func dockerForwardDrop() Judgement {
-	return Judgement{
+func dockerForwardDrop() Problem {
+	return Problem{
 		Name: "docker.forward-drop", Stages: []Stage{Run}, Severity: policy.Warn,
 		Detects:  "Docker set the policy of FORWARD to DROP, and no rule accepts what Pods forward.",
 		Symptom:  "Pods reach nothing off their node and nothing reaches them, though every Pod runs and the node is Ready.",
@@ -24,7 +24,7 @@ func dockerForwardDrop() Judgement {
 }
 
 func inspectDockerForwardDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (State, error) {
-	s := State{Want: "FORWARD accepts Pods", Got: "FORWARD accepts Pods", Holds: true}
+	s := State{Want: "FORWARD accepts Pods", Got: "FORWARD accepts Pods", Pass: true}
 	tables, err := filterTables(ctx, h)
 	if err != nil {
 		return s, err
@@ -55,7 +55,7 @@ func inspectDockerForwardDrop(ctx context.Context, h *host.Host, _ *policy.Polic
 	case !docker:
 		s.Skip = "Docker has no rules here"
 	case got != nil:
-		s.Holds, s.Got = false, strings.Join(got, ", ")
+		s.Pass, s.Got = false, strings.Join(got, ", ")
 		s.Remedy = "run: " + strings.Join(commands, "; ") + "; and set net.ipv4.ip_forward=1 before Docker starts, or it closes FORWARD again"
 	}
 	return s, nil

@@ -11,8 +11,8 @@ import (
 )
 
 // conntrackHashsize: a table that grew while its hash did not is slow.
-func conntrackHashsize() Judgement {
-	return Judgement{
+func conntrackHashsize() Problem {
+	return Problem{
 		Name: "conntrack.hashsize", Stages: []Stage{Boot, Run}, Severity: policy.Warn,
 		Detects:  "The hash of tracked connections has too few buckets for the table's size.",
 		Symptom:  "ksoftirqd takes CPU and packets take longer as the number of connections grows: every look-up walks a long chain.",
@@ -40,8 +40,8 @@ func inspectHashsize(_ context.Context, h *host.Host, _ *policy.Policy) (State, 
 	}
 	s.Got = fmt.Sprintf("%d buckets for %d entries", buckets, most)
 	s.Evidence = []Evidence{{"/proc/sys/net/netfilter/nf_conntrack_buckets", fmt.Sprint(buckets)}, {"/proc/sys/net/netfilter/nf_conntrack_max", fmt.Sprint(most)}}
-	s.Holds = buckets >= most/4
-	if !s.Holds {
+	s.Pass = buckets >= most/4
+	if !s.Pass {
 		s.Remedy = fmt.Sprintf("run: echo %d > /sys/module/nf_conntrack/parameters/hashsize; and write `options nf_conntrack hashsize=%d` to /etc/modprobe.d/nf_conntrack.conf", most/4, most/4)
 	}
 	return s, nil

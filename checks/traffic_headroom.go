@@ -18,8 +18,8 @@ const (
 )
 
 // conntrackHeadroom: 80 % warns early enough to act.
-func conntrackHeadroom() Judgement {
-	return Judgement{
+func conntrackHeadroom() Problem {
+	return Problem{
 		Name: "conntrack.headroom", Stages: []Stage{Run}, Severity: policy.Warn,
 		Detects:  "The table of tracked connections is over 80 % full.",
 		Symptom:  "None yet; when it is full, new connections are dropped and the kernel logs \"nf_conntrack: table full, dropping packet\".",
@@ -34,8 +34,8 @@ func conntrackHeadroom() Judgement {
 }
 
 // conntrackFull: at 95 % the next burst is dropped.
-func conntrackFull() Judgement {
-	return Judgement{
+func conntrackFull() Problem {
+	return Problem{
 		Name: "conntrack.full", Stages: []Stage{Run}, Severity: policy.Block,
 		Detects:  "The table of tracked connections is over 95 % full.",
 		Symptom:  "New connections time out at random while old ones work; the kernel logs \"nf_conntrack: table full, dropping packet\".",
@@ -65,11 +65,11 @@ func inspectConntrackCount(h *host.Host, percent uint64, cause string) (State, e
 	}
 	s.Evidence = []Evidence{{"/proc/sys/net/netfilter/nf_conntrack_count", fmt.Sprintf("%d of %d", count, most)}}
 	if most == 0 {
-		s.Got, s.Holds = "no limit", true
+		s.Got, s.Pass = "no limit", true
 		return s, nil
 	}
-	s.Got, s.Holds = fmt.Sprintf("%d %% of the table", count*100/most), count*100 <= percent*most
-	if !s.Holds {
+	s.Got, s.Pass = fmt.Sprintf("%d %% of the table", count*100/most), count*100 <= percent*most
+	if !s.Pass {
 		s.Cause = cause
 		s.Remedy = fmt.Sprintf("run: sysctl -w net.netfilter.nf_conntrack_max=%d; and see what fills the table: conntrack -L", 2*most)
 	}

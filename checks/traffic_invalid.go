@@ -14,8 +14,8 @@ import (
 
 // conntrackInvalid: packets that conntrack calls INVALID pass without being
 // translated back, and reset the connection.
-func conntrackInvalid() Judgement {
-	return Judgement{
+func conntrackInvalid() Problem {
+	return Problem{
 		Name: "conntrack.invalid", Stages: []Stage{Run}, Severity: policy.Warn,
 		Detects:  "Nothing stops packets that conntrack finds INVALID: neither kube-proxy's rule nor nf_conntrack_tcp_be_liberal.",
 		Symptom:  "Long or busy connections through a Service break with \"connection reset by peer\": a late packet leaves untranslated, and the other side answers it with RST.",
@@ -39,7 +39,7 @@ func inspectConntrackInvalid(ctx context.Context, h *host.Host, _ *policy.Policy
 	}
 	s.Evidence = []Evidence{said}
 	if liberal {
-		s.Got, s.Holds = "be_liberal=1", true
+		s.Got, s.Pass = "be_liberal=1", true
 		return s, nil
 	}
 	rep, err := proxyRules(ctx, h, kubeproxy.Options{BeLiberal: &liberal})
@@ -95,7 +95,7 @@ func judgeForward(s *State, rep proxyReport) error {
 		}
 		s.Evidence = append(s.Evidence, Evidence{t.source, "-A KUBE-FORWARD " + rule})
 	}
-	s.Got, s.Holds = "INVALID dropped", true
+	s.Got, s.Pass = "INVALID dropped", true
 	return nil
 }
 

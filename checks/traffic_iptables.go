@@ -13,8 +13,8 @@ import (
 )
 
 // iptablesVersion: an old iptables cannot write what kube-proxy wants, nor read it.
-func iptablesVersion() Judgement {
-	return Judgement{
+func iptablesVersion() Problem {
+	return Problem{
 		Name: "iptables.version", Stages: []Stage{Boot, Run}, Severity: policy.Warn,
 		Detects:  "The host's iptables is too old for what kube-proxy and kubelet write.",
 		Symptom:  "Source ports collide under load (no --random-fully before 1.6.2), rule updates of two programs trip over each other (no -w before 1.4.20), or iptables-save prints rules that it does not understand.",
@@ -42,11 +42,11 @@ func inspectIptablesVersion(ctx context.Context, h *host.Host, _ *policy.Policy)
 	}
 	s.Got = fmt.Sprintf("%d.%d.%d", version[0], version[1], version[2])
 	s.Evidence = []Evidence{{"iptables --version", said}}
-	s.Holds = slices.Compare(version[:], []int{1, 6, 2}) >= 0
+	s.Pass = slices.Compare(version[:], []int{1, 6, 2}) >= 0
 	switch {
 	case slices.Compare(version[:], []int{1, 4, 20}) < 0:
 		s.Remedy = "install iptables 1.6.2 or later: this one has neither -w (1.4.20) nor --random-fully (1.6.2)"
-	case !s.Holds:
+	case !s.Pass:
 		s.Remedy = "install iptables 1.6.2 or later: this one has no --random-fully"
 	case strings.Contains(said, "nf_tables") && slices.Compare(version[:], []int{1, 8, 8}) < 0:
 		s.Evidence = append(s.Evidence, Evidence{"note", "beside a 1.8.8 or later in kubelet's or kube-proxy's image, a rule written back loses its mark match (kubernetes#112477)"})

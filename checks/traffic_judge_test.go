@@ -88,7 +88,7 @@ func runJudged(t *testing.T, cases []judgedCase) {
 
 // TestTrafficJudgementsTellEverything: explain and docs/checks.md print these texts.
 func TestTrafficJudgementsTellEverything(t *testing.T) {
-	for _, j := range checks.Judgements() {
+	for _, j := range checks.Problems() {
 		for what, text := range map[string]string{"Detects": j.Detects, "Symptom": j.Symptom, "How": j.How, "Remedy": j.Remedy, "Ref": j.Ref} {
 			if text == "" {
 				t.Errorf("%s has no %s", j.Name, what)

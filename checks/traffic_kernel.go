@@ -44,11 +44,11 @@ func (k kernelRelease) ubuntuMain() bool {
 	return k.abi > 0 && (strings.HasSuffix(k.rest, "-generic") || strings.HasSuffix(k.rest, "-lowlatency"))
 }
 
-// known is an answer that may be missing.
-type known int
+// tristate is an answer that may be missing.
+type tristate int
 
 const (
-	notKnown known = iota
+	unknown tristate = iota
 	no
 	yes
 )
@@ -57,10 +57,10 @@ const (
 // UDP checksum when it's 0", and what that rests on. A version alone does not
 // tell: distributions carry the fix back, and those that freeze the version do
 // not show it there.
-func natChecksumFix(release, osID string) (known, string) {
+func natChecksumFix(release, osID string) (tristate, string) {
 	k, err := parseKernelRelease(release)
 	if err != nil {
-		return notKnown, err.Error()
+		return unknown, err.Error()
 	}
 	if slices.Compare(k.version[:2], []int{5, 7}) >= 0 {
 		return yes, "fixed since 5.7"
@@ -76,23 +76,23 @@ func natChecksumFix(release, osID string) (known, string) {
 	}
 	switch {
 	case strings.Contains(k.rest, "uek"):
-		return notKnown, "it is not known whether Oracle's own kernel before 5.7 has the fix"
+		return unknown, "it is not known whether Oracle's own kernel before 5.7 has the fix"
 	case strings.Contains(k.rest, ".el8"):
 		return yes, "Red Hat carried the fix back to 8"
 	case strings.Contains(k.rest, ".el7"):
-		return notKnown, "it is not known whether Red Hat 7 has the fix"
+		return unknown, "it is not known whether Red Hat 7 has the fix"
 	}
 	switch osID {
 	case "ubuntu", "debian", "amzn":
-		return notKnown, "it is not known which kernels of " + osID + " before 5.7 have the fix"
+		return unknown, "it is not known which kernels of " + osID + " before 5.7 have the fix"
 	}
 	if k.version[2] == 0 {
-		return notKnown, "a release that ends in .0 does not show what was carried back"
+		return unknown, "a release that ends in .0 does not show what was carried back"
 	}
 	since, ok := map[[2]int]int{{5, 4}: 41, {4, 19}: 123, {4, 14}: 181}[series]
 	switch {
 	case !ok:
-		return notKnown, fmt.Sprintf("it is not known whether %d.%d was fixed", series[0], series[1])
+		return unknown, fmt.Sprintf("it is not known whether %d.%d was fixed", series[0], series[1])
 	case k.version[2] >= since:
 		return yes, fmt.Sprintf("fixed since %d.%d.%d", series[0], series[1], since)
 	}
@@ -101,10 +101,10 @@ func natChecksumFix(release, osID string) (known, string) {
 
 // markRegression tells whether a kernel is one of those whose ip6tables lost
 // the MARK target. Ubuntu's kernels for clouds are numbered apart: not known.
-func markRegression(release, osID string) (known, string) {
+func markRegression(release, osID string) (tristate, string) {
 	k, err := parseKernelRelease(release)
 	if err != nil {
-		return notKnown, err.Error()
+		return unknown, err.Error()
 	}
 	lost := map[[3]int][]int{{6, 8, 0}: {56, 57}, {5, 15, 0}: {127}}[k.version]
 	switch {
@@ -113,7 +113,7 @@ func markRegression(release, osID string) (known, string) {
 	case osID != "ubuntu" || lost == nil:
 		return no, "not one of those that lost it"
 	case !k.ubuntuMain():
-		return notKnown, "Ubuntu numbers this kernel apart from 5.15.0-127, 6.8.0-56 and 6.8.0-57, which lost it"
+		return unknown, "Ubuntu numbers this kernel apart from 5.15.0-127, 6.8.0-56 and 6.8.0-57, which lost it"
 	case slices.Contains(lost, k.abi):
 		return yes, "Ubuntu's 5.15.0-127, 6.8.0-56 and 6.8.0-57 lost it"
 	}

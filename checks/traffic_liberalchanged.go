@@ -11,8 +11,8 @@ import (
 )
 
 // beLiberalChanged: kube-proxy reads be_liberal once, at its start.
-func beLiberalChanged() Judgement {
-	return Judgement{
+func beLiberalChanged() Problem {
+	return Problem{
 		Name: "conntrack.be-liberal-changed", Stages: []Stage{Run}, Severity: policy.Warn,
 		Detects:  "nf_conntrack_tcp_be_liberal was set when kube-proxy started, so that it left its DROP of INVALID packets out, and is 0 now.",
 		Symptom:  "Connections through Services that held for weeks break with \"connection reset by peer\" since somebody ran sysctl --system.",
@@ -36,7 +36,7 @@ func inspectBeLiberalChanged(ctx context.Context, h *host.Host, _ *policy.Policy
 	}
 	s.Evidence = []Evidence{said}
 	if liberal {
-		s.Holds = true
+		s.Pass = true
 		return s, nil
 	}
 	rep, err := proxyRules(ctx, h, kubeproxy.Options{BeLiberal: &liberal})
@@ -54,9 +54,9 @@ func inspectBeLiberalChanged(ctx context.Context, h *host.Host, _ *policy.Policy
 		s.Skip = "kube-proxy " + rep.Version.String() + " does not look at be_liberal"
 		return s, nil
 	}
-	s.Holds = true
+	s.Pass = true
 	for _, f := range proxyFindings(rep, "kubeproxy.forward.invalid-drop") {
-		s.Holds, s.Got, s.Cause = false, "be_liberal=0 now, not 0 when kube-proxy started", beLiberalSysctl
+		s.Pass, s.Got, s.Cause = false, "be_liberal=0 now, not 0 when kube-proxy started", beLiberalSysctl
 		s.Evidence = append(s.Evidence, proxyEvidence(rep.Mode, f))
 		s.Remedy = "run: sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1; or keep 0 and restart kube-proxy: kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE"
 	}

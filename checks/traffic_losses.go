@@ -12,8 +12,8 @@ import (
 )
 
 // conntrackLosses: two packets of one flow that race for an entry lose one.
-func conntrackLosses() Judgement {
-	return Judgement{
+func conntrackLosses() Problem {
+	return Problem{
 		Name: "conntrack.losses", Stages: []Stage{Run}, Severity: policy.Warn,
 		Detects:  "Connection tracking is dropping packets now.",
 		Symptom:  "DNS answers take 5 seconds now and then (insert_failed: the A and the AAAA query race, kubernetes#56903), or new connections are dropped (drop, early_drop: the table is full).",
@@ -28,7 +28,7 @@ func conntrackLosses() Judgement {
 const conntrackStat = "/proc/net/stat/nf_conntrack"
 
 func inspectConntrackLosses(ctx context.Context, h *host.Host, _ *policy.Policy) (State, error) {
-	s := State{Want: "no loss now", Got: "no loss now", Holds: true}
+	s := State{Want: "no loss now", Got: "no loss now", Pass: true}
 	first, err := readConntrackStat(h)
 	if errors.Is(err, fs.ErrNotExist) {
 		s.Skip = noConntrack
@@ -64,7 +64,7 @@ func inspectConntrackLosses(ctx context.Context, h *host.Host, _ *policy.Policy)
 	if rising == nil {
 		return s, nil
 	}
-	s.Holds, s.Got = false, "rising: "+strings.Join(rising, ", ")
+	s.Pass, s.Got = false, "rising: "+strings.Join(rising, ", ")
 	if rising[0] == "insert_failed" {
 		remedies = append(remedies, "run NodeLocal DNSCache, or put single-request-reopen or use-vc into resolv.conf's options")
 	}

@@ -14,8 +14,8 @@ import (
 )
 
 // iptablesMark: a few kernels refuse ip6tables' MARK target, and with it all of kube-proxy's IPv6 rules.
-func iptablesMark() Judgement {
-	return Judgement{
+func iptablesMark() Problem {
+	return Problem{
 		Name: "iptables.mark-regression", Stages: []Stage{Run}, Severity: policy.Warn,
 		Detects: "The kernel refuses ip6tables' MARK target, as some stable kernels and Ubuntu's do.",
 		Symptom: "kube-proxy cannot write IPv6 rules: ip6tables-restore fails with \"MARK revision 0 not supported, missing kernel module?\".",
@@ -30,7 +30,7 @@ func iptablesMark() Judgement {
 }
 
 func inspectMark(ctx context.Context, h *host.Host, _ *policy.Policy) (State, error) {
-	s := State{Want: "ip6tables takes MARK", Got: "ip6tables takes MARK", Holds: true}
+	s := State{Want: "ip6tables takes MARK", Got: "ip6tables takes MARK", Pass: true}
 	if _, err := h.ReadSysctl("net/ipv6/conf/all/disable_ipv6"); errors.Is(err, fs.ErrNotExist) {
 		s.Skip = "this kernel has no IPv6"
 		return s, nil
@@ -47,13 +47,13 @@ func inspectMark(ctx context.Context, h *host.Host, _ *policy.Policy) (State, er
 	if found.backend != "" {
 		rule := []string{"-j", "MARK", "--set-xmark", "0x4000/0x4000"}
 		tried := Evidence{"scratch namespace", found.backend + " -t mangle " + strings.Join(rule, " ")}
-		refused, err := h.Rules.Takes(ctx, found.backend, rule...)
+		refused, err := h.Rules.Accepts(ctx, found.backend, rule...)
 		switch {
 		case err != nil:
 			untried = err
 		case refused != "":
 			tried.Text += ": " + refused
-			s.Holds, s.Got, s.Evidence = false, "refused", []Evidence{tried}
+			s.Pass, s.Got, s.Evidence = false, "refused", []Evidence{tried}
 			return s, nil
 		default:
 			tried.Text += ": taken"

@@ -13,8 +13,8 @@ import (
 )
 
 // conntrackOverwritten: two owners of one parameter; the one that starts last wins.
-func conntrackOverwritten() Judgement {
-	return Judgement{
+func conntrackOverwritten() Problem {
+	return Problem{
 		Name: "conntrack.kube-proxy-overwrites", Stages: []Stage{Boot, Run}, Severity: policy.Warn,
 		Detects:  "The policy asks for an nf_conntrack_max that kube-proxy will overwrite when it starts.",
 		Symptom:  "nf_conntrack_max is right after boot and another number once kube-proxy runs; from 1.29 on even a smaller one.",
@@ -47,7 +47,7 @@ func inspectConntrackOverwritten(ctx context.Context, h *host.Host, p *policy.Po
 		return s, err
 	}
 	if c.writes(n, false) == 0 {
-		s.Got, s.Holds = "maxPerCore 0: kube-proxy writes nothing", true
+		s.Got, s.Pass = "maxPerCore 0: kube-proxy writes nothing", true
 		s.Evidence = []Evidence{{c.from, "conntrack.maxPerCore 0"}}
 		return s, nil
 	}
@@ -78,7 +78,7 @@ func inspectConntrackOverwritten(ctx context.Context, h *host.Host, p *policy.Po
 	s.Evidence = []Evidence{{from, fmt.Sprintf("max(%d, %d x %d CPUs)", c.min, c.maxPerCore, n)}}
 	switch {
 	case !differ:
-		s.Holds = true
+		s.Pass = true
 	case agree:
 		return s, fmt.Errorf("%s, depending on its version (1.36 has a cap), which cannot be told here", s.Got)
 	case c.from == "":

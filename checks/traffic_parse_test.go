@@ -11,7 +11,7 @@ import (
 func TestNATChecksumFix(t *testing.T) {
 	for _, c := range []struct {
 		release, os string
-		want        known
+		want        tristate
 	}{
 		{"6.18.44", "", yes},
 		{"5.7.0", "", yes},
@@ -25,26 +25,26 @@ func TestNATChecksumFix(t *testing.T) {
 		{"4.19.123", "", yes},
 		{"4.14.180", "", no},
 		{"4.14.181", "", yes},
-		{"5.6.14", "", notKnown},
-		{"5.3.18-24-default", "sles", notKnown},
-		{"4.9.220", "", notKnown},
+		{"5.6.14", "", unknown},
+		{"5.3.18-24-default", "sles", unknown},
+		{"4.9.220", "", unknown},
 		{"4.15.0-106-generic", "ubuntu", no},
 		{"4.15.0-107-generic", "ubuntu", yes},
-		{"4.15.0-1073-aws", "ubuntu", notKnown},
+		{"4.15.0-1073-aws", "ubuntu", unknown},
 		{"5.4.0-31-generic", "ubuntu", no},
 		{"5.4.0-32-lowlatency", "ubuntu", yes},
-		{"5.4.0-1015-aws", "ubuntu", notKnown},
-		{"5.3.0-51-generic", "ubuntu", notKnown},
-		{"5.4.0", "", notKnown},
-		{"4.19.0-9-amd64", "debian", notKnown},
-		{"4.14.177-139.253.amzn2.x86_64", "amzn", notKnown},
-		{"3.10.0-1127.el7.x86_64", "centos", notKnown},
+		{"5.4.0-1015-aws", "ubuntu", unknown},
+		{"5.3.0-51-generic", "ubuntu", unknown},
+		{"5.4.0", "", unknown},
+		{"4.19.0-9-amd64", "debian", unknown},
+		{"4.14.177-139.253.amzn2.x86_64", "amzn", unknown},
+		{"3.10.0-1127.el7.x86_64", "centos", unknown},
 		{"4.18.0-193.el8.x86_64", "rhel", yes},
 		{"5.14.0-427.el9.x86_64", "rocky", yes},
-		{"5.4.17-2102.200.13.el8uek.x86_64", "ol", notKnown},
-		{"", "", notKnown},
-		{"linux", "", notKnown},
-		{"5.99999999999999999999.1", "", notKnown},
+		{"5.4.17-2102.200.13.el8uek.x86_64", "ol", unknown},
+		{"", "", unknown},
+		{"linux", "", unknown},
+		{"5.99999999999999999999.1", "", unknown},
 	} {
 		if got, why := natChecksumFix(c.release, c.os); got != c.want || why == "" {
 			t.Errorf("natChecksumFix(%q, %q) = %d, %q; want %d", c.release, c.os, got, why, c.want)
@@ -55,13 +55,13 @@ func TestNATChecksumFix(t *testing.T) {
 func TestMarkRegression(t *testing.T) {
 	for _, c := range []struct {
 		release, os string
-		want        known
+		want        tristate
 	}{
 		{"6.6.56", "", no}, {"6.6.57", "", yes}, {"6.6.58-talos", "talos", yes}, {"6.6.59", "", no},
 		{"6.11.3", "", no}, {"6.11.4-301.fc41.x86_64", "fedora", yes}, {"6.11.5-1", "arch", yes}, {"6.11.6", "", no},
 		{"6.8.0-55-generic", "ubuntu", no}, {"6.8.0-56-generic", "ubuntu", yes}, {"6.8.0-57-lowlatency", "ubuntu", yes},
-		{"6.8.0-58-generic", "ubuntu", no}, {"6.8.0-1024-aws", "ubuntu", notKnown}, {"6.8.0-56-generic", "debian", no},
-		{"5.15.0-127-generic", "ubuntu", yes}, {"", "", notKnown},
+		{"6.8.0-58-generic", "ubuntu", no}, {"6.8.0-1024-aws", "ubuntu", unknown}, {"6.8.0-56-generic", "debian", no},
+		{"5.15.0-127-generic", "ubuntu", yes}, {"", "", unknown},
 	} {
 		if got, why := markRegression(c.release, c.os); got != c.want || why == "" {
 			t.Errorf("markRegression(%q, %q) = %d, %q; want %d", c.release, c.os, got, why, c.want)

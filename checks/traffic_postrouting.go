@@ -12,8 +12,8 @@ import (
 )
 
 // proxyPostrouting: what kube-proxy marks must be masqueraded once, from random ports.
-func proxyPostrouting() Judgement {
-	return Judgement{
+func proxyPostrouting() Problem {
+	return Problem{
 		Name: "kubeproxy.postrouting", Stages: []Stage{Run}, Severity: policy.Warn,
 		Detects: "kube-proxy's masquerading is of the old form, uses no random ports, or disagrees about the mark's bit.",
 		Symptom: "Connections to Services stall for 1, 3 or 63 seconds, or answers never come back because traffic leaves with a Pod's or client's address.",
@@ -45,7 +45,7 @@ func inspectPostrouting(ctx context.Context, h *host.Host, _ *policy.Policy) (St
 	case isLost:
 		return s, fmt.Errorf("cannot see KUBE-POSTROUTING: %s", lost.Message)
 	default:
-		s.Holds = true
+		s.Pass = true
 		s.Evidence = []Evidence{{strings.TrimSpace(rep.Mode + " mode"), fmt.Sprintf("form of %s", rep.Version)}}
 	}
 	return s, nil

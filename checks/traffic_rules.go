@@ -105,5 +105,5 @@ func proxyWrong(s *State, mode string, findings []kubeproxy.Finding) {
 		}
 		s.Evidence = append(s.Evidence, proxyEvidence(mode, f))
 	}
-	s.Holds, s.Got, s.Remedy = false, strings.Join(got, ", "), findings[0].Remedy
+	s.Pass, s.Got, s.Remedy = false, strings.Join(got, ", "), findings[0].Remedy
 }

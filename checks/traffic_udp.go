@@ -9,8 +9,8 @@ import (
 )
 
 // udpChecksumErrors: on the receiving node a broken outer checksum is all there is to see.
-func udpChecksumErrors() Judgement {
-	return Judgement{
+func udpChecksumErrors() Problem {
+	return Problem{
 		Name: "udp.checksum-errors", Stages: []Stage{Run}, Severity: policy.Warn,
 		Detects:  "UDP packets with a wrong checksum arrive now.",
 		Symptom:  "Traffic between nodes stalls for 1, 3 or 63 seconds; dmesg says \"UDP: bad checksum. From ... to ...:8472\" where the sender uses VXLAN.",
@@ -23,7 +23,7 @@ func udpChecksumErrors() Judgement {
 }
 
 func inspectUDPChecksumErrors(ctx context.Context, h *host.Host, _ *policy.Policy) (State, error) {
-	s := State{Want: "no wrong checksum now", Got: "no wrong checksum now", Holds: true}
+	s := State{Want: "no wrong checksum now", Got: "no wrong checksum now", Pass: true}
 	first, err := udpChecksums(h)
 	if err != nil {
 		return s, err
@@ -40,7 +40,7 @@ func inspectUDPChecksumErrors(ctx context.Context, h *host.Host, _ *policy.Polic
 	s.Evidence = []Evidence{{"/proc/net/snmp", fmt.Sprintf("Udp InCsumErrors %d", second)}}
 	if second > first {
 		s.Evidence[0].Text += fmt.Sprintf(", %d more in 100 ms", second-first)
-		s.Holds, s.Got, s.Cause = false, "InCsumErrors rising", "vxlan.checksum"
+		s.Pass, s.Got, s.Cause = false, "InCsumErrors rising", "vxlan.checksum"
 		s.Remedy = "run: dmesg | grep 'UDP: bad checksum', which names the sender; then nodegate check --stage run there (vxlan.checksum)"
 	}
 	return s, nil

@@ -13,8 +13,8 @@ import (
 )
 
 // vxlanChecksum: four things that are harmless alone break VXLAN together.
-func vxlanChecksum() Judgement {
-	return Judgement{
+func vxlanChecksum() Problem {
+	return Problem{
 		Name: "vxlan.checksum", Stages: []Stage{Run}, Severity: policy.Block,
 		Detects:  "VXLAN packets leave with a wrong UDP checksum: they are masqueraded a second time, and the kernel \"updates\" a checksum that was left out.",
 		Symptom:  "The node reaches Services only after 1, 3 or 63 seconds; the peer's dmesg says \"UDP: bad checksum. From ... to ...:8472\".",
@@ -28,7 +28,7 @@ func vxlanChecksum() Judgement {
 
 func inspectVXLANChecksum(ctx context.Context, h *host.Host, _ *policy.Policy) (State, error) {
 	const holds = "not all four conditions"
-	s := State{Want: holds, Got: holds, Holds: true}
+	s := State{Want: holds, Got: holds, Pass: true}
 	found, exposed, err := exposedTunnels(ctx, h, &s)
 	if err != nil {
 		return s, err
@@ -63,10 +63,10 @@ func inspectVXLANChecksum(ctx context.Context, h *host.Host, _ *policy.Policy) (
 		s.Got += ": not masqueraded twice"
 		return s, nil
 	}
-	if fixed == notKnown {
+	if fixed == unknown {
 		return s, fmt.Errorf("three of four conditions hold on %s, and %s (kernel %s)", strings.Join(exposed, ", "), why, release)
 	}
-	s.Holds, s.Got = false, "all four on "+strings.Join(exposed, ", ")
+	s.Pass, s.Got = false, "all four on "+strings.Join(exposed, ", ")
 	var off []string
 	for _, link := range exposed {
 		off = append(off, "ethtool -K "+link+" tx-checksum-ip-generic off")

@@ -43,7 +43,7 @@ func (l *loader) decode() {
 		case "check":
 			if j, ok := l.judgement(b); ok {
 				j.Unknown = l.unknowns()
-				p.Judgements = append(p.Judgements, j)
+				p.Problems = append(p.Problems, j)
 			}
 		case "probe":
 			if pr, ok := l.probe(b); ok {
@@ -84,20 +84,20 @@ func (r *reader) module(b block) (Module, bool) {
 	return Module{about, strings.ReplaceAll(b.Name, "-", "_")}, true
 }
 
-func (r *reader) judgement(b block) (Judgement, bool) {
+func (r *reader) judgement(b block) (Problem, bool) {
 	about := r.about(b)
 	if b.get("severity") == nil {
 		about.Severity = ""
 	}
 	if !slices.Contains(r.Checks, b.Name) {
 		r.errorf(b.Range, "Unknown check", "There is no check %q; `nodegate explain` lists them.%s", b.Name, didYouMean(b.Name, r.Checks))
-		return Judgement{}, false
+		return Problem{}, false
 	}
-	return Judgement{about, b.Name}, true
+	return Problem{about, b.Name}, true
 }
 
 func (r *reader) probe(b block) (Probe, bool) {
-	p := Probe{About: r.about(b), Name: b.Name}
+	p := Probe{Metadata: r.about(b), Name: b.Name}
 	p.Timeout = r.duration(b.get("timeout"), "timeout", time.Second, 10*time.Millisecond, 30*time.Second)
 	if b.Name != "bridge" {
 		r.errorf(b.Range, "Unknown probe", "A policy can ask for probe \"bridge\"; %q is none.%s", b.Name, didYouMean(b.Name, []string{"bridge"}))
@@ -107,7 +107,7 @@ func (r *reader) probe(b block) (Probe, bool) {
 }
 
 func (r *reader) sysctl(b block) (Sysctl, bool) {
-	s := Sysctl{About: r.about(b)}
+	s := Sysctl{Metadata: r.about(b)}
 	before := len(r.diags)
 	key, err := ParseKey(b.Name)
 	if err != nil {

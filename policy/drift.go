@@ -7,22 +7,22 @@ func (p *Policy) defaultDrift() {
 	if !p.Gate.Repair {
 		usual = Report
 	}
-	unless := func(a *About, d Drift) {
+	unless := func(a *Metadata, d Drift) {
 		if a.Drift == "" {
 			a.Drift = d
 		}
 	}
 	for i := range p.Modules {
-		unless(&p.Modules[i].About, usual)
+		unless(&p.Modules[i].Metadata, usual)
 	}
 	for i := range p.Sysctls {
-		unless(&p.Sysctls[i].About, usual)
+		unless(&p.Sysctls[i].Metadata, usual)
 	}
 	for i := range p.Links {
-		unless(&p.Links[i].About, usual)
+		unless(&p.Links[i].Metadata, usual)
 	}
-	for i := range p.Judgements {
-		unless(&p.Judgements[i].About, Report)
+	for i := range p.Problems {
+		unless(&p.Problems[i].Metadata, Report)
 	}
 	for i := range p.Probes {
 		p.Probes[i].Drift = Ignore // watch sends no packets

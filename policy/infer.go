@@ -30,11 +30,11 @@ func (p *Policy) inferModules() {
 		switch {
 		case name == "" || s.Off:
 		case i < 0:
-			p.Modules = append(p.Modules, Module{Name: name, About: About{
+			p.Modules = append(p.Modules, Module{Name: name, Metadata: Metadata{
 				Severity: s.Severity, Range: s.Range, Ref: s.Ref, Reason: "It brings " + s.Key.String() + ".",
 			}})
 		default:
-			stricter(&p.Modules[i].About, s.About)
+			stricter(&p.Modules[i].Metadata, s.Metadata)
 		}
 	}
 }

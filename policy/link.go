@@ -9,7 +9,7 @@ import (
 
 func (r *reader) link(b block) (Link, bool) {
 	before := len(r.diags)
-	l := Link{About: r.about(b), Name: b.Name}
+	l := Link{Metadata: r.about(b), Name: b.Name}
 	if !isName(b.Name, 63, "._-") || strings.ToLower(b.Name) != b.Name {
 		r.errorf(b.Range, "Not a name", "The name of a link requirement is lower-case letters, digits, dots, - and _, for example \"vxlan\"; %q is not.", b.Name)
 	}

@@ -16,17 +16,17 @@ import (
 // Policy is what the given files, taken together, ask of a node.
 // The order of each list is the order of the files.
 type Policy struct {
-	Files      []string // names of the files it was read from, built-in ones included
-	Modules    []Module
-	Sysctls    []Sysctl
-	Links      []Link
-	Judgements []Judgement
-	Probes     []Probe
-	Gate       Gate
+	Files    []string // names of the files it was read from, built-in ones included
+	Modules  []Module
+	Sysctls  []Sysctl
+	Links    []Link
+	Problems []Problem
+	Probes   []Probe
+	Gate     Gate
 }
 
-// About is what every requirement says of itself.
-type About struct {
+// Metadata is what every requirement says of itself.
+type Metadata struct {
 	Severity Severity
 	Reason   string    // why it is asked for, in the author's words
 	Ref      string    // where the reason is documented
@@ -42,7 +42,7 @@ type About struct {
 }
 
 // Applies tells whether the requirement is one on this node, and its value known.
-func (a About) Applies() bool { return !a.Off && a.Unknown == "" }
+func (a Metadata) Applies() bool { return !a.Off && a.Unknown == "" }
 
 // Severity says what a requirement that does not hold does to the gate.
 type Severity string
@@ -67,14 +67,14 @@ const (
 
 // Module asks for a kernel module: loaded, or built into the kernel.
 type Module struct {
-	About
+	Metadata
 	Name string // as the kernel spells it: underscores
 }
 
 // Sysctl asks for the value of a kernel parameter. Either Value, or OneOf, or
 // a bound is set.
 type Sysctl struct {
-	About
+	Metadata
 	Key   Key
 	Value string   // one exact value, white space folded
 	OneOf []string // any of these; the first is the one to write
@@ -84,7 +84,7 @@ type Sysctl struct {
 
 // Link asks for settings of every network interface that matches.
 type Link struct {
-	About
+	Metadata
 	Name     string
 	Match    Match
 	Offloads []Offload
@@ -135,17 +135,17 @@ type LinkSysctl struct {
 	Value   string
 }
 
-// Judgement asks for one of nodegate's own checks by its name. A severity of ""
+// Problem asks for one of nodegate's own checks by its name. A severity of ""
 // leaves it to the check.
-type Judgement struct {
-	About
+type Problem struct {
+	Metadata
 	Name string
 }
 
 // Probe asks for a proof with real packets. The one there is is "bridge": the
 // reply of a Service whose endpoint is on the same bridge.
 type Probe struct {
-	About
+	Metadata
 	Name    string
 	Timeout time.Duration // the longest wait for the reply
 }

@@ -22,7 +22,7 @@ func load(t *testing.T, text string) *policy.Policy {
 }
 
 // known is what the real commands pass.
-func known() policy.Options { return policy.Options{Checks: checks.JudgementNames()} }
+func known() policy.Options { return policy.Options{Checks: checks.ProblemNames()} }
 
 func TestParseKey(t *testing.T) {
 	for in, want := range map[string]string{
@@ -233,7 +233,7 @@ func TestDefaultDrift(t *testing.T) {
 		check "swap" {}`
 	drift := func(text string) []policy.Drift {
 		p := load(t, text)
-		return []policy.Drift{p.Sysctls[0].Drift, p.Sysctls[1].Drift, p.Probes[0].Drift, p.Judgements[0].Drift}
+		return []policy.Drift{p.Sysctls[0].Drift, p.Sysctls[1].Drift, p.Probes[0].Drift, p.Problems[0].Drift}
 	}
 	if d := cmp.Diff([]policy.Drift{policy.Correct, policy.Ignore, policy.Ignore, policy.Report}, drift(text)); d != "" {
 		t.Error(d)

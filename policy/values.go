@@ -170,8 +170,8 @@ func (r *reader) oneOf(e hcl.Expression, name string, words ...string) string {
 }
 
 // about reads what every requirement says of itself.
-func (r *reader) about(b block) About {
-	a := About{
+func (r *reader) about(b block) Metadata {
+	a := Metadata{
 		Severity: Severity(r.oneOf(b.get("severity"), "severity", string(Block), string(Warn))),
 		Reason:   r.text(b.get("reason"), "reason"),
 		Ref:      r.text(b.get("ref"), "ref"),

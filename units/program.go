@@ -18,18 +18,18 @@ const (
 type Program struct {
 	path    string
 	content []byte // to be written at path; none where a package brought it, with the units
-	carrier Carrier
+	carrier Delivery
 }
 
-// Carrier is who else than install puts nodegate's files onto a machine: a
+// Delivery is who else than install puts nodegate's files onto a machine: a
 // cluster's manifest, cloud-init, an image's configuration.
-type Carrier struct {
+type Delivery struct {
 	Name string // the command that wrote them, for their heads: "nodegate export kops"
 	Gate string // the command that holds the unit; "" is the gate of Binary
 }
 
-// Carried is a program that comes to Binary by another way than these files.
-func Carried(c Carrier) Program { return Program{path: Binary, carrier: c} }
+// DeliveredBy is a program that comes to Binary by another way than these files.
+func DeliveredBy(c Delivery) Program { return Program{path: Binary, carrier: c} }
 
 // Copied is a program that the installation brings itself.
 func Copied(binary []byte) Program { return Program{path: Binary, content: binary} }

@@ -13,7 +13,7 @@ import (
 // it fails where nothing was wrong before, or not all is right after.
 func applied(t testing.TB, n *host.Netns, text string) {
 	t.Helper()
-	p, diags := policy.Load([]policy.File{{Name: "scenario.hcl", Text: []byte(text)}}, policy.Options{Checks: checks.JudgementNames()})
+	p, diags := policy.Load([]policy.File{{Name: "scenario.hcl", Text: []byte(text)}}, policy.Options{Checks: checks.ProblemNames()})
 	if diags.HasErrors() {
 		t.Fatal(diags)
 	}

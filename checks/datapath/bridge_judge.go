@@ -87,9 +87,9 @@ func (o *Observed) count(client, server []host.Segment, service, endpoint, me ne
 func (r *BridgeResult) judge() {
 	o := r.Observed
 	r.Lost = o.lost()
-	r.Holds = r.Lost == ""
+	r.Pass = r.Lost == ""
 	switch {
-	case r.Holds:
+	case r.Pass:
 		r.Summary = "the reply came back translated"
 		if o.Masqueraded {
 			r.Summary += ", but only because this host masquerades the request: the bridge itself was not put to the test"

@@ -37,7 +37,7 @@ func TestLost(t *testing.T) {
 		}
 		r := BridgeResult{Observed: c.o}
 		r.judge()
-		if other, twice := seen[r.Summary]; twice || r.Summary == "" || r.Holds != (c.want == "") {
+		if other, twice := seen[r.Summary]; twice || r.Summary == "" || r.Pass != (c.want == "") {
 			t.Errorf("%s: summary %q, also of %s", c.want, r.Summary, other)
 		}
 		seen[r.Summary] = c.want

@@ -11,7 +11,7 @@ import (
 // request and the reply went with the packets counted at each point.
 func (r BridgeResult) Render(w io.Writer) error {
 	var b bytes.Buffer
-	if r.Holds {
+	if r.Pass {
 		fmt.Fprintf(&b, "holds: %s\n", r.Summary)
 	} else {
 		fmt.Fprintf(&b, "%s: %s\n", r.Lost, r.Summary)

@@ -47,7 +47,7 @@ func TestScenarioSameBridgeReplyLost(t *testing.T) {
 			sysctl(t, n, forwardKey, "1")
 			sysctl(t, n, callKey, "0")
 			r := onHost(t, n, BridgeOptions{Backend: backend})
-			if r.Holds || r.Lost != ReplyUntranslated || r.Backend != backend {
+			if r.Pass || r.Lost != ReplyUntranslated || r.Backend != backend {
 				t.Fatalf("%s with %s: %s", r.Lost, r.Backend, r.Summary)
 			}
 			o := r.Observed
@@ -63,7 +63,7 @@ func TestScenarioSameBridgeReplyLost(t *testing.T) {
 			empty(t, n)
 
 			applied(t, n, `sysctl "net.bridge.bridge-nf-call-iptables" { value = 1 }`)
-			if r := onHost(t, n, BridgeOptions{Backend: backend}); !r.Holds || r.Observed.Hooks.Reply.Prerouting == 0 {
+			if r := onHost(t, n, BridgeOptions{Backend: backend}); !r.Pass || r.Observed.Hooks.Reply.Prerouting == 0 {
 				t.Errorf("repaired: %s: %s", r.Lost, r.Summary)
 			}
 			empty(t, n)
@@ -82,7 +82,7 @@ func TestBridgePerBridge(t *testing.T) {
 		holds bool
 	}{{"0", nil, false}, {"0", &on, true}, {"1", nil, true}} {
 		sysctl(t, n, callKey, c.call)
-		if r := onHost(t, n, BridgeOptions{PerBridge: c.own}); r.Holds != c.holds {
+		if r := onHost(t, n, BridgeOptions{PerBridge: c.own}); r.Pass != c.holds {
 			t.Errorf("%s=%s, own %v: %s", callKey, c.call, c.own, r.Summary)
 		}
 	}
@@ -124,7 +124,7 @@ func TestBridgeLosses(t *testing.T) {
 			sysctl(t, n, forwardKey, "1")
 			c.lose(t, n)
 			r := onHost(t, n, BridgeOptions{Timeout: 200 * time.Millisecond})
-			if r.Holds || r.Lost != c.want {
+			if r.Pass || r.Lost != c.want {
 				t.Errorf("%s, want %s: %s\n%+v", r.Lost, c.want, r.Summary, r.Observed)
 			}
 			if r.Remedy == "" {
@@ -158,7 +158,7 @@ func TestBridgeMasqueradedFirst(t *testing.T) {
 	sysctl(t, n, forwardKey, "1")
 	sysctl(t, n, callKey, "0")
 	in(t, n, "nft", "add table ip m; add chain ip m c { type nat hook postrouting priority 50; }; add rule ip m c masquerade")
-	if r := onHost(t, n, BridgeOptions{}); !r.Holds || !r.Observed.Masqueraded || !strings.Contains(r.Summary, "masquerades") {
+	if r := onHost(t, n, BridgeOptions{}); !r.Pass || !r.Observed.Masqueraded || !strings.Contains(r.Summary, "masquerades") {
 		t.Errorf("%s: %+v", r.Summary, r.Observed)
 	}
 }
@@ -196,7 +196,7 @@ func TestBridgeConcurrent(t *testing.T) {
 	for range 6 {
 		all.Go(func() {
 			r, err := bridgeOn(deadline(t), n, BridgeOptions{Timeout: 5 * time.Second})
-			if err != nil || !r.Holds || len(r.Removed) > 0 {
+			if err != nil || !r.Pass || len(r.Removed) > 0 {
 				t.Errorf("%v, %s, removed %v", err, r.Summary, r.Removed)
 			}
 		})
@@ -235,7 +235,7 @@ func TestBridgeRouted(t *testing.T) {
 		t.Error(err)
 	}
 	sysctl(t, n, forwardKey, "1")
-	if r := onHost(t, n, BridgeOptions{Subnet: prefix("198.18.0.0/24"), Service: addrPort("198.18.1.1:8080")}); !r.Holds {
+	if r := onHost(t, n, BridgeOptions{Subnet: prefix("198.18.0.0/24"), Service: addrPort("198.18.1.1:8080")}); !r.Pass {
 		t.Error(r.Summary)
 	}
 }
@@ -280,7 +280,7 @@ func benchmark(b *testing.B, probe func() (BridgeResult, error)) {
 		start := time.Now()
 		r, err := probe()
 		must(b, err)
-		if !r.Holds {
+		if !r.Pass {
 			b.Fatal(r.Summary)
 		}
 		slowest = max(slowest, time.Since(start))

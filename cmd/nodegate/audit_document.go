@@ -38,10 +38,10 @@ func auditDocument(h *host.Host, rep *kubeproxy.Report, c covered, began time.Ti
 }
 
 func auditResult(k kubeproxy.Kind, rep *kubeproxy.Report, c covered) checks.Result {
-	res := checks.Result{Name: k.Name, Verdict: checks.Pass, About: policy.About{Severity: policy.Block, Reason: k.Summary, Ref: k.Ref}}
+	res := checks.Result{Name: k.Name, Verdict: checks.Pass, Metadata: policy.Metadata{Severity: policy.Block, Reason: k.Summary, Ref: k.Ref}}
 	res.State = checks.State{Want: "none", Got: "none", Skip: notCovered(k.Name, rep.Mode, c)}
 	if k.Verdict == kubeproxy.Warn {
-		res.About.Severity = policy.Warn
+		res.Metadata.Severity = policy.Warn
 	}
 	found := 0
 	for _, f := range rep.Findings {

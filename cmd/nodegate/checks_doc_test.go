@@ -44,7 +44,7 @@ func TestChecksTable(t *testing.T) {
 			t.Errorf("%s is not explained: %+v", e.Name, e)
 		}
 		where := shown[e.Name]
-		if kind, _, _ := strings.Cut(e.Name, "."); slices.Contains([]string{"module", "sysctl", "link"}, kind) && !slices.Contains(checks.JudgementNames(), e.Name) {
+		if kind, _, _ := strings.Cut(e.Name, "."); slices.Contains([]string{"module", "sysctl", "link"}, kind) && !slices.Contains(checks.ProblemNames(), e.Name) {
 			where = append(where, everyRequirement)
 		}
 		if len(where) == 0 {

@@ -70,9 +70,9 @@ func newDocument(h *host.Host, p *policy.Policy, r checks.Report) document {
 
 func newResult(res checks.Result) result {
 	out := result{
-		Name: res.Name, Verdict: res.Verdict, Severity: res.About.Severity, Want: res.State.Want, Got: res.State.Got,
-		Fixed: res.Fixed, Was: res.Was, Source: source(res.About), Reason: res.About.Reason, Evidence: res.State.Evidence,
-		Ref: res.About.Ref, Because: res.State.Cause, Skipped: res.State.Skip,
+		Name: res.Name, Verdict: res.Verdict, Severity: res.Metadata.Severity, Want: res.State.Want, Got: res.State.Got,
+		Fixed: res.Fixed, Was: res.Was, Source: source(res.Metadata), Reason: res.Metadata.Reason, Evidence: res.State.Evidence,
+		Ref: res.Metadata.Ref, Because: res.State.Cause, Skipped: res.State.Skip,
 	}
 	if out.Evidence == nil {
 		out.Evidence = []checks.Evidence{}
@@ -108,7 +108,7 @@ func describe(h *host.Host) node {
 
 // source is the file and line that asks for a requirement, and those of the
 // override that changed it.
-func source(a policy.About) string {
+func source(a policy.Metadata) string {
 	if a.Range.Filename == "" {
 		return ""
 	}

@@ -81,19 +81,19 @@ func explanations() ([]explanation, error) {
 		if err != nil {
 			return nil, err
 		}
-		p, diags := policy.Load([]policy.File{f}, policy.Options{Checks: checks.JudgementNames()})
+		p, diags := policy.Load([]policy.File{f}, policy.Options{Checks: checks.ProblemNames()})
 		if diags.HasErrors() {
 			return nil, diags
 		}
 		explainRequirements(p, func(e explanation) { add(name, e) })
-		for _, j := range p.Judgements {
+		for _, j := range p.Problems {
 			uses[j.Name] = append(uses[j.Name], name)
 		}
 	}
 	for i := range all {
 		all[i].In = uses[all[i].Name]
 	}
-	for _, j := range checks.Judgements() {
+	for _, j := range checks.Problems() {
 		var stages []string
 		for _, s := range j.Stages {
 			stages = append(stages, string(s))
@@ -116,19 +116,19 @@ func explanations() ([]explanation, error) {
 }
 
 func explainRequirements(p *policy.Policy, add func(explanation)) {
-	about := func(name string, a policy.About, how, remedy string) {
+	about := func(name string, a policy.Metadata, how, remedy string) {
 		add(explanation{
 			Name: name, Breaks: a.Reason, Symptom: a.Symptom, How: how, Remedy: remedy, TradeOff: a.TradeOff, Source: a.Ref,
 			Stages: "boot, run", Severity: string(a.Severity),
 		})
 	}
 	for _, m := range p.Modules {
-		about("module."+m.Name, m.About, "/sys/module, what the module provides in /proc, and /lib/modules", "`nodegate apply`, or modprobe "+m.Name+"; in an image, the package that has it")
+		about("module."+m.Name, m.Metadata, "/sys/module, what the module provides in /proc, and /lib/modules", "`nodegate apply`, or modprobe "+m.Name+"; in an image, the package that has it")
 	}
 	for _, s := range p.Sysctls {
-		about("sysctl."+s.Key.String(), s.About, "/proc/sys/"+string(s.Key)+" is "+s.Want(), "`nodegate apply`, or sysctl -w '"+s.Key.String()+"=...'")
+		about("sysctl."+s.Key.String(), s.Metadata, "/proc/sys/"+string(s.Key)+" is "+s.Want(), "`nodegate apply`, or sysctl -w '"+s.Key.String()+"=...'")
 	}
 	for _, l := range p.Links {
-		about("link."+l.Name, l.About, "netlink and ethtool, on every link that matches: "+l.Want(), "`nodegate apply`, or ethtool -K")
+		about("link."+l.Name, l.Metadata, "netlink and ethtool, on every link that matches: "+l.Want(), "`nodegate apply`, or ethtool -K")
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func newExport() *cobra.Command {
-	o := options{root: "/", nowhere: true}
+	o := options{root: "/", noFacts: true}
 	var binary, sum, image string
 	var strict bool
 	c := &cobra.Command{
@@ -88,7 +88,7 @@ is held until it is there and the gate passes.`,
 func formatList() string {
 	var b strings.Builder
 	for _, f := range export.Formats() {
-		fmt.Fprintf(&b, "  %-13s %s\n", f.Name, f.About)
+		fmt.Fprintf(&b, "  %-13s %s\n", f.Name, f.Description)
 	}
 	return b.String()
 }

@@ -125,7 +125,7 @@ func (g *gate) explain(r checks.Report) {
 	var lines []string
 	var fields []map[string]string
 	for _, res := range r.Results {
-		if res.About.Severity != policy.Block || res.Verdict == checks.Pass || res.Verdict == checks.Skip || res.Follows() {
+		if res.Metadata.Severity != policy.Block || res.Verdict == checks.Pass || res.Verdict == checks.Skip || res.IsSymptom() {
 			continue
 		}
 		out := newResult(res)

@@ -10,7 +10,7 @@ import (
 )
 
 func newLint() *cobra.Command {
-	o := options{root: "/", nowhere: true}
+	o := options{root: "/", noFacts: true}
 	var strict bool
 	var manifest string
 	c := &cobra.Command{
@@ -61,26 +61,26 @@ some, 2 where the file is no such manifest.`,
 // advice is what is allowed in a policy and yet most likely not meant.
 func advice(p *policy.Policy) []string {
 	var all []string
-	add := func(a policy.About, what string) {
+	add := func(a policy.Metadata, what string) {
 		if !a.Builtin {
 			all = append(all, fmt.Sprintf("%s:%d:%d: Warning: %s", a.Range.Filename, a.Range.Start.Line, a.Range.Start.Column, what))
 		}
 	}
 	for _, s := range p.Sysctls {
 		if s.Reason == "" && s.Severity == policy.Block {
-			add(s.About, s.Key.String()+" holds kubelet and says no reason; write one for whoever stands before the held node")
+			add(s.Metadata, s.Key.String()+" holds kubelet and says no reason; write one for whoever stands before the held node")
 		}
 	}
 	for _, l := range p.Links {
 		if l.Match == (policy.Match{Name: "*"}) {
-			add(l.About, "link "+l.Name+" matches every interface, Pods' veths among them")
+			add(l.Metadata, "link "+l.Name+" matches every interface, Pods' veths among them")
 		}
 		if l.Severity == policy.Block && l.Reason == "" {
-			add(l.About, "link "+l.Name+" holds kubelet and says no reason; write one for whoever stands before the held node")
+			add(l.Metadata, "link "+l.Name+" holds kubelet and says no reason; write one for whoever stands before the held node")
 		}
 	}
 	if p.Gate.OnTimeout == policy.Release && !p.Gate.Repair {
-		add(policy.About{Range: p.Gate.Range}, "the gate neither repairs nor holds: it only delays kubelet")
+		add(policy.Metadata{Range: p.Gate.Range}, "the gate neither repairs nor holds: it only delays kubelet")
 	}
 	return all
 }

@@ -33,7 +33,7 @@ type options struct {
 	verbose  bool
 	vars     []string
 	varFiles []string
-	nowhere  bool // the policy is read for no machine in particular: no fact is known
+	noFacts  bool // the policy is read for no machine in particular: no fact is known
 }
 
 func (o *options) policyFlags(c *cobra.Command) {
@@ -85,8 +85,8 @@ func (o *options) evaluate(h *host.Host, files []policy.File, stderr io.Writer) 
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	known := policy.Options{Checks: checks.JudgementNames(), Vars: vars, Env: environment()}
-	if !o.nowhere {
+	known := policy.Options{Checks: checks.ProblemNames(), Vars: vars, Env: environment()}
+	if !o.noFacts {
 		known.Fact = func(name string) (any, bool) { return h.Fact(ctx, name) }
 	}
 	p, diags := policy.Load(files, known)

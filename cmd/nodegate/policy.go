@@ -81,7 +81,7 @@ func newPolicyShow() *cobra.Command {
 func writeEffective(w io.Writer, p *policy.Policy) error {
 	type line struct{ name, want, source string }
 	var lines []line
-	add := func(name, want string, a policy.About) {
+	add := func(name, want string, a policy.Metadata) {
 		switch {
 		case a.Off:
 			want = "not on this node (when is false)"
@@ -95,22 +95,22 @@ func writeEffective(w io.Writer, p *policy.Policy) error {
 		lines = append(lines, line{name, want + severity, source(a)})
 	}
 	for _, m := range p.Modules {
-		add("module."+m.Name, "loaded", m.About)
+		add("module."+m.Name, "loaded", m.Metadata)
 	}
 	for _, s := range p.Sysctls {
-		add("sysctl."+s.Key.String(), s.Want(), s.About)
+		add("sysctl."+s.Key.String(), s.Want(), s.Metadata)
 	}
 	for _, l := range p.Links {
-		add("link."+l.Name, l.Want(), l.About)
+		add("link."+l.Name, l.Want(), l.Metadata)
 	}
-	for _, j := range p.Judgements {
-		add(j.Name, "judged", j.About)
+	for _, j := range p.Problems {
+		add(j.Name, "judged", j.Metadata)
 	}
 	for _, pr := range p.Probes {
-		add("probe."+pr.Name, "reply translated within "+pr.Timeout.String(), pr.About)
+		add("probe."+pr.Name, "reply translated within "+pr.Timeout.String(), pr.Metadata)
 	}
 	g := p.Gate
-	add("gate", fmt.Sprintf("%s waits %s, looks every %s, then %s; repair %t", g.Unit, g.Budget, g.Interval, g.OnTimeout, g.Repair), policy.About{Range: g.Range})
+	add("gate", fmt.Sprintf("%s waits %s, looks every %s, then %s; repair %t", g.Unit, g.Budget, g.Interval, g.OnTimeout, g.Repair), policy.Metadata{Range: g.Range})
 	name, want := 0, 0
 	for _, l := range lines {
 		name, want = max(name, len(l.name)), max(want, min(len(l.want), 60))

@@ -61,7 +61,7 @@ Exit status: 0 holds, 1 lost, 2 wrong call, 3 could not tell.`,
 			if err := renderProbe(c.OutOrStdout(), format, r, r.Render); err != nil {
 				return err
 			}
-			if !r.Holds {
+			if !r.Pass {
 				return exit(exitDiffers)
 			}
 			return nil
@@ -241,5 +241,5 @@ func (o *auditOptions) staleness(ctx context.Context, failing []datapath.Endpoin
 // prove is the probe that a policy can ask for.
 func prove(ctx context.Context, wait time.Duration) (host.Proof, error) {
 	r, err := datapath.Bridge(ctx, datapath.BridgeOptions{Timeout: wait})
-	return host.Proof{Holds: r.Holds, Lost: string(r.Lost), Evidence: r.Summary, Remedy: r.Remedy}, err
+	return host.Proof{Pass: r.Pass, Lost: string(r.Lost), Evidence: r.Summary, Remedy: r.Remedy}, err
 }

@@ -101,7 +101,7 @@ func newWatcher(o *options, stderr io.Writer) (*watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &watcher{&watch.Watcher{Host: h, Look: look}, stderr}
+	w := &watcher{&watch.Watcher{Host: h, Observer: look}, stderr}
 	var files []policy.File
 	w.Policy = func(reread bool) (*policy.Policy, error) {
 		if reread || files == nil {

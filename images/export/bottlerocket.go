@@ -12,7 +12,7 @@ func bottlerocket(in Input) (Result, error) {
 	s := in.settings(plainKey)
 	for _, l := range in.Policy.Links {
 		if !l.Off {
-			s.lack("link."+l.Name, "Bottlerocket has no setting for links", l.About)
+			s.lack("link."+l.Name, "Bottlerocket has no setting for links", l.Metadata)
 		}
 	}
 	s.proof(in.Policy)

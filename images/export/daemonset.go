@@ -16,7 +16,7 @@ var daemonSetManifest string
 // does nothing.
 func daemonSet(in Input) (Result, error) {
 	comment := head("daemonset", in, nil)
-	files, err := units.Files(in.Policy, in.Texts, units.Carried(units.Carrier{Name: command("daemonset")}))
+	files, err := units.Files(in.Policy, in.Texts, units.DeliveredBy(units.Delivery{Name: command("daemonset")}))
 	if err != nil {
 		return Result{}, err
 	}

@@ -45,11 +45,11 @@ func (l Lack) String() string {
 
 // Format is one target.
 type Format struct {
-	Name  string
-	About string
-	Needs Needs
-	Tree  bool // it is a folder of files
-	write func(Input) (Result, error)
+	Name        string
+	Description string
+	Needs       Needs
+	Tree        bool // it is a folder of files
+	write       func(Input) (Result, error)
 }
 
 // Needs says which deliveries of the binary a format knows.

@@ -68,7 +68,7 @@ func (s *settings) udev(l policy.Link) (rule string, byName []sysctl) {
 		why = "udev cannot quote this value"
 	}
 	if why != "" {
-		s.lack(name, why, l.About)
+		s.lack(name, why, l.Metadata)
 		return "", nil
 	}
 	conditions := []string{`SUBSYSTEM=="net"`, `ACTION=="add|move"`}

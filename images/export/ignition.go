@@ -14,14 +14,14 @@ import (
 const ignitionVersion = "3.3.0"
 
 type ignitionConfig struct {
-	Variant  string           `json:"-" yaml:",omitempty"` // of Butane
-	Version  string           `json:"-" yaml:",omitempty"` // of Butane
-	Ignition *ignitionAbout   `json:"ignition,omitempty" yaml:"-"`
-	Storage  ignitionStorage  `json:"storage"`
-	Systemd  ignitionServices `json:"systemd"`
+	Variant  string            `json:"-" yaml:",omitempty"` // of Butane
+	Version  string            `json:"-" yaml:",omitempty"` // of Butane
+	Ignition *ignitionMetadata `json:"ignition,omitempty" yaml:"-"`
+	Storage  ignitionStorage   `json:"storage"`
+	Systemd  ignitionServices  `json:"systemd"`
 }
 
-type ignitionAbout struct {
+type ignitionMetadata struct {
 	Version string `json:"version"`
 }
 
@@ -108,7 +108,7 @@ func ignition(in Input) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	c.Ignition = &ignitionAbout{ignitionVersion}
+	c.Ignition = &ignitionMetadata{ignitionVersion}
 	for i := range c.Storage.Files {
 		if contents := &c.Storage.Files[i].Contents; contents.Source == "" {
 			contents.Source = "data:;base64," + base64.StdEncoding.EncodeToString([]byte(contents.Inline))

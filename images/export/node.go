@@ -26,7 +26,7 @@ const systemDir = "/etc/systemd/system/"
 // the links, is left out.
 func (in Input) node(format string) (node, error) {
 	name := command(format)
-	all, err := units.Files(in.Policy, in.Texts, units.Carried(units.Carrier{Name: name, Gate: in.Delivery.gate()}))
+	all, err := units.Files(in.Policy, in.Texts, units.DeliveredBy(units.Delivery{Name: name, Gate: in.Delivery.gate()}))
 	if err != nil {
 		return node{}, err
 	}

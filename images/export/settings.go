@@ -19,7 +19,7 @@ type sysctl struct {
 	value string
 }
 
-func (s *settings) lack(name, why string, a policy.About) {
+func (s *settings) lack(name, why string, a policy.Metadata) {
 	s.lacks = append(s.lacks, Lack{name, why, a.Range})
 }
 
@@ -30,7 +30,7 @@ func (in Input) settings(refuse func(policy.Key) string) settings {
 	for _, m := range in.Policy.Modules {
 		switch {
 		case m.Unknown != "":
-			s.lack("module."+m.Name, "depends on "+m.Unknown+", which only the node knows", m.About)
+			s.lack("module."+m.Name, "depends on "+m.Unknown+", which only the node knows", m.Metadata)
 		case !m.Off:
 			s.modules = append(s.modules, m.Name)
 		}
@@ -40,11 +40,11 @@ func (in Input) settings(refuse func(policy.Key) string) settings {
 		switch {
 		case c.Off:
 		case c.Unknown != "":
-			s.lack(name, "depends on "+c.Unknown+", which only the node knows", c.About)
+			s.lack(name, "depends on "+c.Unknown+", which only the node knows", c.Metadata)
 		case c.Value == "":
-			s.lack(name, c.Want()+": a fixed value would undo a better one", c.About)
+			s.lack(name, c.Want()+": a fixed value would undo a better one", c.Metadata)
 		case refuse(c.Key) != "":
-			s.lack(name, refuse(c.Key), c.About)
+			s.lack(name, refuse(c.Key), c.Metadata)
 		default:
 			s.sysctls = append(s.sysctls, sysctl{c.Key, c.Value})
 		}
@@ -54,7 +54,7 @@ func (in Input) settings(refuse func(policy.Key) string) settings {
 
 // proof adds what can only be had from nodegate on the node.
 func (s *settings) proof(p *policy.Policy) {
-	if looks := len(p.Judgements) + len(p.Probes); looks > 0 {
+	if looks := len(p.Problems) + len(p.Probes); looks > 0 {
 		s.lacks = append(s.lacks, Lack{Name: fmt.Sprintf("%d checks and probes", looks), Why: "they need nodegate on the node"})
 	}
 	if p.Gate.Range.Filename != "" {

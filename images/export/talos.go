@@ -65,25 +65,25 @@ func (s *settings) ethernet(l policy.Link) (talosEthernet, bool) {
 	case l.Off:
 		return talosEthernet{}, false
 	case l.Unknown != "":
-		s.lack(name, "depends on "+l.Unknown+", which only the node knows", l.About)
+		s.lack(name, "depends on "+l.Unknown+", which only the node knows", l.Metadata)
 		return talosEthernet{}, false
 	case l.Match != policy.Match{Name: l.Match.Name} || strings.ContainsAny(l.Match.Name, "*?[\\"):
-		s.lack(name, "Talos finds a link by its one exact name only", l.About)
+		s.lack(name, "Talos finds a link by its one exact name only", l.Metadata)
 		return talosEthernet{}, false
 	}
 	e := talosEthernet{"v1alpha1", "EthernetConfig", l.Match.Name, map[string]bool{}}
 	for _, o := range l.Offloads {
 		if o.Group {
-			s.lack(name, "offload "+o.Name+" is a group; Talos wants the kernel's names, of those that this device has", l.About)
+			s.lack(name, "offload "+o.Name+" is a group; Talos wants the kernel's names, of those that this device has", l.Metadata)
 			continue
 		}
 		e.Features[o.Name] = o.On
 	}
 	if l.MTU != 0 {
-		s.lack(name, "the mtu stands in Talos' own network configuration of the link", l.About)
+		s.lack(name, "the mtu stands in Talos' own network configuration of the link", l.Metadata)
 	}
 	if len(l.Sysctls) > 0 {
-		s.lack(name, "Talos sets no parameter of a link that comes later", l.About)
+		s.lack(name, "Talos sets no parameter of a link that comes later", l.Metadata)
 	}
 	return e, len(e.Features) > 0
 }

@@ -25,12 +25,12 @@ import (
 //	console         optional: lines "bootN REGEXP" and "bootN ! REGEXP": what some line of the serial console must, or
 //	                no line may, match by the end of boot N's script; bootN-M as above; # starts a comment line
 type Scenario struct {
-	Name    string
-	About   string
-	Dir     string
-	Policy  string // path, or empty
-	Prepare string // path, or empty
-	Boots   []Boot
+	Name        string
+	Description string
+	Dir         string
+	Policy      string // path, or empty
+	Prepare     string // path, or empty
+	Boots       []Boot
 }
 
 // Boot is one boot of a Scenario.
@@ -92,7 +92,7 @@ func load(dir string) (Scenario, error) {
 		}
 		switch text := string(content); e.Name() {
 		case "scenario.md":
-			s.About = strings.TrimSpace(text)
+			s.Description = strings.TrimSpace(text)
 		case "policy.hcl":
 			s.Policy = path
 		case "prepare.sh":
@@ -103,7 +103,7 @@ func load(dir string) (Scenario, error) {
 			wrong = append(wrong, bootFile(e.Name(), text, at))
 		}
 	}
-	if s.About == "" {
+	if s.Description == "" {
 		wrong = append(wrong, errors.New("scenario.md does not say what it proves"))
 	}
 	for n := 1; n <= len(boots); n++ {

@@ -54,7 +54,7 @@ func TestLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := scenarios[0]
-	if s.Name != "x" || s.About != "It works." || s.Policy == "" || s.Prepare != "" || len(s.Boots) != 3 {
+	if s.Name != "x" || s.Description != "It works." || s.Policy == "" || s.Prepare != "" || len(s.Boots) != 3 {
 		t.Fatalf("got %+v", s)
 	}
 	if s.Boots[0].Script != "true" || s.Boots[1].Script != "true" || s.Boots[2].Script != "false" {

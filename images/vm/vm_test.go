@@ -38,7 +38,7 @@ func TestScenarios(t *testing.T) {
 			defer cancel()
 			r := r
 			r.Log = t.Logf
-			t.Log(s.About)
+			t.Log(s.Description)
 			if err := r.Run(ctx, s); err != nil {
 				t.Error(err)
 			}

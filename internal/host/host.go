@@ -28,7 +28,7 @@ type Host struct {
 
 // Proof is what a probe with real packets found.
 type Proof struct {
-	Holds    bool
+	Pass     bool
 	Lost     string // which packet was lost, where it does not hold: "reply-untranslated"
 	Evidence string
 	Remedy   string
@@ -88,7 +88,7 @@ type Rules interface {
 	// tried in a scratch network namespace: no rule of the machine is touched.
 	// Refused is what the program says, "" where the rule is taken; err is that
 	// it could not be tried.
-	Takes(ctx context.Context, program string, rule ...string) (refused string, err error)
+	Accepts(ctx context.Context, program string, rule ...string) (refused string, err error)
 }
 
 // Link is a network interface.

@@ -37,6 +37,6 @@ type noRules struct{}
 
 func (noRules) Dumps(context.Context, func(string, io.Reader) error) error { return errTree }
 
-func (noRules) Takes(context.Context, string, ...string) (refused string, err error) {
+func (noRules) Accepts(context.Context, string, ...string) (refused string, err error) {
 	return "", errTree
 }

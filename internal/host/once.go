@@ -39,8 +39,8 @@ type rulesOnce struct {
 	err   error
 }
 
-func (r *rulesOnce) Takes(ctx context.Context, program string, rule ...string) (refused string, err error) {
-	return r.asked.Takes(ctx, program, rule...)
+func (r *rulesOnce) Accepts(ctx context.Context, program string, rule ...string) (refused string, err error) {
+	return r.asked.Accepts(ctx, program, rule...)
 }
 
 func (r *rulesOnce) Dumps(ctx context.Context, read func(string, io.Reader) error) error {

@@ -135,8 +135,8 @@ func (r recordRules) Dumps(ctx context.Context, read func(string, io.Reader) err
 	return err
 }
 
-func (r recordRules) Takes(ctx context.Context, program string, rule ...string) (refused string, err error) {
-	refused, err = r.Rules.Takes(ctx, program, rule...)
+func (r recordRules) Accepts(ctx context.Context, program string, rule ...string) (refused string, err error) {
+	refused, err = r.Rules.Accepts(ctx, program, rule...)
 	r.s.Tried[tried(program, rule)] = recordAnswer(refused, err)
 	return refused, err
 }

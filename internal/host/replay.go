@@ -76,7 +76,7 @@ func (r replayRules) Dumps(_ context.Context, read func(string, io.Reader) error
 	return nil
 }
 
-func (r replayRules) Takes(_ context.Context, program string, rule ...string) (refused string, err error) {
+func (r replayRules) Accepts(_ context.Context, program string, rule ...string) (refused string, err error) {
 	what := tried(program, rule)
 	return r.s.Tried[what].get(what)
 }

@@ -63,7 +63,7 @@ func (w *Watcher) resync(ctx context.Context, first bool) {
 	for _, l := range links {
 		delete(gone, l.Index)
 		for _, r := range w.links {
-			if first && r.About().Drift != policy.Correct && r.MayMatch(l) {
+			if first && r.Metadata().Drift != policy.Correct && r.MayMatch(l) {
 				w.know(l).held[r.Name()] = true
 			}
 		}
@@ -127,8 +127,8 @@ func (w *Watcher) settle(ctx context.Context, r checks.LinkRequirement, l host.L
 	}
 	appeared := !k.held[r.Name()]
 	key, now := r.Name()+" of "+l.Name, time.Now()
-	s, err := r.Settle(ctx, w.Host, l, func() bool {
-		if r.About().Drift != policy.Correct && !appeared || w.Off() != "" || !w.fights.may(key, now) {
+	s, err := r.Reconcile(ctx, w.Host, l, func() bool {
+		if r.Metadata().Drift != policy.Correct && !appeared || w.Off() != "" || !w.fights.may(key, now) {
 			return false
 		}
 		// A late notice may be about a link that has been made again since: the

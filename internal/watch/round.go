@@ -72,7 +72,7 @@ func watched(p *policy.Policy) []checks.Check {
 			list = append(list, c)
 		}
 	}
-	return slices.DeleteFunc(list, func(c checks.Check) bool { return c.About().Drift == policy.Ignore })
+	return slices.DeleteFunc(list, func(c checks.Check) bool { return c.Metadata().Drift == policy.Ignore })
 }
 
 // finish corrects what a round found, as far as the policy wants it, and tells
@@ -83,7 +83,7 @@ func (w *Watcher) finish(ctx context.Context, f found) {
 	now := time.Now()
 	var fix []checks.Check
 	for i, res := range report.Results {
-		if off != "" || !drifted(res) || res.About.Drift != policy.Correct {
+		if off != "" || !drifted(res) || res.Metadata.Drift != policy.Correct {
 			continue
 		}
 		if _, ok := f.list[i].(checks.Fixer); ok && !w.isLink(res.Name) && w.fights.may(res.Name, now) {
@@ -136,7 +136,7 @@ func (w *Watcher) isLink(name string) bool {
 func (w *Watcher) drifting(report checks.Report) []checks.LinkRequirement {
 	var all []checks.LinkRequirement
 	for _, l := range w.links {
-		if l.About().Drift == policy.Correct && slices.ContainsFunc(report.Results, func(r checks.Result) bool { return r.Name == l.Name() && drifted(r) }) {
+		if l.Metadata().Drift == policy.Correct && slices.ContainsFunc(report.Results, func(r checks.Result) bool { return r.Name == l.Name() && drifted(r) }) {
 			all = append(all, l)
 		}
 	}

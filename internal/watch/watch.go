@@ -18,9 +18,9 @@ import (
 // Watcher is the loop. Its fields are set before Run; the functions are called
 // by the one goroutine that Run is, and must not block.
 type Watcher struct {
-	Host  *host.Host // links are settled and drift is corrected through it
-	Look  *host.Host // the rounds look through it, beside the loop: nothing is shared with Host
-	Every time.Duration
+	Host     *host.Host // links are settled and drift is corrected through it
+	Observer *host.Host // the rounds look through it, beside the loop: nothing is shared with Host
+	Every    time.Duration
 	// Policy evaluates the policy again, facts included: some of them (the CNI,
 	// kube-proxy's mode) are known only some time after boot. With reread it
 	// reads the files too. The rounds call it, never two at a time.
@@ -70,7 +70,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	events, lost, subscribed := make(chan host.LinkEvent, eventsQueued), make(chan error), make(chan struct{})
 	go subscribe(ctx, w.Buffer, events, subscribed, lost)
 
-	round := &round{host: w.Look, policy: w.Policy, done: make(chan found, 1)}
+	round := &round{host: w.Observer, policy: w.Policy, done: make(chan found, 1)}
 	next := time.NewTimer(time.Hour)
 	next.Stop()
 	chores := time.NewTimer(time.Hour)
@@ -180,7 +180,7 @@ func (w *Watcher) use(p *policy.Policy) {
 	w.policy = p
 	w.links = nil
 	for _, l := range checks.LinkRequirements(p) {
-		if l.About().Drift != policy.Ignore {
+		if l.Metadata().Drift != policy.Ignore {
 			w.links = append(w.links, l)
 		}
 	}

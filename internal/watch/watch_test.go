@@ -49,7 +49,7 @@ func start(t *testing.T, text string, set func(*Watcher)) *watching {
 	w := &watching{h: doors[2]}
 	ready := make(chan struct{})
 	w.Watcher = &Watcher{
-		Host: doors[0], Look: doors[1], Every: time.Second,
+		Host: doors[0], Observer: doors[1], Every: time.Second,
 		Policy: func(bool) (*policy.Policy, error) { return load(text) },
 		Off:    func() string { return "" },
 		Ready:  func(State) { close(ready) },
@@ -84,7 +84,7 @@ func start(t *testing.T, text string, set func(*Watcher)) *watching {
 }
 
 func load(text string) (*policy.Policy, error) {
-	p, diags := policy.Load([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, policy.Options{Checks: checks.JudgementNames()})
+	p, diags := policy.Load([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, policy.Options{Checks: checks.ProblemNames()})
 	if diags.HasErrors() {
 		return nil, diags
 	}

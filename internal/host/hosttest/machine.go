@@ -170,7 +170,7 @@ func (m rules) Dumps(_ context.Context, read func(string, io.Reader) error) erro
 	return nil
 }
 
-func (m rules) Takes(_ context.Context, program string, rule ...string) (refused string, err error) {
+func (m rules) Accepts(_ context.Context, program string, rule ...string) (refused string, err error) {
 	what := program + " " + strings.Join(rule, " ")
 	refused, ok := m.Machine.Takes[what]
 	if !ok {

@@ -1,4 +1,4 @@
 . "$SCENARIO/../../carriers_prepare.sh"
 bake
 "$NODEGATE" export ignition --policy "$policy" --output "$ROOT/opt/config.ign"
-go run ./ignite "$ROOT/opt/config.ign" "$ROOT"
+go run ./ignition-standin "$ROOT/opt/config.ign" "$ROOT"

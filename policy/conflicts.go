@@ -14,8 +14,8 @@ func (p *Policy) check(r *reader) {
 	for _, m := range p.Modules {
 		i := slices.IndexFunc(modules, func(o Module) bool { return o.Name == m.Name && o.Applies() })
 		if i >= 0 && m.Applies() {
-			stricter(&modules[i].About, m.About)
-			r.sameDrift("module "+m.Name, &modules[i].About, m.About)
+			stricter(&modules[i].Metadata, m.Metadata)
+			r.sameDrift("module "+m.Name, &modules[i].Metadata, m.Metadata)
 			continue
 		}
 		modules = append(modules, m)
@@ -35,25 +35,25 @@ func (p *Policy) check(r *reader) {
 				s.Key, s.Want(), sysctls[i].Want(), place(sysctls[i].Range))
 			continue
 		}
-		stricter(&merged.About, s.About)
-		r.sameDrift(s.Key.String(), &merged.About, s.About)
+		stricter(&merged.Metadata, s.Metadata)
+		r.sameDrift(s.Key.String(), &merged.Metadata, s.Metadata)
 		sysctls[i] = merged
 	}
 	p.Sysctls = sysctls
 
-	judgements := p.Judgements[:0]
-	for _, j := range p.Judgements {
-		i := slices.IndexFunc(judgements, func(o Judgement) bool { return o.Name == j.Name && o.Applies() })
+	judgements := p.Problems[:0]
+	for _, j := range p.Problems {
+		i := slices.IndexFunc(judgements, func(o Problem) bool { return o.Name == j.Name && o.Applies() })
 		if i >= 0 && j.Applies() {
 			if judgements[i].Severity == "" || j.Severity == Block {
 				judgements[i].Severity = j.Severity
 			}
-			r.sameDrift("check "+j.Name, &judgements[i].About, j.About)
+			r.sameDrift("check "+j.Name, &judgements[i].Metadata, j.Metadata)
 			continue
 		}
 		judgements = append(judgements, j)
 	}
-	p.Judgements = judgements
+	p.Problems = judgements
 
 	for i, pr := range p.Probes {
 		if j := slices.IndexFunc(p.Probes[:i], func(o Probe) bool { return o.Name == pr.Name }); j >= 0 {
@@ -72,14 +72,14 @@ func (p *Policy) check(r *reader) {
 	}
 }
 
-func stricter(a *About, b About) {
+func stricter(a *Metadata, b Metadata) {
 	if b.Severity == Block {
 		a.Severity = Block
 	}
 }
 
 // sameDrift keeps what one of two that ask for the same says of drift.
-func (r *reader) sameDrift(what string, a *About, b About) {
+func (r *reader) sameDrift(what string, a *Metadata, b Metadata) {
 	switch {
 	case a.Drift == "":
 		a.Drift = b.Drift
@@ -94,7 +94,7 @@ func (s Sysctl) and(o Sysctl) (Sysctl, bool) {
 	if o.narrowness() > s.narrowness() {
 		tight, loose = o, s
 	}
-	tight.About = s.About
+	tight.Metadata = s.Metadata
 	switch tight.narrowness() {
 	case exact:
 		return tight, loose.Allows(tight.Value)

@@ -13,7 +13,7 @@ const scratchChain = "NODEGATE-PROBE"
 // Takes tries the rule in table mangle of a namespace that ends with the try.
 // It needs CAP_SYS_ADMIN. A machine whose kernel does not have the rule's module
 // yet loads it, as for any rule.
-func (machineRules) Takes(ctx context.Context, program string, rule ...string) (refused string, err error) {
+func (machineRules) Accepts(ctx context.Context, program string, rule ...string) (refused string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	n, err := NewNetns(ctx)

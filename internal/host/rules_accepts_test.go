@@ -27,10 +27,10 @@ func TestTakes(t *testing.T) {
 		before := save(t, program)
 		h, snapshot := host.Record(real)
 		mark := []string{"-j", "MARK", "--set-xmark", "0x4000/0x4000"}
-		if refused, err := h.Rules.Takes(t.Context(), program, mark...); err != nil || refused != "" {
+		if refused, err := h.Rules.Accepts(t.Context(), program, mark...); err != nil || refused != "" {
 			t.Errorf("%s: MARK: %q, %v", program, refused, err)
 		}
-		refused, err := h.Rules.Takes(t.Context(), program, "-j", "NOSUCHTARGET")
+		refused, err := h.Rules.Accepts(t.Context(), program, "-j", "NOSUCHTARGET")
 		if err != nil || refused == "" {
 			t.Errorf("%s: a target that is not there: %q, %v", program, refused, err)
 		}
@@ -47,10 +47,10 @@ func TestTakes(t *testing.T) {
 			t.Fatal(err)
 		}
 		again := host.Replay(read)
-		if r, err := again.Rules.Takes(t.Context(), program, mark...); r != "" || err != nil {
+		if r, err := again.Rules.Accepts(t.Context(), program, mark...); r != "" || err != nil {
 			t.Errorf("%s: replayed MARK: %q, %v", program, r, err)
 		}
-		if r, err := again.Rules.Takes(t.Context(), program, "-j", "NOSUCHTARGET"); r != refused || err != nil {
+		if r, err := again.Rules.Accepts(t.Context(), program, "-j", "NOSUCHTARGET"); r != refused || err != nil {
 			t.Errorf("%s: replayed %q, %v, recorded %q", program, r, err, refused)
 		}
 	}
@@ -58,7 +58,7 @@ func TestTakes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if refused, err := h.Rules.Takes(t.Context(), "ip6tables-nosuch", "-j", "RETURN"); err == nil || refused != "" {
+	if refused, err := h.Rules.Accepts(t.Context(), "ip6tables-nosuch", "-j", "RETURN"); err == nil || refused != "" {
 		t.Errorf("a program that is not there: %q, %v", refused, err)
 	}
 }
