@@ -15,10 +15,11 @@ import (
 func cgroupVersion() checks.Problem {
 	return checks.Problem{
 		Name: "cgroup.version", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
-		Detects:  "The machine runs cgroup v1.",
-		Symptom:  "kubelet from 1.35 exits at its start; older ones warn and lack memory QoS and PSI.",
-		How:      "/proc/mounts has no cgroup2 at /sys/fs/cgroup, and failCgroupV1 is not false in kubelet's configuration.",
-		Remedy:   "boot with systemd.unified_cgroup_hierarchy=1 (and without systemd.legacy_systemd_cgroup_controller), or set failCgroupV1: false",
+		Detects: "The machine runs cgroup v1.",
+		Symptom: "kubelet from 1.35 exits at its start; older ones warn and lack memory QoS and PSI.",
+		How:     "/proc/mounts has no cgroup2 at /sys/fs/cgroup, and failCgroupV1 is not false in kubelet's configuration.",
+		Remedy: "boot with systemd.unified_cgroup_hierarchy=1 (and without systemd.legacy_systemd_cgroup_controller), or set failCgroupV1: " +
+			"false",
 		TradeOff: "Old JVMs and agents that read cgroup v1 files see no limits under v2; failCgroupV1: false only postpones.",
 		Ref:      "https://kubernetes.io/docs/concepts/architecture/cgroups/",
 		Inspect:  inspectCgroup,

@@ -31,9 +31,10 @@ func installations() [2]installation {
 func imageUnits() checks.Problem {
 	return checks.Problem{
 		Name: "image.units", Stages: []checks.Stage{checks.Image}, Severity: policy.Block,
-		Detects:  "nodegate is not installed in the image, or its unit is not enabled, or kubelet is not held.",
-		Symptom:  "Nodes made from the image start kubelet without being checked; they join the cluster and lose packets.",
-		How:      "The binary, nodegate-apply.service, the link that enables it and the drop-in of the policy's gate unit are looked for below the root.",
+		Detects: "nodegate is not installed in the image, or its unit is not enabled, or kubelet is not held.",
+		Symptom: "Nodes made from the image start kubelet without being checked; they join the cluster and lose packets.",
+		How: "The binary, nodegate-apply.service, the link that enables it and the drop-in of the policy's gate unit are looked for " +
+			"below the root.",
 		Remedy:   "run: nodegate install --root TREE, as the last step that writes to the image",
 		TradeOff: "",
 		Ref:      "https://www.freedesktop.org/software/systemd/man/latest/systemd.unit.html",

@@ -21,8 +21,10 @@ func enaAllowance() checks.Problem {
 		Name: "ena.allowance", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
 		Detects: "AWS has queued or dropped packets because the instance exceeded an allowance of its type.",
 		Symptom: "DNS and connections time out now and then under load, while CPU, memory and the node's own counters look fine.",
-		How:     "ethtool -S of every link with driver ena has *_allowance_exceeded that are not 0 (bw_in, bw_out, pps, conntrack, linklocal). They count from boot: two reads 100 ms apart tell those that rise now, which a snapshot cannot.",
-		Remedy:  "take a larger instance type; for linklocal (1024 packets a second to DNS, IMDS and NTP) run NodeLocal DNSCache; for conntrack lower the number of tracked connections",
+		How: "ethtool -S of every link with driver ena has *_allowance_exceeded that are not 0 (bw_in, bw_out, pps, conntrack, " +
+			"linklocal). They count from boot: two reads 100 ms apart tell those that rise now, which a snapshot cannot.",
+		Remedy: "take a larger instance type; for linklocal (1024 packets a second to DNS, IMDS and NTP) run NodeLocal DNSCache; for " +
+			"conntrack lower the number of tracked connections",
 		Ref:     "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/monitoring-network-performance-ena.html",
 		Inspect: inspectENAAllowance,
 	}

@@ -22,10 +22,12 @@ func rpFilter() checks.Problem {
 		Symptom: "Pods reach some destinations and not others; no firewall counts a drop (IPReversePathFilter in `nstat` does).",
 		How: "For every interface max(conf.all.rp_filter, conf.NAME.rp_filter): Cilium's lxc* and cilium_* need 0; tunnels, CNI bridges and, " +
 			"with the AWS VPC CNI, the interface of the default route must not be strict (1).",
-		Remedy:   "set net.ipv4.conf.all.rp_filter and the interface's own in the policy, 0 for Cilium, 2 for tunnels and ENIs; systemd 245 and later also sets *.rp_filter=2",
-		TradeOff: "A host without rp_filter accepts packets with forged source addresses from that interface; the CNI's own policy must catch them. Calico sets 1 on its cali* interfaces on purpose: they are not looked at.",
-		Ref:      "https://github.com/cilium/cilium/issues/10645",
-		Inspect:  inspectRPFilter,
+		Remedy: "set net.ipv4.conf.all.rp_filter and the interface's own in the policy, 0 for Cilium, 2 for tunnels and ENIs; systemd 245 " +
+			"and later also sets *.rp_filter=2",
+		TradeOff: "A host without rp_filter accepts packets with forged source addresses from that interface; the CNI's own policy must " +
+			"catch them. Calico sets 1 on its cali* interfaces on purpose: they are not looked at.",
+		Ref:     "https://github.com/cilium/cilium/issues/10645",
+		Inspect: inspectRPFilter,
 	}
 }
 
@@ -70,7 +72,8 @@ func inspectRPFilter(ctx context.Context, h *host.Host, p *policy.Policy) (check
 		wrong = append(wrong, fmt.Sprintf("%s=%d", l.Name, max(all, own)))
 		// A node has hundreds of Pods: ten of them prove it.
 		if len(wrong) <= 10 {
-			s.Evidence = append(s.Evidence, checks.Seen("/proc/sys/net/ipv4/conf/"+l.Name+"/rp_filter", fmt.Sprintf("%d, effective %d, needs %s", own, max(all, own), need)))
+			s.Evidence = append(s.Evidence, checks.Seen("/proc/sys/net/ipv4/conf/"+l.Name+"/rp_filter",
+				fmt.Sprintf("%d, effective %d, needs %s", own, max(all, own), need)))
 		}
 		if all > 0 {
 			s.Cause = checks.SysctlCause(p, "net/ipv4/conf/all/rp_filter")
@@ -82,7 +85,8 @@ func inspectRPFilter(ctx context.Context, h *host.Host, p *policy.Policy) (check
 	case wrong == nil:
 		s.Got = s.Want
 	default:
-		s.Differs(strings.Join(wrong, " "), "run: sysctl -w "+strings.Join(rpFilterCommands(all, looked), " ")+"; and put a link block with that sysctl into the policy")
+		s.Differs(strings.Join(wrong, " "), "run: sysctl -w "+strings.Join(rpFilterCommands(all, looked), " ")+"; and put a link block with "+
+			"that sysctl into the policy")
 	}
 	return s, nil
 }
@@ -123,7 +127,8 @@ func rpFilterNeed(l host.Link, uplinks []string) string {
 	switch {
 	case strings.HasPrefix(l.Name, "lxc"), strings.HasPrefix(l.Name, "cilium_"):
 		return "0"
-	case l.Kind == "vxlan", l.Kind == "geneve", l.Kind == "ipip", l.Kind == "wireguard", strings.HasPrefix(l.Name, "cni") && l.Kind == "bridge":
+	case l.Kind == "vxlan", l.Kind == "geneve", l.Kind == "ipip", l.Kind == "wireguard",
+		strings.HasPrefix(l.Name, "cni") && l.Kind == "bridge":
 		return "not 1"
 	case slices.Contains(uplinks, l.Name):
 		return "not 1"

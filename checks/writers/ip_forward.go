@@ -15,8 +15,10 @@ func ipForwardWriters() checks.Problem {
 		Name: "ip-forward.writers", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
 		Detects: "IPv4 forwarding is off, or a configuration file turns it off at the next boot or reload.",
 		Symptom: "Pods reach Pods of their own node only; often hours later, after an update ran `sysctl --system` or restarted networkd.",
-		How: "net.ipv4.ip_forward is not 1; or sysctl.d or /etc/sysctl.conf sets it to 0, or, from systemd 256 on, IPv4Forwarding= does: in networkd.conf for the node, in " +
-			"the .network file that matches one of its links for packets from there. IPv6Forwarding= as well, where the policy asks for IPv6 forwarding.",
+		How: "net.ipv4.ip_forward is not 1; or sysctl.d or /etc/sysctl.conf sets it to 0, or, from systemd 256 on, IPv4Forwarding= does: in " +
+			"networkd.conf for the node, in " +
+			"the .network file that matches one of its links for packets from there. IPv6Forwarding= as well, where the policy asks for IPv6 " +
+			"forwarding.",
 		Remedy:   "take the line out, and set net.ipv4.ip_forward=1 in the policy",
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/setup/production-environment/container-runtimes/",

@@ -20,7 +20,8 @@ func LikelyWriter(ctx context.Context, h *host.Host, p *policy.Policy, name stri
 	case strings.HasPrefix(name, "module."):
 		return "whoever runs modprobe -r or rmmod; find it with: auditctl -a always,exit -S delete_module"
 	case !isSysctl || i < 0:
-		return "an ethtool or ip command of the CNI, NetworkManager, or udev after a .link file; find it with: bpftrace -e 'kprobe:dev_ethtool { printf(\"%d %s\\n\", pid, comm); }'"
+		return "an ethtool or ip command of the CNI, NetworkManager, or udev after a .link file; find it with: bpftrace -e " +
+			"'kprobe:dev_ethtool { printf(\"%d %s\\n\", pid, comm); }'"
 	}
 	want := p.Sysctls[i]
 	found, _ := runtimeWriters(ctx, h, &policy.Policy{Sysctls: []policy.Sysctl{want}})

@@ -18,7 +18,8 @@ func networkManagerLinks() checks.Problem {
 		Name: "networkmanager.cni-links", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Warn,
 		Detects: "NetworkManager runs and is not told to leave the CNI's interfaces alone.",
 		Symptom: "Routes of Pods vanish, interfaces go down or lose their addresses when NetworkManager starts again.",
-		How: "NetworkManager.service is active or enabled, and neither its configuration (unmanaged-devices, or managed=0 in a device section) nor udev's property " +
+		How: "NetworkManager.service is active or enabled, and neither its configuration (unmanaged-devices, or managed=0 in a device " +
+			"section) nor udev's property " +
 			"NM_UNMANAGED (its database for a link that is there, else its rules) keeps it off flannel, cali, tunl or vxlan.calico.",
 		Remedy:   "write a file in /etc/NetworkManager/conf.d with unmanaged-devices and reload NetworkManager",
 		TradeOff: "",
@@ -109,7 +110,8 @@ func deviceSpecs(list string) []string {
 // networkManagerConfig is every assignment, in the order in which a later one
 // counts: the vendor's, the main file, the administrator's.
 func networkManagerConfig(h *host.Host) ([]config.Entry, error) {
-	vendor, err := config.Collect(h.Files, []string{"/etc/NetworkManager/conf.d", "/run/NetworkManager/conf.d", "/usr/lib/NetworkManager/conf.d"}, ".conf")
+	dirs := []string{"/etc/NetworkManager/conf.d", "/run/NetworkManager/conf.d", "/usr/lib/NetworkManager/conf.d"}
+	vendor, err := config.Collect(h.Files, dirs, ".conf")
 	if err != nil {
 		return nil, err
 	}

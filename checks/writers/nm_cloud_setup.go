@@ -18,7 +18,8 @@ func nmCloudSetup() checks.Problem {
 		Name: "nm-cloud-setup", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Warn,
 		Detects: "nm-cloud-setup writes routes and rules (tables 30200 and 30400) for the addresses that a cloud's CNI gives to Pods.",
 		Symptom: "Packets of Pods leave through the wrong interface and are dropped; it comes and goes with the timer.",
-		How: "nm-cloud-setup.service or nm-cloud-setup.timer is active or enabled, or its routing rules stand: one from an address to table 30200 or 30400, " +
+		How: "nm-cloud-setup.service or nm-cloud-setup.timer is active or enabled, or its routing rules stand: one from an address to table " +
+			"30200 or 30400, " +
 			"plus the interface's number up to 99, whose priority is the table's number.",
 		Remedy:   "run: systemctl disable --now nm-cloud-setup.service nm-cloud-setup.timer; then restart the node, the rules stay",
 		TradeOff: "Secondary addresses that the CNI does not manage are no longer set up.",
@@ -45,7 +46,8 @@ func inspectNMCloudSetup(ctx context.Context, h *host.Host, _ *policy.Policy) (c
 			continue
 		}
 		// They come first: they are what a person looks for.
-		s.Evidence = slices.Insert(s.Evidence, len(tables), checks.Seen("ip rule", fmt.Sprintf("%d: from %s lookup %d, %d routes", r.Priority, r.From, r.Table, r.Routes)))
+		rule := fmt.Sprintf("%d: from %s lookup %d, %d routes", r.Priority, r.From, r.Table, r.Routes)
+		s.Evidence = slices.Insert(s.Evidence, len(tables), checks.Seen("ip rule", rule))
 		tables = append(tables, strconv.Itoa(r.Table))
 	}
 	if tables == nil {

@@ -16,9 +16,11 @@ import (
 func whoWins() checks.Problem {
 	return checks.Problem{
 		Name: "sysctl.who-wins", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Warn,
-		Detects:  "A file of sysctl.d, /etc/sysctl.conf or TuneD's profile sets a parameter of the policy to another value, and wins.",
-		Symptom:  "The node is right after nodegate ran, and wrong after the next boot, or after a package ran `sysctl --system`.",
-		How:      "All sysctl.d directories are read as systemd-sysctl reads them at boot, and as `sysctl --system` does later (then /etc/sysctl.conf comes last); the line that wins is compared with the policy. Where TuneD runs, so is what its active profile (with include=) writes and, with reapply_sysctl, neither /run/sysctl.d, /etc/sysctl.d nor /etc/sysctl.conf writes after it.",
+		Detects: "A file of sysctl.d, /etc/sysctl.conf or TuneD's profile sets a parameter of the policy to another value, and wins.",
+		Symptom: "The node is right after nodegate ran, and wrong after the next boot, or after a package ran `sysctl --system`.",
+		How: "All sysctl.d directories are read as systemd-sysctl reads them at boot, and as `sysctl --system` does later (then " +
+			"/etc/sysctl.conf comes last); the line that wins is compared with the policy. Where TuneD runs, so is what its active profile " +
+			"(with include=) writes and, with reapply_sysctl, neither /run/sysctl.d, /etc/sysctl.d nor /etc/sysctl.conf writes after it.",
 		Remedy:   "take the line out, or let `nodegate install` write /etc/sysctl.d/99-zz-nodegate.conf",
 		TradeOff: "",
 		Ref:      "https://man7.org/linux/man-pages/man5/sysctl.d.5.html",
@@ -69,7 +71,8 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (checks
 		case loses:
 			got = append(got, want.Key.String()+"="+w.Value+" by TuneD")
 			s.Evidence = slices.Insert(s.Evidence, len(remedies), said)
-			remedies = append(remedies, "take it out of "+w.At()+", or write \""+want.Key.String()+" = "+want.Value+"\" to a file in /etc/sysctl.d, which TuneD applies after its profile unless reapply_sysctl is 0")
+			remedies = append(remedies, "take it out of "+w.At()+", or write \""+want.Key.String()+" = "+want.Value+"\" to a file in "+
+				"/etc/sysctl.d, which TuneD applies after its profile unless reapply_sysctl is 0")
 		}
 	}
 	if keys == nil {

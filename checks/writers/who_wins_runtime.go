@@ -29,7 +29,8 @@ func runtimeWriters(ctx context.Context, h *host.Host, p *policy.Policy) ([]chec
 	if k.Found && k.Values["protectKernelDefaults"].Value != "true" {
 		for _, d := range config.KernelDefaults() {
 			if v := exact(d[0]); v != "" && v != d[1] {
-				found = append(found, checks.Seen("kubelet", "writes "+policy.Key(d[0]).String()+" = "+d[1]+" at its start, protectKernelDefaults is off"))
+				found = append(found, checks.Seen("kubelet", "writes "+policy.Key(d[0]).String()+" = "+d[1]+" at its start, protectKernelDefaults "+
+					"is off"))
 			}
 		}
 	}
