@@ -34,8 +34,8 @@ func vxlanChecksum() checks.Problem {
 }
 
 func inspectVXLANChecksum(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
-	const holds = "not all four conditions"
-	s := checks.Passing(holds)
+	const healthy = "not all four conditions"
+	s := checks.Passing(healthy)
 	found, exposed, err := exposedTunnels(ctx, h, &s)
 	if err != nil {
 		return s, err
@@ -54,7 +54,7 @@ func inspectVXLANChecksum(ctx context.Context, h *host.Host, _ *policy.Policy) (
 	}
 	fixed, why := natChecksumFix(release, osID)
 	s.Evidence = append(s.Evidence, checks.Seen("uname -r", release+": "+why))
-	switch { // then the rules need not be read
+	switch { // the rules need not be read where one condition fails
 	case exposed == nil:
 		s.Got += ": no tunnel without outer checksum offloads the inner one"
 		return s, nil
@@ -83,7 +83,7 @@ func inspectVXLANChecksum(ctx context.Context, h *host.Host, _ *policy.Policy) (
 	return s, nil
 }
 
-// exposedTunnels is the VXLAN links that leave the checksum out and let the
+// exposedTunnels returns the VXLAN links without an outer checksum that let the
 // device compute inner ones.
 func exposedTunnels(ctx context.Context, h *host.Host, s *checks.State) (found bool, exposed []string, err error) {
 	links, err := h.Links.List(ctx)
@@ -111,7 +111,7 @@ func exposedTunnels(ctx context.Context, h *host.Host, s *checks.State) (found b
 	return found, exposed, nil
 }
 
-// masqueradedTwice tells whether KUBE-POSTROUTING has the old form with random
+// masqueradedTwice reports whether KUBE-POSTROUTING has the old form with random
 // ports. It fails where the chain cannot be judged.
 func masqueradedTwice(ctx context.Context, h *host.Host, s *checks.State) (bool, error) {
 	rep, err := kubeproxy.ReadLive(ctx, h, kubeproxy.Options{})

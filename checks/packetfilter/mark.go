@@ -70,7 +70,7 @@ func inspectMark(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.St
 	return markByRelease(ctx, h, s, untried)
 }
 
-// markByRelease is what is left where the kernel cannot be asked.
+// markByRelease decides by the version of a kernel that cannot be tried.
 func markByRelease(ctx context.Context, h *host.Host, s checks.State, untried error) (checks.State, error) {
 	release, err := h.Kernel.Release()
 	if err != nil {
@@ -89,7 +89,7 @@ func markByRelease(ctx context.Context, h *host.Host, s checks.State, untried er
 }
 
 type markFound struct {
-	standing checks.Evidence // a MARK rule that the kernel has taken for IPv6
+	standing checks.Evidence // a MARK rule for IPv6 that the kernel has accepted
 	backend  string          // the ip6tables that belongs to the iptables with kube-proxy's rules
 }
 

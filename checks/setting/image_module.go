@@ -107,12 +107,12 @@ func (m installedModule) inspectKernel(h *host.Host, release string, modprobe []
 	return found, nil
 }
 
-// modulePackage names what brings a kernel's modules on this distribution.
+// modulePackage names the package that brings a kernel's modules on this distribution.
 func modulePackage(h *host.Host, release string) string {
 	for _, name := range []string{"/etc/os-release", "/usr/lib/os-release"} {
 		text, err := h.Files.ReadFile(name)
 		if err != nil {
-			continue // then the remedy names no package
+			continue // the remedy then names no package
 		}
 		distribution, _ := config.ParseOSRelease(name, text)
 		switch {
