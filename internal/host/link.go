@@ -11,6 +11,8 @@ import (
 	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/netns"
 )
 
 // machineLinks asks the kernel of the caller's network namespace. The ethtool
@@ -22,7 +24,7 @@ type machineLinks struct {
 }
 
 func (m *machineLinks) List(context.Context) ([]Link, error) {
-	found, err := dump(netlink.LinkList)
+	found, err := netns.Dump(netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("listing links: %w", err)
 	}
@@ -44,20 +46,8 @@ func (m *machineLinks) List(context.Context) ([]Link, error) {
 	return links, nil
 }
 
-// dump repeats a netlink dump that the kernel says was interrupted by a change.
-func dump[T any](ask func() ([]T, error)) ([]T, error) {
-	var all []T
-	var err error
-	for range 5 {
-		if all, err = ask(); !errors.Is(err, netlink.ErrDumpInterrupted) {
-			break
-		}
-	}
-	return all, err
-}
-
 func (m *machineLinks) DefaultRoutes(context.Context) ([]string, error) {
-	routes, err := dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_ALL) })
+	routes, err := netns.Dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
 		return nil, fmt.Errorf("listing routes: %w", err)
 	}
