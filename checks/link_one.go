@@ -51,33 +51,61 @@ func (r LinkRequirement) Matching(ctx context.Context, h *host.Host) ([]host.Lin
 	return r.matching(ctx, h)
 }
 
-// Reconciled is what Settle did.
+// Reconciled is what Reconcile found and did.
 type Reconciled struct {
 	Was   string // what differed: "tx-checksum-ip-generic=on", "" where nothing did
-	Still string // what differs after it was set
-	Set   bool   // may allowed it
+	Still string // what differs after the correction
+	Set   bool   // may permitted the change
 }
 
-// Settle looks at one link, and makes it as asked where something differs that
-// can be made right, and may allows it; then it reads back what the kernel did.
+// Reconcile inspects one link. Where something differs that can be corrected, and
+// may permits the change, it corrects it and reads back what the kernel did.
 // In a link that has gone, nothing differs.
-func (r LinkRequirement) Reconcile(ctx context.Context, h *host.Host, found host.Link, may func() bool) (Reconciled, error) {
+//
+// found is what a notice said, which may be late. Where something differs, the
+// link is read again, but for the first setting of a link that has just appeared:
+// whatever has its name by now wants the same.
+func (r LinkRequirement) Reconcile(ctx context.Context, h *host.Host, found host.Link, appeared bool, may func() bool) (Reconciled, error) {
 	settings, err := r.settings(ctx, h, found)
-	s := Reconciled{Was: differing(settings)}
-	if s.Was != "" && err == nil && may() {
+	if err == nil && differing(settings) != "" && (!appeared || r.MTU != 0) {
+		var now host.Link
+		if now, err = current(ctx, h, found); err == nil && now.MTU != found.MTU {
+			settings, err = r.settings(ctx, h, now)
+		}
+	}
+	var s Reconciled
+	if err == nil {
+		s.Was = differing(settings)
+	}
+	if s.Was != "" && may() {
 		s.Set = true
 		if err = r.set(ctx, h, found, settings); err == nil {
 			if r.MTU != 0 {
-				found.MTU = r.MTU // that the kernel took it is what SetMTU answered
+				found.MTU = r.MTU // SetMTU fails where the kernel chose another one
 			}
 			settings, err = r.settings(ctx, h, found)
 			s.Still = differing(settings)
+		}
+		if err == nil && s.Still != "" {
+			if _, err = current(ctx, h, found); err != nil {
+				s.Still = "" // another link has its name by now
+			}
 		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
 	return s, err
+}
+
+// current returns the link as it is now. A link made again under the same name is
+// another one.
+func current(ctx context.Context, h *host.Host, l host.Link) (host.Link, error) {
+	now, err := h.Links.Get(ctx, l.Name)
+	if err == nil && now.Index != l.Index {
+		err = fs.ErrNotExist
+	}
+	return now, err
 }
 
 func differing(settings []setting) string {

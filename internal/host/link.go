@@ -15,12 +15,23 @@ import (
 	"nodegate/internal/host/netns"
 )
 
-// machineLinks asks the kernel of the caller's network namespace. The ethtool
-// socket is opened at the first use: most policies need none.
+// machineLinks asks the kernel of the caller's network namespace. Its sockets are
+// opened at the first use: most policies need none.
 type machineLinks struct {
 	tool  *ethtool.Ethtool
 	names map[string]uint // of the features
 	fd    int             // a socket for questions about them, 0 before the first
+}
+
+// Close closes the sockets.
+func (m *machineLinks) Close() error {
+	if m.tool != nil {
+		m.tool.Close()
+	}
+	if m.fd != 0 {
+		return unix.Close(m.fd)
+	}
+	return nil
 }
 
 func (m *machineLinks) List(context.Context) ([]Link, error) {
@@ -34,16 +45,32 @@ func (m *machineLinks) List(context.Context) ([]Link, error) {
 	}
 	links := make([]Link, 0, len(found))
 	for _, l := range found {
-		link := Link{
-			Name: l.Attrs().Name, Index: l.Attrs().Index, Kind: kind(l), MTU: l.Attrs().MTU,
-			Master: names[l.Attrs().MasterIndex], Up: l.Attrs().Flags&net.FlagUp != 0,
-		}
+		link := newLink(l)
+		link.Master = names[l.Attrs().MasterIndex]
 		if v, ok := l.(*netlink.Vxlan); ok {
 			link.VXLAN = &VXLAN{UDPCSum: v.UDPCSum, Port: v.Port, Parent: names[v.VtepDevIndex]}
 		}
 		links = append(links, link)
 	}
 	return links, nil
+}
+
+func (m *machineLinks) Get(_ context.Context, name string) (Link, error) {
+	l, err := netlink.LinkByName(name)
+	if err != nil {
+		return Link{}, linkErr("reading the state", name, err)
+	}
+	return newLink(l), nil
+}
+
+// newLink leaves out what names other links.
+func newLink(l netlink.Link) Link {
+	a := l.Attrs()
+	link := Link{Name: a.Name, Index: a.Index, Kind: l.Type(), MTU: a.MTU, Up: a.Flags&net.FlagUp != 0}
+	if link.Kind == "device" {
+		link.Kind = ""
+	}
+	return link
 }
 
 func (m *machineLinks) DefaultRoutes(context.Context) ([]string, error) {

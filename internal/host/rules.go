@@ -45,10 +45,3 @@ func (machineRules) Dumps(ctx context.Context, read func(source string, r io.Rea
 	}
 	return errors.Join(errs...)
 }
-
-// Journal hands the last hour of a unit's journal to read, as lines that begin
-// with an ISO time.
-func Journal(ctx context.Context, unit string, read func(io.Reader) error) error {
-	return program.Stream(ctx, func(_ string, r io.Reader) error { return read(r) },
-		"journalctl", "--no-pager", "--quiet", "--output=short-iso", "--since=-1h", "--unit="+unit)
-}
