@@ -40,6 +40,7 @@ used, with the package's units.`,
 			if err != nil {
 				return err
 			}
+			defer h.Close()
 			p, texts, err := o.load(h, c.ErrOrStderr())
 			if err != nil {
 				return err
@@ -96,6 +97,7 @@ func newUninstall() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			defer h.Close()
 			t, err := host.OpenTree(h.Root)
 			if err != nil {
 				return err

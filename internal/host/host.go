@@ -4,7 +4,6 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -27,7 +26,7 @@ type Host struct {
 	// sent: in a file tree, a replay, a recording.
 	Prove func(ctx context.Context, wait time.Duration) (Proof, error)
 
-	opened []io.Closer
+	opened []interface{ Close() }
 }
 
 // Proof is what a probe with real packets found.
@@ -170,23 +169,21 @@ func Open(root string) (*Host, error) {
 	if root != "/" {
 		units := treeUnits{&machineUnits{socket: filepath.Join(root, systemdSocket)}}
 		return &Host{
-			Root: root, Files: treeFiles{root}, Kernel: noKernel{}, Links: noLinks{}, Units: units, Rules: noRules{}, opened: []io.Closer{units},
+			Root: root, Files: treeFiles{root}, Kernel: noKernel{}, Links: noLinks{}, Units: units, Rules: noRules{}, opened: []interface{ Close() }{units},
 		}, nil
 	}
 	links, units := &machineLinks{}, &machineUnits{socket: systemdSocket}
 	return &Host{
-		Root: root, Files: machineFiles{}, Kernel: machineKernel{}, Links: links, Units: units, Rules: machineRules{}, opened: []io.Closer{links, units},
+		Root: root, Files: machineFiles{}, Kernel: machineKernel{}, Links: links, Units: units, Rules: machineRules{}, opened: []interface{ Close() }{links, units},
 	}, nil
 }
 
 // Close closes the sockets that questions have opened. Nothing may be asked
 // afterwards, of the host or of what Once and Record made of it.
-func (h *Host) Close() error {
-	var errs []error
-	for _, c := range h.opened {
-		errs = append(errs, c.Close())
+func (h *Host) Close() {
+	for _, o := range h.opened {
+		o.Close()
 	}
-	return errors.Join(errs...)
 }
 
 // Live tells whether the host is a running machine, not a file tree.

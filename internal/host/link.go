@@ -24,14 +24,13 @@ type machineLinks struct {
 }
 
 // Close closes the sockets.
-func (m *machineLinks) Close() error {
+func (m *machineLinks) Close() {
 	if m.tool != nil {
 		m.tool.Close()
 	}
 	if m.fd != 0 {
-		return unix.Close(m.fd)
+		_ = unix.Close(m.fd)
 	}
-	return nil
 }
 
 func (m *machineLinks) List(context.Context) ([]Link, error) {

@@ -17,11 +17,9 @@ import (
 const systemdSocket = "/run/systemd/private"
 
 // SystemdRuns reports whether this machine was booted with systemd (sd_booted(3)).
-func (h *Host) SystemdRuns() bool { return h.Live() && systemdBooted() }
-
-func systemdBooted() bool {
-	info, err := os.Lstat("/run/systemd/system")
-	return err == nil && info.IsDir()
+func (h *Host) SystemdRuns() bool {
+	_, err := h.Files.ReadDir("/run/systemd/system")
+	return h.Live() && err == nil
 }
 
 // machineUnits asks the systemd behind a socket over D-Bus, by one connection
@@ -54,15 +52,14 @@ func (m *machineUnits) connect() (*dbus.Conn, error) {
 }
 
 // Close closes the connection.
-func (m *machineUnits) Close() error {
+func (m *machineUnits) Close() {
 	if m.conn != nil {
 		m.conn.Close()
 	}
-	return nil
 }
 
 func (m *machineUnits) State(ctx context.Context, unit string) (active, file string, err error) {
-	if m.conn == nil && !systemdBooted() {
+	if _, err := os.Lstat("/run/systemd/system"); err != nil {
 		return "inactive", "", nil // where systemd does not run, no unit does
 	}
 	conn, err := m.connect()

@@ -84,6 +84,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
+			round.wait()
 			return nil
 		case e := <-events:
 			routed = w.event(ctx, e) || routed

@@ -44,6 +44,7 @@ func start(t testing.TB, text string, set func(*Watcher)) *watching {
 		if err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(h.Close)
 		doors = append(doors, h)
 	}
 	w := &watching{h: doors[2]}
