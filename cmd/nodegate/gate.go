@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/checks"
+	"nodegate/checks/catalog"
 	"nodegate/internal/host"
 	"nodegate/policy"
 	"nodegate/units"
@@ -89,7 +90,7 @@ func (g *gate) hold(ctx context.Context, p *policy.Policy) error {
 	ctx, cancel := context.WithTimeout(ctx, p.Gate.Budget)
 	defer cancel()
 	broken := false
-	r := checks.Hold(ctx, g.host, p.Gate, checks.For(p, checks.Boot), func(r checks.Report) bool {
+	r := checks.Until(ctx, g.host, p.Gate, catalog.For(p, checks.Boot), func(r checks.Report) bool {
 		recordChanges(r)
 		g.report(p, r)
 		if r.Verdict() != checks.Pass {

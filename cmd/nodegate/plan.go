@@ -49,7 +49,7 @@ func writePlan(w io.Writer, r checks.Report) error {
 			unknown = append(unknown, res)
 		case res.Verdict == checks.Pass || res.Verdict == checks.Skip:
 			continue
-		case res.Fixable:
+		case len(res.State.Changes) > 0:
 			change = append(change, res)
 		default:
 			byHand = append(byHand, res)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"strconv"
 	"strings"
@@ -42,13 +41,22 @@ func (h *Host) Fact(ctx context.Context, name string) (any, bool) {
 	case "cni.name":
 		return h.cni()
 	case "kube_proxy.mode":
-		c, err := h.KubeProxyConfig()
-		return c.Mode, err == nil && c.File != ""
+		c, err := config.ReadKubeProxy(h.Files)
+		return c.Mode, err == nil && c.From != ""
 	case "kubelet.version":
 		said, err := h.Kernel.Version(ctx, "kubelet") // "Kubernetes v1.34.1"
-		return leadingNumbers(strings.TrimPrefix(said, "Kubernetes v")), err == nil
+		return config.LeadingNumbers(strings.TrimPrefix(said, "Kubernetes v")), err == nil
 	}
 	return nil, false
+}
+
+// KernelRelease returns the running kernel's release, taken apart.
+func (h *Host) KernelRelease() (config.KernelRelease, error) {
+	release, err := h.Kernel.Release()
+	if err != nil {
+		return config.KernelRelease{}, err
+	}
+	return config.ParseKernelRelease(release)
 }
 
 // OSRelease returns the variables of os-release(5). Lines that are no assignments
@@ -65,32 +73,6 @@ func (h *Host) OSRelease() (config.OSRelease, error) {
 	}
 	release, _ := config.ParseOSRelease(name, text)
 	return release, nil
-}
-
-// SystemdVersion returns systemd's version and the file that shows it: systemd's
-// own library, which carries the version in its name (libsystemd-shared-252.so)
-// in an image as on a running machine.
-func (h *Host) SystemdVersion() (version int, file string, err error) {
-	dirs := []string{
-		"/usr/lib/systemd", "/lib/systemd", "/usr/lib64/systemd", "/usr/lib/x86_64-linux-gnu/systemd", "/usr/lib/aarch64-linux-gnu/systemd",
-	}
-	for _, dir := range dirs {
-		names, readErr := h.Files.ReadDir(dir)
-		if readErr != nil && !errors.Is(readErr, fs.ErrNotExist) {
-			err = readErr
-		}
-		for _, name := range names {
-			rest, ok := strings.CutPrefix(name, "libsystemd-shared-")
-			major, _, _ := strings.Cut(leadingNumbers(rest), ".")
-			if v, err := strconv.Atoi(major); ok && err == nil {
-				return v, dir + "/" + name, nil
-			}
-		}
-	}
-	if err != nil {
-		return 0, "", err
-	}
-	return 0, "", fmt.Errorf("cannot tell systemd's version: no libsystemd-shared-* in %s", strings.Join(dirs, ", "))
 }
 
 // countList counts the numbers of a kernel list: "0-3,5" is five.

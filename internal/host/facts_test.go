@@ -1,10 +1,9 @@
 package host_test
 
 import (
-	"strings"
 	"testing"
 
-	"nodegate/internal/host"
+	"nodegate/internal/host/config"
 	"nodegate/internal/host/hosttest"
 )
 
@@ -20,48 +19,28 @@ func TestOSRelease(t *testing.T) {
 	}
 }
 
-func TestKernelRelease(t *testing.T) {
-	for text, want := range map[string]host.KernelRelease{
-		"6.1.0-28-amd64":        {Numbers: "6.1.0", Version: [3]int{6, 1, 0}, ABI: 28, Rest: "-28-amd64"},
-		"5.4.0-1015-aws":        {Numbers: "5.4.0", Version: [3]int{5, 4, 0}, ABI: 1015, Rest: "-1015-aws"},
-		"6.12.43+deb13-amd64":   {Numbers: "6.12.43", Version: [3]int{6, 12, 43}, Rest: "+deb13-amd64"},
-		"4.18.0-553.el8.x86_64": {Numbers: "4.18.0", Version: [3]int{4, 18, 0}, Rest: "-553.el8.x86_64"},
-		"6.1":                   {Numbers: "6.1", Version: [3]int{6, 1, 0}},
-	} {
-		want.Text = text
-		if got, err := host.ParseKernelRelease(text); err != nil || got != want {
-			t.Errorf("%s: %+v, %v, want %+v", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"", "linux", "6", "6..1", "99999999999999999999.1"} {
-		if got, err := host.ParseKernelRelease(text); err == nil || !strings.Contains(err.Error(), "no kernel release") {
-			t.Errorf("%q: %+v, %v", text, got, err)
-		}
-	}
-}
-
-// TestKubeProxyConfig: every place and form has the same reader, for the fact as
+// TestKubeProxy: every place and form has the same reader, for the fact as
 // for the checks.
-func TestKubeProxyConfig(t *testing.T) {
+func TestKubeProxy(t *testing.T) {
 	const volume = "/var/lib/kubelet/pods/6b1a/volumes/kubernetes.io~configmap/kube-proxy/config.conf"
 	for _, c := range []struct {
 		name  string
 		files map[string]string
-		want  host.KubeProxyConfig
+		want  config.KubeProxy
 		known bool // the fact is
 	}{
-		{"nothing", nil, host.KubeProxyConfig{Mode: "iptables", MaxPerCore: 32768, Min: 131072}, false},
+		{"nothing", nil, config.KubeProxy{Mode: "iptables", MaxPerCore: 32768, Min: 131072}, false},
 		{"kubeadm", map[string]string{volume: "kind: KubeProxyConfiguration\nmode: \"ipvs\"\nconntrack:\n  maxPerCore: 0\n"},
-			host.KubeProxyConfig{File: volume, Mode: "ipvs", Min: 131072}, true},
+			config.KubeProxy{From: volume, Mode: "ipvs", Min: 131072}, true},
 		{"kops", map[string]string{"/etc/kubernetes/manifests/kube-proxy.manifest": "- --proxy-mode=nftables\n- --conntrack-min=\"7\"\n"},
-			host.KubeProxyConfig{File: "/etc/kubernetes/manifests/kube-proxy.manifest", Mode: "nftables", MaxPerCore: 32768, Min: 7}, true},
+			config.KubeProxy{From: "/etc/kubernetes/manifests/kube-proxy.manifest", Mode: "nftables", MaxPerCore: 32768, Min: 7}, true},
 		{"a manifest that points at another file", map[string]string{
 			"/etc/kubernetes/manifests/kube-proxy.yaml": "- --config=/var/lib/kube-proxy/config.yaml\n",
 			"/var/lib/kube-proxy/config.yaml":           "kind: KubeProxyConfiguration\n",
-		}, host.KubeProxyConfig{File: "/var/lib/kube-proxy/config.yaml", Mode: "iptables", MaxPerCore: 32768, Min: 131072}, true},
+		}, config.KubeProxy{From: "/var/lib/kube-proxy/config.yaml", Mode: "iptables", MaxPerCore: 32768, Min: 131072}, true},
 	} {
 		h := (&hosttest.Machine{Files: c.files}).Host()
-		if got, err := h.KubeProxyConfig(); err != nil || got != c.want {
+		if got, err := config.ReadKubeProxy(h.Files); err != nil || got != c.want {
 			t.Errorf("%s: %+v, %v, want %+v", c.name, got, err, c.want)
 		}
 		if mode, known := h.Fact(t.Context(), "kube_proxy.mode"); known != c.known || known && mode != c.want.Mode {
@@ -74,8 +53,8 @@ func TestKubeProxyConfig(t *testing.T) {
 // be read does not hide another.
 func TestSystemdVersion(t *testing.T) {
 	m := &hosttest.Machine{Files: map[string]string{"/lib/systemd/libsystemd-shared-241.so": ""}}
-	if v, file, err := m.Host().SystemdVersion(); v != 241 || file != "/lib/systemd/libsystemd-shared-241.so" || err != nil {
-		t.Errorf("%d, %q, %v", v, file, err)
+	if v, file, err := m.Host().SystemdVersion(); v != 241 || file.Source != "/lib/systemd/libsystemd-shared-241.so" || err != nil {
+		t.Errorf("%d, %v, %v", v, file, err)
 	}
 	if v, known := m.Host().Fact(t.Context(), "systemd.version"); !known || v != int64(241) {
 		t.Errorf("the fact is %v, %t", v, known)
