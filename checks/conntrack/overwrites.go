@@ -47,7 +47,7 @@ func inspectConntrackOverwritten(ctx context.Context, h *host.Host, p *policy.Po
 	if !ok || !isNumber || n < 1 {
 		return s, errors.New("cannot tell how many CPUs there are, which kube-proxy multiplies by 32768")
 	}
-	c, err := config.ReadProxyConntrack(h.Files)
+	c, err := config.ReadKubeProxy(h.Files)
 	if err != nil {
 		return s, err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 
 	"nodegate/checks"
@@ -48,11 +47,8 @@ func inspectVXLANChecksum(ctx context.Context, h *host.Host, _ *policy.Policy) (
 	if err != nil {
 		return s, err
 	}
-	osID := ""
-	if id, ok := h.Fact(ctx, "os.id"); ok {
-		osID, _ = id.(string)
-	}
-	fixed, why := natChecksumFix(release, osID)
+	distribution, _ := h.OSRelease() // without one, no backports are assumed
+	fixed, why := natChecksumFix(release, distribution["ID"])
 	s.Evidence = append(s.Evidence, checks.Seen("uname -r", release+": "+why))
 	switch { // the rules need not be read where one condition fails
 	case exposed == nil:
@@ -151,7 +147,7 @@ func natChecksumFix(release, osID string) (checks.Verdict, string) {
 	if err != nil {
 		return checks.Unknown, err.Error()
 	}
-	if slices.Compare(k.Version[:2], []int{5, 7}) >= 0 {
+	if k.AtLeast(5, 7) {
 		return checks.Pass, "fixed since 5.7"
 	}
 	series := [2]int{k.Version[0], k.Version[1]}

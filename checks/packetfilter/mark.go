@@ -67,20 +67,17 @@ func inspectMark(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.St
 			return s, nil
 		}
 	}
-	return markByRelease(ctx, h, s, untried)
+	return markByRelease(h, s, untried)
 }
 
 // markByRelease decides by the version of a kernel that cannot be tried.
-func markByRelease(ctx context.Context, h *host.Host, s checks.State, untried error) (checks.State, error) {
+func markByRelease(h *host.Host, s checks.State, untried error) (checks.State, error) {
 	release, err := h.Kernel.Release()
 	if err != nil {
 		return s, err
 	}
-	osID := ""
-	if id, ok := h.Fact(ctx, "os.id"); ok {
-		osID, _ = id.(string)
-	}
-	lost, why := markRegression(release, osID)
+	distribution, _ := h.OSRelease() // without one, no backports are assumed
+	lost, why := markRegression(release, distribution["ID"])
 	s.Evidence = []checks.Evidence{checks.Seen("uname -r", release+": "+why)}
 	if lost == checks.Pass {
 		return s, nil

@@ -25,6 +25,7 @@ something could not be told.`,
 			if err != nil {
 				return err
 			}
+			defer h.Close()
 			_, r, err := o.examine(c, h, checks.Inspect)
 			if err != nil {
 				return err
