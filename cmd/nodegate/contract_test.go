@@ -23,7 +23,7 @@ import (
 
 // contract is what scripts and other tools rely on: the names of checks, the
 // flags, the fields of each document, and exit codes.
-const contract = "testdata/contract.txt"
+const contract = "testdata/contract.golden"
 
 // TestContract compares this program with what earlier ones promised. Lines may
 // be added to the file, which UPDATE=1 does; none may go.
