@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/checks"
+	"nodegate/checks/catalog"
 	"nodegate/internal/host"
 	"nodegate/internal/report"
 	"nodegate/policy"
@@ -88,7 +89,7 @@ func (g *gate) hold(ctx context.Context, p *policy.Policy) error {
 	ctx, cancel := context.WithTimeout(ctx, p.Gate.Budget)
 	defer cancel()
 	broken := false
-	r := checks.Hold(ctx, g.host, p.Gate, checks.For(p, checks.Boot), func(r checks.Report) bool {
+	r := checks.Until(ctx, g.host, p.Gate, catalog.For(p, checks.Boot), func(r checks.Report) bool {
 		report.KeepChanges(r)
 		if err := report.Leave(report.File, report.New(g.host, p, r)); err != nil {
 			g.log(host.LevelWarning, "nodegate: "+err.Error(), nil) // an ordinary user tries the gate: not a reason to be held

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/checks"
+	"nodegate/checks/catalog"
 	"nodegate/internal/host"
 	"nodegate/internal/report"
 	"nodegate/policy"
@@ -86,7 +87,7 @@ func (o *options) evaluate(h *host.Host, files []policy.File, stderr io.Writer) 
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	known := policy.Options{Checks: checks.ProblemNames(), Vars: vars, Env: environment()}
+	known := policy.Options{Checks: catalog.Names(), Vars: vars, Env: environment()}
 	if !o.noFacts {
 		known.Fact = func(name string) (any, bool) { return h.Fact(ctx, name) }
 	}
@@ -163,7 +164,7 @@ func (o *options) examine(c *cobra.Command, h *host.Host, run runner) (*policy.P
 	}
 	ctx, cancel := context.WithTimeout(c.Context(), o.timeout)
 	defer cancel()
-	return p, run(ctx, h, stage, checks.For(p, stage)), nil
+	return p, run(ctx, h, stage, catalog.For(p, stage)), nil
 }
 
 // paint is that of the standard output, where the report goes there.

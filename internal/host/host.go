@@ -49,8 +49,8 @@ type Files interface {
 // Kernel is what is asked of the running kernel.
 type Kernel interface {
 	Release() (string, error)
-	// LoadModules loads all of them, with what they depend on, in one call.
-	LoadModules(ctx context.Context, names []string) error
+	// LoadModule loads a module with what it depends on.
+	LoadModule(ctx context.Context, name string) error
 	// Version is what a program of the system prints for --version.
 	Version(ctx context.Context, program string) (string, error)
 }

@@ -22,10 +22,8 @@ func (machineKernel) Release() (string, error) {
 	return unix.ByteSliceToString(u.Release[:]), nil
 }
 
-// LoadModules runs one modprobe. With -a it goes on past a module that fails,
-// and prints a line for each.
-func (machineKernel) LoadModules(ctx context.Context, names []string) error {
-	_, err := run(ctx, "modprobe", append([]string{"-a", "--"}, names...)...)
+func (machineKernel) LoadModule(ctx context.Context, name string) error {
+	_, err := run(ctx, "modprobe", "--", name)
 	return err
 }
 

@@ -11,8 +11,8 @@ var errTree = errors.New("a file tree has no running kernel; ask at --stage imag
 
 type noKernel struct{}
 
-func (noKernel) Release() (string, error)                    { return "", errTree }
-func (noKernel) LoadModules(context.Context, []string) error { return errTree }
+func (noKernel) Release() (string, error)                 { return "", errTree }
+func (noKernel) LoadModule(context.Context, string) error { return errTree }
 
 func (noKernel) Version(context.Context, string) (string, error) { return "", errTree }
 

@@ -21,8 +21,8 @@ func (r replayFiles) Write(string, []byte) error            { return errReplay }
 
 type replayKernel struct{ s *Snapshot }
 
-func (r replayKernel) Release() (string, error)                    { return r.s.Kernel.get("kernel release") }
-func (r replayKernel) LoadModules(context.Context, []string) error { return errReplay }
+func (r replayKernel) Release() (string, error)                 { return r.s.Kernel.get("kernel release") }
+func (r replayKernel) LoadModule(context.Context, string) error { return errReplay }
 
 func (r replayKernel) Version(_ context.Context, program string) (string, error) {
 	return r.s.Version[program].get("version of " + program)

@@ -21,7 +21,7 @@ func NewPlan(r checks.Report) Plan {
 		case res.Verdict == checks.Unknown:
 			p.unknown = append(p.unknown, res)
 		case res.Verdict == checks.Pass || res.Verdict == checks.Skip:
-		case res.Fixable:
+		case len(res.State.Changes) > 0:
 			p.change = append(p.change, res)
 		default:
 			p.byHand = append(p.byHand, res)

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"time"
 
-	"nodegate/checks"
+	"nodegate/checks/setting"
 	"nodegate/internal/host"
 	"nodegate/internal/report"
 	"nodegate/policy"
@@ -39,8 +39,8 @@ func (w *Watcher) event(ctx context.Context, e host.LinkEvent) (routed bool) {
 	return routed
 }
 
-func (w *Watcher) routed() []checks.LinkRequirement {
-	var all []checks.LinkRequirement
+func (w *Watcher) routed() []setting.LinkRequirement {
+	var all []setting.LinkRequirement
 	for _, r := range w.links {
 		if r.Routed() {
 			all = append(all, r)
@@ -76,7 +76,7 @@ func (w *Watcher) resync(ctx context.Context, first bool) {
 }
 
 // settleAll looks at every link that one of the requirements matches.
-func (w *Watcher) settleAll(ctx context.Context, requirements []checks.LinkRequirement) {
+func (w *Watcher) settleAll(ctx context.Context, requirements []setting.LinkRequirement) {
 	for _, r := range requirements {
 		bounded, cancel := context.WithTimeout(ctx, actionTime)
 		links, err := r.Matching(bounded, w.Host)
@@ -103,7 +103,7 @@ func (w *Watcher) know(l host.Link) *known {
 }
 
 // settle makes one link what one requirement asks, reads it back, and tells.
-func (w *Watcher) settle(ctx context.Context, r checks.LinkRequirement, l host.Link) {
+func (w *Watcher) settle(ctx context.Context, r setting.LinkRequirement, l host.Link) {
 	ctx, cancel := context.WithTimeout(ctx, actionTime)
 	defer cancel()
 	k := w.know(l)

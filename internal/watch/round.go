@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"nodegate/checks"
+	"nodegate/checks/catalog"
+	"nodegate/checks/setting"
+	"nodegate/checks/writers"
 	"nodegate/internal/host"
 	"nodegate/internal/report"
 	"nodegate/policy"
@@ -63,12 +66,12 @@ func (r *round) hangs() bool { return !r.began.IsZero() && time.Since(r.began) >
 // watched is what the policy asks of the node at boot or while it runs, but for
 // what it says to ignore.
 func watched(p *policy.Policy) []checks.Check {
-	list := checks.For(p, checks.Run)
+	list := catalog.For(p, checks.Run)
 	names := map[string]bool{}
 	for _, c := range list {
 		names[c.Name()] = true
 	}
-	for _, c := range checks.For(p, checks.Boot) {
+	for _, c := range catalog.For(p, checks.Boot) {
 		if !names[c.Name()] {
 			list = append(list, c)
 		}
@@ -84,10 +87,10 @@ func (w *Watcher) finish(ctx context.Context, f found) {
 	now := time.Now()
 	var fix []checks.Check
 	for i, res := range all.Results {
-		if off != "" || !drifted(res) || res.Metadata.Drift != policy.Correct {
+		if off != "" || !res.Differs() || res.Metadata.Drift != policy.Correct {
 			continue
 		}
-		if _, ok := f.list[i].(checks.Fixer); ok && !w.isLink(res.Name) && w.fights.may(res.Name, now) {
+		if len(res.State.Changes) > 0 && !w.isLink(res.Name) && w.fights.may(res.Name, now) {
 			fix = append(fix, f.list[i])
 		}
 	}
@@ -125,20 +128,18 @@ func (w *Watcher) finish(ctx context.Context, f found) {
 	w.publish()
 }
 
-func drifted(r checks.Result) bool { return r.Verdict == checks.Fail || r.Verdict == checks.Warn }
-
 func (w *Watcher) isLink(name string) bool {
-	return slices.ContainsFunc(w.links, func(l checks.LinkRequirement) bool { return l.Name() == name })
+	return slices.ContainsFunc(w.links, func(l setting.LinkRequirement) bool { return l.Name() == name })
 }
 
 // drifting is the link requirements that the report says do not hold and that
 // are to be corrected: link by link, because a fight over one must not spare the
 // others.
-func (w *Watcher) drifting(found checks.Report) []checks.LinkRequirement {
-	var all []checks.LinkRequirement
+func (w *Watcher) drifting(found checks.Report) []setting.LinkRequirement {
+	var all []setting.LinkRequirement
 	for _, l := range w.links {
 		if l.Metadata().Drift == policy.Correct && slices.ContainsFunc(found.Results, func(r checks.Result) bool {
-			return r.Name == l.Name() && drifted(r)
+			return r.Name == l.Name() && r.Differs()
 		}) {
 			all = append(all, l)
 		}
@@ -147,11 +148,11 @@ func (w *Watcher) drifting(found checks.Report) []checks.LinkRequirement {
 }
 
 // inspect looks again at the links' requirements.
-func (w *Watcher) inspect(ctx context.Context, list []checks.Check, links []checks.LinkRequirement) checks.Report {
+func (w *Watcher) inspect(ctx context.Context, list []checks.Check, links []setting.LinkRequirement) checks.Report {
 	ctx, cancel := context.WithTimeout(ctx, actionTime)
 	defer cancel()
 	return checks.Inspect(ctx, w.Host, checks.Run, slices.DeleteFunc(slices.Clone(list), func(c checks.Check) bool {
-		return !slices.ContainsFunc(links, func(l checks.LinkRequirement) bool { return l.Name() == c.Name() })
+		return !slices.ContainsFunc(links, func(l setting.LinkRequirement) bool { return l.Name() == c.Name() })
 	}))
 }
 
@@ -179,7 +180,7 @@ func (w *Watcher) tell(res checks.Result) {
 // fight is told once, with who most likely writes the other value.
 func (w *Watcher) fight(ctx context.Context, key string) {
 	b := w.fights[key]
-	f := report.Fight{Name: key, Since: b.since, Next: b.next, Writer: checks.LikelyWriter(ctx, w.Host, w.policy, key)}
+	f := report.Fight{Name: key, Since: b.since, Next: b.next, Writer: writers.LikelyWriter(ctx, w.Host, w.policy, key)}
 	w.change(func(s *State) { s.Fights = append(s.Fights, f) })
 	w.dirty = true
 	if w.Fighting != nil {

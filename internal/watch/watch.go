@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"nodegate/checks"
+	"nodegate/checks/setting"
 	"nodegate/internal/host"
 	"nodegate/internal/report"
 	"nodegate/policy"
@@ -42,7 +43,7 @@ type Watcher struct {
 
 	record   record
 	policy   *policy.Policy
-	links    []checks.LinkRequirement
+	links    []setting.LinkRequirement
 	fights   fights
 	settled  map[int]*known
 	verdicts map[string]checks.Verdict
@@ -182,7 +183,7 @@ func (w *Watcher) publish() {
 func (w *Watcher) use(p *policy.Policy) {
 	w.policy = p
 	w.links = nil
-	for _, l := range checks.LinkRequirements(p) {
+	for _, l := range setting.LinkRequirements(p) {
 		if l.Metadata().Drift != policy.Ignore {
 			w.links = append(w.links, l)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"nodegate/checks"
+	"nodegate/checks/catalog"
 	"nodegate/internal/host"
 	"nodegate/internal/report"
 	"nodegate/policy"
@@ -85,7 +86,7 @@ func start(t *testing.T, text string, set func(*Watcher)) *watching {
 }
 
 func load(text string) (*policy.Policy, error) {
-	p, diags := policy.Load([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, policy.Options{Checks: checks.ProblemNames()})
+	p, diags := policy.Load([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, policy.Options{Checks: catalog.Names()})
 	if diags.HasErrors() {
 		return nil, diags
 	}

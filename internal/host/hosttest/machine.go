@@ -4,7 +4,6 @@ package hosttest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -132,22 +131,18 @@ func (m kernel) Version(_ context.Context, program string) (string, error) {
 	return "", fmt.Errorf("%s is not installed", program)
 }
 
-func (m kernel) LoadModules(_ context.Context, names []string) error {
-	m.Log = append(m.Log, "modprobe "+strings.Join(names, " "))
-	var errs []error
-	for _, n := range names {
-		brings, ok := m.Modules[n]
-		if !ok {
-			errs = append(errs, fmt.Errorf("modprobe: FATAL: Module %s not found", n))
-			continue
-		}
-		delete(m.Modules, n)
-		m.Files["/sys/module/"+n+"/initstate"] = "live\n"
-		for key, value := range brings {
-			m.Sysctl(key, value)
-		}
+func (m kernel) LoadModule(_ context.Context, name string) error {
+	m.Log = append(m.Log, "modprobe "+name)
+	brings, ok := m.Modules[name]
+	if !ok {
+		return fmt.Errorf("modprobe: FATAL: Module %s not found", name)
 	}
-	return errors.Join(errs...)
+	delete(m.Modules, name)
+	m.Files["/sys/module/"+name+"/initstate"] = "live\n"
+	for key, value := range brings {
+		m.Sysctl(key, value)
+	}
+	return nil
 }
 
 type units struct{ *Machine }

@@ -1,0 +1,15 @@
+// Package kubelet holds what makes kubelet exit or limp, and what must hold it.
+package kubelet
+
+import "nodegate/checks"
+
+// Problems lists the problems of kubelet, in the order in which they run.
+func Problems() []checks.Problem {
+	return []checks.Problem{
+		imageUnits(),
+		protectKernelDefaults(),
+		swap(),
+		cgroupVersion(),
+		inotifyLimits(),
+	}
+}
