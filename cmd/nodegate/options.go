@@ -100,11 +100,18 @@ func (o *options) evaluate(h *host.Host, files []policy.File, stderr io.Writer) 
 
 func (o *options) policyFiles(h *host.Host) ([]policy.File, error) {
 	if len(o.policies) > 0 {
-		return policy.ReadFiles(o.policies)
+		return policy.ReadFiles(o.policies, host.ReadFile)
 	}
 	files, err := installedPolicy(h)
 	if err != nil || len(files) > 0 {
 		return files, err
+	}
+	// On a machine that has one, a policy that is gone is a mistake: the built-in
+	// one would replace it without a word.
+	installed, err := h.Files.Exists(units.JournalFile)
+	if installed || err != nil && !errors.Is(err, host.ErrNotRecorded) {
+		return nil, errors.Join(err, fmt.Errorf("nodegate is installed in %s and %s has no policy: "+
+			"put the policy back, or run: nodegate install --policy FILE", h.Root, units.PolicyDir))
 	}
 	builtin, err := policy.Builtin("kubernetes")
 	return []policy.File{builtin}, err

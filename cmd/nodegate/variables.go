@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
+	"nodegate/internal/host"
 	"nodegate/policy"
 )
 
@@ -44,7 +45,7 @@ func (o *options) variables() (map[string]string, error) {
 // readVariables reads NAME = VALUE lines, HCL attributes. A value is kept as it
 // is written, for the variable's own type to read.
 func readVariables(file string, vars map[string]string) error {
-	files, err := policy.ReadFiles([]string{file})
+	files, err := policy.ReadFiles([]string{file}, host.ReadFile)
 	if err != nil {
 		return err
 	}

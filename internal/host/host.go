@@ -45,6 +45,9 @@ type Files interface {
 	ReadDir(name string) ([]string, error)
 	// ReadLink is where a symbolic link points, unresolved.
 	ReadLink(name string) (string, error)
+	// Exists reports whether anything has this name; a symbolic link is not
+	// followed. An error is not an answer.
+	Exists(name string) (bool, error)
 	// Write writes in place, as /proc and /sys want it; it makes no file.
 	Write(name string, data []byte) error
 }
