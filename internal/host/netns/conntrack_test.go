@@ -73,18 +73,6 @@ func TestConntrackErrors(t *testing.T) {
 			t.Errorf("%v: %v", err, got)
 		}
 	}
-	n, ctx := scratch(t)
-	c, err := n.Conntrack(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if _, err := c.Lookup(flowForTest().Orig); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
-	if err := c.Delete(flowForTest().Orig); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
 }
 
 func FuzzDecodeFlow(f *testing.F) {
