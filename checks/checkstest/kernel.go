@@ -44,7 +44,7 @@ func Scratch(t *testing.T) *host.Host {
 	t.Helper()
 	hosttest.NeedRoot(t)
 	hosttest.NeedBridgeNetfilter(t)
-	runtime.LockOSThread() // never unlocked: the thread goes WithUnit the goroutine
+	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Fatalf("making a network namespace: %v", err)
 	}
@@ -121,11 +121,13 @@ func PodNetwork(t *testing.T) {
 	if err := netlink.LinkSetUp(nic); err != nil {
 		t.Fatal(err)
 	}
-	if err := netlink.RouteAdd(&netlink.Route{LinkIndex: nic.Attrs().Index, Dst: &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}, Scope: netlink.SCOPE_LINK}); err != nil {
+	anywhere := &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}
+	if err := netlink.RouteAdd(&netlink.Route{LinkIndex: nic.Attrs().Index, Dst: anywhere, Scope: netlink.SCOPE_LINK}); err != nil {
 		t.Fatalf("adding a default route: %v", err)
 	}
 	// The netlink library cannot ask for no checksum, which ip can.
-	if out, err := exec.Command("ip", "link", "add", "flannel.1", "mtu", "1450", "type", "vxlan", "id", "1", "dstport", "8472", "dev", "nic0", "noudpcsum").CombinedOutput(); err != nil {
+	arguments := strings.Fields("link add flannel.1 mtu 1450 type vxlan id 1 dstport 8472 dev nic0 noudpcsum")
+	if out, err := exec.Command("ip", arguments...).CombinedOutput(); err != nil {
 		t.Fatalf("ip link add: %v: %s", err, out)
 	}
 	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "cni0", MTU: 1450}}

@@ -11,7 +11,8 @@ import (
 )
 
 // NeighbourHeader is the first line of /proc/net/stat/arp_cache.
-const NeighbourHeader = "entries  allocs   destroys hash_grows lookups  hits     res_failed rcv_probes_mcast rcv_probes_ucast periodic_gc_runs forced_gc_runs unresolved_discards table_fulls\n"
+const NeighbourHeader = "entries  allocs   destroys hash_grows lookups  hits     res_failed rcv_probes_mcast rcv_probes_ucast " +
+	"periodic_gc_runs forced_gc_runs unresolved_discards table_fulls\n"
 
 // Tree is a file tree on disk, opened as an image. "-> TARGET" is a symbolic link.
 func Tree(t *testing.T, files map[string]string) *host.Host {

@@ -19,6 +19,7 @@ func Problems() []checks.Problem {
 
 const (
 	refConntrack    = "https://www.kernel.org/doc/html/latest/networking/nf_conntrack-sysctl.html"
-	remedyConntrack = "raise net.netfilter.nf_conntrack_max (and hashsize to a quarter of it), shorten nf_conntrack_tcp_timeout_established, or find who opens the connections: conntrack -L"
-	costConntrack   = "An entry takes about 300 bytes of kernel memory, a million 300 MB."
+	remedyConntrack = "raise net.netfilter.nf_conntrack_max (and hashsize to a quarter of it), shorten " +
+		"nf_conntrack_tcp_timeout_established, or find who opens the connections: conntrack -L"
+	costConntrack = "An entry takes about 300 bytes of kernel memory, a million 300 MB."
 )

@@ -40,10 +40,14 @@ func inspectHashsize(_ context.Context, h *host.Host, _ *policy.Policy) (checks.
 		return s, err
 	}
 	s.Got = fmt.Sprintf("%d buckets for %d entries", buckets, most)
-	s.Evidence = []checks.Evidence{checks.Seen("/proc/sys/net/netfilter/nf_conntrack_buckets", fmt.Sprint(buckets)), checks.Seen("/proc/sys/net/netfilter/nf_conntrack_max", fmt.Sprint(most))}
+	s.Evidence = []checks.Evidence{
+		checks.Seen("/proc/sys/net/netfilter/nf_conntrack_buckets", fmt.Sprint(buckets)),
+		checks.Seen("/proc/sys/net/netfilter/nf_conntrack_max", fmt.Sprint(most)),
+	}
 	s.Pass = buckets >= most/4
 	if !s.Pass {
-		s.Remedy = fmt.Sprintf("run: echo %d > /sys/module/nf_conntrack/parameters/hashsize; and write `options nf_conntrack hashsize=%d` to /etc/modprobe.d/nf_conntrack.conf", most/4, most/4)
+		s.Remedy = fmt.Sprintf("run: echo %d > /sys/module/nf_conntrack/parameters/hashsize; and write `options nf_conntrack hashsize=%d` to "+
+			"/etc/modprobe.d/nf_conntrack.conf", most/4, most/4)
 	}
 	return s, nil
 }

@@ -18,9 +18,11 @@ import (
 func conntrackInvalid() checks.Problem {
 	return checks.Problem{
 		Name: "conntrack.invalid", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
-		Detects:  "Nothing stops packets that conntrack finds INVALID: neither kube-proxy's rule nor nf_conntrack_tcp_be_liberal.",
-		Symptom:  "Long or busy connections through a Service break with \"connection reset by peer\": a late packet leaves untranslated, and the other side answers it with RST.",
-		How:      "net.netfilter.nf_conntrack_tcp_be_liberal is 0, and filter KUBE-FORWARD lacks the DROP of INVALID before its ACCEPTs (it is there from 1.15; IPVS and nftables mode write none).",
+		Detects: "Nothing stops packets that conntrack finds INVALID: neither kube-proxy's rule nor nf_conntrack_tcp_be_liberal.",
+		Symptom: "Long or busy connections through a Service break with \"connection reset by peer\": a late packet leaves untranslated, " +
+			"and the other side answers it with RST.",
+		How: "net.netfilter.nf_conntrack_tcp_be_liberal is 0, and filter KUBE-FORWARD lacks the DROP of INVALID before its ACCEPTs (it " +
+			"is there from 1.15; IPVS and nftables mode write none).",
 		Remedy:   "set net.netfilter.nf_conntrack_tcp_be_liberal=1, or restart kube-proxy in iptables mode, which writes the rule",
 		TradeOff: "The DROP breaks asymmetric routing (kubernetes#94861); be_liberal does not, but lets packets outside the TCP window through.",
 		Ref:      "https://github.com/kubernetes/kubernetes/pull/74840",

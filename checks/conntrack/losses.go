@@ -17,10 +17,13 @@ import (
 func conntrackLosses() checks.Problem {
 	return checks.Problem{
 		Name: "conntrack.losses", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
-		Detects:  "Connection tracking is dropping packets now.",
-		Symptom:  "DNS answers take 5 seconds now and then (insert_failed: the A and the AAAA query race, kubernetes#56903), or new connections are dropped (drop, early_drop: the table is full).",
-		How:      "insert_failed, drop or early_drop of /proc/net/stat/nf_conntrack, summed over CPUs, rises between two reads 100 ms apart. Where all are 0 there is no second read. A snapshot holds one read: there nothing rises.",
-		Remedy:   "insert_failed: NodeLocal DNSCache, or single-request-reopen or use-vc in resolv.conf's options; drop and early_drop: raise net.netfilter.nf_conntrack_max",
+		Detects: "Connection tracking is dropping packets now.",
+		Symptom: "DNS answers take 5 seconds now and then (insert_failed: the A and the AAAA query race, kubernetes#56903), or new " +
+			"connections are dropped (drop, early_drop: the table is full).",
+		How: "insert_failed, drop or early_drop of /proc/net/stat/nf_conntrack, summed over CPUs, rises between two reads 100 ms apart. " +
+			"Where all are 0 there is no second read. A snapshot holds one read: there nothing rises.",
+		Remedy: "insert_failed: NodeLocal DNSCache, or single-request-reopen or use-vc in resolv.conf's options; drop and early_drop: " +
+			"raise net.netfilter.nf_conntrack_max",
 		TradeOff: "use-vc sends every query by TCP; NodeLocal DNSCache is one more Pod a node.",
 		Ref:      "https://github.com/kubernetes/kubernetes/issues/56903",
 		Inspect:  inspectConntrackLosses,
@@ -86,8 +89,8 @@ func readConntrackStat(h *host.Host) (map[string]uint64, error) {
 }
 
 // parseConntrackStat reads /proc/net/stat/nf_conntrack: a line of names, then
-// one of hexadecimal numbers for every CPU. It answers the sums by name; the
-// kernel's counters are 32 bits wide and their sums are kept in 64.
+// a line of hexadecimal numbers for every CPU. It returns the sums by name. The
+// kernel's counters have 32 bits, their sums 64.
 func parseConntrackStat(text string) (map[string]uint64, error) {
 	header, rest, _ := strings.Cut(text, "\n")
 	names := strings.Fields(header)

@@ -18,10 +18,13 @@ import (
 func conntrackOverwritten() checks.Problem {
 	return checks.Problem{
 		Name: "conntrack.kube-proxy-overwrites", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
-		Detects:  "The policy asks for an nf_conntrack_max that kube-proxy will overwrite when it starts.",
-		Symptom:  "nf_conntrack_max is right after boot and another number once kube-proxy runs; from 1.29 on even a smaller one.",
-		How:      "kube-proxy writes max(131072, 32768 x CPUs), from 1.36 at most 1048576, unless conntrack.maxPerCore is 0 (before 1.29 it only raises); its configuration is looked for in the static Pod's manifest, /var/lib/kube-proxy and the Pod's volumes. The version is taken to be kubelet's. Where no configuration is on the node, the answer is unknown unless the defaults agree with the policy.",
-		Remedy:   "set conntrack.maxPerCore: 0 in kube-proxy's configuration (kops: kubeProxy.conntrackMaxPerCore: 0), or let the policy ask for what kube-proxy writes",
+		Detects: "The policy asks for an nf_conntrack_max that kube-proxy will overwrite when it starts.",
+		Symptom: "nf_conntrack_max is right after boot and another number once kube-proxy runs; from 1.29 on even a smaller one.",
+		How: "kube-proxy writes max(131072, 32768 x CPUs), from 1.36 at most 1048576, unless conntrack.maxPerCore is 0 (before 1.29 it " +
+			"only raises); its configuration is looked for in the static Pod's manifest, /var/lib/kube-proxy and the Pod's volumes. The version " +
+			"is taken to be kubelet's. Where no configuration is on the node, the answer is unknown unless the defaults agree with the policy.",
+		Remedy: "set conntrack.maxPerCore: 0 in kube-proxy's configuration (kops: kubeProxy.conntrackMaxPerCore: 0), or let the policy ask " +
+			"for what kube-proxy writes",
 		TradeOff: "With maxPerCore 0 the number no longer grows with the machine.",
 		Ref:      "https://kubernetes.io/docs/reference/config-api/kube-proxy-config.v1alpha1/",
 		Inspect:  inspectConntrackOverwritten,
@@ -65,7 +68,7 @@ func inspectConntrackOverwritten(ctx context.Context, h *host.Host, p *policy.Po
 			continue
 		}
 		value := c.Writes(n, capped)
-		if minor > 0 && minor < 29 { // it only raises
+		if minor > 0 && minor < 29 { // before 1.29 it only raises
 			if now, err := conntrackNumber(h, "max"); err == nil {
 				value = max(value, int64(now))
 			}
@@ -84,14 +87,15 @@ func inspectConntrackOverwritten(ctx context.Context, h *host.Host, p *policy.Po
 	case agree:
 		return s, fmt.Errorf("%s, depending on its version (1.36 has a cap), which cannot be told here", s.Got)
 	case c.From == "":
-		return s, fmt.Errorf("by default %s over the policy's %s, and no configuration on this node tells whether conntrack.maxPerCore is 0", s.Got, s.Want)
+		return s, fmt.Errorf("by default %s over the policy's %s, "+
+			"and no configuration on this node tells whether conntrack.maxPerCore is 0", s.Got, s.Want)
 	default:
 		s.Remedy = fmt.Sprintf("set conntrack.maxPerCore: 0 in kube-proxy's configuration (%s), or let the policy ask for %s", c.From, writes[0])
 	}
 	return s, nil
 }
 
-// kubeletMinor is the 34 of kubelet 1.34.1, 0 where it cannot be told.
+// kubeletMinor returns the 34 of kubelet 1.34.1, or 0 where the version is unknown.
 func kubeletMinor(ctx context.Context, h *host.Host) int {
 	v, _ := h.Fact(ctx, "kubelet.version")
 	text, _ := v.(string)

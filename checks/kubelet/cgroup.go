@@ -15,10 +15,11 @@ import (
 func cgroupVersion() checks.Problem {
 	return checks.Problem{
 		Name: "cgroup.version", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
-		Detects:  "The machine runs cgroup v1.",
-		Symptom:  "kubelet from 1.35 exits at its start; older ones warn and lack memory QoS and PSI.",
-		How:      "/proc/mounts has no cgroup2 at /sys/fs/cgroup, and failCgroupV1 is not false in kubelet's configuration.",
-		Remedy:   "boot with systemd.unified_cgroup_hierarchy=1 (and without systemd.legacy_systemd_cgroup_controller), or set failCgroupV1: false",
+		Detects: "The machine runs cgroup v1.",
+		Symptom: "kubelet from 1.35 exits at its start; older ones warn and lack memory QoS and PSI.",
+		How:     "/proc/mounts has no cgroup2 at /sys/fs/cgroup, and failCgroupV1 is not false in kubelet's configuration.",
+		Remedy: "boot with systemd.unified_cgroup_hierarchy=1 (and without systemd.legacy_systemd_cgroup_controller), or set failCgroupV1: " +
+			"false",
 		TradeOff: "Old JVMs and agents that read cgroup v1 files see no limits under v2; failCgroupV1: false only postpones.",
 		Ref:      "https://kubernetes.io/docs/concepts/architecture/cgroups/",
 		Inspect:  inspectCgroup,
@@ -34,7 +35,7 @@ func inspectCgroup(_ context.Context, h *host.Host, _ *policy.Policy) (checks.St
 	mounted := ""
 	for line := range strings.Lines(text) {
 		if f := strings.Fields(line); len(f) >= 3 && f[1] == "/sys/fs/cgroup" {
-			mounted = f[2] // of mounts on top of each other the last one shows
+			mounted = f[2] // the last of several mounts is the visible one
 		}
 	}
 	if mounted == "" {

@@ -10,20 +10,20 @@ import (
 	"nodegate/policy"
 )
 
-// Where `nodegate install` puts things. Package units says the same; it installs,
-// and a check that only looks must not depend on that.
+// These are the paths that `nodegate install` writes, as in package units. A check
+// only looks, so it must not depend on the package that installs.
 const (
 	dropInDir     = "/etc/systemd/system"
 	applyUnitName = "nodegate-apply.service"
 )
 
-// installation is one way in which the binary and its units come to a machine.
+// installation is where one way of installing puts the binary and its units.
 type installation struct{ binDir, unitDir string }
 
 func installations() [2]installation {
 	return [2]installation{
-		{"/usr/local/bin", "/etc/systemd/system"}, // by install alone
-		{"/usr/bin", "/usr/lib/systemd/system"},   // by a package, then enabled by install
+		{"/usr/local/bin", "/etc/systemd/system"}, // nodegate install without a package
+		{"/usr/bin", "/usr/lib/systemd/system"},   // the Debian or RPM package, then nodegate install
 	}
 }
 
@@ -31,9 +31,10 @@ func installations() [2]installation {
 func imageUnits() checks.Problem {
 	return checks.Problem{
 		Name: "image.units", Stages: []checks.Stage{checks.Image}, Severity: policy.Block,
-		Detects:  "nodegate is not installed in the image, or its unit is not enabled, or kubelet is not held.",
-		Symptom:  "Nodes made from the image start kubelet without being checked; they join the cluster and lose packets.",
-		How:      "The binary, nodegate-apply.service, the link that enables it and the drop-in of the policy's gate unit are looked for below the root.",
+		Detects: "nodegate is not installed in the image, or its unit is not enabled, or kubelet is not held.",
+		Symptom: "Nodes made from the image start kubelet without being checked; they join the cluster and lose packets.",
+		How: "The binary, nodegate-apply.service, the link that enables it and the drop-in of the policy's gate unit are looked for " +
+			"below the root.",
 		Remedy:   "run: nodegate install --root TREE, as the last step that writes to the image",
 		TradeOff: "",
 		Ref:      "https://www.freedesktop.org/software/systemd/man/latest/systemd.unit.html",
@@ -88,7 +89,8 @@ func inspectImageUnits(ctx context.Context, h *host.Host, p *policy.Policy) (che
 	return s, nil
 }
 
-// findInstallation is where the binary is; by install alone, where it is nowhere.
+// findInstallation returns the installation that has a binary. Without any it
+// returns the paths of `nodegate install`, and false.
 func findInstallation(h *host.Host) (installation, bool, error) {
 	for _, in := range installations() {
 		names, err := h.ReadDirIfAny(in.binDir)

@@ -57,12 +57,14 @@ func inspectSwap(_ context.Context, h *host.Host, p *policy.Policy) (checks.Stat
 		s.Evidence = append(s.Evidence, checks.Seen(setting.From.Source, setting.From.Text))
 		return s, nil
 	case !k.Found:
-		return s, errors.New("swap is on (" + strings.Join(devices, ", ") + ") and no configuration of kubelet is here: cannot tell whether it tolerates swap")
+		return s, errors.New("swap is on (" + strings.Join(devices, ", ") + ") and no configuration of kubelet is here: cannot tell whether " +
+			"it tolerates swap")
 	case told:
 		s.Evidence = append(s.Evidence, checks.Seen(setting.From.Source, setting.From.Text))
 	}
 	s.Want = "no swap, or failSwapOn false"
 	s.Got, s.Pass = "swap on "+strings.Join(devices, ", "), false
-	s.Remedy = "run: swapoff " + strings.Join(devices, " ") + "; take it out of /etc/fstab, or set failSwapOn: false in kubelet's configuration"
+	s.Remedy = "run: swapoff " + strings.Join(devices, " ") + "; take it out of /etc/fstab, or set failSwapOn: false in kubelet's " +
+		"configuration"
 	return s, nil
 }

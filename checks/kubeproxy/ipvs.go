@@ -15,9 +15,11 @@ import (
 func ipvsSettings() checks.Problem {
 	return checks.Problem{
 		Name: "ipvs.settings", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
-		Detects:  "A parameter that kube-proxy's IPVS mode relies on is not set.",
-		Symptom:  "Services time out after an endpoint went away, or reply with the wrong source address; with a load balancer in layer 2, two nodes answer ARP for one address.",
-		How:      "Where ip_vs is in the kernel: net.ipv4.vs.{conntrack,expire_nodest_conn,expire_quiescent_template}=1, conn_reuse_mode=0 on kernels 4.1 to 5.8, net.ipv4.conf.all.arp_ignore=1 and arp_announce=2 (strictARP).",
+		Detects: "A parameter that kube-proxy's IPVS mode relies on is not set.",
+		Symptom: "Services time out after an endpoint went away, or reply with the wrong source address; with a load balancer in layer 2, " +
+			"two nodes answer ARP for one address.",
+		How: "Where ip_vs is in the kernel: net.ipv4.vs.{conntrack,expire_nodest_conn,expire_quiescent_template}=1, conn_reuse_mode=0 " +
+			"on kernels 4.1 to 5.8, net.ipv4.conf.all.arp_ignore=1 and arp_announce=2 (strictARP).",
 		Remedy:   "set the parameters in the policy, and ipvs.strictARP: true in kube-proxy's configuration",
 		TradeOff: "conn_reuse_mode=0 sends some connections of busy clients to an endpoint that is gone; kernels from 5.9 do not need it.",
 		Ref:      "https://github.com/kubernetes/kubernetes/blob/master/pkg/proxy/ipvs/proxier.go",
@@ -31,7 +33,9 @@ func inspectIPVS(_ context.Context, h *host.Host, p *policy.Policy) (checks.Stat
 	} else if err != nil {
 		return checks.State{}, err
 	}
-	wanted := [][2]string{{"net/ipv4/vs/conntrack", "1"}, {"net/ipv4/vs/expire_nodest_conn", "1"}, {"net/ipv4/vs/expire_quiescent_template", "1"}}
+	wanted := [][2]string{
+		{"net/ipv4/vs/conntrack", "1"}, {"net/ipv4/vs/expire_nodest_conn", "1"}, {"net/ipv4/vs/expire_quiescent_template", "1"},
+	}
 	release, err := h.KernelRelease()
 	if err != nil {
 		return checks.State{}, err

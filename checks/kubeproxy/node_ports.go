@@ -53,7 +53,8 @@ func inspectNodePortOverlap(_ context.Context, h *host.Host, _ *policy.Policy) (
 		return s, fmt.Errorf("reading net.ipv4.ip_local_reserved_ports: %w", err)
 	}
 	if open <= to {
-		s.Differs(fmt.Sprintf("local ports %d-%d, port %d not reserved", low, high, open), "run: sysctl -w 'net.ipv4.ip_local_reserved_ports="+strings.TrimPrefix(reserved+",30000-32767", ",")+"', and put it into the policy")
+		s.Differs(fmt.Sprintf("local ports %d-%d, port %d not reserved", low, high, open),
+			"run: sysctl -w 'net.ipv4.ip_local_reserved_ports="+strings.TrimPrefix(reserved+",30000-32767", ",")+"', and put it into the policy")
 	}
 	return s, nil
 }

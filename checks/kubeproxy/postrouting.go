@@ -16,8 +16,10 @@ func proxyPostrouting() checks.Problem {
 	return checks.Problem{
 		Name: "kubeproxy.postrouting", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
 		Detects: "kube-proxy's masquerading is of the old form, uses no random ports, or disagrees about the mark's bit.",
-		Symptom: "Connections to Services stall for 1, 3 or 63 seconds, or answers never come back because traffic leaves with a Pod's or client's address.",
-		How:     "nat KUBE-MARK-MASQ and KUBE-POSTROUTING (nftables mode: chain masquerading) of every backend and family: marked packets only, the mark cleared before MASQUERADE, --random-fully, one bit in both.",
+		Symptom: "Connections to Services stall for 1, 3 or 63 seconds, or answers never come back because traffic leaves with a Pod's or " +
+			"client's address.",
+		How: "nat KUBE-MARK-MASQ and KUBE-POSTROUTING (nftables mode: chain masquerading) of every backend and family: marked packets " +
+			"only, the mark cleared before MASQUERADE, --random-fully, one bit in both.",
 		Remedy:  "upgrade kube-proxy (1.16.13, 1.17.9, 1.18.6 or later) and the iptables that it runs (1.6.2 or later), then restart it",
 		Ref:     "https://github.com/kubernetes/kubernetes/pull/92035",
 		Inspect: inspectPostrouting,
@@ -30,7 +32,8 @@ func inspectPostrouting(ctx context.Context, h *host.Host, _ *policy.Policy) (ch
 	if err != nil {
 		return s, err
 	}
-	findings := LiveFindings(rep, "kubeproxy.masquerade.", "POSTROUTING", "KUBE-POSTROUTING", "KUBE-MARK-MASQ", "masquerading", "mark-for-masquerade")
+	findings := LiveFindings(rep, "kubeproxy.masquerade.", "POSTROUTING", "KUBE-POSTROUTING",
+		"KUBE-MARK-MASQ", "masquerading", "mark-for-masquerade")
 	lost, isLost := TableLost(rep, "nat")
 	switch {
 	case rep.Mode == "":
@@ -40,7 +43,8 @@ func inspectPostrouting(ctx context.Context, h *host.Host, _ *policy.Policy) (ch
 	case len(findings) > 0:
 		LiveWrong(&s, rep.Mode, findings)
 		if rep.Mode == "nftables" { // no iptables has a part in it
-			s.Remedy = "restart kube-proxy, which rewrites its table: kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE"
+			s.Remedy = "restart kube-proxy, which rewrites its table: kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector " +
+				"spec.nodeName=NODE"
 		}
 	case isLost:
 		return s, fmt.Errorf("cannot see KUBE-POSTROUTING: %s", lost.Message)

@@ -13,9 +13,11 @@ import (
 func bridgeNetfilter() checks.Problem {
 	return checks.Problem{
 		Name: "bridge.netfilter", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block,
-		Detects:  "A bridge with Pods on it does not hand its packets to iptables.",
-		Symptom:  "A Pod that asks a ClusterIP times out, only when the endpoint is on the same node: the reply stays inside the bridge, keeps the endpoint's address, and the client answers RST.",
-		How:      "For every bridge that has a veth as port: net.bridge.bridge-nf-call-iptables and /sys/class/net/BRIDGE/bridge/nf_call_iptables are both 0, or br_netfilter is not there.",
+		Detects: "A bridge with Pods on it does not hand its packets to iptables.",
+		Symptom: "A Pod that asks a ClusterIP times out, only when the endpoint is on the same node: the reply stays inside the bridge, " +
+			"keeps the endpoint's address, and the client answers RST.",
+		How: "For every bridge that has a veth as port: net.bridge.bridge-nf-call-iptables and " +
+			"/sys/class/net/BRIDGE/bridge/nf_call_iptables are both 0, or br_netfilter is not there.",
 		Remedy:   "load br_netfilter at boot (modules-load.d) and set net.bridge.bridge-nf-call-iptables=1",
 		TradeOff: "Every packet between two Pods of one bridge passes the packet filter.",
 		Ref:      "https://kubernetes.io/docs/setup/production-environment/container-runtimes/",

@@ -15,9 +15,11 @@ import (
 func bridgeNetfilterIPv6() checks.Problem {
 	return checks.Problem{
 		Name: "bridge.netfilter-ipv6", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
-		Detects:  "IPv6 is disabled in the kernel and a bridge hands its IPv6 packets to ip6tables all the same.",
-		Symptom:  "The kernel drops every IPv6 packet that crosses the bridge, even between two containers that need no IPv6 of the host; it says once: \"Module ipv6 is disabled, so call_ip6tables is not supported\".",
-		How:      "/proc/sys/net/ipv6 is not there (ipv6.disable=1), and net.bridge.bridge-nf-call-ip6tables or /sys/class/net/BRIDGE/bridge/nf_call_ip6tables is 1 for a bridge that has a veth as port. The sysctl disable_ipv6 does not do this.",
+		Detects: "IPv6 is disabled in the kernel and a bridge hands its IPv6 packets to ip6tables all the same.",
+		Symptom: "The kernel drops every IPv6 packet that crosses the bridge, even between two containers that need no IPv6 of the host; it " +
+			"says once: \"Module ipv6 is disabled, so call_ip6tables is not supported\".",
+		How: "/proc/sys/net/ipv6 is not there (ipv6.disable=1), and net.bridge.bridge-nf-call-ip6tables or " +
+			"/sys/class/net/BRIDGE/bridge/nf_call_ip6tables is 1 for a bridge that has a veth as port. The sysctl disable_ipv6 does not do this.",
 		Remedy:   "set net.bridge.bridge-nf-call-ip6tables=0, or boot without ipv6.disable=1",
 		TradeOff: "With the parameter at 0, IPv6 Services do not work on a bridge; on a kernel without IPv6 they cannot.",
 		Ref:      "https://github.com/torvalds/linux/blob/master/net/bridge/br_netfilter_hooks.c",

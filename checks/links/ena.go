@@ -15,14 +15,16 @@ import (
 )
 
 // enaAllowance: AWS drops packets of an instance that exceeds its share, and
-// only the driver's counters tell.
+// only the driver's counters show it.
 func enaAllowance() checks.Problem {
 	return checks.Problem{
 		Name: "ena.allowance", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
 		Detects: "AWS has queued or dropped packets because the instance exceeded an allowance of its type.",
 		Symptom: "DNS and connections time out now and then under load, while CPU, memory and the node's own counters look fine.",
-		How:     "ethtool -S of every link with driver ena has *_allowance_exceeded that are not 0 (bw_in, bw_out, pps, conntrack, linklocal). They count from boot: two reads 100 ms apart tell those that rise now, which a snapshot cannot.",
-		Remedy:  "take a larger instance type; for linklocal (1024 packets a second to DNS, IMDS and NTP) run NodeLocal DNSCache; for conntrack lower the number of tracked connections",
+		How: "ethtool -S of every link with driver ena has *_allowance_exceeded that are not 0 (bw_in, bw_out, pps, conntrack, " +
+			"linklocal). They count from boot: two reads 100 ms apart tell those that rise now, which a snapshot cannot.",
+		Remedy: "take a larger instance type; for linklocal (1024 packets a second to DNS, IMDS and NTP) run NodeLocal DNSCache; for " +
+			"conntrack lower the number of tracked connections",
 		Ref:     "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/monitoring-network-performance-ena.html",
 		Inspect: inspectENAAllowance,
 	}
@@ -39,7 +41,7 @@ func inspectENAAllowance(ctx context.Context, h *host.Host, _ *policy.Policy) (c
 		if l.Kind != "" {
 			continue
 		}
-		// lo has no driver to name.
+		// lo has no driver.
 		driver, err := h.Links.Driver(ctx, l.Name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errors.ErrUnsupported) {
 			return s, err
@@ -90,7 +92,7 @@ func judgeENA(ctx context.Context, h *host.Host, link string, s *checks.State) e
 	return nil
 }
 
-// enaCounters is the allowance counters that are not 0.
+// enaCounters returns the allowance counters that are not 0.
 func enaCounters(ctx context.Context, h *host.Host, link string) (map[string]uint64, error) {
 	stats, err := h.Links.Stats(ctx, link)
 	if err != nil {

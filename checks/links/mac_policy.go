@@ -17,13 +17,15 @@ import (
 func macAddressPolicy() checks.Problem {
 	return checks.Problem{
 		Name: "link.mac-address-policy", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Warn,
-		Detects:  "udev sets a persistent MAC address on the CNI's interfaces right after they appear (systemd 242 and later).",
-		Symptom:  "Traffic between nodes stops after a restart of flannel or the node: the peers have the MAC address of before in their tables.",
-		How:      "The first .link file that matches flannel.1, vxlan.calico, a veth or a cali* interface, drop-ins included, has MACAddressPolicy=persistent, as systemd's 99-default.link has.",
-		Remedy:   "write a .link file that sorts before 99-default.link, with MACAddressPolicy=none",
-		TradeOff: "The MAC address differs after every creation; for tunnels and veths nothing relies on it. flannel from 0.15.1 sets the address of flannel.1 itself.",
-		Ref:      "https://github.com/flannel-io/flannel/issues/1155",
-		Inspect:  inspectMACAddressPolicy,
+		Detects: "udev sets a persistent MAC address on the CNI's interfaces right after they appear (systemd 242 and later).",
+		Symptom: "Traffic between nodes stops after a restart of flannel or the node: the peers have the MAC address of before in their tables.",
+		How: "The first .link file that matches flannel.1, vxlan.calico, a veth or a cali* interface, drop-ins included, has " +
+			"MACAddressPolicy=persistent, as systemd's 99-default.link has.",
+		Remedy: "write a .link file that sorts before 99-default.link, with MACAddressPolicy=none",
+		TradeOff: "The MAC address differs after every creation; for tunnels and veths nothing relies on it. flannel from 0.15.1 sets the " +
+			"address of flannel.1 itself.",
+		Ref:     "https://github.com/flannel-io/flannel/issues/1155",
+		Inspect: inspectMACAddressPolicy,
 	}
 }
 
@@ -66,20 +68,21 @@ func inspectMACAddressPolicy(_ context.Context, h *host.Host, _ *policy.Policy) 
 	}
 	s.Evidence = append(s.Evidence, from)
 	if version < 242 {
-		return s, nil // then it only concerns interfaces that have an address of their own
+		return s, nil // before 242 the policy affects only interfaces with an address of their own
 	}
-	s.Differs("persistent for "+strings.Join(persistent, " "), "write to /etc/systemd/network/10-cni.link: [Match] OriginalName="+strings.Join(persistent, " ")+" [Link] MACAddressPolicy=none")
+	s.Differs("persistent for "+strings.Join(persistent, " "),
+		"write to /etc/systemd/network/10-cni.link: [Match] OriginalName="+strings.Join(persistent, " ")+" [Link] MACAddressPolicy=none")
 	return s, nil
 }
 
-// persistentMAC answers for the file that a device gets; where which one that is
-// depends on the machine, they must agree.
+// persistentMAC reports whether the .link file of a device makes its address
+// persistent. Where the machine decides which file that is, all must agree.
 func persistentMAC(candidates []config.Candidate) (said config.Entry, is bool, err error) {
 	for _, c := range slices.Backward(candidates) {
 		e, set := config.Last(c.Entries, "Link", "MACAddressPolicy")
 		persists := set && e.Value == "persistent"
 		if len(c.If) > 0 && persists != is {
-			return e, false, fmt.Errorf("%s: whether %s=%s holds on the node is not known", c.If[0].At(), c.If[0].Key, c.If[0].Value)
+			return e, false, fmt.Errorf("%s: unknown whether %s=%s matches on the node", c.If[0].At(), c.If[0].Key, c.If[0].Value)
 		}
 		said, is = e, persists
 	}

@@ -19,10 +19,14 @@ const vxlanOverhead = 50
 func mtuChain() checks.Problem {
 	return checks.Problem{
 		Name: "mtu.chain", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
-		Detects:  "A tunnel, bridge or Pod link has an MTU that what carries it cannot take.",
-		Symptom:  "Pings and small answers pass between nodes; large ones hang (TLS handshakes, image pulls, kubectl logs), or every large packet is fragmented.",
-		How:      "A VXLAN link is larger than its parent (without one: the link of the default route) minus 50; a bridge of Pods, its veths, or a routed veth cali* is larger than every VXLAN link. Links whose MTU is set by routes (cilium_*, vxlan_sys_*) and bridges with a physical port, Docker's and libvirt's are passed over.",
-		Remedy:   "lower the MTU in the CNI's configuration (flannel: MTU in net-conf.json's Backend; Calico: vxlanMTU and veth_mtu), or raise the NIC's",
+		Detects: "A tunnel, bridge or Pod link has an MTU that what carries it cannot take.",
+		Symptom: "Pings and small answers pass between nodes; large ones hang (TLS handshakes, image pulls, kubectl logs), or every large " +
+			"packet is fragmented.",
+		How: "A VXLAN link is larger than its parent (without one: the link of the default route) minus 50; a bridge of Pods, its " +
+			"veths, or a routed veth cali* is larger than every VXLAN link. Links whose MTU is set by routes (cilium_*, vxlan_sys_*) and " +
+			"bridges with a physical port, Docker's and libvirt's are passed over.",
+		Remedy: "lower the MTU in the CNI's configuration (flannel: MTU in net-conf.json's Backend; Calico: vxlanMTU and veth_mtu), or " +
+			"raise the NIC's",
 		TradeOff: "Smaller packets cost throughput; a jumbo MTU on the NIC costs none, where the whole network takes it.",
 		Ref:      "https://docs.tigera.io/calico/latest/networking/configuring/mtu",
 		Inspect:  inspectMTUChain,
@@ -80,12 +84,13 @@ func inspectMTUChain(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 		}
 	}
 	if wrong != nil {
-		s.Differs(strings.Join(wrong, ", "), "run: "+strings.Join(lower, "; ")+"; and set that MTU in the CNI's configuration: Pods keep theirs until they are made again")
+		s.Differs(strings.Join(wrong, ", "), "run: "+strings.Join(lower, "; ")+"; and set that MTU in the CNI's configuration: Pods keep "+
+			"theirs until they are made again")
 	}
 	return s, nil
 }
 
-// podBridges is the bridges whose ports are all veths, other than those of
+// podBridges returns the bridges whose ports are all veths, except those of
 // Docker, libvirt and LXD and the node's own uplink.
 func podBridges(links []host.Link, routes []string) map[string]bool {
 	pods := map[string]bool{}

@@ -22,10 +22,12 @@ func rpFilter() checks.Problem {
 		Symptom: "Pods reach some destinations and not others; no firewall counts a drop (IPReversePathFilter in `nstat` does).",
 		How: "For every interface max(conf.all.rp_filter, conf.NAME.rp_filter): Cilium's lxc* and cilium_* need 0; tunnels, CNI bridges and, " +
 			"with the AWS VPC CNI, the interface of the default route must not be strict (1).",
-		Remedy:   "set net.ipv4.conf.all.rp_filter and the interface's own in the policy, 0 for Cilium, 2 for tunnels and ENIs; systemd 245 and later also sets *.rp_filter=2",
-		TradeOff: "A host without rp_filter accepts packets with forged source addresses from that interface; the CNI's own policy must catch them. Calico sets 1 on its cali* interfaces on purpose: they are not looked at.",
-		Ref:      "https://github.com/cilium/cilium/issues/10645",
-		Inspect:  inspectRPFilter,
+		Remedy: "set net.ipv4.conf.all.rp_filter and the interface's own in the policy, 0 for Cilium, 2 for tunnels and ENIs; systemd 245 " +
+			"and later also sets *.rp_filter=2",
+		TradeOff: "A host without rp_filter accepts packets with forged source addresses from that interface; the CNI's own policy must " +
+			"catch them. Calico sets 1 on its cali* interfaces on purpose: they are not looked at.",
+		Ref:     "https://github.com/cilium/cilium/issues/10645",
+		Inspect: inspectRPFilter,
 	}
 }
 
@@ -64,13 +66,14 @@ func inspectRPFilter(ctx context.Context, h *host.Host, p *policy.Policy) (check
 		}
 		f := filtered{l.Name, need, own}
 		looked = append(looked, f)
-		if f.holds(all) {
+		if f.fits(all) {
 			continue
 		}
 		wrong = append(wrong, fmt.Sprintf("%s=%d", l.Name, max(all, own)))
 		// A node has hundreds of Pods: ten of them prove it.
 		if len(wrong) <= 10 {
-			s.Evidence = append(s.Evidence, checks.Seen("/proc/sys/net/ipv4/conf/"+l.Name+"/rp_filter", fmt.Sprintf("%d, effective %d, needs %s", own, max(all, own), need)))
+			s.Evidence = append(s.Evidence, checks.Seen("/proc/sys/net/ipv4/conf/"+l.Name+"/rp_filter",
+				fmt.Sprintf("%d, effective %d, needs %s", own, max(all, own), need)))
 		}
 		if all > 0 {
 			s.Cause = checks.SysctlCause(p, "net/ipv4/conf/all/rp_filter")
@@ -82,31 +85,32 @@ func inspectRPFilter(ctx context.Context, h *host.Host, p *policy.Policy) (check
 	case wrong == nil:
 		s.Got = s.Want
 	default:
-		s.Differs(strings.Join(wrong, " "), "run: sysctl -w "+strings.Join(rpFilterCommands(all, looked), " ")+"; and put a link block with that sysctl into the policy")
+		s.Differs(strings.Join(wrong, " "), "run: sysctl -w "+strings.Join(rpFilterCommands(all, looked), " ")+"; and put a link block with "+
+			"that sysctl into the policy")
 	}
 	return s, nil
 }
 
-// filtered is an interface of a CNI: its own rp_filter, and what it needs.
+// filtered is an interface of a CNI, with its own rp_filter and the value it needs.
 type filtered struct {
 	name, need string
 	own        int
 }
 
-func (f filtered) holds(all int) bool {
+func (f filtered) fits(all int) bool {
 	effective := max(all, f.own)
 	return effective == 0 || effective == 2 && f.need == "not 1"
 }
 
-// rpFilterCommands lowers `all` only where an interface cannot be helped
-// otherwise; then those that it had made loose are looked at again.
+// rpFilterCommands lowers `all` only where nothing else helps an interface. Then
+// it checks again those that `all` had made loose.
 func rpFilterCommands(all int, looked []filtered) []string {
 	var commands []string
 	if all > 0 && slices.ContainsFunc(looked, func(f filtered) bool { return f.need == "0" }) {
 		all, commands = 0, []string{"net.ipv4.conf.all.rp_filter=0"}
 	}
 	for _, f := range looked {
-		if f.holds(all) {
+		if f.fits(all) {
 			continue
 		}
 		to := "=2"
@@ -118,12 +122,13 @@ func rpFilterCommands(all int, looked []filtered) []string {
 	return commands[:min(len(commands), 10)]
 }
 
-// rpFilterNeed is "0", "not 1" or, for an interface that is no matter of a CNI, "".
+// rpFilterNeed returns "0", "not 1", or "" for an interface that no CNI made.
 func rpFilterNeed(l host.Link, uplinks []string) string {
 	switch {
 	case strings.HasPrefix(l.Name, "lxc"), strings.HasPrefix(l.Name, "cilium_"):
 		return "0"
-	case l.Kind == "vxlan", l.Kind == "geneve", l.Kind == "ipip", l.Kind == "wireguard", strings.HasPrefix(l.Name, "cni") && l.Kind == "bridge":
+	case l.Kind == "vxlan", l.Kind == "geneve", l.Kind == "ipip", l.Kind == "wireguard",
+		strings.HasPrefix(l.Name, "cni") && l.Kind == "bridge":
 		return "not 1"
 	case slices.Contains(uplinks, l.Name):
 		return "not 1"

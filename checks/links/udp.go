@@ -15,10 +15,13 @@ import (
 func udpChecksumErrors() checks.Problem {
 	return checks.Problem{
 		Name: "udp.checksum-errors", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
-		Detects:  "UDP packets with a wrong checksum arrive now.",
-		Symptom:  "Traffic between nodes stalls for 1, 3 or 63 seconds; dmesg says \"UDP: bad checksum. From ... to ...:8472\" where the sender uses VXLAN.",
-		How:      "InCsumErrors of Udp in /proc/net/snmp rises between two reads 100 ms apart; where it is 0 there is no second read. A number that stands still is only evidence of the past, and a snapshot holds one read.",
-		Remedy:   "look at the sender, which dmesg names: nodegate check there judges vxlan.checksum; on VMware vmxnet3 use another VXLAN port or turn the NIC's tunnel offloads off",
+		Detects: "UDP packets with a wrong checksum arrive now.",
+		Symptom: "Traffic between nodes stalls for 1, 3 or 63 seconds; dmesg says \"UDP: bad checksum. From ... to ...:8472\" where the " +
+			"sender uses VXLAN.",
+		How: "InCsumErrors of Udp in /proc/net/snmp rises between two reads 100 ms apart; where it is 0 there is no second read. A " +
+			"number that stands still is only evidence of the past, and a snapshot holds one read.",
+		Remedy: "look at the sender, which dmesg names: nodegate check there judges vxlan.checksum; on VMware vmxnet3 use another VXLAN " +
+			"port or turn the NIC's tunnel offloads off",
 		TradeOff: "Without tunnel offloads the CPU computes checksums and segments.",
 		Ref:      "https://github.com/kubernetes/kubernetes/pull/92035",
 		Inspect:  inspectUDPChecksumErrors,
@@ -66,8 +69,8 @@ func udpChecksums(h *host.Host) (int64, error) {
 	return n, nil
 }
 
-// parseSNMP reads one protocol's counters out of /proc/net/snmp: a line of
-// names, then one of numbers, both beginning with the protocol.
+// parseSNMP reads the counters of one protocol from /proc/net/snmp: a line of
+// names and a line of numbers, both starting with the protocol.
 func parseSNMP(text, protocol string) (map[string]int64, error) {
 	var names []string
 	for line := range strings.Lines(text) {

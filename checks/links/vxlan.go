@@ -18,10 +18,14 @@ import (
 func vxlanChecksum() checks.Problem {
 	return checks.Problem{
 		Name: "vxlan.checksum", Stages: []checks.Stage{checks.Run}, Severity: policy.Block,
-		Detects:  "VXLAN packets leave with a wrong UDP checksum: they are masqueraded a second time, and the kernel \"updates\" a checksum that was left out.",
-		Symptom:  "The node reaches Services only after 1, 3 or 63 seconds; the peer's dmesg says \"UDP: bad checksum. From ... to ...:8472\".",
-		How:      "All of: KUBE-POSTROUTING of the old form with --random-fully; a VXLAN link without outer checksum; tx-checksum-ip-generic active on it; a kernel without the fix (mainline 5.7, stable 5.4.41, 4.19.123, 4.14.181, Ubuntu 4.15.0-107.108 and 5.4.0-32.36, carried back to Red Hat 8; of Debian, Amazon Linux and Red Hat 7 before 5.7 it is not known).",
-		Remedy:   "upgrade kube-proxy to 1.16.13, 1.17.9, 1.18.6 or later; else take a kernel with the fix; else turn tx-checksum-ip-generic off on the VXLAN link, whenever it is made again",
+		Detects: "VXLAN packets leave with a wrong UDP checksum: they are masqueraded a second time, and the kernel \"updates\" a checksum " +
+			"that was left out.",
+		Symptom: "The node reaches Services only after 1, 3 or 63 seconds; the peer's dmesg says \"UDP: bad checksum. From ... to ...:8472\".",
+		How: "All of: KUBE-POSTROUTING of the old form with --random-fully; a VXLAN link without outer checksum; tx-checksum-ip-generic " +
+			"active on it; a kernel without the fix (mainline 5.7, stable 5.4.41, 4.19.123, 4.14.181, Ubuntu 4.15.0-107.108 and 5.4.0-32.36, " +
+			"carried back to Red Hat 8; of Debian, Amazon Linux and Red Hat 7 before 5.7 it is not known).",
+		Remedy: "upgrade kube-proxy to 1.16.13, 1.17.9, 1.18.6 or later; else take a kernel with the fix; else turn tx-checksum-ip-generic " +
+			"off on the VXLAN link, whenever it is made again",
 		TradeOff: "Without the offload the CPU computes checksums and throughput falls: only where the first two are not possible.",
 		Ref:      "https://github.com/kubernetes/kubernetes/pull/92035",
 		Inspect:  inspectVXLANChecksum,
@@ -29,8 +33,8 @@ func vxlanChecksum() checks.Problem {
 }
 
 func inspectVXLANChecksum(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
-	const holds = "not all four conditions"
-	s := checks.Passing(holds)
+	const healthy = "not all four conditions"
+	s := checks.Passing(healthy)
 	found, exposed, err := exposedTunnels(ctx, h, &s)
 	if err != nil {
 		return s, err
@@ -46,7 +50,7 @@ func inspectVXLANChecksum(ctx context.Context, h *host.Host, _ *policy.Policy) (
 	distribution, _ := h.OSRelease() // without one, no backports are assumed
 	fixed, why := natChecksumFix(release, distribution["ID"])
 	s.Evidence = append(s.Evidence, checks.Seen("uname -r", release+": "+why))
-	switch { // then the rules need not be read
+	switch { // the rules need not be read where one condition fails
 	case exposed == nil:
 		s.Got += ": no tunnel without outer checksum offloads the inner one"
 		return s, nil
@@ -65,16 +69,17 @@ func inspectVXLANChecksum(ctx context.Context, h *host.Host, _ *policy.Policy) (
 	if fixed == checks.Unknown {
 		return s, fmt.Errorf("three of four conditions hold on %s, and %s (kernel %s)", strings.Join(exposed, ", "), why, release)
 	}
-	s.Pass, s.Got = false, "all four on "+strings.Join(exposed, ", ")
+	s.Differs("all four on "+strings.Join(exposed, ", "), "")
 	var off []string
 	for _, link := range exposed {
 		off = append(off, "ethtool -K "+link+" tx-checksum-ip-generic off")
 	}
-	s.Remedy = "upgrade kube-proxy to 1.16.13, 1.17.9, 1.18.6 or later; else a kernel with the fix; else put a link block with offload tx-checksum-ip-generic = false into the policy, now: " + strings.Join(off, "; ")
+	s.Remedy = "upgrade kube-proxy to 1.16.13, 1.17.9, 1.18.6 or later; else a kernel with the fix; else put a link block with offload " +
+		"tx-checksum-ip-generic = false into the policy, now: " + strings.Join(off, "; ")
 	return s, nil
 }
 
-// exposedTunnels is the VXLAN links that leave the checksum out and let the
+// exposedTunnels returns the VXLAN links without an outer checksum that let the
 // device compute inner ones.
 func exposedTunnels(ctx context.Context, h *host.Host, s *checks.State) (found bool, exposed []string, err error) {
 	links, err := h.Links.List(ctx)
@@ -102,7 +107,7 @@ func exposedTunnels(ctx context.Context, h *host.Host, s *checks.State) (found b
 	return found, exposed, nil
 }
 
-// masqueradedTwice tells whether KUBE-POSTROUTING has the old form with random
+// masqueradedTwice reports whether KUBE-POSTROUTING has the old form with random
 // ports. It fails where the chain cannot be judged.
 func masqueradedTwice(ctx context.Context, h *host.Host, s *checks.State) (bool, error) {
 	rep, err := kubeproxy.ReadLive(ctx, h, kubeproxy.Options{})

@@ -13,10 +13,13 @@ import (
 func iptablesBackends() checks.Problem {
 	return checks.Problem{
 		Name: "iptables.backends", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
-		Detects:  "Two packet filter backends (iptables-legacy, iptables-nft, nftables) both hold Service chains of kube-proxy.",
-		Symptom:  "Some connections to a Service go to Pods that are long gone: the rules of the backend that kube-proxy left shadow those it writes.",
-		How:      "KUBE-SVC chains, or kube-proxy's nftables table, in more than one of iptables-nft-save, iptables-legacy-save and nft of one address family.",
-		Remedy:   "use one backend for kube-proxy, kubelet and host (update-alternatives --config iptables), then reboot, or flush the other backend's KUBE chains",
+		Detects: "Two packet filter backends (iptables-legacy, iptables-nft, nftables) both hold Service chains of kube-proxy.",
+		Symptom: "Some connections to a Service go to Pods that are long gone: the rules of the backend that kube-proxy left shadow those " +
+			"it writes.",
+		How: "KUBE-SVC chains, or kube-proxy's nftables table, in more than one of iptables-nft-save, iptables-legacy-save and nft of " +
+			"one address family.",
+		Remedy: "use one backend for kube-proxy, kubelet and host (update-alternatives --config iptables), then reboot, or flush the other " +
+			"backend's KUBE chains",
 		TradeOff: "A reboot drains the node; flushing by hand interrupts Services until kube-proxy's next sync.",
 		Ref:      "https://github.com/kubernetes/kubernetes/issues/109811",
 		Inspect:  inspectBackends,

@@ -15,9 +15,10 @@ import (
 func bareDrop() checks.Problem {
 	return checks.Problem{
 		Name: "iptables.bare-drop", Stages: []checks.Stage{checks.Run}, Severity: policy.Block,
-		Detects:  "KUBE-FIREWALL has a DROP without a match: the mark match was lost between iptables versions.",
-		Symptom:  "The node drops every packet that it sends and receives; it turns NotReady, and SSH ends.",
-		How:      "Table filter of every iptables backend has -A KUBE-FIREWALL -j DROP with no condition (iptables 1.8.7 and 1.8.8 of nf_tables, one in kubelet's host, the other in kube-proxy's image).",
+		Detects: "KUBE-FIREWALL has a DROP without a match: the mark match was lost between iptables versions.",
+		Symptom: "The node drops every packet that it sends and receives; it turns NotReady, and SSH ends.",
+		How: "Table filter of every iptables backend has -A KUBE-FIREWALL -j DROP with no condition (iptables 1.8.7 and 1.8.8 of " +
+			"nf_tables, one in kubelet's host, the other in kube-proxy's image).",
 		Remedy:   "run: iptables -D KUBE-FIREWALL -j DROP; then use the same iptables version for kubelet and host",
 		TradeOff: "Until kubelet writes its rules again, marked packets are not dropped; kube-proxy marks none from 1.25 on.",
 		Ref:      "https://github.com/kubernetes/kubernetes/issues/112477",

@@ -15,9 +15,10 @@ import (
 func dockerForwardDrop() checks.Problem {
 	return checks.Problem{
 		Name: "docker.forward-drop", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
-		Detects:  "Docker set the policy of FORWARD to DROP, and no rule accepts what Pods forward.",
-		Symptom:  "Pods reach nothing off their node and nothing reaches them, though every Pod runs and the node is Ready.",
-		How:      "Table filter of an IPv4 iptables backend has :FORWARD DROP and a chain DOCKER, and FORWARD leads to no ACCEPT for new connections other than on docker0 and br-*. kube-proxy's own chains do not count: they accept only marked and established packets.",
+		Detects: "Docker set the policy of FORWARD to DROP, and no rule accepts what Pods forward.",
+		Symptom: "Pods reach nothing off their node and nothing reaches them, though every Pod runs and the node is Ready.",
+		How: "Table filter of an IPv4 iptables backend has :FORWARD DROP and a chain DOCKER, and FORWARD leads to no ACCEPT for new " +
+			"connections other than on docker0 and br-*. kube-proxy's own chains do not count: they accept only marked and established packets.",
 		Remedy:   "set net.ipv4.ip_forward=1 before Docker starts (then it leaves the policy alone), and run: iptables -P FORWARD ACCEPT",
 		TradeOff: "With policy ACCEPT the node forwards for its neighbours too, as any Kubernetes node does.",
 		Ref:      "https://docs.docker.com/engine/network/packet-filtering-firewalls/",
@@ -57,13 +58,14 @@ func inspectDockerForwardDrop(ctx context.Context, h *host.Host, _ *policy.Polic
 	case !docker:
 		s.Skip = "Docker has no rules here"
 	case got != nil:
-		s.Differs(strings.Join(got, ", "), "run: "+strings.Join(commands, "; ")+"; and set net.ipv4.ip_forward=1 before Docker starts, or it closes FORWARD again")
+		s.Differs(strings.Join(got, ", "), "run: "+strings.Join(commands, "; ")+"; and set net.ipv4.ip_forward=1 before Docker starts, or it "+
+			"closes FORWARD again")
 	}
 	return s, nil
 }
 
-// accepting is the first rule, reached from a chain, that accepts new
-// connections of other links than Docker's; "" where there is none.
+// accepting returns the first rule, reachable from a chain, that accepts new
+// connections of links that are not Docker's, or "".
 func accepting(t *kubeproxy.FilterTable, chain string, seen map[string]bool) string {
 	seen[chain] = true
 	for _, rule := range t.Rules[chain] {
@@ -87,7 +89,7 @@ func accepting(t *kubeproxy.FilterTable, chain string, seen map[string]bool) str
 	return ""
 }
 
-// onlyDocker tells whether a rule is for packets of Docker's own bridges.
+// onlyDocker reports whether a rule is for packets of Docker's own bridges.
 func onlyDocker(words []string) bool {
 	for i, w := range words {
 		if (w == "-i" || w == "-o") && i+1 < len(words) && (i == 0 || words[i-1] != "!") &&
@@ -98,7 +100,7 @@ func onlyDocker(words []string) bool {
 	return false
 }
 
-// onlyOld tells whether conntrack states are all those of connections that
+// onlyOld reports whether all conntrack states are those of connections that
 // something else has accepted.
 func onlyOld(states string) bool {
 	return states != "" && !slices.Contains(strings.Split(states, ","), "NEW")

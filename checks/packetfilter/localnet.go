@@ -17,10 +17,12 @@ import (
 func routeLocalnetMartian() checks.Problem {
 	return checks.Problem{
 		Name: "route-localnet.martian", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
-		Detects:  "route_localnet is on and nothing drops packets from elsewhere to 127.0.0.0/8 (CVE-2020-8558).",
-		Symptom:  "A neighbour on the node's network, or a Pod with CAP_NET_RAW, reaches services that listen on 127.0.0.1 only.",
-		How:      "net.ipv4.conf.all.route_localnet is 1 and no IPv4 rule in KUBE-FIREWALL drops what is not from 127.0.0.0/8 to 127.0.0.0/8, or INPUT does not jump there.",
-		Remedy:   "let kubelet make its rules (makeIPTablesUtilChains: true), or run kube-proxy with --iptables-localhost-nodeports=false and set route_localnet=0",
+		Detects: "route_localnet is on and nothing drops packets from elsewhere to 127.0.0.0/8 (CVE-2020-8558).",
+		Symptom: "A neighbour on the node's network, or a Pod with CAP_NET_RAW, reaches services that listen on 127.0.0.1 only.",
+		How: "net.ipv4.conf.all.route_localnet is 1 and no IPv4 rule in KUBE-FIREWALL drops what is not from 127.0.0.0/8 to " +
+			"127.0.0.0/8, or INPUT does not jump there.",
+		Remedy: "let kubelet make its rules (makeIPTablesUtilChains: true), or run kube-proxy with --iptables-localhost-nodeports=false " +
+			"and set route_localnet=0",
 		TradeOff: "With route_localnet=0, NodePorts are not reachable at 127.0.0.1.",
 		Ref:      "https://github.com/kubernetes/kubernetes/issues/92315",
 		Inspect:  inspectRouteLocalnet,
@@ -67,7 +69,8 @@ func inspectRouteLocalnet(ctx context.Context, h *host.Host, _ *policy.Policy) (
 	case drop == "":
 		s.Differs("route_localnet=1 without the KUBE-FIREWALL rule", "")
 	case jump == "":
-		s.Differs("the rule is in KUBE-FIREWALL, and INPUT does not jump there", "restart kubelet: it puts the jump from INPUT to KUBE-FIREWALL back")
+		s.Differs("the rule is in KUBE-FIREWALL, and INPUT does not jump there", "restart kubelet: it puts the jump from INPUT to "+
+			"KUBE-FIREWALL back")
 	}
 	return s, nil
 }

@@ -22,8 +22,10 @@ func iptablesMark() checks.Problem {
 		Name: "iptables.mark-regression", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
 		Detects: "The kernel refuses ip6tables' MARK target, as some stable kernels and Ubuntu's do.",
 		Symptom: "kube-proxy cannot write IPv6 rules: ip6tables-restore fails with \"MARK revision 0 not supported, missing kernel module?\".",
-		How: "A MARK rule that ip6tables-save prints proves that the kernel takes it. Without one, where kube-proxy keeps IPv4 rules: a MARK rule is added to a chain " +
-			"in a network namespace made for it, which ends with the try; the node's own rules are not touched. Where that cannot be tried, the release is looked up: " +
+		How: "A MARK rule that ip6tables-save prints proves that the kernel takes it. Without one, where kube-proxy keeps IPv4 rules: a MARK " +
+			"rule is added to a chain " +
+			"in a network namespace made for it, which ends with the try; the node's own rules are not touched. Where that cannot be tried, the " +
+			"release is looked up: " +
 			"6.6.57, 6.6.58, 6.11.4, 6.11.5 and Ubuntu's 6.8.0-56, 6.8.0-57 and 5.15.0-127 lost it, and the answer is unknown.",
 		Remedy:   "install the next kernel, or the package that has its xt_mark module",
 		TradeOff: "Another kernel needs a reboot.",
@@ -68,7 +70,7 @@ func inspectMark(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.St
 	return markByRelease(h, s, untried)
 }
 
-// markByRelease is what is left where the kernel cannot be asked.
+// markByRelease decides by the version of a kernel that cannot be tried.
 func markByRelease(h *host.Host, s checks.State, untried error) (checks.State, error) {
 	release, err := h.Kernel.Release()
 	if err != nil {
@@ -84,7 +86,7 @@ func markByRelease(h *host.Host, s checks.State, untried error) (checks.State, e
 }
 
 type markFound struct {
-	standing checks.Evidence // a MARK rule that the kernel has taken for IPv6
+	standing checks.Evidence // a MARK rule for IPv6 that the kernel has accepted
 	backend  string          // the ip6tables that belongs to the iptables with kube-proxy's rules
 }
 

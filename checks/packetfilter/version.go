@@ -17,9 +17,11 @@ import (
 func iptablesVersion() checks.Problem {
 	return checks.Problem{
 		Name: "iptables.version", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
-		Detects:  "The host's iptables is too old for what kube-proxy and kubelet write.",
-		Symptom:  "Source ports collide under load (no --random-fully before 1.6.2), rule updates of two programs trip over each other (no -w before 1.4.20), or iptables-save prints rules that it does not understand.",
-		How:      "What `iptables --version` prints is below 1.6.2. 1.8.7 and older on nf_tables is noted: beside a 1.8.8 it loses matches (iptables.bare-drop).",
+		Detects: "The host's iptables is too old for what kube-proxy and kubelet write.",
+		Symptom: "Source ports collide under load (no --random-fully before 1.6.2), rule updates of two programs trip over each other (no " +
+			"-w before 1.4.20), or iptables-save prints rules that it does not understand.",
+		How: "What `iptables --version` prints is below 1.6.2. 1.8.7 and older on nf_tables is noted: beside a 1.8.8 it loses matches " +
+			"(iptables.bare-drop).",
 		Remedy:   "install the distribution's current iptables; 1.8.8 or later where the kube-proxy image has one",
 		TradeOff: "Another iptables may default to another backend (nf_tables from 1.8): change it on a drained node.",
 		Ref:      "https://github.com/kubernetes/kubernetes/pull/78547",
@@ -50,7 +52,8 @@ func inspectIptablesVersion(ctx context.Context, h *host.Host, _ *policy.Policy)
 	case !s.Pass:
 		s.Remedy = "install iptables 1.6.2 or later: this one has no --random-fully"
 	case strings.Contains(said, "nf_tables") && slices.Compare(version[:], []int{1, 8, 8}) < 0:
-		s.Evidence = append(s.Evidence, checks.Seen("note", "beside a 1.8.8 or later in kubelet's or kube-proxy's image, a rule written back loses its mark match (kubernetes#112477)"))
+		s.Evidence = append(s.Evidence, checks.Seen("note", "beside a 1.8.8 or later in kubelet's or kube-proxy's image, a rule written back "+
+			"loses its mark match (kubernetes#112477)"))
 	}
 	return s, nil
 }

@@ -13,9 +13,9 @@ import (
 	"nodegate/policy"
 )
 
-// installedModule requires a module in every kernel that a file tree has: the
-// image does not say which of them will boot. Whether it can be loaded is
-// believed of files that are there and of modprobe.d, not of modules.dep alone.
+// installedModule requires a module in every kernel of a file tree: the image
+// does not say which of them will boot. Whether it can be loaded is judged from
+// the files that exist and from modprobe.d, not from modules.dep alone.
 type installedModule struct{ policy.Module }
 
 func (m installedModule) Name() string              { return "image.module." + m.Module.Name }
@@ -33,16 +33,17 @@ func (m installedModule) Inspect(_ context.Context, h *host.Host) (checks.State,
 	s := checks.Passing("in every kernel")
 	var wrong, remedies []string
 	for _, release := range releases {
-		got, remedy, seen, err := m.inspectKernel(h, release, modprobe)
+		found, err := m.inspectKernel(h, release, modprobe)
 		if err != nil {
 			return checks.State{}, err
 		}
-		s.Evidence = append(s.Evidence, seen...)
-		if got != "" {
-			wrong = append(wrong, got)
+		s.Evidence = append(s.Evidence, found.seen...)
+		if found.wrong == "" {
+			continue
 		}
-		if got != "" && !slices.Contains(remedies, remedy) {
-			remedies = append(remedies, remedy)
+		wrong = append(wrong, found.wrong)
+		if !slices.Contains(remedies, found.remedy) {
+			remedies = append(remedies, found.remedy)
 		}
 	}
 	switch {
@@ -54,47 +55,59 @@ func (m installedModule) Inspect(_ context.Context, h *host.Host) (checks.State,
 	return s, nil
 }
 
-// inspectKernel says what is wrong with the module in one kernel, "" for nothing.
-func (m installedModule) inspectKernel(h *host.Host, release string, modprobe []config.Modprobe) (got, remedy string, seen []checks.Evidence, err error) {
+// inKernel is what the files of one installed kernel show about a module.
+type inKernel struct {
+	wrong, remedy string // "" where the module can be loaded
+	seen          []checks.Evidence
+}
+
+func (m installedModule) inspectKernel(h *host.Host, release string, modprobe []config.Modprobe) (inKernel, error) {
 	dir := "/lib/modules/" + release
 	state, err := h.InstalledModule(release, m.Module.Name)
 	if err != nil {
-		return "", "", nil, err
+		return inKernel{}, err
 	}
 	if state != host.ModuleLoadable {
-		seen = []checks.Evidence{checks.Seen(dir, state.String())}
+		found := inKernel{seen: []checks.Evidence{checks.Seen(dir, state.String())}}
 		if state == host.ModuleMissing {
-			got, remedy = "not in "+release, "install "+modulePackage(h, release)+", which has "+m.Module.Name+", or remove the kernel"
+			found.wrong = "not in " + release
+			found.remedy = "install " + modulePackage(h, release) + ", which has " + m.Module.Name + ", or remove the kernel"
 		}
-		return got, remedy, seen, nil
+		return found, nil
 	}
 	files, err := h.ModuleFiles(release, m.Module.Name)
 	if err != nil {
-		return "", "", nil, err
+		return inKernel{}, err
 	}
 	for _, file := range files {
 		names, err := h.ReadDirIfAny(path.Dir(file))
 		if err != nil {
-			return "", "", nil, err
+			return inKernel{}, err
 		}
 		if !slices.Contains(names, path.Base(file)) {
-			seen = append(seen, checks.Seen(file, "in modules.dep, and not there"))
-			return "file missing in " + release, "install " + modulePackage(h, release) + " again, or run: depmod " + release, seen, nil
+			return inKernel{
+				wrong:  "file missing in " + release,
+				remedy: "install " + modulePackage(h, release) + " again, or run: depmod " + release,
+				seen:   []checks.Evidence{checks.Seen(file, "in modules.dep, but the file does not exist")},
+			}, nil
 		}
 		// A module that it needs is loaded the same way, and fails the same way.
 		if l, found := config.Install(modprobe, host.ModuleName(file)); found && l.Disables() {
 			said := "install " + l.Module + " " + l.Rest
-			return "disabled in " + l.At(), "take \"" + said + "\" out of " + l.At(), []checks.Evidence{checks.Seen(l.At(), said)}, nil
+			return inKernel{
+				wrong: "disabled in " + l.At(), remedy: "take \"" + said + "\" out of " + l.At(),
+				seen: []checks.Evidence{checks.Seen(l.At(), said)},
+			}, nil
 		}
 	}
-	seen = []checks.Evidence{checks.Seen(dir, "loadable")}
-	if l, found := config.Blacklisted(modprobe, m.Module.Name); found {
-		seen = append(seen, checks.Seen(l.At(), "blacklisted: systemd-modules-load leaves it out, nodegate-apply still loads it by name"))
+	found := inKernel{seen: []checks.Evidence{checks.Seen(dir, "loadable")}}
+	if l, is := config.Blacklisted(modprobe, m.Module.Name); is {
+		found.seen = append(found.seen, checks.Seen(l.At(), "blacklisted: systemd-modules-load skips it, nodegate-apply still loads it by name"))
 	}
-	return "", "", seen, nil
+	return found, nil
 }
 
-// modulePackage names what brings a kernel's modules on this distribution.
+// modulePackage names the package that brings a kernel's modules on this distribution.
 func modulePackage(h *host.Host, release string) string {
 	distribution, _ := h.OSRelease() // without one, the remedy names no package
 	switch {

@@ -60,7 +60,7 @@ remedy: install linux-modules-6.1.0-18-amd64 and linux-modules-extra-6.1.0-18-am
 		{"a file that it needs is gone", tree(k1+"kernel/net/802/stp.ko.xz", ""), `fail
 want: in every kernel
 got: file missing in 6.1.0-13-amd64
-evidence: /lib/modules/6.1.0-13-amd64/kernel/net/802/stp.ko.xz: in modules.dep, and not there
+evidence: /lib/modules/6.1.0-13-amd64/kernel/net/802/stp.ko.xz: in modules.dep, but the file does not exist
 evidence: /lib/modules/6.1.0-18-amd64: built in
 remedy: install linux-image-6.1.0-13-amd64 again, or run: depmod 6.1.0-13-amd64`},
 		{"disabled as CIS says, by what it needs", tree("/etc/modprobe.d/cis.conf", "# CIS 3.2\ninstall stp /bin/false\nblacklist stp\n"), `fail
@@ -74,7 +74,7 @@ pass
 want: in every kernel
 got: in every kernel
 evidence: /lib/modules/6.1.0-13-amd64: loadable
-evidence: /etc/modprobe.d/b.conf:1: blacklisted: systemd-modules-load leaves it out, nodegate-apply still loads it by name
+evidence: /etc/modprobe.d/b.conf:1: blacklisted: systemd-modules-load skips it, nodegate-apply still loads it by name
 evidence: /lib/modules/6.1.0-18-amd64: built in`},
 		{"an install line that loads it", tree("/etc/modprobe.d/b.conf", "install br_netfilter /sbin/modprobe --ignore-install br_netfilter\n"), `pass
 want: in every kernel

@@ -40,7 +40,8 @@ func missingRemedy(h *host.Host, name string) string {
 		return "install the package that has " + name + " for the running kernel"
 	}
 	if _, err := h.Files.ReadDir("/lib/modules/" + release); err != nil {
-		return fmt.Sprintf("the running kernel's modules are not installed (/lib/modules/%s): restart into the installed kernel, or install them", release)
+		return fmt.Sprintf("the running kernel's modules are not installed (/lib/modules/%s): restart into the installed kernel, or install "+
+			"them", release)
 	}
 	return fmt.Sprintf("kernel %s has no %s: install the package that brings it (Red Hat: kernel-modules-extra; "+
 		"Debian, Ubuntu: linux-modules or linux-image without -unsigned or -virtual reductions)", release, name)

@@ -15,8 +15,10 @@ func ipForwardWriters() checks.Problem {
 		Name: "ip-forward.writers", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
 		Detects: "IPv4 forwarding is off, or a configuration file turns it off at the next boot or reload.",
 		Symptom: "Pods reach Pods of their own node only; often hours later, after an update ran `sysctl --system` or restarted networkd.",
-		How: "net.ipv4.ip_forward is not 1; or sysctl.d or /etc/sysctl.conf sets it to 0, or, from systemd 256 on, IPv4Forwarding= does: in networkd.conf for the node, in " +
-			"the .network file that matches one of its links for packets from there. IPv6Forwarding= as well, where the policy asks for IPv6 forwarding.",
+		How: "net.ipv4.ip_forward is not 1; or sysctl.d or /etc/sysctl.conf sets it to 0, or, from systemd 256 on, IPv4Forwarding= does: in " +
+			"networkd.conf for the node, in " +
+			"the .network file that matches one of its links for packets from there. IPv6Forwarding= as well, where the policy asks for IPv6 " +
+			"forwarding.",
 		Remedy:   "take the line out, and set net.ipv4.ip_forward=1 in the policy",
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/setup/production-environment/container-runtimes/",
@@ -36,13 +38,13 @@ func inspectIPForward(ctx context.Context, h *host.Host, p *policy.Policy) (chec
 	if now != "1" {
 		s.Cause = checks.SysctlCause(p, key)
 		wrong, remedies = append(wrong, "is "+now), append(remedies, "run: sysctl -w net.ipv4.ip_forward=1")
-		// Whether this explains it is not certain: it is only named.
+		// This may not be the reason: it is evidence only.
 		forgotten, _ := forgottenIPForward(ctx, h)
 		s.Evidence = append(s.Evidence, forgotten...)
 	}
 	found, err := forwardingOff(ctx, h, p)
 	if err != nil && wrong == nil {
-		return s, err // that it is off now is certain without it
+		return s, err
 	}
 	for _, f := range found {
 		on := ""
@@ -58,13 +60,13 @@ func inspectIPForward(ctx context.Context, h *host.Host, p *policy.Policy) (chec
 	return s, nil
 }
 
-// offLine is a line that turns forwarding off, of packets from one link or all.
+// offLine is a line that turns off forwarding of packets from one link, or from all.
 type offLine struct {
 	checks.Evidence
 	link string
 }
 
-// forwardingOff is the lines that turn forwarding off and win.
+// forwardingOff returns the lines that turn forwarding off and win.
 func forwardingOff(ctx context.Context, h *host.Host, p *policy.Policy) ([]offLine, error) {
 	boot, reload, err := sysctlFiles(h)
 	if err != nil {

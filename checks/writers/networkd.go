@@ -17,7 +17,8 @@ func networkdForeignRoutes() checks.Problem {
 		Name: "networkd.foreign-routes", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Warn,
 		Detects: "systemd-networkd removes routes, routing rules and next hops that it did not make, the CNI's among them.",
 		Symptom: "After networkd starts again (an update of systemd is enough) Pods lose their network on every node at once.",
-		How: "systemd-networkd.service is active or enabled, and ManageForeignRoutes (systemd 246), ManageForeignRoutingPolicyRules (249; rules are " +
+		How: "systemd-networkd.service is active or enabled, and ManageForeignRoutes (systemd 246), ManageForeignRoutingPolicyRules (249; " +
+			"rules are " +
 			"flushed from 247 on) or ManageForeignNextHops (256) is not `no` in networkd.conf and its drop-ins.",
 		Remedy:   "write /etc/systemd/networkd.conf.d/99-cni.conf and restart systemd-networkd",
 		TradeOff: "networkd no longer removes stale routes of other programs.",
@@ -49,7 +50,7 @@ func inspectNetworkd(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 	var want, got []string
 	for _, setting := range []struct {
 		name  string
-		since int // the first version that removes what it is about
+		since int // the first version that removes such objects
 	}{{"ManageForeignRoutes", 246}, {"ManageForeignRoutingPolicyRules", 247}, {"ManageForeignNextHops", 256}} {
 		if version < setting.since {
 			continue
@@ -71,15 +72,17 @@ func inspectNetworkd(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 	s.Want, s.Got = strings.Join(want, " "), strings.Join(want, " ")
 	if !s.Pass {
 		s.Got = strings.Join(got, " ")
-		s.Remedy = "write to /etc/systemd/networkd.conf.d/99-cni.conf: [Network] " + strings.ReplaceAll(s.Got, "=yes", "=no") + "; then run: systemctl restart systemd-networkd"
+		s.Remedy = "write to /etc/systemd/networkd.conf.d/99-cni.conf: [Network] " + strings.ReplaceAll(s.Got, "=yes", "=no") +
+			"; then run: systemctl restart systemd-networkd"
 		if version < 249 && strings.Contains(s.Got, "Rules") {
-			s.Remedy += fmt.Sprintf(" (systemd %d knows ManageForeignRoutingPolicyRules only where the distribution backported it; 249 does)", version)
+			s.Remedy += fmt.Sprintf(" (systemd %d knows ManageForeignRoutingPolicyRules only where the distribution backported it; 249 does)",
+				version)
 		}
 	}
 	return s, nil
 }
 
-// networkdConfig is networkd.conf and what extends it.
+// networkdConfig returns the entries of networkd.conf and its drop-ins.
 func networkdConfig(h *host.Host) ([]config.Entry, error) {
 	files, err := config.WithDropIns(h.Files, config.Dirs("systemd"), "networkd.conf")
 	if err != nil {

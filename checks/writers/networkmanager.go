@@ -12,13 +12,14 @@ import (
 	"nodegate/policy"
 )
 
-// networkManagerLinks: NetworkManager takes hold of what a CNI makes.
+// networkManagerLinks: NetworkManager manages interfaces that a CNI made.
 func networkManagerLinks() checks.Problem {
 	return checks.Problem{
 		Name: "networkmanager.cni-links", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Warn,
 		Detects: "NetworkManager runs and is not told to leave the CNI's interfaces alone.",
 		Symptom: "Routes of Pods vanish, interfaces go down or lose their addresses when NetworkManager starts again.",
-		How: "NetworkManager.service is active or enabled, and neither its configuration (unmanaged-devices, or managed=0 in a device section) nor udev's property " +
+		How: "NetworkManager.service is active or enabled, and neither its configuration (unmanaged-devices, or managed=0 in a device " +
+			"section) nor udev's property " +
 			"NM_UNMANAGED (its database for a link that is there, else its rules) keeps it off flannel, cali, tunl or vxlan.calico.",
 		Remedy:   "write a file in /etc/NetworkManager/conf.d with unmanaged-devices and reload NetworkManager",
 		TradeOff: "",
@@ -77,7 +78,7 @@ func inspectNetworkManager(ctx context.Context, h *host.Host, _ *policy.Policy) 
 		}
 	}
 	if managed == nil && unknown != nil {
-		return s, unknown // one that is managed is enough to know
+		return s, unknown // one managed link would be certain
 	}
 	if managed != nil {
 		s.Got, s.Pass = "managed: "+strings.Join(managed, " "), false
@@ -87,7 +88,7 @@ func inspectNetworkManager(ctx context.Context, h *host.Host, _ *policy.Policy) 
 	return s, nil
 }
 
-// unmanagedDevices is what the [device...] sections with managed=0 match.
+// unmanagedDevices returns what the [device...] sections with managed=0 match.
 func unmanagedDevices(entries []config.Entry) (patterns []string, seen []checks.Evidence) {
 	for _, e := range entries {
 		if e.Key != "match-device" || !strings.HasPrefix(e.Section, "device") {
@@ -106,10 +107,11 @@ func deviceSpecs(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return strings.ContainsRune(";, ", r) })
 }
 
-// networkManagerConfig is every assignment, in the order in which a later one
-// counts: the vendor's, the main file, the administrator's.
+// networkManagerConfig returns every assignment, the weakest first: the vendor's,
+// the main file, the administrator's.
 func networkManagerConfig(h *host.Host) ([]config.Entry, error) {
-	vendor, err := config.Collect(h.Files, []string{"/etc/NetworkManager/conf.d", "/run/NetworkManager/conf.d", "/usr/lib/NetworkManager/conf.d"}, ".conf")
+	dirs := []string{"/etc/NetworkManager/conf.d", "/run/NetworkManager/conf.d", "/usr/lib/NetworkManager/conf.d"}
+	vendor, err := config.Collect(h.Files, dirs, ".conf")
 	if err != nil {
 		return nil, err
 	}

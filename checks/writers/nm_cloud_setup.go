@@ -18,7 +18,8 @@ func nmCloudSetup() checks.Problem {
 		Name: "nm-cloud-setup", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Warn,
 		Detects: "nm-cloud-setup writes routes and rules (tables 30200 and 30400) for the addresses that a cloud's CNI gives to Pods.",
 		Symptom: "Packets of Pods leave through the wrong interface and are dropped; it comes and goes with the timer.",
-		How: "nm-cloud-setup.service or nm-cloud-setup.timer is active or enabled, or its routing rules stand: one from an address to table 30200 or 30400, " +
+		How: "nm-cloud-setup.service or nm-cloud-setup.timer is active or enabled, or its routing rules stand: one from an address to table " +
+			"30200 or 30400, " +
 			"plus the interface's number up to 99, whose priority is the table's number.",
 		Remedy:   "run: systemctl disable --now nm-cloud-setup.service nm-cloud-setup.timer; then restart the node, the rules stay",
 		TradeOff: "Secondary addresses that the CNI does not manage are no longer set up.",
@@ -35,7 +36,7 @@ func inspectNMCloudSetup(ctx context.Context, h *host.Host, _ *policy.Policy) (c
 	rules, err := h.Links.RoutingRules(ctx)
 	if err != nil {
 		if !s.Pass {
-			return s, nil // that it is on is certain without the rules
+			return s, nil // the unit is on, whatever the rules are
 		}
 		return s, err
 	}
@@ -45,7 +46,8 @@ func inspectNMCloudSetup(ctx context.Context, h *host.Host, _ *policy.Policy) (c
 			continue
 		}
 		// They come first: they are what a person looks for.
-		s.Evidence = slices.Insert(s.Evidence, len(tables), checks.Seen("ip rule", fmt.Sprintf("%d: from %s lookup %d, %d routes", r.Priority, r.From, r.Table, r.Routes)))
+		rule := fmt.Sprintf("%d: from %s lookup %d, %d routes", r.Priority, r.From, r.Table, r.Routes)
+		s.Evidence = slices.Insert(s.Evidence, len(tables), checks.Seen("ip rule", rule))
 		tables = append(tables, strconv.Itoa(r.Table))
 	}
 	if tables == nil {
@@ -61,8 +63,8 @@ func inspectNMCloudSetup(ctx context.Context, h *host.Host, _ *policy.Policy) (c
 	return s, nil
 }
 
-// nmCloudTable tells a rule of nm-cloud-setup, by the numbers in NetworkManager's
-// src/nm-cloud-setup/main.c.
+// nmCloudTable recognises a rule of nm-cloud-setup by the numbers in
+// NetworkManager's src/nm-cloud-setup/main.c.
 func nmCloudTable(r host.RoutingRule) bool {
 	ofInterface := func(first int) bool { return r.Table >= first && r.Table < first+100 }
 	return r.From != "" && r.Priority == r.Table && (ofInterface(30200) || ofInterface(30400))

@@ -16,9 +16,11 @@ import (
 func whoWins() checks.Problem {
 	return checks.Problem{
 		Name: "sysctl.who-wins", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Warn,
-		Detects:  "A file of sysctl.d, /etc/sysctl.conf or TuneD's profile sets a parameter of the policy to another value, and wins.",
-		Symptom:  "The node is right after nodegate ran, and wrong after the next boot, or after a package ran `sysctl --system`.",
-		How:      "All sysctl.d directories are read as systemd-sysctl reads them at boot, and as `sysctl --system` does later (then /etc/sysctl.conf comes last); the line that wins is compared with the policy. Where TuneD runs, so is what its active profile (with include=) writes and, with reapply_sysctl, neither /run/sysctl.d, /etc/sysctl.d nor /etc/sysctl.conf writes after it.",
+		Detects: "A file of sysctl.d, /etc/sysctl.conf or TuneD's profile sets a parameter of the policy to another value, and wins.",
+		Symptom: "The node is right after nodegate ran, and wrong after the next boot, or after a package ran `sysctl --system`.",
+		How: "All sysctl.d directories are read as systemd-sysctl reads them at boot, and as `sysctl --system` does later (then " +
+			"/etc/sysctl.conf comes last); the line that wins is compared with the policy. Where TuneD runs, so is what its active profile " +
+			"(with include=) writes and, with reapply_sysctl, neither /run/sysctl.d, /etc/sysctl.d nor /etc/sysctl.conf writes after it.",
 		Remedy:   "take the line out, or let `nodegate install` write /etc/sysctl.d/99-zz-nodegate.conf",
 		TradeOff: "",
 		Ref:      "https://man7.org/linux/man-pages/man5/sysctl.d.5.html",
@@ -55,7 +57,7 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (checks
 				s.Evidence = append(s.Evidence, said)
 				continue
 			}
-			// What was lost comes first: it is what a person looks for.
+			// A lost value comes first: a person looks for that.
 			said.Text += "; the policy wants " + want.Value + overruled(boot, reload, key, want)
 			s.Evidence = slices.Insert(s.Evidence, len(remedies), said)
 			remedies = append(remedies, "take \""+policy.Key(w.Key).String()+" = "+w.Value+"\" out of "+w.At())
@@ -69,7 +71,8 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (checks
 		case loses:
 			got = append(got, want.Key.String()+"="+w.Value+" by TuneD")
 			s.Evidence = slices.Insert(s.Evidence, len(remedies), said)
-			remedies = append(remedies, "take it out of "+w.At()+", or write \""+want.Key.String()+" = "+want.Value+"\" to a file in /etc/sysctl.d, which TuneD applies after its profile unless reapply_sysctl is 0")
+			remedies = append(remedies, "take it out of "+w.At()+", or write \""+want.Key.String()+" = "+want.Value+"\" to a file in "+
+				"/etc/sysctl.d, which TuneD applies after its profile unless reapply_sysctl is 0")
 		}
 	}
 	if keys == nil {
@@ -79,7 +82,7 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (checks
 	writers, err := runtimeWriters(ctx, h, p)
 	s.Evidence = append(s.Evidence, writers...)
 	if err = errors.Join(err, tunedErr); err != nil {
-		// What the files say holds all the same.
+		// The verdict on the files stands without it.
 		s.Evidence = append(s.Evidence, checks.Seen("other writers", "not known: "+err.Error()))
 	}
 	if got != nil {
@@ -88,8 +91,8 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (checks
 	return s, nil
 }
 
-// losing says where a line wins against the policy, if it does. That no file
-// sets a parameter is no loss: nodegate-apply does.
+// losing names the parameter where a line wins against the policy. A parameter
+// that no file sets is not lost: nodegate-apply sets it.
 func losing(want policy.Sysctl, w config.Setting, when string) []string {
 	if w.File == "" || agrees(want, w) {
 		return nil
@@ -101,13 +104,13 @@ func agrees(want policy.Sysctl, w config.Setting) bool {
 	return strings.Join(strings.Fields(w.Value), " ") == strings.Join(strings.Fields(want.Value), " ")
 }
 
-// winners is the lines that win, each once.
+// winners returns the lines that win, each once.
 func winners(boot, later config.Setting) []config.Setting {
 	all := []config.Setting{boot, later}
 	return slices.DeleteFunc(slices.Compact(all), func(w config.Setting) bool { return w.File == "" })
 }
 
-// overruled names the last line that says what the policy wants, and lost.
+// overruled names the last line that agrees with the policy and lost.
 func overruled(boot, reload config.Sysctls, key string, want policy.Sysctl) string {
 	for _, w := range slices.Backward(slices.Concat(boot.Setters(key), reload.Setters(key))) {
 		if agrees(want, w) {
@@ -117,7 +120,7 @@ func overruled(boot, reload config.Sysctls, key string, want policy.Sysctl) stri
 	return ""
 }
 
-// otherNames is the other names under which the kernel has the same parameter.
+// otherNames returns the other names under which the kernel has the same parameter.
 func otherNames(key string) []string {
 	switch key {
 	case "net/ipv4/ip_forward":
@@ -132,7 +135,7 @@ func otherNames(key string) []string {
 	return nil
 }
 
-// sysctlFiles is what systemd-sysctl applies at boot, and `sysctl --system` later.
+// sysctlFiles returns what systemd-sysctl applies at boot, and `sysctl --system` later.
 func sysctlFiles(h *host.Host) (boot, reload config.Sysctls, err error) {
 	if boot, err = config.SystemdSysctls(h.Files); err == nil {
 		reload, err = config.ProcpsSysctls(h.Files)

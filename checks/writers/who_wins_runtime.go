@@ -11,8 +11,9 @@ import (
 	"nodegate/policy"
 )
 
-// runtimeWriters is the programs on this machine that are known to write a
-// parameter of the policy while they run. Nobody loses yet, so they are only named.
+// runtimeWriters returns the programs on this machine that are known to write a
+// parameter of the policy while they run. They have not overwritten it yet, so
+// they are evidence only.
 func runtimeWriters(ctx context.Context, h *host.Host, p *policy.Policy) ([]checks.Evidence, error) {
 	exact := func(key string) string {
 		i := slices.IndexFunc(p.Sysctls, func(s policy.Sysctl) bool { return string(s.Key) == key && s.Value != "" })
@@ -29,7 +30,8 @@ func runtimeWriters(ctx context.Context, h *host.Host, p *policy.Policy) ([]chec
 	if k.Found && k.Values["protectKernelDefaults"].Value != "true" {
 		for _, d := range config.KernelDefaults() {
 			if v := exact(d[0]); v != "" && v != d[1] {
-				found = append(found, checks.Seen("kubelet", "writes "+policy.Key(d[0]).String()+" = "+d[1]+" at its start, protectKernelDefaults is off"))
+				found = append(found, checks.Seen("kubelet", "writes "+policy.Key(d[0]).String()+" = "+d[1]+" at its start, protectKernelDefaults "+
+					"is off"))
 			}
 		}
 	}
