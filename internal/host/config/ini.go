@@ -80,22 +80,6 @@ func Last(entries []Entry, section, key string) (Entry, bool) {
 	return Entry{}, false
 }
 
-// List is the assignments that count of a setting that adds up. An empty value
-// takes back what was before it.
-func List(entries []Entry, section, key string) []Entry {
-	var all []Entry
-	for _, e := range entries {
-		switch {
-		case e.Section != section || e.Key != key:
-		case e.Value == "":
-			all = nil
-		default:
-			all = append(all, e)
-		}
-	}
-	return all
-}
-
 // ParseBool reads a boolean as systemd spells it.
 func ParseBool(s string) (value, ok bool) {
 	switch strings.ToLower(s) {
