@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/internal/host"
+	"nodegate/internal/report"
 	"nodegate/units"
 )
 
@@ -168,7 +169,7 @@ func printChanges(w io.Writer, t *host.Tree, changes []units.Change, done string
 		fmt.Fprintf(w, "  %-8s %s\n", ch.Action, t.Full(ch.Path))
 	}
 	if err == nil && len(changes) > 0 {
-		_, full = fmt.Fprintf(w, "%s: %s\n", done, count(len(changes), "path"))
+		_, full = fmt.Fprintf(w, "%s: %s\n", done, report.Count(len(changes), "path"))
 	}
 	return errors.Join(err, full)
 }

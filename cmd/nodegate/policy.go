@@ -93,7 +93,7 @@ func writeEffective(w io.Writer, p *policy.Policy) error {
 		if a.Severity == policy.Warn {
 			severity = "  [warn]"
 		}
-		lines = append(lines, line{name, want + severity, source(a)})
+		lines = append(lines, line{name, want + severity, a.Source()})
 	}
 	for _, m := range p.Modules {
 		add("module."+m.Name, "loaded", m.Metadata)

@@ -78,7 +78,7 @@ func TestProbeServiceNamesStaleEndpoints(t *testing.T) {
 		}
 		return err
 	}))
-	if code != exitDiffers || !strings.Contains(string(out), "100.96.1.1:80") || !strings.Contains(string(out), "stale: in the rules of prod/np, not in the API") {
+	if code != exitFail || !strings.Contains(string(out), "100.96.1.1:80") || !strings.Contains(string(out), "stale: in the rules of prod/np, not in the API") {
 		t.Errorf("exit status %d\n%s", code, out)
 	}
 	t.Logf("%s", out)

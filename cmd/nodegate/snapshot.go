@@ -7,6 +7,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/host"
+	"nodegate/internal/report"
 )
 
 func newSnapshot() *cobra.Command {
@@ -31,8 +32,8 @@ files below /proc and /sys that the policy asks about, links and their features.
 			if err != nil {
 				return err
 			}
-			newDocument(recording, p, r) // what a report says of the node is recorded too
-			return o.write(c.OutOrStdout(), func(w io.Writer) error { return encode(w, s) })
+			report.New(recording, p, r) // what a report says of the node is recorded too
+			return o.write(c.OutOrStdout(), func(w io.Writer) error { return report.JSON(w, s) })
 		},
 	}
 	o.policyFlags(c)

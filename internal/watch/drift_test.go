@@ -59,14 +59,14 @@ func TestDrift(t *testing.T) {
 	if got := w.sysctl(t, "net/ipv4/conf/all/rp_filter"); got != "2" {
 		t.Errorf("rp_filter is %s: what is only to be told was corrected", got)
 	}
-	if n := w.heard("differs sysctl.net.ipv4.conf.all.rp_filter holds=false"); n != 1 {
-		t.Errorf("that rp_filter differs was told %d times, want once", n)
+	if n := w.heard("fail sysctl.net.ipv4.conf.all.rp_filter"); n != 1 {
+		t.Errorf("that rp_filter fails was told %d times, want once", n)
 	}
 	if got := w.sysctl(t, "net/ipv4/conf/all/send_redirects"); got != "0" || w.heard("send_redirects") != 0 {
 		t.Errorf("send_redirects is %s and was told %d times; want 0 and never", got, w.heard("send_redirects"))
 	}
 	w.flip(t, "net/ipv4/conf/all/rp_filter", "0")
-	eventually(t, "that it holds again is told", func() bool { return w.heard("differs sysctl.net.ipv4.conf.all.rp_filter holds=true") == 1 })
+	eventually(t, "that it passes again is told", func() bool { return w.heard("pass sysctl.net.ipv4.conf.all.rp_filter") == 1 })
 }
 
 // TestFight: somebody flips a parameter back all the time. It is told once, and

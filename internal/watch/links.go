@@ -7,6 +7,7 @@ import (
 
 	"nodegate/checks/setting"
 	"nodegate/internal/host"
+	"nodegate/internal/report"
 	"nodegate/policy"
 )
 
@@ -130,7 +131,7 @@ func (w *Watcher) settle(ctx context.Context, r setting.LinkRequirement, l host.
 	case s.Still != "":
 		w.trouble(r.Name() + ": " + l.Name + " was set, and still differs: " + s.Still)
 	case s.Set:
-		w.corrected(Correction{Time: now, Name: r.Name(), Link: l.Name, New: appeared, Was: s.Was, Now: r.Want()})
+		w.corrected(report.Correction{Time: now, Name: r.Name(), Link: l.Name, New: appeared, Was: s.Was, Now: r.Want()})
 	}
 	// The first setting of a new link is nobody's fault; whatever follows is
 	// counted, so that a link that refuses is not tried for ever.

@@ -10,6 +10,7 @@ import (
 	"nodegate/checks/setting"
 	"nodegate/checks/writers"
 	"nodegate/internal/host"
+	"nodegate/internal/report"
 	"nodegate/policy"
 )
 
@@ -93,10 +94,10 @@ func watched(p *policy.Policy) []checks.Check {
 // the rest.
 func (w *Watcher) finish(ctx context.Context, f found) {
 	w.take(f)
-	report, off := f.report, w.Off()
+	all, off := f.report, w.Off()
 	now := time.Now()
 	var fix []checks.Check
-	for i, res := range report.Results {
+	for i, res := range all.Results {
 		if off != "" || !res.Differs() || res.Metadata.Drift != policy.Correct {
 			continue
 		}
@@ -104,13 +105,13 @@ func (w *Watcher) finish(ctx context.Context, f found) {
 			fix = append(fix, f.list[i])
 		}
 	}
-	if links := w.drifting(report); off == "" && len(links) > 0 {
+	if links := w.drifting(all); off == "" && len(links) > 0 {
 		w.settleAll(ctx, links)
-		w.merge(&report, w.inspect(ctx, f.list, links))
+		w.merge(&all, w.inspect(ctx, f.list, links))
 	}
 	if len(fix) > 0 {
 		bounded, cancel := context.WithTimeout(ctx, actionTime)
-		w.merge(&report, checks.Apply(bounded, w.Host, checks.Run, fix))
+		w.merge(&all, checks.Apply(bounded, w.Host, checks.Run, fix))
 		cancel()
 	}
 	for _, c := range fix {
@@ -118,9 +119,9 @@ func (w *Watcher) finish(ctx context.Context, f found) {
 			w.fight(ctx, c.Name())
 		}
 	}
-	for _, res := range report.Results {
+	for _, res := range all.Results {
 		if res.Fixed {
-			w.corrected(Correction{Time: now, Name: res.Name, Was: res.Was, Now: res.State.Got})
+			w.corrected(report.Correction{Time: now, Name: res.Name, Was: res.Was, Now: res.State.Got})
 		}
 		w.tell(res)
 	}
@@ -129,7 +130,7 @@ func (w *Watcher) finish(ctx context.Context, f found) {
 	w.change(func(s *State) {
 		first = s.Rounds == 0
 		s.Rounds++
-		s.LastRound, s.Report, s.Off = now, report, off
+		s.LastRound, s.Report, s.Off = now, all, off
 	})
 	if first && w.Ready != nil {
 		w.Ready(w.State())
@@ -145,10 +146,12 @@ func (w *Watcher) isLink(name string) bool {
 // drifting is the link requirements that the report says do not hold and that
 // are to be corrected: link by link, because a fight over one must not spare the
 // others.
-func (w *Watcher) drifting(report checks.Report) []setting.LinkRequirement {
+func (w *Watcher) drifting(found checks.Report) []setting.LinkRequirement {
 	var all []setting.LinkRequirement
 	for _, l := range w.links {
-		if l.Metadata().Drift == policy.Correct && slices.ContainsFunc(report.Results, func(r checks.Result) bool { return r.Name == l.Name() && r.Differs() }) {
+		if l.Metadata().Drift == policy.Correct && slices.ContainsFunc(found.Results, func(r checks.Result) bool {
+			return r.Name == l.Name() && r.Differs()
+		}) {
 			all = append(all, l)
 		}
 	}
@@ -165,30 +168,30 @@ func (w *Watcher) inspect(ctx context.Context, list []checks.Check, links []sett
 }
 
 // merge puts what was inspected again after the correction in its place.
-func (w *Watcher) merge(report *checks.Report, after checks.Report) {
+func (w *Watcher) merge(before *checks.Report, after checks.Report) {
 	for _, res := range after.Results {
-		if i := slices.IndexFunc(report.Results, func(r checks.Result) bool { return r.Name == res.Name }); i >= 0 {
-			report.Results[i] = res
+		if i := slices.IndexFunc(before.Results, func(r checks.Result) bool { return r.Name == res.Name }); i >= 0 {
+			before.Results[i] = res
 		}
 	}
 }
 
-// tell says once that a requirement began to differ or to be unknown, and once
-// that it holds again.
+// tell says once that a requirement fails or is unknown, and once that it passes
+// again.
 func (w *Watcher) tell(res checks.Result) {
 	before, seen := w.verdicts[res.Name]
 	w.verdicts[res.Name] = res.Verdict
-	held := func(v checks.Verdict) bool { return v == checks.Pass || v == checks.Skip }
-	if w.Differs == nil || res.Verdict == before && seen || held(res.Verdict) && (!seen || held(before)) {
+	fine := func(v checks.Verdict) bool { return v == checks.Pass || v == checks.Skip }
+	if w.Changed == nil || res.Verdict == before && seen || fine(res.Verdict) && (!seen || fine(before)) {
 		return
 	}
-	w.Differs(res, held(res.Verdict))
+	w.Changed(res)
 }
 
 // fight is told once, with who most likely writes the other value.
 func (w *Watcher) fight(ctx context.Context, key string) {
 	b := w.fights[key]
-	f := Fight{Name: key, Since: b.since, Next: b.next, Writer: writers.LikelyWriter(ctx, w.Host, w.policy, key)}
+	f := report.Fight{Name: key, Since: b.since, Next: b.next, Writer: writers.LikelyWriter(ctx, w.Host, w.policy, key)}
 	w.change(func(s *State) { s.Fights = append(s.Fights, f) })
 	w.dirty = true
 	if w.Fighting != nil {
@@ -200,9 +203,9 @@ func (w *Watcher) fight(ctx context.Context, key string) {
 // to date.
 func (w *Watcher) end(now time.Time) {
 	ended := w.fights.over(now)
-	var over []Fight
+	var over []report.Fight
 	w.change(func(s *State) {
-		s.Fights = slices.DeleteFunc(s.Fights, func(f Fight) bool {
+		s.Fights = slices.DeleteFunc(s.Fights, func(f report.Fight) bool {
 			is := slices.Contains(ended, f.Name)
 			if is {
 				over = append(over, f)

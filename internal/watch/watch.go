@@ -13,6 +13,7 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/setting"
 	"nodegate/internal/host"
+	"nodegate/internal/report"
 	"nodegate/policy"
 )
 
@@ -32,12 +33,12 @@ type Watcher struct {
 	AliveEvery time.Duration
 	Alive      func() // the loop goes round; called every AliveEvery, never where that is 0
 
-	Ready     func(State)               // after the first round
-	Publish   func(State)               // something has changed, at most once a second
-	Corrected func(Correction)          // something was made right
-	Differs   func(checks.Result, bool) // a requirement began to differ, or (true) holds again
-	Fighting  func(Fight, bool)         // a fight began, or (true) is over
-	Trouble   func(string)              // anything else that a person should know
+	Ready     func(State)              // after the first round
+	Publish   func(State)              // something has changed, at most once a second
+	Corrected func(report.Correction)  // something was made right
+	Changed   func(checks.Result)      // a requirement fails or is unknown that was not, or it passes again
+	Fighting  func(report.Fight, bool) // a fight began, or (true) is over
+	Trouble   func(string)             // anything else that a person should know
 
 	record   record
 	policy   *policy.Policy
@@ -65,7 +66,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 	w.use(p)
 	w.fights, w.settled, w.verdicts = fights{}, map[int]*known{}, map[string]checks.Verdict{}
-	w.record.state = State{Since: time.Now(), Interval: w.Every, Corrected: map[string]int{}, Policy: p}
+	w.record.state = State{
+		Watching: report.Watching{Since: time.Now(), Interval: w.Every, Corrected: map[string]int{}}, Policy: p,
+	}
 
 	events, lost, subscribed := make(chan host.LinkEvent, eventsQueued), make(chan error), make(chan struct{})
 	go subscribe(ctx, w.Host.Links, events, subscribed, lost)

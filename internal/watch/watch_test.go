@@ -13,6 +13,7 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/catalog"
 	"nodegate/internal/host"
+	"nodegate/internal/report"
 	"nodegate/policy"
 )
 
@@ -55,11 +56,11 @@ func start(t testing.TB, text string, set func(*Watcher)) *watching {
 		Policy: func(bool) (*policy.Policy, error) { return load(text) },
 		Off:    func() string { return "" },
 		Ready:  func(State) { close(ready) },
-		Corrected: func(c Correction) {
+		Corrected: func(c report.Correction) {
 			w.tell("corrected %s %s new=%t: %s -> %s", c.Name, c.Link, c.New, c.Was, c.Now)
 		},
-		Differs:  func(r checks.Result, holds bool) { w.tell("differs %s holds=%t", r.Name, holds) },
-		Fighting: func(f Fight, over bool) { w.tell("fight %s over=%t: %s", f.Name, over, f.Writer) },
+		Changed:  func(r checks.Result) { w.tell("%s %s", r.Verdict, r.Name) },
+		Fighting: func(f report.Fight, over bool) { w.tell("fight %s over=%t: %s", f.Name, over, f.Writer) },
 		Trouble:  func(line string) { w.tell("trouble %s", line) },
 	}
 	if set != nil {

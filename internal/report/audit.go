@@ -1,8 +1,7 @@
-package main
+package report
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -12,32 +11,32 @@ import (
 	"nodegate/policy"
 )
 
-// auditDetail is what a report of the audit has beside its results.
-type auditDetail struct {
+// Audit is what a report of kube-proxy's rules has beside its results.
+type Audit struct {
 	Mode     string              `json:"mode"`
 	Version  string              `json:"version"`
 	Services []kubeproxy.Service `json:"services"`
 }
 
-// covered is what there was to compare the rules with.
-type covered struct{ truth, services, health, log bool }
+// Covered is what there was to compare the rules with.
+type Covered struct{ Endpoints, Services, Health, Log bool }
 
-// auditDocument is the audit in the form of every other report: a result for
-// each kind of finding.
-func auditDocument(h *host.Host, rep *kubeproxy.Report, c covered, began time.Time) document {
+// NewAudit is the audit in the form of every other report: a result for each
+// kind of finding.
+func NewAudit(h *host.Host, rep *kubeproxy.Report, c Covered, began time.Time) Report {
 	r := checks.Report{Started: began, Duration: time.Since(began), Stage: checks.Run}
 	for _, k := range kubeproxy.Kinds() {
 		r.Results = append(r.Results, auditResult(k, rep, c))
 	}
-	d := newDocument(h, &policy.Policy{Files: []string{}}, r)
-	d.Audit = &auditDetail{rep.Mode, rep.Version.String(), rep.Services}
-	if d.Audit.Services == nil {
-		d.Audit.Services = []kubeproxy.Service{}
+	out := New(h, &policy.Policy{Files: []string{}}, r)
+	out.Audit = &Audit{rep.Mode, rep.Version.String(), rep.Services}
+	if out.Audit.Services == nil {
+		out.Audit.Services = []kubeproxy.Service{}
 	}
-	return d
+	return out
 }
 
-func auditResult(k kubeproxy.Kind, rep *kubeproxy.Report, c covered) checks.Result {
+func auditResult(k kubeproxy.Kind, rep *kubeproxy.Report, c Covered) checks.Result {
 	res := checks.Result{Name: k.Name, Verdict: checks.Pass, Metadata: policy.Metadata{Severity: policy.Block, Reason: k.Summary, Ref: k.Ref}}
 	res.State = checks.State{Want: "none", Got: "none", Skip: notCovered(k.Name, rep.Mode, c)}
 	if k.Verdict == kubeproxy.Warn {
@@ -53,21 +52,21 @@ func auditResult(k kubeproxy.Kind, rep *kubeproxy.Report, c covered) checks.Resu
 			res.State.Evidence = append(res.State.Evidence, checks.Evidence{Source: where(f), Text: f.Message})
 		}
 		res.State.Remedy = f.Remedy
-		res.Verdict = max(res.Verdict, verdictOf(f.Verdict))
+		res.Verdict = max(res.Verdict, findingVerdict(f.Verdict))
 		if f.Verdict == kubeproxy.Unknown && res.Verdict == checks.Pass {
 			res.Verdict = checks.Unknown
 		}
 	}
 	switch {
 	case found > 0:
-		res.State.Got, res.State.Skip = count(found, "finding"), ""
+		res.State.Got, res.State.Skip = Count(found, "finding"), ""
 	case res.State.Skip != "":
 		res.Verdict = checks.Skip
 	}
 	return res
 }
 
-func verdictOf(v kubeproxy.Verdict) checks.Verdict {
+func findingVerdict(v kubeproxy.Verdict) checks.Verdict {
 	switch v {
 	case kubeproxy.Warn:
 		return checks.Warn
@@ -95,51 +94,22 @@ func where(f kubeproxy.Finding) string {
 }
 
 // notCovered says why a kind of finding could not have been made.
-func notCovered(name, mode string, c covered) string {
+func notCovered(name, mode string, c Covered) string {
 	switch {
 	case mode == "" && !strings.HasPrefix(name, "kubeproxy.sync.") && !strings.HasPrefix(name, "kubeproxy.watch."):
 		return "there are no rules to judge"
 	case strings.HasPrefix(name, "kubeproxy.nft.") && mode != "nftables":
 		return "not in nftables mode"
-	case strings.HasPrefix(name, "kubeproxy.truth.endpoint") && !c.truth:
+	case strings.HasPrefix(name, "kubeproxy.truth.endpoint") && !c.Endpoints:
 		return "not compared with the API: give --endpoints, --kubeconfig or --in-cluster"
-	case strings.HasPrefix(name, "kubeproxy.truth.service") && !c.services && !c.truth:
+	case strings.HasPrefix(name, "kubeproxy.truth.service") && !c.Services && !c.Endpoints:
 		return "not compared with the API: give --services, --kubeconfig or --in-cluster"
-	case name == "kubeproxy.watch.failing" && !c.log:
+	case name == "kubeproxy.watch.failing" && !c.Log:
 		return "kube-proxy's log was not read"
-	case name == "kubeproxy.watch.dead" && (!c.truth || !c.health):
+	case name == "kubeproxy.watch.dead" && (!c.Endpoints || !c.Health):
 		return "needs the API and kube-proxy's own endpoints"
-	case strings.HasPrefix(name, "kubeproxy.sync.") && !c.health:
+	case strings.HasPrefix(name, "kubeproxy.sync.") && !c.Health:
 		return "kube-proxy was not asked"
 	}
 	return ""
-}
-
-// auditRenderer is the writer of the asked format.
-func (o *auditOptions) auditRenderer(stdout io.Writer) (func(io.Writer, *kubeproxy.Report, document) error, error) {
-	switch {
-	case o.service != "":
-		return func(w io.Writer, rep *kubeproxy.Report, _ document) error { return kubeproxy.Tree(w, rep, o.service) }, nil
-	case o.format == "dot":
-		return func(w io.Writer, rep *kubeproxy.Report, _ document) error { return kubeproxy.DOT(w, rep) }, nil
-	case o.format == "text":
-		return func(w io.Writer, rep *kubeproxy.Report, d document) error {
-			if err := kubeproxy.Summary(w, rep, o.verbose); err != nil {
-				return err
-			}
-			return writeAuditTotal(w, d)
-		}, nil
-	}
-	render, err := o.renderer(stdout)
-	if err != nil {
-		return nil, fmt.Errorf("--format is text, json, junit, tap, prometheus, npd or dot; %q is none of them", o.format)
-	}
-	return func(w io.Writer, _ *kubeproxy.Report, d document) error { return render(w, d) }, nil
-}
-
-func writeAuditTotal(w io.Writer, d document) error {
-	t := text{paint: painter(w)}
-	t.total(d)
-	_, err := fmt.Fprintf(w, "\n%s", t.String())
-	return err
 }
