@@ -9,7 +9,7 @@ import (
 // Status sets the line that `systemctl status` shows for the calling unit.
 // Outside a unit it does nothing.
 func Status(line string) {
-	// Not being heard is no reason to fail.
+	// Failing to reach systemd is no reason to fail.
 	_, _ = daemon.SdNotify(false, "STATUS="+line)
 }
 
@@ -19,8 +19,8 @@ func Ready() { _, _ = daemon.SdNotify(false, daemon.SdNotifyReady) }
 // Alive tells systemd's watchdog that the calling unit does not hang.
 func Alive() { _, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog) }
 
-// Watchdog is how often Alive must be called at the least, 0 where no watchdog
-// waits for it: half of WatchdogSec=, as sd_watchdog_enabled(3) advises.
+// Watchdog returns the longest time between two calls of Alive, 0 where no watchdog
+// waits for them: half of WatchdogSec=, as sd_watchdog_enabled(3) advises.
 func Watchdog() time.Duration {
 	limit, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {

@@ -36,9 +36,9 @@ func (t tree) onDisk(tb testing.TB) string {
 	return root
 }
 
-// contested is a tree in which every rule of precedence decides about something.
-// No glob names conf/default: the kernel hands that on to every interface that
-// nobody wrote to, which is not a matter of precedence.
+// contested is a tree in which every rule of precedence decides about something. No
+// glob names conf/default: the kernel hands that on to every interface that nobody
+// wrote to, which is not a matter of precedence.
 var contested = tree{
 	"/usr/lib/sysctl.d/50-default.conf": "net.ipv4.conf.[nl]*.rp_filter = 2\nnet.ipv4.tcp_retries1 = 4\n",
 	"/etc/sysctl.d/10-a.conf":           "net.ipv4.conf.n*.rp_filter = 1\nnet.ipv4.conf.ng0.rp_filter = 0\n",
@@ -57,12 +57,13 @@ var contested = tree{
 
 var contestedKeys = []string{
 	"net/ipv4/conf/ng0/rp_filter", "net/ipv4/conf/ng1/rp_filter", "net/ipv4/conf/lo/rp_filter", "net/ipv4/conf/ng0/log_martians",
-	"net/ipv4/conf/lo/log_martians", "net/ipv4/tcp_retries1", "net/ipv4/tcp_retries2", "net/ipv4/ip_default_ttl", "net/ipv4/tcp_fin_timeout",
+	"net/ipv4/conf/lo/log_martians", "net/ipv4/tcp_retries1", "net/ipv4/tcp_retries2", "net/ipv4/ip_default_ttl",
+	"net/ipv4/tcp_fin_timeout",
 	"net/ipv4/tcp_keepalive_time", "net/ipv4/tcp_orphan_retries", "net/ipv4/ip_forward",
 }
 
-// TestSysctlPrecedence asks the real programs, in namespaces of their own, who
-// wins; the answer of this package must be theirs, key by key.
+// TestSysctlPrecedence asks the real programs, in namespaces of their own, which
+// line wins; this package must agree, key by key.
 func TestSysctlPrecedence(t *testing.T) {
 	for _, program := range []struct {
 		name, command string
@@ -70,7 +71,8 @@ func TestSysctlPrecedence(t *testing.T) {
 		want          map[string]string // where it does not follow from the others
 	}{
 		{"systemd-sysctl", "/usr/lib/systemd/systemd-sysctl", config.SystemdSysctls, map[string]string{"net/ipv4/ip_forward": "1"}},
-		{"procps", "sysctl --system", config.ProcpsSysctls, map[string]string{"net/ipv4/ip_forward": "0", "net/ipv4/tcp_fin_timeout": "20"}},
+		{"procps", "sysctl --system", config.ProcpsSysctls, map[string]string{"net/ipv4/ip_forward": "0",
+			"net/ipv4/tcp_fin_timeout": "20"}},
 	} {
 		t.Run(program.name, func(t *testing.T) {
 			root := contested.onDisk(t)
@@ -131,7 +133,8 @@ show before; $COMMAND >/dev/null 2>&1 || true; show after`
 // TestModprobeConfig compares with modprobe --showconfig.
 func TestModprobeConfig(t *testing.T) {
 	hosttest.NeedProgram(t, "modprobe")
-	files := tree{"/etc/modprobe.d/a.conf": "blacklist foo\\\n-bar\ninstall br-netfilter /bin/false # why\n#c \\\ninstall q /bin/true\n\tinstall w-x /bin/true\n",
+	files := tree{"/etc/modprobe.d/a.conf": "blacklist foo\\\n-bar\ninstall br-netfilter /bin/false # why\n#c \\\ninstall q /bin/true\n" +
+		"\tinstall w-x /bin/true\n",
 		"/etc/modprobe.d/b.conf": "install br_netfilter /bin/true\nblacklist z\n"}
 	out, err := exec.CommandContext(t.Context(), "modprobe", "--showconfig", "-C", files.onDisk(t)+"/etc/modprobe.d").Output()
 	if err != nil {

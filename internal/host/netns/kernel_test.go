@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
-	"nodegate/internal/host/hosttest"
-	"nodegate/internal/host/netns"
 	"os"
 	"slices"
 	"strings"
@@ -15,6 +13,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/hosttest"
+	"nodegate/internal/host/netns"
 )
 
 func scratch(t *testing.T) (*netns.Namespace, context.Context) {
@@ -30,6 +31,8 @@ func scratch(t *testing.T) (*netns.Namespace, context.Context) {
 	return n, ctx
 }
 
+// What a thread has entered concerns only that thread: the process, and every
+// other thread, is where it was.
 func TestNetnsStaysApart(t *testing.T) {
 	before, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {
@@ -117,6 +120,8 @@ func TestNetnsErrors(t *testing.T) {
 	}
 }
 
+// The leftover of a redirection is replaced, found by name, and removed, with
+// either backend; looking for it makes no table.
 func TestIptablesLeftovers(t *testing.T) {
 	for _, name := range []string{"iptables-nft", "iptables-legacy"} {
 		t.Run(name, func(t *testing.T) {

@@ -12,9 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a thread has entered stays with it: the process, and every other thread,
-// is where it was.
-// Where nf_tables is not there iptables is asked; where it refuses it is not.
+// Where nf_tables does not exist iptables is tried; where permission is missing it is not.
 func TestFirstRedirect(t *testing.T) {
 	spec := RedirectSpec{Name: "test"}
 	second := func(_ context.Context, s RedirectSpec) (Redirect, error) { return &iptablesRedirect{}, nil }
@@ -41,8 +39,6 @@ func TestFirstRedirect(t *testing.T) {
 	}
 }
 
-// What is left of a redirection is taken over, found by name, and removed; of
-// either backend, and without making a table to look into.
 func TestParsePorts(t *testing.T) {
 	for text, want := range map[string][]uint16{
 		"": nil, "5": {5}, "1,5-7": {1, 5, 6, 7}, "65534-65535": {65534, 65535}, "7-5": nil,
@@ -83,7 +79,10 @@ func TestParseSegment(t *testing.T) {
 }
 
 func FuzzParseSegment(f *testing.F) {
-	f.Add([]byte{0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0, 203, 0, 113, 3, 198, 51, 100, 10, 0, 80, 0xc0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x12, 0, 0, 0, 0, 0, 0})
+	f.Add([]byte{
+		0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0, 203, 0, 113, 3, 198, 51, 100, 10,
+		0, 80, 0xc0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x12, 0, 0, 0, 0, 0, 0,
+	})
 	f.Add([]byte{0x4f, 0, 0, 20, 0, 0, 0, 0, 64, 6, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8})
 	f.Fuzz(func(t *testing.T, b []byte) { parseSegment(b) })
 }
