@@ -180,7 +180,8 @@ func TestScrape(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	start(t, binary, "watch", "--policy", dir+"/node.hcl", "--interval", "1s", "--listen", "127.0.0.1:9758", "--textfile", dir)
+	// A /run of its own: the machine's /run/nodegate is left alone.
+	start(t, "unshare", "--mount", "sh", "-c", `mount -t tmpfs none /run && exec "$0" "$@"`, binary, "watch", "--policy", dir+"/node.hcl", "--interval", "1s", "--listen", "127.0.0.1:9758", "--textfile", dir)
 	eventually(t, "watch is healthy", func() (string, error) { return get(t.Context(), "http://127.0.0.1:9758/healthz") })
 	metrics := eventually(t, "metrics", func() (string, error) { return get(t.Context(), "http://127.0.0.1:9758/metrics") })
 	run(t, strings.NewReader(metrics), "promtool", "check", "metrics")

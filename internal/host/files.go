@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxFile is the most bytes read from one file: modules.dep of a distribution
-// kernel has under 1 MiB, a full rule dump of kube-proxy 16 MiB.
+// maxFile limits what is read from one file: modules.dep of a distribution kernel
+// has less than 1 MiB, a full rule dump of kube-proxy 16 MiB.
 const maxFile = 64 << 20
 
-// machineFiles is the running machine's files.
+// machineFiles reads and writes the running machine's files.
 type machineFiles struct{}
 
 func (machineFiles) ReadFile(name string) ([]byte, error) { return ReadFile(name, maxFile) }
@@ -49,8 +49,8 @@ func (machineFiles) Write(name string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// treeFiles is the files below a root that is not trusted: every symbolic link
-// is resolved as if root were /, so none leads out of it.
+// treeFiles reads files below a root that is not trusted: every symbolic link is
+// resolved as if the root were /, so that none leads out of it.
 type treeFiles struct{ root string }
 
 func (t treeFiles) open(name string) (*os.File, error) {
@@ -63,7 +63,7 @@ func (t treeFiles) open(name string) (*os.File, error) {
 	if err != nil {
 		return nil, t.named(name, err)
 	}
-	// A named pipe or a device in an image must not hold or act on us.
+	// A named pipe or a device in an image must not block nodegate, or act.
 	if !info.Mode().IsRegular() && !info.IsDir() {
 		return nil, fmt.Errorf("%s in %s is neither a file nor a directory", name, t.root)
 	}
@@ -71,7 +71,7 @@ func (t treeFiles) open(name string) (*os.File, error) {
 	return f, t.named(name, err)
 }
 
-// named gives an error of a file handle the path that was asked for.
+// named puts the requested path into an error of a file handle.
 func (t treeFiles) named(name string, err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {

@@ -24,8 +24,8 @@ func notify(state string) {
 	}
 }
 
-// Watchdog is how often Alive must be called at the least, 0 where no watchdog
-// waits for it: half of WatchdogSec=, as sd_watchdog_enabled(3) advises.
+// Watchdog returns the longest time between two calls of Alive, 0 where no watchdog
+// waits for them: half of WatchdogSec=, as sd_watchdog_enabled(3) advises.
 func Watchdog() time.Duration {
 	limit, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {

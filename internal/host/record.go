@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Record is a host that answers as h does, and the snapshot that fills up with
-// its answers. Changes are passed on and not recorded.
+// Record returns a host that passes every question on to h, and the snapshot that
+// fills up with the answers. Changes are passed on and not recorded.
 func Record(h *Host) (*Host, *Snapshot) {
 	s := &Snapshot{
 		APIVersion: snapshotVersion, Kind: snapshotKind, Taken: time.Now().UTC().Truncate(time.Second), Root: h.Root,
@@ -141,8 +141,8 @@ func (r recordRules) Dumps(ctx context.Context, read func(string, io.Reader) err
 	return err
 }
 
-func (r recordRules) Accepts(ctx context.Context, program string, rule ...string) (refused string, err error) {
-	refused, err = r.Rules.Accepts(ctx, program, rule...)
-	r.s.Tried[tried(program, rule)] = recordAnswer(refused, err)
-	return refused, err
+func (r recordRules) Accepts(ctx context.Context, program string, rule ...string) (rejected string, err error) {
+	rejected, err = r.Rules.Accepts(ctx, program, rule...)
+	r.s.Tried[tried(program, rule)] = recordAnswer(rejected, err)
+	return rejected, err
 }

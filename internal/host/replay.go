@@ -10,10 +10,12 @@ import (
 	"strings"
 )
 
-// Replay is the host that a snapshot was taken of, as it was. It refuses every
+// Replay returns the host that a snapshot was taken of, as it was. It rejects every
 // change.
 func Replay(s *Snapshot) *Host {
-	return &Host{Root: s.Root, Files: replayFiles{s}, Kernel: replayKernel{s}, Links: replayLinks{s}, Units: replayUnits{s}, Rules: replayRules{s}}
+	return &Host{
+		Root: s.Root, Files: replayFiles{s}, Kernel: replayKernel{s}, Links: replayLinks{s}, Units: replayUnits{s}, Rules: replayRules{s},
+	}
 }
 
 type replayFiles struct{ s *Snapshot }
@@ -99,12 +101,12 @@ func (r replayRules) Dumps(_ context.Context, read func(string, io.Reader) error
 	return nil
 }
 
-func (r replayRules) Accepts(_ context.Context, program string, rule ...string) (refused string, err error) {
+func (r replayRules) Accepts(_ context.Context, program string, rule ...string) (rejected string, err error) {
 	what := tried(program, rule)
 	return r.s.Tried[what].get(what)
 }
 
-// tried is a rule as a snapshot names it.
+// tried is the name of a rule in a snapshot.
 func tried(program string, rule []string) string {
 	return program + " " + strings.Join(rule, " ")
 }
