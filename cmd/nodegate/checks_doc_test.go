@@ -26,7 +26,7 @@ its probes; real packets show it (checks/datapath).
 // `nodegate explain` does.
 func TestChecksTable(t *testing.T) {
 	const file = "../../docs/checks.md"
-	all, err := explanations()
+	all, err := catalog.Explain()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hashicorp/hcl/v2"
 	"github.com/spf13/cobra"
 
 	"nodegate/checks"
@@ -96,6 +97,51 @@ func (o *options) evaluate(h *host.Host, files []policy.File, stderr io.Writer) 
 		return nil, err
 	}
 	return p, nil
+}
+
+// printDiagnostics prints what is wrong with a policy, and returns exit status 2
+// where one of the mistakes is an error.
+func printDiagnostics(w io.Writer, files []policy.File, diags hcl.Diagnostics) error {
+	policy.WriteDiagnostics(w, files, diags)
+	if !diags.HasErrors() {
+		return nil
+	}
+	fmt.Fprintf(w, "nodegate: %s in the policy; nothing was done\n", report.Count(len(diags.Errs()), "mistake"))
+	return exit(exitUsage)
+}
+
+// environment is the values that NODEGATE_VAR_name variables give.
+func environment() map[string]string {
+	vars := map[string]string{}
+	for _, e := range os.Environ() {
+		if rest, ok := strings.CutPrefix(e, "NODEGATE_VAR_"); ok {
+			name, value, _ := strings.Cut(rest, "=")
+			vars[name] = value
+		}
+	}
+	return vars
+}
+
+// variables is the values of files, then those of --var; the later one counts.
+func (o *options) variables() (map[string]string, error) {
+	vars := map[string]string{}
+	for _, file := range o.varFiles {
+		files, diags, err := policy.ReadVariables(file, vars)
+		if err == nil {
+			err = printDiagnostics(os.Stderr, files, diags)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, v := range o.vars {
+		name, value, ok := strings.Cut(v, "=")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("--var is NAME=VALUE; %q is not", v)
+		}
+		vars[name] = value
+	}
+	return vars, nil
 }
 
 func (o *options) policyFiles(h *host.Host) ([]policy.File, error) {
