@@ -44,7 +44,7 @@ func Scratch(t *testing.T) *host.Host {
 	t.Helper()
 	hosttest.NeedRoot(t)
 	hosttest.NeedBridgeNetfilter(t)
-	runtime.LockOSThread() // never unlocked: the thread goes WithUnit the goroutine
+	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Fatalf("making a network namespace: %v", err)
 	}

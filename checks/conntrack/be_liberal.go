@@ -8,9 +8,9 @@ import (
 	"nodegate/internal/host"
 )
 
-// readBeLiberal is whether conntrack lets out-of-window TCP packets pass, by the
-// parameter's present name or the one of old kernels. fs.ErrNotExist: neither
-// is there, as nf_conntrack is not.
+// readBeLiberal reports whether conntrack accepts TCP packets outside the window,
+// by the parameter's present name or the one of old kernels. Without nf_conntrack
+// neither exists: fs.ErrNotExist.
 func readBeLiberal(h *host.Host) (bool, checks.Evidence, error) {
 	var missing error
 	for _, key := range []string{"net/netfilter/nf_conntrack_tcp_be_liberal", "net/ipv4/netfilter/ip_conntrack_tcp_be_liberal"} {
@@ -24,8 +24,8 @@ func readBeLiberal(h *host.Host) (bool, checks.Evidence, error) {
 	return false, checks.Evidence{}, missing
 }
 
-// The cause of both judgements about be_liberal, where the policy sets it.
+// beLiberalSysctl is the cause of both problems with be_liberal, where the policy sets it.
 const beLiberalSysctl = "sysctl.net.netfilter.nf_conntrack_tcp_be_liberal"
 
-// noConntrack is why a judgement of conntrack does not apply.
+// noConntrack is why a problem of conntrack does not apply.
 const noConntrack = "nf_conntrack is not loaded: nothing is tracked"

@@ -54,8 +54,8 @@ func inspectConntrackCount(h *host.Host, percent uint64, cause string) (checks.S
 	return s, nil
 }
 
-// conntrackNumber is one of nf_conntrack's numbers. fs.ErrNotExist: nf_conntrack
-// is not loaded.
+// conntrackNumber reads one of nf_conntrack's numbers. Where nf_conntrack is not
+// loaded, it returns fs.ErrNotExist.
 func conntrackNumber(h *host.Host, name string) (uint64, error) {
 	text, err := h.ReadSysctl("net/netfilter/nf_conntrack_" + name)
 	if err != nil {

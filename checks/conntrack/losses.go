@@ -89,8 +89,8 @@ func readConntrackStat(h *host.Host) (map[string]uint64, error) {
 }
 
 // parseConntrackStat reads /proc/net/stat/nf_conntrack: a line of names, then
-// one of hexadecimal numbers for every CPU. It answers the sums by name; the
-// kernel's counters are 32 bits wide and their sums are kept in 64.
+// a line of hexadecimal numbers for every CPU. It returns the sums by name. The
+// kernel's counters have 32 bits, their sums 64.
 func parseConntrackStat(text string) (map[string]uint64, error) {
 	header, rest, _ := strings.Cut(text, "\n")
 	names := strings.Fields(header)

@@ -47,7 +47,7 @@ func inspectConntrackOverwritten(ctx context.Context, h *host.Host, p *policy.Po
 	if !ok || !isNumber || n < 1 {
 		return s, errors.New("cannot tell how many CPUs there are, which kube-proxy multiplies by 32768")
 	}
-	c, err := config.ReadProxyConntrack(h.Files)
+	c, err := config.ReadKubeProxy(h.Files)
 	if err != nil {
 		return s, err
 	}
@@ -68,7 +68,7 @@ func inspectConntrackOverwritten(ctx context.Context, h *host.Host, p *policy.Po
 			continue
 		}
 		value := c.Writes(n, capped)
-		if minor > 0 && minor < 29 { // it only raises
+		if minor > 0 && minor < 29 { // before 1.29 it only raises
 			if now, err := conntrackNumber(h, "max"); err == nil {
 				value = max(value, int64(now))
 			}
@@ -95,7 +95,7 @@ func inspectConntrackOverwritten(ctx context.Context, h *host.Host, p *policy.Po
 	return s, nil
 }
 
-// kubeletMinor is the 34 of kubelet 1.34.1, 0 where it cannot be told.
+// kubeletMinor returns the 34 of kubelet 1.34.1, or 0 where the version is unknown.
 func kubeletMinor(ctx context.Context, h *host.Host) int {
 	v, _ := h.Fact(ctx, "kubelet.version")
 	text, _ := v.(string)

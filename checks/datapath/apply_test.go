@@ -7,12 +7,13 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/catalog"
 	"nodegate/internal/host"
+	"nodegate/internal/host/netns"
 	"nodegate/policy"
 )
 
 // applied makes a namespace what a policy asks for, as `nodegate apply` does:
 // it fails where nothing was wrong before, or not all is right after.
-func applied(t testing.TB, n *host.Netns, text string) {
+func applied(t testing.TB, n *netns.Namespace, text string) {
 	t.Helper()
 	p, diags := policy.Load([]policy.File{{Name: "scenario.hcl", Text: []byte(text)}}, policy.Options{Checks: catalog.Names()})
 	if diags.HasErrors() {

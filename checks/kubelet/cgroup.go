@@ -35,7 +35,7 @@ func inspectCgroup(_ context.Context, h *host.Host, _ *policy.Policy) (checks.St
 	mounted := ""
 	for line := range strings.Lines(text) {
 		if f := strings.Fields(line); len(f) >= 3 && f[1] == "/sys/fs/cgroup" {
-			mounted = f[2] // of mounts on top of each other the last one shows
+			mounted = f[2] // the last of several mounts is the visible one
 		}
 	}
 	if mounted == "" {

@@ -10,20 +10,20 @@ import (
 	"nodegate/policy"
 )
 
-// Where `nodegate install` puts things. Package units says the same; it installs,
-// and a check that only looks must not depend on that.
+// These are the paths that `nodegate install` writes, as in package units. A check
+// only looks, so it must not depend on the package that installs.
 const (
 	dropInDir     = "/etc/systemd/system"
 	applyUnitName = "nodegate-apply.service"
 )
 
-// installation is one way in which the binary and its units come to a machine.
+// installation is where one way of installing puts the binary and its units.
 type installation struct{ binDir, unitDir string }
 
 func installations() [2]installation {
 	return [2]installation{
-		{"/usr/local/bin", "/etc/systemd/system"}, // by install alone
-		{"/usr/bin", "/usr/lib/systemd/system"},   // by a package, then enabled by install
+		{"/usr/local/bin", "/etc/systemd/system"}, // nodegate install without a package
+		{"/usr/bin", "/usr/lib/systemd/system"},   // the Debian or RPM package, then nodegate install
 	}
 }
 
@@ -89,7 +89,8 @@ func inspectImageUnits(ctx context.Context, h *host.Host, p *policy.Policy) (che
 	return s, nil
 }
 
-// findInstallation is where the binary is; by install alone, where it is nowhere.
+// findInstallation returns the installation that has a binary. Without any it
+// returns the paths of `nodegate install`, and false.
 func findInstallation(h *host.Host) (installation, bool, error) {
 	for _, in := range installations() {
 		names, err := h.ReadDirIfAny(in.binDir)

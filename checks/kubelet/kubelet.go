@@ -1,4 +1,4 @@
-// Package kubelet holds what makes kubelet exit or limp, and what must hold it.
+// Package kubelet lists what makes kubelet exit or limp, and checks that the image gates it.
 package kubelet
 
 import "nodegate/checks"

@@ -3,7 +3,6 @@ package kubeproxy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"strings"
 
@@ -37,20 +36,16 @@ func inspectIPVS(_ context.Context, h *host.Host, p *policy.Policy) (checks.Stat
 	wanted := [][2]string{
 		{"net/ipv4/vs/conntrack", "1"}, {"net/ipv4/vs/expire_nodest_conn", "1"}, {"net/ipv4/vs/expire_quiescent_template", "1"},
 	}
-	release, err := h.Kernel.Release()
+	release, err := h.KernelRelease()
 	if err != nil {
 		return checks.State{}, err
 	}
-	var major, minor int
-	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
-		return checks.State{}, fmt.Errorf("reading the kernel's version %q: %w", release, err)
-	}
-	if version := major*1000 + minor; version >= 4001 && version < 5009 {
+	if release.AtLeast(4, 1) && !release.AtLeast(5, 9) {
 		wanted = append(wanted, [2]string{"net/ipv4/vs/conn_reuse_mode", "0"})
 	}
 	wanted = append(wanted, [2]string{"net/ipv4/conf/all/arp_ignore", "1"}, [2]string{"net/ipv4/conf/all/arp_announce", "2"})
 
-	s := checks.State{Pass: true, Evidence: []checks.Evidence{checks.Seen("uname -r", release)}}
+	s := checks.State{Pass: true, Evidence: []checks.Evidence{checks.Seen("uname -r", release.Text)}}
 	var want, got, commands []string
 	for _, w := range wanted {
 		key := policy.Key(w[0])

@@ -10,9 +10,9 @@ import (
 	"nodegate/internal/host"
 )
 
-// linkBridges is the bridges that have a veth as port: those that Pods
-// hang on. A bridge without ports carries nothing, and one with only physical
-// ports is no Pod network.
+// linkBridges returns the bridges that have a veth as port: the networks of Pods.
+// A bridge without ports carries nothing, and one with only physical ports is no
+// Pod network.
 func linkBridges(ctx context.Context, h *host.Host) ([]host.Link, error) {
 	links, err := h.Links.List(ctx)
 	if err != nil {
@@ -33,17 +33,17 @@ func linkBridges(ctx context.Context, h *host.Host) ([]host.Link, error) {
 	return bridges, nil
 }
 
-// bridgeCalls is what decides whether a bridge hands packets to a packet filter:
-// the parameter, and each bridge's own switch; the kernel takes either.
+// bridgeCalls is what decides whether a bridge passes packets to a packet filter:
+// the parameter, or each bridge's own switch. One of the two is enough.
 type bridgeCalls struct {
-	loaded   bool // br_netfilter is there: without it the switches do nothing
+	loaded   bool // br_netfilter is loaded: without it the switches do nothing
 	off      []string
 	on       []string
 	evidence []checks.Evidence
 }
 
 // readBridgeCalls reads both, for the filter iptables or ip6tables. A bridge
-// that vanishes meanwhile is left out.
+// that vanishes meanwhile is skipped.
 func readBridgeCalls(h *host.Host, filter string, bridges []host.Link) (bridgeCalls, error) {
 	var calls bridgeCalls
 	key := "net/bridge/bridge-nf-call-" + filter

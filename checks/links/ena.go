@@ -15,7 +15,7 @@ import (
 )
 
 // enaAllowance: AWS drops packets of an instance that exceeds its share, and
-// only the driver's counters tell.
+// only the driver's counters show it.
 func enaAllowance() checks.Problem {
 	return checks.Problem{
 		Name: "ena.allowance", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
@@ -41,7 +41,7 @@ func inspectENAAllowance(ctx context.Context, h *host.Host, _ *policy.Policy) (c
 		if l.Kind != "" {
 			continue
 		}
-		// lo has no driver to name.
+		// lo has no driver.
 		driver, err := h.Links.Driver(ctx, l.Name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errors.ErrUnsupported) {
 			return s, err
@@ -92,7 +92,7 @@ func judgeENA(ctx context.Context, h *host.Host, link string, s *checks.State) e
 	return nil
 }
 
-// enaCounters is the allowance counters that are not 0.
+// enaCounters returns the allowance counters that are not 0.
 func enaCounters(ctx context.Context, h *host.Host, link string) (map[string]uint64, error) {
 	stats, err := h.Links.Stats(ctx, link)
 	if err != nil {

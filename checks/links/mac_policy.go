@@ -68,21 +68,21 @@ func inspectMACAddressPolicy(_ context.Context, h *host.Host, _ *policy.Policy) 
 	}
 	s.Evidence = append(s.Evidence, from)
 	if version < 242 {
-		return s, nil // then it only concerns interfaces that have an address of their own
+		return s, nil // before 242 the policy affects only interfaces with an address of their own
 	}
 	s.Differs("persistent for "+strings.Join(persistent, " "),
 		"write to /etc/systemd/network/10-cni.link: [Match] OriginalName="+strings.Join(persistent, " ")+" [Link] MACAddressPolicy=none")
 	return s, nil
 }
 
-// persistentMAC answers for the file that a device gets; where which one that is
-// depends on the machine, they must agree.
+// persistentMAC reports whether the .link file of a device makes its address
+// persistent. Where the machine decides which file that is, all must agree.
 func persistentMAC(candidates []config.Candidate) (said config.Entry, is bool, err error) {
 	for _, c := range slices.Backward(candidates) {
 		e, set := config.Last(c.Entries, "Link", "MACAddressPolicy")
 		persists := set && e.Value == "persistent"
 		if len(c.If) > 0 && persists != is {
-			return e, false, fmt.Errorf("%s: whether %s=%s holds on the node is not known", c.If[0].At(), c.If[0].Key, c.If[0].Value)
+			return e, false, fmt.Errorf("%s: unknown whether %s=%s matches on the node", c.If[0].At(), c.If[0].Key, c.If[0].Value)
 		}
 		said, is = e, persists
 	}

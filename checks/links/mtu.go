@@ -90,7 +90,7 @@ func inspectMTUChain(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 	return s, nil
 }
 
-// podBridges is the bridges whose ports are all veths, other than those of
+// podBridges returns the bridges whose ports are all veths, except those of
 // Docker, libvirt and LXD and the node's own uplink.
 func podBridges(links []host.Link, routes []string) map[string]bool {
 	pods := map[string]bool{}

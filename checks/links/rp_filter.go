@@ -66,7 +66,7 @@ func inspectRPFilter(ctx context.Context, h *host.Host, p *policy.Policy) (check
 		}
 		f := filtered{l.Name, need, own}
 		looked = append(looked, f)
-		if f.holds(all) {
+		if f.fits(all) {
 			continue
 		}
 		wrong = append(wrong, fmt.Sprintf("%s=%d", l.Name, max(all, own)))
@@ -91,26 +91,26 @@ func inspectRPFilter(ctx context.Context, h *host.Host, p *policy.Policy) (check
 	return s, nil
 }
 
-// filtered is an interface of a CNI: its own rp_filter, and what it needs.
+// filtered is an interface of a CNI, with its own rp_filter and the value it needs.
 type filtered struct {
 	name, need string
 	own        int
 }
 
-func (f filtered) holds(all int) bool {
+func (f filtered) fits(all int) bool {
 	effective := max(all, f.own)
 	return effective == 0 || effective == 2 && f.need == "not 1"
 }
 
-// rpFilterCommands lowers `all` only where an interface cannot be helped
-// otherwise; then those that it had made loose are looked at again.
+// rpFilterCommands lowers `all` only where nothing else helps an interface. Then
+// it checks again those that `all` had made loose.
 func rpFilterCommands(all int, looked []filtered) []string {
 	var commands []string
 	if all > 0 && slices.ContainsFunc(looked, func(f filtered) bool { return f.need == "0" }) {
 		all, commands = 0, []string{"net.ipv4.conf.all.rp_filter=0"}
 	}
 	for _, f := range looked {
-		if f.holds(all) {
+		if f.fits(all) {
 			continue
 		}
 		to := "=2"
@@ -122,7 +122,7 @@ func rpFilterCommands(all int, looked []filtered) []string {
 	return commands[:min(len(commands), 10)]
 }
 
-// rpFilterNeed is "0", "not 1" or, for an interface that is no matter of a CNI, "".
+// rpFilterNeed returns "0", "not 1", or "" for an interface that no CNI made.
 func rpFilterNeed(l host.Link, uplinks []string) string {
 	switch {
 	case strings.HasPrefix(l.Name, "lxc"), strings.HasPrefix(l.Name, "cilium_"):

@@ -69,8 +69,8 @@ func udpChecksums(h *host.Host) (int64, error) {
 	return n, nil
 }
 
-// parseSNMP reads one protocol's counters out of /proc/net/snmp: a line of
-// names, then one of numbers, both beginning with the protocol.
+// parseSNMP reads the counters of one protocol from /proc/net/snmp: a line of
+// names and a line of numbers, both starting with the protocol.
 func parseSNMP(text, protocol string) (map[string]int64, error) {
 	var names []string
 	for line := range strings.Lines(text) {

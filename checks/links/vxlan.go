@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 
 	"nodegate/checks"
@@ -34,8 +33,8 @@ func vxlanChecksum() checks.Problem {
 }
 
 func inspectVXLANChecksum(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
-	const holds = "not all four conditions"
-	s := checks.Passing(holds)
+	const healthy = "not all four conditions"
+	s := checks.Passing(healthy)
 	found, exposed, err := exposedTunnels(ctx, h, &s)
 	if err != nil {
 		return s, err
@@ -48,13 +47,10 @@ func inspectVXLANChecksum(ctx context.Context, h *host.Host, _ *policy.Policy) (
 	if err != nil {
 		return s, err
 	}
-	osID := ""
-	if id, ok := h.Fact(ctx, "os.id"); ok {
-		osID, _ = id.(string)
-	}
-	fixed, why := natChecksumFix(release, osID)
+	distribution, _ := h.OSRelease() // without one, no backports are assumed
+	fixed, why := natChecksumFix(release, distribution["ID"])
 	s.Evidence = append(s.Evidence, checks.Seen("uname -r", release+": "+why))
-	switch { // then the rules need not be read
+	switch { // the rules need not be read where one condition fails
 	case exposed == nil:
 		s.Got += ": no tunnel without outer checksum offloads the inner one"
 		return s, nil
@@ -83,7 +79,7 @@ func inspectVXLANChecksum(ctx context.Context, h *host.Host, _ *policy.Policy) (
 	return s, nil
 }
 
-// exposedTunnels is the VXLAN links that leave the checksum out and let the
+// exposedTunnels returns the VXLAN links without an outer checksum that let the
 // device compute inner ones.
 func exposedTunnels(ctx context.Context, h *host.Host, s *checks.State) (found bool, exposed []string, err error) {
 	links, err := h.Links.List(ctx)
@@ -111,7 +107,7 @@ func exposedTunnels(ctx context.Context, h *host.Host, s *checks.State) (found b
 	return found, exposed, nil
 }
 
-// masqueradedTwice tells whether KUBE-POSTROUTING has the old form with random
+// masqueradedTwice reports whether KUBE-POSTROUTING has the old form with random
 // ports. It fails where the chain cannot be judged.
 func masqueradedTwice(ctx context.Context, h *host.Host, s *checks.State) (bool, error) {
 	rep, err := kubeproxy.ReadLive(ctx, h, kubeproxy.Options{})
@@ -151,7 +147,7 @@ func natChecksumFix(release, osID string) (checks.Verdict, string) {
 	if err != nil {
 		return checks.Unknown, err.Error()
 	}
-	if slices.Compare(k.Version[:2], []int{5, 7}) >= 0 {
+	if k.AtLeast(5, 7) {
 		return checks.Pass, "fixed since 5.7"
 	}
 	series := [2]int{k.Version[0], k.Version[1]}

@@ -64,8 +64,8 @@ func inspectDockerForwardDrop(ctx context.Context, h *host.Host, _ *policy.Polic
 	return s, nil
 }
 
-// accepting is the first rule, reached from a chain, that accepts new
-// connections of other links than Docker's; "" where there is none.
+// accepting returns the first rule, reachable from a chain, that accepts new
+// connections of links that are not Docker's, or "".
 func accepting(t *kubeproxy.FilterTable, chain string, seen map[string]bool) string {
 	seen[chain] = true
 	for _, rule := range t.Rules[chain] {
@@ -89,7 +89,7 @@ func accepting(t *kubeproxy.FilterTable, chain string, seen map[string]bool) str
 	return ""
 }
 
-// onlyDocker tells whether a rule is for packets of Docker's own bridges.
+// onlyDocker reports whether a rule is for packets of Docker's own bridges.
 func onlyDocker(words []string) bool {
 	for i, w := range words {
 		if (w == "-i" || w == "-o") && i+1 < len(words) && (i == 0 || words[i-1] != "!") &&
@@ -100,7 +100,7 @@ func onlyDocker(words []string) bool {
 	return false
 }
 
-// onlyOld tells whether conntrack states are all those of connections that
+// onlyOld reports whether all conntrack states are those of connections that
 // something else has accepted.
 func onlyOld(states string) bool {
 	return states != "" && !slices.Contains(strings.Split(states, ","), "NEW")

@@ -67,20 +67,17 @@ func inspectMark(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.St
 			return s, nil
 		}
 	}
-	return markByRelease(ctx, h, s, untried)
+	return markByRelease(h, s, untried)
 }
 
-// markByRelease is what is left where the kernel cannot be asked.
-func markByRelease(ctx context.Context, h *host.Host, s checks.State, untried error) (checks.State, error) {
+// markByRelease decides by the version of a kernel that cannot be tried.
+func markByRelease(h *host.Host, s checks.State, untried error) (checks.State, error) {
 	release, err := h.Kernel.Release()
 	if err != nil {
 		return s, err
 	}
-	osID := ""
-	if id, ok := h.Fact(ctx, "os.id"); ok {
-		osID, _ = id.(string)
-	}
-	lost, why := markRegression(release, osID)
+	distribution, _ := h.OSRelease() // without one, no backports are assumed
+	lost, why := markRegression(release, distribution["ID"])
 	s.Evidence = []checks.Evidence{checks.Seen("uname -r", release+": "+why)}
 	if lost == checks.Pass {
 		return s, nil
@@ -89,7 +86,7 @@ func markByRelease(ctx context.Context, h *host.Host, s checks.State, untried er
 }
 
 type markFound struct {
-	standing checks.Evidence // a MARK rule that the kernel has taken for IPv6
+	standing checks.Evidence // a MARK rule for IPv6 that the kernel has accepted
 	backend  string          // the ip6tables that belongs to the iptables with kube-proxy's rules
 }
 

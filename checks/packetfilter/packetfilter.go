@@ -1,5 +1,5 @@
 // Package packetfilter holds the problems of iptables and nftables themselves:
-// versions, backends, and rules that other programs left or lost.
+// versions, backends, and rules that other programs left behind or lost.
 package packetfilter
 
 import "nodegate/checks"

@@ -107,22 +107,16 @@ func (m installedModule) inspectKernel(h *host.Host, release string, modprobe []
 	return found, nil
 }
 
-// modulePackage names what brings a kernel's modules on this distribution.
+// modulePackage names the package that brings a kernel's modules on this distribution.
 func modulePackage(h *host.Host, release string) string {
-	for _, name := range []string{"/etc/os-release", "/usr/lib/os-release"} {
-		text, err := h.Files.ReadFile(name)
-		if err != nil {
-			continue // then the remedy names no package
-		}
-		distribution, _ := config.ParseOSRelease(name, text)
-		switch {
-		case distribution.Like("rhel", "fedora", "centos"):
-			return "kernel-modules-extra-" + release
-		case distribution.Like("ubuntu"):
-			return fmt.Sprintf("linux-modules-%[1]s and linux-modules-extra-%[1]s", release)
-		case distribution.Like("debian"):
-			return "linux-image-" + release
-		}
+	distribution, _ := h.OSRelease() // without one, the remedy names no package
+	switch {
+	case distribution.Like("rhel", "fedora", "centos"):
+		return "kernel-modules-extra-" + release
+	case distribution.Like("ubuntu"):
+		return fmt.Sprintf("linux-modules-%[1]s and linux-modules-extra-%[1]s", release)
+	case distribution.Like("debian"):
+		return "linux-image-" + release
 	}
 	return "the package for kernel " + release
 }

@@ -12,7 +12,7 @@ import (
 	"nodegate/policy"
 )
 
-// setting is one thing asked of one interface.
+// setting is one value asked of one interface.
 type setting struct {
 	name      string     // tx-checksum-ip-generic, mtu, net.ipv4.conf.eth0.rp_filter
 	key       policy.Key // set for a sysctl
@@ -96,7 +96,7 @@ func (l link) judge(device, feature string, f host.Feature, known, on bool) sett
 		s.stuck, s.got, s.remedy = true, "unknown to this kernel", "run: ethtool -k "+device+" for the names it knows"
 	case s.ok:
 	case f.Fixed():
-		s.stuck, s.remedy = true, "the driver holds it: leave "+feature+" out for this kind of link"
+		s.stuck, s.remedy = true, "the driver fixes it: leave "+feature+" out for this kind of link"
 	case on && f.Requested && l.disablesChecksum():
 		// The kernel keeps segmentation off while checksums are off, as this
 		// same requirement asks: nobody has changed anything.

@@ -61,10 +61,23 @@ type Reconciled struct {
 // Reconcile inspects one link, changes what differs and can be changed if may
 // returns true, and reads back what the kernel did. In a link that has gone,
 // nothing differs.
-func (r LinkRequirement) Reconcile(ctx context.Context, h *host.Host, found host.Link, may func() bool) (Reconciled, error) {
+//
+// found is the link of a notice, which may be late: if something differs, the
+// link is read again. Only the first change of a link that has appeared skips
+// this, unless its MTU matters: a link made again under its name needs the same.
+func (r LinkRequirement) Reconcile(ctx context.Context, h *host.Host, found host.Link, appeared bool, may func() bool) (Reconciled, error) {
 	settings, err := r.settings(ctx, h, found)
-	s := Reconciled{Was: differing(settings)}
-	if s.Was != "" && err == nil && may() {
+	if err == nil && differing(settings) != "" && (!appeared || r.MTU != 0) {
+		var now host.Link
+		if now, err = current(ctx, h, found); err == nil && now.MTU != found.MTU {
+			settings, err = r.settings(ctx, h, now)
+		}
+	}
+	var s Reconciled
+	if err == nil {
+		s.Was = differing(settings)
+	}
+	if s.Was != "" && may() {
 		s.Set = true
 		for _, c := range r.changes(found, settings) {
 			err = errors.Join(err, c.Make(ctx, h))
@@ -76,11 +89,26 @@ func (r LinkRequirement) Reconcile(ctx context.Context, h *host.Host, found host
 			settings, err = r.settings(ctx, h, found)
 			s.Still = differing(settings)
 		}
+		if err == nil && s.Still != "" {
+			if _, err = current(ctx, h, found); err != nil {
+				s.Still = "" // another link has its name by now
+			}
+		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
 	return s, err
+}
+
+// current returns the link as it is now. A link made again under the same name is
+// another one.
+func current(ctx context.Context, h *host.Host, l host.Link) (host.Link, error) {
+	now, err := h.Links.Get(ctx, l.Name)
+	if err == nil && now.Index != l.Index {
+		err = fs.ErrNotExist
+	}
+	return now, err
 }
 
 func differing(settings []setting) string {

@@ -25,7 +25,7 @@ func firewalld() checks.Problem {
 	}
 }
 
-// unitOff holds where none of the units runs or is enabled.
+// unitOff passes where none of the units runs or is enabled.
 func unitOff(ctx context.Context, h *host.Host, units ...string) (checks.State, error) {
 	s := checks.Passing("off")
 	for _, unit := range units {

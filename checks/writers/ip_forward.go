@@ -38,13 +38,13 @@ func inspectIPForward(ctx context.Context, h *host.Host, p *policy.Policy) (chec
 	if now != "1" {
 		s.Cause = checks.SysctlCause(p, key)
 		wrong, remedies = append(wrong, "is "+now), append(remedies, "run: sysctl -w net.ipv4.ip_forward=1")
-		// Whether this explains it is not certain: it is only named.
+		// This may not be the reason: it is evidence only.
 		forgotten, _ := forgottenIPForward(ctx, h)
 		s.Evidence = append(s.Evidence, forgotten...)
 	}
 	found, err := forwardingOff(ctx, h, p)
 	if err != nil && wrong == nil {
-		return s, err // that it is off now is certain without it
+		return s, err
 	}
 	for _, f := range found {
 		on := ""
@@ -60,13 +60,13 @@ func inspectIPForward(ctx context.Context, h *host.Host, p *policy.Policy) (chec
 	return s, nil
 }
 
-// offLine is a line that turns forwarding off, of packets from one link or all.
+// offLine is a line that turns off forwarding of packets from one link, or from all.
 type offLine struct {
 	checks.Evidence
 	link string
 }
 
-// forwardingOff is the lines that turn forwarding off and win.
+// forwardingOff returns the lines that turn forwarding off and win.
 func forwardingOff(ctx context.Context, h *host.Host, p *policy.Policy) ([]offLine, error) {
 	boot, reload, err := sysctlFiles(h)
 	if err != nil {

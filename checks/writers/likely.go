@@ -10,15 +10,15 @@ import (
 	"nodegate/policy"
 )
 
-// LikelyWriter is who, as far as this machine's files and units tell, writes
-// another value where a requirement is corrected again and again, and how to
-// catch whoever it is. It is for people.
+// LikelyWriter names the program that, by this machine's files and units, writes
+// another value where a requirement is corrected again and again, and how to find
+// it otherwise. The text is for people.
 func LikelyWriter(ctx context.Context, h *host.Host, p *policy.Policy, name string) string {
 	key, isSysctl := strings.CutPrefix(name, "sysctl.")
 	i := slices.IndexFunc(p.Sysctls, func(s policy.Sysctl) bool { return s.Key.String() == key })
 	switch {
 	case strings.HasPrefix(name, "module."):
-		return "whoever runs modprobe -r or rmmod; find it with: auditctl -a always,exit -S delete_module"
+		return "something runs modprobe -r or rmmod; find it with: auditctl -a always,exit -S delete_module"
 	case !isSysctl || i < 0:
 		return "an ethtool or ip command of the CNI, NetworkManager, or udev after a .link file; find it with: bpftrace -e " +
 			"'kprobe:dev_ethtool { printf(\"%d %s\\n\", pid, comm); }'"
@@ -39,7 +39,7 @@ func LikelyWriter(ctx context.Context, h *host.Host, p *policy.Policy, name stri
 	}
 	const catch = "find it with: bpftrace -e 'kprobe:proc_sys_call_handler { printf(\"%d %s\\n\", pid, comm); }'"
 	if names == nil {
-		return "nobody known writes it; " + catch
+		return "no known program writes it; " + catch
 	}
 	return strings.Join(names, "; or ") + "; " + catch
 }

@@ -50,7 +50,7 @@ func inspectNetworkd(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 	var want, got []string
 	for _, setting := range []struct {
 		name  string
-		since int // the first version that removes what it is about
+		since int // the first version that removes such objects
 	}{{"ManageForeignRoutes", 246}, {"ManageForeignRoutingPolicyRules", 247}, {"ManageForeignNextHops", 256}} {
 		if version < setting.since {
 			continue
@@ -82,7 +82,7 @@ func inspectNetworkd(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 	return s, nil
 }
 
-// networkdConfig is networkd.conf and what extends it.
+// networkdConfig returns the entries of networkd.conf and its drop-ins.
 func networkdConfig(h *host.Host) ([]config.Entry, error) {
 	files, err := config.WithDropIns(h.Files, config.Dirs("systemd"), "networkd.conf")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"nodegate/policy"
 )
 
-// forwardingSettings is networkd's settings that write forwarding parameters,
+// forwardingSettings returns networkd's settings that write forwarding parameters,
 // from systemd 256 on. Before, IPForward= could only turn it on.
 func forwardingSettings(p *policy.Policy) []forwardingSetting {
 	all := []forwardingSetting{{"IPv4Forwarding", "net/ipv4/conf/"}}
@@ -26,7 +26,7 @@ func forwardingSettings(p *policy.Policy) []forwardingSetting {
 
 type forwardingSetting struct{ name, below string }
 
-// networkdForwarding is networkd's global setting, where networkd runs and is
+// networkdForwarding returns networkd's global setting, where networkd runs and is
 // new enough to have it.
 func networkdForwarding(ctx context.Context, h *host.Host, setting string) (config.Entry, bool, error) {
 	entries, err := networkdConfig(h)
@@ -44,7 +44,7 @@ func networkdForwarding(ctx context.Context, h *host.Host, setting string) (conf
 	return e, true, nil
 }
 
-// networkdForwards tells whether networkd runs and knows these settings.
+// networkdForwards reports whether networkd runs and knows these settings.
 func networkdForwards(ctx context.Context, h *host.Host) (bool, error) {
 	on, _, err := h.UnitOn(ctx, "systemd-networkd.service")
 	if err != nil || !on {
@@ -54,8 +54,8 @@ func networkdForwards(ctx context.Context, h *host.Host) (bool, error) {
 	return version >= 256, err
 }
 
-// forwardingOffOn is the lines of .network files that turn forwarding off on a
-// link of this machine. A file that may or may not be the link's counts where
+// forwardingOffOn returns the lines of .network files that turn forwarding off on a
+// link of this machine. A file that may not be the link's counts only where
 // forwarding is off there.
 func forwardingOffOn(ctx context.Context, h *host.Host, setting forwardingSetting) ([]offLine, error) {
 	files, err := config.NetworkFiles(h.Files)
@@ -111,7 +111,7 @@ func isOff(e config.Entry) bool {
 	return valid && !on
 }
 
-// forgottenIPForward is the .network files whose IPForward=, which used to turn
+// forgottenIPForward returns the .network files whose IPForward=, which used to turn
 // forwarding on, systemd 256 and later no longer read.
 func forgottenIPForward(ctx context.Context, h *host.Host) ([]checks.Evidence, error) {
 	files, err := config.NetworkFiles(h.Files)

@@ -12,7 +12,7 @@ import (
 	"nodegate/policy"
 )
 
-// networkManagerLinks: NetworkManager takes hold of what a CNI makes.
+// networkManagerLinks: NetworkManager manages interfaces that a CNI made.
 func networkManagerLinks() checks.Problem {
 	return checks.Problem{
 		Name: "networkmanager.cni-links", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Warn,
@@ -78,7 +78,7 @@ func inspectNetworkManager(ctx context.Context, h *host.Host, _ *policy.Policy) 
 		}
 	}
 	if managed == nil && unknown != nil {
-		return s, unknown // one that is managed is enough to know
+		return s, unknown // one managed link would be certain
 	}
 	if managed != nil {
 		s.Got, s.Pass = "managed: "+strings.Join(managed, " "), false
@@ -88,7 +88,7 @@ func inspectNetworkManager(ctx context.Context, h *host.Host, _ *policy.Policy) 
 	return s, nil
 }
 
-// unmanagedDevices is what the [device...] sections with managed=0 match.
+// unmanagedDevices returns what the [device...] sections with managed=0 match.
 func unmanagedDevices(entries []config.Entry) (patterns []string, seen []checks.Evidence) {
 	for _, e := range entries {
 		if e.Key != "match-device" || !strings.HasPrefix(e.Section, "device") {
@@ -107,8 +107,8 @@ func deviceSpecs(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return strings.ContainsRune(";, ", r) })
 }
 
-// networkManagerConfig is every assignment, in the order in which a later one
-// counts: the vendor's, the main file, the administrator's.
+// networkManagerConfig returns every assignment, the weakest first: the vendor's,
+// the main file, the administrator's.
 func networkManagerConfig(h *host.Host) ([]config.Entry, error) {
 	dirs := []string{"/etc/NetworkManager/conf.d", "/run/NetworkManager/conf.d", "/usr/lib/NetworkManager/conf.d"}
 	vendor, err := config.Collect(h.Files, dirs, ".conf")

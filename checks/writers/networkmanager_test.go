@@ -87,10 +87,10 @@ evidence: /etc/udev/rules.d/90-cni.rules:1: NM_UNMANAGED=1 for vxlan.calico`},
 		{What: "a udev rule that depends on the machine", Node: nm(map[string]string{
 			"/etc/udev/rules.d/90-cni.rules": `SUBSYSTEM=="net", ATTR{address}=="02:*", ENV{NM_UNMANAGED}="1"` + "\n",
 		}), Want: "unknown\n" + strings.Join([]string{
-			"error: /etc/udev/rules.d/90-cni.rules:1: whether this rule holds for flannel* is not known",
-			"/etc/udev/rules.d/90-cni.rules:1: whether this rule holds for cali* is not known",
-			"/etc/udev/rules.d/90-cni.rules:1: whether this rule holds for tunl* is not known",
-			"/etc/udev/rules.d/90-cni.rules:1: whether this rule holds for vxlan.calico is not known"}, "\n")},
+			"error: /etc/udev/rules.d/90-cni.rules:1: unknown whether this rule matches flannel*",
+			"/etc/udev/rules.d/90-cni.rules:1: unknown whether this rule matches cali*",
+			"/etc/udev/rules.d/90-cni.rules:1: unknown whether this rule matches tunl*",
+			"/etc/udev/rules.d/90-cni.rules:1: unknown whether this rule matches vxlan.calico"}, "\n")},
 		{What: "what udev knows of links that are there", Node: present(nm(map[string]string{
 			"/etc/udev/rules.d/90-cni.rules":       `SUBSYSTEM=="net", ATTR{address}=="02:*", ENV{NM_UNMANAGED}="1"` + "\n",
 			"/etc/NetworkManager/conf.d/rest.conf": "[keyfile]\nunmanaged-devices=interface-name:cali*;interface-name:tunl*\n",

@@ -26,9 +26,8 @@ func cniLinks() []cniLink {
 	}
 }
 
-// unmanagedByUdev tells whether udev's property NM_UNMANAGED keeps NetworkManager
-// off a link: what udev knows of one that is there, else what its rules say of
-// one that appears.
+// unmanagedByUdev reports whether udev's property NM_UNMANAGED keeps NetworkManager
+// off a link: from udev's database for a link that exists, else from its rules.
 func unmanagedByUdev(ctx context.Context, h *host.Host, l cniLink) (bool, checks.Evidence, error) {
 	name, err := present(ctx, h, l.pattern)
 	if err != nil {
@@ -48,13 +47,12 @@ func unmanagedByUdev(ctx context.Context, h *host.Host, l cniLink) (bool, checks
 		return false, checks.Evidence{}, err
 	}
 	if doubt != nil {
-		return false, checks.Evidence{}, errors.New(doubt[0].At() + ": whether this rule holds for " + l.pattern + " is not known")
+		return false, checks.Evidence{}, errors.New(doubt[0].At() + ": unknown whether this rule matches " + l.pattern)
 	}
 	return true, checks.Seen(by.At(), "NM_UNMANAGED=1 for "+l.pattern), nil
 }
 
-// present is a link of the running machine that the pattern names, "" where
-// there is none.
+// present returns a link of the running machine that the pattern matches, or "".
 func present(ctx context.Context, h *host.Host, pattern string) (string, error) {
 	if !h.Live() {
 		return "", nil
@@ -71,8 +69,8 @@ func present(ctx context.Context, h *host.Host, pattern string) (string, error) 
 	return "", nil
 }
 
-// udevProperty is a property of a link in udev's database; known is that udev
-// has the link there.
+// udevProperty returns a property of a link from udev's database; known is whether
+// the link is in there.
 func udevProperty(h *host.Host, link, property string) (said checks.Evidence, known bool, err error) {
 	index, err := h.Text("/sys/class/net/" + link + "/ifindex")
 	if errors.Is(err, fs.ErrNotExist) {

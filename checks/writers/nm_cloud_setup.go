@@ -36,7 +36,7 @@ func inspectNMCloudSetup(ctx context.Context, h *host.Host, _ *policy.Policy) (c
 	rules, err := h.Links.RoutingRules(ctx)
 	if err != nil {
 		if !s.Pass {
-			return s, nil // that it is on is certain without the rules
+			return s, nil // the unit is on, whatever the rules are
 		}
 		return s, err
 	}
@@ -63,8 +63,8 @@ func inspectNMCloudSetup(ctx context.Context, h *host.Host, _ *policy.Policy) (c
 	return s, nil
 }
 
-// nmCloudTable tells a rule of nm-cloud-setup, by the numbers in NetworkManager's
-// src/nm-cloud-setup/main.c.
+// nmCloudTable recognises a rule of nm-cloud-setup by the numbers in
+// NetworkManager's src/nm-cloud-setup/main.c.
 func nmCloudTable(r host.RoutingRule) bool {
 	ofInterface := func(first int) bool { return r.Table >= first && r.Table < first+100 }
 	return r.From != "" && r.Priority == r.Table && (ofInterface(30200) || ofInterface(30400))

@@ -57,7 +57,7 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (checks
 				s.Evidence = append(s.Evidence, said)
 				continue
 			}
-			// What was lost comes first: it is what a person looks for.
+			// A lost value comes first: a person looks for that.
 			said.Text += "; the policy wants " + want.Value + overruled(boot, reload, key, want)
 			s.Evidence = slices.Insert(s.Evidence, len(remedies), said)
 			remedies = append(remedies, "take \""+policy.Key(w.Key).String()+" = "+w.Value+"\" out of "+w.At())
@@ -82,7 +82,7 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (checks
 	writers, err := runtimeWriters(ctx, h, p)
 	s.Evidence = append(s.Evidence, writers...)
 	if err = errors.Join(err, tunedErr); err != nil {
-		// What the files say holds all the same.
+		// The verdict on the files stands without it.
 		s.Evidence = append(s.Evidence, checks.Seen("other writers", "not known: "+err.Error()))
 	}
 	if got != nil {
@@ -91,8 +91,8 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (checks
 	return s, nil
 }
 
-// losing says where a line wins against the policy, if it does. That no file
-// sets a parameter is no loss: nodegate-apply does.
+// losing names the parameter where a line wins against the policy. A parameter
+// that no file sets is not lost: nodegate-apply sets it.
 func losing(want policy.Sysctl, w config.Setting, when string) []string {
 	if w.File == "" || agrees(want, w) {
 		return nil
@@ -104,13 +104,13 @@ func agrees(want policy.Sysctl, w config.Setting) bool {
 	return strings.Join(strings.Fields(w.Value), " ") == strings.Join(strings.Fields(want.Value), " ")
 }
 
-// winners is the lines that win, each once.
+// winners returns the lines that win, each once.
 func winners(boot, later config.Setting) []config.Setting {
 	all := []config.Setting{boot, later}
 	return slices.DeleteFunc(slices.Compact(all), func(w config.Setting) bool { return w.File == "" })
 }
 
-// overruled names the last line that says what the policy wants, and lost.
+// overruled names the last line that agrees with the policy and lost.
 func overruled(boot, reload config.Sysctls, key string, want policy.Sysctl) string {
 	for _, w := range slices.Backward(slices.Concat(boot.Setters(key), reload.Setters(key))) {
 		if agrees(want, w) {
@@ -120,7 +120,7 @@ func overruled(boot, reload config.Sysctls, key string, want policy.Sysctl) stri
 	return ""
 }
 
-// otherNames is the other names under which the kernel has the same parameter.
+// otherNames returns the other names under which the kernel has the same parameter.
 func otherNames(key string) []string {
 	switch key {
 	case "net/ipv4/ip_forward":
@@ -135,7 +135,7 @@ func otherNames(key string) []string {
 	return nil
 }
 
-// sysctlFiles is what systemd-sysctl applies at boot, and `sysctl --system` later.
+// sysctlFiles returns what systemd-sysctl applies at boot, and `sysctl --system` later.
 func sysctlFiles(h *host.Host) (boot, reload config.Sysctls, err error) {
 	if boot, err = config.SystemdSysctls(h.Files); err == nil {
 		reload, err = config.ProcpsSysctls(h.Files)

@@ -11,8 +11,9 @@ import (
 	"nodegate/policy"
 )
 
-// runtimeWriters is the programs on this machine that are known to write a
-// parameter of the policy while they run. Nobody loses yet, so they are only named.
+// runtimeWriters returns the programs on this machine that are known to write a
+// parameter of the policy while they run. They have not overwritten it yet, so
+// they are evidence only.
 func runtimeWriters(ctx context.Context, h *host.Host, p *policy.Policy) ([]checks.Evidence, error) {
 	exact := func(key string) string {
 		i := slices.IndexFunc(p.Sysctls, func(s policy.Sysctl) bool { return string(s.Key) == key && s.Value != "" })

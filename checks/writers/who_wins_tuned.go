@@ -11,7 +11,7 @@ import (
 	"nodegate/policy"
 )
 
-// tunedWrites is what TuneD's active profile writes last, where TuneD runs.
+// tunedWrites returns what TuneD's active profile writes last, where TuneD runs.
 func tunedWrites(ctx context.Context, h *host.Host) ([]config.TunedSetting, error) {
 	on, _, err := h.UnitOn(ctx, "tuned.service")
 	if err != nil || !on {
@@ -20,7 +20,7 @@ func tunedWrites(ctx context.Context, h *host.Host) ([]config.TunedSetting, erro
 	return config.TunedSysctls(h.Files)
 }
 
-// tunedLoss is the profile's line that sets a parameter to another value than
+// tunedLoss returns the profile's line that sets a parameter to another value than
 // the policy's, if there is one.
 func tunedLoss(want policy.Sysctl, writes []config.TunedSetting) (config.TunedSetting, bool) {
 	names := append(otherNames(string(want.Key)), string(want.Key))
@@ -33,7 +33,7 @@ func tunedLoss(want policy.Sysctl, writes []config.TunedSetting) (config.TunedSe
 	return config.TunedSetting{}, false
 }
 
-// tunedAgrees takes >N and <N for what they are: at least, at most.
+// tunedAgrees reads >N as at least N and <N as at most N.
 func tunedAgrees(want policy.Sysctl, value string) bool {
 	bound, err := strconv.ParseInt(strings.TrimSpace(strings.TrimLeft(value, "<>")), 10, 64)
 	wanted, wantErr := strconv.ParseInt(want.Value, 10, 64)

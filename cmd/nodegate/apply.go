@@ -27,6 +27,7 @@ written. Every change is kept in ` + report.ChangesFile + `, old value and new.`
 			if err != nil {
 				return err
 			}
+			defer h.Close()
 			if !h.Live() {
 				return errors.New("apply works on the running machine; for a file tree use: nodegate install --root DIR")
 			}

@@ -79,6 +79,7 @@ func (o *auditOptions) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	defer h.Close()
 	ctx, cancel := context.WithTimeout(c.Context(), o.timeout)
 	defer cancel()
 	began := time.Now()

@@ -52,6 +52,7 @@ is held until it is there and the gate passes.`,
 			if err != nil {
 				return err
 			}
+			defer h.Close()
 			p, texts, err := o.load(h, c.ErrOrStderr())
 			if err != nil {
 				return err

@@ -41,6 +41,7 @@ Break glass: nodegate=off on the kernel command line, or the file
 		if err != nil {
 			return err
 		}
+		defer h.Close()
 		if !h.Live() {
 			return errors.New("the gate is for the running machine; for a file tree use: nodegate check --root DIR")
 		}

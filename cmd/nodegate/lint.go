@@ -40,6 +40,7 @@ some, 2 where the file is no such manifest.`,
 			if err != nil {
 				return err
 			}
+			defer h.Close()
 			p, _, err := o.load(h, c.ErrOrStderr())
 			if err != nil {
 				return err

@@ -22,6 +22,7 @@ unknown.`,
 			if err != nil {
 				return err
 			}
+			defer h.Close()
 			_, r, err := o.examine(c, h, checks.Inspect)
 			if err != nil {
 				return err

@@ -55,6 +55,7 @@ func newPolicyShow() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				defer h.Close()
 				p, _, err := o.load(h, c.ErrOrStderr())
 				if err != nil {
 					return err

@@ -207,6 +207,7 @@ func (o *auditOptions) staleness(ctx context.Context, failing []datapath.Endpoin
 	if err != nil {
 		return nil, err
 	}
+	defer h.Close()
 	rules, err := o.readRules(ctx, h, nil)
 	if err != nil {
 		return nil, err

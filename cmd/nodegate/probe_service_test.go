@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/host/netns"
 )
 
 // TestProbeServiceNamesStaleEndpoints loads the recorded rules into a network
@@ -32,7 +32,7 @@ func TestProbeServiceNamesStaleEndpoints(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	n, err := host.NewNetns(ctx)
+	n, err := netns.New(ctx)
 	check(err)
 	defer n.Close()
 

@@ -26,6 +26,7 @@ files below /proc and /sys that the policy asks about, links and their features.
 			if err != nil {
 				return err
 			}
+			defer h.Close()
 			recording, s := host.Record(h)
 			p, r, err := o.examine(c, recording, checks.Inspect)
 			if err != nil {

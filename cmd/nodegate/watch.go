@@ -54,6 +54,8 @@ SIGHUP makes it read the policy again. ` + units.WatchUnit + ` runs it, and
 		if err != nil {
 			return err
 		}
+		defer w.Host.Close()
+		defer w.Observer.Close()
 		w.Every = every
 		ctx, cancel := context.WithCancel(c.Context())
 		defer cancel()

@@ -17,7 +17,7 @@ const watched = `{
     {"time": "2026-01-01T11:58:00Z", "name": "sysctl.net.ipv4.ip_forward", "was": "0", "now": "1"},
     {"time": "2026-01-01T11:00:00Z", "name": "link.vxlan", "link": "flannel.1", "new": true, "was": "tx-checksum-ip-generic=on", "now": "tx-checksum-ip-generic=off"}
   ],
-  "fights": [{"name": "sysctl.net.ipv4.ip_forward", "since": "2026-01-01T11:58:00Z", "next": "2026-01-01T12:01:00Z", "writer": "nobody known writes it"}],
+  "fights": [{"name": "sysctl.net.ipv4.ip_forward", "since": "2026-01-01T11:58:00Z", "next": "2026-01-01T12:01:00Z", "writer": "no known program writes it"}],
   "report": {
     "apiVersion": "nodegate/v1", "kind": "Report", "node": {"name": "node17"}, "verdict": "fail",
     "results": [
@@ -45,7 +45,7 @@ func TestStatus(t *testing.T) {
 	want := []string{
 		"policy  watch                       node.hcl:1:1: Unsupported block type; the last good one is in use",
 		"fight   sysctl.net.ipv4.ip_forward  for 2m0s, next correction at 12:01:00",
-		"        nobody known writes it",
+		"        no known program writes it",
 		"fail    sysctl.kernel.panic         want 10, got 0",
 		"unknown module.overlay              reading /proc/modules: permission denied",
 		"fixed   sysctl.net.ipv4.ip_forward  0 -> 1, 2m0s ago",

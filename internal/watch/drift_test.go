@@ -123,12 +123,12 @@ func TestOff(t *testing.T) {
 	add(t, vxlan("flannel.1", 1))
 	rounds := w.State().Rounds
 	eventually(t, "two more rounds", func() bool { return w.State().Rounds >= rounds+2 })
-	if w.sysctl(t, "net/ipv4/ip_forward") != "0" || w.off(t, "flannel.1") || w.State().Off != "the test" {
+	if w.sysctl(t, "net/ipv4/ip_forward") != "0" || w.off("flannel.1") || w.State().Off != "the test" {
 		t.Errorf("corrected although switched off by %q", w.State().Off)
 	}
 	off.Store(false)
 	eventually(t, "it is corrected afterwards", func() bool {
-		return w.sysctl(t, "net/ipv4/ip_forward") == "1" && w.off(t, "flannel.1")
+		return w.sysctl(t, "net/ipv4/ip_forward") == "1" && w.off("flannel.1")
 	})
 }
 

@@ -119,26 +119,11 @@ func (w *Watcher) settle(ctx context.Context, r setting.LinkRequirement, l host.
 	if !matches {
 		return
 	}
-	if r.MTU != 0 {
-		// The notice says what it was then; it may have been set since.
-		var there bool
-		if l, there = host.LinkNow(l); !there {
-			return
-		}
-	}
 	appeared := !k.held[r.Name()]
 	key, now := r.Name()+" of "+l.Name, time.Now()
-	s, err := r.Reconcile(ctx, w.Host, l, func() bool {
-		if r.Metadata().Drift != policy.Correct && !appeared || w.Off() != "" || !w.fights.may(key, now) {
-			return false
-		}
-		// A late notice may be about a link that has been made again since: the
-		// new one has a notice of its own, and nobody has changed it.
-		return appeared || isLink(l)
+	s, err := r.Reconcile(ctx, w.Host, l, appeared, func() bool {
+		return (appeared || r.Metadata().Drift == policy.Correct) && w.Off() == "" && w.fights.may(key, now)
 	})
-	if s.Still != "" && !isLink(l) {
-		s.Still = "" // it went after it was set, and another one has its name
-	}
 	k.held[r.Name()] = k.held[r.Name()] || err == nil && s.Was == "" || s.Set && err == nil && s.Still == ""
 	switch {
 	case err != nil:
@@ -153,9 +138,4 @@ func (w *Watcher) settle(ctx context.Context, r setting.LinkRequirement, l host.
 	if s.Set && (!appeared || !k.held[r.Name()]) && w.fights.note(key, now) {
 		w.fight(ctx, key)
 	}
-}
-
-func isLink(l host.Link) bool {
-	_, is := host.LinkNow(l)
-	return is
 }

@@ -53,6 +53,17 @@ func (r *round) begin(ctx context.Context, last *policy.Policy, reread bool) {
 	}()
 }
 
+// wait gives a round that runs a second to end with its context.
+func (r *round) wait() {
+	if r.began.IsZero() {
+		return
+	}
+	select {
+	case <-r.done:
+	case <-time.After(time.Second):
+	}
+}
+
 // end makes room for the next one, and begins it where it was asked for.
 func (r *round) end(ctx context.Context, last *policy.Policy) {
 	r.began = time.Time{}

@@ -29,7 +29,6 @@ type Watcher struct {
 	Policy func(reread bool) (*policy.Policy, error)
 	Off    func() string    // by what somebody broke the glass, "" where nobody did
 	Reread <-chan os.Signal // somebody asks for the files to be read again
-	Buffer int              // of the link notices' socket, in bytes; 0 is host's own choice
 
 	AliveEvery time.Duration
 	Alive      func() // the loop goes round; called every AliveEvery, never where that is 0
@@ -72,7 +71,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 
 	events, lost, subscribed := make(chan host.LinkEvent, eventsQueued), make(chan error), make(chan struct{})
-	go subscribe(ctx, w.Buffer, events, subscribed, lost)
+	go subscribe(ctx, w.Host.Links, events, subscribed, lost)
 
 	round := &round{host: w.Observer, policy: w.Policy, done: make(chan found, 1)}
 	next := time.NewTimer(time.Hour)
@@ -89,6 +88,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
+			round.wait()
 			return nil
 		case e := <-events:
 			routed = w.event(ctx, e) || routed
@@ -150,9 +150,9 @@ func ticks(d time.Duration) (<-chan time.Time, func()) {
 
 // subscribe hears of links until ctx ends, again and again. After each
 // beginning everything must be looked at: what came before is unknown.
-func subscribe(ctx context.Context, buffer int, events chan<- host.LinkEvent, subscribed chan<- struct{}, lost chan<- error) {
+func subscribe(ctx context.Context, links host.Links, events chan<- host.LinkEvent, subscribed chan<- struct{}, lost chan<- error) {
 	for ctx.Err() == nil {
-		err := host.LinkEvents(ctx, buffer, func() { send(ctx, subscribed, struct{}{}) }, events)
+		err := links.Watch(ctx, func() { send(ctx, subscribed, struct{}{}) }, events)
 		send(ctx, lost, err)
 		select {
 		case <-ctx.Done():

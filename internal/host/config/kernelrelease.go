@@ -2,26 +2,25 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 // KernelRelease is the output of `uname -r`, split into its parts.
 type KernelRelease struct {
-	Version [3]int // 5.4.0 of 5.4.0-32-generic
+	Text    string // 5.4.0-32-generic
+	Numbers string // 5.4.0
+	Version [3]int // 5, 4, 0; a missing third number is 0
 	ABI     int    // 32; 0 where there is none
 	Rest    string // what follows the version: "-32-generic"
 }
 
-// ParseKernelRelease splits a release. A missing third number is 0.
+// ParseKernelRelease splits a release.
 func ParseKernelRelease(release string) (KernelRelease, error) {
-	var k KernelRelease
-	end := strings.IndexFunc(release, func(r rune) bool { return r != '.' && (r < '0' || r > '9') })
-	if end < 0 {
-		end = len(release)
-	}
-	k.Rest = release[end:]
-	parts := strings.Split(strings.TrimRight(release[:end], "."), ".")
+	k := KernelRelease{Text: release, Numbers: LeadingNumbers(release)}
+	k.Rest = strings.TrimLeft(release[len(k.Numbers):], ".")
+	parts := strings.Split(k.Numbers, ".")
 	if len(parts) < 2 {
 		return k, fmt.Errorf("%q is no kernel release", release)
 	}
@@ -35,6 +34,19 @@ func ParseKernelRelease(release string) (KernelRelease, error) {
 	abi, _, _ := strings.Cut(strings.TrimPrefix(k.Rest, "-"), "-")
 	k.ABI, _ = strconv.Atoi(abi)
 	return k, nil
+}
+
+// LeadingNumbers returns the numbers that a version begins with: 6.1.0 of
+// 6.1.0-28-amd64.
+func LeadingNumbers(version string) string {
+	rest := strings.TrimLeft(version, "0123456789.")
+	return strings.TrimRight(version[:len(version)-len(rest)], ".")
+}
+
+// AtLeast reports whether the kernel is of this version or a later one. A
+// distribution may have carried a fix back to an older one.
+func (k KernelRelease) AtLeast(major, minor int) bool {
+	return slices.Compare(k.Version[:2], []int{major, minor}) >= 0
 }
 
 // UbuntuMain reports whether a release of Ubuntu counts as its main kernel does;

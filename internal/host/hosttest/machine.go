@@ -24,6 +24,7 @@ type Machine struct {
 	Clamp   map[string]string            // path -> what the kernel makes of every write
 	Modules map[string]map[string]string // installed, not loaded -> the parameters it brings
 	Links   map[string]*Link
+	Notices chan host.LinkEvent  // about links
 	Routes  []string             // links with a default route
 	Routing []host.RoutingRule   // beside those that every machine has
 	Version map[string]string    // program -> what it prints for --version
@@ -35,6 +36,7 @@ type Machine struct {
 
 // Link is a network interface of a Machine.
 type Link struct {
+	Index        int
 	Kind, Driver string
 	MTU          int
 	Features     map[string]host.Feature
@@ -152,6 +154,20 @@ func (m units) State(_ context.Context, unit string) (active, file string, err e
 		return s[0], s[1], nil
 	}
 	return "inactive", "", nil
+}
+
+func (m units) systemctl(verb string, units ...string) error {
+	m.Log = append(m.Log, strings.Join(append([]string{"systemctl", verb}, units...), " "))
+	return nil
+}
+
+func (m units) Reload(context.Context) error { return m.systemctl("daemon-reload") }
+func (m units) Enable(_ context.Context, units ...string) error {
+	return m.systemctl("enable", units...)
+}
+func (m units) Stop(_ context.Context, unit string) error { return m.systemctl("stop", unit) }
+func (m units) Restart(_ context.Context, units ...string) error {
+	return m.systemctl("restart", units...)
 }
 
 type rules struct{ *Machine }

@@ -1,4 +1,4 @@
-package host
+package netns
 
 import (
 	"context"
@@ -35,7 +35,7 @@ const (
 
 // Capture begins to look at the segments that the namespace sends and receives,
 // on every link. It needs CAP_NET_RAW.
-func (n *Netns) Capture(ctx context.Context) (*Capture, error) {
+func (n *Namespace) Capture(ctx context.Context) (*Capture, error) {
 	c := &Capture{}
 	err := n.Do(ctx, func() (err error) {
 		// ETH_P_ALL: a socket for one protocol is not shown what is sent.

@@ -1,4 +1,4 @@
-package host
+package netns
 
 import (
 	"context"
@@ -11,12 +11,14 @@ import (
 	"strings"
 
 	"github.com/coreos/go-iptables/iptables"
+
+	"nodegate/internal/host/program"
 )
 
 // iptablesRedirect is five chains of its own and a jump to each, for kernels
 // without nf_tables.
 type iptablesRedirect struct {
-	n      *Netns
+	n      *Namespace
 	tool   *iptables.IPTables
 	chains []iptablesChain // prerouting, forward, postrouting, dnat; snat
 }
@@ -42,7 +44,7 @@ func iptablesChains(spec RedirectSpec) []iptablesChain {
 
 // addIptablesRedirect uses the machine's iptables, and iptables-legacy where
 // that is made for an nf_tables which the kernel does not have.
-func (n *Netns) addIptablesRedirect(ctx context.Context, spec RedirectSpec) (Redirect, error) {
+func (n *Namespace) addIptablesRedirect(ctx context.Context, spec RedirectSpec) (Redirect, error) {
 	r, err := n.addRedirectWith(ctx, "iptables", spec)
 	if err == nil {
 		return r, nil
@@ -55,7 +57,7 @@ func (n *Netns) addIptablesRedirect(ctx context.Context, spec RedirectSpec) (Red
 }
 
 // addRedirectWith takes chains of that name for leftovers.
-func (n *Netns) addRedirectWith(ctx context.Context, program string, spec RedirectSpec) (Redirect, error) {
+func (n *Namespace) addRedirectWith(ctx context.Context, program string, spec RedirectSpec) (Redirect, error) {
 	r := &iptablesRedirect{n: n, chains: iptablesChains(spec)}
 	err := n.Do(ctx, func() (err error) {
 		if r.tool, err = openIptables(program); err != nil {
@@ -81,8 +83,8 @@ func (n *Netns) addRedirectWith(ctx context.Context, program string, spec Redire
 }
 
 // openIptables waits at most a second for the lock of each call.
-func openIptables(program string) (*iptables.IPTables, error) {
-	path, err := lookPath(program)
+func openIptables(name string) (*iptables.IPTables, error) {
+	path, err := program.Find(name)
 	if err != nil {
 		return nil, err
 	}
@@ -165,14 +167,14 @@ func eachIptables(f func(tool *iptables.IPTables, table string) error) error {
 		return err
 	}
 	legacy := "iptables-legacy"
-	if _, err := lookPath(legacy); err != nil {
+	if _, err := program.Find(legacy); err != nil {
 		legacy = "iptables" // before 1.8 it is the only one
 	}
 	for _, backend := range []struct {
 		program string
 		tables  []string
 	}{{legacy, legacyTables()}, {"iptables-nft", nft}} {
-		if _, err := lookPath(backend.program); err != nil {
+		if _, err := program.Find(backend.program); err != nil {
 			continue // then no probe has used it
 		}
 		var tool *iptables.IPTables

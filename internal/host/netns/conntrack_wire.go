@@ -1,4 +1,4 @@
-package host
+package netns
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package host
+package netns
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 // Lock takes a name in the namespace, until it is closed or the process ends in
 // whatever way. It is an abstract socket: exactly as wide as the namespace, and
 // without a file. The error wraps EADDRINUSE where somebody has the name.
-func (n *Netns) Lock(ctx context.Context, name string) (io.Closer, error) {
+func (n *Namespace) Lock(ctx context.Context, name string) (io.Closer, error) {
 	var lock io.Closer
 	err := n.Do(ctx, func() (err error) {
 		if lock, err = net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: "@" + name}); err != nil {

@@ -1,4 +1,4 @@
-package host
+package netns
 
 import (
 	"context"
@@ -18,22 +18,22 @@ import (
 // AddBridge makes a bridge and sets it up. The hardware address is given so
 // that systemd's MACAddressPolicy leaves it alone; group is for DeleteGroup. The
 // error wraps fs.ErrExist where the name is taken.
-func (n *Netns) AddBridge(ctx context.Context, name string, mac net.HardwareAddr, group uint32) error {
+func (n *Namespace) AddBridge(ctx context.Context, name string, mac net.HardwareAddr, group uint32) error {
 	return n.Do(ctx, func() error {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name, attrs.HardwareAddr, attrs.Group, attrs.Flags = name, mac, group, net.FlagUp
-		return scratchErr("making bridge", name, netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}))
+		return wrap("making bridge", name, netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}))
 	})
 }
 
 // SetBridgeCall sets the bridge's own nf_call_iptables, which the kernel ORs
 // with net.bridge.bridge-nf-call-iptables. Over netlink, because /sys shows the
 // links of the namespace that mounted it.
-func (n *Netns) SetBridgeCall(ctx context.Context, bridge string, on bool) error {
+func (n *Namespace) SetBridgeCall(ctx context.Context, bridge string, on bool) error {
 	return n.Do(ctx, func() error {
 		link, err := netlink.LinkByName(bridge)
 		if err != nil {
-			return scratchErr("finding", bridge, err)
+			return wrap("finding", bridge, err)
 		}
 		value := []byte{0}
 		if on {
@@ -48,7 +48,7 @@ func (n *Netns) SetBridgeCall(ctx context.Context, bridge string, on bool) error
 		info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(nl.IFLA_BR_NF_CALL_IPTABLES, value)
 		req.AddData(info)
 		_, err = req.Execute(unix.NETLINK_ROUTE, 0)
-		return scratchErr("setting nf_call_iptables of", bridge, err)
+		return wrap("setting nf_call_iptables of", bridge, err)
 	})
 }
 
@@ -58,20 +58,20 @@ type Veth struct {
 	Name, Master string
 	MAC          net.HardwareAddr
 	Group        uint32 // of this end, for DeleteGroup
-	Peer         *Netns
+	Peer         *Namespace
 	PeerName     string
 	PeerMAC      net.HardwareAddr
 }
 
 // AddVeth makes the pair and sets both ends up.
-func (n *Netns) AddVeth(ctx context.Context, v Veth) error {
+func (n *Namespace) AddVeth(ctx context.Context, v Veth) error {
 	err := n.Do(ctx, func() error {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name, attrs.HardwareAddr, attrs.Group = v.Name, v.MAC, v.Group
 		if v.Master != "" {
 			master, err := netlink.LinkByName(v.Master)
 			if err != nil {
-				return scratchErr("finding", v.Master, err)
+				return wrap("finding", v.Master, err)
 			}
 			attrs.MasterIndex = master.Attrs().Index
 		}
@@ -79,7 +79,7 @@ func (n *Netns) AddVeth(ctx context.Context, v Veth) error {
 		link.PeerName, link.PeerHardwareAddr = v.PeerName, v.PeerMAC
 		link.PeerNamespace = netlink.NsFd(v.Peer.file.Fd())
 		if err := netlink.LinkAdd(link); err != nil {
-			return scratchErr("making veth pair", v.Name, err)
+			return wrap("making veth pair", v.Name, err)
 		}
 		return setUp(v.Name)
 	})
@@ -90,7 +90,7 @@ func (n *Netns) AddVeth(ctx context.Context, v Veth) error {
 }
 
 // SetUp sets a link up.
-func (n *Netns) SetUp(ctx context.Context, link string) error {
+func (n *Namespace) SetUp(ctx context.Context, link string) error {
 	return n.Do(ctx, func() error { return setUp(link) })
 }
 
@@ -99,13 +99,13 @@ func setUp(link string) error {
 	if err == nil {
 		err = netlink.LinkSetUp(l)
 	}
-	return scratchErr("setting up", link, err)
+	return wrap("setting up", link, err)
 }
 
 // AwaitUp waits until links are operational: a link that is only set up drops
 // what it is given until the kernel has noticed its carrier, and a lost ARP
 // request costs a second.
-func (n *Netns) AwaitUp(ctx context.Context, links ...string) error {
+func (n *Namespace) AwaitUp(ctx context.Context, links ...string) error {
 	tick := time.NewTicker(500 * time.Microsecond)
 	defer tick.Stop()
 	for {
@@ -114,7 +114,7 @@ func (n *Netns) AwaitUp(ctx context.Context, links ...string) error {
 			for _, name := range links {
 				l, err := netlink.LinkByName(name)
 				if err != nil {
-					return scratchErr("finding", name, err)
+					return wrap("finding", name, err)
 				}
 				if l.Attrs().OperState != netlink.OperUp {
 					waiting = name
@@ -134,34 +134,34 @@ func (n *Netns) AwaitUp(ctx context.Context, links ...string) error {
 }
 
 // AddAddr gives a link an address with its prefix.
-func (n *Netns) AddAddr(ctx context.Context, link string, p netip.Prefix) error {
+func (n *Namespace) AddAddr(ctx context.Context, link string, p netip.Prefix) error {
 	return n.Do(ctx, func() error {
 		l, err := netlink.LinkByName(link)
 		if err == nil {
 			err = netlink.AddrAdd(l, &netlink.Addr{IPNet: ipNet(p)})
 		}
-		return scratchErr(fmt.Sprintf("adding %s to", p), link, err)
+		return wrap(fmt.Sprintf("adding %s to", p), link, err)
 	})
 }
 
 // AddRoute routes a destination through a gateway.
-func (n *Netns) AddRoute(ctx context.Context, to netip.Prefix, via netip.Addr) error {
+func (n *Namespace) AddRoute(ctx context.Context, to netip.Prefix, via netip.Addr) error {
 	return n.Do(ctx, func() error {
 		err := netlink.RouteAdd(&netlink.Route{Dst: ipNet(to), Gw: via.AsSlice()})
-		return scratchErr("routing", fmt.Sprintf("%s via %s", to, via), err)
+		return wrap("routing", fmt.Sprintf("%s via %s", to, via), err)
 	})
 }
 
 // RouteTo is the most specific route that the namespace has for an address; ok
 // is false where it has none or only a default route.
-func (n *Netns) RouteTo(ctx context.Context, a netip.Addr) (route string, ok bool, err error) {
+func (n *Namespace) RouteTo(ctx context.Context, a netip.Addr) (route string, ok bool, err error) {
 	err = n.Do(ctx, func() error {
 		routes, err := netlink.RouteGetWithOptions(a.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
 		if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) {
 			return nil
 		}
 		if err != nil {
-			return scratchErr("looking up the route to", a.String(), err)
+			return wrap("looking up the route to", a.String(), err)
 		}
 		for _, r := range routes {
 			if r.Dst == nil {
@@ -176,11 +176,23 @@ func (n *Netns) RouteTo(ctx context.Context, a netip.Addr) (route string, ok boo
 	return route, ok, err
 }
 
+// Dump repeats a netlink dump that the kernel says was interrupted by a change.
+func Dump[T any](ask func() ([]T, error)) ([]T, error) {
+	var all []T
+	var err error
+	for range 5 {
+		if all, err = ask(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+	}
+	return all, err
+}
+
 // LinksNamed is the names of the links that begin with a prefix.
-func (n *Netns) LinksNamed(ctx context.Context, prefix string) ([]string, error) {
+func (n *Namespace) LinksNamed(ctx context.Context, prefix string) ([]string, error) {
 	var names []string
 	err := n.Do(ctx, func() error {
-		links, err := dump(netlink.LinkList)
+		links, err := Dump(netlink.LinkList)
 		if err != nil {
 			return fmt.Errorf("listing links: %w", err)
 		}
@@ -195,7 +207,7 @@ func (n *Netns) LinksNamed(ctx context.Context, prefix string) ([]string, error)
 }
 
 // DeleteLinks removes links; one that is not there is no error.
-func (n *Netns) DeleteLinks(ctx context.Context, names ...string) error {
+func (n *Namespace) DeleteLinks(ctx context.Context, names ...string) error {
 	return n.Do(ctx, func() error {
 		var errs []error
 		for _, name := range names {
@@ -203,7 +215,7 @@ func (n *Netns) DeleteLinks(ctx context.Context, names ...string) error {
 			if err == nil {
 				err = netlink.LinkDel(l)
 			}
-			if err = scratchErr("removing", name, err); !errors.Is(err, fs.ErrNotExist) {
+			if err = wrap("removing", name, err); !errors.Is(err, fs.ErrNotExist) {
 				errs = append(errs, err)
 			}
 		}
@@ -213,13 +225,13 @@ func (n *Netns) DeleteLinks(ctx context.Context, names ...string) error {
 
 // DeleteGroup removes every link of a group at once: the kernel waits for its
 // readers once, not once for each link. None is no error.
-func (n *Netns) DeleteGroup(ctx context.Context, group uint32) error {
+func (n *Namespace) DeleteGroup(ctx context.Context, group uint32) error {
 	return n.Do(ctx, func() error {
 		req := nl.NewNetlinkRequest(unix.RTM_DELLINK, unix.NLM_F_ACK)
 		req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
 		req.AddData(nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(group)))
 		_, err := req.Execute(unix.NETLINK_ROUTE, 0)
-		if err = scratchErr("removing links of group", fmt.Sprintf("%#x", group), err); errors.Is(err, fs.ErrNotExist) {
+		if err = wrap("removing links of group", fmt.Sprintf("%#x", group), err); errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		return err
@@ -230,9 +242,9 @@ func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// scratchErr names the act, the thing and, for want of privilege, the
+// wrap names the act, the thing and, for want of privilege, the
 // capability. A link that is gone is fs.ErrNotExist.
-func scratchErr(act, thing string, err error) error {
+func wrap(act, thing string, err error) error {
 	var gone netlink.LinkNotFoundError
 	switch {
 	case err == nil:

@@ -1,10 +1,11 @@
-package host
+package netns
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
+	"nodegate/internal/host/program"
 	"os"
 	"slices"
 	"strings"
@@ -14,14 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func scratch(t *testing.T) (*Netns, context.Context) {
+func scratch(t *testing.T) (*Namespace, context.Context) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: makes a network namespace")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	t.Cleanup(cancel)
-	n, err := NewNetns(ctx)
+	n, err := New(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +81,7 @@ func TestNetnsDoneContext(t *testing.T) {
 	if err := n.Do(ctx, func() error { t.Error("it ran"); return nil }); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if _, err := NewNetns(ctx); !errors.Is(err, context.Canceled) {
+	if _, err := New(ctx); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -126,9 +127,9 @@ func TestFirstRedirect(t *testing.T) {
 		first error
 		want  string
 	}{
-		{scratchErr("making nftables table", "test", unix.EOPNOTSUPP), BackendIptables},
-		{scratchErr("making nftables table", "test", unix.EPROTONOSUPPORT), BackendIptables},
-		{scratchErr("making nftables table", "test", unix.EPERM), ""},
+		{wrap("making nftables table", "test", unix.EOPNOTSUPP), BackendIptables},
+		{wrap("making nftables table", "test", unix.EPROTONOSUPPORT), BackendIptables},
+		{wrap("making nftables table", "test", unix.EPERM), ""},
 	} {
 		r, err := firstRedirect(t.Context(), spec, func(context.Context, RedirectSpec) (Redirect, error) { return nil, c.first }, second)
 		if c.want == "" {
@@ -148,10 +149,10 @@ func TestFirstRedirect(t *testing.T) {
 // What is left of a redirection is taken over, found by name, and removed; of
 // either backend, and without making a table to look into.
 func TestIptablesLeftovers(t *testing.T) {
-	for _, program := range []string{"iptables-nft", "iptables-legacy"} {
-		t.Run(program, func(t *testing.T) {
+	for _, name := range []string{"iptables-nft", "iptables-legacy"} {
+		t.Run(name, func(t *testing.T) {
 			n, ctx := scratch(t)
-			if _, err := lookPath(program); err != nil {
+			if _, err := program.Find(name); err != nil {
 				t.Skip(err)
 			}
 			if names, err := n.Redirects(ctx, "left", true); err != nil || names != nil {
@@ -169,7 +170,7 @@ func TestIptablesLeftovers(t *testing.T) {
 			spec := RedirectSpec{Name: "left1", Service: netip.MustParseAddrPort("198.51.100.10:80"),
 				Endpoint: netip.MustParseAddrPort("203.0.113.3:80"), Client: netip.MustParseAddr("203.0.113.2")}
 			for range 2 {
-				r, err := n.addRedirectWith(ctx, program, spec)
+				r, err := n.addRedirectWith(ctx, name, spec)
 				if err != nil {
 					t.Fatal(err)
 				}

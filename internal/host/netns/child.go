@@ -1,4 +1,4 @@
-package host
+package netns
 
 import (
 	"bytes"
@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/program"
 )
 
 // RunInUserNamespace runs this very program again, with other arguments, as
@@ -23,7 +25,7 @@ func RunInUserNamespace(ctx context.Context, args []string, input []byte) ([]byt
 	runtime.LockOSThread() // Pdeathsig is about the thread that started the child
 	defer runtime.UnlockOSThread()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", args...)
-	cmd.Env = []string{"PATH=" + searchPath, "LC_ALL=C"}
+	cmd.Env = program.Environment()
 	cmd.WaitDelay = time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNET,

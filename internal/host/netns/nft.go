@@ -1,4 +1,4 @@
-package host
+package netns
 
 import (
 	"context"
@@ -16,13 +16,13 @@ import (
 
 // nftRedirect is a table of its own: one delete removes it.
 type nftRedirect struct {
-	n     *Netns
+	n     *Namespace
 	table *nftables.Table
 	ways  []*nftables.Chain // prerouting, forward, postrouting; rules: request, reply
 	dnat  *nftables.Chain
 }
 
-func (n *Netns) addNftRedirect(ctx context.Context, spec RedirectSpec) (Redirect, error) {
+func (n *Namespace) addNftRedirect(ctx context.Context, spec RedirectSpec) (Redirect, error) {
 	r := &nftRedirect{n: n, table: &nftables.Table{Name: spec.Name, Family: nftables.TableFamilyIPv4}}
 	err := n.Do(ctx, func() error {
 		conn, err := nftables.New()
@@ -68,7 +68,7 @@ func (n *Netns) addNftRedirect(ctx context.Context, spec RedirectSpec) (Redirect
 		return conn.Flush()
 	})
 	if err != nil {
-		return nil, scratchErr("making nftables table", spec.Name, err)
+		return nil, wrap("making nftables table", spec.Name, err)
 	}
 	return r, nil
 }
@@ -116,7 +116,7 @@ func (r *nftRedirect) Hits(ctx context.Context) (h Hits, err error) {
 		h, err = newHits(counts)
 		return err
 	})
-	return h, scratchErr("reading the counters of nftables table", r.table.Name, err)
+	return h, wrap("reading the counters of nftables table", r.table.Name, err)
 }
 
 // newHits takes the counters in the order in which they were made: request and
@@ -146,11 +146,11 @@ func (r *nftRedirect) Remove(ctx context.Context) error {
 	if errors.Is(err, fs.ErrNotExist) || noNftables(err) {
 		return nil
 	}
-	return scratchErr("removing nftables table", r.table.Name, err)
+	return wrap("removing nftables table", r.table.Name, err)
 }
 
 // nftRedirects finds nothing where there is no nf_tables.
-func (n *Netns) nftRedirects(ctx context.Context, prefix string) ([]string, error) {
+func (n *Namespace) nftRedirects(ctx context.Context, prefix string) ([]string, error) {
 	var names []string
 	err := n.Do(ctx, func() error {
 		tables, err := nftTables()
@@ -169,7 +169,7 @@ func (n *Netns) nftRedirects(ctx context.Context, prefix string) ([]string, erro
 func nftTables() ([]string, error) {
 	conn, err := nftables.New()
 	if err != nil {
-		return nil, scratchErr("listing", "nftables tables", err)
+		return nil, wrap("listing", "nftables tables", err)
 	}
 	tables, err := conn.ListTablesOfFamily(nftables.TableFamilyIPv4)
 	if noNftables(err) {
@@ -179,7 +179,7 @@ func nftTables() ([]string, error) {
 	for _, t := range tables {
 		names = append(names, t.Name)
 	}
-	return names, scratchErr("listing", "nftables tables", err)
+	return names, wrap("listing", "nftables tables", err)
 }
 
 // noNftables is what nfnetlink answers for a subsystem that nobody registered.

@@ -1,4 +1,4 @@
-package host
+package netns
 
 import (
 	"context"
@@ -33,19 +33,9 @@ type Flow struct {
 	TCPState    string // "SYN_SENT"; "" where it is not TCP
 }
 
-// OpenConntrack opens the table of the process's network namespace.
-func OpenConntrack(ctx context.Context) (*Conntrack, error) {
-	n, err := CurrentNetns(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer n.Close()
-	return n.Conntrack(ctx)
-}
-
 // Conntrack opens the namespace's table. That it may not be read shows with
 // the first lookup.
-func (n *Netns) Conntrack(ctx context.Context) (*Conntrack, error) {
+func (n *Namespace) Conntrack(ctx context.Context) (*Conntrack, error) {
 	c := &Conntrack{}
 	err := n.Do(ctx, func() (err error) {
 		if c.conn, err = netlink.Dial(unix.NETLINK_NETFILTER, nil); err != nil {

@@ -1,4 +1,4 @@
-package host
+package netns
 
 import (
 	"context"
@@ -13,21 +13,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Netns is a network namespace and the one operating system thread that lives
+// Namespace is a network namespace and the one operating system thread that lives
 // in it. The thread never goes back to Go's pool: it ends with Close, and a
-// namespace that NewNetns made, unless a link or a socket holds it, ends with
+// namespace that New made, unless a link or a socket holds it, ends with
 // its thread. No file names it, so kill -9 leaves nothing.
-type Netns struct {
+type Namespace struct {
 	calls  chan func()
 	closed chan struct{}
 	once   sync.Once
 	file   *os.File // the namespace, as setns and netlink take it
 }
 
-// NewNetns makes a namespace with its loopback up. It needs CAP_SYS_ADMIN in the
+// New makes a namespace with its loopback up. It needs CAP_SYS_ADMIN in the
 // caller's user namespace; without, the error wraps fs.ErrPermission and names it.
-func NewNetns(ctx context.Context) (*Netns, error) {
-	return startNetns(ctx, func() error {
+func New(ctx context.Context) (*Namespace, error) {
+	return start(ctx, func() error {
 		switch err := unix.Unshare(unix.CLONE_NEWNET); {
 		case errors.Is(err, unix.EPERM):
 			return fmt.Errorf("making a network namespace needs CAP_SYS_ADMIN: %w", err)
@@ -40,16 +40,16 @@ func NewNetns(ctx context.Context) (*Netns, error) {
 	})
 }
 
-// CurrentNetns is the namespace of the process, on a thread of its own.
-func CurrentNetns(ctx context.Context) (*Netns, error) {
-	return startNetns(ctx, func() error { return nil })
+// Current is the namespace of the process, on a thread of its own.
+func Current(ctx context.Context) (*Namespace, error) {
+	return start(ctx, func() error { return nil })
 }
 
-func startNetns(ctx context.Context, enter func() error) (*Netns, error) {
+func start(ctx context.Context, enter func() error) (*Namespace, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	n := &Netns{calls: make(chan func()), closed: make(chan struct{})}
+	n := &Namespace{calls: make(chan func()), closed: make(chan struct{})}
 	started := make(chan error)
 	go onSpareThread(func() {
 		err := enter()
@@ -86,7 +86,7 @@ func onSpareThread(f func()) {
 	runtime.UnlockOSThread()
 }
 
-func (n *Netns) serve() {
+func (n *Namespace) serve() {
 	for {
 		select {
 		case f := <-n.calls:
@@ -101,7 +101,7 @@ func (n *Netns) serve() {
 // programs that it starts are inside, and /proc/sys/net is the namespace's. It
 // waits for f, which must bound itself and must return; one at a time. Where
 // ctx is already done, f does not run.
-func (n *Netns) Do(ctx context.Context, f func() error) error {
+func (n *Namespace) Do(ctx context.Context, f func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (n *Netns) Do(ctx context.Context, f func() error) error {
 }
 
 // Close ends the thread. It may be called again.
-func (n *Netns) Close() {
+func (n *Namespace) Close() {
 	n.once.Do(func() {
 		close(n.closed)
 		n.file.Close()
@@ -124,7 +124,7 @@ func (n *Netns) Close() {
 
 // Sysctl reads a key of the namespace, in the form net/ipv4/ip_forward. An
 // absent key is fs.ErrNotExist.
-func (n *Netns) Sysctl(ctx context.Context, key string) (string, error) {
+func (n *Namespace) Sysctl(ctx context.Context, key string) (string, error) {
 	var value string
 	err := n.Do(ctx, func() error {
 		b, err := os.ReadFile("/proc/sys/" + key)
@@ -135,7 +135,7 @@ func (n *Netns) Sysctl(ctx context.Context, key string) (string, error) {
 }
 
 // SetSysctl writes a key of the namespace, in the form net/ipv4/ip_forward.
-func (n *Netns) SetSysctl(ctx context.Context, key, value string) error {
+func (n *Namespace) SetSysctl(ctx context.Context, key, value string) error {
 	err := n.Do(ctx, func() error {
 		f, err := os.OpenFile("/proc/sys/"+key, os.O_WRONLY, 0)
 		if err != nil {

@@ -1,4 +1,4 @@
-package host
+package netns
 
 import (
 	"context"
@@ -56,7 +56,7 @@ const (
 
 // AddRedirect makes the redirection with the given backend; with "", nftables,
 // and iptables where the kernel has no nf_tables. It needs CAP_NET_ADMIN.
-func (n *Netns) AddRedirect(ctx context.Context, backend string, spec RedirectSpec) (Redirect, error) {
+func (n *Namespace) AddRedirect(ctx context.Context, backend string, spec RedirectSpec) (Redirect, error) {
 	switch backend {
 	case BackendNftables:
 		return n.addNftRedirect(ctx, spec)
@@ -87,7 +87,7 @@ func firstRedirect(ctx context.Context, spec RedirectSpec, first, second redirec
 // Redirects is the names of the redirections that begin with prefix. all looks
 // for those of iptables too, which costs a program to start and, with the
 // legacy backend, a copy of the whole table.
-func (n *Netns) Redirects(ctx context.Context, prefix string, all bool) ([]string, error) {
+func (n *Namespace) Redirects(ctx context.Context, prefix string, all bool) ([]string, error) {
 	names, err := n.nftRedirects(ctx, prefix)
 	if err != nil || !all {
 		return names, err
@@ -108,7 +108,7 @@ func (n *Netns) Redirects(ctx context.Context, prefix string, all bool) ([]strin
 
 // RemoveRedirect takes away a redirection that an earlier process made; none is
 // no error. all is as in Redirects.
-func (n *Netns) RemoveRedirect(ctx context.Context, name string, all bool) error {
+func (n *Namespace) RemoveRedirect(ctx context.Context, name string, all bool) error {
 	err := (&nftRedirect{n: n, table: &nftables.Table{Name: name, Family: nftables.TableFamilyIPv4}}).Remove(ctx)
 	if !all {
 		return err

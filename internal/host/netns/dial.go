@@ -1,4 +1,4 @@
-package host
+package netns
 
 import (
 	"context"
@@ -24,7 +24,7 @@ type Attempt struct {
 // Attempt opens a socket bound to from, for one connection to the address to;
 // proto is 6 (TCP) or 17 (UDP). It sends nothing. The error wraps EADDRINUSE
 // where the port is taken.
-func (n *Netns) Attempt(ctx context.Context, proto uint8, from, to netip.AddrPort) (*Attempt, error) {
+func (n *Namespace) Attempt(ctx context.Context, proto uint8, from, to netip.AddrPort) (*Attempt, error) {
 	family, kind := unix.AF_INET, unix.SOCK_STREAM
 	if to.Addr().Is6() {
 		family = unix.AF_INET6
@@ -84,7 +84,7 @@ func (a *Attempt) interrupt(ctx context.Context) (stop func() bool) {
 func (a *Attempt) Close() { _ = a.conn.Close() }
 
 // SourceAddr is the address that the namespace would send from. It sends nothing.
-func (n *Netns) SourceAddr(ctx context.Context, to netip.AddrPort) (netip.Addr, error) {
+func (n *Namespace) SourceAddr(ctx context.Context, to netip.AddrPort) (netip.Addr, error) {
 	any := netip.AddrPortFrom(netip.IPv4Unspecified(), 0)
 	if to.Addr().Is6() {
 		any = netip.AddrPortFrom(netip.IPv6Unspecified(), 0)
@@ -119,7 +119,7 @@ func sockaddr(a netip.AddrPort) unix.Sockaddr {
 
 // LocalPorts is the ports that the namespace uses for outgoing connections,
 // without those that somebody reserved.
-func (n *Netns) LocalPorts(ctx context.Context) ([]uint16, error) {
+func (n *Namespace) LocalPorts(ctx context.Context) ([]uint16, error) {
 	text, err := n.Sysctl(ctx, "net/ipv4/ip_local_port_range")
 	if err != nil {
 		return nil, err
