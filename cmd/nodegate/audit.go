@@ -38,7 +38,7 @@ or --in-cluster, against the EndpointSlices: rules can be stale while every
 health endpoint of kube-proxy says fine (kubernetes#87615).
 
 On the running node it also asks kube-proxy's healthz and metrics, and reads its
-log. It changes nothing and runs no remedy: it prints them.
+log. It changes nothing, and prints remedies without running them.
 
 Exit status: 0 no finding, 1 findings, 2 unreadable input, 3 unknown.`,
 		Example: `  nodegate audit --kubeconfig /var/lib/kube-proxy/kubeconfig
@@ -51,12 +51,13 @@ Exit status: 0 no finding, 1 findings, 2 unreadable input, 3 unknown.`,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
 	f := c.Flags()
-	f.StringArrayVar(&o.rules, "rules", nil, "judge the rules in `FILE` (iptables-save text or nft -j JSON; - is standard input) instead of this node's; may be given more than once")
+	f.StringArrayVar(&o.rules, "rules", nil, "judge the rules in `FILE` (iptables-save text or nft -j JSON; - is standard input) "+
+		"instead of this node's; may be given more than once")
 	f.StringVar(&o.truth.Endpoints, "endpoints", "", "compare with the EndpointSlices in `FILE`, as kubectl prints them with -o json")
 	f.StringVar(&o.truth.Services, "services", "", "compare with the Services in `FILE` too")
 	f.StringVar(&o.truth.Kubeconfig, "kubeconfig", "", "compare with the API server that `FILE` names")
 	f.BoolVar(&o.truth.InCluster, "in-cluster", false, "compare with the API server, as the Pod's service account")
-	f.StringVar(&o.node, "node", "", "the node's `NAME` in the API, to tell which endpoints are local")
+	f.StringVar(&o.node, "node", "", "the node's `NAME` in the API, to know which endpoints are local")
 	f.StringVar(&o.zone, "zone", "", "the node's `ZONE`, to follow topology hints")
 	f.StringVar(&o.service, "service", "", "show the path of one Service, `NAMESPACE/NAME[:PORT]`")
 	f.StringVar(&o.proxy.Healthz, "healthz", "", "kube-proxy's health `URL` (default on the node http://127.0.0.1:10256/healthz)")

@@ -12,7 +12,7 @@ import (
 func newExplain() *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain [NAME]",
-		Short: "Say what a check is for: symptom, detection, remedy, trade-off, source",
+		Short: "Explain a check: symptom, detection, remedy, trade-off, source",
 		Example: `  nodegate explain                                  list every check
   nodegate explain sysctl.net.ipv4.ip_forward
   nodegate explain vxlan.checksum

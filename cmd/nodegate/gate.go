@@ -24,7 +24,7 @@ func newGate() *cobra.Command {
 		Use:   "gate",
 		Short: "Check again and again until the node is proven; made for ExecStartPre",
 		Long: `Gate keeps a unit's start waiting until every blocking requirement passes, for as
-long as the policy's gate block says, and repairs what it can where that says so.
+long as the policy's gate block says, and repairs what it can if repair is set.
 While the unit is held, the gate says why: on the console, in the journal, in
 ` + report.File + ` and in the unit's status.
 
@@ -35,7 +35,7 @@ Break glass: nodegate=off on the kernel command line, or the file
 		Args: cobra.NoArgs,
 	}
 	o.policyFlags(c)
-	budget := c.Flags().Duration("budget", 0, "wait this long instead of what the policy says")
+	budget := c.Flags().Duration("budget", 0, "wait this long, instead of the policy's budget")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		h, err := o.machine()
 		if err != nil {
@@ -52,8 +52,9 @@ Break glass: nodegate=off on the kernel command line, or the file
 		var mistakes bytes.Buffer
 		p, _, err := o.load(h, &mistakes)
 		if err != nil {
-			// Which way to fail is the policy's choice, and it cannot be read.
-			g.say(host.LevelError, "nodegate: held: the policy cannot be read: "+report.OneLine(firstLine(mistakes.String(), err))+"; correct it, or touch "+units.Disabled, nil)
+			// The policy says whether to hold or to release, and it cannot be read.
+			why := report.OneLine(firstLine(mistakes.String(), err))
+			g.say(host.LevelError, "nodegate: held: the policy cannot be read: "+why+"; correct it, or touch "+units.Disabled, nil)
 			fmt.Fprint(g.stderr, mistakes.String())
 			return exit(exitUsage)
 		}
@@ -72,7 +73,7 @@ type gate struct {
 	last   string // what was said last: the same reason is said once
 }
 
-// open reports whether somebody broke the glass, and says so: before the first
+// open reports whether the break glass is in force, and logs it: before the first
 // check, and while the unit is held.
 func (g *gate) open() bool {
 	why := g.host.BreakGlass(units.Disabled)
@@ -115,7 +116,8 @@ func (g *gate) hold(ctx context.Context, p *policy.Policy) error {
 		}
 		return nil
 	case p.Gate.OnTimeout == policy.Release:
-		g.say(host.LevelError, fmt.Sprintf("nodegate: RELEASED %s after %s although the node is NOT proven (on_timeout = \"release\"): %s", p.Gate.Unit, waited, g.last), nil)
+		g.say(host.LevelError, fmt.Sprintf("nodegate: RELEASED %s after %s although the node is NOT proven (on_timeout = \"release\"): %s",
+			p.Gate.Unit, waited, g.last), nil)
 		host.Status("nodegate: released, NOT proven: " + g.last)
 		return nil
 	}
@@ -126,8 +128,8 @@ func (g *gate) hold(ctx context.Context, p *policy.Policy) error {
 	return exit(exitFail)
 }
 
-// explain says why the unit is held: one line a cause, and only when the
-// reason has changed since it was said.
+// explain logs why the unit is held: one line a cause, and only when the first
+// cause is another than last time.
 func (g *gate) explain(r checks.Report) {
 	causes := report.Blocking(r)
 	if len(causes) == 0 || causes[0].Text == g.last {

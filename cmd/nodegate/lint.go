@@ -20,11 +20,11 @@ func newLint() *cobra.Command {
 	var manifest string
 	c := &cobra.Command{
 		Use:   "lint [FILE or directory]...",
-		Short: "Say what is wrong with a policy, every mistake at once, or with a kops manifest",
-		Long: `Lint reads policies and says what is wrong with them. With --kops it reads a kops
-manifest instead (Cluster, InstanceGroups, or both) and names the traps that its
-hooks, fileAssets and sysctlParameters fall into: exit status 1 where there are
-some, 2 where the file is no such manifest.`,
+		Short: "Print every mistake in a policy at once, or the traps in a kops manifest",
+		Long: `Lint reads policies and prints their mistakes. With --kops it reads a kops manifest
+instead (Cluster, InstanceGroups, or both) and names the traps that its hooks,
+fileAssets and sysctlParameters fall into: exit status 1 if there are traps, 2 if
+the file is no such manifest.`,
 		Example: `  nodegate lint my.hcl
   nodegate lint /etc/nodegate/policy.d
   kops get --name NAME -o yaml | nodegate lint --kops -`,

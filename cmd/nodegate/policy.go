@@ -12,7 +12,7 @@ import (
 func newPolicy() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "policy",
-		Short: "Show the built-in policies, or all that is in force and where it comes from",
+		Short: "Show the built-in policies, or the policy in force and where each line comes from",
 		Example: `  nodegate policy list
   nodegate policy show flannel-vxlan
   nodegate policy show --effective --policy my.hcl`,
@@ -33,7 +33,7 @@ func newPolicy() *cobra.Command {
 	return c
 }
 
-// firstComment is what a built-in policy's first line says of it.
+// firstComment returns the first line of a built-in policy, which describes it.
 func firstComment(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	return strings.TrimPrefix(line, "# ")
@@ -44,7 +44,7 @@ func newPolicyShow() *cobra.Command {
 	var effective bool
 	c := &cobra.Command{
 		Use:   "show [NAME]",
-		Short: "Print a built-in policy, or with --effective all that is in force",
+		Short: "Print a built-in policy, or with --effective the policy in force",
 		Example: `  nodegate policy show kubernetes
   nodegate policy show --effective --policy my.hcl`,
 		Args: cobra.MaximumNArgs(1),

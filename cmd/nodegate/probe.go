@@ -40,11 +40,11 @@ func newProbeBridge() *cobra.Command {
 		Long: `Bridge connects a client to a Service address whose endpoint is on the same
 bridge: a scratch bridge with two network namespaces, on documentation addresses,
 with a DNAT rule in a table of its own. It proves that the reply comes back
-translated, or says which half was lost, from packet counters.
+translated, or shows from packet counters which half was lost.
 
-Without --in-scratch it runs against this machine's own settings, needs root, and
-adds a bridge, two links and a table for the time of the probe. With it, all of it
-is in a new network namespace, and an ordinary user can run it.
+Without --in-scratch it runs with this machine's own settings, needs root, and
+adds a bridge, two links and a table for the time of the probe. With --in-scratch
+all of it is in a new network namespace, and an ordinary user can run it.
 
 Exit status: 0 pass, 1 fail: lost, 2 wrong call, 3 unknown.`,
 		Example: `  nodegate probe bridge
@@ -77,11 +77,11 @@ func newProbeService() *cobra.Command {
 	var proto string
 	c := &cobra.Command{
 		Use:   "service HOST:PORT",
-		Short: "Connect many times to a Service, and say which endpoints fail",
-		Long: `Service connects n times, every time from another port, and reports the failing
-fraction with its 95 % interval. From conntrack it tells to which endpoint each
-failed attempt was sent; with --endpoints or --kubeconfig, whether the API still
-has that endpoint.
+		Short: "Connect many times to a Service, and name the endpoints that fail",
+		Long: `Service connects n times, each time from another port, and reports the failing
+fraction with its 95 % interval. Conntrack shows to which endpoint each failed
+attempt was sent; with --endpoints or --kubeconfig, whether the API still has that
+endpoint.
 
 Exit status: 0 none failed, 1 some failed, 2 wrong call, 3 unknown.`,
 		Example: `  nodegate probe service 10.96.0.1:443 -n 1000
@@ -125,7 +125,7 @@ Exit status: 0 none failed, 1 some failed, 2 wrong call, 3 unknown.`,
 	}
 	f := c.Flags()
 	f.IntVarP(&o.N, "count", "n", 100, "connect this many times")
-	f.IntVar(&o.Concurrency, "concurrency", 50, "so many at the same time")
+	f.IntVar(&o.Concurrency, "concurrency", 50, "make this many attempts at the same time")
 	f.DurationVar(&o.Timeout, "attempt-timeout", 2*time.Second, "one attempt fails after this long")
 	f.DurationVar(&audit.timeout, "timeout", 5*time.Minute, "give up after this long")
 	f.StringVar(&proto, "proto", "tcp", "tcp (connect) or dns (a query over UDP)")
@@ -140,7 +140,7 @@ Exit status: 0 none failed, 1 some failed, 2 wrong call, 3 unknown.`,
 func newProbeClean() *cobra.Command {
 	return &cobra.Command{
 		Use:     "clean",
-		Short:   "Remove what killed probes have left",
+		Short:   "Remove what killed probes left behind",
 		Example: "  nodegate probe clean",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -158,7 +158,7 @@ func newProbeClean() *cobra.Command {
 	}
 }
 
-// newProbeChild is what a probe starts in a user namespace; it speaks JSON.
+// newProbeChild is the process that a probe starts in a user namespace; it speaks JSON.
 func newProbeChild() *cobra.Command {
 	return &cobra.Command{
 		Use: childCommand, Hidden: true, Args: cobra.NoArgs,
@@ -193,8 +193,8 @@ func writeProbe(w io.Writer, format string, result any, text func(io.Writer) err
 	return code(verdict)
 }
 
-// staleness reads the rules and what the API says, and returns a note on an
-// endpoint: whether it is stale. It is nil where there is nothing to compare.
+// staleness returns a note on an endpoint: whether it is stale, by the rules and
+// the API. It is nil if there is nothing to compare.
 func (o *auditOptions) staleness(ctx context.Context, failing []datapath.Endpoint) (func(netip.AddrPort) string, error) {
 	if len(failing) == 0 || o.truth == (kube.Source{}) {
 		return nil, nil
