@@ -17,7 +17,7 @@ func newGate() *cobra.Command {
 		Use:   "gate",
 		Short: "Check again and again until the node is proven; made for ExecStartPre",
 		Long: `Gate keeps a unit's start waiting until every blocking requirement passes, for as
-long as the policy's gate block says, and repairs what it can where that says so.
+long as the policy's gate block says, and repairs what it can if repair is set.
 While the unit is held, the gate says why: on the console, in the journal, in
 ` + report.File + ` and in the unit's status.
 
@@ -28,7 +28,7 @@ Break glass: nodegate=off on the kernel command line, or the file
 		Args: cobra.NoArgs,
 	}
 	o.policyFlags(c)
-	budget := c.Flags().Duration("budget", 0, "wait this long instead of what the policy says")
+	budget := c.Flags().Duration("budget", 0, "wait this long, instead of the policy's budget")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		h, err := o.machine()
 		if err != nil {
