@@ -7,16 +7,17 @@ import (
 	"nodegate/checks/kubeproxy"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/ruleset"
 )
 
 // TestProxySave: the recorded node is a healthy one to begin with.
 func TestProxySave(t *testing.T) {
-	set, err := kubeproxy.Parse(strings.NewReader(proxySave))
+	set, err := ruleset.Parse("", strings.NewReader(proxySave))
 	if err != nil {
 		t.Fatal(err)
 	}
 	liberal := false
-	for _, f := range kubeproxy.Judge(set, kubeproxy.Options{BeLiberal: &liberal}).Findings {
+	for _, f := range kubeproxy.Judge([]*ruleset.Set{set}, kubeproxy.Options{BeLiberal: &liberal}).Findings {
 		t.Errorf("%s: %s: %s", f.Name, f.Message, f.Rule)
 	}
 }

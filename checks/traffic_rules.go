@@ -10,6 +10,7 @@ import (
 
 	"nodegate/checks/kubeproxy"
 	"nodegate/internal/host"
+	"nodegate/internal/ruleset"
 )
 
 // noProxyRules is why a judgement of kube-proxy's rules does not apply.
@@ -26,12 +27,11 @@ type proxyReport struct {
 // them.
 func proxyRules(ctx context.Context, h *host.Host, opts kubeproxy.Options) (proxyReport, error) {
 	var rep proxyReport
-	var sets []*kubeproxy.Ruleset
+	var sets []*ruleset.Set
 	err := h.Rules.Dumps(ctx, func(source string, r io.Reader) error {
 		filter := newFilterTable(source)
-		set, err := kubeproxy.Parse(io.TeeReader(r, filter))
-		var input *kubeproxy.InputError
-		if errors.As(err, &input) && input.Line == 0 && input.Err == nil && errors.Is(err, kubeproxy.ErrUnknown) {
+		set, err := ruleset.Parse(source, io.TeeReader(r, filter))
+		if errors.Is(err, ruleset.ErrNoRules) {
 			return nil // nobody ever used that backend: it prints nothing
 		}
 		if err != nil {
@@ -48,7 +48,7 @@ func proxyRules(ctx context.Context, h *host.Host, opts kubeproxy.Options) (prox
 	if err != nil {
 		return rep, err
 	}
-	rep.Report = kubeproxy.Judge(kubeproxy.Join(sets...), opts)
+	rep.Report = kubeproxy.Judge(sets, opts)
 	return rep, nil
 }
 
