@@ -1,5 +1,6 @@
-// Package checks holds what can be required of a node, one requirement a file,
-// and the two loops that run them.
+// Package checks holds what a requirement is, and the three loops that run
+// requirements: Inspect, Apply and Until. The requirements themselves are in the
+// packages below it, by subject; package catalog lists them all.
 package checks
 
 import (
@@ -15,39 +16,49 @@ type Check interface {
 	// Name is stable, lower case and greppable: sysctl.net.ipv4.ip_forward.
 	Name() string
 	Metadata() policy.Metadata
-	// Inspect answers an error only where it could not tell; a host that is
-	// wrong is a State that does not hold.
+	// Inspect returns an error only where it could not tell. A host that is
+	// wrong is a State that does not pass.
 	Inspect(context.Context, *host.Host) (State, error)
 }
 
-// Fixer is a check that can make its requirement hold.
-type Fixer interface {
-	Check
-	// Fix changes the host. It is called after every check was inspected, in
-	// the order of the checks; the check is inspected again afterwards.
-	Fix(context.Context, *host.Host) error
-}
-
-// State is what an inspection found. The zero value does not hold.
+// State is what an inspection found. The zero value does not pass.
 type State struct {
 	Want, Got string // canonical text, comparable between nodes
 	Pass      bool
 	Skip      string     // why the requirement does not apply here, if so
-	Remedy    string     // what a person should do, where it does not hold
+	Remedy    string     // what a person should do, where it does not pass
 	Cause     string     // name of the check whose failure explains this one
-	Evidence  []Evidence // what the answer rests on
+	Evidence  []Evidence // the observations behind the verdict
+	Changes   []Change   // what apply does about it, in this order; none where only a person can
 }
 
-// Evidence is one observation: where, and what was there.
-type Evidence struct {
-	Source string `json:"source"`
-	Text   string `json:"text"`
+// Passing returns a state that passes: what was found is what is wanted.
+func Passing(want string, evidence ...Evidence) State {
+	return State{Want: want, Got: want, Pass: true, Evidence: evidence}
+}
+
+// Differs makes the state one that does not pass.
+func (s *State) Differs(got, remedy string) {
+	s.Pass, s.Got, s.Remedy = false, got, remedy
+}
+
+// Evidence is one observation: where it was made, and what was found there.
+type Evidence = host.Evidence
+
+// Seen returns an observation.
+func Seen(source, text string) Evidence { return Evidence{Source: source, Text: text} }
+
+// Change is one write that apply makes and plan shows.
+type Change struct {
+	What     string // what is written: "net.ipv4.ip_forward", "eth0 mtu"
+	From, To string
+	Make     func(context.Context, *host.Host) error
 }
 
 // Verdict is the outcome of a check. The zero value is unknown: it never passes.
 type Verdict int
 
-// The verdicts. Warn is a requirement of severity warn that does not hold.
+// The verdicts. Warn is a requirement of severity warn that does not pass.
 const (
 	Unknown Verdict = iota
 	Pass
@@ -69,16 +80,18 @@ type Result struct {
 	Metadata policy.Metadata
 	Verdict  Verdict
 	State    State
-	Err      error  // why the verdict is unknown, or why a fix did not work
-	Fixed    bool   // it did not hold, and does now
+	Err      error  // why the verdict is unknown, or why a change did not work
+	Fixed    bool   // it did not pass before, and does now
 	Was      string // what a fixed requirement read before
-	Fixable  bool   // apply knows how
 }
 
-// Follows tells whether the result is only the consequence of another one.
+// IsSymptom reports whether the result is only the consequence of another one.
 func (r Result) IsSymptom() bool {
 	return r.State.Cause != "" && r.Verdict != Pass && r.Verdict != Skip
 }
+
+// Differs reports whether the host is known not to be as the requirement wants it.
+func (r Result) Differs() bool { return r.Verdict == Fail || r.Verdict == Warn }
 
 // Report is the results of one run, in the order of the checks.
 type Report struct {
@@ -88,8 +101,8 @@ type Report struct {
 	Results  []Result
 }
 
-// Verdict is the verdict on the node: Fail where a blocking requirement does
-// not hold, Unknown where it is not known whether one does, else Pass.
+// Verdict returns the verdict on the node: Fail where a blocking requirement
+// does not pass, Unknown where that could not be told of one, else Pass.
 func (r Report) Verdict() Verdict {
 	verdict := Pass
 	for _, res := range r.Results {

@@ -2,7 +2,9 @@ package checks
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"nodegate/internal/host"
@@ -17,25 +19,29 @@ func Inspect(ctx context.Context, h *host.Host, stage Stage, list []Check) Repor
 	for _, c := range list {
 		report.Results = append(report.Results, inspect(ctx, h, c))
 	}
-	blame(report.Results)
+	dropIntactCauses(report.Results)
 	report.Duration = time.Since(report.Started)
 	return report
 }
 
-// Apply inspects, fixes what does not hold and can be fixed, and inspects
-// again. A requirement that holds is never written.
+// Apply inspects, makes the changes that the inspection asks for, and inspects
+// again. What passes is never written. What is unknown is not written either: a
+// plan could not have shown it.
 func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check) Report {
 	before := Inspect(ctx, h, stage, list)
 	failures := make([]error, len(list))
 	changed := false
-	for i, c := range list {
-		f, ok := c.(Fixer)
-		// What is unknown is not touched: a plan could not have shown it.
-		if v := before.Results[i].Verdict; !ok || v != Fail && v != Warn || ctx.Err() != nil {
+	for i, res := range before.Results {
+		if !res.Differs() {
 			continue
 		}
-		changed = true
-		failures[i] = f.Fix(ctx, h)
+		for _, c := range res.State.Changes {
+			if ctx.Err() != nil {
+				break
+			}
+			changed = true
+			failures[i] = errors.Join(failures[i], c.Make(ctx, h))
+		}
 	}
 	if !changed {
 		return before
@@ -44,19 +50,46 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check) Report 
 	after.Started, after.Duration = before.Started, time.Since(before.Started)
 	for i := range after.Results {
 		r, was := &after.Results[i], before.Results[i]
-		if r.Verdict == Pass && (was.Verdict == Fail || was.Verdict == Warn) {
+		if r.Verdict == Pass && was.Differs() {
 			r.Fixed, r.Was = true, was.State.Got
 		}
 		if r.Verdict != Pass && r.Err == nil {
-			r.Err = failures[i]
+			r.Err = cmpError(failures[i], undone(was.State.Changes, r.State.Changes))
 		}
 	}
 	return after
 }
 
+// cmpError returns the first error that is not nil.
+func cmpError(errs ...error) error {
+	i := slices.IndexFunc(errs, func(err error) bool { return err != nil })
+	if i < 0 {
+		return nil
+	}
+	return errs[i]
+}
+
+// undone reports the changes that were made without an error and are still
+// needed: the kernel may clamp a value, or accept it and do nothing.
+func undone(made, needed []Change) error {
+	var errs []error
+	for _, m := range made {
+		for _, n := range needed {
+			if n.What != m.What {
+				continue
+			}
+			did := "made it " + n.From
+			if n.From == m.From {
+				did = "accepted it and kept " + n.From
+			}
+			errs = append(errs, fmt.Errorf("wrote %s=%s; the kernel %s", m.What, m.To, did))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 func inspect(ctx context.Context, h *host.Host, c Check) Result {
 	r := Result{Name: c.Name(), Metadata: c.Metadata()}
-	_, r.Fixable = c.(Fixer)
 	switch {
 	case ctx.Err() != nil:
 		r.Err = ctx.Err()
@@ -84,9 +117,9 @@ func inspect(ctx context.Context, h *host.Host, c Check) Result {
 	return r
 }
 
-// blame keeps the causes that did fail: a symptom points at its cause only
-// where the cause is in the report and does not hold.
-func blame(results []Result) {
+// dropIntactCauses removes the causes that did not fail: a symptom names a cause
+// only where that check is in the report and does not pass.
+func dropIntactCauses(results []Result) {
 	broken := map[string]bool{}
 	for _, r := range results {
 		if r.Verdict != Pass && r.Verdict != Skip {

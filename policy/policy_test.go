@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"nodegate/checks"
+	"nodegate/checks/catalog"
 	"nodegate/policy"
 )
 
@@ -22,7 +22,7 @@ func load(t *testing.T, text string) *policy.Policy {
 }
 
 // known is what the real commands pass.
-func known() policy.Options { return policy.Options{Checks: checks.ProblemNames()} }
+func known() policy.Options { return policy.Options{Checks: catalog.Names()} }
 
 func TestParseKey(t *testing.T) {
 	for in, want := range map[string]string{

@@ -5,15 +5,17 @@ import (
 	"testing"
 
 	"nodegate/checks"
+	"nodegate/checks/catalog"
 	"nodegate/internal/host"
+	"nodegate/internal/host/netns"
 	"nodegate/policy"
 )
 
 // applied makes a namespace what a policy asks for, as `nodegate apply` does:
 // it fails where nothing was wrong before, or not all is right after.
-func applied(t testing.TB, n *host.Netns, text string) {
+func applied(t testing.TB, n *netns.Namespace, text string) {
 	t.Helper()
-	p, diags := policy.Load([]policy.File{{Name: "scenario.hcl", Text: []byte(text)}}, policy.Options{Checks: checks.ProblemNames()})
+	p, diags := policy.Load([]policy.File{{Name: "scenario.hcl", Text: []byte(text)}}, policy.Options{Checks: catalog.Names()})
 	if diags.HasErrors() {
 		t.Fatal(diags)
 	}
@@ -22,7 +24,7 @@ func applied(t testing.TB, n *host.Netns, text string) {
 		if err != nil {
 			return err
 		}
-		r := checks.Apply(deadline(t), h, checks.Boot, checks.For(p, checks.Boot))
+		r := checks.Apply(deadline(t), h, checks.Boot, catalog.For(p, checks.Boot))
 		fixed := false
 		for _, res := range r.Results {
 			fixed = fixed || res.Fixed

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"nodegate/internal/host"
+	"nodegate/internal/host/netns"
 )
 
 // attempt is one connection, and where conntrack says that it was sent.
@@ -25,13 +25,13 @@ type attempt struct {
 }
 
 type prober struct {
-	n      *host.Netns
+	n      *netns.Namespace
 	o      ServiceOptions
 	proto  uint8
 	source netip.Addr
 	target netip.AddrPort
 	query  query
-	table  *host.Conntrack
+	table  *netns.Conntrack
 	ports  chan uint16 // those not yet used
 	failed int
 }
@@ -106,7 +106,7 @@ func (p *prober) try(ctx context.Context) (a attempt) {
 	}
 	a.took, a.failed = time.Since(start), reason(err)
 
-	key := host.Tuple{From: from, To: p.target, Proto: p.proto}
+	key := netns.Tuple{From: from, To: p.target, Proto: p.proto}
 	flow, err := p.table.Lookup(key)
 	switch {
 	case err == nil:
@@ -123,7 +123,7 @@ func (p *prober) try(ctx context.Context) (a attempt) {
 }
 
 // open takes the next port that is free.
-func (p *prober) open(ctx context.Context) (*host.Attempt, netip.AddrPort, error) {
+func (p *prober) open(ctx context.Context) (*netns.Attempt, netip.AddrPort, error) {
 	for {
 		select {
 		case port := <-p.ports:

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"time"
 
-	"nodegate/internal/host"
+	"nodegate/internal/host/netns"
 )
 
 // BridgeOptions says how Bridge probes. The zero value probes the host's own
@@ -26,7 +26,7 @@ type BridgeOptions struct {
 	// route neither, except by default.
 	Subnet  netip.Prefix   `json:"subnet,omitzero"`
 	Service netip.AddrPort `json:"service,omitzero"`
-	// Backend is host.BackendNftables, host.BackendIptables, or "" for nftables
+	// Backend is netns.BackendNftables, netns.BackendIptables, or "" for nftables
 	// and iptables where the kernel has no nf_tables.
 	Backend string `json:"backend,omitempty"`
 	// PerBridge sets nf_call_iptables of the scratch bridge, as some CNIs set
@@ -94,14 +94,14 @@ func Bridge(ctx context.Context, o BridgeOptions) (BridgeResult, error) {
 
 func bridgeSomewhere(ctx context.Context, o BridgeOptions) (BridgeResult, error) {
 	if !o.InScratch {
-		router, err := host.CurrentNetns(ctx)
+		router, err := netns.Current(ctx)
 		if err != nil {
 			return BridgeResult{}, err
 		}
 		defer router.Close()
 		return bridgeOn(ctx, router, o)
 	}
-	router, err := host.NewNetns(ctx)
+	router, err := netns.New(ctx)
 	if errors.Is(err, fs.ErrPermission) && len(o.Child) > 0 {
 		return bridgeInChild(ctx, o)
 	}
@@ -116,7 +116,7 @@ func bridgeSomewhere(ctx context.Context, o BridgeOptions) (BridgeResult, error)
 }
 
 // prepare gives a scratch namespace the settings that the options ask for.
-func (o BridgeOptions) prepare(ctx context.Context, router *host.Netns) error {
+func (o BridgeOptions) prepare(ctx context.Context, router *netns.Namespace) error {
 	forward := o.Forward == nil || *o.Forward
 	if err := router.SetSysctl(ctx, forwardKey, bit(forward)); err != nil {
 		return err

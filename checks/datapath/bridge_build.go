@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"nodegate/internal/host"
+	"nodegate/internal/host/netns"
 )
 
 // cleanTime bounds the removal, which goes on after ctx has ended.
@@ -18,20 +18,20 @@ const cleanTime = 5 * time.Second
 // and a redirection of the Service address to the server.
 type bench struct {
 	slot           slot
-	router         *host.Netns
-	client, server *host.Netns
+	router         *netns.Namespace
+	client, server *netns.Namespace
 	ours           bool // the bridge exists, and this probe made it
-	redirect       host.Redirect
+	redirect       netns.Redirect
 	// What goes over the client's and the server's link.
-	atClient, atServer *host.Capture
+	atClient, atServer *netns.Capture
 }
 
 // bridgeOn probes with the bridge in router.
-func bridgeOn(ctx context.Context, router *host.Netns, o BridgeOptions) (r BridgeResult, err error) {
+func bridgeOn(ctx context.Context, router *netns.Namespace, o BridgeOptions) (r BridgeResult, err error) {
 	r.Where = OnHost
 	if o.InScratch {
 		r.Where = InScratch
-	} else if r.Removed, err = clean(ctx, router, o.Backend == host.BackendIptables); err != nil {
+	} else if r.Removed, err = clean(ctx, router, o.Backend == netns.BackendIptables); err != nil {
 		return r, fmt.Errorf("removing leftovers: %w", err)
 	}
 	s, err := takeSlot(ctx, router, o)
@@ -57,12 +57,12 @@ func bridgeOn(ctx context.Context, router *host.Netns, o BridgeOptions) (r Bridg
 }
 
 // build answers what it has built also where it fails, for close.
-func build(ctx context.Context, router *host.Netns, s slot, o BridgeOptions) (b *bench, err error) {
+func build(ctx context.Context, router *netns.Namespace, s slot, o BridgeOptions) (b *bench, err error) {
 	b = &bench{slot: s, router: router}
-	if b.client, err = host.NewNetns(ctx); err != nil {
+	if b.client, err = netns.New(ctx); err != nil {
 		return b, err
 	}
-	if b.server, err = host.NewNetns(ctx); err != nil {
+	if b.server, err = netns.New(ctx); err != nil {
 		return b, err
 	}
 	if err := router.AddBridge(ctx, s.name, s.mac(1), s.group); err != nil {
@@ -78,10 +78,10 @@ func build(ctx context.Context, router *host.Netns, s slot, o BridgeOptions) (b 
 		return b, err
 	}
 	for i, end := range []struct {
-		n    *host.Netns
+		n    *netns.Namespace
 		addr netip.Addr
 	}{{b.client, s.client}, {b.server, s.server}} {
-		port := host.Veth{Name: s.links()[i], Master: s.name, MAC: s.mac(byte(2 + 2*i)), Group: s.group,
+		port := netns.Veth{Name: s.links()[i], Master: s.name, MAC: s.mac(byte(2 + 2*i)), Group: s.group,
 			Peer: end.n, PeerName: "eth0", PeerMAC: s.mac(byte(3 + 2*i))}
 		if err := router.AddVeth(ctx, port); err != nil {
 			return b, err
@@ -93,7 +93,7 @@ func build(ctx context.Context, router *host.Netns, s slot, o BridgeOptions) (b 
 			return b, err
 		}
 	}
-	if b.redirect, err = router.AddRedirect(ctx, o.Backend, host.RedirectSpec{Name: s.name, Service: s.service, Endpoint: s.endpoint, Client: s.client}); err != nil {
+	if b.redirect, err = router.AddRedirect(ctx, o.Backend, netns.RedirectSpec{Name: s.name, Service: s.service, Endpoint: s.endpoint, Client: s.client}); err != nil {
 		return b, err
 	}
 	if b.atClient, err = b.client.Capture(ctx); err != nil {
@@ -118,7 +118,7 @@ func (b *bench) close(ctx context.Context, o BridgeOptions) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 	defer cancel()
 	var parts []func() error
-	for _, c := range []*host.Capture{b.atClient, b.atServer} {
+	for _, c := range []*netns.Capture{b.atClient, b.atServer} {
 		if c != nil {
 			parts = append(parts, c.Close)
 		}
@@ -137,7 +137,7 @@ func (b *bench) close(ctx context.Context, o BridgeOptions) error {
 		all.Go(func() { errs[i] = part() })
 	}
 	all.Wait()
-	for _, n := range []*host.Netns{b.client, b.server} {
+	for _, n := range []*netns.Namespace{b.client, b.server} {
 		if n != nil {
 			n.Close()
 		}

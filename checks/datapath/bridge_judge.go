@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 
-	"nodegate/internal/host"
+	"nodegate/internal/host/netns"
 )
 
 // Loss is which packet was lost, and where: a stable, greppable name. The two
@@ -36,18 +36,18 @@ type Observed struct {
 	Error     string `json:"error,omitempty"` // why not
 	// Requests are segments with SYN and without ACK, replies all that comes
 	// from the endpoint's port.
-	Sent         int       `json:"sent"`         // requests, by the client
-	Hooks        host.Hits `json:"hooks"`        // packets in the host's hooks
-	Arrived      int       `json:"arrived"`      // requests, at the server
-	Answered     int       `json:"answered"`     // replies, by the server
-	Translated   int       `json:"translated"`   // replies at the client, from the Service address
-	Untranslated int       `json:"untranslated"` // replies at the client, from the endpoint's own address
-	Resets       int       `json:"resets"`       // RST that the client answered to the latter
+	Sent         int        `json:"sent"`         // requests, by the client
+	Hooks        netns.Hits `json:"hooks"`        // packets in the host's hooks
+	Arrived      int        `json:"arrived"`      // requests, at the server
+	Answered     int        `json:"answered"`     // replies, by the server
+	Translated   int        `json:"translated"`   // replies at the client, from the Service address
+	Untranslated int        `json:"untranslated"` // replies at the client, from the endpoint's own address
+	Resets       int        `json:"resets"`       // RST that the client answered to the latter
 	// Masqueraded: the server saw another source than the client, so that its
 	// reply goes to the host whatever the bridge does.
-	Masqueraded bool       `json:"masqueraded"`
-	Settings    Settings   `json:"settings"`
-	Conntrack   *host.Flow `json:"conntrack,omitempty"` // the client's connection, in the host's table
+	Masqueraded bool        `json:"masqueraded"`
+	Settings    Settings    `json:"settings"`
+	Conntrack   *netns.Flow `json:"conntrack,omitempty"` // the client's connection, in the host's table
 }
 
 // Settings is what the kernel says of itself; Absent for what it does not have.
@@ -59,12 +59,12 @@ type Settings struct {
 // Absent is the value of a setting that the kernel does not have.
 const Absent = "absent"
 
-func (o *Observed) count(client, server []host.Segment, service, endpoint, me netip.AddrPort) {
+func (o *Observed) count(client, server []netns.Segment, service, endpoint, me netip.AddrPort) {
 	for _, s := range client {
 		switch {
-		case s.Out && s.To == service && s.Flags&(host.SYN|host.ACK) == host.SYN:
+		case s.Out && s.To == service && s.Flags&(netns.SYN|netns.ACK) == netns.SYN:
 			o.Sent++
-		case s.Out && s.To == endpoint && s.Flags&host.RST != 0:
+		case s.Out && s.To == endpoint && s.Flags&netns.RST != 0:
 			o.Resets++
 		case !s.Out && s.From == service:
 			o.Translated++
@@ -74,7 +74,7 @@ func (o *Observed) count(client, server []host.Segment, service, endpoint, me ne
 	}
 	for _, s := range server {
 		switch {
-		case !s.Out && s.To == endpoint && s.Flags&(host.SYN|host.ACK) == host.SYN:
+		case !s.Out && s.To == endpoint && s.Flags&(netns.SYN|netns.ACK) == netns.SYN:
 			o.Arrived++
 			o.Masqueraded = s.From.Addr() != me.Addr()
 		case s.Out && s.From == endpoint:

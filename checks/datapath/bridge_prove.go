@@ -11,7 +11,7 @@ import (
 	"net/netip"
 	"time"
 
-	"nodegate/internal/host"
+	"nodegate/internal/host/netns"
 )
 
 // prove sends the request and fills in the result.
@@ -184,13 +184,13 @@ func (b *bench) settings(ctx context.Context) (s Settings, err error) {
 }
 
 // conntrack reads the probe's flow, and makes the table forget it.
-func (b *bench) conntrack(ctx context.Context, client netip.AddrPort) (*host.Flow, error) {
+func (b *bench) conntrack(ctx context.Context, client netip.AddrPort) (*netns.Flow, error) {
 	table, err := b.router.Conntrack(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer table.Close()
-	key := host.Tuple{From: client, To: b.slot.service, Proto: protoTCP}
+	key := netns.Tuple{From: client, To: b.slot.service, Proto: protoTCP}
 	flow, err := table.Lookup(key)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

@@ -12,9 +12,9 @@ import (
 func (r BridgeResult) Render(w io.Writer) error {
 	var b bytes.Buffer
 	if r.Pass {
-		fmt.Fprintf(&b, "holds: %s\n", r.Summary)
+		fmt.Fprintf(&b, "pass: %s\n", r.Summary)
 	} else {
-		fmt.Fprintf(&b, "%s: %s\n", r.Lost, r.Summary)
+		fmt.Fprintf(&b, "fail: %s: %s\n", r.Lost, r.Summary)
 	}
 	o := r.Observed
 	fmt.Fprintf(&b, "  %s to %s, endpoint %s; %s, %s, %s\n\n", r.Client, r.Service, r.Endpoint, r.where(), r.Backend, r.Duration)

@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"nodegate/internal/host"
+	"nodegate/internal/host/netns"
 )
 
 // onHost probes as Bridge does on the host, with a namespace in its place.
-func onHost(t testing.TB, router *host.Netns, o BridgeOptions) BridgeResult {
+func onHost(t testing.TB, router *netns.Namespace, o BridgeOptions) BridgeResult {
 	t.Helper()
 	start := time.Now()
 	r, err := bridgeOn(deadline(t), router, o)
@@ -28,7 +28,7 @@ func onHost(t testing.TB, router *host.Netns, o BridgeOptions) BridgeResult {
 }
 
 // empty fails where a probe has left something in the namespace.
-func empty(t testing.TB, n *host.Netns) {
+func empty(t testing.TB, n *netns.Namespace) {
 	t.Helper()
 	links, err := n.LinksNamed(deadline(t), "")
 	must(t, err)
@@ -41,7 +41,7 @@ func empty(t testing.TB, n *host.Netns) {
 
 // The same-node Service reply: lost, found out by name, repaired, working.
 func TestScenarioSameBridgeReplyLost(t *testing.T) {
-	for _, backend := range []string{host.BackendNftables, host.BackendIptables} {
+	for _, backend := range []string{netns.BackendNftables, netns.BackendIptables} {
 		t.Run(backend, func(t *testing.T) {
 			n := newNetns(t)
 			sysctl(t, n, forwardKey, "1")
@@ -57,7 +57,7 @@ func TestScenarioSameBridgeReplyLost(t *testing.T) {
 			if o.Conntrack == nil || o.Conntrack.SeenReply || o.Conntrack.Reply.From != r.Endpoint {
 				t.Errorf("conntrack %+v", o.Conntrack)
 			}
-			if took := time.Duration(r.Duration); backend == host.BackendNftables && took > 800*time.Millisecond {
+			if took := time.Duration(r.Duration); backend == netns.BackendNftables && took > 800*time.Millisecond {
 				t.Errorf("took %s: it waited for the timeout though the untranslated reply was seen", took)
 			}
 			empty(t, n)
@@ -93,29 +93,29 @@ func TestBridgeLosses(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		want Loss
-		lose func(*testing.T, *host.Netns)
+		lose func(*testing.T, *netns.Namespace)
 	}{
-		{"forwarding off", RequestUnrouted, func(t *testing.T, n *host.Netns) { sysctl(t, n, forwardKey, "0") }},
-		{"forward policy", RequestDropped, func(t *testing.T, n *host.Netns) { in(t, n, "iptables", "-P", "FORWARD", "DROP") }},
-		{"raw drop", RequestUntranslated, func(t *testing.T, n *host.Netns) {
+		{"forwarding off", RequestUnrouted, func(t *testing.T, n *netns.Namespace) { sysctl(t, n, forwardKey, "0") }},
+		{"forward policy", RequestDropped, func(t *testing.T, n *netns.Namespace) { in(t, n, "iptables", "-P", "FORWARD", "DROP") }},
+		{"raw drop", RequestUntranslated, func(t *testing.T, n *netns.Namespace) {
 			in(t, n, "iptables", "-t", "raw", "-A", "PREROUTING", "-p", "tcp", "--dport", "80", "-j", "DROP")
 		}},
-		{"notrack", RequestUntranslated, func(t *testing.T, n *host.Netns) {
+		{"notrack", RequestUntranslated, func(t *testing.T, n *netns.Namespace) {
 			in(t, n, "iptables", "-t", "raw", "-A", "PREROUTING", "-p", "tcp", "--dport", "80", "-j", "NOTRACK")
 		}},
-		{"bridge drops the request", RequestUnseen, func(t *testing.T, n *host.Netns) {
+		{"bridge drops the request", RequestUnseen, func(t *testing.T, n *netns.Namespace) {
 			in(t, n, "nft", "add table bridge b; add chain bridge b c { type filter hook prerouting priority -350; }; add rule bridge b c tcp dport 80 drop")
 		}},
-		{"bridge drops the reply", ReplyUnseen, func(t *testing.T, n *host.Netns) {
+		{"bridge drops the reply", ReplyUnseen, func(t *testing.T, n *netns.Namespace) {
 			in(t, n, "nft", "add table bridge b; add chain bridge b c { type filter hook prerouting priority -350; }; add rule bridge b c tcp sport 80 drop")
 		}},
-		{"reply dropped in forward", ReplyDropped, func(t *testing.T, n *host.Netns) {
+		{"reply dropped in forward", ReplyDropped, func(t *testing.T, n *netns.Namespace) {
 			in(t, n, "iptables", "-A", "FORWARD", "-p", "tcp", "--sport", "80", "-j", "DROP")
 		}},
-		{"bridge drops the reply on its way out", ReplyDropped, func(t *testing.T, n *host.Netns) {
+		{"bridge drops the reply on its way out", ReplyDropped, func(t *testing.T, n *netns.Namespace) {
 			in(t, n, "nft", "add table bridge b; add chain bridge b c { type filter hook postrouting priority 400; }; add rule bridge b c tcp sport 80 drop")
 		}},
-		{"reply untracked", ReplyUntranslated, func(t *testing.T, n *host.Netns) {
+		{"reply untracked", ReplyUntranslated, func(t *testing.T, n *netns.Namespace) {
 			in(t, n, "iptables", "-t", "raw", "-A", "PREROUTING", "-p", "tcp", "--sport", "80", "-j", "NOTRACK")
 		}},
 	} {
@@ -137,7 +137,7 @@ func TestBridgeLosses(t *testing.T) {
 
 // A node that masquerades what is for no pod hides nothing from the probe.
 func TestBridgeMasqueraded(t *testing.T) {
-	for _, backend := range []string{host.BackendNftables, host.BackendIptables} {
+	for _, backend := range []string{netns.BackendNftables, netns.BackendIptables} {
 		n := newNetns(t)
 		sysctl(t, n, forwardKey, "1")
 		in(t, n, "iptables", "-t", "nat", "-A", "POSTROUTING", "-j", "MASQUERADE")

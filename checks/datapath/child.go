@@ -8,7 +8,7 @@ import (
 	"io"
 	"io/fs"
 
-	"nodegate/internal/host"
+	"nodegate/internal/host/netns"
 )
 
 // answer is what ChildMain writes.
@@ -24,7 +24,7 @@ func bridgeInChild(ctx context.Context, o BridgeOptions) (BridgeResult, error) {
 	if err != nil {
 		return BridgeResult{}, err
 	}
-	out, err := host.RunInUserNamespace(ctx, o.Child, input)
+	out, err := netns.RunInUserNamespace(ctx, o.Child, input)
 	if err != nil {
 		return BridgeResult{}, err
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/host/netns"
 )
 
 // The tests that send packets do it in network namespaces of their own.
@@ -29,10 +29,10 @@ func deadline(t testing.TB) context.Context {
 }
 
 // newNetns makes a namespace that ends with the test.
-func newNetns(t testing.TB) *host.Netns {
+func newNetns(t testing.TB) *netns.Namespace {
 	t.Helper()
 	needRoot(t)
-	n, err := host.NewNetns(deadline(t))
+	n, err := netns.New(deadline(t))
 	must(t, err)
 	t.Cleanup(n.Close)
 	return n
@@ -45,7 +45,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func sysctl(t testing.TB, n *host.Netns, key, value string) {
+func sysctl(t testing.TB, n *netns.Namespace, key, value string) {
 	t.Helper()
 	must(t, n.SetSysctl(deadline(t), key, value))
 }
@@ -54,7 +54,7 @@ func prefix(s string) netip.Prefix     { return netip.MustParsePrefix(s) }
 func addrPort(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
 
 // in runs a program inside a namespace, and answers its output.
-func in(t testing.TB, n *host.Netns, name string, args ...string) string {
+func in(t testing.TB, n *netns.Namespace, name string, args ...string) string {
 	t.Helper()
 	var out []byte
 	err := n.Do(deadline(t), func() (err error) {

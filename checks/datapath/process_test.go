@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"nodegate/internal/host"
+	"nodegate/internal/host/netns"
 )
 
 // TestMain lets the test binary be the program that it tests: what it is
@@ -196,7 +196,7 @@ func TestServiceWithoutConntrack(t *testing.T) {
 // A killed probe leaves a bridge and rules; Clean and the next probe remove them.
 func TestKilled(t *testing.T) {
 	program := self(t)
-	for _, backend := range []string{host.BackendNftables, host.BackendIptables} {
+	for _, backend := range []string{netns.BackendNftables, netns.BackendIptables} {
 		for _, by := range []string{"clean", "next run"} {
 			t.Run(backend+"/"+by, func(t *testing.T) {
 				n := newNetns(t) // ip_forward is 0: the probe waits for its timeout
@@ -232,7 +232,7 @@ func TestKilled(t *testing.T) {
 }
 
 // awaitRequest waits until the probe in a namespace has all that it makes.
-func awaitRequest(t *testing.T, n *host.Netns, backend string) {
+func awaitRequest(t *testing.T, n *netns.Namespace, backend string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(deadline(t), 10*time.Second)
 	defer cancel()
@@ -240,7 +240,7 @@ func awaitRequest(t *testing.T, n *host.Netns, backend string) {
 	defer tick.Stop()
 	for {
 		list := []string{"nft", "list", "ruleset"}
-		if backend == host.BackendIptables {
+		if backend == netns.BackendIptables {
 			list = []string{"iptables-save", "-t", "nat"}
 		}
 		if strings.Contains(in(t, n, list[0], list[1:]...), "198.51.100.10") {

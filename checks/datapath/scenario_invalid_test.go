@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nodegate/internal/host"
+	"nodegate/internal/host/netns"
 )
 
 // A packet outside the window, on its way from an endpoint on another node: a
@@ -23,13 +23,13 @@ func TestScenarioInvalidPacketResets(t *testing.T) {
 		name     string
 		survives bool
 		liberal  bool
-		prepare  func(*testing.T, *host.Netns)
+		prepare  func(*testing.T, *netns.Namespace)
 	}{
-		{"neither liberal nor dropped", false, false, func(t *testing.T, n *host.Netns) {}},
-		{"be_liberal", true, true, func(t *testing.T, n *host.Netns) {
+		{"neither liberal nor dropped", false, false, func(t *testing.T, n *netns.Namespace) {}},
+		{"be_liberal", true, true, func(t *testing.T, n *netns.Namespace) {
 			applied(t, n, `sysctl "net.netfilter.nf_conntrack_tcp_be_liberal" { value = 1 }`)
 		}},
-		{"KUBE-FORWARD drops INVALID", true, false, func(t *testing.T, n *host.Netns) {
+		{"KUBE-FORWARD drops INVALID", true, false, func(t *testing.T, n *netns.Namespace) {
 			in(t, n, "iptables", "-N", "KUBE-FORWARD")
 			in(t, n, "iptables", "-A", "FORWARD", "-j", "KUBE-FORWARD")
 			in(t, n, "iptables", "-A", "KUBE-FORWARD", "-m", "conntrack", "--ctstate", "INVALID", "-j", "DROP")
@@ -71,11 +71,11 @@ const (
 )
 
 // newGateway is a client and a server with a node between them that translates.
-func newGateway(t *testing.T) (gateway, client, server *host.Netns) {
+func newGateway(t *testing.T) (gateway, client, server *netns.Namespace) {
 	gateway, client, server = newNetns(t), newNetns(t), newNetns(t)
 	sysctl(t, gateway, forwardKey, "1")
 	for _, end := range []struct {
-		n          *host.Netns
+		n          *netns.Namespace
 		name       string
 		near, addr string
 	}{{client, "client", "192.0.2.1", clientAddr}, {server, "server", "203.0.113.1", serverAddr}} {
@@ -87,9 +87,9 @@ func newGateway(t *testing.T) (gateway, client, server *host.Netns) {
 }
 
 // join connects two namespaces.
-func join(t testing.TB, a *host.Netns, aName, aAddr string, b *host.Netns, bName, bAddr string) {
+func join(t testing.TB, a *netns.Namespace, aName, aAddr string, b *netns.Namespace, bName, bAddr string) {
 	t.Helper()
-	must(t, a.AddVeth(deadline(t), host.Veth{Name: aName, Peer: b, PeerName: bName}))
+	must(t, a.AddVeth(deadline(t), netns.Veth{Name: aName, Peer: b, PeerName: bName}))
 	must(t, a.AddAddr(deadline(t), aName, prefix(aAddr)))
 	must(t, b.AddAddr(deadline(t), bName, prefix(bAddr)))
 	must(t, a.AwaitUp(deadline(t), aName))
@@ -97,7 +97,7 @@ func join(t testing.TB, a *host.Netns, aName, aAddr string, b *host.Netns, bName
 }
 
 // connect opens a connection to the Service, with an echo at its other end.
-func connect(t testing.TB, client, server *host.Netns) net.Conn {
+func connect(t testing.TB, client, server *netns.Namespace) net.Conn {
 	t.Helper()
 	var l net.Listener
 	must(t, server.Do(deadline(t), func() (err error) {
@@ -140,13 +140,13 @@ func echo(t testing.TB, conn net.Conn, works bool) {
 
 // outOfWindow is a segment of the endpoint's, far beyond what the client
 // acknowledged; its acknowledgement is right, so that the RST will be believed.
-func outOfWindow(t testing.TB, seen *host.Capture, conn net.Conn) []byte {
+func outOfWindow(t testing.TB, seen *netns.Capture, conn net.Conn) []byte {
 	t.Helper()
 	segments, err := seen.Segments()
 	must(t, err)
-	var last host.Segment
+	var last netns.Segment
 	for _, s := range segments {
-		if !s.Out && s.Flags&host.SYN == 0 {
+		if !s.Out && s.Flags&netns.SYN == 0 {
 			last = s
 		}
 	}
@@ -165,7 +165,7 @@ func segment(from, to netip.AddrPort, seq, ack uint32) []byte {
 	binary.BigEndian.PutUint16(tcp[2:], to.Port())
 	binary.BigEndian.PutUint32(tcp[4:], seq)
 	binary.BigEndian.PutUint32(tcp[8:], ack)
-	tcp[12], tcp[13] = 5<<4, host.ACK
+	tcp[12], tcp[13] = 5<<4, netns.ACK
 	binary.BigEndian.PutUint16(tcp[14:], 1000)
 	sum := uint32(unix.IPPROTO_TCP) + uint32(len(tcp))
 	for i := 12; i < len(b); i += 2 { // the addresses are the pseudo-header
@@ -178,7 +178,7 @@ func segment(from, to netip.AddrPort, seq, ack uint32) []byte {
 	return b
 }
 
-func inject(t testing.TB, n *host.Netns, packet []byte) {
+func inject(t testing.TB, n *netns.Namespace, packet []byte) {
 	t.Helper()
 	must(t, n.Do(deadline(t), func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
@@ -191,7 +191,7 @@ func inject(t testing.TB, n *host.Netns, packet []byte) {
 }
 
 // invalid is how many packets the gateway found INVALID.
-func invalid(t testing.TB, gateway *host.Netns) int {
+func invalid(t testing.TB, gateway *netns.Namespace) int {
 	t.Helper()
 	rules := in(t, gateway, "iptables", "-t", "mangle", "-S", "PREROUTING", "-v")
 	_, after, _ := strings.Cut(rules, "--ctstate INVALID -c ")
@@ -203,22 +203,22 @@ func invalid(t testing.TB, gateway *host.Netns) int {
 }
 
 // arrived tells whether a segment reached the client from the Service address.
-func arrived(t testing.TB, seen *host.Capture, packet []byte) bool {
+func arrived(t testing.TB, seen *netns.Capture, packet []byte) bool {
 	t.Helper()
 	segments, err := seen.Segments()
 	must(t, err)
-	return slices.ContainsFunc(segments, func(s host.Segment) bool {
+	return slices.ContainsFunc(segments, func(s netns.Segment) bool {
 		return !s.Out && s.From == addrPort(gatewayService) && s.Seq == binary.BigEndian.Uint32(packet[24:])
 	})
 }
 
-func resets(t testing.TB, seen *host.Capture) int {
+func resets(t testing.TB, seen *netns.Capture) int {
 	t.Helper()
 	segments, err := seen.Segments()
 	must(t, err)
 	n := 0
 	for _, s := range segments {
-		if s.Out && s.Flags&host.RST != 0 && s.To == addrPort(serverAddr+":80") {
+		if s.Out && s.Flags&netns.RST != 0 && s.To == addrPort(serverAddr+":80") {
 			n++
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"nodegate/internal/host"
+	"nodegate/internal/host/netns"
 )
 
 // The old form of KUBE-POSTROUTING leaves the mark on the packet, which keeps it
@@ -79,7 +80,7 @@ func TestScenarioDoubleSNAT(t *testing.T) {
 }
 
 // vxlan makes a tunnel to one other node, without outer checksums, as flannel does.
-func vxlan(t testing.TB, n *host.Netns, remote, addr string) {
+func vxlan(t testing.TB, n *netns.Namespace, remote, addr string) {
 	t.Helper()
 	must(t, n.Do(deadline(t), func() error {
 		under, err := netlink.LinkByName("eth0")
@@ -97,7 +98,7 @@ func vxlan(t testing.TB, n *host.Netns, remote, addr string) {
 
 // translations counts the flows whose source was translated: a reply to them
 // goes elsewhere than where they came from.
-func translations(t testing.TB, n *host.Netns) (tcp, udp int) {
+func translations(t testing.TB, n *netns.Namespace) (tcp, udp int) {
 	t.Helper()
 	must(t, n.Do(deadline(t), func() error {
 		flows, err := netlink.ConntrackTableList(netlink.ConntrackTable, netlink.FAMILY_V4)
@@ -121,7 +122,7 @@ func translations(t testing.TB, n *host.Netns) (tcp, udp int) {
 }
 
 // offload asks for tx-checksum-ip-generic of vx0.
-func offload(t testing.TB, n *host.Netns) host.Feature {
+func offload(t testing.TB, n *netns.Namespace) host.Feature {
 	t.Helper()
 	var features map[string]host.Feature
 	must(t, n.Do(deadline(t), func() error {

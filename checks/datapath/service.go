@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"nodegate/internal/host"
+	"nodegate/internal/host/netns"
 )
 
 // Proto is how Service asks.
@@ -49,7 +49,7 @@ const (
 // ctx.Err(). Conntrack needs CAP_NET_ADMIN: without it every endpoint is
 // unknown, and the result says why.
 func Service(ctx context.Context, addr string, o ServiceOptions) (ServiceResult, error) {
-	n, err := host.CurrentNetns(ctx)
+	n, err := netns.Current(ctx)
 	if err != nil {
 		return ServiceResult{}, err
 	}
@@ -57,7 +57,7 @@ func Service(ctx context.Context, addr string, o ServiceOptions) (ServiceResult,
 	return serviceIn(ctx, n, addr, o)
 }
 
-func serviceIn(ctx context.Context, n *host.Netns, addr string, o ServiceOptions) (ServiceResult, error) {
+func serviceIn(ctx context.Context, n *netns.Namespace, addr string, o ServiceOptions) (ServiceResult, error) {
 	o, err := o.complete()
 	if err != nil {
 		return ServiceResult{}, fmt.Errorf("probing %s: %w", addr, err)
@@ -101,7 +101,7 @@ func (o ServiceOptions) complete() (ServiceOptions, error) {
 }
 
 // probe makes the attempts.
-func (r *ServiceResult) probe(ctx context.Context, n *host.Netns, o ServiceOptions) ([]attempt, error) {
+func (r *ServiceResult) probe(ctx context.Context, n *netns.Namespace, o ServiceOptions) ([]attempt, error) {
 	var err error
 	if r.Target, err = resolve(ctx, r.Address); err != nil {
 		return nil, err

@@ -15,11 +15,11 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"nodegate/internal/host"
+	"nodegate/internal/host/netns"
 )
 
 // listen accepts TCP at an address of a namespace, until the test ends.
-func listen(t testing.TB, n *host.Netns, addr string) {
+func listen(t testing.TB, n *netns.Namespace, addr string) {
 	t.Helper()
 	var l net.Listener
 	must(t, n.Do(deadline(t), func() (err error) {
@@ -39,7 +39,7 @@ func listen(t testing.TB, n *host.Netns, addr string) {
 }
 
 // answerDNS answers every query with NXDOMAIN.
-func answerDNS(t testing.TB, n *host.Netns, addr string) {
+func answerDNS(t testing.TB, n *netns.Namespace, addr string) {
 	t.Helper()
 	var c *net.UDPConn
 	must(t, n.Do(deadline(t), func() (err error) {
@@ -70,7 +70,7 @@ const service = "198.51.100.30"
 
 // farm is a node with a Service of endpoints on loopback addresses, in chains as
 // kube-proxy makes them. The stale ones answer nothing.
-func farm(t testing.TB, proto string, port, endpoints, stale int) (n *host.Netns, gone map[netip.AddrPort]bool) {
+func farm(t testing.TB, proto string, port, endpoints, stale int) (n *netns.Namespace, gone map[netip.AddrPort]bool) {
 	t.Helper()
 	n = newNetns(t)
 	rules := []string{"*nat", ":KUBE-SERVICES - [0:0]", ":KUBE-SVC-FARM - [0:0]"}

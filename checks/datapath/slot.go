@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"syscall"
 
-	"nodegate/internal/host"
+	"nodegate/internal/host/netns"
 )
 
 // Prefix begins the name of everything that a bridge probe makes on a host.
@@ -62,7 +62,7 @@ func (s slot) links() []string { return []string{s.name + "c", s.name + "s", s.n
 
 func (s slot) owns(link string) bool { return slices.Contains(s.links(), link) }
 
-func (s slot) removeLinks(ctx context.Context, router *host.Netns) error {
+func (s slot) removeLinks(ctx context.Context, router *netns.Namespace) error {
 	return router.DeleteLinks(ctx, s.links()...)
 }
 
@@ -73,7 +73,7 @@ func (s slot) mac(link byte) net.HardwareAddr {
 }
 
 // takeSlot takes the first free slot.
-func takeSlot(ctx context.Context, router *host.Netns, o BridgeOptions) (slot, error) {
+func takeSlot(ctx context.Context, router *netns.Namespace, o BridgeOptions) (slot, error) {
 	for i := range slots {
 		s := newSlot(i, o)
 		lock, err := router.Lock(ctx, s.lockName())
@@ -89,7 +89,7 @@ func takeSlot(ctx context.Context, router *host.Netns, o BridgeOptions) (slot, e
 func (s slot) lockName() string { return "nodegate-" + s.name }
 
 // unrouted fails where the host has a use for one of the slot's addresses.
-func (s slot) unrouted(ctx context.Context, router *host.Netns) error {
+func (s slot) unrouted(ctx context.Context, router *netns.Namespace) error {
 	for _, a := range []netip.Addr{s.service.Addr(), s.gateway, s.client, s.server} {
 		route, found, err := router.RouteTo(ctx, a)
 		if err != nil {
@@ -105,7 +105,7 @@ func (s slot) unrouted(ctx context.Context, router *host.Netns) error {
 // Clean removes what killed bridge probes have left in the network namespace of
 // the process, and answers the names. Probes that are running are left alone.
 func Clean(ctx context.Context) ([]string, error) {
-	router, err := host.CurrentNetns(ctx)
+	router, err := netns.Current(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func Clean(ctx context.Context) ([]string, error) {
 
 // clean looks for leftovers of iptables only if all is set: that may cost more
 // than the whole probe.
-func clean(ctx context.Context, router *host.Netns, all bool) ([]string, error) {
+func clean(ctx context.Context, router *netns.Namespace, all bool) ([]string, error) {
 	links, err := router.LinksNamed(ctx, Prefix)
 	if err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ func TestSummary(t *testing.T) {
 	}
 	const want = `kube-proxy in iptables mode, rules of version 1.31 to 1.36, 9 Service ports
 
-FAIL: kubeproxy.endpoint.dnat (prod/np)
+fail: kubeproxy.endpoint.dnat (prod/np)
   KUBE-SEP-KND7CFLS43625DNG is the chain of 100.96.1.1:80, but it translates to 100.96.1.9:80
   where:  ip nat KUBE-SEP-KND7CFLS43625DNG line 443
   rule:   -A KUBE-SEP-KND7CFLS43625DNG -p tcp -m comment --comment "prod/np" -m tcp -j DNAT --to-destination 100.96.1.9:80

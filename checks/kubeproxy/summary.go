@@ -52,7 +52,7 @@ func writeServices(w io.Writer, services []Service, all bool) error {
 
 func writeFinding(w io.Writer, f *Finding) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%s: %s", strings.ToUpper(f.Verdict.String()), f.Name)
+	fmt.Fprintf(&b, "\n%s: %s", f.Verdict, f.Name)
 	if f.Service != "" {
 		fmt.Fprintf(&b, " (%s)", f.Service)
 	}

@@ -8,16 +8,17 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/host"
+	"nodegate/internal/report"
 )
 
 func newApply() *cobra.Command {
 	var o options
 	c := &cobra.Command{
 		Use:   "apply",
-		Short: "Check, fix what does not hold, check again",
-		Long: `Apply makes the requirements hold that it can: it loads modules, writes sysctls
-and sets link features, then reads everything back. What holds already is not
-written. Every change is kept in ` + changesFile + `, old value and new.`,
+		Short: "Check, fix what fails, check again",
+		Long: `Apply fixes the requirements that it can: it loads modules, writes sysctls and
+sets link features, then reads everything back. What passes already is not
+written. Every change is kept in ` + report.ChangesFile + `, old value and new.`,
 		Example: `  nodegate plan && nodegate apply
   nodegate apply --policy my.hcl`,
 		Args: cobra.NoArgs,
@@ -26,6 +27,7 @@ written. Every change is kept in ` + changesFile + `, old value and new.`,
 			if err != nil {
 				return err
 			}
+			defer h.Close()
 			if !h.Live() {
 				return errors.New("apply works on the running machine; for a file tree use: nodegate install --root DIR")
 			}
@@ -39,6 +41,6 @@ written. Every change is kept in ` + changesFile + `, old value and new.`,
 
 func applyAndRecord(ctx context.Context, h *host.Host, stage checks.Stage, list []checks.Check) checks.Report {
 	r := checks.Apply(ctx, h, stage, list)
-	recordChanges(r)
+	report.KeepChanges(r)
 	return r
 }

@@ -14,6 +14,7 @@ import (
 	"nodegate/internal/host"
 	"nodegate/internal/input"
 	"nodegate/internal/kube"
+	"nodegate/internal/report"
 	"nodegate/internal/ruleset"
 )
 
@@ -38,14 +39,14 @@ func newAudit() *cobra.Command {
 		Use:   "audit",
 		Short: "Judge kube-proxy's rules, and compare them with the API",
 		Long: `Audit reads the rules that kube-proxy wrote (both iptables backends and nftables),
-holds them against kube-proxy's own invariants and, with --endpoints, --kubeconfig
+checks them against kube-proxy's own invariants and, with --endpoints, --kubeconfig
 or --in-cluster, against the EndpointSlices: rules can be stale while every
 health endpoint of kube-proxy says fine (kubernetes#87615).
 
 On the running node it also asks kube-proxy's healthz and metrics, and reads its
 log. It changes nothing and runs no remedy: it prints them.
 
-Exit status: 0 no finding, 1 findings, 2 unreadable input, 3 could not tell.`,
+Exit status: 0 no finding, 1 findings, 2 unreadable input, 3 unknown.`,
 		Example: `  nodegate audit --kubeconfig /var/lib/kube-proxy/kubeconfig
   iptables-save | nodegate audit --rules -
   kubectl get endpointslices -A -o json > slices.json
@@ -76,7 +77,7 @@ Exit status: 0 no finding, 1 findings, 2 unreadable input, 3 could not tell.`,
 }
 
 func (o *auditOptions) run(c *cobra.Command) error {
-	render, err := o.auditRenderer(c.OutOrStdout())
+	render, err := o.renderer(c.OutOrStdout())
 	if err != nil {
 		return err
 	}
@@ -84,6 +85,7 @@ func (o *auditOptions) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	defer h.Close()
 	ctx, cancel := context.WithTimeout(c.Context(), o.timeout)
 	defer cancel()
 	began := time.Now()
@@ -108,13 +110,38 @@ func (o *auditOptions) run(c *cobra.Command) error {
 	if f, ok := kubeproxy.DeadWatch(&rep, asked.findings); ok && asked.health {
 		rep.Findings = append(rep.Findings, f)
 	}
-	d := auditDocument(h, &rep, covered{
-		truth: judged.Endpoints != nil, services: judged.Services != nil, health: asked.health, log: asked.log,
+	r := report.NewAudit(h, &rep, report.Covered{
+		Endpoints: judged.Endpoints != nil, Services: judged.Services != nil, Health: asked.health, Log: asked.log,
 	}, began)
-	if err := o.write(c.OutOrStdout(), func(w io.Writer) error { return render(w, &rep, d) }); err != nil {
+	if err := o.write(c.OutOrStdout(), func(w io.Writer) error { return render(w, &rep, r) }); err != nil {
 		return err
 	}
-	return code(d.Verdict)
+	return code(r.Verdict)
+}
+
+// renderer is the writer of the asked format.
+func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *kubeproxy.Report, report.Report) error, error) {
+	switch {
+	case o.service != "":
+		return func(w io.Writer, rep *kubeproxy.Report, _ report.Report) error {
+			return kubeproxy.Tree(w, rep, o.service)
+		}, nil
+	case o.format == "dot":
+		return func(w io.Writer, rep *kubeproxy.Report, _ report.Report) error { return kubeproxy.DOT(w, rep) }, nil
+	case o.format == "text":
+		return func(w io.Writer, rep *kubeproxy.Report, r report.Report) error {
+			if err := kubeproxy.Summary(w, rep, o.verbose); err != nil {
+				return err
+			}
+			fmt.Fprintln(w)
+			return r.Total(w, o.paint(stdout))
+		}, nil
+	}
+	write, err := report.Renderer(o.format, report.Plain, o.verbose)
+	if err != nil {
+		return nil, fmt.Errorf("--format is text, json, junit, tap, prometheus, npd or dot; %q is none of them", o.format)
+	}
+	return func(w io.Writer, _ *kubeproxy.Report, r report.Report) error { return write(w, r) }, nil
 }
 
 // inputError gives an input that could not be judged its exit code; what is

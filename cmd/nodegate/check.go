@@ -29,6 +29,7 @@ func newCheck() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			defer h.Close()
 			return o.report(c, h, checks.Inspect)
 		},
 	}

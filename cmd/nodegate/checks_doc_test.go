@@ -2,14 +2,13 @@ package main
 
 import (
 	"fmt"
+	"nodegate/checks/catalog"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"nodegate/checks"
 )
 
 const checksHeader = `# Checks
@@ -44,7 +43,7 @@ func TestChecksTable(t *testing.T) {
 			t.Errorf("%s is not explained: %+v", e.Name, e)
 		}
 		where := shown[e.Name]
-		if kind, _, _ := strings.Cut(e.Name, "."); slices.Contains([]string{"module", "sysctl", "link"}, kind) && !slices.Contains(checks.ProblemNames(), e.Name) {
+		if kind, _, _ := strings.Cut(e.Name, "."); slices.Contains([]string{"module", "sysctl", "link"}, kind) && !slices.Contains(catalog.Names(), e.Name) {
 			where = append(where, everyRequirement)
 		}
 		if len(where) == 0 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
+	"nodegate/internal/report"
 	"nodegate/policy"
 )
 
@@ -27,7 +28,7 @@ func printDiagnostics(w io.Writer, files []policy.File, diags hcl.Diagnostics) e
 		writeDiagnostic(w, files, d)
 	}
 	if diags.HasErrors() {
-		fmt.Fprintf(w, "nodegate: %s in the policy; nothing was done\n", count(len(diags.Errs()), "mistake"))
+		fmt.Fprintf(w, "nodegate: %s in the policy; nothing was done\n", report.Count(len(diags.Errs()), "mistake"))
 		return exit(exitUsage)
 	}
 	return nil
@@ -57,12 +58,4 @@ func writeDiagnostic(w io.Writer, files []policy.File, d *hcl.Diagnostic) {
 		marks = max(1, d.Subject.End.Column-at.Column)
 	}
 	fmt.Fprintf(w, "    %s\n    %s%s\n", line, strings.Repeat(" ", at.Column-1), strings.Repeat("^", marks))
-}
-
-// count is "1 mistake", "2 mistakes".
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

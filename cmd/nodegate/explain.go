@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nodegate/checks"
+	"nodegate/checks/catalog"
 	"nodegate/checks/kubeproxy"
 	"nodegate/policy"
 )
@@ -81,7 +81,7 @@ func explanations() ([]explanation, error) {
 		if err != nil {
 			return nil, err
 		}
-		p, diags := policy.Load([]policy.File{f}, policy.Options{Checks: checks.ProblemNames()})
+		p, diags := policy.Load([]policy.File{f}, policy.Options{Checks: catalog.Names()})
 		if diags.HasErrors() {
 			return nil, diags
 		}
@@ -93,7 +93,7 @@ func explanations() ([]explanation, error) {
 	for i := range all {
 		all[i].In = uses[all[i].Name]
 	}
-	for _, j := range checks.Problems() {
+	for _, j := range catalog.Problems() {
 		var stages []string
 		for _, s := range j.Stages {
 			stages = append(stages, string(s))

@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/images/export"
+	"nodegate/internal/host"
+	"nodegate/internal/report"
 )
 
 func newExport() *cobra.Command {
@@ -50,6 +52,7 @@ is held until it is there and the gate passes.`,
 			if err != nil {
 				return err
 			}
+			defer h.Close()
 			p, texts, err := o.load(h, c.ErrOrStderr())
 			if err != nil {
 				return err
@@ -62,7 +65,7 @@ is held until it is there and the gate passes.`,
 				fmt.Fprintf(c.ErrOrStderr(), "nodegate: %s cannot express %s\n", format.Name, l)
 			}
 			if strict && len(r.Lacks) > 0 {
-				return fmt.Errorf("%s in the policy that %s cannot express; nothing was written (--strict)", count(len(r.Lacks), "thing"), format.Name)
+				return fmt.Errorf("%s in the policy that %s cannot express; nothing was written (--strict)", report.Count(len(r.Lacks), "thing"), format.Name)
 			}
 			if format.Tree {
 				return writeTree(o.output, r)
@@ -108,7 +111,7 @@ func writeTree(dir string, r export.Result) error {
 }
 
 func writeOut(name string, content []byte, mode os.FileMode) error {
-	if err := replaceFile(name, content, mode); err != nil {
+	if err := host.ReplaceFile(name, content, mode); err != nil {
 		return fmt.Errorf("writing the export: %w", err)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nodegate/internal/host"
 	"nodegate/policy"
 )
 
@@ -63,12 +64,12 @@ func fmtFiles(c *cobra.Command, names []string, check bool) error {
 		}
 		fmt.Fprintln(c.OutOrStdout(), f.Name)
 		if check {
-			result = errors.Join(result, exit(exitDiffers))
+			result = errors.Join(result, exit(exitFail))
 			continue
 		}
 		info, err := os.Stat(f.Name)
 		if err == nil {
-			err = replaceFile(f.Name, out, info.Mode().Perm())
+			err = host.ReplaceFile(f.Name, out, info.Mode().Perm())
 		}
 		result = errors.Join(result, err)
 	}

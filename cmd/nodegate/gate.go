@@ -6,13 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"nodegate/checks"
+	"nodegate/checks/catalog"
 	"nodegate/internal/host"
+	"nodegate/internal/report"
 	"nodegate/policy"
 	"nodegate/units"
 )
@@ -22,10 +23,10 @@ func newGate() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "gate",
 		Short: "Check again and again until the node is proven; made for ExecStartPre",
-		Long: `Gate holds a unit's start until every blocking requirement holds, for as long as
-the policy's gate block says, and repairs what it can where that says so. While
-it holds it says why: on the console, in the journal, in ` + reportFile + `
-and in the unit's status.
+		Long: `Gate keeps a unit's start waiting until every blocking requirement passes, for as
+long as the policy's gate block says, and repairs what it can where that says so.
+While the unit is held, the gate says why: on the console, in the journal, in
+` + report.File + ` and in the unit's status.
 
 Break glass: nodegate=off on the kernel command line, or the file
 ` + units.Disabled + `.`,
@@ -40,6 +41,7 @@ Break glass: nodegate=off on the kernel command line, or the file
 		if err != nil {
 			return err
 		}
+		defer h.Close()
 		if !h.Live() {
 			return errors.New("the gate is for the running machine; for a file tree use: nodegate check --root DIR")
 		}
@@ -51,7 +53,7 @@ Break glass: nodegate=off on the kernel command line, or the file
 		p, _, err := o.load(h, &mistakes)
 		if err != nil {
 			// Which way to fail is the policy's choice, and it cannot be read.
-			g.say(host.LevelError, "nodegate: HELD: the policy cannot be read: "+oneLine(firstLine(mistakes.String(), err))+"; correct it, or touch "+units.Disabled, nil)
+			g.say(host.LevelError, "nodegate: held: the policy cannot be read: "+report.OneLine(firstLine(mistakes.String(), err))+"; correct it, or touch "+units.Disabled, nil)
 			fmt.Fprint(g.stderr, mistakes.String())
 			return exit(exitUsage)
 		}
@@ -70,8 +72,8 @@ type gate struct {
 	last   string // what was said last: the same reason is said once
 }
 
-// open tells whether somebody broke the glass, and says so: before the first
-// check, and while the gate holds.
+// open reports whether somebody broke the glass, and says so: before the first
+// check, and while the unit is held.
 func (g *gate) open() bool {
 	why := g.host.BreakGlass(units.Disabled)
 	if why == "" {
@@ -88,9 +90,11 @@ func (g *gate) hold(ctx context.Context, p *policy.Policy) error {
 	ctx, cancel := context.WithTimeout(ctx, p.Gate.Budget)
 	defer cancel()
 	broken := false
-	r := checks.Hold(ctx, g.host, p.Gate, checks.For(p, checks.Boot), func(r checks.Report) bool {
-		recordChanges(r)
-		g.report(p, r)
+	r := checks.Until(ctx, g.host, p.Gate, catalog.For(p, checks.Boot), func(r checks.Report) bool {
+		report.KeepChanges(r)
+		if err := report.Leave(report.File, report.New(g.host, p, r)); err != nil {
+			g.log(host.LevelWarning, "nodegate: "+err.Error(), nil) // an ordinary user tries the gate: not a reason to be held
+		}
 		if r.Verdict() != checks.Pass {
 			g.explain(r)
 			broken = g.open()
@@ -102,7 +106,7 @@ func (g *gate) hold(ctx context.Context, p *policy.Policy) error {
 	case broken:
 		return nil
 	case r.Verdict() == checks.Pass:
-		line := fmt.Sprintf("nodegate: node proven, %s after %s", count(len(r.Results), "requirement"), waited)
+		line := fmt.Sprintf("nodegate: node proven, %s after %s", report.Count(len(r.Results), "requirement"), waited)
 		host.Status(line)
 		if g.last != "" {
 			g.say(host.LevelNotice, line, nil)
@@ -116,44 +120,31 @@ func (g *gate) hold(ctx context.Context, p *policy.Policy) error {
 		return nil
 	}
 	g.log(host.LevelError, fmt.Sprintf("nodegate: %s stays held after %s; systemd tries again", p.Gate.Unit, waited), nil)
-	return code(r.Verdict())
+	if r.Verdict() == checks.Unknown {
+		return exit(exitUnknown)
+	}
+	return exit(exitFail)
 }
 
 // explain says why the unit is held: one line a cause, and only when the
 // reason has changed since it was said.
 func (g *gate) explain(r checks.Report) {
-	var lines []string
-	var fields []map[string]string
-	for _, res := range r.Results {
-		if res.Metadata.Severity != policy.Block || res.Verdict == checks.Pass || res.Verdict == checks.Skip || res.IsSymptom() {
-			continue
-		}
-		out := newResult(res)
-		line := fmt.Sprintf("%s: %s (%s)", res.Name, says(out), out.Source)
-		if out.Remedy != "" {
-			line += "; " + out.Remedy
-		}
-		lines = append(lines, line)
-		fields = append(fields, map[string]string{
-			"NODEGATE_CHECK": res.Name, "NODEGATE_VERDICT": res.Verdict.String(), "NODEGATE_WANT": res.State.Want,
-			"NODEGATE_GOT": res.State.Got, "NODEGATE_SOURCE": out.Source, "NODEGATE_REMEDY": out.Remedy,
-		})
-	}
-	if len(lines) == 0 || lines[0] == g.last {
+	causes := report.Blocking(r)
+	if len(causes) == 0 || causes[0].Text == g.last {
 		return
 	}
-	g.last = lines[0]
+	g.last = causes[0].Text
 	more := ""
-	if len(lines) > 1 {
-		more = fmt.Sprintf(" (and %d more)", len(lines)-1)
+	if len(causes) > 1 {
+		more = fmt.Sprintf(" (and %d more)", len(causes)-1)
 	}
-	host.Status("nodegate: held by " + lines[0] + more)
-	for i, line := range lines {
-		g.say(host.LevelError, "nodegate: HELD by "+line, fields[i])
+	host.Status("nodegate: held by " + g.last + more)
+	for _, cause := range causes {
+		g.say(host.LevelError, "nodegate: held by "+cause.Text, cause.Fields)
 	}
 }
 
-// say tells the console, and the journal or whoever called.
+// say writes to the console, and to the journal or standard error.
 func (g *gate) say(level host.Level, line string, fields map[string]string) {
 	host.Console(line)
 	g.log(level, line, fields)
@@ -162,22 +153,6 @@ func (g *gate) say(level host.Level, line string, fields map[string]string) {
 func (g *gate) log(level host.Level, line string, fields map[string]string) {
 	if !host.Log(level, line, fields) {
 		fmt.Fprintln(g.stderr, line)
-	}
-}
-
-// report leaves what was found for other tools. That it cannot be written (an
-// ordinary user tries the gate) must not hold the node.
-func (g *gate) report(p *policy.Policy, r checks.Report) {
-	var b bytes.Buffer
-	if err := writeJSON(&b, newDocument(g.host, p, r)); err != nil {
-		return
-	}
-	err := os.MkdirAll(runDir, 0o755)
-	if err == nil {
-		err = replaceFile(reportFile, b.Bytes(), 0o644)
-	}
-	if err != nil {
-		g.log(host.LevelWarning, "nodegate: "+err.Error(), nil)
 	}
 }
 

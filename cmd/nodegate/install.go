@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/internal/host"
+	"nodegate/internal/report"
 	"nodegate/units"
 )
 
@@ -40,6 +41,7 @@ used, with the package's units.`,
 			if err != nil {
 				return err
 			}
+			defer h.Close()
 			p, texts, err := o.load(h, c.ErrOrStderr())
 			if err != nil {
 				return err
@@ -96,6 +98,7 @@ func newUninstall() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			defer h.Close()
 			t, err := host.OpenTree(h.Root)
 			if err != nil {
 				return err
@@ -132,14 +135,12 @@ func tellSystemd(ctx context.Context, h *host.Host, enable bool, stderr io.Write
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	err := host.ReloadUnits(ctx)
+	err := h.Units.Reload(ctx)
 	if !enable && err == nil {
-		return host.StopUnit(ctx, units.WatchUnit)
+		return h.Units.Stop(ctx, units.WatchUnit)
 	}
-	for _, unit := range []string{units.ApplyUnit, units.WatchUnit} {
-		if err == nil {
-			err = host.EnableUnit(ctx, unit)
-		}
+	if err == nil {
+		err = h.Units.Enable(ctx, units.ApplyUnit, units.WatchUnit)
 	}
 	if active, _, stateErr := h.Units.State(ctx, units.WatchUnit); stateErr == nil && active == "active" {
 		fmt.Fprintf(stderr, "nodegate: %s still runs what was installed before; run: systemctl restart %s\n", units.WatchUnit, units.WatchUnit)
@@ -153,7 +154,10 @@ const startTimeout = 2 * time.Minute
 func startUnits(ctx context.Context, h *host.Host) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	return host.RestartUnits(ctx, filepath.Join(h.Root, host.SystemdSocket), []string{units.ApplyUnit, units.WatchUnit})
+	if err := h.Units.Reload(ctx); err != nil {
+		return err
+	}
+	return h.Units.Restart(ctx, units.ApplyUnit, units.WatchUnit)
 }
 
 func printChanges(w io.Writer, t *host.Tree, changes []units.Change, done string, err error) error {
@@ -165,7 +169,7 @@ func printChanges(w io.Writer, t *host.Tree, changes []units.Change, done string
 		fmt.Fprintf(w, "  %-8s %s\n", ch.Action, t.Full(ch.Path))
 	}
 	if err == nil && len(changes) > 0 {
-		_, full = fmt.Fprintf(w, "%s: %s\n", done, count(len(changes), "path"))
+		_, full = fmt.Fprintf(w, "%s: %s\n", done, report.Count(len(changes), "path"))
 	}
 	return errors.Join(err, full)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nodegate/internal/report"
 	"nodegate/policy"
 )
 
@@ -35,6 +36,7 @@ some, 2 where the file is no such manifest.`,
 			if err != nil {
 				return err
 			}
+			defer h.Close()
 			p, _, err := o.load(h, c.ErrOrStderr())
 			if err != nil {
 				return err
@@ -86,6 +88,6 @@ func advice(p *policy.Policy) []string {
 }
 
 func summary(p *policy.Policy) string {
-	return fmt.Sprintf("%s, %s, %s; %s waits %s, then %s", count(len(p.Modules), "module"), count(len(p.Sysctls), "sysctl"),
-		count(len(p.Links), "link"), p.Gate.Unit, p.Gate.Budget, p.Gate.OnTimeout)
+	return fmt.Sprintf("%s, %s, %s; %s waits %s, then %s", report.Count(len(p.Modules), "module"), report.Count(len(p.Sysctls), "sysctl"),
+		report.Count(len(p.Links), "link"), p.Gate.Unit, p.Gate.Budget, p.Gate.OnTimeout)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/images/kops"
+	"nodegate/internal/report"
 )
 
 func lintKops(c *cobra.Command, name string) error {
@@ -31,10 +32,10 @@ func lintKops(c *cobra.Command, name string) error {
 	for _, f := range r.Findings {
 		fmt.Fprintf(w, "%s:%d:%d: %s: %s\n    write: %s\n", name, f.Line, f.Column, f.Trap, f.What, f.Do)
 	}
-	looked := fmt.Sprintf("%s, %s, %s", count(r.Hooks, "hook"), count(r.Assets, "fileAsset"), count(r.Sysctls, "sysctlParameter"))
+	looked := fmt.Sprintf("%s, %s, %s", report.Count(r.Hooks, "hook"), report.Count(r.Assets, "fileAsset"), report.Count(r.Sysctls, "sysctlParameter"))
 	if len(r.Findings) > 0 {
-		fmt.Fprintf(w, "nodegate: %s in %s\n", count(len(r.Findings), "trap"), looked)
-		return exit(exitDiffers)
+		fmt.Fprintf(w, "nodegate: %s in %s\n", report.Count(len(r.Findings), "trap"), looked)
+		return exit(exitFail)
 	}
 	_, err = fmt.Fprintf(w, "ok: no known trap in %s\n", looked)
 	return err

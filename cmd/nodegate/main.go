@@ -18,10 +18,10 @@ var version = "dev"
 
 // Exit codes that scripts rely on.
 const (
-	exitHolds   = 0
-	exitDiffers = 1 // a requirement does not hold
+	exitPass    = 0
+	exitFail    = 1 // a requirement fails
 	exitUsage   = 2 // the call, the policy or the root is wrong; nothing was changed
-	exitUnknown = 3 // could not tell
+	exitUnknown = 3 // it is not known whether a requirement passes
 )
 
 // exit ends the program with a code, having printed everything already.
@@ -42,7 +42,7 @@ func run(ctx context.Context, args []string) int {
 	var code exit
 	switch {
 	case err == nil:
-		return exitHolds
+		return exitPass
 	case errors.As(err, &code):
 		return int(code)
 	}
@@ -61,8 +61,8 @@ HCL, applied at boot, and checked by a gate that kubelet's start waits for.
 Without --policy it uses what is installed in /etc/nodegate/policy.d, else the
 built-in policy "kubernetes".
 
-Exit status: 0 holds, 1 differs, 2 wrong call or policy, 3 could not tell.`,
-		Example: `  nodegate check                     what does not hold here, and why
+Exit status: 0 pass, 1 fail, 2 wrong call or policy, 3 unknown.`,
+		Example: `  nodegate check                     what fails here, and why
   nodegate plan                      what apply would change
   nodegate install --root /mnt/image put it into an image
   nodegate lint my.hcl               is this policy right?`,

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/report"
 	"nodegate/units"
 )
 
@@ -116,7 +117,7 @@ func rootPage(root *cobra.Command) string {
 	p.item(slanted(units.PolicyDir), "the policy of this machine")
 	p.item(slanted(units.Disabled), "where it exists, the gate is open and says so")
 	p.item(slanted("/run/nodegate/report.json"), "what the gate found last")
-	p.item(slanted(changesFile), "every change of the running kernel, old value and new")
+	p.item(slanted(report.ChangesFile), "every change of the running kernel, old value and new")
 	p.item(slanted("/var/lib/nodegate"), "what uninstall needs to put everything back")
 	p.examples(root)
 	p.section("SEE ALSO")

@@ -14,7 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/checks"
+	"nodegate/checks/catalog"
 	"nodegate/internal/host"
+	"nodegate/internal/report"
 	"nodegate/policy"
 	"nodegate/units"
 )
@@ -48,7 +50,7 @@ func (o *options) reportFlags(c *cobra.Command) {
 	c.Flags().StringVarP(&o.format, "format", "f", "text", "text, json, junit, tap, prometheus or npd")
 	c.Flags().StringVarP(&o.output, "output", "o", "", "write the report to `FILE` instead of standard output")
 	c.Flags().DurationVar(&o.timeout, "timeout", defaultTimeout, "give up after this long; what is not checked by then is unknown")
-	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "also list what holds, with the evidence")
+	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "also list what passes, with the evidence")
 }
 
 // machine opens the root.
@@ -85,7 +87,7 @@ func (o *options) evaluate(h *host.Host, files []policy.File, stderr io.Writer) 
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	known := policy.Options{Checks: checks.ProblemNames(), Vars: vars, Env: environment()}
+	known := policy.Options{Checks: catalog.Names(), Vars: vars, Env: environment()}
 	if !o.noFacts {
 		known.Fact = func(name string) (any, bool) { return h.Fact(ctx, name) }
 	}
@@ -162,26 +164,35 @@ func (o *options) examine(c *cobra.Command, h *host.Host, run runner) (*policy.P
 	}
 	ctx, cancel := context.WithTimeout(c.Context(), o.timeout)
 	defer cancel()
-	return p, run(ctx, h, stage, checks.For(p, stage)), nil
+	return p, run(ctx, h, stage, catalog.For(p, stage)), nil
 }
 
-// report runs the checks on h, writes the report and answers the exit code.
+// paint is that of the standard output, where the report goes there.
+func (o *options) paint(stdout io.Writer) report.Paint {
+	if o.output != "" {
+		return report.Plain
+	}
+	return report.Painter(stdout)
+}
+
+// report runs the checks on h, writes the report and returns the exit code.
 func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
-	write, err := o.renderer(c.OutOrStdout())
+	write, err := report.Renderer(o.format, o.paint(c.OutOrStdout()), o.verbose)
 	if err != nil {
 		return err
 	}
-	p, r, err := o.examine(c, h, run)
+	p, found, err := o.examine(c, h, run)
 	if err != nil {
 		return err
 	}
-	if err := o.write(c.OutOrStdout(), func(w io.Writer) error { return write(w, newDocument(h, p, r)) }); err != nil {
+	r := report.New(h, p, found)
+	if err := o.write(c.OutOrStdout(), func(w io.Writer) error { return write(w, r) }); err != nil {
 		return err
 	}
-	if o.format == "npd" && r.Verdict() == checks.Unknown {
+	if o.format == "npd" && r.Verdict == report.Unknown {
 		return exit(npdUnknown)
 	}
-	return code(r.Verdict())
+	return code(r.Verdict)
 }
 
 // npdUnknown is what node-problem-detector's custom plugins exit with where they
@@ -199,12 +210,12 @@ func (o *options) write(stdout io.Writer, render func(io.Writer) error) error {
 	return errors.Join(render(f), f.Close())
 }
 
-func code(v checks.Verdict) error {
+func code(v report.Verdict) error {
 	switch v {
-	case checks.Pass:
+	case report.Pass:
 		return nil
-	case checks.Unknown:
+	case report.Unknown:
 		return exit(exitUnknown)
 	}
-	return exit(exitDiffers)
+	return exit(exitFail)
 }

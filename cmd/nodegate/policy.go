@@ -56,6 +56,7 @@ func newPolicyShow() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				defer h.Close()
 				p, _, err := o.load(h, c.ErrOrStderr())
 				if err != nil {
 					return err
@@ -92,7 +93,7 @@ func writeEffective(w io.Writer, p *policy.Policy) error {
 		if a.Severity == policy.Warn {
 			severity = "  [warn]"
 		}
-		lines = append(lines, line{name, want + severity, source(a)})
+		lines = append(lines, line{name, want + severity, a.Source()})
 	}
 	for _, m := range p.Modules {
 		add("module."+m.Name, "loaded", m.Metadata)

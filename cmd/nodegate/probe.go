@@ -14,6 +14,7 @@ import (
 	"nodegate/checks/datapath"
 	"nodegate/checks/kubeproxy"
 	"nodegate/internal/host"
+	"nodegate/internal/report"
 )
 
 // childCommand is the hidden command that a probe starts in a user namespace.
@@ -46,7 +47,7 @@ Without --in-scratch it runs against this machine's own settings, needs root, an
 adds a bridge, two links and a table for the time of the probe. With it, all of it
 is in a new network namespace, and an ordinary user can run it.
 
-Exit status: 0 holds, 1 lost, 2 wrong call, 3 could not tell.`,
+Exit status: 0 pass, 1 fail: lost, 2 wrong call, 3 unknown.`,
 		Example: `  nodegate probe bridge
   nodegate probe bridge --in-scratch`,
 		Args: cobra.NoArgs,
@@ -56,13 +57,13 @@ Exit status: 0 holds, 1 lost, 2 wrong call, 3 could not tell.`,
 			o.Timeout, o.Child = timeout, []string{childCommand}
 			r, err := datapath.Bridge(ctx, o)
 			if err != nil {
-				return couldNotTell(c, err)
+				return unknown(c, err)
 			}
 			if err := renderProbe(c.OutOrStdout(), format, r, r.Render); err != nil {
 				return err
 			}
 			if !r.Pass {
-				return exit(exitDiffers)
+				return exit(exitFail)
 			}
 			return nil
 		},
@@ -85,7 +86,7 @@ fraction with its 95 % interval. From conntrack it tells to which endpoint each
 failed attempt was sent; with --endpoints or --kubeconfig, whether the API still
 has that endpoint.
 
-Exit status: 0 none failed, 1 some failed, 2 wrong call, 3 could not tell.`,
+Exit status: 0 none failed, 1 some failed, 2 wrong call, 3 unknown.`,
 		Example: `  nodegate probe service 10.96.0.1:443 -n 1000
   nodegate probe service 10.96.0.10:53 --proto dns --kubeconfig /var/lib/kube-proxy/kubeconfig`,
 		Args: cobra.ExactArgs(1),
@@ -106,7 +107,7 @@ Exit status: 0 none failed, 1 some failed, 2 wrong call, 3 could not tell.`,
 			defer cancel()
 			r, err := datapath.Service(ctx, args[0], o)
 			if err != nil && r.Attempts == 0 {
-				return couldNotTell(c, err)
+				return unknown(c, err)
 			}
 			note, noteErr := audit.staleness(ctx, r.Failing())
 			if noteErr != nil {
@@ -118,9 +119,9 @@ Exit status: 0 none failed, 1 some failed, 2 wrong call, 3 could not tell.`,
 			}
 			switch {
 			case err != nil:
-				return couldNotTell(c, err)
+				return unknown(c, err)
 			case r.Failed > 0:
-				return exit(exitDiffers)
+				return exit(exitFail)
 			}
 			return nil
 		},
@@ -170,8 +171,8 @@ func newProbeChild() *cobra.Command {
 	}
 }
 
-func couldNotTell(c *cobra.Command, err error) error {
-	fmt.Fprintf(c.ErrOrStderr(), "nodegate: could not tell: %v\n", err)
+func unknown(c *cobra.Command, err error) error {
+	fmt.Fprintf(c.ErrOrStderr(), "nodegate: unknown: %v\n", err)
 	return exit(exitUnknown)
 }
 
@@ -180,7 +181,7 @@ func renderProbe(w io.Writer, format string, result any, text func(io.Writer) er
 	case "text":
 		return text(w)
 	case "json":
-		return encode(w, result)
+		return report.JSON(w, result)
 	}
 	return fmt.Errorf("--format is text or json; %q is neither", format)
 }
@@ -218,6 +219,7 @@ func (o *auditOptions) staleness(ctx context.Context, failing []datapath.Endpoin
 	if err != nil {
 		return nil, err
 	}
+	defer h.Close()
 	rules, err := o.readRules(ctx, h, nil)
 	if err != nil {
 		return nil, err

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/host/netns"
 )
 
 // TestProbeServiceNamesStaleEndpoints loads the recorded rules into a network
@@ -32,7 +32,7 @@ func TestProbeServiceNamesStaleEndpoints(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	n, err := host.NewNetns(ctx)
+	n, err := netns.New(ctx)
 	check(err)
 	defer n.Close()
 
@@ -78,7 +78,7 @@ func TestProbeServiceNamesStaleEndpoints(t *testing.T) {
 		}
 		return err
 	}))
-	if code != exitDiffers || !strings.Contains(string(out), "100.96.1.1:80") || !strings.Contains(string(out), "stale: in the rules of prod/np, not in the API") {
+	if code != exitFail || !strings.Contains(string(out), "100.96.1.1:80") || !strings.Contains(string(out), "stale: in the rules of prod/np, not in the API") {
 		t.Errorf("exit status %d\n%s", code, out)
 	}
 	t.Logf("%s", out)

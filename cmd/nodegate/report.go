@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/internal/fleet"
+	"nodegate/internal/report"
 )
 
 func newReport() *cobra.Command {
@@ -23,8 +24,8 @@ file may hold several, one after the other; - is standard input.
 The checks in which few nodes differ from the many come first: in the verdict, or
 only in the value that was found. Nodes that are alike are shown as one.
 
-Exit status: 0 all nodes hold, 1 some differ, 2 a file is no report (those that
-are, are shown all the same), 3 some could not tell.`,
+Exit status: 0 all nodes pass, 1 some fail, 2 a file is no report (those that
+are, are shown all the same), 3 some are unknown.`,
 		Example: `  nodegate report reports/*.json
   nodegate report reports/*.json --format html -o fleet.html
   for n in $(cat nodes); do ssh $n cat /run/nodegate/watch.json; done | nodegate report -`,
@@ -56,32 +57,17 @@ are, are shown all the same), 3 some could not tell.`,
 }
 
 func fleetCode(f fleet.Fleet, errs []error) error {
-	switch {
-	case len(errs) > 0:
+	if len(errs) > 0 {
 		return exit(exitUsage)
-	case f.Verdict() == "fail":
-		return exit(exitDiffers)
-	case f.Verdict() == "unknown":
-		return exit(exitUnknown)
 	}
-	return nil
+	return code(f.Verdict())
 }
 
 func (o *options) fleetRenderer(stdout io.Writer) (func(io.Writer, fleet.Fleet) error, error) {
 	switch o.format {
 	case "text":
-		paint := painter(stdout)
-		if o.output != "" {
-			paint = plain
-		}
-		colours := map[string]string{"fail": red, "unknown": yellow, "warn": yellow, "pass": green}
-		byVerdict := func(verdict, word string) string {
-			if colour := colours[verdict]; colour != "" {
-				return paint(colour, word)
-			}
-			return paint(dim, word)
-		}
-		return func(w io.Writer, f fleet.Fleet) error { return fleet.Text(w, f, o.verbose, byVerdict) }, nil
+		paint := o.paint(stdout)
+		return func(w io.Writer, f fleet.Fleet) error { return fleet.Text(w, f, o.verbose, paint) }, nil
 	case "json":
 		return fleet.JSON, nil
 	case "html":
@@ -91,7 +77,7 @@ func (o *options) fleetRenderer(stdout io.Writer) (func(io.Writer, fleet.Fleet) 
 }
 
 // readReports reads what can be read of all files.
-func readReports(names []string, stdin io.Reader) (reports []fleet.Report, errs []error) {
+func readReports(names []string, stdin io.Reader) (reports []report.Read, errs []error) {
 	for _, name := range names {
 		read, err := readReport(name, stdin)
 		reports = append(reports, read...)
@@ -102,9 +88,9 @@ func readReports(names []string, stdin io.Reader) (reports []fleet.Report, errs 
 	return reports, errs
 }
 
-func readReport(name string, stdin io.Reader) ([]fleet.Report, error) {
+func readReport(name string, stdin io.Reader) ([]report.Read, error) {
 	if name == "-" {
-		return fleet.Read("standard input", stdin)
+		return report.Decode("standard input", stdin)
 	}
 	f, err := os.Open(name)
 	if err != nil {
@@ -118,5 +104,5 @@ func readReport(name string, stdin io.Reader) ([]fleet.Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return fleet.Read(name, f)
+	return report.Decode(name, f)
 }

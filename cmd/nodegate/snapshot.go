@@ -7,6 +7,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/host"
+	"nodegate/internal/report"
 )
 
 func newSnapshot() *cobra.Command {
@@ -25,13 +26,14 @@ files below /proc and /sys that the policy asks about, links and their features.
 			if err != nil {
 				return err
 			}
+			defer h.Close()
 			recording, s := host.Record(h)
 			p, r, err := o.examine(c, recording, checks.Inspect)
 			if err != nil {
 				return err
 			}
-			newDocument(recording, p, r) // what a report says of the node is recorded too
-			return o.write(c.OutOrStdout(), func(w io.Writer) error { return encode(w, s) })
+			report.New(recording, p, r) // what a report says of the node is recorded too
+			return o.write(c.OutOrStdout(), func(w io.Writer) error { return report.JSON(w, s) })
 		},
 	}
 	o.policyFlags(c)

@@ -9,6 +9,7 @@ import (
 	"aead.dev/minisign"
 	"github.com/spf13/cobra"
 
+	"nodegate/internal/report"
 	"nodegate/internal/signature"
 )
 
@@ -43,7 +44,7 @@ is none, 3 a file could not be read.`,
 			list, err := signature.Read(dir, key)
 			if errors.Is(err, signature.ErrDiffers) {
 				fmt.Fprintf(c.ErrOrStderr(), "nodegate: %v\n", err)
-				return exit(exitDiffers)
+				return exit(exitFail)
 			}
 			if err != nil {
 				return err
@@ -75,7 +76,7 @@ func chosen(list []signature.Sum, names []string) ([]signature.Sum, error) {
 }
 
 func checkSums(c *cobra.Command, dir string, list []signature.Sum, key minisign.PublicKey) error {
-	code := exitHolds
+	code := exitPass
 	for _, s := range list {
 		err := signature.Check(dir, s)
 		if err == nil {
@@ -85,13 +86,13 @@ func checkSums(c *cobra.Command, dir string, list []signature.Sum, key minisign.
 		switch {
 		case !errors.Is(err, signature.ErrDiffers):
 			code = exitUnknown
-		case code == exitHolds:
-			code = exitDiffers
+		case code == exitPass:
+			code = exitFail
 		}
 	}
-	if code != exitHolds {
+	if code != exitPass {
 		return exit(code)
 	}
-	_, err := fmt.Fprintf(c.OutOrStdout(), "ok: %s, signed by the key %016X\n", count(len(list), "file"), key.ID())
+	_, err := fmt.Fprintf(c.OutOrStdout(), "ok: %s, signed by the key %016X\n", report.Count(len(list), "file"), key.ID())
 	return err
 }

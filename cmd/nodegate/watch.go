@@ -16,6 +16,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/host"
+	"nodegate/internal/report"
 	"nodegate/internal/watch"
 	"nodegate/policy"
 	"nodegate/units"
@@ -53,6 +54,8 @@ SIGHUP makes it read the policy again. ` + units.WatchUnit + ` runs it, and
 		if err != nil {
 			return err
 		}
+		defer w.Host.Close()
+		defer w.Observer.Close()
 		w.Every = every
 		ctx, cancel := context.WithCancel(c.Context())
 		defer cancel()
@@ -63,7 +66,7 @@ SIGHUP makes it read the policy again. ` + units.WatchUnit + ` runs it, and
 				return err
 			}
 			go func() {
-				served <- watch.Serve(ctx, l, pages(w.Watcher))
+				served <- watch.Serve(ctx, l, w.Pages())
 				cancel()
 			}()
 		}
@@ -121,53 +124,40 @@ func newWatcher(o *options, stderr io.Writer) (*watcher, error) {
 	w.Off = func() string { return h.BreakGlass(units.Disabled) }
 	w.Alive, w.AliveEvery = host.Alive, host.Watchdog()
 	w.Ready = func(watch.State) { host.Ready() }
-	w.Corrected, w.Differs, w.Fighting = w.corrected, w.differs, w.fighting
+	w.Corrected, w.Changed, w.Fighting = w.corrected, w.changed, w.fighting
 	w.Trouble = func(line string) { w.say(host.LevelWarning, line, nil) }
 	return w, nil
 }
 
 func (w *watcher) say(level host.Level, line string, fields map[string]string) {
-	if line = "nodegate: " + oneLine(line); !host.Log(level, line, fields) {
+	if line = "nodegate: " + report.OneLine(line); !host.Log(level, line, fields) {
 		fmt.Fprintln(w.stderr, line)
 	}
 }
 
-func (w *watcher) corrected(c watch.Correction) {
-	name, verb, level := about(c), "corrected", host.LevelNotice
+func (w *watcher) corrected(c report.Correction) {
+	name, verb, level := c.Subject(), "corrected", host.LevelNotice
 	if c.New {
 		verb, level = "set", host.LevelInfo
 	} else {
-		keepChange(change{c.Time.UTC(), name, c.Was, c.Now})
+		report.KeepChange(report.Change{Time: c.Time.UTC(), Name: name, Was: c.Was, Now: c.Now})
 	}
 	w.say(level, fmt.Sprintf("%s %s: was %s, is %s", verb, name, c.Was, c.Now), map[string]string{
 		"NODEGATE_EVENT": verb, "NODEGATE_CHECK": c.Name, "NODEGATE_LINK": c.Link, "NODEGATE_WAS": c.Was, "NODEGATE_GOT": c.Now,
 	})
 }
 
-// about is what was corrected: the requirement, and the link.
-func about(c watch.Correction) string {
-	if c.Link == "" {
-		return c.Name
+func (w *watcher) changed(res checks.Result) {
+	m := report.NewMessage(res)
+	level := host.LevelWarning
+	if res.Verdict == checks.Pass || res.Verdict == checks.Skip {
+		level, m.Text = host.LevelNotice, res.Name+" passes again: "+res.State.Got
 	}
-	return c.Name + " of " + c.Link
+	m.Fields["NODEGATE_EVENT"] = res.Verdict.String()
+	w.say(level, m.Text, m.Fields)
 }
 
-func (w *watcher) differs(res checks.Result, holds bool) {
-	out := newResult(res)
-	level, event, line := host.LevelWarning, "differs", fmt.Sprintf("%s: %s (%s)", res.Name, says(out), out.Source)
-	switch {
-	case holds:
-		level, event, line = host.LevelNotice, "holds", res.Name+" holds again: "+res.State.Got
-	case out.Remedy != "":
-		line += "; " + out.Remedy
-	}
-	w.say(level, line, map[string]string{
-		"NODEGATE_EVENT": event, "NODEGATE_CHECK": res.Name, "NODEGATE_VERDICT": res.Verdict.String(), "NODEGATE_WANT": res.State.Want,
-		"NODEGATE_GOT": res.State.Got, "NODEGATE_SOURCE": out.Source, "NODEGATE_REMEDY": out.Remedy,
-	})
-}
-
-func (w *watcher) fighting(f watch.Fight, over bool) {
+func (w *watcher) fighting(f report.Fight, over bool) {
 	level, event, line := host.LevelError, "fight", fmt.Sprintf(
 		"FIGHT over %s: somebody keeps changing it back; next correction at %s. %s", f.Name, f.Next.UTC().Format(time.TimeOnly), f.Writer)
 	if over {
@@ -177,21 +167,14 @@ func (w *watcher) fighting(f watch.Fight, over bool) {
 }
 
 // publish leaves what watch knows for "nodegate status", for node_exporter and
-// in the unit's status. That a file cannot be written must not end it.
+// in the unit's status. A file that cannot be written must not end watch.
 func (w *watcher) publish(s watch.State, textfile string) {
-	host.Status(statusLine(s))
-	var b bytes.Buffer
-	err := encode(&b, newWatchDocument(w.Host, s))
-	if err == nil {
-		err = os.MkdirAll(runDir, 0o755)
-	}
-	if err == nil {
-		err = replaceFile(watchFile, b.Bytes(), 0o644)
-	}
+	d := s.Document(w.Host)
+	host.Status(d.Line())
+	err := report.Leave(report.WatchFile, d)
 	if textfile != "" {
-		b.Reset()
-		err = errors.Join(err, writeWatchMetrics(&b, newWatchDocument(w.Host, s)))
-		err = errors.Join(err, replaceFile(filepath.Join(textfile, "nodegate.prom"), b.Bytes(), 0o644))
+		var b bytes.Buffer
+		err = errors.Join(err, d.Metrics(&b), host.ReplaceFile(filepath.Join(textfile, "nodegate.prom"), b.Bytes(), 0o644))
 	}
 	if err != nil {
 		w.say(host.LevelWarning, err.Error(), nil)

@@ -23,9 +23,9 @@ fetch)
 	trap 'exit 1' INT TERM
 	if ! right "$bin"; then
 		rm -f "$bin".fetch.* # of a run that was killed
-		mkdir -p "${bin%/*}" && new=$(mktemp "$bin.fetch.XXXXXX") || { say "HELD: cannot write to ${bin%/*}"; exit 1; }
+		mkdir -p "${bin%/*}" && new=$(mktemp "$bin.fetch.XXXXXX") || { say "held: cannot write to ${bin%/*}"; exit 1; }
 		bring "$new" || exit 1
-		chmod 0755 "$new" && settle "$new" && mv -f "$new" "$bin" || { say "HELD: cannot write to $bin"; exit 1; }
+		chmod 0755 "$new" && settle "$new" && mv -f "$new" "$bin" || { say "held: cannot write to $bin"; exit 1; }
 		say "fetched, and it is the one that was asked for"
 	fi
 	systemctl --no-block start @UNITS@
@@ -33,7 +33,7 @@ fetch)
 	;;
 check)
 	right "$bin" && exit 0
-	echo "nodegate: HELD: $bin is not here yet, or not the one that was asked for; nodegate-fetch.service brings it" >&2
+	echo "nodegate: held: $bin is not here yet, or not the one that was asked for; nodegate-fetch.service brings it" >&2
 	exit 1
 	;;
 gate)

@@ -8,8 +8,8 @@ right() { [ -f "$1" ] && [ "$(cat $kept 2>/dev/null)" = "$image $(sum_of "$1")" 
 settle() { echo "$image $(sum_of "$1")" >$kept; }
 
 bring() {
-	command -v ctr >/dev/null || { say "HELD: ctr of containerd is not here to pull $image; tried again every 5 s"; return 1; }
-	ctr -n nodegate images pull "$image" >/dev/null || { say "HELD: could not pull $image; tried again every 5 s"; return 1; }
+	command -v ctr >/dev/null || { say "held: ctr of containerd is not here to pull $image; tried again every 5 s"; return 1; }
+	ctr -n nodegate images pull "$image" >/dev/null || { say "held: could not pull $image; tried again every 5 s"; return 1; }
 	at=$(mktemp -d /run/nodegate-image.XXXXXX) || return 1
 	if ctr -n nodegate images mount "$image" "$at" >/dev/null; then
 		cp "$at@INSIDE@" "$1"
@@ -17,5 +17,5 @@ bring() {
 		ctr -n nodegate images unmount --rm "$at" >/dev/null
 	fi
 	rmdir "$at"
-	[ "${copied:-1}" = 0 ] || { say "HELD: no @INSIDE@ could be copied out of $image; tried again every 5 s"; return 1; }
+	[ "${copied:-1}" = 0 ] || { say "held: no @INSIDE@ could be copied out of $image; tried again every 5 s"; return 1; }
 }

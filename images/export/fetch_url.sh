@@ -10,14 +10,14 @@ download() {
 	elif command -v wget >/dev/null; then
 		wget -q -T 30 -O "$1" "$url"
 	else
-		say "HELD: neither curl nor wget is here to fetch $url; put one into the image, or bake nodegate"
+		say "held: neither curl nor wget is here to fetch $url; put one into the image, or bake nodegate"
 		return 1
-	fi || { say "HELD: could not fetch $url; tried again every 5 s"; return 1; }
+	fi || { say "held: could not fetch $url; tried again every 5 s"; return 1; }
 }
 
 bring() {
 	download "$1" || return 1
 	right "$1" && return 0
-	say "HELD: $url gives sha256 $(sum_of "$1"), asked for is $sum; it is not run"
+	say "held: $url gives sha256 $(sum_of "$1"), asked for is $sum; it is not run"
 	return 1
 }

@@ -94,7 +94,7 @@ func TestImage(t *testing.T) {
 	if code, out := run(image, "version"); code != 0 || !strings.Contains(out, "nodegate v1.0.0 linux/amd64") {
 		t.Errorf("version: exit status %d\n%s", code, out)
 	}
-	if code, out := run(image, "check", "--root", "/host"); code != 0 || !strings.Contains(out, "nodegate: holds  (stage image") {
+	if code, out := run(image, "check", "--root", "/host"); code != 0 || !strings.Contains(out, "nodegate: pass  (stage image") {
 		t.Errorf("check of a good tree: exit status %d\n%s", code, out)
 	}
 	sayIn(t, root, "/usr/local/bin/nodegate", "uninstall")

@@ -90,15 +90,15 @@ func TestLoadNamesEveryMistake(t *testing.T) {
 }
 
 func TestExpectation(t *testing.T) {
-	const console = "one\nnodegate: holds\nthree\n"
+	const console = "one\nnodegate: pass\nthree\n"
 	for _, test := range []struct {
 		pattern string
 		never   bool
 		ok      bool
 	}{
-		{"^nodegate: holds$", false, true},
+		{"^nodegate: pass$", false, true},
 		{"one.*three", false, false},
-		{"holds", true, false},
+		{"pass", true, false},
 		{"releases", true, true},
 	} {
 		e := Expectation{Pattern: regexp.MustCompile(test.pattern), Never: test.never}

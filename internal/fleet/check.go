@@ -3,11 +3,13 @@ package fleet
 import (
 	"cmp"
 	"slices"
+
+	"nodegate/internal/report"
 )
 
 // mergeChecks keeps the order of the reports: it is that in which checks depend
 // on each other.
-func mergeChecks(reports []Report) []Check {
+func mergeChecks(reports []report.Read) []Check {
 	var all []*collected
 	byName := map[string]*collected{}
 	for n, r := range reports {
@@ -31,34 +33,37 @@ func mergeChecks(reports []Report) []Check {
 	return checks
 }
 
-type stateKey struct{ verdict, got string }
+type stateKey struct {
+	verdict report.Verdict
+	got     string
+}
 
 // collected is a check while reports come in.
 type collected struct {
 	Check
 	at     map[stateKey]int
 	stages map[string]bool // at which some node was asked
-	wrong  int             // nodes on which it does not hold
-	blamed int             // of these, those where another check explains it
-	blame  string
+	wrong  int             // nodes on which it does not pass
+	caused int             // of these, those where another check explains it
+	cause  string
 }
 
-func (c *collected) add(node int, stage string, r Result) {
+func (c *collected) add(node int, stage string, r report.Result) {
 	c.stages[stage] = true
 	if c.Severity == "" || r.Severity == "block" {
-		c.Severity = r.Severity
+		c.Severity = string(r.Severity)
 	}
-	if r.Verdict != "pass" && r.Verdict != "skip" {
+	if !r.Verdict.Fine() {
 		c.wrong++
 		if c.Remedy == "" {
 			c.Remedy = r.Remedy
 		}
 		if r.Because != "" {
-			c.blamed++
-			c.blame = r.Because
+			c.caused++
+			c.cause = r.Because
 		}
 	}
-	c.put(node, stateKey{r.Verdict, r.Got})
+	c.put(node, stateKey{r.Verdict, r.Observed()})
 }
 
 func (c *collected) put(node int, key stateKey) {
@@ -74,7 +79,7 @@ func (c *collected) put(node int, key stateKey) {
 
 // finish knows all nodes: those that were not asked are a state of their own.
 // At another stage a check is not asked, and no difference.
-func (c *collected) finish(reports []Report) Check {
+func (c *collected) finish(reports []report.Read) Check {
 	compared := 0
 	for n, r := range reports {
 		if c.of[n] >= 0 {
@@ -101,8 +106,8 @@ func (c *collected) finish(reports []Report) Check {
 	}
 	c.States = states
 	c.Kind = c.kind(compared)
-	if c.Kind == Follows {
-		c.Because = c.blame
+	if c.Kind == Caused {
+		c.Because = c.cause
 	}
 	return c.Check
 }
@@ -112,8 +117,8 @@ func (c *collected) kind(compared int) Kind {
 	switch {
 	case len(c.States) == 1 && c.wrong == 0:
 		return Alike
-	case c.wrong > 0 && c.blamed == c.wrong && !c.unblamed():
-		return Follows
+	case c.wrong > 0 && c.caused == c.wrong && !c.fineDiffer():
+		return Caused
 	case len(c.States) == 1:
 		return Wrong
 	case 2*len(most.Nodes) <= compared && c.wrong > 0:
@@ -127,11 +132,11 @@ func (c *collected) kind(compared int) Kind {
 	return Valued
 }
 
-// unblamed tells whether nodes on which it holds, or that were not asked, differ.
-func (c *collected) unblamed() bool {
+// fineDiffer reports whether nodes on which it passes, or that were not asked, differ.
+func (c *collected) fineDiffer() bool {
 	fine := 0
 	for _, s := range c.States {
-		if s.Verdict == "pass" || s.Verdict == "skip" || s.Verdict == "" {
+		if s.fine() {
 			fine++
 		}
 	}
@@ -157,5 +162,5 @@ func (c Check) Of(node int) (State, bool) {
 
 // IsOdd tells whether a node differs from most in a check in which most are alike.
 func (c Check) IsOdd(node int) bool {
-	return c.of[node] > 0 && (c.Kind == Verdicted || c.Kind == Valued || c.Kind == Follows)
+	return c.of[node] > 0 && (c.Kind == Verdicted || c.Kind == Valued || c.Kind == Caused)
 }

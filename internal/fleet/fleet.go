@@ -1,8 +1,11 @@
 package fleet
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+
+	"nodegate/internal/report"
 )
 
 // Fleet is reports merged: checks by nodes, what is unlike the rest first.
@@ -17,7 +20,7 @@ type Fleet struct {
 type Node struct {
 	Name    string
 	Stage   string
-	Verdict string // fail, unknown, pass
+	Verdict report.Verdict
 	File    string
 	Time    string
 }
@@ -28,14 +31,14 @@ type Check struct {
 	Severity string
 	Kind     Kind
 	States   []State // what the most nodes have comes first; a node is in one
-	Remedy   string  // as the first node said for which it does not hold
+	Remedy   string  // as the first node says on which it does not pass
 	Because  string  // the check that explains all that is wrong with this one
 	of       []int   // node -> state
 }
 
 // State is what a check found on some nodes.
 type State struct {
-	Verdict string // one of the Verdicts; "" is nodes that were not asked
+	Verdict report.Verdict // "" is nodes that were not asked
 	Got     string
 	Nodes   []int // indexes of Fleet.Nodes
 }
@@ -53,12 +56,12 @@ type Kind int
 
 // The kinds.
 const (
-	Verdicted Kind = iota // a few nodes are not as most, and on some it does not hold
-	Valued                // a few nodes are not as most, and it holds on all
-	Wrong                 // nodes differ in all manner of ways and it does not hold on some, or it holds nowhere
-	Follows               // what differs is explained by another check
-	Varies                // most nodes have a value of their own, and it holds
-	Alike                 // no difference, and it holds
+	Verdicted Kind = iota // a few nodes are not as most, and some do not pass
+	Valued                // a few nodes are not as most, and all pass
+	Wrong                 // no value that most have, and some do not pass; or none passes
+	Caused                // another check explains what is wrong
+	Varies                // most nodes have a value of their own, and all pass
+	Alike                 // no difference, and all pass
 )
 
 func (k Kind) String() string {
@@ -67,22 +70,23 @@ func (k Kind) String() string {
 
 // Merge makes one table of reports. Two reports of one node are an error, which
 // names both; the second is left out.
-func Merge(reports []Report) (Fleet, []error) {
+func Merge(reports []report.Read) (Fleet, []error) {
 	var f Fleet
 	var errs []error
-	known := map[string]string{}
-	var kept []Report
+	files := map[string]string{}
+	var kept []report.Read
 	for _, r := range reports {
-		if first, is := known[r.Node]; is {
-			errs = append(errs, fmt.Errorf("%s: node %.200q has a report already, in %s; keep the newer", r.File, r.Node, first))
+		r.Node.Name = cmp.Or(r.Node.Name, r.File) // an image has no name
+		if first, is := files[r.Node.Name]; is {
+			errs = append(errs, fmt.Errorf("%s: node %.200q has a report already, in %s; keep the newer", r.File, r.Node.Name, first))
 			continue
 		}
-		known[r.Node] = r.File
+		files[r.Node.Name] = r.File
 		kept = append(kept, r)
 	}
-	slices.SortStableFunc(kept, func(a, b Report) int { return natural(a.Node, b.Node) })
+	slices.SortStableFunc(kept, func(a, b report.Read) int { return natural(a.Node.Name, b.Node.Name) })
 	for _, r := range kept {
-		f.Nodes = append(f.Nodes, Node{r.Node, r.Stage, r.Verdict, r.File, r.Time})
+		f.Nodes = append(f.Nodes, Node{r.Node.Name, r.Stage, r.Verdict, r.File, r.Time})
 	}
 	f.domain = domain(f.Nodes)
 	f.Checks = mergeChecks(kept)
@@ -91,18 +95,18 @@ func Merge(reports []Report) (Fleet, []error) {
 	return f, errs
 }
 
-// Verdict is the worst of the nodes': fail, unknown or pass.
-func (f Fleet) Verdict() string {
-	for _, v := range []string{"fail", "unknown"} {
+// Verdict is the worst of the nodes'.
+func (f Fleet) Verdict() report.Verdict {
+	for _, v := range []report.Verdict{report.Fail, report.Unknown} {
 		if f.Count(v) > 0 {
 			return v
 		}
 	}
-	return "pass"
+	return report.Pass
 }
 
 // Count is how many nodes have the verdict.
-func (f Fleet) Count(verdict string) int {
+func (f Fleet) Count(verdict report.Verdict) int {
 	n := 0
 	for _, node := range f.Nodes {
 		if node.Verdict == verdict {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"nodegate/internal/fleet"
+	"nodegate/internal/report"
 )
 
 // inOrder is the checks with their kinds.
@@ -25,7 +26,7 @@ func inOrder(f fleet.Fleet) string {
 func asText(t testing.TB, f fleet.Fleet, all bool) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := fleet.Text(&b, f, all, func(_, word string) string { return word }); err != nil {
+	if err := fleet.Text(&b, f, all, report.Plain); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -108,17 +109,17 @@ func TestStages(t *testing.T) {
 
 func TestText(t *testing.T) {
 	const want = `module.br_netfilter
-    39  ok         loaded
-     1  FAIL       not loaded  ip-10-0-0-17
+    39  pass       loaded
+     1  fail       not loaded  ip-10-0-0-17
         do        run: mend module.br_netfilter
 
 sysctl.net.ipv4.ip_forward
-    38  ok         1
-     2  UNKNOWN    reading sysctl: permission denied  ip-10-0-0-3, ip-10-0-0-9
+    38  pass       1
+     2  unknown    reading sysctl: permission denied  ip-10-0-0-3, ip-10-0-0-9
 
 sysctl.net.core.somaxconn
-    39  ok         4096
-     1  ok         128   ip-10-0-0-5
+    39  pass       4096
+     1  pass       128   ip-10-0-0-5
 
 cgroup.version
     40  warn       v1
@@ -128,12 +129,12 @@ because of these: sysctl.net.bridge.bridge-nf-call-iptables (module.br_netfilter
 
 a value of its own on most nodes: conntrack.headroom
 
-ip-10-0-0-17: module.br_netfilter FAIL
-ip-10-0-0-3, ip-10-0-0-9: sysctl.net.ipv4.ip_forward UNKNOWN
-ip-10-0-0-5: sysctl.net.core.somaxconn ok 128
+ip-10-0-0-17: module.br_netfilter fail
+ip-10-0-0-3, ip-10-0-0-9: sysctl.net.ipv4.ip_forward unknown
+ip-10-0-0-5: sysctl.net.core.somaxconn pass 128
 36 nodes as most: ip-10-0-0-0, ip-10-0-0-1, ip-10-0-0-2, ip-10-0-0-4, ip-10-0-0-6 and 31 more
 
-fleet: differs  (40 nodes of eu-central-1.compute.internal, 60 checks, stage boot: 1 differ, 2 could not tell, 37 hold)
+nodegate: fail  (40 nodes of eu-central-1.compute.internal, 60 checks, stage boot: 1 fail, 2 unknown, 37 pass)
 `
 	f := merged(t, farm(t, 40, 60)...)
 	if d := cmp.Diff(want, asText(t, f, false)); d != "" {
@@ -144,7 +145,7 @@ fleet: differs  (40 nodes of eu-central-1.compute.internal, 60 checks, stage boo
 		t.Errorf("all of it:\n%s", all)
 	}
 	one := merged(t, reportOf(t, "a.example", "boot", pass("module", "loaded")))
-	if got := asText(t, one, false); got != "\nfleet: holds  (1 node, 1 check, stage boot: 1 hold)\n" {
+	if got := asText(t, one, false); got != "\nnodegate: pass  (1 node, 1 check, stage boot: 1 pass)\n" {
 		t.Errorf("one node: %q", got)
 	}
 }
@@ -204,14 +205,14 @@ func BenchmarkFleet(b *testing.B) {
 		write func(fleet.Fleet) error
 	}{
 		{"text", func(f fleet.Fleet) error {
-			return fleet.Text(&bytes.Buffer{}, f, false, func(_, word string) string { return word })
+			return fleet.Text(&bytes.Buffer{}, f, false, report.Plain)
 		}},
 		{"html", func(f fleet.Fleet) error { return fleet.HTML(&bytes.Buffer{}, f) }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			b.SetBytes(int64(len(all)))
 			for b.Loop() {
-				reports, err := fleet.Read("all", strings.NewReader(all))
+				reports, err := report.Decode("all", strings.NewReader(all))
 				if err != nil {
 					b.Fatal(err)
 				}

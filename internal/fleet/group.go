@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"encoding/binary"
 	"slices"
+
+	"nodegate/internal/report"
 )
 
 // group puts alike nodes together: those that differ in the most verdicts first,
@@ -44,17 +46,17 @@ func (c Check) likeness(node int) int {
 	if s < 0 || c.Kind != Varies && c.Kind != Wrong {
 		return s
 	}
-	return slices.Index(Verdicts(), c.States[s].Verdict)
+	return slices.Index(report.Verdicts(), c.States[s].Verdict)
 }
 
 // weight counts in how many checks the nodes have another verdict than most, or
-// only another value. What follows from another check does not count.
+// only another value. What another check explains does not count.
 func (g Group) weight(checks []Check) (verdicts, values int) {
 	for _, i := range g.Differs {
 		c := checks[i]
 		s, _ := c.Of(g.Nodes[0])
 		switch {
-		case c.Kind == Follows:
+		case c.Kind == Caused:
 		case c.Kind == Verdicted && s.Verdict != c.States[0].Verdict:
 			verdicts++
 		default:

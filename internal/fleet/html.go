@@ -7,6 +7,8 @@ import (
 	"html"
 	"io"
 	"strings"
+
+	"nodegate/internal/report"
 )
 
 // How much the page shows: nodes beyond are in the text and in the JSON.
@@ -26,9 +28,9 @@ var pageStyle string
 // of the columns.
 func HTML(w io.Writer, f Fleet) error {
 	p := page{f: f}
-	title := fmt.Sprintf("%d of %s not as they should be", f.Count("fail")+f.Count("unknown"), count(len(f.Nodes), "node"))
-	if f.Verdict() == "pass" {
-		title = count(len(f.Nodes), "node") + ", all as they should be"
+	title := fmt.Sprintf("%d of %s not as they should be", f.Count(report.Fail)+f.Count(report.Unknown), report.Count(len(f.Nodes), "node"))
+	if f.Verdict() == report.Pass {
+		title = report.Count(len(f.Nodes), "node") + ", all as they should be"
 	}
 	p.put(`<!doctype html>
 <html lang="en">
@@ -66,15 +68,15 @@ func (p *page) text(s string, most int) string { return html.EscapeString(clean(
 // class is how a state looks: a colour and, for those who do not see it, a sign.
 func (s State) class() (class, sign string) {
 	switch s.Verdict {
-	case "fail":
+	case report.Fail:
 		return "fail", "F"
-	case "unknown":
+	case report.Unknown:
 		return "unknown", "?"
-	case "warn":
+	case report.Warn:
 		return "warn", "!"
-	case "pass":
+	case report.Pass:
 		return "pass", ""
-	case "skip":
+	case report.Skip:
 		return "skip", "–"
 	}
 	return "none", "×"
@@ -89,7 +91,7 @@ func (p *page) heatMap() {
 		return
 	}
 	p.put("<section id=map>\n<h2>Nodes that differ</h2>\n<p class=quiet>A row is nodes that are alike, a column one of the checks below. ",
-		"<b class=fail>F</b> does not hold, <b class=unknown>?</b> could not tell, <b class=warn>!</b> warns, <b class=value>≠</b> holds with a value that most do not have, ",
+		"<b class=fail>F</b> fail, <b class=unknown>?</b> unknown, <b class=warn>!</b> warn, <b class=value>≠</b> pass with a value that most do not have, ",
 		"<b class=skip>–</b> skipped, <b class=none>×</b> not asked.</p>\n<div class=scroll>\n<table>\n<thead><tr><th scope=col>nodes</th>")
 	for i, c := range columns {
 		fmt.Fprintf(p, "<th scope=col><a href=#c%d title=\"%s\">%d</a></th>", i+1, p.text(c.Name, 200), i+1)
@@ -111,7 +113,7 @@ func (p *page) heatMap() {
 	}
 	p.put("</tbody>\n</table>\n</div>\n")
 	if left > 0 {
-		fmt.Fprintf(p, "<p class=quiet>%s more, which differ less, are left out here.</p>\n", count(left, "node"))
+		fmt.Fprintf(p, "<p class=quiet>%s more, which differ less, are left out here.</p>\n", report.Count(left, "node"))
 	}
 	p.put("</section>\n")
 }
@@ -176,14 +178,14 @@ func (p *page) checks() {
 				fmt.Fprintf(p, "<li>and %d other values</li>\n", len(c.States)-j)
 				break
 			}
-			fmt.Fprintf(p, "<li><b class=%s>%s</b> <span>%s</span> <code>%s</code> ", c.colour(j), s.word(), count(len(s.Nodes), "node"), p.text(s.Got, pageValue))
+			fmt.Fprintf(p, "<li><b class=%s>%s</b> <span>%s</span> <code>%s</code> ", c.colour(j), s.word(), report.Count(len(s.Nodes), "node"), p.text(s.Got, pageValue))
 			if j > 0 || c.Kind == Wrong && len(c.States) > 1 {
 				p.names(s.Nodes, pageNames)
 			}
 			p.put("</li>\n")
 		}
 		p.put("</ul>\n")
-		if c.Remedy != "" && c.Kind != Follows {
+		if c.Remedy != "" && c.Kind != Caused {
 			p.put("<p><b>Do</b> ", p.text(c.Remedy, pageValue), "</p>\n")
 		}
 		p.put("</article>\n")
@@ -204,16 +206,16 @@ func (c Check) colour(state int) string {
 func (c Check) says() string {
 	switch c.Kind {
 	case Verdicted, Valued:
-		return fmt.Sprintf("%s not as most", count(c.Odd(), "node"))
+		return fmt.Sprintf("%s not as most", report.Count(c.Odd(), "node"))
 	case Wrong:
 		if len(c.States) == 1 {
 			return "the same everywhere, and not as it should be"
 		}
-		return "no value that most have, and on some it does not hold"
-	case Follows:
+		return "no value that most have, and some do not pass"
+	case Caused:
 		return "because of " + c.Because
 	}
-	return "a value of its own on most nodes, and it holds"
+	return "a value of its own on most nodes, and all pass"
 }
 
 func (p *page) alike() {
@@ -224,6 +226,6 @@ func (p *page) alike() {
 		}
 	}
 	if names != nil {
-		p.put("<section id=alike>\n<details><summary>The same everywhere: ", count(len(names), "check"), "</summary>\n<ul>\n", strings.Join(names, "\n"), "\n</ul>\n</details>\n</section>\n")
+		p.put("<section id=alike>\n<details><summary>The same everywhere: ", report.Count(len(names), "check"), "</summary>\n<ul>\n", strings.Join(names, "\n"), "\n</ul>\n</details>\n</section>\n")
 	}
 }

@@ -28,7 +28,7 @@ func TestPageInChromium(t *testing.T) {
 			for _, c := range []struct{ script, want string }{
 				{"document.documentElement.scrollWidth <= innerWidth && innerWidth == " + fmt.Sprint(width), "true"},
 				{"document.title", "nodegate fleet: 3 of 1000 nodes not as they should be"},
-				{"document.querySelector('header p').textContent", "1000 nodes of eu-central-1.compute.internal, 100 checks, stage boot: 1 differ, 2 could not tell, 997 hold"},
+				{"document.querySelector('header p').textContent", "1000 nodes of eu-central-1.compute.internal, 100 checks, stage boot: 1 fail, 2 unknown, 997 pass"},
 				// Of 1,000 nodes four groups, of 100 checks seven in which they differ.
 				{"document.querySelectorAll('#map tbody tr').length", "4"},
 				{"document.querySelectorAll('#map thead th a').length", "7"},

@@ -1,13 +1,14 @@
 package fleet
 
 import (
-	"encoding/json"
 	"io"
+
+	"nodegate/internal/report"
 )
 
 // JSON writes the table for other tools. Fields are added, never renamed.
 func JSON(w io.Writer, f Fleet) error {
-	d := jsonFleet{APIVersion: "nodegate/v1", Kind: "FleetReport", Verdict: f.Verdict(), Nodes: []jsonNode{}, Checks: []jsonCheck{}, Groups: []jsonGroup{}}
+	d := jsonFleet{APIVersion: report.APIVersion, Kind: "FleetReport", Verdict: f.Verdict(), Nodes: []jsonNode{}, Checks: []jsonCheck{}, Groups: []jsonGroup{}}
 	for _, n := range f.Nodes {
 		d.Nodes = append(d.Nodes, jsonNode{n.Name, n.Stage, n.Verdict, n.Time, n.File})
 	}
@@ -29,26 +30,24 @@ func JSON(w io.Writer, f Fleet) error {
 		}
 		d.Groups = append(d.Groups, out)
 	}
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(d)
+	return report.JSON(w, d)
 }
 
 type jsonFleet struct {
-	APIVersion string      `json:"apiVersion"`
-	Kind       string      `json:"kind"`
-	Verdict    string      `json:"verdict"`
-	Nodes      []jsonNode  `json:"nodes"`
-	Checks     []jsonCheck `json:"checks"`
-	Groups     []jsonGroup `json:"groups"` // of nodes that are alike
+	APIVersion string         `json:"apiVersion"`
+	Kind       string         `json:"kind"`
+	Verdict    report.Verdict `json:"verdict"`
+	Nodes      []jsonNode     `json:"nodes"`
+	Checks     []jsonCheck    `json:"checks"`
+	Groups     []jsonGroup    `json:"groups"` // of nodes that are alike
 }
 
 type jsonNode struct {
-	Name    string `json:"name"`
-	Stage   string `json:"stage"`
-	Verdict string `json:"verdict"`
-	Time    string `json:"time,omitempty"`
-	File    string `json:"file"`
+	Name    string         `json:"name"`
+	Stage   string         `json:"stage"`
+	Verdict report.Verdict `json:"verdict"`
+	Time    string         `json:"time,omitempty"`
+	File    string         `json:"file"`
 }
 
 type jsonCheck struct {
@@ -61,10 +60,10 @@ type jsonCheck struct {
 }
 
 type jsonState struct {
-	Verdict string   `json:"verdict"` // "" is nodes that were not asked
-	Got     string   `json:"got"`
-	Count   int      `json:"count"`
-	Nodes   []string `json:"nodes,omitempty"` // not of what most have
+	Verdict report.Verdict `json:"verdict"` // "" is nodes that were not asked
+	Got     string         `json:"got"`
+	Count   int            `json:"count"`
+	Nodes   []string       `json:"nodes,omitempty"` // not of what most have
 }
 
 type jsonGroup struct {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"nodegate/internal/report"
 )
 
 // byInterest: the kinds in their order; within one, the fewer nodes are odd the
@@ -21,11 +23,11 @@ func byInterest(a, b Check) int {
 	return cmp.Compare(a.worst(), b.worst())
 }
 
-// worst is the place of the worst verdict in Verdicts.
+// worst is the place of the worst verdict in report.Verdicts.
 func (c Check) worst() int {
-	worst := len(Verdicts())
+	worst := len(report.Verdicts())
 	for _, s := range c.States {
-		if i := slices.Index(Verdicts(), s.Verdict); i >= 0 {
+		if i := slices.Index(report.Verdicts(), s.Verdict); i >= 0 {
 			worst = min(worst, i)
 		}
 	}

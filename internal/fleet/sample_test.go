@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"nodegate/internal/fleet"
+	"nodegate/internal/report"
 )
 
 type result map[string]string
@@ -46,7 +47,7 @@ func because(r result, cause string) result { r["because"] = cause; return r }
 // merged reads what was written and merges it.
 func merged(t testing.TB, reports ...string) fleet.Fleet {
 	t.Helper()
-	read, err := fleet.Read("all.json", strings.NewReader(strings.Join(reports, "")))
+	read, err := report.Decode("all.json", strings.NewReader(strings.Join(reports, "")))
 	if err != nil {
 		t.Fatal(err)
 	}

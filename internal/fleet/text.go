@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"nodegate/internal/report"
 )
 
 // How much of a long list and of a long value the text shows.
@@ -15,8 +17,8 @@ const (
 
 // Text writes the table for people: the checks in which nodes differ, then the
 // nodes that do, last the sum. All names every node, and the checks in which
-// nothing differs. Paint may colour a word by its verdict.
-func Text(w io.Writer, f Fleet, all bool, paint func(verdict, word string) string) error {
+// nothing differs.
+func Text(w io.Writer, f Fleet, all bool, paint report.Paint) error {
 	t := text{f: f, paint: paint, names: textNames}
 	if all {
 		t.names = 0
@@ -27,14 +29,13 @@ func Text(w io.Writer, f Fleet, all bool, paint func(verdict, word string) strin
 			t.check(c)
 		}
 	}
-	t.list(Follows, "because of these")
+	t.list(Caused, "because of these")
 	t.list(Varies, "a value of its own on most nodes")
 	if all {
 		t.list(Alike, "the same everywhere")
 	}
 	t.groups()
-	verdict := map[string]string{"fail": "differs", "unknown": "could not tell", "pass": "holds"}[f.Verdict()]
-	fmt.Fprintf(&t, "fleet: %s  (%s)\n", paint(f.Verdict(), verdict), f.summary())
+	_ = report.Total(&t, paint, f.Verdict(), f.summary())
 	_, err := t.WriteTo(w)
 	return err
 }
@@ -42,7 +43,7 @@ func Text(w io.Writer, f Fleet, all bool, paint func(verdict, word string) strin
 type text struct {
 	bytes.Buffer
 	f     Fleet
-	paint func(verdict, word string) string
+	paint report.Paint
 	names int
 }
 
@@ -57,14 +58,14 @@ func (t *text) check(c Check) {
 			fmt.Fprintf(t, "        and %d other values\n", len(c.States)-i)
 			break
 		}
-		line := fmt.Sprintf("%6d  %s  %-*s", len(s.Nodes), t.paint(s.Verdict, fmt.Sprintf("%-9s", s.word())), width, clean(s.Got, textValue))
+		line := fmt.Sprintf("%6d  %s  %-*s", len(s.Nodes), t.paint.Verdict(s.Verdict, fmt.Sprintf("%-9s", s.word())), width, clean(s.Got, textValue))
 		if i > 0 || c.Kind == Wrong && len(c.States) > 1 {
 			line += "  " + t.f.names(s.Nodes, t.names)
 		}
 		fmt.Fprintln(t, strings.TrimRight(line, " "))
 	}
 	if c.Remedy != "" && (c.Kind == Verdicted || c.Kind == Wrong) {
-		fmt.Fprintf(t, "        %s %s\n", t.paint("skip", "do       "), clean(c.Remedy, 400))
+		fmt.Fprintf(t, "        %s %s\n", t.paint(report.Dim, "do       "), clean(c.Remedy, 400))
 	}
 	fmt.Fprintln(t)
 }
@@ -95,11 +96,11 @@ func (t *text) groups() {
 		var differs []string
 		for _, i := range g.Differs {
 			c := t.f.Checks[i]
-			if c.Kind == Follows {
+			if c.Kind == Caused {
 				continue
 			}
 			s, _ := c.Of(g.Nodes[0])
-			said := clean(c.Name, textValue) + " " + t.paint(s.Verdict, s.word())
+			said := clean(c.Name, textValue) + " " + t.paint.Verdict(s.Verdict, s.word())
 			if s.fine() && s.Got != "" {
 				said += " " + clean(s.Got, 40)
 			}
@@ -109,7 +110,7 @@ func (t *text) groups() {
 	}
 	for _, g := range t.f.Groups {
 		if len(g.Differs) == 0 && len(t.f.Nodes) > 1 {
-			fmt.Fprintf(t, "%s as most: %s\n", count(len(g.Nodes), "node"), t.f.names(g.Nodes, t.names))
+			fmt.Fprintf(t, "%s as most: %s\n", report.Count(len(g.Nodes), "node"), t.f.names(g.Nodes, t.names))
 		}
 	}
 	fmt.Fprintln(t)

@@ -5,25 +5,20 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"nodegate/internal/report"
 )
 
 // word is a verdict as people read it.
 func (s State) word() string {
-	switch s.Verdict {
-	case "fail":
-		return "FAIL"
-	case "unknown":
-		return "UNKNOWN"
-	case "pass":
-		return "ok"
-	case "":
+	if s.Verdict == "" {
 		return "not asked"
 	}
-	return s.Verdict
+	return s.Verdict.Word()
 }
 
-// fine tells whether nobody has to look at it.
-func (s State) fine() bool { return s.Verdict == "pass" || s.Verdict == "skip" || s.Verdict == "" }
+// fine reports whether nobody has to look at it.
+func (s State) fine() bool { return s.Verdict == "" || s.Verdict.Fine() }
 
 // clean makes one line that is safe to print of a text that came with a report:
 // without control characters, which could rewrite a terminal, and without those
@@ -78,31 +73,23 @@ func domain(nodes []Node) string {
 	return "." + end
 }
 
-// count is "1 node", "2 nodes".
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// summary is the fleet in one line: "1000 nodes, 98 checks, stage boot: 3 differ, 997 hold".
+// summary is the fleet in one line: "1000 nodes, 98 checks, stage boot: 3 fail, 997 pass".
 func (f Fleet) summary() string {
 	var parts []string
-	for _, p := range []struct{ verdict, word string }{{"fail", "differ"}, {"unknown", "could not tell"}, {"pass", "hold"}} {
-		if n := f.Count(p.verdict); n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, p.word))
+	for _, v := range []report.Verdict{report.Fail, report.Unknown, report.Pass} {
+		if n := f.Count(v); n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, v.Word()))
 		}
 	}
 	stages := f.Stages()
 	for i := range stages {
 		stages[i] = clean(stages[i], 40)
 	}
-	nodes := count(len(f.Nodes), "node")
+	nodes := report.Count(len(f.Nodes), "node")
 	if f.domain != "" {
 		nodes += " of " + clean(strings.TrimPrefix(f.domain, "."), 80)
 	}
-	return fmt.Sprintf("%s, %s, stage %s: %s", nodes, count(len(f.Checks), "check"), strings.Join(stages, " and "), strings.Join(parts, ", "))
+	return fmt.Sprintf("%s, %s, stage %s: %s", nodes, report.Count(len(f.Checks), "check"), strings.Join(stages, " and "), strings.Join(parts, ", "))
 }
 
 // when is the time in which the nodes were checked.

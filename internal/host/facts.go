@@ -3,13 +3,17 @@ package host
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"strconv"
 	"strings"
+
+	"nodegate/internal/host/config"
 )
 
-// Fact answers one of the facts that a policy's expressions can name: a string
-// or an int64. False: it cannot be known here, or not yet (a file tree has no
-// CPUs; before the CNI is installed it has no name).
+// Fact returns one of the facts that a policy's expressions can name: a string
+// or an int64. False means that it cannot be known here, or not yet: a file tree
+// has no CPUs, and a node has no CNI before one is installed.
 func (h *Host) Fact(ctx context.Context, name string) (any, bool) {
 	switch name {
 	case "node.cpus":
@@ -21,39 +25,54 @@ func (h *Host) Fact(ctx context.Context, name string) (any, bool) {
 		release, err := h.Kernel.Release()
 		return release, err == nil
 	case "kernel.version":
-		release, err := h.Kernel.Release()
-		return leadingVersion(release), err == nil
+		release, err := h.KernelRelease()
+		return release.Numbers, err == nil
 	case "os.id":
-		return h.OSRelease("ID")
+		release, err := h.OSRelease()
+		return release["ID"], err == nil
 	case "os.version":
-		return h.OSRelease("VERSION_ID")
+		release, err := h.OSRelease()
+		return release["VERSION_ID"], err == nil
 	case "systemd.version":
-		return h.systemdVersion()
+		version, _, err := h.SystemdVersion()
+		return int64(version), err == nil
 	case "cloud.provider":
 		return h.cloud()
 	case "cni.name":
 		return h.cni()
 	case "kube_proxy.mode":
-		return h.proxyMode()
+		c, err := config.ReadKubeProxy(h.Files)
+		return c.Mode, err == nil && c.From != ""
 	case "kubelet.version":
 		said, err := h.Kernel.Version(ctx, "kubelet") // "Kubernetes v1.34.1"
-		return leadingVersion(strings.TrimPrefix(said, "Kubernetes v")), err == nil
+		return config.LeadingNumbers(strings.TrimPrefix(said, "Kubernetes v")), err == nil
 	}
 	return nil, false
 }
 
-// OSRelease is a field of os-release(5).
-func (h *Host) OSRelease(field string) (any, bool) {
-	text, err := h.Text("/etc/os-release")
+// KernelRelease returns the running kernel's release, taken apart.
+func (h *Host) KernelRelease() (config.KernelRelease, error) {
+	release, err := h.Kernel.Release()
 	if err != nil {
-		return nil, false
+		return config.KernelRelease{}, err
 	}
-	for _, line := range strings.Split(text, "\n") {
-		if v, ok := strings.CutPrefix(line, field+"="); ok {
-			return strings.Trim(v, `"'`), true
-		}
+	return config.ParseKernelRelease(release)
+}
+
+// OSRelease returns the variables of os-release(5). Lines that are no assignments
+// are left out.
+func (h *Host) OSRelease() (config.OSRelease, error) {
+	name := "/etc/os-release"
+	text, err := h.Files.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		name = "/usr/lib/os-release"
+		text, err = h.Files.ReadFile(name)
 	}
-	return "", true
+	if err != nil {
+		return nil, err
+	}
+	release, _ := config.ParseOSRelease(name, text)
+	return release, nil
 }
 
 // countList counts the numbers of a kernel list: "0-3,5" is five.
@@ -73,15 +92,6 @@ func countList(list string) int64 {
 	return n
 }
 
-// leadingVersion is the numbers a release begins with: 6.1.0 of 6.1.0-28-amd64.
-func leadingVersion(release string) string {
-	end := strings.IndexFunc(release, func(r rune) bool { return r != '.' && (r < '0' || r > '9') })
-	if end < 0 {
-		return release
-	}
-	return strings.TrimRight(release[:end], ".")
-}
-
 func (h *Host) memory() (any, bool) {
 	text, err := h.Text("/proc/meminfo")
 	if err != nil || !h.Live() {
@@ -91,25 +101,6 @@ func (h *Host) memory() (any, bool) {
 		if words := strings.Fields(line); len(words) >= 2 && words[0] == "MemTotal:" {
 			kib, err := strconv.ParseInt(words[1], 10, 64)
 			return kib << 10, err == nil
-		}
-	}
-	return nil, false
-}
-
-// systemdVersion is read from the name of systemd's own library, which carries
-// it (libsystemd-shared-252.so), so that it is known in an image too.
-func (h *Host) systemdVersion() (any, bool) {
-	for _, dir := range []string{"/usr/lib/systemd", "/usr/lib/x86_64-linux-gnu/systemd", "/usr/lib/aarch64-linux-gnu/systemd", "/usr/lib64/systemd"} {
-		names, err := h.Files.ReadDir(dir)
-		if err != nil {
-			continue
-		}
-		for _, n := range names {
-			if v, ok := strings.CutPrefix(n, "libsystemd-shared-"); ok {
-				major, _, _ := strings.Cut(leadingVersion(v), ".")
-				number, err := strconv.ParseInt(major, 10, 32)
-				return number, err == nil
-			}
 		}
 	}
 	return nil, false
@@ -153,24 +144,6 @@ func (h *Host) cni() (any, bool) {
 			return nil, false
 		}
 		return conf.Name, true
-	}
-	return nil, false
-}
-
-// proxyMode is what kops' static Pod or kubeadm's configuration says of
-// kube-proxy; where neither is on the node it cannot be known from files.
-func (h *Host) proxyMode() (any, bool) {
-	for _, name := range []string{"/etc/kubernetes/manifests/kube-proxy.manifest", "/var/lib/kube-proxy/config.conf", "/var/lib/kube-proxy/config.yaml"} {
-		text, err := h.Text(name)
-		if err != nil {
-			continue
-		}
-		for _, mode := range []string{"iptables", "nftables", "ipvs"} {
-			if strings.Contains(text, "--proxy-mode="+mode) || strings.Contains(text, "mode: "+mode) || strings.Contains(text, `mode: "`+mode+`"`) {
-				return mode, true
-			}
-		}
-		return "iptables", true // the default on Linux
 	}
 	return nil, false
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -24,6 +25,8 @@ type Host struct {
 	// waits for the reply as long as it is told. It is nil where nothing can be
 	// sent: in a file tree, a replay, a recording.
 	Prove func(ctx context.Context, wait time.Duration) (Proof, error)
+
+	opened []interface{ Close() }
 }
 
 // Proof is what a probe with real packets found.
@@ -49,8 +52,8 @@ type Files interface {
 // Kernel is what is asked of the running kernel.
 type Kernel interface {
 	Release() (string, error)
-	// LoadModules loads all of them, with what they depend on, in one call.
-	LoadModules(ctx context.Context, names []string) error
+	// LoadModule loads a module with what it depends on.
+	LoadModule(ctx context.Context, name string) error
 	// Version is what a program of the system prints for --version.
 	Version(ctx context.Context, program string) (string, error)
 }
@@ -59,6 +62,13 @@ type Kernel interface {
 // fs.ErrNotExist, what a driver does not implement errors.ErrUnsupported.
 type Links interface {
 	List(ctx context.Context) ([]Link, error)
+	// Get returns a link as it is now, without Master and VXLAN.
+	Get(ctx context.Context, name string) (Link, error)
+	// Watch sends every notice about a link to events. It returns when a notice
+	// was missed, when the subscription fails, or when ctx ends; after that only
+	// List tells what happened in between. subscribed is called as soon as no
+	// notice can be missed any more.
+	Watch(ctx context.Context, subscribed func(), events chan<- LinkEvent) error
 	Driver(ctx context.Context, link string) (string, error)
 	// DefaultRoutes is the names of the links that carry a default route.
 	DefaultRoutes(ctx context.Context) ([]string, error)
@@ -77,6 +87,15 @@ type Units interface {
 	// State is a unit's ActiveState and UnitFileState, as systemctl show prints
 	// them: "active", "enabled". A unit that is not there is "inactive", "".
 	State(ctx context.Context, unit string) (active, file string, err error)
+	// Reload makes systemd read its unit files again.
+	Reload(ctx context.Context) error
+	// Enable does what `systemctl enable` does.
+	Enable(ctx context.Context, units ...string) error
+	// Stop does what `systemctl stop` does. A unit that systemd does not know is
+	// stopped already.
+	Stop(ctx context.Context, unit string) error
+	// Restart restarts the units, each after the one before has started.
+	Restart(ctx context.Context, units ...string) error
 }
 
 // Rules is what is asked of the packet filter.
@@ -147,10 +166,24 @@ func Open(root string) (*Host, error) {
 	if !info.IsDir() {
 		return nil, fmt.Errorf("opening root: %s is not a directory", root)
 	}
-	if root == "/" {
-		return &Host{Root: root, Files: machineFiles{}, Kernel: machineKernel{}, Links: &machineLinks{}, Units: &machineUnits{}, Rules: machineRules{}}, nil
+	if root != "/" {
+		units := treeUnits{&machineUnits{socket: filepath.Join(root, systemdSocket)}}
+		return &Host{
+			Root: root, Files: treeFiles{root}, Kernel: noKernel{}, Links: noLinks{}, Units: units, Rules: noRules{}, opened: []interface{ Close() }{units},
+		}, nil
 	}
-	return &Host{Root: root, Files: treeFiles{root}, Kernel: noKernel{}, Links: noLinks{}, Units: noUnits{}, Rules: noRules{}}, nil
+	links, units := &machineLinks{}, &machineUnits{socket: systemdSocket}
+	return &Host{
+		Root: root, Files: machineFiles{}, Kernel: machineKernel{}, Links: links, Units: units, Rules: machineRules{}, opened: []interface{ Close() }{links, units},
+	}, nil
+}
+
+// Close closes the sockets that questions have opened. Nothing may be asked
+// afterwards, of the host or of what Once and Record made of it.
+func (h *Host) Close() {
+	for _, o := range h.opened {
+		o.Close()
+	}
 }
 
 // Live tells whether the host is a running machine, not a file tree.

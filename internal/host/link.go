@@ -11,18 +11,30 @@ import (
 	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/netns"
 )
 
-// machineLinks asks the kernel of the caller's network namespace. The ethtool
-// socket is opened at the first use: most policies need none.
+// machineLinks asks the kernel of the caller's network namespace. Its sockets are
+// opened at the first use: most policies need none.
 type machineLinks struct {
 	tool  *ethtool.Ethtool
 	names map[string]uint // of the features
 	fd    int             // a socket for questions about them, 0 before the first
 }
 
+// Close closes the sockets.
+func (m *machineLinks) Close() {
+	if m.tool != nil {
+		m.tool.Close()
+	}
+	if m.fd != 0 {
+		_ = unix.Close(m.fd)
+	}
+}
+
 func (m *machineLinks) List(context.Context) ([]Link, error) {
-	found, err := dump(netlink.LinkList)
+	found, err := netns.Dump(netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("listing links: %w", err)
 	}
@@ -32,10 +44,8 @@ func (m *machineLinks) List(context.Context) ([]Link, error) {
 	}
 	links := make([]Link, 0, len(found))
 	for _, l := range found {
-		link := Link{
-			Name: l.Attrs().Name, Index: l.Attrs().Index, Kind: kind(l), MTU: l.Attrs().MTU,
-			Master: names[l.Attrs().MasterIndex], Up: l.Attrs().Flags&net.FlagUp != 0,
-		}
+		link := newLink(l)
+		link.Master = names[l.Attrs().MasterIndex]
 		if v, ok := l.(*netlink.Vxlan); ok {
 			link.VXLAN = &VXLAN{UDPCSum: v.UDPCSum, Port: v.Port, Parent: names[v.VtepDevIndex]}
 		}
@@ -44,20 +54,26 @@ func (m *machineLinks) List(context.Context) ([]Link, error) {
 	return links, nil
 }
 
-// dump repeats a netlink dump that the kernel says was interrupted by a change.
-func dump[T any](ask func() ([]T, error)) ([]T, error) {
-	var all []T
-	var err error
-	for range 5 {
-		if all, err = ask(); !errors.Is(err, netlink.ErrDumpInterrupted) {
-			break
-		}
+func (m *machineLinks) Get(_ context.Context, name string) (Link, error) {
+	l, err := netlink.LinkByName(name)
+	if err != nil {
+		return Link{}, linkErr("reading the state", name, err)
 	}
-	return all, err
+	return newLink(l), nil
+}
+
+// newLink leaves out what names other links.
+func newLink(l netlink.Link) Link {
+	a := l.Attrs()
+	link := Link{Name: a.Name, Index: a.Index, Kind: l.Type(), MTU: a.MTU, Up: a.Flags&net.FlagUp != 0}
+	if link.Kind == "device" {
+		link.Kind = ""
+	}
+	return link
 }
 
 func (m *machineLinks) DefaultRoutes(context.Context) ([]string, error) {
-	routes, err := dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_ALL) })
+	routes, err := netns.Dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
 		return nil, fmt.Errorf("listing routes: %w", err)
 	}

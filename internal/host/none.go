@@ -6,19 +6,21 @@ import (
 	"io"
 )
 
-// errTree answers what only a running machine can.
+// errTree is the error of every question that only a running machine can answer.
 var errTree = errors.New("a file tree has no running kernel; ask at --stage image, or without --root")
 
 type noKernel struct{}
 
-func (noKernel) Release() (string, error)                    { return "", errTree }
-func (noKernel) LoadModules(context.Context, []string) error { return errTree }
+func (noKernel) Release() (string, error)                 { return "", errTree }
+func (noKernel) LoadModule(context.Context, string) error { return errTree }
 
 func (noKernel) Version(context.Context, string) (string, error) { return "", errTree }
 
 type noLinks struct{}
 
 func (noLinks) List(context.Context) ([]Link, error)                         { return nil, errTree }
+func (noLinks) Get(context.Context, string) (Link, error)                    { return Link{}, errTree }
+func (noLinks) Watch(context.Context, func(), chan<- LinkEvent) error        { return errTree }
 func (noLinks) Driver(context.Context, string) (string, error)               { return "", errTree }
 func (noLinks) DefaultRoutes(context.Context) ([]string, error)              { return nil, errTree }
 func (noLinks) RoutingRules(context.Context) ([]RoutingRule, error)          { return nil, errTree }
@@ -26,12 +28,6 @@ func (noLinks) Features(context.Context, string) (map[string]Feature, error) { r
 func (noLinks) SetFeatures(context.Context, string, map[string]bool) error   { return errTree }
 func (noLinks) SetMTU(context.Context, string, int) error                    { return errTree }
 func (noLinks) Stats(context.Context, string) (map[string]uint64, error)     { return nil, errTree }
-
-type noUnits struct{}
-
-func (noUnits) State(context.Context, string) (active, file string, err error) {
-	return "", "", errTree
-}
 
 type noRules struct{}
 

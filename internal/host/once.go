@@ -11,6 +11,7 @@ import (
 // memory ever after. It is for one run of the checks: several of them look at the same.
 func Once(h *Host) *Host {
 	once := *h
+	once.opened = nil // h closes them
 	once.Rules = &rulesOnce{Rules: h.Rules}
 	once.Links = &linksOnce{Links: h.Links}
 	return &once

@@ -1,8 +1,12 @@
 package host
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"io"
+	"io/fs"
+	"slices"
 	"strings"
 )
 
@@ -21,8 +25,8 @@ func (r replayFiles) Write(string, []byte) error            { return errReplay }
 
 type replayKernel struct{ s *Snapshot }
 
-func (r replayKernel) Release() (string, error)                    { return r.s.Kernel.get("kernel release") }
-func (r replayKernel) LoadModules(context.Context, []string) error { return errReplay }
+func (r replayKernel) Release() (string, error)                 { return r.s.Kernel.get("kernel release") }
+func (r replayKernel) LoadModule(context.Context, string) error { return errReplay }
 
 func (r replayKernel) Version(_ context.Context, program string) (string, error) {
 	return r.s.Version[program].get("version of " + program)
@@ -31,6 +35,19 @@ func (r replayKernel) Version(_ context.Context, program string) (string, error)
 type replayLinks struct{ s *Snapshot }
 
 func (r replayLinks) List(context.Context) ([]Link, error) { return r.s.List.get("links") }
+
+func (r replayLinks) Get(ctx context.Context, name string) (Link, error) {
+	links, err := r.List(ctx)
+	if i := slices.IndexFunc(links, func(l Link) bool { return l.Name == name }); i >= 0 {
+		return links[i], nil
+	}
+	return Link{}, linkErr("reading the state", name, cmp.Or(err, fs.ErrNotExist))
+}
+
+// Watch fails: a recording is of one moment.
+func (r replayLinks) Watch(context.Context, func(), chan<- LinkEvent) error {
+	return fmt.Errorf("notices about links: %w", ErrNotRecorded)
+}
 
 func (r replayLinks) DefaultRoutes(context.Context) ([]string, error) {
 	return r.s.Default.get("default routes")
@@ -61,6 +78,11 @@ func (r replayUnits) State(_ context.Context, unit string) (active, file string,
 	u, err := r.s.Units[unit].get("state of " + unit)
 	return u.Active, u.File, err
 }
+
+func (r replayUnits) Reload(context.Context) error             { return errReplay }
+func (r replayUnits) Enable(context.Context, ...string) error  { return errReplay }
+func (r replayUnits) Stop(context.Context, string) error       { return errReplay }
+func (r replayUnits) Restart(context.Context, ...string) error { return errReplay }
 
 type replayRules struct{ s *Snapshot }
 

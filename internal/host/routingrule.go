@@ -6,6 +6,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/netns"
 )
 
 // RoutingRule is a line of `ip rule`, of IPv4 or IPv6, that looks up a table
@@ -18,7 +20,7 @@ type RoutingRule struct {
 }
 
 func (m *machineLinks) RoutingRules(context.Context) ([]RoutingRule, error) {
-	found, err := dump(func() ([]netlink.Rule, error) { return netlink.RuleList(netlink.FAMILY_ALL) })
+	found, err := netns.Dump(func() ([]netlink.Rule, error) { return netlink.RuleList(netlink.FAMILY_ALL) })
 	if err != nil {
 		return nil, fmt.Errorf("listing routing rules: %w", err)
 	}
@@ -37,7 +39,7 @@ func (m *machineLinks) RoutingRules(context.Context) ([]RoutingRule, error) {
 	if rules == nil {
 		return nil, nil // most machines: no need to ask for every route
 	}
-	routes, err := dump(func() ([]netlink.Route, error) {
+	routes, err := netns.Dump(func() ([]netlink.Route, error) {
 		return netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
 	})
 	if err != nil {

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/exec"
-	"strings"
-	"time"
 
+	"nodegate/internal/host/program"
 	"nodegate/internal/ruleset"
 )
 
@@ -47,24 +45,24 @@ func (machineRules) Dumps(ctx context.Context, read func(source string, r io.Rea
 	ran := 0
 	for _, family := range []string{"iptables", "ip6tables"} {
 		backends := []string{family + "-nft-save", family + "-legacy-save"}
-		if _, err := lookPath(backends[0]); err != nil {
+		if _, err := program.Find(backends[0]); err != nil {
 			backends = []string{family + "-save"} // before 1.8 there is one
 		}
-		for _, program := range backends {
-			if _, err := lookPath(program); err != nil {
+		for _, save := range backends {
+			if _, err := program.Find(save); err != nil {
 				continue
 			}
 			ran++
-			errs = append(errs, stream(ctx, read, program))
+			errs = append(errs, program.Stream(ctx, read, save))
 		}
 	}
-	if _, err := lookPath("nft"); err == nil {
+	if _, err := program.Find("nft"); err == nil {
 		ran++
-		tables, err := run(ctx, "nft", "list", "tables")
+		tables, err := program.Run(ctx, "nft", "list", "tables")
 		errs = append(errs, err)
 		for _, family := range []string{"ip", "ip6"} {
 			if bytes.Contains(tables, []byte("table "+family+" kube-proxy\n")) {
-				errs = append(errs, stream(ctx, read, "nft", "-j", "list", "table", family, "kube-proxy"))
+				errs = append(errs, program.Stream(ctx, read, "nft", "-j", "list", "table", family, "kube-proxy"))
 			}
 		}
 	}
@@ -72,38 +70,4 @@ func (machineRules) Dumps(ctx context.Context, read func(source string, r io.Rea
 		return errors.New("neither iptables nor nft is installed: no program could print the rules")
 	}
 	return errors.Join(errs...)
-}
-
-// stream runs a program and hands its output to read while the program prints it.
-func stream(ctx context.Context, read func(string, io.Reader) error, name string, args ...string) error {
-	path, err := lookPath(name)
-	if err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Env = []string{"PATH=" + searchPath, "LC_ALL=C"}
-	cmd.WaitDelay = time.Second
-	var complaint bytes.Buffer
-	cmd.Stderr = &complaint
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	readErr := read(strings.Join(append([]string{name}, args...), " "), out)
-	// Whatever the reader left must be taken, or the program never ends.
-	_, _ = io.Copy(io.Discard, out)
-	if err := cmd.Wait(); err != nil {
-		return fmt.Errorf("%s: %w: %s", name, err, strings.TrimSpace(complaint.String()))
-	}
-	return readErr
-}
-
-// Journal hands the last hour of a unit's journal to read, as lines that begin
-// with an ISO time.
-func Journal(ctx context.Context, unit string, read func(io.Reader) error) error {
-	return stream(ctx, func(_ string, r io.Reader) error { return read(r) },
-		"journalctl", "--no-pager", "--quiet", "--output=short-iso", "--since=-1h", "--unit="+unit)
 }

@@ -4,92 +4,69 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"strings"
+	"strconv"
 
 	"github.com/coreos/go-systemd/v22/dbus"
-	"github.com/coreos/go-systemd/v22/journal"
 	godbus "github.com/godbus/dbus/v5"
-	"golang.org/x/sys/unix"
 )
 
-// SystemdRuns tells whether this machine was booted with systemd (sd_booted(3)).
+// systemdSocket is where systemd itself listens below its root, for root only;
+// no bus daemon stands between. A container that has nothing but the socket of
+// its host can use it too.
+const systemdSocket = "/run/systemd/private"
+
+// SystemdRuns reports whether this machine was booted with systemd (sd_booted(3)).
 func (h *Host) SystemdRuns() bool {
-	info, err := os.Lstat("/run/systemd/system")
-	return h.Live() && err == nil && info.IsDir()
+	_, err := h.Files.ReadDir("/run/systemd/system")
+	return h.Live() && err == nil
 }
 
-// ReloadUnits makes the running systemd read its unit files again.
-func ReloadUnits(ctx context.Context) error {
-	c, err := dbus.NewSystemdConnectionContext(ctx)
-	if err != nil {
-		return fmt.Errorf("asking systemd to reload its units: %w; run: systemctl daemon-reload", err)
-	}
-	defer c.Close()
-	if err := c.ReloadContext(ctx); err != nil {
-		return fmt.Errorf("asking systemd to reload its units: %w; run: systemctl daemon-reload", err)
-	}
-	return nil
+// machineUnits asks the systemd behind a socket over D-Bus, by one connection
+// that the first question makes.
+type machineUnits struct {
+	socket string
+	conn   *dbus.Conn
 }
 
-// EnableUnit makes the running systemd enable a unit, as `systemctl enable` does.
-func EnableUnit(ctx context.Context, unit string) error {
-	c, err := dbus.NewSystemdConnectionContext(ctx)
-	if err != nil {
-		return fmt.Errorf("enabling %s: %w", unit, err)
+func (m *machineUnits) connect() (*dbus.Conn, error) {
+	if m.conn != nil {
+		return m.conn, nil
 	}
-	defer c.Close()
-	if _, _, err := c.EnableUnitFilesContext(ctx, []string{unit}, false, false); err != nil {
-		return fmt.Errorf("enabling %s: %w", unit, err)
-	}
-	return nil
-}
-
-// StopUnit makes the running systemd stop a unit, as `systemctl stop` does, and
-// waits for it. A unit that systemd does not know is stopped already.
-func StopUnit(ctx context.Context, unit string) error {
-	c, err := dbus.NewSystemdConnectionContext(ctx)
-	if err != nil {
-		return fmt.Errorf("stopping %s: %w", unit, err)
-	}
-	defer c.Close()
-	done := make(chan string, 1)
-	_, err = c.StopUnitContext(ctx, unit, "replace", done)
-	var refused godbus.Error
-	if errors.As(err, &refused) && refused.Name == "org.freedesktop.systemd1.NoSuchUnit" {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("stopping %s: %w", unit, err)
-	}
-	select {
-	case result := <-done:
-		if result != "done" {
-			return fmt.Errorf("stopping %s: systemd answers %q; run: systemctl status %s", unit, result, unit)
+	conn, err := dbus.NewConnection(func() (*godbus.Conn, error) {
+		conn, err := godbus.Dial("unix:path=" + godbus.EscapeBusAddressValue(m.socket))
+		if err != nil {
+			return nil, err
 		}
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("stopping %s: %w", unit, ctx.Err())
+		if err := conn.Auth([]godbus.Auth{godbus.AuthExternal(strconv.Itoa(os.Getuid()))}); err != nil {
+			_ = conn.Close()
+			return nil, err
+		}
+		return conn, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to systemd at %s: %w", m.socket, err)
 	}
+	m.conn = conn
+	return conn, nil
 }
 
-// machineUnits asks the running systemd over D-Bus, by one connection that is
-// made at the first question.
-type machineUnits struct{ conn *dbus.Conn }
+// Close closes the connection.
+func (m *machineUnits) Close() {
+	if m.conn != nil {
+		m.conn.Close()
+	}
+}
 
 func (m *machineUnits) State(ctx context.Context, unit string) (active, file string, err error) {
-	if m.conn == nil {
-		if info, err := os.Lstat("/run/systemd/system"); err != nil || !info.IsDir() {
-			return "inactive", "", nil // where systemd does not run (sd_booted(3)), no unit does
-		}
-		c, err := dbus.NewSystemdConnectionContext(context.WithoutCancel(ctx))
-		if err != nil {
-			return "", "", fmt.Errorf("asking systemd about %s: %w", unit, err)
-		}
-		m.conn = c
+	if _, err := os.Lstat("/run/systemd/system"); err != nil {
+		return "inactive", "", nil // where systemd does not run, no unit does
 	}
-	properties, err := m.conn.GetUnitPropertiesContext(ctx, unit)
+	conn, err := m.connect()
+	if err != nil {
+		return "", "", err
+	}
+	properties, err := conn.GetUnitPropertiesContext(ctx, unit)
 	if err != nil {
 		return "", "", fmt.Errorf("asking systemd about %s: %w", unit, err)
 	}
@@ -98,55 +75,77 @@ func (m *machineUnits) State(ctx context.Context, unit string) (active, file str
 	return active, file, nil
 }
 
-// BreakGlass tells by which of the two ways the gate was switched off on
-// purpose, "" where it was not. /proc/cmdline that cannot be read is not "off".
-func (h *Host) BreakGlass(disabledFile string) string {
-	if cmdline, err := h.Text("/proc/cmdline"); err == nil {
-		for _, word := range strings.Fields(cmdline) {
-			if word == "nodegate=off" {
-				return "nodegate=off on the kernel command line"
-			}
+func (m *machineUnits) Reload(ctx context.Context) error {
+	conn, err := m.connect()
+	if err == nil {
+		err = conn.ReloadContext(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("making systemd read its units again: %w; run: systemctl daemon-reload", err)
+	}
+	return nil
+}
+
+func (m *machineUnits) Enable(ctx context.Context, units ...string) error {
+	conn, err := m.connect()
+	if err != nil {
+		return err
+	}
+	for _, unit := range units {
+		if _, _, err := conn.EnableUnitFilesContext(ctx, []string{unit}, false, false); err != nil {
+			return fmt.Errorf("enabling %s: %w", unit, err)
 		}
 	}
-	if _, err := h.Files.ReadFile(disabledFile); err == nil || !errors.Is(err, fs.ErrNotExist) {
-		return disabledFile
-	}
-	return ""
+	return nil
 }
 
-// Level is how urgent a line is, as syslog(3) counts.
-type Level int
-
-// The levels that nodegate uses.
-const (
-	LevelError   = Level(journal.PriErr)
-	LevelWarning = Level(journal.PriWarning)
-	LevelNotice  = Level(journal.PriNotice)
-	LevelInfo    = Level(journal.PriInfo)
-)
-
-// Log sends a line to the journal with fields for machines, or answers false
-// where standard error is not the journal: then the caller prints.
-func Log(level Level, line string, fields map[string]string) bool {
-	if ok, err := journal.StderrIsJournalStream(); !ok || err != nil {
-		return false
-	}
-	return journal.Send(line, journal.Priority(level), fields) == nil
-}
-
-// Console writes a line to the machine's console. A machine without one is no error.
-func Console(line string) {
-	f, err := os.OpenFile("/dev/console", os.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+func (m *machineUnits) Stop(ctx context.Context, unit string) error {
+	conn, err := m.connect()
 	if err != nil {
-		return
+		return err
 	}
-	defer f.Close()
-	// A console that nobody reads must not hold the boot: the line is lost instead.
-	_, _ = f.WriteString("\r\n" + line + "\r\n")
+	err = await(ctx, "stopping", unit, conn.StopUnitContext)
+	var answer godbus.Error
+	if errors.As(err, &answer) && answer.Name == "org.freedesktop.systemd1.NoSuchUnit" {
+		return nil
+	}
+	return err
 }
 
-// IsTerminal tells whether a person reads the file.
-func IsTerminal(f *os.File) bool {
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
+func (m *machineUnits) Restart(ctx context.Context, units ...string) error {
+	conn, err := m.connect()
+	if err != nil {
+		return err
+	}
+	for _, unit := range units {
+		if err := await(ctx, "restarting", unit, conn.RestartUnitContext); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// await starts a job of systemd and waits for its end.
+func await(ctx context.Context, act, unit string, start func(ctx context.Context, unit, mode string, done chan<- string) (int, error)) error {
+	done := make(chan string, 1)
+	if _, err := start(ctx, unit, "replace", done); err != nil {
+		return fmt.Errorf("%s %s: %w", act, unit, err)
+	}
+	select {
+	case result := <-done:
+		if result != "done" {
+			return fmt.Errorf("%s %s: systemd reports %q; run on that machine: systemctl status %s", act, unit, result, unit)
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s %s: %w", act, unit, ctx.Err())
+	}
+}
+
+// treeUnits is the systemd that runs a file tree, as a container sees its host.
+// It can be told of what was installed; the state of its units is not the tree's.
+type treeUnits struct{ *machineUnits }
+
+func (treeUnits) State(context.Context, string) (active, file string, err error) {
+	return "", "", errTree
 }

@@ -5,8 +5,9 @@ import (
 	"maps"
 	"time"
 
-	"nodegate/checks"
+	"nodegate/checks/setting"
 	"nodegate/internal/host"
+	"nodegate/internal/report"
 	"nodegate/policy"
 )
 
@@ -38,8 +39,8 @@ func (w *Watcher) event(ctx context.Context, e host.LinkEvent) (routed bool) {
 	return routed
 }
 
-func (w *Watcher) routed() []checks.LinkRequirement {
-	var all []checks.LinkRequirement
+func (w *Watcher) routed() []setting.LinkRequirement {
+	var all []setting.LinkRequirement
 	for _, r := range w.links {
 		if r.Routed() {
 			all = append(all, r)
@@ -75,7 +76,7 @@ func (w *Watcher) resync(ctx context.Context, first bool) {
 }
 
 // settleAll looks at every link that one of the requirements matches.
-func (w *Watcher) settleAll(ctx context.Context, requirements []checks.LinkRequirement) {
+func (w *Watcher) settleAll(ctx context.Context, requirements []setting.LinkRequirement) {
 	for _, r := range requirements {
 		bounded, cancel := context.WithTimeout(ctx, actionTime)
 		links, err := r.Matching(bounded, w.Host)
@@ -102,7 +103,7 @@ func (w *Watcher) know(l host.Link) *known {
 }
 
 // settle makes one link what one requirement asks, reads it back, and tells.
-func (w *Watcher) settle(ctx context.Context, r checks.LinkRequirement, l host.Link) {
+func (w *Watcher) settle(ctx context.Context, r setting.LinkRequirement, l host.Link) {
 	ctx, cancel := context.WithTimeout(ctx, actionTime)
 	defer cancel()
 	k := w.know(l)
@@ -118,26 +119,11 @@ func (w *Watcher) settle(ctx context.Context, r checks.LinkRequirement, l host.L
 	if !matches {
 		return
 	}
-	if r.MTU != 0 {
-		// The notice says what it was then; it may have been set since.
-		var there bool
-		if l, there = host.LinkNow(l); !there {
-			return
-		}
-	}
 	appeared := !k.held[r.Name()]
 	key, now := r.Name()+" of "+l.Name, time.Now()
-	s, err := r.Reconcile(ctx, w.Host, l, func() bool {
-		if r.Metadata().Drift != policy.Correct && !appeared || w.Off() != "" || !w.fights.may(key, now) {
-			return false
-		}
-		// A late notice may be about a link that has been made again since: the
-		// new one has a notice of its own, and nobody has changed it.
-		return appeared || isLink(l)
+	s, err := r.Reconcile(ctx, w.Host, l, appeared, func() bool {
+		return (appeared || r.Metadata().Drift == policy.Correct) && w.Off() == "" && w.fights.may(key, now)
 	})
-	if s.Still != "" && !isLink(l) {
-		s.Still = "" // it went after it was set, and another one has its name
-	}
 	k.held[r.Name()] = k.held[r.Name()] || err == nil && s.Was == "" || s.Set && err == nil && s.Still == ""
 	switch {
 	case err != nil:
@@ -145,16 +131,11 @@ func (w *Watcher) settle(ctx context.Context, r checks.LinkRequirement, l host.L
 	case s.Still != "":
 		w.trouble(r.Name() + ": " + l.Name + " was set, and still differs: " + s.Still)
 	case s.Set:
-		w.corrected(Correction{Time: now, Name: r.Name(), Link: l.Name, New: appeared, Was: s.Was, Now: r.Want()})
+		w.corrected(report.Correction{Time: now, Name: r.Name(), Link: l.Name, New: appeared, Was: s.Was, Now: r.Want()})
 	}
 	// The first setting of a new link is nobody's fault; whatever follows is
 	// counted, so that a link that refuses is not tried for ever.
 	if s.Set && (!appeared || !k.held[r.Name()]) && w.fights.note(key, now) {
 		w.fight(ctx, key)
 	}
-}
-
-func isLink(l host.Link) bool {
-	_, is := host.LinkNow(l)
-	return is
 }

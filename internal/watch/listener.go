@@ -11,16 +11,28 @@ import (
 	"time"
 
 	"golang.org/x/net/netutil"
+
+	"nodegate/internal/report"
 )
 
 // Pages is what the listener serves. Each function writes a whole page and is
 // called for every request, from several goroutines.
 type Pages struct {
 	Metrics func(io.Writer) error
-	// Check writes the report, and answers whether the node holds.
-	Check func(io.Writer) (bool, error)
-	// Health is nil while watch does its work.
-	Health func() error
+	Check   func(io.Writer) (pass bool, err error) // writes the report
+	Health  func() error                           // nil while watch does its work
+}
+
+// Pages is what the listener serves of w.
+func (w *Watcher) Pages() Pages {
+	return Pages{
+		Metrics: func(out io.Writer) error { return w.State().Document(w.Host).Metrics(out) },
+		Check: func(out io.Writer) (bool, error) {
+			d := w.State().Document(w.Host)
+			return d.Verdict(time.Now()) == report.Pass, report.JSON(out, d.Report)
+		},
+		Health: func() error { return w.State().Late(time.Now()) },
+	}
 }
 
 // The bounds of the listener: whoever else is on the machine may connect to it,
@@ -86,13 +98,13 @@ func (p Pages) handler() http.Handler {
 // page renders before it answers, so that the status is right.
 func page(w http.ResponseWriter, contentType string, render func(io.Writer) (bool, error)) {
 	var b bytes.Buffer
-	holds, err := render(&b)
+	pass, err := render(&b)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", contentType)
-	if !holds {
+	if !pass {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	_, _ = w.Write(b.Bytes())

@@ -6,7 +6,11 @@ import (
 	"time"
 
 	"nodegate/checks"
+	"nodegate/checks/catalog"
+	"nodegate/checks/setting"
+	"nodegate/checks/writers"
 	"nodegate/internal/host"
+	"nodegate/internal/report"
 	"nodegate/policy"
 )
 
@@ -49,6 +53,17 @@ func (r *round) begin(ctx context.Context, last *policy.Policy, reread bool) {
 	}()
 }
 
+// wait gives a round that runs a second to end with its context.
+func (r *round) wait() {
+	if r.began.IsZero() {
+		return
+	}
+	select {
+	case <-r.done:
+	case <-time.After(time.Second):
+	}
+}
+
 // end makes room for the next one, and begins it where it was asked for.
 func (r *round) end(ctx context.Context, last *policy.Policy) {
 	r.began = time.Time{}
@@ -62,12 +77,12 @@ func (r *round) hangs() bool { return !r.began.IsZero() && time.Since(r.began) >
 // watched is what the policy asks of the node at boot or while it runs, but for
 // what it says to ignore.
 func watched(p *policy.Policy) []checks.Check {
-	list := checks.For(p, checks.Run)
+	list := catalog.For(p, checks.Run)
 	names := map[string]bool{}
 	for _, c := range list {
 		names[c.Name()] = true
 	}
-	for _, c := range checks.For(p, checks.Boot) {
+	for _, c := range catalog.For(p, checks.Boot) {
 		if !names[c.Name()] {
 			list = append(list, c)
 		}
@@ -79,24 +94,24 @@ func watched(p *policy.Policy) []checks.Check {
 // the rest.
 func (w *Watcher) finish(ctx context.Context, f found) {
 	w.take(f)
-	report, off := f.report, w.Off()
+	all, off := f.report, w.Off()
 	now := time.Now()
 	var fix []checks.Check
-	for i, res := range report.Results {
-		if off != "" || !drifted(res) || res.Metadata.Drift != policy.Correct {
+	for i, res := range all.Results {
+		if off != "" || !res.Differs() || res.Metadata.Drift != policy.Correct {
 			continue
 		}
-		if _, ok := f.list[i].(checks.Fixer); ok && !w.isLink(res.Name) && w.fights.may(res.Name, now) {
+		if len(res.State.Changes) > 0 && !w.isLink(res.Name) && w.fights.may(res.Name, now) {
 			fix = append(fix, f.list[i])
 		}
 	}
-	if links := w.drifting(report); off == "" && len(links) > 0 {
+	if links := w.drifting(all); off == "" && len(links) > 0 {
 		w.settleAll(ctx, links)
-		w.merge(&report, w.inspect(ctx, f.list, links))
+		w.merge(&all, w.inspect(ctx, f.list, links))
 	}
 	if len(fix) > 0 {
 		bounded, cancel := context.WithTimeout(ctx, actionTime)
-		w.merge(&report, checks.Apply(bounded, w.Host, checks.Run, fix))
+		w.merge(&all, checks.Apply(bounded, w.Host, checks.Run, fix))
 		cancel()
 	}
 	for _, c := range fix {
@@ -104,9 +119,9 @@ func (w *Watcher) finish(ctx context.Context, f found) {
 			w.fight(ctx, c.Name())
 		}
 	}
-	for _, res := range report.Results {
+	for _, res := range all.Results {
 		if res.Fixed {
-			w.corrected(Correction{Time: now, Name: res.Name, Was: res.Was, Now: res.State.Got})
+			w.corrected(report.Correction{Time: now, Name: res.Name, Was: res.Was, Now: res.State.Got})
 		}
 		w.tell(res)
 	}
@@ -115,7 +130,7 @@ func (w *Watcher) finish(ctx context.Context, f found) {
 	w.change(func(s *State) {
 		first = s.Rounds == 0
 		s.Rounds++
-		s.LastRound, s.Report, s.Off = now, report, off
+		s.LastRound, s.Report, s.Off = now, all, off
 	})
 	if first && w.Ready != nil {
 		w.Ready(w.State())
@@ -124,19 +139,19 @@ func (w *Watcher) finish(ctx context.Context, f found) {
 	w.publish()
 }
 
-func drifted(r checks.Result) bool { return r.Verdict == checks.Fail || r.Verdict == checks.Warn }
-
 func (w *Watcher) isLink(name string) bool {
-	return slices.ContainsFunc(w.links, func(l checks.LinkRequirement) bool { return l.Name() == name })
+	return slices.ContainsFunc(w.links, func(l setting.LinkRequirement) bool { return l.Name() == name })
 }
 
 // drifting is the link requirements that the report says do not hold and that
 // are to be corrected: link by link, because a fight over one must not spare the
 // others.
-func (w *Watcher) drifting(report checks.Report) []checks.LinkRequirement {
-	var all []checks.LinkRequirement
+func (w *Watcher) drifting(found checks.Report) []setting.LinkRequirement {
+	var all []setting.LinkRequirement
 	for _, l := range w.links {
-		if l.Metadata().Drift == policy.Correct && slices.ContainsFunc(report.Results, func(r checks.Result) bool { return r.Name == l.Name() && drifted(r) }) {
+		if l.Metadata().Drift == policy.Correct && slices.ContainsFunc(found.Results, func(r checks.Result) bool {
+			return r.Name == l.Name() && r.Differs()
+		}) {
 			all = append(all, l)
 		}
 	}
@@ -144,39 +159,39 @@ func (w *Watcher) drifting(report checks.Report) []checks.LinkRequirement {
 }
 
 // inspect looks again at the links' requirements.
-func (w *Watcher) inspect(ctx context.Context, list []checks.Check, links []checks.LinkRequirement) checks.Report {
+func (w *Watcher) inspect(ctx context.Context, list []checks.Check, links []setting.LinkRequirement) checks.Report {
 	ctx, cancel := context.WithTimeout(ctx, actionTime)
 	defer cancel()
 	return checks.Inspect(ctx, w.Host, checks.Run, slices.DeleteFunc(slices.Clone(list), func(c checks.Check) bool {
-		return !slices.ContainsFunc(links, func(l checks.LinkRequirement) bool { return l.Name() == c.Name() })
+		return !slices.ContainsFunc(links, func(l setting.LinkRequirement) bool { return l.Name() == c.Name() })
 	}))
 }
 
 // merge puts what was inspected again after the correction in its place.
-func (w *Watcher) merge(report *checks.Report, after checks.Report) {
+func (w *Watcher) merge(before *checks.Report, after checks.Report) {
 	for _, res := range after.Results {
-		if i := slices.IndexFunc(report.Results, func(r checks.Result) bool { return r.Name == res.Name }); i >= 0 {
-			report.Results[i] = res
+		if i := slices.IndexFunc(before.Results, func(r checks.Result) bool { return r.Name == res.Name }); i >= 0 {
+			before.Results[i] = res
 		}
 	}
 }
 
-// tell says once that a requirement began to differ or to be unknown, and once
-// that it holds again.
+// tell says once that a requirement fails or is unknown, and once that it passes
+// again.
 func (w *Watcher) tell(res checks.Result) {
 	before, seen := w.verdicts[res.Name]
 	w.verdicts[res.Name] = res.Verdict
-	held := func(v checks.Verdict) bool { return v == checks.Pass || v == checks.Skip }
-	if w.Differs == nil || res.Verdict == before && seen || held(res.Verdict) && (!seen || held(before)) {
+	fine := func(v checks.Verdict) bool { return v == checks.Pass || v == checks.Skip }
+	if w.Changed == nil || res.Verdict == before && seen || fine(res.Verdict) && (!seen || fine(before)) {
 		return
 	}
-	w.Differs(res, held(res.Verdict))
+	w.Changed(res)
 }
 
 // fight is told once, with who most likely writes the other value.
 func (w *Watcher) fight(ctx context.Context, key string) {
 	b := w.fights[key]
-	f := Fight{Name: key, Since: b.since, Next: b.next, Writer: checks.LikelyWriter(ctx, w.Host, w.policy, key)}
+	f := report.Fight{Name: key, Since: b.since, Next: b.next, Writer: writers.LikelyWriter(ctx, w.Host, w.policy, key)}
 	w.change(func(s *State) { s.Fights = append(s.Fights, f) })
 	w.dirty = true
 	if w.Fighting != nil {
@@ -188,9 +203,9 @@ func (w *Watcher) fight(ctx context.Context, key string) {
 // to date.
 func (w *Watcher) end(now time.Time) {
 	ended := w.fights.over(now)
-	var over []Fight
+	var over []report.Fight
 	w.change(func(s *State) {
-		s.Fights = slices.DeleteFunc(s.Fights, func(f Fight) bool {
+		s.Fights = slices.DeleteFunc(s.Fights, func(f report.Fight) bool {
 			is := slices.Contains(ended, f.Name)
 			if is {
 				over = append(over, f)

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"nodegate/checks"
+	"nodegate/checks/setting"
 	"nodegate/internal/host"
+	"nodegate/internal/report"
 	"nodegate/policy"
 )
 
@@ -27,21 +29,20 @@ type Watcher struct {
 	Policy func(reread bool) (*policy.Policy, error)
 	Off    func() string    // by what somebody broke the glass, "" where nobody did
 	Reread <-chan os.Signal // somebody asks for the files to be read again
-	Buffer int              // of the link notices' socket, in bytes; 0 is host's own choice
 
 	AliveEvery time.Duration
 	Alive      func() // the loop goes round; called every AliveEvery, never where that is 0
 
-	Ready     func(State)               // after the first round
-	Publish   func(State)               // something has changed, at most once a second
-	Corrected func(Correction)          // something was made right
-	Differs   func(checks.Result, bool) // a requirement began to differ, or (true) holds again
-	Fighting  func(Fight, bool)         // a fight began, or (true) is over
-	Trouble   func(string)              // anything else that a person should know
+	Ready     func(State)              // after the first round
+	Publish   func(State)              // something has changed, at most once a second
+	Corrected func(report.Correction)  // something was made right
+	Changed   func(checks.Result)      // a requirement fails or is unknown that was not, or it passes again
+	Fighting  func(report.Fight, bool) // a fight began, or (true) is over
+	Trouble   func(string)             // anything else that a person should know
 
 	record   record
 	policy   *policy.Policy
-	links    []checks.LinkRequirement
+	links    []setting.LinkRequirement
 	fights   fights
 	settled  map[int]*known
 	verdicts map[string]checks.Verdict
@@ -65,10 +66,12 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 	w.use(p)
 	w.fights, w.settled, w.verdicts = fights{}, map[int]*known{}, map[string]checks.Verdict{}
-	w.record.state = State{Since: time.Now(), Interval: w.Every, Corrected: map[string]int{}, Policy: p}
+	w.record.state = State{
+		Watching: report.Watching{Since: time.Now(), Interval: w.Every, Corrected: map[string]int{}}, Policy: p,
+	}
 
 	events, lost, subscribed := make(chan host.LinkEvent, eventsQueued), make(chan error), make(chan struct{})
-	go subscribe(ctx, w.Buffer, events, subscribed, lost)
+	go subscribe(ctx, w.Host.Links, events, subscribed, lost)
 
 	round := &round{host: w.Observer, policy: w.Policy, done: make(chan found, 1)}
 	next := time.NewTimer(time.Hour)
@@ -85,6 +88,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
+			round.wait()
 			return nil
 		case e := <-events:
 			routed = w.event(ctx, e) || routed
@@ -146,9 +150,9 @@ func ticks(d time.Duration) (<-chan time.Time, func()) {
 
 // subscribe hears of links until ctx ends, again and again. After each
 // beginning everything must be looked at: what came before is unknown.
-func subscribe(ctx context.Context, buffer int, events chan<- host.LinkEvent, subscribed chan<- struct{}, lost chan<- error) {
+func subscribe(ctx context.Context, links host.Links, events chan<- host.LinkEvent, subscribed chan<- struct{}, lost chan<- error) {
 	for ctx.Err() == nil {
-		err := host.LinkEvents(ctx, buffer, func() { send(ctx, subscribed, struct{}{}) }, events)
+		err := links.Watch(ctx, func() { send(ctx, subscribed, struct{}{}) }, events)
 		send(ctx, lost, err)
 		select {
 		case <-ctx.Done():
@@ -179,7 +183,7 @@ func (w *Watcher) publish() {
 func (w *Watcher) use(p *policy.Policy) {
 	w.policy = p
 	w.links = nil
-	for _, l := range checks.LinkRequirements(p) {
+	for _, l := range setting.LinkRequirements(p) {
 		if l.Metadata().Drift != policy.Ignore {
 			w.links = append(w.links, l)
 		}

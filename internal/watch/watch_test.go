@@ -11,7 +11,9 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"nodegate/checks"
+	"nodegate/checks/catalog"
 	"nodegate/internal/host"
+	"nodegate/internal/report"
 	"nodegate/policy"
 )
 
@@ -36,7 +38,7 @@ func (w *watching) heard(text string) int {
 }
 
 // start runs a Watcher of the real kernel until the test ends.
-func start(t *testing.T, text string, set func(*Watcher)) *watching {
+func start(t testing.TB, text string, set func(*Watcher)) *watching {
 	t.Helper()
 	var doors []*host.Host
 	for range 3 {
@@ -44,6 +46,7 @@ func start(t *testing.T, text string, set func(*Watcher)) *watching {
 		if err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(h.Close)
 		doors = append(doors, h)
 	}
 	w := &watching{h: doors[2]}
@@ -53,11 +56,11 @@ func start(t *testing.T, text string, set func(*Watcher)) *watching {
 		Policy: func(bool) (*policy.Policy, error) { return load(text) },
 		Off:    func() string { return "" },
 		Ready:  func(State) { close(ready) },
-		Corrected: func(c Correction) {
+		Corrected: func(c report.Correction) {
 			w.tell("corrected %s %s new=%t: %s -> %s", c.Name, c.Link, c.New, c.Was, c.Now)
 		},
-		Differs:  func(r checks.Result, holds bool) { w.tell("differs %s holds=%t", r.Name, holds) },
-		Fighting: func(f Fight, over bool) { w.tell("fight %s over=%t: %s", f.Name, over, f.Writer) },
+		Changed:  func(r checks.Result) { w.tell("%s %s", r.Verdict, r.Name) },
+		Fighting: func(f report.Fight, over bool) { w.tell("fight %s over=%t: %s", f.Name, over, f.Writer) },
 		Trouble:  func(line string) { w.tell("trouble %s", line) },
 	}
 	if set != nil {
@@ -84,7 +87,7 @@ func start(t *testing.T, text string, set func(*Watcher)) *watching {
 }
 
 func load(text string) (*policy.Policy, error) {
-	p, diags := policy.Load([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, policy.Options{Checks: checks.ProblemNames()})
+	p, diags := policy.Load([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, policy.Options{Checks: catalog.Names()})
 	if diags.HasErrors() {
 		return nil, diags
 	}
@@ -92,7 +95,7 @@ func load(text string) (*policy.Policy, error) {
 }
 
 // eventually waits for what must come true without anybody's help.
-func eventually(t *testing.T, what string, is func() bool) {
+func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
 		if is() {
@@ -105,8 +108,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 const feature = "tx-checksum-ip-generic"
 
 // off tells whether the link's offload is off, as the kernel says.
-func (w *watching) off(t *testing.T, link string) bool {
-	t.Helper()
+func (w *watching) off(link string) bool {
 	f, err := w.h.Links.Features(context.Background(), link)
 	return err == nil && !f[feature].Active
 }
@@ -115,14 +117,14 @@ func vxlan(name string, id int) *netlink.Vxlan {
 	return &netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: name}, VxlanId: id, Port: 8472}
 }
 
-func add(t *testing.T, l netlink.Link) {
+func add(t testing.TB, l netlink.Link) {
 	t.Helper()
 	if err := netlink.LinkAdd(l); err != nil {
 		t.Fatalf("adding %s: %v", l.Attrs().Name, err)
 	}
 }
 
-func remove(t *testing.T, l netlink.Link) {
+func remove(t testing.TB, l netlink.Link) {
 	t.Helper()
 	if err := netlink.LinkDel(l); err != nil {
 		t.Fatalf("removing %s: %v", l.Attrs().Name, err)

@@ -20,12 +20,38 @@ func (m links) find(name string) (*Link, error) {
 	return nil, fmt.Errorf("link %s: %w", name, fs.ErrNotExist)
 }
 
-func (m links) List(context.Context) ([]host.Link, error) {
+func (m links) List(ctx context.Context) ([]host.Link, error) {
 	var all []host.Link
 	for _, name := range slices.Sorted(maps.Keys(m.Links)) {
-		all = append(all, host.Link{Name: name, Kind: m.Links[name].Kind, MTU: m.Links[name].MTU, Master: m.Links[name].Master, Up: true, VXLAN: m.Links[name].VXLAN})
+		l, _ := m.Get(ctx, name)
+		l.Master, l.VXLAN = m.Links[name].Master, m.Links[name].VXLAN
+		all = append(all, l)
 	}
 	return all, nil
+}
+
+func (m links) Get(_ context.Context, name string) (host.Link, error) {
+	l, err := m.find(name)
+	if err != nil {
+		return host.Link{}, err
+	}
+	return host.Link{Name: name, Index: l.Index, Kind: l.Kind, MTU: l.MTU, Up: true}, nil
+}
+
+// Watch passes Notices on.
+func (m links) Watch(ctx context.Context, subscribed func(), events chan<- host.LinkEvent) error {
+	subscribed()
+	for {
+		select {
+		case e := <-m.Notices:
+			select {
+			case events <- e:
+			case <-ctx.Done():
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 func (m links) Driver(_ context.Context, link string) (string, error) {

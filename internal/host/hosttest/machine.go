@@ -4,7 +4,6 @@ package hosttest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -25,6 +24,7 @@ type Machine struct {
 	Clamp   map[string]string            // path -> what the kernel makes of every write
 	Modules map[string]map[string]string // installed, not loaded -> the parameters it brings
 	Links   map[string]*Link
+	Notices chan host.LinkEvent  // about links
 	Routes  []string             // links with a default route
 	Routing []host.RoutingRule   // beside those that every machine has
 	Version map[string]string    // program -> what it prints for --version
@@ -36,6 +36,7 @@ type Machine struct {
 
 // Link is a network interface of a Machine.
 type Link struct {
+	Index        int
 	Kind, Driver string
 	MTU          int
 	Features     map[string]host.Feature
@@ -132,22 +133,18 @@ func (m kernel) Version(_ context.Context, program string) (string, error) {
 	return "", fmt.Errorf("%s is not installed", program)
 }
 
-func (m kernel) LoadModules(_ context.Context, names []string) error {
-	m.Log = append(m.Log, "modprobe "+strings.Join(names, " "))
-	var errs []error
-	for _, n := range names {
-		brings, ok := m.Modules[n]
-		if !ok {
-			errs = append(errs, fmt.Errorf("modprobe: FATAL: Module %s not found", n))
-			continue
-		}
-		delete(m.Modules, n)
-		m.Files["/sys/module/"+n+"/initstate"] = "live\n"
-		for key, value := range brings {
-			m.Sysctl(key, value)
-		}
+func (m kernel) LoadModule(_ context.Context, name string) error {
+	m.Log = append(m.Log, "modprobe "+name)
+	brings, ok := m.Modules[name]
+	if !ok {
+		return fmt.Errorf("modprobe: FATAL: Module %s not found", name)
 	}
-	return errors.Join(errs...)
+	delete(m.Modules, name)
+	m.Files["/sys/module/"+name+"/initstate"] = "live\n"
+	for key, value := range brings {
+		m.Sysctl(key, value)
+	}
+	return nil
 }
 
 type units struct{ *Machine }
@@ -157,6 +154,20 @@ func (m units) State(_ context.Context, unit string) (active, file string, err e
 		return s[0], s[1], nil
 	}
 	return "inactive", "", nil
+}
+
+func (m units) systemctl(verb string, units ...string) error {
+	m.Log = append(m.Log, strings.Join(append([]string{"systemctl", verb}, units...), " "))
+	return nil
+}
+
+func (m units) Reload(context.Context) error { return m.systemctl("daemon-reload") }
+func (m units) Enable(_ context.Context, units ...string) error {
+	return m.systemctl("enable", units...)
+}
+func (m units) Stop(_ context.Context, unit string) error { return m.systemctl("stop", unit) }
+func (m units) Restart(_ context.Context, units ...string) error {
+	return m.systemctl("restart", units...)
 }
 
 type rules struct{ *Machine }

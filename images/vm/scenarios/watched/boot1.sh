@@ -45,12 +45,12 @@ echo "--- status"
 status=0
 nodegate status >/run/vm/status || status=$?
 cat /run/vm/status
-[ $status = 1 ] || die "status exits $status where a blocking requirement differs, want 1"
+[ $status = 1 ] || die "status exits $status where a blocking requirement fails, want 1"
 grep -q '^fixed .*sysctl.net.ipv4.ip_forward .*0 -> 1' /run/vm/status || die "status is silent about the correction"
 sysctl -qw kernel.panic_on_warn=0
 look
 within 20 nodegate status
-systemctl status $watch | grep -F 'Status: "node holds' || die "systemctl status is silent"
+systemctl status $watch | grep -F 'Status: "pass; ' || die "systemctl status is silent"
 
 echo "--- a fight"
 # used: processor time in the next 20 seconds.

@@ -95,11 +95,11 @@ settled() { [ "$(systemctl list-jobs --no-legend | wc -l)" = 0 ]; }
 # complain STAGE: the checks that fail or warn, and not because of another one. Of one that cannot tell, with a question mark.
 complain() {
 	nodegate check --stage "$1" >/root/report.txt || :
-	echo $(sed -nE 's/^(FAIL|warn) +([^ ]+).*/\2/p; s/^UNKNOWN +([^ ]+).*/\1?/p' /root/report.txt | sort)
+	echo $(sed -nE 's/^(fail|warn) +([^ ]+).*/\2/p; s/^unknown +([^ ]+).*/\1?/p' /root/report.txt | sort)
 }
 
 # follow: the checks of that report that point at another one.
-follow() { echo $(sed -nE 's/^ +([^ ]+) +because .* does not hold$/\1/p' /root/report.txt | sort); }
+follow() { echo $(sed -nE 's/^ +([^ ]+) +because of [^ ]+$/\1/p' /root/report.txt | sort); }
 
 # expect WHAT WANT GOT
 expect() {
@@ -117,7 +117,7 @@ broken() {
 	fi
 	expect "stage run: $4" "$2" "$(complain run)"
 	expect "because: $4" "$3" "$(follow)"
-	echo "$(uptime_s): $2: $(grep -E "^(FAIL|warn) +${2%% *} " /root/report.txt || :)"
+	echo "$(uptime_s): $2: $(grep -E "^(fail|warn) +${2%% *} " /root/report.txt || :)"
 	sh -euc "$5" >&2 || die "cannot mend it: $5"
 }
 

@@ -1,0 +1,45 @@
+// Package catalog is the one place that lists every requirement there is.
+package catalog
+
+import (
+	"slices"
+
+	"nodegate/checks"
+	"nodegate/checks/conntrack"
+	"nodegate/checks/kubelet"
+	"nodegate/checks/kubeproxy"
+	"nodegate/checks/links"
+	"nodegate/checks/packetfilter"
+	"nodegate/checks/setting"
+	"nodegate/checks/writers"
+	"nodegate/policy"
+)
+
+// For returns the checks of a policy at a stage, in the order in which they
+// depend on each other: modules, the sysctls that some of them bring, links, then
+// the problems, which only look, and last the probes, which need all of it.
+func For(p *policy.Policy, stage checks.Stage) []checks.Check {
+	problems := checks.Asked(Problems(), p, stage)
+	switch stage {
+	case checks.Image:
+		return slices.Concat(setting.Installed(p), problems)
+	case checks.All:
+		return slices.Concat(setting.Installed(p), setting.Running(p), problems, setting.Probes(p))
+	}
+	return slices.Concat(setting.Running(p), problems, setting.Probes(p))
+}
+
+// Problems returns every problem there is, by subject, in the order in which they run.
+func Problems() []checks.Problem {
+	return slices.Concat(writers.Problems(), kubelet.Problems(), links.Problems(), conntrack.Problems(),
+		packetfilter.Problems(), kubeproxy.Problems())
+}
+
+// Names returns what a check block of a policy may name.
+func Names() []string {
+	var names []string
+	for _, p := range Problems() {
+		names = append(names, p.Name)
+	}
+	return names
+}

@@ -1,0 +1,107 @@
+package checkstest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"nodegate/checks"
+	"nodegate/checks/catalog"
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
+)
+
+// Case is a recorded node, or a file tree, and everything that one problem
+// reports there, as Text prints it.
+type Case struct {
+	What    string
+	Problem string
+	Stage   checks.Stage // run, or image for a tree, where it is empty
+	Policy  string       // beside the check block
+	Node    *hosttest.Machine
+	Tree    map[string]string // in place of Node; "-> TARGET" is a symbolic link
+	Host    func(*host.Host)  // changes what the node answers
+	Want    string
+}
+
+// Run runs each case's problem and compares all that it reports. A problem
+// changes nothing.
+func Run(t *testing.T, cases []Case) {
+	t.Helper()
+	for _, c := range cases {
+		t.Run(c.Problem+"/"+c.What, func(t *testing.T) { c.run(t) })
+	}
+}
+
+// RunOne runs one problem over the cases.
+func RunOne(t *testing.T, problem string, stage checks.Stage, cases []Case) {
+	t.Helper()
+	for _, c := range cases {
+		c.Problem, c.Stage = problem, stage
+		t.Run(c.What, func(t *testing.T) { c.run(t) })
+	}
+}
+
+func (c Case) run(t *testing.T) {
+	t.Helper()
+	if c.Stage == "" {
+		c.Stage = checks.Run
+	}
+	if c.Tree != nil {
+		h := Tree(t, c.Tree)
+		got := Text(On(t.Context(), t, h, c.Stage, c.Problem, c.Policy))
+		Equal(t, c.What, c.Want, strings.ReplaceAll(got, h.Root, "ROOT"))
+		return
+	}
+	if c.Node.Files == nil {
+		c.Node.Files = map[string]string{}
+	}
+	before := c.Node.String()
+	h := c.Node.Host()
+	if c.Host != nil {
+		c.Host(h)
+	}
+	Equal(t, c.What, c.Want, Text(On(t.Context(), t, h, c.Stage, c.Problem, c.Policy)))
+	if after := c.Node.String(); after != before || c.Node.Log != nil {
+		t.Errorf("the check changed the node: %q", c.Node.Log)
+	}
+}
+
+// On returns the result of one problem on a host.
+func On(ctx context.Context, t *testing.T, h *host.Host, stage checks.Stage, problem, extra string) checks.Result {
+	t.Helper()
+	list := catalog.For(Load(t, extra+"\ncheck \""+problem+"\" {}\n"), stage)
+	for _, r := range checks.Inspect(ctx, h, stage, list).Results {
+		if r.Name == problem {
+			return r
+		}
+	}
+	t.Fatalf("%s is not checked at stage %s", problem, stage)
+	return checks.Result{}
+}
+
+// Text returns everything that a person reads of a result, as lines.
+func Text(r checks.Result) string {
+	var b strings.Builder
+	fmt.Fprintln(&b, r.Verdict)
+	switch {
+	case r.Err != nil:
+		fmt.Fprintln(&b, "error:", r.Err)
+		return b.String()
+	case r.Verdict == checks.Skip:
+		fmt.Fprintln(&b, "skip:", r.State.Skip)
+		return b.String()
+	}
+	fmt.Fprintf(&b, "want: %s\ngot: %s\n", r.State.Want, r.State.Got)
+	if r.State.Cause != "" {
+		fmt.Fprintln(&b, "because:", r.State.Cause)
+	}
+	for _, e := range r.State.Evidence {
+		fmt.Fprintf(&b, "evidence: %s: %s\n", e.Source, e.Text)
+	}
+	if r.Verdict != checks.Pass {
+		fmt.Fprintln(&b, "remedy:", r.State.Remedy)
+	}
+	return b.String()
+}

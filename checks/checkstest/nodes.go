@@ -1,0 +1,90 @@
+package checkstest
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
+)
+
+// NeighbourHeader is the first line of /proc/net/stat/arp_cache.
+const NeighbourHeader = "entries  allocs   destroys hash_grows lookups  hits     res_failed rcv_probes_mcast rcv_probes_ucast " +
+	"periodic_gc_runs forced_gc_runs unresolved_discards table_fulls\n"
+
+// Tree is a file tree on disk, opened as an image. "-> TARGET" is a symbolic link.
+func Tree(t *testing.T, files map[string]string) *host.Host {
+	t.Helper()
+	root := t.TempDir()
+	for name, content := range files {
+		at := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if to, ok := strings.CutPrefix(content, "-> "); ok {
+			err = os.Symlink(to, at)
+		} else {
+			err = os.WriteFile(at, []byte(content), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	h, err := host.Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// Node is a machine of files, and of parameters by their path below /proc/sys.
+func Node(files map[string]string, sysctls map[string]string) *hosttest.Machine {
+	m := &hosttest.Machine{Files: map[string]string{}}
+	for name, content := range files {
+		m.Files[name] = content
+	}
+	for key, value := range sysctls {
+		m.Sysctl(key, value)
+	}
+	return m
+}
+
+// WithUnit gives the machine a unit of systemd in a state.
+func WithUnit(m *hosttest.Machine, unit, active, file string) *hosttest.Machine {
+	m.Units = map[string][2]string{unit: {active, file}}
+	return m
+}
+
+// DefaultLink is systemd's 99-default.link.
+const DefaultLink = "[Match]\nOriginalName=*\n\n[Link]\nNamePolicy=keep kernel database onboard slot path\nMACAddressPolicy=persistent\n"
+
+// ForwardPolicy asks for IPv4 forwarding.
+const ForwardPolicy = "sysctl \"net.ipv4.ip_forward\" { value = 1 }\n"
+
+// Release is a kernel that reports another release.
+type Release struct {
+	host.Kernel
+	Released string
+}
+
+// Release returns it.
+func (r Release) Release() (string, error) { return r.Released, nil }
+
+// SecondRead is files of which one, Name, reads as Then from the second time on.
+type SecondRead struct {
+	host.Files
+	Name, Then string
+	Read       bool
+}
+
+// ReadFile counts the reads of Name.
+func (s *SecondRead) ReadFile(name string) ([]byte, error) {
+	if name == s.Name && s.Read {
+		return []byte(s.Then), nil
+	}
+	s.Read = s.Read || name == s.Name
+	return s.Files.ReadFile(name)
+}

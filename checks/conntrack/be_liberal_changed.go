@@ -1,0 +1,64 @@
+package conntrack
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	"nodegate/checks"
+	"nodegate/checks/kubeproxy"
+	"nodegate/internal/host"
+	"nodegate/policy"
+)
+
+// beLiberalChanged: kube-proxy reads be_liberal once, at its start.
+func beLiberalChanged() checks.Problem {
+	return checks.Problem{
+		Name: "conntrack.be-liberal-changed", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
+		Detects:  "nf_conntrack_tcp_be_liberal was set when kube-proxy started, so that it left its DROP of INVALID packets out, and is 0 now.",
+		Symptom:  "Connections through Services that held for weeks break with \"connection reset by peer\" since somebody ran sysctl --system.",
+		How:      "be_liberal is 0 and filter KUBE-FORWARD, of a form that 1.29 or later writes, has no DROP of INVALID.",
+		Remedy:   "set net.netfilter.nf_conntrack_tcp_be_liberal=1 again; or keep it at 0 and restart kube-proxy",
+		TradeOff: "A restarted kube-proxy writes the DROP, which breaks asymmetric routing (kubernetes#94861).",
+		Ref:      "https://github.com/kubernetes/kubernetes/pull/120412",
+		Inspect:  inspectBeLiberalChanged,
+	}
+}
+
+func inspectBeLiberalChanged(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
+	s := checks.Passing("be_liberal as kube-proxy found it")
+	liberal, said, err := readBeLiberal(h)
+	if errors.Is(err, fs.ErrNotExist) {
+		s.Skip = noConntrack
+		return s, nil
+	}
+	if err != nil {
+		return s, err
+	}
+	s.Evidence = []checks.Evidence{said}
+	if liberal {
+		return s, nil
+	}
+	rep, err := kubeproxy.ReadLive(ctx, h, kubeproxy.Options{BeLiberal: &liberal})
+	if err != nil {
+		return s, err
+	}
+	switch {
+	case rep.Mode == "":
+		s.Skip = kubeproxy.NoRules
+		return s, nil
+	case rep.Mode != "iptables":
+		s.Skip = rep.Mode + " mode writes no rule that depends on be_liberal"
+		return s, nil
+	case rep.Version.Max < 29:
+		s.Skip = "kube-proxy " + rep.Version.String() + " does not look at be_liberal"
+		return s, nil
+	}
+	for _, f := range kubeproxy.LiveFindings(rep, "kubeproxy.forward.invalid-drop") {
+		s.Cause = beLiberalSysctl
+		s.Evidence = append(s.Evidence, kubeproxy.LiveEvidence(rep.Mode, f))
+		s.Differs("be_liberal=0 now, not 0 when kube-proxy started", "run: sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1; "+
+			"or keep 0 and restart kube-proxy: kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE")
+	}
+	return s, nil
+}

@@ -1,0 +1,69 @@
+package conntrack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/policy"
+	"strconv"
+)
+
+// conntrackFull: at 95 % the next burst is dropped.
+func conntrackFull() checks.Problem {
+	return checks.Problem{
+		Name: "conntrack.full", Stages: []checks.Stage{checks.Run}, Severity: policy.Block,
+		Detects:  "The table of tracked connections is over 95 % full.",
+		Symptom:  "New connections time out at random while old ones work; the kernel logs \"nf_conntrack: table full, dropping packet\".",
+		How:      "net.netfilter.nf_conntrack_count is over 95 % of net.netfilter.nf_conntrack_max.",
+		Remedy:   remedyConntrack,
+		TradeOff: costConntrack,
+		Ref:      refConntrack,
+		Inspect: func(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
+			return inspectConntrackCount(h, 95, "sysctl.net.netfilter.nf_conntrack_max")
+		},
+	}
+}
+
+func inspectConntrackCount(h *host.Host, percent uint64, cause string) (checks.State, error) {
+	s := checks.State{Want: fmt.Sprintf("at most %d %% of the table", percent)}
+	count, err := conntrackNumber(h, "count")
+	if errors.Is(err, fs.ErrNotExist) {
+		s.Skip = noConntrack
+		return s, nil
+	}
+	if err != nil {
+		return s, err
+	}
+	most, err := conntrackNumber(h, "max")
+	if err != nil {
+		return s, err
+	}
+	s.Evidence = []checks.Evidence{checks.Seen("/proc/sys/net/netfilter/nf_conntrack_count", fmt.Sprintf("%d of %d", count, most))}
+	if most == 0 {
+		s.Got, s.Pass = "no limit", true
+		return s, nil
+	}
+	s.Got, s.Pass = fmt.Sprintf("%d %% of the table", count*100/most), count*100 <= percent*most
+	if !s.Pass {
+		s.Cause = cause
+		s.Remedy = fmt.Sprintf("run: sysctl -w net.netfilter.nf_conntrack_max=%d; and see what fills the table: conntrack -L", 2*most)
+	}
+	return s, nil
+}
+
+// conntrackNumber reads one of nf_conntrack's numbers. Where nf_conntrack is not
+// loaded, it returns fs.ErrNotExist.
+func conntrackNumber(h *host.Host, name string) (uint64, error) {
+	text, err := h.ReadSysctl("net/netfilter/nf_conntrack_" + name)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseUint(text, 10, 32) // the kernel keeps them in 32 bits
+	if err != nil {
+		return 0, fmt.Errorf("reading net.netfilter.nf_conntrack_%s: %w", name, err)
+	}
+	return n, nil
+}

@@ -1,0 +1,119 @@
+package conntrack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"nodegate/checks"
+	"nodegate/checks/kubeproxy"
+	"nodegate/internal/host"
+	"nodegate/policy"
+)
+
+// conntrackInvalid: packets that conntrack calls INVALID pass without being
+// translated back, and reset the connection.
+func conntrackInvalid() checks.Problem {
+	return checks.Problem{
+		Name: "conntrack.invalid", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
+		Detects: "Nothing stops packets that conntrack finds INVALID: neither kube-proxy's rule nor nf_conntrack_tcp_be_liberal.",
+		Symptom: "Long or busy connections through a Service break with \"connection reset by peer\": a late packet leaves untranslated, " +
+			"and the other side answers it with RST.",
+		How: "net.netfilter.nf_conntrack_tcp_be_liberal is 0, and filter KUBE-FORWARD lacks the DROP of INVALID before its ACCEPTs (it " +
+			"is there from 1.15; IPVS and nftables mode write none).",
+		Remedy:   "set net.netfilter.nf_conntrack_tcp_be_liberal=1, or restart kube-proxy in iptables mode, which writes the rule",
+		TradeOff: "The DROP breaks asymmetric routing (kubernetes#94861); be_liberal does not, but lets packets outside the TCP window through.",
+		Ref:      "https://github.com/kubernetes/kubernetes/pull/74840",
+		Inspect:  inspectConntrackInvalid,
+	}
+}
+
+func inspectConntrackInvalid(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
+	s := checks.State{Want: "be_liberal=1, or INVALID dropped"}
+	liberal, said, err := readBeLiberal(h)
+	if errors.Is(err, fs.ErrNotExist) {
+		s.Skip = noConntrack
+		return s, nil
+	}
+	if err != nil {
+		return s, err
+	}
+	s.Evidence = []checks.Evidence{said}
+	if liberal {
+		s.Got, s.Pass = "be_liberal=1", true
+		return s, nil
+	}
+	rep, err := kubeproxy.ReadLive(ctx, h, kubeproxy.Options{BeLiberal: &liberal})
+	if err != nil {
+		return s, err
+	}
+	s.Remedy = "run: sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1; and put it into the policy"
+	findings := kubeproxy.LiveFindings(rep, "kubeproxy.forward.invalid", "KUBE-FORWARD")
+	switch lost, isLost := kubeproxy.TableLost(rep, "filter"); {
+	case rep.Mode == "":
+		s.Skip = kubeproxy.NoRules
+	case rep.Mode != "iptables":
+		s.Got, s.Cause = "be_liberal=0, "+rep.Mode+" mode drops none", beLiberalSysctl
+	case isLost:
+		return s, fmt.Errorf("cannot see KUBE-FORWARD: %s", lost.Message)
+	default:
+		for _, f := range findings {
+			switch f.Name {
+			case "kubeproxy.forward.invalid-drop":
+				s.Got, s.Cause = "be_liberal=0, no DROP of INVALID", "conntrack.be-liberal-changed"
+			case "kubeproxy.forward.invalid-order":
+				s.Got, s.Cause = "be_liberal=0, DROP of INVALID after an ACCEPT", beLiberalSysctl
+			case "kubeproxy.chain.unexpected-rule", "kubeproxy.chain.undeclared":
+				return s, fmt.Errorf("cannot judge KUBE-FORWARD: %s: %s", f.Message, f.Rule)
+			default:
+				continue
+			}
+			s.Evidence = append(s.Evidence, kubeproxy.LiveEvidence(rep.Mode, f))
+			return s, nil
+		}
+		return s, judgeForward(&s, rep)
+	}
+	return s, nil
+}
+
+// judgeForward looks for what must be there; that nothing is wrong with
+// KUBE-FORWARD does not say that it exists.
+func judgeForward(s *checks.State, rep kubeproxy.Live) error {
+	for _, f := range kubeproxy.LiveFindings(rep, "kubeproxy.jump.missing") {
+		if f.Table == "filter" && strings.Contains(f.Message, "KUBE-FORWARD") {
+			s.Got, s.Cause = "be_liberal=0, KUBE-FORWARD not reached", beLiberalSysctl
+			s.Evidence = append(s.Evidence, kubeproxy.LiveEvidence(rep.Mode, f))
+			return nil
+		}
+	}
+	if len(rep.Filters) == 0 {
+		return errors.New("cannot see table filter: KUBE-FORWARD is not in what iptables-save prints")
+	}
+	for _, t := range rep.Filters {
+		rule := invalidDrop(t.Rules["KUBE-FORWARD"])
+		if rule == "" {
+			return fmt.Errorf("%s: table filter has kube-proxy's chains and no DROP of INVALID in KUBE-FORWARD", t.Source)
+		}
+		s.Evidence = append(s.Evidence, checks.Seen(t.Source, "-A KUBE-FORWARD "+rule))
+	}
+	s.Got, s.Pass = "INVALID dropped", true
+	return nil
+}
+
+// invalidDrop is the rule that drops INVALID packets before any is accepted.
+func invalidDrop(rules []string) string {
+	for _, rule := range rules {
+		words := kubeproxy.RuleWords(rule)
+		switch kubeproxy.WordAfter(words, "-j") {
+		case "ACCEPT":
+			return ""
+		case "DROP":
+			if strings.Contains(kubeproxy.WordAfter(words, "--ctstate"), "INVALID") {
+				return rule
+			}
+		}
+	}
+	return ""
+}

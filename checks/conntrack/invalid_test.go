@@ -1,0 +1,94 @@
+package conntrack_test
+
+import (
+	"testing"
+
+	"nodegate/checks/checkstest"
+)
+
+func TestInvalidPackets(t *testing.T) {
+	withoutDrop, late := checkstest.Changed(t, checkstest.DropInvalid, ""), checkstest.Changed(t, checkstest.DropInvalid, "", checkstest.AcceptMark, checkstest.AcceptMark+checkstest.DropInvalid)
+	foreign := checkstest.Changed(t, checkstest.DropInvalid, "-A KUBE-FORWARD -j LOG\n"+checkstest.DropInvalid)
+	gone := checkstest.Changed(t, checkstest.DropInvalid, "", checkstest.AcceptMark, "", ":KUBE-FORWARD - [0:0]\n", "",
+		"-A FORWARD -m comment --comment \"kubernetes forwarding rules\" -j KUBE-FORWARD\n", "",
+		"-A KUBE-FORWARD -m comment --comment \"kubernetes forwarding conntrack rule\" -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n", "")
+	notReached := checkstest.Changed(t, "-A FORWARD -m comment --comment \"kubernetes forwarding rules\" -j KUBE-FORWARD\n", "")
+	old := checkstest.Changed(t, "-A KUBE-FORWARD -m comment --comment \"kubernetes forwarding conntrack rule\" -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n",
+		"-A KUBE-FORWARD -s 10.244.0.0/16 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A KUBE-FORWARD -d 10.244.0.0/16 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n",
+		checkstest.DropInvalid, "", ":KUBE-PROXY-FIREWALL - [0:0]\n", "",
+		"-A INPUT -m conntrack --ctstate NEW -m comment --comment \"kubernetes load balancer firewall\" -j KUBE-PROXY-FIREWALL\n", "",
+		"-A FORWARD -m conntrack --ctstate NEW -m comment --comment \"kubernetes load balancer firewall\" -j KUBE-PROXY-FIREWALL\n", "",
+		"-A OUTPUT -m conntrack --ctstate NEW -m comment --comment \"kubernetes load balancer firewall\" -j KUBE-PROXY-FIREWALL\n", "",
+		"-A KUBE-SVC-NPX46M4PTMTKRN6Y ! -s", "-A KUBE-SERVICES ! -s")
+	const changedName = "conntrack.be-liberal-changed"
+	checkstest.Run(t, []checkstest.Case{
+		{What: "DROP left out", Problem: "conntrack.invalid", Node: checkstest.ProxyNode(withoutDrop, "0"), Policy: `check "conntrack.be-liberal-changed" {}`, Want: `
+warn
+want: be_liberal=1, or INVALID dropped
+got: be_liberal=0, no DROP of INVALID
+because: conntrack.be-liberal-changed
+evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 0
+evidence: iptables filter KUBE-FORWARD: KUBE-FORWARD does not drop INVALID packets and nf_conntrack_tcp_be_liberal does not make up for it
+remedy: run: sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1; and put it into the policy`},
+		{What: "DROP too late", Problem: "conntrack.invalid", Node: checkstest.ProxyNode(late, "0"), Want: `
+warn
+want: be_liberal=1, or INVALID dropped
+got: be_liberal=0, DROP of INVALID after an ACCEPT
+evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 0
+evidence: iptables filter KUBE-FORWARD: -A KUBE-FORWARD -m conntrack --ctstate INVALID -m nfacct --nfacct-name  ct_state_invalid_dropped_pkts -j DROP: the ACCEPT in line 28 comes first and lets INVALID packets through
+remedy: run: sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1; and put it into the policy`},
+		{What: "be_liberal", Problem: "conntrack.invalid", Node: checkstest.ProxyNode(withoutDrop, "1"), Want: `
+pass
+want: be_liberal=1, or INVALID dropped
+got: be_liberal=1
+evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 1`},
+		{What: "DROP", Problem: "conntrack.invalid", Node: checkstest.ProxyNode(checkstest.ProxySave, "0"), Want: `
+pass
+want: be_liberal=1, or INVALID dropped
+got: INVALID dropped
+evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 0
+evidence: iptables-nft-save: -A KUBE-FORWARD -m conntrack --ctstate INVALID -m nfacct --nfacct-name  ct_state_invalid_dropped_pkts -j DROP`},
+		{What: "a foreign rule before it", Problem: "conntrack.invalid", Node: checkstest.ProxyNode(foreign, "0"), Want: `
+unknown
+error: cannot judge KUBE-FORWARD: kube-proxy writes no such rule into KUBE-FORWARD: -A KUBE-FORWARD -j LOG`},
+		{What: "KUBE-FORWARD gone", Problem: "conntrack.invalid", Node: checkstest.ProxyNode(gone, "0"), Want: `
+unknown
+error: cannot see KUBE-FORWARD: table filter holds no rule of kube-proxy, other tables do; a flush that leaves the canary chain is not repaired before the next full sync (1 h)`},
+		{What: "KUBE-FORWARD not reached", Problem: "conntrack.invalid", Node: checkstest.ProxyNode(notReached, "0"), Want: `
+warn
+want: be_liberal=1, or INVALID dropped
+got: be_liberal=0, KUBE-FORWARD not reached
+evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 0
+evidence: iptables filter FORWARD: FORWARD has no jump to KUBE-FORWARD that takes every packet
+remedy: run: sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1; and put it into the policy`},
+		{What: "no kube-proxy", Problem: "conntrack.invalid", Node: checkstest.ProxyNode("", "0"), Want: `
+skip
+skip: no rules of kube-proxy here`},
+		{What: "no conntrack", Problem: "conntrack.invalid", Node: checkstest.ProxyNode(checkstest.ProxySave, ""), Want: `
+skip
+skip: nf_conntrack is not loaded: nothing is tracked`},
+		{What: "changed", Problem: changedName, Node: checkstest.ProxyNode(withoutDrop, "0"), Want: `
+warn
+want: be_liberal as kube-proxy found it
+got: be_liberal=0 now, not 0 when kube-proxy started
+evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 0
+evidence: iptables filter KUBE-FORWARD: KUBE-FORWARD does not drop INVALID packets and nf_conntrack_tcp_be_liberal does not make up for it
+remedy: run: sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1; or keep 0 and restart kube-proxy: kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE`},
+		{What: "not changed", Problem: changedName, Node: checkstest.ProxyNode(withoutDrop, "1"), Want: `
+pass
+want: be_liberal as kube-proxy found it
+got: be_liberal as kube-proxy found it
+evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 1`},
+		{What: "DROP written", Problem: changedName, Node: checkstest.ProxyNode(checkstest.ProxySave, "0"), Want: `
+pass
+want: be_liberal as kube-proxy found it
+got: be_liberal as kube-proxy found it
+evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 0`},
+		{What: "before 1.29", Problem: changedName, Node: checkstest.ProxyNode(old, "0"), Want: `
+skip
+skip: kube-proxy 1.21 does not look at be_liberal`},
+		{What: "no kube-proxy", Problem: changedName, Node: checkstest.ProxyNode("", "0"), Want: `
+skip
+skip: no rules of kube-proxy here`},
+	})
+}

@@ -1,0 +1,123 @@
+package conntrack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/policy"
+)
+
+// conntrackLosses: two packets of one flow that race for an entry lose one.
+func conntrackLosses() checks.Problem {
+	return checks.Problem{
+		Name: "conntrack.losses", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
+		Detects: "Connection tracking is dropping packets now.",
+		Symptom: "DNS answers take 5 seconds now and then (insert_failed: the A and the AAAA query race, kubernetes#56903), or new " +
+			"connections are dropped (drop, early_drop: the table is full).",
+		How: "insert_failed, drop or early_drop of /proc/net/stat/nf_conntrack, summed over CPUs, rises between two reads 100 ms apart. " +
+			"Where all are 0 there is no second read. A snapshot holds one read: there nothing rises.",
+		Remedy: "insert_failed: NodeLocal DNSCache, or single-request-reopen or use-vc in resolv.conf's options; drop and early_drop: " +
+			"raise net.netfilter.nf_conntrack_max",
+		TradeOff: "use-vc sends every query by TCP; NodeLocal DNSCache is one more Pod a node.",
+		Ref:      "https://github.com/kubernetes/kubernetes/issues/56903",
+		Inspect:  inspectConntrackLosses,
+	}
+}
+
+const conntrackStat = "/proc/net/stat/nf_conntrack"
+
+func inspectConntrackLosses(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
+	s := checks.Passing("no loss now")
+	first, err := readConntrackStat(h)
+	if errors.Is(err, fs.ErrNotExist) {
+		s.Skip = noConntrack
+		return s, nil
+	}
+	if err != nil {
+		return s, err
+	}
+	second := first
+	counters := []string{"insert_failed", "drop", "early_drop"}
+	for _, name := range counters {
+		if _, ok := first[name]; !ok {
+			return s, fmt.Errorf("%s has no column %s", conntrackStat, name)
+		}
+	}
+	if first["insert_failed"]+first["drop"]+first["early_drop"] > 0 {
+		if err := checks.Pause(ctx); err != nil {
+			return s, err
+		}
+		if second, err = readConntrackStat(h); err != nil {
+			return s, err
+		}
+	}
+	var rising, remedies []string
+	for _, name := range counters {
+		text := fmt.Sprintf("%s %d", name, second[name])
+		if more := second[name] - first[name]; second[name] > first[name] {
+			text = fmt.Sprintf("%s %d, %d more in 100 ms", name, second[name], more)
+			rising = append(rising, name)
+		}
+		s.Evidence = append(s.Evidence, checks.Seen(conntrackStat, text))
+	}
+	if rising == nil {
+		return s, nil
+	}
+	if rising[0] == "insert_failed" {
+		remedies = append(remedies, "run NodeLocal DNSCache, or put single-request-reopen or use-vc into resolv.conf's options")
+	}
+	if rising[len(rising)-1] != "insert_failed" {
+		s.Cause = "conntrack.full"
+		remedies = append(remedies, "raise net.netfilter.nf_conntrack_max, and see what fills the table: conntrack -L")
+	}
+	s.Differs("rising: "+strings.Join(rising, ", "), strings.Join(remedies, "; "))
+	return s, nil
+}
+
+func readConntrackStat(h *host.Host) (map[string]uint64, error) {
+	text, err := h.Text(conntrackStat)
+	if err != nil {
+		return nil, err
+	}
+	return parseConntrackStat(text)
+}
+
+// parseConntrackStat reads /proc/net/stat/nf_conntrack: a line of names, then
+// a line of hexadecimal numbers for every CPU. It returns the sums by name. The
+// kernel's counters have 32 bits, their sums 64.
+func parseConntrackStat(text string) (map[string]uint64, error) {
+	header, rest, _ := strings.Cut(text, "\n")
+	names := strings.Fields(header)
+	if len(names) == 0 {
+		return nil, errors.New("nf_conntrack statistics: no header")
+	}
+	sums := make(map[string]uint64, len(names))
+	cpus := 0
+	for line := range strings.Lines(rest) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 {
+			continue
+		}
+		if len(fields) != len(names) {
+			return nil, fmt.Errorf("nf_conntrack statistics: %d numbers below %d names", len(fields), len(names))
+		}
+		cpus++
+		for i, f := range fields {
+			n, err := strconv.ParseUint(f, 16, 32)
+			if err != nil {
+				return nil, fmt.Errorf("nf_conntrack statistics: %w", err)
+			}
+			sums[names[i]] += n
+		}
+	}
+	if cpus == 0 {
+		return nil, errors.New("nf_conntrack statistics: no line of a CPU")
+	}
+	return sums, nil
+}

@@ -1,0 +1,111 @@
+package conntrack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/internal/host/config"
+	"nodegate/policy"
+)
+
+// conntrackOverwritten: two owners of one parameter; the one that starts last wins.
+func conntrackOverwritten() checks.Problem {
+	return checks.Problem{
+		Name: "conntrack.kube-proxy-overwrites", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
+		Detects: "The policy asks for an nf_conntrack_max that kube-proxy will overwrite when it starts.",
+		Symptom: "nf_conntrack_max is right after boot and another number once kube-proxy runs; from 1.29 on even a smaller one.",
+		How: "kube-proxy writes max(131072, 32768 x CPUs), from 1.36 at most 1048576, unless conntrack.maxPerCore is 0 (before 1.29 it " +
+			"only raises); its configuration is looked for in the static Pod's manifest, /var/lib/kube-proxy and the Pod's volumes. The version " +
+			"is taken to be kubelet's. Where no configuration is on the node, the answer is unknown unless the defaults agree with the policy.",
+		Remedy: "set conntrack.maxPerCore: 0 in kube-proxy's configuration (kops: kubeProxy.conntrackMaxPerCore: 0), or let the policy ask " +
+			"for what kube-proxy writes",
+		TradeOff: "With maxPerCore 0 the number no longer grows with the machine.",
+		Ref:      "https://kubernetes.io/docs/reference/config-api/kube-proxy-config.v1alpha1/",
+		Inspect:  inspectConntrackOverwritten,
+	}
+}
+
+func inspectConntrackOverwritten(ctx context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
+	var s checks.State
+	i := slices.IndexFunc(p.Sysctls, func(sys policy.Sysctl) bool {
+		return (sys.Key == "net/netfilter/nf_conntrack_max" || sys.Key == "net/nf_conntrack_max") && sys.Applies()
+	})
+	if i < 0 {
+		s.Skip = "the policy leaves nf_conntrack_max to kube-proxy"
+		return s, nil
+	}
+	asked := p.Sysctls[i]
+	s.Want = asked.Want()
+	cpus, ok := h.Fact(ctx, "node.cpus")
+	n, isNumber := cpus.(int64)
+	if !ok || !isNumber || n < 1 {
+		return s, errors.New("cannot tell how many CPUs there are, which kube-proxy multiplies by 32768")
+	}
+	c, err := config.ReadKubeProxy(h.Files)
+	if err != nil {
+		return s, err
+	}
+	if c.Writes(n, false) == 0 {
+		s.Got, s.Pass = "maxPerCore 0: kube-proxy writes nothing", true
+		s.Evidence = []checks.Evidence{checks.Seen(c.From, "conntrack.maxPerCore 0")}
+		return s, nil
+	}
+	minor := kubeletMinor(ctx, h)
+	from := c.From
+	if from == "" {
+		from = "kube-proxy's defaults"
+	}
+	var writes []string
+	agree, differ := false, false
+	for _, capped := range []bool{false, true} {
+		if minor > 0 && capped != (minor >= 36) {
+			continue
+		}
+		value := c.Writes(n, capped)
+		if minor > 0 && minor < 29 { // before 1.29 it only raises
+			if now, err := conntrackNumber(h, "max"); err == nil {
+				value = max(value, int64(now))
+			}
+		}
+		text := strconv.FormatInt(value, 10)
+		if !slices.Contains(writes, text) {
+			writes = append(writes, text)
+		}
+		agree, differ = agree || asked.Allows(text), differ || !asked.Allows(text)
+	}
+	s.Got = "kube-proxy writes " + strings.Join(writes, " or ")
+	s.Evidence = []checks.Evidence{checks.Seen(from, fmt.Sprintf("max(%d, %d x %d CPUs)", c.Min, c.MaxPerCore, n))}
+	switch {
+	case !differ:
+		s.Pass = true
+	case agree:
+		return s, fmt.Errorf("%s, depending on its version (1.36 has a cap), which cannot be told here", s.Got)
+	case c.From == "":
+		return s, fmt.Errorf("by default %s over the policy's %s, "+
+			"and no configuration on this node tells whether conntrack.maxPerCore is 0", s.Got, s.Want)
+	default:
+		s.Remedy = fmt.Sprintf("set conntrack.maxPerCore: 0 in kube-proxy's configuration (%s), or let the policy ask for %s", c.From, writes[0])
+	}
+	return s, nil
+}
+
+// kubeletMinor returns the 34 of kubelet 1.34.1, or 0 where the version is unknown.
+func kubeletMinor(ctx context.Context, h *host.Host) int {
+	v, _ := h.Fact(ctx, "kubelet.version")
+	text, _ := v.(string)
+	parts := strings.Split(text, ".")
+	if len(parts) < 2 || parts[0] != "1" {
+		return 0
+	}
+	minor, err := strconv.Atoi(parts[1])
+	if err != nil {
+		return 0
+	}
+	return minor
+}

@@ -1,0 +1,84 @@
+package conntrack_test
+
+import (
+	"strings"
+	"testing"
+
+	"nodegate/checks"
+	"nodegate/checks/checkstest"
+	"nodegate/internal/host/hosttest"
+)
+
+func TestConntrackOverwritten(t *testing.T) {
+	const (
+		manifest = "/etc/kubernetes/manifests/kube-proxy.manifest"
+		volume   = "/var/lib/kubelet/pods/6b1a/volumes/kubernetes.io~configmap/kube-proxy/config.conf"
+		conf     = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nconntrack:\n  maxPerCore: "
+		asks     = `sysctl "net.netfilter.nf_conntrack_max" { value = 262144 }`
+	)
+	node := func(cpus, kubelet, config, text string) *hosttest.Machine {
+		m := conntrackNode("1", "262144", "65536")
+		m.Files["/sys/devices/system/cpu/online"] = cpus + "\n"
+		if kubelet != "" {
+			m.Version = map[string]string{"kubelet": "Kubernetes v" + kubelet}
+		}
+		if config != "" {
+			m.Files[config] = text
+		}
+		return m
+	}
+	noCPUs := node("0-3", "", "", "")
+	delete(noCPUs.Files, "/sys/devices/system/cpu/online")
+	const name = "conntrack.kube-proxy-overwrites"
+	checkstest.Run(t, []checkstest.Case{
+		{What: "lowered", Problem: name, Stage: checks.Run, Policy: asks, Node: node("0-3", "1.34.1", volume, conf+"null\n  min: null\n"), Want: `
+warn
+want: 262144
+got: kube-proxy writes 131072
+evidence: /var/lib/kubelet/pods/6b1a/volumes/kubernetes.io~configmap/kube-proxy/config.conf: max(131072, 32768 x 4 CPUs)
+remedy: set conntrack.maxPerCore: 0 in kube-proxy's configuration (/var/lib/kubelet/pods/6b1a/volumes/kubernetes.io~configmap/kube-proxy/config.conf), or let the policy ask for 131072`},
+		{What: "raised, by flags", Problem: name, Policy: asks, Node: node("0-15", "1.34.1", manifest, "  - --conntrack-max-per-core=65536\n"), Want: `
+warn
+want: 262144
+got: kube-proxy writes 1048576
+evidence: /etc/kubernetes/manifests/kube-proxy.manifest: max(131072, 65536 x 16 CPUs)
+remedy: set conntrack.maxPerCore: 0 in kube-proxy's configuration (/etc/kubernetes/manifests/kube-proxy.manifest), or let the policy ask for 1048576`},
+		{What: "only raised before 1.29", Problem: name, Policy: asks, Node: node("0-3", "1.28.9", volume, conf+"32768\n"), Want: `
+pass
+want: 262144
+got: kube-proxy writes 262144
+evidence: /var/lib/kubelet/pods/6b1a/volumes/kubernetes.io~configmap/kube-proxy/config.conf: max(131072, 32768 x 4 CPUs)`},
+		{What: "agrees", Problem: name, Policy: asks, Node: node("0-7", "", "", ""), Want: `
+pass
+want: 262144
+got: kube-proxy writes 262144
+evidence: kube-proxy's defaults: max(131072, 32768 x 8 CPUs)`},
+		{What: "left alone", Problem: name, Policy: asks, Node: node("0-3", "1.34.1", volume, conf+"0\n"), Want: `
+pass
+want: 262144
+got: maxPerCore 0: kube-proxy writes nothing
+evidence: /var/lib/kubelet/pods/6b1a/volumes/kubernetes.io~configmap/kube-proxy/config.conf: conntrack.maxPerCore 0`},
+		{What: "no configuration", Problem: name, Policy: asks, Node: node("0-3", "1.34.1", "", ""), Want: `
+unknown
+error: by default kube-proxy writes 131072 over the policy's 262144, and no configuration on this node tells whether conntrack.maxPerCore is 0`},
+		{What: "a cap or not", Problem: name, Policy: `sysctl "net.netfilter.nf_conntrack_max" { value = 1048576 }`, Node: node("0-63", "", volume, conf+"32768\n"), Want: `
+unknown
+error: kube-proxy writes 2097152 or 1048576, depending on its version (1.36 has a cap), which cannot be told here`},
+		{What: "the cap of 1.36", Problem: name, Policy: `sysctl "net.netfilter.nf_conntrack_max" { value = 1048576 }`, Node: node("0-63", "1.36.0", volume, conf+"32768\n"), Want: `
+pass
+want: 1048576
+got: kube-proxy writes 1048576
+evidence: /var/lib/kubelet/pods/6b1a/volumes/kubernetes.io~configmap/kube-proxy/config.conf: max(131072, 32768 x 64 CPUs)`},
+		{What: "CPUs not known", Problem: name, Policy: asks, Node: noCPUs, Want: `
+unknown
+error: cannot tell how many CPUs there are, which kube-proxy multiplies by 32768`},
+		{What: "not asked for", Problem: name, Node: node("0-3", "", "", ""), Want: `
+skip
+skip: the policy leaves nf_conntrack_max to kube-proxy`},
+	})
+	broken := node("0-3", "", "/var/lib/kube-proxy/config.conf", "kind: KubeProxyConfiguration\nconntrack:\n  maxPerCore: many\n")
+	r := checkstest.On(t.Context(), t, broken.Host(), checks.Run, name, asks)
+	if r.Verdict != checks.Unknown || !strings.HasPrefix(r.Err.Error(), "reading /var/lib/kube-proxy/config.conf: ") {
+		t.Errorf("a configuration that cannot be read: %v, %v", r.Verdict, r.Err)
+	}
+}

@@ -1,0 +1,67 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/internal/host/config"
+	"nodegate/policy"
+)
+
+// protectKernelDefaults: kubelet refuses to start over six parameters.
+func protectKernelDefaults() checks.Problem {
+	return checks.Problem{
+		Name: "kubelet.protect-kernel-defaults", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
+		Detects: "kubelet is told to protect the kernel's defaults and a parameter is not what it demands.",
+		Symptom: "kubelet exits: \"invalid kernel flag: vm/overcommit_memory, expected value: 1, actual value: 0\".",
+		How: "The six parameters are compared exactly, unless kubelet's configuration is here and leaves protectKernelDefaults off: " +
+			"then kubelet writes them itself.",
+		Remedy:   "put the six parameters into the policy, as the built-in policy kubernetes does",
+		TradeOff: "A kernel that oopses then panics, and restarts the node after 10 s.",
+		Ref:      "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/",
+		Inspect:  inspectProtectKernelDefaults,
+	}
+}
+
+func inspectProtectKernelDefaults(_ context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
+	k, err := config.ReadKubelet(h.Files)
+	if err != nil {
+		return checks.State{}, err
+	}
+	setting := k.Values["protectKernelDefaults"]
+	if k.Found && setting.Value != "true" {
+		return checks.State{Skip: "kubelet's protectKernelDefaults is off: it writes the six parameters itself"}, nil
+	}
+	s := checks.Passing("the six values that kubelet demands")
+	if setting.Value != "" {
+		s.Evidence = []checks.Evidence{checks.Seen(setting.From.Source, setting.From.Text)}
+	}
+	var wrong, commands []string
+	for _, d := range config.KernelDefaults() {
+		key := policy.Key(d[0])
+		got, err := h.ReadSysctl(d[0])
+		if errors.Is(err, fs.ErrNotExist) {
+			got, err = "no such parameter", nil
+		}
+		if err != nil {
+			return s, err
+		}
+		if got != d[1] {
+			wrong = append(wrong, fmt.Sprintf("%s=%s", key, got))
+			commands = append(commands, fmt.Sprintf("%s=%s", key, d[1]))
+			s.Evidence = append(s.Evidence, checks.Seen("/proc/sys/"+d[0], got))
+			if s.Cause == "" {
+				s.Cause = checks.SysctlCause(p, d[0])
+			}
+		}
+	}
+	if wrong != nil {
+		s.Differs(strings.Join(wrong, " "), "run: sysctl -w "+strings.Join(commands, " ")+"; and put them into the policy")
+	}
+	return s, nil
+}

@@ -1,0 +1,112 @@
+package kubelet_test
+
+import (
+	"testing"
+
+	"nodegate/checks"
+	"nodegate/checks/catalog"
+	"nodegate/checks/checkstest"
+	"nodegate/internal/host"
+	"nodegate/units"
+)
+
+func TestImageUnits(t *testing.T) {
+	good := map[string]string{
+		"/usr/local/bin/nodegate":                                            "ELF",
+		"/etc/systemd/system/nodegate-apply.service":                         "[Service]\nExecStart=/usr/local/bin/nodegate apply --stage boot\n",
+		"/etc/systemd/system/multi-user.target.wants/nodegate-apply.service": "-> /etc/systemd/system/nodegate-apply.service",
+		"/etc/systemd/system/k3s.service.d/10-nodegate.conf":                 "[Service]\nExecStartPre=+/usr/local/bin/nodegate gate\n",
+	}
+	packaged := map[string]string{
+		"/usr/bin/nodegate": "ELF",
+		"/usr/lib/systemd/system/nodegate-apply.service":                     "[Service]\nExecStart=/usr/bin/nodegate apply --stage boot\n",
+		"/etc/systemd/system/multi-user.target.wants/nodegate-apply.service": "-> /usr/lib/systemd/system/nodegate-apply.service",
+		"/etc/systemd/system/kubelet.service.d/10-nodegate.conf":             "[Service]\nExecStartPre=+/usr/local/bin/nodegate gate\n",
+	}
+	masked := map[string]string{
+		"/usr/local/bin/nodegate":                                            "ELF",
+		"/etc/systemd/system/nodegate-apply.service":                         "-> /dev/null",
+		"/etc/systemd/system/multi-user.target.wants/nodegate-apply.service": "-> /etc/systemd/system/nodegate-apply.service",
+		"/etc/systemd/system/k3s.service.d/10-nodegate.conf":                 "[Service]\n",
+	}
+	checkstest.RunOne(t, "image.units", checks.Image, []checkstest.Case{
+		{What: "installed", Tree: good, Policy: `gate { unit = "k3s.service" }`, Want: `
+pass
+want: installed and enabled
+got: installed and enabled
+evidence: /etc/systemd/system/nodegate-apply.service: present
+evidence: /etc/systemd/system/multi-user.target.wants/nodegate-apply.service: enabled
+evidence: /etc/systemd/system/k3s.service.d/10-nodegate.conf: present`},
+		{What: "installed for another unit", Tree: good, Want: `
+fail
+want: installed and enabled
+got: no drop-in of kubelet.service
+evidence: /etc/systemd/system/nodegate-apply.service: present
+evidence: /etc/systemd/system/multi-user.target.wants/nodegate-apply.service: enabled
+evidence: /etc/systemd/system/kubelet.service.d/10-nodegate.conf: missing
+remedy: run: nodegate install --root ROOT`},
+		{What: "a package's, held by a binary that is gone", Tree: packaged, Want: `
+fail
+want: installed and enabled
+got: drop-in of kubelet.service does not run the gate
+evidence: /usr/lib/systemd/system/nodegate-apply.service: present
+evidence: /etc/systemd/system/multi-user.target.wants/nodegate-apply.service: enabled
+evidence: /etc/systemd/system/kubelet.service.d/10-nodegate.conf: no line ExecStartPre=+/usr/bin/nodegate gate
+remedy: run: nodegate install --root ROOT`},
+		{What: "nothing", Tree: map[string]string{"/etc/hostname": "n"}, Want: `
+fail
+want: installed and enabled
+got: no binary, no nodegate-apply.service, nodegate-apply.service is not enabled, no drop-in of kubelet.service
+evidence: /usr/local/bin/nodegate: missing
+evidence: /etc/systemd/system/nodegate-apply.service: missing
+evidence: nodegate-apply.service: not enabled
+evidence: /etc/systemd/system/kubelet.service.d/10-nodegate.conf: missing
+remedy: run: nodegate install --root ROOT`},
+		{What: "masked, and a drop-in that was emptied", Tree: masked, Policy: `gate { unit = "k3s.service" }`, Want: `
+fail
+want: installed and enabled
+got: no nodegate-apply.service, nodegate-apply.service is masked, drop-in of k3s.service does not run the gate
+evidence: /etc/systemd/system/nodegate-apply.service: missing
+evidence: /etc/systemd/system/nodegate-apply.service: masked
+evidence: /etc/systemd/system/k3s.service.d/10-nodegate.conf: no line ExecStartPre=+/usr/local/bin/nodegate gate
+remedy: run: nodegate install --root ROOT`},
+	})
+}
+
+// TestImageUnitsKnowsTheInstaller: what `nodegate install` writes is what the
+// judgement looks for.
+func TestImageUnitsKnowsTheInstaller(t *testing.T) {
+	p := checkstest.Load(t, "check \"image.units\" {}\ngate { unit = \"rke2-agent.service\" }")
+	for _, brought := range [][]units.File{nil, append(units.ForPackage(), units.File{Path: units.PackagedBinary, Content: []byte("ELF")})} {
+		tree := map[string]string{"/etc/hostname": "n"}
+		add := func(files []units.File) {
+			for _, f := range files {
+				tree[f.Path] = string(f.Content)
+				if f.Target != "" {
+					tree[f.Path] = "-> " + f.Target
+				}
+			}
+		}
+		add(brought)
+		below, err := host.OpenTree(checkstest.Tree(t, tree).Root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		prog, err := units.FindProgram(below, []byte("ELF"))
+		below.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		installed, err := units.Files(p, nil, prog)
+		if err != nil {
+			t.Fatal(err)
+		}
+		add(installed)
+		r := checks.Inspect(t.Context(), checkstest.Tree(t, tree), checks.Image, catalog.For(p, checks.Image))
+		for _, res := range r.Results {
+			if res.Name == "image.units" && res.Verdict != checks.Pass {
+				t.Errorf("after an installation with %d files of a package: %s", len(brought), checkstest.Text(res))
+			}
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package kubelet
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/policy"
+)
+
+// inotifyLimits: kubelet and everything that follows logs share two small limits.
+func inotifyLimits() checks.Problem {
+	return checks.Problem{
+		Name: "inotify.limits", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
+		Detects:  "The limits on inotify are those of a desktop.",
+		Symptom:  "\"too many open files\" from kubelet or a Pod, or \"no space left on device\" from `kubectl logs -f`, while neither is true.",
+		How:      "fs.inotify.max_user_watches is below 524288, or fs.inotify.max_user_instances below 512.",
+		Remedy:   "set fs.inotify.max_user_watches=524288 and fs.inotify.max_user_instances=8192, as kops does",
+		TradeOff: "A watch that is used takes about 1 KiB of kernel memory; a limit that is not reached costs nothing.",
+		Ref:      "https://man7.org/linux/man-pages/man7/inotify.7.html",
+		Inspect:  inspectInotify,
+	}
+}
+
+func inspectInotify(_ context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
+	s := checks.State{Pass: true}
+	var want, got, commands []string
+	for _, limit := range []struct {
+		name  string
+		least int
+		write string
+	}{{"max_user_watches", 524288, "524288"}, {"max_user_instances", 512, "8192"}} {
+		key := "fs/inotify/" + limit.name
+		text, err := h.ReadSysctl(key)
+		if err != nil {
+			return s, err
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return s, fmt.Errorf("reading fs.inotify.%s: %w", limit.name, err)
+		}
+		want = append(want, fmt.Sprintf("%s>=%d", limit.name, limit.least))
+		got = append(got, limit.name+"="+text)
+		s.Evidence = append(s.Evidence, checks.Seen("/proc/sys/"+key, text))
+		if n < limit.least {
+			s.Pass = false
+			commands = append(commands, "fs.inotify."+limit.name+"="+limit.write)
+			s.Cause = cmp.Or(s.Cause, checks.SysctlCause(p, key))
+		}
+	}
+	s.Want, s.Got = strings.Join(want, " "), strings.Join(got, " ")
+	if !s.Pass {
+		s.Remedy = "run: sysctl -w " + strings.Join(commands, " ") + "; and put it into the policy"
+	}
+	return s, nil
+}

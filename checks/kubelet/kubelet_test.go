@@ -1,0 +1,79 @@
+package kubelet_test
+
+import (
+	"maps"
+	"testing"
+
+	"nodegate/checks"
+	"nodegate/checks/checkstest"
+)
+
+const kubeadmConfig, eksConfig = "/var/lib/kubelet/config.yaml", "/etc/kubernetes/kubelet/config.json"
+
+func TestInotifyLimits(t *testing.T) {
+	low := map[string]string{"fs/inotify/max_user_watches": "524288", "fs/inotify/max_user_instances": "128"}
+	checkstest.RunOne(t, "inotify.limits", checks.Run, []checkstest.Case{
+		{What: "the default", Node: checkstest.Node(nil, low), Want: `warn
+want: max_user_watches>=524288 max_user_instances>=512
+got: max_user_watches=524288 max_user_instances=128
+evidence: /proc/sys/fs/inotify/max_user_watches: 524288
+evidence: /proc/sys/fs/inotify/max_user_instances: 128
+remedy: run: sysctl -w fs.inotify.max_user_instances=8192; and put it into the policy`},
+		{What: "the policy says so itself", Node: checkstest.Node(nil, low), Policy: "sysctl \"fs.inotify.max_user_instances\" { min = 512 }", Want: `warn
+want: max_user_watches>=524288 max_user_instances>=512
+got: max_user_watches=524288 max_user_instances=128
+because: sysctl.fs.inotify.max_user_instances
+evidence: /proc/sys/fs/inotify/max_user_watches: 524288
+evidence: /proc/sys/fs/inotify/max_user_instances: 128
+remedy: run: sysctl -w fs.inotify.max_user_instances=8192; and put it into the policy`},
+		{What: "kops", Node: checkstest.Node(nil, map[string]string{"fs/inotify/max_user_watches": "1048576", "fs/inotify/max_user_instances": "8192"}), Want: `pass
+want: max_user_watches>=524288 max_user_instances>=512
+got: max_user_watches=1048576 max_user_instances=8192
+evidence: /proc/sys/fs/inotify/max_user_watches: 1048576
+evidence: /proc/sys/fs/inotify/max_user_instances: 8192`},
+	})
+}
+
+func TestProtectKernelDefaults(t *testing.T) {
+	good := map[string]string{
+		"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
+		"kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000",
+	}
+	bad := maps.Clone(good)
+	bad["vm/overcommit_memory"], bad["kernel/panic"] = "0", "0"
+	kops := map[string]string{"/etc/sysconfig/kubelet": "DAEMON_ARGS=\"--v=2 --protect-kernel-defaults=true\"\n"}
+	checkstest.RunOne(t, "kubelet.protect-kernel-defaults", checks.Run, []checkstest.Case{
+		{What: "kops, and two differ", Node: checkstest.Node(kops, bad), Want: `
+warn
+want: the six values that kubelet demands
+got: vm.overcommit_memory=0 kernel.panic=0
+evidence: /etc/sysconfig/kubelet: --protect-kernel-defaults=true
+evidence: /proc/sys/vm/overcommit_memory: 0
+evidence: /proc/sys/kernel/panic: 0
+remedy: run: sysctl -w vm.overcommit_memory=1 kernel.panic=10; and put them into the policy`},
+		{What: "the cause is the policy's own", Node: checkstest.Node(kops, bad), Policy: "sysctl \"kernel.panic\" { value = 10 }", Want: `
+warn
+want: the six values that kubelet demands
+got: vm.overcommit_memory=0 kernel.panic=0
+because: sysctl.kernel.panic
+evidence: /etc/sysconfig/kubelet: --protect-kernel-defaults=true
+evidence: /proc/sys/vm/overcommit_memory: 0
+evidence: /proc/sys/kernel/panic: 0
+remedy: run: sysctl -w vm.overcommit_memory=1 kernel.panic=10; and put them into the policy`},
+		{What: "kops, as it must be", Node: checkstest.Node(kops, good), Want: `pass
+want: the six values that kubelet demands
+got: the six values that kubelet demands
+evidence: /etc/sysconfig/kubelet: --protect-kernel-defaults=true`},
+		{What: "off", Node: checkstest.Node(map[string]string{kubeadmConfig: "kind: KubeletConfiguration\n"}, bad), Want: `
+skip
+skip: kubelet's protectKernelDefaults is off: it writes the six parameters itself`},
+		{What: "not known", Node: checkstest.Node(nil, bad), Want: `warn
+want: the six values that kubelet demands
+got: vm.overcommit_memory=0 kernel.panic=0
+evidence: /proc/sys/vm/overcommit_memory: 0
+evidence: /proc/sys/kernel/panic: 0
+remedy: run: sysctl -w vm.overcommit_memory=1 kernel.panic=10; and put them into the policy`},
+		{What: "a configuration that is not YAML", Node: checkstest.Node(map[string]string{kubeadmConfig: "a: [\n"}, good),
+			Want: "unknown\nerror: reading /var/lib/kubelet/config.yaml: yaml: line 1: did not find expected node content"},
+	})
+}

@@ -1,0 +1,70 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/internal/host/config"
+	"nodegate/policy"
+)
+
+// swap: kubelet does not start on a node with swap unless it is told to.
+func swap() checks.Problem {
+	return checks.Problem{
+		Name: "swap", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block,
+		Detects:  "Swap is on and kubelet is not told to tolerate it.",
+		Symptom:  "kubelet exits: \"running with swap on is not supported, please disable swap\"; the node never becomes Ready.",
+		How:      "/proc/swaps has an entry, and failSwapOn is not false in kubelet's configuration or arguments.",
+		Remedy:   "run `swapoff -a` and take the swap entries out of /etc/fstab (and disable zram-generator), or set failSwapOn: false",
+		TradeOff: "With failSwapOn: false and without memorySwap.swapBehavior, Pods still do not swap; the node's own processes may.",
+		Ref:      "https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management/",
+		Inspect:  inspectSwap,
+	}
+}
+
+func inspectSwap(_ context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
+	s := checks.Passing("no swap")
+	if strings.HasPrefix(p.Gate.Unit, "k3s") || strings.HasPrefix(p.Gate.Unit, "rke2") {
+		s.Skip = "k3s and RKE2 start kubelet with --fail-swap-on=false"
+		return s, nil
+	}
+	text, err := h.Text("/proc/swaps")
+	if err != nil {
+		return s, fmt.Errorf("looking for swap: %w", err)
+	}
+	var devices []string
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) >= 3 && f[0] != "Filename" {
+			devices = append(devices, f[0])
+			s.Evidence = append(s.Evidence, checks.Seen("/proc/swaps", strings.Join(f, " ")))
+		}
+	}
+	if devices == nil {
+		return s, nil
+	}
+	k, err := config.ReadKubelet(h.Files)
+	if err != nil {
+		return s, err
+	}
+	setting, told := k.Values["failSwapOn"]
+	switch {
+	case told && setting.Value == "false":
+		s.Want, s.Got = "no swap, or failSwapOn false", "swap, and failSwapOn false"
+		s.Evidence = append(s.Evidence, checks.Seen(setting.From.Source, setting.From.Text))
+		return s, nil
+	case !k.Found:
+		return s, errors.New("swap is on (" + strings.Join(devices, ", ") + ") and no configuration of kubelet is here: cannot tell whether " +
+			"it tolerates swap")
+	case told:
+		s.Evidence = append(s.Evidence, checks.Seen(setting.From.Source, setting.From.Text))
+	}
+	s.Want = "no swap, or failSwapOn false"
+	s.Got, s.Pass = "swap on "+strings.Join(devices, ", "), false
+	s.Remedy = "run: swapoff " + strings.Join(devices, " ") + "; take it out of /etc/fstab, or set failSwapOn: false in kubelet's " +
+		"configuration"
+	return s, nil
+}

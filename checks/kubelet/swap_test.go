@@ -1,0 +1,52 @@
+package kubelet_test
+
+import (
+	"testing"
+
+	"nodegate/checks"
+	"nodegate/checks/checkstest"
+)
+
+func TestSwap(t *testing.T) {
+	const header = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
+	const on = header + "/dev/sda2                               partition\t2097148\t\t0\t\t-2\n/swapfile file 1048572 0 -3\n"
+	const unset = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+	checkstest.RunOne(t, "swap", checks.Run, []checkstest.Case{
+		{What: "on", Node: checkstest.Node(map[string]string{"/proc/swaps": on, kubeadmConfig: unset}, nil), Want: `fail
+want: no swap, or failSwapOn false
+got: swap on /dev/sda2, /swapfile
+evidence: /proc/swaps: /dev/sda2 partition 2097148 0 -2
+evidence: /proc/swaps: /swapfile file 1048572 0 -3
+remedy: run: swapoff /dev/sda2 /swapfile; take it out of /etc/fstab, or set failSwapOn: false in kubelet's configuration`},
+		{What: "off", Node: checkstest.Node(map[string]string{"/proc/swaps": header}, nil), Want: "pass\nwant: no swap\ngot: no swap"},
+		{What: "tolerated, in JSON", Node: checkstest.Node(map[string]string{"/proc/swaps": header + "/dev/zram0 partition 1 0 100\n", eksConfig: `{"kind":"KubeletConfiguration","failSwapOn":false}`}, nil), Want: `pass
+want: no swap, or failSwapOn false
+got: swap, and failSwapOn false
+evidence: /proc/swaps: /dev/zram0 partition 1 0 100
+evidence: /etc/kubernetes/kubelet/config.json: failSwapOn: false`},
+		{What: "tolerated by an argument, which overrides", Node: checkstest.Node(map[string]string{
+			"/proc/swaps": header + "/dev/zram0 partition 1 0 100\n", "/etc/default/kubelet": "#KUBELET_EXTRA_ARGS=--fail-swap-on=true\nKUBELET_EXTRA_ARGS=\"--v=2 --config /etc/k.yaml --fail-swap-on=false\"\n",
+			"/etc/k.yaml": "failSwapOn: true\n",
+		}, nil), Want: `pass
+want: no swap, or failSwapOn false
+got: swap, and failSwapOn false
+evidence: /proc/swaps: /dev/zram0 partition 1 0 100
+evidence: /etc/default/kubelet: --fail-swap-on=false`},
+		{What: "tolerated by a drop-in of the configuration, and of the unit", Node: checkstest.Node(map[string]string{
+			"/proc/swaps": header + "/dev/zram0 partition 1 0 100\n", kubeadmConfig: "failSwapOn: true\n",
+			"/etc/systemd/system/kubelet.service.d/20-dir.conf": "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--config-dir=/etc/kubelet.d\"\n",
+			"/etc/kubelet.d/10-swap.conf":                       "failSwapOn: false\n",
+		}, nil), Want: `pass
+want: no swap, or failSwapOn false
+got: swap, and failSwapOn false
+evidence: /proc/swaps: /dev/zram0 partition 1 0 100
+evidence: /etc/kubelet.d/10-swap.conf: failSwapOn: false`},
+		{What: "no kubelet yet", Node: checkstest.Node(map[string]string{"/proc/swaps": on}, nil),
+			Want: "unknown\nerror: swap is on (/dev/sda2, /swapfile) and no configuration of kubelet is here: cannot tell whether it tolerates swap"},
+		{What: "k3s", Node: checkstest.Node(map[string]string{"/proc/swaps": on}, nil), Policy: `gate { unit = "k3s-agent.service" }`,
+			Want: `
+skip
+skip: k3s and RKE2 start kubelet with --fail-swap-on=false`},
+		{What: "cannot be told", Node: checkstest.Node(nil, nil), Want: "unknown\nerror: looking for swap: open /proc/swaps: no such file or directory"},
+	})
+}

@@ -1,0 +1,19 @@
+// Package links holds the problems of network interfaces and tunnels.
+package links
+
+import "nodegate/checks"
+
+// Problems lists the problems of network interfaces, in the order in which they run.
+func Problems() []checks.Problem {
+	return []checks.Problem{
+		bridgeNetfilter(),
+		bridgeNetfilterIPv6(),
+		mtuChain(),
+		enaAllowance(),
+		vxlanChecksum(),
+		udpChecksumErrors(),
+		rpFilter(),
+		macAddressPolicy(),
+		neighbourTable(),
+	}
+}

@@ -1,0 +1,90 @@
+package links
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/internal/host/config"
+	"nodegate/policy"
+)
+
+// macAddressPolicy: udev gives new interfaces another MAC address than the CNI
+// that makes them knows.
+func macAddressPolicy() checks.Problem {
+	return checks.Problem{
+		Name: "link.mac-address-policy", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Warn,
+		Detects: "udev sets a persistent MAC address on the CNI's interfaces right after they appear (systemd 242 and later).",
+		Symptom: "Traffic between nodes stops after a restart of flannel or the node: the peers have the MAC address of before in their tables.",
+		How: "The first .link file that matches flannel.1, vxlan.calico, a veth or a cali* interface, drop-ins included, has " +
+			"MACAddressPolicy=persistent, as systemd's 99-default.link has.",
+		Remedy: "write a .link file that sorts before 99-default.link, with MACAddressPolicy=none",
+		TradeOff: "The MAC address differs after every creation; for tunnels and veths nothing relies on it. flannel from 0.15.1 sets the " +
+			"address of flannel.1 itself.",
+		Ref:     "https://github.com/flannel-io/flannel/issues/1155",
+		Inspect: inspectMACAddressPolicy,
+	}
+}
+
+func inspectMACAddressPolicy(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
+	s := checks.Passing("no persistent MAC address on CNI links")
+	links, err := config.LinkFiles(h.Files)
+	if err != nil {
+		return s, err
+	}
+	if links == nil {
+		s.Skip = "no .link file is here"
+		return s, nil
+	}
+	var persistent []string
+	for _, d := range []struct {
+		shown  string
+		device config.Device
+	}{
+		{"flannel.1", config.Device{Name: "flannel.1", Kind: "vxlan"}}, {"vxlan.calico", config.Device{Name: "vxlan.calico", Kind: "vxlan"}},
+		{"veth*", config.Device{Name: "veth0a1b2c3d", Kind: "veth"}}, {"cali*", config.Device{Name: "cali0a1b2c3d4e5", Kind: "veth"}},
+	} {
+		said, is, err := persistentMAC(config.LinkFor(links, d.device))
+		if err != nil {
+			return s, fmt.Errorf("MACAddressPolicy of %s: %w", d.shown, err)
+		}
+		if !is {
+			continue
+		}
+		if persistent == nil {
+			s.Evidence = append(s.Evidence, checks.Seen(said.At(), "MACAddressPolicy=persistent"))
+		}
+		persistent = append(persistent, d.shown)
+	}
+	if persistent == nil {
+		return s, nil
+	}
+	version, from, err := h.SystemdVersion()
+	if err != nil {
+		return s, err
+	}
+	s.Evidence = append(s.Evidence, from)
+	if version < 242 {
+		return s, nil // before 242 the policy affects only interfaces with an address of their own
+	}
+	s.Differs("persistent for "+strings.Join(persistent, " "),
+		"write to /etc/systemd/network/10-cni.link: [Match] OriginalName="+strings.Join(persistent, " ")+" [Link] MACAddressPolicy=none")
+	return s, nil
+}
+
+// persistentMAC reports whether the .link file of a device makes its address
+// persistent. Where the machine decides which file that is, all must agree.
+func persistentMAC(candidates []config.Candidate) (said config.Entry, is bool, err error) {
+	for _, c := range slices.Backward(candidates) {
+		e, set := config.Last(c.Entries, "Link", "MACAddressPolicy")
+		persists := set && e.Value == "persistent"
+		if len(c.If) > 0 && persists != is {
+			return e, false, fmt.Errorf("%s: unknown whether %s=%s matches on the node", c.If[0].At(), c.If[0].Key, c.If[0].Value)
+		}
+		said, is = e, persists
+	}
+	return said, is, nil
+}

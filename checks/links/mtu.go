@@ -1,0 +1,114 @@
+package links
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/policy"
+)
+
+// vxlanOverhead is what VXLAN puts before a packet on IPv4: outer IP 20, UDP 8,
+// VXLAN 8, inner Ethernet 14.
+const vxlanOverhead = 50
+
+// mtuChain: NIC, tunnel, bridge, Pod: none may be larger than what carries it.
+func mtuChain() checks.Problem {
+	return checks.Problem{
+		Name: "mtu.chain", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
+		Detects: "A tunnel, bridge or Pod link has an MTU that what carries it cannot take.",
+		Symptom: "Pings and small answers pass between nodes; large ones hang (TLS handshakes, image pulls, kubectl logs), or every large " +
+			"packet is fragmented.",
+		How: "A VXLAN link is larger than its parent (without one: the link of the default route) minus 50; a bridge of Pods, its " +
+			"veths, or a routed veth cali* is larger than every VXLAN link. Links whose MTU is set by routes (cilium_*, vxlan_sys_*) and " +
+			"bridges with a physical port, Docker's and libvirt's are passed over.",
+		Remedy: "lower the MTU in the CNI's configuration (flannel: MTU in net-conf.json's Backend; Calico: vxlanMTU and veth_mtu), or " +
+			"raise the NIC's",
+		TradeOff: "Smaller packets cost throughput; a jumbo MTU on the NIC costs none, where the whole network takes it.",
+		Ref:      "https://docs.tigera.io/calico/latest/networking/configuring/mtu",
+		Inspect:  inspectMTUChain,
+	}
+}
+
+func inspectMTUChain(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
+	s := checks.Passing("tunnel <= NIC - 50, Pods <= tunnel")
+	links, err := h.Links.List(ctx)
+	if err != nil {
+		return s, err
+	}
+	byName := map[string]host.Link{}
+	for _, l := range links {
+		byName[l.Name] = l
+	}
+	routes, err := h.Links.DefaultRoutes(ctx)
+	if err != nil {
+		return s, err
+	}
+	largest := 0
+	var wrong, lower []string
+	for _, l := range links {
+		if l.VXLAN == nil || strings.HasPrefix(l.Name, "cilium_") || strings.HasPrefix(l.Name, "vxlan_sys_") {
+			continue
+		}
+		largest = max(largest, l.MTU)
+		parents := routes
+		if l.VXLAN.Parent != "" {
+			parents = []string{l.VXLAN.Parent}
+		}
+		for _, name := range parents {
+			parent, known := byName[name]
+			if !known {
+				continue
+			}
+			s.Evidence = append(s.Evidence, checks.Seen(l.Name, fmt.Sprintf("mtu %d through %s mtu %d", l.MTU, name, parent.MTU)))
+			if most := parent.MTU - vxlanOverhead; l.MTU > most {
+				wrong = append(wrong, fmt.Sprintf("%s %d > %d", l.Name, l.MTU, most))
+				lower = append(lower, fmt.Sprintf("ip link set %s mtu %d", l.Name, most))
+			}
+		}
+	}
+	if s.Evidence == nil {
+		s.Skip = "no VXLAN tunnel"
+		return s, nil
+	}
+	bridges := podBridges(links, routes)
+	for _, l := range links {
+		ofPod := bridges[l.Name] || bridges[l.Master] || l.Kind == "veth" && strings.HasPrefix(l.Name, "cali")
+		if ofPod && l.MTU > largest {
+			s.Evidence = append(s.Evidence, checks.Seen(l.Name, fmt.Sprintf("mtu %d", l.MTU)))
+			wrong = append(wrong, fmt.Sprintf("%s %d > %d", l.Name, l.MTU, largest))
+			lower = append(lower, fmt.Sprintf("ip link set %s mtu %d", l.Name, largest))
+		}
+	}
+	if wrong != nil {
+		s.Differs(strings.Join(wrong, ", "), "run: "+strings.Join(lower, "; ")+"; and set that MTU in the CNI's configuration: Pods keep "+
+			"theirs until they are made again")
+	}
+	return s, nil
+}
+
+// podBridges returns the bridges whose ports are all veths, except those of
+// Docker, libvirt and LXD and the node's own uplink.
+func podBridges(links []host.Link, routes []string) map[string]bool {
+	pods := map[string]bool{}
+	for _, l := range links {
+		if l.Kind == "veth" && l.Master != "" {
+			pods[l.Master] = true
+		}
+	}
+	foreign := func(name string) bool {
+		return slices.ContainsFunc([]string{"docker", "br-", "virbr", "lxdbr"}, func(p string) bool { return strings.HasPrefix(name, p) })
+	}
+	for _, l := range links {
+		if l.Kind != "veth" {
+			delete(pods, l.Master) // the uplink, or a tunnel, is a port
+		}
+		if l.Kind != "bridge" || foreign(l.Name) || slices.Contains(routes, l.Name) {
+			delete(pods, l.Name)
+		}
+	}
+	return pods
+}

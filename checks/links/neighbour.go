@@ -1,0 +1,71 @@
+package links
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/internal/host/config"
+	"nodegate/policy"
+)
+
+// neighbourTable: the kernel's ARP and NDP tables have a hard upper limit.
+func neighbourTable() checks.Problem {
+	return checks.Problem{
+		Name: "neighbour.table", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
+		Detects: "The table of neighbours (ARP, NDP) is nearly full, or has been full.",
+		Symptom: "\"neighbour: arp_cache: neighbor table overflow!\" in the kernel log; new connections to Pods and nodes fail at random.",
+		How: "The entries in /proc/net/stat/{arp,ndisc}_cache are 80% of net.ipv{4,6}.neigh.default.gc_thresh3 or more, or table_fulls " +
+			"counts a full table since boot.",
+		Remedy:   "raise net.ipv4.neigh.default.gc_thresh{1,2,3} (and ipv6) to 80000, 90000, 100000 as large clusters do",
+		TradeOff: "An entry takes about 0.5 KiB; a high gc_thresh1 keeps stale entries for longer.",
+		Ref:      "https://man7.org/linux/man-pages/man7/arp.7.html",
+		Inspect:  inspectNeighbourTable,
+	}
+}
+
+func inspectNeighbourTable(_ context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
+	s := checks.State{Want: "below 80% of gc_thresh3, never full", Pass: true}
+	var got []string
+	for _, table := range []struct{ stat, family string }{{"/proc/net/stat/arp_cache", "ipv4"}, {"/proc/net/stat/ndisc_cache", "ipv6"}} {
+		text, err := h.Text(table.stat)
+		if errors.Is(err, fs.ErrNotExist) && table.family == "ipv6" {
+			continue // IPv6 is off
+		}
+		if err != nil {
+			return s, err
+		}
+		entries, full, err := config.ParseNeighbourStat(text)
+		if err != nil {
+			return s, fmt.Errorf("reading %s: %w", table.stat, err)
+		}
+		key := "net/" + table.family + "/neigh/default/gc_thresh3"
+		limit, err := h.ReadSysctl(key)
+		if err != nil {
+			return s, err
+		}
+		most, err := strconv.ParseUint(limit, 10, 64)
+		if err != nil {
+			return s, fmt.Errorf("reading %s: %w", policy.Key(key), err)
+		}
+		s.Evidence = append(s.Evidence, checks.Seen(table.stat, fmt.Sprintf("entries %d, table_fulls %d", entries, full)),
+			checks.Seen("/proc/sys/"+key, limit))
+		said := fmt.Sprintf("%s %d of %d", table.family, entries, most)
+		if full > 0 {
+			said += fmt.Sprintf(", full %d times since boot", full)
+		}
+		got = append(got, said)
+		if entries*100 >= most*80 || full > 0 {
+			s.Pass, s.Cause = false, checks.SysctlCause(p, key)
+			s.Remedy = fmt.Sprintf("raise net.%[1]s.neigh.default.gc_thresh3 to %[2]d or more, and gc_thresh2 to %[3]d",
+				table.family, most*4, most*2)
+		}
+	}
+	s.Got = strings.Join(got, "; ")
+	return s, nil
+}

@@ -1,0 +1,50 @@
+package links_test
+
+import (
+	"testing"
+
+	"nodegate/checks"
+	"nodegate/checks/checkstest"
+	"nodegate/internal/host/hosttest"
+)
+
+func TestNeighbourTable(t *testing.T) {
+	table := func(arp, ndisc string) *hosttest.Machine {
+		files := map[string]string{}
+		for name, rows := range map[string]string{"arp_cache": arp, "ndisc_cache": ndisc} {
+			if rows != "" {
+				files["/proc/net/stat/"+name] = checkstest.NeighbourHeader + rows
+			}
+		}
+		return checkstest.Node(files, map[string]string{"net/ipv4/neigh/default/gc_thresh3": "1024", "net/ipv6/neigh/default/gc_thresh3": "1024"})
+	}
+	row := func(entries, full string) string {
+		return entries + " 0000 0000 0000 0000 0000 0000 0000 0000 0000 0000 0000 " + full + "\n"
+	}
+	checkstest.RunOne(t, "neighbour.table", checks.Run, []checkstest.Case{
+		{What: "nearly full", Node: table(row("00000340", "00000000")+row("00000340", "00000000"), row("00000002", "00000000")), Want: `
+warn
+want: below 80% of gc_thresh3, never full
+got: ipv4 832 of 1024; ipv6 2 of 1024
+evidence: /proc/net/stat/arp_cache: entries 832, table_fulls 0
+evidence: /proc/sys/net/ipv4/neigh/default/gc_thresh3: 1024
+evidence: /proc/net/stat/ndisc_cache: entries 2, table_fulls 0
+evidence: /proc/sys/net/ipv6/neigh/default/gc_thresh3: 1024
+remedy: raise net.ipv4.neigh.default.gc_thresh3 to 4096 or more, and gc_thresh2 to 2048`},
+		{What: "has been full", Node: table(row("00000010", "00000001")+row("00000010", "0000000a"), ""), Want: `warn
+want: below 80% of gc_thresh3, never full
+got: ipv4 16 of 1024, full 11 times since boot
+evidence: /proc/net/stat/arp_cache: entries 16, table_fulls 11
+evidence: /proc/sys/net/ipv4/neigh/default/gc_thresh3: 1024
+remedy: raise net.ipv4.neigh.default.gc_thresh3 to 4096 or more, and gc_thresh2 to 2048`},
+		{What: "room", Node: table(row("00000010", "00000000"), row("00000002", "00000000")), Want: `
+pass
+want: below 80% of gc_thresh3, never full
+got: ipv4 16 of 1024; ipv6 2 of 1024
+evidence: /proc/net/stat/arp_cache: entries 16, table_fulls 0
+evidence: /proc/sys/net/ipv4/neigh/default/gc_thresh3: 1024
+evidence: /proc/net/stat/ndisc_cache: entries 2, table_fulls 0
+evidence: /proc/sys/net/ipv6/neigh/default/gc_thresh3: 1024`},
+		{What: "a short line", Node: table("00000010 0000\n", ""), Want: "unknown\nerror: reading /proc/net/stat/arp_cache: the line \"00000010 0000\" is too short"},
+	})
+}

@@ -1,0 +1,100 @@
+package links
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/policy"
+)
+
+// udpChecksumErrors: on the receiving node a broken outer checksum is all there is to see.
+func udpChecksumErrors() checks.Problem {
+	return checks.Problem{
+		Name: "udp.checksum-errors", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
+		Detects: "UDP packets with a wrong checksum arrive now.",
+		Symptom: "Traffic between nodes stalls for 1, 3 or 63 seconds; dmesg says \"UDP: bad checksum. From ... to ...:8472\" where the " +
+			"sender uses VXLAN.",
+		How: "InCsumErrors of Udp in /proc/net/snmp rises between two reads 100 ms apart; where it is 0 there is no second read. A " +
+			"number that stands still is only evidence of the past, and a snapshot holds one read.",
+		Remedy: "look at the sender, which dmesg names: nodegate check there judges vxlan.checksum; on VMware vmxnet3 use another VXLAN " +
+			"port or turn the NIC's tunnel offloads off",
+		TradeOff: "Without tunnel offloads the CPU computes checksums and segments.",
+		Ref:      "https://github.com/kubernetes/kubernetes/pull/92035",
+		Inspect:  inspectUDPChecksumErrors,
+	}
+}
+
+func inspectUDPChecksumErrors(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
+	s := checks.Passing("no wrong checksum now")
+	first, err := udpChecksums(h)
+	if err != nil {
+		return s, err
+	}
+	second := first
+	if first > 0 {
+		if err := checks.Pause(ctx); err != nil {
+			return s, err
+		}
+		if second, err = udpChecksums(h); err != nil {
+			return s, err
+		}
+	}
+	s.Evidence = []checks.Evidence{checks.Seen("/proc/net/snmp", fmt.Sprintf("Udp InCsumErrors %d", second))}
+	if second > first {
+		s.Evidence[0].Text += fmt.Sprintf(", %d more in 100 ms", second-first)
+		s.Cause = "vxlan.checksum"
+		s.Differs("InCsumErrors rising",
+			"run: dmesg | grep 'UDP: bad checksum', which names the sender; then nodegate check --stage run there (vxlan.checksum)")
+	}
+	return s, nil
+}
+
+func udpChecksums(h *host.Host) (int64, error) {
+	text, err := h.Text("/proc/net/snmp")
+	if err != nil {
+		return 0, err
+	}
+	counters, err := parseSNMP(text, "Udp")
+	if err != nil {
+		return 0, err
+	}
+	n, ok := counters["InCsumErrors"]
+	if !ok {
+		return 0, fmt.Errorf("/proc/net/snmp: this kernel has no InCsumErrors")
+	}
+	return n, nil
+}
+
+// parseSNMP reads the counters of one protocol from /proc/net/snmp: a line of
+// names and a line of numbers, both starting with the protocol.
+func parseSNMP(text, protocol string) (map[string]int64, error) {
+	var names []string
+	for line := range strings.Lines(text) {
+		rest, ok := strings.CutPrefix(line, protocol+":")
+		if !ok {
+			continue
+		}
+		fields := strings.Fields(rest)
+		if names == nil {
+			names = fields
+			continue
+		}
+		if len(fields) != len(names) {
+			return nil, fmt.Errorf("/proc/net/snmp: %s has %d numbers for %d names", protocol, len(fields), len(names))
+		}
+		counters := make(map[string]int64, len(names))
+		for i, f := range fields {
+			n, err := strconv.ParseInt(f, 10, 64) // Tcp's MaxConn is -1
+			if err != nil {
+				return nil, fmt.Errorf("/proc/net/snmp: %s: %w", protocol, err)
+			}
+			counters[names[i]] = n
+		}
+		return counters, nil
+	}
+	return nil, fmt.Errorf("/proc/net/snmp has no counters of %s", protocol)
+}

@@ -1,0 +1,23 @@
+package links_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"nodegate/checks"
+	"nodegate/checks/checkstest"
+	"nodegate/internal/host/hosttest"
+)
+
+// TestSecondReadIsBounded: a context that ends between two reads is unknown, not none.
+func TestSecondReadIsBounded(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	m := &hosttest.Machine{Files: map[string]string{"/proc/net/snmp": "Udp: InCsumErrors\nUdp: 3\n"}}
+	r := checkstest.On(ctx, t, m.Host(), checks.Run, "udp.checksum-errors", "")
+	if r.Verdict != checks.Unknown || !errors.Is(r.Err, context.DeadlineExceeded) {
+		t.Errorf("%v, %v", r.Verdict, r.Err)
+	}
+}

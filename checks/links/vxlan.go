@@ -1,0 +1,185 @@
+package links
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"nodegate/checks"
+	"nodegate/checks/kubeproxy"
+	"nodegate/internal/host"
+	"nodegate/internal/host/config"
+	"nodegate/policy"
+)
+
+// vxlanChecksum: four things that are harmless alone break VXLAN together.
+func vxlanChecksum() checks.Problem {
+	return checks.Problem{
+		Name: "vxlan.checksum", Stages: []checks.Stage{checks.Run}, Severity: policy.Block,
+		Detects: "VXLAN packets leave with a wrong UDP checksum: they are masqueraded a second time, and the kernel \"updates\" a checksum " +
+			"that was left out.",
+		Symptom: "The node reaches Services only after 1, 3 or 63 seconds; the peer's dmesg says \"UDP: bad checksum. From ... to ...:8472\".",
+		How: "All of: KUBE-POSTROUTING of the old form with --random-fully; a VXLAN link without outer checksum; tx-checksum-ip-generic " +
+			"active on it; a kernel without the fix (mainline 5.7, stable 5.4.41, 4.19.123, 4.14.181, Ubuntu 4.15.0-107.108 and 5.4.0-32.36, " +
+			"carried back to Red Hat 8; of Debian, Amazon Linux and Red Hat 7 before 5.7 it is not known).",
+		Remedy: "upgrade kube-proxy to 1.16.13, 1.17.9, 1.18.6 or later; else take a kernel with the fix; else turn tx-checksum-ip-generic " +
+			"off on the VXLAN link, whenever it is made again",
+		TradeOff: "Without the offload the CPU computes checksums and throughput falls: only where the first two are not possible.",
+		Ref:      "https://github.com/kubernetes/kubernetes/pull/92035",
+		Inspect:  inspectVXLANChecksum,
+	}
+}
+
+func inspectVXLANChecksum(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
+	const healthy = "not all four conditions"
+	s := checks.Passing(healthy)
+	found, exposed, err := exposedTunnels(ctx, h, &s)
+	if err != nil {
+		return s, err
+	}
+	if !found {
+		s.Skip = "no VXLAN tunnel"
+		return s, nil
+	}
+	release, err := h.Kernel.Release()
+	if err != nil {
+		return s, err
+	}
+	distribution, _ := h.OSRelease() // without one, no backports are assumed
+	fixed, why := natChecksumFix(release, distribution["ID"])
+	s.Evidence = append(s.Evidence, checks.Seen("uname -r", release+": "+why))
+	switch { // the rules need not be read where one condition fails
+	case exposed == nil:
+		s.Got += ": no tunnel without outer checksum offloads the inner one"
+		return s, nil
+	case fixed == checks.Pass:
+		s.Got += ": the kernel has the fix"
+		return s, nil
+	}
+	old, err := masqueradedTwice(ctx, h, &s)
+	if err != nil {
+		return s, err
+	}
+	if !old {
+		s.Got += ": not masqueraded twice"
+		return s, nil
+	}
+	if fixed == checks.Unknown {
+		return s, fmt.Errorf("three of four conditions hold on %s, and %s (kernel %s)", strings.Join(exposed, ", "), why, release)
+	}
+	s.Differs("all four on "+strings.Join(exposed, ", "), "")
+	var off []string
+	for _, link := range exposed {
+		off = append(off, "ethtool -K "+link+" tx-checksum-ip-generic off")
+	}
+	s.Remedy = "upgrade kube-proxy to 1.16.13, 1.17.9, 1.18.6 or later; else a kernel with the fix; else put a link block with offload " +
+		"tx-checksum-ip-generic = false into the policy, now: " + strings.Join(off, "; ")
+	return s, nil
+}
+
+// exposedTunnels returns the VXLAN links without an outer checksum that let the
+// device compute inner ones.
+func exposedTunnels(ctx context.Context, h *host.Host, s *checks.State) (found bool, exposed []string, err error) {
+	links, err := h.Links.List(ctx)
+	if err != nil {
+		return false, nil, err
+	}
+	for _, l := range links {
+		if l.VXLAN == nil {
+			continue
+		}
+		features, err := h.Links.Features(ctx, l.Name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // gone since it was listed
+		}
+		if err != nil {
+			return found, exposed, err
+		}
+		found = true
+		offload := features["tx-checksum-ip-generic"]
+		s.Evidence = append(s.Evidence, checks.Seen(l.Name, fmt.Sprintf("udpcsum %t, tx-checksum-ip-generic %s", l.VXLAN.UDPCSum, offload)))
+		if !l.VXLAN.UDPCSum && offload.Active {
+			exposed = append(exposed, l.Name)
+		}
+	}
+	return found, exposed, nil
+}
+
+// masqueradedTwice reports whether KUBE-POSTROUTING has the old form with random
+// ports. It fails where the chain cannot be judged.
+func masqueradedTwice(ctx context.Context, h *host.Host, s *checks.State) (bool, error) {
+	rep, err := kubeproxy.ReadLive(ctx, h, kubeproxy.Options{})
+	if err != nil {
+		return false, err
+	}
+	if rep.Mode == "" {
+		s.Evidence = append(s.Evidence, checks.Seen("iptables nat KUBE-POSTROUTING", kubeproxy.NoRules))
+		return false, nil
+	}
+	if rep.Mode == "ipvs" {
+		return false, errors.New("the rules of kube-proxy's IPVS mode are not judged: look at iptables-save -t nat | grep KUBE-POSTROUTING")
+	}
+	if lost, isLost := kubeproxy.TableLost(rep, "nat"); isLost {
+		return false, fmt.Errorf("cannot see KUBE-POSTROUTING: %s", lost.Message)
+	}
+	for _, f := range kubeproxy.LiveFindings(rep, "kubeproxy.masquerade.double-snat") {
+		s.Evidence = append(s.Evidence, kubeproxy.LiveEvidence(rep.Mode, f))
+		return true, nil
+	}
+	for _, f := range kubeproxy.LiveFindings(rep, "KUBE-POSTROUTING", "POSTROUTING") {
+		switch f.Name {
+		case "kubeproxy.jump.missing", "kubeproxy.chain.undeclared", "kubeproxy.chain.unexpected-rule", "kubeproxy.masquerade.mismatch":
+			return false, fmt.Errorf("cannot tell the form of KUBE-POSTROUTING: %s: %s", f.Message, f.Rule)
+		}
+	}
+	s.Evidence = append(s.Evidence, checks.Seen("iptables nat KUBE-POSTROUTING", "masquerades once, or without --random-fully"))
+	return false, nil
+}
+
+// natChecksumFix reports whether a kernel has (Pass) or lacks (Fail) "netfilter: nat: never update the
+// UDP checksum when it's 0", and what that rests on. A version alone does not
+// tell: distributions carry the fix back, and those that freeze the version do
+// not show it there.
+func natChecksumFix(release, osID string) (checks.Verdict, string) {
+	k, err := config.ParseKernelRelease(release)
+	if err != nil {
+		return checks.Unknown, err.Error()
+	}
+	if k.AtLeast(5, 7) {
+		return checks.Pass, "fixed since 5.7"
+	}
+	series := [2]int{k.Version[0], k.Version[1]}
+	if osID == "ubuntu" && k.Version[2] == 0 && k.UbuntuMain() {
+		if since, ok := map[[2]int]int{{4, 15}: 107, {5, 4}: 32}[series]; ok {
+			if k.ABI >= since {
+				return checks.Pass, fmt.Sprintf("Ubuntu has the fix since %d.%d.0-%d", series[0], series[1], since)
+			}
+			return checks.Fail, fmt.Sprintf("Ubuntu has the fix only since %d.%d.0-%d", series[0], series[1], since)
+		}
+	}
+	switch {
+	case strings.Contains(k.Rest, "uek"):
+		return checks.Unknown, "it is not known whether Oracle's own kernel before 5.7 has the fix"
+	case strings.Contains(k.Rest, ".el8"):
+		return checks.Pass, "Red Hat carried the fix back to 8"
+	case strings.Contains(k.Rest, ".el7"):
+		return checks.Unknown, "it is not known whether Red Hat 7 has the fix"
+	}
+	switch osID {
+	case "ubuntu", "debian", "amzn":
+		return checks.Unknown, "it is not known which kernels of " + osID + " before 5.7 have the fix"
+	}
+	if k.Version[2] == 0 {
+		return checks.Unknown, "a release that ends in .0 does not show what was carried back"
+	}
+	since, ok := map[[2]int]int{{5, 4}: 41, {4, 19}: 123, {4, 14}: 181}[series]
+	switch {
+	case !ok:
+		return checks.Unknown, fmt.Sprintf("it is not known whether %d.%d was fixed", series[0], series[1])
+	case k.Version[2] >= since:
+		return checks.Pass, fmt.Sprintf("fixed since %d.%d.%d", series[0], series[1], since)
+	}
+	return checks.Fail, fmt.Sprintf("fixed only since %d.%d.%d", series[0], series[1], since)
+}

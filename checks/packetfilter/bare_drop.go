@@ -1,0 +1,60 @@
+package packetfilter
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"nodegate/checks"
+	"nodegate/checks/kubeproxy"
+	"nodegate/internal/host"
+	"nodegate/policy"
+)
+
+// bareDrop: an iptables that does not understand a rule writes it back without its match.
+func bareDrop() checks.Problem {
+	return checks.Problem{
+		Name: "iptables.bare-drop", Stages: []checks.Stage{checks.Run}, Severity: policy.Block,
+		Detects: "KUBE-FIREWALL has a DROP without a match: the mark match was lost between iptables versions.",
+		Symptom: "The node drops every packet that it sends and receives; it turns NotReady, and SSH ends.",
+		How: "Table filter of every iptables backend has -A KUBE-FIREWALL -j DROP with no condition (iptables 1.8.7 and 1.8.8 of " +
+			"nf_tables, one in kubelet's host, the other in kube-proxy's image).",
+		Remedy:   "run: iptables -D KUBE-FIREWALL -j DROP; then use the same iptables version for kubelet and host",
+		TradeOff: "Until kubelet writes its rules again, marked packets are not dropped; kube-proxy marks none from 1.25 on.",
+		Ref:      "https://github.com/kubernetes/kubernetes/issues/112477",
+		Inspect:  inspectBareDrop,
+	}
+}
+
+func inspectBareDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
+	s := checks.Passing("no DROP without a match")
+	tables, err := kubeproxy.FilterTables(ctx, h)
+	if err != nil {
+		return s, err
+	}
+	var got, commands []string
+	found := false
+	for _, t := range tables {
+		if _, ok := t.Policy["KUBE-FIREWALL"]; !ok {
+			continue
+		}
+		found = true
+		text := "KUBE-FIREWALL: every DROP has a match"
+		for _, rule := range t.Rules["KUBE-FIREWALL"] {
+			if slices.Equal(kubeproxy.RuleWords(rule), []string{"-j", "DROP"}) {
+				text = "-A KUBE-FIREWALL " + rule
+				got = append(got, "bare DROP in "+t.Source)
+				commands = append(commands, strings.TrimSuffix(t.Source, "-save")+" -D KUBE-FIREWALL "+rule)
+				break
+			}
+		}
+		s.Evidence = append(s.Evidence, checks.Seen(t.Source, text))
+	}
+	switch {
+	case !found:
+		s.Skip = "no chain KUBE-FIREWALL"
+	case got != nil:
+		s.Differs(strings.Join(got, ", "), "run: "+strings.Join(commands, "; ")+"; then use the same iptables version for kubelet and host")
+	}
+	return s, nil
+}

@@ -1,0 +1,72 @@
+package packetfilter_test
+
+import (
+	"os/exec"
+	"testing"
+
+	"nodegate/checks"
+	"nodegate/checks/catalog"
+	"nodegate/checks/checkstest"
+	"nodegate/internal/host/hosttest"
+)
+
+func TestRouteLocalnetMartian(t *testing.T) {
+	const drop = "-A KUBE-FIREWALL ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment \"block incoming localnet connections\" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP\n"
+	rules := func(on, text string) *hosttest.Machine {
+		m := checkstest.Node(nil, map[string]string{"net/ipv4/conf/all/route_localnet": on})
+		m.Rules = map[string]string{"iptables-nft-save": "*filter\n" + text + "COMMIT\n", "ip6tables-nft-save": "*filter\nCOMMIT\n"}
+		return m
+	}
+	checkstest.RunOne(t, "route-localnet.martian", checks.Run, []checkstest.Case{
+		{What: "open", Node: rules("1", "-A INPUT -j KUBE-FIREWALL\n"), Want: `warn
+want: martian packets dropped
+got: route_localnet=1 without the KUBE-FIREWALL rule
+evidence: /proc/sys/net/ipv4/conf/all/route_localnet: 1
+evidence: iptables-nft-save: -A INPUT -j KUBE-FIREWALL
+remedy: let kubelet make its rules (makeIPTablesUtilChains: true), or run kube-proxy with --iptables-localhost-nodeports=false and set route_localnet=0`},
+		{What: "the jump is gone", Node: rules("1", drop), Want: `warn
+want: martian packets dropped
+got: the rule is in KUBE-FIREWALL, and INPUT does not jump there
+evidence: /proc/sys/net/ipv4/conf/all/route_localnet: 1
+evidence: iptables-nft-save: ` + drop + `remedy: restart kubelet: it puts the jump from INPUT to KUBE-FIREWALL back`},
+		{What: "closed", Node: rules("1", "-A INPUT -j KUBE-FIREWALL\n"+drop), Want: `
+pass
+want: martian packets dropped
+got: martian packets dropped
+evidence: /proc/sys/net/ipv4/conf/all/route_localnet: 1
+evidence: iptables-nft-save: -A INPUT -j KUBE-FIREWALL
+evidence: iptables-nft-save: -A KUBE-FIREWALL ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment "block incoming localnet connections" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP`},
+		{What: "off", Node: rules("0", ""), Want: `
+skip
+skip: route_localnet is 0`},
+	})
+}
+
+// TestMartianRuleInARealKernel lets the real iptables print kubelet's rules.
+func TestMartianRuleInARealKernel(t *testing.T) {
+	h := checkstest.Scratch(t)
+	iptables := func(arguments ...string) {
+		t.Helper()
+		if out, err := exec.CommandContext(t.Context(), "iptables", arguments...).CombinedOutput(); err != nil {
+			t.Skipf("no iptables here: %v: %s", err, out)
+		}
+	}
+	if err := h.WriteSysctl("net/ipv4/conf/all/route_localnet", "1"); err != nil {
+		t.Skip("this kernel has no route_localnet: ", err)
+	}
+	list := catalog.For(checkstest.Load(t, `check "route-localnet.martian" {}`), checks.Run)
+	look := func(want checks.Verdict, got string) {
+		t.Helper()
+		r := checks.Inspect(t.Context(), h, checks.Run, list).Results[0]
+		if r.Verdict != want || r.State.Got != got {
+			t.Errorf("want %s, %s; got %s", want, got, checkstest.Text(r))
+		}
+	}
+	iptables("-N", "KUBE-FIREWALL")
+	look(checks.Warn, "route_localnet=1 without the KUBE-FIREWALL rule")
+	iptables("-A", "KUBE-FIREWALL", "!", "-s", "127.0.0.0/8", "-d", "127.0.0.0/8", "-m", "comment", "--comment", "block incoming localnet connections",
+		"-m", "conntrack", "!", "--ctstate", "RELATED,ESTABLISHED,DNAT", "-j", "DROP")
+	look(checks.Warn, "the rule is in KUBE-FIREWALL, and INPUT does not jump there")
+	iptables("-I", "INPUT", "-j", "KUBE-FIREWALL")
+	look(checks.Pass, "martian packets dropped")
+}

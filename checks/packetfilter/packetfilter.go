@@ -1,0 +1,17 @@
+// Package packetfilter holds the problems of iptables and nftables themselves:
+// versions, backends, and rules that other programs left behind or lost.
+package packetfilter
+
+import "nodegate/checks"
+
+// Problems lists the problems of the packet filter, in the order in which they run.
+func Problems() []checks.Problem {
+	return []checks.Problem{
+		iptablesVersion(),
+		iptablesBackends(),
+		bareDrop(),
+		iptablesMark(),
+		dockerForwardDrop(),
+		routeLocalnetMartian(),
+	}
+}

@@ -1,0 +1,23 @@
+package checks
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// pauseTime lies between two reads of counters: long enough to see a
+// loss that goes on, short enough for a check.
+const pauseTime = 100 * time.Millisecond
+
+// Pause waits between two reads of counters: 100 ms, or until ctx ends.
+func Pause(ctx context.Context) error {
+	t := time.NewTimer(pauseTime)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting between two reads: %w", ctx.Err())
+	}
+}

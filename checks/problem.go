@@ -1,0 +1,77 @@
+package checks
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"nodegate/internal/host"
+	"nodegate/policy"
+)
+
+// Problem is a failure that nodegate knows: how it shows on a node, and how to
+// detect it. Its check only looks. A policy asks for it by name, in a check
+// block. The texts are printed by `nodegate explain` and in docs/checks.md.
+type Problem struct {
+	Name     string          // lower case, dotted, stable: "vxlan.checksum"
+	Stages   []Stage         // when it can be detected
+	Severity policy.Severity // the default where the policy names none
+	Detects  string          // what is wrong, in one sentence
+	Symptom  string          // what a user sees
+	How      string          // what is read to detect it
+	Remedy   string          // what to do; State.Remedy is more exact
+	TradeOff string          // what the remedy costs, "" for nothing
+	Ref      string          // the source of all this
+	Inspect  func(context.Context, *host.Host, *policy.Policy) (State, error)
+}
+
+// Asked returns the problems that a policy asks for and that can be detected at
+// a stage. At stage boot, which is the gate's, a problem of severity warn cannot
+// hold the node: it waits for stage run, so that no start of a node pays for it.
+func Asked(problems []Problem, p *policy.Policy, stage Stage) []Check {
+	var list []Check
+	for _, problem := range problems {
+		i := slices.IndexFunc(p.Problems, func(asked policy.Problem) bool { return asked.Name == problem.Name })
+		if i < 0 || stage != All && !slices.Contains(problem.Stages, stage) {
+			continue
+		}
+		meta := p.Problems[i].Metadata
+		meta.Severity = cmp.Or(meta.Severity, problem.Severity)
+		meta.Reason = cmp.Or(meta.Reason, problem.Detects)
+		meta.Ref = cmp.Or(meta.Ref, problem.Ref)
+		if stage == Boot && meta.Severity == policy.Warn {
+			continue
+		}
+		list = append(list, asked{problem, meta, p})
+	}
+	return list
+}
+
+// asked is a problem that a policy asks for.
+type asked struct {
+	Problem
+	metadata policy.Metadata
+	policy   *policy.Policy
+}
+
+func (a asked) Name() string              { return a.Problem.Name }
+func (a asked) Metadata() policy.Metadata { return a.metadata }
+
+func (a asked) Inspect(ctx context.Context, h *host.Host) (State, error) {
+	s, err := a.Problem.Inspect(ctx, h, a.policy)
+	if s.Remedy == "" && !s.Pass && s.Skip == "" {
+		s.Remedy = a.Remedy
+	}
+	return s, err
+}
+
+// SysctlCause names the policy's own requirement on a parameter, or "". Where
+// that requirement fails, the problem is only its consequence.
+func SysctlCause(p *policy.Policy, key string) string {
+	for _, s := range p.Sysctls {
+		if string(s.Key) == key {
+			return "sysctl." + s.Key.String()
+		}
+	}
+	return ""
+}

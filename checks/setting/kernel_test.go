@@ -1,0 +1,153 @@
+package setting_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"nodegate/checks"
+	"nodegate/checks/catalog"
+	"nodegate/checks/checkstest"
+	"nodegate/internal/host"
+)
+
+// TestRealKernel asks the kernel for what the fake only claims.
+func TestRealKernel(t *testing.T) {
+	h := checkstest.Scratch(t)
+	vxlan := &netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "flannel.1", MTU: 1500}, VxlanId: 1, Port: 8472}
+	checkstest.AddLink(t, vxlan)
+	checkstest.AddLink(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "cni0"}})
+	checkstest.AddLink(t, &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "veth0.100"}, PeerName: "veth1"})
+
+	p := checkstest.Load(t, `
+		sysctl "net.ipv4.ip_forward" { value = 1 }
+		sysctl "net.ipv4.tcp_rmem" { value = "4096 87380 5242880" }
+		sysctl "net/ipv4/conf/veth0.100/rp_filter" { value = 2 }
+		sysctl "net.ipv4.conf.*.send_redirects" { value = 0 }
+		sysctl "net.ipv4.no_such_thing" { value = 1 }
+		sysctl "net.ipv4.route.flush" { value = 1 }
+		sysctl "net.netfilter.nf_conntrack_max" { value = 12345 }
+		sysctl "net.bridge.bridge-nf-call-iptables" { value = 1 }
+		link "vxlan" {
+		  match {
+		    kind = "vxlan"
+		    name = "flannel*"
+		  }
+		  offload = { tx-checksum-ip-generic = false }
+		  mtu     = 1450
+		  sysctl  = { "net.ipv4.conf.*.rp_filter" = 0 }
+		}
+		link "driver" {
+		  match { driver = "veth" }
+		  offload = { tx = false, tso = true }
+		}
+		link "fixed" {
+		  match { name = "cni0" }
+		  offload = { tx-lockless = false, rx-all = true, gro = false }
+		}
+		link "default" {
+		  match { default_route = true }
+		  mtu = 1500
+		}`)
+	list := catalog.For(p, checks.Boot)
+	results := func(r checks.Report) map[string]checks.Result {
+		by := map[string]checks.Result{}
+		for _, res := range r.Results {
+			by[res.Name] = res
+		}
+		return by
+	}
+
+	first := results(checks.Apply(t.Context(), h, checks.Boot, list))
+	for name, want := range map[string]struct {
+		verdict checks.Verdict
+		fixed   bool
+		says    string // in what was got, or in the error
+	}{
+		"module.br_netfilter":                       {checks.Pass, false, ""},
+		"sysctl.net.ipv4.ip_forward":                {checks.Pass, true, "1"},
+		"sysctl.net.ipv4.tcp_rmem":                  {checks.Pass, true, "4096 87380 5242880"},
+		"sysctl.net.ipv4.conf.veth0/100.rp_filter":  {checks.Pass, true, "2"},
+		"sysctl.net.ipv4.conf.*.send_redirects":     {checks.Pass, true, "0"},
+		"sysctl.net.ipv4.no_such_thing":             {checks.Fail, false, "no such parameter"},
+		"sysctl.net.ipv4.route.flush":               {checks.Unknown, false, "can be written but not read back"},
+		"sysctl.net.netfilter.nf_conntrack_max":     {checks.Fail, false, "read-only here"},
+		"sysctl.net.bridge.bridge-nf-call-iptables": {checks.Pass, false, "1"},
+		"link.vxlan":   {checks.Pass, true, "tx-checksum-ip-generic=off mtu=1450"},
+		"link.driver":  {checks.Pass, true, "tso=on tx=off"},
+		"link.fixed":   {checks.Fail, false, "cni0: rx-all=off [fixed], cni0: tx-lockless=unknown to this kernel"},
+		"link.default": {checks.Skip, false, ""},
+	} {
+		r, ok := first[name]
+		text := r.State.Got
+		if r.Err != nil {
+			text += " " + r.Err.Error()
+		}
+		if !ok || r.Verdict != want.verdict || r.Fixed != want.fixed || !strings.Contains(text, want.says) {
+			t.Errorf("%s: %v, fixed %t, %q; want %+v", name, r.Verdict, r.Fixed, text, want)
+		}
+	}
+	if strings.Contains(first["link.fixed"].State.Got, "rx-gro") {
+		t.Errorf("what can be set is not set beside what cannot: %s", first["link.fixed"].State.Got)
+	}
+	for name, r := range results(checks.Apply(t.Context(), h, checks.Boot, list)) {
+		if r.Fixed {
+			t.Errorf("second apply fixed %s", name)
+		}
+	}
+
+	// The link is made again, as flannel does: it is a new one, and not as asked.
+	if err := netlink.LinkDel(vxlan); err != nil {
+		t.Fatal(err)
+	}
+	if r := results(checks.Inspect(t.Context(), h, checks.Boot, list))["link.vxlan"]; r.Verdict != checks.Skip {
+		t.Errorf("without the link: %v", r.Verdict)
+	}
+	checkstest.AddLink(t, vxlan)
+	if r := results(checks.Inspect(t.Context(), h, checks.Boot, list))["link.vxlan"]; r.Verdict != checks.Fail {
+		t.Errorf("a link made again: %v", r.Verdict)
+	}
+	if r := results(checks.Apply(t.Context(), h, checks.Boot, list))["link.vxlan"]; !r.Fixed {
+		t.Errorf("a link made again is not fixed: %+v", r)
+	}
+}
+
+// TestRecordedKernel: a recording answers what the kernel answered.
+func TestRecordedKernel(t *testing.T) {
+	h := checkstest.Scratch(t)
+	checkstest.AddLink(t, &netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "flannel.1", MTU: 1500}, VxlanId: 1, Port: 8472})
+	list := catalog.For(checkstest.Load(t, `
+		use "kubernetes" {}
+		sysctl "net.ipv4.conf.*.rp_filter" { one_of = [0, 1] }
+		link "vxlan" {
+		  match {
+		    kind   = "vxlan"
+		    driver = "vxlan"
+		  }
+		  offload = { tx-checksum-ip-generic = false }
+		}
+		link "uplink" {
+		  match { default_route = true }
+		  mtu = 1500
+		}`), checks.Boot)
+	recording, snapshot := host.Record(h)
+	live := checkstest.Print(checks.Inspect(t.Context(), recording, checks.Boot, list))
+	var file bytes.Buffer
+	if err := json.NewEncoder(&file).Encode(snapshot); err != nil {
+		t.Fatal(err)
+	}
+	read, err := host.ReadSnapshot(&file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replayed := host.Replay(read)
+	checkstest.Equal(t, "replay", live, checkstest.Print(checks.Inspect(t.Context(), replayed, checks.Boot, list)))
+	for _, r := range checks.Apply(t.Context(), replayed, checks.Boot, list).Results {
+		if r.Fixed {
+			t.Errorf("%s was fixed on a recording", r.Name)
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package setting
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/policy"
+)
+
+// link requires settings of every network interface that matches.
+type link struct{ policy.Link }
+
+func (l link) Name() string              { return "link." + l.Link.Name }
+func (l link) Metadata() policy.Metadata { return l.Link.Metadata }
+
+func (l link) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
+	s := checks.Passing(l.Want())
+	links, err := l.matching(ctx, h)
+	if err != nil {
+		return s, err
+	}
+	if len(links) == 0 {
+		s.Skip = "no link matches yet"
+		return s, nil
+	}
+	var wrong []string
+	for _, found := range links {
+		settings, err := l.settings(ctx, h, found)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // gone since it was listed
+		}
+		if err != nil {
+			return s, err
+		}
+		for _, set := range settings {
+			s.Evidence = append(s.Evidence, checks.Evidence{Source: found.Name, Text: set.name + "=" + set.got})
+			if !set.ok {
+				wrong = append(wrong, fmt.Sprintf("%s: %s=%s", found.Name, set.name, set.got))
+				s.Differs(strings.Join(wrong, ", "), set.remedy)
+			}
+		}
+		s.Changes = append(s.Changes, l.changes(found, settings)...)
+	}
+	return s, nil
+}
+
+// changes returns the changes that make the settings of one link right, where
+// that is possible: first its parameters and MTU, then all features in one call.
+// A link that has gone meanwhile needs none.
+func (l link) changes(found host.Link, settings []setting) []checks.Change {
+	var all []checks.Change
+	var from, to []string
+	features := map[string]bool{}
+	for _, s := range settings {
+		switch {
+		case s.ok || s.stuck:
+		case s.key != "":
+			all = append(all, writeSysctl(s.key, s.got, s.want))
+		case s.name == "mtu":
+			all = append(all, checks.Change{What: found.Name + " mtu", From: s.got, To: s.want, Make: func(ctx context.Context, h *host.Host) error {
+				return h.Links.SetMTU(ctx, found.Name, l.MTU)
+			}})
+		default:
+			features[s.name] = s.want == "on"
+			from, to = append(from, s.name+"="+s.got), append(to, s.name+"="+s.want)
+		}
+	}
+	if len(features) > 0 {
+		all = append(all, checks.Change{
+			What: found.Name + " offload", From: strings.Join(from, ", "), To: strings.Join(to, ", "),
+			Make: func(ctx context.Context, h *host.Host) error { return h.Links.SetFeatures(ctx, found.Name, features) },
+		})
+	}
+	for i, c := range all {
+		all[i].Make = func(ctx context.Context, h *host.Host) error {
+			if err := c.Make(ctx, h); !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			return nil
+		}
+	}
+	return all
+}
+
+// matching returns the links that satisfy every condition of the match block. It
+// asks what costs a system call for each link, or a dump of all routes, only if needed.
+func (l link) matching(ctx context.Context, h *host.Host) ([]host.Link, error) {
+	links, err := h.Links.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var routes []string
+	if l.Match.DefaultRoute {
+		if routes, err = h.Links.DefaultRoutes(ctx); err != nil {
+			return nil, err
+		}
+	}
+	var all []host.Link
+	for _, found := range links {
+		if !l.mayMatch(found) || l.Match.DefaultRoute && !slices.Contains(routes, found.Name) {
+			continue
+		}
+		ok, err := l.driverMatches(ctx, h, found)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			all = append(all, found)
+		}
+	}
+	return all, nil
+}
+
+// mayMatch reports whether name and kind match. It asks the kernel nothing.
+func (l link) mayMatch(found host.Link) bool {
+	if l.Match.Name != "" {
+		if ok, err := path.Match(l.Match.Name, found.Name); err != nil || !ok {
+			return false
+		}
+	}
+	return l.Match.Kind == "" || l.Match.Kind == found.Kind
+}
+
+func (l link) driverMatches(ctx context.Context, h *host.Host, found host.Link) (bool, error) {
+	if l.Match.Driver == "" {
+		return true, nil
+	}
+	driver, err := h.Links.Driver(ctx, found.Name)
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return driver == l.Match.Driver, err
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}

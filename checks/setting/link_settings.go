@@ -1,0 +1,117 @@
+package setting
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"nodegate/internal/host"
+	"nodegate/policy"
+)
+
+// setting is one value asked of one interface.
+type setting struct {
+	name      string     // tx-checksum-ip-generic, mtu, net.ipv4.conf.eth0.rp_filter
+	key       policy.Key // set for a sysctl
+	want, got string
+	ok        bool
+	stuck     bool // nothing that nodegate can do changes it
+	remedy    string
+}
+
+// settings reads everything the requirement asks of one interface.
+// fs.ErrNotExist: the interface has gone.
+func (l link) settings(ctx context.Context, h *host.Host, found host.Link) ([]setting, error) {
+	all, err := l.features(ctx, h, found.Name)
+	if err != nil {
+		return nil, err
+	}
+	if l.MTU != 0 {
+		all = append(all, setting{
+			name: "mtu", want: strconv.Itoa(l.MTU), got: strconv.Itoa(found.MTU), ok: found.MTU == l.MTU,
+			remedy: fmt.Sprintf("run: ip link set dev %s mtu %d", found.Name, l.MTU),
+		})
+	}
+	for _, s := range l.Sysctls {
+		key := policy.Key(strings.Replace(string(s.Pattern), "*", found.Name, 1))
+		got, err := h.ReadSysctl(string(key))
+		if errors.Is(err, fs.ErrNotExist) {
+			// An interface without IPv6 has no such key.
+			all = append(all, setting{
+				name: key.String(), key: key, want: s.Value, got: "no such parameter", stuck: true,
+				remedy: "check the spelling, and that the interface has this address family",
+			})
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		required := policy.Sysctl{Value: s.Value}
+		all = append(all, setting{
+			name: key.String(), key: key, want: s.Value, got: got, ok: required.Allows(got),
+			remedy: fmt.Sprintf("run: sysctl -w '%s=%s'", key, s.Value),
+		})
+	}
+	return all, nil
+}
+
+func (l link) features(ctx context.Context, h *host.Host, name string) ([]setting, error) {
+	if len(l.Offloads) == 0 {
+		return nil, nil
+	}
+	have, err := h.Links.Features(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	var all []setting
+	for _, o := range l.Offloads {
+		members := 0
+		for _, feature := range o.Features {
+			f, known := have[feature]
+			// In a group only what this device can change counts, as in ethtool.
+			if o.Group && (!known || o.On && f.Fixed() && !f.Active) {
+				continue
+			}
+			members++
+			all = append(all, l.judge(name, feature, f, known, o.On))
+		}
+		if members == 0 {
+			all = append(all, setting{
+				name: o.Name, want: onOff(o.On), got: "fixed by the driver", stuck: true,
+				remedy: "this device cannot change it: leave " + o.Name + " out for this kind of link",
+			})
+		}
+	}
+	return all, nil
+}
+
+func (l link) judge(device, feature string, f host.Feature, known, on bool) setting {
+	s := setting{name: feature, want: onOff(on), got: f.String(), ok: known && f.Active == on}
+	s.remedy = fmt.Sprintf("run: ethtool -K %s %s %s", device, feature, s.want)
+	switch {
+	case !known:
+		s.stuck, s.got, s.remedy = true, "unknown to this kernel", "run: ethtool -k "+device+" for the names it knows"
+	case s.ok:
+	case f.Fixed():
+		s.stuck, s.remedy = true, "the driver fixes it: leave "+feature+" out for this kind of link"
+	case on && f.Requested && l.disablesChecksum():
+		// The kernel keeps segmentation off while checksums are off, as this
+		// same requirement asks: nobody has changed anything.
+		s.ok = true
+	case on && f.Requested:
+		s.remedy = "another feature that it needs is off, most often a checksum: ethtool -k " + device
+	}
+	return s
+}
+
+func (l link) disablesChecksum() bool {
+	for _, o := range l.Offloads {
+		if !o.On && strings.HasPrefix(o.Features[len(o.Features)-1], "tx-checksum-") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,42 @@
+// Package setting holds the requirements that the blocks of a policy ask for:
+// modules, parameters of the kernel, settings of links, and probes.
+package setting
+
+import (
+	"nodegate/checks"
+	"nodegate/policy"
+)
+
+// Installed returns the modules of a policy as requirements of a file tree.
+func Installed(p *policy.Policy) []checks.Check {
+	var list []checks.Check
+	for _, m := range p.Modules {
+		list = append(list, installedModule{m})
+	}
+	return list
+}
+
+// Running returns the settings of a policy as requirements of a running machine.
+// Modules come first, because the parameters of some appear only with them.
+func Running(p *policy.Policy) []checks.Check {
+	var list []checks.Check
+	for _, m := range p.Modules {
+		list = append(list, loadedModule{m})
+	}
+	for _, s := range p.Sysctls {
+		list = append(list, sysctl{s, policy.ModuleOf(s.Key)})
+	}
+	for _, l := range p.Links {
+		list = append(list, link{l})
+	}
+	return list
+}
+
+// Probes returns the probes of a policy.
+func Probes(p *policy.Policy) []checks.Check {
+	var list []checks.Check
+	for _, pr := range p.Probes {
+		list = append(list, probe{pr})
+	}
+	return list
+}

@@ -1,0 +1,51 @@
+package setting_test
+
+import (
+	"syscall"
+	"testing"
+
+	"nodegate/checks"
+	"nodegate/checks/catalog"
+	"nodegate/checks/checkstest"
+	"nodegate/internal/host/hosttest"
+)
+
+func TestSysctlAnswers(t *testing.T) {
+	m := &hosttest.Machine{
+		Files: map[string]string{},
+		Refuse: map[string]error{
+			"r /proc/sys/net/ipv4/route/flush":         syscall.EACCES,
+			"/proc/sys/net/netfilter/nf_conntrack_max": syscall.EPERM,
+		},
+		Clamp: map[string]string{"/proc/sys/net/core/rmem_max": "2304", "/proc/sys/kernel/panic": "7"},
+	}
+	m.Sysctl("net/ipv4/route/flush", "")
+	m.Sysctl("net/netfilter/nf_conntrack_max", "1024")
+	m.Files["/sys/module/nf_conntrack/initstate"] = "live\n"
+	m.Sysctl("net/core/rmem_max", "2304")
+	m.Sysctl("kernel/panic", "0")
+	m.Sysctl("net/ipv4/conf/eth0/rp_filter", "1")
+	m.Sysctl("net/ipv4/conf/eth0.100/rp_filter", "0")
+	p := checkstest.Load(t, `
+		sysctl "net.ipv4.route.flush" { value = 1 }
+		sysctl "net.netfilter.nf_conntrack_max" { value = 131072 }
+		sysctl "net.core.rmem_max" { value = 1 }
+		sysctl "kernel.panic" { value = 10 }
+		sysctl "net.ipv4.conf.*.rp_filter" { value = 0 }
+		sysctl "net.ipv4.conf.cni*.rp_filter" { value = 0 }
+		sysctl "net/ipv4/conf/eth0.100/rp_filter" { value = 0 }
+		sysctl "net.ipv4.no_such" { one_of = [1, 2] }`)
+	r := checks.Apply(t.Context(), m.Host(), checks.Boot, catalog.For(p, checks.Boot))
+	got := checkstest.Print(r)
+	checkstest.Equal(t, "report", `
+pass module.nf_conntrack
+unknown sysctl.net.ipv4.route.flush [net.ipv4.route.flush can be written but not read back: reading sysctl: open /proc/sys/net/ipv4/route/flush: permission denied]
+fail sysctl.net.netfilter.nf_conntrack_max: want 131072, got 1024 [net.netfilter.nf_conntrack_max is read-only here: outside the initial network namespace, or without privilege: writing "131072" to sysctl: write /proc/sys/net/netfilter/nf_conntrack_max: operation not permitted]
+fail sysctl.net.core.rmem_max: want 1, got 2304 [wrote net.core.rmem_max=1; the kernel accepted it and kept 2304]
+fail sysctl.kernel.panic: want 10, got 7 [wrote kernel.panic=10; the kernel made it 7]
+pass sysctl.net.ipv4.conf.*.rp_filter: net.ipv4.conf.eth0.rp_filter is 1 -> 0
+skip sysctl.net.ipv4.conf.cni*.rp_filter: nothing matches net.ipv4.conf.cni*.rp_filter yet
+pass sysctl.net.ipv4.conf.eth0/100.rp_filter
+fail sysctl.net.ipv4.no_such: want one of 1, 2, got no such parameter
+fail`, got)
+}

@@ -1,0 +1,93 @@
+package writers
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/internal/host/config"
+)
+
+// cniLink is a family of links that a CNI makes.
+type cniLink struct {
+	pattern string        // as NetworkManager's lists spell it
+	device  config.Device // one of them
+}
+
+func cniLinks() []cniLink {
+	return []cniLink{
+		{"flannel*", config.Device{Name: "flannel.1", Kind: "vxlan"}},
+		{"cali*", config.Device{Name: "cali0a1b2c3d4e5", Kind: "veth"}},
+		{"tunl*", config.Device{Name: "tunl0", Kind: "ipip"}},
+		{"vxlan.calico", config.Device{Name: "vxlan.calico", Kind: "vxlan"}},
+	}
+}
+
+// unmanagedByUdev reports whether udev's property NM_UNMANAGED keeps NetworkManager
+// off a link: from udev's database for a link that exists, else from its rules.
+func unmanagedByUdev(ctx context.Context, h *host.Host, l cniLink) (bool, checks.Evidence, error) {
+	name, err := present(ctx, h, l.pattern)
+	if err != nil {
+		return false, checks.Evidence{}, err
+	}
+	if name != "" {
+		said, known, err := udevProperty(h, name, "NM_UNMANAGED")
+		if err != nil {
+			return false, checks.Evidence{}, err
+		}
+		if known {
+			return said.Text == "NM_UNMANAGED=1" || said.Text == "NM_UNMANAGED=true", said, nil
+		}
+	}
+	by, unmanaged, doubt, err := config.UdevUnmanaged(h.Files, l.device)
+	if err != nil || !unmanaged && doubt == nil {
+		return false, checks.Evidence{}, err
+	}
+	if doubt != nil {
+		return false, checks.Evidence{}, errors.New(doubt[0].At() + ": unknown whether this rule matches " + l.pattern)
+	}
+	return true, checks.Seen(by.At(), "NM_UNMANAGED=1 for "+l.pattern), nil
+}
+
+// present returns a link of the running machine that the pattern matches, or "".
+func present(ctx context.Context, h *host.Host, pattern string) (string, error) {
+	if !h.Live() {
+		return "", nil
+	}
+	links, err := h.Links.List(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, l := range links {
+		if config.Unmanaged([]string{"interface-name:" + pattern}, l.Name) {
+			return l.Name, nil
+		}
+	}
+	return "", nil
+}
+
+// udevProperty returns a property of a link from udev's database; known is whether
+// the link is in there.
+func udevProperty(h *host.Host, link, property string) (said checks.Evidence, known bool, err error) {
+	index, err := h.Text("/sys/class/net/" + link + "/ifindex")
+	if errors.Is(err, fs.ErrNotExist) {
+		return checks.Evidence{}, false, nil // gone since
+	}
+	if err != nil {
+		return checks.Evidence{}, false, err
+	}
+	file := "/run/udev/data/n" + index
+	text, found, err := h.ReadIfAny(file)
+	if err != nil || !found {
+		return checks.Evidence{}, false, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if p, is := strings.CutPrefix(strings.TrimSpace(line), "E:"); is && strings.HasPrefix(p, property+"=") {
+			return checks.Seen(file, p), true, nil
+		}
+	}
+	return checks.Seen(file, "no "+property), true, nil
+}

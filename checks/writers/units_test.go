@@ -1,0 +1,82 @@
+package writers_test
+
+import (
+	"testing"
+
+	"nodegate/checks"
+	"nodegate/checks/checkstest"
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
+)
+
+func TestUnitsThatMustBeOff(t *testing.T) {
+	checkstest.RunOne(t, "firewalld", checks.Run, []checkstest.Case{
+		{What: "running", Node: checkstest.WithUnit(checkstest.Node(nil, nil), "firewalld.service", "active", "enabled"), Want: `warn
+want: off
+got: firewalld.service is active, enabled
+evidence: firewalld.service: active, enabled
+remedy: run: systemctl disable --now firewalld.service`},
+		{What: "stopped", Node: checkstest.WithUnit(checkstest.Node(nil, nil), "firewalld.service", "inactive", "disabled"), Want: `pass
+want: off
+got: off
+evidence: firewalld.service: inactive, disabled`},
+	})
+	checkstest.RunOne(t, "nm-cloud-setup", checks.Run, []checkstest.Case{
+		{What: "the timer alone", Node: checkstest.WithUnit(checkstest.Node(nil, nil), "nm-cloud-setup.timer", "active", "enabled"), Want: `warn
+want: off
+got: nm-cloud-setup.timer is active, enabled
+evidence: nm-cloud-setup.service: inactive
+evidence: nm-cloud-setup.timer: active, enabled
+remedy: run: systemctl disable --now nm-cloud-setup.service nm-cloud-setup.timer; then restart the node, the rules stay`},
+	})
+	stale := checkstest.Node(nil, nil)
+	stale.Routing = []host.RoutingRule{
+		{Priority: 100, Table: 30200, From: "10.0.0.9/32"}, // somebody else's
+		{Priority: 30200, Table: 30200, From: "10.0.1.5/32", Routes: 1}, {Priority: 30200, Table: 30200, From: "10.0.1.6/32", Routes: 1},
+		{Priority: 30401, Table: 30401, From: "10.0.2.5/32", Routes: 1},
+	}
+	other := checkstest.Node(nil, nil)
+	other.Routing = []host.RoutingRule{{Priority: 1024, Table: 2, From: "10.0.1.5/32", Routes: 2}, {Priority: 30300, Table: 30300, From: "10.0.1.5/32"}}
+	checkstest.RunOne(t, "nm-cloud-setup", checks.Run, []checkstest.Case{
+		{What: "off, and its rules stand", Node: stale, Want: `
+warn
+want: off
+got: off, and its rules stand, to table 30200, 30401
+evidence: ip rule: 30200: from 10.0.1.5/32 lookup 30200, 1 routes
+evidence: ip rule: 30200: from 10.0.1.6/32 lookup 30200, 1 routes
+evidence: ip rule: 30401: from 10.0.2.5/32 lookup 30401, 1 routes
+evidence: nm-cloud-setup.service: inactive
+evidence: nm-cloud-setup.timer: inactive
+remedy: restart the node: nobody takes back rules of nm-cloud-setup that was on before`},
+		{What: "on, with its rules", Node: func() *hosttest.Machine {
+			m := checkstest.WithUnit(checkstest.Node(nil, nil), "nm-cloud-setup.timer", "active", "enabled")
+			m.Routing = stale.Routing[3:]
+			return m
+		}(), Want: `
+warn
+want: off
+got: nm-cloud-setup.timer is active, enabled, and its rules stand, to table 30401
+evidence: ip rule: 30401: from 10.0.2.5/32 lookup 30401, 1 routes
+evidence: nm-cloud-setup.service: inactive
+evidence: nm-cloud-setup.timer: active, enabled
+remedy: run: systemctl disable --now nm-cloud-setup.service nm-cloud-setup.timer; then restart the node, the rules stay`},
+		{What: "rules of a CNI", Node: other, Want: `pass
+want: off
+got: off
+evidence: nm-cloud-setup.service: inactive
+evidence: nm-cloud-setup.timer: inactive`},
+	})
+	checkstest.RunOne(t, "nm-cloud-setup", checks.Image, []checkstest.Case{
+		{What: "enabled in an image", Tree: map[string]string{"/etc/systemd/system/timers.target.wants/nm-cloud-setup.timer": "-> /usr/lib/systemd/system/nm-cloud-setup.timer"}, Want: `warn
+want: off
+got: nm-cloud-setup.timer is enabled
+evidence: nm-cloud-setup.service: not enabled
+evidence: /etc/systemd/system/timers.target.wants/nm-cloud-setup.timer: enabled
+remedy: run: systemctl disable --now nm-cloud-setup.service nm-cloud-setup.timer; then restart the node, the rules stay`},
+		{What: "absent", Tree: map[string]string{"/etc/hostname": "n"}, Want: `pass
+want: off
+got: off
+evidence: nm-cloud-setup.service: not enabled
+evidence: nm-cloud-setup.timer: not enabled`},
+	})
+}

@@ -1,0 +1,77 @@
+package writers
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/internal/host/config"
+	"nodegate/policy"
+)
+
+// runtimeWriters returns the programs on this machine that are known to write a
+// parameter of the policy while they run. They have not overwritten it yet, so
+// they are evidence only.
+func runtimeWriters(ctx context.Context, h *host.Host, p *policy.Policy) ([]checks.Evidence, error) {
+	exact := func(key string) string {
+		i := slices.IndexFunc(p.Sysctls, func(s policy.Sysctl) bool { return string(s.Key) == key && s.Value != "" })
+		if i < 0 {
+			return ""
+		}
+		return p.Sysctls[i].Value
+	}
+	var found []checks.Evidence
+	k, err := config.ReadKubelet(h.Files)
+	if err != nil {
+		return nil, err
+	}
+	if k.Found && k.Values["protectKernelDefaults"].Value != "true" {
+		for _, d := range config.KernelDefaults() {
+			if v := exact(d[0]); v != "" && v != d[1] {
+				found = append(found, checks.Seen("kubelet", "writes "+policy.Key(d[0]).String()+" = "+d[1]+" at its start, protectKernelDefaults "+
+					"is off"))
+			}
+		}
+	}
+	for _, s := range p.Sysctls {
+		if key := string(s.Key); key == "net/netfilter/nf_conntrack_max" || strings.HasPrefix(key, "net/netfilter/nf_conntrack_tcp_timeout_") {
+			found = append(found, checks.Seen("kube-proxy", "writes "+s.Key.String()+" at its start, unless its conntrack settings are 0"))
+		}
+	}
+	if exact("net/ipv4/ip_forward") != "" {
+		e, set, err := networkdForwarding(ctx, h, "IPv4Forwarding")
+		if err != nil {
+			return found, err
+		}
+		if set {
+			found = append(found, checks.Seen(e.At(), "systemd-networkd writes net.ipv4.ip_forward: IPv4Forwarding="+e.Value))
+		}
+	}
+	for _, unit := range []struct{ name, key, writes string }{
+		{"docker.service", "net/ipv4/ip_forward", "writes net.ipv4.ip_forward = 1 at its start"},
+		{"tuned.service", "", "applies the parameters of its profile whenever it starts"},
+	} {
+		if unit.key != "" && exact(unit.key) == "" {
+			continue
+		}
+		on, _, err := h.UnitOn(ctx, unit.name)
+		if err != nil {
+			return found, err
+		}
+		if !on {
+			continue
+		}
+		if profile, there, err := h.ReadIfAny("/etc/tuned/active_profile"); unit.key == "" && there && err == nil {
+			unit.writes += " (" + strings.TrimSpace(string(profile)) + ")"
+		}
+		found = append(found, checks.Seen(unit.name, unit.writes))
+	}
+	if _, there, err := h.ReadIfAny("/etc/sysctl.d/99-k8s-general.conf"); err != nil {
+		return found, err
+	} else if there {
+		found = append(found, checks.Seen("/etc/sysctl.d/99-k8s-general.conf", "nodeup of kops writes it and runs sysctl --system"))
+	}
+	return found, nil
+}

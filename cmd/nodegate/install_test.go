@@ -1,0 +1,39 @@
+package main
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+
+	"nodegate/internal/host/hosttest"
+	"nodegate/units"
+)
+
+// TestTellSystemd: what systemd is asked for after install and uninstall, and
+// nothing where it does not run.
+func TestTellSystemd(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		booted  bool
+		enable  bool
+		want    []string
+		warning string
+	}{
+		{"install", true, true, []string{"systemctl daemon-reload", "systemctl enable nodegate-apply.service nodegate-watch.service"}, "still runs what was installed before"},
+		{"uninstall", true, false, []string{"systemctl daemon-reload", "systemctl stop nodegate-watch.service"}, ""},
+		{"a container", false, true, nil, ""},
+	} {
+		m := &hosttest.Machine{Files: map[string]string{}, Units: map[string][2]string{units.WatchUnit: {"active", "enabled"}}}
+		if c.booted {
+			m.Files["/run/systemd/system/x"] = ""
+		}
+		var stderr bytes.Buffer
+		if err := tellSystemd(t.Context(), m.Host(), c.enable, &stderr); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if !slices.Equal(m.Log, c.want) || !strings.Contains(stderr.String(), c.warning) || c.warning == "" && stderr.Len() > 0 {
+			t.Errorf("%s: asked for %q, printed %q", c.name, m.Log, stderr.String())
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// KubeProxy is what the files of a machine say about kube-proxy's configuration,
+// with kube-proxy's defaults for the rest.
+type KubeProxy struct {
+	From       string // the file, "" where no configuration is on the node
+	Mode       string // iptables, nftables or ipvs
+	MaxPerCore int64  // conntrack entries for each CPU; 0 leaves the limit alone
+	Min        int64  // conntrack entries at the least
+}
+
+// ReadKubeProxy looks where kops, kubeadm and hand-made units leave kube-proxy's
+// configuration, and in the volumes of its Pod.
+func ReadKubeProxy(files Files) (KubeProxy, error) {
+	names := []string{
+		"/etc/kubernetes/manifests/kube-proxy.manifest", "/etc/kubernetes/manifests/kube-proxy.yaml",
+		"/var/lib/kube-proxy/config.conf", "/var/lib/kube-proxy/config.yaml",
+	}
+	pods, err := files.ReadDir("/var/lib/kubelet/pods")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return KubeProxy{}, fmt.Errorf("looking for kube-proxy's Pod: %w", err)
+	}
+	for _, pod := range pods {
+		names = append(names, "/var/lib/kubelet/pods/"+pod+"/volumes/kubernetes.io~configmap/kube-proxy/config.conf")
+	}
+	for _, name := range names {
+		text, err := files.ReadFile(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return KubeProxy{}, fmt.Errorf("reading kube-proxy's configuration: %w", err)
+		}
+		if strings.Contains(string(text), "--config=") {
+			continue // a manifest that points at a file, maybe one of the others
+		}
+		c, err := parseKubeProxy(string(text))
+		if err != nil {
+			return c, fmt.Errorf("reading %s: %w", name, err)
+		}
+		c.From = name
+		return c, nil
+	}
+	return parseKubeProxy("")
+}
+
+// parseKubeProxy reads a KubeProxyConfiguration, or a manifest whose command line
+// has the flags.
+func parseKubeProxy(text string) (KubeProxy, error) {
+	c := KubeProxy{Mode: "iptables", MaxPerCore: 32768, Min: 131072}
+	if !strings.Contains(text, "KubeProxyConfiguration") {
+		flag := regexp.MustCompile(`--(?:proxy-(mode)|conntrack-(max-per-core|min))[= ]"?(\w+)`)
+		for _, m := range flag.FindAllStringSubmatch(text, -1) {
+			var err error
+			switch m[1] + m[2] {
+			case "mode":
+				c.Mode = m[3]
+			case "min":
+				c.Min, err = strconv.ParseInt(m[3], 10, 32)
+			default:
+				c.MaxPerCore, err = strconv.ParseInt(m[3], 10, 32)
+			}
+			if err != nil {
+				return c, err
+			}
+		}
+		return c, nil
+	}
+	var file struct {
+		Mode      string
+		Conntrack struct {
+			MaxPerCore *int32 `yaml:"maxPerCore"`
+			Min        *int32
+		}
+	}
+	if err := yaml.Unmarshal([]byte(text), &file); err != nil {
+		return c, err
+	}
+	if file.Mode != "" {
+		c.Mode = file.Mode
+	}
+	if v := file.Conntrack.MaxPerCore; v != nil {
+		c.MaxPerCore = int64(*v)
+	}
+	if v := file.Conntrack.Min; v != nil {
+		c.Min = int64(*v)
+	}
+	return c, nil
+}
+
+// Writes returns what kube-proxy writes to nf_conntrack_max, 0 where it leaves it
+// alone. Before 1.36 there is no cap.
+func (c KubeProxy) Writes(cpus int64, capped bool) int64 {
+	if c.MaxPerCore <= 0 {
+		return 0
+	}
+	n := max(c.Min, c.MaxPerCore*cpus)
+	if capped {
+		n = min(n, 1048576)
+	}
+	return n
+}

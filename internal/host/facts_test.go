@@ -1,0 +1,65 @@
+package host_test
+
+import (
+	"testing"
+
+	"nodegate/internal/host/config"
+	"nodegate/internal/host/hosttest"
+)
+
+// TestOSRelease: the second file is the fallback, as os-release(5) says.
+func TestOSRelease(t *testing.T) {
+	m := &hosttest.Machine{Files: map[string]string{"/usr/lib/os-release": "ID=flatcar\n"}}
+	if r, err := m.Host().OSRelease(); err != nil || r["ID"] != "flatcar" {
+		t.Errorf("%v, %v", r, err)
+	}
+	m.Files["/etc/os-release"] = "# mine\nID=\"debian\"\nVERSION_ID='12'\n"
+	if v, ok := m.Host().Fact(t.Context(), "os.version"); !ok || v != "12" {
+		t.Errorf("os.version: %v, %t", v, ok)
+	}
+}
+
+// TestKubeProxy: every place and form has the same reader, for the fact as
+// for the checks.
+func TestKubeProxy(t *testing.T) {
+	const volume = "/var/lib/kubelet/pods/6b1a/volumes/kubernetes.io~configmap/kube-proxy/config.conf"
+	for _, c := range []struct {
+		name  string
+		files map[string]string
+		want  config.KubeProxy
+		known bool // the fact is
+	}{
+		{"nothing", nil, config.KubeProxy{Mode: "iptables", MaxPerCore: 32768, Min: 131072}, false},
+		{"kubeadm", map[string]string{volume: "kind: KubeProxyConfiguration\nmode: \"ipvs\"\nconntrack:\n  maxPerCore: 0\n"},
+			config.KubeProxy{From: volume, Mode: "ipvs", Min: 131072}, true},
+		{"kops", map[string]string{"/etc/kubernetes/manifests/kube-proxy.manifest": "- --proxy-mode=nftables\n- --conntrack-min=\"7\"\n"},
+			config.KubeProxy{From: "/etc/kubernetes/manifests/kube-proxy.manifest", Mode: "nftables", MaxPerCore: 32768, Min: 7}, true},
+		{"a manifest that points at another file", map[string]string{
+			"/etc/kubernetes/manifests/kube-proxy.yaml": "- --config=/var/lib/kube-proxy/config.yaml\n",
+			"/var/lib/kube-proxy/config.yaml":           "kind: KubeProxyConfiguration\n",
+		}, config.KubeProxy{From: "/var/lib/kube-proxy/config.yaml", Mode: "iptables", MaxPerCore: 32768, Min: 131072}, true},
+	} {
+		h := (&hosttest.Machine{Files: c.files}).Host()
+		if got, err := config.ReadKubeProxy(h.Files); err != nil || got != c.want {
+			t.Errorf("%s: %+v, %v, want %+v", c.name, got, err, c.want)
+		}
+		if mode, known := h.Fact(t.Context(), "kube_proxy.mode"); known != c.known || known && mode != c.want.Mode {
+			t.Errorf("%s: the fact is %v, %t", c.name, mode, known)
+		}
+	}
+}
+
+// TestSystemdVersion: /lib/systemd is looked at too, and one directory that cannot
+// be read does not hide another.
+func TestSystemdVersion(t *testing.T) {
+	m := &hosttest.Machine{Files: map[string]string{"/lib/systemd/libsystemd-shared-241.so": ""}}
+	if v, file, err := m.Host().SystemdVersion(); v != 241 || file.Source != "/lib/systemd/libsystemd-shared-241.so" || err != nil {
+		t.Errorf("%d, %v, %v", v, file, err)
+	}
+	if v, known := m.Host().Fact(t.Context(), "systemd.version"); !known || v != int64(241) {
+		t.Errorf("the fact is %v, %t", v, known)
+	}
+	if _, _, err := (&hosttest.Machine{}).Host().SystemdVersion(); err == nil {
+		t.Error("a machine without systemd has a version")
+	}
+}

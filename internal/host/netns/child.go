@@ -1,0 +1,63 @@
+package netns
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/program"
+)
+
+// RunInUserNamespace runs this very program again, with other arguments, as
+// root of a new user and network namespace: what an ordinary user may do. The
+// child gets input as its standard input; the answer is its standard output. It
+// is killed when ctx ends or the caller dies.
+func RunInUserNamespace(ctx context.Context, args []string, input []byte) ([]byte, error) {
+	runtime.LockOSThread() // Pdeathsig is about the thread that started the child
+	defer runtime.UnlockOSThread()
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", args...)
+	cmd.Env = program.Environment()
+	cmd.WaitDelay = time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNET,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}},
+		Pdeathsig:   syscall.SIGKILL,
+	}
+	var out, complaint bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &out, &complaint
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("making a user namespace%s: %w", whyNoUserNamespace(err), err)
+	}
+	if err := cmd.Wait(); err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		if said := strings.TrimSpace(complaint.String()); said != "" {
+			err = fmt.Errorf("%w: %s", err, said)
+		}
+		return nil, fmt.Errorf("running %s in a user namespace: %w", strings.Join(args, " "), err)
+	}
+	return out.Bytes(), nil
+}
+
+func whyNoUserNamespace(err error) string {
+	switch {
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+		return " is forbidden here (kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns or a container's seccomp profile)"
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS):
+		return " is forbidden here (user.max_user_namespaces or user.max_net_namespaces)"
+	case errors.Is(err, unix.EINVAL):
+		return " is not in this kernel (CONFIG_USER_NS)"
+	}
+	return ""
+}

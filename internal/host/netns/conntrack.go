@@ -1,0 +1,111 @@
+package netns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"time"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Conntrack asks the kernel's connection table for single flows, by netlink:
+// a lookup costs the same however many flows there are. Safe for concurrent use.
+type Conntrack struct{ conn *netlink.Conn }
+
+// Tuple is one direction of a flow.
+type Tuple struct {
+	From  netip.AddrPort `json:"from"`
+	To    netip.AddrPort `json:"to"`
+	Proto uint8          `json:"proto"` // 6 TCP, 17 UDP
+}
+
+// Flow is a tracked connection. Reply is what an answer looks like on the wire:
+// Reply.From is the endpoint to which the request was sent.
+type Flow struct {
+	Orig, Reply Tuple
+	SeenReply   bool
+	SourceNAT   bool
+	DestNAT     bool
+	TCPState    string // "SYN_SENT"; "" where it is not TCP
+}
+
+// Conntrack opens the namespace's table. That it may not be read shows with
+// the first lookup.
+func (n *Namespace) Conntrack(ctx context.Context) (*Conntrack, error) {
+	c := &Conntrack{}
+	err := n.Do(ctx, func() (err error) {
+		if c.conn, err = netlink.Dial(unix.NETLINK_NETFILTER, nil); err != nil {
+			return fmt.Errorf("opening conntrack: %w", err)
+		}
+		return nil
+	})
+	return c, err
+}
+
+// Close closes the socket.
+func (c *Conntrack) Close() { _ = c.conn.Close() }
+
+// The messages of ctnetlink, linux/netfilter/nfnetlink_conntrack.h.
+const (
+	ctGet    = unix.NFNL_SUBSYS_CTNETLINK<<8 | 1
+	ctDelete = unix.NFNL_SUBSYS_CTNETLINK<<8 | 2
+)
+
+// Lookup finds a flow of zone 0 by its original direction. A flow that is not
+// tracked is fs.ErrNotExist; a table that may not be read, or that the kernel
+// does not have, is fs.ErrPermission or errors.ErrUnsupported.
+func (c *Conntrack) Lookup(t Tuple) (Flow, error) {
+	// The kernel marks its one answer as part of many, and sends no end: the
+	// acknowledgement is the end.
+	answers, err := c.ask(ctGet, t)
+	if err != nil {
+		return Flow{}, conntrackErr("looking up", t, err)
+	}
+	for _, m := range answers {
+		if m.Header.Type == ctNew {
+			return decodeFlow(m.Data)
+		}
+	}
+	return Flow{}, conntrackErr("looking up", t, fs.ErrNotExist)
+}
+
+// Delete forgets a flow; one that is not there is fs.ErrNotExist.
+func (c *Conntrack) Delete(t Tuple) error {
+	_, err := c.ask(ctDelete, t)
+	return conntrackErr("deleting", t, err)
+}
+
+// answerTime is far more than the kernel takes, which answers in the same call.
+const answerTime = time.Second
+
+func (c *Conntrack) ask(message netlink.HeaderType, t Tuple) ([]netlink.Message, error) {
+	data, err := encodeTuple(t)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.conn.SetDeadline(time.Now().Add(answerTime)); err != nil {
+		return nil, err
+	}
+	return c.conn.Execute(netlink.Message{
+		Header: netlink.Header{Type: message, Flags: netlink.Request | netlink.Acknowledge},
+		Data:   data,
+	})
+}
+
+func conntrackErr(act string, t Tuple, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.EPERM):
+		return fmt.Errorf("%s a flow in conntrack needs CAP_NET_ADMIN: %w", act, unix.EPERM)
+	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EPROTONOSUPPORT), errors.Is(err, unix.EINVAL):
+		return fmt.Errorf("%s a flow in conntrack (nf_conntrack_netlink): %w", act, errors.ErrUnsupported)
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s %s to %s in conntrack: %w", act, t.From, t.To, fs.ErrNotExist)
+	}
+	return fmt.Errorf("%s %s to %s in conntrack: %w", act, t.From, t.To, err)
+}

@@ -1,0 +1,258 @@
+package netns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// AddBridge makes a bridge and sets it up. The hardware address is given so
+// that systemd's MACAddressPolicy leaves it alone; group is for DeleteGroup. The
+// error wraps fs.ErrExist where the name is taken.
+func (n *Namespace) AddBridge(ctx context.Context, name string, mac net.HardwareAddr, group uint32) error {
+	return n.Do(ctx, func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.HardwareAddr, attrs.Group, attrs.Flags = name, mac, group, net.FlagUp
+		return wrap("making bridge", name, netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}))
+	})
+}
+
+// SetBridgeCall sets the bridge's own nf_call_iptables, which the kernel ORs
+// with net.bridge.bridge-nf-call-iptables. Over netlink, because /sys shows the
+// links of the namespace that mounted it.
+func (n *Namespace) SetBridgeCall(ctx context.Context, bridge string, on bool) error {
+	return n.Do(ctx, func() error {
+		link, err := netlink.LinkByName(bridge)
+		if err != nil {
+			return wrap("finding", bridge, err)
+		}
+		value := []byte{0}
+		if on {
+			value[0] = 1
+		}
+		req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_ACK)
+		msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+		msg.Index = int32(link.Attrs().Index)
+		req.AddData(msg)
+		info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+		info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("bridge"))
+		info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(nl.IFLA_BR_NF_CALL_IPTABLES, value)
+		req.AddData(info)
+		_, err = req.Execute(unix.NETLINK_ROUTE, 0)
+		return wrap("setting nf_call_iptables of", bridge, err)
+	})
+}
+
+// Veth is a pair of links: one end here, as a port of the bridge Master if
+// that is given, the other end in the namespace Peer.
+type Veth struct {
+	Name, Master string
+	MAC          net.HardwareAddr
+	Group        uint32 // of this end, for DeleteGroup
+	Peer         *Namespace
+	PeerName     string
+	PeerMAC      net.HardwareAddr
+}
+
+// AddVeth makes the pair and sets both ends up.
+func (n *Namespace) AddVeth(ctx context.Context, v Veth) error {
+	err := n.Do(ctx, func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.HardwareAddr, attrs.Group = v.Name, v.MAC, v.Group
+		if v.Master != "" {
+			master, err := netlink.LinkByName(v.Master)
+			if err != nil {
+				return wrap("finding", v.Master, err)
+			}
+			attrs.MasterIndex = master.Attrs().Index
+		}
+		link := netlink.NewVeth(attrs)
+		link.PeerName, link.PeerHardwareAddr = v.PeerName, v.PeerMAC
+		link.PeerNamespace = netlink.NsFd(v.Peer.file.Fd())
+		if err := netlink.LinkAdd(link); err != nil {
+			return wrap("making veth pair", v.Name, err)
+		}
+		return setUp(v.Name)
+	})
+	if err != nil {
+		return err
+	}
+	return v.Peer.SetUp(ctx, v.PeerName)
+}
+
+// SetUp sets a link up.
+func (n *Namespace) SetUp(ctx context.Context, link string) error {
+	return n.Do(ctx, func() error { return setUp(link) })
+}
+
+func setUp(link string) error {
+	l, err := netlink.LinkByName(link)
+	if err == nil {
+		err = netlink.LinkSetUp(l)
+	}
+	return wrap("setting up", link, err)
+}
+
+// AwaitUp waits until links are operational: a link that is only set up drops
+// what it is given until the kernel has noticed its carrier, and a lost ARP
+// request costs a second.
+func (n *Namespace) AwaitUp(ctx context.Context, links ...string) error {
+	tick := time.NewTicker(500 * time.Microsecond)
+	defer tick.Stop()
+	for {
+		var waiting string
+		err := n.Do(ctx, func() error {
+			for _, name := range links {
+				l, err := netlink.LinkByName(name)
+				if err != nil {
+					return wrap("finding", name, err)
+				}
+				if l.Attrs().OperState != netlink.OperUp {
+					waiting = name
+				}
+			}
+			return nil
+		})
+		if err != nil || waiting == "" {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s to come up: %w", waiting, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// AddAddr gives a link an address with its prefix.
+func (n *Namespace) AddAddr(ctx context.Context, link string, p netip.Prefix) error {
+	return n.Do(ctx, func() error {
+		l, err := netlink.LinkByName(link)
+		if err == nil {
+			err = netlink.AddrAdd(l, &netlink.Addr{IPNet: ipNet(p)})
+		}
+		return wrap(fmt.Sprintf("adding %s to", p), link, err)
+	})
+}
+
+// AddRoute routes a destination through a gateway.
+func (n *Namespace) AddRoute(ctx context.Context, to netip.Prefix, via netip.Addr) error {
+	return n.Do(ctx, func() error {
+		err := netlink.RouteAdd(&netlink.Route{Dst: ipNet(to), Gw: via.AsSlice()})
+		return wrap("routing", fmt.Sprintf("%s via %s", to, via), err)
+	})
+}
+
+// RouteTo is the most specific route that the namespace has for an address; ok
+// is false where it has none or only a default route.
+func (n *Namespace) RouteTo(ctx context.Context, a netip.Addr) (route string, ok bool, err error) {
+	err = n.Do(ctx, func() error {
+		routes, err := netlink.RouteGetWithOptions(a.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
+		if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) {
+			return nil
+		}
+		if err != nil {
+			return wrap("looking up the route to", a.String(), err)
+		}
+		for _, r := range routes {
+			if r.Dst == nil {
+				continue
+			}
+			if ones, _ := r.Dst.Mask.Size(); ones > 0 {
+				route, ok = r.Dst.String(), true
+			}
+		}
+		return nil
+	})
+	return route, ok, err
+}
+
+// Dump repeats a netlink dump that the kernel says was interrupted by a change.
+func Dump[T any](ask func() ([]T, error)) ([]T, error) {
+	var all []T
+	var err error
+	for range 5 {
+		if all, err = ask(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+	}
+	return all, err
+}
+
+// LinksNamed is the names of the links that begin with a prefix.
+func (n *Namespace) LinksNamed(ctx context.Context, prefix string) ([]string, error) {
+	var names []string
+	err := n.Do(ctx, func() error {
+		links, err := Dump(netlink.LinkList)
+		if err != nil {
+			return fmt.Errorf("listing links: %w", err)
+		}
+		for _, l := range links {
+			if name := l.Attrs().Name; strings.HasPrefix(name, prefix) {
+				names = append(names, name)
+			}
+		}
+		return nil
+	})
+	return names, err
+}
+
+// DeleteLinks removes links; one that is not there is no error.
+func (n *Namespace) DeleteLinks(ctx context.Context, names ...string) error {
+	return n.Do(ctx, func() error {
+		var errs []error
+		for _, name := range names {
+			l, err := netlink.LinkByName(name)
+			if err == nil {
+				err = netlink.LinkDel(l)
+			}
+			if err = wrap("removing", name, err); !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// DeleteGroup removes every link of a group at once: the kernel waits for its
+// readers once, not once for each link. None is no error.
+func (n *Namespace) DeleteGroup(ctx context.Context, group uint32) error {
+	return n.Do(ctx, func() error {
+		req := nl.NewNetlinkRequest(unix.RTM_DELLINK, unix.NLM_F_ACK)
+		req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+		req.AddData(nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(group)))
+		_, err := req.Execute(unix.NETLINK_ROUTE, 0)
+		if err = wrap("removing links of group", fmt.Sprintf("%#x", group), err); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
+}
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+// wrap names the act, the thing and, for want of privilege, the
+// capability. A link that is gone is fs.ErrNotExist.
+func wrap(act, thing string, err error) error {
+	var gone netlink.LinkNotFoundError
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.ENODEV) || errors.As(err, &gone):
+		err = fs.ErrNotExist
+	case errors.Is(err, unix.EPERM):
+		return fmt.Errorf("%s %s needs CAP_NET_ADMIN: %w", act, thing, err)
+	}
+	return fmt.Errorf("%s %s: %w", act, thing, err)
+}

@@ -1,0 +1,22 @@
+package netns
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+)
+
+// Lock takes a name in the namespace, until it is closed or the process ends in
+// whatever way. It is an abstract socket: exactly as wide as the namespace, and
+// without a file. The error wraps EADDRINUSE where somebody has the name.
+func (n *Namespace) Lock(ctx context.Context, name string) (io.Closer, error) {
+	var lock io.Closer
+	err := n.Do(ctx, func() (err error) {
+		if lock, err = net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: "@" + name}); err != nil {
+			return fmt.Errorf("taking lock %s: %w", name, err)
+		}
+		return nil
+	})
+	return lock, err
+}

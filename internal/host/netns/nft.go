@@ -1,0 +1,188 @@
+package netns
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// nftRedirect is a table of its own: one delete removes it.
+type nftRedirect struct {
+	n     *Namespace
+	table *nftables.Table
+	ways  []*nftables.Chain // prerouting, forward, postrouting; rules: request, reply
+	dnat  *nftables.Chain
+}
+
+func (n *Namespace) addNftRedirect(ctx context.Context, spec RedirectSpec) (Redirect, error) {
+	r := &nftRedirect{n: n, table: &nftables.Table{Name: spec.Name, Family: nftables.TableFamilyIPv4}}
+	err := n.Do(ctx, func() error {
+		conn, err := nftables.New()
+		if err != nil {
+			return err
+		}
+		conn.CreateTable(r.table)
+		for _, w := range []struct {
+			name     string
+			hook     *nftables.ChainHook
+			priority nftables.ChainPriority
+			request  netip.AddrPort
+		}{
+			// Before raw and conntrack; the others see the translated request.
+			{"prerouting", nftables.ChainHookPrerouting, -310, spec.Service},
+			{"forward", nftables.ChainHookForward, -310, spec.Endpoint},
+			{"postrouting", nftables.ChainHookPostrouting, 90, spec.Endpoint},
+		} {
+			chain := conn.AddChain(&nftables.Chain{Name: w.name, Table: r.table, Type: nftables.ChainTypeFilter,
+				Hooknum: w.hook, Priority: &w.priority})
+			r.ways = append(r.ways, chain)
+			conn.AddRule(&nftables.Rule{Table: r.table, Chain: chain, Exprs: append(matchTo(w.request), &expr.Counter{})})
+			conn.AddRule(&nftables.Rule{Table: r.table, Chain: chain, Exprs: append(matchFrom(spec.Endpoint), &expr.Counter{})})
+		}
+		r.dnat = conn.AddChain(&nftables.Chain{Name: "dnat", Table: r.table, Type: nftables.ChainTypeNAT,
+			Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityNATDest})
+		conn.AddRule(&nftables.Rule{Table: r.table, Chain: r.dnat, Exprs: append(matchTo(spec.Service),
+			&expr.Counter{},
+			&expr.Immediate{Register: 1, Data: spec.Endpoint.Addr().AsSlice()},
+			&expr.Immediate{Register: 2, Data: port(spec.Endpoint)},
+			&expr.NAT{Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: 1, RegProtoMin: 2})})
+		// A translation to what it was is one: later chains are not asked. And
+		// before Linux 4.18 a reply is translated back only where POSTROUTING
+		// has a nat chain too.
+		early := *nftables.ChainPriorityNATSource - 1
+		keep := conn.AddChain(&nftables.Chain{Name: "snat", Table: r.table, Type: nftables.ChainTypeNAT,
+			Hooknum: nftables.ChainHookPostrouting, Priority: &early})
+		conn.AddRule(&nftables.Rule{Table: r.table, Chain: keep, Exprs: append(matchTo(spec.Endpoint),
+			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: 12, Len: 4},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: spec.Client.AsSlice()},
+			&expr.Immediate{Register: 1, Data: spec.Client.AsSlice()},
+			&expr.NAT{Type: expr.NATTypeSourceNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: 1})})
+		return conn.Flush()
+	})
+	if err != nil {
+		return nil, wrap("making nftables table", spec.Name, err)
+	}
+	return r, nil
+}
+
+// matchTo and matchFrom match TCP to and from an address and port. The four
+// bytes at 12 and 16 of an IPv4 header are its source and destination.
+func matchTo(a netip.AddrPort) []expr.Any   { return match(a, 16, 2) }
+func matchFrom(a netip.AddrPort) []expr.Any { return match(a, 12, 0) }
+
+func match(a netip.AddrPort, addrAt, portAt uint32) []expr.Any {
+	return []expr.Any{
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: addrAt, Len: 4},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: a.Addr().AsSlice()},
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{unix.IPPROTO_TCP}},
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: portAt, Len: 2},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: port(a)},
+	}
+}
+
+func port(a netip.AddrPort) []byte { return binary.BigEndian.AppendUint16(nil, a.Port()) }
+
+func (r *nftRedirect) Backend() string { return BackendNftables }
+
+func (r *nftRedirect) Hits(ctx context.Context) (h Hits, err error) {
+	err = r.n.Do(ctx, func() error {
+		conn, err := nftables.New()
+		if err != nil {
+			return err
+		}
+		var counts []uint64
+		for _, chain := range append(r.ways, r.dnat) {
+			rules, err := conn.GetRules(r.table, chain)
+			if err != nil {
+				return err
+			}
+			for _, rule := range rules {
+				for _, e := range rule.Exprs {
+					if c, ok := e.(*expr.Counter); ok {
+						counts = append(counts, c.Packets)
+					}
+				}
+			}
+		}
+		h, err = newHits(counts)
+		return err
+	})
+	return h, wrap("reading the counters of nftables table", r.table.Name, err)
+}
+
+// newHits takes the counters in the order in which they were made: request and
+// reply in each of three hooks, then the translation.
+func newHits(c []uint64) (Hits, error) {
+	if len(c) != 7 {
+		return Hits{}, fmt.Errorf("found %d counters of 7: somebody changed the rules", len(c))
+	}
+	return Hits{
+		Request:    Way{Prerouting: c[0], Forward: c[2], Postrouting: c[4]},
+		Reply:      Way{Prerouting: c[1], Forward: c[3], Postrouting: c[5]},
+		Translated: c[6],
+	}, nil
+}
+
+// Remove does not use the namespace's thread, so that other things can be
+// removed meanwhile: a commit waits for the kernel's readers.
+func (r *nftRedirect) Remove(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	conn, err := nftables.New(nftables.WithNetNSFd(int(r.n.file.Fd())))
+	if err == nil {
+		conn.DelTable(r.table)
+		err = conn.Flush()
+	}
+	if errors.Is(err, fs.ErrNotExist) || noNftables(err) {
+		return nil
+	}
+	return wrap("removing nftables table", r.table.Name, err)
+}
+
+// nftRedirects finds nothing where there is no nf_tables.
+func (n *Namespace) nftRedirects(ctx context.Context, prefix string) ([]string, error) {
+	var names []string
+	err := n.Do(ctx, func() error {
+		tables, err := nftTables()
+		for _, t := range tables {
+			if strings.HasPrefix(t, prefix) {
+				names = append(names, t)
+			}
+		}
+		return err
+	})
+	return names, err
+}
+
+// nftTables is the names of the tables of the ip family; none where the kernel
+// has no nf_tables.
+func nftTables() ([]string, error) {
+	conn, err := nftables.New()
+	if err != nil {
+		return nil, wrap("listing", "nftables tables", err)
+	}
+	tables, err := conn.ListTablesOfFamily(nftables.TableFamilyIPv4)
+	if noNftables(err) {
+		return nil, nil
+	}
+	names := make([]string, 0, len(tables))
+	for _, t := range tables {
+		names = append(names, t.Name)
+	}
+	return names, wrap("listing", "nftables tables", err)
+}
+
+// noNftables is what nfnetlink answers for a subsystem that nobody registered.
+func noNftables(err error) bool {
+	return errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EINVAL)
+}

@@ -1,0 +1,129 @@
+package netns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/coreos/go-iptables/iptables"
+	"github.com/google/nftables"
+)
+
+// RedirectSpec is a DNAT of one TCP Service address to one endpoint, as
+// kube-proxy makes them, for every packet that passes PREROUTING. What Client
+// sends keeps its source: a node's rule that masquerades what is for no pod
+// would send the reply to the node, whatever the bridge does.
+type RedirectSpec struct {
+	Name              string // of the table or the chains: unique, at most 15 characters
+	Service, Endpoint netip.AddrPort
+	Client            netip.Addr
+}
+
+// Hits counts packets in the IP hooks of a redirection's namespace. Frames that
+// a bridge passes on without br_netfilter pass no hook and are not in it.
+type Hits struct {
+	Request    Way    `json:"request"`    // towards the Service, or the endpoint once translated
+	Translated uint64 `json:"translated"` // times the DNAT rule matched: once a connection
+	Reply      Way    `json:"reply"`      // from the endpoint's own address
+}
+
+// Way is the packets of one direction in three hooks. Postrouting is counted
+// before source translation: a reply still has the endpoint's address there.
+type Way struct {
+	Prerouting  uint64 `json:"prerouting"`
+	Forward     uint64 `json:"forward"`
+	Postrouting uint64 `json:"postrouting"`
+}
+
+// Redirect is a redirection in force.
+type Redirect interface {
+	// Backend is BackendNftables or BackendIptables.
+	Backend() string
+	Hits(context.Context) (Hits, error)
+	// Remove takes it away. What is already gone is no error.
+	Remove(context.Context) error
+}
+
+// The two ways to redirect.
+const (
+	BackendNftables = "nftables"
+	BackendIptables = "iptables"
+)
+
+// AddRedirect makes the redirection with the given backend; with "", nftables,
+// and iptables where the kernel has no nf_tables. It needs CAP_NET_ADMIN.
+func (n *Namespace) AddRedirect(ctx context.Context, backend string, spec RedirectSpec) (Redirect, error) {
+	switch backend {
+	case BackendNftables:
+		return n.addNftRedirect(ctx, spec)
+	case BackendIptables:
+		return n.addIptablesRedirect(ctx, spec)
+	case "":
+		return firstRedirect(ctx, spec, n.addNftRedirect, n.addIptablesRedirect)
+	}
+	return nil, fmt.Errorf("unknown backend %q: want %s, %s or none", backend, BackendNftables, BackendIptables)
+}
+
+type redirector func(context.Context, RedirectSpec) (Redirect, error)
+
+// firstRedirect asks the second only where the first is not there: a refusal
+// would be repeated.
+func firstRedirect(ctx context.Context, spec RedirectSpec, first, second redirector) (Redirect, error) {
+	r, err := first(ctx, spec)
+	if err == nil || errors.Is(err, fs.ErrPermission) || ctx.Err() != nil {
+		return r, err
+	}
+	r, other := second(ctx, spec)
+	if other != nil {
+		return nil, errors.Join(err, other)
+	}
+	return r, nil
+}
+
+// Redirects is the names of the redirections that begin with prefix. all looks
+// for those of iptables too, which costs a program to start and, with the
+// legacy backend, a copy of the whole table.
+func (n *Namespace) Redirects(ctx context.Context, prefix string, all bool) ([]string, error) {
+	names, err := n.nftRedirects(ctx, prefix)
+	if err != nil || !all {
+		return names, err
+	}
+	err = n.Do(ctx, func() error {
+		return eachIptables(func(tool *iptables.IPTables, table string) error {
+			chains, err := tool.ListChains(table)
+			for _, chain := range chains {
+				if at := strings.LastIndexByte(chain, '-'); strings.HasPrefix(chain, prefix) && at > 0 && !slices.Contains(names, chain[:at]) {
+					names = append(names, chain[:at])
+				}
+			}
+			return err
+		})
+	})
+	return names, err
+}
+
+// RemoveRedirect takes away a redirection that an earlier process made; none is
+// no error. all is as in Redirects.
+func (n *Namespace) RemoveRedirect(ctx context.Context, name string, all bool) error {
+	err := (&nftRedirect{n: n, table: &nftables.Table{Name: name, Family: nftables.TableFamilyIPv4}}).Remove(ctx)
+	if !all {
+		return err
+	}
+	return errors.Join(err, n.Do(ctx, func() error {
+		return eachIptables(func(tool *iptables.IPTables, table string) error {
+			for _, c := range iptablesChains(RedirectSpec{Name: name}) {
+				if c.table != table {
+					continue
+				}
+				if err := c.remove(tool); err != nil {
+					return fmt.Errorf("removing chain %s: %w", c.name, err)
+				}
+			}
+			return nil
+		})
+	}))
+}

@@ -1,0 +1,84 @@
+// Package program runs the machine's own programs, with a fixed environment.
+package program
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// SearchPath is where programs are looked for. The caller's PATH is ignored:
+// what runs as root in the boot path is the system's own.
+const SearchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// Find returns the path of a program.
+func Find(name string) (string, error) {
+	for _, dir := range strings.Split(SearchPath, ":") {
+		if p, err := exec.LookPath(dir + "/" + name); err == nil {
+			return p, nil
+		}
+	}
+	return "", fmt.Errorf("%s is not installed: looked in %s", name, SearchPath)
+}
+
+// Environment returns the environment of every program that nodegate runs.
+func Environment() []string { return []string{"PATH=" + SearchPath, "LC_ALL=C"} }
+
+// Run runs a program and returns its standard output. The error contains what
+// the program printed on standard error.
+func Run(ctx context.Context, name string, args ...string) ([]byte, error) {
+	cmd, stderr, err := command(ctx, name, args)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	if err := cmd.Run(); err != nil {
+		said := strings.Join(strings.Split(strings.TrimSpace(stderr.String()), "\n"), "; ")
+		if said == "" {
+			return nil, fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)
+		}
+		return nil, fmt.Errorf("%s: %s", name, strings.TrimPrefix(said, name+": "))
+	}
+	return out.Bytes(), nil
+}
+
+// Stream runs a program and passes its output to read while the program runs.
+// source is the command line.
+func Stream(ctx context.Context, read func(source string, r io.Reader) error, name string, args ...string) error {
+	cmd, stderr, err := command(ctx, name, args)
+	if err != nil {
+		return err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	readErr := read(strings.Join(append([]string{name}, args...), " "), out)
+	// Drain what read left, or the program never ends.
+	_, _ = io.Copy(io.Discard, out)
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("%s: %w: %s", name, err, strings.TrimSpace(stderr.String()))
+	}
+	return readErr
+}
+
+func command(ctx context.Context, name string, args []string) (*exec.Cmd, *bytes.Buffer, error) {
+	path, err := Find(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env = Environment()
+	cmd.WaitDelay = time.Second
+	stderr := &bytes.Buffer{}
+	cmd.Stderr = stderr
+	return cmd, stderr, nil
+}

@@ -1,0 +1,87 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+)
+
+// Evidence is one observation: where it was made, and what was found there.
+type Evidence struct {
+	Source string `json:"source"`
+	Text   string `json:"text"`
+}
+
+// UnitOn reports whether a unit runs, or will at the next boot: what systemd says
+// of a running machine, what is linked into the targets of a file tree, and of a
+// root where systemd does not run: a chroot in which an image is made. On a
+// machine that is still booting, enabled is as good as active.
+func (h *Host) UnitOn(ctx context.Context, unit string) (bool, Evidence, error) {
+	if h.Live() {
+		active, file, err := h.Units.State(ctx, unit)
+		if err != nil {
+			return false, Evidence{}, err
+		}
+		said := active
+		if file != "" {
+			said += ", " + file
+		}
+		on := active == "active" || active == "activating" || active == "reloading" || file == "enabled" || file == "enabled-runtime"
+		if on || file != "" {
+			return on, Evidence{unit, said}, nil
+		}
+		linked, where, err := h.unitLinked(unit)
+		if err == nil && !linked {
+			where = Evidence{unit, said}
+		}
+		return linked, where, err
+	}
+	return h.unitLinked(unit)
+}
+
+// unitLinked reports whether a unit is linked into a target, and not masked.
+func (h *Host) unitLinked(unit string) (bool, Evidence, error) {
+	if to, err := h.Files.ReadLink("/etc/systemd/system/" + unit); err == nil && to == "/dev/null" {
+		return false, Evidence{"/etc/systemd/system/" + unit, "masked"}, nil
+	}
+	for _, dir := range []string{"/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"} {
+		names, err := h.ReadDirIfAny(dir)
+		if err != nil {
+			return false, Evidence{}, err
+		}
+		for _, name := range names {
+			if !strings.HasSuffix(name, ".wants") && !strings.HasSuffix(name, ".requires") {
+				continue
+			}
+			wanted, err := h.ReadDirIfAny(dir + "/" + name)
+			if err != nil {
+				return false, Evidence{}, err
+			}
+			for _, w := range wanted {
+				if w == unit {
+					return true, Evidence{dir + "/" + name + "/" + unit, "enabled"}, nil
+				}
+			}
+		}
+	}
+	return false, Evidence{unit, "not enabled"}, nil
+}
+
+// ReadDirIfAny lists a directory that may be absent.
+func (h *Host) ReadDirIfAny(dir string) ([]string, error) {
+	names, err := h.Files.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return names, err
+}
+
+// ReadIfAny reads a file that may be absent.
+func (h *Host) ReadIfAny(name string) (text []byte, found bool, err error) {
+	text, err = h.Files.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	return text, err == nil, err
+}

@@ -1,0 +1,115 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"nodegate/checks"
+	"nodegate/checks/kubeproxy"
+	"nodegate/internal/host"
+	"nodegate/policy"
+)
+
+// Audit is what a report of kube-proxy's rules has beside its results.
+type Audit struct {
+	Mode     string              `json:"mode"`
+	Version  string              `json:"version"`
+	Services []kubeproxy.Service `json:"services"`
+}
+
+// Covered is what there was to compare the rules with.
+type Covered struct{ Endpoints, Services, Health, Log bool }
+
+// NewAudit is the audit in the form of every other report: a result for each
+// kind of finding.
+func NewAudit(h *host.Host, rep *kubeproxy.Report, c Covered, began time.Time) Report {
+	r := checks.Report{Started: began, Duration: time.Since(began), Stage: checks.Run}
+	for _, k := range kubeproxy.Kinds() {
+		r.Results = append(r.Results, auditResult(k, rep, c))
+	}
+	out := New(h, &policy.Policy{Files: []string{}}, r)
+	out.Audit = &Audit{rep.Mode, rep.Version.String(), rep.Services}
+	if out.Audit.Services == nil {
+		out.Audit.Services = []kubeproxy.Service{}
+	}
+	return out
+}
+
+func auditResult(k kubeproxy.Kind, rep *kubeproxy.Report, c Covered) checks.Result {
+	res := checks.Result{Name: k.Name, Verdict: checks.Pass, Metadata: policy.Metadata{Severity: policy.Block, Reason: k.Summary, Ref: k.Ref}}
+	res.State = checks.State{Want: "none", Got: "none", Skip: notCovered(k.Name, rep.Mode, c)}
+	if k.Verdict == kubeproxy.Warn {
+		res.Metadata.Severity = policy.Warn
+	}
+	found := 0
+	for _, f := range rep.Findings {
+		if f.Name != k.Name {
+			continue
+		}
+		found++
+		if found <= 20 {
+			res.State.Evidence = append(res.State.Evidence, checks.Evidence{Source: where(f), Text: f.Message})
+		}
+		res.State.Remedy = f.Remedy
+		res.Verdict = max(res.Verdict, findingVerdict(f.Verdict))
+		if f.Verdict == kubeproxy.Unknown && res.Verdict == checks.Pass {
+			res.Verdict = checks.Unknown
+		}
+	}
+	switch {
+	case found > 0:
+		res.State.Got, res.State.Skip = Count(found, "finding"), ""
+	case res.State.Skip != "":
+		res.Verdict = checks.Skip
+	}
+	return res
+}
+
+func findingVerdict(v kubeproxy.Verdict) checks.Verdict {
+	switch v {
+	case kubeproxy.Warn:
+		return checks.Warn
+	case kubeproxy.Fail:
+		return checks.Fail
+	}
+	return checks.Unknown
+}
+
+// where is a finding's place in the rules.
+func where(f kubeproxy.Finding) string {
+	var parts []string
+	for _, p := range []string{f.Service, f.Family, f.Table, f.Chain} {
+		if p != "" {
+			parts = append(parts, p)
+		}
+	}
+	if f.Line > 0 {
+		parts = append(parts, fmt.Sprintf("line %d", f.Line))
+	}
+	if f.Rule != "" {
+		parts = append(parts, f.Rule)
+	}
+	return strings.Join(parts, " ")
+}
+
+// notCovered says why a kind of finding could not have been made.
+func notCovered(name, mode string, c Covered) string {
+	switch {
+	case mode == "" && !strings.HasPrefix(name, "kubeproxy.sync.") && !strings.HasPrefix(name, "kubeproxy.watch."):
+		return "there are no rules to judge"
+	case strings.HasPrefix(name, "kubeproxy.nft.") && mode != "nftables":
+		return "not in nftables mode"
+	case strings.HasPrefix(name, "kubeproxy.truth.endpoint") && !c.Endpoints:
+		return "not compared with the API: give --endpoints, --kubeconfig or --in-cluster"
+	case strings.HasPrefix(name, "kubeproxy.truth.service") && !c.Services && !c.Endpoints:
+		return "not compared with the API: give --services, --kubeconfig or --in-cluster"
+	case name == "kubeproxy.watch.failing" && !c.Log:
+		return "kube-proxy's log was not read"
+	case name == "kubeproxy.watch.dead" && (!c.Endpoints || !c.Health):
+		return "needs the API and kube-proxy's own endpoints"
+	case strings.HasPrefix(name, "kubeproxy.sync.") && !c.Health:
+		return "kube-proxy was not asked"
+	}
+	return ""
+}

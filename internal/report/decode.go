@@ -1,0 +1,140 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// What a file of reports may hold at most. A real report has about a hundred
+// results and 100 KiB.
+const (
+	maxFile    = 64 << 20
+	maxResults = 10_000
+)
+
+// Read is a report as it was read.
+type Read struct {
+	Report
+	File string // with line and column, where the file holds several
+}
+
+// Decode reads the reports in a file: one, or several one after the other, of
+// kind Report or Watch. The error names file, line and column; the reports
+// before it are returned with it.
+func Decode(file string, r io.Reader) ([]Read, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if len(text) > maxFile {
+		return nil, fmt.Errorf("%s: larger than %d MiB, so no report of a node", file, maxFile>>20)
+	}
+	var reports []Read
+	in := json.NewDecoder(bytes.NewReader(text))
+	for {
+		var raw json.RawMessage
+		err := in.Decode(&raw)
+		if errors.Is(err, io.EOF) && len(reports) > 0 {
+			return reports, nil
+		}
+		if err != nil {
+			return reports, fmt.Errorf("%s: %w", syntaxAt(file, text, in.InputOffset(), err), jsonError(err))
+		}
+		begin := in.InputOffset() - int64(len(raw))
+		report, err := decode(raw)
+		if err != nil {
+			var wrong *json.UnmarshalTypeError
+			at := begin
+			if errors.As(err, &wrong) {
+				at += wrong.Offset
+			}
+			return reports, fmt.Errorf("%s: %w", position(file, text, at), err)
+		}
+		read := Read{report, file}
+		if begin > 0 {
+			read.File = position(file, text, begin)
+		}
+		reports = append(reports, read)
+	}
+}
+
+// syntaxAt finds where JSON ends to be JSON: after whole documents the decoder
+// counts from the last one.
+func syntaxAt(file string, text []byte, done int64, err error) string {
+	var syntax *json.SyntaxError
+	if !errors.As(err, &syntax) {
+		return position(file, text, int64(len(text)))
+	}
+	var raw json.RawMessage
+	if again := json.Unmarshal(text[done:], &raw); errors.As(again, &syntax) {
+		done += max(0, syntax.Offset-1) // it counts the byte that is wrong
+	}
+	return position(file, text, done)
+}
+
+func jsonError(err error) error {
+	if errors.Is(err, io.EOF) {
+		return errors.New("empty; nodegate check --format json writes a report")
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("the report ends in the middle")
+	}
+	return fmt.Errorf("no JSON: %w", err)
+}
+
+// position is file:line:column of a byte, counted from 1.
+func position(file string, text []byte, offset int64) string {
+	before := text[:min(offset, int64(len(text)))]
+	line := bytes.Count(before, []byte("\n")) + 1
+	column := len(before) - bytes.LastIndexByte(before, '\n')
+	return fmt.Sprintf("%s:%d:%d", file, line, column)
+}
+
+func decode(raw json.RawMessage) (Report, error) {
+	var d struct {
+		Report
+		Watched *Report `json:"report"` // of a Watch: what it found last
+	}
+	if err := json.Unmarshal(raw, &d); err != nil {
+		var wrong *json.UnmarshalTypeError
+		if errors.As(err, &wrong) && wrong.Field != "" {
+			return Report{}, fmt.Errorf("%s is a %s here, not what a report has there: %w", wrong.Field, wrong.Value, err)
+		}
+		return Report{}, fmt.Errorf("no report of a node: %w", err)
+	}
+	if d.Kind == KindWatch && d.Watched != nil {
+		d.Report = *d.Watched
+	}
+	return d.Report, d.Report.check()
+}
+
+// check returns what of a report that was read is not as New makes it.
+func (r Report) check() error {
+	if r.APIVersion != APIVersion || r.Kind != KindReport {
+		return fmt.Errorf("this is %.60q %.60q, not a nodegate/v1 Report; nodegate check --format json writes one", r.APIVersion, r.Kind)
+	}
+	if len(r.Results) > maxResults {
+		return fmt.Errorf("%d results; a report has at most %d", len(r.Results), maxResults)
+	}
+	if !slices.Contains([]Verdict{Pass, Fail, Unknown}, r.Verdict) {
+		return fmt.Errorf("the verdict is pass, fail or unknown; %.60q is none of them", r.Verdict)
+	}
+	seen := map[string]bool{}
+	for i, res := range r.Results {
+		switch {
+		case res.Name == "":
+			return fmt.Errorf("results[%d] has no name", i)
+		case seen[res.Name]:
+			return fmt.Errorf("results[%d]: a second result of %.100q", i, res.Name)
+		case !slices.Contains(Verdicts(), res.Verdict):
+			return fmt.Errorf("results[%d]: the verdict of %.100q is fail, unknown, warn, pass or skip; %.60q is none of them",
+				i, res.Name, res.Verdict)
+		}
+		seen[res.Name] = true
+	}
+	return nil
+}

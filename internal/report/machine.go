@@ -1,0 +1,132 @@
+package report
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Renderer is the writer of a format: text, json, junit, tap, prometheus or npd.
+func Renderer(format string, paint Paint, verbose bool) (func(io.Writer, Report) error, error) {
+	switch format {
+	case "text":
+		return func(w io.Writer, r Report) error { return r.Text(w, paint, verbose) }, nil
+	case "json":
+		return func(w io.Writer, r Report) error { return JSON(w, r) }, nil
+	case "junit":
+		return junit, nil
+	case "tap":
+		return tap, nil
+	case "prometheus":
+		return prometheus, nil
+	case "npd":
+		return npd, nil
+	}
+	return nil, fmt.Errorf("--format is text, json, junit, tap, prometheus or npd; %q is none of them", format)
+}
+
+// JSON writes a document as people read it.
+func JSON(w io.Writer, document any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(document)
+}
+
+type junitSuite struct {
+	XMLName  xml.Name    `xml:"testsuite"`
+	Name     string      `xml:"name,attr"`
+	Tests    int         `xml:"tests,attr"`
+	Failures int         `xml:"failures,attr"`
+	Errors   int         `xml:"errors,attr"`
+	Skipped  int         `xml:"skipped,attr"`
+	Time     string      `xml:"time,attr"`
+	Cases    []junitCase `xml:"testcase"`
+}
+
+type junitCase struct {
+	Name    string        `xml:"name,attr"`
+	Class   string        `xml:"classname,attr"`
+	Failure *junitMessage `xml:"failure,omitempty"`
+	Error   *junitMessage `xml:"error,omitempty"`
+	Skipped *junitMessage `xml:"skipped,omitempty"`
+}
+
+type junitMessage struct {
+	Message string `xml:"message,attr"`
+	Text    string `xml:",chardata"`
+}
+
+// junit writes the XML that CI servers show. A requirement that only warns is a
+// passed test.
+func junit(w io.Writer, r Report) error {
+	s := junitSuite{Name: "nodegate " + r.Stage, Tests: len(r.Results), Time: fmt.Sprintf("%.3f", r.DurationMs/1000)}
+	for _, res := range r.Results {
+		c := junitCase{Name: res.Name, Class: "nodegate." + r.Stage}
+		m := &junitMessage{res.says(), res.Remedy}
+		switch res.Verdict {
+		case Fail:
+			c.Failure = m
+			s.Failures++
+		case Unknown:
+			c.Error = m
+			s.Errors++
+		case Skip:
+			c.Skipped = m
+			s.Skipped++
+		}
+		s.Cases = append(s.Cases, c)
+	}
+	if _, err := io.WriteString(w, xml.Header); err != nil {
+		return err
+	}
+	enc := xml.NewEncoder(w)
+	enc.Indent("", "  ")
+	if err := enc.Encode(s); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\n")
+	return err
+}
+
+// tap writes the Test Anything Protocol, version 13.
+func tap(w io.Writer, r Report) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "TAP version 13\n1..%d\n", len(r.Results))
+	for i, res := range r.Results {
+		ok := "ok"
+		if res.Verdict == Fail || res.Verdict == Unknown {
+			ok = "not ok"
+		}
+		fmt.Fprintf(&b, "%s %d - %s", ok, i+1, res.Name)
+		switch res.Verdict {
+		case Pass:
+		case Skip:
+			fmt.Fprintf(&b, " # SKIP %s", res.Skipped)
+		default:
+			fmt.Fprintf(&b, "\n# %s: %s", res.Verdict, res.says())
+		}
+		b.WriteByte('\n')
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// npd writes one line of at most 80 bytes, node-problem-detector's default for a
+// custom plugin's message.
+func npd(w io.Writer, r Report) error {
+	line := "node policy passes"
+	for _, res := range r.Results {
+		if r.Verdict != Pass && res.Verdict == r.Verdict && res.Because == "" {
+			line = res.Name + ": " + res.says()
+			break
+		}
+	}
+	if len(line) > 80 {
+		line = strings.ToValidUTF8(line[:77], "") + "..."
+	}
+	_, err := fmt.Fprintln(w, line)
+	return err
+}

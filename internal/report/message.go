@@ -1,0 +1,39 @@
+package report
+
+import (
+	"fmt"
+
+	"nodegate/checks"
+	"nodegate/policy"
+)
+
+// Message is a result in one line, for the console and the journal, and the
+// fields that the journal keeps with it.
+type Message struct {
+	Text   string
+	Fields map[string]string
+}
+
+// NewMessage says what is wrong, where it is asked for and what to do.
+func NewMessage(res checks.Result) Message {
+	r := newResult(res)
+	m := Message{fmt.Sprintf("%s: %s (%s)", r.Name, r.says(), r.Source), map[string]string{
+		"NODEGATE_CHECK": r.Name, "NODEGATE_VERDICT": string(r.Verdict), "NODEGATE_WANT": r.Want,
+		"NODEGATE_GOT": r.Got, "NODEGATE_SOURCE": r.Source, "NODEGATE_REMEDY": r.Remedy,
+	}}
+	if r.Remedy != "" {
+		m.Text += "; " + r.Remedy
+	}
+	return m
+}
+
+// Blocking is a message for each cause that keeps a gate held.
+func Blocking(r checks.Report) []Message {
+	var all []Message
+	for _, res := range r.Results {
+		if res.Metadata.Severity == policy.Block && res.Verdict != checks.Pass && res.Verdict != checks.Skip && !res.IsSymptom() {
+			all = append(all, NewMessage(res))
+		}
+	}
+	return all
+}

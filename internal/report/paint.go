@@ -1,0 +1,45 @@
+package report
+
+import (
+	"io"
+	"os"
+
+	"nodegate/internal/host"
+)
+
+// Paint colours a word; on anything but a terminal it returns the word alone.
+type Paint func(colour, word string) string
+
+// The terminal colours (ECMA-48).
+const (
+	Red    = "31"
+	Green  = "32"
+	Yellow = "33"
+	Dim    = "2"
+	Bold   = "1"
+)
+
+// Plain leaves every word alone.
+func Plain(_, word string) string { return word }
+
+// Painter is the paint for w: colours on a terminal, where NO_COLOR is not set.
+func Painter(w io.Writer) Paint {
+	f, ok := w.(*os.File)
+	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" || !host.IsTerminal(f) {
+		return Plain
+	}
+	return func(colour, word string) string { return "\x1b[" + colour + "m" + word + "\x1b[0m" }
+}
+
+// Verdict colours a word as its verdict.
+func (p Paint) Verdict(v Verdict, word string) string {
+	switch v {
+	case Fail:
+		return p(Red, word)
+	case Unknown, Warn:
+		return p(Yellow, word)
+	case Pass:
+		return p(Green, word)
+	}
+	return p(Dim, word)
+}

@@ -1,0 +1,89 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// exposition is metrics in Prometheus' text format.
+type exposition struct{ strings.Builder }
+
+func (e *exposition) metric(name, kind, help string) {
+	fmt.Fprintf(e, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
+}
+
+func (e *exposition) writeTo(w io.Writer) error {
+	_, err := io.WriteString(w, e.String())
+	return err
+}
+
+// label quotes a label value as the exposition format asks.
+func label(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s) + `"`
+}
+
+func oneIf(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// prometheus writes the metrics of a report, for node_exporter's textfile collector.
+func prometheus(w io.Writer, r Report) error {
+	var e exposition
+	e.report(r)
+	return e.writeTo(w)
+}
+
+func (e *exposition) report(r Report) {
+	e.metric("nodegate_requirement", "gauge", "Whether the requirement has this verdict, 1 or 0.")
+	for _, res := range r.Results {
+		for _, v := range []Verdict{Pass, Warn, Fail, Unknown, Skip} {
+			fmt.Fprintf(e, "nodegate_requirement{name=%s,severity=%s,verdict=%s} %d\n",
+				label(res.Name), label(string(res.Severity)), label(string(v)), oneIf(res.Verdict == v))
+		}
+	}
+	e.metric("nodegate_holds", "gauge", "Whether every blocking requirement passes, 1 or 0.")
+	fmt.Fprintf(e, "nodegate_holds{stage=%s} %d\n", label(r.Stage), oneIf(r.Verdict == Pass))
+	e.metric("nodegate_check_duration_seconds", "gauge", "How long the check took.")
+	fmt.Fprintf(e, "nodegate_check_duration_seconds %g\n", r.DurationMs/1000)
+	e.metric("nodegate_last_check_timestamp_seconds", "gauge", "When the check began.")
+	fmt.Fprintf(e, "nodegate_last_check_timestamp_seconds %d\n", r.began().Unix())
+}
+
+// Metrics writes the report's metrics, and what watch has done.
+func (d Watch) Metrics(w io.Writer) error {
+	var e exposition
+	e.report(d.Report)
+	e.metric("nodegate_watch_corrections_total", "counter", "How often a requirement that had drifted was corrected.")
+	for _, name := range slices.Sorted(maps.Keys(d.Corrected)) {
+		fmt.Fprintf(&e, "nodegate_watch_corrections_total{name=%s} %d\n", label(name), d.Corrected[name])
+	}
+	e.metric("nodegate_watch_fight", "gauge", "1 while somebody keeps changing this back.")
+	for _, f := range d.Fights {
+		fmt.Fprintf(&e, "nodegate_watch_fight{name=%s} 1\n", label(f.Name))
+	}
+	for _, m := range []struct {
+		name, kind, help string
+		value            int
+	}{
+		{"nodegate_watch_fights", "gauge", "How many fights there are.", len(d.Fights)},
+		{"nodegate_watch_links_set_total", "counter", "Links that were set when they appeared.", d.Links},
+		{"nodegate_watch_link_events_total", "counter", "Notices about links that the kernel sent.", d.LinkEvents},
+		{"nodegate_watch_resyncs_total", "counter", "Times that notices were missed and every link was inspected again.", d.Resyncs},
+		{"nodegate_watch_rounds_total", "counter", "Times that everything was inspected.", d.Rounds},
+		{"nodegate_watch_off", "gauge", "1 while somebody has switched nodegate off: nothing is corrected.", oneIf(d.Off != "")},
+		{"nodegate_watch_policy_error", "gauge", "1 while the policy cannot be read and the last good one is in use.", oneIf(d.PolicyError != "")},
+		{"nodegate_watch_start_timestamp_seconds", "gauge", "When watch was started.", int(d.Since.Unix())},
+		{"nodegate_watch_interval_seconds", "gauge", "How often everything is inspected.", int(d.Interval / time.Second)},
+	} {
+		e.metric(m.name, m.kind, m.help)
+		fmt.Fprintf(&e, "%s %d\n", m.name, m.value)
+	}
+	return e.writeTo(w)
+}

@@ -1,0 +1,166 @@
+// Package report is the one schema of what nodegate found: encoded, decoded
+// within bounds, and written for people and for other tools, with one set of
+// words: pass, warn, fail, unknown, skipped.
+package report
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/policy"
+)
+
+// Report is one node's report as other tools read it. Fields are added, never
+// renamed.
+type Report struct {
+	APIVersion string   `json:"apiVersion"`
+	Kind       string   `json:"kind"`
+	Node       Node     `json:"node"`
+	Policy     Policy   `json:"policy"`
+	Stage      string   `json:"stage"`
+	Verdict    Verdict  `json:"verdict"` // pass, fail or unknown
+	Time       string   `json:"time"`    // when the checks began, RFC 3339
+	DurationMs float64  `json:"durationMs"`
+	Results    []Result `json:"results"`
+	Audit      *Audit   `json:"audit,omitempty"`
+}
+
+// APIVersion and the kinds of documents that this package writes and reads.
+const (
+	APIVersion = "nodegate/v1"
+	KindReport = "Report"
+	KindWatch  = "Watch"
+)
+
+// Node is the machine that a report is about.
+type Node struct {
+	Name   string `json:"name"`
+	Kernel string `json:"kernel,omitempty"`
+	OS     string `json:"os,omitempty"`
+	Root   string `json:"root,omitempty"` // of a file tree
+}
+
+// Policy is the files that a report's requirements come from.
+type Policy struct {
+	Files []string `json:"files"`
+}
+
+// Result is the outcome of one check.
+type Result struct {
+	Name     string            `json:"name"`
+	Verdict  Verdict           `json:"verdict"`
+	Severity policy.Severity   `json:"severity"`
+	Want     string            `json:"want"`
+	Got      string            `json:"got"`
+	Fixed    bool              `json:"fixed"`
+	Was      string            `json:"was,omitempty"`
+	Source   string            `json:"source"`
+	Reason   string            `json:"reason,omitempty"`
+	Evidence []checks.Evidence `json:"evidence"`
+	Remedy   string            `json:"remedy,omitempty"`
+	Ref      string            `json:"ref,omitempty"`
+	Because  string            `json:"because,omitempty"` // the check whose failure explains this one
+	Skipped  string            `json:"skipped,omitempty"` // why
+	Error    string            `json:"error,omitempty"`   // why the verdict is unknown, or why a fix did not work
+}
+
+// New is the report on h of the checks of p.
+func New(h *host.Host, p *policy.Policy, r checks.Report) Report {
+	out := Report{
+		APIVersion: APIVersion, Kind: KindReport, Node: describe(h), Policy: Policy{p.Files},
+		Stage: string(r.Stage), Verdict: verdictOf(r.Verdict()), Time: r.Started.UTC().Format("2006-01-02T15:04:05.000Z"),
+		DurationMs: float64(r.Duration.Microseconds()) / 1000, Results: []Result{},
+	}
+	for _, res := range r.Results {
+		out.Results = append(out.Results, newResult(res))
+	}
+	return out
+}
+
+func newResult(res checks.Result) Result {
+	out := Result{
+		Name: res.Name, Verdict: verdictOf(res.Verdict), Severity: res.Metadata.Severity, Want: res.State.Want, Got: res.State.Got,
+		Fixed: res.Fixed, Was: res.Was, Source: res.Metadata.Source(), Reason: res.Metadata.Reason, Evidence: res.State.Evidence,
+		Ref: res.Metadata.Ref, Because: res.State.Cause, Skipped: res.State.Skip,
+	}
+	if out.Evidence == nil {
+		out.Evidence = []checks.Evidence{}
+	}
+	if !out.Verdict.Fine() {
+		out.Remedy = res.State.Remedy
+	}
+	if res.Err != nil {
+		out.Error = OneLine(res.Err.Error())
+	}
+	return out
+}
+
+// describe names the node, as far as it can be read.
+func describe(h *host.Host) Node {
+	var n Node
+	if h.Live() {
+		n.Name, _ = h.Text("/proc/sys/kernel/hostname")
+		n.Kernel, _ = h.Kernel.Release()
+	} else {
+		n.Root = h.Root
+		n.Name, _ = h.Text("/etc/hostname")
+	}
+	release, _ := h.Text("/etc/os-release")
+	for _, line := range strings.Split(release, "\n") {
+		if v, ok := strings.CutPrefix(line, "PRETTY_NAME="); ok {
+			n.OS = strings.Trim(v, `"'`)
+		}
+	}
+	return n
+}
+
+// Observed is what a check found: a value, or why there is none.
+func (r Result) Observed() string {
+	switch r.Verdict {
+	case Unknown:
+		return r.Error
+	case Skip:
+		return r.Skipped
+	}
+	return r.Got
+}
+
+// says is a result in one line.
+func (r Result) says() string {
+	switch {
+	case r.Error != "":
+		return r.Error
+	case r.Skipped != "":
+		return r.Skipped
+	case r.Because != "":
+		return "because of " + r.Because
+	}
+	return "want " + r.Want + ", got " + r.Got
+}
+
+func (r Report) duration() time.Duration {
+	return time.Duration(r.DurationMs * float64(time.Millisecond)).Round(10 * time.Microsecond)
+}
+
+// began is the zero time where the report does not say.
+func (r Report) began() time.Time {
+	t, err := time.Parse(time.RFC3339, r.Time)
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
+// Count is "1 mistake", "2 mistakes".
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// OneLine joins the lines of a text.
+func OneLine(s string) string { return strings.ReplaceAll(s, "\n", "; ") }

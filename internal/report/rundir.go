@@ -1,0 +1,75 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+)
+
+// Where a running machine keeps what nodegate did and found, until it restarts.
+const (
+	runDir      = "/run/nodegate"
+	ChangesFile = runDir + "/changes.jsonl"
+	File        = runDir + "/report.json"
+	WatchFile   = runDir + "/watch.json"
+)
+
+// Leave writes a document to one of the files above, as a whole or not at all.
+func Leave(file string, document any) error {
+	var b bytes.Buffer
+	if err := JSON(&b, document); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(runDir, 0o755); err != nil {
+		return err
+	}
+	return host.ReplaceFile(file, b.Bytes(), 0o644)
+}
+
+// Change is one line of ChangesFile: enough to undo it by hand.
+type Change struct {
+	Time time.Time `json:"time"`
+	Name string    `json:"name"`
+	Was  string    `json:"was"`
+	Now  string    `json:"now"`
+}
+
+// KeepChanges appends what an apply fixed to ChangesFile and to the journal.
+func KeepChanges(r checks.Report) {
+	for _, res := range r.Results {
+		if !res.Fixed {
+			continue
+		}
+		KeepChange(Change{time.Now().UTC(), res.Name, res.Was, res.State.Got})
+		host.Log(host.LevelNotice, fmt.Sprintf("nodegate: %s was %s, is %s", res.Name, res.Was, res.State.Got), map[string]string{
+			"NODEGATE_CHECK": res.Name, "NODEGATE_WAS": res.Was, "NODEGATE_GOT": res.State.Got,
+		})
+	}
+}
+
+// mostChanges is how large ChangesFile grows, in bytes, because it is in memory.
+// Older lines are kept in one more file, and then dropped.
+const mostChanges = 1 << 20
+
+// KeepChange appends one change. Without the right to write there (an ordinary
+// user in a namespace of its own) the change is in the report alone.
+func KeepChange(c Change) {
+	line, err := json.Marshal(c)
+	if err != nil || os.MkdirAll(runDir, 0o755) != nil {
+		return
+	}
+	if info, err := os.Stat(ChangesFile); err == nil && info.Size() > mostChanges {
+		_ = os.Rename(ChangesFile, ChangesFile+".1")
+	}
+	f, err := os.OpenFile(ChangesFile, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	_, _ = f.Write(append(line, '\n'))
+}

@@ -1,0 +1,86 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Text writes what watch knows for people: what is wrong first. watchUnit is the
+// unit to ask where watch is late.
+func (d Watch) Text(w io.Writer, now time.Time, paint Paint, watchUnit string) error {
+	since := func(t time.Time) string { return now.Sub(t).Round(time.Second).String() }
+	t := text{paint: paint}
+	for _, r := range d.Report.Results {
+		t.width = max(t.width, len(r.Name))
+	}
+	for _, f := range d.Fights {
+		t.width = max(t.width, len(f.Name))
+	}
+	for _, c := range d.Last {
+		t.width = max(t.width, len(c.Subject()))
+	}
+	if err := d.Late(now); err != nil {
+		t.verdict(Unknown, "watch", err.Error()+"; run: systemctl status "+watchUnit)
+	}
+	if d.Off != "" {
+		t.line(Yellow, "off", "watch", "switched off by "+d.Off+": nothing is corrected")
+	}
+	if d.PolicyError != "" {
+		t.line(Yellow, "policy", "watch", d.PolicyError+"; the last good one is in use")
+	}
+	for _, f := range d.Fights {
+		t.line(Red, "fight", f.Name, fmt.Sprintf("for %s, next correction at %s", since(f.Since), f.Next.UTC().Format(time.TimeOnly)))
+		fmt.Fprintf(&t, "        %s\n", f.Writer)
+	}
+	for _, v := range []Verdict{Fail, Unknown, Warn} {
+		for _, r := range d.Report.Results {
+			if r.Verdict == v && r.Because == "" {
+				t.verdict(v, r.Name, r.says())
+			}
+		}
+	}
+	for _, c := range d.Last {
+		word := "fixed"
+		if c.New {
+			word = "set"
+		}
+		t.line(Green, word, c.Subject(), fmt.Sprintf("%s -> %s, %s ago", c.Was, c.Now, since(c.Time)))
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Corrected)) {
+		t.line(Dim, "total", name, times(d.Corrected[name])+" corrected")
+	}
+	_ = Total(&t, paint, d.Verdict(now), fmt.Sprintf("%s, %s, %s set, watching for %s, last round %s ago", d.Report.Node.Name,
+		Count(len(d.Report.Results), "requirement"), Count(d.Links, "new link"), since(d.Since), since(d.LastRound)))
+	_, err := t.WriteTo(w)
+	return err
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// Line is what watch knows in one line, for `systemctl status`.
+func (d Watch) Line() string {
+	corrected := 0
+	for _, n := range d.Corrected {
+		corrected += n
+	}
+	line := fmt.Sprintf("%s; %s, %s corrected, %s set", d.Report.Verdict, Count(len(d.Report.Results), "requirement"),
+		times(corrected), Count(d.Links, "new link"))
+	if n := len(d.Fights); n > 0 {
+		line += "; " + Count(n, "fight") + ": " + d.Fights[0].Name
+	}
+	if d.Off != "" {
+		line += "; switched off by " + d.Off + ": nothing is corrected"
+	}
+	if d.PolicyError != "" {
+		line += "; the policy cannot be read, the last good one is in use"
+	}
+	return line
+}

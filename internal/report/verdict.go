@@ -1,0 +1,31 @@
+package report
+
+import "nodegate/checks"
+
+// Verdict is the outcome of a check or of a node, as it is spelled in JSON.
+type Verdict string
+
+// The verdicts of a check. A node's is Pass, Fail or Unknown.
+const (
+	Pass    Verdict = "pass"
+	Warn    Verdict = "warn" // fails, with severity warn
+	Fail    Verdict = "fail"
+	Unknown Verdict = "unknown" // never passes
+	Skip    Verdict = "skip"    // does not apply here
+)
+
+// Verdicts is all verdicts of a check, the worst first.
+func Verdicts() []Verdict { return []Verdict{Fail, Unknown, Warn, Pass, Skip} }
+
+func verdictOf(v checks.Verdict) Verdict { return Verdict(v.String()) }
+
+// Word is the verdict as people read it.
+func (v Verdict) Word() string {
+	if v == Skip {
+		return "skipped"
+	}
+	return string(v)
+}
+
+// Fine reports whether nobody has to look at it.
+func (v Verdict) Fine() bool { return v == Pass || v == Skip }
