@@ -141,11 +141,12 @@ func (a *audit) in(t *ruleset.Table) iter.Seq[*chain] {
 	}
 }
 
-// judge runs every invariant. The order is the order of causes: what an earlier step blames, later steps pass over.
-func (a *audit) judge() {
+// judge runs the invariants of what all Services share. The order is the order of causes: what an earlier step blames, later steps pass
+// over. It returns false when no table is left to judge.
+func (a *audit) judge() bool {
 	a.version = a.inferVersion()
 	if !a.judgeTables() {
-		return
+		return false
 	}
 	a.judgeDeclarations()
 	a.judgeLoops()
@@ -155,6 +156,11 @@ func (a *audit) judge() {
 	a.judgeForward()
 	a.judgeFirewall()
 	a.judgeHealthPorts()
+	return true
+}
+
+// judgeServices runs the invariants of each Service.
+func (a *audit) judgeServices() {
 	a.findServices()
 	a.adoptChains()
 	a.claimEndpoints()

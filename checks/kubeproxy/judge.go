@@ -18,13 +18,16 @@ type Options struct {
 
 // Judge compares the rules with kube-proxy's invariants and, with Options.Endpoints, with the API. Several sets are several readings of
 // one node: both iptables backends and nft are judged in one report.
-func Judge(sets []*ruleset.Set, opts Options) Report {
+func Judge(sets []*ruleset.Set, opts Options) Report { return judge(sets, opts, true) }
+
+// judge leaves the Services out unless services is set. Nothing that it finds without them depends on them.
+func judge(sets []*ruleset.Set, opts Options, services bool) Report {
 	out := newCollector()
 	rep := Report{Services: []Service{}, Findings: []Finding{}, families: map[string]bool{}}
 	var seen backends
 	for _, set := range sets {
 		for _, s := range set.Saves {
-			rep.judgeSave(s, &opts, out)
+			rep.judgeSave(s, &opts, out, services)
 		}
 		seen.add(set)
 	}
@@ -35,7 +38,10 @@ func Judge(sets []*ruleset.Set, opts Options) Report {
 			a := newNFTAudit(t, out)
 			a.judge()
 			rep.Version = rep.Version.narrow(a.version)
-			rep.Services = append(rep.Services, a.services()...)
+			if services {
+				a.judgeServices()
+				rep.Services = append(rep.Services, a.services()...)
+			}
 		}
 	}
 	if rep.Mode == "" {
@@ -55,7 +61,7 @@ func Judge(sets []*ruleset.Set, opts Options) Report {
 	return rep
 }
 
-func (r *Report) judgeSave(s *ruleset.Save, opts *Options, out *collector) {
+func (r *Report) judgeSave(s *ruleset.Save, opts *Options, out *collector, services bool) {
 	switch {
 	case isIPVS(s):
 		r.Mode = "ipvs"
@@ -64,9 +70,12 @@ func (r *Report) judgeSave(s *ruleset.Save, opts *Options, out *collector) {
 		r.Mode = "iptables"
 		r.families[s.Family] = true
 		a := newAudit(s, opts, out)
-		a.judge()
+		found := a.judge()
 		r.Version = r.Version.narrow(a.version)
-		r.Services = append(r.Services, a.services()...)
+		if found && services {
+			a.judgeServices()
+			r.Services = append(r.Services, a.services()...)
+		}
 	}
 }
 

@@ -27,7 +27,7 @@ func (a *audit) judgeForward() {
 		}
 	}
 	const want = "kubeproxy.forward.accept"
-	switch drop, accept := InvalidDrop(c.Chain); {
+	switch drop, accept := InvalidDrop(a.filter); {
 	case drop == nil:
 		a.judgeNoDrop(c)
 	case accept != nil:
@@ -68,10 +68,10 @@ func (a *audit) judgeFirewall() {
 	if c == nil || c.blamed {
 		return
 	}
-	if bare := BareDrops(c.Chain); len(bare) > 0 {
+	if bare := BareDrops(a.filter); len(bare) > 0 {
 		a.about("kubeproxy.firewall.bare-drop", "filter", c, bare[0], nil,
 			"this DROP has no match left: the node drops everything that reaches KUBE-FIREWALL")
-	} else if MartianDrop(c.Chain) == nil && a.save.Family == ruleset.IPv4 && a.version.Min >= 19 {
+	} else if MartianDrop(a.filter) == nil && a.save.Family == ruleset.IPv4 && a.version.Min >= 19 {
 		a.about("kubeproxy.firewall.localnet", "filter", c, nil, nil, "KUBE-FIREWALL has no rule for 127.0.0.0/8")
 	}
 }

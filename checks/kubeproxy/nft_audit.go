@@ -71,7 +71,7 @@ func (a *nftAudit) all() iter.Seq[*nftChain] {
 // marks reports whether a rule marks packets for masquerading: by a jump until 1.35, by itself from 1.36.
 func marks(r *ruleset.NFTRule) bool { return r.Target == "mark-for-masquerade" || r.MarkSet != 0 }
 
-// judge runs every invariant of nftables mode, causes before symptoms.
+// judge runs the invariants of what all Services share in nftables mode, causes before symptoms.
 func (a *nftAudit) judge() {
 	a.version = a.inferVersion()
 	a.judgeContainers()
@@ -80,6 +80,10 @@ func (a *nftAudit) judge() {
 	a.judgeBaseChains()
 	a.judgeLookups()
 	a.judgeMasquerade()
+}
+
+// judgeServices runs the invariants of each Service.
+func (a *nftAudit) judgeServices() {
 	a.judgeMaps()
 	a.findDetector()
 	for _, n := range a.nodes {

@@ -11,6 +11,7 @@ import (
 	"bufio"
 	"errors"
 	"io"
+	"iter"
 	"strings"
 
 	"nodegate/internal/input"
@@ -42,7 +43,7 @@ const (
 
 // Save is the output of one run of iptables-save or ip6tables-save.
 type Save struct {
-	Family  string // from the header, else from the addresses of the rules
+	Family  string // from the header, else from the addresses of the rules, else from the program's name
 	Backend string // Legacy or NFT; empty when no header names it
 	Tables  []*Table
 	Chains  int // in all tables
@@ -58,8 +59,23 @@ func (s *Save) Table(name string) *Table {
 	return nil
 }
 
+// Tables returns the tables of iptables with that name: one of each save that has it.
+func Tables(sets []*Set, name string) []*Table {
+	var found []*Table
+	for _, set := range sets {
+		for _, s := range set.Saves {
+			if t := s.Table(name); t != nil {
+				found = append(found, t)
+			}
+		}
+	}
+	return found
+}
+
 // Table is one table of iptables.
 type Table struct {
+	Source string // of its set
+	Family string // of its save
 	Name   string
 	Line   int
 	Chains []*Chain // declared ones first, in their order
@@ -73,6 +89,15 @@ func (t *Table) Chain(name string) *Chain {
 		return nil
 	}
 	return t.byName[name]
+}
+
+// Rules returns the rules of a chain, none when the table is nil or has no such chain.
+func (t *Table) Rules(chain string) iter.Seq[*Rule] {
+	return func(yield func(*Rule) bool) {
+		c := t.Chain(chain)
+		for i := 0; c != nil && i < len(c.Rules) && yield(&c.Rules[i]); i++ {
+		}
+	}
 }
 
 // Declares reports whether the table has a chain of that name with a declaration of its own.

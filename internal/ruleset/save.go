@@ -51,7 +51,7 @@ func (p *saveParser) parse() error {
 		return ErrNoRules
 	}
 	for _, s := range p.set.Saves {
-		s.findFamily()
+		s.findFamily(p.set.Source)
 	}
 	return nil
 }
@@ -184,25 +184,31 @@ func (p *saveParser) index() error {
 	return nil
 }
 
-// findFamily finds the family from the addresses when no header names it.
-func (s *Save) findFamily() {
+// findFamily finds the family from the addresses, or else from the program, when no header names it.
+func (s *Save) findFamily(source string) {
+	switch {
+	case s.Family != "":
+	case s.hasAddress(func(address string) bool { return strings.Contains(address, ":") }):
+		s.Family = IPv6
+	case strings.HasPrefix(source, "ip6tables") && !s.hasAddress(func(address string) bool { return address != "" }):
+		s.Family = IPv6
+	default:
+		s.Family = IPv4
+	}
+	for _, t := range s.Tables {
+		t.Source, t.Family = source, s.Family
+	}
+}
+
+func (s *Save) hasAddress(match func(string) bool) bool {
 	for _, t := range s.Tables {
 		for _, c := range t.Chains {
 			for i := range c.Rules {
-				r := &c.Rules[i]
-				switch {
-				case s.Family != "":
-					return
-				case r.Source == "" && r.Destination == "":
-				case strings.Contains(r.Source+r.Destination, ":"):
-					s.Family = IPv6
-				default:
-					s.Family = IPv4
+				if match(c.Rules[i].Source) || match(c.Rules[i].Destination) {
+					return true
 				}
 			}
 		}
 	}
-	if s.Family == "" {
-		s.Family = IPv4
-	}
+	return false
 }
