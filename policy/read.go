@@ -15,12 +15,12 @@ type File struct {
 	Text []byte
 }
 
-// MaxFileSize is the most bytes a policy file may have. Policies are written by
-// people; what is larger is not one.
+// MaxFileSize is the most bytes that a policy file may have. People write policies;
+// anything larger is not one.
 const MaxFileSize = 1 << 20
 
-// ReadFiles reads the named files, and every *.hcl and *.hcl.json file of the
-// named directories in the order of their names. The error joins one message a path
+// ReadFiles reads the named files, and every *.hcl and *.hcl.json file of the named
+// directories in the order of their names. The error joins one message for each path
 // that cannot be read.
 func ReadFiles(paths []string) ([]File, error) {
 	var files []File
@@ -42,7 +42,7 @@ func ReadFiles(paths []string) ([]File, error) {
 	return files, errors.Join(errs...)
 }
 
-// expand is the path itself, or the policy files in it where it is a directory.
+// expand returns the path itself, or the policy files in it where it is a directory.
 func expand(p string) ([]string, error) {
 	info, err := os.Stat(p)
 	if err != nil || !info.IsDir() {
@@ -64,13 +64,14 @@ func expand(p string) ([]string, error) {
 	return names, nil
 }
 
-// IsPolicyFile tells by its name whether a file in a directory is a policy.
+// IsPolicyFile reports whether the name of a file in a directory is that of a
+// policy.
 func IsPolicyFile(name string) bool {
 	return strings.HasSuffix(name, ".hcl") || strings.HasSuffix(name, ".hcl.json")
 }
 
-// readBounded reads one byte more than a policy may have, so that Load can tell
-// a file that is too large without holding all of it.
+// readBounded reads one byte more than a policy may have, so that Load recognizes a
+// file that is too large without reading all of it.
 func readBounded(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {

@@ -42,7 +42,7 @@ func kubeconfig(t *testing.T, text string) string {
 	return name
 }
 
-// forServer is a kubeconfig for s with the given lines for its user.
+// forServer returns a kubeconfig for s with the given lines for its user.
 func forServer(s *httptest.Server, user string) string {
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 	return `apiVersion: v1
@@ -95,11 +95,13 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	read := func(io.Reader) error { t.Error("an answer that is none is read"); return nil }
-	if err := c.Services(t.Context(), read); err == nil || !strings.Contains(err.Error(), "/api/v1/services: 403 Forbidden; these credentials") {
+	if err := c.Services(t.Context(), read); err == nil || !strings.Contains(err.Error(),
+		"/api/v1/services: 403 Forbidden; these credentials") {
 		t.Errorf("a refusal: %v", err)
 	}
-	// Another server's certificate is not believed.
-	text := strings.Replace(forServer(s, "    token: secret\n"), "certificate-authority-data", "tls-server-name: elsewhere.example\n    certificate-authority-data", 1)
+	// Another server's certificate is rejected.
+	text := strings.Replace(forServer(s, "    token: secret\n"), "certificate-authority-data",
+		"tls-server-name: elsewhere.example\n    certificate-authority-data", 1)
 	if c, err = kube.FromKubeconfig(kubeconfig(t, text)); err != nil {
 		t.Fatal(err)
 	}
