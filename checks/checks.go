@@ -71,9 +71,6 @@ func (v Verdict) String() string {
 	return [...]string{"unknown", "pass", "warn", "fail", "skip"}[v]
 }
 
-// MarshalText spells a verdict in JSON.
-func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
-
 // Result is a check's name, its verdict, and what the verdict rests on.
 type Result struct {
 	Name     string

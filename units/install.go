@@ -45,7 +45,7 @@ func Plan(t Tree, files []File, force bool) ([]Change, error) {
 // Install writes the files below the root. It finishes a run that was killed. Where
 // a file cannot be written, for lack of space or of permission, nothing changes.
 func Install(t Tree, files []File, force bool) ([]Change, error) {
-	stateDirs, err := missingDirs(t, journalFile)
+	stateDirs, err := missingDirs(t, JournalFile)
 	if err != nil {
 		return nil, err
 	}

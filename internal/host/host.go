@@ -45,6 +45,9 @@ type Files interface {
 	ReadDir(name string) ([]string, error)
 	// ReadLink returns the target of a symbolic link, unresolved.
 	ReadLink(name string) (string, error)
+	// Exists reports whether anything has this name; a symbolic link is not
+	// followed. An error is not an answer.
+	Exists(name string) (bool, error)
 	// Write writes in place, as /proc and /sys need it; it creates no file.
 	Write(name string, data []byte) error
 }

@@ -13,7 +13,7 @@ import (
 func Record(h *Host) (*Host, *Snapshot) {
 	s := &Snapshot{
 		APIVersion: snapshotVersion, Kind: snapshotKind, Taken: time.Now().UTC().Truncate(time.Second), Root: h.Root,
-		Files: map[string]answer[text]{}, Dirs: map[string]answer[[]string]{}, SymLink: map[string]answer[string]{},
+		Files: map[string]answer[text]{}, Dirs: map[string]answer[[]string]{}, SymLink: map[string]answer[string]{}, Present: map[string]answer[bool]{},
 		Drivers: map[string]answer[string]{}, Offload: map[string]answer[featureOf]{},
 		Version: map[string]answer[string]{}, Stats: map[string]answer[statsOf]{}, Units: map[string]answer[unitState]{},
 		Tried: map[string]answer[string]{},
@@ -39,6 +39,12 @@ func (r recordFiles) ReadDir(name string) ([]string, error) {
 	names, err := r.Files.ReadDir(name)
 	r.s.Dirs[name] = recordAnswer(names, err)
 	return names, err
+}
+
+func (r recordFiles) Exists(name string) (bool, error) {
+	v, err := r.Files.Exists(name)
+	r.s.Present[name] = recordAnswer(v, err)
+	return v, err
 }
 
 func (r recordFiles) ReadLink(name string) (string, error) {

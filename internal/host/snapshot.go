@@ -27,6 +27,7 @@ type Snapshot struct {
 	Files   map[string]answer[text]      `json:"files,omitempty"`
 	Dirs    map[string]answer[[]string]  `json:"dirs,omitempty"`
 	SymLink map[string]answer[string]    `json:"symlinks,omitempty"`
+	Present map[string]answer[bool]      `json:"present,omitempty"`
 	List    answer[[]Link]               `json:"links"`
 	Default answer[[]string]             `json:"defaultRoutes"`
 	Routing answer[[]RoutingRule]        `json:"routingRules"`

@@ -41,8 +41,11 @@ func (h *Host) sysctlFile(key string) (string, error) {
 	if !h.Live() {
 		return "", fmt.Errorf("sysctl %s: %w", key, errTree)
 	}
-	if !fs.ValidPath(key) || key == "." {
-		return "", fmt.Errorf("%q is not the path of a sysctl", key)
+	// The name of an interface may be any bytes, so this is not fs.ValidPath.
+	for _, part := range strings.Split(key, "/") {
+		if part == "" || part == "." || part == ".." || strings.ContainsRune(part, 0) {
+			return "", fmt.Errorf("%q is not the path of a sysctl", key)
+		}
 	}
 	return "/proc/sys/" + key, nil
 }

@@ -103,6 +103,14 @@ func (m files) ReadDir(name string) ([]string, error) {
 	return slices.Sorted(maps.Keys(found)), nil
 }
 
+func (m files) Exists(name string) (bool, error) {
+	if err := m.Refuse[name]; err != nil {
+		return false, &fs.PathError{Op: "lstat", Path: name, Err: err}
+	}
+	_, ok := m.Files[name]
+	return ok, nil
+}
+
 func (m files) ReadLink(name string) (string, error) {
 	return "", &fs.PathError{Op: "readlink", Path: name, Err: syscall.ENOENT}
 }
