@@ -61,7 +61,7 @@ Break glass: nodegate=off on the kernel command line, or the file
 		if c.Flags().Changed("budget") {
 			p.Gate.Budget = *budget
 		}
-		return g.hold(c.Context(), p)
+		return g.wait(c.Context(), p)
 	}
 	return c
 }
@@ -86,7 +86,8 @@ func (g *gate) open() bool {
 	return true
 }
 
-func (g *gate) hold(ctx context.Context, p *policy.Policy) error {
+// wait checks until the node is proven, the budget ends or somebody breaks the glass.
+func (g *gate) wait(ctx context.Context, p *policy.Policy) error {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, p.Gate.Budget)
 	defer cancel()

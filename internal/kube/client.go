@@ -1,5 +1,6 @@
-// Package kube asks a Kubernetes API server for what the audit compares a
-// node's rules with, and kube-proxy for what it says of itself. It only reads.
+// Package kube reads what the audit compares a node's rules with: Services and
+// EndpointSlices of a Kubernetes API server or of files, and kube-proxy's own
+// pages and log. It only reads.
 package kube
 
 import (
@@ -32,8 +33,8 @@ func (c *Client) Services(ctx context.Context, read func(io.Reader) error) error
 	return c.list(ctx, "/api/v1/services", read)
 }
 
-// list asks for any recent version of a list: the API server answers from its
-// cache, as it answers kube-proxy's own first list, and etcd is left alone.
+// list asks for any recent version of a list: the API server then reads its cache,
+// as for kube-proxy's own first list, and not etcd.
 func (c *Client) list(ctx context.Context, path string, read func(io.Reader) error) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.server+path+"?resourceVersion=0", nil)
 	if err != nil {
@@ -62,7 +63,7 @@ func (c *Client) list(ctx context.Context, path string, read func(io.Reader) err
 	return fmt.Errorf("asking the API server: %s: %s", path, resp.Status)
 }
 
-// newClient talks to one server, by TLS, without following redirects.
+// newClient returns a client of one server, over TLS, that follows no redirects.
 func newClient(server string, tlsConfig *tls.Config, token func() (string, error)) (*Client, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "https" || u.Host == "" {
@@ -106,7 +107,7 @@ func Page(ctx context.Context, address string) (body []byte, status int, err err
 // serviceAccount is where a Pod finds its credentials.
 const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount/"
 
-// InCluster is the API server as a Pod sees it.
+// InCluster returns a client of the API server as a Pod sees it.
 func InCluster() (*Client, error) {
 	addr, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
 	if addr == "" || port == "" {

@@ -16,7 +16,7 @@ import (
 	"nodegate/internal/kube"
 )
 
-// server is an API server that knows one token and answers with paths.
+// server is an API server that knows one token and returns paths.
 func server(t *testing.T) *httptest.Server {
 	t.Helper()
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -95,11 +95,13 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	read := func(io.Reader) error { t.Error("an answer that is none is read"); return nil }
-	if err := c.Services(t.Context(), read); err == nil || !strings.Contains(err.Error(), "/api/v1/services: 403 Forbidden; these credentials") {
+	if err := c.Services(t.Context(), read); err == nil ||
+		!strings.Contains(err.Error(), "/api/v1/services: 403 Forbidden; these credentials") {
 		t.Errorf("a refusal: %v", err)
 	}
-	// Another server's certificate is not believed.
-	text := strings.Replace(forServer(s, "    token: secret\n"), "certificate-authority-data", "tls-server-name: elsewhere.example\n    certificate-authority-data", 1)
+	// Another server's certificate is rejected.
+	text := strings.Replace(forServer(s, "    token: secret\n"), "certificate-authority-data",
+		"tls-server-name: elsewhere.example\n    certificate-authority-data", 1)
 	if c, err = kube.FromKubeconfig(kubeconfig(t, text)); err != nil {
 		t.Fatal(err)
 	}

@@ -46,8 +46,8 @@ type user struct {
 	AuthProvider    any `yaml:"auth-provider"`
 }
 
-// FromKubeconfig is the API server of a kubeconfig's current context, with
-// certificates or tokens. Credential plugins are not run: nodegate starts no
+// FromKubeconfig returns a client of a kubeconfig's current context, with
+// certificates or tokens. It does not run credential plugins: nodegate starts no
 // program that a file names. Errors name the file.
 func FromKubeconfig(name string) (*Client, error) {
 	text, err := os.ReadFile(name)
@@ -106,7 +106,7 @@ func (k *kubeconfig) client(dir string) (*Client, error) {
 	return nil, fmt.Errorf("there is no user %q, which the context names", userName)
 }
 
-// credentials puts a client certificate into config, or answers a token.
+// credentials puts a client certificate into config, or returns a token.
 func (u user) credentials(dir string, config *tls.Config) (func() (string, error), error) {
 	cert, err := pem(dir, u.Certificate, u.CertificateData)
 	if err != nil {
@@ -129,12 +129,13 @@ func (u user) credentials(dir string, config *tls.Config) (func() (string, error
 	case u.Token != "":
 		return func() (string, error) { return u.Token, nil }, nil
 	case u.Exec != nil || u.AuthProvider != nil:
-		return nil, fmt.Errorf("it uses a credential plugin, which nodegate does not run; use kube-proxy's own kubeconfig (kops: /var/lib/kube-proxy/kubeconfig), or: kubectl get endpointslices -A -o json > slices.json, and --endpoints slices.json")
+		return nil, fmt.Errorf("it uses a credential plugin, which nodegate does not run; use kube-proxy's own kubeconfig " +
+			"(kops: /var/lib/kube-proxy/kubeconfig), or: kubectl get endpointslices -A -o json > slices.json, and --endpoints slices.json")
 	}
 	return nil, fmt.Errorf("it has no certificate and no token")
 }
 
-// pem is what a file or inline base64 holds, nil where neither is given.
+// pem returns the content of a file or of inline base64, nil for neither.
 func pem(dir, file, data string) ([]byte, error) {
 	if data != "" {
 		b, err := base64.StdEncoding.DecodeString(data)

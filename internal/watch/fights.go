@@ -3,7 +3,7 @@ package watch
 import "time"
 
 // A fight is a requirement that was corrected fightCount times within
-// fightWindow: somebody else keeps changing it back.
+// fightWindow: another program keeps changing it back.
 const (
 	fightCount  = 5
 	fightWindow = 10 * time.Minute
@@ -11,25 +11,25 @@ const (
 	longestStep = 6 // 64 minutes
 )
 
-// fights remembers how often each thing was corrected. In a fight it allows one
-// correction after a pause that doubles: a minute, two, four, to an hour.
+// fights counts the corrections of each requirement. In a fight it allows one
+// correction after a pause that doubles: a minute, two, four, up to 64.
 type fights map[string]*bout
 
 type bout struct {
 	corrected []time.Time // the last fightCount at most
 	fighting  bool
-	since     time.Time // the fight's beginning
+	since     time.Time // when the fight began
 	step      int
 	next      time.Time // when the next correction is allowed
 }
 
-// may tells whether the thing may be corrected now.
+// may reports whether the requirement may be corrected now.
 func (f fights) may(key string, now time.Time) bool {
 	b := f[key]
 	return b == nil || !b.fighting || !now.Before(b.next)
 }
 
-// note records a correction, and tells whether a fight begins with it.
+// note records a correction, and reports whether a fight begins with it.
 func (f fights) note(key string, now time.Time) (begins bool) {
 	b := f[key]
 	if b == nil {
@@ -52,9 +52,9 @@ func (f fights) note(key string, now time.Time) (begins bool) {
 	return begins
 }
 
-// over is the fights that have ended: the last correction, in which the pause
-// before the next one was over, has lasted for fightWindow. What never was a
-// fight is forgotten after the same time.
+// over returns the fights that have ended: the pause is over, and the last
+// correction has lasted for fightWindow. Corrections that never became a fight
+// are forgotten after the same time.
 func (f fights) over(now time.Time) []string {
 	var ended []string
 	for key, b := range f {

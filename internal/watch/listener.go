@@ -35,8 +35,8 @@ func (w *Watcher) Pages() Pages {
 	}
 }
 
-// The bounds of the listener: whoever else is on the machine may connect to it,
-// and must not make it large or keep others out for long.
+// The bounds of the listener: any process on the machine may connect, and must
+// neither make watch large nor keep others out for long.
 const (
 	mostConnections = 256
 	headerTime      = time.Second
@@ -45,15 +45,16 @@ const (
 	headerBytes     = 8 << 10
 )
 
-// Listen opens host:port. The host must be given: all addresses are served only
-// where somebody asks for 0.0.0.0 or [::].
+// Listen opens host:port. The host is required: all addresses are served only
+// for 0.0.0.0 or [::].
 func Listen(address string) (net.Listener, error) {
 	name, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, fmt.Errorf("--listen is HOST:PORT, for example 127.0.0.1:9758: %w", err)
 	}
 	if name == "" {
-		return nil, fmt.Errorf("--listen %s names no address; write 127.0.0.1:%s, or 0.0.0.0:%s for every address of the machine", address, port, port)
+		return nil, fmt.Errorf("--listen %s names no address; write 127.0.0.1:%s, or 0.0.0.0:%s for every address of the machine",
+			address, port, port)
 	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -95,7 +96,7 @@ func (p Pages) handler() http.Handler {
 	return mux
 }
 
-// page renders before it answers, so that the status is right.
+// page renders before it writes the status, so that the status is right.
 func page(w http.ResponseWriter, contentType string, render func(io.Writer) (bool, error)) {
 	var b bytes.Buffer
 	pass, err := render(&b)

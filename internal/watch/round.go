@@ -14,18 +14,18 @@ import (
 	"nodegate/policy"
 )
 
-// round is the inspection of everything. It runs beside the loop, which a rule
-// dump of some seconds must not keep from settling links.
+// round is the inspection of everything. It runs beside the loop, which must go
+// on reconciling links during a rule dump of some seconds.
 type round struct {
 	host   *host.Host
 	policy func(reread bool) (*policy.Policy, error)
 	done   chan found
-	began  time.Time // of the one that runs, zero where none does
-	again  bool      // another one was asked for while it ran
+	began  time.Time // of the running one, zero for none
+	again  bool      // another round was requested while it ran
 	reread bool      // and with the files read again
 }
 
-// found is what a round found, and by which policy.
+// found is what a round found, and with which policy.
 type found struct {
 	policy *policy.Policy
 	err    error // why the policy is the last one that could be read
@@ -74,8 +74,8 @@ func (r *round) end(ctx context.Context, last *policy.Policy) {
 
 func (r *round) hangs() bool { return !r.began.IsZero() && time.Since(r.began) > 2*roundTime }
 
-// watched is what the policy asks of the node at boot or while it runs, but for
-// what it says to ignore.
+// watched returns the checks of a policy for boot and for the running node,
+// without those whose drift is ignored.
 func watched(p *policy.Policy) []checks.Check {
 	list := catalog.For(p, checks.Run)
 	names := map[string]bool{}
@@ -90,7 +90,7 @@ func watched(p *policy.Policy) []checks.Check {
 	return slices.DeleteFunc(list, func(c checks.Check) bool { return c.Metadata().Drift == policy.Ignore })
 }
 
-// finish corrects what a round found, as far as the policy wants it, and tells
+// finish corrects what a round found, as far as the policy wants it, and reports
 // the rest.
 func (w *Watcher) finish(ctx context.Context, f found) {
 	w.take(f)
@@ -106,7 +106,7 @@ func (w *Watcher) finish(ctx context.Context, f found) {
 		}
 	}
 	if links := w.drifting(all); off == "" && len(links) > 0 {
-		w.settleAll(ctx, links)
+		w.reconcileAll(ctx, links)
 		w.merge(&all, w.inspect(ctx, f.list, links))
 	}
 	if len(fix) > 0 {
@@ -143,9 +143,8 @@ func (w *Watcher) isLink(name string) bool {
 	return slices.ContainsFunc(w.links, func(l setting.LinkRequirement) bool { return l.Name() == name })
 }
 
-// drifting is the link requirements that the report says do not hold and that
-// are to be corrected: link by link, because a fight over one must not spare the
-// others.
+// drifting returns the link requirements that fail and are to be corrected: link
+// by link, because a fight over one link must not spare the others.
 func (w *Watcher) drifting(found checks.Report) []setting.LinkRequirement {
 	var all []setting.LinkRequirement
 	for _, l := range w.links {
@@ -176,8 +175,8 @@ func (w *Watcher) merge(before *checks.Report, after checks.Report) {
 	}
 }
 
-// tell says once that a requirement fails or is unknown, and once that it passes
-// again.
+// tell reports once that a requirement fails or is unknown, and once that it
+// passes again.
 func (w *Watcher) tell(res checks.Result) {
 	before, seen := w.verdicts[res.Name]
 	w.verdicts[res.Name] = res.Verdict
@@ -188,7 +187,7 @@ func (w *Watcher) tell(res checks.Result) {
 	w.Changed(res)
 }
 
-// fight is told once, with who most likely writes the other value.
+// fight reports a fight once, with the likely writer of the other value.
 func (w *Watcher) fight(ctx context.Context, key string) {
 	b := w.fights[key]
 	f := report.Fight{Name: key, Since: b.since, Next: b.next, Writer: writers.LikelyWriter(ctx, w.Host, w.policy, key)}

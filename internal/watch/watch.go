@@ -1,6 +1,6 @@
-// Package watch keeps a running node what its policy asks for: it settles the
-// links that appear after the gate has opened, looks again at everything every
-// interval, corrects or tells what has drifted, and says when somebody fights it.
+// Package watch keeps a running node as its policy asks: it reconciles links that
+// appear after the gate has opened, inspects everything every interval, corrects
+// or reports drift, and detects fights with other programs.
 package watch
 
 import (
@@ -20,23 +20,23 @@ import (
 // Watcher is the loop. Its fields are set before Run; the functions are called
 // by the one goroutine that Run is, and must not block.
 type Watcher struct {
-	Host     *host.Host // links are settled and drift is corrected through it
-	Observer *host.Host // the rounds look through it, beside the loop: nothing is shared with Host
+	Host     *host.Host // for reconciling links and correcting drift
+	Observer *host.Host // for the rounds, which run beside the loop: nothing is shared with Host
 	Every    time.Duration
 	// Policy evaluates the policy again, facts included: some of them (the CNI,
 	// kube-proxy's mode) are known only some time after boot. With reread it
 	// reads the files too. The rounds call it, never two at a time.
 	Policy func(reread bool) (*policy.Policy, error)
-	Off    func() string    // by what somebody broke the glass, "" where nobody did
-	Reread <-chan os.Signal // somebody asks for the files to be read again
+	Off    func() string    // the break glass in force, "" for none
+	Reread <-chan os.Signal // a request to read the files again
 
 	AliveEvery time.Duration
-	Alive      func() // the loop goes round; called every AliveEvery, never where that is 0
+	Alive      func() // the loop runs; called every AliveEvery, never if that is 0
 
 	Ready     func(State)              // after the first round
-	Publish   func(State)              // something has changed, at most once a second
-	Corrected func(report.Correction)  // something was made right
-	Changed   func(checks.Result)      // a requirement fails or is unknown that was not, or it passes again
+	Publish   func(State)              // after changes, at most once a second
+	Corrected func(report.Correction)  // after a correction
+	Changed   func(checks.Result)      // a requirement begins to fail or to be unknown, or passes again
 	Fighting  func(report.Fight, bool) // a fight began, or (true) is over
 	Trouble   func(string)             // anything else that a person should know
 
@@ -44,28 +44,28 @@ type Watcher struct {
 	policy   *policy.Policy
 	links    []setting.LinkRequirement
 	fights   fights
-	settled  map[int]*known
+	seen     map[int]*linkState
 	verdicts map[string]checks.Verdict
 	dirty    bool
 }
 
 const (
-	choreDelay   = time.Second // what many events give rise to is done once, this much later
+	choreDelay   = time.Second // work that many events cause is done once, this much later
 	roundTime    = 20 * time.Second
 	actionTime   = 10 * time.Second // one correction; a modprobe that hangs must not hang the loop
 	resubscribe  = time.Second
 	eventsQueued = 4096
 )
 
-// Run watches until ctx ends, and answers nil then. It answers an error where
-// the policy cannot be read at the start: watch would not know what to do.
+// Run watches until ctx ends, and then returns nil. It returns an error if the
+// policy cannot be read at the start.
 func (w *Watcher) Run(ctx context.Context) error {
 	p, err := w.Policy(false)
 	if err != nil {
 		return err
 	}
 	w.use(p)
-	w.fights, w.settled, w.verdicts = fights{}, map[int]*known{}, map[string]checks.Verdict{}
+	w.fights, w.seen, w.verdicts = fights{}, map[int]*linkState{}, map[string]checks.Verdict{}
 	w.record.state = State{
 		Watching: report.Watching{Since: time.Now(), Interval: w.Every, Corrected: map[string]int{}}, Policy: p,
 	}
@@ -106,7 +106,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 			if first {
 				next.Reset(0) // without notices there are the rounds
 			}
-			w.trouble("link notices were missed, every link is looked at again: " + err.Error())
+			w.trouble("link notices were missed, every link is inspected again: " + err.Error())
 		case <-w.Reread:
 			round.begin(ctx, w.policy, true)
 		case <-next.C:
@@ -124,7 +124,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case <-chores.C:
 			due = false
 			if routed {
-				w.settleAll(ctx, w.routed())
+				w.reconcileAll(ctx, w.routed())
 				routed = false
 			}
 			if w.dirty {
@@ -139,7 +139,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
-// ticks is a ticker, or one that never ticks where d is 0.
+// ticks returns a ticker, which never ticks if d is 0.
 func ticks(d time.Duration) (<-chan time.Time, func()) {
 	if d == 0 {
 		return nil, func() {}
@@ -148,8 +148,9 @@ func ticks(d time.Duration) (<-chan time.Time, func()) {
 	return t.C, t.Stop
 }
 
-// subscribe hears of links until ctx ends, again and again. After each
-// beginning everything must be looked at: what came before is unknown.
+// subscribe receives link notices until ctx ends, and subscribes again after each
+// error. After each subscription all links must be inspected: earlier notices may
+// be lost.
 func subscribe(ctx context.Context, links host.Links, events chan<- host.LinkEvent, subscribed chan<- struct{}, lost chan<- error) {
 	for ctx.Err() == nil {
 		err := links.Watch(ctx, func() { send(ctx, subscribed, struct{}{}) }, events)
@@ -190,8 +191,8 @@ func (w *Watcher) use(p *policy.Policy) {
 	}
 }
 
-// take puts the policy as a round found it into use. One that could not be read
-// is told once, and the last good one stays in use.
+// take uses the policy that a round read. A policy that could not be read is
+// reported once, and the last good one stays in use.
 func (w *Watcher) take(f found) {
 	said := ""
 	if f.err == nil {

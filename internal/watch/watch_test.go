@@ -17,10 +17,10 @@ import (
 	"nodegate/policy"
 )
 
-// watching is a Watcher that runs, and what it told.
+// watching is a running Watcher, and what it reported.
 type watching struct {
 	*Watcher
-	h    *host.Host // the test's own door
+	h    *host.Host // the test's own
 	mu   sync.Mutex
 	told []string
 }
@@ -75,7 +75,7 @@ func start(t testing.TB, text string, set func(*Watcher)) *watching {
 			t.Errorf("watch ended with %v", err)
 		}
 		if t.Failed() {
-			t.Logf("told last:\n%s", strings.Join(w.told[max(0, len(w.told)-20):], "\n"))
+			t.Logf("reported last:\n%s", strings.Join(w.told[max(0, len(w.told)-20):], "\n"))
 		}
 	})
 	select {
@@ -94,7 +94,7 @@ func load(text string) (*policy.Policy, error) {
 	return p, nil
 }
 
-// eventually waits for what must come true without anybody's help.
+// eventually waits until ok returns true.
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
@@ -107,7 +107,7 @@ func eventually(t testing.TB, what string, is func() bool) {
 
 const feature = "tx-checksum-ip-generic"
 
-// off tells whether the link's offload is off, as the kernel says.
+// off reports whether the kernel has the link's offload off.
 func (w *watching) off(link string) bool {
 	f, err := w.h.Links.Features(context.Background(), link)
 	return err == nil && !f[feature].Active
