@@ -45,7 +45,7 @@ writes standard output. A file with a syntax error is not changed.`,
 }
 
 func fmtFiles(c *cobra.Command, names []string, check bool) error {
-	files, err := policy.ReadFiles(names)
+	files, err := policy.ReadFiles(names, host.ReadFile)
 	if err != nil {
 		return err
 	}

@@ -126,7 +126,7 @@ func environment() map[string]string {
 func (o *options) variables() (map[string]string, error) {
 	vars := map[string]string{}
 	for _, file := range o.varFiles {
-		files, diags, err := policy.ReadVariables(file, vars)
+		files, diags, err := policy.ReadVariables(file, host.ReadFile, vars)
 		if err == nil {
 			err = printDiagnostics(os.Stderr, files, diags)
 		}
@@ -146,11 +146,18 @@ func (o *options) variables() (map[string]string, error) {
 
 func (o *options) policyFiles(h *host.Host) ([]policy.File, error) {
 	if len(o.policies) > 0 {
-		return policy.ReadFiles(o.policies)
+		return policy.ReadFiles(o.policies, host.ReadFile)
 	}
 	files, err := installedPolicy(h)
 	if err != nil || len(files) > 0 {
 		return files, err
+	}
+	// On a machine that has one, a policy that is gone is a mistake: the built-in
+	// one would replace it without a word.
+	installed, err := h.Files.Exists(units.JournalFile)
+	if installed || err != nil && !errors.Is(err, host.ErrNotRecorded) {
+		return nil, errors.Join(err, fmt.Errorf("nodegate is installed in %s and %s has no policy: "+
+			"put the policy back, or run: nodegate install --policy FILE", h.Root, units.PolicyDir))
 	}
 	builtin, err := policy.Builtin("kubernetes")
 	return []policy.File{builtin}, err

@@ -121,7 +121,13 @@ func newWatcher(o *options, stderr io.Writer) (*watcher, error) {
 		}
 		return p, nil
 	}
-	w.Off = func() string { return h.BreakGlass(units.Disabled) }
+	w.Off = func() string {
+		why, err := h.BreakGlass(units.Disabled)
+		if err != nil {
+			w.say(host.LevelWarning, err.Error(), nil)
+		}
+		return why
+	}
 	w.Alive, w.AliveEvery = host.Alive, host.Watchdog()
 	w.Ready = func(watch.State) { host.Ready() }
 	w.Corrected, w.Changed, w.Fighting = w.corrected, w.changed, w.fighting
@@ -130,9 +136,12 @@ func newWatcher(o *options, stderr io.Writer) (*watcher, error) {
 }
 
 func (w *watcher) say(level host.Level, line string, fields map[string]string) {
-	if line = "nodegate: " + report.OneLine(line); !host.Log(level, line, fields) {
-		fmt.Fprintln(w.stderr, line)
+	line = "nodegate: " + report.OneLine(line)
+	if !host.LogsToJournal() {
+		host.Print(w.stderr, line)
+		return
 	}
+	host.Log(level, line, fields)
 }
 
 func (w *watcher) corrected(c report.Correction) {

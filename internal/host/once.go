@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Once is a host that asks for the rules of the packet filter and for the list
-// of links at most once, and answers every later question about them from
-// memory. It is for one run of the checks: several of them look at the same.
+// Once returns a host that asks for the rules of the packet filter and for the list
+// of links at most once, and returns the same from memory later. It is for one run
+// of the checks: several of them need the same.
 func Once(h *Host) *Host {
 	once := *h
 	once.opened = nil // h closes them
@@ -40,7 +40,7 @@ type rulesOnce struct {
 	err   error
 }
 
-func (r *rulesOnce) Accepts(ctx context.Context, program string, rule ...string) (refused string, err error) {
+func (r *rulesOnce) Accepts(ctx context.Context, program string, rule ...string) (rejected string, err error) {
 	return r.asked.Accepts(ctx, program, rule...)
 }
 

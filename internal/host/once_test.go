@@ -8,7 +8,7 @@ import (
 	"nodegate/internal/host"
 )
 
-// counted counts how often it is asked.
+// counted counts the questions.
 type counted struct {
 	host.Links
 	host.Rules
