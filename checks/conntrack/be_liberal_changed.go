@@ -54,9 +54,9 @@ func inspectBeLiberalChanged(ctx context.Context, h *host.Host, _ *policy.Policy
 		s.Skip = "kube-proxy " + rep.Version.String() + " does not look at be_liberal"
 		return s, nil
 	}
-	for _, f := range kubeproxy.LiveFindings(rep, "kubeproxy.forward.invalid-drop") {
+	for _, f := range rep.About("kubeproxy.forward.invalid-drop") {
 		s.Cause = beLiberalSysctl
-		s.Evidence = append(s.Evidence, kubeproxy.LiveEvidence(rep.Mode, f))
+		s.Evidence = append(s.Evidence, rep.Evidence(f))
 		s.Differs("be_liberal=0 now, not 0 when kube-proxy started", "run: sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1; "+
 			"or keep 0 and restart kube-proxy: kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE")
 	}

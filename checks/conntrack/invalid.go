@@ -50,8 +50,8 @@ func inspectConntrackInvalid(ctx context.Context, h *host.Host, _ *policy.Policy
 		return s, err
 	}
 	s.Remedy = "run: sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1; and put it into the policy"
-	findings := kubeproxy.LiveFindings(rep, "kubeproxy.forward.invalid", "KUBE-FORWARD")
-	switch lost, isLost := kubeproxy.TableLost(rep, "filter"); {
+	findings := rep.About("kubeproxy.forward.invalid", "KUBE-FORWARD")
+	switch lost, isLost := rep.Lost("filter"); {
 	case rep.Mode == "":
 		s.Skip = kubeproxy.NoRules
 	case rep.Mode != "iptables":
@@ -70,7 +70,7 @@ func inspectConntrackInvalid(ctx context.Context, h *host.Host, _ *policy.Policy
 			default:
 				continue
 			}
-			s.Evidence = append(s.Evidence, kubeproxy.LiveEvidence(rep.Mode, f))
+			s.Evidence = append(s.Evidence, rep.Evidence(f))
 			return s, nil
 		}
 		return s, judgeForward(&s, rep)
@@ -81,10 +81,10 @@ func inspectConntrackInvalid(ctx context.Context, h *host.Host, _ *policy.Policy
 // judgeForward looks for what must be there; that nothing is wrong with
 // KUBE-FORWARD does not say that it exists.
 func judgeForward(s *checks.State, rep kubeproxy.Live) error {
-	for _, f := range kubeproxy.LiveFindings(rep, "kubeproxy.jump.missing") {
+	for _, f := range rep.About("kubeproxy.jump.missing") {
 		if f.Table == "filter" && strings.Contains(f.Message, "KUBE-FORWARD") {
 			s.Got, s.Cause = "be_liberal=0, KUBE-FORWARD not reached", beLiberalSysctl
-			s.Evidence = append(s.Evidence, kubeproxy.LiveEvidence(rep.Mode, f))
+			s.Evidence = append(s.Evidence, rep.Evidence(f))
 			return nil
 		}
 	}
@@ -92,28 +92,12 @@ func judgeForward(s *checks.State, rep kubeproxy.Live) error {
 		return errors.New("cannot see table filter: KUBE-FORWARD is not in what iptables-save prints")
 	}
 	for _, t := range rep.Filters {
-		rule := invalidDrop(t.Rules["KUBE-FORWARD"])
-		if rule == "" {
+		drop, accept := kubeproxy.InvalidDrop(t)
+		if drop == nil || accept != nil {
 			return fmt.Errorf("%s: table filter has kube-proxy's chains and no DROP of INVALID in KUBE-FORWARD", t.Source)
 		}
-		s.Evidence = append(s.Evidence, checks.Seen(t.Source, "-A KUBE-FORWARD "+rule))
+		s.Evidence = append(s.Evidence, checks.Seen(t.Source, drop.Text))
 	}
 	s.Got, s.Pass = "INVALID dropped", true
 	return nil
-}
-
-// invalidDrop is the rule that drops INVALID packets before any is accepted.
-func invalidDrop(rules []string) string {
-	for _, rule := range rules {
-		words := kubeproxy.RuleWords(rule)
-		switch kubeproxy.WordAfter(words, "-j") {
-		case "ACCEPT":
-			return ""
-		case "DROP":
-			if strings.Contains(kubeproxy.WordAfter(words, "--ctstate"), "INVALID") {
-				return rule
-			}
-		}
-	}
-	return ""
 }

@@ -3,18 +3,22 @@ package kubeproxy
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
+
+	"nodegate/internal/ruleset"
 )
 
-// audit judges one save.
+// audit judges one save. The rules are shared with others and do not change: what it learns of a chain is in chains.
 type audit struct {
 	opts    *Options
 	out     *collector
-	save    *save
-	nat     *table
-	filter  *table
-	mangle  *table
+	save    *ruleset.Save
+	nat     *ruleset.Table // nil: missing or flushed, as are the next two
+	filter  *ruleset.Table
+	mangle  *ruleset.Table
+	chains  []chain // by Index; the first is none
 	version VersionRange
 	hash    hasher
 
@@ -26,23 +30,38 @@ type audit struct {
 	portsDamaged bool                         // a rule of KUBE-NODEPORTS is no longer what it was
 	large        bool                         // large-cluster mode: no comments on dispatch, stale chains stay for an hour
 	mark         uint64                       // the bit that KUBE-MARK-MASQ sets
-	dangling     []dangling                   // rules whose target is no chain of the table
+	dangling     []dangling                   // rules whose target should be a chain of the table and is not
 	kinds        map[string]map[string]*chain // Service chains by kind and hash
 	drops        map[string]bool              // by comment: what KUBE-PROXY-FIREWALL drops
 	rivals       []claim                      // second and further claims to an endpoint
 	strangers    []claim                      // to an endpoint of another Service, it seems
 	unreadable   int
-	firstUnread  *rule
+	firstUnread  *ruleset.Rule
 
 	stamp   int32
-	targets []*rule // scratch of judgeDispatch
-	recents []*rule
+	targets []*ruleset.Rule // scratch of judgeDispatch
+	recents []*ruleset.Rule
 }
 
-// dangling is a rule that leads to no chain: undeclared, or a target of somebody else's.
+// chain is what the audit knows of a chain.
+type chain struct {
+	*ruleset.Chain
+	stamp  int32 // of the dispatch that met it last
+	deep   bool  // leads to a chain that leads on
+	blamed bool  // a finding explains it; its symptoms stay silent
+	state  uint8 // of judgeLoops
+	owner  *node // the Service whose chain it is, once known
+
+	// Of an endpoint's chain:
+	claim     claim         // the first dispatch that leads to it
+	translate *ruleset.Rule // its DNAT rule
+	address   string        // where that leads
+}
+
+// dangling is a rule that should lead to a chain of kube-proxy and leads to none.
 type dangling struct {
-	t *table
-	r *rule
+	t *ruleset.Table
+	r *ruleset.Rule
 }
 
 type nodeKey struct{ name, proto string }
@@ -52,24 +71,82 @@ type node struct {
 	nodeKey
 	svc, svl, ext, fw, xlb *chain
 
-	cluster  *rule // nat KUBE-SERVICES rule of the ClusterIP
-	nodePort *rule // nat KUBE-NODEPORTS rule for every address
-	loopback *rule // nat KUBE-NODEPORTS rule for 127.0.0.0/8 alone, from 1.31
-	reached  bool  // a rule outside of its own chains leads to it
+	cluster  *ruleset.Rule // nat KUBE-SERVICES rule of the ClusterIP
+	nodePort *ruleset.Rule // nat KUBE-NODEPORTS rule for every address
+	loopback *ruleset.Rule // nat KUBE-NODEPORTS rule for 127.0.0.0/8 alone, from 1.31
+	reached  bool          // a rule outside of its own chains leads to it
 	out      Service
 }
 
-func newAudit(s *save, opts *Options, out *collector) *audit {
-	return &audit{opts: opts, out: out, save: s, nat: s.table("nat"), filter: s.table("filter"), mangle: s.table("mangle"),
-		byName: map[nodeKey]*node{}, broken: map[string]bool{}}
+func newAudit(s *ruleset.Save, opts *Options, out *collector) *audit {
+	a := &audit{opts: opts, out: out, save: s, nat: s.Table("nat"), filter: s.Table("filter"), mangle: s.Table("mangle"),
+		chains: make([]chain, s.Chains+1), byName: map[nodeKey]*node{}, broken: map[string]bool{}}
+	for _, t := range s.Tables {
+		for _, c := range t.Chains {
+			a.chains[c.Index].Chain = c
+		}
+	}
+	for _, t := range s.Tables {
+		for c := range a.in(t) {
+			c.deep = a.isDeep(c)
+			for i := 0; c.Lost > 0 && i < len(c.Rules); i++ {
+				if r := &c.Rules[i]; r.Jump == 0 && strings.HasPrefix(r.Target, "KUBE-") {
+					a.dangling = append(a.dangling, dangling{t, r})
+				}
+			}
+		}
+	}
+	return a
 }
 
-// judge runs every invariant. The order is the order of causes: what an earlier step blames, later steps pass over.
-func (a *audit) judge() {
-	a.link()
+// isDeep reports whether a chain leads to a chain that leads on.
+func (a *audit) isDeep(c *chain) bool {
+	if c.Only != 0 { // spares a walk through every endpoint's rules
+		return a.chains[c.Only].Jumps > 0
+	}
+	for i := 0; c.Jumps > 0 && i < len(c.Rules); i++ {
+		if to := a.to(&c.Rules[i]); to != nil && to.Jumps > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// to returns the chain that a rule leads to, nil if it is none of its table.
+func (a *audit) to(r *ruleset.Rule) *chain {
+	if r.Jump == 0 {
+		return nil
+	}
+	return &a.chains[r.Jump]
+}
+
+// chain returns a chain by its name, nil if the table is nil or has no such chain.
+func (a *audit) chain(t *ruleset.Table, name string) *chain {
+	c := t.Chain(name)
+	if c == nil {
+		return nil
+	}
+	return &a.chains[c.Index]
+}
+
+// in returns the chains of a table, none when it is nil.
+func (a *audit) in(t *ruleset.Table) iter.Seq[*chain] {
+	return func(yield func(*chain) bool) {
+		if t == nil || len(t.Chains) == 0 {
+			return
+		}
+		first := int(t.Chains[0].Index)
+		for i := first; i < first+len(t.Chains) && yield(&a.chains[i]); i++ {
+		}
+	}
+}
+
+// judge runs the invariants of what all Services share. The order is the order of causes: what an earlier step blames, later steps pass
+// over. It returns false when no table is left to judge.
+func (a *audit) judge() bool {
 	a.version = a.inferVersion()
 	if !a.judgeTables() {
-		return
+		return false
 	}
 	a.judgeDeclarations()
 	a.judgeLoops()
@@ -79,6 +156,11 @@ func (a *audit) judge() {
 	a.judgeForward()
 	a.judgeFirewall()
 	a.judgeHealthPorts()
+	return true
+}
+
+// judgeServices runs the invariants of each Service.
+func (a *audit) judgeServices() {
 	a.findServices()
 	a.adoptChains()
 	a.claimEndpoints()
@@ -92,18 +174,18 @@ func (a *audit) judge() {
 	a.judgeUnreferenced()
 }
 
-// about makes a finding about a rule or, when r is nil, about a chain.
-func (a *audit) about(name, table string, c *chain, r *rule, n *node, format string, args ...any) {
-	f := Finding{Name: name, Family: a.save.family, Table: table, Message: fmt.Sprintf(format, args...)}
+// about makes a finding about a rule or, when r is nil, about a chain. The finding explains what follows from c.
+func (a *audit) about(name, table string, c *chain, r *ruleset.Rule, n *node, format string, args ...any) {
+	f := Finding{Name: name, Family: a.save.Family, Table: table, Message: fmt.Sprintf(format, args...)}
 	if c != nil {
 		c.blamed = true
-		f.Chain, f.Line = c.name, int(c.line)
+		f.Chain, f.Line = c.Name, int(c.Line)
 		if n == nil {
 			n = c.owner
 		}
 	}
 	if r != nil {
-		f.Line, f.Rule = int(r.line), r.text
+		f.Chain, f.Line, f.Rule = a.chains[r.Chain].Name, int(r.Line), r.Text
 	}
 	if n != nil {
 		a.broken[n.name] = true
@@ -139,48 +221,6 @@ func serviceChain(name string) (kind, hash string) {
 	return "", ""
 }
 
-// link resolves what every rule jumps to and counts the references. It forgets what an earlier audit left in the chains.
-func (a *audit) link() {
-	for _, t := range a.save.tables {
-		for _, c := range t.order {
-			c.refs, c.jumps, c.stamp, c.state, c.blamed, c.deep = 0, 0, 0, 0, false, false
-			c.only, c.owner, c.claim, c.translate, c.address = nil, nil, claim{}, nil, ""
-		}
-		var lastName string
-		var last *chain
-		for _, c := range t.order {
-			for r := c.first; r != nil; r = r.next {
-				switch r.target {
-				case "", "ACCEPT", "DROP", "RETURN", "REJECT", "DNAT", "SNAT", "MASQUERADE", "MARK", "LOG":
-					continue
-				}
-				if r.target != lastName {
-					lastName, last = r.target, t.chains[r.target]
-				}
-				if r.jump = last; last == nil {
-					a.dangling = append(a.dangling, dangling{t, r})
-					continue
-				}
-				if last.refs++; c.jumps == 0 {
-					c.only = last
-				} else if c.only != last {
-					c.only = nil
-				}
-				c.jumps++
-			}
-		}
-		for _, c := range t.order {
-			if c.only != nil { // spares a walk through every endpoint's rules
-				c.deep = c.only.jumps > 0
-				continue
-			}
-			for r := c.first; r != nil && c.jumps > 0 && !c.deep; r = r.next {
-				c.deep = r.jump != nil && r.jump.jumps > 0
-			}
-		}
-	}
-}
-
 // services returns the graph for the report.
 func (a *audit) services() []Service {
 	list := make([]Service, 0, len(a.nodes))
@@ -193,7 +233,7 @@ func (a *audit) services() []Service {
 		}
 		for _, c := range []*chain{n.fw, n.ext, n.xlb, n.svc, n.svl} {
 			if c != nil {
-				n.out.Chains = append(n.out.Chains, c.name)
+				n.out.Chains = append(n.out.Chains, c.Name)
 			}
 		}
 		list = append(list, n.out)

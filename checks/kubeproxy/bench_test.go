@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"nodegate/internal/ruleset"
 )
 
 // large returns the recording of 5,000 Services with 50,000 endpoints: 215,802 lines, 16.5 MB.
@@ -42,11 +44,11 @@ func benchmarkAudit(b *testing.B, text []byte) {
 	before := cpuTime()
 	defer func() { b.ReportMetric(float64((cpuTime()-before).Milliseconds())/float64(b.N), "cpu-ms/op") }()
 	for b.Loop() {
-		rs, err := ParseIptablesSave(bytes.NewReader(text))
+		set, err := ruleset.Parse("", bytes.NewReader(text))
 		if err != nil {
 			b.Fatal(err)
 		}
-		if rep := Judge(rs, Options{}); len(rep.Findings) > 0 {
+		if rep := Judge([]*ruleset.Set{set}, Options{}); len(rep.Findings) > 0 {
 			b.Fatal(rep.Findings[0])
 		}
 	}
@@ -153,11 +155,11 @@ func TestAuditOnce(t *testing.T) {
 	if os.Getenv("NODEGATE_AUDIT_ONCE") != "" {
 		in = os.Stdin
 	}
-	rs, err := Parse(in)
+	set, err := ruleset.Parse("", in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantOne(t, Judge(rs, Options{}), "")
+	wantOne(t, Judge([]*ruleset.Set{set}, Options{}), "")
 	status, err := os.ReadFile("/proc/self/status") // ru_maxrss would be the parent's
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"nodegate/internal/ruleset"
 )
 
 // edit changes a recording by hand: one line of iptables-save text, or one object of nft's JSON.
@@ -89,13 +91,18 @@ func editedNFT(t testing.TB, text string, edits ...edit) string {
 	return `{"nftables": [` + strings.Join(apply(t, lines, edits), ", ") + "]}\n"
 }
 
-func mustParse(t testing.TB, text string) *Ruleset {
+// mustParse returns a set for each text.
+func mustParse(t testing.TB, texts ...string) []*ruleset.Set {
 	t.Helper()
-	rs, err := Parse(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
+	var sets []*ruleset.Set
+	for _, text := range texts {
+		set, err := ruleset.Parse("", strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sets = append(sets, set)
 	}
-	return rs
+	return sets
 }
 
 func endpoints(t testing.TB, text string) *Endpoints {

@@ -2,8 +2,12 @@ package kubeproxy
 
 import (
 	"io"
+	"net"
 	"strconv"
 	"strings"
+
+	"nodegate/internal/input"
+	"nodegate/internal/ruleset"
 )
 
 // Endpoints is what the API says about endpoints: all its EndpointSlices.
@@ -59,14 +63,14 @@ const (
 )
 
 // LoadEndpointSlices reads a list of EndpointSlices as `kubectl get endpointslices -A -o json` or the API prints it. Items of
-// other kinds are passed over. It fails with an InputError.
+// other kinds are passed over. It fails with an input.Error.
 func LoadEndpointSlices(r io.Reader) (*Endpoints, error) {
-	in := newJSONInput(r)
+	in := input.NewJSON(r)
 	all := &Endpoints{services: map[string]*apiEndpoints{}}
 	others := 0
-	err := in.items("EndpointSlice", func() error {
+	err := in.Items("EndpointSlice", func() error {
 		var s endpointSlice
-		if err := in.dec.Decode(&s); err != nil {
+		if err := in.Decode(&s); err != nil {
 			return err
 		}
 		if s.Kind != "EndpointSlice" && (s.Kind != "" || s.AddressType == "") {
@@ -80,7 +84,7 @@ func LoadEndpointSlices(r io.Reader) (*Endpoints, error) {
 		return nil, err
 	}
 	if all.Slices == 0 && others > 0 {
-		return nil, unreadable(0, "no EndpointSlice among %d items", others)
+		return nil, input.Unreadable(0, "no EndpointSlice among %d items", others)
 	}
 	return all, nil
 }
@@ -88,7 +92,7 @@ func LoadEndpointSlices(r io.Reader) (*Endpoints, error) {
 func (all *Endpoints) add(s *endpointSlice) {
 	all.Slices++
 	name := s.Metadata.Labels[labelService]
-	family := map[string]string{"IPv4": familyIPv4, "IPv6": familyIPv6}[s.AddressType]
+	family := map[string]string{"IPv4": ruleset.IPv4, "IPv6": ruleset.IPv6}[s.AddressType]
 	if name == "" || family == "" {
 		return // kube-proxy passes over these too
 	}
@@ -111,7 +115,7 @@ func (all *Endpoints) add(s *endpointSlice) {
 				continue
 			}
 			ep := apiEndpoint{
-				address:     joinAddress(e.Addresses[0], strconv.Itoa(int(*p.Port))),
+				address:     net.JoinHostPort(e.Addresses[0], strconv.Itoa(int(*p.Port))),
 				node:        text(e.NodeName, ""),
 				ready:       yes(e.Conditions.Ready, true),
 				terminating: yes(e.Conditions.Terminating, false),

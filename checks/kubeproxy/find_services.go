@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"nodegate/internal/ruleset"
 )
 
 // portal takes a comment of KUBE-SERVICES apart: the Service port and what the rule is for. These comments survive
@@ -23,7 +25,7 @@ func (a *audit) node(name, proto string) *node {
 	if n := a.byName[k]; n != nil {
 		return n
 	}
-	n := &node{nodeKey: k, out: Service{Name: strings.TrimSuffix(name, ":"), Protocol: proto, Family: a.save.family}}
+	n := &node{nodeKey: k, out: Service{Name: strings.TrimSuffix(name, ":"), Protocol: proto, Family: a.save.Family}}
 	a.byName[k] = n
 	a.nodes = append(a.nodes, n)
 	h := a.hash.sum16(name, proto)
@@ -48,42 +50,46 @@ type portalKey struct{ address, proto, port string }
 
 // findServices walks the rules that name Services, and judges them on the way.
 func (a *audit) findServices() {
-	seen := map[portalKey]*rule{}
-	if c := a.nat.chain("KUBE-SERVICES"); c != nil {
-		seen = make(map[portalKey]*rule, c.n)
-		a.byName = make(map[nodeKey]*node, c.n)
-		a.nodes = make([]*node, 0, c.n)
+	seen := map[portalKey]*ruleset.Rule{}
+	if c := a.chain(a.nat, "KUBE-SERVICES"); c != nil {
+		seen = make(map[portalKey]*ruleset.Rule, len(c.Rules))
+		a.byName = make(map[nodeKey]*node, len(c.Rules))
+		a.nodes = make([]*node, 0, len(c.Rules))
 	}
-	if c := a.nat.chain("KUBE-SERVICES"); c != nil {
-		a.portalsEmpty = c.n == 0
+	if c := a.chain(a.nat, "KUBE-SERVICES"); c != nil {
+		a.portalsEmpty = len(c.Rules) == 0
 		if a.portalsEmpty && !c.blamed {
 			a.about("kubeproxy.service.portals", "nat", c, nil, nil, "KUBE-SERVICES has no rules: no Service address leads anywhere")
 		}
-		var nodePorts *rule
-		for r := c.first; r != nil; r = r.next {
+		var nodePorts *ruleset.Rule
+		for i := range c.Rules {
+			r := &c.Rules[i]
 			switch {
-			case r.target == "KUBE-NODEPORTS" || strings.HasPrefix(r.comment, "kubernetes service nodeports"):
+			case r.Target == "KUBE-NODEPORTS" || strings.HasPrefix(r.Comment, "kubernetes service nodeports"):
 				a.judgeNodePortRule(c, r)
 				if nodePorts == nil {
 					nodePorts = r
 				}
 				continue
 			case nodePorts != nil:
-				a.about("kubeproxy.nodeports.order", "nat", c, nodePorts, nil, "rules for Services follow the KUBE-NODEPORTS jump: a node port may take their packets")
+				a.about("kubeproxy.nodeports.order", "nat", c, nodePorts, nil,
+					"rules for Services follow the KUBE-NODEPORTS jump: a node port may take their packets")
 				nodePorts = nil
 			}
 			a.judgePortal(c, r, seen)
 		}
 		a.judgeNodePortJump(c)
 	}
-	if c := a.nat.chain("KUBE-NODEPORTS"); c != nil {
-		for r := c.first; r != nil; r = r.next {
+	if c := a.chain(a.nat, "KUBE-NODEPORTS"); c != nil {
+		for i := range c.Rules {
+			r := &c.Rules[i]
 			a.judgeNodePort(c, r, seen)
 		}
 	}
 	for _, name := range []string{"KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES"} {
-		if c := a.filter.chain(name); c != nil {
-			for r := c.first; r != nil; r = r.next {
+		if c := a.chain(a.filter, name); c != nil {
+			for i := range c.Rules {
+				r := &c.Rules[i]
 				a.judgeBlocked(c, r)
 			}
 		}
@@ -91,104 +97,107 @@ func (a *audit) findServices() {
 }
 
 // judgePortal: invariant 5. The comment's Service must hash to the target.
-func (a *audit) judgePortal(c *chain, r *rule, seen map[portalKey]*rule) {
-	name, what := portal(r.comment)
-	if name == "" || r.target != "KUBE-MARK-MASQ" && !strings.HasPrefix(r.target, "KUBE-") || strings.HasPrefix(what, "has no") {
+func (a *audit) judgePortal(c *chain, r *ruleset.Rule, seen map[portalKey]*ruleset.Rule) {
+	name, what := portal(r.Comment)
+	if name == "" || r.Target != "KUBE-MARK-MASQ" && !strings.HasPrefix(r.Target, "KUBE-") || strings.HasPrefix(what, "has no") {
 		a.breakNamed(r)
-		if r.jump != nil {
-			r.jump.blamed = true
+		if a.to(r) != nil {
+			a.to(r).blamed = true
 		}
 		a.about("kubeproxy.chain.unexpected-rule", "nat", c, r, nil, "kube-proxy writes no such rule into KUBE-SERVICES")
 		return
 	}
-	n := a.node(name, r.proto)
+	n := a.node(name, r.Protocol)
 	n.reached = true
-	if r.target == "KUBE-MARK-MASQ" { // until 1.21
+	if r.Target == "KUBE-MARK-MASQ" { // until 1.21
 		if a.detectorOf(r) != "" && what == "cluster IP" {
 			n.out.Masquerade = a.detectorOf(r)
 		}
 		return
 	}
-	if !r.has(condDst|condDport) || r.has(notDst) || what == "cluster IP" && r.flags&conds&^(condDst|condDport|condProto) != 0 {
+	const address = ruleset.ByDestination | ruleset.ByPort
+	if !r.Has(address) || r.Has(ruleset.NotDestination) || what == "cluster IP" && r.Conditions()&^(address|ruleset.ByProtocol) != 0 {
 		a.about("kubeproxy.service.address", "nat", c, r, n, "the rule for %s does not match one address and port", n.name)
 		return
 	}
-	address := trimCIDR(r.dst)
+	ip := trimCIDR(r.Destination)
 	switch what {
 	case "cluster IP":
 		n.cluster = r
-		n.out.ClusterIP, n.out.Port = address, atoi(r.dport)
-		n.out.InternalLocal = r.jump != nil && r.jump == n.svl
+		n.out.ClusterIP, n.out.Port = ip, atoi(r.Port)
+		n.out.InternalLocal = a.to(r) != nil && a.to(r) == n.svl
 	case "external IP":
-		n.out.ExternalIPs = appendNew(n.out.ExternalIPs, address)
+		n.out.ExternalIPs = appendNew(n.out.ExternalIPs, ip)
 	case "loadbalancer IP":
-		n.out.LoadBalancerIPs = appendNew(n.out.LoadBalancerIPs, address)
+		n.out.LoadBalancerIPs = appendNew(n.out.LoadBalancerIPs, ip)
 	}
 	a.judgeTarget(c, r, n)
-	a.judgeTwice(c, r, n, seen, portalKey{r.dst, r.proto, r.dport})
+	a.judgeTwice(c, r, n, seen, portalKey{r.Destination, r.Protocol, r.Port})
 }
 
 // judgeTarget: the target must be a chain with the Service's hash.
-func (a *audit) judgeTarget(c *chain, r *rule, n *node) {
-	if r.jump == nil { // reported as undeclared
+func (a *audit) judgeTarget(c *chain, r *ruleset.Rule, n *node) {
+	to := a.to(r)
+	if to == nil { // reported as undeclared
 		a.broken[n.name] = true
 		return
 	}
-	if r.jump.owner == n {
+	if to.owner == n {
 		return
 	}
 	a.about("kubeproxy.service.hash", "nat", c, r, n, "%s (%s) hashes to %s, but the rule leads to %s",
-		n.name, n.proto, a.hash.sum16(n.name, n.proto), r.target)
+		n.name, n.proto, a.hash.sum16(n.name, n.proto), r.Target)
 	c.blamed = false // it serves others too
-	r.jump.blamed = true
-	a.portsDamaged = a.portsDamaged || c.name == "KUBE-NODEPORTS"
+	to.blamed = true
+	a.portsDamaged = a.portsDamaged || c.Name == "KUBE-NODEPORTS"
 }
 
 // judgeTwice: the first of two rules for one address takes every packet.
-func (a *audit) judgeTwice(c *chain, r *rule, n *node, seen map[portalKey]*rule, key portalKey) {
+func (a *audit) judgeTwice(c *chain, r *ruleset.Rule, n *node, seen map[portalKey]*ruleset.Rule, key portalKey) {
 	first := seen[key]
 	if first == nil {
 		seen[key] = r
 		return
 	}
-	if first.target != r.target && !a.broken[n.name] {
-		a.about("kubeproxy.service.duplicate", "nat", c, r, n, "line %d already sends %s %s %s to %s", first.line, key.address, key.proto, key.port, first.target)
+	if first.Target != r.Target && !a.broken[n.name] {
+		a.about("kubeproxy.service.duplicate", "nat", c, r, n, "line %d already sends %s %s %s to %s",
+			first.Line, key.address, key.proto, key.port, first.Target)
 		c.blamed = false
 	}
 }
 
 // judgeNodePort: rules of KUBE-NODEPORTS carry only the Service's name.
-func (a *audit) judgeNodePort(c *chain, r *rule, seen map[portalKey]*rule) {
-	if !strings.Contains(r.comment, "/") || !strings.HasPrefix(r.target, "KUBE-") || !r.has(condDport) {
+func (a *audit) judgeNodePort(c *chain, r *ruleset.Rule, seen map[portalKey]*ruleset.Rule) {
+	if !strings.Contains(r.Comment, "/") || !strings.HasPrefix(r.Target, "KUBE-") || !r.Has(ruleset.ByPort) {
 		a.breakNamed(r)
 		a.portsDamaged = true
 		a.about("kubeproxy.chain.unexpected-rule", "nat", c, r, nil, "kube-proxy writes no such rule into KUBE-NODEPORTS")
 		return
 	}
-	n := a.node(r.comment, r.proto)
+	n := a.node(r.Comment, r.Protocol)
 	n.reached = true
-	n.out.NodePort = atoi(r.dport)
-	if r.target == "KUBE-MARK-MASQ" { // until 1.23
+	n.out.NodePort = atoi(r.Port)
+	if r.Target == "KUBE-MARK-MASQ" { // until 1.23
 		return
 	}
-	if r.dst == "" {
+	if r.Destination == "" {
 		n.nodePort = r
 	} else {
 		n.loopback = r
 	}
 	a.judgeTarget(c, r, n)
-	a.judgeTwice(c, r, n, seen, portalKey{"node port " + r.dst, r.proto, r.dport})
+	a.judgeTwice(c, r, n, seen, portalKey{"node port " + r.Destination, r.Protocol, r.Port})
 }
 
 // judgeNodePortRule: the jump is for this node's own addresses, named one by one or all.
-func (a *audit) judgeNodePortRule(c *chain, r *rule) {
-	ports := a.nat.chain("KUBE-NODEPORTS")
-	switch kinds := r.flags & conds; {
-	case r.jump != ports || ports == nil || ports.blamed: // nothing leads there, which is said below
-		if r.jump == nil && ports != nil && strings.HasPrefix(r.target, "KUBE-") {
+func (a *audit) judgeNodePortRule(c *chain, r *ruleset.Rule) {
+	ports := a.chain(a.nat, "KUBE-NODEPORTS")
+	switch kinds := r.Conditions(); {
+	case a.to(r) != ports || ports == nil || ports.blamed: // nothing leads there, which is reported below
+		if r.Jump == 0 && ports != nil && strings.HasPrefix(r.Target, "KUBE-") {
 			ports.blamed = true // misspelt: reported as undeclared
 		}
-	case kinds == condDst && !r.has(notDst), kinds&^condDst == condDstType:
+	case kinds == ruleset.ByDestination && !r.Has(ruleset.NotDestination), kinds&^ruleset.ByDestination == ruleset.ToLocal:
 	default:
 		a.about("kubeproxy.nodeports.condition", "nat", c, r, nil, "the jump is not for the addresses of this node")
 		c.blamed, ports.blamed = false, true
@@ -196,16 +205,16 @@ func (a *audit) judgeNodePortRule(c *chain, r *rule) {
 }
 
 // breakNamed notes the Service that a damaged rule's comment names, so that what follows is not reported too.
-func (a *audit) breakNamed(r *rule) {
-	if name, _, _ := strings.Cut(r.comment, " "); strings.Contains(name, "/") {
+func (a *audit) breakNamed(r *ruleset.Rule) {
+	if name, _, _ := strings.Cut(r.Comment, " "); strings.Contains(name, "/") {
 		a.broken[name] = true
 	}
 }
 
 // judgeNodePortJump: invariant 7, its second half.
 func (a *audit) judgeNodePortJump(c *chain) {
-	ports := a.nat.chain("KUBE-NODEPORTS")
-	if ports == nil || ports.n == 0 || ports.refs > 0 || ports.blamed || a.portalsEmpty {
+	ports := a.chain(a.nat, "KUBE-NODEPORTS")
+	if ports == nil || len(ports.Rules) == 0 || ports.Refs > 0 || ports.blamed || a.portalsEmpty {
 		return
 	}
 	a.about("kubeproxy.nodeports.missing", "nat", c, nil, nil, "KUBE-SERVICES has no jump to KUBE-NODEPORTS: no node port is answered")
@@ -213,53 +222,51 @@ func (a *audit) judgeNodePortJump(c *chain) {
 }
 
 // judgeBlocked: invariant 6. Rules of the filter table for Services without endpoints.
-func (a *audit) judgeBlocked(c *chain, r *rule) {
-	name, what := portal(r.comment)
+func (a *audit) judgeBlocked(c *chain, r *ruleset.Rule) {
+	name, what := portal(r.Comment)
 	want := "REJECT"
 	switch what {
 	case "has no local endpoints":
 		want = "DROP"
 	case "has no endpoints":
 	default:
-		a.about("kubeproxy.chain.unexpected-rule", "filter", c, r, nil, "kube-proxy writes no such rule into %s", c.name)
+		a.about("kubeproxy.chain.unexpected-rule", "filter", c, r, nil, "kube-proxy writes no such rule into %s", c.Name)
 		return
 	}
-	n := a.node(name, r.proto)
+	n := a.node(name, r.Protocol)
 	n.reached = true
-	if r.target != want {
-		a.about("kubeproxy.service.reject", "filter", c, r, n, "%s %s: %s is wanted, not %s", n.name, what, want, r.target)
+	if r.Target != want {
+		a.about("kubeproxy.service.reject", "filter", c, r, n, "%s %s: %s is wanted, not %s", n.name, what, want, r.Target)
 		return
 	}
-	local := flags(0)
-	if c.name == "KUBE-EXTERNAL-SERVICES" {
-		local = condDstType
-	}
-	if k := r.flags & conds; k != condDst|condProto|condDport && (local == 0 || k != local|condProto|condDport) {
+	const port = ruleset.ByProtocol | ruleset.ByPort
+	if k := r.Conditions(); k != ruleset.ByDestination|port && (c.Name != "KUBE-EXTERNAL-SERVICES" || k != ruleset.ToLocal|port) {
 		a.about("kubeproxy.service.address", "filter", c, r, n, "the rule for %s does not match one address and port", n.name)
 		return
 	}
 	switch {
-	case c.name == "KUBE-EXTERNAL-SERVICES" && r.dst == "":
-		n.out.NodePort = atoi(r.dport)
+	case c.Name == "KUBE-EXTERNAL-SERVICES" && r.Destination == "":
+		n.out.NodePort = atoi(r.Port)
 		n.out.ExternalLocal = n.out.ExternalLocal || want == "DROP"
-	case c.name == "KUBE-EXTERNAL-SERVICES":
-		n.out.ExternalIPs = appendNew(n.out.ExternalIPs, trimCIDR(r.dst))
+	case c.Name == "KUBE-EXTERNAL-SERVICES":
+		n.out.ExternalIPs = appendNew(n.out.ExternalIPs, trimCIDR(r.Destination))
 		n.out.ExternalLocal = n.out.ExternalLocal || want == "DROP"
-	case n.cluster != nil && n.cluster.dst == r.dst && n.cluster.dport == r.dport:
-		a.about("kubeproxy.service.conflict", "filter", c, r, n, "%s is blocked here and dispatched to %s in line %d", n.name, n.cluster.target, n.cluster.line)
+	case n.cluster != nil && n.cluster.Destination == r.Destination && n.cluster.Port == r.Port:
+		a.about("kubeproxy.service.conflict", "filter", c, r, n, "%s is blocked here and dispatched to %s in line %d",
+			n.name, n.cluster.Target, n.cluster.Line)
 	default:
 		n.out.Blocked = strings.ToLower(want)
-		n.out.ClusterIP, n.out.Port = trimCIDR(r.dst), atoi(r.dport)
+		n.out.ClusterIP, n.out.Port = trimCIDR(r.Destination), atoi(r.Port)
 		n.out.InternalLocal = want == "DROP"
 	}
 	if want == "REJECT" && a.dispatched(n, r) {
-		a.about("kubeproxy.service.conflict", "filter", c, r, n, "%s has no endpoints, yet %s dispatches to some", n.name, n.ext.name)
+		a.about("kubeproxy.service.conflict", "filter", c, r, n, "%s has no endpoints, yet %s dispatches to some", n.name, n.ext.Name)
 	}
 }
 
 // dispatched: a Service without endpoints has no chain for external traffic either.
-func (a *audit) dispatched(n *node, r *rule) bool {
-	return !a.broken[n.name] && r.chain.name == "KUBE-EXTERNAL-SERVICES" && n.ext != nil && n.ext.refs > 0
+func (a *audit) dispatched(n *node, r *ruleset.Rule) bool {
+	return !a.broken[n.name] && a.chains[r.Chain].Name == "KUBE-EXTERNAL-SERVICES" && n.ext != nil && n.ext.Refs > 0
 }
 
 // maxAddresses bounds the addresses that are kept of one Service.

@@ -2,18 +2,23 @@ package kubeproxy
 
 import (
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"nodegate/internal/ruleset"
 )
 
 // useUp does with a ruleset all that a command may do; none of it may panic, whatever the rules say.
-func useUp(t *testing.T, rs *Ruleset) {
+func useUp(t *testing.T, set *ruleset.Set) {
 	t.Helper()
 	eps := endpoints(t, sliceText("", "10.0.0.1 rs @n1 +a", "10.0.0.2 st"))
 	for _, o := range []Options{{}, {Endpoints: eps, NodeName: "n1", Zone: "a"}} {
-		rep := Judge(rs, o)
+		rep := Judge([]*ruleset.Set{set}, o)
 		for _, f := range rep.Findings {
 			if f.Name == "" || f.Message == "" {
 				t.Fatalf("finding without a name or message: %+v", f)
@@ -33,25 +38,30 @@ func useUp(t *testing.T, rs *Ruleset) {
 	}
 }
 
-func FuzzIptablesSave(f *testing.F) {
+// FuzzRules starts from the corpora of the parser's own fuzz targets.
+func FuzzRules(f *testing.F) {
 	f.Add(hashed(form115))
 	f.Add(hashed(formIPv6))
-	f.Add("*nat\n:X - [0:0]\n[1:2] -A X ! -s 1.2.3.4/32 -m comment --comment \"a \\\" b\" -j RETURN\nCOMMIT\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		rs, err := ParseIptablesSave(strings.NewReader(text))
-		if err == nil {
-			useUp(t, rs)
-		}
-	})
-}
-
-func FuzzNFT(f *testing.F) {
 	f.Add(readFile(f, "nft-1.36-form.json"))
-	f.Add(`{"nftables": [{"table": {"family": "ip", "name": "kube-proxy"}}, {"chain": {"family": "ip", "table": "kube-proxy", "name": "services"}}, {"rule": {"family": "ip", "table": "kube-proxy", "chain": "services", "expr": [{"drop": null}]}}]}`)
+	corpora, err := filepath.Glob("../../internal/ruleset/testdata/fuzz/*/*")
+	if err != nil || len(corpora) == 0 {
+		f.Fatalf("no corpus of the parser: %v", err)
+	}
+	for _, name := range corpora {
+		entry, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		_, quoted, _ := strings.Cut(strings.TrimSpace(string(entry)), "string(")
+		text, err := strconv.Unquote(strings.TrimSuffix(quoted, ")"))
+		if err != nil {
+			f.Fatalf("%s: %v", name, err)
+		}
+		f.Add(text)
+	}
 	f.Fuzz(func(t *testing.T, text string) {
-		rs, err := ParseNFT(strings.NewReader(text))
-		if err == nil {
-			useUp(t, rs)
+		if set, err := ruleset.Parse("", strings.NewReader(text)); err == nil {
+			useUp(t, set)
 		}
 	})
 }
@@ -126,8 +136,8 @@ func FuzzDamage(f *testing.F) {
 				damaged = append(damaged[:i], damaged[min(i+k, len(damaged)-1):]...)
 			}
 		}
-		if rs, err := Parse(strings.NewReader(strings.Join(damaged, "\n") + "\n")); err == nil {
-			useUp(t, rs)
+		if set, err := ruleset.Parse("", strings.NewReader(strings.Join(damaged, "\n")+"\n")); err == nil {
+			useUp(t, set)
 		}
 	})
 }

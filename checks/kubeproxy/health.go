@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"nodegate/internal/input"
 )
 
 // Health is what :10256/healthz or /livez answered. LastUpdated of an answer 200 is the time of the answer, not of a sync: only
@@ -34,7 +36,7 @@ func ParseHealth(body []byte, httpStatus int) (Health, error) {
 		Status                   map[string]FamilyHealth
 	}
 	if err := json.Unmarshal(bytes.TrimSpace(body), &raw); err != nil {
-		return Health{}, unreadable(0, "reading kube-proxy's health: %v", err)
+		return Health{}, input.Unreadable(0, "reading kube-proxy's health: %v", err)
 	}
 	h := Health{OK: httpStatus == 0 || httpStatus == 200, NodeEligible: raw.NodeEligible, Status: raw.Status, HasStatus: raw.Healthy != nil}
 	if raw.Healthy != nil && httpStatus == 0 {
@@ -61,7 +63,7 @@ func healthTime(s string) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, unreadable(0, "reading kube-proxy's health: %.60q is no time", s)
+	return time.Time{}, input.Unreadable(0, "reading kube-proxy's health: %.60q is no time", s)
 }
 
 // Intervals of kube-proxy.

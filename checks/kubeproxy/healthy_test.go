@@ -1,28 +1,29 @@
 package kubeproxy
 
 import (
-	"bytes"
 	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 )
 
 func TestHashVectors(t *testing.T) {
+	var h hasher
 	for _, v := range []struct{ port, proto, want string }{
 		{"kube-system/kube-dns:dns", "udp", "TCOU7JCQXEZGVUNU"},
 		{"kube-system/kube-dns:dns-tcp", "tcp", "ERIFXISQEP7F7OF4"},
 		{"default/kubernetes:https", "tcp", "NPX46M4PTMTKRN6Y"},
 		{"prod/export:", "tcp", "3IL52ANAN3BQ2L74"},
 	} {
-		if got := ServiceHash(v.port, v.proto); got != v.want {
-			t.Errorf("ServiceHash(%q, %q) = %s, want %s", v.port, v.proto, got, v.want)
+		if got := string(h.sum16(v.port, v.proto)); got != v.want {
+			t.Errorf("hash of %q, %q is %s, want %s", v.port, v.proto, got, v.want)
 		}
 	}
-	if got := EndpointHash("prod/export:", "tcp", "100.96.54.247:80"); got != "OAQPXBQCZ2RBB4R7" {
-		t.Errorf("EndpointHash = %s", got)
+	if got := string(h.sum16("prod/export:", "tcp", "100.96.54.247:80")); got != "OAQPXBQCZ2RBB4R7" {
+		t.Errorf("hash of an endpoint: %s", got)
 	}
-	if got := NFTHash("default/kubernetes/tcp/https"); got != "2QRHZV4L" {
-		t.Errorf("NFTHash = %s", got)
+	if got := string(h.sum16("default/kubernetes/tcp/https")[:8]); got != "2QRHZV4L" {
+		t.Errorf("hash of nftables mode: %s", got)
 	}
 }
 
@@ -57,15 +58,27 @@ func TestHealthy(t *testing.T) {
 	}
 }
 
-func TestHealthyLarge(t *testing.T) {
-	rs, err := ParseIptablesSave(bytes.NewReader(large(t)))
-	if err != nil {
-		t.Fatal(err)
+// Checks and the audit share one reading of the rules: a judge must leave it as it was.
+func TestRulesUnchanged(t *testing.T) {
+	broken := editedSave(t, readFile(t, "iptables-save.txt"), delAll("^-A "+svcEX), del("^-A KUBE-FORWARD .*INVALID"))
+	for _, text := range []string{broken, readFile(t, "nft-list-ruleset.json")} {
+		judged, untouched := mustParse(t, text), mustParse(t, text)
+		first, second := Judge(judged, Options{}), Judge(judged, Options{})
+		if !reflect.DeepEqual(judged, untouched) {
+			t.Error("a judge has changed the rules")
+		}
+		if !reflect.DeepEqual(first, second) {
+			t.Errorf("judged twice: %s, then %s", names(first.Findings), names(second.Findings))
+		}
 	}
+}
+
+func TestHealthyLarge(t *testing.T) {
+	rs := mustParse(t, string(large(t)))
 	rep := Judge(rs, Options{})
 	wantOne(t, rep, "")
-	if len(rep.Services) != 5009 || rs.Lines != 215802 {
-		t.Errorf("%d Services, %d lines", len(rep.Services), rs.Lines)
+	if len(rep.Services) != 5009 || rs[0].Lines != 215802 {
+		t.Errorf("%d Services, %d lines", len(rep.Services), rs[0].Lines)
 	}
 	eps := endpoints(t, slicesOf(t, &rep))
 	wantOne(t, Judge(rs, Options{Endpoints: eps}), "")

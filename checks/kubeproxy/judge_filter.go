@@ -2,37 +2,37 @@ package kubeproxy
 
 import (
 	"strings"
+
+	"nodegate/internal/ruleset"
 )
 
 // judgeForward: INVALID packets are dropped before anything is accepted (kubernetes#74840), marked and established packets pass.
 func (a *audit) judgeForward() {
-	c := a.filter.chain("KUBE-FORWARD")
+	c := a.chain(a.filter, "KUBE-FORWARD")
 	if c == nil || c.blamed {
 		return
 	}
-	var drop, accept, marked, established *rule
-	for r := c.first; r != nil; r = r.next {
+	var marked, established *ruleset.Rule
+	for i := range c.Rules {
+		r := &c.Rules[i]
 		switch {
-		case r.target == "DROP" && r.has(condState) && strings.Contains(r.detail, "INVALID"):
-			drop = r
-		case r.target == "ACCEPT" && r.has(condMark):
+		case dropsInvalid(r):
+		case r.Target == "ACCEPT" && r.Has(ruleset.ByMark):
 			marked = r
-		case r.target == "ACCEPT" && r.has(condState):
+		case r.Target == "ACCEPT" && r.Has(ruleset.ByState):
 			established = r
 		default:
 			a.about("kubeproxy.chain.unexpected-rule", "filter", c, r, nil, "kube-proxy writes no such rule into KUBE-FORWARD")
 			return
 		}
-		if r.target == "ACCEPT" && accept == nil {
-			accept = r
-		}
 	}
 	const want = "kubeproxy.forward.accept"
-	switch {
+	switch drop, accept := InvalidDrop(a.filter); {
 	case drop == nil:
 		a.judgeNoDrop(c)
-	case accept != nil && accept.line < drop.line:
-		a.about("kubeproxy.forward.invalid-order", "filter", c, drop, nil, "the ACCEPT in line %d comes first and lets INVALID packets through", accept.line)
+	case accept != nil:
+		a.about("kubeproxy.forward.invalid-order", "filter", c, drop, nil,
+			"the ACCEPT in line %d comes first and lets INVALID packets through", accept.Line)
 	}
 	switch {
 	case marked == nil:
@@ -40,8 +40,10 @@ func (a *audit) judgeForward() {
 	case established == nil && a.version.Min >= 22:
 		a.about(want, "filter", c, nil, nil, "KUBE-FORWARD does not accept RELATED,ESTABLISHED: with policy DROP, replies stop")
 	default:
-		if mark, _, ok := markMask(marked.detail); a.mark != 0 && (!ok || mark != a.mark) {
-			a.about("kubeproxy.masquerade.mismatch", "filter", c, marked, nil, "KUBE-MARK-MASQ sets %#x, this rule uses %s", a.mark, marked.detail)
+		if text := marked.Extra().Mark; a.mark != 0 {
+			if mark, _, ok := markMask(text); !ok || mark != a.mark {
+				a.about("kubeproxy.masquerade.mismatch", "filter", c, marked, nil, "KUBE-MARK-MASQ sets %#x, this rule uses %s", a.mark, text)
+			}
 		}
 	}
 }
@@ -51,41 +53,41 @@ func (a *audit) judgeNoDrop(c *chain) {
 	switch {
 	case a.opts.BeLiberal != nil && *a.opts.BeLiberal:
 	case a.version.Max < 29 || a.opts.BeLiberal != nil:
-		a.about("kubeproxy.forward.invalid-drop", "filter", c, nil, nil, "KUBE-FORWARD does not drop INVALID packets and nf_conntrack_tcp_be_liberal does not make up for it")
+		a.about("kubeproxy.forward.invalid-drop", "filter", c, nil, nil,
+			"KUBE-FORWARD does not drop INVALID packets and nf_conntrack_tcp_be_liberal does not make up for it")
 	default:
-		a.about("kubeproxy.forward.be-liberal", "filter", c, nil, nil, "KUBE-FORWARD does not drop INVALID packets; from 1.29 that is right only while nf_conntrack_tcp_be_liberal=1, which the rules do not show")
+		a.about("kubeproxy.forward.be-liberal", "filter", c, nil, nil, "KUBE-FORWARD does not drop INVALID packets; from 1.29 that is right "+
+			"only while nf_conntrack_tcp_be_liberal=1, which the rules do not show")
 	}
 }
 
 // judgeFirewall: KUBE-FIREWALL drops packets from outside to 127.0.0.0/8 and, until 1.27, marked ones. A DROP that has lost its
 // match drops everything (kubernetes#112477).
 func (a *audit) judgeFirewall() {
-	c := a.filter.chain("KUBE-FIREWALL")
+	c := a.chain(a.filter, "KUBE-FIREWALL")
 	if c == nil || c.blamed {
 		return
 	}
-	localnet := false
-	for r := c.first; r != nil; r = r.next {
-		if r.target == "DROP" && r.always() {
-			a.about("kubeproxy.firewall.bare-drop", "filter", c, r, nil, "this DROP has no match left: the node drops everything that reaches KUBE-FIREWALL")
-			return
-		}
-		localnet = localnet || r.target == "DROP" && strings.HasPrefix(r.dst, "127.") && r.has(notSrc|condState)
-	}
-	if !localnet && a.save.family == familyIPv4 && a.version.Min >= 19 {
+	if bare := BareDrops(a.filter); len(bare) > 0 {
+		a.about("kubeproxy.firewall.bare-drop", "filter", c, bare[0], nil,
+			"this DROP has no match left: the node drops everything that reaches KUBE-FIREWALL")
+	} else if MartianDrop(a.filter) == nil && a.save.Family == ruleset.IPv4 && a.version.Min >= 19 {
 		a.about("kubeproxy.firewall.localnet", "filter", c, nil, nil, "KUBE-FIREWALL has no rule for 127.0.0.0/8")
 	}
 }
 
 // judgeHealthPorts: from 1.21 table filter accepts health checks of load balancers, whatever else is dropped.
 func (a *audit) judgeHealthPorts() {
-	c := a.filter.chain("KUBE-NODEPORTS")
+	c := a.chain(a.filter, "KUBE-NODEPORTS")
 	if c == nil {
 		return
 	}
-	for r := c.first; r != nil; r = r.next {
-		if !strings.HasSuffix(r.comment, " health check node port") || r.target != "ACCEPT" || r.proto != "tcp" || r.flags&conds != condProto|condDport {
-			a.about("kubeproxy.chain.unexpected-rule", "filter", c, r, nil, "kube-proxy writes no such rule into KUBE-NODEPORTS of table filter")
+	for i := range c.Rules {
+		r := &c.Rules[i]
+		if !strings.HasSuffix(r.Comment, " health check node port") || r.Target != "ACCEPT" || r.Protocol != "tcp" ||
+			r.Conditions() != ruleset.ByProtocol|ruleset.ByPort {
+			a.about("kubeproxy.chain.unexpected-rule", "filter", c, r, nil,
+				"kube-proxy writes no such rule into KUBE-NODEPORTS of table filter")
 			return
 		}
 	}
@@ -96,42 +98,47 @@ func (a *audit) judgeSourceRanges(n *node) {
 	if n.fw == nil || n.fw.blamed || a.version.Min < 25 || a.filter == nil {
 		return
 	}
-	if n.fw.n == 0 {
-		a.about("kubeproxy.external.empty", "nat", n.fw, nil, n, "%s has no rules: nobody reaches the load balancer address", n.fw.name)
+	if len(n.fw.Rules) == 0 {
+		a.about("kubeproxy.external.empty", "nat", n.fw, nil, n, "%s has no rules: nobody reaches the load balancer address", n.fw.Name)
 		return
 	}
-	for r := n.fw.first; r != nil; r = r.next {
-		if r.target != "" && r.jump != n.ext {
-			a.about("kubeproxy.external.dispatch", "nat", n.fw, r, n, "%s leads to %s, not to the Service's own chain", n.fw.name, r.target)
+	for i := range n.fw.Rules {
+		r := &n.fw.Rules[i]
+		if r.Target != "" && a.to(r) != n.ext {
+			a.about("kubeproxy.external.dispatch", "nat", n.fw, r, n, "%s leads to %s, not to the Service's own chain", n.fw.Name, r.Target)
 			return
 		}
 	}
 	if a.drops == nil {
 		a.drops = map[string]bool{}
-		if c := a.filter.chain("KUBE-PROXY-FIREWALL"); c != nil {
-			for r := c.first; r != nil; r = r.next {
-				a.drops[r.comment] = a.drops[r.comment] || r.target == "DROP"
+		if c := a.chain(a.filter, "KUBE-PROXY-FIREWALL"); c != nil {
+			for i := range c.Rules {
+				r := &c.Rules[i]
+				a.drops[r.Comment] = a.drops[r.Comment] || r.Target == "DROP"
 			}
 		}
 	}
-	if a.drops[n.name+" traffic not accepted by "+n.fw.name] {
+	if a.drops[n.name+" traffic not accepted by "+n.fw.Name] {
 		return
 	}
-	a.about("kubeproxy.firewall.unpaired", "nat", n.fw, nil, n, "KUBE-PROXY-FIREWALL has no DROP for what %s does not accept: loadBalancerSourceRanges is not enforced", n.fw.name)
+	a.about("kubeproxy.firewall.unpaired", "nat", n.fw, nil, n,
+		"KUBE-PROXY-FIREWALL has no DROP for what %s does not accept: loadBalancerSourceRanges is not enforced", n.fw.Name)
 }
 
 // judgeProxyFirewall is the other half of invariant 9: a drop whose KUBE-FW chain is gone blocks everybody.
 func (a *audit) judgeProxyFirewall() {
-	c := a.filter.chain("KUBE-PROXY-FIREWALL")
+	c := a.chain(a.filter, "KUBE-PROXY-FIREWALL")
 	if c == nil || a.nat == nil {
 		return
 	}
-	for r := c.first; r != nil; r = r.next {
-		name, fw, ok := strings.Cut(r.comment, " traffic not accepted by ")
-		if !ok || a.nat.chain(fw) != nil {
+	for i := range c.Rules {
+		r := &c.Rules[i]
+		name, fw, ok := strings.Cut(r.Comment, " traffic not accepted by ")
+		if !ok || a.chain(a.nat, fw) != nil {
 			continue
 		}
-		n := a.byName[nodeKey{name, r.proto}]
-		a.about("kubeproxy.firewall.unpaired", "filter", c, r, n, "%s is gone, yet its drop remains: nobody reaches the load balancer address", fw)
+		n := a.byName[nodeKey{name, r.Protocol}]
+		a.about("kubeproxy.firewall.unpaired", "filter", c, r, n,
+			"%s is gone, yet its drop remains: nobody reaches the load balancer address", fw)
 	}
 }

@@ -1,6 +1,10 @@
 package kubeproxy
 
-import "strings"
+import (
+	"strings"
+
+	"nodegate/internal/ruleset"
+)
 
 // largeCluster is the number of endpoints above which kube-proxy leaves out comments and lets stale chains stay for an hour.
 const largeCluster = 1000
@@ -13,24 +17,26 @@ func (a *audit) adoptChains() {
 	}
 	endpoints := 0
 	detectors := map[string]int{}
-	for _, c := range a.nat.order {
-		kind, _ := serviceChain(c.name)
+	for c := range a.in(a.nat) {
+		kind, _ := serviceChain(c.Name)
 		switch kind {
 		case "SEP":
 			endpoints++
-			if a.version.Min >= 17 && c.last != nil && c.last.target == "DNAT" && c.last.comment == "" {
+			if last := len(c.Rules) - 1; a.version.Min >= 17 && last >= 0 && c.Rules[last].Target == "DNAT" && c.Rules[last].Comment == "" {
 				a.large = true
 			}
 		case "SVC", "SVL":
-			for r := c.first; r != nil && r.target == "KUBE-MARK-MASQ"; r = r.next {
-				name, what := portal(r.comment)
+			for i := 0; i < len(c.Rules) && c.Rules[i].Target == "KUBE-MARK-MASQ"; i++ {
+				r := &c.Rules[i]
+				name, what := portal(r.Comment)
 				if what != "cluster IP" {
 					continue
 				}
 				detectors[a.detectorOf(r)]++
 				if c.owner == nil && !c.blamed {
-					if n := a.node(name, r.proto); c.owner != n {
-						a.about("kubeproxy.service.hash", "nat", c, r, n, "%s (%s) hashes to %s, but its rule is in %s", n.name, n.proto, a.hash.sum16(n.name, n.proto), c.name)
+					if n := a.node(name, r.Protocol); c.owner != n {
+						a.about("kubeproxy.service.hash", "nat", c, r, n, "%s (%s) hashes to %s, but its rule is in %s",
+							n.name, n.proto, a.hash.sum16(n.name, n.proto), c.Name)
 					}
 				}
 			}
@@ -46,14 +52,14 @@ func (a *audit) adoptChains() {
 }
 
 // detectorOf says in words which traffic a MARK-MASQ rule marks.
-func (a *audit) detectorOf(r *rule) string {
+func (a *audit) detectorOf(r *ruleset.Rule) string {
 	switch {
-	case r.has(condSrc | notSrc):
-		return "not from " + r.src
-	case r.has(condSrc):
-		return "from " + r.src
-	case r.has(condIface | notIface):
-		return "not from interface " + r.iface()
+	case r.Has(ruleset.BySource | ruleset.NotSource):
+		return "not from " + r.Source
+	case r.Has(ruleset.BySource):
+		return "from " + r.Source
+	case r.Has(ruleset.ByInterface | ruleset.NotInterface):
+		return "not from interface " + r.Extra().In
 	}
 	return "all"
 }
@@ -83,23 +89,24 @@ func (a *audit) judgePortals(n *node) {
 	if a.broken[n.name] || !n.reached || a.portalsEmpty {
 		return
 	}
-	if n.loopback != nil && n.nodePort != nil && n.loopback.dport != n.nodePort.dport {
-		a.about("kubeproxy.service.address", "nat", n.loopback.chain, n.loopback, n, "the node port is %s here and %s in line %d", n.loopback.dport, n.nodePort.dport, n.nodePort.line)
-		n.loopback.chain.blamed = false
+	if n.loopback != nil && n.nodePort != nil && n.loopback.Port != n.nodePort.Port {
+		a.about("kubeproxy.service.address", "nat", nil, n.loopback, n, "the node port is %s here and %s in line %d",
+			n.loopback.Port, n.nodePort.Port, n.nodePort.Line)
 		return
 	}
 	if n.loopback != nil && n.nodePort == nil && !a.portsDamaged {
-		a.about("kubeproxy.nodeports.missing", "nat", n.loopback.chain, n.loopback, n, "node port %s is answered on 127.0.0.0/8 only", n.loopback.dport)
-		n.loopback.chain.blamed = false
+		a.about("kubeproxy.nodeports.missing", "nat", nil, n.loopback, n, "node port %s is answered on 127.0.0.0/8 only", n.loopback.Port)
 		return
 	}
 	for _, c := range []*chain{n.svc, n.svl} {
-		if n.cluster != nil || c == nil || c.blamed || c.refs == 0 {
+		if n.cluster != nil || c == nil || c.blamed || c.Refs == 0 {
 			continue
 		}
-		for r := c.first; r != nil && r.target == "KUBE-MARK-MASQ"; r = r.next {
-			if of, what := portal(r.comment); of == n.name && what == "cluster IP" {
-				a.about("kubeproxy.service.portal", "nat", c, r, n, "%s has ClusterIP %s, but KUBE-SERVICES does not lead there", n.name, trimCIDR(r.dst))
+		for i := 0; i < len(c.Rules) && c.Rules[i].Target == "KUBE-MARK-MASQ"; i++ {
+			r := &c.Rules[i]
+			if of, what := portal(r.Comment); of == n.name && what == "cluster IP" {
+				a.about("kubeproxy.service.portal", "nat", c, r, n, "%s has ClusterIP %s, but KUBE-SERVICES does not lead there",
+					n.name, trimCIDR(r.Destination))
 				return
 			}
 		}
@@ -108,29 +115,33 @@ func (a *audit) judgePortals(n *node) {
 
 // judgeServiceMasquerade: from 1.22 the rule for the ClusterIP stands in the Service's own chain, in every Service's or in none.
 func (a *audit) judgeServiceMasquerade(n *node) {
-	if a.broken[n.name] || n.cluster == nil || n.cluster.jump == nil || n.cluster.jump.owner != n || n.cluster.jump.blamed || a.version.Min < 22 {
+	if a.broken[n.name] || n.cluster == nil || a.version.Min < 22 {
 		return
 	}
 	const name = "kubeproxy.service.masquerade"
-	c := n.cluster.jump
-	for r := c.first; r != nil; r = r.next {
-		of, what := portal(r.comment)
-		if r.target != "KUBE-MARK-MASQ" || what != "cluster IP" {
+	c := a.to(n.cluster)
+	if c == nil || c.owner != n || c.blamed {
+		return
+	}
+	for i := range c.Rules {
+		r := &c.Rules[i]
+		of, what := portal(r.Comment)
+		if r.Target != "KUBE-MARK-MASQ" || what != "cluster IP" {
 			continue // until 1.23 external addresses stand here too
 		}
 		n.out.Masquerade = a.detectorOf(r)
 		switch {
 		case of != n.name:
 			a.about("kubeproxy.service.hash", "nat", c, r, n, "the rule is for %s, the chain is that of %s", of, n.name)
-		case r.dst != n.cluster.dst || r.dport != n.cluster.dport || r.proto != n.cluster.proto:
+		case r.Destination != n.cluster.Destination || r.Port != n.cluster.Port || r.Protocol != n.cluster.Protocol:
 			a.about("kubeproxy.service.address", "nat", c, r, n, "%s is %s %s %s here and %s %s %s in line %d", n.name,
-				r.dst, r.proto, r.dport, n.cluster.dst, n.cluster.proto, n.cluster.dport, n.cluster.line)
+				r.Destination, r.Protocol, r.Port, n.cluster.Destination, n.cluster.Protocol, n.cluster.Port, n.cluster.Line)
 		case n.out.Masquerade != a.detector:
 			a.about(name, "nat", c, r, n, "%s masquerades %s, other Services %s", n.name, n.out.Masquerade, a.detector)
 		}
 		return
 	}
-	if a.detector != "" && c.n > 0 {
+	if a.detector != "" && len(c.Rules) > 0 {
 		a.about(name, "nat", c, nil, n, "%s does not masquerade traffic to its ClusterIP (%s), other Services do", n.name, a.detector)
 	}
 }
@@ -146,18 +157,18 @@ func (a *audit) judgeUnreferenced() {
 			broken = append(broken, n)
 		}
 	}
-	for _, c := range a.nat.order {
-		kind, hash := serviceChain(c.name)
-		if kind == "" || !c.declared || c.refs > 0 || c.blamed || c.owner != nil && a.isBroken(c.owner) {
+	for c := range a.in(a.nat) {
+		kind, hash := serviceChain(c.Name)
+		if kind == "" || !c.Declared() || c.Refs > 0 || c.blamed || c.owner != nil && a.isBroken(c.owner) {
 			continue
 		}
 		if kind == "SEP" && a.lostBy(broken, c, hash) {
 			continue
 		}
-		if kind == "SEP" && c.first != nil && c.owner == nil {
-			c.owner = a.commented(c.first)
+		if kind == "SEP" && len(c.Rules) > 0 && c.owner == nil {
+			c.owner = a.commented(&c.Rules[0])
 		}
-		a.about("kubeproxy.chain.unreferenced", "nat", c, nil, nil, "no rule of table nat leads to %s", c.name)
+		a.about("kubeproxy.chain.unreferenced", "nat", c, nil, nil, "no rule of table nat leads to %s", c.Name)
 	}
 }
 
@@ -168,10 +179,10 @@ func (a *audit) lostBy(broken []*node, c *chain, hash string) bool {
 	}
 	dnat := c.dnat()
 	for _, n := range broken {
-		if dnat != nil && string(a.hash.sum16(n.name, n.proto, dnat.detail)) == hash {
+		if dnat != nil && string(a.hash.sum16(n.name, n.proto, dnat.To)) == hash {
 			return true
 		}
-		if c.first != nil && strings.TrimSuffix(c.first.comment, ":") == n.out.Name {
+		if len(c.Rules) > 0 && strings.TrimSuffix(c.Rules[0].Comment, ":") == n.out.Name {
 			return true
 		}
 	}
@@ -179,9 +190,9 @@ func (a *audit) lostBy(broken []*node, c *chain, hash string) bool {
 }
 
 // commented finds the Service that a rule's comment names.
-func (a *audit) commented(r *rule) *node {
+func (a *audit) commented(r *ruleset.Rule) *node {
 	for _, proto := range []string{"tcp", "udp", "sctp"} {
-		if n := a.byName[nodeKey{r.comment, proto}]; n != nil {
+		if n := a.byName[nodeKey{r.Comment, proto}]; n != nil {
 			return n
 		}
 	}

@@ -68,7 +68,7 @@ func TestKernelIptables(t *testing.T) {
 			ns.run(t, loadable(readFile(t, "iptables-save.txt")), tool+"-restore")
 			audit := func() Report {
 				rs := mustParse(t, ns.run(t, "", tool+"-save", "-c"))
-				if got := rs.saves[0].backend; got != backend {
+				if got := rs[0].Saves[0].Backend; got != backend {
 					t.Errorf("backend %s", got)
 				}
 				return Judge(rs, Options{})

@@ -2,61 +2,42 @@ package kubeproxy
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	"nodegate/checks"
 	"nodegate/internal/host"
+	"nodegate/internal/ruleset"
 )
 
-// NoRules is why a judgement of kube-proxy's rules does not apply.
+// NoRules is why a problem of kube-proxy's rules does not apply.
 const NoRules = "no rules of kube-proxy here"
 
-// Live is kube-proxy's rules in every backend, judged. Mode is "" where
-// there are none.
+// Live is a node's rules of kube-proxy in every backend, judged without the Services. Mode is "" where there are none.
 type Live struct {
 	Report
-	Filters []*FilterTable // those that hold something of kube-proxy
+	Filters []*ruleset.Table // tables filter with chains of kube-proxy
 }
 
-// ReadLive reads and judges. The rules stream from the program that prints
-// them.
+// ReadLive reads and judges the rules of a node.
 func ReadLive(ctx context.Context, h *host.Host, opts Options) (Live, error) {
-	var rep Live
-	var sets []*Ruleset
-	err := h.Rules.Dumps(ctx, func(source string, r io.Reader) error {
-		filter := newFilterTable(source)
-		set, err := Parse(io.TeeReader(r, filter))
-		var input *InputError
-		if errors.As(err, &input) && input.Line == 0 && input.Err == nil && errors.Is(err, ErrUnknown) {
-			return nil // nobody ever used that backend: it prints nothing
-		}
-		if err != nil {
-			return fmt.Errorf("reading what %s printed: %w", source, err)
-		}
-		sets = append(sets, set)
-		_, forward := filter.Policy["KUBE-FORWARD"]
-		_, services := filter.Policy["KUBE-SERVICES"]
-		if forward || services {
-			rep.Filters = append(rep.Filters, filter)
-		}
-		return nil
-	})
+	sets, err := h.Rulesets(ctx)
 	if err != nil {
-		return rep, err
+		return Live{}, err
 	}
-	rep.Report = Judge(Join(sets...), opts)
-	return rep, nil
+	live := Live{Report: judge(sets, opts, false)}
+	for _, t := range ruleset.Tables(sets, "filter") {
+		if t.Declares("KUBE-FORWARD") || t.Declares("KUBE-SERVICES") {
+			live.Filters = append(live.Filters, t)
+		}
+	}
+	return live, nil
 }
 
-// LiveFindings is the findings that a prefix of their name, or their chain,
-// puts into one of the given subjects.
-func LiveFindings(rep Live, subjects ...string) []Finding {
+// About returns the findings that the beginning of their name, or their chain, puts into one of the given subjects.
+func (l Live) About(subjects ...string) []Finding {
 	var found []Finding
-	for _, f := range rep.Findings {
+	for _, f := range l.Findings {
 		if slices.ContainsFunc(subjects, func(s string) bool { return strings.HasPrefix(f.Name, s) || f.Chain == s }) {
 			found = append(found, f)
 		}
@@ -64,10 +45,9 @@ func LiveFindings(rep Live, subjects ...string) []Finding {
 	return found
 }
 
-// TableLost is the finding that leaves a table unjudged: it is missing from the
-// save, or nothing of kube-proxy is in it.
-func TableLost(rep Live, table string) (Finding, bool) {
-	for _, f := range LiveFindings(rep, "kubeproxy.table.") {
+// Lost returns the finding that leaves a table unjudged: the table is missing from the save, or nothing of kube-proxy is in it.
+func (l Live) Lost(table string) (Finding, bool) {
+	for _, f := range l.About("kubeproxy.table.") {
 		if f.Table == table {
 			return f, true
 		}
@@ -75,13 +55,13 @@ func TableLost(rep Live, table string) (Finding, bool) {
 	return Finding{}, false
 }
 
-// LiveEvidence is where a finding is, and what stands there.
-func LiveEvidence(mode string, f Finding) checks.Evidence {
+// Evidence returns where a finding is, and the rule there.
+func (l Live) Evidence(f Finding) checks.Evidence {
 	program := "iptables"
 	switch {
-	case mode == "nftables":
+	case l.Mode == "nftables":
 		program = "nft"
-	case f.Family == "ip6":
+	case f.Family == ruleset.IPv6:
 		program = "ip6tables"
 	}
 	text := f.Message
@@ -91,19 +71,18 @@ func LiveEvidence(mode string, f Finding) checks.Evidence {
 	return checks.Seen(strings.Join(strings.Fields(program+" "+f.Table+" "+f.Chain), " "), text)
 }
 
-// LiveWrong makes the findings a state's answer: it does not hold, Got is what
-// they are called, and the first one's remedy comes first.
-func LiveWrong(s *checks.State, mode string, findings []Finding) {
+// Fail makes a state fail for the findings: Got is what they are called, Remedy that of the first one.
+func (l Live) Fail(s *checks.State, findings []Finding) {
 	var got []string
 	for _, f := range findings {
 		name := f.Name[strings.LastIndex(f.Name, ".")+1:]
-		if f.Family == "ip6" {
+		if f.Family == ruleset.IPv6 {
 			name += " (IPv6)"
 		}
 		if !slices.Contains(got, name) {
 			got = append(got, name)
 		}
-		s.Evidence = append(s.Evidence, LiveEvidence(mode, f))
+		s.Evidence = append(s.Evidence, l.Evidence(f))
 	}
 	s.Differs(strings.Join(got, ", "), findings[0].Remedy)
 }

@@ -8,6 +8,7 @@ import (
 	"nodegate/checks/checkstest"
 	"nodegate/checks/kubeproxy"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/ruleset"
 )
 
 // TestProxyModes: what the judgements of kube-proxy's rules say in other modes
@@ -82,12 +83,12 @@ remedy: use one iptables backend for kube-proxy, kubelet and host (update-altern
 
 // TestProxySave: the recorded node is a healthy one to begin with.
 func TestProxySave(t *testing.T) {
-	set, err := kubeproxy.Parse(strings.NewReader(checkstest.ProxySave))
+	set, err := ruleset.Parse("", strings.NewReader(checkstest.ProxySave))
 	if err != nil {
 		t.Fatal(err)
 	}
 	liberal := false
-	for _, f := range kubeproxy.Judge(set, kubeproxy.Options{BeLiberal: &liberal}).Findings {
+	for _, f := range kubeproxy.Judge([]*ruleset.Set{set}, kubeproxy.Options{BeLiberal: &liberal}).Findings {
 		t.Errorf("%s: %s: %s", f.Name, f.Message, f.Rule)
 	}
 }
@@ -156,6 +157,14 @@ want: no DROP without a match
 got: bare DROP in iptables-nft-save
 evidence: iptables-nft-save: -A KUBE-FIREWALL -j DROP
 remedy: run: iptables-nft -D KUBE-FIREWALL -j DROP; then use the same iptables version for kubelet and host`},
+		{What: "bare twice", Problem: "iptables.bare-drop", Node: checkstest.ProxyNode(strings.Replace(kubeletOnly, "[3:180] ",
+			"-A KUBE-FIREWALL -m comment --comment once -j DROP\n", 1), ""), Want: `
+fail
+want: no DROP without a match
+got: bare DROP in iptables-nft-save
+evidence: iptables-nft-save: -A KUBE-FIREWALL -m comment --comment once -j DROP
+evidence: iptables-nft-save: -A KUBE-FIREWALL -j DROP
+remedy: run: iptables-nft -D KUBE-FIREWALL -m comment --comment once -j DROP; iptables-nft -D KUBE-FIREWALL -j DROP; then use the same iptables version for kubelet and host`},
 		{What: "matched", Problem: "iptables.bare-drop", Node: checkstest.ProxyNode(checkstest.ProxySave, ""), Want: `
 pass
 want: no DROP without a match

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"nodegate/internal/input"
 )
 
 // Metrics are kube-proxy's own figures about writing rules, of :10249/metrics, by address family: "IPv4", "IPv6", or empty before
@@ -31,9 +33,9 @@ type SyncMetrics struct {
 // ParseMetrics reads the Prometheus text of :10249/metrics, of which it keeps only the figures about writing rules.
 func ParseMetrics(r io.Reader) (Metrics, error) {
 	m := Metrics{Families: map[string]SyncMetrics{}}
-	in := newLines(r)
+	in := input.NewLines(r)
 	for {
-		line, err := in.next()
+		line, err := in.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -45,11 +47,11 @@ func ParseMetrics(r io.Reader) (Metrics, error) {
 			continue
 		}
 		if err := m.line(rest); err != "" {
-			return Metrics{}, unreadable(in.n, "%s: %.120q", err, line)
+			return Metrics{}, input.Unreadable(in.N, "%s: %.120q", err, line)
 		}
 	}
 	if len(m.Families) == 0 {
-		return Metrics{}, unknown(0, "no metric of kube-proxy about writing rules")
+		return Metrics{}, input.Unknown(0, "no metric of kube-proxy about writing rules")
 	}
 	return m, nil
 }

@@ -7,17 +7,19 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"nodegate/internal/ruleset"
 )
 
 // oneDamage judges what one damage has made of a recording: it must never be more than one finding. What no longer can be
 // read, or does no harm that the rules show, may be none.
 func oneDamage(t *testing.T, what, text string) (found bool) {
 	t.Helper()
-	rs, err := Parse(strings.NewReader(text))
+	set, err := ruleset.Parse("", strings.NewReader(text))
 	if err != nil {
 		return true
 	}
-	rep := Judge(rs, Options{})
+	rep := Judge([]*ruleset.Set{set}, Options{})
 	if len(rep.Findings) > 1 {
 		t.Errorf("%s: %s", what, names(rep.Findings))
 	}

@@ -12,7 +12,12 @@ type hasher struct {
 	out [16]byte
 }
 
-// sum16 is the first 16 base32 characters of the SHA-256 of the joined parts.
+// sum16 returns the first 16 base32 characters of the SHA-256 of the joined parts; the next call overwrites them.
+//
+// It is the suffix of KUBE-SVC-, KUBE-SVL-, KUBE-EXT-, KUBE-FW- and (until 1.23) KUBE-XLB- chains: of a Service port, spelled
+// `ns/name[:port]` (until 1.18 an unnamed port keeps its colon), and the protocol in lower case. Of KUBE-SEP- chains: of these and the
+// endpoint, `ip:port` or `[ip]:port`. In nftables mode the eight characters before a name are the first of its hash: of
+// `ns/name/proto/port`, or of that with `__ip/port` for an endpoint (in IPv6 addresses `.` for `:`).
 func (h *hasher) sum16(parts ...string) []byte {
 	h.in = h.in[:0]
 	for _, p := range parts {
@@ -21,26 +26,6 @@ func (h *hasher) sum16(parts ...string) []byte {
 	sum := sha256.Sum256(h.in)
 	base32.StdEncoding.Encode(h.out[:], sum[:10])
 	return h.out[:]
-}
-
-// ServiceHash is the suffix of KUBE-SVC-, KUBE-SVL-, KUBE-EXT-, KUBE-FW- and (until 1.23) KUBE-XLB- chains. The Service port is
-// spelled `ns/name[:port]`; until 1.18 an unnamed port keeps its colon. The protocol is lower case.
-func ServiceHash(servicePort, protocol string) string {
-	var h hasher
-	return string(h.sum16(servicePort, protocol))
-}
-
-// EndpointHash is the suffix of KUBE-SEP- chains. The endpoint is `ip:port`, or `[ip]:port` for IPv6.
-func EndpointHash(servicePort, protocol, endpoint string) string {
-	var h hasher
-	return string(h.sum16(servicePort, protocol, endpoint))
-}
-
-// NFTHash is the eight characters before a name in nftables mode: of `ns/name/proto/port`, or of that with `__ip/port` for an
-// endpoint (in IPv6 addresses `.` for `:`).
-func NFTHash(name string) string {
-	var h hasher
-	return string(h.sum16(name)[:8])
 }
 
 // servicePort spells a Service port the way kube-proxy does since 1.19.

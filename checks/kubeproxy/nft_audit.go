@@ -2,14 +2,18 @@ package kubeproxy
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
+
+	"nodegate/internal/ruleset"
 )
 
-// nftAudit judges one table kube-proxy.
+// nftAudit judges one table kube-proxy. The rules are shared with others and do not change: what it learns of a chain is in chains.
 type nftAudit struct {
-	t       *nftTable
+	t       *ruleset.NFTTable
+	chains  []nftChain // by Index
 	out     *collector
 	version VersionRange
 	hash    hasher
@@ -22,6 +26,14 @@ type nftAudit struct {
 	mapDamaged bool // what it led to is not reported too
 }
 
+// nftChain is what the audit knows of a chain.
+type nftChain struct {
+	*ruleset.NFTChain
+	refs   int
+	blamed bool // a finding explains it; its symptoms stay silent
+	owner  *nftNode
+}
+
 // nftNode is one Service port with its chains.
 type nftNode struct {
 	nodeKey
@@ -31,14 +43,35 @@ type nftNode struct {
 	out                            Service
 }
 
-func newNFTAudit(t *nftTable, out *collector) *nftAudit {
-	for _, c := range t.order {
-		c.refs, c.blamed, c.owner = 0, false, nil
+func newNFTAudit(t *ruleset.NFTTable, out *collector) *nftAudit {
+	a := &nftAudit{t: t, chains: make([]nftChain, len(t.Chains)), out: out, byName: map[nodeKey]*nftNode{}}
+	for i, c := range t.Chains {
+		a.chains[i].NFTChain = c
 	}
-	return &nftAudit{t: t, out: out, byName: map[nodeKey]*nftNode{}}
+	return a
 }
 
-// judge runs every invariant of nftables mode, causes before symptoms.
+// chain returns a chain by its name, nil if the table has no such chain.
+func (a *nftAudit) chain(name string) *nftChain {
+	c := a.t.Chain(name)
+	if c == nil {
+		return nil
+	}
+	return &a.chains[c.Index]
+}
+
+// all returns the chains in the order of the listing.
+func (a *nftAudit) all() iter.Seq[*nftChain] {
+	return func(yield func(*nftChain) bool) {
+		for i := 0; i < len(a.chains) && yield(&a.chains[i]); i++ {
+		}
+	}
+}
+
+// marks reports whether a rule marks packets for masquerading: by a jump until 1.35, by itself from 1.36.
+func marks(r *ruleset.NFTRule) bool { return r.Target == "mark-for-masquerade" || r.MarkSet != 0 }
+
+// judge runs the invariants of what all Services share in nftables mode, causes before symptoms.
 func (a *nftAudit) judge() {
 	a.version = a.inferVersion()
 	a.judgeContainers()
@@ -47,6 +80,10 @@ func (a *nftAudit) judge() {
 	a.judgeBaseChains()
 	a.judgeLookups()
 	a.judgeMasquerade()
+}
+
+// judgeServices runs the invariants of each Service.
+func (a *nftAudit) judgeServices() {
 	a.judgeMaps()
 	a.findDetector()
 	for _, n := range a.nodes {
@@ -57,17 +94,17 @@ func (a *nftAudit) judge() {
 	a.judgeUnreferenced()
 }
 
-func (a *nftAudit) about(name string, c *nftChain, r *nftRule, n *nftNode, format string, args ...any) {
-	f := Finding{Name: name, Family: a.t.family, Table: nftTableName, Message: fmt.Sprintf(format, args...)}
+func (a *nftAudit) about(name string, c *nftChain, r *ruleset.NFTRule, n *nftNode, format string, args ...any) {
+	f := Finding{Name: name, Family: a.t.Family, Table: ruleset.KubeProxyTable, Message: fmt.Sprintf(format, args...)}
 	if c != nil {
 		c.blamed = true
-		f.Chain, f.Line, f.Handle = c.name, c.line, c.handle
+		f.Chain, f.Line, f.Handle = c.Name, c.Line, c.Handle
 		if n == nil {
 			n = c.owner
 		}
 	}
 	if r != nil {
-		f.Line, f.Handle, f.Rule = r.line, r.handle, r.text
+		f.Line, f.Handle, f.Rule = r.Line, r.Handle, r.Text
 	}
 	if n != nil {
 		n.broken = true
@@ -78,9 +115,9 @@ func (a *nftAudit) about(name string, c *nftChain, r *nftRule, n *nftNode, forma
 
 // aboutSet makes a finding about a set or map.
 func (a *nftAudit) aboutSet(name, set, rule string, n *nftNode, format string, args ...any) {
-	f := Finding{Name: name, Family: a.t.family, Table: nftTableName, Chain: set, Rule: rule, Message: fmt.Sprintf(format, args...)}
-	if s := a.t.sets[set]; s != nil {
-		f.Line, f.Handle = s.line, s.handle
+	f := Finding{Name: name, Family: a.t.Family, Table: ruleset.KubeProxyTable, Chain: set, Rule: rule, Message: fmt.Sprintf(format, args...)}
+	if s := a.t.Sets[set]; s != nil {
+		f.Line, f.Handle = s.Line, s.Handle
 	}
 	if n != nil {
 		n.broken = true
@@ -119,7 +156,7 @@ func (a *nftAudit) named(name, proto, base string) *nftNode {
 	if n := a.byName[k]; n != nil {
 		return n
 	}
-	n := &nftNode{nodeKey: k, base: base, out: Service{Name: name, Protocol: proto, Family: a.t.family}}
+	n := &nftNode{nodeKey: k, base: base, out: Service{Name: name, Protocol: proto, Family: a.t.Family}}
 	a.byName[k] = n
 	a.nodes = append(a.nodes, n)
 	return n
@@ -127,12 +164,12 @@ func (a *nftAudit) named(name, proto, base string) *nftNode {
 
 // judgeNames: every chain of a Service or endpoint carries the hash of the rest of its name.
 func (a *nftAudit) judgeNames() {
-	for _, c := range a.t.order {
-		kind, hash, base := nftKind(c.name)
+	for c := range a.all() {
+		kind, hash, base := nftKind(c.Name)
 		if kind == "" {
 			continue
 		}
-		n := a.node(c.name)
+		n := a.node(c.Name)
 		if n == nil {
 			continue
 		}
@@ -161,11 +198,11 @@ func (a *nftAudit) judgeNames() {
 // judgeTargets: every chain and set that is used exists. It counts what leads to a chain.
 func (a *nftAudit) judgeTargets() {
 	reported := map[string]bool{}
-	check := func(target string, c *nftChain, r *nftRule, from string) {
+	check := func(target string, c *nftChain, r *ruleset.NFTRule, from string) {
 		if target == "" || strings.Contains(target, ":") { // an address, from 1.36
 			return
 		}
-		if to := a.t.chains[target]; to != nil {
+		if to := a.chain(target); to != nil {
 			to.refs++
 			return
 		}
@@ -181,17 +218,17 @@ func (a *nftAudit) judgeTargets() {
 			c.blamed = true
 		}
 	}
-	for _, c := range a.t.order {
-		for _, r := range c.rules {
-			check(r.target, c, r, c.name)
-			for _, e := range r.entries {
-				check(e.target, c, r, c.name)
+	for c := range a.all() {
+		for _, r := range c.Rules {
+			check(r.Target, c, r, c.Name)
+			for _, e := range r.Entries {
+				check(e.Target, c, r, c.Name)
 			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(a.t.sets)) {
-		for _, e := range a.t.sets[name].elements {
-			check(e.target, nil, nil, name)
+	for _, name := range slices.Sorted(maps.Keys(a.t.Sets)) {
+		for _, e := range a.t.Sets[name].Elements {
+			check(e.Target, nil, nil, name)
 		}
 	}
 }
@@ -201,11 +238,11 @@ func (a *nftAudit) judgeUnreferenced() {
 	if a.mapDamaged {
 		return
 	}
-	for _, c := range a.t.order {
-		if c.owner == nil || c.owner.broken || c.blamed || c.refs > 0 || len(c.rules) == 0 {
+	for c := range a.all() {
+		if c.owner == nil || c.owner.broken || c.blamed || c.refs > 0 || len(c.Rules) == 0 {
 			continue
 		}
-		a.about("kubeproxy.chain.unreferenced", c, nil, nil, "nothing leads to %s", c.name)
+		a.about("kubeproxy.chain.unreferenced", c, nil, nil, "nothing leads to %s", c.Name)
 	}
 }
 
@@ -219,7 +256,7 @@ func (a *nftAudit) services() []Service {
 		n.out.Chains = nil
 		for _, c := range []*nftChain{n.fire, n.external, n.service, n.local} {
 			if c != nil {
-				n.out.Chains = append(n.out.Chains, c.name)
+				n.out.Chains = append(n.out.Chains, c.Name)
 			}
 		}
 		list = append(list, n.out)

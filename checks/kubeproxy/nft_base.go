@@ -1,17 +1,21 @@
 package kubeproxy
 
-import "strings"
+import (
+	"strings"
+
+	"nodegate/internal/ruleset"
+)
 
 // inferVersion reads the version from what each release changed in nftables mode.
 func (a *nftAudit) inferVersion() VersionRange {
 	s := signs{min: 29, max: newestMinor}
-	has := func(chain string) bool { return a.t.chains[chain] != nil }
+	has := func(chain string) bool { return a.chain(chain) != nil }
 	s.atMost(29, has("endpoints-check"))
-	s.atLeast(30, a.t.sets["cluster-ips"] != nil || has("cluster-ips-check"))
+	s.atLeast(30, a.t.Sets["cluster-ips"] != nil || has("cluster-ips-check"))
 	s.atMost(33, has("filter-prerouting") || has("filter-output-post-dnat"))
 	s.atLeast(34, has("filter-prerouting-pre-dnat") || has("filter-output-pre-dnat"))
 	s.atMost(35, has("mark-for-masquerade"))
-	s.atLeast(36, a.t.sets["hairpin-connections"] != nil)
+	s.atLeast(36, a.t.Sets["hairpin-connections"] != nil)
 	return s.settle()
 }
 
@@ -24,9 +28,9 @@ func (a *nftAudit) judgeContainers() {
 		{"service-ips", 29}, {"service-nodeports", 29}, {"no-endpoint-services", 29}, {"no-endpoint-nodeports", 29},
 		{"firewall-ips", 30}, {"cluster-ips", 30}, {"hairpin-connections", 36},
 	} {
-		if a.version.Min >= want.since && a.t.sets[want.name] == nil {
+		if a.version.Min >= want.since && a.t.Sets[want.name] == nil {
 			a.mapDamaged = true
-			a.aboutSet("kubeproxy.nft.map", want.name, "", nil, "table %s %s has no %s", a.t.family, nftTableName, want.name)
+			a.aboutSet("kubeproxy.nft.map", want.name, "", nil, "table %s %s has no %s", a.t.Family, ruleset.KubeProxyTable, want.name)
 		}
 	}
 }
@@ -66,24 +70,24 @@ func baseChains(minor int) []baseChain {
 
 func (a *nftAudit) judgeBaseChains() {
 	for _, want := range baseChains(a.version.Min) {
-		c := a.t.chains[want.name]
-		if c == nil || c.hook == "" {
-			a.out.add(Finding{Name: "kubeproxy.nft.base-chain", Family: a.t.family, Table: nftTableName, Chain: want.name,
+		c := a.chain(want.name)
+		if c == nil || c.Hook == "" {
+			a.out.add(Finding{Name: "kubeproxy.nft.base-chain", Family: a.t.Family, Table: ruleset.KubeProxyTable, Chain: want.name,
 				Message: "no base chain " + want.name + " on hook " + want.hook})
 			a.blame(want.jumps)
 			continue
 		}
-		if c.hook != want.hook || c.prio != want.prio {
-			a.about("kubeproxy.nft.base-chain", c, nil, nil, "%s is on hook %s with priority %d; %s and %d are wanted", c.name, c.hook, c.prio, want.hook, want.prio)
+		if c.Hook != want.hook || c.Priority != want.prio {
+			a.about("kubeproxy.nft.base-chain", c, nil, nil, "%s is on hook %s with priority %d; %s and %d are wanted", c.Name, c.Hook, c.Priority, want.hook, want.prio)
 			continue
 		}
 		for _, to := range want.jumps {
 			found := false
-			for _, r := range c.rules {
-				found = found || r.target == to
+			for _, r := range c.Rules {
+				found = found || r.Target == to
 			}
 			if !found && !c.blamed {
-				a.about("kubeproxy.jump.missing", c, nil, nil, "%s has no jump to %s", c.name, to)
+				a.about("kubeproxy.jump.missing", c, nil, nil, "%s has no jump to %s", c.Name, to)
 				a.blame([]string{to})
 			}
 		}
@@ -92,7 +96,7 @@ func (a *nftAudit) judgeBaseChains() {
 
 func (a *nftAudit) blame(chains []string) {
 	for _, name := range chains {
-		if c := a.t.chains[name]; c != nil {
+		if c := a.chain(name); c != nil {
 			c.blamed = true
 		}
 	}
@@ -110,29 +114,29 @@ func (a *nftAudit) judgeLookups() {
 		{"nodeport-endpoints-check", "no-endpoint-nodeports", "kubeproxy.service.reject", 30},
 		{"firewall-check", "firewall-ips", "kubeproxy.firewall.unpaired", 30},
 	} {
-		c := a.t.chains[want.chain]
-		if a.version.Min < want.since || c == nil && a.t.sets[want.set] == nil {
+		c := a.chain(want.chain)
+		if a.version.Min < want.since || c == nil && a.t.Sets[want.set] == nil {
 			continue
 		}
 		if c == nil {
 			continue // what jumps there says so
 		}
 		first, at := true, -1
-		for i, r := range c.rules {
-			if r.lookup == want.set {
+		for i, r := range c.Rules {
+			if r.Lookup == want.set {
 				at = i
 			}
 			first = first && at < 0
-			if r.verdict != "" && r.always() {
-				a.about("kubeproxy.chain.unexpected-rule", c, r, nil, "kube-proxy writes no such rule into %s", c.name)
+			if r.Verdict != "" && r.Always() {
+				a.about("kubeproxy.chain.unexpected-rule", c, r, nil, "kube-proxy writes no such rule into %s", c.Name)
 				return
 			}
 		}
 		if at < 0 && !c.blamed {
-			a.about(want.finding, c, nil, nil, "%s does not look anything up in @%s", c.name, want.set)
+			a.about(want.finding, c, nil, nil, "%s does not look anything up in @%s", c.Name, want.set)
 		}
 	}
-	if c := a.t.chains["reject-chain"]; c != nil && !c.blamed && (len(c.rules) != 1 || c.rules[0].verdict != "reject") {
+	if c := a.chain("reject-chain"); c != nil && !c.blamed && (len(c.Rules) != 1 || c.Rules[0].Verdict != "reject") {
 		a.about("kubeproxy.service.reject", c, nil, nil, "reject-chain does not reject: clients of Services without endpoints wait for a timeout")
 	}
 }
@@ -140,20 +144,20 @@ func (a *nftAudit) judgeLookups() {
 // findDetector learns which ClusterIP traffic is masqueraded: until 1.35 from the Services' own chains, from 1.36 from chain services.
 func (a *nftAudit) findDetector() {
 	count := map[string]int{}
-	note := func(r *nftRule) {
-		if r.marks() && r.daddr != "" {
-			count[r.detector()]++
+	note := func(r *ruleset.NFTRule) {
+		if marks(r) && r.Destination != "" {
+			count[nftDetector(r)]++
 		}
 	}
-	if c := a.t.chains["services"]; c != nil {
-		for _, r := range c.rules {
+	if c := a.chain("services"); c != nil {
+		for _, r := range c.Rules {
 			note(r)
 		}
 	}
 	for _, n := range a.nodes {
 		for _, c := range []*nftChain{n.service, n.local} {
 			if c != nil {
-				for _, r := range c.rules {
+				for _, r := range c.Rules {
 					note(r)
 				}
 			}
@@ -167,14 +171,14 @@ func (a *nftAudit) findDetector() {
 	}
 }
 
-func (r *nftRule) detector() string {
+func nftDetector(r *ruleset.NFTRule) string {
 	switch {
-	case r.saddr != "" && r.notSaddr:
-		return "not from " + r.saddr
-	case r.iif != "" && r.notSaddr:
-		return "not from interface " + r.iif
-	case r.saddr != "":
-		return "from " + r.saddr
+	case r.Source != "" && r.NotSource:
+		return "not from " + r.Source
+	case r.In != "" && r.NotSource:
+		return "not from interface " + r.In
+	case r.Source != "":
+		return "from " + r.Source
 	}
 	return "all"
 }

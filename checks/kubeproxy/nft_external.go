@@ -8,37 +8,37 @@ func (a *nftAudit) judgeExternal(n *nftNode) {
 		return
 	}
 	place := map[string]int{}
-	for i, r := range c.rules {
+	for i, r := range c.Rules {
 		what := ""
-		to := a.t.chains[r.target]
+		to := a.chain(r.Target)
 		switch {
-		case r.marks() && r.always():
+		case marks(r) && r.Always():
 			what = "mark"
-		case r.marks() && r.fromLocal:
+		case marks(r) && r.FromLocal:
 			what = "markHost"
-		case to != nil && to == n.service && r.always():
+		case to != nil && to == n.service && r.Always():
 			what = "cluster"
-		case to != nil && to == n.service && r.fromLocal:
+		case to != nil && to == n.service && r.FromLocal:
 			what = "toHost"
-		case to != nil && to == n.service && (r.saddr != "" || r.iif != "") && !r.notSaddr && !r.other:
+		case to != nil && to == n.service && (r.Source != "" || r.In != "") && !r.NotSource && !r.Other:
 			what = "pod"
-		case to != nil && to == n.local && r.always():
+		case to != nil && to == n.local && r.Always():
 			what = "toLocal"
 		}
-		kind, _, _ := nftKind(r.target)
+		kind, _, _ := nftKind(r.Target)
 		switch {
 		case what == "" && kind != "":
-			a.about("kubeproxy.external.dispatch", c, r, n, "%s leads to %s", c.name, r.target)
+			a.about("kubeproxy.external.dispatch", c, r, n, "%s leads to %s", c.Name, r.Target)
 			return
 		case what == "" || place[what] > 0:
-			a.about("kubeproxy.chain.unexpected-rule", c, r, n, "kube-proxy writes no such rule into %s", c.name)
+			a.about("kubeproxy.chain.unexpected-rule", c, r, n, "kube-proxy writes no such rule into %s", c.Name)
 			return
 		}
 		place[what] = i + 1
 	}
 	n.out.ExternalLocal = place["pod"]+place["markHost"]+place["toHost"]+place["toLocal"] > 0
 	if name, why := nftExternal(place, n, a.detector != "" && a.detector != "all"); name != "" {
-		a.about("kubeproxy.external."+name, c, nil, n, "%s: %s", c.name, why)
+		a.about("kubeproxy.external."+name, c, nil, n, "%s: %s", c.Name, why)
 	}
 }
 
@@ -68,8 +68,8 @@ func nftExternal(at map[string]int, n *nftNode, detector bool) (name, why string
 		return "dispatch", "what the node itself sends does not reach the endpoints"
 	case at["pod"] == 0 && detector:
 		return "pod", "pods of this node cannot reach endpoints on others"
-	case at["toLocal"] == 0 && n.local != nil && len(n.local.rules) > 0:
-		return "dispatch", "nothing leads to " + n.local.name + ", the local endpoints"
+	case at["toLocal"] == 0 && n.local != nil && len(n.local.Rules) > 0:
+		return "dispatch", "nothing leads to " + n.local.Name + ", the local endpoints"
 	case at["markHost"] > at["toHost"], at["pod"] > at["markHost"], at["toLocal"] > 0 && (at["toLocal"] < at["toHost"] || at["toLocal"] < at["pod"]):
 		return "order", "the rules are out of order"
 	}

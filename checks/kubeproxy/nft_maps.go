@@ -1,42 +1,47 @@
 package kubeproxy
 
-import "strings"
+import (
+	"net"
+	"strings"
+
+	"nodegate/internal/ruleset"
+)
 
 // judgeMaps reads where each address and port leads: Services are reached through these maps only.
 func (a *nftAudit) judgeMaps() {
 	dispatched := map[string]string{}
-	if s := a.t.sets["service-ips"]; s != nil {
+	if s := a.t.Sets["service-ips"]; s != nil {
 		a.judgeNoPortals(s)
-		for _, e := range s.elements {
+		for _, e := range s.Elements {
 			a.judgeServiceIP(e, dispatched)
 		}
 	}
-	if s := a.t.sets["service-nodeports"]; s != nil {
-		for _, e := range s.elements {
+	if s := a.t.Sets["service-nodeports"]; s != nil {
+		for _, e := range s.Elements {
 			if a.lost(e) {
 				continue
 			}
-			n := a.node(e.target)
-			if n == nil || len(e.key) != 2 {
-				a.aboutSet("kubeproxy.chain.unexpected-rule", s.name, e.String(), nil, "element %s leads to no chain of a Service", e)
+			n := a.node(e.Target)
+			if n == nil || len(e.Key) != 2 {
+				a.aboutSet("kubeproxy.chain.unexpected-rule", s.Name, e.String(), nil, "element %s leads to no chain of a Service", e)
 				continue
 			}
 			n.reached = true
-			n.out.NodePort = atoi(e.key[1])
-			if kind, _, _ := nftKind(e.target); kind != "external" || e.key[0] != n.proto {
-				a.aboutSet("kubeproxy.service.hash", s.name, e.String(), n, "node port %s leads to %s", e, e.target)
+			n.out.NodePort = atoi(e.Key[1])
+			if kind, _, _ := nftKind(e.Target); kind != "external" || e.Key[0] != n.proto {
+				a.aboutSet("kubeproxy.service.hash", s.Name, e.String(), n, "node port %s leads to %s", e, e.Target)
 			}
 		}
 	}
-	if s := a.t.sets["no-endpoint-services"]; s != nil {
-		for _, e := range s.elements {
+	if s := a.t.Sets["no-endpoint-services"]; s != nil {
+		for _, e := range s.Elements {
 			a.judgeBlocked(s, e, dispatched)
 		}
 	}
-	if s := a.t.sets["no-endpoint-nodeports"]; s != nil {
-		for _, e := range s.elements {
-			if n := a.commented(e); n != nil && len(e.key) == 2 {
-				n.out.NodePort = atoi(e.key[1])
+	if s := a.t.Sets["no-endpoint-nodeports"]; s != nil {
+		for _, e := range s.Elements {
+			if n := a.commented(e); n != nil && len(e.Key) == 2 {
+				n.out.NodePort = atoi(e.Key[1])
 			}
 		}
 	}
@@ -44,93 +49,93 @@ func (a *nftAudit) judgeMaps() {
 }
 
 // judgeNoPortals: a map without an element, but Services with rules: flushed, or a listing without elements (nft -t).
-func (a *nftAudit) judgeNoPortals(s *nftSet) {
-	if len(s.elements) > 0 {
+func (a *nftAudit) judgeNoPortals(s *ruleset.NFTSet) {
+	if len(s.Elements) > 0 {
 		return
 	}
-	for _, c := range a.t.order {
-		if c.owner != nil && len(c.rules) > 0 {
+	for c := range a.all() {
+		if c.owner != nil && len(c.Rules) > 0 {
 			a.mapDamaged = true
-			a.aboutSet("kubeproxy.service.portals", s.name, "", nil, "map %s has no element: no Service address leads anywhere (or the listing was made with nft -t, which leaves elements out)", s.name)
+			a.aboutSet("kubeproxy.service.portals", s.Name, "", nil, "map %s has no element: no Service address leads anywhere (or the listing was made with nft -t, which leaves elements out)", s.Name)
 			return
 		}
 	}
 }
 
 // lost reports that an element leads to a chain that is not there, which is reported as such.
-func (a *nftAudit) lost(e nftElement) bool { return e.target != "" && a.t.chains[e.target] == nil }
+func (a *nftAudit) lost(e ruleset.NFTElement) bool { return e.Target != "" && a.chain(e.Target) == nil }
 
-func (a *nftAudit) judgeServiceIP(e nftElement, dispatched map[string]string) {
+func (a *nftAudit) judgeServiceIP(e ruleset.NFTElement, dispatched map[string]string) {
 	const set = "service-ips"
 	if a.lost(e) {
 		return
 	}
-	n := a.node(e.target)
-	if n == nil || len(e.key) != 3 {
+	n := a.node(e.Target)
+	if n == nil || len(e.Key) != 3 {
 		a.aboutSet("kubeproxy.chain.unexpected-rule", set, e.String(), nil, "element %s leads to no chain of a Service", e)
 		return
 	}
 	n.reached = true
-	dispatched[e.String()] = e.target
-	kind, _, _ := nftKind(e.target)
+	dispatched[e.String()] = e.Target
+	kind, _, _ := nftKind(e.Target)
 	switch {
-	case e.key[1] != n.proto:
-		a.aboutSet("kubeproxy.service.hash", set, e.String(), n, "%s traffic leads to a chain for %s", e.key[1], n.proto)
+	case e.Key[1] != n.proto:
+		a.aboutSet("kubeproxy.service.hash", set, e.String(), n, "%s traffic leads to a chain for %s", e.Key[1], n.proto)
 	case (kind == "service" || kind == "local") && n.out.ClusterIP != "":
-		a.aboutSet("kubeproxy.service.address", set, e.String(), n, "%s has ClusterIP %s:%d and %s:%s", n.name, n.out.ClusterIP, n.out.Port, e.key[0], e.key[2])
+		a.aboutSet("kubeproxy.service.address", set, e.String(), n, "%s has ClusterIP %s:%d and %s:%s", n.name, n.out.ClusterIP, n.out.Port, e.Key[0], e.Key[2])
 	case kind == "service" || kind == "local":
-		n.out.ClusterIP, n.out.Port = e.key[0], atoi(e.key[2])
+		n.out.ClusterIP, n.out.Port = e.Key[0], atoi(e.Key[2])
 		n.out.InternalLocal = kind == "local"
 	case kind == "external":
-		n.out.ExternalIPs = appendNew(n.out.ExternalIPs, e.key[0])
+		n.out.ExternalIPs = appendNew(n.out.ExternalIPs, e.Key[0])
 	default:
-		a.aboutSet("kubeproxy.service.hash", set, e.String(), n, "an address leads to %s", e.target)
+		a.aboutSet("kubeproxy.service.hash", set, e.String(), n, "an address leads to %s", e.Target)
 	}
 }
 
 // commented returns the Service that an element's comment names: all that is left of a Service without endpoints.
-func (a *nftAudit) commented(e nftElement) *nftNode {
-	if !strings.Contains(e.comment, "/") || len(e.key) < 2 {
+func (a *nftAudit) commented(e ruleset.NFTElement) *nftNode {
+	if !strings.Contains(e.Comment, "/") || len(e.Key) < 2 {
 		return nil
 	}
-	proto := e.key[len(e.key)-2]
-	ns, name, port := splitServicePort(e.comment)
+	proto := e.Key[len(e.Key)-2]
+	ns, name, port := splitServicePort(e.Comment)
 	n := a.named(servicePort(ns, name, port), proto, ns+"/"+name+"/"+proto+"/"+port)
 	n.reached = true
 	return n
 }
 
-func (a *nftAudit) judgeBlocked(s *nftSet, e nftElement, dispatched map[string]string) {
+func (a *nftAudit) judgeBlocked(s *ruleset.NFTSet, e ruleset.NFTElement, dispatched map[string]string) {
 	n := a.commented(e)
-	if n == nil || len(e.key) != 3 || a.lost(e) {
+	if n == nil || len(e.Key) != 3 || a.lost(e) {
 		return
 	}
 	kind, _, _ := nftKind(dispatched[e.String()])
 	switch {
-	case e.target != "reject-chain" && e.verdict != "drop" && e.verdict != "reject":
-		a.aboutSet("kubeproxy.service.reject", s.name, e.String(), n, "%s is to be rejected or dropped, not %s%s", n.name, e.verdict, e.target)
-	case kind == "service" || kind == "local" || kind == "external" && e.verdict != "drop":
-		a.aboutSet("kubeproxy.service.conflict", s.name, e.String(), n, "%s is blocked here and dispatched to %s", n.name, dispatched[e.String()])
+	case e.Target != "reject-chain" && e.Verdict != "drop" && e.Verdict != "reject":
+		a.aboutSet("kubeproxy.service.reject", s.Name, e.String(), n, "%s is to be rejected or dropped, not %s%s", n.name, e.Verdict, e.Target)
+	case kind == "service" || kind == "local" || kind == "external" && e.Verdict != "drop":
+		a.aboutSet("kubeproxy.service.conflict", s.Name, e.String(), n, "%s is blocked here and dispatched to %s", n.name, dispatched[e.String()])
 	case kind == "external":
 		n.out.ExternalLocal = true
-	case a.isClusterIP(e.key[0]):
-		n.out.ClusterIP, n.out.Port = e.key[0], atoi(e.key[2])
+	case a.isClusterIP(e.Key[0]):
+		n.out.ClusterIP, n.out.Port = e.Key[0], atoi(e.Key[2])
 		n.out.Blocked = "reject"
-		if e.verdict == "drop" {
+		if e.Verdict == "drop" {
 			n.out.Blocked, n.out.InternalLocal = "drop", true
 		}
 	default:
-		n.out.ExternalIPs = appendNew(n.out.ExternalIPs, e.key[0])
+		n.out.ExternalIPs = appendNew(n.out.ExternalIPs, e.Key[0])
 	}
 }
 
 func (a *nftAudit) isClusterIP(ip string) bool {
-	s := a.t.sets["cluster-ips"]
+	s := a.t.Sets["cluster-ips"]
 	if s == nil {
 		return true // until 1.29
 	}
-	for _, e := range s.elements {
-		if len(e.key) == 1 && e.key[0] == ip {
+	for _, e := range s.Elements {
+		if len(e.Key) == 1 && e.Key[0] == ip {
 			return true
 		}
 	}
@@ -140,28 +145,28 @@ func (a *nftAudit) isClusterIP(ip string) bool {
 // judgeFirewallIPs: loadBalancerSourceRanges is a map element and a chain that drops other sources.
 func (a *nftAudit) judgeFirewallIPs() {
 	const name = "kubeproxy.firewall.unpaired"
-	if s := a.t.sets["firewall-ips"]; s != nil {
-		for _, e := range s.elements {
-			n := a.node(e.target)
-			kind, _, _ := nftKind(e.target)
+	if s := a.t.Sets["firewall-ips"]; s != nil {
+		for _, e := range s.Elements {
+			n := a.node(e.Target)
+			kind, _, _ := nftKind(e.Target)
 			if n == nil || kind != "firewall" {
-				a.aboutSet(name, s.name, e.String(), n, "element %s leads to %s, no chain of source ranges", e, e.target)
-			} else if len(e.key) == 3 {
-				n.out.LoadBalancerIPs = appendNew(n.out.LoadBalancerIPs, e.key[0])
+				a.aboutSet(name, s.Name, e.String(), n, "element %s leads to %s, no chain of source ranges", e, e.Target)
+			} else if len(e.Key) == 3 {
+				n.out.LoadBalancerIPs = appendNew(n.out.LoadBalancerIPs, e.Key[0])
 			}
 		}
 	}
 	for _, n := range a.nodes {
 		c := n.fire
-		if c == nil || c.blamed || n.broken || c.refs == 0 && len(c.rules) == 0 {
+		if c == nil || c.blamed || n.broken || c.refs == 0 && len(c.Rules) == 0 {
 			continue
 		}
-		drops := len(c.rules) == 1 && c.rules[0].verdict == "drop" && c.rules[0].saddr != "" && c.rules[0].notSaddr
+		drops := len(c.Rules) == 1 && c.Rules[0].Verdict == "drop" && c.Rules[0].Source != "" && c.Rules[0].NotSource
 		switch {
 		case c.refs == 0:
-			a.about(name, c, nil, n, "no element of @firewall-ips leads to %s: loadBalancerSourceRanges is not enforced", c.name)
+			a.about(name, c, nil, n, "no element of @firewall-ips leads to %s: loadBalancerSourceRanges is not enforced", c.Name)
 		case !drops:
-			a.about(name, c, nil, n, "%s does not drop what loadBalancerSourceRanges excludes", c.name)
+			a.about(name, c, nil, n, "%s does not drop what loadBalancerSourceRanges excludes", c.Name)
 		}
 	}
 }
@@ -169,7 +174,7 @@ func (a *nftAudit) judgeFirewallIPs() {
 // judgeClusterIPs: from 1.30 the set holds the ClusterIP of every Service, and nothing else.
 func (a *nftAudit) judgeClusterIPs() {
 	const set = "cluster-ips"
-	s := a.t.sets[set]
+	s := a.t.Sets[set]
 	if s == nil || a.mapDamaged {
 		return
 	}
@@ -182,7 +187,7 @@ func (a *nftAudit) judgeClusterIPs() {
 			return
 		}
 	}
-	for _, e := range s.elements {
+	for _, e := range s.Elements {
 		if used[e.String()] == nil {
 			a.aboutSet("kubeproxy.nft.cluster-ips", set, e.String(), nil, "%s is in @cluster-ips, but no Service has it", e)
 			return
@@ -201,7 +206,7 @@ func (a *nftAudit) judgeClusterIPs() {
 // judgeHairpinSet: from 1.36 the set names endpoints of this node: source and destination are the same, and a rule dispatches to it.
 func (a *nftAudit) judgeHairpinSet() {
 	const set = "hairpin-connections"
-	s := a.t.sets[set]
+	s := a.t.Sets[set]
 	if s == nil {
 		return
 	}
@@ -216,8 +221,8 @@ func (a *nftAudit) judgeHairpinSet() {
 			}
 		}
 	}
-	for _, e := range s.elements {
-		if len(e.key) != 4 || e.key[0] != e.key[1] || !known[joinAddress(e.key[0], e.key[3])+" "+e.key[2]] {
+	for _, e := range s.Elements {
+		if len(e.Key) != 4 || e.Key[0] != e.Key[1] || !known[net.JoinHostPort(e.Key[0], e.Key[3])+" "+e.Key[2]] {
 			a.aboutSet("kubeproxy.nft.hairpin-set", set, e.String(), nil, "%s is no connection of an endpoint to itself", e)
 			return
 		}

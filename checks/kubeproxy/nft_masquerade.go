@@ -1,27 +1,29 @@
 package kubeproxy
 
+import "nodegate/internal/ruleset"
+
 // judgeMasquerade: until 1.35 mark-for-masquerade sets a bit and masquerading returns unmarked packets, clears the bit and
 // masquerades; 1.36 does the same in one rule and adds hairpin traffic by a set.
 func (a *nftAudit) judgeMasquerade() {
 	a.mark = a.judgeMark()
-	c := a.t.chains["masquerading"]
+	c := a.chain("masquerading")
 	if c == nil || c.blamed {
 		return
 	}
 	const name = "kubeproxy.masquerade.postrouting"
-	var test, toggle, masquerade, hairpin *nftRule
-	for _, r := range c.rules {
+	var test, toggle, masquerade, hairpin *ruleset.NFTRule
+	for _, r := range c.Rules {
 		switch {
-		case r.masquerade && r.other:
+		case r.Masquerade && r.Other:
 			hairpin = r
 			continue
-		case r.markTest != 0:
+		case r.MarkTest != 0:
 			test = r
 		}
-		if r.markToggle != 0 {
+		if r.MarkToggle != 0 {
 			toggle = r
 		}
-		if r.masquerade {
+		if r.Masquerade {
 			masquerade = r
 		}
 	}
@@ -29,37 +31,37 @@ func (a *nftAudit) judgeMasquerade() {
 	switch {
 	case masquerade == nil:
 		a.about(name, c, nil, nil, "chain masquerading never masquerades")
-	case test == nil || !one && (!test.markUnset || test.verdict != "return"):
+	case test == nil || !one && (!test.MarkUnset || test.Verdict != "return"):
 		a.about(name, c, masquerade, nil, "chain masquerading does not pass over unmarked packets: it masquerades all traffic that leaves the node")
 	case toggle == nil:
 		a.about(name, c, masquerade, nil, "chain masquerading does not clear the mark: a tunnelled packet is masqueraded a second time")
-	case one && test.markUnset:
+	case one && test.MarkUnset:
 		a.about(name, c, masquerade, nil, "chain masquerading takes unmarked packets, not marked ones")
 	case a.version.Min >= 36 && hairpin == nil:
 		a.about(name, c, nil, nil, "chain masquerading does not look at @hairpin-connections: endpoints cannot reach themselves through their Service")
-	case a.mark != 0 && (test.markTest != a.mark || toggle.markToggle != a.mark):
-		a.about("kubeproxy.masquerade.mismatch", c, test, nil, "packets are marked with %#x; masquerading tests %#x and clears %#x", a.mark, test.markTest, toggle.markToggle)
-	case !masquerade.fullyRandom:
+	case a.mark != 0 && (test.MarkTest != a.mark || toggle.MarkToggle != a.mark):
+		a.about("kubeproxy.masquerade.mismatch", c, test, nil, "packets are marked with %#x; masquerading tests %#x and clears %#x", a.mark, test.MarkTest, toggle.MarkToggle)
+	case !masquerade.FullyRandom:
 		a.about("kubeproxy.masquerade.random-fully", c, masquerade, nil, "masquerade without fully-random")
 	}
 }
 
 // judgeMark returns the bit that marks packets; 0 when there is none to compare with.
 func (a *nftAudit) judgeMark() uint64 {
-	c := a.t.chains["mark-for-masquerade"]
+	c := a.chain("mark-for-masquerade")
 	if c == nil {
-		if s := a.t.chains["services"]; s != nil {
-			for _, r := range s.rules {
-				if r.markSet != 0 {
-					return r.markSet
+		if s := a.chain("services"); s != nil {
+			for _, r := range s.Rules {
+				if r.MarkSet != 0 {
+					return r.MarkSet
 				}
 			}
 		}
 		return 0
 	}
-	if len(c.rules) != 1 || c.rules[0].markSet == 0 || !c.rules[0].always() {
+	if len(c.Rules) != 1 || c.Rules[0].MarkSet == 0 || !c.Rules[0].Always() {
 		a.about("kubeproxy.masquerade.mark", c, nil, nil, "mark-for-masquerade does not set one bit of the mark on every packet")
 		return 0
 	}
-	return c.rules[0].markSet
+	return c.Rules[0].MarkSet
 }

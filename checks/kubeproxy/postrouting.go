@@ -32,16 +32,16 @@ func inspectPostrouting(ctx context.Context, h *host.Host, _ *policy.Policy) (ch
 	if err != nil {
 		return s, err
 	}
-	findings := LiveFindings(rep, "kubeproxy.masquerade.", "POSTROUTING", "KUBE-POSTROUTING",
+	findings := rep.About("kubeproxy.masquerade.", "POSTROUTING", "KUBE-POSTROUTING",
 		"KUBE-MARK-MASQ", "masquerading", "mark-for-masquerade")
-	lost, isLost := TableLost(rep, "nat")
+	lost, isLost := rep.Lost("nat")
 	switch {
 	case rep.Mode == "":
 		s.Skip = NoRules
 	case rep.Mode == "ipvs":
 		return s, errors.New("the rules of kube-proxy's IPVS mode are not judged: look at iptables-save -t nat | grep KUBE-POSTROUTING")
 	case len(findings) > 0:
-		LiveWrong(&s, rep.Mode, findings)
+		rep.Fail(&s, findings)
 		if rep.Mode == "nftables" { // no iptables has a part in it
 			s.Remedy = "restart kube-proxy, which rewrites its table: kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector " +
 				"spec.nodeName=NODE"

@@ -3,6 +3,9 @@ package kubeproxy
 import (
 	"io"
 	"strings"
+
+	"nodegate/internal/input"
+	"nodegate/internal/ruleset"
 )
 
 // Services is what the API says about Services.
@@ -38,14 +41,14 @@ type serviceObject struct {
 }
 
 // LoadServices reads a list of Services as `kubectl get services -A -o json` or the API prints it. Items of other kinds are
-// passed over. It fails with an InputError.
+// passed over. It fails with an input.Error.
 func LoadServices(r io.Reader) (*Services, error) {
-	in := newJSONInput(r)
+	in := input.NewJSON(r)
 	all := &Services{}
 	others := 0
-	err := in.items("Service", func() error {
+	err := in.Items("Service", func() error {
 		var s serviceObject
-		if err := in.dec.Decode(&s); err != nil {
+		if err := in.Decode(&s); err != nil {
 			return err
 		}
 		if s.Kind != "Service" && (s.Kind != "" || len(s.Spec.Ports) == 0) {
@@ -60,7 +63,7 @@ func LoadServices(r io.Reader) (*Services, error) {
 		return nil, err
 	}
 	if all.Count == 0 && others > 0 {
-		return nil, unreadable(0, "no Service among %d items", others)
+		return nil, input.Unreadable(0, "no Service among %d items", others)
 	}
 	return all, nil
 }
@@ -78,9 +81,9 @@ func (all *Services) add(s *serviceObject) {
 		if ip == "" || ip == "None" {
 			continue
 		}
-		family := familyIPv4
+		family := ruleset.IPv4
 		if strings.Contains(ip, ":") {
-			family = familyIPv6
+			family = ruleset.IPv6
 		}
 		for _, p := range s.Spec.Ports {
 			proto := strings.ToLower(p.Protocol)

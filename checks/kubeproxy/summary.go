@@ -3,6 +3,7 @@ package kubeproxy
 import (
 	"fmt"
 	"io"
+	"net"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -102,7 +103,7 @@ func (s *Service) address() string {
 	if s.ClusterIP == "" {
 		return "-"
 	}
-	return joinAddress(s.ClusterIP, strconv.Itoa(s.Port)) + "/" + s.Protocol
+	return net.JoinHostPort(s.ClusterIP, strconv.Itoa(s.Port)) + "/" + s.Protocol
 }
 
 // also lists a Service's addresses beside its ClusterIP, and its policies where they are not the usual ones.

@@ -3,6 +3,8 @@ package kubeproxy
 import (
 	"fmt"
 	"strings"
+
+	"nodegate/internal/ruleset"
 )
 
 // The Kubernetes minor versions whose rules are known: 1.15 to 1.36.
@@ -64,27 +66,29 @@ func (s signs) settle() VersionRange {
 // seen: a missing chain may also be damage.
 func (a *audit) inferVersion() VersionRange {
 	s := signs{min: oldestMinor, max: newestMinor}
-	s.atLeast(17, a.nat.declared("KUBE-PROXY-CANARY") || a.filter.declared("KUBE-PROXY-CANARY") || a.mangle.declared("KUBE-PROXY-CANARY"))
+	s.atLeast(17, a.nat.Declares("KUBE-PROXY-CANARY") || a.filter.Declares("KUBE-PROXY-CANARY") || a.mangle.Declares("KUBE-PROXY-CANARY"))
 	s.atLeast(20, a.jumps(a.filter, "FORWARD", "KUBE-EXTERNAL-SERVICES"))
-	s.atLeast(21, a.filter.declared("KUBE-NODEPORTS"))
-	s.atLeast(25, a.filter.declared("KUBE-PROXY-FIREWALL"))
+	s.atLeast(21, a.filter.Declares("KUBE-NODEPORTS"))
+	s.atLeast(25, a.filter.Declares("KUBE-PROXY-FIREWALL"))
 	s.atMost(19, a.jumps(a.filter, "INPUT", "KUBE-SERVICES"))
 
 	accepts := 0
-	if c := a.filter.chain("KUBE-FORWARD"); c != nil {
-		for r := c.first; r != nil; r = r.next {
-			s.atLeast(31, strings.Contains(r.text, "ct_state_invalid_dropped_pkts"))
-			if r.target == "ACCEPT" && r.has(condState) {
+	if c := a.chain(a.filter, "KUBE-FORWARD"); c != nil {
+		for i := range c.Rules {
+			r := &c.Rules[i]
+			s.atLeast(31, strings.Contains(r.Text, "ct_state_invalid_dropped_pkts"))
+			if r.Target == "ACCEPT" && r.Has(ruleset.ByState) {
 				accepts++
 			}
 		}
 		s.atMost(22, accepts == 2)
 		s.atLeast(23, accepts == 1)
 	}
-	if c := a.nat.chain("KUBE-POSTROUTING"); c != nil {
-		for r := c.first; r != nil; r = r.next {
-			s.atLeast(16, r.target == "MASQUERADE" && r.has(randomFully))
-			s.atMost(18, r.target == "MASQUERADE" && r.has(condMark))
+	if c := a.chain(a.nat, "KUBE-POSTROUTING"); c != nil {
+		for i := range c.Rules {
+			r := &c.Rules[i]
+			s.atLeast(16, r.Target == "MASQUERADE" && r.Has(ruleset.RandomFully))
+			s.atMost(18, r.Target == "MASQUERADE" && r.Has(ruleset.ByMark))
 		}
 	}
 	a.chainSigns(&s)
@@ -100,8 +104,8 @@ func (a *audit) chainSigns(s *signs) {
 		return
 	}
 	a.kinds = map[string]map[string]*chain{"SVC": {}, "SVL": {}, "EXT": {}, "FW": {}, "XLB": {}}
-	for _, c := range a.nat.order {
-		kind, hash := serviceChain(c.name)
+	for c := range a.in(a.nat) {
+		kind, hash := serviceChain(c.Name)
 		if byHash := a.kinds[kind]; byHash != nil {
 			byHash[hash] = c
 		}
@@ -111,22 +115,24 @@ func (a *audit) chainSigns(s *signs) {
 		case "XLB":
 			s.atMost(23, true)
 		case "SVC":
-			s.atLeast(22, c.first != nil && c.first.target == "KUBE-MARK-MASQ")
+			s.atLeast(22, len(c.Rules) > 0 && c.Rules[0].Target == "KUBE-MARK-MASQ")
 		}
 	}
-	if c := a.nat.chain("KUBE-SERVICES"); c != nil {
-		for r := c.first; r != nil; r = r.next {
-			s.atMost(21, r.target == "KUBE-MARK-MASQ")
-			s.atMost(18, strings.HasSuffix(r.comment, ": cluster IP"))
+	if c := a.chain(a.nat, "KUBE-SERVICES"); c != nil {
+		for i := range c.Rules {
+			r := &c.Rules[i]
+			s.atMost(21, r.Target == "KUBE-MARK-MASQ")
+			s.atMost(18, strings.HasSuffix(r.Comment, ": cluster IP"))
 		}
 	}
 }
 
 // jumps reports whether a chain has a rule with that target.
-func (a *audit) jumps(t *table, from, to string) bool {
-	if c := t.chain(from); c != nil {
-		for r := c.first; r != nil; r = r.next {
-			if r.target == to {
+func (a *audit) jumps(t *ruleset.Table, from, to string) bool {
+	if c := t.Chain(from); c != nil {
+		for i := range c.Rules {
+			r := &c.Rules[i]
+			if r.Target == to {
 				return true
 			}
 		}

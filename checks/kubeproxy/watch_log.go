@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"nodegate/internal/input"
 )
 
 const (
@@ -18,11 +20,11 @@ const (
 // the API that fail and go on failing: `Failed to list *v1.Service` is the one trace that a dead watch leaves. Times without a
 // zone are taken to be in that of now.
 func JudgeLog(r io.Reader, now time.Time) ([]Finding, error) {
-	in := newLines(r)
-	in.zeros = true
+	in := input.NewLines(r)
+	in.Zeros = true
 	var w watchFailures
 	for {
-		line, err := in.next()
+		line, err := in.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -30,7 +32,7 @@ func JudgeLog(r io.Reader, now time.Time) ([]Finding, error) {
 			return nil, err
 		}
 		if kind := failedKind(line); kind != "" {
-			w.add(kind, line, in.n, logTime(line, now))
+			w.add(kind, line, in.N, logTime(line, now))
 		}
 	}
 	out := newCollector()

@@ -121,14 +121,14 @@ func masqueradedTwice(ctx context.Context, h *host.Host, s *checks.State) (bool,
 	if rep.Mode == "ipvs" {
 		return false, errors.New("the rules of kube-proxy's IPVS mode are not judged: look at iptables-save -t nat | grep KUBE-POSTROUTING")
 	}
-	if lost, isLost := kubeproxy.TableLost(rep, "nat"); isLost {
+	if lost, isLost := rep.Lost("nat"); isLost {
 		return false, fmt.Errorf("cannot see KUBE-POSTROUTING: %s", lost.Message)
 	}
-	for _, f := range kubeproxy.LiveFindings(rep, "kubeproxy.masquerade.double-snat") {
-		s.Evidence = append(s.Evidence, kubeproxy.LiveEvidence(rep.Mode, f))
+	for _, f := range rep.About("kubeproxy.masquerade.double-snat") {
+		s.Evidence = append(s.Evidence, rep.Evidence(f))
 		return true, nil
 	}
-	for _, f := range kubeproxy.LiveFindings(rep, "KUBE-POSTROUTING", "POSTROUTING") {
+	for _, f := range rep.About("KUBE-POSTROUTING", "POSTROUTING") {
 		switch f.Name {
 		case "kubeproxy.jump.missing", "kubeproxy.chain.undeclared", "kubeproxy.chain.unexpected-rule", "kubeproxy.masquerade.mismatch":
 			return false, fmt.Errorf("cannot tell the form of KUBE-POSTROUTING: %s: %s", f.Message, f.Rule)

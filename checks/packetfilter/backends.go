@@ -32,12 +32,12 @@ func inspectBackends(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 	if err != nil {
 		return s, err
 	}
-	findings := kubeproxy.LiveFindings(rep, "kubeproxy.backend.mixed")
+	findings := rep.About("kubeproxy.backend.mixed")
 	switch {
 	case rep.Mode == "":
 		s.Skip = kubeproxy.NoRules
 	case len(findings) > 0:
-		kubeproxy.LiveWrong(&s, rep.Mode, findings)
+		rep.Fail(&s, findings)
 	default:
 		for _, t := range rep.Filters {
 			s.Evidence = append(s.Evidence, checks.Seen(t.Source, "holds kube-proxy's rules"))

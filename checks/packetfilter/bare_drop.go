@@ -2,12 +2,12 @@ package packetfilter
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"nodegate/checks"
 	"nodegate/checks/kubeproxy"
 	"nodegate/internal/host"
+	"nodegate/internal/ruleset"
 	"nodegate/policy"
 )
 
@@ -28,27 +28,27 @@ func bareDrop() checks.Problem {
 
 func inspectBareDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("no DROP without a match")
-	tables, err := kubeproxy.FilterTables(ctx, h)
+	sets, err := h.Rulesets(ctx)
 	if err != nil {
 		return s, err
 	}
 	var got, commands []string
 	found := false
-	for _, t := range tables {
-		if _, ok := t.Policy["KUBE-FIREWALL"]; !ok {
+	for _, t := range ruleset.Tables(sets, "filter") {
+		if t.Chain("KUBE-FIREWALL") == nil {
 			continue
 		}
 		found = true
-		text := "KUBE-FIREWALL: every DROP has a match"
-		for _, rule := range t.Rules["KUBE-FIREWALL"] {
-			if slices.Equal(kubeproxy.RuleWords(rule), []string{"-j", "DROP"}) {
-				text = "-A KUBE-FIREWALL " + rule
-				got = append(got, "bare DROP in "+t.Source)
-				commands = append(commands, strings.TrimSuffix(t.Source, "-save")+" -D KUBE-FIREWALL "+rule)
-				break
-			}
+		bare := kubeproxy.BareDrops(t)
+		for _, r := range bare {
+			s.Evidence = append(s.Evidence, checks.Seen(t.Source, r.Text))
+			commands = append(commands, strings.TrimSuffix(t.Source, "-save")+" -D"+strings.TrimPrefix(r.Text, "-A"))
 		}
-		s.Evidence = append(s.Evidence, checks.Seen(t.Source, text))
+		if bare == nil {
+			s.Evidence = append(s.Evidence, checks.Seen(t.Source, "KUBE-FIREWALL: every DROP has a match"))
+		} else {
+			got = append(got, "bare DROP in "+t.Source)
+		}
 	}
 	switch {
 	case !found:

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"nodegate/checks"
-	"nodegate/checks/kubeproxy"
 	"nodegate/internal/host"
+	"nodegate/internal/ruleset"
 	"nodegate/policy"
 )
 
@@ -28,26 +28,23 @@ func dockerForwardDrop() checks.Problem {
 
 func inspectDockerForwardDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("FORWARD accepts Pods")
-	tables, err := kubeproxy.FilterTables(ctx, h)
+	sets, err := h.Rulesets(ctx)
 	if err != nil {
 		return s, err
 	}
 	var got, commands []string
 	docker := false
-	for _, t := range tables {
-		if strings.HasPrefix(t.Source, "ip6") {
-			continue
-		}
-		if _, ok := t.Policy["DOCKER"]; !ok {
+	for _, t := range ruleset.Tables(sets, "filter") {
+		if t.Family == ruleset.IPv6 || t.Chain("DOCKER") == nil {
 			continue
 		}
 		docker = true
-		if t.Policy["FORWARD"] != "DROP" {
-			s.Evidence = append(s.Evidence, checks.Seen(t.Source, ":FORWARD "+t.Policy["FORWARD"]))
+		if forward := t.Chain("FORWARD"); forward == nil || forward.Policy != "DROP" {
+			s.Evidence = append(s.Evidence, checks.Seen(t.Source, ":FORWARD ACCEPT"))
 			continue
 		}
-		if rule := accepting(t, "FORWARD", map[string]bool{}); rule != "" {
-			s.Evidence = append(s.Evidence, checks.Seen(t.Source, rule))
+		if r := accepting(t, "FORWARD", map[string]bool{}); r != nil {
+			s.Evidence = append(s.Evidence, checks.Seen(t.Source, r.Text))
 			continue
 		}
 		s.Evidence = append(s.Evidence, checks.Seen(t.Source, ":FORWARD DROP"))
@@ -65,39 +62,34 @@ func inspectDockerForwardDrop(ctx context.Context, h *host.Host, _ *policy.Polic
 }
 
 // accepting returns the first rule, reachable from a chain, that accepts new
-// connections of links that are not Docker's, or "".
-func accepting(t *kubeproxy.FilterTable, chain string, seen map[string]bool) string {
+// connections of links that are not Docker's, nil if there is none.
+func accepting(t *ruleset.Table, chain string, seen map[string]bool) *ruleset.Rule {
 	seen[chain] = true
-	for _, rule := range t.Rules[chain] {
-		words := kubeproxy.RuleWords(rule)
-		if onlyDocker(words) || onlyOld(kubeproxy.WordAfter(words, "--ctstate")) {
+	for r := range t.Rules(chain) {
+		if extra := r.Extra(); onlyDocker(r, extra) || onlyOld(extra.States) {
 			continue
 		}
-		target := kubeproxy.WordAfter(words, "-j")
-		if target == "" {
-			target = kubeproxy.WordAfter(words, "-g")
+		if r.Target == "ACCEPT" {
+			return r
 		}
-		if target == "ACCEPT" {
-			return "-A " + chain + " " + rule
-		}
-		if !seen[target] && t.Policy[target] == "-" && target != "KUBE-FORWARD" && target != "KUBE-FIREWALL" {
-			if found := accepting(t, target, seen); found != "" {
+		if r.Jump != 0 && !seen[r.Target] && !ofKubernetes(r.Target) {
+			if found := accepting(t, r.Target, seen); found != nil {
 				return found
 			}
 		}
 	}
-	return ""
+	return nil
+}
+
+// ofKubernetes reports whether a chain is one of those of kube-proxy and kubelet, which accept only marked and established packets.
+func ofKubernetes(chain string) bool {
+	return strings.HasPrefix(chain, "KUBE-") && !strings.HasPrefix(chain, "KUBE-ROUTER")
 }
 
 // onlyDocker reports whether a rule is for packets of Docker's own bridges.
-func onlyDocker(words []string) bool {
-	for i, w := range words {
-		if (w == "-i" || w == "-o") && i+1 < len(words) && (i == 0 || words[i-1] != "!") &&
-			(strings.HasPrefix(words[i+1], "docker") || strings.HasPrefix(words[i+1], "br-")) {
-			return true
-		}
-	}
-	return false
+func onlyDocker(r *ruleset.Rule, extra ruleset.Extra) bool {
+	of := func(link string) bool { return strings.HasPrefix(link, "docker") || strings.HasPrefix(link, "br-") }
+	return of(extra.Out) || of(extra.In) && !r.Has(ruleset.NotInterface)
 }
 
 // onlyOld reports whether all conntrack states are those of connections that

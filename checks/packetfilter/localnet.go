@@ -1,14 +1,12 @@
 package packetfilter
 
 import (
-	"bufio"
 	"context"
-	"fmt"
-	"io"
-	"strings"
 
 	"nodegate/checks"
+	"nodegate/checks/kubeproxy"
 	"nodegate/internal/host"
+	"nodegate/internal/ruleset"
 	"nodegate/policy"
 )
 
@@ -41,41 +39,40 @@ func inspectRouteLocalnet(ctx context.Context, h *host.Host, _ *policy.Policy) (
 		return s, nil
 	}
 	s.Evidence = []checks.Evidence{checks.Seen("/proc/sys/"+key, on)}
-	var drop, jump string
-	err = h.Rules.Dumps(ctx, func(source string, r io.Reader) error {
-		if !strings.HasPrefix(source, "iptables") {
-			return nil
-		}
-		lines := bufio.NewScanner(r)
-		lines.Buffer(nil, 1<<20)
-		for lines.Scan() {
-			rule := lines.Text()
-			switch {
-			case martianDrop(rule):
-				drop = rule
-			case strings.HasPrefix(rule, "-A INPUT ") && strings.HasSuffix(rule, "-j KUBE-FIREWALL"):
-				jump = rule
-			default:
-				continue
-			}
-			s.Evidence = append(s.Evidence, checks.Seen(source, rule))
-		}
-		return lines.Err()
-	})
+	sets, err := h.Rulesets(ctx)
 	if err != nil {
-		return s, fmt.Errorf("looking for the rule that drops martian packets: %w", err)
+		return s, err
+	}
+	dropped, reached := false, false
+	for _, t := range ruleset.Tables(sets, "filter") {
+		if t.Family == ruleset.IPv6 {
+			continue
+		}
+		jump, drop := firewallJump(t), kubeproxy.MartianDrop(t)
+		for _, r := range []*ruleset.Rule{jump, drop} {
+			if r != nil {
+				s.Evidence = append(s.Evidence, checks.Seen(t.Source, r.Text))
+			}
+		}
+		dropped = dropped || drop != nil
+		reached = reached || drop != nil && jump != nil // one backend's jump does not lead to the other's rule
 	}
 	switch {
-	case drop == "":
+	case !dropped:
 		s.Differs("route_localnet=1 without the KUBE-FIREWALL rule", "")
-	case jump == "":
+	case !reached:
 		s.Differs("the rule is in KUBE-FIREWALL, and INPUT does not jump there", "restart kubelet: it puts the jump from INPUT to "+
 			"KUBE-FIREWALL back")
 	}
 	return s, nil
 }
 
-// martianDrop recognises kubelet's rule in the text of iptables-save.
-func martianDrop(rule string) bool {
-	return strings.HasPrefix(rule, "-A KUBE-FIREWALL ! -s 127.0.0.0/8 -d 127.0.0.0/8 ") && strings.HasSuffix(rule, "-j DROP")
+// firewallJump returns the rule of INPUT that sends every packet to KUBE-FIREWALL, nil if there is none.
+func firewallJump(filter *ruleset.Table) *ruleset.Rule {
+	for r := range filter.Rules("INPUT") {
+		if r.Target == "KUBE-FIREWALL" && r.Always() {
+			return r
+		}
+	}
+	return nil
 }

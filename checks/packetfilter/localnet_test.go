@@ -17,7 +17,15 @@ func TestRouteLocalnetMartian(t *testing.T) {
 		m.Rules = map[string]string{"iptables-nft-save": "*filter\n" + text + "COMMIT\n", "ip6tables-nft-save": "*filter\nCOMMIT\n"}
 		return m
 	}
+	apart := rules("1", "-A INPUT -j KUBE-FIREWALL\n")
+	apart.Rules["iptables-legacy-save"] = "*filter\n" + drop + "COMMIT\n"
 	checkstest.RunOne(t, "route-localnet.martian", checks.Run, []checkstest.Case{
+		{What: "the jump is in another backend", Node: apart, Want: `warn
+want: martian packets dropped
+got: the rule is in KUBE-FIREWALL, and INPUT does not jump there
+evidence: /proc/sys/net/ipv4/conf/all/route_localnet: 1
+evidence: iptables-legacy-save: ` + drop + `evidence: iptables-nft-save: -A INPUT -j KUBE-FIREWALL
+remedy: restart kubelet: it puts the jump from INPUT to KUBE-FIREWALL back`},
 		{What: "open", Node: rules("1", "-A INPUT -j KUBE-FIREWALL\n"), Want: `warn
 want: martian packets dropped
 got: route_localnet=1 without the KUBE-FIREWALL rule

@@ -1,11 +1,9 @@
 package packetfilter
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"slices"
 	"strings"
@@ -13,6 +11,7 @@ import (
 	"nodegate/checks"
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
+	"nodegate/internal/ruleset"
 	"nodegate/policy"
 )
 
@@ -91,27 +90,39 @@ type markFound struct {
 }
 
 func findMark(ctx context.Context, h *host.Host) (f markFound, err error) {
-	err = h.Rules.Dumps(ctx, func(from string, r io.Reader) error {
-		program, isSave := strings.CutSuffix(from, "-save")
-		if !isSave {
-			return nil
-		}
-		lines := bufio.NewScanner(r)
-		lines.Buffer(nil, 1<<20)
-		for lines.Scan() {
-			line := lines.Text()
-			switch {
-			case !strings.HasPrefix(program, "ip6"):
-				if f.backend == "" && strings.HasPrefix(line, ":KUBE-SERVICES ") {
+	sets, err := h.Rulesets(ctx)
+	if err != nil {
+		return f, err
+	}
+	for _, set := range sets {
+		program := strings.TrimSuffix(set.Source, "-save")
+		ipv6 := strings.HasPrefix(program, "ip6")
+		for _, s := range set.Saves {
+			for _, t := range s.Tables {
+				switch {
+				case ipv6 && f.standing.Text == "":
+					if r := setsMark(t); r != nil {
+						f.standing = checks.Seen(set.Source, r.Text)
+					}
+				case !ipv6 && f.backend == "" && t.Declares("KUBE-SERVICES"):
 					f.backend = "ip6" + strings.TrimPrefix(program, "ip")
 				}
-			case f.standing.Text == "" && strings.HasPrefix(line, "-A ") && strings.Contains(line, " -j MARK --set-"):
-				f.standing = checks.Seen(from, line)
 			}
 		}
-		return lines.Err()
-	})
-	return f, err
+	}
+	return f, nil
+}
+
+// setsMark returns a rule whose target is MARK, nil if there is none.
+func setsMark(t *ruleset.Table) *ruleset.Rule {
+	for _, c := range t.Chains {
+		for i := range c.Rules {
+			if r := &c.Rules[i]; r.Target == "MARK" && r.Extra().SetMark != "" {
+				return r
+			}
+		}
+	}
+	return nil
 }
 
 // markRegression returns Fail for a kernel whose ip6tables lost the MARK target.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -13,8 +12,10 @@ import (
 
 	"nodegate/checks/kubeproxy"
 	"nodegate/internal/host"
+	"nodegate/internal/input"
 	"nodegate/internal/kube"
 	"nodegate/internal/report"
+	"nodegate/internal/ruleset"
 )
 
 // auditOptions is the flags of `nodegate audit`.
@@ -114,7 +115,7 @@ func (o *auditOptions) run(c *cobra.Command) error {
 	return code(r.Verdict)
 }
 
-// renderer is the writer of the asked format.
+// renderer returns the writer of the requested format.
 func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *kubeproxy.Report, report.Report) error, error) {
 	switch {
 	case o.service != "":
@@ -142,61 +143,47 @@ func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *kubeproxy.Re
 // inputError gives an input that could not be judged its exit code; what is
 // simply wrong leaves as a usage error.
 func inputError(err error) error {
-	if errors.Is(err, kubeproxy.ErrUnknown) || errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, input.ErrUnknown) || errors.Is(err, context.DeadlineExceeded) {
 		fmt.Fprintf(os.Stderr, "nodegate: %v\n", err)
 		return exit(exitUnknown)
 	}
 	return err
 }
 
-func (o *auditOptions) readRules(ctx context.Context, h *host.Host, stdin io.Reader) (*kubeproxy.Ruleset, error) {
-	var sets []*kubeproxy.Ruleset
+// readRules returns the rules of the files that --rules names, else the node's own.
+func (o *auditOptions) readRules(ctx context.Context, h *host.Host, stdin io.Reader) ([]*ruleset.Set, error) {
+	var sets []*ruleset.Set
 	for _, name := range o.rules {
-		set, err := parseFile(name, stdin, kubeproxy.Parse)
+		set, err := parseRules(name, stdin)
 		if err != nil {
 			return nil, fmt.Errorf("reading rules: %w", err)
 		}
 		sets = append(sets, set)
 	}
 	if len(o.rules) > 0 {
-		return kubeproxy.Join(sets...), nil
+		return sets, nil
 	}
-	err := h.Rules.Dumps(ctx, func(source string, r io.Reader) error {
-		buffered := bufio.NewReaderSize(r, 1<<16)
-		if _, err := buffered.Peek(1); errors.Is(err, io.EOF) {
-			return nil // this backend has no tables
-		}
-		set, err := kubeproxy.Parse(buffered)
-		if err != nil {
-			return fmt.Errorf("reading rules: %s: %w", source, err)
-		}
-		sets = append(sets, set)
-		return nil
-	})
+	sets, err := h.Rulesets(ctx)
 	if err != nil {
-		return nil, errors.Join(kubeproxy.ErrUnknown, err)
+		return nil, errors.Join(input.ErrUnknown, err)
 	}
-	return kubeproxy.Join(sets...), nil
+	return sets, nil
 }
 
-// parseFile opens a file, or standard input for "-", and names it in errors.
-func parseFile[T any](name string, stdin io.Reader, parse func(io.Reader) (T, error)) (T, error) {
-	if name == "-" && stdin != nil {
-		v, err := parse(stdin)
+// parseRules parses a file, or standard input for "-", and names it in errors.
+func parseRules(name string, stdin io.Reader) (*ruleset.Set, error) {
+	in, shown := stdin, "standard input"
+	if name != "-" {
+		f, err := os.Open(name)
 		if err != nil {
-			return v, fmt.Errorf("standard input: %w", err)
+			return nil, err
 		}
-		return v, nil
+		defer f.Close()
+		in, shown = f, name
 	}
-	var zero T
-	f, err := os.Open(name)
+	set, err := ruleset.Parse(name, in)
 	if err != nil {
-		return zero, err
+		return nil, fmt.Errorf("%s: %w", shown, err)
 	}
-	defer f.Close()
-	v, err := parse(f)
-	if err != nil {
-		return zero, fmt.Errorf("%s: %w", name, err)
-	}
-	return v, nil
+	return set, nil
 }

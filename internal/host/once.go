@@ -2,18 +2,18 @@ package host
 
 import (
 	"context"
-	"io"
 	"slices"
-	"strings"
+
+	"nodegate/internal/ruleset"
 )
 
-// Once returns a host that asks for the rules of the packet filter and for the list
-// of links at most once, and returns the same from memory later. It is for one run
-// of the checks: several of them need the same.
+// Once returns a host that reads and parses the rules of the packet filter, and
+// lists the links, at most once, and returns them from memory later. It is for one
+// run of the checks: several of them need the same.
 func Once(h *Host) *Host {
 	once := *h
 	once.opened = nil // h closes them
-	once.Rules = &rulesOnce{asked: h.Rules}
+	once.Rules = &rulesOnce{Rules: h.Rules}
 	once.Links = &linksOnce{Links: h.Links}
 	return &once
 }
@@ -33,33 +33,18 @@ func (l *linksOnce) List(ctx context.Context) ([]Link, error) {
 	return slices.Clone(l.links), l.err
 }
 
+// rulesOnce keeps what the rules were when Rulesets first read them, and none of their text.
 type rulesOnce struct {
-	asked Rules
-	done  bool
-	dumps []ruleDump
-	err   error
+	Rules
+	done bool
+	sets []*ruleset.Set
+	err  error
 }
 
-func (r *rulesOnce) Accepts(ctx context.Context, program string, rule ...string) (rejected string, err error) {
-	return r.asked.Accepts(ctx, program, rule...)
-}
-
-func (r *rulesOnce) Dumps(ctx context.Context, read func(string, io.Reader) error) error {
+func (r *rulesOnce) rulesets(ctx context.Context) ([]*ruleset.Set, error) {
 	if !r.done {
 		r.done = true
-		r.err = r.asked.Dumps(ctx, func(source string, dump io.Reader) error {
-			text, err := io.ReadAll(dump)
-			r.dumps = append(r.dumps, ruleDump{source, string(text)})
-			return err
-		})
+		r.sets, r.err = readRulesets(ctx, r.Rules)
 	}
-	if r.err != nil {
-		return r.err
-	}
-	for _, d := range r.dumps {
-		if err := read(d.Source, strings.NewReader(d.Text)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return slices.Clone(r.sets), r.err
 }

@@ -2,10 +2,13 @@ package host_test
 
 import (
 	"context"
+	"errors"
 	"io"
+	"strings"
 	"testing"
 
 	"nodegate/internal/host"
+	"nodegate/internal/ruleset"
 )
 
 // counted counts the questions.
@@ -22,22 +25,24 @@ func (c *counted) List(context.Context) ([]host.Link, error) {
 
 func (c *counted) Dumps(_ context.Context, read func(string, io.Reader) error) error {
 	c.dumps++
-	return read("none", io.LimitReader(nil, 0))
+	err := read("iptables-legacy-save", strings.NewReader(""))
+	return errors.Join(err, read("iptables-nft-save", strings.NewReader("*nat\nCOMMIT\n")))
 }
 
 func TestOnceAsksOnce(t *testing.T) {
 	c := &counted{}
 	h := host.Once(&host.Host{Root: "/", Links: c, Rules: c})
+	var first *ruleset.Set
 	for range 3 {
 		links, err := h.Links.List(t.Context())
 		if err != nil || len(links) != 1 {
 			t.Fatalf("%v, %v", links, err)
 		}
-		read := 0
-		err = h.Rules.Dumps(t.Context(), func(source string, _ io.Reader) error { read++; return nil })
-		if err != nil || read != 1 {
-			t.Fatalf("%d dumps, %v", read, err)
+		sets, err := h.Rulesets(t.Context())
+		if err != nil || len(sets) != 1 || sets[0] != first && first != nil {
+			t.Fatalf("%v, %v", sets, err)
 		}
+		first = sets[0]
 	}
 	if c.lists != 1 || c.dumps != 1 {
 		t.Errorf("asked %d times for links, %d times for rules", c.lists, c.dumps)

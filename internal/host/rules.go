@@ -4,16 +4,42 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 
 	"nodegate/internal/host/program"
+	"nodegate/internal/ruleset"
 )
 
-// machineRules runs the machine's own iptables and nft. Looking at one backend
-// only would miss rules that an older kube-proxy left in the other.
+// Rulesets reads and parses the rules of every backend of the packet filter: one set for each program that printed any. They are
+// shared: nobody may change them. On a host of Once they are read once.
+func (h *Host) Rulesets(ctx context.Context) ([]*ruleset.Set, error) {
+	if once, ok := h.Rules.(*rulesOnce); ok {
+		return once.rulesets(ctx)
+	}
+	return readRulesets(ctx, h.Rules)
+}
+
+func readRulesets(ctx context.Context, rules Rules) ([]*ruleset.Set, error) {
+	var sets []*ruleset.Set
+	err := rules.Dumps(ctx, func(source string, r io.Reader) error {
+		set, err := ruleset.Parse(source, r)
+		if errors.Is(err, ruleset.ErrNoRules) {
+			return nil // nobody ever used that backend: it prints nothing
+		}
+		if err != nil {
+			return fmt.Errorf("reading what %s printed: %w", source, err)
+		}
+		sets = append(sets, set)
+		return nil
+	})
+	return sets, err
+}
+
+// machineRules runs the machine's own iptables and nft, of all backends: an older kube-proxy may have left rules in another one.
 type machineRules struct{}
 
-// Dumps never gives iptables-legacy-save a table: it would create it.
+// Dumps never gives iptables-legacy-save the name of a table: it would create the table.
 func (machineRules) Dumps(ctx context.Context, read func(source string, r io.Reader) error) error {
 	var errs []error
 	ran := 0
@@ -41,7 +67,7 @@ func (machineRules) Dumps(ctx context.Context, read func(source string, r io.Rea
 		}
 	}
 	if ran == 0 {
-		return errors.New("neither iptables nor nft is installed: there is nothing that could tell the rules")
+		return errors.New("neither iptables nor nft is installed: no program could print the rules")
 	}
 	return errors.Join(errs...)
 }

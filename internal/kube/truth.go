@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"nodegate/checks/kubeproxy"
+	"nodegate/internal/input"
 )
 
 // Source is where the API's EndpointSlices and Services come from: files as
@@ -75,7 +76,7 @@ func (s Source) read(ctx context.Context, judged *kubeproxy.Options) error {
 	}
 	if err != nil {
 		// A server that cannot be read proves nothing about the rules.
-		return errors.Join(kubeproxy.ErrUnknown, err)
+		return errors.Join(input.ErrUnknown, err)
 	}
 	return nil
 }

@@ -1,4 +1,5 @@
-package kubeproxy
+// Package input reads text and JSON from outside within bounds, and names the line where something is wrong.
+package input
 
 import (
 	"errors"
@@ -13,15 +14,15 @@ var (
 	ErrUnknown = errors.New("could not tell")
 )
 
-// InputError says what is wrong with an input and where. It matches ErrUnreadable or ErrUnknown with errors.Is.
-type InputError struct {
-	Line int    // 1 is the first line; 0 when no line is to blame
+// Error says what is wrong with an input and where. It matches ErrUnreadable or ErrUnknown with errors.Is.
+type Error struct {
+	Line int    // 1 is the first line; 0 when the error belongs to no line
 	Msg  string // what is wrong
 	Kind error  // ErrUnreadable or ErrUnknown
 	Err  error  // the reader's own error, if any
 }
 
-func (e *InputError) Error() string {
+func (e *Error) Error() string {
 	msg := e.Msg
 	if e.Err != nil {
 		msg = fmt.Sprintf("%s: %v", msg, e.Err)
@@ -32,17 +33,19 @@ func (e *InputError) Error() string {
 	return msg
 }
 
-func (e *InputError) Unwrap() []error {
+func (e *Error) Unwrap() []error {
 	if e.Err != nil {
 		return []error{e.Kind, e.Err}
 	}
 	return []error{e.Kind}
 }
 
-func unreadable(line int, format string, args ...any) error {
-	return &InputError{Line: line, Msg: fmt.Sprintf(format, args...), Kind: ErrUnreadable}
+// Unreadable returns an Error of kind ErrUnreadable.
+func Unreadable(line int, format string, args ...any) error {
+	return &Error{Line: line, Msg: fmt.Sprintf(format, args...), Kind: ErrUnreadable}
 }
 
-func unknown(line int, format string, args ...any) error {
-	return &InputError{Line: line, Msg: fmt.Sprintf(format, args...), Kind: ErrUnknown}
+// Unknown returns an Error of kind ErrUnknown.
+func Unknown(line int, format string, args ...any) error {
+	return &Error{Line: line, Msg: fmt.Sprintf(format, args...), Kind: ErrUnknown}
 }

@@ -1,4 +1,4 @@
-package kubeproxy
+package input
 
 import (
 	"bytes"
@@ -9,34 +9,35 @@ import (
 
 // Bounds on what is read. The largest recording known (5,000 Services, 50,000 endpoints) is 16.5 MB in 215,802 lines.
 const (
-	maxLine  = 1 << 20   // bytes in one line
-	maxInput = 256 << 20 // bytes in one input
-	maxItems = 2_000_000 // chains and rules kept from one input
+	maxLine = 1 << 20   // bytes in one line
+	maxSize = 256 << 20 // bytes in one input
 )
 
-// lines hands out the lines of a text. A line is a substring of a large block, so that one allocation serves thousands of lines.
-type lines struct {
+// Lines hands out the lines of a text. A line is a substring of a large block, so that one allocation serves thousands of lines.
+type Lines struct {
+	N     int  // number of the line that Next returned last
+	Zeros bool // zero bytes are allowed: logs have some after a crash
+
 	r     io.Reader
 	buf   []byte // read, not yet handed out as a block
 	block string // whole lines
-	n     int    // number of the last line handed out
 	total int
 	done  bool
-	zeros bool // zero bytes are allowed: logs hold some after a crash
 }
 
-func newLines(r io.Reader) *lines {
-	return &lines{r: r, buf: make([]byte, 0, 64<<10)}
+// NewLines returns the lines of r.
+func NewLines(r io.Reader) *Lines {
+	return &Lines{r: r, buf: make([]byte, 0, 64<<10)}
 }
 
-// next returns the next line without its end; io.EOF after the last one.
-func (l *lines) next() (string, error) {
+// Next returns the next line without its end; io.EOF after the last one. Any other error is an Error.
+func (l *Lines) Next() (string, error) {
 	for l.block == "" {
 		if err := l.fill(); err != nil {
 			return "", err
 		}
 	}
-	l.n++
+	l.N++
 	line := l.block
 	if i := strings.IndexByte(line, '\n'); i >= 0 {
 		line, l.block = line[:i], line[i+1:]
@@ -46,7 +47,7 @@ func (l *lines) next() (string, error) {
 	return strings.TrimSuffix(line, "\r"), nil
 }
 
-func (l *lines) fill() error {
+func (l *Lines) fill() error {
 	for empty := 0; ; {
 		if l.done {
 			if len(l.buf) == 0 {
@@ -65,13 +66,13 @@ func (l *lines) fill() error {
 			l.done = true
 			continue
 		case err != nil:
-			return &InputError{Line: l.n + 1, Msg: "reading rules", Kind: ErrUnknown, Err: err}
-		case l.total > maxInput:
-			return unknown(l.n+1, "input is larger than %d MiB", maxInput>>20)
+			return &Error{Line: l.N + 1, Msg: "reading text", Kind: ErrUnknown, Err: err}
+		case l.total > maxSize:
+			return Unknown(l.N+1, "input is larger than %d MiB", maxSize>>20)
 		}
 		if n == 0 {
 			if empty++; empty > 100 {
-				return &InputError{Line: l.n + 1, Msg: "reading rules", Kind: ErrUnknown, Err: io.ErrNoProgress}
+				return &Error{Line: l.N + 1, Msg: "reading text", Kind: ErrUnknown, Err: io.ErrNoProgress}
 			}
 			continue
 		}
@@ -82,16 +83,16 @@ func (l *lines) fill() error {
 		if i := bytes.LastIndexByte(l.buf, '\n'); i >= 0 {
 			return l.take(i + 1)
 		} else if len(l.buf) > maxLine {
-			return unreadable(l.n+1, "line is longer than %d MiB", maxLine>>20)
+			return Unreadable(l.N+1, "line is longer than %d MiB", maxLine>>20)
 		}
 	}
 }
 
-func (l *lines) take(n int) error {
+func (l *Lines) take(n int) error {
 	l.block = string(l.buf[:n])
 	l.buf = l.buf[:copy(l.buf, l.buf[n:])]
-	if i := strings.IndexByte(l.block, 0); i >= 0 && !l.zeros {
-		return unreadable(l.n+1+strings.Count(l.block[:i], "\n"), "not text: a zero byte in the line")
+	if i := strings.IndexByte(l.block, 0); i >= 0 && !l.Zeros {
+		return Unreadable(l.N+1+strings.Count(l.block[:i], "\n"), "not text: a zero byte in the line")
 	}
 	return nil
 }

@@ -1,55 +1,54 @@
-package kubeproxy
+package ruleset
 
 import (
 	"encoding/json"
+	"net"
 	"strconv"
 	"strings"
 )
 
-// nftRule is a rule by what kube-proxy's rules do. What it does not know makes it conditional (other).
-type nftRule struct {
-	handle, line  int
-	text, comment string
+// NFTRule is a rule by what kube-proxy's rules do. What the parser does not know makes the rule conditional (Other).
+type NFTRule struct {
+	Handle, Line int
+	Text         string // in nft's words
 
-	saddr, daddr string
-	notSaddr     bool
-	iif          string
-	proto        string
-	fromLocal    bool // fib saddr type local
-	state        bool // ct state
-	other        bool
+	Source, Destination string
+	NotSource           bool // Source or In is negated
+	In                  string
+	Protocol            string
+	FromLocal           bool // fib saddr type local
+	State               bool // ct state
+	Other               bool // whatever else
 
-	markTest    uint64 // meta mark & x
-	markUnset   bool   // ... == 0
-	markSet     uint64 // meta mark set meta mark | x
-	markToggle  uint64 // ... ^ x
-	target      string // of jump or goto
-	verdict     string // drop, reject, return, accept
-	masquerade  bool
-	fullyRandom bool
-	dnat        string // ip:port
-	random      bool   // dispatch by numgen
-	mod         int
-	entries     []nftEntry
-	lookup      string // vmap @name
-	update      string // set that the rule adds the client to
+	MarkTest    uint64 // meta mark & x
+	MarkUnset   bool   // ... == 0
+	MarkSet     uint64 // meta mark set meta mark | x
+	MarkToggle  uint64 // ... ^ x
+	Target      string // of jump or goto
+	Verdict     string // drop, reject, return, accept
+	Masquerade  bool
+	FullyRandom bool
+	To          string // where dnat leads: ip:port
+	Random      bool   // dispatch by numgen
+	Modulus     int    // of numgen
+	Entries     []NFTEntry
+	Lookup      string // vmap @name
+	Update      string // set that the rule adds the client to
 }
 
-type nftEntry struct {
-	key    int
-	target string // chain, or ip:port from 1.36
+// NFTEntry is what numgen may choose.
+type NFTEntry struct {
+	Key    int
+	Target string // chain, or ip:port from 1.36
 }
 
-// always reports that every packet matches.
-func (r *nftRule) always() bool {
-	return r.saddr == "" && r.daddr == "" && r.iif == "" && r.proto == "" && !r.fromLocal && !r.state && !r.other && r.markTest == 0
+// Always reports whether every packet matches.
+func (r *NFTRule) Always() bool {
+	return r.Source == "" && r.Destination == "" && r.In == "" && r.Protocol == "" && !r.FromLocal && !r.State && !r.Other && r.MarkTest == 0
 }
-
-// marks reports that the rule marks packets for masquerading: by a jump until 1.35, by itself from 1.36.
-func (r *nftRule) marks() bool { return r.target == "mark-for-masquerade" || r.markSet != 0 }
 
 // decode reads the statements of a rule and builds its text in nft's words.
-func (r *nftRule) decode(statements []any) {
+func (r *NFTRule) decode(statements []any) {
 	words := make([]string, 0, len(statements))
 	for _, s := range statements {
 		m, _ := s.(map[string]any)
@@ -60,27 +59,27 @@ func (r *nftRule) decode(statements []any) {
 			words = append(words, r.statement(name, arg))
 		}
 	}
-	r.text = strings.Join(words, " ")
-	if len(r.text) > 300 {
-		r.text = r.text[:300] + "..."
+	r.Text = strings.Join(words, " ")
+	if len(r.Text) > 300 {
+		r.Text = r.Text[:300] + "..."
 	}
 }
 
-func (r *nftRule) statement(name string, arg any) string {
+func (r *NFTRule) statement(name string, arg any) string {
 	switch name {
 	case "match":
 		return r.match(arg)
 	case "jump", "goto":
 		t, _ := member(arg, "target")
-		r.target = nftText(t)
-		return name + " " + r.target
+		r.Target = nftText(t)
+		return name + " " + r.Target
 	case "drop", "accept", "return", "reject":
-		r.verdict = name
+		r.Verdict = name
 		return name
 	case "masquerade":
 		flags, _ := member(arg, "flags")
-		r.masquerade = true
-		r.fullyRandom = strings.Contains(nftText(flags), "fully-random")
+		r.Masquerade = true
+		r.FullyRandom = strings.Contains(nftText(flags), "fully-random")
 		return strings.TrimSpace("masquerade " + nftText(flags))
 	case "mangle":
 		return r.mangle(arg)
@@ -89,7 +88,7 @@ func (r *nftRule) statement(name string, arg any) string {
 		data, _ := member(arg, "data")
 		r.dispatch(key, data)
 		if s, ok := data.(string); ok {
-			r.lookup = strings.TrimPrefix(s, "@")
+			r.Lookup = strings.TrimPrefix(s, "@")
 		}
 		return nftText(key) + " vmap " + nftText(data)
 	case "dnat":
@@ -97,14 +96,14 @@ func (r *nftRule) statement(name string, arg any) string {
 	case "set":
 		set, _ := member(arg, "set")
 		elem, _ := member(arg, "elem")
-		r.update = strings.TrimPrefix(nftText(set), "@")
+		r.Update = strings.TrimPrefix(nftText(set), "@")
 		return "update " + nftText(set) + " { " + nftText(elem) + " }"
 	}
-	r.other = true
+	r.Other = true
 	return name
 }
 
-func (r *nftRule) match(arg any) string {
+func (r *NFTRule) match(arg any) string {
 	left, _ := member(arg, "left")
 	right, _ := member(arg, "right")
 	op, _ := member(arg, "op")
@@ -112,28 +111,28 @@ func (r *nftRule) match(arg any) string {
 	not := o == "!="
 	switch l {
 	case "ip saddr", "ip6 saddr":
-		r.saddr, r.notSaddr = rt, not
+		r.Source, r.NotSource = rt, not
 	case "ip daddr", "ip6 daddr":
-		r.daddr = rt
-		r.other = r.other || not
+		r.Destination = rt
+		r.Other = r.Other || not
 	case "meta l4proto":
-		r.proto = rt
-		r.other = r.other || not
+		r.Protocol = rt
+		r.Other = r.Other || not
 	case "fib saddr type":
-		r.fromLocal = rt == "local" && !not
-		r.other = r.other || !r.fromLocal
+		r.FromLocal = rt == "local" && !not
+		r.Other = r.Other || !r.FromLocal
 	case "ct state":
-		r.state = true
+		r.State = true
 	case "meta iifname":
-		r.iif, r.notSaddr = rt, not
+		r.In, r.NotSource = rt, not
 	default:
 		mask, ok := strings.CutPrefix(l, "meta mark & ")
 		bits, err := strconv.ParseUint(mask, 0, 32)
 		if !ok || err != nil || rt != "0" && rt != "0x0" {
-			r.other = true
+			r.Other = true
 			break
 		}
-		r.markTest, r.markUnset = bits, !not
+		r.MarkTest, r.MarkUnset = bits, !not
 	}
 	if o == "==" || o == "in" {
 		return l + " " + rt
@@ -141,23 +140,23 @@ func (r *nftRule) match(arg any) string {
 	return l + " " + o + " " + rt
 }
 
-func (r *nftRule) mangle(arg any) string {
+func (r *NFTRule) mangle(arg any) string {
 	key, _ := member(arg, "key")
 	value, _ := member(arg, "value")
 	k, v := nftText(key), nftText(value)
 	if k == "meta mark" {
 		if bits, ok := strings.CutPrefix(v, "meta mark | "); ok {
-			r.markSet, _ = strconv.ParseUint(bits, 0, 32) // 0 marks nothing
+			r.MarkSet, _ = strconv.ParseUint(bits, 0, 32) // 0 marks nothing
 		}
 		if bits, ok := strings.CutPrefix(v, "meta mark ^ "); ok {
-			r.markToggle, _ = strconv.ParseUint(bits, 0, 32)
+			r.MarkToggle, _ = strconv.ParseUint(bits, 0, 32)
 		}
 	}
 	return k + " set " + v
 }
 
 // translate reads dnat to an address, and from 1.36 to a random one of a map.
-func (r *nftRule) translate(arg any) string {
+func (r *NFTRule) translate(arg any) string {
 	addr, _ := member(arg, "addr")
 	if m, ok := member(addr, "map"); ok {
 		key, _ := member(m, "key")
@@ -166,20 +165,20 @@ func (r *nftRule) translate(arg any) string {
 		return "dnat to " + nftText(key) + " map " + nftText(data)
 	}
 	port, _ := member(arg, "port")
-	r.dnat = joinAddress(nftText(addr), nftText(port))
-	return "dnat to " + r.dnat
+	r.To = net.JoinHostPort(nftText(addr), nftText(port))
+	return "dnat to " + r.To
 }
 
 // dispatch reads numgen's modulus and the entries it chooses from.
-func (r *nftRule) dispatch(key, data any) {
+func (r *NFTRule) dispatch(key, data any) {
 	gen, ok := member(key, "numgen")
 	if !ok {
 		return
 	}
 	mod, _ := member(gen, "mod")
 	mode, _ := member(gen, "mode")
-	r.random = nftText(mode) == "random"
-	r.mod = number(mod)
+	r.Random = nftText(mode) == "random"
+	r.Modulus = number(mod)
 	set, _ := member(data, "set")
 	list, _ := set.([]any)
 	for _, e := range list {
@@ -187,15 +186,15 @@ func (r *nftRule) dispatch(key, data any) {
 		if len(pair) != 2 {
 			continue
 		}
-		entry := nftEntry{key: number(pair[0])}
+		entry := NFTEntry{Key: number(pair[0])}
 		if parts, ok := member(pair[1], "concat"); ok {
 			if p, _ := parts.([]any); len(p) == 2 {
-				entry.target = joinAddress(nftText(p[0]), nftText(p[1]))
+				entry.Target = net.JoinHostPort(nftText(p[0]), nftText(p[1]))
 			}
 		} else {
-			entry.target, _ = decodeVerdict(pair[1])
+			entry.Target, _ = decodeVerdict(pair[1])
 		}
-		r.entries = append(r.entries, entry)
+		r.Entries = append(r.Entries, entry)
 	}
 }
 

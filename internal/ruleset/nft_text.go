@@ -1,4 +1,4 @@
-package kubeproxy
+package ruleset
 
 import (
 	"encoding/json"

@@ -1,0 +1,154 @@
+package input
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"sort"
+	"strings"
+)
+
+// JSON reads JSON within bounds and remembers where lines begin, so that an error can name the line of an offset.
+type JSON struct {
+	*json.Decoder // with UseNumber
+
+	r        io.Reader
+	read     int64
+	newlines []int64
+	err      error // of the reader, or the bound
+}
+
+// maxNewlines bounds what is remembered: an error in a later line names this one.
+const maxNewlines = 4 << 20
+
+// NewJSON returns a decoder of r.
+func NewJSON(r io.Reader) *JSON {
+	in := &JSON{r: r}
+	in.Decoder = json.NewDecoder(counting{in})
+	in.UseNumber()
+	return in
+}
+
+// counting is the reader behind a decoder.
+type counting struct{ *JSON }
+
+func (in counting) Read(p []byte) (int, error) {
+	if in.err != nil {
+		return 0, in.err
+	}
+	n, err := in.r.Read(p)
+	for i, b := range p[:n] {
+		if b == '\n' && len(in.newlines) < maxNewlines {
+			in.newlines = append(in.newlines, in.read+int64(i))
+		}
+	}
+	if in.read += int64(n); in.read > maxSize {
+		in.err = Unknown(0, "input is larger than %d MiB", maxSize>>20)
+		return 0, in.err
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		in.err = &Error{Msg: "reading JSON", Kind: ErrUnknown, Err: err}
+		return n, in.err
+	}
+	return n, err
+}
+
+// Line returns the number of the line that the decoder has reached.
+func (in *JSON) Line() int {
+	offset := in.InputOffset()
+	return 1 + sort.Search(len(in.newlines), func(i int) bool { return in.newlines[i] >= offset })
+}
+
+// Fail turns a decoder's error into one that names the line.
+func (in *JSON) Fail(err error) error {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	var input *Error
+	switch {
+	case in.err != nil:
+		return in.err
+	case errors.As(err, &input):
+		return err
+	case errors.Is(err, io.EOF) && in.read == 0:
+		return Unknown(0, "the input is empty")
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return Unreadable(in.Line(), "cut off: the JSON has no end")
+	case errors.As(err, &syntax):
+		return Unreadable(in.Line(), "not JSON: %v", syntax)
+	case errors.As(err, &kind):
+		return Unreadable(in.Line(), "%s is a %s", strings.ToLower(kind.Field), kind.Value)
+	}
+	return Unreadable(in.Line(), "%v", err)
+}
+
+// Open expects a delimiter; what names the input in the error.
+func (in *JSON) Open(want json.Delim, what string) error {
+	t, err := in.Token()
+	if err != nil {
+		return in.Fail(err)
+	}
+	if t != want {
+		return Unreadable(in.Line(), "%s: %q is wanted, not %v", what, want.String(), t)
+	}
+	return nil
+}
+
+// Items streams the items of a list as the API and kubectl print it: each decodes one. It never keeps more than one item.
+func (in *JSON) Items(what string, each func() error) error {
+	if err := in.Open('{', what); err != nil {
+		return err
+	}
+	found := false
+	for in.More() {
+		key, err := in.Token()
+		if err != nil {
+			return in.Fail(err)
+		}
+		if key != "items" {
+			if err := in.skip(); err != nil {
+				return err
+			}
+			continue
+		}
+		found = true
+		if err := in.Open('[', what+" items"); err != nil {
+			return err
+		}
+		for in.More() {
+			if err := each(); err != nil {
+				return in.Fail(err)
+			}
+		}
+		if _, err := in.Token(); err != nil {
+			return in.Fail(err)
+		}
+	}
+	if _, err := in.Token(); err != nil {
+		return in.Fail(err)
+	}
+	if !found {
+		return Unreadable(in.Line(), "not a list of %ss: no items", what)
+	}
+	return nil
+}
+
+// skip passes over one value without keeping it.
+func (in *JSON) skip() error {
+	for depth := 0; ; {
+		t, err := in.Token()
+		if err != nil {
+			return in.Fail(err)
+		}
+		if d, ok := t.(json.Delim); ok {
+			switch d {
+			case '{', '[':
+				depth++
+			default:
+				depth--
+			}
+		}
+		if depth == 0 {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,234 @@
+package ruleset
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"nodegate/internal/input"
+)
+
+// KubeProxyTable is the name of kube-proxy's own nftables table, in families ip and ip6.
+const KubeProxyTable = "kube-proxy"
+
+// NFTTable is a table of nftables.
+type NFTTable struct {
+	Family, Name string
+	Chains       []*NFTChain        // in the order of the listing
+	Sets         map[string]*NFTSet // and maps
+
+	byName map[string]*NFTChain
+}
+
+// Chain returns nil when the table has no such chain.
+func (t *NFTTable) Chain(name string) *NFTChain { return t.byName[name] }
+
+// NFTChain is a chain of nftables.
+type NFTChain struct {
+	Name     string
+	Hook     string // of a base chain; empty for any other
+	Priority int
+	Handle   int
+	Line     int
+	Index    int // in the table
+	Rules    []*NFTRule
+}
+
+// NFTSet is a set or a map. Elements of a set have no verdict.
+type NFTSet struct {
+	Name     string
+	Handle   int
+	Line     int
+	Timeout  int
+	Elements []NFTElement
+}
+
+// NFTElement is an element of a set or map.
+type NFTElement struct {
+	Key     []string // parts of the concatenation
+	Target  string   // of a goto or jump
+	Verdict string   // drop, reject, ...
+	Comment string
+}
+
+func (e NFTElement) String() string { return strings.Join(e.Key, " . ") }
+
+// nftObject is one member of the array "nftables".
+type nftObject struct {
+	Metainfo json.RawMessage
+	Table    *nftBody
+	Chain    *nftBody
+	Rule     *nftBody
+	Set      *nftBody
+	Map      *nftBody
+}
+
+type nftBody struct {
+	Family, Table, Name, Chain string
+	Hook, Comment              string
+	Handle                     int
+	Prio                       json.RawMessage
+	Timeout                    int
+	Expr                       []any
+	Elem                       []any
+}
+
+// nftParser reads the output of `nft -j list ruleset` into set. Of tables other than kube-proxy's it only counts the Service chains
+// that iptables mode has left.
+type nftParser struct {
+	in    *input.JSON
+	set   *Set
+	items int
+}
+
+func (p *nftParser) parse() error {
+	if err := p.in.Open('{', "nft -j list ruleset"); err != nil {
+		return err
+	}
+	key, err := p.in.Token()
+	if err != nil {
+		return p.in.Fail(err)
+	}
+	if key != "nftables" {
+		return input.Unreadable(p.in.Line(), "not the JSON of nft -j list ruleset: it begins with %.60q, not \"nftables\"", fmt.Sprint(key))
+	}
+	if err := p.in.Open('[', "nftables"); err != nil {
+		return err
+	}
+	for p.in.More() {
+		var o nftObject
+		at := p.in.Line()
+		if err := p.in.Decode(&o); err != nil {
+			return p.in.Fail(err)
+		}
+		if err := p.object(&o, at); err != nil {
+			return err
+		}
+	}
+	for range 2 { // ] and }
+		if _, err := p.in.Token(); err != nil {
+			return p.in.Fail(err)
+		}
+	}
+	return nil
+}
+
+func (p *nftParser) object(o *nftObject, line int) error {
+	p.items++
+	switch {
+	case p.items > maxItems:
+		return input.Unknown(line, "more than %d objects", maxItems)
+	case o.Table != nil:
+		p.table(o.Table.Family, o.Table.Name)
+	case o.Chain != nil:
+		if t := p.table(o.Chain.Family, o.Chain.Table); t != nil {
+			c := t.chain(o.Chain.Name)
+			c.Hook, c.Handle, c.Line = o.Chain.Hook, o.Chain.Handle, line
+			c.Priority, _ = strconv.Atoi(string(o.Chain.Prio)) // 0 where there is none
+		} else {
+			p.set.addServiceChain(o.Chain.Family, o.Chain.Name)
+		}
+	case o.Rule != nil:
+		if t := p.table(o.Rule.Family, o.Rule.Table); t != nil {
+			r := &NFTRule{Handle: o.Rule.Handle, Line: line}
+			r.decode(o.Rule.Expr)
+			c := t.byName[o.Rule.Chain]
+			if c == nil {
+				return input.Unreadable(line, "a rule of chain %.60q, which the listing does not have", o.Rule.Chain)
+			}
+			c.Rules = append(c.Rules, r)
+		}
+	case o.Set != nil:
+		p.addSet(o.Set, line)
+	case o.Map != nil:
+		p.addSet(o.Map, line)
+	}
+	return nil
+}
+
+// table returns nil for a table that is not kube-proxy's.
+func (p *nftParser) table(family, name string) *NFTTable {
+	if name != KubeProxyTable || family != IPv4 && family != IPv6 {
+		return nil
+	}
+	for _, t := range p.set.NFT {
+		if t.Family == family {
+			return t
+		}
+	}
+	t := &NFTTable{Family: family, Name: name, byName: map[string]*NFTChain{}, Sets: map[string]*NFTSet{}}
+	p.set.NFT = append(p.set.NFT, t)
+	return t
+}
+
+func (t *NFTTable) chain(name string) *NFTChain {
+	c := t.byName[name]
+	if c == nil {
+		c = &NFTChain{Name: name, Index: len(t.Chains)}
+		t.byName[name] = c
+		t.Chains = append(t.Chains, c)
+	}
+	return c
+}
+
+func (p *nftParser) addSet(b *nftBody, line int) {
+	t := p.table(b.Family, b.Table)
+	if t == nil {
+		return
+	}
+	s := &NFTSet{Name: b.Name, Handle: b.Handle, Line: line, Timeout: b.Timeout}
+	for _, e := range b.Elem {
+		s.Elements = append(s.Elements, decodeElement(e))
+	}
+	t.Sets[b.Name] = s
+}
+
+// decodeElement reads "10.96.0.1", {"concat": [...]}, {"elem": {"val": ..., "comment": ...}} and, in maps, a pair of one of
+// these and a verdict.
+func decodeElement(e any) NFTElement {
+	var el NFTElement
+	if pair, ok := e.([]any); ok && len(pair) == 2 {
+		el.Target, el.Verdict = decodeVerdict(pair[1])
+		e = pair[0]
+	}
+	if val, ok := member(e, "elem"); ok {
+		if c, ok := member(val, "comment"); ok {
+			el.Comment = nftText(c)
+		}
+		if v, ok := member(val, "val"); ok {
+			e = v
+		}
+	}
+	if parts, ok := member(e, "concat"); ok {
+		list, _ := parts.([]any)
+		for _, part := range list {
+			el.Key = append(el.Key, nftText(part))
+		}
+		return el
+	}
+	el.Key = []string{nftText(e)}
+	return el
+}
+
+// decodeVerdict reads {"goto": {"target": X}} and {"drop": null}.
+func decodeVerdict(v any) (target, verdict string) {
+	m, _ := v.(map[string]any)
+	for name, arg := range m {
+		if t, ok := member(arg, "target"); ok {
+			return nftText(t), ""
+		}
+		verdict = name
+	}
+	return "", verdict
+}
+
+// member returns a member of a JSON object.
+func member(v any, name string) (any, bool) {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return nil, false
+	}
+	v, ok = m[name]
+	return v, ok
+}

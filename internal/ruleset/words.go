@@ -1,0 +1,60 @@
+package ruleset
+
+import "strings"
+
+// scanner splits a rule into words: quoted strings with backslash escapes, as iptables-save writes them, and bare words.
+type scanner struct {
+	rest string
+	msg  string // what is wrong, once something is
+}
+
+// word returns the next word, or "" at the end.
+func (s *scanner) word() string {
+	for len(s.rest) > 0 && (s.rest[0] == ' ' || s.rest[0] == '\t') {
+		s.rest = s.rest[1:]
+	}
+	if s.rest == "" {
+		return ""
+	}
+	if s.rest[0] == '"' {
+		return s.quoted()
+	}
+	w := s.rest
+	if i := strings.IndexByte(w, ' '); i >= 0 {
+		w, s.rest = w[:i], w[i+1:]
+	} else {
+		s.rest = ""
+	}
+	return w
+}
+
+func (s *scanner) quoted() string {
+	body := s.rest[1:]
+	escaped := false
+	for i := 0; i < len(body); i++ {
+		switch body[i] {
+		case '\\':
+			escaped = true
+			i++
+		case '"':
+			s.rest = body[i+1:]
+			if escaped {
+				return unescape(body[:i])
+			}
+			return body[:i]
+		}
+	}
+	s.msg, s.rest = "quoted string without an end", ""
+	return ""
+}
+
+func unescape(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+1 < len(s) {
+			i++
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
