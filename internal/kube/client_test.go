@@ -16,7 +16,7 @@ import (
 	"nodegate/internal/kube"
 )
 
-// server is an API server that knows one token and answers with paths.
+// server is an API server that knows one token and returns paths.
 func server(t *testing.T) *httptest.Server {
 	t.Helper()
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

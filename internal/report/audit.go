@@ -76,7 +76,7 @@ func findingVerdict(v kubeproxy.Verdict) checks.Verdict {
 	return checks.Unknown
 }
 
-// where is a finding's place in the rules.
+// where returns a finding's place in the rules.
 func where(f kubeproxy.Finding) string {
 	var parts []string
 	for _, p := range []string{f.Service, f.Family, f.Table, f.Chain} {
@@ -93,7 +93,7 @@ func where(f kubeproxy.Finding) string {
 	return strings.Join(parts, " ")
 }
 
-// notCovered says why a kind of finding could not have been made.
+// notCovered returns why a kind of finding could not be made.
 func notCovered(name, mode string, c Covered) string {
 	switch {
 	case mode == "" && !strings.HasPrefix(name, "kubeproxy.sync.") && !strings.HasPrefix(name, "kubeproxy.watch."):
