@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nodegate/checks"
 	"nodegate/checks/catalog"
 	"nodegate/checks/kubeproxy"
 	"nodegate/policy"
@@ -105,7 +106,7 @@ func explanations() ([]explanation, error) {
 	}
 	for _, k := range kubeproxy.Kinds() {
 		severity := "block"
-		if k.Verdict == kubeproxy.Warn {
+		if k.Verdict == checks.Warn {
 			severity = "warn"
 		}
 		all = append(all, explanation{
