@@ -29,8 +29,8 @@ func TestRemediesInARealKernel(t *testing.T) {
 	}
 	for _, c := range []struct {
 		problem string
-		broken    [][2]string
-		got       string
+		broken  [][2]string
+		got     string
 	}{
 		{"rp-filter.effective", [][2]string{{"net/ipv4/conf/all/rp_filter", "1"}, {"net/ipv4/conf/flannel.1/rp_filter", "1"}, {"net/ipv4/conf/lxc0a/rp_filter", "0"}}, "flannel.1=1 lxc0a=1"},
 		{"rp-filter.effective", [][2]string{{"net/ipv4/conf/all/rp_filter", "2"}, {"net/ipv4/conf/flannel.1/rp_filter", "1"}, {"net/ipv4/conf/lxc0a/rp_filter", "0"}}, "lxc0a=2"},
