@@ -108,12 +108,8 @@ func describe(h *host.Host) Node {
 		n.Root = h.Root
 		n.Name, _ = h.Text("/etc/hostname")
 	}
-	release, _ := h.Text("/etc/os-release")
-	for _, line := range strings.Split(release, "\n") {
-		if v, ok := strings.CutPrefix(line, "PRETTY_NAME="); ok {
-			n.OS = strings.Trim(v, `"'`)
-		}
-	}
+	release, _ := h.OSRelease()
+	n.OS = release["PRETTY_NAME"]
 	return n
 }
 

@@ -39,15 +39,15 @@ sysctl "net.ipv4.conf.all.send_redirects" {
 }
 `
 
-// TestDrift: of three parameters that change, watch corrects one, reports one and
-// ignores one.
+// TestDrift: three parameters change behind watch's back; it corrects one, reports
+// one and ignores one.
 func TestDrift(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return
 	}
 	w := start(t, driftPolicy, nil)
 	const correction = "corrected sysctl.net.ipv4.ip_forward  new=false: 0 -> 1"
-	before := w.heard(correction) // of the setting that the namespace began with
+	before := w.heard(correction) // a new namespace forwards nothing
 	w.flip(t, "net/ipv4/ip_forward", "0")
 	w.flip(t, "net/ipv4/conf/all/rp_filter", "2")
 	w.flip(t, "net/ipv4/conf/all/send_redirects", "0")
@@ -57,20 +57,20 @@ func TestDrift(t *testing.T) {
 	rounds := w.State().Rounds
 	eventually(t, "two more rounds", func() bool { return w.State().Rounds >= rounds+2 })
 	if got := w.sysctl(t, "net/ipv4/conf/all/rp_filter"); got != "2" {
-		t.Errorf("rp_filter is %s: it is only to be reported, and was corrected", got)
+		t.Errorf("rp_filter is %s: what is only to be reported was corrected", got)
 	}
 	if n := w.heard("fail sysctl.net.ipv4.conf.all.rp_filter"); n != 1 {
-		t.Errorf("the failure of rp_filter was reported %d times, want once", n)
+		t.Errorf("that rp_filter fails was reported %d times, want once", n)
 	}
 	if got := w.sysctl(t, "net/ipv4/conf/all/send_redirects"); got != "0" || w.heard("send_redirects") != 0 {
 		t.Errorf("send_redirects is %s and was reported %d times; want 0 and never", got, w.heard("send_redirects"))
 	}
 	w.flip(t, "net/ipv4/conf/all/rp_filter", "0")
-	eventually(t, "it is reported that it passes again", func() bool { return w.heard("pass sysctl.net.ipv4.conf.all.rp_filter") == 1 })
+	eventually(t, "that it passes again is reported", func() bool { return w.heard("pass sysctl.net.ipv4.conf.all.rp_filter") == 1 })
 }
 
-// TestFight: another program keeps flipping a parameter back. Watch reports it
-// once, and corrects it again only after a pause.
+// TestFight: somebody flips a parameter back all the time. Watch reports it once,
+// and stops correcting it until a pause is over.
 func TestFight(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return
@@ -100,11 +100,11 @@ func TestFight(t *testing.T) {
 		t.Errorf("the fight was reported %d times, want once", n)
 	}
 	if w.heard("bpftrace") != 1 {
-		t.Error("the report does not say how to catch the other program")
+		t.Error("nothing says how to catch the other program")
 	}
 }
 
-// TestOff: while the break glass is in force watch only inspects.
+// TestOff: while the gate is switched off, watch changes nothing.
 func TestOff(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return
@@ -132,7 +132,7 @@ func TestOff(t *testing.T) {
 	})
 }
 
-// TestReread: the policy is read again on request, and one that cannot be read
+// TestReread: SIGHUP makes watch read the policy again, and one that cannot be read
 // leaves the last good one in use.
 func TestReread(t *testing.T) {
 	if !hosttest.OwnNetns(t) {

@@ -2,8 +2,8 @@ package watch
 
 import "time"
 
-// A fight is a requirement that was corrected fightCount times within
-// fightWindow: another program keeps changing it back.
+// A fight is a requirement that was corrected fightCount times within fightWindow:
+// somebody else keeps changing it back.
 const (
 	fightCount  = 5
 	fightWindow = 10 * time.Minute
@@ -11,19 +11,19 @@ const (
 	longestStep = 6 // 64 minutes
 )
 
-// fights counts the corrections of each requirement. In a fight it allows one
-// correction after a pause that doubles: a minute, two, four, up to 64.
+// fights remembers how often each thing was corrected. In a fight it allows one
+// correction after a pause that doubles: a minute, two, four, up to an hour.
 type fights map[string]*bout
 
 type bout struct {
 	corrected []time.Time // the last fightCount at most
 	fighting  bool
-	since     time.Time // when the fight began
+	since     time.Time // the beginning of the fight
 	step      int
 	next      time.Time // when the next correction is allowed
 }
 
-// may reports whether the requirement may be corrected now.
+// may reports whether the thing may be corrected now.
 func (f fights) may(key string, now time.Time) bool {
 	b := f[key]
 	return b == nil || !b.fighting || !now.Before(b.next)
@@ -52,9 +52,9 @@ func (f fights) note(key string, now time.Time) (begins bool) {
 	return begins
 }
 
-// over returns the fights that have ended: the pause is over, and the last
-// correction has lasted for fightWindow. Corrections that never became a fight
-// are forgotten after the same time.
+// over returns the fights that have ended: the last correction, which came after a
+// pause, has lasted for fightWindow. What never was a fight is forgotten after the
+// same time.
 func (f fights) over(now time.Time) []string {
 	var ended []string
 	for key, b := range f {

@@ -11,20 +11,20 @@ import (
 	"nodegate/policy"
 )
 
-// linkState is what is known of a link that a requirement could match.
-type linkState struct {
-	name    string
-	matches map[string]bool // requirement -> whether it matches the link; a driver does not change
-	passed  map[string]bool // requirement -> whether it once passed on this link
+// knownLink is a link, by its index, that a requirement could match.
+type knownLink struct {
+	name   string
+	driver map[string]bool // requirement -> whether the link matches it; a driver does not change
+	passed map[string]bool // requirement -> whether this link ever passed it
 }
 
-// event reconciles the link that a notice is about. It returns true if a
-// requirement on the default route could match: that costs a dump of all routes,
-// and is done later, once for many notices.
+// event inspects the one link that a notice is about. It returns true where a
+// requirement could match that depends on the default route: that costs a dump of
+// all routes, and is done later, once for many notices.
 func (w *Watcher) event(ctx context.Context, e host.LinkEvent) (routed bool) {
 	w.change(func(s *State) { s.LinkEvents++ })
 	if e.Gone {
-		delete(w.seen, e.Link.Index)
+		delete(w.known, e.Link.Index)
 		return false
 	}
 	for _, r := range w.links {
@@ -49,9 +49,9 @@ func (w *Watcher) routed() []setting.LinkRequirement {
 	return all
 }
 
-// resync reconciles every link when the notices begin, for the first time or
-// again. A link that is there at the first time and differs has drifted; one that
-// came while notices were missed is new.
+// resync inspects every link when the notices about them begin, for the first time
+// or again. A difference on a link that existed at the first time is drift; a link
+// that came while notices were missed is new.
 func (w *Watcher) resync(ctx context.Context, first bool) {
 	bounded, cancel := context.WithTimeout(ctx, actionTime)
 	links, err := w.Host.Links.List(bounded)
@@ -60,7 +60,7 @@ func (w *Watcher) resync(ctx context.Context, first bool) {
 		w.trouble(err.Error())
 		return
 	}
-	gone := maps.Clone(w.seen)
+	gone := maps.Clone(w.known)
 	for _, l := range links {
 		delete(gone, l.Index)
 		for _, r := range w.links {
@@ -70,7 +70,7 @@ func (w *Watcher) resync(ctx context.Context, first bool) {
 		}
 	}
 	for index := range gone {
-		delete(w.seen, index)
+		delete(w.known, index)
 	}
 	w.reconcileAll(ctx, w.links)
 }
@@ -87,34 +87,35 @@ func (w *Watcher) reconcileAll(ctx context.Context, requirements []setting.LinkR
 		}
 		for _, l := range links {
 			k := w.know(l)
-			k.matches[r.Name()] = true
+			k.driver[r.Name()] = true
 			w.reconcile(ctx, r, l)
 		}
 	}
 }
 
-func (w *Watcher) know(l host.Link) *linkState {
-	k := w.seen[l.Index]
+func (w *Watcher) know(l host.Link) *knownLink {
+	k := w.known[l.Index]
 	if k == nil || k.name != l.Name {
-		k = &linkState{name: l.Name, matches: map[string]bool{}, passed: map[string]bool{}}
-		w.seen[l.Index] = k
+		k = &knownLink{name: l.Name, driver: map[string]bool{}, passed: map[string]bool{}}
+		w.known[l.Index] = k
 	}
 	return k
 }
 
-// reconcile applies one requirement to one link, reads it back, and reports.
+// reconcile makes one link what one requirement asks for, reads it back, and reports
+// what it did.
 func (w *Watcher) reconcile(ctx context.Context, r setting.LinkRequirement, l host.Link) {
 	ctx, cancel := context.WithTimeout(ctx, actionTime)
 	defer cancel()
 	k := w.know(l)
-	matches, asked := k.matches[r.Name()]
+	matches, asked := k.driver[r.Name()]
 	if !asked {
 		var err error
 		if matches, err = r.Matches(ctx, w.Host, l); err != nil {
 			w.trouble(r.Name() + ": " + err.Error())
 			return
 		}
-		k.matches[r.Name()] = matches
+		k.driver[r.Name()] = matches
 	}
 	if !matches {
 		return
@@ -133,8 +134,8 @@ func (w *Watcher) reconcile(ctx context.Context, r setting.LinkRequirement, l ho
 	case s.Set:
 		w.corrected(report.Correction{Time: now, Name: r.Name(), Link: l.Name, New: appeared, Was: s.Was, Now: r.Want()})
 	}
-	// The first setting of a new link is no correction. Later ones count, so that
-	// a link that keeps rejecting a setting is not tried without end.
+	// The first setting of a new link is nobody's fault; whatever follows counts, so
+	// that watch does not set a stubborn link for ever.
 	if s.Set && (!appeared || !k.passed[r.Name()]) && w.fights.note(key, now) {
 		w.fight(ctx, key)
 	}

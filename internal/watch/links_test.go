@@ -26,8 +26,8 @@ func TestRecreated(t *testing.T) {
 }
 
 // recreate makes and removes a vxlan while more returns true. It measures how long
-// the setting takes, and meanwhile how long the kernel needs to return one link:
-// both wait for the kernel's lock on links.
+// the setting takes, and how long the kernel needs for one question meanwhile: its
+// lock on links is what both wait for.
 func recreate(t testing.TB, more func() bool, veths int) (took, asked []time.Duration) {
 	t.Helper()
 	w := start(t, vxlanPolicy, nil)
@@ -37,7 +37,7 @@ func recreate(t testing.TB, more func() bool, veths int) (took, asked []time.Dur
 	for more() {
 		l := vxlan("flannel.1", 1)
 		add(t, l)
-		// The kernel sends the notice before it returns from adding the link.
+		// When the kernel has added the link, it has sent its notice too.
 		began := time.Now()
 		eventually(t, fmt.Sprintf("the offload of the %d. flannel.1 is off", len(took)+1), func() bool { return w.off("flannel.1") })
 		took = append(took, time.Since(began))
@@ -107,14 +107,14 @@ func (s stalled) Watch(ctx context.Context, subscribed func(), events chan<- hos
 	return s.Links.Watch(ctx, subscribed, notices)
 }
 
-// TestOverrun: the kernel's queue runs over (ENOBUFS) while links appear. No link
-// is lost, not even with drift that would only be reported.
+// TestOverrun: the kernel's queue runs over (ENOBUFS) while links appear. Nothing
+// is lost, not even where only the drift of a known link would be reported.
 func TestOverrun(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return
 	}
 	release := make(chan struct{})
-	// The interval is long: a missed link must be found by inspecting again at once,
+	// A long interval: what was missed must be found by looking again at once,
 	// not by the next round.
 	w := start(t, `
 		link "vxlan" {
@@ -141,8 +141,8 @@ func TestOverrun(t *testing.T) {
 	}
 }
 
-// TestChanged: a link that exists before watch, one that another program changes
-// back, and one that gets a matching name later.
+// TestChanged: a link that exists before watch, one that somebody changes back, and
+// one that gets a matching name later.
 func TestChanged(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return
@@ -176,7 +176,8 @@ func TestChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "it is set again", func() bool {
-		return w.off("before") && w.heard("corrected link.there before new=false: tx-checksum-ip-generic=on -> tx-checksum-ip-generic=off") == 1
+		return w.off("before") && w.heard("corrected link.there before new=false: tx-checksum-ip-generic=on -> "+
+			"tx-checksum-ip-generic=off") == 1
 	})
 
 	renamed := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "bridge0"}}
@@ -197,7 +198,7 @@ func TestChanged(t *testing.T) {
 	for _, name := range []string{"told0", "left0"} {
 		add(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}})
 	}
-	eventually(t, "a new link is set even if drift is only reported", func() bool {
+	eventually(t, "a new link is set even where drift is only reported", func() bool {
 		return mtu(t, "told0") == 1300 && w.heard("corrected link.told told0 new=true") == 1 // and was read back
 	})
 	told, err := netlink.LinkByName("told0")
@@ -227,7 +228,7 @@ func mtu(t *testing.T, name string) int {
 	return l.Attrs().MTU
 }
 
-// TestDefaultRoute: a route makes a link match, without a notice.
+// TestDefaultRoute: a route makes a link match, and no notice says so.
 func TestDefaultRoute(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return
@@ -242,12 +243,12 @@ func TestDefaultRoute(t *testing.T) {
 	if err := netlink.LinkSetUp(d); err != nil {
 		t.Fatal(err)
 	}
-	all := &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}
-	if err := netlink.RouteAdd(&netlink.Route{LinkIndex: d.Index, Scope: netlink.SCOPE_LINK, Dst: all}); err != nil {
+	if err := netlink.RouteAdd(&netlink.Route{LinkIndex: d.Index, Scope: netlink.SCOPE_LINK, Dst: &net.IPNet{IP: net.IPv4zero,
+		Mask: net.CIDRMask(0, 32)}}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the uplink is set", func() bool { return mtu(t, "eth7") == 1400 })
 	if w.heard("trouble") != 0 {
-		t.Error("there was trouble")
+		t.Error("watch reported trouble")
 	}
 }

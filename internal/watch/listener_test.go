@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// serving is a listener whose node passes, or does not.
+// serving is a listener whose node passes, or fails.
 func serving(t *testing.T) (address string, passes *atomic.Bool) {
 	t.Helper()
 	passes = &atomic.Bool{}
@@ -54,7 +54,7 @@ func serving(t *testing.T) (address string, passes *atomic.Bool) {
 	return l.Addr().String(), passes
 }
 
-// ask sends raw bytes and returns the status line, "" if there is none.
+// ask sends raw bytes and returns the status line, "" where there is none.
 func ask(t *testing.T, address, request string) string {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
@@ -97,8 +97,8 @@ func TestStatusCodes(t *testing.T) {
 	}
 }
 
-// TestCrowd: a thousand connections that read nothing, or send nothing, cost
-// little memory, and are dropped: requests in between are served in the end.
+// TestCrowd: a thousand connections that read nothing, or send nothing, need little
+// memory, and are dropped: a request among them is answered in the end.
 func TestCrowd(t *testing.T) {
 	address, passes := serving(t)
 	passes.Store(true)
@@ -146,7 +146,7 @@ func heap() uint64 {
 	return m.HeapInuse + m.StackInuse
 }
 
-// TestManyReaders: each of many readers at once gets the whole page.
+// TestManyReaders: every one of many readers at once gets the whole page.
 func TestManyReaders(t *testing.T) {
 	address, _ := serving(t)
 	var readers sync.WaitGroup
