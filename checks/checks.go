@@ -5,6 +5,7 @@ package checks
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"nodegate/internal/host"
@@ -69,6 +70,20 @@ const (
 
 func (v Verdict) String() string {
 	return [...]string{"unknown", "pass", "warn", "fail", "skip"}[v]
+}
+
+// MarshalText spells a verdict in JSON.
+func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (v *Verdict) UnmarshalText(text []byte) error {
+	for known := Unknown; known <= Skip; known++ {
+		if known.String() == string(text) {
+			*v = known
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is no verdict", text)
 }
 
 // Result is a check's name, its verdict, and what the verdict rests on.

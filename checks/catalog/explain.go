@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"nodegate/checks"
 	"nodegate/checks/kubeproxy"
 	"nodegate/policy"
 )
@@ -73,7 +74,7 @@ func Explain() ([]Explanation, error) {
 	}
 	for _, k := range kubeproxy.Kinds() {
 		severity := "block"
-		if k.Verdict == kubeproxy.Warn {
+		if k.Verdict == checks.Warn {
 			severity = "warn"
 		}
 		all = append(all, Explanation{

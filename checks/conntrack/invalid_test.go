@@ -53,7 +53,7 @@ unknown
 error: cannot judge KUBE-FORWARD: kube-proxy writes no such rule into KUBE-FORWARD: -A KUBE-FORWARD -j LOG`},
 		{What: "KUBE-FORWARD gone", Problem: "conntrack.invalid", Node: checkstest.ProxyNode(gone, "0"), Want: `
 unknown
-error: cannot see KUBE-FORWARD: table filter holds no rule of kube-proxy, other tables do; a flush that leaves the canary chain is not repaired before the next full sync (1 h)`},
+error: cannot see KUBE-FORWARD: table filter has no rule of kube-proxy, other tables have; a flush that leaves the canary chain is not repaired before the next full sync (1 h)`},
 		{What: "KUBE-FORWARD not reached", Problem: "conntrack.invalid", Node: checkstest.ProxyNode(notReached, "0"), Want: `
 warn
 want: be_liberal=1, or INVALID dropped

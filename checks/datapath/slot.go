@@ -40,7 +40,8 @@ const firstGroup = 'n'<<24 | 'g'<<16 | 'p'<<8
 func newSlot(i int, o BridgeOptions) slot {
 	subnet, service := o.addresses()
 	first := nth(subnet.Addr(), i<<(32-slotBits))
-	s := slot{name: Prefix + strconv.Itoa(i), group: firstGroup + uint32(i), gateway: nth(first, 1), client: nth(first, 2), server: nth(first, 3)}
+	s := slot{name: Prefix + strconv.Itoa(i), group: firstGroup + uint32(i), gateway: nth(first, 1), client: nth(first, 2),
+		server: nth(first, 3)}
 	s.service = netip.AddrPortFrom(nth(service.Addr(), i), service.Port())
 	s.endpoint = netip.AddrPortFrom(s.server, service.Port())
 	return s

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// compare holds the graph against the API. It is the only test that finds a dead watch (kubernetes#87615): kube-proxy itself
+// compare compares the graph with the API. It is the only test that finds a dead watch (kubernetes#87615): kube-proxy itself
 // reports healthy then. Services that are already known to be broken are passed over.
 func compare(rep *Report, opts *Options, out *collector) {
 	broken := map[string]bool{}
@@ -67,7 +67,8 @@ func (c *comparison) services() {
 		switch {
 		case c.broken[key.name+" "+key.family]:
 		case s == nil:
-			c.find("kubeproxy.truth.service-missing", &Service{Name: key.name, Family: key.family}, "%s is %s:%d (%s) in the API; the rules do not have it", key.name, p.clusterIP, p.number, p.proto)
+			c.find("kubeproxy.truth.service-missing", &Service{Name: key.name, Family: key.family},
+				"%s is %s:%d (%s) in the API; the rules do not have it", key.name, p.clusterIP, p.number, p.proto)
 		case s.ClusterIP != "" && (s.ClusterIP != p.clusterIP || s.Port != p.number):
 			c.find("kubeproxy.truth.service-address", s, "the rules have %s:%d, the API %s:%d", s.ClusterIP, s.Port, p.clusterIP, p.number)
 			c.stale[key] = true
@@ -79,7 +80,8 @@ func (c *comparison) services() {
 	for i := range c.rep.Services {
 		s := &c.rep.Services[i]
 		if !inAPI[keyOf(s)] && !c.broken[s.Name+" "+s.Family] {
-			c.find("kubeproxy.truth.service-stale", s, "the rules still serve %s:%d (%d endpoints)", s.ClusterIP, s.Port, len(s.Endpoints)+len(s.LocalEndpoints))
+			c.find("kubeproxy.truth.service-stale", s,
+				"the rules still serve %s:%d (%d endpoints)", s.ClusterIP, s.Port, len(s.Endpoints)+len(s.LocalEndpoints))
 			c.stale[keyOf(s)] = true
 		}
 	}
@@ -96,17 +98,21 @@ func (c *comparison) servicesBySlices() {
 		for port, eps := range api.ports {
 			ns, svc, _ := splitServicePort(name)
 			key := apiServiceKey{servicePort(ns, svc, port.name), port.proto, port.family}
-			if c.inRules[key] != nil || !c.rep.families[port.family] || c.broken[key.name+" "+key.family] || len(expect(eps, "", "").ready) == 0 {
+			if c.inRules[key] != nil || !c.rep.families[port.family] || c.broken[key.name+" "+key.family] ||
+				len(expect(eps, "", "").ready) == 0 {
 				continue
 			}
-			c.find("kubeproxy.truth.service-missing", &Service{Name: key.name, Family: key.family}, "%s (%s) has %d endpoints in the API; the rules do not have it", key.name, key.proto, len(eps))
+			c.find("kubeproxy.truth.service-missing", &Service{Name: key.name, Family: key.family},
+				"%s (%s) has %d endpoints in the API; the rules do not have it", key.name, key.proto, len(eps))
 		}
 	}
 	for i := range c.rep.Services {
 		s := &c.rep.Services[i]
 		ns, name, _ := splitServicePort(s.Name)
 		if c.opts.Endpoints.services[ns+"/"+name] == nil && len(s.Endpoints)+len(s.LocalEndpoints) > 0 && !c.broken[s.Name+" "+s.Family] {
-			c.find("kubeproxy.truth.service-stale", s, "the rules still serve %s:%d with %d endpoints; the API has no EndpointSlice of it", s.ClusterIP, s.Port, len(s.Endpoints)+len(s.LocalEndpoints))
+			c.find("kubeproxy.truth.service-stale", s,
+				"the rules still serve %s:%d with %d endpoints; the API has no EndpointSlice of it", s.ClusterIP, s.Port,
+				len(s.Endpoints)+len(s.LocalEndpoints))
 			c.stale[keyOf(s)] = true
 		}
 	}
@@ -205,7 +211,8 @@ func (d *difference) report(c *comparison, s *Service) {
 		}
 		c.find("kubeproxy.truth.endpoint-stale", s, "%s", msg)
 	case len(d.missing) > 0:
-		c.find("kubeproxy.truth.endpoint-missing", s, "%d endpoints of the API are not in the rules (which have %d): %s", len(d.missing), d.total, few(d.missing))
+		c.find("kubeproxy.truth.endpoint-missing", s,
+			"%d endpoints of the API are not in the rules (which have %d): %s", len(d.missing), d.total, few(d.missing))
 	}
 }
 

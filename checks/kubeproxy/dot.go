@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"nodegate/checks"
 )
 
 // DOT writes the graph of Services and endpoints in the language of Graphviz. A Service with a finding is red; an edge to an
@@ -17,7 +19,7 @@ func DOT(w io.Writer, rep *Report) error {
 		s := &rep.Services[i]
 		id := s.Family + " " + s.Name + " " + s.Protocol
 		color := ""
-		if s.Verdict == Fail || s.Verdict == Unknown {
+		if s.Verdict == checks.Fail || s.Verdict == checks.Unknown {
 			color = ", color=red"
 		}
 		fmt.Fprintf(b, "\t%s [label=%s%s];\n", quoteDOT(id), quoteDOT(s.Name+"\n"+s.address()+"\n"+s.also()), color)

@@ -10,7 +10,7 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// Endpoints is what the API says about endpoints: all its EndpointSlices.
+// Endpoints is all EndpointSlices of the API.
 type Endpoints struct {
 	Slices   int // read
 	services map[string]*apiEndpoints
@@ -132,6 +132,20 @@ func (all *Endpoints) add(s *endpointSlice) {
 			svc.ports[key] = append(svc.ports[key], ep)
 		}
 	}
+}
+
+// Has reports whether any Service has a ready endpoint at that address, spelled `ip:port` or `[ip]:port`.
+func (e *Endpoints) Has(address string) bool {
+	for _, s := range e.services {
+		for _, endpoints := range s.ports {
+			for _, ep := range endpoints {
+				if ep.address == address && ep.ready {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 func text(s *string, otherwise string) string {

@@ -3,15 +3,14 @@ package kubeproxy
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"time"
 
 	"nodegate/internal/input"
 )
 
-// Health is what :10256/healthz or /livez answered. LastUpdated of an answer 200 is the time of the answer, not of a sync: only
-// Status (from 1.33) tells when the rules were last written.
+// Health is the page of :10256/healthz or /livez. LastUpdated of a page with status 200 is the time of the request, not of a sync:
+// only Status (from 1.33) has the time when the rules were last written.
 type Health struct {
 	OK           bool                    `json:"ok"`
 	LastUpdated  time.Time               `json:"lastUpdated"`
@@ -58,7 +57,8 @@ func healthTime(s string) (time.Time, error) {
 		return time.Time{}, nil
 	}
 	s, _, _ = strings.Cut(s, " m=")
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05.999999999 -0700 MST", "2006-01-02 15:04:05.999999999 -0700 -0700"} {
+	const printed = "2006-01-02 15:04:05.999999999 -0700"
+	for _, layout := range []string{time.RFC3339Nano, printed + " MST", printed + " -0700"} {
 		if t, err := time.Parse(layout, s); err == nil {
 			return t, nil
 		}
@@ -72,16 +72,17 @@ const (
 	fullSync    = time.Hour + time.Minute // the rules are written at least this often, with slack
 )
 
-// JudgeHealth says what an answer of healthz or livez means. That it finds nothing proves little: a dead watch queues nothing, so
-// kube-proxy stays healthy (kubernetes#87615).
+// JudgeHealth judges the page of healthz or livez. No finding proves little: a dead watch queues nothing, so that kube-proxy stays
+// healthy (kubernetes#87615).
 func JudgeHealth(h Health, now time.Time) []Finding {
 	out := newCollector()
 	ineligible := h.NodeEligible != nil && !*h.NodeEligible
 	if ineligible {
-		out.add(Finding{Name: "kubeproxy.sync.ineligible", Message: "kube-proxy answers that its node is not eligible: the node is being deleted or is tainted for it"})
+		out.addf("kubeproxy.sync.ineligible",
+			"kube-proxy reports that its node is not eligible: the node is being deleted or is tainted for it")
 	}
 	if h.HasStatus && len(h.Status) == 0 || !h.HasStatus && h.OK && h.LastUpdated.IsZero() {
-		out.add(Finding{Name: "kubeproxy.sync.never", Message: "kube-proxy has not written its rules since it started; it answers 200 nevertheless"})
+		out.addf("kubeproxy.sync.never", "kube-proxy has not written its rules since it started; it answers 200 nevertheless")
 		return out.list
 	}
 	sick := false
@@ -91,22 +92,24 @@ func JudgeHealth(h Health, now time.Time) []Finding {
 		case !ok:
 		case !f.Healthy:
 			sick = true
-			out.add(Finding{Name: "kubeproxy.sync.unhealthy", Message: fmt.Sprintf("kube-proxy is not healthy for %s: rules last written %s ago, an update is waiting", family, age(now, f.LastUpdated))})
+			out.addf("kubeproxy.sync.unhealthy",
+				"kube-proxy is not healthy for %s: rules last written %s ago, an update is waiting", family, age(now, f.LastUpdated))
 		case now.Sub(f.LastUpdated) > fullSync:
 			sick = true
-			out.add(Finding{Name: "kubeproxy.sync.dead", Message: fmt.Sprintf("rules for %s were last written %s ago; kube-proxy writes them at least once an hour", family, age(now, f.LastUpdated))})
+			out.addf("kubeproxy.sync.dead",
+				"rules for %s were last written %s ago; kube-proxy writes them at least once an hour", family, age(now, f.LastUpdated))
 		}
 	}
 	if !h.OK && !sick && !ineligible {
-		out.add(Finding{Name: "kubeproxy.sync.unhealthy", Message: fmt.Sprintf("kube-proxy answers 503: an update has waited longer than %s", syncTimeout)})
+		out.addf("kubeproxy.sync.unhealthy", "kube-proxy answers 503: an update has waited longer than %s", syncTimeout)
 	}
 	return out.list
 }
 
-// UnreadableAnswer is the finding for an answer of kube-proxy's own endpoints that could not be fetched or read: Unknown.
+// UnreadableAnswer returns the finding for a page of kube-proxy's own endpoints that could not be fetched or read: Unknown.
 func UnreadableAnswer(endpoint string, err error) Finding {
 	out := newCollector()
-	out.add(Finding{Name: "kubeproxy.sync.unreadable", Message: fmt.Sprintf("%s: %v", endpoint, err)})
+	out.addf("kubeproxy.sync.unreadable", "%s: %v", endpoint, err)
 	return out.list[0]
 }
 

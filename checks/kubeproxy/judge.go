@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"slices"
 
+	"nodegate/checks"
 	"nodegate/internal/ruleset"
 )
 
-// Options say what is known beside the rules. The zero value is fine: what is unknown is judged leniently.
+// Options is what is known beside the rules. The zero value is fine: what is unknown is judged leniently.
 type Options struct {
 	BeLiberal *bool      // net.netfilter.nf_conntrack_tcp_be_liberal is not 0; nil when unknown
 	Endpoints *Endpoints // the API's EndpointSlices; nil: not compared
@@ -94,7 +95,7 @@ func (r *Report) finish() {
 	})
 	for i := range r.Services {
 		s := &r.Services[i]
-		s.Verdict = Pass
+		s.Verdict = checks.Pass
 		for _, n := range about[key{s.Name, s.Family}] {
 			s.Findings = append(s.Findings, r.Findings[n].Name)
 			s.Verdict = worse(s.Verdict, r.Findings[n].Verdict)

@@ -61,7 +61,7 @@ func (a *audit) judgeProbabilities(n *node, c *chain) {
 		}
 		if to := a.to(r); to != nil {
 			if to.stamp == a.stamp {
-				a.dispatchFinding("duplicate", c, r, n, "%s stands twice among %d dispatch rules", r.Target, total)
+				a.dispatchFinding("duplicate", c, r, n, "%s is listed twice among %d dispatch rules", r.Target, total)
 			}
 			to.stamp = a.stamp
 		}

@@ -24,8 +24,8 @@ func (c *chain) dnat() *ruleset.Rule {
 	return nil
 }
 
-// claimEndpoints notes which Service dispatches to which endpoint's chain. Endpoints are then judged in the order in which they
-// stand in the save: in the order of Services a large save costs a cache miss for every rule.
+// claimEndpoints notes which Service dispatches to which endpoint's chain. Endpoints are then judged in the order of the save: in the
+// order of Services a large save costs a cache miss for every rule.
 func (a *audit) claimEndpoints() {
 	for c := range a.in(a.nat) {
 		if c.owner == nil {
@@ -140,7 +140,7 @@ func (a *audit) hashes(c *chain, n *node, address string) bool {
 }
 
 // judgeStrangers judges dispatches to chains whose hash is not that of the Service: either the chain is wrong or the dispatch is.
-// Which one is known once all endpoints have found their Service.
+// It runs last: only when every endpoint has its Service is it known which one.
 func (a *audit) judgeStrangers() {
 	for _, m := range a.strangers {
 		c := a.to(m.from)
@@ -163,8 +163,9 @@ func (a *audit) judgeStrangers() {
 // judgeUnreadable: invariant 11. It is this host's iptables that cannot print the rules, so there is one finding for all.
 func (a *audit) judgeUnreadable() {
 	if r := a.firstUnread; r != nil {
-		a.about("kubeproxy.rule.unreadable", "nat", &a.chains[r.Chain], r, nil, "iptables-save could not print the destination of %d endpoints: "+
-			"the host's iptables is older than the one that wrote them", a.unreadable)
+		a.about("kubeproxy.rule.unreadable", "nat", &a.chains[r.Chain], r, nil,
+			"iptables-save could not print the destination of %d endpoints: the host's iptables is older than the one that wrote them",
+			a.unreadable)
 	}
 }
 

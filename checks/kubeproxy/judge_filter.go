@@ -42,7 +42,8 @@ func (a *audit) judgeForward() {
 	default:
 		if text := marked.Extra().Mark; a.mark != 0 {
 			if mark, _, ok := markMask(text); !ok || mark != a.mark {
-				a.about("kubeproxy.masquerade.mismatch", "filter", c, marked, nil, "KUBE-MARK-MASQ sets %#x, this rule uses %s", a.mark, text)
+				a.about("kubeproxy.masquerade.mismatch", "filter", c, marked, nil,
+					"KUBE-MARK-MASQ sets %#x, this rule uses %s", a.mark, text)
 			}
 		}
 	}
@@ -56,8 +57,9 @@ func (a *audit) judgeNoDrop(c *chain) {
 		a.about("kubeproxy.forward.invalid-drop", "filter", c, nil, nil,
 			"KUBE-FORWARD does not drop INVALID packets and nf_conntrack_tcp_be_liberal does not make up for it")
 	default:
-		a.about("kubeproxy.forward.be-liberal", "filter", c, nil, nil, "KUBE-FORWARD does not drop INVALID packets; from 1.29 that is right "+
-			"only while nf_conntrack_tcp_be_liberal=1, which the rules do not show")
+		a.about("kubeproxy.forward.be-liberal", "filter", c, nil, nil,
+			"KUBE-FORWARD does not drop INVALID packets; from 1.29 that is right only while nf_conntrack_tcp_be_liberal=1, "+
+				"which the rules do not show")
 	}
 }
 

@@ -90,7 +90,8 @@ func (a *audit) judgePostrouting(c *chain) {
 			"KUBE-POSTROUTING does not RETURN unmarked packets: it masquerades all traffic that leaves the node")
 		return
 	case clear == nil:
-		a.about(name, "nat", c, masquerade, nil, "KUBE-POSTROUTING does not clear the mark: a tunnelled packet is masqueraded a second time")
+		a.about(name, "nat", c, masquerade, nil,
+			"KUBE-POSTROUTING does not clear the mark: a tunnelled packet is masqueraded a second time")
 		return
 	case unmarked.Line > clear.Line || clear.Line > masquerade.Line || !masquerade.Always() || !clear.Always():
 		a.about(name, "nat", c, masquerade, nil, "the rules of KUBE-POSTROUTING are out of order or carry conditions")
@@ -107,8 +108,9 @@ func (a *audit) judgeOldPostrouting(c *chain, masquerade *ruleset.Rule) {
 	switch {
 	case !a.judgeMarkBit(c, masquerade, masquerade.Extra().Mark):
 	case masquerade.Has(ruleset.RandomFully):
-		a.about("kubeproxy.masquerade.double-snat", "nat", c, masquerade, nil, "the mark stays on the packet: after VXLAN encapsulation it is "+
-			"masqueraded again with a random port, which breaks the checksum on kernels without the fix (delays of 1, 3 and 63 s)")
+		a.about("kubeproxy.masquerade.double-snat", "nat", c, masquerade, nil,
+			"the mark stays on the packet: after VXLAN encapsulation it is masqueraded again with a random port, "+
+				"which breaks the checksum on kernels without the fix (delays of 1, 3 and 63 s)")
 	case a.version.Min >= 16:
 		a.about("kubeproxy.masquerade.random-fully", "nat", c, masquerade, nil, "MASQUERADE without --random-fully")
 	}

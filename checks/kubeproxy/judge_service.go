@@ -9,7 +9,7 @@ import (
 // largeCluster is the number of endpoints above which kube-proxy leaves out comments and lets stale chains stay for an hour.
 const largeCluster = 1000
 
-// adoptChains finds, for chains to which no Service's rule has led, the Service by their own comments, and learns what the
+// adoptChains finds the Service of a chain that no Service's rule leads to by the chain's own comments, and learns what the
 // save as a whole shows: large-cluster mode, and which traffic kube-proxy masquerades.
 func (a *audit) adoptChains() {
 	if a.nat == nil {
@@ -51,7 +51,7 @@ func (a *audit) adoptChains() {
 	}
 }
 
-// detectorOf says in words which traffic a MARK-MASQ rule marks.
+// detectorOf returns in words which traffic a MARK-MASQ rule marks.
 func (a *audit) detectorOf(r *ruleset.Rule) string {
 	switch {
 	case r.Has(ruleset.BySource | ruleset.NotSource):
@@ -84,7 +84,7 @@ func (a *audit) judgeService(n *node) {
 	a.judgeSourceRanges(n)
 }
 
-// judgePortals: what a Service's other rules say about its addresses must lead there.
+// judgePortals: the addresses in a Service's other rules must lead there.
 func (a *audit) judgePortals(n *node) {
 	if a.broken[n.name] || !n.reached || a.portalsEmpty {
 		return
@@ -113,7 +113,7 @@ func (a *audit) judgePortals(n *node) {
 	}
 }
 
-// judgeServiceMasquerade: from 1.22 the rule for the ClusterIP stands in the Service's own chain, in every Service's or in none.
+// judgeServiceMasquerade: from 1.22 the rule for the ClusterIP is in the Service's own chain, in every Service's or in none.
 func (a *audit) judgeServiceMasquerade(n *node) {
 	if a.broken[n.name] || n.cluster == nil || a.version.Min < 22 {
 		return
@@ -127,7 +127,7 @@ func (a *audit) judgeServiceMasquerade(n *node) {
 		r := &c.Rules[i]
 		of, what := portal(r.Comment)
 		if r.Target != "KUBE-MARK-MASQ" || what != "cluster IP" {
-			continue // until 1.23 external addresses stand here too
+			continue // until 1.23 external addresses have one here too
 		}
 		n.out.Masquerade = a.detectorOf(r)
 		switch {
@@ -175,7 +175,7 @@ func (a *audit) judgeUnreferenced() {
 // lostBy reports whether an endpoint's chain is out of use because its Service is broken.
 func (a *audit) lostBy(broken []*node, c *chain, hash string) bool {
 	if len(broken) > 64 {
-		return true // too many causes to tell which is which
+		return true // too many causes
 	}
 	dnat := c.dnat()
 	for _, n := range broken {

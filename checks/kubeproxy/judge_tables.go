@@ -19,7 +19,7 @@ func (a *audit) judgeTables() bool {
 				Message: fmt.Sprintf("the save has no table %s: either it was made with -t, or the table is gone", t.name)})
 		case !hasProxyRules(*t.at):
 			a.out.add(Finding{Name: "kubeproxy.table.flushed", Family: a.save.Family, Table: t.name, Line: (*t.at).Line,
-				Message: fmt.Sprintf("table %s holds no rule of kube-proxy, other tables do; "+
+				Message: fmt.Sprintf("table %s has no rule of kube-proxy, other tables have; "+
 					"a flush that leaves the canary chain is not repaired before the next full sync (1 h)", t.name)})
 			*t.at = nil
 		}
@@ -112,7 +112,7 @@ func (a *audit) judgeLoops() {
 	}
 }
 
-// judgeCanary: invariant 10. From 1.17 an empty chain stands in each table, so that kube-proxy notices a flush.
+// judgeCanary: invariant 10. From 1.17 each table has an empty chain, so that kube-proxy notices a flush.
 func (a *audit) judgeCanary() {
 	if a.version.Min < 17 {
 		return

@@ -2,7 +2,6 @@ package kubeproxy
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"math"
@@ -119,8 +118,8 @@ func unixTime(seconds float64) time.Time {
 	return time.Unix(int64(whole), int64(part*1e9))
 }
 
-// JudgeMetrics says what the figures mean: an update that waits longer than a minute cannot be written; a loop that has not run for an hour is dead. A dead
-// watch shows in neither (kubernetes#87615).
+// JudgeMetrics judges the figures: an update that waits longer than a minute cannot be written; a loop that has not run for an hour is
+// dead. A dead watch shows in neither (kubernetes#87615).
 func JudgeMetrics(m Metrics, now time.Time) []Finding {
 	out := newCollector()
 	for _, name := range slices.Sorted(maps.Keys(m.Families)) {
@@ -132,24 +131,29 @@ func JudgeMetrics(m Metrics, now time.Time) []Finding {
 		waiting := f.LastQueued.Sub(f.LastSync)
 		switch {
 		case f.LastSync.IsZero() && f.LastQueued.IsZero():
-			out.add(Finding{Name: "kubeproxy.sync.never", Message: "kube-proxy has not written its rules" + of + " since it started"})
+			out.addf("kubeproxy.sync.never", "kube-proxy has not written its rules%s since it started", of)
 			continue
 		case f.LastSync.IsZero() && now.Sub(f.LastQueued) <= syncTimeout:
 			continue // just started
 		case waiting > 0 && now.Sub(f.LastQueued) > syncTimeout:
-			out.add(Finding{Name: "kubeproxy.sync.stuck", Message: fmt.Sprintf("an update%s has waited %s; the rules were last written %s ago", of, age(now, f.LastQueued), age(now, f.LastSync))})
+			out.addf("kubeproxy.sync.stuck",
+				"an update%s has waited %s; the rules were last written %s ago", of, age(now, f.LastQueued), age(now, f.LastSync))
 			continue // failures are part of it
 		case waiting > syncTimeout:
-			out.add(Finding{Name: "kubeproxy.sync.stuck", Message: fmt.Sprintf("the last update%s was queued %s after the rules were last written", of, waiting.Round(time.Second))})
+			out.addf("kubeproxy.sync.stuck",
+				"the last update%s was queued %s after the rules were last written", of, waiting.Round(time.Second))
 			continue
 		case now.Sub(f.LastSync) > fullSync:
-			out.add(Finding{Name: "kubeproxy.sync.dead", Message: fmt.Sprintf("the rules%s were last written %s ago; kube-proxy writes them at least once an hour", of, age(now, f.LastSync))})
+			out.addf("kubeproxy.sync.dead",
+				"the rules%s were last written %s ago; kube-proxy writes them at least once an hour", of, age(now, f.LastSync))
 			continue
 		}
 		if n := f.RestoreFailures + f.NFTablesSyncFailures; n > 0 {
-			out.add(Finding{Name: "kubeproxy.sync.restore-failures", Message: fmt.Sprintf("writing rules%s has failed %.0f times since kube-proxy started (partial restores: %.0f)", of, n, f.PartialRestoreFailures)})
+			out.addf("kubeproxy.sync.restore-failures",
+				"writing rules%s has failed %.0f times since kube-proxy started (partial restores: %.0f)", of, n, f.PartialRestoreFailures)
 		} else if f.PartialRestoreFailures > 0 {
-			out.add(Finding{Name: "kubeproxy.sync.restore-failures", Message: fmt.Sprintf("partial restores%s have failed %.0f times; each was followed by a full one", of, f.PartialRestoreFailures)})
+			out.addf("kubeproxy.sync.restore-failures",
+				"partial restores%s have failed %.0f times; each was followed by a full one", of, f.PartialRestoreFailures)
 		}
 	}
 	return out.list

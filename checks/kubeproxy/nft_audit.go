@@ -115,7 +115,8 @@ func (a *nftAudit) about(name string, c *nftChain, r *ruleset.NFTRule, n *nftNod
 
 // aboutSet makes a finding about a set or map.
 func (a *nftAudit) aboutSet(name, set, rule string, n *nftNode, format string, args ...any) {
-	f := Finding{Name: name, Family: a.t.Family, Table: ruleset.KubeProxyTable, Chain: set, Rule: rule, Message: fmt.Sprintf(format, args...)}
+	f := Finding{Name: name, Family: a.t.Family, Table: ruleset.KubeProxyTable, Chain: set, Rule: rule,
+		Message: fmt.Sprintf(format, args...)}
 	if s := a.t.Sets[set]; s != nil {
 		f.Line, f.Handle = s.Line, s.Handle
 	}
@@ -212,7 +213,8 @@ func (a *nftAudit) judgeTargets() {
 				a.about("kubeproxy.chain.undeclared", c, r, nil, "%s leads to %s, which the table does not have", from, target)
 			} else {
 				a.mapDamaged = true
-				a.aboutSet("kubeproxy.chain.undeclared", from, "", a.node(target), "%s leads to %s, which the table does not have", from, target)
+				a.aboutSet("kubeproxy.chain.undeclared", from, "", a.node(target),
+					"%s leads to %s, which the table does not have", from, target)
 			}
 		} else if c != nil {
 			c.blamed = true

@@ -16,7 +16,7 @@ func (a *nftAudit) inferVersion() VersionRange {
 	s.atLeast(34, has("filter-prerouting-pre-dnat") || has("filter-output-pre-dnat"))
 	s.atMost(35, has("mark-for-masquerade"))
 	s.atLeast(36, a.t.Sets["hairpin-connections"] != nil)
-	return s.settle()
+	return s.versions()
 }
 
 // judgeContainers: maps and sets that the rules look things up in.
@@ -78,7 +78,8 @@ func (a *nftAudit) judgeBaseChains() {
 			continue
 		}
 		if c.Hook != want.hook || c.Priority != want.prio {
-			a.about("kubeproxy.nft.base-chain", c, nil, nil, "%s is on hook %s with priority %d; %s and %d are wanted", c.Name, c.Hook, c.Priority, want.hook, want.prio)
+			a.about("kubeproxy.nft.base-chain", c, nil, nil,
+				"%s is on hook %s with priority %d; %s and %d are wanted", c.Name, c.Hook, c.Priority, want.hook, want.prio)
 			continue
 		}
 		for _, to := range want.jumps {
@@ -119,7 +120,7 @@ func (a *nftAudit) judgeLookups() {
 			continue
 		}
 		if c == nil {
-			continue // what jumps there says so
+			continue // reported where the jump is
 		}
 		first, at := true, -1
 		for i, r := range c.Rules {
@@ -137,7 +138,8 @@ func (a *nftAudit) judgeLookups() {
 		}
 	}
 	if c := a.chain("reject-chain"); c != nil && !c.blamed && (len(c.Rules) != 1 || c.Rules[0].Verdict != "reject") {
-		a.about("kubeproxy.service.reject", c, nil, nil, "reject-chain does not reject: clients of Services without endpoints wait for a timeout")
+		a.about("kubeproxy.service.reject", c, nil, nil,
+			"reject-chain does not reject: clients of Services without endpoints wait for a timeout")
 	}
 }
 

@@ -53,7 +53,8 @@ func (a *nftAudit) judgeDispatch(n *nftNode, c *nftChain) []Endpoint {
 	case dispatch.Source != "" || dispatch.Destination != "" || dispatch.Other || dispatch.Protocol != "" && dispatch.Protocol != n.proto:
 		a.about("kubeproxy.dispatch.condition", c, dispatch, n, "dispatch may only depend on chance")
 	case dispatch.Modulus != len(dispatch.Entries):
-		a.about("kubeproxy.dispatch.count", c, dispatch, n, "numgen chooses among %d, there are %d endpoints", dispatch.Modulus, len(dispatch.Entries))
+		a.about("kubeproxy.dispatch.count", c, dispatch, n,
+			"numgen chooses among %d, there are %d endpoints", dispatch.Modulus, len(dispatch.Entries))
 	default:
 		a.judgeEntries(n, c, dispatch)
 	}
@@ -75,10 +76,12 @@ func (a *nftAudit) judgeMarkRule(n *nftNode, c *nftChain, mark *ruleset.NFTRule)
 	case a.version.Min >= 36:
 		n.out.Masquerade = a.detector
 	case mark == nil && a.detector != "":
-		a.about("kubeproxy.service.masquerade", c, nil, n, "%s does not masquerade traffic to its ClusterIP (%s), other Services do", n.name, a.detector)
+		a.about("kubeproxy.service.masquerade", c, nil, n,
+			"%s does not masquerade traffic to its ClusterIP (%s), other Services do", n.name, a.detector)
 	case mark == nil:
 	case mark.Destination != n.out.ClusterIP:
-		a.about("kubeproxy.service.address", c, mark, n, "the ClusterIP is %s in @service-ips and %s here", n.out.ClusterIP, mark.Destination)
+		a.about("kubeproxy.service.address", c, mark, n,
+			"the ClusterIP is %s in @service-ips and %s here", n.out.ClusterIP, mark.Destination)
 	case nftDetector(mark) != a.detector:
 		a.about("kubeproxy.service.masquerade", c, mark, n, "%s masquerades %s, other Services %s", n.name, nftDetector(mark), a.detector)
 	default:
@@ -92,10 +95,11 @@ func (a *nftAudit) judgeEntries(n *nftNode, c *nftChain, dispatch *ruleset.NFTRu
 	for _, e := range dispatch.Entries {
 		switch {
 		case e.Key < 0 || e.Key >= dispatch.Modulus || seen[e.Key]:
-			a.about("kubeproxy.dispatch.keys", c, dispatch, n, "key %d is out of place among 0 to %d: a connection may match no endpoint", e.Key, dispatch.Modulus-1)
+			a.about("kubeproxy.dispatch.keys", c, dispatch, n,
+				"key %d is out of place among 0 to %d: a connection may match no endpoint", e.Key, dispatch.Modulus-1)
 			return
 		case targets[e.Target]:
-			a.about("kubeproxy.dispatch.duplicate", c, dispatch, n, "%s stands twice among %d endpoints", e.Target, len(dispatch.Entries))
+			a.about("kubeproxy.dispatch.duplicate", c, dispatch, n, "%s is listed twice among %d endpoints", e.Target, len(dispatch.Entries))
 			return
 		}
 		seen[e.Key], targets[e.Target] = true, true
@@ -200,7 +204,8 @@ func (a *nftAudit) judgeAffinity(n *nftNode, c *nftChain, dispatch *ruleset.NFTR
 			a.about("kubeproxy.nft.map", c, r, n, "the rule checks @%s, which the table does not have", set)
 			return
 		case n.out.AffinitySeconds != 0 && s.Timeout != n.out.AffinitySeconds:
-			a.about("kubeproxy.affinity.timeout", c, r, n, "@%s keeps clients %d s, another set of the Service %d s", set, s.Timeout, n.out.AffinitySeconds)
+			a.about("kubeproxy.affinity.timeout", c, r, n,
+				"@%s keeps clients %d s, another set of the Service %d s", set, s.Timeout, n.out.AffinitySeconds)
 			return
 		}
 		n.out.AffinitySeconds = s.Timeout
@@ -227,6 +232,7 @@ func (a *nftAudit) judgeAffinity(n *nftNode, c *nftChain, dispatch *ruleset.NFTR
 		}
 	}
 	if len(affinity) > len(dispatch.Entries) {
-		a.about("kubeproxy.affinity.set", c, affinity[len(affinity)-1], n, "%d affinity rules for %d endpoints", len(affinity), len(dispatch.Entries))
+		a.about("kubeproxy.affinity.set", c, affinity[len(affinity)-1], n,
+			"%d affinity rules for %d endpoints", len(affinity), len(dispatch.Entries))
 	}
 }

@@ -42,7 +42,7 @@ func (a *nftAudit) judgeExternal(n *nftNode) {
 	}
 }
 
-// nftExternal judges where the rules stand: 0 is missing.
+// nftExternal judges the places of the rules in the chain: 0 is a missing rule.
 func nftExternal(at map[string]int, n *nftNode, detector bool) (name, why string) {
 	if !n.out.ExternalLocal {
 		switch {
@@ -70,7 +70,8 @@ func nftExternal(at map[string]int, n *nftNode, detector bool) (name, why string
 		return "pod", "pods of this node cannot reach endpoints on others"
 	case at["toLocal"] == 0 && n.local != nil && len(n.local.Rules) > 0:
 		return "dispatch", "nothing leads to " + n.local.Name + ", the local endpoints"
-	case at["markHost"] > at["toHost"], at["pod"] > at["markHost"], at["toLocal"] > 0 && (at["toLocal"] < at["toHost"] || at["toLocal"] < at["pod"]):
+	case at["markHost"] > at["toHost"], at["pod"] > at["markHost"],
+		at["toLocal"] > 0 && (at["toLocal"] < at["toHost"] || at["toLocal"] < at["pod"]):
 		return "order", "the rules are out of order"
 	}
 	return "", ""

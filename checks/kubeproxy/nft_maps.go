@@ -56,7 +56,9 @@ func (a *nftAudit) judgeNoPortals(s *ruleset.NFTSet) {
 	for c := range a.all() {
 		if c.owner != nil && len(c.Rules) > 0 {
 			a.mapDamaged = true
-			a.aboutSet("kubeproxy.service.portals", s.Name, "", nil, "map %s has no element: no Service address leads anywhere (or the listing was made with nft -t, which leaves elements out)", s.Name)
+			a.aboutSet("kubeproxy.service.portals", s.Name, "", nil,
+				"map %s has no element: no Service address leads anywhere "+
+					"(or the listing was made with nft -t, which leaves elements out)", s.Name)
 			return
 		}
 	}
@@ -82,7 +84,8 @@ func (a *nftAudit) judgeServiceIP(e ruleset.NFTElement, dispatched map[string]st
 	case e.Key[1] != n.proto:
 		a.aboutSet("kubeproxy.service.hash", set, e.String(), n, "%s traffic leads to a chain for %s", e.Key[1], n.proto)
 	case (kind == "service" || kind == "local") && n.out.ClusterIP != "":
-		a.aboutSet("kubeproxy.service.address", set, e.String(), n, "%s has ClusterIP %s:%d and %s:%s", n.name, n.out.ClusterIP, n.out.Port, e.Key[0], e.Key[2])
+		a.aboutSet("kubeproxy.service.address", set, e.String(), n,
+			"%s has ClusterIP %s:%d and %s:%s", n.name, n.out.ClusterIP, n.out.Port, e.Key[0], e.Key[2])
 	case kind == "service" || kind == "local":
 		n.out.ClusterIP, n.out.Port = e.Key[0], atoi(e.Key[2])
 		n.out.InternalLocal = kind == "local"
@@ -113,9 +116,11 @@ func (a *nftAudit) judgeBlocked(s *ruleset.NFTSet, e ruleset.NFTElement, dispatc
 	kind, _, _ := nftKind(dispatched[e.String()])
 	switch {
 	case e.Target != "reject-chain" && e.Verdict != "drop" && e.Verdict != "reject":
-		a.aboutSet("kubeproxy.service.reject", s.Name, e.String(), n, "%s is to be rejected or dropped, not %s%s", n.name, e.Verdict, e.Target)
+		a.aboutSet("kubeproxy.service.reject", s.Name, e.String(), n,
+			"%s is to be rejected or dropped, not %s%s", n.name, e.Verdict, e.Target)
 	case kind == "service" || kind == "local" || kind == "external" && e.Verdict != "drop":
-		a.aboutSet("kubeproxy.service.conflict", s.Name, e.String(), n, "%s is blocked here and dispatched to %s", n.name, dispatched[e.String()])
+		a.aboutSet("kubeproxy.service.conflict", s.Name, e.String(), n,
+			"%s is blocked here and dispatched to %s", n.name, dispatched[e.String()])
 	case kind == "external":
 		n.out.ExternalLocal = true
 	case a.isClusterIP(e.Key[0]):
@@ -171,7 +176,7 @@ func (a *nftAudit) judgeFirewallIPs() {
 	}
 }
 
-// judgeClusterIPs: from 1.30 the set holds the ClusterIP of every Service, and nothing else.
+// judgeClusterIPs: from 1.30 the set is the ClusterIP of every Service, and nothing else.
 func (a *nftAudit) judgeClusterIPs() {
 	const set = "cluster-ips"
 	s := a.t.Sets[set]

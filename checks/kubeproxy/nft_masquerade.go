@@ -32,15 +32,18 @@ func (a *nftAudit) judgeMasquerade() {
 	case masquerade == nil:
 		a.about(name, c, nil, nil, "chain masquerading never masquerades")
 	case test == nil || !one && (!test.MarkUnset || test.Verdict != "return"):
-		a.about(name, c, masquerade, nil, "chain masquerading does not pass over unmarked packets: it masquerades all traffic that leaves the node")
+		a.about(name, c, masquerade, nil,
+			"chain masquerading does not pass over unmarked packets: it masquerades all traffic that leaves the node")
 	case toggle == nil:
 		a.about(name, c, masquerade, nil, "chain masquerading does not clear the mark: a tunnelled packet is masqueraded a second time")
 	case one && test.MarkUnset:
 		a.about(name, c, masquerade, nil, "chain masquerading takes unmarked packets, not marked ones")
 	case a.version.Min >= 36 && hairpin == nil:
-		a.about(name, c, nil, nil, "chain masquerading does not look at @hairpin-connections: endpoints cannot reach themselves through their Service")
+		a.about(name, c, nil, nil,
+			"chain masquerading does not look at @hairpin-connections: endpoints cannot reach themselves through their Service")
 	case a.mark != 0 && (test.MarkTest != a.mark || toggle.MarkToggle != a.mark):
-		a.about("kubeproxy.masquerade.mismatch", c, test, nil, "packets are marked with %#x; masquerading tests %#x and clears %#x", a.mark, test.MarkTest, toggle.MarkToggle)
+		a.about("kubeproxy.masquerade.mismatch", c, test, nil,
+			"packets are marked with %#x; masquerading tests %#x and clears %#x", a.mark, test.MarkTest, toggle.MarkToggle)
 	case !masquerade.FullyRandom:
 		a.about("kubeproxy.masquerade.random-fully", c, masquerade, nil, "masquerade without fully-random")
 	}

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"nodegate/checks"
 )
 
 func TestSummary(t *testing.T) {
@@ -81,7 +83,7 @@ default/kubernetes:https (tcp, ip) pass
 }
 
 func TestDOT(t *testing.T) {
-	rep := Report{Services: []Service{{Name: `prod/a"b`, Protocol: "tcp", Family: "ip", ClusterIP: "10.96.0.7", Port: 80, Verdict: Fail,
+	rep := Report{Services: []Service{{Name: `prod/a"b`, Protocol: "tcp", Family: "ip", ClusterIP: "10.96.0.7", Port: 80, Verdict: checks.Fail,
 		Endpoints: []Endpoint{{Address: "10.0.0.1:80", Chance: 0.5}, {Address: "10.0.0.2:80", Chance: 0.5}}, LocalEndpoints: []Endpoint{{Address: "10.0.0.1:80", Chance: 1}}}}}
 	var b strings.Builder
 	if err := DOT(&b, &rep); err != nil {
@@ -125,7 +127,7 @@ func TestReportJSON(t *testing.T) {
 	if err := json.Unmarshal(text, &again); err != nil {
 		t.Fatal(err)
 	}
-	if again.Services[0].Verdict != Pass || !strings.Contains(string(text), `"verdict":"pass"`) || !strings.Contains(string(text), `"findings":[]`) {
+	if again.Services[0].Verdict != checks.Pass || !strings.Contains(string(text), `"verdict":"pass"`) || !strings.Contains(string(text), `"findings":[]`) {
 		t.Errorf("%.500s", text)
 	}
 }
@@ -134,7 +136,7 @@ func TestReportJSON(t *testing.T) {
 func TestKinds(t *testing.T) {
 	seen := map[string]bool{}
 	for _, k := range Kinds() {
-		if seen[k.Name] || !strings.HasPrefix(k.Name, "kubeproxy.") || strings.ToLower(k.Name) != k.Name || k.Summary == "" || k.Remedy == "" || k.Verdict == Pass {
+		if seen[k.Name] || !strings.HasPrefix(k.Name, "kubeproxy.") || strings.ToLower(k.Name) != k.Name || k.Summary == "" || k.Remedy == "" || k.Verdict == checks.Pass {
 			t.Errorf("%+v", k)
 		}
 		seen[k.Name] = true

@@ -1,44 +1,10 @@
 package kubeproxy
 
-import "fmt"
-
-// Verdict of a finding, of a Service and of a report. The zero value is the safe one.
-type Verdict int
-
-// Verdicts. Unknown never passes.
-const (
-	Unknown Verdict = iota // could not tell
-	Pass                   // holds
-	Warn                   // holds, but harmful under conditions that the rules do not show
-	Fail                   // does not hold
-)
-
-var verdictNames = [...]string{"unknown", "pass", "warn", "fail"}
-
-func (v Verdict) String() string {
-	if v < 0 || int(v) >= len(verdictNames) {
-		return verdictNames[Unknown]
-	}
-	return verdictNames[v]
-}
-
-// MarshalText makes a Verdict a word in JSON.
-func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
-
-// UnmarshalText reads what MarshalText wrote.
-func (v *Verdict) UnmarshalText(text []byte) error {
-	for i, name := range verdictNames {
-		if name == string(text) {
-			*v = Verdict(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("verdict %q is not one of %v", text, verdictNames)
-}
+import "nodegate/checks"
 
 // Report is the outcome of Judge.
 type Report struct {
-	Mode     string       `json:"mode"` // "iptables", "nftables", "ipvs", or empty when the input holds no rules of kube-proxy
+	Mode     string       `json:"mode"` // "iptables", "nftables", "ipvs", or empty when the input has no rules of kube-proxy
 	Version  VersionRange `json:"version"`
 	Services []Service    `json:"services"`
 	Findings []Finding    `json:"findings"`
@@ -46,17 +12,9 @@ type Report struct {
 	families map[string]bool // that were judged
 }
 
-// Verdict of the whole: Fail before Unknown before Warn before Pass.
-func (r *Report) Verdict() Verdict {
-	v := Pass
-	for i := range r.Findings {
-		v = worse(v, r.Findings[i].Verdict)
-	}
-	return v
-}
-
-func worse(a, b Verdict) Verdict {
-	rank := [...]int{Unknown: 2, Pass: 0, Warn: 1, Fail: 3}
+// worse returns the worse of two verdicts: Fail before Unknown before Warn before Pass.
+func worse(a, b checks.Verdict) checks.Verdict {
+	rank := [...]int{checks.Unknown: 2, checks.Pass: 0, checks.Warn: 1, checks.Fail: 3}
 	if rank[b] > rank[a] {
 		return b
 	}
@@ -65,46 +23,46 @@ func worse(a, b Verdict) Verdict {
 
 // Finding is one broken invariant with its evidence.
 type Finding struct {
-	Name    string  `json:"name"` // dotted, lower case, stable: see the constants
-	Verdict Verdict `json:"verdict"`
-	Service string  `json:"service,omitempty"` // ns/name[:port]
-	Family  string  `json:"family,omitempty"`  // "ip" or "ip6"
-	Table   string  `json:"table,omitempty"`
-	Chain   string  `json:"chain,omitempty"`
-	Line    int     `json:"line,omitempty"`   // in the input
-	Handle  int     `json:"handle,omitempty"` // nftables: as `nft -a` prints it
-	Rule    string  `json:"rule,omitempty"`
-	Message string  `json:"message"`
-	Remedy  string  `json:"remedy,omitempty"`
-	Ref     string  `json:"ref,omitempty"`
+	Name    string         `json:"name"` // dotted, lower case, stable: of a Kind
+	Verdict checks.Verdict `json:"verdict"`
+	Service string         `json:"service,omitempty"` // ns/name[:port]
+	Family  string         `json:"family,omitempty"`  // "ip" or "ip6"
+	Table   string         `json:"table,omitempty"`
+	Chain   string         `json:"chain,omitempty"`
+	Line    int            `json:"line,omitempty"`   // in the input
+	Handle  int            `json:"handle,omitempty"` // nftables: as `nft -a` prints it
+	Rule    string         `json:"rule,omitempty"`
+	Message string         `json:"message"`
+	Remedy  string         `json:"remedy,omitempty"`
+	Ref     string         `json:"ref,omitempty"`
 }
 
 // Service is one port of a Service as the rules have it.
 type Service struct {
-	Name            string     `json:"name"` // ns/name[:port]
-	Protocol        string     `json:"protocol"`
-	Family          string     `json:"family"` // "ip" or "ip6"
-	ClusterIP       string     `json:"clusterIP,omitempty"`
-	Port            int        `json:"port,omitempty"`
-	NodePort        int        `json:"nodePort,omitempty"`
-	ExternalIPs     []string   `json:"externalIPs,omitempty"`
-	LoadBalancerIPs []string   `json:"loadBalancerIPs,omitempty"`
-	InternalLocal   bool       `json:"internalLocal,omitempty"` // internalTrafficPolicy Local
-	ExternalLocal   bool       `json:"externalLocal,omitempty"` // externalTrafficPolicy Local
-	Blocked         string     `json:"blocked,omitempty"`       // "reject" or "drop": what happens to ClusterIP traffic for want of endpoints
-	AffinitySeconds int        `json:"affinitySeconds,omitempty"`
-	Masquerade      string     `json:"masquerade,omitempty"` // which ClusterIP traffic is masqueraded: "all", "not from 100.96.0.0/11", or none
-	Chains          []string   `json:"chains,omitempty"`
-	Endpoints       []Endpoint `json:"endpoints,omitempty"`      // any node's
-	LocalEndpoints  []Endpoint `json:"localEndpoints,omitempty"` // this node's, for policy Local
-	Verdict         Verdict    `json:"verdict"`
-	Findings        []string   `json:"findings,omitempty"` // names of the findings about it
+	Name            string         `json:"name"` // ns/name[:port]
+	Protocol        string         `json:"protocol"`
+	Family          string         `json:"family"` // "ip" or "ip6"
+	ClusterIP       string         `json:"clusterIP,omitempty"`
+	Port            int            `json:"port,omitempty"`
+	NodePort        int            `json:"nodePort,omitempty"`
+	ExternalIPs     []string       `json:"externalIPs,omitempty"`
+	LoadBalancerIPs []string       `json:"loadBalancerIPs,omitempty"`
+	InternalLocal   bool           `json:"internalLocal,omitempty"` // internalTrafficPolicy Local
+	ExternalLocal   bool           `json:"externalLocal,omitempty"` // externalTrafficPolicy Local
+	Blocked         string         `json:"blocked,omitempty"`       // "reject" or "drop": ClusterIP traffic without endpoints
+	AffinitySeconds int            `json:"affinitySeconds,omitempty"`
+	Masquerade      string         `json:"masquerade,omitempty"` // of ClusterIP traffic: "all", "not from 100.96.0.0/11", or none
+	Chains          []string       `json:"chains,omitempty"`
+	Endpoints       []Endpoint     `json:"endpoints,omitempty"`      // any node's
+	LocalEndpoints  []Endpoint     `json:"localEndpoints,omitempty"` // this node's, for policy Local
+	Verdict         checks.Verdict `json:"verdict"`
+	Findings        []string       `json:"findings,omitempty"` // names of the findings about it
 }
 
 // Endpoint is one place that a Service's connections go to.
 type Endpoint struct {
 	Address string  `json:"address"` // ip:port
 	Chain   string  `json:"chain,omitempty"`
-	Chance  float64 `json:"chance"` // of a new connection, computed from all rules before it
+	Chance  float64 `json:"chance"` // of a new connection, given all rules before it
 	Line    int     `json:"line,omitempty"`
 }

@@ -8,7 +8,7 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// Services is what the API says about Services.
+// Services is all Services of the API.
 type Services struct {
 	Count int // read
 	list  []apiServicePort

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"nodegate/checks"
 )
 
 func TestJudgeHealth(t *testing.T) {
@@ -32,7 +34,7 @@ func TestJudgeHealth(t *testing.T) {
 			wantOne(t, Report{Findings: JudgeHealth(health, now)}, h.want)
 		})
 	}
-	if f := UnreadableAnswer("localhost:10256/healthz", errors.New("connection refused")); f.Verdict != Unknown || f.Name != "kubeproxy.sync.unreadable" {
+	if f := UnreadableAnswer("localhost:10256/healthz", errors.New("connection refused")); f.Verdict != checks.Unknown || f.Name != "kubeproxy.sync.unreadable" {
 		t.Errorf("%+v", f)
 	}
 	for _, body := range []string{"", "ok", `{"lastUpdated": 3}`, `{"lastUpdated": "soon"}`, "<html>"} {

@@ -17,7 +17,8 @@ const manyServices = 40
 // addresses, endpoints and verdict. Of more than manyServices it lists those with a finding only, unless all is set.
 func Summary(w io.Writer, rep *Report, all bool) error {
 	if rep.Mode != "" {
-		if _, err := fmt.Fprintf(w, "kube-proxy in %s mode, rules of version %s, %d Service ports\n", rep.Mode, rep.Version, len(rep.Services)); err != nil {
+		if _, err := fmt.Fprintf(w, "kube-proxy in %s mode, rules of version %s, %d Service ports\n", rep.Mode, rep.Version,
+			len(rep.Services)); err != nil {
 			return err
 		}
 	}
@@ -80,7 +81,7 @@ func writeFinding(w io.Writer, f *Finding) error {
 	return err
 }
 
-// printable keeps what rules say from steering a terminal.
+// printable keeps the text of rules from steering a terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

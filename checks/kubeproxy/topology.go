@@ -10,7 +10,7 @@ type expectation struct {
 	local        map[string]bool // endpoints for policy Local; nil when the node is unknown
 	known        map[string]bool // any that kube-proxy could use
 	hintsUnknown bool            // hints exist, but not which apply here
-	fallback     bool            // nothing is ready: cluster holds endpoints that still serve while they terminate
+	fallback     bool            // nothing is ready: cluster has endpoints that still serve while they terminate
 }
 
 func expect(endpoints []apiEndpoint, node, zone string) expectation {

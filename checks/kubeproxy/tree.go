@@ -89,7 +89,7 @@ func (s *Service) local() []branch {
 	return chainBranch(s.chain("SVL", "local-", "XLB"), s.LocalEndpoints, "no endpoint on this node: drop")
 }
 
-// chain finds a chain of the Service by its kind.
+// chain returns a chain of the Service by its kind, "" if it has none.
 func (s *Service) chain(kinds ...string) string {
 	for _, c := range s.Chains {
 		for _, k := range kinds {

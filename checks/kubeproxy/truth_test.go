@@ -3,6 +3,8 @@ package kubeproxy
 import (
 	"strings"
 	"testing"
+
+	"nodegate/checks"
 )
 
 // sliceText is an EndpointSliceList with one slice of ns/name. Each endpoint is "ip" with flags: r ready, s serving,
@@ -149,7 +151,7 @@ func TestBrokenIsNotCompared(t *testing.T) {
 	opts := Options{Endpoints: endpoints(t, readFile(t, "endpointslices.json")), Services: services(t, readFile(t, "services.json"))}
 	rep := Judge(mustParse(t, text), opts)
 	wantOne(t, rep, "kubeproxy.endpoint.dnat")
-	if i := indexService(&rep, "prod/np"); rep.Services[i].Verdict != Fail || rep.Services[i].Findings[0] != "kubeproxy.endpoint.dnat" {
+	if i := indexService(&rep, "prod/np"); rep.Services[i].Verdict != checks.Fail || rep.Services[i].Findings[0] != "kubeproxy.endpoint.dnat" {
 		t.Errorf("%+v", rep.Services[i])
 	}
 	if f, ok := DeadWatch(&rep, nil); ok {

@@ -36,10 +36,10 @@ func (v VersionRange) narrow(w VersionRange) VersionRange {
 	case w.Min == 0:
 		return v
 	}
-	return signs{min: max(v.Min, w.Min), max: min(v.Max, w.Max)}.settle()
+	return signs{min: max(v.Min, w.Min), max: min(v.Max, w.Max)}.versions()
 }
 
-// signs gathers what the rules say about the version.
+// signs is what the rules show of the version.
 type signs struct{ min, max int }
 
 func (s *signs) atLeast(minor int, seen bool) {
@@ -54,8 +54,9 @@ func (s *signs) atMost(minor int, seen bool) {
 	}
 }
 
-// settle believes new signs before old ones: an old form left over, or put back by hand, is a finding and not a version.
-func (s signs) settle() VersionRange {
+// versions returns the versions that the signs allow. New signs count before old ones: an old form left over, or put back by hand, is
+// a finding and not a version.
+func (s signs) versions() VersionRange {
 	if s.max < s.min {
 		s.max = newestMinor
 	}
@@ -95,7 +96,7 @@ func (a *audit) inferVersion() VersionRange {
 	if s.min < 17 && a.nat != nil {
 		s.atMost(16, true) // no canary, and nothing else newer
 	}
-	return s.settle()
+	return s.versions()
 }
 
 // chainSigns reads the version from the Service chains, and notes them by kind and hash.

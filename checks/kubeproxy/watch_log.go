@@ -18,7 +18,7 @@ const (
 
 // JudgeLog reads kube-proxy's log (from the journal, a container's log file or /var/log/kube-proxy.log) for lists and watches of
 // the API that fail and go on failing: `Failed to list *v1.Service` is the one trace that a dead watch leaves. Times without a
-// zone are taken to be in that of now.
+// zone are read in that of now.
 func JudgeLog(r io.Reader, now time.Time) ([]Finding, error) {
 	in := input.NewLines(r)
 	in.Zeros = true
@@ -40,7 +40,8 @@ func JudgeLog(r io.Reader, now time.Time) ([]Finding, error) {
 		slices.Sort(w.kinds)
 		msg := fmt.Sprintf("kube-proxy's log has %d failures to list or watch %s", w.count, strings.Join(w.kinds, ", "))
 		if !w.last.IsZero() {
-			msg += fmt.Sprintf(", from %s to %s ago: it still goes on, and the rules stay as they were when it began", age(now, w.first), age(now, w.last))
+			msg += fmt.Sprintf(", from %s to %s ago: it still goes on, and the rules stay as they were when it began", age(now, w.first),
+				age(now, w.last))
 		}
 		out.add(Finding{Name: "kubeproxy.watch.failing", Line: w.line, Rule: w.text, Message: msg})
 	}
@@ -117,8 +118,8 @@ func logTime(line string, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// DeadWatch draws the conclusion that no single source allows: the rules differ from the API, while kube-proxy's own endpoints
-// (judged by JudgeHealth and JudgeMetrics into own) report nothing wrong. It reports false when there is nothing to conclude.
+// DeadWatch concludes what no single source shows: the rules differ from the API, while kube-proxy's own endpoints (judged by
+// JudgeHealth and JudgeMetrics into own) report nothing wrong. It returns false when there is nothing to conclude.
 func DeadWatch(rep *Report, own []Finding) (Finding, bool) {
 	services := map[string]bool{}
 	for i := range rep.Findings {
@@ -128,7 +129,8 @@ func DeadWatch(rep *Report, own []Finding) (Finding, bool) {
 	}
 	for i := range own {
 		switch own[i].Name {
-		case "kubeproxy.sync.stuck", "kubeproxy.sync.dead", "kubeproxy.sync.never", "kubeproxy.sync.unhealthy", "kubeproxy.sync.unreadable", "kubeproxy.watch.failing":
+		case "kubeproxy.sync.stuck", "kubeproxy.sync.dead", "kubeproxy.sync.never", "kubeproxy.sync.unhealthy",
+			"kubeproxy.sync.unreadable", "kubeproxy.watch.failing":
 			return Finding{}, false // that is the cause
 		}
 	}
@@ -136,8 +138,9 @@ func DeadWatch(rep *Report, own []Finding) (Finding, bool) {
 		return Finding{}, false
 	}
 	out := newCollector()
-	out.add(Finding{Name: "kubeproxy.watch.dead", Message: fmt.Sprintf("the rules of %d Service ports differ from the API, yet kube-proxy reports itself healthy: its watch is dead. "+
-		"It hears of no change, so it queues nothing; healthz stays 200, and the hourly resync writes the old rules again with a fresh time stamp. "+
-		"Every change since then is missing on this node until kube-proxy is restarted. Take a second audit some seconds later first, if changes are frequent", len(services))})
+	out.addf("kubeproxy.watch.dead", "the rules of %d Service ports differ from the API, yet kube-proxy reports itself healthy: "+
+		"its watch is dead. It hears of no change, so it queues nothing; healthz stays 200, and the hourly resync writes the old rules "+
+		"again with a fresh time stamp. Every change since then is missing on this node until kube-proxy is restarted. "+
+		"Take a second audit some seconds later first, if changes are frequent", len(services))
 	return out.list[0], true
 }

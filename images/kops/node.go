@@ -54,7 +54,8 @@ func (l *linter) list(m *yaml.Node, name string, kind yaml.Kind) []*yaml.Node {
 	for _, n := range v.Content {
 		n = follow(n)
 		if n.Kind != kind {
-			l.mistake(n, "an entry of %s is %s", name, map[yaml.Kind]string{yaml.MappingNode: "a mapping, name: ...", yaml.ScalarNode: "one text"}[kind])
+			l.mistake(n, "an entry of %s is %s", name, map[yaml.Kind]string{yaml.MappingNode: "a mapping, name: ...",
+				yaml.ScalarNode: "one text"}[kind])
 			continue
 		}
 		all = append(all, n)

@@ -118,7 +118,8 @@ func (r release) tar(names []string, file func(name string) ([]byte, fs.FileMode
 	w := tar.NewWriter(&b)
 	for _, name := range names {
 		content, mode := file(name)
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: int64(mode), Size: int64(len(content)), ModTime: r.time, Format: tar.FormatUSTAR}
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: int64(mode), Size: int64(len(content)), ModTime: r.time,
+			Format: tar.FormatUSTAR}
 		if err := w.WriteHeader(h); err != nil {
 			return nil, err
 		}

@@ -16,7 +16,7 @@ import (
 	"nodegate/internal/kube"
 )
 
-// server is an API server that knows one token and returns paths.
+// server is an API server that knows one token and answers with paths.
 func server(t *testing.T) *httptest.Server {
 	t.Helper()
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -125,7 +125,7 @@ func TestBadKubeconfig(t *testing.T) {
 		`no user "u"`:                              strings.Replace(good, "- name: u\n", "- name: v\n", 1),
 		"is not https://":                          strings.Replace(good, s.URL, "http://127.0.0.1:1", 1),
 		"inline data is not base64":                strings.Replace(good, "authority-data: ", "authority-data: '?'\n#", 1),
-		"certificate-authority contains no":           strings.Replace(good, "authority-data: ", "authority-data: aGVsbG8=\n#", 1),
+		"certificate-authority contains no":        strings.Replace(good, "authority-data: ", "authority-data: aGVsbG8=\n#", 1),
 		"no such file":                             strings.Replace(good, "authority-data: ", "authority: nosuch.crt\n#", 1),
 		"uses a credential plugin, which nodegate": strings.Replace(good, "token: secret", "exec: {command: aws}", 1),
 		"it has no certificate and no token":       strings.Replace(good, "token: secret", "username: me", 1),

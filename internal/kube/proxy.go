@@ -20,8 +20,8 @@ const (
 	defaultMetrics = "http://127.0.0.1:10249/metrics"
 )
 
-// ProxyPages is where to read kube-proxy's pages. On the running node the default
-// is their usual place.
+// ProxyPages is where to ask kube-proxy. On the running node what is not named
+// is where it usually is.
 type ProxyPages struct {
 	Live             bool
 	Healthz, Metrics string // URLs
@@ -74,8 +74,8 @@ func AskProxy(ctx context.Context, from ProxyPages, leftOut func(error)) Proxy {
 	return p
 }
 
-// usualLogs returns the logs of a kube-proxy that is a static Pod of kops or a
-// DaemonSet.
+// usualLogs returns kube-proxy's logs where it runs as a static Pod of kops or as
+// a DaemonSet.
 func usualLogs() []string {
 	var found []string
 	for _, pattern := range []string{"/var/log/kube-proxy.log", "/var/log/containers/kube-proxy-*.log"} {
@@ -88,7 +88,7 @@ func usualLogs() []string {
 }
 
 // logTail is how much of the end of a log is read: hours of a quiet proxy, and
-// minutes of one that fails all the time.
+// minutes of one that fails all the time, which is what counts.
 const logTail = 4 << 20
 
 func (p *Proxy) readLog(name string, now time.Time, leftOut func(error)) {

@@ -12,14 +12,14 @@ import (
 )
 
 // Source is where the API's EndpointSlices and Services come from: files as
-// kubectl prints them, or an API server. The zero value is no source.
+// kubectl prints them, or an API server. The zero value is nowhere.
 type Source struct {
 	Endpoints, Services string // files
 	Kubeconfig          string
 	InCluster           bool
 }
 
-// Read reads the API's lists into judged. Every cluster has a Service and an
+// Read reads what the API says into judged. Every cluster has a Service and an
 // EndpointSlice of its own API server: a list without any is the wrong list, and
 // would make every rule look stale.
 func (s Source) Read(ctx context.Context, judged *kubeproxy.Options) error {
@@ -75,7 +75,7 @@ func (s Source) read(ctx context.Context, judged *kubeproxy.Options) error {
 		err = client.Services(ctx, services)
 	}
 	if err != nil {
-		// A server that cannot be read proves nothing about the rules.
+		// The server could not be read: that says nothing of the rules.
 		return errors.Join(input.ErrUnknown, err)
 	}
 	return nil

@@ -39,7 +39,7 @@ func NewAudit(h *host.Host, rep *kubeproxy.Report, c Covered, began time.Time) R
 func auditResult(k kubeproxy.Kind, rep *kubeproxy.Report, c Covered) checks.Result {
 	res := checks.Result{Name: k.Name, Verdict: checks.Pass, Metadata: policy.Metadata{Severity: policy.Block, Reason: k.Summary, Ref: k.Ref}}
 	res.State = checks.State{Want: "none", Got: "none", Skip: notCovered(k.Name, rep.Mode, c)}
-	if k.Verdict == kubeproxy.Warn {
+	if k.Verdict == checks.Warn {
 		res.Metadata.Severity = policy.Warn
 	}
 	found := 0
@@ -52,8 +52,8 @@ func auditResult(k kubeproxy.Kind, rep *kubeproxy.Report, c Covered) checks.Resu
 			res.State.Evidence = append(res.State.Evidence, checks.Evidence{Source: where(f), Text: f.Message})
 		}
 		res.State.Remedy = f.Remedy
-		res.Verdict = max(res.Verdict, findingVerdict(f.Verdict))
-		if f.Verdict == kubeproxy.Unknown && res.Verdict == checks.Pass {
+		res.Verdict = max(res.Verdict, f.Verdict)
+		if f.Verdict == checks.Unknown && res.Verdict == checks.Pass {
 			res.Verdict = checks.Unknown
 		}
 	}
@@ -64,16 +64,6 @@ func auditResult(k kubeproxy.Kind, rep *kubeproxy.Report, c Covered) checks.Resu
 		res.Verdict = checks.Skip
 	}
 	return res
-}
-
-func findingVerdict(v kubeproxy.Verdict) checks.Verdict {
-	switch v {
-	case kubeproxy.Warn:
-		return checks.Warn
-	case kubeproxy.Fail:
-		return checks.Fail
-	}
-	return checks.Unknown
 }
 
 // where returns a finding's place in the rules.

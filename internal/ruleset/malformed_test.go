@@ -55,7 +55,8 @@ func TestMalformed(t *testing.T) {
 		{"quotes without end", "*nat\n:X - [0:0]\n-A X -m comment --comment \"abc\n",
 			`line 3: quoted string without an end: "-A X -m comment --comment \"abc"`, input.ErrUnreadable},
 		{"probability", "*nat\n-A X -m statistic --mode random --probability NaN -j Y\n",
-			`line 2: probability is not a number from 0 to 1: "-A X -m statistic --mode random --probability NaN -j Y"`, input.ErrUnreadable},
+			`line 2: probability is not a number from 0 to 1: "-A X -m statistic --mode random --probability NaN -j Y"`,
+			input.ErrUnreadable},
 		{"many saves", strings.Repeat("*nat\nCOMMIT\n", 65), "line 129: more than 64 saves in one input", input.ErrUnknown},
 
 		{"JSON of another tool", `{"items": []}`,

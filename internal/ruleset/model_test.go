@@ -50,7 +50,8 @@ COMMIT
 	}
 	want := []chain{
 		{"INPUT", "DROP", 1, 3, 0, 2, 0, 1, []rule{
-			{ruleset.Rule{Flags: ruleset.ByInterface | ruleset.ByState | ruleset.ByOther, Line: 5, Chain: 1, Jump: 2, Target: "KUBE-FIREWALL"},
+			{ruleset.Rule{Flags: ruleset.ByInterface | ruleset.ByState | ruleset.ByOther, Line: 5, Chain: 1, Jump: 2,
+				Target: "KUBE-FIREWALL"},
 				ruleset.Extra{In: "eth0", Out: "docker0", States: "NEW"}},
 			{ruleset.Rule{Line: 6, Chain: 1, Target: "NOWHERE"}, ruleset.Extra{}},
 			{ruleset.Rule{Line: 10, Chain: 1, Jump: 3, Target: "LATE"}, ruleset.Extra{}},

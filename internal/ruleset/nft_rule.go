@@ -44,7 +44,8 @@ type NFTEntry struct {
 
 // Always reports whether every packet matches.
 func (r *NFTRule) Always() bool {
-	return r.Source == "" && r.Destination == "" && r.In == "" && r.Protocol == "" && !r.FromLocal && !r.State && !r.Other && r.MarkTest == 0
+	return r.Source == "" && r.Destination == "" && r.In == "" && r.Protocol == "" && !r.FromLocal && !r.State && !r.Other &&
+		r.MarkTest == 0
 }
 
 // decode reads the statements of a rule and builds its text in nft's words.

@@ -47,7 +47,7 @@ func TestDrift(t *testing.T) {
 	}
 	w := start(t, driftPolicy, nil)
 	const correction = "corrected sysctl.net.ipv4.ip_forward  new=false: 0 -> 1"
-	before := w.heard(correction) // of the setting that the namespace began with
+	before := w.heard(correction) // a new namespace forwards nothing
 	w.flip(t, "net/ipv4/ip_forward", "0")
 	w.flip(t, "net/ipv4/conf/all/rp_filter", "2")
 	w.flip(t, "net/ipv4/conf/all/send_redirects", "0")

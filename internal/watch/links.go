@@ -108,14 +108,14 @@ func (w *Watcher) reconcile(ctx context.Context, r setting.LinkRequirement, l ho
 	ctx, cancel := context.WithTimeout(ctx, actionTime)
 	defer cancel()
 	k := w.know(l)
-	matches, asked := k.matches[r.Name()]
+	matches, asked := k.driver[r.Name()]
 	if !asked {
 		var err error
 		if matches, err = r.Matches(ctx, w.Host, l); err != nil {
 			w.trouble(r.Name() + ": " + err.Error())
 			return
 		}
-		k.matches[r.Name()] = matches
+		k.driver[r.Name()] = matches
 	}
 	if !matches {
 		return

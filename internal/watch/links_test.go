@@ -26,8 +26,8 @@ func TestRecreated(t *testing.T) {
 }
 
 // recreate makes and removes a vxlan while more returns true. It measures how long
-// the setting takes, and meanwhile how long the kernel needs to return one link:
-// both wait for the kernel's lock on links.
+// the setting takes, and how long the kernel needs for one question meanwhile: its
+// lock on links is what both wait for.
 func recreate(t testing.TB, more func() bool, veths int) (took, asked []time.Duration) {
 	t.Helper()
 	w := start(t, vxlanPolicy, nil)
@@ -37,7 +37,7 @@ func recreate(t testing.TB, more func() bool, veths int) (took, asked []time.Dur
 	for more() {
 		l := vxlan("flannel.1", 1)
 		add(t, l)
-		// The kernel sends the notice before it returns from adding the link.
+		// When the kernel has added the link, it has sent its notice too.
 		began := time.Now()
 		eventually(t, fmt.Sprintf("the offload of the %d. flannel.1 is off", len(took)+1), func() bool { return w.off("flannel.1") })
 		took = append(took, time.Since(began))
@@ -107,14 +107,14 @@ func (s stalled) Watch(ctx context.Context, subscribed func(), events chan<- hos
 	return s.Links.Watch(ctx, subscribed, notices)
 }
 
-// TestOverrun: the kernel's queue runs over (ENOBUFS) while links appear. No link
-// is lost, not even with drift that would only be reported.
+// TestOverrun: the kernel's queue runs over (ENOBUFS) while links appear. Nothing
+// is lost, not even where only the drift of a known link would be reported.
 func TestOverrun(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return
 	}
 	release := make(chan struct{})
-	// The interval is long: a missed link must be found by inspecting again at once,
+	// A long interval: what was missed must be found by looking again at once,
 	// not by the next round.
 	w := start(t, `
 		link "vxlan" {

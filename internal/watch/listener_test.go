@@ -146,7 +146,7 @@ func heap() uint64 {
 	return m.HeapInuse + m.StackInuse
 }
 
-// TestManyReaders: each of many readers at once gets the whole page.
+// TestManyReaders: every one of many readers at once gets the whole page.
 func TestManyReaders(t *testing.T) {
 	address, _ := serving(t)
 	var readers sync.WaitGroup

@@ -10,7 +10,7 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// counting counts the reads of a single link.
+// counting counts the questions about the state of a single link.
 type counting struct {
 	host.Links
 	gets *atomic.Int32
@@ -22,7 +22,7 @@ func (c counting) Get(ctx context.Context, name string) (host.Link, error) {
 }
 
 // TestNoticeAsksOnce: a notice carries what watch needs. The link is read again
-// once, and only if something differs.
+// once, and only where something differs.
 func TestNoticeAsksOnce(t *testing.T) {
 	m := &hosttest.Machine{
 		Links: map[string]*hosttest.Link{"cni0": {Index: 7, Kind: "bridge", MTU: 1500}}, Notices: make(chan host.LinkEvent),

@@ -106,7 +106,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 			if first {
 				next.Reset(0) // without notices only the rounds find anything
 			}
-			w.trouble("link notices were missed, every link is inspected again: " + err.Error())
+			w.trouble("link notices were missed, every link is looked at again: " + err.Error())
 		case <-w.Reread:
 			round.begin(ctx, w.policy, true)
 		case <-next.C:
