@@ -108,14 +108,14 @@ func (w *Watcher) reconcile(ctx context.Context, r setting.LinkRequirement, l ho
 	ctx, cancel := context.WithTimeout(ctx, actionTime)
 	defer cancel()
 	k := w.know(l)
-	matches, asked := k.driver[r.Name()]
+	matches, asked := k.matches[r.Name()]
 	if !asked {
 		var err error
 		if matches, err = r.Matches(ctx, w.Host, l); err != nil {
 			w.trouble(r.Name() + ": " + err.Error())
 			return
 		}
-		k.driver[r.Name()] = matches
+		k.matches[r.Name()] = matches
 	}
 	if !matches {
 		return
