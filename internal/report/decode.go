@@ -112,7 +112,7 @@ func decode(raw json.RawMessage) (Report, error) {
 	if d.Kind == KindWatch && d.Watched != nil {
 		d.Report = *d.Watched
 	}
-	return d.Report, d.Report.check()
+	return d.Report, d.check()
 }
 
 // check returns an error if a decoded report is not as New makes it.
