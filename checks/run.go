@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"nodegate/internal/host"
-	"nodegate/internal/host/program"
+	"nodegate/internal/host/activity"
 	"nodegate/policy"
 )
 
@@ -36,7 +36,7 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check) Report 
 		if !res.Differs() {
 			continue
 		}
-		end := program.Doing(ctx, res.Name)
+		end := activity.Doing(ctx, res.Name)
 		for _, c := range res.State.Changes {
 			if ctx.Err() != nil {
 				break
@@ -99,7 +99,7 @@ func undone(made, needed []Change) error {
 }
 
 func inspect(ctx context.Context, h *host.Host, c Check) Result {
-	defer program.Doing(ctx, c.Name())()
+	defer activity.Doing(ctx, c.Name())()
 	r := Result{Name: c.Name(), Metadata: c.Metadata()}
 	switch {
 	case ctx.Err() != nil:

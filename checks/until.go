@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"nodegate/internal/host"
-	"nodegate/internal/host/program"
+	"nodegate/internal/host/activity"
 	"nodegate/policy"
 )
 
@@ -32,7 +32,7 @@ const (
 //
 // Attempts run beside the clock: one that hangs cannot delay the end of the
 // budget. It is left behind, and h must not be used any more.
-func Until(ctx context.Context, h *host.Host, g policy.Gate, list []Check, goOn func(r Report, waiting program.Step) bool) (Report, error) {
+func Until(ctx context.Context, h *host.Host, g policy.Gate, list []Check, goOn func(r Report, waiting activity.Step) bool) (Report, error) {
 	attempt := Inspect
 	if g.Repair {
 		attempt = Apply
@@ -44,25 +44,25 @@ func Until(ctx context.Context, h *host.Host, g policy.Gate, list []Check, goOn 
 	last := Report{Stage: Boot}
 	for {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTime)
-		bounded, activity := program.WithActivity(bounded)
+		bounded, doing := activity.With(bounded)
 		done := make(chan Report, 1)
 		go func() { done <- attempt(bounded, h, Boot, list) }()
 		for running := true; running; {
 			select {
 			case last = <-done:
 				running = false
-				if !goOn(last, program.Step{}) || last.Verdict() == Pass {
+				if !goOn(last, activity.Step{}) || last.Verdict() == Pass {
 					cancel()
 					return last, nil
 				}
 			case <-tick.C:
-				if step := activity.Now(); time.Since(step.Since) > noticeable && !goOn(last, step) {
+				if step := doing.Now(); time.Since(step.Since) > noticeable && !goOn(last, step) {
 					cancel()
 					return last, nil
 				}
 			case <-budget.C:
 				cancel()
-				return last, Overdue{activity.Now()}
+				return last, Overdue{doing.Now()}
 			case <-ctx.Done():
 				cancel()
 				return last, context.Cause(ctx)
@@ -80,7 +80,7 @@ func Until(ctx context.Context, h *host.Host, g policy.Gate, list []Check, goOn 
 }
 
 // Overdue is ErrBudget, and the step that had not returned.
-type Overdue struct{ Step program.Step }
+type Overdue struct{ Step activity.Step }
 
 func (o Overdue) Error() string { return o.Step.String() }
 func (o Overdue) Unwrap() error { return ErrBudget }

@@ -12,7 +12,7 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/catalog"
 	"nodegate/internal/host"
-	"nodegate/internal/host/program"
+	"nodegate/internal/host/activity"
 	"nodegate/internal/report"
 	"nodegate/policy"
 )
@@ -23,7 +23,7 @@ type Gate struct {
 	Voice    Voice
 	Disabled string // the file that switches the gate off
 	last     string // the reason that was said last: each is said once
-	stuck    program.Step
+	stuck    activity.Step
 	doubt    string // why it cannot be told whether the gate is switched off
 }
 
@@ -71,7 +71,7 @@ func (g *Gate) Unreadable(mistake, all string) {
 func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
 	began := time.Now()
 	off := false
-	r, err := checks.Until(ctx, g.Host, p.Gate, catalog.For(p, checks.Boot), func(r checks.Report, waiting program.Step) bool {
+	r, err := checks.Until(ctx, g.Host, p.Gate, catalog.For(p, checks.Boot), func(r checks.Report, waiting activity.Step) bool {
 		if waiting.What == "" {
 			g.keep(p, r)
 		}
@@ -114,7 +114,7 @@ func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
 }
 
 // waitingFor returns what an attempt was waiting for when the budget ended.
-func waitingFor(err error) program.Step {
+func waitingFor(err error) activity.Step {
 	var overdue checks.Overdue
 	errors.As(err, &overdue)
 	return overdue.Step
@@ -148,7 +148,7 @@ func (g *Gate) keep(p *policy.Policy, r checks.Report) {
 
 // explain says why the unit is held: one line for each cause, and only when the
 // reason has changed since it was said.
-func (g *Gate) explain(r checks.Report, waiting program.Step) {
+func (g *Gate) explain(r checks.Report, waiting activity.Step) {
 	if waiting.What != "" {
 		host.Status("nodegate: held: " + waiting.String())
 		if waiting != g.stuck {

@@ -70,7 +70,7 @@ func datagram(socket string, message []byte) bool {
 	if err != nil {
 		return false
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	if err := c.SetWriteDeadline(time.Now().Add(patience)); err != nil {
 		return false
 	}

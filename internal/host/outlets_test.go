@@ -75,7 +75,7 @@ func TestStoppedConsole(t *testing.T) {
 		if err := unix.Mknod("/dev/console", unix.S_IFCHR|0o600, int(unix.Mkdev(5, 1))); err != nil {
 			t.Fatal(err)
 		}
-		defer os.Remove("/dev/console")
+		defer func() { _ = os.Remove("/dev/console") }()
 	}
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -118,7 +118,7 @@ func TestHungJournal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close()
+		defer func() { _ = l.Close() }()
 		send := func() bool {
 			if c.what == "status" {
 				return outlet(t, "status", "", "", "NOTIFY_SOCKET="+c.path)
@@ -147,7 +147,7 @@ func fill(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	for range 100_000 {
 		if err := unix.Sendto(fd, []byte("x"), 0, &unix.SockaddrUnix{Name: path}); err != nil {
 			return

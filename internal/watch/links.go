@@ -13,9 +13,9 @@ import (
 
 // knownLink is a link, by its index, that a requirement could match.
 type knownLink struct {
-	name   string
-	driver map[string]bool // requirement -> whether the link matches it; a driver does not change
-	passed map[string]bool // requirement -> whether this link ever passed it
+	name    string
+	matches map[string]bool // requirement -> whether the link matches it; a driver does not change
+	passed  map[string]bool // requirement -> whether this link ever passed it
 }
 
 // event inspects the one link that a notice is about. It returns true where a
@@ -87,7 +87,7 @@ func (w *Watcher) reconcileAll(ctx context.Context, requirements []setting.LinkR
 		}
 		for _, l := range links {
 			k := w.know(l)
-			k.driver[r.Name()] = true
+			k.matches[r.Name()] = true
 			w.reconcile(ctx, r, l)
 		}
 	}
@@ -96,7 +96,7 @@ func (w *Watcher) reconcileAll(ctx context.Context, requirements []setting.LinkR
 func (w *Watcher) know(l host.Link) *knownLink {
 	k := w.known[l.Index]
 	if k == nil || k.name != l.Name {
-		k = &knownLink{name: l.Name, driver: map[string]bool{}, passed: map[string]bool{}}
+		k = &knownLink{name: l.Name, matches: map[string]bool{}, passed: map[string]bool{}}
 		w.known[l.Index] = k
 	}
 	return k
@@ -108,14 +108,14 @@ func (w *Watcher) reconcile(ctx context.Context, r setting.LinkRequirement, l ho
 	ctx, cancel := context.WithTimeout(ctx, actionTime)
 	defer cancel()
 	k := w.know(l)
-	matches, asked := k.driver[r.Name()]
+	matches, asked := k.matches[r.Name()]
 	if !asked {
 		var err error
 		if matches, err = r.Matches(ctx, w.Host, l); err != nil {
 			w.trouble(r.Name() + ": " + err.Error())
 			return
 		}
-		k.driver[r.Name()] = matches
+		k.matches[r.Name()] = matches
 	}
 	if !matches {
 		return

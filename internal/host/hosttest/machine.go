@@ -191,7 +191,7 @@ func (m rules) Dumps(_ context.Context, read func(string, io.Reader) error) erro
 
 func (m rules) Accepts(_ context.Context, program string, rule ...string) (rejected string, err error) {
 	what := program + " " + strings.Join(rule, " ")
-	rejected, ok := m.Machine.Rejects[what]
+	rejected, ok := m.Rejects[what]
 	if !ok {
 		return "", fmt.Errorf("%s: not permitted", what)
 	}

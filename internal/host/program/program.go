@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"nodegate/internal/host/activity"
 )
 
 // SearchPath is where programs are looked for. The caller's PATH is ignored:
@@ -38,7 +40,7 @@ func Run(ctx context.Context, name string, args ...string) ([]byte, error) {
 	var out bytes.Buffer
 	cmd.Stdout = &out
 	line := strings.Join(append([]string{name}, args...), " ")
-	defer Doing(ctx, line)()
+	defer activity.Doing(ctx, line)()
 	began := time.Now()
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
@@ -61,7 +63,7 @@ func Stream(ctx context.Context, read func(source string, r io.Reader) error, na
 		return err
 	}
 	line := strings.Join(append([]string{name}, args...), " ")
-	defer Doing(ctx, line)()
+	defer activity.Doing(ctx, line)()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)

@@ -1,4 +1,6 @@
-package program
+// Package activity knows what a run is doing, so that one that does not return can
+// be explained.
+package activity
 
 import (
 	"context"
@@ -28,18 +30,18 @@ type Activity struct {
 	steps []Step
 }
 
-type activityKey struct{}
+type key struct{}
 
-// WithActivity returns a context whose users report what they do, and the
-// Activity that knows it.
-func WithActivity(ctx context.Context) (context.Context, *Activity) {
+// With returns a context whose users report what they do, and the Activity that
+// knows it.
+func With(ctx context.Context) (context.Context, *Activity) {
 	a := &Activity{}
-	return context.WithValue(ctx, activityKey{}, a), a
+	return context.WithValue(ctx, key{}, a), a
 }
 
 // Doing reports that something begins. The caller calls end when it is over.
 func Doing(ctx context.Context, what string) (end func()) {
-	a, is := ctx.Value(activityKey{}).(*Activity)
+	a, is := ctx.Value(key{}).(*Activity)
 	if !is {
 		return func() {}
 	}
