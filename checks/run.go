@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"nodegate/internal/host"
+	"nodegate/internal/host/program"
 	"nodegate/policy"
 )
 
@@ -35,6 +36,7 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check) Report 
 		if !res.Differs() {
 			continue
 		}
+		end := program.Doing(ctx, res.Name)
 		for _, c := range res.State.Changes {
 			if ctx.Err() != nil {
 				break
@@ -42,11 +44,16 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check) Report 
 			changed = true
 			failures[i] = errors.Join(failures[i], c.Make(ctx, h))
 		}
+		end()
 	}
 	if !changed {
 		return before
 	}
-	after := Inspect(ctx, h, stage, list)
+	// What was changed is read back even where the time is up: a report that only
+	// says so would hide why the change failed.
+	proof, cancel := context.WithTimeout(context.WithoutCancel(ctx), proofTime)
+	defer cancel()
+	after := Inspect(proof, h, stage, list)
 	after.Started, after.Duration = before.Started, time.Since(before.Started)
 	for i := range after.Results {
 		r, was := &after.Results[i], before.Results[i]
@@ -59,6 +66,9 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check) Report 
 	}
 	return after
 }
+
+// proofTime bounds the inspection after the changes; a healthy one takes milliseconds.
+const proofTime = 5 * time.Second
 
 // cmpError returns the first error that is not nil.
 func cmpError(errs ...error) error {
@@ -89,6 +99,7 @@ func undone(made, needed []Change) error {
 }
 
 func inspect(ctx context.Context, h *host.Host, c Check) Result {
+	defer program.Doing(ctx, c.Name())()
 	r := Result{Name: c.Name(), Metadata: c.Metadata()}
 	switch {
 	case ctx.Err() != nil:

@@ -2,38 +2,85 @@ package checks
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"nodegate/internal/host"
+	"nodegate/internal/host/program"
 	"nodegate/policy"
 )
 
-// Until runs the checks again and again until the node passes or the context
-// ends, and returns the last report. With g.Repair it applies. After every
-// attempt it calls goOn, which must not block, and stops when goOn returns false.
-func Until(ctx context.Context, h *host.Host, g policy.Gate, list []Check, goOn func(Report) bool) Report {
+// ErrBudget is the end of the budget: an Overdue where an attempt had not returned.
+var ErrBudget = errors.New("the budget is over")
+
+const (
+	// attemptTime bounds one attempt: a modprobe that hangs is stopped, if it can be.
+	attemptTime = 20 * time.Second
+	// firstAttempt is what the first attempt gets, however small the budget is:
+	// without one there is nothing to report.
+	firstAttempt = time.Second
+	// noticeable is how long a step takes before it is worth a word.
+	noticeable = time.Second
+)
+
+// Until runs the checks again and again until the node passes, and returns the
+// last report. With g.Repair it applies. It returns early with ErrBudget when
+// g.Budget is over, with the context's error when that ends, and without an error
+// when goOn returns false. goOn must not block. It is called after every attempt,
+// and every g.Interval while a step of an attempt has not returned: waiting then is
+// that step, and r is the report before, which at first has no results.
+//
+// Attempts run beside the clock: one that hangs cannot delay the end of the
+// budget. It is left behind, and h must not be used any more.
+func Until(ctx context.Context, h *host.Host, g policy.Gate, list []Check, goOn func(r Report, waiting program.Step) bool) (Report, error) {
 	attempt := Inspect
 	if g.Repair {
 		attempt = Apply
 	}
 	tick := time.NewTicker(g.Interval)
 	defer tick.Stop()
+	budget := time.NewTimer(max(g.Budget, firstAttempt))
+	defer budget.Stop()
+	last := Report{Stage: Boot}
 	for {
-		// An attempt that has begun is finished even where the budget ends: a
-		// report that is half unknown would explain nothing.
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTime)
-		report := attempt(bounded, h, Boot, list)
-		cancel()
-		if more := goOn(report); !more || report.Verdict() == Pass {
-			return report
+		bounded, activity := program.WithActivity(bounded)
+		done := make(chan Report, 1)
+		go func() { done <- attempt(bounded, h, Boot, list) }()
+		for running := true; running; {
+			select {
+			case last = <-done:
+				running = false
+				if !goOn(last, program.Step{}) || last.Verdict() == Pass {
+					cancel()
+					return last, nil
+				}
+			case <-tick.C:
+				if step := activity.Now(); time.Since(step.Since) > noticeable && !goOn(last, step) {
+					cancel()
+					return last, nil
+				}
+			case <-budget.C:
+				cancel()
+				return last, Overdue{activity.Now()}
+			case <-ctx.Done():
+				cancel()
+				return last, context.Cause(ctx)
+			}
 		}
+		cancel()
 		select {
-		case <-ctx.Done():
-			return report
 		case <-tick.C:
+		case <-budget.C:
+			return last, ErrBudget
+		case <-ctx.Done():
+			return last, context.Cause(ctx)
 		}
 	}
 }
 
-// attemptTime bounds one attempt: a modprobe that hangs must not hang the gate.
-const attemptTime = 20 * time.Second
+// Overdue is ErrBudget, and the step that had not returned.
+type Overdue struct{ Step program.Step }
+
+func (o Overdue) Error() string { return o.Step.String() }
+func (o Overdue) Unwrap() error { return ErrBudget }

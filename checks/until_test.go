@@ -2,6 +2,7 @@ package checks_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"syscall"
 	"testing"
@@ -10,10 +11,13 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
+	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/host/program"
+	"nodegate/policy"
 )
 
-func TestHoldOpensByItself(t *testing.T) {
+func TestUntilOpensByItself(t *testing.T) {
 	m := &hosttest.Machine{Files: map[string]string{}}
 	m.Sysctl("kernel/panic", "0")
 	p := checkstest.Load(t, `
@@ -25,7 +29,7 @@ func TestHoldOpensByItself(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	attempts := 0
-	r := checks.Until(ctx, m.Host(), p.Gate, catalog.For(p, checks.Boot), func(r checks.Report) bool {
+	r, _ := checks.Until(ctx, m.Host(), p.Gate, catalog.For(p, checks.Boot), func(checks.Report, program.Step) bool {
 		if attempts++; attempts == 2 {
 			m.Sysctl("kernel/panic", "10")
 		}
@@ -37,20 +41,61 @@ func TestHoldOpensByItself(t *testing.T) {
 	m.Sysctl("kernel/panic", "0")
 	p.Gate.Repair = true
 	attempts = 0
-	r = checks.Until(ctx, m.Host(), p.Gate, catalog.For(p, checks.Boot), func(checks.Report) bool { attempts++; return true })
+	r, _ = checks.Until(ctx, m.Host(), p.Gate, catalog.For(p, checks.Boot), func(checks.Report, program.Step) bool { attempts++; return true })
 	if attempts != 1 || !r.Results[0].Fixed {
 		t.Errorf("with repair: %d attempts, fixed %t", attempts, r.Results[0].Fixed)
 	}
 	m.Refuse = map[string]error{"/proc/sys/kernel/panic": syscall.EPERM}
 	m.Sysctl("kernel/panic", "0")
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	if r := checks.Until(ended, m.Host(), p.Gate, catalog.For(p, checks.Boot), func(checks.Report) bool { return true }); r.Verdict() != checks.Fail {
-		t.Errorf("a budget of nothing still makes one whole attempt: %v", r.Verdict())
+	p.Gate.Budget = 0
+	always := func(checks.Report, program.Step) bool { return true }
+	if r, err := checks.Until(ctx, m.Host(), p.Gate, catalog.For(p, checks.Boot), always); r.Verdict() != checks.Fail || !errors.Is(err, checks.ErrBudget) {
+		t.Errorf("a budget of nothing still makes one whole attempt: %v, %v", r.Verdict(), err)
 	}
+	p.Gate.Budget = time.Minute
 	attempts = 0
-	if r := checks.Until(t.Context(), m.Host(), p.Gate, catalog.For(p, checks.Boot), func(checks.Report) bool { attempts++; return attempts < 2 }); attempts != 2 || r.Verdict() != checks.Fail {
-		t.Errorf("told to end after two attempts: %d, %v", attempts, r.Verdict())
+	r, err := checks.Until(ctx, m.Host(), p.Gate, catalog.For(p, checks.Boot), func(checks.Report, program.Step) bool { attempts++; return attempts < 2 })
+	if attempts != 2 || r.Verdict() != checks.Fail || err != nil {
+		t.Errorf("told to end after two attempts: %d, %v, %v", attempts, r.Verdict(), err)
+	}
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := checks.Until(ended, m.Host(), p.Gate, catalog.For(p, checks.Boot), always); !errors.Is(err, context.Canceled) {
+		t.Errorf("a signal is not the end of the budget: %v", err)
+	}
+}
+
+// hanging is a check whose inspection does not return before release is closed.
+type hanging struct{ release chan struct{} }
+
+func (hanging) Name() string              { return "test.hangs" }
+func (hanging) Metadata() policy.Metadata { return policy.Metadata{Severity: policy.Block} }
+func (h hanging) Inspect(context.Context, *host.Host) (checks.State, error) {
+	<-h.release
+	return checks.Passing("ok"), nil
+}
+
+// TestUntilKeepsItsBudget: an attempt that does not return, whatever its context
+// says, delays neither the end of the budget nor a signal, and is named.
+func TestUntilKeepsItsBudget(t *testing.T) {
+	stuck := hanging{make(chan struct{})}
+	defer close(stuck.release)
+	gate := policy.Gate{Budget: 3 * time.Second, Interval: 100 * time.Millisecond}
+	said := 0
+	_, err := checks.Until(t.Context(), (&hosttest.Machine{}).Host(), gate, []checks.Check{stuck}, func(r checks.Report, waiting program.Step) bool {
+		if strings.HasPrefix(waiting.String(), "test.hangs has not returned for ") && len(r.Results) == 0 {
+			said++
+		}
+		return true
+	})
+	if !errors.Is(err, checks.ErrBudget) || !strings.HasPrefix(err.Error(), "test.hangs has not returned for ") || said == 0 {
+		t.Errorf("%v, said %d times before", err, said)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	gate.Budget = time.Hour
+	_, err = checks.Until(ctx, (&hosttest.Machine{}).Host(), gate, []checks.Check{stuck}, func(checks.Report, program.Step) bool { cancel(); return true })
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("a signal while an attempt hangs: %v", err)
 	}
 }
 

@@ -3,7 +3,6 @@ package policy
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,9 +19,9 @@ type File struct {
 const MaxFileSize = 1 << 20
 
 // ReadFiles reads the named files, and every *.hcl and *.hcl.json file of the
-// named directories in the order of their names. The error joins one message a path
-// that cannot be read.
-func ReadFiles(paths []string) ([]File, error) {
+// named directories in the order of their names. read reads one file, at most
+// limit bytes of it. The error joins one message for each path that cannot be read.
+func ReadFiles(paths []string, read func(name string, limit int64) ([]byte, error)) ([]File, error) {
 	var files []File
 	var errs []error
 	for _, p := range paths {
@@ -31,7 +30,7 @@ func ReadFiles(paths []string) ([]File, error) {
 			errs = append(errs, fmt.Errorf("reading policy: %w", err))
 		}
 		for _, n := range names {
-			text, err := readBounded(n)
+			text, err := read(n, MaxFileSize)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("reading policy: %w", err))
 				continue
@@ -64,18 +63,8 @@ func expand(p string) ([]string, error) {
 	return names, nil
 }
 
-// IsPolicyFile tells by its name whether a file in a directory is a policy.
+// IsPolicyFile reports whether the name of a file in a directory is a policy's. A
+// hidden file is none: editors and installers keep unfinished files there.
 func IsPolicyFile(name string) bool {
-	return strings.HasSuffix(name, ".hcl") || strings.HasSuffix(name, ".hcl.json")
-}
-
-// readBounded reads one byte more than a policy may have, so that Load can tell
-// a file that is too large without holding all of it.
-func readBounded(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, MaxFileSize+1))
+	return !strings.HasPrefix(name, ".") && (strings.HasSuffix(name, ".hcl") || strings.HasSuffix(name, ".hcl.json"))
 }

@@ -26,7 +26,7 @@ const (
 	modulesFile  = "/etc/modules-load.d/nodegate.conf"
 	sysctlFile   = "/etc/sysctl.d/99-zz-nodegate.conf" // after 99-sysctl.conf and kops' 99-k8s-general.conf
 	stateDir     = "/var/lib/nodegate"
-	journalFile  = stateDir + "/journal.json"
+	JournalFile  = stateDir + "/journal.json" // exists where nodegate is installed
 	backupDir    = stateDir + "/backup"
 	dropInSlack  = 30 * time.Second // systemd waits longer than the gate's budget by this
 	applyTimeout = "60s"

@@ -46,7 +46,7 @@ func Plan(t Tree, files []File, force bool) ([]Change, error) {
 // finished by the next one. Where a file cannot be written, for lack of space
 // or of permission, nothing is changed.
 func Install(t Tree, files []File, force bool) ([]Change, error) {
-	stateDirs, err := missingDirs(t, journalFile)
+	stateDirs, err := missingDirs(t, JournalFile)
 	if err != nil {
 		return nil, err
 	}

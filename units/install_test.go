@@ -16,6 +16,8 @@ import (
 	"nodegate/internal/host"
 	"nodegate/policy"
 	"nodegate/units"
+
+	"nodegate/internal/host/hosttest"
 )
 
 // manifest is everything a tree is: type, mode, owner, time and content.
@@ -223,9 +225,7 @@ func TestNothingLeavesTheRoot(t *testing.T) {
 }
 
 func TestFullRoot(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root, to mount a small file system")
-	}
+	hosttest.NeedRoot(t)
 	root := t.TempDir()
 	must(t, syscall.Mount("none", root, "tmpfs", 0, "size=64k"))
 	t.Cleanup(func() { must(t, syscall.Unmount(root, syscall.MNT_DETACH)) })
@@ -241,9 +241,7 @@ func TestFullRoot(t *testing.T) {
 }
 
 func TestReadOnlyRoot(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root, to mount a read-only file system")
-	}
+	hosttest.NeedRoot(t)
 	root := t.TempDir()
 	must(t, syscall.Mount("none", root, "tmpfs", syscall.MS_RDONLY, ""))
 	t.Cleanup(func() { must(t, syscall.Unmount(root, syscall.MNT_DETACH)) })

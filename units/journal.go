@@ -34,19 +34,19 @@ const journalVersion, journalKind = "nodegate/v1", "Journal"
 // readJournal answers an empty journal where nothing is installed.
 func readJournal(t Tree) (*journal, error) {
 	j := &journal{APIVersion: journalVersion, Kind: journalKind}
-	n, err := t.Stat(journalFile)
+	n, err := t.Stat(JournalFile)
 	if err != nil || n.Type == host.Absent {
 		return j, err
 	}
-	b, err := t.Read(journalFile)
+	b, err := t.Read(JournalFile)
 	if err != nil {
 		return nil, err
 	}
 	if err := json.Unmarshal(b, j); err != nil {
-		return nil, fmt.Errorf("%s: not a journal: %w; restore it from a backup, or remove it and the files that `nodegate install --dry-run` lists", t.Full(journalFile), err)
+		return nil, fmt.Errorf("%s: not a journal: %w; restore it from a backup, or remove it and the files that `nodegate install --dry-run` lists", t.Full(JournalFile), err)
 	}
 	if j.APIVersion != journalVersion || j.Kind != journalKind {
-		return nil, fmt.Errorf("%s: written by another version of nodegate (%s %s); use that version", t.Full(journalFile), j.APIVersion, j.Kind)
+		return nil, fmt.Errorf("%s: written by another version of nodegate (%s %s); use that version", t.Full(JournalFile), j.APIVersion, j.Kind)
 	}
 	return j, nil
 }
@@ -56,10 +56,10 @@ func (j *journal) write(t Tree) error {
 	if err != nil {
 		return err
 	}
-	if err := t.StageFile(journalFile, append(b, '\n'), 0o600); err != nil {
+	if err := t.StageFile(JournalFile, append(b, '\n'), 0o600); err != nil {
 		return err
 	}
-	return t.Commit(journalFile)
+	return t.Commit(JournalFile)
 }
 
 func (j *journal) find(p string) *entry {

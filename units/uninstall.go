@@ -62,7 +62,7 @@ func forget(t Tree, j *journal) error {
 	aboveState := func(d string) bool { return strings.HasPrefix(stateDir, d) }
 	errs := []error{
 		removeDirs(t, slices.DeleteFunc(slices.Clone(j.Dirs), aboveState)),
-		t.Unstage(journalFile), t.Remove(journalFile),
+		t.Unstage(JournalFile), t.Remove(JournalFile),
 	}
 	if names, err := t.Names(backupDir); err == nil {
 		for _, n := range names {

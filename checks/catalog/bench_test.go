@@ -2,7 +2,6 @@ package catalog_test
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 	"testing"
 
@@ -13,15 +12,15 @@ import (
 	"nodegate/checks/catalog"
 	"nodegate/internal/host"
 	"nodegate/policy"
+
+	"nodegate/internal/host/hosttest"
 )
 
 // BenchmarkCheck is one check of every built-in policy at stage run (but for
 // "counters", which waits between two reads), in a network namespace with 200
 // and with 2,000 links. Compare the two: it should grow no worse than linearly.
 func BenchmarkCheck(b *testing.B) {
-	if os.Getuid() != 0 {
-		b.Skip("needs root, to make a network namespace")
-	}
+	hosttest.NeedRoot(b)
 	for _, links := range []int{200, 2000} {
 		b.Run(fmt.Sprintf("%d-links", links), func(b *testing.B) {
 			done := make(chan struct{})

@@ -11,6 +11,8 @@ import (
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host"
+
+	"nodegate/internal/host/hosttest"
 )
 
 // TestRemediesInARealKernel breaks a network namespace, reads the remedy, does
@@ -22,7 +24,7 @@ func TestRemediesInARealKernel(t *testing.T) {
 	write := func(key, value string) {
 		t.Helper()
 		if err := h.WriteSysctl(key, value); err != nil {
-			t.Skip("this kernel does not let it be broken: ", err)
+			t.Fatal("this kernel does not let it be broken: ", err)
 		}
 	}
 	for _, c := range []struct {
@@ -55,10 +57,8 @@ func TestRemediesInARealKernel(t *testing.T) {
 // what the machine's own iptables says of them.
 func TestRulesOnTheKernel(t *testing.T) {
 	h := checkstest.ScratchSys(t)
-	restore, err := exec.LookPath("iptables-nft-restore")
-	if err != nil {
-		t.Skip("needs iptables-nft-restore")
-	}
+	const restore = "iptables-nft-restore"
+	hosttest.NeedProgram(t, restore)
 	load := func(save string) {
 		t.Helper()
 		cmd := exec.Command(restore)

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Render writes the result for people: the verdict, and the ways that the
+// Render writes the result for people: what came back, and the ways that the
 // request and the reply went with the packets counted at each point.
 func (r BridgeResult) Render(w io.Writer) error {
 	var b bytes.Buffer
 	if r.Pass {
-		fmt.Fprintf(&b, "pass: %s\n", r.Summary)
+		fmt.Fprintf(&b, "%s\n", r.Summary)
 	} else {
-		fmt.Fprintf(&b, "fail: %s: %s\n", r.Lost, r.Summary)
+		fmt.Fprintf(&b, "%s: %s\n", r.Lost, r.Summary)
 	}
 	o := r.Observed
 	fmt.Fprintf(&b, "  %s to %s, endpoint %s; %s, %s, %s\n\n", r.Client, r.Service, r.Endpoint, r.where(), r.Backend, r.Duration)

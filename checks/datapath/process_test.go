@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"nodegate/internal/host/netns"
+
+	"nodegate/internal/host/hosttest"
 )
 
 // TestMain lets the test binary be the program that it tests: what it is
@@ -115,9 +117,8 @@ func nobody() *syscall.SysProcAttr {
 
 func TestOrdinaryUser(t *testing.T) {
 	needRoot(t) // to become nobody
-	if b, err := os.ReadFile("/proc/sys/kernel/unprivileged_userns_clone"); err == nil && strings.TrimSpace(string(b)) == "0" {
-		t.Skip("kernel.unprivileged_userns_clone is 0 here")
-	}
+	b, err := os.ReadFile("/proc/sys/kernel/unprivileged_userns_clone")
+	hosttest.Need(t, err != nil || strings.TrimSpace(string(b)) == "1", "kernel.unprivileged_userns_clone=1")
 	program, off := self(t), false
 	for want, o := range map[Loss]BridgeOptions{"": {}, ReplyUntranslated: {CallIPTables: &off}} {
 		cmd, out, complaint := start(t, program, "as-parent", o, nobody())

@@ -116,11 +116,7 @@ func Clean(ctx context.Context) ([]string, error) {
 // clean looks for leftovers of iptables only if all is set: that may cost more
 // than the whole probe.
 func clean(ctx context.Context, router *netns.Namespace, all bool) ([]string, error) {
-	links, err := router.LinksNamed(ctx, Prefix)
-	if err != nil {
-		return nil, err
-	}
-	redirects, err := router.Redirects(ctx, Prefix, all)
+	found, err := traces(ctx, router, all)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +124,7 @@ func clean(ctx context.Context, router *netns.Namespace, all bool) ([]string, er
 	var errs []error
 	for i := range slots {
 		s := newSlot(i, BridgeOptions{})
-		if !slices.Contains(redirects, s.name) && !slices.ContainsFunc(links, s.owns) {
+		if !found(s) {
 			continue
 		}
 		lock, err := router.Lock(ctx, s.lockName())
@@ -137,9 +133,27 @@ func clean(ctx context.Context, router *netns.Namespace, all bool) ([]string, er
 		} else if err != nil {
 			return removed, err
 		}
-		errs = append(errs, router.RemoveRedirect(ctx, s.name, all), s.removeLinks(ctx, router))
-		removed = append(removed, s.name)
+		// A probe that was running may have ended since, and left nothing.
+		still, err := traces(ctx, router, all)
+		if err == nil && still(s) {
+			err = errors.Join(router.RemoveRedirect(ctx, s.name, all), s.removeLinks(ctx, router))
+			removed = append(removed, s.name)
+		}
+		errs = append(errs, err)
 		lock.Close()
 	}
 	return removed, errors.Join(errs...)
+}
+
+// traces returns whether something in the namespace has a name of a slot.
+func traces(ctx context.Context, router *netns.Namespace, all bool) (func(slot) bool, error) {
+	links, err := router.LinksNamed(ctx, Prefix)
+	if err != nil {
+		return nil, err
+	}
+	redirects, err := router.Redirects(ctx, Prefix, all)
+	if err != nil {
+		return nil, err
+	}
+	return func(s slot) bool { return slices.Contains(redirects, s.name) || slices.ContainsFunc(links, s.owns) }, nil
 }

@@ -4,25 +4,22 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
+
+	"nodegate/internal/host/hosttest"
 )
 
 // netns is a network namespace of the test's own, held by a sleeping process and gone with it.
 type netns struct{ pid int }
 
-// newNetns makes a namespace. It skips the test without root, and without the tools named (Debian packages iptables, nftables).
+// newNetns makes a namespace. It needs root, and the tools named (Debian packages iptables, nftables).
 func newNetns(t testing.TB, tools ...string) *netns {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: makes a network namespace and loads rules into it")
-	}
+	hosttest.NeedRoot(t)
 	for _, tool := range append([]string{"unshare", "nsenter"}, tools...) {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("needs %s (Debian packages util-linux, iptables and nftables)", tool)
-		}
+		hosttest.NeedProgram(t, tool)
 	}
 	cmd := exec.Command("unshare", "-n", "--", "sh", "-c", "echo ready; exec sleep 120")
 	out, err := cmd.StdoutPipe()
@@ -38,7 +35,7 @@ func newNetns(t testing.TB, tools ...string) *netns {
 	})
 	ready := make([]byte, len("ready"))
 	if _, err := io.ReadFull(out, ready); err != nil {
-		t.Skip("cannot make a network namespace here")
+		t.Fatalf("making a network namespace: %v", err)
 	}
 	return &netns{cmd.Process.Pid}
 }

@@ -98,9 +98,7 @@ func TestBridgesOnTheKernel(t *testing.T) {
 	checkstest.PodNetwork(t)
 
 	const key = "net/bridge/bridge-nf-call-iptables"
-	if _, err := h.ReadSysctl(key); err != nil {
-		t.Skipf("this kernel has no br_netfilter: %v", err)
-	}
+	hosttest.NeedBridgeNetfilter(t)
 	checkstest.SetSysctl(t, h, key, "1")
 	checkstest.Is(t, h, "the parameter is 1", "bridge.netfilter", "pass: every bridge on")
 	checkstest.SetSysctl(t, h, key, "0")

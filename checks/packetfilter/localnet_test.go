@@ -53,14 +53,15 @@ skip: route_localnet is 0`},
 // TestMartianRuleInARealKernel lets the real iptables print kubelet's rules.
 func TestMartianRuleInARealKernel(t *testing.T) {
 	h := checkstest.Scratch(t)
+	hosttest.NeedProgram(t, "iptables")
 	iptables := func(arguments ...string) {
 		t.Helper()
 		if out, err := exec.CommandContext(t.Context(), "iptables", arguments...).CombinedOutput(); err != nil {
-			t.Skipf("no iptables here: %v: %s", err, out)
+			t.Fatalf("iptables: %v: %s", err, out)
 		}
 	}
 	if err := h.WriteSysctl("net/ipv4/conf/all/route_localnet", "1"); err != nil {
-		t.Skip("this kernel has no route_localnet: ", err)
+		t.Fatal(err)
 	}
 	list := catalog.For(checkstest.Load(t, `check "route-localnet.martian" {}`), checks.Run)
 	look := func(want checks.Verdict, got string) {

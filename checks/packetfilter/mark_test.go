@@ -24,7 +24,7 @@ func TestIptablesMark(t *testing.T) {
 		return m
 	}
 	says := func(m *hosttest.Machine, refused string) *hosttest.Machine {
-		m.Takes = map[string]string{tried: refused}
+		m.Rejects = map[string]string{tried: refused}
 		return m
 	}
 	noIPv6 := node("6.6.58", "arch", "")

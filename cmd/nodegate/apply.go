@@ -17,8 +17,8 @@ func newApply() *cobra.Command {
 		Use:   "apply",
 		Short: "Check, fix what fails, check again",
 		Long: `Apply fixes the requirements that it can: it loads modules, writes sysctls and
-sets link features, then reads everything back. What passes already is not
-written. Every change is kept in ` + report.ChangesFile + `, old value and new.`,
+sets link features, then reads everything back. It does not write what passes
+already. Every change is kept in ` + report.ChangesFile + `, old value and new.`,
 		Example: `  nodegate plan && nodegate apply
   nodegate apply --policy my.hcl`,
 		Args: cobra.NoArgs,

@@ -22,15 +22,10 @@ import (
 type auditOptions struct {
 	options
 	rules      []string
-	endpoints  string
-	services   string
-	kubeconfig string
-	inCluster  bool
+	truth      kube.Source
 	node, zone string
 	service    string
-	healthz    string
-	metrics    string
-	logs       []string
+	proxy      kube.ProxyPages
 }
 
 func newAudit() *cobra.Command {
@@ -44,7 +39,7 @@ or --in-cluster, against the EndpointSlices: rules can be stale while every
 health endpoint of kube-proxy says fine (kubernetes#87615).
 
 On the running node it also asks kube-proxy's healthz and metrics, and reads its
-log. It changes nothing and runs no remedy: it prints them.
+log. It changes nothing, and prints remedies without running them.
 
 Exit status: 0 no finding, 1 findings, 2 unreadable input, 3 unknown.`,
 		Example: `  nodegate audit --kubeconfig /var/lib/kube-proxy/kubeconfig
@@ -57,17 +52,18 @@ Exit status: 0 no finding, 1 findings, 2 unreadable input, 3 unknown.`,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
 	f := c.Flags()
-	f.StringArrayVar(&o.rules, "rules", nil, "judge the rules in `FILE` (iptables-save text or nft -j JSON; - is standard input) instead of this node's; may be given more than once")
-	f.StringVar(&o.endpoints, "endpoints", "", "compare with the EndpointSlices in `FILE`, as kubectl prints them with -o json")
-	f.StringVar(&o.services, "services", "", "compare with the Services in `FILE` too")
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "compare with the API server that `FILE` names")
-	f.BoolVar(&o.inCluster, "in-cluster", false, "compare with the API server, as the Pod's service account")
-	f.StringVar(&o.node, "node", "", "the node's `NAME` in the API, to tell which endpoints are local")
+	f.StringArrayVar(&o.rules, "rules", nil, "judge the rules in `FILE` (iptables-save text or nft -j JSON; - is standard input) "+
+		"instead of this node's; may be given more than once")
+	f.StringVar(&o.truth.Endpoints, "endpoints", "", "compare with the EndpointSlices in `FILE`, as kubectl prints them with -o json")
+	f.StringVar(&o.truth.Services, "services", "", "compare with the Services in `FILE` too")
+	f.StringVar(&o.truth.Kubeconfig, "kubeconfig", "", "compare with the API server that `FILE` names")
+	f.BoolVar(&o.truth.InCluster, "in-cluster", false, "compare with the API server, as the Pod's service account")
+	f.StringVar(&o.node, "node", "", "the node's `NAME` in the API, to know which endpoints are local")
 	f.StringVar(&o.zone, "zone", "", "the node's `ZONE`, to follow topology hints")
 	f.StringVar(&o.service, "service", "", "show the path of one Service, `NAMESPACE/NAME[:PORT]`")
-	f.StringVar(&o.healthz, "healthz", "", "kube-proxy's health `URL` (default on the node http://127.0.0.1:10256/healthz)")
-	f.StringVar(&o.metrics, "metrics", "", "kube-proxy's metrics `URL` (default on the node http://127.0.0.1:10249/metrics)")
-	f.StringArrayVar(&o.logs, "log", nil, "read kube-proxy's log in `FILE` (default on the node: where it usually is)")
+	f.StringVar(&o.proxy.Healthz, "healthz", "", "kube-proxy's health `URL` (default on the node http://127.0.0.1:10256/healthz)")
+	f.StringVar(&o.proxy.Metrics, "metrics", "", "kube-proxy's metrics `URL` (default on the node http://127.0.0.1:10249/metrics)")
+	f.StringArrayVar(&o.proxy.Logs, "log", nil, "read kube-proxy's log in `FILE` (default on the node: where it usually is)")
 	f.StringVarP(&o.format, "format", "f", "text", "text, json, junit, tap, prometheus, npd or dot")
 	f.StringVarP(&o.output, "output", "o", "", "write to `FILE` instead of standard output")
 	f.DurationVar(&o.timeout, "timeout", defaultTimeout, "give up after this long")
@@ -93,25 +89,25 @@ func (o *auditOptions) run(c *cobra.Command) error {
 	if err != nil {
 		return inputError(err)
 	}
-	judged, err := o.truth(ctx)
-	if err != nil {
+	judged := kubeproxy.Options{NodeName: o.node, Zone: o.zone}
+	if err := o.truth.Read(ctx, &judged); err != nil {
 		return inputError(err)
 	}
-	live := len(o.rules) == 0
-	if live {
+	o.proxy.Live = len(o.rules) == 0
+	if o.proxy.Live {
 		if v, err := h.ReadSysctl("net/netfilter/nf_conntrack_tcp_be_liberal"); err == nil {
 			liberal := v != "0"
 			judged.BeLiberal = &liberal
 		}
 	}
 	rep := kubeproxy.Judge(rules, judged)
-	asked := o.askProxy(ctx, live, c.ErrOrStderr())
-	rep.Findings = append(rep.Findings, asked.findings...)
-	if f, ok := kubeproxy.DeadWatch(&rep, asked.findings); ok && asked.health {
+	asked := kube.AskProxy(ctx, o.proxy, func(err error) { fmt.Fprintf(c.ErrOrStderr(), "nodegate: left out: %v\n", err) })
+	rep.Findings = append(rep.Findings, asked.Findings...)
+	if f, ok := kubeproxy.DeadWatch(&rep, asked.Findings); ok && asked.Health {
 		rep.Findings = append(rep.Findings, f)
 	}
 	r := report.NewAudit(h, &rep, report.Covered{
-		Endpoints: judged.Endpoints != nil, Services: judged.Services != nil, Health: asked.health, Log: asked.log,
+		Endpoints: judged.Endpoints != nil, Services: judged.Services != nil, Health: asked.Health, Log: asked.Log,
 	}, began)
 	if err := o.write(c.OutOrStdout(), func(w io.Writer) error { return render(w, &rep, r) }); err != nil {
 		return err
@@ -172,71 +168,6 @@ func (o *auditOptions) readRules(ctx context.Context, h *host.Host, stdin io.Rea
 		return nil, errors.Join(input.ErrUnknown, err)
 	}
 	return sets, nil
-}
-
-// truth is what the API says. Every cluster has a Service and an EndpointSlice
-// of its own API server: a list without any is the wrong list, and would make
-// every rule look stale.
-func (o *auditOptions) truth(ctx context.Context) (kubeproxy.Options, error) {
-	judged, err := o.readTruth(ctx)
-	switch {
-	case err != nil:
-	case judged.Endpoints != nil && judged.Endpoints.Slices == 0:
-		err = fmt.Errorf("reading EndpointSlices: %sthere is none in it; it should be what `kubectl get endpointslices -A -o json` prints", prefix(o.endpoints))
-	case judged.Services != nil && judged.Services.Count == 0:
-		err = fmt.Errorf("reading Services: %sthere is none in it; it should be what `kubectl get services -A -o json` prints", prefix(o.services))
-	}
-	return judged, err
-}
-
-func prefix(file string) string {
-	if file == "" {
-		return ""
-	}
-	return file + ": "
-}
-
-// readTruth reads files, or asks the API server.
-func (o *auditOptions) readTruth(ctx context.Context) (kubeproxy.Options, error) {
-	judged := kubeproxy.Options{NodeName: o.node, Zone: o.zone}
-	var err error
-	if o.endpoints != "" {
-		if judged.Endpoints, err = parseFile(o.endpoints, nil, kubeproxy.LoadEndpointSlices); err != nil {
-			return judged, fmt.Errorf("reading EndpointSlices: %w", err)
-		}
-	}
-	if o.services != "" {
-		if judged.Services, err = parseFile(o.services, nil, kubeproxy.LoadServices); err != nil {
-			return judged, fmt.Errorf("reading Services: %w", err)
-		}
-	}
-	var client *kube.Client
-	switch {
-	case o.kubeconfig != "":
-		client, err = kube.FromKubeconfig(o.kubeconfig)
-	case o.inCluster:
-		client, err = kube.InCluster()
-	default:
-		return judged, nil
-	}
-	if err != nil {
-		return judged, err
-	}
-	err = client.EndpointSlices(ctx, func(r io.Reader) (err error) {
-		judged.Endpoints, err = kubeproxy.LoadEndpointSlices(r)
-		return err
-	})
-	if err == nil {
-		err = client.Services(ctx, func(r io.Reader) (err error) {
-			judged.Services, err = kubeproxy.LoadServices(r)
-			return err
-		})
-	}
-	if err != nil {
-		// The server did not answer as it should: that says nothing of the rules.
-		err = errors.Join(input.ErrUnknown, err)
-	}
-	return judged, err
 }
 
 // parseFile opens a file, or standard input for "-", and names it in errors.

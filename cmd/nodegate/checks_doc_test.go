@@ -2,38 +2,51 @@ package main
 
 import (
 	"fmt"
-	"nodegate/checks/catalog"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"nodegate/checks/catalog"
 )
 
 const checksHeader = `# Checks
 
-Every check by its name. "nodegate explain NAME" says more: symptom, detection, trade-off. At stage boot, the gate's, a judgement of severity
-warn is left out: it cannot hold kubelet. Written by "UPDATE=1 go test ./cmd/nodegate".
+Every check by its name. "nodegate explain NAME" says more: symptom, detection, trade-off. At stage boot, the gate's, a problem of severity
+warn is left out: it cannot hold kubelet. "UPDATE=1 go test ./cmd/nodegate" writes all columns but the last.
 
-The last column is where each is shown to fail, and is read from the tests: "VM" is a booted Debian in QEMU that is broken in that way by hand
+The last column is written by hand: the tests that show each check failing. "VM" is a booted Debian in QEMU that is broken in that way by hand
 (images/vm/scenarios), TestTrees real Debian 11, 12 and 13 trees, a test whose name ends in Kernel the kernel in network namespaces, others recorded
 nodes. Findings of the audit (kubeproxy.*) are recordings of a real kube-proxy, broken one line at a time. probe.bridge is not in the table: a policy names
 its probes; real packets show it (checks/datapath).
 `
 
-// TestChecksTable: docs/checks.md lists every check that there is, as
-// `nodegate explain` does.
+// TestChecksTable: docs/checks.md lists every check that there is, as `nodegate
+// explain` does, and names tests that exist.
 func TestChecksTable(t *testing.T) {
 	const file = "../../docs/checks.md"
-	all, err := explanations()
+	all, err := catalog.Explain()
 	if err != nil {
 		t.Fatal(err)
 	}
+	have, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` .*\\| (.*) \\|$").FindAllStringSubmatch(string(have), -1) {
+		shown[row[1]] = row[2]
+	}
+	tests := testNames(t)
 	var b strings.Builder
 	b.WriteString(checksHeader + "\n| name | stages | severity | detects | remedy | source | shown failing |\n|---|---|---|---|---|---|---|\n")
-	shown, inVM := shownFailing(t), 0
 	seen := map[string]bool{}
+	inVM := 0
 	for _, e := range all {
 		if seen[e.Name] {
 			t.Errorf("two checks are called %s", e.Name)
@@ -42,17 +55,21 @@ func TestChecksTable(t *testing.T) {
 		if e.Breaks == "" || e.Remedy == "" || e.How == "" || e.Stages == "" || e.Severity == "" {
 			t.Errorf("%s is not explained: %+v", e.Name, e)
 		}
-		where := shown[e.Name]
-		if kind, _, _ := strings.Cut(e.Name, "."); slices.Contains([]string{"module", "sysctl", "link"}, kind) && !slices.Contains(catalog.Names(), e.Name) {
-			where = append(where, everyRequirement)
+		if shown[e.Name] == "" {
+			t.Errorf("%s is shown failing nowhere; name the test in the last column of %s", e.Name, file)
 		}
-		if len(where) == 0 {
-			t.Errorf("%s is shown failing nowhere", e.Name)
-		}
-		if slices.ContainsFunc(where, func(w string) bool { return strings.HasPrefix(w, "VM ") }) {
+		if strings.Contains(shown[e.Name], "VM ") {
 			inVM++
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s |\n", e.Name, e.Stages, e.Severity, cell(e.Breaks), cell(e.Remedy), cell(e.Source), strings.Join(where, ", "))
+		for _, name := range strings.Split(shown[e.Name], ", ") {
+			if scenario, is := strings.CutPrefix(name, "VM "); is {
+				breaks(t, scenario, e.Name)
+			} else if !slices.Contains(tests, name) {
+				t.Errorf("%s is shown failing by %s, and there is no such test", e.Name, name)
+			}
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s |\n",
+			e.Name, e.Stages, e.Severity, cell(e.Breaks), cell(e.Remedy), cell(e.Source), shown[e.Name])
 	}
 	if inVM < 40 {
 		t.Errorf("only %d checks are shown failing in a virtual machine", inVM)
@@ -61,14 +78,50 @@ func TestChecksTable(t *testing.T) {
 		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
+	} else if d := cmp.Diff(strings.Split(b.String(), "\n"), strings.Split(string(have), "\n")); d != "" {
+		t.Errorf("docs/checks.md is old; run UPDATE=1 go test ./cmd/nodegate\n%s", d)
 	}
-	have, err := os.ReadFile(file)
+}
+
+// breaks fails unless a scenario of the virtual machine names the check.
+func breaks(t *testing.T, scenario, check string) {
+	t.Helper()
+	scripts, err := filepath.Glob("../../images/vm/scenarios/" + scenario + "/boot*.sh")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(strings.Split(b.String(), "\n"), strings.Split(string(have), "\n")); d != "" {
-		t.Errorf("docs/checks.md is old; run UPDATE=1 go test ./cmd/nodegate\n%s", d)
+	for _, script := range scripts {
+		text, err := os.ReadFile(script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), strings.TrimPrefix(check, "sysctl.")) {
+			return
+		}
 	}
+	t.Errorf("the scenario %s does not break %s", scenario, check)
+}
+
+// testNames returns the names of the tests of the checks and of the images.
+func testNames(t *testing.T) []string {
+	t.Helper()
+	var names []string
+	for _, root := range []string{"../../checks", "../../images"} {
+		err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(text, -1) {
+				names = append(names, string(m[1]))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return names
 }
 
 // cell keeps a text in its table cell.

@@ -2,8 +2,11 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -50,5 +53,25 @@ func TestCommandReference(t *testing.T) {
 		if c.Example == "" && !c.Hidden && c.Name() != "version" && c.Name() != "help" && c.Name() != "completion" {
 			t.Errorf("the help of %s has no example", c.Name())
 		}
+	}
+}
+
+// TestReadme: the report in README is what check prints of the recorded node,
+// but for the time it took.
+func TestReadme(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, shown, _ := strings.Cut(string(text), "$ nodegate check\n")
+	shown, _, _ = strings.Cut(shown, "```")
+	out, err := exec.CommandContext(t.Context(), "nodegate", "check", "--snapshot", "testdata/readme-node.json").Output()
+	var failed *exec.ExitError
+	if !errors.As(err, &failed) || failed.ExitCode() != exitFail {
+		t.Fatalf("check: %v", err)
+	}
+	took := regexp.MustCompile(`, [0-9.]+(µs|ms|s)\)\n$`)
+	if d := cmp.Diff(took.ReplaceAllString(shown, ""), took.ReplaceAllString(string(out), "")); d != "" {
+		t.Error(d)
 	}
 }

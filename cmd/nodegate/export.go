@@ -20,15 +20,15 @@ func newExport() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export FORMAT",
 		Short: "Write the policy in the form that carries it onto machines: kops, cloud-init, Talos, ...",
-		Long: `Export writes one policy in the form that a target reads. What the target cannot
-express is said in a comment of the output and on standard error; with --strict it
-is an error (exit 2) and nothing is written.
+		Long: `Export writes one policy in the form that a target reads. A comment in the output
+and a line on standard error name what the target cannot express; with --strict
+that is an error (exit 2) and nothing is written.
 
 Formats:
 ` + formatList() + `
-The binary comes to the node with its image (--binary baked), from a URL, or out
-of a container image. A node that fetches it verifies it before every use; kubelet
-is held until it is there and the gate passes.`,
+The binary reaches the node with its image (--binary baked), from a URL, or from a
+container image. A node that fetches it verifies it before every use; kubelet is
+held until it is there and the gate passes.`,
 		Example: `  nodegate export kops --policy my.hcl --binary https://example.com/nodegate --sha256 SUM
   nodegate export cloud-init --output user-data
   nodegate export daemonset --image registry.example.com/nodegate@sha256:DIGEST --output base/
@@ -65,7 +65,8 @@ is held until it is there and the gate passes.`,
 				fmt.Fprintf(c.ErrOrStderr(), "nodegate: %s cannot express %s\n", format.Name, l)
 			}
 			if strict && len(r.Lacks) > 0 {
-				return fmt.Errorf("%s in the policy that %s cannot express; nothing was written (--strict)", report.Count(len(r.Lacks), "thing"), format.Name)
+				return fmt.Errorf("%s in the policy that %s cannot express; nothing was written (--strict)",
+					report.Count(len(r.Lacks), "thing"), format.Name)
 			}
 			if format.Tree {
 				return writeTree(o.output, r)
@@ -81,9 +82,9 @@ is held until it is there and the gate passes.`,
 	c.Flags().StringArrayVar(&o.vars, "var", nil, "set a variable of the policy, `NAME=VALUE`")
 	c.Flags().StringArrayVar(&o.varFiles, "var-file", nil, "set variables from the NAME = VALUE lines of `FILE`")
 	c.Flags().StringVarP(&o.output, "output", "o", "", "write to `FILE or directory` instead of standard output")
-	c.Flags().BoolVar(&strict, "strict", false, "fail where the target cannot express all of the policy")
-	c.Flags().StringVar(&binary, "binary", "", "where the node has nodegate from: baked (the default), or a `URL`")
-	c.Flags().StringVar(&sum, "sha256", "", "the `SUM` of the binary at the URL; no other is run")
+	c.Flags().BoolVar(&strict, "strict", false, "fail if the target cannot express all of the policy")
+	c.Flags().StringVar(&binary, "binary", "", "where the node gets nodegate: baked (the default), or a `URL`")
+	c.Flags().StringVar(&sum, "sha256", "", "the `SUM` of the binary at the URL; no other binary is run")
 	c.Flags().StringVar(&image, "image", "", "the container image with /nodegate in it, `REF@sha256:DIGEST`")
 	return c
 }
@@ -96,7 +97,7 @@ func formatList() string {
 	return b.String()
 }
 
-// writeTree writes an export that is a folder. A path is below dir, whatever it says.
+// writeTree writes an export that is a folder, below dir.
 func writeTree(dir string, r export.Result) error {
 	for _, f := range r.Tree {
 		name := filepath.Join(dir, filepath.FromSlash(f.Path))

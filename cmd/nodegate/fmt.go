@@ -21,9 +21,9 @@ func newFmt() *cobra.Command {
 		Short: "Write policy files in the one layout",
 		Long: `Fmt rewrites policy files with two spaces a level and aligned equal signs, and
 prints the names of those it changed. Without a file it reads standard input and
-writes standard output. A file with a syntax error is left alone.`,
+writes standard output. A file with a syntax error is not changed.`,
 		Example: `  nodegate fmt my.hcl
-  nodegate fmt --check policy.d        exit status 1 where one would change
+  nodegate fmt --check policy.d        exit status 1 if one would change
   nodegate fmt < my.hcl`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -40,12 +40,12 @@ writes standard output. A file with a syntax error is left alone.`,
 			return fmtFiles(c, args, check)
 		},
 	}
-	c.Flags().BoolVar(&check, "check", false, "change nothing; exit status 1 where a file would change")
+	c.Flags().BoolVar(&check, "check", false, "change nothing; exit status 1 if a file would change")
 	return c
 }
 
 func fmtFiles(c *cobra.Command, names []string, check bool) error {
-	files, err := policy.ReadFiles(names)
+	files, err := policy.ReadFiles(names, host.ReadFile)
 	if err != nil {
 		return err
 	}

@@ -2,19 +2,12 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"fmt"
-	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"nodegate/checks"
-	"nodegate/checks/catalog"
-	"nodegate/internal/host"
+	"nodegate/internal/gate"
 	"nodegate/internal/report"
-	"nodegate/policy"
 	"nodegate/units"
 )
 
@@ -24,7 +17,7 @@ func newGate() *cobra.Command {
 		Use:   "gate",
 		Short: "Check again and again until the node is proven; made for ExecStartPre",
 		Long: `Gate keeps a unit's start waiting until every blocking requirement passes, for as
-long as the policy's gate block says, and repairs what it can where that says so.
+long as the policy's gate block says, and repairs what it can if repair is set.
 While the unit is held, the gate says why: on the console, in the journal, in
 ` + report.File + ` and in the unit's status.
 
@@ -35,7 +28,7 @@ Break glass: nodegate=off on the kernel command line, or the file
 		Args: cobra.NoArgs,
 	}
 	o.policyFlags(c)
-	budget := c.Flags().Duration("budget", 0, "wait this long instead of what the policy says")
+	budget := c.Flags().Duration("budget", 0, "wait this long, instead of the policy's budget")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		h, err := o.machine()
 		if err != nil {
@@ -45,115 +38,28 @@ Break glass: nodegate=off on the kernel command line, or the file
 		if !h.Live() {
 			return errors.New("the gate is for the running machine; for a file tree use: nodegate check --root DIR")
 		}
-		g := gate{host: h, stderr: c.ErrOrStderr()}
-		if g.open() {
+		g := gate.Gate{Host: h, Voice: gate.Voice{Stderr: c.ErrOrStderr()}, Disabled: units.Disabled}
+		if g.SwitchedOff() {
 			return nil
 		}
 		var mistakes bytes.Buffer
 		p, _, err := o.load(h, &mistakes)
 		if err != nil {
-			// Which way to fail is the policy's choice, and it cannot be read.
-			g.say(host.LevelError, "nodegate: held: the policy cannot be read: "+report.OneLine(firstLine(mistakes.String(), err))+"; correct it, or touch "+units.Disabled, nil)
-			fmt.Fprint(g.stderr, mistakes.String())
+			g.Unreadable(firstLine(mistakes.String(), err), mistakes.String())
 			return exit(exitUsage)
 		}
 		if c.Flags().Changed("budget") {
 			p.Gate.Budget = *budget
 		}
-		return g.hold(c.Context(), p)
+		switch g.Run(c.Context(), p) {
+		case gate.Proven, gate.Off, gate.Released:
+			return nil
+		case gate.Unknown:
+			return exit(exitUnknown)
+		}
+		return exit(exitFail)
 	}
 	return c
-}
-
-// gate is one start attempt of the unit that waits.
-type gate struct {
-	host   *host.Host
-	stderr io.Writer
-	last   string // what was said last: the same reason is said once
-}
-
-// open reports whether somebody broke the glass, and says so: before the first
-// check, and while the unit is held.
-func (g *gate) open() bool {
-	why := g.host.BreakGlass(units.Disabled)
-	if why == "" {
-		return false
-	}
-	line := "nodegate: gate is switched off by " + why + ": this node is NOT proven"
-	g.say(host.LevelWarning, line, nil)
-	host.Status(line)
-	return true
-}
-
-func (g *gate) hold(ctx context.Context, p *policy.Policy) error {
-	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, p.Gate.Budget)
-	defer cancel()
-	broken := false
-	r := checks.Until(ctx, g.host, p.Gate, catalog.For(p, checks.Boot), func(r checks.Report) bool {
-		report.KeepChanges(r)
-		if err := report.Leave(report.File, report.New(g.host, p, r)); err != nil {
-			g.log(host.LevelWarning, "nodegate: "+err.Error(), nil) // an ordinary user tries the gate: not a reason to be held
-		}
-		if r.Verdict() != checks.Pass {
-			g.explain(r)
-			broken = g.open()
-		}
-		return !broken
-	})
-	waited := time.Since(began).Round(time.Millisecond)
-	switch {
-	case broken:
-		return nil
-	case r.Verdict() == checks.Pass:
-		line := fmt.Sprintf("nodegate: node proven, %s after %s", report.Count(len(r.Results), "requirement"), waited)
-		host.Status(line)
-		if g.last != "" {
-			g.say(host.LevelNotice, line, nil)
-		} else {
-			g.log(host.LevelNotice, line, nil)
-		}
-		return nil
-	case p.Gate.OnTimeout == policy.Release:
-		g.say(host.LevelError, fmt.Sprintf("nodegate: RELEASED %s after %s although the node is NOT proven (on_timeout = \"release\"): %s", p.Gate.Unit, waited, g.last), nil)
-		host.Status("nodegate: released, NOT proven: " + g.last)
-		return nil
-	}
-	g.log(host.LevelError, fmt.Sprintf("nodegate: %s stays held after %s; systemd tries again", p.Gate.Unit, waited), nil)
-	if r.Verdict() == checks.Unknown {
-		return exit(exitUnknown)
-	}
-	return exit(exitFail)
-}
-
-// explain says why the unit is held: one line a cause, and only when the
-// reason has changed since it was said.
-func (g *gate) explain(r checks.Report) {
-	causes := report.Blocking(r)
-	if len(causes) == 0 || causes[0].Text == g.last {
-		return
-	}
-	g.last = causes[0].Text
-	more := ""
-	if len(causes) > 1 {
-		more = fmt.Sprintf(" (and %d more)", len(causes)-1)
-	}
-	host.Status("nodegate: held by " + g.last + more)
-	for _, cause := range causes {
-		g.say(host.LevelError, "nodegate: held by "+cause.Text, cause.Fields)
-	}
-}
-
-// say writes to the console, and to the journal or standard error.
-func (g *gate) say(level host.Level, line string, fields map[string]string) {
-	host.Console(line)
-	g.log(level, line, fields)
-}
-
-func (g *gate) log(level host.Level, line string, fields map[string]string) {
-	if !host.Log(level, line, fields) {
-		fmt.Fprintln(g.stderr, line)
-	}
 }
 
 func firstLine(text string, err error) string {

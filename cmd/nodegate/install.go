@@ -25,17 +25,17 @@ func newInstall() *cobra.Command {
 		Long: `Install writes, below --root: the binary, the policy, nodegate-apply.service
 and nodegate-watch.service (enabled), the gate as a drop-in of kubelet's unit,
 and the same settings as modules-load.d and sysctl.d files. Every file appears
-whole or not at all. What stood there before is kept, and "nodegate uninstall"
-puts it back. On the running machine systemd is told to read its units again;
-nothing is started, but with --start, which asks the systemd of --root to. Where the very same binary came by a package, that one is
-used, with the package's units.`,
+whole or not at all. Previous files are kept, and "nodegate uninstall" puts them
+back. On the running machine systemd reads its units again. Units start only with
+--start, by the systemd of --root. If a package installed the very same binary,
+that binary and the package's units are used.`,
 		Example: `  nodegate install                           on this machine
   nodegate install --root /mnt/image         into an image
   nodegate install --policy my.hcl --dry-run what would be written?`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if start && dryRun {
-				return errors.New("--dry-run changes nothing: leave --start away")
+				return errors.New("--dry-run changes nothing: leave out --start")
 			}
 			h, err := o.machine()
 			if err != nil {
@@ -78,8 +78,8 @@ used, with the package's units.`,
 		},
 	}
 	o.policyFlags(c)
-	c.Flags().BoolVar(&start, "start", false, "then have the systemd that runs below --root start the units")
-	c.Flags().BoolVar(&force, "force", false, "overwrite what somebody has changed since nodegate wrote it")
+	c.Flags().BoolVar(&start, "start", false, "then start the units, by the systemd that runs below --root")
+	c.Flags().BoolVar(&force, "force", false, "overwrite files that were changed since nodegate wrote them")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "show what would be written and write nothing")
 	return c
 }
@@ -89,7 +89,7 @@ func newUninstall() *cobra.Command {
 	var force bool
 	c := &cobra.Command{
 		Use:   "uninstall",
-		Short: "Take everything away that install wrote, and put back what stood there",
+		Short: "Remove everything that install wrote, and put back the previous files",
 		Example: `  nodegate uninstall
   nodegate uninstall --root /mnt/image`,
 		Args: cobra.NoArgs,
@@ -112,11 +112,11 @@ func newUninstall() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&o.root, "root", "/", "`DIR` with the file tree of the machine")
-	c.Flags().BoolVar(&force, "force", false, "also remove or replace what somebody has changed since nodegate wrote it")
+	c.Flags().BoolVar(&force, "force", false, "also remove or replace files that were changed since nodegate wrote them")
 	return c
 }
 
-// ownBinary is the content of the program that runs.
+// ownBinary returns the content of the running program.
 func ownBinary() ([]byte, error) {
 	name, err := os.Executable()
 	if err != nil {
@@ -129,6 +129,7 @@ func ownBinary() ([]byte, error) {
 	return b, nil
 }
 
+// tellSystemd makes systemd read its units again, and enables or stops ours.
 func tellSystemd(ctx context.Context, h *host.Host, enable bool, stderr io.Writer) error {
 	if !h.SystemdRuns() {
 		return nil

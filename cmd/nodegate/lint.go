@@ -3,9 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"nodegate/images/kops"
 	"nodegate/internal/report"
 	"nodegate/policy"
 )
@@ -16,11 +20,11 @@ func newLint() *cobra.Command {
 	var manifest string
 	c := &cobra.Command{
 		Use:   "lint [FILE or directory]...",
-		Short: "Say what is wrong with a policy, every mistake at once, or with a kops manifest",
-		Long: `Lint reads policies and says what is wrong with them. With --kops it reads a kops
-manifest instead (Cluster, InstanceGroups, or both) and names the traps that its
-hooks, fileAssets and sysctlParameters fall into: exit status 1 where there are
-some, 2 where the file is no such manifest.`,
+		Short: "Print every mistake in a policy at once, or the traps in a kops manifest",
+		Long: `Lint reads policies and prints their mistakes. With --kops it reads a kops manifest
+instead (Cluster, InstanceGroups, or both) and names the traps that its hooks,
+fileAssets and sysctlParameters fall into: exit status 1 if there are traps, 2 if
+the file is no such manifest.`,
 		Example: `  nodegate lint my.hcl
   nodegate lint /etc/nodegate/policy.d
   kops get --name NAME -o yaml | nodegate lint --kops -`,
@@ -41,7 +45,7 @@ some, 2 where the file is no such manifest.`,
 			if err != nil {
 				return err
 			}
-			if warnings := advice(p); len(warnings) > 0 {
+			if warnings := p.Advice(); len(warnings) > 0 {
 				for _, w := range warnings {
 					fmt.Fprintln(c.ErrOrStderr(), w)
 				}
@@ -60,34 +64,53 @@ some, 2 where the file is no such manifest.`,
 	return c
 }
 
-// advice is what is allowed in a policy and yet most likely not meant.
-func advice(p *policy.Policy) []string {
-	var all []string
-	add := func(a policy.Metadata, what string) {
-		if !a.Builtin {
-			all = append(all, fmt.Sprintf("%s:%d:%d: Warning: %s", a.Range.Filename, a.Range.Start.Line, a.Range.Start.Column, what))
-		}
-	}
-	for _, s := range p.Sysctls {
-		if s.Reason == "" && s.Severity == policy.Block {
-			add(s.Metadata, s.Key.String()+" holds kubelet and says no reason; write one for whoever stands before the held node")
-		}
-	}
-	for _, l := range p.Links {
-		if l.Match == (policy.Match{Name: "*"}) {
-			add(l.Metadata, "link "+l.Name+" matches every interface, Pods' veths among them")
-		}
-		if l.Severity == policy.Block && l.Reason == "" {
-			add(l.Metadata, "link "+l.Name+" holds kubelet and says no reason; write one for whoever stands before the held node")
-		}
-	}
-	if p.Gate.OnTimeout == policy.Release && !p.Gate.Repair {
-		add(policy.Metadata{Range: p.Gate.Range}, "the gate neither repairs nor holds: it only delays kubelet")
-	}
-	return all
-}
-
 func summary(p *policy.Policy) string {
 	return fmt.Sprintf("%s, %s, %s; %s waits %s, then %s", report.Count(len(p.Modules), "module"), report.Count(len(p.Sysctls), "sysctl"),
 		report.Count(len(p.Links), "link"), p.Gate.Unit, p.Gate.Budget, p.Gate.OnTimeout)
+}
+
+func lintKops(c *cobra.Command, name string) error {
+	text, err := readManifest(c, name)
+	if err != nil {
+		return fmt.Errorf("reading the manifest: %w", err)
+	}
+	if name == "-" {
+		name = "standard input"
+	}
+	r, err := kops.Lint(text)
+	if err != nil {
+		for line := range strings.Lines(err.Error()) {
+			fmt.Fprintf(c.ErrOrStderr(), "%s:%s\n", name, strings.TrimSuffix(line, "\n"))
+		}
+		return exit(exitUsage)
+	}
+	w := c.OutOrStdout()
+	for _, f := range r.Findings {
+		fmt.Fprintf(w, "%s:%d:%d: %s: %s\n    write: %s\n", name, f.Line, f.Column, f.Trap, f.What, f.Do)
+	}
+	looked := fmt.Sprintf("%s, %s, %s", report.Count(r.Hooks, "hook"), report.Count(r.Assets, "fileAsset"), report.Count(r.Sysctls, "sysctlParameter"))
+	if len(r.Findings) > 0 {
+		fmt.Fprintf(w, "nodegate: %s in %s\n", report.Count(len(r.Findings), "trap"), looked)
+		return exit(exitFail)
+	}
+	_, err = fmt.Fprintf(w, "ok: no known trap in %s\n", looked)
+	return err
+}
+
+// readManifest reads one byte more than a manifest may have, so that kops.Lint
+// can tell one that is too large.
+func readManifest(c *cobra.Command, name string) ([]byte, error) {
+	in := c.InOrStdin()
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		if info, err := f.Stat(); err == nil && info.IsDir() {
+			return nil, errors.New(name + " is a directory; name a file")
+		}
+		in = f
+	}
+	return io.ReadAll(io.LimitReader(in, kops.MaxSize+1))
 }

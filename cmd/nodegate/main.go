@@ -24,7 +24,7 @@ const (
 	exitUnknown = 3 // it is not known whether a requirement passes
 )
 
-// exit ends the program with a code, having printed everything already.
+// exit ends the program with a code; everything is printed already.
 type exit int
 
 func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
@@ -54,8 +54,8 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "nodegate",
 		Short: "Make a Linux machine fit to be a Kubernetes node, and prove it before kubelet starts",
-		Long: `nodegate makes a Linux machine fit to be a Kubernetes node, and proves that it
-is before kubelet starts: kernel modules, sysctls and link offloads, declared in
+		Long: `nodegate makes a Linux machine fit to be a Kubernetes node, and proves it before
+kubelet starts: kernel modules, sysctls and link offloads, declared in
 HCL, applied at boot, and checked by a gate that kubelet's start waits for.
 
 Without --policy it uses what is installed in /etc/nodegate/policy.d, else the
@@ -64,11 +64,15 @@ built-in policy "kubernetes".
 Exit status: 0 pass, 1 fail, 2 wrong call or policy, 3 unknown.`,
 		Example: `  nodegate check                     what fails here, and why
   nodegate plan                      what apply would change
-  nodegate install --root /mnt/image put it into an image
+  nodegate install --root /mnt/image install it into an image
   nodegate lint my.hcl               is this policy right?`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(newCheck(), newPlan(), newApply(), newGate(), newInstall(), newUninstall(), newWatch(), newStatus(), newAudit(), newProbe(), newProbeChild(), newLint(), newFmt(), newPolicy(), newExplain(), newSnapshot(), newReport(), newExport(), newVerify(), newVersion())
+	root.AddCommand(
+		newCheck(), newPlan(), newApply(), newGate(), newInstall(), newUninstall(), newWatch(),
+		newStatus(), newAudit(), newProbe(), newProbeChild(), newLint(), newFmt(), newPolicy(),
+		newExplain(), newSnapshot(), newReport(), newExport(), newVerify(), newVersion(),
+	)
 	return root
 }

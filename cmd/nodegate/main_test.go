@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"nodegate": func() { os.Exit(run(context.Background(), os.Args[1:])) },
+		"nodegate": main,
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hashicorp/hcl/v2"
 	"github.com/spf13/cobra"
 
 	"nodegate/checks"
@@ -49,7 +50,7 @@ func (o *options) reportFlags(c *cobra.Command) {
 	c.Flags().StringVar(&o.stage, "stage", "", "image, boot, run or all (default boot, or image with --root)")
 	c.Flags().StringVarP(&o.format, "format", "f", "text", "text, json, junit, tap, prometheus or npd")
 	c.Flags().StringVarP(&o.output, "output", "o", "", "write the report to `FILE` instead of standard output")
-	c.Flags().DurationVar(&o.timeout, "timeout", defaultTimeout, "give up after this long; what is not checked by then is unknown")
+	c.Flags().DurationVar(&o.timeout, "timeout", defaultTimeout, "give up after this long; requirements not checked by then are unknown")
 	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "also list what passes, with the evidence")
 }
 
@@ -66,7 +67,7 @@ func (o *options) machine() (*host.Host, error) {
 	return h, err
 }
 
-// load reads the policy and prints what is wrong with it, every mistake at once.
+// load reads the policy and prints every mistake in it at once.
 func (o *options) load(h *host.Host, stderr io.Writer) (*policy.Policy, []policy.File, error) {
 	files, err := o.policyFiles(h)
 	if err != nil {
@@ -79,7 +80,7 @@ func (o *options) load(h *host.Host, stderr io.Writer) (*policy.Policy, []policy
 	return p, files, nil
 }
 
-// evaluate gives policy files their meaning on h as it is now.
+// evaluate evaluates policy files with the facts of h as it is now.
 func (o *options) evaluate(h *host.Host, files []policy.File, stderr io.Writer) (*policy.Policy, error) {
 	vars, err := o.variables()
 	if err != nil {
@@ -98,20 +99,72 @@ func (o *options) evaluate(h *host.Host, files []policy.File, stderr io.Writer) 
 	return p, nil
 }
 
+// printDiagnostics prints what is wrong with a policy, and returns exit status 2
+// where one of the mistakes is an error.
+func printDiagnostics(w io.Writer, files []policy.File, diags hcl.Diagnostics) error {
+	policy.WriteDiagnostics(w, files, diags)
+	if !diags.HasErrors() {
+		return nil
+	}
+	fmt.Fprintf(w, "nodegate: %s in the policy; nothing was done\n", report.Count(len(diags.Errs()), "mistake"))
+	return exit(exitUsage)
+}
+
+// environment returns the values of the NODEGATE_VAR_name variables.
+func environment() map[string]string {
+	vars := map[string]string{}
+	for _, e := range os.Environ() {
+		if rest, ok := strings.CutPrefix(e, "NODEGATE_VAR_"); ok {
+			name, value, _ := strings.Cut(rest, "=")
+			vars[name] = value
+		}
+	}
+	return vars
+}
+
+// variables returns the values of files, then those of --var; a later one wins.
+func (o *options) variables() (map[string]string, error) {
+	vars := map[string]string{}
+	for _, file := range o.varFiles {
+		files, diags, err := policy.ReadVariables(file, host.ReadFile, vars)
+		if err == nil {
+			err = printDiagnostics(os.Stderr, files, diags)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, v := range o.vars {
+		name, value, ok := strings.Cut(v, "=")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("--var is NAME=VALUE; %q is not", v)
+		}
+		vars[name] = value
+	}
+	return vars, nil
+}
+
 func (o *options) policyFiles(h *host.Host) ([]policy.File, error) {
 	if len(o.policies) > 0 {
-		return policy.ReadFiles(o.policies)
+		return policy.ReadFiles(o.policies, host.ReadFile)
 	}
 	files, err := installedPolicy(h)
 	if err != nil || len(files) > 0 {
 		return files, err
 	}
+	// On a machine that has one, a policy that is gone is a mistake: the built-in
+	// one would replace it without a word.
+	installed, err := h.Files.Exists(units.JournalFile)
+	if installed || err != nil && !errors.Is(err, host.ErrNotRecorded) {
+		return nil, errors.Join(err, fmt.Errorf("nodegate is installed in %s and %s has no policy: "+
+			"put the policy back, or run: nodegate install --policy FILE", h.Root, units.PolicyDir))
+	}
 	builtin, err := policy.Builtin("kubernetes")
 	return []policy.File{builtin}, err
 }
 
-// installedPolicy is what stands in the root's policy directory. It is read
-// through the host, so that a link in an image cannot lead out of it.
+// installedPolicy returns the files of the root's policy directory. They are read
+// through the host, so that a symbolic link in an image cannot lead out of it.
 func installedPolicy(h *host.Host) ([]policy.File, error) {
 	names, err := h.Files.ReadDir(units.PolicyDir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, host.ErrNotRecorded) {
@@ -135,7 +188,7 @@ func installedPolicy(h *host.Host) ([]policy.File, error) {
 	return files, nil
 }
 
-// stageFor is the asked stage, or the one that fits the host.
+// stageFor returns the stage that was asked for, or the one that fits the host.
 func (o *options) stageFor(h *host.Host) (checks.Stage, error) {
 	switch s := checks.Stage(o.stage); s {
 	case "":
@@ -167,7 +220,7 @@ func (o *options) examine(c *cobra.Command, h *host.Host, run runner) (*policy.P
 	return p, run(ctx, h, stage, catalog.For(p, stage)), nil
 }
 
-// paint is that of the standard output, where the report goes there.
+// paint colours the report if it goes to a terminal.
 func (o *options) paint(stdout io.Writer) report.Paint {
 	if o.output != "" {
 		return report.Plain
@@ -195,8 +248,8 @@ func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
 	return code(r.Verdict)
 }
 
-// npdUnknown is what node-problem-detector's custom plugins exit with where they
-// cannot tell.
+// npdUnknown is the exit status of node-problem-detector's custom plugins for
+// unknown.
 const npdUnknown = 2
 
 func (o *options) write(stdout io.Writer, render func(io.Writer) error) error {

@@ -14,8 +14,9 @@ func newPlan() *cobra.Command {
 		Short: "Show what apply would change, old and new, and change nothing",
 		Example: `  nodegate plan
   nodegate plan --policy my.hcl`,
-		Long: `Plan shows what apply would change. Exit status 0: nothing; 1: something; 3:
-unknown.`,
+		Long: `Plan shows what apply would change.
+
+Exit status: 0 nothing to change, 1 something, 2 wrong call or policy, 3 unknown.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			h, err := o.machine()

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"os"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +12,7 @@ import (
 	"nodegate/checks/datapath"
 	"nodegate/checks/kubeproxy"
 	"nodegate/internal/host"
+	"nodegate/internal/kube"
 	"nodegate/internal/report"
 )
 
@@ -41,11 +40,11 @@ func newProbeBridge() *cobra.Command {
 		Long: `Bridge connects a client to a Service address whose endpoint is on the same
 bridge: a scratch bridge with two network namespaces, on documentation addresses,
 with a DNAT rule in a table of its own. It proves that the reply comes back
-translated, or says which half was lost, from packet counters.
+translated, or shows from packet counters which half was lost.
 
-Without --in-scratch it runs against this machine's own settings, needs root, and
-adds a bridge, two links and a table for the time of the probe. With it, all of it
-is in a new network namespace, and an ordinary user can run it.
+Without --in-scratch it runs with this machine's own settings, needs root, and
+adds a bridge, two links and a table for the time of the probe. With --in-scratch
+all of it is in a new network namespace, and an ordinary user can run it.
 
 Exit status: 0 pass, 1 fail: lost, 2 wrong call, 3 unknown.`,
 		Example: `  nodegate probe bridge
@@ -59,13 +58,11 @@ Exit status: 0 pass, 1 fail: lost, 2 wrong call, 3 unknown.`,
 			if err != nil {
 				return unknown(c, err)
 			}
-			if err := renderProbe(c.OutOrStdout(), format, r, r.Render); err != nil {
-				return err
-			}
+			verdict := report.Pass
 			if !r.Pass {
-				return exit(exitFail)
+				verdict = report.Fail
 			}
-			return nil
+			return writeProbe(c.OutOrStdout(), format, r, r.Render, verdict, fmt.Sprintf("probe bridge, %s", r.Duration))
 		},
 	}
 	c.Flags().BoolVar(&o.InScratch, "in-scratch", false, "build everything in a new network namespace")
@@ -80,11 +77,11 @@ func newProbeService() *cobra.Command {
 	var proto string
 	c := &cobra.Command{
 		Use:   "service HOST:PORT",
-		Short: "Connect many times to a Service, and say which endpoints fail",
-		Long: `Service connects n times, every time from another port, and reports the failing
-fraction with its 95 % interval. From conntrack it tells to which endpoint each
-failed attempt was sent; with --endpoints or --kubeconfig, whether the API still
-has that endpoint.
+		Short: "Connect many times to a Service, and name the endpoints that fail",
+		Long: `Service connects n times, each time from another port, and reports the failing
+fraction with its 95 % interval. Conntrack shows to which endpoint each failed
+attempt was sent; with --endpoints or --kubeconfig, whether the API still has that
+endpoint.
 
 Exit status: 0 none failed, 1 some failed, 2 wrong call, 3 unknown.`,
 		Example: `  nodegate probe service 10.96.0.1:443 -n 1000
@@ -102,7 +99,7 @@ Exit status: 0 none failed, 1 some failed, 2 wrong call, 3 unknown.`,
 			if o.N < 1 {
 				return fmt.Errorf("-n is how often to connect, at least 1; %d is not", o.N)
 			}
-			o.Progress = progress(c.ErrOrStderr())
+			o.Progress = report.Progress(c.ErrOrStderr())
 			ctx, cancel := context.WithTimeout(c.Context(), audit.timeout)
 			defer cancel()
 			r, err := datapath.Service(ctx, args[0], o)
@@ -113,28 +110,28 @@ Exit status: 0 none failed, 1 some failed, 2 wrong call, 3 unknown.`,
 			if noteErr != nil {
 				fmt.Fprintf(c.ErrOrStderr(), "nodegate: left out: whether the endpoints are stale: %v\n", noteErr)
 			}
-			text := func(w io.Writer) error { return r.Render(w, note) }
-			if renderErr := renderProbe(c.OutOrStdout(), audit.format, r, text); renderErr != nil {
-				return renderErr
-			}
+			verdict := report.Pass
 			switch {
 			case err != nil:
-				return unknown(c, err)
+				verdict = report.Unknown
+				fmt.Fprintf(c.ErrOrStderr(), "nodegate: unknown: %v\n", err)
 			case r.Failed > 0:
-				return exit(exitFail)
+				verdict = report.Fail
 			}
-			return nil
+			text := func(w io.Writer) error { return r.Render(w, note) }
+			return writeProbe(c.OutOrStdout(), audit.format, r, text, verdict,
+				fmt.Sprintf("probe service, %d of %d failed, %s", r.Failed, r.Attempts, r.Duration))
 		},
 	}
 	f := c.Flags()
 	f.IntVarP(&o.N, "count", "n", 100, "connect this many times")
-	f.IntVar(&o.Concurrency, "concurrency", 50, "so many at the same time")
+	f.IntVar(&o.Concurrency, "concurrency", 50, "make this many attempts at the same time")
 	f.DurationVar(&o.Timeout, "attempt-timeout", 2*time.Second, "one attempt fails after this long")
 	f.DurationVar(&audit.timeout, "timeout", 5*time.Minute, "give up after this long")
 	f.StringVar(&proto, "proto", "tcp", "tcp (connect) or dns (a query over UDP)")
 	f.StringVar(&o.Query, "query", "", "the `NAME` that a DNS query asks for (default kubernetes.default.svc.cluster.local.)")
-	f.StringVar(&audit.endpoints, "endpoints", "", "compare failing endpoints with the EndpointSlices in `FILE`")
-	f.StringVar(&audit.kubeconfig, "kubeconfig", "", "compare failing endpoints with the API server that `FILE` names")
+	f.StringVar(&audit.truth.Endpoints, "endpoints", "", "compare failing endpoints with the EndpointSlices in `FILE`")
+	f.StringVar(&audit.truth.Kubeconfig, "kubeconfig", "", "compare failing endpoints with the API server that `FILE` names")
 	f.StringVarP(&audit.format, "format", "f", "text", "text or json")
 	c.MarkFlagsMutuallyExclusive("endpoints", "kubeconfig")
 	return c
@@ -143,7 +140,7 @@ Exit status: 0 none failed, 1 some failed, 2 wrong call, 3 unknown.`,
 func newProbeClean() *cobra.Command {
 	return &cobra.Command{
 		Use:     "clean",
-		Short:   "Remove what killed probes have left",
+		Short:   "Remove what killed probes left behind",
 		Example: "  nodegate probe clean",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -161,7 +158,7 @@ func newProbeClean() *cobra.Command {
 	}
 }
 
-// newProbeChild is what a probe starts in a user namespace; it speaks JSON.
+// newProbeChild is the process that a probe starts in a user namespace; it speaks JSON.
 func newProbeChild() *cobra.Command {
 	return &cobra.Command{
 		Use: childCommand, Hidden: true, Args: cobra.NoArgs,
@@ -176,43 +173,34 @@ func unknown(c *cobra.Command, err error) error {
 	return exit(exitUnknown)
 }
 
-func renderProbe(w io.Writer, format string, result any, text func(io.Writer) error) error {
+// writeProbe writes a result, and returns the exit code of its verdict.
+func writeProbe(w io.Writer, format string, result any, text func(io.Writer) error, verdict report.Verdict, about string) error {
+	var err error
 	switch format {
 	case "text":
-		return text(w)
-	case "json":
-		return report.JSON(w, result)
-	}
-	return fmt.Errorf("--format is text or json; %q is neither", format)
-}
-
-// progress draws a bar on a terminal, and nothing elsewhere.
-func progress(w io.Writer) func(done, failed, total int) {
-	f, ok := w.(*os.File)
-	if !ok || !host.IsTerminal(f) {
-		return nil
-	}
-	const width = 40
-	return func(done, failed, total int) {
-		filled := width * done / total
-		fmt.Fprintf(w, "\r[%-*s] %d/%d, %d failed", width, bar(filled), done, total, failed)
-		if done == total {
-			fmt.Fprint(w, "\r\x1b[K")
+		if err = text(w); err == nil {
+			fmt.Fprintln(w)
+			err = report.Total(w, report.Painter(w), verdict, about)
 		}
+	case "json":
+		err = report.JSON(w, result)
+	default:
+		err = fmt.Errorf("--format is text or json; %q is neither", format)
 	}
+	if err != nil {
+		return err
+	}
+	return code(verdict)
 }
 
-func bar(n int) string { return string(slices.Repeat([]byte{'#'}, n)) }
-
-// staleness reads the rules and what the API says, and answers for an endpoint
-// whether it is one that the audit calls stale. Without anything to compare
-// with, it answers nothing.
+// staleness returns a note on an endpoint: whether it is stale, by the rules and
+// the API. It is nil if there is nothing to compare.
 func (o *auditOptions) staleness(ctx context.Context, failing []datapath.Endpoint) (func(netip.AddrPort) string, error) {
-	if len(failing) == 0 || o.endpoints == "" && o.kubeconfig == "" {
+	if len(failing) == 0 || o.truth == (kube.Source{}) {
 		return nil, nil
 	}
-	judged, err := o.truth(ctx)
-	if err != nil {
+	var judged kubeproxy.Options
+	if err := o.truth.Read(ctx, &judged); err != nil {
 		return nil, err
 	}
 	h, err := host.Open("/")
@@ -226,15 +214,8 @@ func (o *auditOptions) staleness(ctx context.Context, failing []datapath.Endpoin
 	}
 	rep := kubeproxy.Judge(rules, judged)
 	return func(endpoint netip.AddrPort) string {
-		for _, s := range rep.Services {
-			if !slices.Contains(s.Findings, "kubeproxy.truth.endpoint-stale") && !slices.Contains(s.Findings, "kubeproxy.truth.service-stale") {
-				continue
-			}
-			for _, e := range slices.Concat(s.Endpoints, s.LocalEndpoints) {
-				if e.Address == endpoint.String() && !judged.Endpoints.Has(endpoint.String()) {
-					return "stale: in the rules of " + s.Name + ", not in the API"
-				}
-			}
+		if service := rep.StaleIn(endpoint, judged.Endpoints); service != "" {
+			return "stale: in the rules of " + service + ", not in the API"
 		}
 		return "in the API"
 	}, nil

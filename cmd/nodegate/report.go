@@ -16,16 +16,17 @@ func newReport() *cobra.Command {
 	var o options
 	c := &cobra.Command{
 		Use:   "report FILE...",
-		Short: "Merge many nodes' reports and show which are not as the others",
-		Long: `Merge the reports of many nodes into one table: what nodegate check --format json
-writes, /run/nodegate/report.json of the gate, and /run/nodegate/watch.json. A
-file may hold several, one after the other; - is standard input.
+		Short: "Merge many nodes' reports and show which nodes differ from the rest",
+		Long: `Report merges the reports of many nodes into one table. It reads what nodegate
+check --format json writes, /run/nodegate/report.json of the gate, and
+/run/nodegate/watch.json. A file may contain several, one after the other; - is
+standard input.
 
-The checks in which few nodes differ from the many come first: in the verdict, or
-only in the value that was found. Nodes that are alike are shown as one.
+Checks in which a few nodes differ from the rest come first, by verdict or only by
+value. Nodes that are alike are shown as one.
 
-Exit status: 0 all nodes pass, 1 some fail, 2 a file is no report (those that
-are, are shown all the same), 3 some are unknown.`,
+Exit status: 0 all nodes pass, 1 some fail, 2 a file is no report (the others are
+shown all the same), 3 some are unknown.`,
 		Example: `  nodegate report reports/*.json
   nodegate report reports/*.json --format html -o fleet.html
   for n in $(cat nodes); do ssh $n cat /run/nodegate/watch.json; done | nodegate report -`,
@@ -52,7 +53,7 @@ are, are shown all the same), 3 some are unknown.`,
 	}
 	c.Flags().StringVarP(&o.format, "format", "f", "text", "text, json or html")
 	c.Flags().StringVarP(&o.output, "output", "o", "", "write the table to `FILE` instead of standard output")
-	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "name every node, and the checks that are the same everywhere")
+	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "name every node, and the checks with the same result everywhere")
 	return c
 }
 
@@ -76,7 +77,7 @@ func (o *options) fleetRenderer(stdout io.Writer) (func(io.Writer, fleet.Fleet) 
 	return nil, fmt.Errorf("--format is text, json or html; %q is none of them", o.format)
 }
 
-// readReports reads what can be read of all files.
+// readReports reads all files, and returns an error for each that cannot be read.
 func readReports(names []string, stdin io.Reader) (reports []report.Read, errs []error) {
 	for _, name := range names {
 		read, err := readReport(name, stdin)

@@ -15,9 +15,9 @@ func newSnapshot() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "snapshot",
 		Short: "Record what the checks read, to run them again elsewhere",
-		Long: `Snapshot runs the checks and writes down everything that the machine answered:
-files below /proc and /sys that the policy asks about, links and their features.
-"nodegate check --snapshot FILE" runs the same policy on it, on any machine.`,
+		Long: `Snapshot runs the checks and records everything that they read: files below /proc
+and /sys that the policy names, links and their features. "nodegate check
+--snapshot FILE" runs the same policy on the recording, on any machine.`,
 		Example: `  nodegate snapshot -o node17.json
   nodegate check --snapshot node17.json`,
 		Args: cobra.NoArgs,
@@ -32,7 +32,7 @@ files below /proc and /sys that the policy asks about, links and their features.
 			if err != nil {
 				return err
 			}
-			report.New(recording, p, r) // what a report says of the node is recorded too
+			report.New(recording, p, r) // records what a report reads of the node, too
 			return o.write(c.OutOrStdout(), func(w io.Writer) error { return report.JSON(w, s) })
 		},
 	}

@@ -18,11 +18,11 @@ func newStatus() *cobra.Command {
 	file := report.WatchFile
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "What watch knows: what drifted, what it corrected, who fights it, since when",
+		Short: "Show what watch found: drift, corrections, and fights with other programs",
 		Long: `Status reads what "nodegate watch" last wrote to ` + report.WatchFile + `.
-It asks the machine nothing; for that, use "nodegate check".
+It does not inspect the machine; "nodegate check" does.
 
-Exit status: as that of check. 3 also where watch does not run or is late.`,
+Exit status: as that of check. 3 also if watch does not run or is late.`,
 		Example: `  nodegate status
   nodegate status --format json`,
 		Args: cobra.NoArgs,
@@ -37,7 +37,7 @@ Exit status: as that of check. 3 also where watch does not run or is late.`,
 				return exit(exitUnknown)
 			}
 			if err != nil {
-				return fmt.Errorf("reading what watch knows: %w", err)
+				return fmt.Errorf("reading the status: %w", err)
 			}
 			d, err := report.DecodeWatch(text)
 			if err != nil {
@@ -56,6 +56,6 @@ Exit status: as that of check. 3 also where watch does not run or is late.`,
 		},
 	}
 	c.Flags().StringVarP(&format, "format", "f", "text", "text or json")
-	c.Flags().StringVar(&file, "file", file, "read `FILE`, of another machine for example")
+	c.Flags().StringVar(&file, "file", file, "read `FILE`, for example of another machine")
 	return c
 }

@@ -18,20 +18,20 @@ func newVerify() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "verify --key FILE DIR|SHA256SUMS [NAME]...",
 		Short: "Prove that downloaded files are those that were signed",
-		Long: `Verify checks the signature of SHA256SUMS, which stands beside it as
-SHA256SUMS.minisig, and then the sum of each file that it names; with NAMEs, of
-those files only. Get the public key from somewhere else than the files. The
-signature is minisign's: "minisign -Vm SHA256SUMS -p FILE && sha256sum -c SHA256SUMS"
-says the same.
+		Long: `Verify checks the signature of SHA256SUMS, which is beside it as
+SHA256SUMS.minisig, and then the sum of each file that it names; with NAMEs, only
+of those files. Get the public key from another place than the files. The
+signature is minisign's: "minisign -Vm SHA256SUMS -p FILE && sha256sum -c
+SHA256SUMS" does the same.
 
-Exit status: 0 all is as signed, 1 something is not, 2 wrong call, or a list that
-is none, 3 a file could not be read.`,
+Exit status: 0 all is as signed, 1 something is not, 2 wrong call or no list of
+sums, 3 a file could not be read.`,
 		Example: `  nodegate verify --key nodegate.pub dist/
   nodegate verify --key nodegate.pub SHA256SUMS nodegate_1.0.0-1_amd64.deb`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if keyFile == "" {
-				return errors.New("verify needs the public key of whoever signed: --key FILE")
+				return errors.New("verify needs the signer's public key: --key FILE")
 			}
 			key, err := minisign.PublicKeyFromFile(keyFile)
 			if err != nil {
@@ -55,11 +55,11 @@ is none, 3 a file could not be read.`,
 			return checkSums(c, dir, list, key)
 		},
 	}
-	c.Flags().StringVar(&keyFile, "key", "", "public key `FILE` of whoever signed, as minisign writes it")
+	c.Flags().StringVar(&keyFile, "key", "", "the signer's public key `FILE`, as minisign writes it")
 	return c
 }
 
-// chosen is the sums of the named files, or all.
+// chosen returns the sums of the named files, or all.
 func chosen(list []signature.Sum, names []string) ([]signature.Sum, error) {
 	if len(names) == 0 {
 		return list, nil

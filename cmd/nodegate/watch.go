@@ -28,23 +28,23 @@ func newWatch() *cobra.Command {
 	var listen, textfile string
 	c := &cobra.Command{
 		Use:   "watch",
-		Short: "Stay: settle links that appear later, correct or tell what drifts, serve metrics",
-		Long: `Watch settles each link that appears, reappears or changes as the link
-requirements ask, and looks at everything else every interval: what has drifted
-is corrected, only told, or left alone, as the requirement's drift attribute
-says. What somebody else keeps changing back is called a fight: it is told once,
-with who most likely does it, and corrected ever more rarely.
+		Short: "Keep running: set links that appear later, correct or report drift, serve metrics",
+		Long: `Watch sets each link that appears, reappears or changes as the link requirements
+ask, and inspects everything else every interval. It corrects, reports or ignores
+drift, as the requirement's drift attribute says. If another program keeps
+changing a setting back, watch reports the fight once, names the likely program,
+and corrects the setting less and less often.
 
 SIGHUP makes it read the policy again. ` + units.WatchUnit + ` runs it, and
-"nodegate status" shows what it knows.`,
+"nodegate status" shows what it found.`,
 		Example: `  nodegate watch
   nodegate watch --interval 10s --listen 127.0.0.1:9758
   nodegate watch --textfile /var/lib/prometheus/node-exporter`,
 		Args: cobra.NoArgs,
 	}
 	o.policyFlags(c)
-	c.Flags().DurationVar(&every, "interval", 30*time.Second, "look at everything this often, a tenth more or less")
-	c.Flags().StringVar(&listen, "listen", "", "serve /metrics, /healthz and /check on `HOST:PORT`; it is not encrypted, and asks for no password")
+	c.Flags().DurationVar(&every, "interval", 30*time.Second, "inspect everything this often, a tenth more or less")
+	c.Flags().StringVar(&listen, "listen", "", "serve /metrics, /healthz and /check on `HOST:PORT`, without encryption or password")
 	c.Flags().StringVar(&textfile, "textfile", "", "write the metrics to nodegate.prom in `DIR`, for node_exporter's textfile collector")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if every < time.Second || every > time.Hour {
@@ -86,7 +86,7 @@ SIGHUP makes it read the policy again. ` + units.WatchUnit + ` runs it, and
 	return c
 }
 
-// watcher is watch with a mouth: the journal, or standard error.
+// watcher is watch with a log: the journal, or standard error.
 type watcher struct {
 	*watch.Watcher
 	stderr io.Writer
@@ -121,7 +121,13 @@ func newWatcher(o *options, stderr io.Writer) (*watcher, error) {
 		}
 		return p, nil
 	}
-	w.Off = func() string { return h.BreakGlass(units.Disabled) }
+	w.Off = func() string {
+		why, err := h.BreakGlass(units.Disabled)
+		if err != nil {
+			w.say(host.LevelWarning, err.Error(), nil)
+		}
+		return why
+	}
 	w.Alive, w.AliveEvery = host.Alive, host.Watchdog()
 	w.Ready = func(watch.State) { host.Ready() }
 	w.Corrected, w.Changed, w.Fighting = w.corrected, w.changed, w.fighting
@@ -130,9 +136,12 @@ func newWatcher(o *options, stderr io.Writer) (*watcher, error) {
 }
 
 func (w *watcher) say(level host.Level, line string, fields map[string]string) {
-	if line = "nodegate: " + report.OneLine(line); !host.Log(level, line, fields) {
-		fmt.Fprintln(w.stderr, line)
+	line = "nodegate: " + report.OneLine(line)
+	if !host.LogsToJournal() {
+		host.Print(w.stderr, line)
+		return
 	}
+	host.Log(level, line, fields)
 }
 
 func (w *watcher) corrected(c report.Correction) {
@@ -159,14 +168,14 @@ func (w *watcher) changed(res checks.Result) {
 
 func (w *watcher) fighting(f report.Fight, over bool) {
 	level, event, line := host.LevelError, "fight", fmt.Sprintf(
-		"FIGHT over %s: somebody keeps changing it back; next correction at %s. %s", f.Name, f.Next.UTC().Format(time.TimeOnly), f.Writer)
+		"fight over %s: another program keeps changing it back; next correction at %s. %s", f.Name, f.Next.UTC().Format(time.TimeOnly), f.Writer)
 	if over {
 		level, event, line = host.LevelNotice, "fight-over", "the fight over "+f.Name+" has ended"
 	}
 	w.say(level, line, map[string]string{"NODEGATE_EVENT": event, "NODEGATE_CHECK": f.Name, "NODEGATE_WRITER": f.Writer})
 }
 
-// publish leaves what watch knows for "nodegate status", for node_exporter and
+// publish writes what watch found for "nodegate status", for node_exporter and
 // in the unit's status. A file that cannot be written must not end watch.
 func (w *watcher) publish(s watch.State, textfile string) {
 	d := s.Document(w.Host)

@@ -15,7 +15,7 @@ func FuzzKops(f *testing.F) {
 		texts := []policy.File{{Name: "my.hcl", Text: []byte(text)}}
 		p, diags := policy.Load(texts, policy.Options{Checks: names})
 		if diags.HasErrors() {
-			t.Skip()
+			return
 		}
 		r, err := writeKops(Input{p, texts, Delivery{}})
 		if err != nil {

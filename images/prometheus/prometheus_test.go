@@ -151,7 +151,7 @@ check "swap" {}
 
 // TestScrape: a real Prometheus scrapes a real watch, with the rules loaded.
 func TestScrape(t *testing.T) {
-	for _, program := range []string{"promtool", "prometheus", "go"} {
+	for _, program := range []string{"promtool", "prometheus", "go", "unshare"} {
 		hosttest.NeedProgram(t, program)
 	}
 	if !hosttest.OwnNetns(t) {
@@ -180,7 +180,9 @@ func TestScrape(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	start(t, binary, "watch", "--policy", dir+"/node.hcl", "--interval", "1s", "--listen", "127.0.0.1:9758", "--textfile", dir)
+	// In a mount namespace of its own: /run/nodegate is the machine's.
+	start(t, "unshare", "--mount", "sh", "-euc", `mount -t tmpfs tmpfs /run; exec "$@"`, "sh",
+		binary, "watch", "--policy", dir+"/node.hcl", "--interval", "1s", "--listen", "127.0.0.1:9758", "--textfile", dir)
 	eventually(t, "watch is healthy", func() (string, error) { return get(t.Context(), "http://127.0.0.1:9758/healthz") })
 	metrics := eventually(t, "metrics", func() (string, error) { return get(t.Context(), "http://127.0.0.1:9758/metrics") })
 	run(t, strings.NewReader(metrics), "promtool", "check", "metrics")

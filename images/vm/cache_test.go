@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"nodegate/internal/host/hosttest"
 )
 
 func TestScratchSweepsTheDeadOnly(t *testing.T) {
@@ -78,13 +80,11 @@ func TestOpenWantsOneKernelAndItsInitrd(t *testing.T) {
 	}
 }
 
-// needNamespaces skips where this process may not make the namespaces that run makes; never in CI.
+// needNamespaces is for tests of run, which makes namespaces.
 func needNamespaces(t *testing.T) {
 	t.Helper()
 	_, err := run(t.Context(), time.Minute, nil, "true")
-	if errors.Is(err, syscall.EPERM) && os.Getenv("CI") == "" {
-		t.Skipf("needs root, and the right to make namespaces: %v", err)
-	}
+	hosttest.Need(t, !errors.Is(err, syscall.EPERM), "root, and the right to make namespaces")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"nodegate/internal/host/hosttest"
 )
 
 const (
@@ -49,13 +51,8 @@ func TestScenarios(t *testing.T) {
 // newRunner builds the binary and the base image, or says why this host cannot. Where CI is set, "cannot" is a failure.
 func newRunner(t *testing.T) Runner {
 	t.Helper()
-	if missing := Missing(); len(missing) > 0 {
-		why := "this host runs no virtual machines:\n" + strings.Join(missing, "\n")
-		if os.Getenv("CI") != "" {
-			t.Fatal(why)
-		}
-		t.Skip(why)
-	}
+	missing := Missing()
+	hosttest.Need(t, len(missing) == 0, "a host that runs virtual machines:\n"+strings.Join(missing, "\n"))
 	root, err := filepath.Abs(repository)
 	if err != nil {
 		t.Fatal(err)

@@ -1,23 +1,28 @@
 package host
 
 import (
-	"errors"
-	"io/fs"
+	"fmt"
 	"strings"
 )
 
 // BreakGlass returns the way in which somebody switched the gate off on purpose,
-// "" where nobody did. A /proc/cmdline that cannot be read does not switch it off.
-func (h *Host) BreakGlass(disabledFile string) string {
+// or "". Only a file that certainly exists switches it off: where that cannot be
+// told, BreakGlass returns the error and the gate stays closed. A /proc/cmdline
+// that cannot be read does not switch it off either.
+func (h *Host) BreakGlass(disabledFile string) (string, error) {
 	if cmdline, err := h.Text("/proc/cmdline"); err == nil {
 		for _, word := range strings.Fields(cmdline) {
 			if word == "nodegate=off" {
-				return "nodegate=off on the kernel command line"
+				return "nodegate=off on the kernel command line", nil
 			}
 		}
 	}
-	if _, err := h.Files.ReadFile(disabledFile); err == nil || !errors.Is(err, fs.ErrNotExist) {
-		return disabledFile
+	exists, err := h.Files.Exists(disabledFile)
+	if err != nil {
+		return "", fmt.Errorf("cannot tell whether %s exists: %w", disabledFile, err)
 	}
-	return ""
+	if exists {
+		return disabledFile, nil
+	}
+	return "", nil
 }

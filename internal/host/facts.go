@@ -75,7 +75,7 @@ func (h *Host) OSRelease() (config.OSRelease, error) {
 	return release, nil
 }
 
-// countList counts the numbers of a kernel list: "0-3,5" is five.
+// countList counts the numbers of a kernel list: "0-3,5" has five.
 func countList(list string) int64 {
 	var n int64
 	for _, part := range strings.Split(strings.TrimSpace(list), ",") {
@@ -106,7 +106,7 @@ func (h *Host) memory() (any, bool) {
 	return nil, false
 }
 
-// cloud is the provider by DMI; "" is a machine that is none of theirs.
+// cloud returns the cloud provider by DMI, "" for a machine of another kind.
 func (h *Host) cloud() (any, bool) {
 	if !h.Live() {
 		return nil, false
@@ -126,9 +126,9 @@ func (h *Host) cloud() (any, bool) {
 	return "", true
 }
 
-// cni is the name in the first configuration file, the one that the runtime
-// takes. The directory is empty until the CNI is installed: that is not known,
-// not none.
+// cni returns the name in the first configuration file, the one that the container
+// runtime uses. The directory is empty until a CNI is installed: then the name is
+// unknown, not empty.
 func (h *Host) cni() (any, bool) {
 	names, err := h.Files.ReadDir("/etc/cni/net.d")
 	if err != nil {

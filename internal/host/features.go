@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The library asks for the names of all features before each question about
-// them: three ioctls, each of which waits for the lock that every change of any
-// link holds (rtnl_lock). The names are the kernel's, the same for every link
-// (net/ethtool/common.c, netdev_features_strings): here they are asked for
-// once, and a question is one ioctl.
+// The library asks for the names of all features before each question about them:
+// three ioctls, each of which waits for the lock that every change of any link holds
+// (rtnl_lock). The names are the same for every link of a kernel
+// (net/ethtool/common.c, netdev_features_strings): here they are read once, and a
+// question is one ioctl.
 
-// featureWords is the most 32-bit words of feature flags that there is room for.
-// The kernel uses two or three.
+// featureWords is the room for 32-bit words of feature flags. The kernel uses two or
+// three.
 const featureWords = 8
 
 // getFeatures is struct ethtool_gfeatures (linux/ethtool.h).
@@ -44,14 +44,16 @@ func (m *machineLinks) Features(_ context.Context, link string) (map[string]Feat
 	for name, i := range names {
 		w, bit := get.words[i/32], uint32(1)<<(i%32)
 		features[name] = Feature{
-			Available: w.available&bit != 0, Requested: w.requested&bit != 0, Active: w.active&bit != 0, NeverChanged: w.neverChanged&bit != 0,
+			Available: w.available&bit != 0, Requested: w.requested&bit != 0,
+			Active: w.active&bit != 0, NeverChanged: w.neverChanged&bit != 0,
 		}
 	}
 	return features, nil
 }
 
-// SetFeatures answers nil for features that the driver holds fixed or that
-// another one blocks (ETHTOOL_SFEATURES says so only in its flags): read back.
+// SetFeatures returns nil also for features that are fixed by the driver or blocked
+// by another feature, which ETHTOOL_SFEATURES reports only in its flags: read them
+// back.
 func (m *machineLinks) SetFeatures(_ context.Context, link string, on map[string]bool) error {
 	names, err := m.featureNames(link)
 	if err != nil {
@@ -71,7 +73,7 @@ func (m *machineLinks) SetFeatures(_ context.Context, link string, on map[string
 	return linkErr("changing features", link, m.features(link, unsafe.Pointer(&set)))
 }
 
-// featureNames is the kernel's names of the features, with their numbers.
+// featureNames returns the kernel's names of the features, with their numbers.
 func (m *machineLinks) featureNames(link string) (map[string]uint, error) {
 	if m.names != nil {
 		return m.names, nil
@@ -85,7 +87,7 @@ func (m *machineLinks) featureNames(link string) (map[string]uint, error) {
 		return nil, linkErr("reading the names of features", link, err)
 	}
 	if len(names) > 32*featureWords {
-		return nil, fmt.Errorf("reading the names of features: the kernel has %d, more than the %d that nodegate has room for", len(names), 32*featureWords)
+		return nil, fmt.Errorf("reading the names of features: the kernel has %d, nodegate expects at most %d", len(names), 32*featureWords)
 	}
 	if len(names) > 0 {
 		m.names = names
@@ -93,7 +95,7 @@ func (m *machineLinks) featureNames(link string) (map[string]uint, error) {
 	return names, nil
 }
 
-// features asks SIOCETHTOOL about a link, with a command that data points to.
+// features sends SIOCETHTOOL about a link, with the command that data points to.
 func (m *machineLinks) features(link string, data unsafe.Pointer) error {
 	if m.fd == 0 {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)

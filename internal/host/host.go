@@ -1,5 +1,5 @@
-// Package host is the only door to the kernel, to systemd and to files. What
-// goes through it can be recorded as a Snapshot and replayed.
+// Package host is the only door to the kernel, to systemd and to files. What goes
+// through it can be recorded as a Snapshot and replayed.
 package host
 
 import (
@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Host is a machine, or a file tree that will be one. Its fields are what
-// nodegate asks of it; each can be the real one, a fake or a replay.
+// Host is a machine, or a file tree that will be one. Each field is a kind of
+// question; the real machine, a fake or a replay can answer it.
 type Host struct {
 	Root   string // "/" for the running machine
 	Files  Files
@@ -21,8 +21,8 @@ type Host struct {
 	Links  Links
 	Units  Units
 	Rules  Rules
-	// Prove proves the data path of a same-node Service with real packets, and
-	// waits for the reply as long as it is told. It is nil where nothing can be
+	// Prove proves the data path of a same-node Service with real packets, and waits
+	// for the reply at most as long as wait says. It is nil where nothing can be
 	// sent: in a file tree, a replay, a recording.
 	Prove func(ctx context.Context, wait time.Duration) (Proof, error)
 
@@ -32,7 +32,7 @@ type Host struct {
 // Proof is what a probe with real packets found.
 type Proof struct {
 	Pass     bool
-	Lost     string // which packet was lost, where it does not hold: "reply-untranslated"
+	Lost     string // which packet was lost, where the probe failed: "reply-untranslated"
 	Evidence string
 	Remedy   string
 }
@@ -41,79 +41,81 @@ type Proof struct {
 // io/fs sentinels.
 type Files interface {
 	ReadFile(name string) ([]byte, error)
-	// ReadDir is the sorted names in a directory.
+	// ReadDir returns the sorted names in a directory.
 	ReadDir(name string) ([]string, error)
-	// ReadLink is where a symbolic link points, unresolved.
+	// ReadLink returns the target of a symbolic link, unresolved.
 	ReadLink(name string) (string, error)
-	// Write writes in place, as /proc and /sys want it; it makes no file.
+	// Exists reports whether anything has this name; a symbolic link is not
+	// followed. An error is not an answer.
+	Exists(name string) (bool, error)
+	// Write writes in place, as /proc and /sys need it; it creates no file.
 	Write(name string, data []byte) error
 }
 
-// Kernel is what is asked of the running kernel.
+// Kernel is the running kernel, and the programs beside it.
 type Kernel interface {
 	Release() (string, error)
 	// LoadModule loads a module with what it depends on.
 	LoadModule(ctx context.Context, name string) error
-	// Version is what a program of the system prints for --version.
+	// Version returns what a program of the system prints for --version.
 	Version(ctx context.Context, program string) (string, error)
 }
 
-// Links is what is asked of network interfaces. A link that has gone is
-// fs.ErrNotExist, what a driver does not implement errors.ErrUnsupported.
+// Links are the network interfaces. A link that has gone is fs.ErrNotExist, what a
+// driver does not implement errors.ErrUnsupported.
 type Links interface {
 	List(ctx context.Context) ([]Link, error)
 	// Get returns a link as it is now, without Master and VXLAN.
 	Get(ctx context.Context, name string) (Link, error)
-	// Watch sends every notice about a link to events. It returns when a notice
-	// was missed, when the subscription fails, or when ctx ends; after that only
-	// List tells what happened in between. subscribed is called as soon as no
-	// notice can be missed any more.
+	// Watch sends every notice about a link to events. It returns when a notice was
+	// missed, when the subscription fails, or when ctx ends: after a restart, list
+	// all links. It calls subscribed as soon as no notice can be missed any more.
 	Watch(ctx context.Context, subscribed func(), events chan<- LinkEvent) error
 	Driver(ctx context.Context, link string) (string, error)
-	// DefaultRoutes is the names of the links that carry a default route.
+	// DefaultRoutes returns the names of the links that carry a default route.
 	DefaultRoutes(ctx context.Context) ([]string, error)
-	// RoutingRules is what looks up routes elsewhere than in the tables that
+	// RoutingRules returns the rules that look up routes outside the tables that
 	// every machine has.
 	RoutingRules(ctx context.Context) ([]RoutingRule, error)
 	Features(ctx context.Context, link string) (map[string]Feature, error)
 	SetFeatures(ctx context.Context, link string, on map[string]bool) error
 	SetMTU(ctx context.Context, link string, mtu int) error
-	// Stats is the counters that the driver keeps, as ethtool -S prints them.
+	// Stats returns the counters of the driver, as ethtool -S prints them.
 	Stats(ctx context.Context, link string) (map[string]uint64, error)
 }
 
-// Units is what is asked of systemd.
+// Units are the units of systemd.
 type Units interface {
-	// State is a unit's ActiveState and UnitFileState, as systemctl show prints
-	// them: "active", "enabled". A unit that is not there is "inactive", "".
+	// State returns a unit's ActiveState and UnitFileState, as systemctl show prints
+	// them: "active", "enabled". A unit that does not exist is "inactive", "".
 	State(ctx context.Context, unit string) (active, file string, err error)
 	// Reload makes systemd read its unit files again.
 	Reload(ctx context.Context) error
 	// Enable does what `systemctl enable` does.
 	Enable(ctx context.Context, units ...string) error
-	// Stop does what `systemctl stop` does. A unit that systemd does not know is
-	// stopped already.
+	// Stop does what `systemctl stop` does. A unit that systemd does not know counts
+	// as stopped.
 	Stop(ctx context.Context, unit string) error
 	// Restart restarts the units, each after the one before has started.
 	Restart(ctx context.Context, units ...string) error
 }
 
-// Rules is what is asked of the packet filter.
+// Rules are the rules of the packet filter.
 type Rules interface {
-	// Dumps hands over what every iptables backend saves, and kube-proxy's
-	// nftables tables as JSON, one after the other; source is what was run.
+	// Dumps passes what every iptables backend saves, and kube-proxy's nftables
+	// tables as JSON, to read, one after the other; source is the command line.
 	Dumps(ctx context.Context, read func(source string, r io.Reader) error) error
-	// Takes tells whether the kernel takes a rule of an iptables program. It is
-	// tried in a scratch network namespace: no rule of the machine is touched.
-	// Refused is what the program says, "" where the rule is taken; err is that
-	// it could not be tried.
-	Accepts(ctx context.Context, program string, rule ...string) (refused string, err error)
+	// Accepts reports whether the kernel accepts a rule of an iptables program. It
+	// tries the rule in a scratch network namespace: no rule of the machine changes.
+	// rejected is what the program prints, "" where the rule is accepted; err says
+	// why it could not be tried.
+	Accepts(ctx context.Context, program string, rule ...string) (rejected string, err error)
 }
 
 // Link is a network interface.
 type Link struct {
 	Name   string `json:"name"`
-	Index  int    `json:"index,omitempty"` // a link made again under the same name has another one
+	Index  int    `json:"index,omitempty"` // differs for a link made again under the same name
 	Kind   string `json:"kind,omitempty"`  // "" for a physical one
 	MTU    int    `json:"mtu"`
 	Master string `json:"master,omitempty"` // the bridge or bond it is a port of
@@ -121,25 +123,25 @@ type Link struct {
 	VXLAN  *VXLAN `json:"vxlan,omitempty"`
 }
 
-// VXLAN is what a link of kind vxlan has beside.
+// VXLAN is what only links of kind vxlan have.
 type VXLAN struct {
 	UDPCSum bool   `json:"udpCSum"` // the outer packet carries a UDP checksum
 	Port    int    `json:"port"`
 	Parent  string `json:"parent,omitempty"` // the interface it sends through
 }
 
-// Feature is the state of one offload, as ETHTOOL_GFEATURES tells it.
+// Feature is the state of one offload, as ETHTOOL_GFEATURES reports it.
 type Feature struct {
-	Available    bool `json:"available"`    // the driver lets it be changed
+	Available    bool `json:"available"`    // the driver allows changes
 	Requested    bool `json:"requested"`    // somebody asked for it
 	Active       bool `json:"active"`       // it is on
-	NeverChanged bool `json:"neverChanged"` // no driver lets it be changed
+	NeverChanged bool `json:"neverChanged"` // no driver allows changes
 }
 
-// Fixed tells whether nobody can change the feature.
+// Fixed reports whether nobody can change the feature.
 func (f Feature) Fixed() bool { return !f.Available || f.NeverChanged }
 
-// String is the state as ethtool -k prints it.
+// String returns the state as ethtool -k prints it.
 func (f Feature) String() string {
 	s := "off"
 	if f.Active {
@@ -156,8 +158,7 @@ func (f Feature) String() string {
 	return s
 }
 
-// Open is the machine, or the tree, at root.
-// It fails where root is no directory.
+// Open opens the machine, or the tree, at root. It fails where root is no directory.
 func Open(root string) (*Host, error) {
 	info, err := os.Stat(root)
 	if err != nil {
@@ -169,27 +170,29 @@ func Open(root string) (*Host, error) {
 	if root != "/" {
 		units := treeUnits{&machineUnits{socket: filepath.Join(root, systemdSocket)}}
 		return &Host{
-			Root: root, Files: treeFiles{root}, Kernel: noKernel{}, Links: noLinks{}, Units: units, Rules: noRules{}, opened: []interface{ Close() }{units},
+			Root: root, Files: treeFiles{root}, Kernel: noKernel{}, Links: noLinks{}, Units: units, Rules: noRules{},
+			opened: []interface{ Close() }{units},
 		}, nil
 	}
 	links, units := &machineLinks{}, &machineUnits{socket: systemdSocket}
 	return &Host{
-		Root: root, Files: machineFiles{}, Kernel: machineKernel{}, Links: links, Units: units, Rules: machineRules{}, opened: []interface{ Close() }{links, units},
+		Root: root, Files: machineFiles{}, Kernel: machineKernel{}, Links: links, Units: units, Rules: machineRules{},
+		opened: []interface{ Close() }{links, units},
 	}, nil
 }
 
-// Close closes the sockets that questions have opened. Nothing may be asked
-// afterwards, of the host or of what Once and Record made of it.
+// Close closes the sockets that questions have opened. Ask nothing afterwards,
+// neither the host nor what Once and Record made of it.
 func (h *Host) Close() {
 	for _, o := range h.opened {
 		o.Close()
 	}
 }
 
-// Live tells whether the host is a running machine, not a file tree.
+// Live reports whether the host is a running machine, not a file tree.
 func (h *Host) Live() bool { return h.Root == "/" }
 
-// Text is a small file's content without surrounding white space.
+// Text returns a small file's content without surrounding white space.
 func (h *Host) Text(name string) (string, error) {
 	b, err := h.Files.ReadFile(name)
 	return strings.TrimSpace(string(b)), err

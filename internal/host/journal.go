@@ -1,9 +1,17 @@
 package host
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"io"
+	"maps"
+	"net"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/coreos/go-systemd/v22/journal"
 	"golang.org/x/sys/unix"
@@ -22,24 +30,92 @@ const (
 	LevelInfo    = Level(journal.PriInfo)
 )
 
-// Log sends a line to the journal with fields for machines. It returns false where
-// standard error is not the journal: then the caller prints the line.
-func Log(level Level, line string, fields map[string]string) bool {
-	if ok, err := journal.StderrIsJournalStream(); !ok || err != nil {
-		return false
-	}
-	return journal.Send(line, journal.Priority(level), fields) == nil
+// patience is how long a message may wait for its reader: a journald that hangs
+// or a console that somebody stopped must not block the boot. The message is lost
+// instead.
+const patience = 200 * time.Millisecond
+
+// LogsToJournal reports whether standard error is the journal.
+func LogsToJournal() bool {
+	is, err := journal.StderrIsJournalStream()
+	return is && err == nil
 }
 
-// Console writes a line to the machine's console. A machine without one is no error.
-func Console(line string) {
-	f, err := os.OpenFile("/dev/console", os.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return
+// Log sends a line to the journal with fields for machines. It returns false where
+// the line was not accepted in time.
+func Log(level Level, line string, fields map[string]string) bool {
+	var b bytes.Buffer
+	field := func(name, value string) {
+		if !strings.Contains(value, "\n") {
+			b.WriteString(name + "=" + value + "\n")
+			return
+		}
+		// systemd.io/JOURNAL_NATIVE_PROTOCOL: a length, for a value of several lines
+		b.WriteString(name + "\n")
+		b.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(value))))
+		b.WriteString(value + "\n")
 	}
-	defer f.Close()
-	// A console that nobody reads must not block the boot: the line is lost instead.
-	_, _ = f.WriteString("\r\n" + line + "\r\n")
+	field("MESSAGE", line)
+	field("PRIORITY", strconv.Itoa(int(level)))
+	field("SYSLOG_IDENTIFIER", "nodegate")
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		field(name, fields[name])
+	}
+	return datagram("/run/systemd/journal/socket", b.Bytes())
+}
+
+// datagram sends one message to a socket of systemd's, if it is accepted in time.
+func datagram(socket string, message []byte) bool {
+	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	if err := c.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+		return false
+	}
+	_, err = c.Write(message)
+	return err == nil
+}
+
+// Console writes a line to the machine's console. It returns false where the
+// console did not accept the line in time. A machine without a console is no error.
+func Console(line string) bool {
+	return InTime(func() bool {
+		f, err := os.OpenFile("/dev/console", os.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+		if err != nil {
+			return true
+		}
+		defer f.Close() // may wait for a terminal to drain
+		// A console that cannot be polled has no deadline: InTime bounds it.
+		_ = f.SetWriteDeadline(time.Now().Add(patience))
+		_, err = f.WriteString("\r\n" + line + "\r\n")
+		return err == nil
+	})
+}
+
+// Print writes a line to a file that somebody else opened, standard error for
+// example. It returns false where the line was not accepted in time.
+func Print(w io.Writer, line string) bool {
+	return InTime(func() bool {
+		_, err := io.WriteString(w, line+"\n")
+		return err == nil
+	})
+}
+
+// InTime runs write, and returns false without waiting for its end where it takes
+// longer than a message may. A write that never returns leaks its goroutine.
+func InTime(write func() bool) bool {
+	done := make(chan bool, 1)
+	go func() { done <- write() }()
+	t := time.NewTimer(2 * patience)
+	defer t.Stop()
+	select {
+	case written := <-done:
+		return written
+	case <-t.C:
+		return false
+	}
 }
 
 // IsTerminal reports whether the file is a terminal, which a person reads.

@@ -20,7 +20,7 @@ import (
 type machineLinks struct {
 	tool  *ethtool.Ethtool
 	names map[string]uint // of the features
-	fd    int             // a socket for questions about them, 0 before the first
+	fd    int             // a socket for questions about features, 0 before the first
 }
 
 // Close closes the sockets.

@@ -37,8 +37,8 @@ func (m *machineLinks) Watch(ctx context.Context, subscribed func(), events chan
 	if err != nil {
 		return fmt.Errorf("subscribing to link events: %w", err)
 	}
-	// The library's goroutine ends when its socket is closed; until then it
-	// may still want to hand over an update.
+	// The library's goroutine ends when its socket is closed; until then it may
+	// still have an update to send.
 	defer func() {
 		close(done)
 		go func() {
@@ -53,7 +53,7 @@ func (m *machineLinks) Watch(ctx context.Context, subscribed func(), events chan
 		case <-ctx.Done():
 			return ctx.Err()
 		case err := <-failed:
-			// One notice that could not be read is one that was missed.
+			// One notice that could not be read is a missed one.
 			return fmt.Errorf("receiving link events: %w", err)
 		case update, more := <-updates:
 			if !more {

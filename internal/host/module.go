@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// ModuleState is where a kernel module is. The zero value is unknown.
+// ModuleState says where a kernel module is. The zero value is unknown.
 type ModuleState int
 
-// The four answers to "is the module there", and unknown.
+// The states of a module.
 const (
 	ModuleUnknown  ModuleState = iota
 	ModuleLoaded               // a loadable module, and it is live
@@ -26,12 +26,12 @@ func (s ModuleState) String() string {
 	return [...]string{"unknown", "loaded", "built in", "not loaded", "not installed"}[s]
 }
 
-// Present tells whether the module's code is running.
+// Present reports whether the module's code is running.
 func (s ModuleState) Present() bool { return s == ModuleLoaded || s == ModuleBuiltIn }
 
-// Module tells where a module is in the running kernel. A built-in one may have
-// no /sys/module directory and no line in modules.builtin (a kernel without
-// modules has neither), so what it provides is believed first.
+// Module reports where a module is in the running kernel. A built-in one may have no
+// /sys/module directory and no line in modules.builtin (a kernel without modules has
+// neither), so that what it provides counts first.
 func (h *Host) Module(name string) (ModuleState, error) {
 	if !h.Live() {
 		return ModuleUnknown, fmt.Errorf("module %s: %w", name, errTree)
@@ -76,7 +76,7 @@ func (h *Host) provided(name string) bool {
 	return false
 }
 
-// Releases are the kernels that have a module directory.
+// Releases returns the kernels that have a module directory.
 func (h *Host) Releases() ([]string, error) {
 	names, err := h.Files.ReadDir("/lib/modules")
 	if err != nil {
@@ -85,9 +85,9 @@ func (h *Host) Releases() ([]string, error) {
 	return names, nil
 }
 
-// InstalledModule tells what the files of one installed kernel say of a module:
-// built in, loadable or missing. The error wraps fs.ErrNotExist where that
-// kernel has no modules.dep: it is not installed, or depmod never ran.
+// InstalledModule reports what the files of one installed kernel say about a module:
+// built in, loadable or missing. The error wraps fs.ErrNotExist where that kernel
+// has no modules.dep: it is not installed, or depmod never ran.
 func (h *Host) InstalledModule(release, name string) (ModuleState, error) {
 	name = underscores(name)
 	dir := "/lib/modules/" + release
@@ -108,8 +108,8 @@ func (h *Host) InstalledModule(release, name string) (ModuleState, error) {
 	return ModuleMissing, nil
 }
 
-// ModuleFiles is the files that one installed kernel loads for a module: its own
-// first, then those it needs, as modules.dep says. There need be no such files.
+// ModuleFiles returns the files that one installed kernel loads for a module: its
+// own first, then those it needs, as modules.dep says. They may be missing.
 func (h *Host) ModuleFiles(release, name string) ([]string, error) {
 	dir := "/lib/modules/" + release
 	dep, err := h.Files.ReadFile(dir + "/modules.dep")
@@ -130,7 +130,7 @@ func (h *Host) ModuleFiles(release, name string) ([]string, error) {
 	return files, nil
 }
 
-// ModuleName is the name of the module in a file: br_netfilter for
+// ModuleName returns the name of the module in a file: br_netfilter for
 // /lib/modules/6.1.0/kernel/net/bridge/br_netfilter.ko.xz.
 func ModuleName(file string) string {
 	base, _, _ := strings.Cut(path.Base(file), ".ko")
@@ -139,8 +139,8 @@ func ModuleName(file string) string {
 
 func listsModule(index []byte, name string) bool { return moduleLine(index, name) != nil }
 
-// moduleLine looks for a module's file in modules.dep ("path: needs") or
-// modules.builtin ("path"), and answers the line.
+// moduleLine returns the line of a module's file in modules.dep ("path: needs") or
+// modules.builtin ("path").
 func moduleLine(index []byte, name string) []byte {
 	lines := bufio.NewScanner(bytes.NewReader(index))
 	lines.Buffer(nil, 1<<20)

@@ -33,6 +33,6 @@ type noRules struct{}
 
 func (noRules) Dumps(context.Context, func(string, io.Reader) error) error { return errTree }
 
-func (noRules) Accepts(context.Context, string, ...string) (refused string, err error) {
+func (noRules) Accepts(context.Context, string, ...string) (rejected string, err error) {
 	return "", errTree
 }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"os"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -8,19 +9,23 @@ import (
 
 // Status sets the line that `systemctl status` shows for the calling unit.
 // Outside a unit it does nothing.
-func Status(line string) {
-	// Not being heard is no reason to fail.
-	_, _ = daemon.SdNotify(false, "STATUS="+line)
-}
+func Status(line string) { notify("STATUS=" + line) }
 
 // Ready tells systemd that the calling unit has started (sd_notify(3)).
-func Ready() { _, _ = daemon.SdNotify(false, daemon.SdNotifyReady) }
+func Ready() { notify(daemon.SdNotifyReady) }
 
 // Alive tells systemd's watchdog that the calling unit does not hang.
-func Alive() { _, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog) }
+func Alive() { notify(daemon.SdNotifyWatchdog) }
 
-// Watchdog is how often Alive must be called at the least, 0 where no watchdog
-// waits for it: half of WatchdogSec=, as sd_watchdog_enabled(3) advises.
+// notify loses the message where systemd does not accept it in time.
+func notify(state string) {
+	if socket := os.Getenv("NOTIFY_SOCKET"); socket != "" {
+		datagram(socket, []byte(state))
+	}
+}
+
+// Watchdog returns the longest time between two calls of Alive, 0 where no watchdog
+// waits for them: half of WatchdogSec=, as sd_watchdog_enabled(3) advises.
 func Watchdog() time.Duration {
 	limit, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {

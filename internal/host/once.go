@@ -7,8 +7,9 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// Once returns a host that reads and parses the rules of the packet filter, and lists the links, at most once, and returns them from
-// memory ever after. It is for one run of the checks: several of them look at the same.
+// Once returns a host that reads and parses the rules of the packet filter, and
+// lists the links, at most once, and returns them from memory later. It is for one
+// run of the checks: several of them need the same.
 func Once(h *Host) *Host {
 	once := *h
 	once.opened = nil // h closes them

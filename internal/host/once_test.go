@@ -11,7 +11,7 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// counted counts how often it is asked.
+// counted counts the questions.
 type counted struct {
 	host.Links
 	host.Rules

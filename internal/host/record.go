@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Record is a host that answers as h does, and the snapshot that fills up with
-// its answers. Changes are passed on and not recorded.
+// Record returns a host that passes every question on to h, and the snapshot that
+// fills up with the answers. Changes are passed on and not recorded.
 func Record(h *Host) (*Host, *Snapshot) {
 	s := &Snapshot{
 		APIVersion: snapshotVersion, Kind: snapshotKind, Taken: time.Now().UTC().Truncate(time.Second), Root: h.Root,
-		Files: map[string]answer[text]{}, Dirs: map[string]answer[[]string]{}, SymLink: map[string]answer[string]{},
+		Files: map[string]answer[text]{}, Dirs: map[string]answer[[]string]{}, SymLink: map[string]answer[string]{}, Present: map[string]answer[bool]{},
 		Drivers: map[string]answer[string]{}, Offload: map[string]answer[featureOf]{},
 		Version: map[string]answer[string]{}, Stats: map[string]answer[statsOf]{}, Units: map[string]answer[unitState]{},
 		Tried: map[string]answer[string]{},
@@ -39,6 +39,12 @@ func (r recordFiles) ReadDir(name string) ([]string, error) {
 	names, err := r.Files.ReadDir(name)
 	r.s.Dirs[name] = recordAnswer(names, err)
 	return names, err
+}
+
+func (r recordFiles) Exists(name string) (bool, error) {
+	v, err := r.Files.Exists(name)
+	r.s.Present[name] = recordAnswer(v, err)
+	return v, err
 }
 
 func (r recordFiles) ReadLink(name string) (string, error) {
@@ -135,8 +141,8 @@ func (r recordRules) Dumps(ctx context.Context, read func(string, io.Reader) err
 	return err
 }
 
-func (r recordRules) Accepts(ctx context.Context, program string, rule ...string) (refused string, err error) {
-	refused, err = r.Rules.Accepts(ctx, program, rule...)
-	r.s.Tried[tried(program, rule)] = recordAnswer(refused, err)
-	return refused, err
+func (r recordRules) Accepts(ctx context.Context, program string, rule ...string) (rejected string, err error) {
+	rejected, err = r.Rules.Accepts(ctx, program, rule...)
+	r.s.Tried[tried(program, rule)] = recordAnswer(rejected, err)
+	return rejected, err
 }

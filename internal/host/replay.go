@@ -10,10 +10,12 @@ import (
 	"strings"
 )
 
-// Replay is the host that a snapshot was taken of, as it was. It refuses every
+// Replay returns the host that a snapshot was taken of, as it was. It rejects every
 // change.
 func Replay(s *Snapshot) *Host {
-	return &Host{Root: s.Root, Files: replayFiles{s}, Kernel: replayKernel{s}, Links: replayLinks{s}, Units: replayUnits{s}, Rules: replayRules{s}}
+	return &Host{
+		Root: s.Root, Files: replayFiles{s}, Kernel: replayKernel{s}, Links: replayLinks{s}, Units: replayUnits{s}, Rules: replayRules{s},
+	}
 }
 
 type replayFiles struct{ s *Snapshot }
@@ -21,6 +23,7 @@ type replayFiles struct{ s *Snapshot }
 func (r replayFiles) ReadFile(name string) ([]byte, error)  { return r.s.Files[name].get(name) }
 func (r replayFiles) ReadDir(name string) ([]string, error) { return r.s.Dirs[name].get(name) }
 func (r replayFiles) ReadLink(name string) (string, error)  { return r.s.SymLink[name].get(name) }
+func (r replayFiles) Exists(name string) (bool, error)      { return r.s.Present[name].get(name) }
 func (r replayFiles) Write(string, []byte) error            { return errReplay }
 
 type replayKernel struct{ s *Snapshot }
@@ -98,12 +101,12 @@ func (r replayRules) Dumps(_ context.Context, read func(string, io.Reader) error
 	return nil
 }
 
-func (r replayRules) Accepts(_ context.Context, program string, rule ...string) (refused string, err error) {
+func (r replayRules) Accepts(_ context.Context, program string, rule ...string) (rejected string, err error) {
 	what := tried(program, rule)
 	return r.s.Tried[what].get(what)
 }
 
-// tried is a rule as a snapshot names it.
+// tried is the name of a rule in a snapshot.
 func tried(program string, rule []string) string {
 	return program + " " + strings.Join(rule, " ")
 }

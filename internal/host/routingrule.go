@@ -10,13 +10,13 @@ import (
 	"nodegate/internal/host/netns"
 )
 
-// RoutingRule is a line of `ip rule`, of IPv4 or IPv6, that looks up a table
-// other than main, default and local.
+// RoutingRule is a line of `ip rule`, of IPv4 or IPv6, that looks up a table other
+// than main, default and local.
 type RoutingRule struct {
 	Priority int    `json:"priority"`
 	Table    int    `json:"table"`
 	From     string `json:"from,omitempty"` // a prefix; "" is all
-	Routes   int    `json:"routes"`         // how many the table holds
+	Routes   int    `json:"routes"`         // how many the table contains
 }
 
 func (m *machineLinks) RoutingRules(context.Context) ([]RoutingRule, error) {
@@ -45,12 +45,12 @@ func (m *machineLinks) RoutingRules(context.Context) ([]RoutingRule, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing routes: %w", err)
 	}
-	held := map[int]int{}
+	count := map[int]int{}
 	for _, r := range routes {
-		held[r.Table]++
+		count[r.Table]++
 	}
 	for i := range rules {
-		rules[i].Routes = held[rules[i].Table]
+		rules[i].Routes = count[rules[i].Table]
 	}
 	return rules, nil
 }

@@ -10,13 +10,13 @@ import (
 	"nodegate/internal/host/program"
 )
 
-// scratchChain is where a rule is tried.
+// scratchChain is the chain in which a rule is tried.
 const scratchChain = "NODEGATE-PROBE"
 
-// Takes tries the rule in table mangle of a namespace that ends with the try.
-// It needs CAP_SYS_ADMIN. A machine whose kernel does not have the rule's module
-// yet loads it, as for any rule.
-func (machineRules) Accepts(ctx context.Context, iptables string, rule ...string) (refused string, err error) {
+// Accepts tries the rule in table mangle of a namespace that ends with the attempt.
+// It needs CAP_SYS_ADMIN. A kernel that does not have the rule's module yet loads
+// it, as for any rule.
+func (machineRules) Accepts(ctx context.Context, iptables string, rule ...string) (rejected string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	n, err := netns.New(ctx)
@@ -25,7 +25,7 @@ func (machineRules) Accepts(ctx context.Context, iptables string, rule ...string
 	}
 	defer n.Close()
 	err = n.Do(ctx, func() error {
-		// The lock of the legacy backend is one for all namespaces.
+		// The legacy backend has one lock for all namespaces.
 		chain := func(command string, more ...string) error {
 			_, err := program.Run(ctx, iptables, append([]string{"-w", "1", "-t", "mangle", command, scratchChain}, more...)...)
 			return err
@@ -37,15 +37,16 @@ func (machineRules) Accepts(ctx context.Context, iptables string, rule ...string
 		if said == nil {
 			return nil
 		}
-		// A rule that every kernel takes tells "not this rule" from "no rule at all".
+		// A rule that every kernel accepts distinguishes "not this rule" from "no
+		// rule at all".
 		if err := chain("-A", "-j", "RETURN"); err != nil {
 			return err
 		}
-		refused = said.Error()
+		rejected = said.Error()
 		return nil
 	})
 	if err != nil {
 		return "", fmt.Errorf("trying %s %s: %w", iptables, strings.Join(rule, " "), err)
 	}
-	return refused, nil
+	return rejected, nil
 }

@@ -14,9 +14,9 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// TestTakes asks the real kernel through both backends: it takes MARK, refuses
+// TestAccepts asks the real kernel through both backends: it accepts MARK, rejects
 // what it does not have, and the rules of the test's own namespace stay as they are.
-func TestTakes(t *testing.T) {
+func TestAccepts(t *testing.T) {
 	hosttest.NeedRoot(t)
 	for _, program := range []string{"ip6tables-nft", "ip6tables-legacy"} {
 		hosttest.NeedProgram(t, program)
@@ -27,12 +27,12 @@ func TestTakes(t *testing.T) {
 		before := save(t, program)
 		h, snapshot := host.Record(real)
 		mark := []string{"-j", "MARK", "--set-xmark", "0x4000/0x4000"}
-		if refused, err := h.Rules.Accepts(t.Context(), program, mark...); err != nil || refused != "" {
-			t.Errorf("%s: MARK: %q, %v", program, refused, err)
+		if rejected, err := h.Rules.Accepts(t.Context(), program, mark...); err != nil || rejected != "" {
+			t.Errorf("%s: MARK: %q, %v", program, rejected, err)
 		}
-		refused, err := h.Rules.Accepts(t.Context(), program, "-j", "NOSUCHTARGET")
-		if err != nil || refused == "" {
-			t.Errorf("%s: a target that is not there: %q, %v", program, refused, err)
+		rejected, err := h.Rules.Accepts(t.Context(), program, "-j", "NOSUCHTARGET")
+		if err != nil || rejected == "" {
+			t.Errorf("%s: a target that does not exist: %q, %v", program, rejected, err)
 		}
 		if after := save(t, program); after != before {
 			t.Errorf("%s left something:\n%s\nbefore:\n%s", program, after, before)
@@ -50,20 +50,20 @@ func TestTakes(t *testing.T) {
 		if r, err := again.Rules.Accepts(t.Context(), program, mark...); r != "" || err != nil {
 			t.Errorf("%s: replayed MARK: %q, %v", program, r, err)
 		}
-		if r, err := again.Rules.Accepts(t.Context(), program, "-j", "NOSUCHTARGET"); r != refused || err != nil {
-			t.Errorf("%s: replayed %q, %v, recorded %q", program, r, err, refused)
+		if r, err := again.Rules.Accepts(t.Context(), program, "-j", "NOSUCHTARGET"); r != rejected || err != nil {
+			t.Errorf("%s: replayed %q, %v, recorded %q", program, r, err, rejected)
 		}
 	}
 	h, err := host.Open("/")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if refused, err := h.Rules.Accepts(t.Context(), "ip6tables-nosuch", "-j", "RETURN"); err == nil || refused != "" {
-		t.Errorf("a program that is not there: %q, %v", refused, err)
+	if rejected, err := h.Rules.Accepts(t.Context(), "ip6tables-nosuch", "-j", "RETURN"); err == nil || rejected != "" {
+		t.Errorf("a program that does not exist: %q, %v", rejected, err)
 	}
 }
 
-// save is the table that Takes uses, without the times that iptables prints. Of
+// save is the table that Accepts uses, without the times that iptables prints. Of
 // the legacy backend it is the tables that there are: to list one would make it.
 func save(t *testing.T, program string) string {
 	t.Helper()

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Snapshot is a recording of what a host answered: enough to run the same
-// checks again, anywhere. Questions that were not asked when it was taken are
-// not in it; a replay answers them with ErrNotRecorded.
+// Snapshot is a recording of a host's answers: enough to run the same checks again,
+// anywhere. For a question that nobody asked when it was taken, a replay returns
+// ErrNotRecorded.
 type Snapshot struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`
@@ -27,6 +27,7 @@ type Snapshot struct {
 	Files   map[string]answer[text]      `json:"files,omitempty"`
 	Dirs    map[string]answer[[]string]  `json:"dirs,omitempty"`
 	SymLink map[string]answer[string]    `json:"symlinks,omitempty"`
+	Present map[string]answer[bool]      `json:"present,omitempty"`
 	List    answer[[]Link]               `json:"links"`
 	Default answer[[]string]             `json:"defaultRoutes"`
 	Routing answer[[]RoutingRule]        `json:"routingRules"`
@@ -36,7 +37,7 @@ type Snapshot struct {
 	Units   map[string]answer[unitState] `json:"units,omitempty"`
 	Rules   []ruleDump                   `json:"rules,omitempty"`
 	RuleErr answer[bool]                 `json:"rulesRead"`
-	Tried   map[string]answer[string]    `json:"rulesTried,omitempty"` // what was tried -> how it was refused, "" not at all
+	Tried   map[string]answer[string]    `json:"rulesTried,omitempty"` // what was tried -> why it was rejected, "" if it was not
 }
 
 type (
@@ -54,16 +55,16 @@ type ruleDump struct {
 	Text   string `json:"text"`
 }
 
-// ErrNotRecorded is a question that a snapshot holds no answer to.
+// ErrNotRecorded is the error of a question whose answer is not in the snapshot.
 var ErrNotRecorded = errors.New("not in this snapshot: it was taken by a policy that did not ask")
 
-// errReplay is every attempt to change a replayed host.
+// errReplay is the error of every attempt to change a replayed host.
 var errReplay = errors.New("a snapshot cannot be changed")
 
-// snapshotVersion is what ReadSnapshot accepts.
+// snapshotVersion and snapshotKind are what ReadSnapshot accepts.
 const snapshotVersion, snapshotKind = "nodegate/v1", "Snapshot"
 
-// ReadSnapshot reads what WriteTo of a Snapshot wrote, at most 64 MiB.
+// ReadSnapshot reads a Snapshot in JSON, at most 64 MiB.
 func ReadSnapshot(r io.Reader) (*Snapshot, error) {
 	var s Snapshot
 	b, err := io.ReadAll(io.LimitReader(r, maxFile))
@@ -79,8 +80,8 @@ func ReadSnapshot(r io.Reader) (*Snapshot, error) {
 	return &s, nil
 }
 
-// answer is a value, or the error that came instead. The zero answer is a
-// question that was not asked.
+// answer is a value, or the error that came instead. The zero answer belongs to a
+// question that nobody asked.
 type answer[T any] struct {
 	Value T      `json:"value,omitzero"`
 	Error string `json:"error,omitempty"`
@@ -109,8 +110,10 @@ func (a answer[T]) get(what string) (T, error) {
 	case a.Error == "":
 		return a.Value, nil
 	}
-	// The names a check tells apart; any other keeps its text.
-	for _, no := range []syscall.Errno{syscall.ENOENT, syscall.EACCES, syscall.EPERM, syscall.EINVAL, syscall.EIO, syscall.ENOTDIR, syscall.EOPNOTSUPP, syscall.ENODEV} {
+	// The errors that checks distinguish; any other keeps its text.
+	for _, no := range []syscall.Errno{
+		syscall.ENOENT, syscall.EACCES, syscall.EPERM, syscall.EINVAL, syscall.EIO, syscall.ENOTDIR, syscall.EOPNOTSUPP, syscall.ENODEV,
+	} {
 		if a.Error == unix.ErrnoName(no) {
 			return zero, &fs.PathError{Op: "reading", Path: what, Err: no}
 		}
@@ -118,8 +121,8 @@ func (a answer[T]) get(what string) (T, error) {
 	return zero, fmt.Errorf("reading %s: %s", what, a.Error)
 }
 
-// text is a file's content: a JSON string where it is UTF-8, as files in /proc
-// are, else an object holding base64.
+// text is a file's content: a JSON string where it is UTF-8, as files in /proc are,
+// else an object with base64.
 type text []byte
 
 func (t text) MarshalJSON() ([]byte, error) {

@@ -23,9 +23,9 @@ func (h *Host) ReadSysctl(key string) (string, error) {
 	return strings.Join(strings.Fields(string(b)), " "), nil
 }
 
-// WriteSysctl writes a kernel parameter. The kernel may clamp or ignore what is
-// written: read it back. Outside the initial network namespace some parameters
-// answer fs.ErrPermission even to root.
+// WriteSysctl writes a kernel parameter. The kernel may clamp or ignore the value:
+// read it back. Outside the initial network namespace some parameters return
+// fs.ErrPermission even to root.
 func (h *Host) WriteSysctl(key, value string) error {
 	name, err := h.sysctlFile(key)
 	if err != nil {
@@ -41,14 +41,17 @@ func (h *Host) sysctlFile(key string) (string, error) {
 	if !h.Live() {
 		return "", fmt.Errorf("sysctl %s: %w", key, errTree)
 	}
-	if !fs.ValidPath(key) || key == "." {
-		return "", fmt.Errorf("%q is not the path of a sysctl", key)
+	// The name of an interface may be any bytes, so this is not fs.ValidPath.
+	for _, part := range strings.Split(key, "/") {
+		if part == "" || part == "." || part == ".." || strings.ContainsRune(part, 0) {
+			return "", fmt.Errorf("%q is not the path of a sysctl", key)
+		}
 	}
 	return "/proc/sys/" + key, nil
 }
 
-// GlobSysctl is the parameters that a pattern with wildcards names, sorted.
-// That none does is no error.
+// GlobSysctl returns the parameters that match a pattern with wildcards, sorted. No
+// match is no error.
 func (h *Host) GlobSysctl(pattern string) ([]string, error) {
 	if !h.Live() {
 		return nil, fmt.Errorf("sysctl %s: %w", pattern, errTree)

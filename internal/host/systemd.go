@@ -11,9 +11,9 @@ import (
 	godbus "github.com/godbus/dbus/v5"
 )
 
-// systemdSocket is where systemd itself listens below its root, for root only;
-// no bus daemon stands between. A container that has nothing but the socket of
-// its host can use it too.
+// systemdSocket is where systemd itself listens below its root, for root only,
+// without a bus daemon. A container that has nothing but the socket of its host can
+// use it too.
 const systemdSocket = "/run/systemd/private"
 
 // SystemdRuns reports whether this machine was booted with systemd (sd_booted(3)).
@@ -22,8 +22,8 @@ func (h *Host) SystemdRuns() bool {
 	return h.Live() && err == nil
 }
 
-// machineUnits asks the systemd behind a socket over D-Bus, by one connection
-// that the first question makes.
+// machineUnits asks the systemd behind a socket over D-Bus, through one connection
+// that the first question opens.
 type machineUnits struct {
 	socket string
 	conn   *dbus.Conn
@@ -126,7 +126,7 @@ func (m *machineUnits) Restart(ctx context.Context, units ...string) error {
 }
 
 // await starts a job of systemd and waits for its end.
-func await(ctx context.Context, act, unit string, start func(ctx context.Context, unit, mode string, done chan<- string) (int, error)) error {
+func await(ctx context.Context, act, unit string, start func(context.Context, string, string, chan<- string) (int, error)) error {
 	done := make(chan string, 1)
 	if _, err := start(ctx, unit, "replace", done); err != nil {
 		return fmt.Errorf("%s %s: %w", act, unit, err)
@@ -142,8 +142,8 @@ func await(ctx context.Context, act, unit string, start func(ctx context.Context
 	}
 }
 
-// treeUnits is the systemd that runs a file tree, as a container sees its host.
-// It can be told of what was installed; the state of its units is not the tree's.
+// treeUnits is the systemd that runs a file tree, as a container sees its host. It
+// can load what was installed; the state of its units is not the tree's.
 type treeUnits struct{ *machineUnits }
 
 func (treeUnits) State(context.Context, string) (active, file string, err error) {

@@ -17,15 +17,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tree writes files below a root. Paths are absolute inside the root; no ".."
-// and no symbolic link leads out of it (os.Root refuses them). A file appears
-// at once and whole: it is staged beside its place, flushed, then renamed.
+// Tree writes files below a root. Paths are absolute inside the root; no ".." and no
+// symbolic link leads out of it (os.Root rejects them). A file appears at once and
+// whole: it is staged in the same directory, flushed, then renamed.
 type Tree struct {
 	root *os.Root
 	name string
 }
 
-// Node is what stands at a path. The zero value is nothing.
+// Node is what exists at a path. The zero value is nothing.
 type Node struct {
 	Type    NodeType    `json:"type,omitempty"`
 	Mode    fs.FileMode `json:"mode,omitempty"`
@@ -39,7 +39,8 @@ type Node struct {
 // NodeType is the type of a Node.
 type NodeType string
 
-// The node types. Other is what nodegate neither writes nor replaces: a device, a pipe, a socket.
+// The node types. Other is what nodegate neither writes nor replaces: a device, a
+// pipe, a socket.
 const (
 	Absent  NodeType = ""
 	File    NodeType = "file"
@@ -48,7 +49,8 @@ const (
 	Other   NodeType = "other"
 )
 
-// OpenTree opens the root; the error names it where it does not exist or is no directory.
+// OpenTree opens the root. The error names a root that does not exist or is no
+// directory.
 func OpenTree(root string) (*Tree, error) {
 	r, err := os.OpenRoot(root)
 	if err != nil {
@@ -60,13 +62,13 @@ func OpenTree(root string) (*Tree, error) {
 // Close releases the root.
 func (t *Tree) Close() { t.root.Close() }
 
-// Full is a path as the caller's shell knows it.
+// Full returns a path as the caller's shell knows it.
 func (t *Tree) Full(p string) string { return t.name + p }
 
-// rel is the path as os.Root wants it.
+// rel returns the path as os.Root expects it.
 func rel(p string) string { return strings.TrimPrefix(path.Clean(p), "/") }
 
-// at gives an error the whole path, and says what "escapes" means.
+// at puts the whole path into an error, and explains "escapes".
 func (t *Tree) at(p string, err error) error {
 	if err == nil {
 		return nil
@@ -80,12 +82,13 @@ func (t *Tree) at(p string, err error) error {
 		err = le.Err
 	}
 	if strings.Contains(err.Error(), "escapes") {
-		return fmt.Errorf("%s: a symbolic link on the way leads out of the root, or is absolute; replace it by a directory or a relative link", t.Full(p))
+		const why = "a symbolic link on the way leads out of the root, or is absolute; replace it by a directory or a relative link"
+		return fmt.Errorf("%s: %s", t.Full(p), why)
 	}
 	return fmt.Errorf("%s: %w", t.Full(p), err)
 }
 
-// Stat is what stands at p, symbolic links not followed.
+// Stat returns what exists at p, without following symbolic links.
 func (t *Tree) Stat(p string) (Node, error) {
 	info, err := t.root.Lstat(rel(p))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -122,13 +125,13 @@ func (t *Tree) sum(p string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), err
 }
 
-// Read is a file's content.
+// Read returns a file's content.
 func (t *Tree) Read(p string) ([]byte, error) {
 	b, err := t.root.ReadFile(rel(p))
 	return b, t.at(p, err)
 }
 
-// Names is the sorted names in a directory.
+// Names returns the sorted names in a directory.
 func (t *Tree) Names(p string) ([]string, error) {
 	f, err := t.root.Open(rel(p))
 	if err != nil {
@@ -147,11 +150,11 @@ func (t *Tree) Mkdir(p string, mode fs.FileMode) error {
 	return t.at(p, err)
 }
 
-// staged is where a file waits for its rename: beside its place, and the same
-// at every try, so that what a killed run left is found.
+// staged is where a file waits for its rename: in the same directory, and the same
+// for every attempt, so that the leftover of a killed run is found.
 func staged(p string) string { return path.Join(path.Dir(p), ".nodegate-new."+path.Base(p)) }
 
-// StageFile writes and flushes a file beside its place.
+// StageFile writes and flushes a file beside its final place.
 func (t *Tree) StageFile(p string, content []byte, mode fs.FileMode) error {
 	s := rel(staged(p))
 	if err := t.root.Remove(s); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -171,7 +174,7 @@ func (t *Tree) StageFile(p string, content []byte, mode fs.FileMode) error {
 	return t.at(p, errors.Join(err, f.Close()))
 }
 
-// StageLink makes a symbolic link beside its place.
+// StageLink makes a symbolic link beside its final place.
 func (t *Tree) StageLink(p, target string) error {
 	s := rel(staged(p))
 	if err := t.root.Remove(s); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -180,7 +183,7 @@ func (t *Tree) StageLink(p, target string) error {
 	return t.at(p, t.root.Symlink(target, s))
 }
 
-// Own gives what is staged for p an owner and a time of change.
+// Own sets the owner and the modification time of what is staged for p.
 func (t *Tree) Own(p string, n Node) error {
 	s := rel(staged(p))
 	err := t.root.Lchown(s, n.UID, n.GID)
@@ -191,7 +194,7 @@ func (t *Tree) Own(p string, n Node) error {
 	return t.at(p, err)
 }
 
-// Commit puts what was staged into its place, and flushes the directory.
+// Commit moves what was staged into its place, and flushes the directory.
 func (t *Tree) Commit(p string) error {
 	if err := t.root.Rename(rel(staged(p)), rel(p)); err != nil {
 		return t.at(p, err)
@@ -202,7 +205,7 @@ func (t *Tree) Commit(p string) error {
 // Unstage removes what is staged for p, if anything is.
 func (t *Tree) Unstage(p string) error { return t.remove(staged(p)) }
 
-// Remove removes a file, a link or an empty directory; that it is not there is no error.
+// Remove removes a file, a link or an empty directory, if it exists.
 func (t *Tree) Remove(p string) error {
 	if err := t.remove(p); err != nil {
 		return err
@@ -239,8 +242,8 @@ func orDot(p string) string {
 	return p
 }
 
-// Lock keeps a second nodegate from writing the same tree, until Close. The
-// directory must exist.
+// Lock keeps a second nodegate from writing the same tree, until release is called.
+// The directory must exist.
 func (t *Tree) Lock(p string) (release func(), err error) {
 	d, err := t.root.Open(rel(p))
 	if err != nil {

@@ -46,6 +46,9 @@ func KeepChanges(r checks.Report) {
 			continue
 		}
 		KeepChange(Change{time.Now().UTC(), res.Name, res.Was, res.State.Got})
+		if !host.LogsToJournal() {
+			continue
+		}
 		host.Log(host.LevelNotice, fmt.Sprintf("nodegate: %s was %s, is %s", res.Name, res.Was, res.State.Got), map[string]string{
 			"NODEGATE_CHECK": res.Name, "NODEGATE_WAS": res.Was, "NODEGATE_GOT": res.State.Got,
 		})

@@ -52,7 +52,7 @@ func start(t testing.TB, text string, set func(*Watcher)) *watching {
 	w := &watching{h: doors[2]}
 	ready := make(chan struct{})
 	w.Watcher = &Watcher{
-		Host: doors[0], Observer: doors[1], Every: time.Second,
+		Host: doors[0], Observer: doors[1], Every: 200 * time.Millisecond,
 		Policy: func(bool) (*policy.Policy, error) { return load(text) },
 		Off:    func() string { return "" },
 		Ready:  func(State) { close(ready) },

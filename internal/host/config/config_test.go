@@ -90,7 +90,8 @@ func TestCollect(t *testing.T) {
 }
 
 func TestParseSysctl(t *testing.T) {
-	got, err := config.ParseSysctl("a.conf", []byte("# c\n; c\n\n net.ipv4.ip_forward = 1 # not a comment\n-net/ipv4/conf/eth0.100/rp_filter=0\r\n-net.ipv4.conf.eth0\nnonsense\n= 1\nnet.ipv4.conf.eth0/100.rp_filter ="))
+	got, err := config.ParseSysctl("a.conf", []byte("# c\n; c\n\n net.ipv4.ip_forward = 1 # not a comment\n"+
+		"-net/ipv4/conf/eth0.100/rp_filter=0\r\n-net.ipv4.conf.eth0\nnonsense\n= 1\nnet.ipv4.conf.eth0/100.rp_filter ="))
 	equal(t, "settings", []config.Setting{
 		{Key: "net/ipv4/ip_forward", Value: "1 # not a comment", File: "a.conf", Line: 4},
 		{Key: "net/ipv4/conf/eth0.100/rp_filter", Value: "0", File: "a.conf", Line: 5},
@@ -101,7 +102,9 @@ func TestParseSysctl(t *testing.T) {
 }
 
 func TestParseModprobe(t *testing.T) {
-	got, err := config.ParseModprobe("a.conf", []byte("# comment \\\ninstall swallowed /bin/true\nblacklist br-netfilter\ninstall \\\n  ip_vs /bin/false # CIS\n\toptions nf_conntrack hashsize=1\ninstall x /sbin/modprobe --ignore-install x\n # indented\ninstall half\n"))
+	got, err := config.ParseModprobe("a.conf", []byte("# comment \\\ninstall swallowed /bin/true\nblacklist br-netfilter\ninstall \\\n"+
+		"  ip_vs /bin/false # CIS\n\toptions nf_conntrack hashsize=1\ninstall x /sbin/modprobe --ignore-install x\n # indented\n"+
+		"install half\n"))
 	equal(t, "lines", []config.Modprobe{
 		{Command: "blacklist", Module: "br_netfilter", File: "a.conf", Line: 3},
 		{Command: "install", Module: "ip_vs", Rest: "/bin/false # CIS", File: "a.conf", Line: 4},
@@ -118,14 +121,16 @@ func TestParseModprobe(t *testing.T) {
 }
 
 func TestParseINI(t *testing.T) {
-	got, err := config.ParseINI("a.link", []byte("early=1\n[Match]\nOriginalName = a* \\\n# between\n  b*\n[Link\nMACAddressPolicy=\n[Link]\nMACAddressPolicy=none\nword\nX=a\\\\\n"))
+	got, err := config.ParseINI("a.link", []byte("early=1\n[Match]\nOriginalName = a* \\\n# between\n  b*\n[Link\nMACAddressPolicy=\n"+
+		"[Link]\nMACAddressPolicy=none\nword\nX=a\\\\\n"))
 	equal(t, "entries", []config.Entry{
 		{Section: "Match", Key: "OriginalName", Value: "a*    b*", File: "a.link", Line: 3},
 		{Section: "Link", Key: "MACAddressPolicy", File: "a.link", Line: 7},
 		{Section: "Link", Key: "MACAddressPolicy", Value: "none", File: "a.link", Line: 9},
 		{Section: "Link", Key: "X", Value: `a\\`, File: "a.link", Line: 11},
 	}, got)
-	equal(t, "error", "a.link:1: \"early=1\" is no assignment in a section\na.link:6: the section header \"[Link\" does not end in ]\na.link:10: \"word\" is no assignment in a section", fmt.Sprint(err))
+	equal(t, "error", "a.link:1: \"early=1\" is no assignment in a section\na.link:6: the section header \"[Link\" does not end in ]\n"+
+		"a.link:10: \"word\" is no assignment in a section", fmt.Sprint(err))
 	last, ok := config.Last(got, "Link", "MACAddressPolicy")
 	equal(t, "last", "a.link:9 none true", fmt.Sprint(last.At(), " ", last.Value, " ", ok))
 	_, ok = config.Last(got[:2], "Link", "MACAddressPolicy")
@@ -134,9 +139,10 @@ func TestParseINI(t *testing.T) {
 
 func TestLinkFor(t *testing.T) {
 	files := tree{
-		"/usr/lib/systemd/network/99-default.link":             "[Match]\nOriginalName=*\n[Link]\nMACAddressPolicy=persistent\n",
-		"/usr/lib/systemd/network/73-usb.link":                 "[Match]\nPath=*-usb-*\n[Link]\nNamePolicy=mac\n",
-		"/etc/systemd/network/50-flannel.link":                 "[Match]\nOriginalName=flannel* vxlan.calico\n[Link]\nMACAddressPolicy=none\n",
+		"/usr/lib/systemd/network/99-default.link": "[Match]\nOriginalName=*\n[Link]\nMACAddressPolicy=persistent\n",
+		"/usr/lib/systemd/network/73-usb.link":     "[Match]\nPath=*-usb-*\n[Link]\nNamePolicy=mac\n",
+		"/etc/systemd/network/50-flannel.link": "[Match]\nOriginalName=flannel* vxlan.calico\n[Link]\n" +
+			"MACAddressPolicy=none\n",
 		"/etc/systemd/network/60-veth.link":                    "[Match]\nDriver=veth\nHost=node1\n[Link]\nMACAddressPolicy=none\n",
 		"/etc/systemd/network/99-default.link.d/10-extra.conf": "[Link]\nMTUBytes=1400\n",
 	}
@@ -161,7 +167,8 @@ func TestLinkFor(t *testing.T) {
 }
 
 func TestParseOSRelease(t *testing.T) {
-	got, err := config.ParseOSRelease("os-release", []byte("# c\nID=rocky\nID_LIKE=\"rhel centos fedora\"\nNAME='Rocky \"L\"'\nX=\"a\\\"b\"\nbad\n"))
+	got, err := config.ParseOSRelease("os-release", []byte("# c\nID=rocky\nID_LIKE=\"rhel centos fedora\"\nNAME='Rocky \"L\"'\n"+
+		"X=\"a\\\"b\"\nbad\n"))
 	equal(t, "variables", config.OSRelease{"ID": "rocky", "ID_LIKE": "rhel centos fedora", "NAME": `Rocky "L"`, "X": `a"b`}, got)
 	equal(t, "error", `os-release:6: "bad" is no assignment`, fmt.Sprint(err))
 	equal(t, "like", []bool{true, true, false}, []bool{got.Like("rocky"), got.Like("debian", "fedora"), got.Like("debian")})

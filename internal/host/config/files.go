@@ -1,7 +1,8 @@
-// Package config reads the configuration files of a Linux machine that decide
-// about its network: sysctl.d, modprobe.d, systemd's .ini style, os-release. It
-// parses as the programs that own the formats do. Every parser answers what it
-// could read together with an error for each line that it could not.
+// Package config reads the configuration files of a Linux machine that concern its
+// network and its Kubernetes programs: sysctl.d, modprobe.d, systemd's .ini style,
+// os-release, kubelet's and kube-proxy's. It parses as the programs that own the
+// formats do. Every parser returns what it could read, with an error for each line
+// that it could not.
 package config
 
 import (
@@ -21,22 +22,22 @@ type Files interface {
 	ReadLink(name string) (string, error)
 }
 
-// File is a configuration file that counts.
+// File is a configuration file that is in effect.
 type File struct {
 	Path string
 	Text []byte
 }
 
-// Dirs is where systemd looks for configuration of a kind ("sysctl.d",
-// "systemd/network"), the strongest first. /lib is its own directory only
+// Dirs returns where systemd looks for configuration of a kind ("sysctl.d",
+// "systemd/network"), the strongest first. /lib is a directory of its own only
 // before the merge of /usr.
 func Dirs(kind string) []string {
 	return []string{"/etc/" + kind, "/run/" + kind, "/usr/local/lib/" + kind, "/usr/lib/" + kind, "/lib/" + kind}
 }
 
-// Collect is the files of several directories whose names end in suffix, in the
-// order of their names. The same name in an earlier directory masks the later
-// ones; a link to /dev/null masks and is not there itself.
+// Collect returns the files of several directories whose names end in suffix, in the
+// order of their names. The same name in an earlier directory masks the later ones;
+// a link to /dev/null masks, and is left out itself.
 func Collect(files Files, dirs []string, suffix string) ([]File, error) {
 	found := map[string]File{}
 	masked := map[string]bool{}
@@ -54,7 +55,7 @@ func Collect(files Files, dirs []string, suffix string) ([]File, error) {
 			}
 			f, null, err := read(files, dir+"/"+name)
 			switch {
-			case errors.Is(err, fs.ErrNotExist): // a link that leads nowhere masks nothing
+			case errors.Is(err, fs.ErrNotExist): // a dangling link masks nothing
 			case err != nil:
 				return nil, err
 			case null:
@@ -71,7 +72,7 @@ func Collect(files Files, dirs []string, suffix string) ([]File, error) {
 	return all, nil
 }
 
-// WithDropIns is a file, from the first directory that has it, and after it the
+// WithDropIns returns a file, from the first directory that has it, and after it the
 // .conf files that extend it: DIR/NAME.d/*.conf. None of them need exist.
 func WithDropIns(files Files, dirs []string, name string) ([]File, error) {
 	var all []File
@@ -92,7 +93,7 @@ func WithDropIns(files Files, dirs []string, name string) ([]File, error) {
 	return append(all, dropIns...), err
 }
 
-// DropIns is the .conf files that extend a file.
+// DropIns returns the .conf files that extend a file.
 func DropIns(files Files, dirs []string, name string) ([]File, error) {
 	below := make([]string, len(dirs))
 	for i, dir := range dirs {
@@ -101,7 +102,8 @@ func DropIns(files Files, dirs []string, name string) ([]File, error) {
 	return Collect(files, below, ".conf")
 }
 
-// read tells a link to /dev/null apart: in an image there need be no such device.
+// read recognizes a link to /dev/null without following it: in an image there may be
+// no such device.
 func read(files Files, name string) (f File, null bool, err error) {
 	if to, err := files.ReadLink(name); err == nil {
 		if !path.IsAbs(to) {
@@ -118,14 +120,14 @@ func read(files Files, name string) (f File, null bool, err error) {
 	return File{name, text}, false, nil
 }
 
-// At is a place as people write it: file:line.
+// At returns a place as people write it: file:line.
 func At(file string, line int) string { return fmt.Sprintf("%s:%d", file, line) }
 
 // space is what systemd and kmod strip.
 const space = " \t\r\n"
 
-// match is fnmatch(3): path.Match, which spells negation ^ where fnmatch accepts
-// ! too. A pattern that is malformed matches nothing.
+// match is fnmatch(3): path.Match, which spells negation ^ where fnmatch accepts !
+// too. A malformed pattern matches nothing.
 func match(pattern, name string) bool {
 	ok, err := path.Match(strings.ReplaceAll(pattern, "[!", "[^"), name)
 	return ok && err == nil

@@ -66,7 +66,6 @@ func FuzzParseINI(f *testing.F) {
 				t.Fatalf("%+v in %q", e, text)
 			}
 			config.Last(all, e.Section, e.Key)
-			config.List(all, e.Section, e.Key)
 		}
 		config.LinkFor([]config.LinkConfig{{File: "f", Entries: all}}, config.Device{Name: "veth0", Kind: "veth"})
 	})

@@ -14,7 +14,7 @@ type Entry struct {
 	Line                int
 }
 
-// At is file:line.
+// At returns file:line.
 func (e Entry) At() string { return At(e.File, e.Line) }
 
 // ParseINI reads a file as systemd reads its own: comments are whole lines that
@@ -26,12 +26,12 @@ func ParseINI(name string, text []byte) ([]Entry, error) {
 	for line := range strings.SplitSeq(string(text), "\n") {
 		n++
 		if start := strings.TrimLeft(line, space); start != "" && (start[0] == '#' || start[0] == ';') {
-			continue // also between joined lines
+			continue // between joined lines too
 		}
 		if begun == "" {
 			first = n
 		}
-		// An even number of backslashes is backslashes.
+		// Of an even number of backslashes, each pair is a backslash.
 		if (len(line)-len(strings.TrimRight(line, `\`)))%2 == 1 {
 			begun += line[:len(line)-1] + " "
 			continue
@@ -69,8 +69,8 @@ func ParseFiles(files []File) ([]Entry, error) {
 	return all, errors.Join(errs...)
 }
 
-// Last is the assignment that counts of a setting that has one value. An empty
-// value goes back to the default: then there is none.
+// Last returns the effective assignment of a setting that has one value. An empty
+// value restores the default: then there is none.
 func Last(entries []Entry, section, key string) (Entry, bool) {
 	for _, e := range slices.Backward(entries) {
 		if e.Section == section && e.Key == key {
@@ -78,22 +78,6 @@ func Last(entries []Entry, section, key string) (Entry, bool) {
 		}
 	}
 	return Entry{}, false
-}
-
-// List is the assignments that count of a setting that adds up. An empty value
-// takes back what was before it.
-func List(entries []Entry, section, key string) []Entry {
-	var all []Entry
-	for _, e := range entries {
-		switch {
-		case e.Section != section || e.Key != key:
-		case e.Value == "":
-			all = nil
-		default:
-			all = append(all, e)
-		}
-	}
-	return all
 }
 
 // ParseBool reads a boolean as systemd spells it.

@@ -6,7 +6,8 @@ import (
 )
 
 func FuzzKernelRelease(f *testing.F) {
-	for _, s := range []string{"6.18.44-fc-v669", "5.4.0-32-generic", "4.18.0-193.el8.x86_64", "5.4.17-2102.el8uek", "6", "..", "5.4.0--generic", "5.-1.0"} {
+	for _, s := range []string{"6.18.44-fc-v669", "5.4.0-32-generic", "4.18.0-193.el8.x86_64", "5.4.17-2102.el8uek", "6", "..",
+		"5.4.0--generic", "5.-1.0"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, release string) {

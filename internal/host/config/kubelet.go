@@ -27,7 +27,8 @@ type KubeletValue struct {
 // Source is the place of a setting, and the text there.
 type Source struct{ Source, Text string }
 
-// boolean is the value of a flag that needs none: what follows is not its own.
+// boolean returns the value of a flag that needs none: the word after such a flag is
+// not its value.
 func (v KubeletValue) boolean() KubeletValue {
 	on, valid := ParseBool(v.Value)
 	v.Value = strconv.FormatBool(on || !valid)
@@ -84,8 +85,8 @@ func ReadKubelet(files Files) (Kubelet, error) {
 	return k, nil
 }
 
-// argumentFiles is kubelet's unit with its drop-ins, and the files of variables
-// that units of the distributions read.
+// argumentFiles returns kubelet's unit with its drop-ins, and the files of variables
+// that the units of distributions read.
 func (k *Kubelet) argumentFiles(files Files) ([]File, error) {
 	found, err := WithDropIns(files, Dirs("systemd/system"), "kubelet.service")
 	if err != nil {
@@ -104,7 +105,7 @@ func (k *Kubelet) argumentFiles(files Files) ([]File, error) {
 	return found, nil
 }
 
-// readConfig takes the scalars of a KubeletConfiguration. JSON is YAML too.
+// readConfig reads the scalars of a KubeletConfiguration. JSON is YAML too.
 func (k *Kubelet) readConfig(files Files, name string) error {
 	text, found, err := readOptional(files, name)
 	if err != nil || !found {

@@ -17,7 +17,7 @@ type KubeProxy struct {
 	From       string // the file, "" where no configuration is on the node
 	Mode       string // iptables, nftables or ipvs
 	MaxPerCore int64  // conntrack entries for each CPU; 0 leaves the limit alone
-	Min        int64  // conntrack entries at the least
+	Min        int64  // the least conntrack entries
 }
 
 // ReadKubeProxy looks where kops, kubeadm and hand-made units leave kube-proxy's
@@ -43,7 +43,7 @@ func ReadKubeProxy(files Files) (KubeProxy, error) {
 			return KubeProxy{}, fmt.Errorf("reading kube-proxy's configuration: %w", err)
 		}
 		if strings.Contains(string(text), "--config=") {
-			continue // a manifest that points at a file, maybe one of the others
+			continue // a manifest that refers to a file, maybe one of the others
 		}
 		c, err := parseKubeProxy(string(text))
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 // Device is a network interface as a [Match] section sees it.
 type Device struct {
 	Name string
-	Kind string // "" for a physical one: no file tells its driver, path and address
+	Kind string // "" for a physical one: no file shows its driver, path and address
 }
 
 // LinkConfig is a .link file with its drop-ins.
@@ -18,11 +18,11 @@ type LinkConfig struct {
 	Entries []Entry
 }
 
-// LinkFiles is the .link files in the order in which udev looks at them. Of a
-// line that it cannot read udev warns, and goes on.
+// LinkFiles returns the .link files in the order in which udev reads them. Lines
+// that cannot be read are left out, as udev does with a warning.
 func LinkFiles(files Files) ([]LinkConfig, error) { return linkConfigs(files, ".link") }
 
-// NetworkFiles is the .network files, in the order in which networkd does.
+// NetworkFiles returns the .network files, in networkd's order.
 func NetworkFiles(files Files) ([]LinkConfig, error) { return linkConfigs(files, ".network") }
 
 func linkConfigs(files Files, suffix string) ([]LinkConfig, error) {
@@ -46,12 +46,12 @@ func linkConfigs(files Files, suffix string) ([]LinkConfig, error) {
 // Candidate is a .link file that a device may get.
 type Candidate struct {
 	LinkConfig
-	If []Entry // conditions that no file can tell: on host, kernel, ...
+	If []Entry // conditions that no file decides: on host, kernel, ...
 }
 
-// LinkFor is the .link file that a device gets: the first that matches. Files
-// before it that would match on some machines come first; the last one has no
-// If, unless no file is certain to match.
+// LinkFor returns the .link file that a device gets: the first that matches. Files
+// before it that match only on some machines come first; the last one has no If,
+// unless no file is certain to match.
 func LinkFor(all []LinkConfig, d Device) []Candidate {
 	var found []Candidate
 	for _, c := range all {
@@ -66,9 +66,9 @@ func LinkFor(all []LinkConfig, d Device) []Candidate {
 	return found
 }
 
-// matches goes through a [Match] section. Doubt is the conditions that depend on
-// the machine (Host, KernelVersion, ...), where all others hold. Without any
-// condition systemd passes the file over.
+// matches evaluates a [Match] section. doubt lists the conditions that depend on the
+// machine (Host, KernelVersion, ...), if all others are true. systemd skips a file
+// without any condition.
 func (d Device) matches(entries []Entry) (matches bool, doubt []Entry) {
 	asked := map[string]patterns{}
 	where := map[string]Entry{}
@@ -111,7 +111,7 @@ func (d Device) matches(entries []Entry) (matches bool, doubt []Entry) {
 	return len(asked) > 0, doubt
 }
 
-// netType is what networkctl calls TYPE: the kernel's DEVTYPE, else the kind of
+// netType returns what networkctl calls TYPE: the kernel's DEVTYPE, else the kind of
 // hardware.
 func (d Device) netType() string {
 	if t := d.devType(); t != "" {
@@ -130,7 +130,7 @@ func (d Device) netType() string {
 	return "ether"
 }
 
-// devType is DEVTYPE of the kernel's uevent: not every kind of link has one.
+// devType returns DEVTYPE of the kernel's uevent: not every kind of link has one.
 func (d Device) devType() string {
 	if slices.Contains([]string{"vxlan", "bridge", "bond", "vlan", "wireguard", "geneve"}, d.Kind) {
 		return d.Kind
@@ -138,11 +138,11 @@ func (d Device) devType() string {
 	return ""
 }
 
-// patterns is systemd's list of globs: those with a ! must not match, and if
-// there are others, one of them must.
+// patterns is systemd's list of globs: those with a ! must not match, and if there
+// are others, one of them must.
 type patterns []string
 
-// parsePatterns reads one line: a ! before the first inverts all of the line.
+// parsePatterns reads one line: a ! before the first inverts the whole line.
 func parsePatterns(value string) patterns {
 	rest, inverted := strings.CutPrefix(value, "!")
 	list := strings.Fields(rest)
@@ -154,7 +154,7 @@ func parsePatterns(value string) patterns {
 	return list
 }
 
-// match takes "" for something that the device does not have.
+// match treats a property that the device does not have as "".
 func (all patterns) match(have string) bool {
 	asks, matches := false, false
 	for _, p := range all {

@@ -11,7 +11,7 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// linkSets is .link files between which udev has to choose.
+// linkSets are .link files from which udev has to choose.
 var linkSets = []struct {
 	what  string
 	files tree
@@ -26,7 +26,8 @@ var linkSets = []struct {
 		"/usr/lib/systemd/network/99-default.link": defaultLinkFile,
 	}},
 	{"two lines, one of them inverted", tree{
-		"/etc/systemd/network/10-a.link": "[Match]\nOriginalName=!v0\nOriginalName=v* vx0\n", "/usr/lib/systemd/network/99-default.link": defaultLinkFile,
+		"/etc/systemd/network/10-a.link":           "[Match]\nOriginalName=!v0\nOriginalName=v* vx0\n",
+		"/usr/lib/systemd/network/99-default.link": defaultLinkFile,
 	}},
 	{"an empty line takes back", tree{"/etc/systemd/network/10-a.link": "[Match]\nOriginalName=v0\nOriginalName=\nKind=vxlan\n"}},
 	{"types", tree{
@@ -34,42 +35,50 @@ var linkSets = []struct {
 		"/etc/systemd/network/12-a.link": "[Match]\nType=bridge\n",
 	}},
 	{"drivers and kinds", tree{
-		"/etc/systemd/network/10-a.link": "[Match]\nDriver=veth\nOriginalName=*0\n", "/etc/systemd/network/11-a.link": "[Match]\nKind=bridge vxlan\nDriver=!bridge\n",
+		"/etc/systemd/network/10-a.link":           "[Match]\nDriver=veth\nOriginalName=*0\n",
+		"/etc/systemd/network/11-a.link":           "[Match]\nKind=bridge vxlan\nDriver=!bridge\n",
 		"/usr/lib/systemd/network/99-default.link": defaultLinkFile,
 	}},
 	{"paths and permanent addresses, which virtual links lack", tree{
-		"/etc/systemd/network/10-a.link": "[Match]\nPath=*\n", "/etc/systemd/network/11-a.link": "[Match]\nPermanentMACAddress=02:00:00:00:00:01\n",
-		"/etc/systemd/network/12-a.link": "[Match]\nPath=!pci-*\nOriginalName=v0\n", "/usr/lib/systemd/network/99-default.link": defaultLinkFile,
+		"/etc/systemd/network/10-a.link": "[Match]\nPath=*\n", "/etc/systemd/network/11-a.link": "[Match]\n" +
+			"PermanentMACAddress=02:00:00:00:00:01\n",
+		"/etc/systemd/network/12-a.link":           "[Match]\nPath=!pci-*\nOriginalName=v0\n",
+		"/usr/lib/systemd/network/99-default.link": defaultLinkFile,
 	}},
-	{"no condition", tree{"/etc/systemd/network/10-a.link": "[Link]\nMTUBytes=1400\n", "/etc/systemd/network/11-a.link": "[Match]\n[Link]\nMTUBytes=1400\n", "/usr/lib/systemd/network/99-default.link": defaultLinkFile}},
+	{"no condition", tree{"/etc/systemd/network/10-a.link": "[Link]\nMTUBytes=1400\n",
+		"/etc/systemd/network/11-a.link": "[Match]\n[Link]\nMTUBytes=1400\n", "/usr/lib/systemd/network/99-default.link": defaultLinkFile}},
 	{"masked, and in a stronger directory", tree{
 		"/etc/systemd/network/10-a.link": "-> /dev/null", "/usr/lib/systemd/network/10-a.link": "[Match]\nOriginalName=*\n",
 		"/run/systemd/network/20-b.link": "[Match]\nOriginalName=v0\n", "/usr/lib/systemd/network/20-b.link": "[Match]\nOriginalName=*\n",
 		"/usr/lib/systemd/network/99-default.link": defaultLinkFile,
 	}},
 	{"drop-ins", tree{
-		"/usr/lib/systemd/network/10-a.link": "[Match]\nOriginalName=vx0\n", "/etc/systemd/network/10-a.link.d/x.conf": "[Match]\nOriginalName=br0\n",
+		"/usr/lib/systemd/network/10-a.link": "[Match]\nOriginalName=vx0\n", "/etc/systemd/network/10-a.link.d/x.conf": "[Match]\n" +
+			"OriginalName=br0\n",
 		"/usr/lib/systemd/network/99-default.link": defaultLinkFile,
 	}},
 	{"conditions on the machine", tree{
-		"/etc/systemd/network/10-a.link": "[Match]\nArchitecture=sparc\nOriginalName=v0\n", "/etc/systemd/network/11-a.link": "[Match]\nKernelVersion=>=2\nOriginalName=v1\n",
+		"/etc/systemd/network/10-a.link":           "[Match]\nArchitecture=sparc\nOriginalName=v0\n",
+		"/etc/systemd/network/11-a.link":           "[Match]\nKernelVersion=>=2\nOriginalName=v1\n",
 		"/usr/lib/systemd/network/99-default.link": defaultLinkFile,
 	}},
 	{"brackets, quotes and joined lines", tree{
-		"/etc/systemd/network/10-a.link": "[Match]\nOriginalName=v[!0] \\\n br0\n", "/etc/systemd/network/11-a.link": "[Match]\nOriginalName=\"v0\"\n",
+		"/etc/systemd/network/10-a.link": "[Match]\nOriginalName=v[!0] \\\n br0\n",
+		"/etc/systemd/network/11-a.link": "[Match]\nOriginalName=\"v0\"\n",
 		"/etc/systemd/network/12-a.link": "[Match]\nKind=\"vx*\" nothing\n", "/usr/lib/systemd/network/99-default.link": defaultLinkFile,
 	}},
 }
 
 const defaultLinkFile = "[Match]\nOriginalName=*\n[Link]\nNamePolicy=keep kernel\nMACAddressPolicy=none\n"
 
-// TestLinkForAgainstUdev asks the real udev which .link file each of several
-// real links gets. Where we name several files, as which it is depends on the
+// TestLinkForAgainstUdev asks the real udev which .link file each of several real
+// links gets. Where LinkFor returns several files, as the choice depends on the
 // machine, udev's must be one of them.
 func TestLinkForAgainstUdev(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "udevadm")
-	devices := []config.Device{{Name: "v0", Kind: "veth"}, {Name: "v1", Kind: "veth"}, {Name: "vx0", Kind: "vxlan"}, {Name: "br0", Kind: "bridge"}}
+	devices := []config.Device{{Name: "v0", Kind: "veth"}, {Name: "v1", Kind: "veth"}, {Name: "vx0", Kind: "vxlan"}, {Name: "br0",
+		Kind: "bridge"}}
 	winners := map[string]int{}
 	for _, set := range linkSets {
 		root := set.files.onDisk(t)
@@ -92,7 +101,8 @@ func TestLinkForAgainstUdev(t *testing.T) {
 			if !certain {
 				ours = append(ours, "")
 			}
-			if len(candidates) > 1 && !slices.Contains(ours, said[d.Name]) || len(candidates) <= 1 && certain && said[d.Name] != ours[0] || len(candidates) == 0 && said[d.Name] != "" {
+			if len(candidates) > 1 && !slices.Contains(ours, said[d.Name]) || len(candidates) <= 1 && certain &&
+				said[d.Name] != ours[0] || len(candidates) == 0 && said[d.Name] != "" {
 				t.Errorf("%s: %s gets %q, not %q", set.what, d.Name, said[d.Name], ours)
 			}
 			winners[said[d.Name]]++
@@ -103,7 +113,7 @@ func TestLinkForAgainstUdev(t *testing.T) {
 	}
 }
 
-// askUdev is the .link file that udev gives each link, "" for none. Links and
+// askUdev returns the .link file that udev gives each link, "" for none. Links and
 // mounts are in namespaces of their own.
 func askUdev(t *testing.T, root string) map[string]string {
 	t.Helper()

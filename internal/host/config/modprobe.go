@@ -16,11 +16,11 @@ type Modprobe struct {
 	Line    int // the first one, where a backslash joins several
 }
 
-// At is file:line.
+// At returns file:line.
 func (m Modprobe) At() string { return At(m.File, m.Line) }
 
-// Disables tells whether an install line loads nothing: its whole command is
-// true or false.
+// Disables reports whether an install line loads nothing: its whole command is true
+// or false.
 func (m Modprobe) Disables() bool {
 	words := strings.Fields(m.Rest)
 	return m.Command == "install" && len(words) > 0 && (len(words) == 1 || words[1][0] == '#') &&
@@ -50,7 +50,7 @@ func ParseModprobe(name string, text []byte) ([]Modprobe, error) {
 	return all, errors.Join(errs...)
 }
 
-// whole tells whether a command is one of modprobe's and has the words it needs.
+// whole reports whether a command is one of modprobe's and has the words it needs.
 func whole(command, module, rest string) bool {
 	switch command {
 	case "blacklist":
@@ -94,7 +94,7 @@ func word(s string) (first, rest string) {
 	return s[:i], strings.TrimLeft(s[i:], " \t")
 }
 
-// ModprobeConfig is every line of modprobe.d, in the order in which modprobe
+// ModprobeConfig returns every line of modprobe.d, in the order in which modprobe
 // reads them, without those that it ignores.
 func ModprobeConfig(files Files) ([]Modprobe, error) {
 	found, err := Collect(files, Dirs("modprobe.d"), ".conf")
@@ -106,13 +106,13 @@ func ModprobeConfig(files Files) ([]Modprobe, error) {
 	return all, err
 }
 
-// Install is the install line that modprobe runs in place of loading a module:
+// Install returns the install line that modprobe runs in place of loading a module:
 // the first that matches.
 func Install(lines []Modprobe, module string) (Modprobe, bool) {
 	return first(lines, "install", module)
 }
 
-// Blacklisted is the line that keeps a module from being loaded by an alias or
+// Blacklisted returns the line that keeps a module from being loaded by an alias or
 // by systemd-modules-load; modprobe with the module's own name still loads it.
 func Blacklisted(lines []Modprobe, module string) (Modprobe, bool) {
 	return first(lines, "blacklist", module)

@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// ParseNeighbourStat reads /proc/net/stat/arp_cache: hexadecimal columns by the names in the first line.
-// Every processor's line repeats the table's entries and counts for itself how
-// often the table was full; old kernels do not count that.
+// ParseNeighbourStat reads /proc/net/stat/arp_cache: hexadecimal columns by the
+// names in the first line. The line of every processor repeats the number of the
+// table's entries, and counts for itself how often the table was full; old kernels
+// do not count that.
 func ParseNeighbourStat(text string) (entries, full uint64, err error) {
 	lines := strings.Split(text, "\n")
 	names := strings.Fields(lines[0])

@@ -50,7 +50,7 @@ func unquote(s string) string {
 	return b.String()
 }
 
-// Like tells whether the distribution is one of these, or built from one.
+// Like reports whether the distribution is one of these, or derived from one.
 func (o OSRelease) Like(ids ...string) bool {
 	if slices.Contains(ids, o["ID"]) {
 		return true

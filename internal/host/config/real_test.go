@@ -10,6 +10,8 @@ import (
 
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
+
+	"nodegate/internal/host/hosttest"
 )
 
 // onDisk writes the files below a new root.
@@ -34,9 +36,9 @@ func (t tree) onDisk(tb testing.TB) string {
 	return root
 }
 
-// contested is a tree in which every rule of precedence decides about something.
-// No glob names conf/default: the kernel hands that on to every interface that
-// nobody wrote to, which is not a matter of precedence.
+// contested is a tree in which every rule of precedence decides about something. No
+// glob names conf/default: the kernel hands that on to every interface that nobody
+// wrote to, which is not a matter of precedence.
 var contested = tree{
 	"/usr/lib/sysctl.d/50-default.conf": "net.ipv4.conf.[nl]*.rp_filter = 2\nnet.ipv4.tcp_retries1 = 4\n",
 	"/etc/sysctl.d/10-a.conf":           "net.ipv4.conf.n*.rp_filter = 1\nnet.ipv4.conf.ng0.rp_filter = 0\n",
@@ -55,12 +57,13 @@ var contested = tree{
 
 var contestedKeys = []string{
 	"net/ipv4/conf/ng0/rp_filter", "net/ipv4/conf/ng1/rp_filter", "net/ipv4/conf/lo/rp_filter", "net/ipv4/conf/ng0/log_martians",
-	"net/ipv4/conf/lo/log_martians", "net/ipv4/tcp_retries1", "net/ipv4/tcp_retries2", "net/ipv4/ip_default_ttl", "net/ipv4/tcp_fin_timeout",
+	"net/ipv4/conf/lo/log_martians", "net/ipv4/tcp_retries1", "net/ipv4/tcp_retries2", "net/ipv4/ip_default_ttl",
+	"net/ipv4/tcp_fin_timeout",
 	"net/ipv4/tcp_keepalive_time", "net/ipv4/tcp_orphan_retries", "net/ipv4/ip_forward",
 }
 
-// TestSysctlPrecedence asks the real programs, in namespaces of their own, who
-// wins; the answer of this package must be theirs, key by key.
+// TestSysctlPrecedence asks the real programs, in namespaces of their own, which
+// line wins; this package must agree, key by key.
 func TestSysctlPrecedence(t *testing.T) {
 	for _, program := range []struct {
 		name, command string
@@ -68,7 +71,8 @@ func TestSysctlPrecedence(t *testing.T) {
 		want          map[string]string // where it does not follow from the others
 	}{
 		{"systemd-sysctl", "/usr/lib/systemd/systemd-sysctl", config.SystemdSysctls, map[string]string{"net/ipv4/ip_forward": "1"}},
-		{"procps", "sysctl --system", config.ProcpsSysctls, map[string]string{"net/ipv4/ip_forward": "0", "net/ipv4/tcp_fin_timeout": "20"}},
+		{"procps", "sysctl --system", config.ProcpsSysctls, map[string]string{"net/ipv4/ip_forward": "0",
+			"net/ipv4/tcp_fin_timeout": "20"}},
 	} {
 		t.Run(program.name, func(t *testing.T) {
 			root := contested.onDisk(t)
@@ -99,12 +103,8 @@ func TestSysctlPrecedence(t *testing.T) {
 // applied runs a program with the tree's directories in place of the machine's.
 func applied(t *testing.T, root, command string) (before, after map[string]string) {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("needs privilege: namespaces for the program that is asked")
-	}
-	if _, err := exec.LookPath(strings.Fields(command)[0]); err != nil {
-		t.Skip("not on this machine: ", err)
-	}
+	hosttest.NeedRoot(t)
+	hosttest.NeedProgram(t, strings.Fields(command)[0])
 	script := `set -e
 mount --make-rprivate /
 ip link add ng0 type veth peer name ng1
@@ -117,7 +117,7 @@ show before; $COMMAND >/dev/null 2>&1 || true; show after`
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "COMMAND=" + command, "KEYS=" + strings.Join(contestedKeys, " ")}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Skipf("no namespaces here: %v: %s", err, out)
+		t.Fatalf("in namespaces: %v: %s", err, out)
 	}
 	before, after = map[string]string{}, map[string]string{}
 	for line := range strings.Lines(string(out)) {
@@ -132,13 +132,11 @@ show before; $COMMAND >/dev/null 2>&1 || true; show after`
 
 // TestModprobeConfig compares with modprobe --showconfig.
 func TestModprobeConfig(t *testing.T) {
-	modprobe, err := exec.LookPath("modprobe")
-	if err != nil {
-		t.Skip("modprobe is not on this machine: ", err)
-	}
-	files := tree{"/etc/modprobe.d/a.conf": "blacklist foo\\\n-bar\ninstall br-netfilter /bin/false # why\n#c \\\ninstall q /bin/true\n\tinstall w-x /bin/true\n",
+	hosttest.NeedProgram(t, "modprobe")
+	files := tree{"/etc/modprobe.d/a.conf": "blacklist foo\\\n-bar\ninstall br-netfilter /bin/false # why\n#c \\\ninstall q /bin/true\n" +
+		"\tinstall w-x /bin/true\n",
 		"/etc/modprobe.d/b.conf": "install br_netfilter /bin/true\nblacklist z\n"}
-	out, err := exec.CommandContext(t.Context(), modprobe, "--showconfig", "-C", files.onDisk(t)+"/etc/modprobe.d").Output()
+	out, err := exec.CommandContext(t.Context(), "modprobe", "--showconfig", "-C", files.onDisk(t)+"/etc/modprobe.d").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,10 +162,7 @@ func TestModprobeConfig(t *testing.T) {
 
 // TestWithDropIns compares with systemd-analyze cat-config.
 func TestWithDropIns(t *testing.T) {
-	analyze, err := exec.LookPath("systemd-analyze")
-	if err != nil {
-		t.Skip("systemd-analyze is not on this machine: ", err)
-	}
+	hosttest.NeedProgram(t, "systemd-analyze")
 	files := tree{
 		"/etc/systemd/networkd.conf":                      "[Network]\n",
 		"/etc/systemd/networkd.conf.d/20-b.conf":          "[Network]\nManageForeignRoutes=no\n",
@@ -177,7 +172,7 @@ func TestWithDropIns(t *testing.T) {
 		"/usr/lib/systemd/networkd.conf.d/30-masked.conf": "[Network]\n",
 	}
 	root := files.onDisk(t)
-	out, err := exec.CommandContext(t.Context(), analyze, "cat-config", "--root="+root, "systemd/networkd.conf").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "systemd-analyze", "cat-config", "--root="+root, "systemd/networkd.conf").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

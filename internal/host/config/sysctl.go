@@ -18,10 +18,11 @@ type Setting struct {
 	Line    int
 }
 
-// Glob tells whether the key names any number of parameters.
+// Glob reports whether the key is a pattern, which may match any number of
+// parameters.
 func (s Setting) Glob() bool { return strings.ContainsAny(s.Key, "*?[") }
 
-// At is file:line.
+// At returns file:line.
 func (s Setting) At() string { return At(s.File, s.Line) }
 
 // ParseSysctl reads a file of sysctl.d(5). A # or ; begins a comment only at the
@@ -51,7 +52,7 @@ func ParseSysctl(name string, text []byte) ([]Setting, error) {
 	return all, errors.Join(errs...)
 }
 
-// SysctlPath is a key as a path below /proc/sys: where the first separator is a
+// SysctlPath returns a key as a path below /proc/sys: where the first separator is a
 // dot, dots separate and a slash stands for a dot.
 func SysctlPath(key string) string {
 	if i := strings.IndexAny(key, "./"); i >= 0 && key[i] == '.' {
@@ -71,16 +72,16 @@ func SysctlPath(key string) string {
 	return strings.TrimPrefix(path.Clean("/"+key), "/")
 }
 
-// Sysctls answers which line decides about a parameter.
+// Sysctls knows which line decides about a parameter.
 type Sysctls struct {
 	settings []Setting // in the order in which they are applied
 }
 
-// SystemdSysctls is what systemd-sysctl applies at boot: sysctl.d alone. Distributions that
-// want /etc/sysctl.conf read link it as sysctl.d/99-sysctl.conf. A later line for
-// the same key takes the place of an earlier one, an exclusion too. Lines that
-// cannot be read are left out, as the programs leave them out; the error is a
-// file that cannot be.
+// SystemdSysctls returns what systemd-sysctl applies at boot: sysctl.d alone.
+// Distributions that want /etc/sysctl.conf read link it as sysctl.d/99-sysctl.conf.
+// A later line for the same key replaces an earlier one, an exclusion too. Lines
+// that cannot be read are left out, as the programs leave them out; the error is
+// about a file that cannot be read.
 func SystemdSysctls(files Files) (Sysctls, error) {
 	all, err := sysctlFiles(files, func(name string) bool { return !strings.HasPrefix(path.Base(name), ".") })
 	var s Sysctls
@@ -97,7 +98,7 @@ func SystemdSysctls(files Files) (Sysctls, error) {
 	return s, err
 }
 
-// ProcpsSysctls is what `sysctl --system` of procps 4 applies: the same files,
+// ProcpsSysctls returns what `sysctl --system` of procps 4 applies: the same files,
 // hidden ones too, and /etc/sysctl.conf last. An exclusion does not take back an
 // assignment. (procps 3 lets /run mask /etc.)
 func ProcpsSysctls(files Files) (Sysctls, error) {
@@ -127,10 +128,10 @@ func sysctlFiles(files Files, counts func(name string) bool) ([]Setting, error) 
 	return all, err
 }
 
-// Winner is the line that decides about a parameter, given by its path below
-// /proc/sys. A line for the very key beats every glob, wherever it stands; of
-// several globs the last decides. Other names of the same parameter count as
-// the kernel sees them: whoever writes last.
+// Winner returns the line that decides about a parameter, given by its path below
+// /proc/sys. A line for the exact key beats every glob, wherever it is; of several
+// globs the last decides. Other names of the same parameter count as in the kernel:
+// the last write wins.
 func (s Sysctls) Winner(key string, otherNames ...string) (Setting, bool) {
 	last := s.winner(key)
 	for _, name := range otherNames {
@@ -161,7 +162,7 @@ func (s Sysctls) winner(key string) int {
 	return glob
 }
 
-// Setters is every line that assigns to a parameter, in the order of the files.
+// Setters returns every line that assigns to a parameter, in the order of the files.
 func (s Sysctls) Setters(key string) []Setting {
 	var all []Setting
 	for _, line := range s.settings {

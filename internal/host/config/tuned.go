@@ -11,14 +11,14 @@ import (
 
 // TunedSetting is a kernel parameter that TuneD writes when it applies a profile.
 type TunedSetting struct {
-	Setting        // Value begins with > or < where it only raises or lowers
-	If      string // what it depends on that no file tells, "" where it does not
+	Setting        // Value begins with > or < where TuneD only raises or lowers it
+	If      string // a condition that no file decides, "" where there is none
 }
 
-// TunedSysctls is what the active TuneD profile writes and nobody writes again
-// after it: with reapply_sysctl, its default, TuneD itself then applies
-// /run/sysctl.d, /etc/sysctl.d and /etc/sysctl.conf. An error is a profile that
-// cannot be read, which TuneD does not apply either.
+// TunedSysctls returns what the active TuneD profile writes and nothing overwrites
+// later: with reapply_sysctl, its default, TuneD itself then applies /run/sysctl.d,
+// /etc/sysctl.d and /etc/sysctl.conf. An error means a profile that cannot be read,
+// which TuneD does not apply either.
 func TunedSysctls(files Files) ([]TunedSetting, error) {
 	p := tunedProfile{files: files, units: map[string]*tunedUnit{}}
 	for _, file := range []string{"/etc/tuned/active_profile", "/etc/tuned/post_loaded_profile"} {
@@ -41,7 +41,8 @@ func TunedSysctls(files Files) ([]TunedSetting, error) {
 			continue
 		}
 		for _, e := range unit.options {
-			s := TunedSetting{Setting: Setting{Key: strings.ReplaceAll(e.Key, ".", "/"), Value: e.Value, File: e.File, Line: e.Line}, If: unit.condition}
+			set := Setting{Key: strings.ReplaceAll(e.Key, ".", "/"), Value: e.Value, File: e.File, Line: e.Line}
+			s := TunedSetting{Setting: set, If: unit.condition}
 			if strings.Contains(e.Value, "${") {
 				s.If = e.Value
 			}
@@ -68,8 +69,8 @@ type tunedUnit struct {
 	options         []Entry
 }
 
-// tunedDirs is where profiles are, the strongest first; from 2.23 on they have a
-// folder of their own.
+// tunedDirs are the directories of profiles, the strongest first; from 2.23 on
+// profiles have a folder of their own.
 func tunedDirs() []string {
 	return []string{"/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned"}
 }
@@ -153,9 +154,9 @@ func (u *tunedUnit) set(e Entry) {
 	}
 }
 
-// ParseTuned reads a profile as Python's ConfigParser does for TuneD: a line
-// that is indented deeper than its key goes on with the value, a # after white
-// space begins a comment.
+// ParseTuned reads a profile as Python's ConfigParser does for TuneD: a line that is
+// indented deeper than its key continues the value, and a # after white space begins
+// a comment.
 func ParseTuned(name string, text []byte) ([]Entry, error) {
 	var all []Entry
 	var errs []error
@@ -192,13 +193,13 @@ func ParseTuned(name string, text []byte) ([]Entry, error) {
 	return all, errors.Join(errs...)
 }
 
-// tunedReapplies is the parameters that TuneD sets back after its profile.
+// tunedReapplies returns the parameters that TuneD sets back after its profile.
 func tunedReapplies(files Files) (keys []string, err error) {
 	main, err := readIfAny(files, "/etc/tuned/tuned-main.conf")
 	if err != nil {
 		return nil, err
 	}
-	// The file has no sections. Of a line that it cannot read TuneD warns.
+	// The file has no sections. TuneD warns about a line that it cannot read.
 	settings, _ := ParseTuned("/etc/tuned/tuned-main.conf", []byte("[main]\n"+main))
 	if e, set := Last(settings, "main", "reapply_sysctl"); set {
 		if on, valid := ParseBool(e.Value); valid && !on {
@@ -221,7 +222,7 @@ func tunedReapplies(files Files) (keys []string, err error) {
 	return keys, err
 }
 
-// readIfAny is the text of a file, "" where it is not there.
+// readIfAny returns the text of a file, "" where it does not exist.
 func readIfAny(files Files, name string) (string, error) {
 	text, err := files.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {

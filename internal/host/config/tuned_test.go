@@ -17,16 +17,21 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// tunedTree is profiles that use what a profile can use to write a parameter.
+// tunedTree has profiles with everything that a profile can use to write a
+// parameter.
 func tunedTree() tree {
 	return tree{
-		"/etc/tuned/active_profile":       "node\n",
-		"/etc/tuned/post_loaded_profile":  "late\n",
-		"/usr/lib/tuned/base/tuned.conf":  "[main]\nsummary=base\n[sysctl]\nvm.swappiness = 10\nnet.core.somaxconn=>2048   # at least\nkernel.panic=1\nvm.dirty_ratio=40\n; c\n[vm]\ntransparent_hugepages=never\n[extra]\ntype=sysctl\nnet.ipv4.tcp_rmem=\"4096 87380\n  16777216\"\n",
-		"/etc/tuned/base/tuned.conf":      "[main]\ninclude=lower, -absent\n[sysctl]\nvm.swappiness=20\nkernel.panic=2\n",
-		"/usr/lib/tuned/lower/tuned.conf": "[sysctl]\nvm.max_map_count=262144\nkernel.panic=9\n[gone]\ntype=sysctl\nfs.file-max=1\n[off]\ntype=sysctl\nfs.nr_open=1\n",
-		"/usr/lib/tuned/node/tuned.conf":  "[main]\ninclude=base\n[sysctl]\nnet.ipv4.ip_forward=0\ndrop=vm.max_map_count\n[gone]\ntype=sysctl\nreplace=1\nfs.aio-max-nr=2\n[off]\nenabled=0\n",
-		"/usr/lib/tuned/late/tuned.conf":  "[sysctl]\nkernel.panic=3\n[arm]\ntype=sysctl\nuname_regex=aarch64\nvm.panic_on_oom=1\n",
+		"/etc/tuned/active_profile":      "node\n",
+		"/etc/tuned/post_loaded_profile": "late\n",
+		"/usr/lib/tuned/base/tuned.conf": "[main]\nsummary=base\n[sysctl]\nvm.swappiness = 10\nnet.core.somaxconn=>2048   # at least\n" +
+			"kernel.panic=1\nvm.dirty_ratio=40\n; c\n[vm]\ntransparent_hugepages=never\n[extra]\ntype=sysctl\n" +
+			"net.ipv4.tcp_rmem=\"4096 87380\n  16777216\"\n",
+		"/etc/tuned/base/tuned.conf": "[main]\ninclude=lower, -absent\n[sysctl]\nvm.swappiness=20\nkernel.panic=2\n",
+		"/usr/lib/tuned/lower/tuned.conf": "[sysctl]\nvm.max_map_count=262144\nkernel.panic=9\n[gone]\ntype=sysctl\nfs.file-max=1\n" +
+			"[off]\ntype=sysctl\nfs.nr_open=1\n",
+		"/usr/lib/tuned/node/tuned.conf": "[main]\ninclude=base\n[sysctl]\nnet.ipv4.ip_forward=0\ndrop=vm.max_map_count\n[gone]\n" +
+			"type=sysctl\nreplace=1\nfs.aio-max-nr=2\n[off]\nenabled=0\n",
+		"/usr/lib/tuned/late/tuned.conf": "[sysctl]\nkernel.panic=3\n[arm]\ntype=sysctl\nuname_regex=aarch64\nvm.panic_on_oom=1\n",
 	}
 }
 
@@ -57,7 +62,8 @@ func TestTunedSysctls(t *testing.T) {
 	for _, c := range []struct{ profile, text, want string }{
 		{"none", "", `TuneD profile "none": file does not exist in /etc/tuned/profiles, `},
 		{"bad", "[sysctl]\nnet.ipv4.ip_forward\n", `/etc/tuned/bad/tuned.conf:2: "net.ipv4.ip_forward" is no assignment in a section`},
-		{"by-function", "[main]\ninclude=${f:virt_check:a:b}\n", "/etc/tuned/by-function/tuned.conf:2: which profile include=${f:virt_check:a:b} names cannot be known from files"},
+		{"by-function", "[main]\ninclude=${f:virt_check:a:b}\n", "/etc/tuned/by-function/tuned.conf:2: which profile " +
+			"include=${f:virt_check:a:b} names cannot be known from files"},
 	} {
 		files := tree{"/etc/tuned/active_profile": c.profile}
 		if c.text != "" {
@@ -72,8 +78,8 @@ func TestTunedSysctls(t *testing.T) {
 	}
 }
 
-// TestTunedAgainstTuneD lets the real TuneD load and merge the profiles: ours,
-// and each of those that it brings.
+// TestTunedAgainstTuneD lets the real TuneD load and merge the profiles: ours, and
+// each of TuneD's own.
 func TestTunedAgainstTuneD(t *testing.T) {
 	_, err := os.Stat("/usr/lib/python3/dist-packages/tuned/profiles/loader.py")
 	hosttest.Need(t, err == nil, "TuneD (Debian's package tuned)")

@@ -14,7 +14,7 @@ type UdevRule struct {
 	Line   int
 }
 
-// At is file:line.
+// At returns file:line.
 func (r UdevRule) At() string { return At(r.File, r.Line) }
 
 // UdevToken is KEY{Attr}Op"Value".
@@ -74,10 +74,10 @@ func udevToken(s string) (t UdevToken, rest string, ok bool) {
 	return t, "", false
 }
 
-// UdevUnmanaged is what the rules make of NetworkManager's property NM_UNMANAGED
-// for a virtual interface that appears: the rule that decides, and whether it
-// says unmanaged. Doubt is the rules that would decide otherwise where something
-// holds that no file tells.
+// UdevUnmanaged returns what the rules decide about NetworkManager's property
+// NM_UNMANAGED for a virtual interface that appears: the deciding rule, and whether
+// it says unmanaged. doubt lists the rules that would decide otherwise under a
+// condition that no file decides.
 func UdevUnmanaged(files Files, d Device) (by UdevRule, unmanaged bool, doubt []UdevRule, err error) {
 	found, err := Collect(files, Dirs("udev/rules.d"), ".rules")
 	for _, f := range found {
@@ -108,11 +108,11 @@ func UdevUnmanaged(files Files, d Device) (by UdevRule, unmanaged bool, doubt []
 	return by, unmanaged, doubt, err
 }
 
-// rule tells whether every condition holds, and whether that is certain.
+// rule reports whether every condition is true, and whether that is certain.
 func (d Device) rule(r UdevRule) (matches, certain bool) {
 	known := map[string]string{
 		"ACTION": "add", "SUBSYSTEM": "net", "KERNEL": d.Name, "ENV{INTERFACE}": d.Name, "ENV{ID_NET_DRIVER}": d.Kind,
-		"DRIVER": "", "DRIVERS": "", "ENV{ID_BUS}": "", // no device is below a virtual interface
+		"DRIVER": "", "DRIVERS": "", "ENV{ID_BUS}": "", // a virtual interface has no device
 		"ENV{DEVTYPE}": d.devType(),
 	}
 	certain = true

@@ -13,16 +13,19 @@ import (
 // udevSets is rules that give NM_UNMANAGED in the ways that people write it.
 var udevSets = []string{
 	// NetworkManager's own.
-	"SUBSYSTEM!=\"net\", GOTO=\"end\"\nACTION!=\"add|change|move\", GOTO=\"end\"\nENV{INTERFACE}==\"vboxnet[0-9]*\", ENV{NM_UNMANAGED}=\"1\"\n" +
-		"ENV{ID_NET_DRIVER}==\"veth\", ENV{INTERFACE}!=\"eth[0-9]*\", ENV{NM_UNMANAGED}=\"1\"\nENV{DEVTYPE}==\"gadget\", ENV{NM_UNMANAGED}=\"1\"\nLABEL=\"end\"\n",
+	"SUBSYSTEM!=\"net\", GOTO=\"end\"\nACTION!=\"add|change|move\", GOTO=\"end\"\n" +
+		"ENV{INTERFACE}==\"vboxnet[0-9]*\", ENV{NM_UNMANAGED}=\"1\"\n" +
+		"ENV{ID_NET_DRIVER}==\"veth\", ENV{INTERFACE}!=\"eth[0-9]*\", ENV{NM_UNMANAGED}=\"1\"\n" +
+		"ENV{DEVTYPE}==\"gadget\", ENV{NM_UNMANAGED}=\"1\"\nLABEL=\"end\"\n",
 	"SUBSYSTEM==\"net\", ACTION==\"add\", KERNEL==\"flannel*|br?\", ENV{NM_UNMANAGED}=\"1\"\n",
-	"ACTION==\"add\", SUBSYSTEM==\"net\", DRIVERS==\"?*\", ENV{NM_UNMANAGED}=\"1\"\nENV{DEVTYPE}==\"vxlan\", \\\n  ENV{NM_UNMANAGED}:=\"1\"\n",
+	"ACTION==\"add\", SUBSYSTEM==\"net\", DRIVERS==\"?*\", ENV{NM_UNMANAGED}=\"1\"\nENV{DEVTYPE}==\"vxlan\", \\\n" +
+		"  ENV{NM_UNMANAGED}:=\"1\"\n",
 	"ENV{NM_UNMANAGED}=\"1\"\nKERNEL==\"br0\", ENV{NM_UNMANAGED}=\"0\"\nACTION==\"remove\", ENV{NM_UNMANAGED}=\"0\"\n",
 	"KERNEL!=\"v*\", GOTO=\"others\"\nENV{NM_UNMANAGED}=\"1\"\nLABEL=\"others\"\n",
 	"# nothing\nKERNEL==\"v0\", TAG+=\"NM_UNMANAGED\"\n",
 }
 
-// TestUdevUnmanagedAgainstUdev asks the real udev what the rules make of real
+// TestUdevUnmanagedAgainstUdev asks the real udev what the rules decide about real
 // links that appear.
 func TestUdevUnmanagedAgainstUdev(t *testing.T) {
 	hosttest.NeedRoot(t)
@@ -39,11 +42,13 @@ mount --bind "$0/etc/udev/rules.d" /etc/udev/rules.d
 for l in v0 eth9 flannel.1 br0; do
 	echo "$l $(udevadm test --action=add /sys/class/net/$l 2>/dev/null | sed -n 's/^NM_UNMANAGED=//p')"
 done`
-	devices := []config.Device{{Name: "v0", Kind: "veth"}, {Name: "eth9", Kind: "veth"}, {Name: "flannel.1", Kind: "vxlan"}, {Name: "br0", Kind: "bridge"}}
+	devices := []config.Device{{Name: "v0", Kind: "veth"}, {Name: "eth9", Kind: "veth"}, {Name: "flannel.1", Kind: "vxlan"},
+		{Name: "br0", Kind: "bridge"}}
 	unmanaged := 0
 	for _, rules := range udevSets {
 		root := tree{
-			"/etc/udev/rules.d/80-net-setup-link.rules": "SUBSYSTEM==\"net\", IMPORT{builtin}=\"net_setup_link\"\n", "/etc/udev/rules.d/85-set.rules": rules,
+			"/etc/udev/rules.d/80-net-setup-link.rules": "SUBSYSTEM==\"net\", IMPORT{builtin}=\"net_setup_link\"\n",
+			"/etc/udev/rules.d/85-set.rules":            rules,
 		}.onDisk(t)
 		out, err := exec.CommandContext(t.Context(), "unshare", "--mount", "--net", "sh", "-c", script, root).Output()
 		if err != nil {

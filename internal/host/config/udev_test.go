@@ -10,9 +10,11 @@ import (
 )
 
 func TestParseUdev(t *testing.T) {
-	rules, err := config.ParseUdev("f", []byte("# c\nACTION==\"add|change\", ENV{A}!=\"x\" , \\\n  NAME=\"a\\\"b\"\nTAG+=\"s\"\nnonsense\nKERNEL=\"open\nATTR{a=\"1\"\n"))
+	rules, err := config.ParseUdev("f", []byte("# c\nACTION==\"add|change\", ENV{A}!=\"x\" , \\\n  NAME=\"a\\\"b\"\nTAG+=\"s\"\n"+
+		"nonsense\nKERNEL=\"open\nATTR{a=\"1\"\n"))
 	want := []config.UdevRule{
-		{Tokens: []config.UdevToken{{"ACTION", "", "==", "add|change"}, {"ENV", "A", "!=", "x"}, {"NAME", "", "=", `a"b`}}, File: "f", Line: 2},
+		{Tokens: []config.UdevToken{{"ACTION", "", "==", "add|change"}, {"ENV", "A", "!=", "x"}, {"NAME", "", "=", `a"b`}}, File: "f",
+			Line: 2},
 		{Tokens: []config.UdevToken{{"TAG", "", "+=", "s"}}, File: "f", Line: 4},
 		{Tokens: []config.UdevToken{{"ATTR", "a", "=", "1"}}, File: "f", Line: 7},
 	}
@@ -39,8 +41,10 @@ func TestUdevUnmanaged(t *testing.T) {
 		{"another kind", `ENV{DEVTYPE}=="vxlan", ENV{NM_UNMANAGED}="1"`, "", false, 0},
 		{"passed over", "KERNEL==\"cali*\", GOTO=\"e\"\nENV{NM_UNMANAGED}=\"1\"\nLABEL=\"e\"", "", false, 0},
 		{"perhaps", `ATTR{address}=="02:*", ENV{NM_UNMANAGED}="1"`, "", false, 1},
-		{"perhaps, then surely", "ATTR{address}==\"02:*\", ENV{NM_UNMANAGED}=\"1\"\nENV{NM_UNMANAGED}=\"1\"", "/etc/udev/rules.d/a.rules:2", true, 0},
-		{"perhaps the same", "ENV{NM_UNMANAGED}=\"1\"\nATTR{address}==\"02:*\", ENV{NM_UNMANAGED}=\"1\"", "/etc/udev/rules.d/a.rules:1", true, 0},
+		{"perhaps, then surely", "ATTR{address}==\"02:*\", ENV{NM_UNMANAGED}=\"1\"\nENV{NM_UNMANAGED}=\"1\"",
+			"/etc/udev/rules.d/a.rules:2", true, 0},
+		{"perhaps the same", "ENV{NM_UNMANAGED}=\"1\"\nATTR{address}==\"02:*\", ENV{NM_UNMANAGED}=\"1\"", "/etc/udev/rules.d/a.rules:1",
+			true, 0},
 		{"only when it is removed", `ACTION=="remove", ENV{NM_UNMANAGED}="1"`, "", false, 0},
 	} {
 		by, unmanaged, doubt, err := config.UdevUnmanaged(tree{"/etc/udev/rules.d/a.rules": c.rules + "\n"}, veth)

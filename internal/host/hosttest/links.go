@@ -74,8 +74,8 @@ func (m links) Features(_ context.Context, link string) (map[string]host.Feature
 	return maps.Clone(l.Features), nil
 }
 
-// SetFeatures does what a driver does: what is fixed stays and no error tells,
-// and segmentation goes off with the last checksum, still requested.
+// SetFeatures does what a driver does: what is fixed stays, without an error, and
+// segmentation goes off with the last checksum, still requested.
 func (m links) SetFeatures(_ context.Context, link string, on map[string]bool) error {
 	l, err := m.find(link)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package hosttest is a machine that is not there: it holds state, changes it
-// as a kernel would, and refuses what a kernel refuses.
+// Package hosttest is a fake machine: it keeps state, changes it as a kernel would,
+// and rejects what a kernel rejects.
 package hosttest
 
 import (
@@ -20,18 +20,18 @@ import (
 type Machine struct {
 	Kernel  string                       // uname -r; "" is 6.1.0
 	Files   map[string]string            // path -> content; directories follow from the paths
-	Refuse  map[string]error             // path -> what a read (Refuse["r "+path]) or a write answers
+	Refuse  map[string]error             // path -> the error of a read (Refuse["r "+path]) or a write
 	Clamp   map[string]string            // path -> what the kernel makes of every write
 	Modules map[string]map[string]string // installed, not loaded -> the parameters it brings
 	Links   map[string]*Link
 	Notices chan host.LinkEvent  // about links
 	Routes  []string             // links with a default route
-	Routing []host.RoutingRule   // beside those that every machine has
+	Routing []host.RoutingRule   // rules that not every machine has
 	Version map[string]string    // program -> what it prints for --version
 	Units   map[string][2]string // unit -> ActiveState, UnitFileState
-	Rules   map[string]string    // what was run -> its output
-	Takes   map[string]string    // program and rule -> how it is refused, "" not at all
-	Log     []string             // every change that was asked for
+	Rules   map[string]string    // command line -> its output
+	Rejects map[string]string    // program and rule -> why it is rejected, "" if it is accepted
+	Log     []string             // every change that was requested
 }
 
 // Link is a network interface of a Machine.
@@ -45,7 +45,7 @@ type Link struct {
 	Stats        map[string]uint64
 }
 
-// Host is the machine as checks see it.
+// Host returns the machine as checks see it.
 func (m *Machine) Host() *host.Host {
 	if m.Kernel == "" {
 		m.Kernel = "6.1.0"
@@ -56,7 +56,7 @@ func (m *Machine) Host() *host.Host {
 // Sysctl sets a parameter by its path below /proc/sys.
 func (m *Machine) Sysctl(key, value string) { m.Files["/proc/sys/"+key] = value + "\n" }
 
-// String is the state that can change, sorted: parameters, modules, links.
+// String returns the state that can change, sorted: parameters, modules, links.
 func (m *Machine) String() string {
 	var lines []string
 	for name, content := range m.Files {
@@ -101,6 +101,14 @@ func (m files) ReadDir(name string) ([]string, error) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.ENOENT}
 	}
 	return slices.Sorted(maps.Keys(found)), nil
+}
+
+func (m files) Exists(name string) (bool, error) {
+	if err := m.Refuse[name]; err != nil {
+		return false, &fs.PathError{Op: "lstat", Path: name, Err: err}
+	}
+	_, ok := m.Files[name]
+	return ok, nil
 }
 
 func (m files) ReadLink(name string) (string, error) {
@@ -181,11 +189,11 @@ func (m rules) Dumps(_ context.Context, read func(string, io.Reader) error) erro
 	return nil
 }
 
-func (m rules) Accepts(_ context.Context, program string, rule ...string) (refused string, err error) {
+func (m rules) Accepts(_ context.Context, program string, rule ...string) (rejected string, err error) {
 	what := program + " " + strings.Join(rule, " ")
-	refused, ok := m.Machine.Takes[what]
+	rejected, ok := m.Machine.Rejects[what]
 	if !ok {
 		return "", fmt.Errorf("%s: not permitted", what)
 	}
-	return refused, nil
+	return rejected, nil
 }

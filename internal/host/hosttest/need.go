@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Need skips a test that this machine cannot run, saying why. Where CI is set
-// nothing may be skipped: there it fails.
+// Need skips a test that this machine cannot run, and says why. Where CI is set
+// nothing may be skipped: there the test fails.
 func Need(t testing.TB, have bool, what string) {
 	t.Helper()
 	switch {
@@ -25,8 +25,8 @@ func NeedRoot(t testing.TB) {
 	Need(t, os.Geteuid() == 0, "root, for namespaces and mounts of its own")
 }
 
-// NeedBridgeNetfilter is for tests on the kernel's br_netfilter. They do not
-// load it: a test leaves the machine as it was.
+// NeedBridgeNetfilter is for tests of the kernel's br_netfilter. They do not load
+// it: a test leaves the machine as it was.
 func NeedBridgeNetfilter(t testing.TB) {
 	t.Helper()
 	_, err := os.Stat("/proc/sys/net/bridge/bridge-nf-call-iptables")

@@ -11,9 +11,8 @@ import (
 const inNetns = "NODEGATE_TEST_IN_NETNS"
 
 // OwnNetns runs the calling test a second time, in a process with a network
-// namespace of its own that ends with it, and answers true there: then all of
-// the test's goroutines see that namespace. Where it answers false the test is
-// over.
+// namespace of its own that ends with it, and returns true there: then all of the
+// test's goroutines are in that namespace. Where it returns false the test is over.
 func OwnNetns(t *testing.T) bool {
 	t.Helper()
 	NeedRoot(t)

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Capture is a packet socket that has seen every TCP segment over IPv4 of one
-// namespace since it was opened. Not for use by several goroutines at once.
+// Capture is a packet socket that sees every TCP segment over IPv4 of one namespace
+// from the moment it is opened. Only one goroutine at a time may use it.
 type Capture struct {
 	fd   int
 	seen []Segment
@@ -33,12 +33,12 @@ const (
 	ACK uint8 = 16
 )
 
-// Capture begins to look at the segments that the namespace sends and receives,
-// on every link. It needs CAP_NET_RAW.
+// Capture starts to record the segments that the namespace sends and receives, on
+// every link. It needs CAP_NET_RAW.
 func (n *Namespace) Capture(ctx context.Context) (*Capture, error) {
 	c := &Capture{}
 	err := n.Do(ctx, func() (err error) {
-		// ETH_P_ALL: a socket for one protocol is not shown what is sent.
+		// ETH_P_ALL: a socket for one protocol does not see what is sent.
 		c.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, int(bigEndian(unix.ETH_P_ALL)))
 		if errors.Is(err, unix.EPERM) {
 			return fmt.Errorf("opening a packet socket needs CAP_NET_RAW: %w", err)
@@ -53,9 +53,9 @@ func (n *Namespace) Capture(ctx context.Context) (*Capture, error) {
 	return c, nil
 }
 
-// Segments is all that was seen up to now, in order.
+// Segments returns all that was seen up to now, in order.
 func (c *Capture) Segments() ([]Segment, error) {
-	buf := make([]byte, 256) // headers are all that is looked at
+	buf := make([]byte, 256) // only the headers matter
 	for {
 		size, from, err := unix.Recvfrom(c.fd, buf, 0)
 		switch {
@@ -77,10 +77,10 @@ func (c *Capture) Segments() ([]Segment, error) {
 	}
 }
 
-// Close ends the capture.
+// Close ends the recording.
 func (c *Capture) Close() error { return unix.Close(c.fd) }
 
-// parseSegment reads an IPv4 packet; ok is false for all but TCP.
+// parseSegment reads an IPv4 packet; ok is false for anything but TCP.
 func parseSegment(b []byte) (s Segment, ok bool) {
 	if len(b) < 20 || b[0]>>4 != 4 || b[9] != unix.IPPROTO_TCP {
 		return s, false
@@ -101,7 +101,7 @@ func parseSegment(b []byte) (s Segment, ok bool) {
 	}, true
 }
 
-// bigEndian is a 16-bit number as the kernel's packet sockets want it.
+// bigEndian returns a 16-bit number as the kernel's packet sockets expect it.
 func bigEndian(v uint16) uint16 {
 	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, v))
 }

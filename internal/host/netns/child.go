@@ -17,12 +17,12 @@ import (
 	"nodegate/internal/host/program"
 )
 
-// RunInUserNamespace runs this very program again, with other arguments, as
-// root of a new user and network namespace: what an ordinary user may do. The
-// child gets input as its standard input; the answer is its standard output. It
-// is killed when ctx ends or the caller dies.
+// RunInUserNamespace runs this program again, with other arguments, as root of a new
+// user and network namespace, as an ordinary user may. The child gets input as its
+// standard input; its standard output is returned. It is killed when ctx ends or the
+// caller dies.
 func RunInUserNamespace(ctx context.Context, args []string, input []byte) ([]byte, error) {
-	runtime.LockOSThread() // Pdeathsig is about the thread that started the child
+	runtime.LockOSThread() // Pdeathsig refers to the thread that started the child
 	defer runtime.UnlockOSThread()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", args...)
 	cmd.Env = program.Environment()
@@ -53,7 +53,8 @@ func RunInUserNamespace(ctx context.Context, args []string, input []byte) ([]byt
 func whyNoUserNamespace(err error) string {
 	switch {
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
-		return " is forbidden here (kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns or a container's seccomp profile)"
+		return " is forbidden here (kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns" +
+			" or a container's seccomp profile)"
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS):
 		return " is forbidden here (user.max_user_namespaces or user.max_net_namespaces)"
 	case errors.Is(err, unix.EINVAL):

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Conntrack asks the kernel's connection table for single flows, by netlink:
-// a lookup costs the same however many flows there are. Safe for concurrent use.
+// Conntrack looks up single flows in the kernel's connection table, by netlink: a
+// lookup costs the same however many flows there are. It is safe for concurrent use.
 type Conntrack struct{ conn *netlink.Conn }
 
 // Tuple is one direction of a flow.
@@ -23,18 +23,18 @@ type Tuple struct {
 	Proto uint8          `json:"proto"` // 6 TCP, 17 UDP
 }
 
-// Flow is a tracked connection. Reply is what an answer looks like on the wire:
+// Flow is a tracked connection. Reply has the addresses of a reply on the wire:
 // Reply.From is the endpoint to which the request was sent.
 type Flow struct {
 	Orig, Reply Tuple
 	SeenReply   bool
 	SourceNAT   bool
 	DestNAT     bool
-	TCPState    string // "SYN_SENT"; "" where it is not TCP
+	TCPState    string // "SYN_SENT"; "" for other protocols
 }
 
-// Conntrack opens the namespace's table. That it may not be read shows with
-// the first lookup.
+// Conntrack opens the namespace's table. Missing permission surfaces on the first
+// Lookup.
 func (n *Namespace) Conntrack(ctx context.Context) (*Conntrack, error) {
 	c := &Conntrack{}
 	err := n.Do(ctx, func() (err error) {
@@ -56,10 +56,10 @@ const (
 )
 
 // Lookup finds a flow of zone 0 by its original direction. A flow that is not
-// tracked is fs.ErrNotExist; a table that may not be read, or that the kernel
-// does not have, is fs.ErrPermission or errors.ErrUnsupported.
+// tracked is fs.ErrNotExist; a table that may not be read, or that the kernel does
+// not have, is fs.ErrPermission or errors.ErrUnsupported.
 func (c *Conntrack) Lookup(t Tuple) (Flow, error) {
-	// The kernel marks its one answer as part of many, and sends no end: the
+	// The kernel marks its single answer as part of many, and sends no end: the
 	// acknowledgement is the end.
 	answers, err := c.ask(ctGet, t)
 	if err != nil {
@@ -73,13 +73,13 @@ func (c *Conntrack) Lookup(t Tuple) (Flow, error) {
 	return Flow{}, conntrackErr("looking up", t, fs.ErrNotExist)
 }
 
-// Delete forgets a flow; one that is not there is fs.ErrNotExist.
+// Delete removes a flow; one that does not exist is fs.ErrNotExist.
 func (c *Conntrack) Delete(t Tuple) error {
 	_, err := c.ask(ctDelete, t)
 	return conntrackErr("deleting", t, err)
 }
 
-// answerTime is far more than the kernel takes, which answers in the same call.
+// answerTime is far more than the kernel needs, which answers in the same call.
 const answerTime = time.Second
 
 func (c *Conntrack) ask(message netlink.HeaderType, t Tuple) ([]netlink.Message, error) {

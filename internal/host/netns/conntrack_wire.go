@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The attributes of a flow, linux/netfilter/nfnetlink_conntrack.h, and the bits
-// of its status, nf_conntrack_common.h.
+// The attributes of a flow, linux/netfilter/nfnetlink_conntrack.h, and the bits of
+// its status, nf_conntrack_common.h.
 const (
 	ctNew netlink.HeaderType = unix.NFNL_SUBSYS_CTNETLINK << 8
 
@@ -38,7 +38,7 @@ const (
 	ipsDstNAT    = 1 << 5
 )
 
-// tcpStates is enum tcp_conntrack.
+// tcpState returns the name of a state of enum tcp_conntrack.
 func tcpState(n uint8) string {
 	names := [...]string{"NONE", "SYN_SENT", "SYN_RECV", "ESTABLISHED", "FIN_WAIT", "CLOSE_WAIT",
 		"LAST_ACK", "TIME_WAIT", "CLOSE", "SYN_SENT2"}
@@ -48,7 +48,8 @@ func tcpState(n uint8) string {
 	return fmt.Sprintf("state %d", n)
 }
 
-// nfGenMsg is the header that every netfilter message has before its attributes.
+// nfGenMsg is the length of the header that precedes the attributes of every
+// netfilter message.
 const nfGenMsg = 4
 
 func encodeTuple(t Tuple) ([]byte, error) {

@@ -15,8 +15,8 @@ import (
 	"nodegate/internal/host/program"
 )
 
-// iptablesRedirect is five chains of its own and a jump to each, for kernels
-// without nf_tables.
+// iptablesRedirect consists of five chains of its own and a jump to each, for
+// kernels without nf_tables.
 type iptablesRedirect struct {
 	n      *Namespace
 	tool   *iptables.IPTables
@@ -37,13 +37,15 @@ func iptablesChains(spec RedirectSpec) []iptablesChain {
 		{"mangle", "PREROUTING", spec.Name + "-pre", [][]string{to(spec.Service), from}},
 		{"mangle", "FORWARD", spec.Name + "-fwd", [][]string{to(spec.Endpoint), from}},
 		{"mangle", "POSTROUTING", spec.Name + "-post", [][]string{to(spec.Endpoint), from}},
-		{"nat", "PREROUTING", spec.Name + "-dnat", [][]string{append(to(spec.Service), "-j", "DNAT", "--to-destination", spec.Endpoint.String())}},
+		{"nat", "PREROUTING", spec.Name + "-dnat", [][]string{
+			append(to(spec.Service), "-j", "DNAT", "--to-destination", spec.Endpoint.String()),
+		}},
 		{"nat", "POSTROUTING", spec.Name + "-snat", [][]string{append(to(spec.Endpoint), "-s", spec.Client.String(), "-j", "ACCEPT")}},
 	}
 }
 
-// addIptablesRedirect uses the machine's iptables, and iptables-legacy where
-// that is made for an nf_tables which the kernel does not have.
+// addIptablesRedirect uses the machine's iptables, or iptables-legacy where the
+// former needs an nf_tables that the kernel does not have.
 func (n *Namespace) addIptablesRedirect(ctx context.Context, spec RedirectSpec) (Redirect, error) {
 	r, err := n.addRedirectWith(ctx, "iptables", spec)
 	if err == nil {
@@ -56,7 +58,7 @@ func (n *Namespace) addIptablesRedirect(ctx context.Context, spec RedirectSpec) 
 	return r, nil
 }
 
-// addRedirectWith takes chains of that name for leftovers.
+// addRedirectWith treats existing chains of that name as leftovers.
 func (n *Namespace) addRedirectWith(ctx context.Context, program string, spec RedirectSpec) (Redirect, error) {
 	r := &iptablesRedirect{n: n, chains: iptablesChains(spec)}
 	err := n.Do(ctx, func() (err error) {
@@ -103,7 +105,7 @@ func (c iptablesChain) add(tool *iptables.IPTables) error {
 	return tool.Insert(c.table, c.hook, 1, "-j", c.name)
 }
 
-// remove lets go of the hook first: a chain in use cannot be deleted.
+// remove deletes the jump first: a chain in use cannot be deleted.
 func (c iptablesChain) remove(tool *iptables.IPTables) error {
 	known, err := tool.ChainExists(c.table, c.name)
 	if err != nil || !known {
@@ -159,8 +161,8 @@ func (r *iptablesRedirect) Remove(ctx context.Context) error {
 	})
 }
 
-// eachIptables calls f for the nat and mangle table of both backends, where
-// they exist: to list a table with iptables makes it.
+// eachIptables calls f for the nat and mangle table of both backends, where they
+// exist: to list a table with iptables creates it.
 func eachIptables(f func(tool *iptables.IPTables, table string) error) error {
 	nft, err := nftTables()
 	if err != nil {
@@ -195,7 +197,8 @@ func eachIptables(f func(tool *iptables.IPTables, table string) error) error {
 	return nil
 }
 
-// legacyTables is what the kernel's old iptables has; none where it is absent.
+// legacyTables returns the tables of the kernel's old iptables, none where it is
+// absent.
 func legacyTables() []string {
 	b, err := os.ReadFile("/proc/thread-self/net/ip_tables_names")
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AddBridge makes a bridge and sets it up. The hardware address is given so
-// that systemd's MACAddressPolicy leaves it alone; group is for DeleteGroup. The
-// error wraps fs.ErrExist where the name is taken.
+// AddBridge makes a bridge and sets it up. It has the given hardware address so that
+// systemd's MACAddressPolicy does not change it; group is for DeleteGroup. The error
+// wraps fs.ErrExist where the name is in use.
 func (n *Namespace) AddBridge(ctx context.Context, name string, mac net.HardwareAddr, group uint32) error {
 	return n.Do(ctx, func() error {
 		attrs := netlink.NewLinkAttrs()
@@ -26,9 +26,9 @@ func (n *Namespace) AddBridge(ctx context.Context, name string, mac net.Hardware
 	})
 }
 
-// SetBridgeCall sets the bridge's own nf_call_iptables, which the kernel ORs
-// with net.bridge.bridge-nf-call-iptables. Over netlink, because /sys shows the
-// links of the namespace that mounted it.
+// SetBridgeCall sets the bridge's own nf_call_iptables, which the kernel ORs with
+// net.bridge.bridge-nf-call-iptables. It uses netlink, because /sys shows the links
+// of the namespace that mounted it.
 func (n *Namespace) SetBridgeCall(ctx context.Context, bridge string, on bool) error {
 	return n.Do(ctx, func() error {
 		link, err := netlink.LinkByName(bridge)
@@ -52,8 +52,8 @@ func (n *Namespace) SetBridgeCall(ctx context.Context, bridge string, on bool) e
 	})
 }
 
-// Veth is a pair of links: one end here, as a port of the bridge Master if
-// that is given, the other end in the namespace Peer.
+// Veth is a pair of links: one end here, as a port of the bridge Master if that is
+// given, the other end in the namespace Peer.
 type Veth struct {
 	Name, Master string
 	MAC          net.HardwareAddr
@@ -103,8 +103,8 @@ func setUp(link string) error {
 }
 
 // AwaitUp waits until links are operational: a link that is only set up drops
-// what it is given until the kernel has noticed its carrier, and a lost ARP
-// request costs a second.
+// packets until the kernel has noticed its carrier, and a lost ARP request costs a
+// second.
 func (n *Namespace) AwaitUp(ctx context.Context, links ...string) error {
 	tick := time.NewTicker(500 * time.Microsecond)
 	defer tick.Stop()
@@ -152,7 +152,7 @@ func (n *Namespace) AddRoute(ctx context.Context, to netip.Prefix, via netip.Add
 	})
 }
 
-// RouteTo is the most specific route that the namespace has for an address; ok
+// RouteTo returns the most specific route that the namespace has for an address; ok
 // is false where it has none or only a default route.
 func (n *Namespace) RouteTo(ctx context.Context, a netip.Addr) (route string, ok bool, err error) {
 	err = n.Do(ctx, func() error {
@@ -176,7 +176,7 @@ func (n *Namespace) RouteTo(ctx context.Context, a netip.Addr) (route string, ok
 	return route, ok, err
 }
 
-// Dump repeats a netlink dump that the kernel says was interrupted by a change.
+// Dump repeats a netlink dump that a change interrupted.
 func Dump[T any](ask func() ([]T, error)) ([]T, error) {
 	var all []T
 	var err error
@@ -188,7 +188,7 @@ func Dump[T any](ask func() ([]T, error)) ([]T, error) {
 	return all, err
 }
 
-// LinksNamed is the names of the links that begin with a prefix.
+// LinksNamed returns the names of the links that begin with a prefix.
 func (n *Namespace) LinksNamed(ctx context.Context, prefix string) ([]string, error) {
 	var names []string
 	err := n.Do(ctx, func() error {
@@ -206,7 +206,7 @@ func (n *Namespace) LinksNamed(ctx context.Context, prefix string) ([]string, er
 	return names, err
 }
 
-// DeleteLinks removes links; one that is not there is no error.
+// DeleteLinks removes links; one that does not exist is no error.
 func (n *Namespace) DeleteLinks(ctx context.Context, names ...string) error {
 	return n.Do(ctx, func() error {
 		var errs []error
@@ -224,7 +224,7 @@ func (n *Namespace) DeleteLinks(ctx context.Context, names ...string) error {
 }
 
 // DeleteGroup removes every link of a group at once: the kernel waits for its
-// readers once, not once for each link. None is no error.
+// readers once, not once for each link. An empty group is no error.
 func (n *Namespace) DeleteGroup(ctx context.Context, group uint32) error {
 	return n.Do(ctx, func() error {
 		req := nl.NewNetlinkRequest(unix.RTM_DELLINK, unix.NLM_F_ACK)
@@ -242,8 +242,8 @@ func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// wrap names the act, the thing and, for want of privilege, the
-// capability. A link that is gone is fs.ErrNotExist.
+// wrap names the act, the thing and, where privilege is missing, the capability. A
+// link that has gone is fs.ErrNotExist.
 func wrap(act, thing string, err error) error {
 	var gone netlink.LinkNotFoundError
 	switch {

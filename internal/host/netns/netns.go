@@ -13,19 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Namespace is a network namespace and the one operating system thread that lives
-// in it. The thread never goes back to Go's pool: it ends with Close, and a
-// namespace that New made, unless a link or a socket holds it, ends with
-// its thread. No file names it, so kill -9 leaves nothing.
+// Namespace is a network namespace and the one operating system thread that is in
+// it. The thread never goes back to Go's pool: it ends with Close. A namespace that
+// New made ends with its thread, unless a link or a socket keeps it. No file names
+// it, so that kill -9 leaves nothing.
 type Namespace struct {
 	calls  chan func()
 	closed chan struct{}
 	once   sync.Once
-	file   *os.File // the namespace, as setns and netlink take it
+	file   *os.File // the namespace, for setns and netlink
 }
 
-// New makes a namespace with its loopback up. It needs CAP_SYS_ADMIN in the
-// caller's user namespace; without, the error wraps fs.ErrPermission and names it.
+// New makes a namespace with its loopback up. It needs CAP_SYS_ADMIN in the caller's
+// user namespace; otherwise the error wraps fs.ErrPermission and names it.
 func New(ctx context.Context) (*Namespace, error) {
 	return start(ctx, func() error {
 		switch err := unix.Unshare(unix.CLONE_NEWNET); {
@@ -40,7 +40,7 @@ func New(ctx context.Context) (*Namespace, error) {
 	})
 }
 
-// Current is the namespace of the process, on a thread of its own.
+// Current returns the namespace of the process, on a thread of its own.
 func Current(ctx context.Context) (*Namespace, error) {
 	return start(ctx, func() error { return nil })
 }
@@ -67,15 +67,15 @@ func start(ctx context.Context, enter func() error) (*Namespace, error) {
 	return n, nil
 }
 
-// onSpareThread runs f on a thread that ends with it. It is never the thread of
-// the process itself: that one cannot end, and /proc/self is its view of things.
+// onSpareThread runs f on a thread that ends with it. It is never the main thread of
+// the process: that one cannot end, and /proc/self shows its namespaces.
 func onSpareThread(f func()) {
 	runtime.LockOSThread()
 	if unix.Gettid() != unix.Getpid() {
 		f()
 		return // still locked: the runtime ends the thread
 	}
-	// While this goroutine waits the process's own thread is taken.
+	// While this goroutine waits, the main thread stays locked to it.
 	done := make(chan struct{})
 	go func() {
 		runtime.LockOSThread()
@@ -98,9 +98,9 @@ func (n *Namespace) serve() {
 }
 
 // Do runs f on the thread that is in the namespace: sockets that f opens and
-// programs that it starts are inside, and /proc/sys/net is the namespace's. It
-// waits for f, which must bound itself and must return; one at a time. Where
-// ctx is already done, f does not run.
+// programs that it starts are inside, and /proc/sys/net is the namespace's. It waits
+// for f, which must end by itself; one call at a time. If ctx is done already, f
+// does not run.
 func (n *Namespace) Do(ctx context.Context, f func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -122,8 +122,8 @@ func (n *Namespace) Close() {
 	})
 }
 
-// Sysctl reads a key of the namespace, in the form net/ipv4/ip_forward. An
-// absent key is fs.ErrNotExist.
+// Sysctl reads a key of the namespace, in the form net/ipv4/ip_forward. An absent
+// key is fs.ErrNotExist.
 func (n *Namespace) Sysctl(ctx context.Context, key string) (string, error) {
 	var value string
 	err := n.Do(ctx, func() error {

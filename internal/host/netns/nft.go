@@ -54,9 +54,9 @@ func (n *Namespace) addNftRedirect(ctx context.Context, spec RedirectSpec) (Redi
 			&expr.Immediate{Register: 1, Data: spec.Endpoint.Addr().AsSlice()},
 			&expr.Immediate{Register: 2, Data: port(spec.Endpoint)},
 			&expr.NAT{Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: 1, RegProtoMin: 2})})
-		// A translation to what it was is one: later chains are not asked. And
-		// before Linux 4.18 a reply is translated back only where POSTROUTING
-		// has a nat chain too.
+		// A translation to the same address counts as a translation: the kernel asks
+		// no later chain. And before Linux 4.18 a reply is translated back only
+		// where POSTROUTING has a nat chain too.
 		early := *nftables.ChainPriorityNATSource - 1
 		keep := conn.AddChain(&nftables.Chain{Name: "snat", Table: r.table, Type: nftables.ChainTypeNAT,
 			Hooknum: nftables.ChainHookPostrouting, Priority: &early})
@@ -119,7 +119,7 @@ func (r *nftRedirect) Hits(ctx context.Context) (h Hits, err error) {
 	return h, wrap("reading the counters of nftables table", r.table.Name, err)
 }
 
-// newHits takes the counters in the order in which they were made: request and
+// newHits expects the counters in the order in which they were made: request and
 // reply in each of three hooks, then the translation.
 func newHits(c []uint64) (Hits, error) {
 	if len(c) != 7 {
@@ -132,8 +132,8 @@ func newHits(c []uint64) (Hits, error) {
 	}, nil
 }
 
-// Remove does not use the namespace's thread, so that other things can be
-// removed meanwhile: a commit waits for the kernel's readers.
+// Remove does not use the namespace's thread, so that other things can be removed at
+// the same time: a commit waits for the kernel's readers.
 func (r *nftRedirect) Remove(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -149,7 +149,7 @@ func (r *nftRedirect) Remove(ctx context.Context) error {
 	return wrap("removing nftables table", r.table.Name, err)
 }
 
-// nftRedirects finds nothing where there is no nf_tables.
+// nftRedirects returns nothing where there is no nf_tables.
 func (n *Namespace) nftRedirects(ctx context.Context, prefix string) ([]string, error) {
 	var names []string
 	err := n.Do(ctx, func() error {
@@ -164,7 +164,7 @@ func (n *Namespace) nftRedirects(ctx context.Context, prefix string) ([]string, 
 	return names, err
 }
 
-// nftTables is the names of the tables of the ip family; none where the kernel
+// nftTables returns the names of the tables of the ip family, none where the kernel
 // has no nf_tables.
 func nftTables() ([]string, error) {
 	conn, err := nftables.New()
@@ -182,7 +182,8 @@ func nftTables() ([]string, error) {
 	return names, wrap("listing", "nftables tables", err)
 }
 
-// noNftables is what nfnetlink answers for a subsystem that nobody registered.
+// noNftables reports whether err is nfnetlink's answer for a subsystem that does not
+// exist.
 func noNftables(err error) bool {
 	return errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EINVAL)
 }

@@ -13,25 +13,25 @@ import (
 	"github.com/google/nftables"
 )
 
-// RedirectSpec is a DNAT of one TCP Service address to one endpoint, as
-// kube-proxy makes them, for every packet that passes PREROUTING. What Client
-// sends keeps its source: a node's rule that masquerades what is for no pod
-// would send the reply to the node, whatever the bridge does.
+// RedirectSpec is a DNAT of one TCP Service address to one endpoint, as kube-proxy
+// makes it, for every packet that passes PREROUTING. Packets of Client keep their
+// source: a node's rule that masquerades what goes to no Pod would send the reply to
+// the node, whatever the bridge does.
 type RedirectSpec struct {
 	Name              string // of the table or the chains: unique, at most 15 characters
 	Service, Endpoint netip.AddrPort
 	Client            netip.Addr
 }
 
-// Hits counts packets in the IP hooks of a redirection's namespace. Frames that
-// a bridge passes on without br_netfilter pass no hook and are not in it.
+// Hits counts packets in the IP hooks of a redirection's namespace. Frames that a
+// bridge forwards without br_netfilter pass no hook and are not counted.
 type Hits struct {
-	Request    Way    `json:"request"`    // towards the Service, or the endpoint once translated
-	Translated uint64 `json:"translated"` // times the DNAT rule matched: once a connection
+	Request    Way    `json:"request"`    // towards the Service, or the endpoint after translation
+	Translated uint64 `json:"translated"` // matches of the DNAT rule: one for each connection
 	Reply      Way    `json:"reply"`      // from the endpoint's own address
 }
 
-// Way is the packets of one direction in three hooks. Postrouting is counted
+// Way counts the packets of one direction in three hooks. Postrouting is counted
 // before source translation: a reply still has the endpoint's address there.
 type Way struct {
 	Prerouting  uint64 `json:"prerouting"`
@@ -41,10 +41,10 @@ type Way struct {
 
 // Redirect is a redirection in force.
 type Redirect interface {
-	// Backend is BackendNftables or BackendIptables.
+	// Backend returns BackendNftables or BackendIptables.
 	Backend() string
 	Hits(context.Context) (Hits, error)
-	// Remove takes it away. What is already gone is no error.
+	// Remove deletes it. What has gone already is no error.
 	Remove(context.Context) error
 }
 
@@ -54,8 +54,8 @@ const (
 	BackendIptables = "iptables"
 )
 
-// AddRedirect makes the redirection with the given backend; with "", nftables,
-// and iptables where the kernel has no nf_tables. It needs CAP_NET_ADMIN.
+// AddRedirect makes the redirection with the given backend; with "", nftables, or
+// iptables where the kernel has no nf_tables. It needs CAP_NET_ADMIN.
 func (n *Namespace) AddRedirect(ctx context.Context, backend string, spec RedirectSpec) (Redirect, error) {
 	switch backend {
 	case BackendNftables:
@@ -70,8 +70,8 @@ func (n *Namespace) AddRedirect(ctx context.Context, backend string, spec Redire
 
 type redirector func(context.Context, RedirectSpec) (Redirect, error)
 
-// firstRedirect asks the second only where the first is not there: a refusal
-// would be repeated.
+// firstRedirect tries the second only where the first does not exist: a lack of
+// permission would be the same.
 func firstRedirect(ctx context.Context, spec RedirectSpec, first, second redirector) (Redirect, error) {
 	r, err := first(ctx, spec)
 	if err == nil || errors.Is(err, fs.ErrPermission) || ctx.Err() != nil {
@@ -84,9 +84,9 @@ func firstRedirect(ctx context.Context, spec RedirectSpec, first, second redirec
 	return r, nil
 }
 
-// Redirects is the names of the redirections that begin with prefix. all looks
-// for those of iptables too, which costs a program to start and, with the
-// legacy backend, a copy of the whole table.
+// Redirects returns the names of the redirections that begin with prefix. With all
+// it looks for those of iptables too, which starts a program and, with the legacy
+// backend, copies the whole table.
 func (n *Namespace) Redirects(ctx context.Context, prefix string, all bool) ([]string, error) {
 	names, err := n.nftRedirects(ctx, prefix)
 	if err != nil || !all {
@@ -96,7 +96,8 @@ func (n *Namespace) Redirects(ctx context.Context, prefix string, all bool) ([]s
 		return eachIptables(func(tool *iptables.IPTables, table string) error {
 			chains, err := tool.ListChains(table)
 			for _, chain := range chains {
-				if at := strings.LastIndexByte(chain, '-'); strings.HasPrefix(chain, prefix) && at > 0 && !slices.Contains(names, chain[:at]) {
+				at := strings.LastIndexByte(chain, '-')
+				if at > 0 && strings.HasPrefix(chain, prefix) && !slices.Contains(names, chain[:at]) {
 					names = append(names, chain[:at])
 				}
 			}
@@ -106,8 +107,8 @@ func (n *Namespace) Redirects(ctx context.Context, prefix string, all bool) ([]s
 	return names, err
 }
 
-// RemoveRedirect takes away a redirection that an earlier process made; none is
-// no error. all is as in Redirects.
+// RemoveRedirect removes a redirection that an earlier process made, if there is
+// one. all means the same as for Redirects.
 func (n *Namespace) RemoveRedirect(ctx context.Context, name string, all bool) error {
 	err := (&nftRedirect{n: n, table: &nftables.Table{Name: name, Family: nftables.TableFamilyIPv4}}).Remove(ctx)
 	if !all {

@@ -37,10 +37,16 @@ func Run(ctx context.Context, name string, args ...string) ([]byte, error) {
 	}
 	var out bytes.Buffer
 	cmd.Stdout = &out
+	line := strings.Join(append([]string{name}, args...), " ")
+	defer Doing(ctx, line)()
+	began := time.Now()
 	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("%s did not end in %s and was stopped: %w", line, time.Since(began).Round(100*time.Millisecond), ctx.Err())
+		}
 		said := strings.Join(strings.Split(strings.TrimSpace(stderr.String()), "\n"), "; ")
 		if said == "" {
-			return nil, fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)
+			return nil, fmt.Errorf("%s: %w", line, err)
 		}
 		return nil, fmt.Errorf("%s: %s", name, strings.TrimPrefix(said, name+": "))
 	}
@@ -54,6 +60,8 @@ func Stream(ctx context.Context, read func(source string, r io.Reader) error, na
 	if err != nil {
 		return err
 	}
+	line := strings.Join(append([]string{name}, args...), " ")
+	defer Doing(ctx, line)()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -61,7 +69,7 @@ func Stream(ctx context.Context, read func(source string, r io.Reader) error, na
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	readErr := read(strings.Join(append([]string{name}, args...), " "), out)
+	readErr := read(line, out)
 	// Drain what read left, or the program never ends.
 	_, _ = io.Copy(io.Discard, out)
 	if err := cmd.Wait(); err != nil {

@@ -1,4 +1,4 @@
-package main
+package policy
 
 import (
 	"fmt"
@@ -7,17 +7,11 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
-
-	"nodegate/internal/report"
-	"nodegate/policy"
 )
 
-// printDiagnostics prints one line and an excerpt for each mistake, in the
-// order of the files, and answers exit 2 where one is an error.
-func printDiagnostics(w io.Writer, files []policy.File, diags hcl.Diagnostics) error {
-	if len(diags) == 0 {
-		return nil
-	}
+// WriteDiagnostics writes one line and an excerpt of the file for each mistake,
+// in the order of the files.
+func WriteDiagnostics(w io.Writer, files []File, diags hcl.Diagnostics) {
 	slices.SortStableFunc(diags, func(a, b *hcl.Diagnostic) int {
 		if a.Subject == nil || b.Subject == nil || a.Subject.Filename != b.Subject.Filename {
 			return 0
@@ -27,21 +21,16 @@ func printDiagnostics(w io.Writer, files []policy.File, diags hcl.Diagnostics) e
 	for _, d := range diags {
 		writeDiagnostic(w, files, d)
 	}
-	if diags.HasErrors() {
-		fmt.Fprintf(w, "nodegate: %s in the policy; nothing was done\n", report.Count(len(diags.Errs()), "mistake"))
-		return exit(exitUsage)
-	}
-	return nil
 }
 
-func writeDiagnostic(w io.Writer, files []policy.File, d *hcl.Diagnostic) {
+func writeDiagnostic(w io.Writer, files []File, d *hcl.Diagnostic) {
 	if d.Subject == nil {
 		fmt.Fprintf(w, "%s: %s\n", d.Summary, d.Detail)
 		return
 	}
 	at := d.Subject.Start
 	fmt.Fprintf(w, "%s:%d:%d: %s: %s\n", d.Subject.Filename, at.Line, at.Column, strings.TrimSuffix(d.Summary, "."), d.Detail)
-	i := slices.IndexFunc(files, func(f policy.File) bool { return f.Name == d.Subject.Filename })
+	i := slices.IndexFunc(files, func(f File) bool { return f.Name == d.Subject.Filename })
 	if i < 0 {
 		return
 	}

@@ -1,0 +1,171 @@
+// Package gate keeps one start of a unit waiting until the node passes, or until
+// the policy's budget ends. It must neither hang nor open by mistake: every
+// outcome but Off, Proven and Released keeps the unit held.
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"nodegate/checks"
+	"nodegate/checks/catalog"
+	"nodegate/internal/host"
+	"nodegate/internal/host/program"
+	"nodegate/internal/report"
+	"nodegate/policy"
+)
+
+// Gate is one start of the unit.
+type Gate struct {
+	Host     *host.Host
+	Voice    Voice
+	Disabled string // the file that switches the gate off
+	last     string // the reason that was said last: each is said once
+	stuck    program.Step
+	doubt    string // why it cannot be told whether the gate is switched off
+}
+
+// Outcome is how the start ends.
+type Outcome int
+
+// The outcomes. The zero value keeps the unit held.
+const (
+	Held     Outcome = iota
+	Unknown          // held, because it could not be told whether the node passes
+	Proven           // the node passes
+	Off              // somebody broke the glass
+	Released         // the budget ended, and the policy releases
+)
+
+// SwitchedOff reports whether somebody broke the glass, and says so: before the
+// policy is read, and while the unit is held.
+func (g *Gate) SwitchedOff() bool {
+	why, err := g.Host.BreakGlass(g.Disabled)
+	if err != nil && err.Error() != g.doubt {
+		g.doubt = err.Error()
+		g.Voice.say(host.LevelWarning, "nodegate: "+g.doubt+"; the gate is not switched off", nil)
+	}
+	if why == "" {
+		return false
+	}
+	line := "nodegate: gate is switched off by " + why + ": this node is NOT proven"
+	host.Status(line)
+	g.Voice.say(host.LevelWarning, line, nil)
+	return true
+}
+
+// Unreadable says that the unit is held because the policy cannot be read. Which
+// way to fail would be the policy's choice.
+func (g *Gate) Unreadable(mistake, all string) {
+	line := "nodegate: held: the policy cannot be read: " + report.OneLine(mistake)
+	host.Status(line)
+	g.Voice.say(host.LevelError, line+"; correct it, or touch "+g.Disabled, nil)
+	if all != "" {
+		g.Voice.log(host.LevelError, all, nil)
+	}
+}
+
+// Run checks, and repairs where the policy says so, until the node passes.
+func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
+	began := time.Now()
+	off := false
+	r, err := checks.Until(ctx, g.Host, p.Gate, catalog.For(p, checks.Boot), func(r checks.Report, waiting program.Step) bool {
+		if waiting.What == "" {
+			g.keep(p, r)
+		}
+		if waiting.What != "" || r.Verdict() != checks.Pass {
+			g.explain(r, waiting)
+			off = g.SwitchedOff()
+		}
+		return !off
+	})
+	waited := time.Since(began).Round(time.Millisecond)
+	switch {
+	case off:
+		return Off
+	case err == nil && r.Verdict() == checks.Pass:
+		g.proven(len(r.Results), waited)
+		return Proven
+	case !errors.Is(err, checks.ErrBudget):
+		// A signal is no decision about the node: systemd stops the start.
+		g.Voice.log(host.LevelNotice, fmt.Sprintf("nodegate: stopped after %s; %s was held%s", waited, p.Gate.Unit, g.because()), nil)
+	case p.Gate.OnTimeout == policy.Release:
+		g.explain(r, waitingFor(err))
+		host.Status("nodegate: released, NOT proven" + g.because())
+		g.Voice.say(host.LevelError, fmt.Sprintf("nodegate: RELEASED %s after %s although the node is NOT proven (on_timeout = \"release\")%s%s",
+			p.Gate.Unit, waited, g.because(), g.Voice.losses()), nil)
+		return Released
+	default:
+		g.explain(r, waitingFor(err))
+		stuck := waitingFor(err).String()
+		if stuck != "" {
+			stuck = ": " + stuck
+		}
+		g.Voice.log(host.LevelError, fmt.Sprintf("nodegate: %s stays held after %s%s; systemd tries again%s", p.Gate.Unit, waited, stuck, g.Voice.losses()), nil)
+	}
+	if r.Verdict() == checks.Fail {
+		return Held
+	}
+	return Unknown
+}
+
+// waitingFor returns what an attempt was waiting for when the budget ended.
+func waitingFor(err error) program.Step {
+	var overdue checks.Overdue
+	errors.As(err, &overdue)
+	return overdue.Step
+}
+
+func (g *Gate) because() string {
+	if g.last == "" {
+		return ""
+	}
+	return ": " + g.last
+}
+
+func (g *Gate) proven(requirements int, waited time.Duration) {
+	line := fmt.Sprintf("nodegate: node proven, %s after %s%s", report.Count(requirements, "requirement"), waited, g.Voice.losses())
+	host.Status(line)
+	if g.last != "" {
+		g.Voice.say(host.LevelNotice, line, nil)
+	} else {
+		g.Voice.log(host.LevelNotice, line, nil)
+	}
+}
+
+// keep leaves what was found and changed for other tools. A file that cannot be
+// written (an ordinary user tries the gate) is no reason to be held.
+func (g *Gate) keep(p *policy.Policy, r checks.Report) {
+	report.KeepChanges(r)
+	if err := report.Leave(report.File, report.New(g.Host, p, r)); err != nil {
+		g.Voice.log(host.LevelWarning, "nodegate: "+err.Error(), nil)
+	}
+}
+
+// explain says why the unit is held: one line for each cause, and only when the
+// reason has changed since it was said.
+func (g *Gate) explain(r checks.Report, waiting program.Step) {
+	if waiting.What != "" {
+		host.Status("nodegate: held: " + waiting.String())
+		if waiting != g.stuck {
+			g.Voice.say(host.LevelError, "nodegate: held: "+waiting.String(), nil)
+		}
+		g.stuck, g.last = waiting, waiting.String()
+		return
+	}
+	causes := report.Blocking(r)
+	if len(causes) == 0 || causes[0].Text == g.last {
+		return
+	}
+	g.last = causes[0].Text
+	more := ""
+	if len(causes) > 1 {
+		more = fmt.Sprintf(" (and %d more)", len(causes)-1)
+	}
+	host.Status("nodegate: held by " + g.last + more)
+	for _, cause := range causes {
+		g.Voice.say(host.LevelError, "nodegate: held by "+cause.Text, cause.Fields)
+	}
+}

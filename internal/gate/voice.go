@@ -1,0 +1,57 @@
+package gate
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"nodegate/internal/host"
+)
+
+// Voice tells people and programs what the gate does: the console, the journal
+// or standard error, and the unit's status. No reader can block it. What was not
+// accepted in time is lost, and counted.
+type Voice struct {
+	Stderr io.Writer // where standard error is not the journal
+	lost   map[string]int
+}
+
+// say writes to the console, and to the journal or standard error.
+func (v *Voice) say(level host.Level, line string, fields map[string]string) {
+	v.write("console", func() bool { return host.Console(line) })
+	v.log(level, line, fields)
+}
+
+func (v *Voice) log(level host.Level, line string, fields map[string]string) {
+	if host.LogsToJournal() {
+		v.write("journal", func() bool { return host.Log(level, line, fields) })
+		return
+	}
+	v.write("standard error", func() bool { return host.Print(v.Stderr, line) })
+}
+
+// write gives up an outlet after its first loss: each further message would cost
+// its patience, which belongs to the budget.
+func (v *Voice) write(outlet string, write func() bool) {
+	if v.lost[outlet] == 0 && write() {
+		return
+	}
+	if v.lost == nil {
+		v.lost = map[string]int{}
+	}
+	v.lost[outlet]++
+}
+
+// losses says what was not heard, "" for nothing.
+func (v *Voice) losses() string {
+	var all []string
+	for _, outlet := range []string{"console", "journal", "standard error"} {
+		if n := v.lost[outlet]; n > 0 {
+			all = append(all, fmt.Sprintf("%s %d", outlet, n))
+		}
+	}
+	if all == nil {
+		return ""
+	}
+	return "; messages that nobody accepted: " + strings.Join(all, ", ")
+}

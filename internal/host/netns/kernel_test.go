@@ -1,0 +1,181 @@
+package netns_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/hosttest"
+	"nodegate/internal/host/netns"
+)
+
+func scratch(t *testing.T) (*netns.Namespace, context.Context) {
+	t.Helper()
+	hosttest.NeedRoot(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	t.Cleanup(cancel)
+	n, err := netns.New(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.Close)
+	return n, ctx
+}
+
+// What a thread has entered concerns only that thread: the process, and every
+// other thread, is where it was.
+func TestNetnsStaysApart(t *testing.T) {
+	before, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, ctx := scratch(t)
+	var tid int
+	var inside string
+	if err := n.Do(ctx, func() (err error) {
+		tid = unix.Gettid()
+		inside, err = os.Readlink("/proc/thread-self/ns/net")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if inside == before || tid == os.Getpid() {
+		t.Fatalf("thread %d is in %s", tid, inside)
+	}
+	n.Close()
+	n.Close()
+	if err := n.Do(ctx, func() error { return nil }); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for range 400 {
+		if _, err := os.Stat(fmt.Sprintf("/proc/self/task/%d", tid)); err != nil {
+			break
+		}
+		<-tick.C
+	}
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range tasks {
+		if at, err := os.Readlink("/proc/self/task/" + task.Name() + "/ns/net"); err == nil && at != before {
+			t.Errorf("thread %s is left in %s", task.Name(), at)
+		}
+	}
+}
+
+func TestNetnsDoneContext(t *testing.T) {
+	n, ctx := scratch(t)
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := n.Do(ctx, func() error { t.Error("it ran"); return nil }); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if _, err := netns.New(ctx); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func TestNetnsErrors(t *testing.T) {
+	n, ctx := scratch(t)
+	if _, err := n.Sysctl(ctx, "net/ipv4/no_such_key"); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+	if err := n.SetSysctl(ctx, "net/ipv4/ip_forward", "x"); err == nil || err.Error() != "setting net.ipv4.ip_forward=x: invalid argument" {
+		t.Error(err)
+	}
+	if err := n.SetUp(ctx, "none"); !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), "setting up none: ") {
+		t.Error(err)
+	}
+	if err := n.DeleteLinks(ctx, "none"); err != nil {
+		t.Error(err)
+	}
+	if err := n.DeleteGroup(ctx, 77); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(n.AddBridge(ctx, "b0", nil, 0), n.AddBridge(ctx, "b0", nil, 0)); !errors.Is(err, os.ErrExist) {
+		t.Error(err)
+	}
+	if lock, err := n.Lock(ctx, "one"); err != nil {
+		t.Error(err)
+	} else if _, err := n.Lock(ctx, "one"); !errors.Is(err, unix.EADDRINUSE) {
+		t.Error(err)
+	} else if err := lock.Close(); err != nil {
+		t.Error(err)
+	} else if lock, err = n.Lock(ctx, "one"); err != nil {
+		t.Error(err)
+	} else {
+		_ = lock.Close()
+	}
+}
+
+// The leftover of a redirection is replaced, found by name, and removed, with
+// either backend; looking for it makes no table.
+func TestIptablesLeftovers(t *testing.T) {
+	for _, name := range []string{"iptables-nft", "iptables-legacy"} {
+		t.Run(name, func(t *testing.T) {
+			n, ctx := scratch(t)
+			hosttest.NeedProgram(t, name)
+			if names, err := n.Redirects(ctx, "left", true); err != nil || names != nil {
+				t.Errorf("%v, %v", names, err)
+			}
+			if err := n.Do(ctx, func() error {
+				nft, err := netns.NFTTables()
+				if len(nft)+len(netns.LegacyTables()) > 0 {
+					t.Errorf("looking made tables: %v %v", nft, netns.LegacyTables())
+				}
+				return err
+			}); err != nil {
+				t.Error(err)
+			}
+			spec := netns.RedirectSpec{Name: "left1", Service: netip.MustParseAddrPort("198.51.100.10:80"),
+				Endpoint: netip.MustParseAddrPort("203.0.113.3:80"), Client: netip.MustParseAddr("203.0.113.2")}
+			for range 2 {
+				r, err := netns.AddWith(n, ctx, name, spec)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if hits, err := r.Hits(ctx); err != nil || hits != (netns.Hits{}) {
+					t.Errorf("%+v, %v", hits, err)
+				}
+			}
+			if names, err := n.Redirects(ctx, "left", true); err != nil || !slices.Equal(names, []string{"left1"}) {
+				t.Errorf("%v, %v", names, err)
+			}
+			if err := n.RemoveRedirect(ctx, "left1", true); err != nil {
+				t.Error(err)
+			}
+			if names, err := n.Redirects(ctx, "left", true); err != nil || names != nil {
+				t.Errorf("%v, %v", names, err)
+			}
+		})
+	}
+}
+
+// TestConntrackLookup: a flow that is not in the table is fs.ErrNotExist.
+func TestConntrackLookup(t *testing.T) {
+	n, ctx := scratch(t)
+	flow := netns.Tuple{From: netip.MustParseAddrPort("203.0.113.2:49152"), To: netip.MustParseAddrPort("198.51.100.10:80"), Proto: 6}
+	c, err := n.Conntrack(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Lookup(flow); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	if err := c.Delete(flow); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}

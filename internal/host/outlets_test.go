@@ -1,0 +1,157 @@
+package host_test
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
+)
+
+// outletsVariable makes this test program the child that writes to broken outlets.
+const outletsVariable = "NODEGATE_TEST_OUTLETS"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(outletsVariable) {
+	case "":
+		os.Exit(m.Run())
+	case "console":
+		os.Exit(said(host.Console("held")))
+	case "journal":
+		os.Exit(said(host.Log(host.LevelError, "held\nby two lines", map[string]string{"NODEGATE_CHECK": "x"})))
+	case "status":
+		host.Status("held")
+		os.Exit(0)
+	}
+}
+
+func said(written bool) int {
+	if written {
+		return 0
+	}
+	return 1
+}
+
+// outlet runs one write in a mount namespace of its own, where target is mounted
+// over the outlet, and returns whether it was accepted. A write that does not
+// return fails the test.
+func outlet(t *testing.T, what, over, target string, env ...string) bool {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", `mount --bind "$1" "$2" && exec "$3"`, "sh", target, over, os.Args[0])
+	if over == "" {
+		cmd = exec.Command(os.Args[0])
+	}
+	cmd.Env = append(append(os.Environ(), outletsVariable+"="+what), env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		return err == nil
+	case <-time.After(20 * time.Second):
+		_ = cmd.Process.Kill()
+		t.Fatalf("writing to the %s does not return", what)
+	}
+	return false
+}
+
+// TestStoppedConsole: somebody pressed Ctrl-S on the console, or nobody reads it.
+func TestStoppedConsole(t *testing.T) {
+	hosttest.NeedRoot(t)
+	if _, err := os.Stat("/dev/console"); err != nil {
+		t.Log("this machine has no /dev/console: one is made for the test")
+		if err := unix.Mknod("/dev/console", unix.S_IFCHR|0o600, int(unix.Mkdev(5, 1))); err != nil {
+			t.Fatal(err)
+		}
+		defer os.Remove("/dev/console")
+	}
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer master.Close()
+	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join("/dev/pts", strconv.Itoa(n))
+	slave, err := os.OpenFile(name, os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slave.Close()
+	if !outlet(t, "console", "/dev/console", name) {
+		t.Error("a console that is read did not accept the line")
+	}
+	if err := unix.IoctlSetInt(int(slave.Fd()), unix.TCXONC, 0); err != nil { // TCOOFF
+		t.Fatal(err)
+	}
+	if outlet(t, "console", "/dev/console", name) {
+		t.Error("a stopped console accepted the line")
+	}
+}
+
+// TestHungJournal: journald and systemd have sockets, and do not read them.
+func TestHungJournal(t *testing.T) {
+	hosttest.NeedRoot(t)
+	dir := t.TempDir()
+	for _, c := range []struct{ what, path string }{{"journal", filepath.Join(dir, "systemd/journal/socket")}, {"status", filepath.Join(dir, "notify")}} {
+		if err := os.MkdirAll(filepath.Dir(c.path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: c.path, Net: "unixgram"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		send := func() bool {
+			if c.what == "status" {
+				return outlet(t, "status", "", "", "NOTIFY_SOCKET="+c.path)
+			}
+			return outlet(t, "journal", "/run", dir)
+		}
+		if !send() {
+			t.Errorf("a %s that reads did not accept the message", c.what)
+		}
+		b := make([]byte, 4096)
+		count, err := l.Read(b)
+		if got := string(b[:count]); err != nil || !strings.Contains(got, "held") {
+			t.Errorf("the %s received %q, %v", c.what, got, err)
+		}
+		fill(t, c.path)
+		if send() && c.what == "journal" {
+			t.Error("a journal that does not read accepted the message")
+		}
+	}
+}
+
+// fill writes to a socket until its queue is full.
+func fill(t *testing.T, path string) {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	for range 100_000 {
+		if err := unix.Sendto(fd, []byte("x"), 0, &unix.SockaddrUnix{Name: path}); err != nil {
+			return
+		}
+	}
+	t.Fatal("the queue does not fill up")
+}

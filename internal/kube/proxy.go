@@ -1,0 +1,128 @@
+package kube
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"nodegate/checks/kubeproxy"
+	"nodegate/internal/host"
+)
+
+// Where kube-proxy serves its pages, unless its configuration says otherwise.
+const (
+	defaultHealthz = "http://127.0.0.1:10256/healthz"
+	defaultMetrics = "http://127.0.0.1:10249/metrics"
+)
+
+// ProxyPages is where to ask kube-proxy. On the running node what is not named
+// is where it usually is.
+type ProxyPages struct {
+	Live             bool
+	Healthz, Metrics string // URLs
+	Logs             []string
+}
+
+// Proxy is what kube-proxy says of itself.
+type Proxy struct {
+	Findings    []kubeproxy.Finding
+	Health, Log bool // what could be read
+}
+
+// AskProxy reads healthz, metrics and the log. Each that cannot be read is left
+// out, and leftOut is called with the reason.
+func AskProxy(ctx context.Context, from ProxyPages, leftOut func(error)) Proxy {
+	var p Proxy
+	now := time.Now()
+	if from.Live {
+		from.Healthz, from.Metrics = cmp.Or(from.Healthz, defaultHealthz), cmp.Or(from.Metrics, defaultMetrics)
+	}
+	if from.Healthz != "" {
+		if body, status, err := Page(ctx, from.Healthz); err != nil {
+			leftOut(err)
+		} else if h, err := kubeproxy.ParseHealth(body, status); err != nil {
+			p.Findings = append(p.Findings, kubeproxy.UnreadableAnswer(from.Healthz, err))
+		} else {
+			p.Health = true
+			p.Findings = append(p.Findings, kubeproxy.JudgeHealth(h, now)...)
+		}
+	}
+	if from.Metrics != "" {
+		if body, _, err := Page(ctx, from.Metrics); err != nil {
+			leftOut(err)
+		} else if m, err := kubeproxy.ParseMetrics(bytes.NewReader(body)); err != nil {
+			p.Findings = append(p.Findings, kubeproxy.UnreadableAnswer(from.Metrics, err))
+		} else {
+			p.Health = true
+			p.Findings = append(p.Findings, kubeproxy.JudgeMetrics(m, now)...)
+		}
+	}
+	if from.Live && len(from.Logs) == 0 {
+		from.Logs = usualLogs()
+		if len(from.Logs) == 0 {
+			p.readJournal(ctx, now, leftOut)
+		}
+	}
+	for _, name := range from.Logs {
+		p.readLog(name, now, leftOut)
+	}
+	return p
+}
+
+// usualLogs returns kube-proxy's logs where it runs as a static Pod of kops or as
+// a DaemonSet.
+func usualLogs() []string {
+	var found []string
+	for _, pattern := range []string{"/var/log/kube-proxy.log", "/var/log/containers/kube-proxy-*.log"} {
+		names, err := filepath.Glob(pattern)
+		if err == nil {
+			found = append(found, names...)
+		}
+	}
+	return found
+}
+
+// logTail is how much of the end of a log is read: hours of a quiet proxy, and
+// minutes of one that fails all the time, which is what counts.
+const logTail = 4 << 20
+
+func (p *Proxy) readLog(name string, now time.Time, leftOut func(error)) {
+	f, err := os.Open(name)
+	if err != nil {
+		leftOut(err)
+		return
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Size() > logTail {
+		if _, err := f.Seek(-logTail, io.SeekEnd); err != nil {
+			leftOut(err)
+			return
+		}
+	}
+	p.judgeLog(name, io.LimitReader(f, logTail), now, leftOut)
+}
+
+func (p *Proxy) readJournal(ctx context.Context, now time.Time, leftOut func(error)) {
+	err := host.Journal(ctx, "kube-proxy.service", func(r io.Reader) error {
+		p.judgeLog("the journal of kube-proxy.service", io.LimitReader(r, logTail), now, leftOut)
+		return nil
+	})
+	if err != nil {
+		leftOut(err)
+	}
+}
+
+func (p *Proxy) judgeLog(name string, r io.Reader, now time.Time, leftOut func(error)) {
+	found, err := kubeproxy.JudgeLog(r, now)
+	if err != nil {
+		leftOut(fmt.Errorf("%s: %w", name, err))
+		return
+	}
+	p.Log = true
+	p.Findings = append(p.Findings, found...)
+}

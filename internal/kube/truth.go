@@ -1,0 +1,98 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"nodegate/checks/kubeproxy"
+	"nodegate/internal/input"
+)
+
+// Source is where the API's EndpointSlices and Services come from: files as
+// kubectl prints them, or an API server. The zero value is nowhere.
+type Source struct {
+	Endpoints, Services string // files
+	Kubeconfig          string
+	InCluster           bool
+}
+
+// Read reads what the API says into judged. Every cluster has a Service and an
+// EndpointSlice of its own API server: a list without any is the wrong list, and
+// would make every rule look stale.
+func (s Source) Read(ctx context.Context, judged *kubeproxy.Options) error {
+	if err := s.read(ctx, judged); err != nil {
+		return err
+	}
+	const empty = "reading %s: %sthere is none in it; it should be what `kubectl get %s -A -o json` prints"
+	switch {
+	case judged.Endpoints != nil && judged.Endpoints.Slices == 0:
+		return fmt.Errorf(empty, "EndpointSlices", prefix(s.Endpoints), "endpointslices")
+	case judged.Services != nil && judged.Services.Count == 0:
+		return fmt.Errorf(empty, "Services", prefix(s.Services), "services")
+	}
+	return nil
+}
+
+func prefix(file string) string {
+	if file == "" {
+		return ""
+	}
+	return file + ": "
+}
+
+func (s Source) read(ctx context.Context, judged *kubeproxy.Options) error {
+	endpoints := func(r io.Reader) (err error) {
+		judged.Endpoints, err = kubeproxy.LoadEndpointSlices(r)
+		return err
+	}
+	services := func(r io.Reader) (err error) {
+		judged.Services, err = kubeproxy.LoadServices(r)
+		return err
+	}
+	if err := readFile(s.Endpoints, endpoints); err != nil {
+		return fmt.Errorf("reading EndpointSlices: %w", err)
+	}
+	if err := readFile(s.Services, services); err != nil {
+		return fmt.Errorf("reading Services: %w", err)
+	}
+	var client *Client
+	var err error
+	switch {
+	case s.Kubeconfig != "":
+		client, err = FromKubeconfig(s.Kubeconfig)
+	case s.InCluster:
+		client, err = InCluster()
+	default:
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err = client.EndpointSlices(ctx, endpoints); err == nil {
+		err = client.Services(ctx, services)
+	}
+	if err != nil {
+		// The server could not be read: that says nothing of the rules.
+		return errors.Join(input.ErrUnknown, err)
+	}
+	return nil
+}
+
+// readFile hands a file to parse, and names it in errors; "" is no file.
+func readFile(name string, parse func(io.Reader) error) error {
+	if name == "" {
+		return nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := parse(f); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package policy
+
+import (
+	"fmt"
+	"io"
+)
+
+// WriteEffective lists every requirement as the checks see it, with its source.
+func (p *Policy) WriteEffective(w io.Writer) error {
+	type line struct{ name, want, source string }
+	var lines []line
+	add := func(name, want string, a Metadata) {
+		switch {
+		case a.Off:
+			want = "not on this node (when is false)"
+		case a.Unknown != "":
+			want = "depends on " + a.Unknown + ", not known here"
+		}
+		severity := ""
+		if a.Severity == Warn {
+			severity = "  [warn]"
+		}
+		lines = append(lines, line{name, want + severity, a.Source()})
+	}
+	for _, m := range p.Modules {
+		add("module."+m.Name, "loaded", m.Metadata)
+	}
+	for _, s := range p.Sysctls {
+		add("sysctl."+s.Key.String(), s.Want(), s.Metadata)
+	}
+	for _, l := range p.Links {
+		add("link."+l.Name, l.Want(), l.Metadata)
+	}
+	for _, j := range p.Problems {
+		add(j.Name, "judged", j.Metadata)
+	}
+	for _, pr := range p.Probes {
+		add("probe."+pr.Name, "reply translated within "+pr.Timeout.String(), pr.Metadata)
+	}
+	g := p.Gate
+	add("gate", fmt.Sprintf("%s waits %s, looks every %s, then %s; repair %t", g.Unit, g.Budget, g.Interval, g.OnTimeout, g.Repair),
+		Metadata{Range: g.Range})
+	name, want := 0, 0
+	for _, l := range lines {
+		name, want = max(name, len(l.name)), max(want, min(len(l.want), 60))
+	}
+	for _, l := range lines {
+		if _, err := fmt.Fprintf(w, "%-*s  %-*s  %s\n", name, l.name, want, l.want, l.source); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Advice names what is allowed in a policy and yet most likely not meant.
+func (p *Policy) Advice() []string {
+	const noReason = " blocks kubelet's start and says no reason; write one for whoever finds the node held"
+	var all []string
+	add := func(a Metadata, what string) {
+		if !a.Builtin {
+			all = append(all, fmt.Sprintf("%s:%d:%d: Warning: %s", a.Range.Filename, a.Range.Start.Line, a.Range.Start.Column, what))
+		}
+	}
+	for _, s := range p.Sysctls {
+		if s.Reason == "" && s.Severity == Block {
+			add(s.Metadata, s.Key.String()+noReason)
+		}
+	}
+	for _, l := range p.Links {
+		if l.Match == (Match{Name: "*"}) {
+			add(l.Metadata, "link "+l.Name+" matches every interface, Pods' veths among them")
+		}
+		if l.Severity == Block && l.Reason == "" {
+			add(l.Metadata, "link "+l.Name+noReason)
+		}
+	}
+	if p.Gate.OnTimeout == Release && !p.Gate.Repair {
+		add(Metadata{Range: p.Gate.Range}, "the gate neither repairs nor holds kubelet back: it only delays it")
+	}
+	return all
+}
