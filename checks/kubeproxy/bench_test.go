@@ -64,8 +64,10 @@ func generated(n int) []byte {
 		name := fmt.Sprintf("scale/s%d", i)
 		ip := fmt.Sprintf("10.%d.%d.%d", 100+i/65536, i/256%256, i%256)
 		svc := "KUBE-SVC-" + string(h.sum16(name, "tcp"))
-		fmt.Fprintf(&portals, "-A KUBE-SERVICES -d %s/32 -p tcp -m comment --comment \"%s cluster IP\" -m tcp --dport 80 -j %s\n", ip, name, svc)
-		dispatch := fmt.Sprintf("-A %s ! -s 100.64.0.0/10 -d %s/32 -p tcp -m comment --comment \"%s cluster IP\" -m tcp --dport 80 -j KUBE-MARK-MASQ\n", svc, ip, name)
+		fmt.Fprintf(&portals, "-A KUBE-SERVICES -d %s/32 -p tcp -m comment --comment \"%s cluster IP\" -m tcp --dport 80 -j %s\n", ip,
+			name, svc)
+		dispatch := fmt.Sprintf("-A %s ! -s 100.64.0.0/10 -d %s/32 -p tcp -m comment --comment \"%s cluster IP\" -m tcp --dport 80 -j "+
+			"KUBE-MARK-MASQ\n", svc, ip, name)
 		for k := range 10 {
 			e := i*10 + k
 			addr := fmt.Sprintf("100.%d.%d.%d", 64+e/65536, e/256%256, e%256)
@@ -75,7 +77,8 @@ func generated(n int) []byte {
 				chance = fmt.Sprintf("-m statistic --mode random --probability %.11f ", 1/float64(10-k))
 			}
 			dispatch += fmt.Sprintf("-A %s %s-j %s\n", svc, chance, sep)
-			byChain[sep] = fmt.Sprintf("-A %s -s %s/32 -j KUBE-MARK-MASQ\n-A %s -p tcp -m tcp -j DNAT --to-destination %s:80\n", sep, addr, sep, addr)
+			byChain[sep] = fmt.Sprintf("-A %s -s %s/32 -j KUBE-MARK-MASQ\n-A %s -p tcp -m tcp -j DNAT --to-destination %s:80\n", sep,
+				addr, sep, addr)
 		}
 		byChain[svc] = dispatch
 	}
@@ -88,7 +91,8 @@ func generated(n int) []byte {
 		":KUBE-MARK-MASQ - [0:0]\n:KUBE-NODEPORTS - [0:0]\n:KUBE-POSTROUTING - [0:0]\n:KUBE-PROXY-CANARY - [0:0]\n" + chains.String() +
 		"-A PREROUTING -j KUBE-SERVICES\n-A OUTPUT -j KUBE-SERVICES\n-A POSTROUTING -j KUBE-POSTROUTING\n" +
 		"-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000\n" +
-		"-A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN\n-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0\n-A KUBE-POSTROUTING -j MASQUERADE --random-fully\n"
+		"-A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN\n-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0\n-A " +
+		"KUBE-POSTROUTING -j MASQUERADE --random-fully\n"
 	filter := `*mangle
 :KUBE-PROXY-CANARY - [0:0]
 COMMIT
