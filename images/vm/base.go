@@ -36,11 +36,11 @@ type Base struct {
 	Initrd string
 }
 
-// options are mmdebstrap's arguments, all but the target.
-func options() []string {
+// options are mmdebstrap's arguments, all but the target. packages are added to guest-packages.
+func options(packages []string) []string {
 	return []string{
 		"--mode=root", "--variant=minbase", "--quiet",
-		"--include=" + strings.Join(words(guestPackages), ","),
+		"--include=" + strings.Join(append(Words(guestPackages), packages...), ","),
 		"--dpkgopt=path-exclude=/usr/share/doc/*",
 		"--dpkgopt=path-exclude=/usr/share/man/*",
 		"--dpkgopt=path-exclude=/usr/share/locale/*",
@@ -49,23 +49,26 @@ func options() []string {
 	}
 }
 
-// Base returns the cached tree, and builds it first when its inputs changed or nobody has yet. Others that ask meanwhile
-// wait. Trees of other inputs are removed.
-func (c Cache) Base(ctx context.Context) (*Base, error) {
+// Base returns the cached tree of guest-packages.
+func (c Cache) Base(ctx context.Context) (*Base, error) { return c.Tree(ctx, "base") }
+
+// Tree returns the cached tree of that name, with more packages than guest-packages has, and builds it first when its
+// inputs changed or nobody has yet. Others that ask meanwhile wait. Trees of the same name and other inputs are removed.
+func (c Cache) Tree(ctx context.Context, name string, packages ...string) (*Base, error) {
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("making the cache: %w", err)
 	}
-	held, err := lock(filepath.Join(c.Dir, "base.lock"), syscall.LOCK_EX)
+	held, err := Lock(filepath.Join(c.Dir, name+".lock"), syscall.LOCK_EX)
 	if err != nil {
 		return nil, err
 	}
 	defer held.Close()
-	sum := sha256.Sum256([]byte(strings.Join(options(), "\x00")))
-	dir := filepath.Join(c.Dir, "base-"+hex.EncodeToString(sum[:6]))
+	sum := sha256.Sum256([]byte(strings.Join(options(packages), "\x00")))
+	dir := filepath.Join(c.Dir, name+"-"+hex.EncodeToString(sum[:6]))
 	if _, err := os.Stat(dir); err == nil {
 		return open(dir)
 	}
-	others, err := filepath.Glob(filepath.Join(c.Dir, "base-*"))
+	others, err := filepath.Glob(filepath.Join(c.Dir, name+"-*"))
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +78,7 @@ func (c Cache) Base(ctx context.Context) (*Base, error) {
 		}
 	}
 	building := dir + ".building" // a killed build leaves this, never dir; the glob above takes it away
-	if _, err := run(ctx, buildTime, nil, "mmdebstrap", append(options(), building)...); err != nil {
+	if _, err := run(ctx, buildTime, nil, "mmdebstrap", append(options(packages), building)...); err != nil {
 		return nil, fmt.Errorf("building the base image: %w", err)
 	}
 	if _, err := open(building); err != nil {
@@ -104,8 +107,8 @@ func open(dir string) (*Base, error) {
 	return b, nil
 }
 
-// words splits a list of one word a line; # starts a comment.
-func words(list string) []string {
+// Words splits a list of one word a line; # starts a comment.
+func Words(list string) []string {
 	var out []string
 	for line := range strings.Lines(list) {
 		line, _, _ = strings.Cut(line, "#")

@@ -34,7 +34,7 @@ func (c Cache) Scratch() (*Scratch, error) {
 		return nil, fmt.Errorf("making the cache: %w", err)
 	}
 	// Making and locking a folder are two steps; nobody may sweep between them.
-	guard, err := lock(filepath.Join(c.Dir, "scratch.lock"), syscall.LOCK_EX)
+	guard, err := Lock(filepath.Join(c.Dir, "scratch.lock"), syscall.LOCK_EX)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (c Cache) Scratch() (*Scratch, error) {
 		return nil, err
 	}
 	for _, dir := range left {
-		owner, err := lock(dir, syscall.LOCK_EX|syscall.LOCK_NB)
+		owner, err := Lock(dir, syscall.LOCK_EX|syscall.LOCK_NB)
 		if err != nil {
 			continue
 		}
@@ -58,7 +58,7 @@ func (c Cache) Scratch() (*Scratch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a scratch folder: %w", err)
 	}
-	held, err := lock(dir, syscall.LOCK_EX)
+	held, err := Lock(dir, syscall.LOCK_EX)
 	if err != nil {
 		return nil, err
 	}
@@ -85,9 +85,9 @@ func removeTree(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// lock takes an flock on a file (made when missing) or an existing folder; closing the returned file releases it,
+// Lock takes an flock on a file (made when missing) or an existing folder; closing the returned file releases it,
 // and so does the death of the process. Children do not inherit it.
-func lock(path string, how int) (*os.File, error) {
+func Lock(path string, how int) (*os.File, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)

@@ -115,7 +115,7 @@ func TestChildrenDieWithTheTest(t *testing.T) {
 	if os.Getenv("VM_TEST_PARENT") != "" {
 		cmd := exec.Command("sleep", "600")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		if _, err := start(cmd); err != nil {
+		if _, err := Start(cmd, nil); err != nil {
 			t.Fatal(err)
 		}
 		fmt.Println("child", cmd.Process.Pid)

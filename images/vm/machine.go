@@ -1,13 +1,16 @@
 package vm
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -27,6 +30,10 @@ type Machine struct {
 	Base *Base
 	Disk string // raw, written to by the guest: what one boot leaves, the next one finds
 	Dir  string // console logs go here, one a boot
+
+	Memory int          // MiB; 0 is 1024
+	Taps   []string     // network cards: one a tap device, which must exist where Enter leads
+	Enter  func() error // nil, or joins the namespaces that QEMU is to run in; see Start
 }
 
 // Guest is one boot of a Machine.
@@ -57,7 +64,7 @@ func (m Machine) Boot(ctx context.Context, cmdline string) (*Guest, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var complaints strings.Builder
 	cmd.Stdout, cmd.Stderr = &complaints, &complaints
-	qemu, err := start(cmd)
+	qemu, err := Start(cmd, m.Enter)
 	_ = theirs.Close() // open here as well, it would hide QEMU's death
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("starting %s: %w", program, err), port.Close())
@@ -75,9 +82,9 @@ func (m Machine) Boot(ctx context.Context, cmdline string) (*Guest, error) {
 func (m Machine) arguments(cmdline, console string) []string {
 	// no_timer_check: on a busy host the emulated timer is late, and the kernel would take it for a broken one and panic.
 	words := []string{"no_timer_check", "root=/dev/vda", "rw", "console=ttyS0", "loglevel=4", "net.ifnames=0", "systemd.show_status=true"}
-	return []string{
-		"-accel", "tcg,thread=multi", "-m", "1024", "-smp", "2", "-no-reboot",
-		"-nodefaults", "-no-user-config", "-display", "none", "-nic", "none",
+	args := []string{
+		"-accel", "tcg,thread=multi", "-m", strconv.Itoa(cmp.Or(m.Memory, 1024)), "-smp", "2", "-no-reboot",
+		"-nodefaults", "-no-user-config", "-display", "none",
 		"-kernel", m.Base.Kernel, "-initrd", m.Base.Initrd,
 		"-append", strings.TrimSpace(strings.Join(words, " ") + " " + cmdline),
 		"-drive", "file=" + m.Disk + ",if=virtio,format=raw,cache=unsafe",
@@ -86,6 +93,16 @@ func (m Machine) arguments(cmdline, console string) []string {
 		"-device", "virtio-serial-pci", "-device", "virtserialport,chardev=agent,name=vm.agent",
 		"-device", "virtio-rng-pci",
 	}
+	if len(m.Taps) == 0 {
+		return append(args, "-nic", "none")
+	}
+	for i, tap := range m.Taps {
+		sum := sha256.Sum256([]byte(tap)) // of one bridge, no two cards may have the same address
+		mac := fmt.Sprintf("52:54:00:%02x:%02x:%02x", sum[0], sum[1], sum[2])
+		args = append(args, "-netdev", fmt.Sprintf("tap,id=net%d,ifname=%s,script=no,downscript=no", i, tap),
+			"-device", fmt.Sprintf("virtio-net-pci,netdev=net%d,mac=%s", i, mac))
+	}
+	return args
 }
 
 // Run executes a shell script (sh -eu) as root in the guest. A script that fails is an Output with a Code, not an error;

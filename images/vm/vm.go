@@ -14,7 +14,7 @@
 //   - A killed build leaves no half image that a later run would take for a whole one.
 //   - The guest is driven through a virtio port and an agent of its own (rootfs/opt/vm/agent), which depends neither
 //     on nodegate nor on kubelet. The serial console is only listened to.
-//   - Machines have no network card. What the scenarios connect lives in network namespaces of the guest.
+//   - Machines have no network card, but for Machine.Taps. What the scenarios connect lives in network namespaces of the guest.
 //
 // Emulation is TCG, always: it is slow and it works everywhere. A /dev/kvm that exists proves nothing, there are
 // machines on which it hangs a stock kernel.
