@@ -1,0 +1,189 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"nodegate/images/vm"
+)
+
+// Space is a set of namespaces: network, processes and mounts. /proc, /sys and /run are its own; the other files are the
+// host's. All that runs in it ends with it.
+type Space struct {
+	first      *vm.Process
+	pid        int
+	namespaces []*os.File // in the order in which they are joined
+	kinds      []int
+}
+
+// begin is the first process of a Space. It says ready once the Space can be used.
+const begin = `
+mount --make-rprivate /
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t tmpfs tmpfs /run
+ip link set lo up
+echo ready
+exec sleep infinity
+`
+
+// NewSpace makes a Space. The caller closes it.
+func NewSpace() (*Space, error) {
+	cmd := exec.Command("sh", "-euc", begin)
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Pdeathsig:  syscall.SIGKILL,
+		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWNS,
+	}
+	var complaints strings.Builder
+	cmd.Stderr = &complaints
+	ready, theirs, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer ready.Close()
+	cmd.Stdout = theirs
+	first, err := vm.Start(cmd, nil)
+	theirs.Close()
+	if err != nil {
+		return nil, fmt.Errorf("making namespaces: %w", err)
+	}
+	s := &Space{first: first, pid: cmd.Process.Pid}
+	if line, err := bufio.NewReader(ready).ReadString('\n'); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = fmt.Errorf("%w: %s", first.Wait(), complaints.String())
+		}
+		s.Close()
+		return nil, fmt.Errorf("preparing namespaces: %q: %w", line, err)
+	}
+	for _, n := range []struct {
+		name string
+		kind int
+	}{{"net", unix.CLONE_NEWNET}, {"pid", unix.CLONE_NEWPID}, {"mnt", unix.CLONE_NEWNS}} {
+		f, err := os.Open(fmt.Sprintf("/proc/%d/ns/%s", s.pid, n.name))
+		if err != nil {
+			s.Close()
+			return nil, fmt.Errorf("opening a namespace: %w", err)
+		}
+		s.namespaces, s.kinds = append(s.namespaces, f), append(s.kinds, n.kind)
+	}
+	return s, nil
+}
+
+// Enter joins the namespaces; the thread that calls it must end afterwards. What it starts is inside.
+func (s *Space) Enter() error {
+	if err := unix.Unshare(unix.CLONE_FS); err != nil { // threads that share their root cannot change mounts
+		return fmt.Errorf("entering namespaces: %w", err)
+	}
+	for i, f := range s.namespaces {
+		if err := unix.Setns(int(f.Fd()), s.kinds[i]); err != nil {
+			return fmt.Errorf("entering namespaces: %w", err)
+		}
+	}
+	return nil
+}
+
+// EnterNetwork joins the network only, as Enter does. What it starts does not end with the Space.
+func (s *Space) EnterNetwork() error {
+	return unix.Setns(int(s.namespaces[0].Fd()), unix.CLONE_NEWNET)
+}
+
+// Connect makes a pair of links: one in this Space, with a bridge for its master, the other one eth0 in another Space.
+func (s *Space) Connect(other *Space, link, master string) error {
+	script := `ip link add "$1" type veth peer name eth0 netns "$2"; ip link set "$1" master "$3" up`
+	cmd := exec.Command("sh", "-euc", script, "sh", link, strconv.Itoa(other.pid), master)
+	var complaints strings.Builder
+	cmd.Stdout, cmd.Stderr = &complaints, &complaints
+	p, err := vm.Start(cmd, s.EnterNetwork)
+	if err == nil {
+		err = p.Wait()
+	}
+	if err != nil {
+		return fmt.Errorf("connecting namespaces: %w\n%s", err, complaints.String())
+	}
+	return nil
+}
+
+// Start starts a program in the Space. Its output goes to the file log, which is made where it is missing.
+func (s *Space) Start(log string, configure func(*exec.Cmd), name string, args ...string) (*vm.Process, error) {
+	out, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close() // the child has its own
+	cmd := exec.Command(name, args...)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{} // no Pdeathsig: it dies with the first process, and the parent is in no namespace of its
+	if configure != nil {
+		configure(cmd)
+	}
+	p, err := vm.Start(cmd, s.Enter)
+	if err != nil {
+		return nil, fmt.Errorf("starting %s: %w", name, err)
+	}
+	return p, nil
+}
+
+// Output runs a program in the Space and returns what it wrote to standard output. Where it fails, the error has what it
+// wrote to the other.
+func (s *Space) Output(ctx context.Context, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	var out, complaints strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &complaints
+	cmd.WaitDelay = time.Second
+	p, err := vm.Start(cmd, s.Enter)
+	if err == nil {
+		err = p.Wait()
+	}
+	if err != nil {
+		return out.String(), fmt.Errorf("running %s %s: %w\n%s", name, strings.Join(args, " "), err, complaints.String())
+	}
+	return out.String(), nil
+}
+
+// Shell runs a script, sh -euc, in the Space; args are $1 and so on.
+func (s *Space) Shell(ctx context.Context, script string, args ...string) error {
+	out, err := s.Output(ctx, "sh", append([]string{"-euc", script, "sh"}, args...)...)
+	if err != nil && out != "" {
+		err = fmt.Errorf("%w%s", err, out)
+	}
+	return err
+}
+
+// DialContext opens a connection from inside the Space.
+func (s *Space) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	type answer struct {
+		conn net.Conn
+		err  error
+	}
+	answered := make(chan answer, 1)
+	go vm.OnSpareThread(func() {
+		var a answer
+		if a.err = s.Enter(); a.err == nil {
+			a.conn, a.err = (&net.Dialer{}).DialContext(ctx, network, address)
+		}
+		answered <- a
+	})
+	a := <-answered
+	return a.conn, a.err
+}
+
+// Close ends all that runs in the Space. It may be called more than once.
+func (s *Space) Close() {
+	_ = s.first.Signal(syscall.SIGKILL) // an error means that it is gone
+	_ = s.first.Wait()                  // it was killed: that is no news
+	for _, f := range s.namespaces {
+		f.Close()
+	}
+}

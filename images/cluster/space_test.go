@@ -1,0 +1,92 @@
+package cluster
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"nodegate/images/vm"
+	"nodegate/internal/host/hosttest"
+)
+
+func TestSpace(t *testing.T) {
+	hosttest.NeedRoot(t)
+	s, err := NewSpace()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	log := filepath.Join(t.TempDir(), "log")
+	p, err := s.Start(log, nil, "sh", "-c", "echo I am $$; exec sleep 600")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The output of the program, processes and links of the Space and of nobody else.
+	out, err := s.Output(t.Context(), "sh", "-euc", "ls /sys/class/net; ls -d /proc/[0-9]* | wc -l; ls /run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fields := strings.Fields(out); len(fields) != 2 || fields[0] != "lo" || len(fields[1]) != 1 {
+		t.Errorf("it sees %q, want its loopback, few processes and an empty /run", out)
+	}
+	if text, err := os.ReadFile(log); err != nil || !strings.HasPrefix(string(text), "I am ") {
+		t.Errorf("the log: %q, %v", text, err)
+	}
+	if err := s.Shell(t.Context(), "echo loud >&2; exit 3"); err == nil || !strings.Contains(err.Error(), "loud") {
+		t.Errorf("a script that fails: %v", err)
+	}
+	s.Close()
+	select {
+	case <-p.Ended():
+	case <-time.After(10 * time.Second):
+		t.Error("a process outlived its Space")
+	}
+	if _, err := s.Output(t.Context(), "true"); err == nil {
+		t.Error("a closed Space ran a program")
+	}
+}
+
+func TestSpacesAreConnected(t *testing.T) {
+	hosttest.NeedRoot(t)
+	var spaces [2]*Space
+	for i := range spaces {
+		s, err := NewSpace()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		spaces[i] = s
+	}
+	here, there := spaces[0], spaces[1]
+	if err := here.Shell(t.Context(), "ip link add nodes type bridge; ip address add 10.77.0.1/24 dev nodes; ip link set nodes up"); err != nil {
+		t.Fatal(err)
+	}
+	if err := here.Connect(there, "there", "nodes"); err != nil {
+		t.Fatal(err)
+	}
+	if err := there.Shell(t.Context(), "ip address add 10.77.0.2/24 dev eth0; ip link set eth0 up"); err != nil {
+		t.Fatal(err)
+	}
+	var l net.Listener
+	var err error
+	done := make(chan struct{})
+	go vm.OnSpareThread(func() {
+		defer close(done)
+		if err = there.Enter(); err == nil {
+			l, err = net.Listen("tcp", "10.77.0.2:80")
+		}
+	})
+	<-done
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	conn, err := here.DialContext(t.Context(), "tcp", "10.77.0.2:80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+}
