@@ -61,7 +61,8 @@ func TestSpacesAreConnected(t *testing.T) {
 		spaces[i] = s
 	}
 	here, there := spaces[0], spaces[1]
-	if err := here.Shell(t.Context(), "ip link add nodes type bridge; ip address add 10.77.0.1/24 dev nodes; ip link set nodes up"); err != nil {
+	script := "ip link add nodes type bridge; ip address add 10.77.0.1/24 dev nodes; ip link set nodes up"
+	if err := here.Shell(t.Context(), script); err != nil {
 		t.Fatal(err)
 	}
 	if err := here.Connect(there, "there", "nodes"); err != nil {
@@ -83,10 +84,10 @@ func TestSpacesAreConnected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	t.Cleanup(func() { _ = l.Close() })
 	conn, err := here.DialContext(t.Context(), "tcp", "10.77.0.2:80")
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn.Close()
+	_ = conn.Close()
 }
