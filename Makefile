@@ -6,7 +6,7 @@ LINT     = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 export CGO_ENABLED = 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-vm test-release bench lint fmt dist clean
+.PHONY: help build demo cluster test test-vm test-cluster test-release bench lint fmt dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,6 +16,10 @@ build: ## build bin/nodegate, one static binary
 
 demo: build ## install into a throwaway root; plan, apply and check in a scratch namespace
 	$(GO) run ./internal/demo bin/nodegate
+
+cluster: build ## a Kubernetes cluster of this machine's own, two nodes behind nodegate; lives until ctrl-D (images/*/apt-packages)
+	$(GO) build -o bin/pod ./images/cluster/pod
+	$(GO) run ./images/cluster/up bin/nodegate bin/pod
 
 test: ## everything that needs no virtual machine (as root, also the real kernel in namespaces)
 	$(GO) test ./...
@@ -43,6 +47,9 @@ fmt: ## format the Go files
 dist: ## binaries, packages, image, SBOMs and their sums in dist/; signed where NODEGATE_SIGNING_KEY names a key
 	@rm -rf dist
 	@VERSION='$(VERSION)' $(GO) run ./images/release dist
+
+test-cluster: ## a real control plane, kube-proxy and kubelet (images/*/apt-packages); LONG=1 for ten minutes of motion a backend
+	LONG='$(LONG)' $(GO) test -tags cluster -count=1 -timeout 120m -v ./images/cluster/
 
 test-release: ## make a release twice, and use it (needs the packages in images/*/apt-packages)
 	$(GO) test -tags release -count=1 -timeout 30m -v ./images/release/

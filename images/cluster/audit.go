@@ -1,0 +1,102 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Audit is what one `nodegate audit` on a node said.
+type Audit struct {
+	Verdict string
+	Results []struct{ Name, Verdict, Got string }
+	Text    string // its whole report, and its complaints
+	Took    time.Duration
+}
+
+// auditTime is what one audit may take.
+const auditTime = 3 * time.Minute
+
+// Audit runs nodegate audit on the node, as kube-proxy's user. More arguments may follow.
+func (n *ProxyNode) Audit(ctx context.Context, nodegate string, args ...string) (Audit, error) {
+	ctx, cancel := context.WithTimeout(ctx, auditTime)
+	defer cancel()
+	command := append([]string{
+		"audit", "--kubeconfig", n.plane.ProxyKubeconfig, "--node", n.Name, "--log", n.Log(), "--format", "json",
+	}, args...)
+	began := time.Now()
+	out, err := n.Output(ctx, nodegate, command...)
+	a := Audit{Text: out, Took: time.Since(began)}
+	if err != nil {
+		a.Text += "\n" + err.Error()
+	}
+	var failed *exec.ExitError
+	if err != nil && !errors.As(err, &failed) {
+		return a, err
+	}
+	if err := json.Unmarshal([]byte(out), &a); err != nil {
+		return a, fmt.Errorf("nodegate audit: %w\n%s", err, a.Text)
+	}
+	return a, nil
+}
+
+// Findings are the names of what it found.
+func (a Audit) Findings() []string {
+	var names []string
+	for _, r := range a.Results {
+		if r.Verdict != "pass" && r.Verdict != "skipped" {
+			names = append(names, r.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Tally counts what many audits said.
+type Tally struct {
+	Verdicts map[string]int
+	Findings map[string]int    // in how many audits
+	First    map[string]string // of each finding, the first audit that had it
+	Longest  time.Duration
+}
+
+// Add counts one audit.
+func (t *Tally) Add(a Audit) {
+	if t.Verdicts == nil {
+		t.Verdicts, t.Findings, t.First = map[string]int{}, map[string]int{}, map[string]string{}
+	}
+	t.Verdicts[a.Verdict]++
+	t.Longest = max(t.Longest, a.Took)
+	for _, name := range a.Findings() {
+		if t.Findings[name]++; t.Findings[name] == 1 {
+			t.First[name] = a.Text
+		}
+	}
+}
+
+// Audits is how many were counted.
+func (t *Tally) Audits() int {
+	n := 0
+	for _, count := range t.Verdicts {
+		n += count
+	}
+	return n
+}
+
+// String is one line.
+func (t *Tally) String() string {
+	list := func(counts map[string]int) string {
+		var words []string
+		for _, name := range slices.Sorted(maps.Keys(counts)) {
+			words = append(words, fmt.Sprintf("%s %d", name, counts[name]))
+		}
+		return strings.Join(words, ", ")
+	}
+	return fmt.Sprintf("%s; findings: %s; the longest took %.1f s", list(t.Verdicts), list(t.Findings), t.Longest.Seconds())
+}

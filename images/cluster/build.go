@@ -1,0 +1,120 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"nodegate/images/vm"
+)
+
+// The versions of Kubernetes that the tests know: the newest minor, and one about two years old.
+const (
+	Newest = "1.36.3"
+	Older  = "1.31.14"
+)
+
+// ForRules returns the programs that a control plane and a ProxyNode need.
+func ForRules() []string { return []string{"kube-apiserver", "kube-proxy"} }
+
+// ForMachines returns the programs that machines need.
+func ForMachines() []string {
+	return append(ForRules(), "kube-controller-manager", "kubectl", "kubelet")
+}
+
+const buildTime = 20 * time.Minute // of one program, on a machine that has nothing yet
+
+// CacheDir is $XDG_CACHE_HOME/nodegate/cluster, or .cache/cluster below the repository where that variable is unset.
+func CacheDir(repository string) string {
+	return filepath.Join(filepath.Dir(vm.DefaultCache(repository).Dir), "cluster")
+}
+
+// staging is a line of kubernetes' go.mod that names a module of the same repository.
+var staging = regexp.MustCompile(`(?m)^\s+(k8s\.io/\S+) v0\.0\.0$`)
+
+// Build returns the folder with programs of one version of Kubernetes, such as 1.36.3. What is missing there is compiled
+// first, in a module of its own, which takes minutes. Others that ask meanwhile wait.
+func Build(ctx context.Context, cache, version string, programs []string) (string, error) {
+	bin, module := filepath.Join(cache, "bin-"+version), filepath.Join(cache, "src-"+version)
+	for _, dir := range []string{bin, module} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return "", fmt.Errorf("making the cache: %w", err)
+		}
+	}
+	held, err := vm.Lock(filepath.Join(cache, version+".lock"), syscall.LOCK_EX)
+	if err != nil {
+		return "", err
+	}
+	defer held.Close()
+	for _, program := range programs {
+		target := filepath.Join(bin, program)
+		switch _, err := os.Stat(target); {
+		case err == nil:
+			continue
+		case !errors.Is(err, fs.ErrNotExist):
+			return "", err
+		}
+		if err := writeModule(ctx, module, version); err != nil {
+			return "", err
+		}
+		building := target + ".building" // a killed build leaves this, never target
+		flags := "-s -w -X k8s.io/component-base/version.gitVersion=v" + version
+		if _, err := goTool(ctx, module, "build", "-o", building, "-ldflags", flags, "k8s.io/kubernetes/cmd/"+program); err != nil {
+			return "", fmt.Errorf("building %s %s: %w", program, version, err)
+		}
+		if err := os.Rename(building, target); err != nil {
+			return "", fmt.Errorf("keeping %s: %w", program, err)
+		}
+	}
+	return bin, nil
+}
+
+// writeModule writes a go.mod that requires kubernetes, and says where its staging modules are published.
+func writeModule(ctx context.Context, dir, version string) error {
+	target := filepath.Join(dir, "go.mod")
+	if _, err := os.Stat(target); err == nil {
+		return nil
+	}
+	found, err := goTool(ctx, dir, "mod", "download", "-json", "k8s.io/kubernetes@v"+version)
+	if err != nil {
+		return err
+	}
+	name := regexp.MustCompile(`"GoMod": "([^"]*)"`).FindStringSubmatch(found)
+	if name == nil {
+		return fmt.Errorf("k8s.io/kubernetes@v%s: no go.mod in %s", version, found)
+	}
+	theirs, err := os.ReadFile(name[1])
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("module kubernetes\n\ngo 1.26\n\nrequire k8s.io/kubernetes v%s\n\n", version)
+	for _, m := range staging.FindAllStringSubmatch(string(theirs), -1) {
+		text += fmt.Sprintf("replace %s v0.0.0 => %s v0%s\n", m[1], m[1], strings.TrimPrefix(version, "1"))
+	}
+	return os.WriteFile(target, []byte(text), 0o644)
+}
+
+// goTool runs the go command in a module of its own, behind everybody else.
+func goTool(ctx context.Context, dir string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, buildTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "nice", append([]string{"-n", "10", "go"}, args...)...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=mod", "GOWORK=off")
+	cmd.WaitDelay = time.Second
+	var complaints strings.Builder
+	cmd.Stderr = &complaints
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, complaints.String())
+	}
+	return string(out), nil
+}

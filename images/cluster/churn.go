@@ -1,0 +1,111 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// Churn is what changes in a cluster that lives: Services whose endpoints come, go and are not ready, and one that is
+// scaled from none to many and back.
+type Churn struct {
+	Services  int           // how many; the first one is the one that is scaled
+	Endpoints int           // of each of the others, about
+	Scale     int           // of the first one, at its largest
+	Every     time.Duration // one change of an EndpointSlice in each
+
+	services []*Service
+	changes  atomic.Int64
+	next     int // the address of the next new endpoint
+	scaled   int // up while positive, and as many changes ago down
+}
+
+// Usual is what issue trackers call ordinary: five changes a second, and a Deployment between 0 and 50.
+func Usual() *Churn {
+	return &Churn{Services: 20, Endpoints: 10, Scale: 50, Every: 200 * time.Millisecond}
+}
+
+// Prepare makes the Services and their first endpoints.
+func (c *Churn) Prepare(ctx context.Context, plane *ControlPlane) error {
+	for i := range c.Services {
+		s, err := plane.AddService(ctx, fmt.Sprintf("churn-%d", i))
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			for range c.Endpoints {
+				s.Ready = append(s.Ready, c.address())
+			}
+		}
+		if err := s.Update(ctx); err != nil {
+			return err
+		}
+		c.services = append(c.services, s)
+	}
+	return nil
+}
+
+// Run changes endpoints until the context ends. It returns nil then, or the first error.
+func (c *Churn) Run(ctx context.Context) error {
+	tick := time.NewTicker(c.Every)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		s := c.services[n%len(c.services)]
+		if s == c.services[0] {
+			c.scale(s)
+		} else {
+			c.change(s, n)
+		}
+		if err := s.Update(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("changing %s: %w", s.Name, err)
+		}
+		c.changes.Add(1)
+	}
+}
+
+// Changes is how many changes the API has taken.
+func (c *Churn) Changes() int64 { return c.changes.Load() }
+
+// scale goes from none to Scale in fives, and back.
+func (c *Churn) scale(s *Service) {
+	const step = 5
+	if c.scaled++; c.scaled > 2*c.Scale/step {
+		c.scaled = 1
+	}
+	if c.scaled <= c.Scale/step {
+		for range step {
+			s.Ready = append(s.Ready, c.address())
+		}
+		return
+	}
+	s.Ready = s.Ready[:max(0, len(s.Ready)-step)]
+}
+
+// change does in turn what Deployments do: an endpoint more, one that is not ready, one less, one that is ready again.
+func (c *Churn) change(s *Service, n int) {
+	switch round := n / len(c.services) % 4; {
+	case round == 0:
+		s.Ready = append(s.Ready, c.address())
+	case round == 1 && len(s.Ready) > 0:
+		s.Ready, s.NotReady = s.Ready[1:], append(s.NotReady, s.Ready[0])
+	case round == 2 && len(s.Ready) > 0:
+		s.Ready = s.Ready[1:]
+	case len(s.NotReady) > 0:
+		s.Ready, s.NotReady = append(s.Ready, s.NotReady...), nil
+	}
+}
+
+// address is one that no endpoint has had for long.
+func (c *Churn) address() string {
+	c.next++
+	return podAddress(c.next % 60000)
+}

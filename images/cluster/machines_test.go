@@ -1,0 +1,69 @@
+//go:build cluster
+
+package cluster
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"nodegate/images/vm"
+	"nodegate/internal/host/hosttest"
+)
+
+const wholeTime = 25 * time.Minute // one scenario
+
+// TestScenarios runs every folder of scenarios/ as a subtest, each with a control plane and machines of its own.
+func TestScenarios(t *testing.T) {
+	scenarios, err := Load("scenarios")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range scenarios {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Log(s.Description)
+			r := runner(t, Newest)
+			ctx, cancel := context.WithTimeout(t.Context(), wholeTime)
+			defer cancel()
+			if err := r.Run(ctx, s); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// runner has what a scenario needs, from the control plane to the image of the Pods.
+func runner(t *testing.T, version string) Runner {
+	t.Helper()
+	missing := vm.Missing()
+	hosttest.Need(t, len(missing) == 0, "a host that runs virtual machines:\n"+strings.Join(missing, "\n"))
+	cache := vm.DefaultCache(root(t))
+	scratch, err := cache.Scratch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := scratch.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	base, err := NodeBase(t.Context(), cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := filepath.Join(scratch.Dir, "pod")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", pod, "./images/cluster/pod")
+	cmd.Dir, cmd.Env = root(t), append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("building the Pods' program: %v\n%s", err, out)
+	}
+	binary, c := nodegate(t), plane(t, version, ForMachines())
+	if err := c.LetNodesJoin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return Runner{Nodes: Nodes{Base: base, Plane: c, Pod: pod, Scratch: scratch.Dir}, Nodegate: binary, Log: t.Logf}
+}

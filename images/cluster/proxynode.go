@@ -1,0 +1,166 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"nodegate/images/vm"
+)
+
+// A Backend is what kube-proxy writes its rules with.
+type Backend string
+
+// The backends.
+const (
+	IptablesNFT    Backend = "iptables-nft"
+	IptablesLegacy Backend = "iptables-legacy"
+	NFTables       Backend = "nftables"
+)
+
+// proxyGroup is the group that kube-proxy runs as, by which a rule tells its packets from others'.
+const proxyGroup = 10256
+
+// Backends are all of them.
+func Backends() []Backend { return []Backend{IptablesNFT, IptablesLegacy, NFTables} }
+
+// ProxyNode is a node that consists of namespaces and a kube-proxy. It has no kubelet and no Pods.
+type ProxyNode struct {
+	*Space
+	Name    string
+	Address string
+	Backend Backend
+
+	plane *ControlPlane
+	proxy *vm.Process
+}
+
+// AddProxyNode makes a node, connects it to the control plane, and starts kube-proxy there. It ends with the control plane.
+func (c *ControlPlane) AddProxyNode(ctx context.Context, name string, b Backend) (*ProxyNode, error) {
+	space, address, err := c.addSpace(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("adding node %s: %w", name, err)
+	}
+	n := &ProxyNode{Space: space, Name: name, Address: address, Backend: b, plane: c}
+	node := object{"metadata": object{"name": name, "labels": object{"kubernetes.io/hostname": name}}}
+	if err := c.Create(ctx, "/api/v1/nodes", node); err != nil {
+		return nil, err
+	}
+	status := object{"status": object{"addresses": []object{{"type": "InternalIP", "address": address}}}}
+	if err := c.API.Do(ctx, http.MethodPatch, "/api/v1/nodes/"+name+"/status", status, nil); err != nil {
+		return nil, err
+	}
+	if err := n.StartProxy(ctx); err != nil {
+		return nil, fmt.Errorf("adding node %s: %w\n%s", name, err, c.Logs())
+	}
+	return n, nil
+}
+
+// addSpace makes a Space that is connected to the bridge, and returns its address.
+func (c *ControlPlane) addSpace(ctx context.Context, name string) (*Space, string, error) {
+	space, err := NewSpace()
+	if err != nil {
+		return nil, "", err
+	}
+	c.spaces = append(c.spaces, space)
+	address := fmt.Sprintf("%s.%d", network, 10+len(c.spaces))
+	if err := c.Connect(space, fmt.Sprintf("node%d", len(c.spaces)), bridge); err != nil {
+		return nil, "", err
+	}
+	far := `ip address add "$1/24" dev eth0; ip link set eth0 up; ip route add default via "$2"`
+	return space, address, space.Shell(ctx, far, address, Address)
+}
+
+// StartProxy starts kube-proxy, and returns once it says that its rules are written.
+func (n *ProxyNode) StartProxy(ctx context.Context) error {
+	mode, path, err := n.mode()
+	if err != nil {
+		return err
+	}
+	args := []string{
+		"--kubeconfig=" + n.plane.ProxyKubeconfig, "--hostname-override=" + n.Name, "--proxy-mode=" + mode, "--cluster-cidr=" + PodCIDR,
+		"--healthz-bind-address=127.0.0.1:10256", "--metrics-bind-address=127.0.0.1:10249",
+		// The limits of conntrack are the whole machine's: a namespace may not write them.
+		"--conntrack-max-per-core=0", "--conntrack-min=0", "--conntrack-tcp-timeout-established=0s", "--conntrack-tcp-timeout-close-wait=0s",
+	}
+	configure := func(cmd *exec.Cmd) {
+		cmd.Env = append(os.Environ(), "PATH="+path)
+		cmd.SysProcAttr.Credential = &syscall.Credential{Gid: proxyGroup}
+	}
+	n.proxy, err = n.Space.Start(n.Log(), configure, n.plane.program("kube-proxy"), args...)
+	if err != nil {
+		return err
+	}
+	return Until(ctx, func() error {
+		select {
+		case <-n.proxy.Ended():
+			return Final(fmt.Errorf("kube-proxy ended: %w", n.proxy.Wait()))
+		default:
+		}
+		_, err := n.Healthz(ctx)
+		return err
+	})
+}
+
+// mode is kube-proxy's word for the backend, and a path on which iptables is the program of the backend, whatever Debian's
+// alternative is.
+func (n *ProxyNode) mode() (mode, path string, err error) {
+	path = os.Getenv("PATH")
+	program := "/usr/sbin/xtables-nft-multi"
+	switch n.Backend {
+	case NFTables:
+		return "nftables", path, nil
+	case IptablesLegacy:
+		program = "/usr/sbin/xtables-legacy-multi"
+	}
+	dir := filepath.Join(n.plane.Dir, string(n.Backend))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", "", err
+	}
+	for _, name := range []string{"iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore"} {
+		if err := os.Symlink(program, filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrExist) {
+			return "", "", err
+		}
+	}
+	return "iptables", dir + ":" + path, nil
+}
+
+// Log is the file with what kube-proxy says.
+func (n *ProxyNode) Log() string { return filepath.Join(n.plane.Dir, "kube-proxy-"+n.Name+".log") }
+
+// Healthz is what kube-proxy's health endpoint answers; an error where it does not answer, or is not well.
+func (n *ProxyNode) Healthz(ctx context.Context) (string, error) {
+	return n.Output(ctx, "curl", "-fsS", "--max-time", "5", "http://127.0.0.1:10256/healthz")
+}
+
+// SignalProxy sends a signal to kube-proxy: SIGSTOP, SIGCONT, SIGKILL.
+func (n *ProxyNode) SignalProxy(s syscall.Signal) error { return n.proxy.Signal(s) }
+
+// CutProxy drops what kube-proxy sends to the API server, and nobody else's packets, without a word.
+func (n *ProxyNode) CutProxy(ctx context.Context) error {
+	return n.Shell(ctx, `nft "add table inet cut
+add chain inet cut out { type filter hook output priority -400; }
+add rule inet cut out meta skgid $1 ip daddr $2 tcp dport 6443 counter drop"`, strconv.Itoa(proxyGroup), Address)
+}
+
+// MendProxy takes CutProxy back.
+func (n *ProxyNode) MendProxy(ctx context.Context) error {
+	return n.Shell(ctx, "nft delete table inet cut")
+}
+
+// Rules is what kube-proxy wrote, as text.
+func (n *ProxyNode) Rules(ctx context.Context) (string, error) {
+	switch n.Backend {
+	case NFTables:
+		return n.Output(ctx, "nft", "list", "ruleset")
+	case IptablesLegacy:
+		return n.Output(ctx, "iptables-legacy-save")
+	}
+	return n.Output(ctx, "iptables-nft-save")
+}

@@ -1,0 +1,76 @@
+# What the scripts of the scenarios share, on the nodes and beside the control plane. Sourced by sh -eu.
+
+# die MESSAGE: the scenario fails, and says why.
+die() {
+	echo "FAILED: $*" >&2
+	exit 1
+}
+
+# not COMMAND...
+not() { ! "$@"; }
+
+# within SECONDS COMMAND...: COMMAND holds before SECONDS have gone. Says how long it took.
+within() {
+	limit=$1 began=$(cut -d. -f1 /proc/uptime)
+	shift
+	until "$@"; do
+		[ $(($(cut -d. -f1 /proc/uptime) - began)) -lt "$limit" ] || die "not within $limit s: $*"
+		sleep 0.5
+	done
+	echo "$* after $(($(cut -d. -f1 /proc/uptime) - began)) s"
+}
+
+# --- on a node
+
+# loaded MODULE: it is in /proc/modules.
+loaded() { grep -q "^$1 " /proc/modules; }
+
+# kubelet_runs: its program runs; the gate is behind it.
+kubelet_runs() { [ "$(systemctl show -P SubState kubelet.service)" = running ]; }
+
+# held: kubelet is in the gate.
+held() {
+	[ "$(systemctl show -P SubState kubelet.service)" = start-pre ] &&
+		journalctl -b -u kubelet.service --no-pager | grep -q 'nodegate: held'
+}
+
+# --- beside the control plane
+
+# joined NODE: the API knows it.
+joined() { kubectl get node "$1" >/dev/null 2>&1; }
+
+# ready NODE
+ready() { [ "$(kubectl get node "$1" -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}' 2>/dev/null)" = True ]; }
+
+# run POD NODE [LABEL]: a Pod of the test's program on that node.
+run() {
+	kubectl apply -f - <<-E
+	{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "$1", "labels": {"app": "${3:-$1}"}},
+	 "spec": {"nodeName": "$2", "automountServiceAccountToken": false, "terminationGracePeriodSeconds": 0,
+	  "containers": [{"name": "pod", "image": "localhost/pod:test", "imagePullPolicy": "Never", "ports": [{"containerPort": 8080}]}]}}
+	E
+}
+
+# running POD
+running() { [ "$(kubectl get pod "$1" -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}' 2>/dev/null)" = True ]; }
+
+# service NAME: leads to the Pods with that label.
+service() {
+	kubectl apply -f - <<-E
+	{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "$1"},
+	 "spec": {"selector": {"app": "$1"}, "ports": [{"port": 80, "targetPort": 8080}]}}
+	E
+}
+
+# address POD, cluster_ip SERVICE
+address() { kubectl get pod "$1" -o 'jsonpath={.status.podIP}'; }
+cluster_ip() { kubectl get service "$1" -o 'jsonpath={.spec.clusterIP}'; }
+
+# says POD ADDRESS:PORT: what that Pod gets from there.
+says() { kubectl get --raw "/api/v1/namespaces/default/pods/$1:8080/proxy/get?to=$2" 2>&1; }
+
+# asks POD ADDRESS:PORT NAME: NAME answers that Pod there.
+asks() { [ "$(says "$1" "$2")" = "$3" ]; }
+
+# silent POD ADDRESS:PORT: the Pod's connection times out: no answer, no refusal.
+silent() { says "$1" "$2" | grep -q 'deadline exceeded'; }

@@ -1,0 +1,186 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const (
+	stepTime   = 8 * time.Minute // one step, its waits included, on emulated machines that share two processors
+	library    = ". /opt/cluster/lib.sh\n"
+	afterwards = time.Minute
+)
+
+// nodeEvidence is what a person would look at first on a node where a step failed.
+const nodeEvidence = `
+systemctl --no-pager --failed || :
+systemctl --no-pager --full status kubelet.service containerd.service kube-proxy.service 'nodegate*' | grep -v '^ *$' | head -70
+journalctl -b --no-pager -u kubelet.service -u containerd.service -p warning -o cat | tail -25
+head -c 3000 /run/nodegate/report.json || :
+lsmod | grep -E 'br_netfilter|overlay|conntrack' || :
+sysctl net.bridge.bridge-nf-call-iptables net.ipv4.ip_forward || :
+ip -brief address || :
+`
+
+// planeEvidence is the same beside the control plane.
+const planeEvidence = `
+kubectl get nodes,pods,services,endpointslices -A -o wide || :
+kubectl get csr || :
+kubectl get events -A --sort-by=.lastTimestamp | tail -25 || :
+`
+
+// Runner runs scenarios, each on machines of its own.
+type Runner struct {
+	Nodes
+	Nodegate string // the binary, static
+	Log      func(format string, args ...any)
+}
+
+// Run runs one scenario to its end or to its first failure, which the error describes with what is needed to understand
+// it. No machine is left behind either way.
+func (r Runner) Run(ctx context.Context, s Scenario) error {
+	var nodes []*MachineNode
+	for number := 1; number <= s.Machines; number++ {
+		n, err := r.Make(ctx, number, func(tree string) error { return r.prepare(ctx, s, tree, number) })
+		if err != nil {
+			return err
+		}
+		nodes = append(nodes, n)
+	}
+	defer func() {
+		for _, n := range nodes {
+			n.Kill()
+		}
+	}()
+	for _, n := range nodes {
+		if err := r.boot(ctx, n); err != nil {
+			return err
+		}
+	}
+	for i, step := range s.Steps {
+		began := time.Now()
+		if err := r.step(ctx, nodes, step); err != nil {
+			return fmt.Errorf("step %d of %d, %s: %w\n%s", i+1, len(s.Steps), step.Where(), err, r.evidence(ctx, nodes))
+		}
+		r.Log("step %d of %d, %s, took %.0f s", i+1, len(s.Steps), step.Where(), time.Since(began).Seconds())
+	}
+	return nil
+}
+
+// prepare puts the binary into a tree and runs the scenario's own script.
+func (r Runner) prepare(ctx context.Context, s Scenario, tree string, number int) error {
+	if err := copyFile(r.Nodegate, filepath.Join(tree, "opt/nodegate"), 0o755); err != nil {
+		return err
+	}
+	if s.Prepare == "" {
+		return nil
+	}
+	cmd := exec.CommandContext(ctx, "sh", "-eu", s.Prepare)
+	cmd.Env = append(os.Environ(), "ROOT="+tree, "NODEGATE="+r.Nodegate, "SCENARIO="+s.Dir, fmt.Sprintf("NODE=node%d", number))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w\n%s", s.Prepare, err, out)
+	}
+	return nil
+}
+
+func (r Runner) boot(ctx context.Context, n *MachineNode) (err error) {
+	n.Guest, err = n.Machine.Boot(ctx, "")
+	if err != nil {
+		return fmt.Errorf("%s: %w", n.Name, err)
+	}
+	return nil
+}
+
+func (r Runner) step(ctx context.Context, nodes []*MachineNode, s Step) error {
+	ctx, cancel := context.WithTimeout(ctx, stepTime)
+	defer cancel()
+	if s.Node == 0 {
+		out, err := r.Plane.Kubectl(ctx, s.Script)
+		r.say(s, out)
+		return err
+	}
+	n := nodes[s.Node-1]
+	if s.Script == "" {
+		if err := n.Guest.Reboot(ctx); err != nil {
+			return err
+		}
+		return r.boot(ctx, n)
+	}
+	out, err := n.Guest.Run(ctx, library+s.Script)
+	if err != nil {
+		console, _ := n.Guest.Console()
+		return fmt.Errorf("%w\nconsole:\n%s", err, lastLines(console, 40))
+	}
+	r.say(s, out.Stdout)
+	if out.Code != 0 {
+		return fmt.Errorf("the script left with %d:\n%s", out.Code, out.Stderr)
+	}
+	return nil
+}
+
+func (r Runner) say(s Step, out string) {
+	if out = strings.TrimSpace(out); out != "" {
+		r.Log("%s:\n%s", s.Where(), out)
+	}
+}
+
+// evidence asks everybody.
+func (r Runner) evidence(ctx context.Context, nodes []*MachineNode) string {
+	ctx, cancel := context.WithTimeout(ctx, afterwards)
+	defer cancel()
+	out, err := r.Plane.Kubectl(ctx, planeEvidence)
+	all := fmt.Sprintf("=== the API\n%s\n", errors.Join(errors.New(out), err))
+	for _, n := range nodes {
+		seen, err := n.Guest.Run(ctx, "set +e\n"+nodeEvidence)
+		if err != nil {
+			seen.Stderr += err.Error()
+		}
+		console, _ := n.Guest.Console()
+		all += fmt.Sprintf("=== %s\n%s%s\n--- console\n%s\n", n.Name, seen.Stdout, seen.Stderr, lastLines(console, 15))
+	}
+	return all
+}
+
+// Kill ends the machine, where it runs.
+func (n *MachineNode) Kill() {
+	if n.Guest != nil {
+		n.Guest.Kill()
+	}
+}
+
+// Kubectl runs a script (sh -eu, with rootfs/opt/cluster/lib.sh) beside the control plane, in which kubectl is the
+// administrator's.
+func (c *ControlPlane) Kubectl(ctx context.Context, script string) (string, error) {
+	text, err := rootfs.ReadFile("rootfs/opt/cluster/lib.sh")
+	if err != nil {
+		return "", err
+	}
+	begin := fmt.Sprintf("export KUBECONFIG=%s PATH=%s:$PATH HOME=%s\n", c.Kubeconfig, c.Bin, c.Dir)
+	out, err := c.Output(ctx, "sh", "-euc", begin+string(text)+script)
+	if err != nil {
+		// The script itself would be most of the message.
+		var exit *exec.ExitError
+		if _, complaints, found := strings.Cut(err.Error(), script); found && errors.As(err, &exit) {
+			err = fmt.Errorf("the script left with %d%s", exit.ExitCode(), complaints)
+		}
+	}
+	return out, err
+}
+
+// EnterCommand is what a person types to be beside the control plane, with kubectl for the administrator.
+func (c *ControlPlane) EnterCommand() string {
+	return fmt.Sprintf("nsenter --target %d --net --pid --mount env KUBECONFIG=%s PATH=%s:$PATH bash", c.pid, c.Kubeconfig, c.Bin)
+}
+
+// lastLines returns the last n lines of text.
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}

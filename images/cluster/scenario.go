@@ -1,0 +1,139 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Scenario is one end-to-end case on a cluster with one or two machines. It is read from a folder that holds these files
+// and no others:
+//
+//	scenario.md    one sentence: what the scenario proves
+//	policy.hcl     optional: for prepare.sh
+//	prepare.sh     optional: run on the host for each node, sh -eu, with $ROOT the tree, $NODEGATE the binary, $NODE the
+//	               node's name and $SCENARIO this folder. Without it nothing is installed. The binary is /opt/nodegate
+//	               in each node either way
+//	N-nodeM.sh     step N, run in that node: sh -eu with rootfs/opt/cluster/lib.sh, and must exit 0
+//	N-plane.sh     step N, run beside the control plane, with kubectl for the administrator; likewise
+//	N-nodeM.reboot step N: the node reboots; the file is empty
+//
+// All machines boot before step 1.
+type Scenario struct {
+	Name        string
+	Description string
+	Dir         string
+	Prepare     string // path, or empty
+	Machines    int
+	Steps       []Step
+}
+
+// Step is one step of a Scenario.
+type Step struct {
+	Node   int    // 0 beside the control plane
+	Script string // empty: the node reboots
+}
+
+// Where names the place of the step.
+func (s Step) Where() string {
+	if s.Node == 0 {
+		return "plane"
+	}
+	return fmt.Sprintf("node%d", s.Node)
+}
+
+var stepName = regexp.MustCompile(`^([1-9][0-9]?)-(plane|node1|node2)\.(sh|reboot)$`)
+
+// Load reads every scenario of a folder, in the order of their names, and reports all that is wrong with them.
+func Load(dir string) ([]Scenario, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("reading scenarios: %w", err)
+	}
+	var all []Scenario
+	var wrong []error
+	for _, e := range entries {
+		s, err := load(filepath.Join(dir, e.Name()))
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("scenario %s: %w", e.Name(), err))
+		}
+		all = append(all, s)
+	}
+	return all, errors.Join(wrong...)
+}
+
+func load(dir string) (Scenario, error) {
+	s := Scenario{Name: filepath.Base(dir), Dir: dir, Machines: 1}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return s, err
+	}
+	steps := map[int]Step{}
+	var wrong []error
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		text, err := os.ReadFile(path)
+		if err != nil {
+			wrong = append(wrong, err)
+			continue
+		}
+		switch e.Name() {
+		case "scenario.md":
+			s.Description = strings.TrimSpace(string(text))
+		case "policy.hcl":
+		case "prepare.sh":
+			s.Prepare = path
+		default:
+			number, step, err := readStep(e.Name(), string(text))
+			if _, twice := steps[number]; err == nil && twice {
+				err = fmt.Errorf("%s: there is another step %d", e.Name(), number)
+			}
+			wrong = append(wrong, err)
+			steps[number] = step
+			s.Machines = max(s.Machines, step.Node)
+		}
+	}
+	if s.Description == "" {
+		wrong = append(wrong, errors.New("scenario.md does not say what it proves"))
+	}
+	if len(steps) == 0 {
+		wrong = append(wrong, errors.New("no step 1"))
+	}
+	for n := 1; n <= len(steps); n++ {
+		step, has := steps[n]
+		if !has {
+			wrong = append(wrong, fmt.Errorf("no step %d", n))
+		}
+		s.Steps = append(s.Steps, step)
+	}
+	return s, errors.Join(slices.DeleteFunc(wrong, func(err error) bool { return err == nil })...)
+}
+
+func readStep(name, text string) (number int, step Step, err error) {
+	m := stepName.FindStringSubmatch(name)
+	if m == nil {
+		return 0, step, fmt.Errorf("%s: not a file of a scenario", name)
+	}
+	if number, err = strconv.Atoi(m[1]); err != nil {
+		return 0, step, err
+	}
+	switch m[2] {
+	case "node1":
+		step.Node = 1
+	case "node2":
+		step.Node = 2
+	}
+	step.Script = strings.TrimSpace(text)
+	switch reboots := m[3] == "reboot"; {
+	case reboots && step.Node == 0:
+		err = fmt.Errorf("%s: the control plane does not reboot", name)
+	case reboots != (step.Script == ""):
+		err = fmt.Errorf("%s: a script says something, a reboot nothing", name)
+	}
+	return number, step, err
+}

@@ -1,0 +1,57 @@
+package cluster
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestOurScenariosLoad(t *testing.T) {
+	all, err := Load("scenarios")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all {
+		if len(s.Steps) == 0 || s.Description == "" {
+			t.Errorf("%s is empty", s.Name)
+		}
+	}
+}
+
+func TestLoad(t *testing.T) {
+	for _, test := range []struct {
+		what  string
+		files map[string]string
+		want  string // in the error; empty for none
+	}{
+		{"right", map[string]string{"scenario.md": "x", "1-plane.sh": "a", "2-node2.sh": "b", "3-node1.reboot": ""}, ""},
+		{"no description", map[string]string{"1-plane.sh": "a"}, "scenario.md"},
+		{"no steps", map[string]string{"scenario.md": "x"}, "no step 1"},
+		{"a gap", map[string]string{"scenario.md": "x", "1-plane.sh": "a", "3-plane.sh": "b"}, "no step 2"},
+		{"two", map[string]string{"scenario.md": "x", "1-plane.sh": "a", "1-node1.sh": "b"}, "another step 1"},
+		{"another name", map[string]string{"scenario.md": "x", "1-plane.sh": "a", "1-node3.sh": "b"}, "1-node3.sh"},
+		{"an empty script", map[string]string{"scenario.md": "x", "1-plane.sh": ""}, "says something"},
+		{"a reboot of the control plane", map[string]string{"scenario.md": "x", "1-plane.reboot": ""}, "does not reboot"},
+	} {
+		dir := filepath.Join(t.TempDir(), "s")
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range test.files {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := load(dir)
+		switch {
+		case test.want == "" && err != nil:
+			t.Errorf("%s: %v", test.what, err)
+		case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
+			t.Errorf("%s: got %v, want %q in it", test.what, err, test.want)
+		}
+		if test.want == "" && (s.Machines != 2 || len(s.Steps) != 3 || s.Steps[1].Where() != "node2" || s.Steps[2].Script != "") {
+			t.Errorf("%s: %+v", test.what, s)
+		}
+	}
+}

@@ -1,0 +1,8 @@
+use "kubernetes" {}
+
+gate {
+  unit       = "kubelet.service"
+  budget     = "20s"
+  interval   = "1s"
+  on_timeout = "release"
+}

@@ -1,0 +1,2 @@
+through() { asks client "$(cluster_ip server):80" server; }
+within 30 through

@@ -1,0 +1,61 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+)
+
+// Service is a Service of one port without a selector, and its one EndpointSlice, which nobody else writes.
+type Service struct {
+	Name      string // in the namespace default
+	ClusterIP string
+	Ready     []string // the addresses that are ready
+	NotReady  []string
+
+	plane *ControlPlane
+}
+
+const servicePort, endpointPort = 80, 8080
+
+// AddService makes a Service with an empty EndpointSlice.
+func (c *ControlPlane) AddService(ctx context.Context, name string) (*Service, error) {
+	var made struct{ Spec struct{ ClusterIP string } }
+	wanted := object{
+		"metadata": object{"name": name},
+		"spec":     object{"ports": []object{{"port": servicePort, "targetPort": endpointPort, "protocol": "TCP"}}},
+	}
+	if err := c.API.Do(ctx, http.MethodPost, "/api/v1/namespaces/default/services", wanted, &made); err != nil {
+		return nil, err
+	}
+	s := &Service{Name: name, ClusterIP: made.Spec.ClusterIP, plane: c}
+	return s, c.Create(ctx, slicesPath, s.slice())
+}
+
+const slicesPath = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+
+// Update writes Ready and NotReady to the API.
+func (s *Service) Update(ctx context.Context) error {
+	return s.plane.API.Do(ctx, http.MethodPut, slicesPath+"/"+s.Name+"-1", s.slice(), nil)
+}
+
+func (s *Service) slice() object {
+	endpoints := []object{}
+	for ready, addresses := range map[bool][]string{true: s.Ready, false: s.NotReady} {
+		for _, a := range addresses {
+			endpoints = append(endpoints, object{
+				"addresses": []string{a}, "conditions": object{"ready": ready, "serving": ready, "terminating": false},
+			})
+		}
+	}
+	return object{
+		"metadata": object{"name": s.Name + "-1", "labels": object{
+			"kubernetes.io/service-name": s.Name, "endpointslice.kubernetes.io/managed-by": "cluster-test",
+		}},
+		"addressType": "IPv4", "endpoints": endpoints,
+		"ports": []object{{"port": endpointPort, "protocol": "TCP"}},
+	}
+}
+
+// podAddress is the nth address of the Pods' network.
+func podAddress(n int) string { return fmt.Sprintf("10.244.%d.%d", n/250, n%250+1) }
