@@ -10,7 +10,7 @@ import (
 //go:embed builtin/*.hcl
 var builtin embed.FS
 
-// Builtins are the names that Builtin knows.
+// Builtins returns the names that Builtin knows.
 func Builtins() []string {
 	entries, err := fs.ReadDir(builtin, "builtin")
 	if err != nil {
@@ -23,8 +23,8 @@ func Builtins() []string {
 	return names
 }
 
-// Builtin is the embedded policy of that name.
-// The error says which names there are.
+// Builtin returns the embedded policy of that name. The error lists the names that
+// exist.
 func Builtin(name string) (File, error) {
 	text, err := builtin.ReadFile("builtin/" + name + ".hcl")
 	if err != nil || strings.ContainsAny(name, "./") {

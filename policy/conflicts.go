@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// check drops requirements that say the same twice, keeping the first and the
+// check drops requirements that repeat another one, keeping the first and the
 // stricter severity, and reports those that contradict each other.
 func (p *Policy) check(r *reader) {
 	modules := p.Modules[:0]
@@ -41,19 +41,19 @@ func (p *Policy) check(r *reader) {
 	}
 	p.Sysctls = sysctls
 
-	judgements := p.Problems[:0]
+	problems := p.Problems[:0]
 	for _, j := range p.Problems {
-		i := slices.IndexFunc(judgements, func(o Problem) bool { return o.Name == j.Name && o.Applies() })
+		i := slices.IndexFunc(problems, func(o Problem) bool { return o.Name == j.Name && o.Applies() })
 		if i >= 0 && j.Applies() {
-			if judgements[i].Severity == "" || j.Severity == Block {
-				judgements[i].Severity = j.Severity
+			if problems[i].Severity == "" || j.Severity == Block {
+				problems[i].Severity = j.Severity
 			}
-			r.sameDrift("check "+j.Name, &judgements[i].Metadata, j.Metadata)
+			r.sameDrift("check "+j.Name, &problems[i].Metadata, j.Metadata)
 			continue
 		}
-		judgements = append(judgements, j)
+		problems = append(problems, j)
 	}
-	p.Problems = judgements
+	p.Problems = problems
 
 	for i, pr := range p.Probes {
 		if j := slices.IndexFunc(p.Probes[:i], func(o Probe) bool { return o.Name == pr.Name }); j >= 0 {
@@ -66,7 +66,8 @@ func (p *Policy) check(r *reader) {
 			if o.Name == l.Name {
 				r.errorf(l.Range, "Same name twice", "Another link %q is at %s. Give one of the two another name.", l.Name, place(o.Range))
 			} else if what := l.contradicts(o); what != "" && o.Match == l.Match && o.Applies() && l.Applies() {
-				r.errorf(l.Range, "Contradiction", "This link sets %s; link %q at %s matches the same interfaces and sets it otherwise. Remove one of the two.", what, o.Name, place(o.Range))
+				r.errorf(l.Range, "Contradiction", "This link sets %s; link %q at %s matches the same interfaces "+
+					"and sets it differently. Remove one of the two.", what, o.Name, place(o.Range))
 			}
 		}
 	}
@@ -78,17 +79,18 @@ func stricter(a *Metadata, b Metadata) {
 	}
 }
 
-// sameDrift keeps what one of two that ask for the same says of drift.
+// sameDrift keeps what one of two equal requirements says about drift.
 func (r *reader) sameDrift(what string, a *Metadata, b Metadata) {
 	switch {
 	case a.Drift == "":
 		a.Drift = b.Drift
 	case b.Drift != "" && b.Drift != a.Drift:
-		r.errorf(b.Range, "Contradiction", "The drift of %s is %q here, and %q at %s. Remove one of the two.", what, b.Drift, a.Drift, place(a.Range))
+		r.errorf(b.Range, "Contradiction", "The drift of %s is %q here, and %q at %s. Remove one of the two.",
+			what, b.Drift, a.Drift, place(a.Range))
 	}
 }
 
-// and is the requirement that asks for both, if one value can satisfy both.
+// and returns the requirement that asks for both, if one value can satisfy both.
 func (s Sysctl) and(o Sysctl) (Sysctl, bool) {
 	tight, loose := s, o
 	if o.narrowness() > s.narrowness() {
@@ -124,8 +126,8 @@ func (s Sysctl) narrowness() int {
 	return bounds
 }
 
-// Allows tells whether a parameter that reads as got satisfies the requirement.
-// Numbers are compared as numbers, where both sides are.
+// Allows reports whether a parameter that reads as got satisfies the requirement. If
+// both are numbers, they are compared as numbers.
 func (s Sysctl) Allows(got string) bool {
 	if s.Value != "" {
 		return same(s.Value, got)
@@ -146,7 +148,7 @@ func same(want, got string) bool {
 	return err1 == nil && err2 == nil && w == g
 }
 
-// Want is the requirement in a few words: "1", "one of 1, 2", "at least 8192".
+// Want returns the requirement in a few words: "1", "one of 1, 2", "at least 8192".
 func (s Sysctl) Want() string {
 	switch {
 	case s.Value != "":
@@ -163,8 +165,8 @@ func (s Sysctl) Want() string {
 	return "depends on " + s.Unknown
 }
 
-// Target is the value to write where the parameter reads as got: got itself
-// where that is allowed, else the nearest value that is.
+// Target returns the value to write where the parameter reads as got: got itself
+// where that is allowed, else the nearest allowed value.
 func (s Sysctl) Target(got string) string {
 	switch {
 	case s.Allows(got):
@@ -176,7 +178,7 @@ func (s Sysctl) Target(got string) string {
 	}
 	n, err := strconv.ParseInt(got, 10, 64)
 	if s.Min == nil && s.Max == nil {
-		return got // the value depends on what is not known here
+		return got // the value depends on a fact that is not known here
 	}
 	if s.Max != nil && (s.Min == nil || err == nil && n > *s.Max) {
 		return strconv.FormatInt(*s.Max, 10)
@@ -184,7 +186,7 @@ func (s Sysctl) Target(got string) string {
 	return strconv.FormatInt(*s.Min, 10)
 }
 
-// contradicts names a setting that two links set differently.
+// contradicts returns a setting on which two links differ.
 func (l Link) contradicts(o Link) string {
 	if l.MTU != 0 && o.MTU != 0 && l.MTU != o.MTU {
 		return "mtu"

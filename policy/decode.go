@@ -9,8 +9,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// isName tells whether s is 1 to most bytes of ASCII letters, digits and the
-// given marks. (A regexp costs the boot path a third of a millisecond each.)
+// isName reports whether s is 1 to most bytes of ASCII letters, digits and the given
+// marks. (A regexp costs the boot path a third of a millisecond each.)
 func isName(s string, most int, marks string) bool {
 	return s != "" && len(s) <= most && !strings.ContainsFunc(s, func(r rune) bool {
 		letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
@@ -18,7 +18,7 @@ func isName(s string, most int, marks string) bool {
 	})
 }
 
-// decode gives the gathered blocks their meaning, in their order.
+// decode evaluates the gathered blocks, in their order.
 func (l *loader) decode() {
 	p := l.policy
 	var gate *block
@@ -41,7 +41,7 @@ func (l *loader) decode() {
 				p.Links = append(p.Links, k)
 			}
 		case "check":
-			if j, ok := l.judgement(b); ok {
+			if j, ok := l.problem(b); ok {
 				j.Unknown = l.unknowns()
 				p.Problems = append(p.Problems, j)
 			}
@@ -51,7 +51,7 @@ func (l *loader) decode() {
 				p.Probes = append(p.Probes, pr)
 			}
 		case "gate":
-			// The author's own comes before that of a policy in use.
+			// The author's own gate replaces that of a policy in use.
 			if gate != nil && gate.Builtin == b.Builtin && !b.Builtin {
 				l.errorf(b.Range, "Second gate", "There is one gate block; the first is at %s. Remove one.", place(gate.Range))
 			} else if gate == nil || gate.Builtin && !b.Builtin {
@@ -64,28 +64,30 @@ func (l *loader) decode() {
 		l.unknown = nil
 		p.Gate = l.gate(*gate)
 		if u := l.unknowns(); u != "" {
-			l.errorf(gate.Range, "Unknown gate", "What the gate does must be known before anything else is; it depends on %s, which is not known here.", u)
+			l.errorf(gate.Range, "Unknown gate", "What the gate does must be known before anything else; "+
+				"it depends on %s, which is not known here.", u)
 		}
 	}
 }
 
-// unknowns is the facts that the block just read waits for, as a list.
+// unknowns returns the facts that the block just read depends on, as a list.
 func (r *reader) unknowns() string {
 	slices.Sort(r.unknown)
 	return strings.Join(slices.Compact(r.unknown), ", ")
 }
 
 func (r *reader) module(b block) (Module, bool) {
-	about := r.about(b)
+	about := r.metadata(b)
 	if !isName(b.Name, 55, "-_") {
-		r.errorf(b.Range, "Not a module name", "A kernel module's name is letters, digits, - and _, as `lsmod` prints it; %q is not.", b.Name)
+		r.errorf(b.Range, "Not a module name", "A kernel module's name is letters, digits, - and _, as `lsmod` prints it; "+
+			"%q is not.", b.Name)
 		return Module{}, false
 	}
 	return Module{about, strings.ReplaceAll(b.Name, "-", "_")}, true
 }
 
-func (r *reader) judgement(b block) (Problem, bool) {
-	about := r.about(b)
+func (r *reader) problem(b block) (Problem, bool) {
+	about := r.metadata(b)
 	if b.get("severity") == nil {
 		about.Severity = ""
 	}
@@ -97,17 +99,18 @@ func (r *reader) judgement(b block) (Problem, bool) {
 }
 
 func (r *reader) probe(b block) (Probe, bool) {
-	p := Probe{Metadata: r.about(b), Name: b.Name}
+	p := Probe{Metadata: r.metadata(b), Name: b.Name}
 	p.Timeout = r.duration(b.get("timeout"), "timeout", time.Second, 10*time.Millisecond, 30*time.Second)
 	if b.Name != "bridge" {
-		r.errorf(b.Range, "Unknown probe", "A policy can ask for probe \"bridge\"; %q is none.%s", b.Name, didYouMean(b.Name, []string{"bridge"}))
+		r.errorf(b.Range, "Unknown probe", "A policy can ask for probe \"bridge\" only, not for %q.%s",
+			b.Name, didYouMean(b.Name, []string{"bridge"}))
 		return p, false
 	}
 	return p, true
 }
 
 func (r *reader) sysctl(b block) (Sysctl, bool) {
-	s := Sysctl{Metadata: r.about(b)}
+	s := Sysctl{Metadata: r.metadata(b)}
 	before := len(r.diags)
 	key, err := ParseKey(b.Name)
 	if err != nil {
@@ -161,7 +164,8 @@ func (r *reader) gate(b block) Gate {
 		if isName(u, 255, `:_.\@-.`) && strings.HasSuffix(u, ".service") {
 			g.Unit = u
 		} else {
-			r.errorf(b.at("unit"), "Not a service unit", "unit is the name of the unit that waits, for example \"kubelet.service\" or \"k3s.service\"; %q is not.", u)
+			r.errorf(b.at("unit"), "Not a service unit", "unit is the name of the unit that waits, "+
+				"for example \"kubelet.service\" or \"k3s.service\"; %q is not.", u)
 		}
 	}
 	g.Budget = r.duration(b.get("budget"), "budget", g.Budget, 0, time.Hour)
@@ -173,7 +177,8 @@ func (r *reader) gate(b block) Gate {
 
 func (r *reader) match(blocks hcl.Blocks, link hcl.Range) Match {
 	if len(blocks) != 1 {
-		r.errorf(link, "One match block", "A link needs exactly one match block that selects interfaces, for example match { name = \"flannel*\" }; this one has %d.", len(blocks))
+		r.errorf(link, "One match block", "A link needs exactly one match block that selects interfaces, "+
+			"for example match { name = \"flannel*\" }; this one has %d.", len(blocks))
 		return Match{}
 	}
 	before := len(r.diags)
@@ -186,7 +191,8 @@ func (r *reader) match(blocks hcl.Blocks, link hcl.Range) Match {
 		r.errorf(b.at("name"), "Not a glob", "%q is not a valid pattern: close the bracket, or write \\[ for a bracket.", m.Name)
 	}
 	if m == (Match{}) && len(r.diags) == before && !r.mistaken(b.Body) && len(r.unknown) == 0 {
-		r.errorf(b.Range, "Empty match", "Set at least one of name, kind, driver or default_route = true; to match every interface write name = \"*\".")
+		r.errorf(b.Range, "Empty match", "Set at least one of name, kind, driver or default_route = true; "+
+			"to match every interface write name = \"*\".")
 	}
 	return m
 }

@@ -1,7 +1,8 @@
 package policy
 
-// defaultDrift fills in the drift that no block says. Who tells the gate not to
-// repair wants a person to look: watch then does not correct either.
+// defaultDrift sets the drift that no block sets. With repair = false, drift
+// defaults to "report": the author wants a person to look, so that watch does not
+// correct either.
 func (p *Policy) defaultDrift() {
 	usual := Correct
 	if !p.Gate.Repair {

@@ -9,8 +9,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// factTypes is what an expression can ask of the node, and the type of the
-// answer.
+// factTypes are the facts about the node that an expression can use, with their
+// types.
 func factTypes() map[string]cty.Type {
 	return map[string]cty.Type{
 		"node.cpus":       cty.Number, // that the kernel schedules on
@@ -27,12 +27,12 @@ func factTypes() map[string]cty.Type {
 	}
 }
 
-// FactNames is every fact, sorted.
+// FactNames returns every fact, sorted.
 func FactNames() []string { return slices.Sorted(maps.Keys(factTypes())) }
 
-// scope is what one expression can name: the functions, the variables, and of
-// the facts only those that it does name, because asking costs time. It also
-// answers which of them are not known here.
+// scope returns what one expression can name: the functions, the variables, and only
+// those facts that it does name, because each costs time. It also returns which of
+// them are not known here.
 func (r *reader) scope(e hcl.Expression) (scope *hcl.EvalContext, unknown []string, ok bool) {
 	scope = &hcl.EvalContext{Functions: functions()}
 	named := e.Variables()
@@ -52,14 +52,16 @@ func (r *reader) scope(e hcl.Expression) (scope *hcl.EvalContext, unknown []stri
 		name := root + "." + attr
 		if root == "var" {
 			if _, declared := r.vars[attr]; !declared {
-				r.errorf(t.SourceRange(), "Unknown variable", "There is no variable %q; declare it: variable %q {}.%s", attr, attr, didYouMean(attr, slices.Sorted(maps.Keys(r.vars))))
+				r.errorf(t.SourceRange(), "Unknown variable", "There is no variable %[1]q; declare it: variable %[1]q {}.%[2]s",
+					attr, didYouMean(attr, slices.Sorted(maps.Keys(r.vars))))
 				ok = false
 			}
 			continue
 		}
 		typ, known := types[name]
 		if !known {
-			r.errorf(t.SourceRange(), "Unknown fact", "There is no fact %s; there is %s.%s", name, strings.Join(FactNames(), ", "), didYouMean(name, FactNames()))
+			r.errorf(t.SourceRange(), "Unknown fact", "There is no fact %s; there is %s.%s",
+				name, strings.Join(FactNames(), ", "), didYouMean(name, FactNames()))
 			ok = false
 			continue
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/zclconf/go-cty/cty/function/stdlib"
 )
 
-// functions is what an expression can call.
+// functions returns what an expression can call.
 func functions() map[string]function.Function {
 	return map[string]function.Function{
 		"min":              stdlib.MinFunc,

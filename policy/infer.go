@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// ModuleOf is the kernel module that brings a parameter into being, "" for one
-// that is always there.
+// ModuleOf returns the kernel module that creates a parameter, "" for one that
+// always exists.
 func ModuleOf(key Key) string {
 	for _, m := range [][2]string{
 		{"net/bridge/", "br_netfilter"},
@@ -21,7 +21,7 @@ func ModuleOf(key Key) string {
 	return ""
 }
 
-// inferModules adds the modules that the sysctls appear with. A module that a
+// inferModules adds the modules that create the policy's sysctls. A module that a
 // blocking sysctl needs is blocking.
 func (p *Policy) inferModules() {
 	for _, s := range p.Sysctls {

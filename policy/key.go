@@ -8,8 +8,9 @@ import (
 )
 
 // Key is the path of a kernel parameter below /proc/sys, for example
-// net/ipv4/ip_forward. A component may hold dots (net/ipv4/conf/eth0.100/forwarding)
-// and, where a glob is allowed, the wildcards of path.Match.
+// net/ipv4/ip_forward. A component may contain dots
+// (net/ipv4/conf/eth0.100/forwarding) and, where a glob is allowed, the wildcards of
+// path.Match.
 type Key string
 
 // ParseKey accepts both spellings of sysctl(8) and sysctl.d(5): where the first
@@ -54,7 +55,7 @@ func ParseKey(s string) (Key, error) {
 	return Key(p), nil
 }
 
-// String spells the key as sysctl(8) prints it: dots between components, and a
+// String returns the key as sysctl(8) prints it: dots between components, and a
 // slash for a dot inside one.
 func (k Key) String() string {
 	return strings.Map(func(r rune) rune {
@@ -68,5 +69,6 @@ func (k Key) String() string {
 	}, string(k))
 }
 
-// IsGlob tells whether the key names any number of parameters.
+// IsGlob reports whether the key is a pattern, which may match any number of
+// parameters.
 func (k Key) IsGlob() bool { return strings.ContainsAny(string(k), "*?[") }

@@ -14,12 +14,13 @@ import (
 	"nodegate/policy"
 )
 
-// TestLayoutAsHclwrite compares with hcl's own formatter, over every policy
-// that is here and over each of them with its white space disturbed.
+// TestLayoutAsHclwrite compares with hcl's own formatter: every policy of this
+// package, as it is and with its white space disturbed.
 func TestLayoutAsHclwrite(t *testing.T) {
 	texts := []string{
 		"a=1\n  bcd   =  [1,2 , 3]\n\n\n\nlink   \"x\"{\nmatch {\nname=\"a\"   # why\n}\noffload={tx=false,rx=true}\n}\n",
-		"sysctl \"a.b\" {\n value = max( 1,node.cpus*2 )\n when=!version_at_least(kernel.version,\"5.7\")&&node.cpus>1\n reason = <<-EOT\n   two\n lines\n EOT\n}\n",
+		"sysctl \"a.b\" {\n value = max( 1,node.cpus*2 )\n when=!version_at_least(kernel.version,\"5.7\")&&node.cpus>1\n" +
+			" reason = <<-EOT\n   two\n lines\n EOT\n}\n",
 		"// comment\nuse \"kubernetes\" {}\n/* long\n comment */\ngate {}\n",
 		"link \"x\" {\n  offload = {\n  tx = false\n      rx-checksum = true\n  }\n}\n",
 	}
@@ -32,7 +33,8 @@ func TestLayoutAsHclwrite(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		texts = append(texts, string(text), strings.ReplaceAll(string(text), "\n  ", "\n"), strings.ReplaceAll(string(text), "\n", "  \n   "))
+		same := string(text)
+		texts = append(texts, same, strings.ReplaceAll(same, "\n  ", "\n"), strings.ReplaceAll(same, "\n", "  \n   "))
 	}
 	for i, text := range texts {
 		got, diags := policy.Layout(policy.File{Name: "x.hcl", Text: []byte(text)})
@@ -67,7 +69,7 @@ func FuzzLayout(f *testing.F) {
 	})
 }
 
-// meaning is a file's tokens without white space.
+// meaning returns a file's tokens without white space.
 func meaning(text []byte) string {
 	tokens, _ := hclsyntax.LexConfig(text, "x", hcl.InitialPos)
 	var b strings.Builder

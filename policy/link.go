@@ -9,9 +9,10 @@ import (
 
 func (r *reader) link(b block) (Link, bool) {
 	before := len(r.diags)
-	l := Link{Metadata: r.about(b), Name: b.Name}
+	l := Link{Metadata: r.metadata(b), Name: b.Name}
 	if !isName(b.Name, 63, "._-") || strings.ToLower(b.Name) != b.Name {
-		r.errorf(b.Range, "Not a name", "The name of a link requirement is lower-case letters, digits, dots, - and _, for example \"vxlan\"; %q is not.", b.Name)
+		r.errorf(b.Range, "Not a name", "The name of a link requirement is lower-case letters, digits, dots, - and _, "+
+			"for example \"vxlan\"; %q is not.", b.Name)
 	}
 	l.Match = r.match(b.Blocks, b.Range)
 	l.Offloads = r.offloads(b)
@@ -34,7 +35,8 @@ func (r *reader) offloads(b block) []Offload {
 		return nil
 	}
 	if !v.Type().IsObjectType() && !v.Type().IsMapType() {
-		r.errorf(b.at("offload"), "Wrong type", "offload is a map from feature to true or false: offload = { tx-checksum-ip-generic = false }.")
+		r.errorf(b.at("offload"), "Wrong type", "offload is a map from feature to true or false: "+
+			"offload = { tx-checksum-ip-generic = false }.")
 		return nil
 	}
 	var all []Offload
@@ -42,7 +44,8 @@ func (r *reader) offloads(b block) []Offload {
 	for name, on := range v.AsValueMap() {
 		features, group := offloadNames(name)
 		if features == nil {
-			r.errorf(b.at("offload"), "Unknown offload", "%q is not a feature that `ethtool -k` prints, nor one of its group names.%s", name, didYouMean(name, knownOffloads()))
+			r.errorf(b.at("offload"), "Unknown offload", "%q is not a feature that `ethtool -k` prints, nor one of its group names.%s",
+				name, didYouMean(name, knownOffloads()))
 			continue
 		}
 		if on.IsNull() || on.Type() != cty.Bool {
@@ -52,7 +55,8 @@ func (r *reader) offloads(b block) []Offload {
 		o := Offload{Name: name, Features: features, Group: group, On: on.True()}
 		for _, f := range features {
 			if other, ok := by[f]; ok && other.On != o.On {
-				r.errorf(b.at("offload"), "Contradiction", "%s and %s both set %s, one on and one off.", min(name, other.Name), max(name, other.Name), f)
+				r.errorf(b.at("offload"), "Contradiction", "%s and %s both set %s, one on and one off.",
+					min(name, other.Name), max(name, other.Name), f)
 			}
 			by[f] = o
 		}
@@ -68,7 +72,8 @@ func (r *reader) linkSysctls(b block) []LinkSysctl {
 		return nil
 	}
 	if !v.Type().IsObjectType() && !v.Type().IsMapType() {
-		r.errorf(b.at("sysctl"), "Wrong type", "sysctl is a map from key to value, with * for the interface: sysctl = { \"net.ipv4.conf.*.rp_filter\" = 0 }.")
+		r.errorf(b.at("sysctl"), "Wrong type", "sysctl is a map from key to value, with * for the interface: "+
+			"sysctl = { \"net.ipv4.conf.*.rp_filter\" = 0 }.")
 		return nil
 	}
 	var all []LinkSysctl
@@ -78,8 +83,10 @@ func (r *reader) linkSysctls(b block) []LinkSysctl {
 			r.errorf(b.at("sysctl"), "Not a kernel parameter", "%s.", err)
 			continue
 		}
-		if stars := strings.Count("/"+string(key)+"/", "/*/"); stars != 1 || strings.Count(string(key), "*") != 1 || strings.ContainsAny(string(key), "?[") {
-			r.errorf(b.at("sysctl"), "Not a parameter of an interface", "%q needs exactly one component *, where the interface's name goes: \"net.ipv4.conf.*.rp_filter\".", name)
+		stars, components := strings.Count(string(key), "*"), strings.Count("/"+string(key)+"/", "/*/")
+		if stars != 1 || components != 1 || strings.ContainsAny(string(key), "?[") {
+			r.errorf(b.at("sysctl"), "Not a parameter of an interface", "%q needs exactly one component *, "+
+				"where the interface's name goes: \"net.ipv4.conf.*.rp_filter\".", name)
 			continue
 		}
 		if text, ok := r.parameter(value, b.at("sysctl"), name); ok {

@@ -10,24 +10,24 @@ import (
 	"github.com/hashicorp/hcl/v2/json"
 )
 
-// Options is what a policy's meaning depends on beside its text.
+// Options is what a policy's meaning depends on besides its text.
 type Options struct {
 	// Checks is the names that a check block may have.
 	Checks []string
-	// Fact answers a fact by its name, "node.cpus": a string, an int64, or a
-	// list of strings. False: it cannot be known here, and what depends on it is
-	// unknown. Nil: none can.
+	// Fact returns the fact of that name, "node.cpus": a string, an int64, or a list
+	// of strings. False means that it cannot be known here, and that what depends on
+	// it is unknown. With nil, no fact can.
 	Fact func(name string) (any, bool)
-	// Vars is the values given for variables, by name, as text. One that the
-	// policy does not declare is a mistake.
+	// Vars are the values given for variables, by name, as text. One that the policy
+	// does not declare is a mistake.
 	Vars map[string]string
-	// Env is such values out of the environment: Vars come before them, and one
-	// that is not declared is somebody else's.
+	// Env are such values from the environment: Vars take precedence, and one that
+	// is not declared belongs to another program.
 	Env map[string]string
 }
 
-// Load reads all files as one policy. Every mistake in every file is in the
-// diagnostics; the policy is complete only when they hold no error.
+// Load reads all files as one policy. The diagnostics contain every mistake in every
+// file; without an error among them the policy is complete.
 func Load(files []File, o Options) (*Policy, hcl.Diagnostics) {
 	l := &loader{reader: &reader{Options: o}, used: map[string]bool{}, policy: &Policy{}}
 	for _, f := range files {
@@ -42,8 +42,8 @@ func Load(files []File, o Options) (*Policy, hcl.Diagnostics) {
 	return l.policy, l.diags
 }
 
-// loader gathers the blocks of all files before it gives them a meaning: a
-// variable or an override may stand in any of them.
+// loader gathers the blocks of all files before it evaluates them: any file may
+// contain a variable or an override.
 type loader struct {
 	*reader
 	used   map[string]bool // built-in policies already in
@@ -51,8 +51,8 @@ type loader struct {
 	policy *Policy
 }
 
-// parse reads a file's blocks, and after them those of the built-in policies
-// that it uses.
+// parse reads a file's blocks, and after them those of the built-in policies that it
+// uses.
 func (l *loader) parse(f File, builtin bool) {
 	at := hcl.Range{Filename: f.Name, Start: hcl.InitialPos, End: hcl.InitialPos}
 	switch {
@@ -63,7 +63,7 @@ func (l *loader) parse(f File, builtin bool) {
 		l.errorf(at, "Empty file", "A policy asks for something; start with: use \"kubernetes\" {}")
 		return
 	case !utf8.Valid(f.Text):
-		l.errorf(badByte(f), "Not UTF-8", "A policy file is UTF-8 text; the byte here is none. Is this an HCL file?")
+		l.errorf(badByte(f), "Not UTF-8", "A policy file is UTF-8 text; the byte here is not. Is this an HCL file?")
 		return
 	}
 	parse := hclsyntax.ParseConfig
@@ -100,7 +100,7 @@ func (l *loader) use(b block) {
 	}
 }
 
-// badByte is where the first byte that is not UTF-8 stands.
+// badByte returns the position of the first byte that is not UTF-8.
 func badByte(f File) hcl.Range {
 	pos := hcl.InitialPos
 	for rest := f.Text; len(rest) > 0; {

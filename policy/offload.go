@@ -2,8 +2,8 @@ package policy
 
 import "strings"
 
-// offloadGroup is the set of kernel features behind one of ethtool(8)'s group
-// names, long or short (ethtool.c, off_flag_def).
+// offloadGroup returns the kernel features behind one of ethtool(8)'s group names,
+// long or short (ethtool.c, off_flag_def).
 func offloadGroup(name string) []string {
 	switch name {
 	case "rx", "rx-checksumming":
@@ -34,8 +34,8 @@ func offloadGroup(name string) []string {
 	return nil
 }
 
-// offloadNames is the kernel's names for what an author wrote, nil where it
-// names nothing.
+// offloadNames returns the kernel's names for what an author wrote, nil for an
+// unknown name.
 func offloadNames(name string) (features []string, group bool) {
 	if g := offloadGroup(name); g != nil {
 		return g, true
@@ -48,7 +48,7 @@ func offloadNames(name string) (features []string, group bool) {
 	return nil, false
 }
 
-// knownOffloads is every name an author may write.
+// knownOffloads returns every name that an author may write.
 func knownOffloads() []string {
 	return append(strings.Fields(kernelFeatures), strings.Fields(`rx rx-checksumming tx tx-checksumming sg
 		scatter-gather tso tcp-segmentation-offload ufo udp-fragmentation-offload gso generic-segmentation-offload

@@ -7,8 +7,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// applyOverrides lets each override block change the attributes of the
-// requirement that it names, before any of them is evaluated.
+// applyOverrides lets each override block change the attributes of the requirement
+// that it names, before any of them is evaluated.
 func (l *loader) applyOverrides() {
 	var overrides []block
 	l.blocks = slices.DeleteFunc(l.blocks, func(b block) bool {
@@ -48,8 +48,8 @@ func (l *loader) overrideNothing(o block, name string, names []string) {
 	l.errorf(o.Range, "Nothing to override", "No built-in policy in use has %s.%s", o.Name, didYouMean(name, names))
 }
 
-// override lays o's attributes over those of b. The values of a sysctl go
-// together: an override with min takes value away.
+// override puts o's attributes in place of those of b. The values of a sysctl go
+// together: an override with min removes value.
 func (l *loader) override(b *block, o block) {
 	content, diags := o.Body.Content(blockSchema(b.Type))
 	l.diags = append(l.diags, diags...)
@@ -70,7 +70,7 @@ func (l *loader) override(b *block, o block) {
 	}
 }
 
-// checkName is the name of the check that the block becomes, "" for a block
+// checkName returns the name of the check that the block becomes, "" for a block
 // that becomes none.
 func (b block) checkName() string {
 	switch b.Type {
@@ -82,7 +82,7 @@ func (b block) checkName() string {
 	return ""
 }
 
-// canonicalName spells a check's name in the one way in which it is compared.
+// canonicalName returns the spelling of a check's name in which names are compared.
 func canonicalName(name string) string {
 	if m, ok := strings.CutPrefix(name, "module."); ok {
 		return "module." + strings.ReplaceAll(m, "-", "_")

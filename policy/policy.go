@@ -13,8 +13,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// Policy is what the given files, taken together, ask of a node.
-// The order of each list is the order of the files.
+// Policy is what the given files, taken together, ask of a node. The order of each
+// list is the order of the files.
 type Policy struct {
 	Files    []string // names of the files it was read from, built-in ones included
 	Modules  []Module
@@ -25,40 +25,41 @@ type Policy struct {
 	Gate     Gate
 }
 
-// Metadata is what every requirement says of itself.
+// Metadata is what every requirement says about itself.
 type Metadata struct {
 	Severity Severity
 	Reason   string    // why it is asked for, in the author's words
 	Ref      string    // where the reason is documented
-	Symptom  string    // what a user sees where it does not hold
+	Symptom  string    // what a user sees where the requirement fails
 	TradeOff string    // what it costs
-	Drift    Drift     // what watch does where it stops holding
-	Range    hcl.Range // where it is asked for
+	Drift    Drift     // what watch does when it begins to fail
+	Range    hcl.Range // where the policy asks for it
 	Override hcl.Range // of the override that changed it, if one did
-	Builtin  bool      // it stands in a built-in policy
+	Builtin  bool      // a built-in policy asks for it
 	Off      bool      // its when is false here
-	When     string    // where that when stands
+	When     string    // where that when is
 	Unknown  string    // the facts that it depends on and that are not known here
 }
 
-// Applies tells whether the requirement is one on this node, and its value known.
+// Applies reports whether the requirement is in force on this node, with a known
+// value.
 func (a Metadata) Applies() bool { return !a.Off && a.Unknown == "" }
 
-// Severity says what a requirement that does not hold does to the gate.
+// Severity says what a failing requirement does to the gate.
 type Severity string
 
-// Block, the default, holds the gate; Warn is only reported.
+// Block, the default, keeps the gate closed; Warn is only reported.
 const (
 	Block Severity = "block"
 	Warn  Severity = "warn"
 )
 
-// Drift says what watch does about a requirement that stops holding while the
-// node runs.
+// Drift says what watch does about a requirement that begins to fail while the node
+// runs.
 type Drift string
 
-// Correct makes it hold again; it is the default, unless the gate is told not to
-// repair. Report only tells, and is the default for a check. Ignore does not look.
+// Correct makes it pass again; it is the default, unless the gate does not repair.
+// Report only reports, and is the default for a check. Ignore does not inspect it.
 const (
 	Correct Drift = "correct"
 	Report  Drift = "report"
@@ -92,7 +93,7 @@ type Link struct {
 	Sysctls  []LinkSysctl // in the order of their keys
 }
 
-// Want is the requirement in a few words, in a fixed order:
+// Want returns the requirement in a few words, in a fixed order:
 // "tx-checksum-ip-generic=off mtu=1450".
 func (l Link) Want() string {
 	var w []string
@@ -112,7 +113,7 @@ func (l Link) Want() string {
 	return strings.Join(w, " ")
 }
 
-// Match selects interfaces: all conditions that are set must hold.
+// Match selects interfaces: all conditions that are set must be true.
 type Match struct {
 	Name         string // glob: flannel*
 	Kind         string // as `ip -d link` prints it: vxlan, bridge, veth
@@ -124,7 +125,7 @@ type Match struct {
 type Offload struct {
 	Name     string   // as the author wrote it
 	Features []string // the kernel's names for it
-	Group    bool     // Name is one of ethtool's group names, Features may lack on a device
+	Group    bool     // Name is one of ethtool's group names, a device may lack some of Features
 	On       bool
 }
 
@@ -135,22 +136,22 @@ type LinkSysctl struct {
 	Value   string
 }
 
-// Problem asks for one of nodegate's own checks by its name. A severity of ""
-// leaves it to the check.
+// Problem asks for one of nodegate's own checks by its name. With severity "" the
+// check decides.
 type Problem struct {
 	Metadata
 	Name string
 }
 
-// Probe asks for a proof with real packets. The one there is is "bridge": the
-// reply of a Service whose endpoint is on the same bridge.
+// Probe asks for a proof with real packets. The only one is "bridge": the reply of a
+// Service whose endpoint is on the same bridge.
 type Probe struct {
 	Metadata
 	Name    string
 	Timeout time.Duration // the longest wait for the reply
 }
 
-// Gate says how kubelet's start is held.
+// Gate says how kubelet's start is delayed.
 type Gate struct {
 	Unit      string        // the systemd unit that waits
 	Budget    time.Duration // how long one start attempt may wait
@@ -164,7 +165,7 @@ type Gate struct {
 type OnTimeout string
 
 // Hold fails the start, so that systemd tries again; Release starts the unit
-// all the same, and says so loudly.
+// nevertheless, and says so loudly.
 const (
 	Hold    OnTimeout = "hold"
 	Release OnTimeout = "release"

@@ -41,7 +41,9 @@ func TestParseKey(t *testing.T) {
 			t.Errorf("ParseKey(%q) = %q, %v; want %q", k.String(), again, err, k)
 		}
 	}
-	for _, in := range []string{"", ".", "/", "..", "a", "a..b", "/a/b", "a/../b", "a/./b", "../etc/passwd", "a.b ", "a.\x00", "a.[", strings.Repeat("a.", 200)} {
+	for _, in := range []string{
+		"", ".", "/", "..", "a", "a..b", "/a/b", "a/../b", "a/./b", "../etc/passwd", "a.b ", "a.\x00", "a.[", strings.Repeat("a.", 200),
+	} {
 		if k, err := policy.ParseKey(in); err == nil {
 			t.Errorf("ParseKey(%q) = %q; want an error", in, k)
 		}
@@ -128,7 +130,7 @@ func TestSameTwice(t *testing.T) {
 	}
 }
 
-// TestOwnGate: the author's gate comes before that of a policy in use.
+// TestOwnGate: the author's gate replaces that of a policy in use.
 func TestOwnGate(t *testing.T) {
 	own := `gate { on_timeout = "release" }`
 	use := `use "kubernetes" {}`
@@ -210,7 +212,8 @@ func FuzzLoad(f *testing.F) {
 			return
 		}
 		for _, s := range p.Sysctls {
-			// What a policy may ask for can be asked, answered and written down.
+			// Everything that a policy may ask for can be asked, answered and
+			// written down.
 			if k, err := policy.ParseKey(s.Key.String()); err != nil || k != s.Key {
 				t.Errorf("%q is spelt %q, which reads as %q, %v", s.Key, s.Key.String(), k, err)
 			}
@@ -221,7 +224,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// TestDefaultDrift: what nobody says follows from the gate.
+// TestDefaultDrift: the gate decides about drift that nobody sets.
 func TestDefaultDrift(t *testing.T) {
 	const text = `
 		sysctl "a.one" { value = 1 }
@@ -238,7 +241,8 @@ func TestDefaultDrift(t *testing.T) {
 	if d := cmp.Diff([]policy.Drift{policy.Correct, policy.Ignore, policy.Ignore, policy.Report}, drift(text)); d != "" {
 		t.Error(d)
 	}
-	if d := cmp.Diff([]policy.Drift{policy.Report, policy.Ignore, policy.Ignore, policy.Report}, drift(text+"\ngate { repair = false }")); d != "" {
+	if d := cmp.Diff([]policy.Drift{policy.Report, policy.Ignore, policy.Ignore, policy.Report},
+		drift(text+"\ngate { repair = false }")); d != "" {
 		t.Error(d)
 	}
 }

@@ -14,8 +14,8 @@ type File struct {
 	Text []byte
 }
 
-// MaxFileSize is the most bytes a policy file may have. Policies are written by
-// people; what is larger is not one.
+// MaxFileSize is the most bytes that a policy file may have. People write policies;
+// anything larger is not one.
 const MaxFileSize = 1 << 20
 
 // ReadFiles reads the named files, and every *.hcl and *.hcl.json file of the
@@ -41,7 +41,7 @@ func ReadFiles(paths []string, read func(name string, limit int64) ([]byte, erro
 	return files, errors.Join(errs...)
 }
 
-// expand is the path itself, or the policy files in it where it is a directory.
+// expand returns the path itself, or the policy files in it where it is a directory.
 func expand(p string) ([]string, error) {
 	info, err := os.Stat(p)
 	if err != nil || !info.IsDir() {

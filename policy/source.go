@@ -2,7 +2,7 @@ package policy
 
 import "fmt"
 
-// Source is the file and line that asks for a requirement, and those of the
+// Source returns the file and line that asks for a requirement, and those of the
 // override that changed it.
 func (m Metadata) Source() string {
 	if m.Range.Filename == "" {

@@ -6,7 +6,7 @@ import (
 	"github.com/agext/levenshtein"
 )
 
-// didYouMean is " Did you mean ...?" for the known word nearest to s, or nothing
+// didYouMean returns " Did you mean ...?" for the known word nearest to s, or ""
 // where none is near. hcl uses the same library for the same sentence.
 func didYouMean(s string, known []string) string {
 	best, distance := "", 4

@@ -12,9 +12,9 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// reader turns expressions into Go values and gathers what is wrong with them.
-// Its methods return the zero value for an attribute that is not set, or wrong,
-// or not known here; the last is noted in unknown.
+// reader turns expressions into Go values and gathers what is wrong with them. Its
+// methods return the zero value for an attribute that is not set, or wrong, or not
+// known here; unknown lists the last kind.
 type reader struct {
 	Options
 	diags   hcl.Diagnostics
@@ -28,7 +28,7 @@ func (r *reader) errorf(rng hcl.Range, summary, detail string, args ...any) {
 	})
 }
 
-// mistaken tells whether something inside the block is already reported: what
+// mistaken reports whether a mistake inside the block is reported already: what
 // seems to be missing is then most likely what is misspelt.
 func (r *reader) mistaken(b hcl.Body) bool {
 	body, ok := b.(*hclsyntax.Body)
@@ -37,13 +37,13 @@ func (r *reader) mistaken(b hcl.Body) bool {
 	})
 }
 
-// place is a range as compilers print it.
+// place returns a range as compilers print it.
 func place(r hcl.Range) string {
 	return fmt.Sprintf("%s:%d:%d", r.Filename, r.Start.Line, r.Start.Column)
 }
 
-// value evaluates an expression. It answers false where there is nothing to
-// go on with: it is not set, wrong, or not known here.
+// value evaluates an expression. It returns false where there is no value: the
+// attribute is not set, wrong, or not known here.
 func (r *reader) value(e hcl.Expression) (cty.Value, bool) {
 	if e == nil {
 		return cty.NilVal, false
@@ -70,7 +70,7 @@ func (r *reader) text(e hcl.Expression, name string) string {
 		return ""
 	}
 	if v.Type() != cty.String {
-		r.errorf(e.Range(), "Wrong type", "%s is a string; this is %s. Write it in quotes.", name, a(v.Type()))
+		r.errorf(e.Range(), "Wrong type", "%s is a string; this is %s. Write it in quotes.", name, withArticle(v.Type()))
 		return ""
 	}
 	return v.AsString()
@@ -82,7 +82,7 @@ func (r *reader) flag(e hcl.Expression, name string, unset bool) bool {
 		return unset
 	}
 	if v.Type() != cty.Bool {
-		r.errorf(e.Range(), "Wrong type", "%s is true or false, without quotes; this is %s.", name, a(v.Type()))
+		r.errorf(e.Range(), "Wrong type", "%s is true or false, without quotes; this is %s.", name, withArticle(v.Type()))
 		return unset
 	}
 	return v.True()
@@ -101,12 +101,12 @@ func (r *reader) integer(e hcl.Expression, name string) (int64, bool) {
 		r.errorf(e.Range(), "Wrong value", "%s is a whole number of at most 64 bits.", name)
 		return 0, false
 	}
-	r.errorf(e.Range(), "Wrong type", "%s is a number; this is %s.", name, a(v.Type()))
+	r.errorf(e.Range(), "Wrong type", "%s is a number; this is %s.", name, withArticle(v.Type()))
 	return 0, false
 }
 
-// parameter reads what a kernel parameter can be set to: a number, or a string
-// whose white space is folded, as the kernel's own tabs are when it is read.
+// parameter reads what a kernel parameter can be set to: a number, or a string whose
+// white space is folded, as the kernel's own tabs are when it is read.
 func (r *reader) parameter(v cty.Value, rng hcl.Range, name string) (string, bool) {
 	switch {
 	case v.IsNull() || !v.IsKnown():
@@ -130,7 +130,7 @@ func (r *reader) parameter(v cty.Value, rng hcl.Range, name string) (string, boo
 		r.errorf(rng, "Wrong type", "Kernel parameters are numbers or text: write 1 for true, 0 for false.")
 		return "", false
 	}
-	r.errorf(rng, "Wrong type", "%s is a number or a string; this is %s.", name, a(v.Type()))
+	r.errorf(rng, "Wrong type", "%s is a number or a string; this is %s.", name, withArticle(v.Type()))
 	return "", false
 }
 
@@ -141,7 +141,7 @@ func (r *reader) duration(e hcl.Expression, name string, unset, least, most time
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil {
-		r.errorf(e.Range(), "Wrong value", "%s is a duration such as %q; %q is none.", name, unset, s)
+		r.errorf(e.Range(), "Wrong value", "%s is a duration such as %q; %q is not.", name, unset, s)
 		return unset
 	}
 	if d < least || d > most {
@@ -151,7 +151,7 @@ func (r *reader) duration(e hcl.Expression, name string, unset, least, most time
 	return d
 }
 
-// oneOf reads a word out of a closed list; the first is the default.
+// oneOf reads a word of a closed list; the first is the default.
 func (r *reader) oneOf(e hcl.Expression, name string, words ...string) string {
 	s := r.text(e, name)
 	if s == "" {
@@ -169,8 +169,8 @@ func (r *reader) oneOf(e hcl.Expression, name string, words ...string) string {
 	return s
 }
 
-// about reads what every requirement says of itself.
-func (r *reader) about(b block) Metadata {
+// metadata reads what every requirement says about itself.
+func (r *reader) metadata(b block) Metadata {
 	a := Metadata{
 		Severity: Severity(r.oneOf(b.get("severity"), "severity", string(Block), string(Warn))),
 		Reason:   r.text(b.get("reason"), "reason"),
@@ -187,8 +187,8 @@ func (r *reader) about(b block) Metadata {
 	return a
 }
 
-// drift is what the block says of a requirement that stops holding, "" where it
-// says nothing. A check only looks, and has nothing to correct.
+// drift returns what the block says about a requirement that begins to fail, ""
+// where it says nothing. A check only inspects, and has nothing to correct.
 func (r *reader) drift(b block) Drift {
 	words := []string{"", string(Correct), string(Report), string(Ignore)}
 	if b.Type == "check" {
@@ -205,8 +205,8 @@ func quoted(words []string) []string {
 	return q
 }
 
-// a is a type's name with its article, for a sentence.
-func a(t cty.Type) string {
+// withArticle returns a type's name with its article, for a sentence.
+func withArticle(t cty.Type) string {
 	switch {
 	case t == cty.String:
 		return "a string"

@@ -12,8 +12,7 @@ import (
 	"github.com/zclconf/go-cty/cty/convert"
 )
 
-// readVariables gives every variable block its value: the one that was given,
-// or its default.
+// readVariables gives every variable block its value: the given one, or its default.
 func (l *loader) readVariables() {
 	l.vars = map[string]cty.Value{}
 	declared := map[string]hcl.Range{}
@@ -26,8 +25,8 @@ func (l *loader) readVariables() {
 			continue
 		}
 		declared[b.Name] = b.Range
-		// A variable that is wrong is still known, so that its uses are not
-		// reported too.
+		// A variable that is wrong remains known, so that its uses are not reported
+		// too.
 		l.vars[b.Name] = cty.DynamicVal
 		if v, ok := l.variable(b); ok {
 			l.vars[b.Name] = v
@@ -85,7 +84,8 @@ func (l *loader) variable(b block) (cty.Value, bool) {
 		}
 		v = value
 	} else {
-		l.errorf(b.Range, "No value", "Variable %q has no default: set it with --var %s=VALUE or NODEGATE_VAR_%s=VALUE.", b.Name, b.Name, b.Name)
+		l.errorf(b.Range, "No value", "Variable %q has no default: set it with --var %[1]s=VALUE or NODEGATE_VAR_%[1]s=VALUE.",
+			b.Name)
 		return cty.NilVal, false
 	}
 	converted, err := convert.Convert(v, typ)

@@ -9,7 +9,8 @@ import (
 
 // ReadVariables adds to vars the NAME = VALUE lines, HCL attributes, of a file that read reads. A
 // value is kept as it is written, for the variable's own type to read.
-func ReadVariables(file string, read func(name string, limit int64) ([]byte, error), vars map[string]string) ([]File, hcl.Diagnostics, error) {
+func ReadVariables(file string, read func(name string, limit int64) ([]byte, error), vars map[string]string) ([]File, hcl.Diagnostics,
+	error) {
 	files, err := ReadFiles([]string{file}, read)
 	if err != nil {
 		return nil, nil, err

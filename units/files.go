@@ -1,6 +1,6 @@
-// Package units is what nodegate puts onto a machine (the systemd units, the
-// kubelet drop-in, the files that other tools read) and how it puts it there:
-// atomically, and with a journal from which it can be taken away again.
+// Package units is what nodegate puts onto a machine (the systemd units, the kubelet
+// drop-in, the files that other tools read) and how it gets there: atomically, and
+// with a journal from which it can be removed again.
 package units
 
 import (
@@ -28,7 +28,7 @@ const (
 	stateDir     = "/var/lib/nodegate"
 	JournalFile  = stateDir + "/journal.json" // exists where nodegate is installed
 	backupDir    = stateDir + "/backup"
-	dropInSlack  = 30 * time.Second // systemd waits longer than the gate's budget by this
+	dropInSlack  = 30 * time.Second // systemd waits this much longer than the gate's budget
 	applyTimeout = "60s"
 )
 
@@ -40,9 +40,9 @@ type File struct {
 	Target  string // of a symbolic link
 }
 
-// Files is everything an installation consists of, in the order in which it is
-// written: what kubelet's start depends on comes last, so that a machine that
-// loses power in between still boots.
+// Files returns everything an installation consists of, in the order in which it is
+// written: what kubelet's start depends on comes last, so that a machine that loses
+// power in between still boots.
 func Files(p *policy.Policy, texts []policy.File, prog Program) ([]File, error) {
 	var files []File
 	if prog.content != nil {
@@ -79,8 +79,8 @@ func unitFiles(g policy.Gate, prog Program) []File {
 	}
 }
 
-// policyName is the base name a policy file is installed under: one that is
-// read back as what it is, HCL or JSON.
+// policyName returns the base name under which a policy file is installed, which
+// keeps it HCL or JSON.
 func policyName(name string) string {
 	name = name[strings.LastIndexAny(name, "/:")+1:]
 	switch {
@@ -109,7 +109,8 @@ func applyUnit(g policy.Gate, prog Program) []byte {
 			"RemainAfterExit", "yes",
 			"ExecStart", prog.path+" apply --stage boot --timeout 45s",
 			"TimeoutStartSec", applyTimeout,
-			// It loads modules and writes network parameters; files only below /run/nodegate.
+			// It loads modules and writes network parameters; it writes files only
+			// below /run/nodegate.
 			"RuntimeDirectory", "nodegate",
 			"RuntimeDirectoryPreserve", "yes",
 			"CapabilityBoundingSet", "CAP_SYS_MODULE CAP_NET_ADMIN",
@@ -131,7 +132,8 @@ func applyUnit(g policy.Gate, prog Program) []byte {
 }
 
 func gateDropIn(g policy.Gate, prog Program) []byte {
-	return render(prog.head()+"# Holds "+g.Unit+" until the node policy holds. Why ExecStartPre and not Requires: a failed required job is never tried again.",
+	return render(prog.head()+"# Holds "+g.Unit+" until the node passes its policy. Why ExecStartPre and not Requires: "+
+		"a failed required job is never tried again.",
 		section("Unit",
 			"After", ApplyUnit,
 			"Wants", ApplyUnit,
@@ -145,10 +147,10 @@ func gateDropIn(g policy.Gate, prog Program) []byte {
 		))
 }
 
-// startTimeout is longer than the gate's budget. It bounds the unit's own start
-// too: that of kubelet is over at once (Type=simple), but k3s and rke2 wait for
-// their datastore and set no limit, so none is set for other units; the gate
-// ends by itself.
+// startTimeout is longer than the gate's budget. It limits the unit's own start too:
+// that of kubelet is over at once (Type=simple), but k3s and rke2 wait for their
+// datastore and set no limit, so that none is set for other units; the gate ends by
+// itself.
 func startTimeout(g policy.Gate) string {
 	if g.Unit != "kubelet.service" {
 		return "infinity"
@@ -169,7 +171,7 @@ func render(head string, sections ...[]*unit.UnitOption) []byte {
 	for _, s := range sections {
 		all = append(all, s...)
 	}
-	// Serialize reads from memory: there is no error to have.
+	// Serialize reads from memory: no error is possible.
 	text, _ := io.ReadAll(unit.Serialize(all))
 	return []byte(head + "\n\n" + string(text))
 }
@@ -185,8 +187,8 @@ func modulesLoad(p *policy.Policy, prog Program) []byte {
 	return []byte(b.String())
 }
 
-// sysctlConf is the values that are exact. A bound or a choice cannot be said
-// in sysctl.d: a fixed value would lower one that is higher for good reason.
+// sysctlConf returns the values that are exact. sysctl.d cannot express a bound or a
+// choice: a fixed value would lower one that is higher for good reason.
 func sysctlConf(p *policy.Policy, prog Program) []byte {
 	var b strings.Builder
 	b.WriteString(prog.head())

@@ -23,11 +23,11 @@ type Action string
 const (
 	Create  Action = "create"
 	Replace Action = "replace"
-	Restore Action = "restore" // to what stood there before nodegate
+	Restore Action = "restore" // to what existed before nodegate
 	Remove  Action = "remove"
 )
 
-// Plan is what Install would change: nothing, where it is installed already.
+// Plan returns what Install would change: nothing, where it is installed already.
 // The error joins one line for each path that somebody else has changed since
 // nodegate wrote it, unless force is set.
 func Plan(t Tree, files []File, force bool) ([]Change, error) {
@@ -42,9 +42,8 @@ func Plan(t Tree, files []File, force bool) ([]Change, error) {
 	return s.changes, nil
 }
 
-// Install makes the files stand below the root. A run that was killed is
-// finished by the next one. Where a file cannot be written, for lack of space
-// or of permission, nothing is changed.
+// Install writes the files below the root. It finishes a run that was killed. Where
+// a file cannot be written, for lack of space or of permission, nothing changes.
 func Install(t Tree, files []File, force bool) ([]Change, error) {
 	stateDirs, err := missingDirs(t, JournalFile)
 	if err != nil {
@@ -87,7 +86,7 @@ func Install(t Tree, files []File, force bool) ([]Change, error) {
 type step struct {
 	old     *journal
 	next    journal
-	files   []File // those that are not as they should be
+	files   []File // those that differ from what they should be
 	fresh   []int  // entries of next whose Before has to be backed up
 	dropped []entry
 	changes []Change
@@ -147,7 +146,7 @@ func (s *step) add(t Tree, f File, force bool) error {
 	case !sameNode(now, want):
 		s.changes = append(s.changes, Change{f.Path, Replace})
 	case known == nil || len(e.Wrote) > 1:
-		// As it should be, but the journal does not say yet that it is ours.
+		// The file is right, but the journal does not record yet that it is ours.
 		s.changes = append(s.changes, Change{f.Path, Replace})
 		return nil
 	default:
@@ -171,8 +170,8 @@ func (f File) node() host.Node {
 	return host.Node{Type: host.File, Mode: f.Mode, Sum: hex.EncodeToString(sum[:])}
 }
 
-// run writes: backups, the journal, every file beside its place, and only then
-// the renames. What fails before the renames is taken back.
+// run writes: backups, the journal, every file beside its place, and only then the
+// renames. A failure before the renames is undone.
 func (s *step) run(t Tree) error {
 	if err := makeDirs(t, []string{backupDir}, 0o700); err != nil {
 		return err
@@ -237,7 +236,8 @@ func (s *step) stage(t Tree) error {
 }
 
 func changedError(t Tree, p string) error {
-	return fmt.Errorf("%s: somebody has changed it since nodegate wrote it; keep the change elsewhere, or use --force to overwrite it", t.Full(p))
+	return fmt.Errorf("%s: somebody has changed it since nodegate wrote it; keep the change elsewhere, or use --force to overwrite it",
+		t.Full(p))
 }
 
 func undoing(e *entry) Change {

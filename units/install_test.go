@@ -20,7 +20,7 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// manifest is everything a tree is: type, mode, owner, time and content.
+// manifest is everything about a tree: type, mode, owner, time and content.
 func manifest(t *testing.T, root string) string {
 	t.Helper()
 	var lines []string
@@ -57,8 +57,8 @@ func manifest(t *testing.T, root string) string {
 	return strings.Join(lines, "\n")
 }
 
-// node makes a tree with something in the way of nearly every file: one that
-// another tool wrote, with odd mode and owner, and a symbolic link.
+// node makes a tree with something in the way of nearly every file: one that another
+// tool wrote, with odd mode and owner, and a symbolic link.
 func node(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -258,7 +258,8 @@ func TestSecondInstaller(t *testing.T) {
 	must(t, os.MkdirAll(root+"/var/lib/nodegate", 0o755))
 	release, err := first.Lock("/var/lib/nodegate")
 	must(t, err)
-	if _, err := units.Install(open(t, root), files(t, policyOne, "one"), false); err == nil || !strings.Contains(err.Error(), "another nodegate is installing") {
+	_, err = units.Install(open(t, root), files(t, policyOne, "one"), false)
+	if err == nil || !strings.Contains(err.Error(), "another nodegate is installing") {
 		t.Errorf("while another one installs: %v", err)
 	}
 	release()

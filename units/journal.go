@@ -11,8 +11,8 @@ import (
 	"nodegate/internal/host"
 )
 
-// journal is what uninstall needs to take everything away again. It is on disk,
-// flushed, before the first file that it speaks of is changed.
+// journal is what uninstall needs to remove everything again. It is on disk,
+// flushed, before the first file that it names is changed.
 type journal struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"`
@@ -20,9 +20,9 @@ type journal struct {
 	Dirs       []string `json:"dirs"` // directories that were made, parents first
 }
 
-// entry is one path: what stood there before the first install, and everything
-// that nodegate may have put there since (two things, while a change is under
-// way). The content of a replaced file is in backupDir, named by its sum.
+// entry is one path: what existed there before the first install, and everything
+// that nodegate may have put there since (two things, while a change is under way).
+// The content of a replaced file is in backupDir, named by its sum.
 type entry struct {
 	Path   string      `json:"path"`
 	Before host.Node   `json:"before"`
@@ -31,7 +31,7 @@ type entry struct {
 
 const journalVersion, journalKind = "nodegate/v1", "Journal"
 
-// readJournal answers an empty journal where nothing is installed.
+// readJournal returns an empty journal where nothing is installed.
 func readJournal(t Tree) (*journal, error) {
 	j := &journal{APIVersion: journalVersion, Kind: journalKind}
 	n, err := t.Stat(JournalFile)
@@ -43,10 +43,12 @@ func readJournal(t Tree) (*journal, error) {
 		return nil, err
 	}
 	if err := json.Unmarshal(b, j); err != nil {
-		return nil, fmt.Errorf("%s: not a journal: %w; restore it from a backup, or remove it and the files that `nodegate install --dry-run` lists", t.Full(JournalFile), err)
+		return nil, fmt.Errorf("%s: not a journal: %w; restore it from a backup, "+
+			"or remove it and the files that `nodegate install --dry-run` lists", t.Full(JournalFile), err)
 	}
 	if j.APIVersion != journalVersion || j.Kind != journalKind {
-		return nil, fmt.Errorf("%s: written by another version of nodegate (%s %s); use that version", t.Full(JournalFile), j.APIVersion, j.Kind)
+		return nil, fmt.Errorf("%s: written by another version of nodegate (%s %s); use that version",
+			t.Full(JournalFile), j.APIVersion, j.Kind)
 	}
 	return j, nil
 }
@@ -69,13 +71,13 @@ func (j *journal) find(p string) *entry {
 	return nil
 }
 
-// ours tells whether what stands at the entry's path is what nodegate put
-// there, or what was there before.
+// ours reports whether nodegate put what is at the entry's path there, or whether it
+// is what existed before.
 func (e *entry) ours(now host.Node) bool {
 	return sameNode(now, e.Before) || slices.ContainsFunc(e.Wrote, func(n host.Node) bool { return sameNode(now, n) })
 }
 
-// sameNode compares what matters of a file: kind, mode and content. Its owner
+// sameNode compares what matters about a file: kind, mode and content. Its owner
 // does not: packaging tools change owners of whole trees.
 func sameNode(a, b host.Node) bool {
 	if a.Type != b.Type || a.Sum != b.Sum || a.Target != b.Target {
@@ -84,7 +86,7 @@ func sameNode(a, b host.Node) bool {
 	return a.Type != host.File || a.Mode == b.Mode
 }
 
-// backup keeps the content of a file that is about to be replaced.
+// backup saves the content of a file that is about to be replaced.
 func backup(t Tree, p string, n host.Node) error {
 	if n.Type != host.File {
 		return nil
@@ -100,8 +102,8 @@ func backup(t Tree, p string, n host.Node) error {
 	return t.Commit(to)
 }
 
-// restore puts back what stood at the entry's path: content, mode, owner and
-// time of change.
+// restore puts back what existed at the entry's path: content, mode, owner and
+// modification time.
 func (e *entry) restore(t Tree) error {
 	var err error
 	switch e.Before.Type {
@@ -125,8 +127,8 @@ func (e *entry) restore(t Tree) error {
 	return err
 }
 
-// missingDirs is the directories on the way to p that are not there, parents
-// first. The error names one that is a file.
+// missingDirs returns the missing directories on the way to p, parents first. The
+// error names one that is a file.
 func missingDirs(t Tree, p string) ([]string, error) {
 	var missing []string
 	for dir := path.Dir(p); dir != "/"; dir = path.Dir(dir) {

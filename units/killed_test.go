@@ -12,8 +12,8 @@ import (
 	"nodegate/units"
 )
 
-// TestKilledAnywhere ends install and uninstall before each of their writes,
-// and in the middle of each file, and lets the next run finish the job.
+// TestKilledAnywhere ends install and uninstall before each of their writes, and in
+// the middle of each file, and lets the next run finish the job.
 func TestKilledAnywhere(t *testing.T) {
 	one, two := files(t, policyOne, "binary one"), files(t, policyTwo, "binary two")
 	install := func(f []units.File) func(units.Tree) error {
@@ -70,8 +70,8 @@ func reinstall(tree units.Tree, f []units.File) error {
 	return err
 }
 
-// freshly is what a fresh installation looks like, without what the journal
-// remembers of earlier ones.
+// freshly returns what a fresh installation looks like, without the journal's memory
+// of earlier ones.
 func freshly(t *testing.T, f []units.File) string {
 	t.Helper()
 	root := node(t)
@@ -97,8 +97,8 @@ func withoutTimes(manifest string) string {
 	return strings.Join(kept, "\n")
 }
 
-// killer is a tree whose process dies before its write number left: that write
-// and all later ones do not happen, except that a file may be half staged.
+// killer is a tree whose process dies before its write number left: that write and
+// all later ones do not happen, except that a file may be half staged.
 type killer struct {
 	units.Tree
 	left int

@@ -9,7 +9,7 @@ import (
 )
 
 // TestDropInLastAndFirst: what kubelet's start depends on is written last and
-// removed first, so that it never calls a binary that is not there.
+// removed first, so that it never calls a binary that does not exist.
 func TestDropInLastAndFirst(t *testing.T) {
 	tree := open(t, t.TempDir())
 	installed, err := units.Install(tree, files(t, policyOne, "one"), false)

@@ -14,29 +14,30 @@ const (
 	packagedUnitDir = "/usr/lib/systemd/system"
 )
 
-// Program is the nodegate that the units run, and who brings it.
+// Program is the nodegate that the units run, and who provides it.
 type Program struct {
 	path    string
-	content []byte // to be written at path; none where a package brought it, with the units
+	content []byte // to be written at path; nil where a package provides it, with the units
 	carrier Delivery
 }
 
-// Delivery is who else than install puts nodegate's files onto a machine: a
-// cluster's manifest, cloud-init, an image's configuration.
+// Delivery is anything other than install that puts nodegate's files onto a machine:
+// a cluster's manifest, cloud-init, an image's configuration.
 type Delivery struct {
 	Name string // the command that wrote them, for their heads: "nodegate export kops"
-	Gate string // the command that holds the unit; "" is the gate of Binary
+	Gate string // the command that delays the unit; "" is the gate of Binary
 }
 
-// DeliveredBy is a program that comes to Binary by another way than these files.
+// DeliveredBy returns a program that comes to Binary by another way than these
+// files.
 func DeliveredBy(c Delivery) Program { return Program{path: Binary, carrier: c} }
 
-// Copied is a program that the installation brings itself.
+// Copied returns a program that the installation provides itself.
 func Copied(binary []byte) Program { return Program{path: Binary, content: binary} }
 
-// FindProgram is the package's program where that is below the root and is the
-// same binary, else a copy of it: an installation depends on a package only if
-// it would write the very same bytes again.
+// FindProgram returns the package's program where that is below the root and is the
+// same binary, else a copy of it: an installation depends on a package only if it
+// would write the very same bytes again.
 func FindProgram(t Tree, binary []byte) (Program, error) {
 	there, err := t.Stat(PackagedBinary)
 	if err != nil {
@@ -53,7 +54,7 @@ func FindProgram(t Tree, binary []byte) (Program, error) {
 	return Copied(binary), nil
 }
 
-// bringsUnits tells whether the units are among the files.
+// bringsUnits reports whether the units are among the files.
 func (p Program) bringsUnits() bool { return p.content != nil || p.carrier.Name != "" }
 
 func (p Program) gate() string {
@@ -70,7 +71,7 @@ func (p Program) unitDir() string {
 	return unitDir
 }
 
-// header is the first line of a unit, head that of every other file.
+// header returns the first line of a unit, head that of every other file.
 func (p Program) header() string {
 	if !p.bringsUnits() {
 		return "# Brought by the package; `nodegate install` enables it.\n"
@@ -85,9 +86,8 @@ func (p Program) head() string {
 	return "# Written by `nodegate install`; `nodegate uninstall` removes it.\n"
 }
 
-// ForPackage is the units as a package carries them: enabled by nobody, and
-// good for every policy, because the drop-in that install writes says which unit
-// waits.
+// ForPackage returns the units as a package carries them: not enabled, and good for
+// every policy, because the drop-in that install writes says which unit waits.
 func ForPackage() []File {
 	return unitFiles(policy.Gate{Unit: "kubelet.service"}, Program{path: PackagedBinary})
 }

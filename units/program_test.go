@@ -12,7 +12,7 @@ import (
 	"nodegate/units"
 )
 
-// pack puts below the root what a package brings.
+// pack puts what a package provides below the root.
 func pack(t *testing.T, root, binary string) {
 	t.Helper()
 	files := append(units.ForPackage(), units.File{Path: units.PackagedBinary, Mode: 0o755, Content: []byte(binary)})
@@ -61,8 +61,8 @@ func TestPackagedProgram(t *testing.T) {
 	}
 }
 
-// TestAnotherBinary brings itself, whatever package is there; and gives way
-// again to the package's, leaving nothing behind.
+// TestAnotherBinary: another binary is installed, whatever package exists; it gives
+// way to the package's later, and leaves nothing behind.
 func TestAnotherBinary(t *testing.T) {
 	root := t.TempDir()
 	tree := open(t, root)
@@ -92,7 +92,7 @@ func TestHalfAPackage(t *testing.T) {
 }
 
 // calls fails unless every command of the units in force below the root is the
-// binary, and stands there.
+// binary, and exists.
 func calls(t *testing.T, root, binary string) {
 	t.Helper()
 	var seen []string

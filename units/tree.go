@@ -6,7 +6,7 @@ import (
 	"nodegate/internal/host"
 )
 
-// Tree is what an installation needs of a file tree; host.Tree says what each
+// Tree is what an installation needs of a file tree; host.Tree documents what each
 // method promises.
 type Tree interface {
 	Full(p string) string

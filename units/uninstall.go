@@ -8,11 +8,11 @@ import (
 	"nodegate/internal/host"
 )
 
-// Uninstall puts back what stood at every path before the first Install, and
+// Uninstall puts back what existed at every path before the first Install, and
 // removes the directories that Install made and that are empty now. It changes
-// nothing where somebody has changed what nodegate wrote, unless force is set;
-// the error joins one line for each such path. Where nothing is installed it
-// answers no change. A run that was killed is finished by the next one.
+// nothing where somebody has changed what nodegate wrote, unless force is set; the
+// error joins one line for each such path. Where nothing is installed it returns no
+// change. It finishes a run that was killed.
 func Uninstall(t Tree, force bool) ([]Change, error) {
 	if n, err := t.Stat(stateDir); err != nil || n.Type == host.Absent {
 		return nil, err
@@ -38,9 +38,9 @@ func Uninstall(t Tree, force bool) ([]Change, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	// The drop-in goes first, the binary it calls last.
+	// The drop-in goes first, the binary that it calls last.
 	for _, e := range slices.Backward(j.Entries) {
-		// Already back: a killed run did that, and its backup may be gone.
+		// Already restored: a killed run did that, and its backup may be gone.
 		if now, err := t.Stat(e.Path); err == nil && sameNode(now, e.Before) {
 			if err := t.Unstage(e.Path); err != nil {
 				return changes, err
@@ -55,9 +55,9 @@ func Uninstall(t Tree, force bool) ([]Change, error) {
 	return changes, forget(t, j)
 }
 
-// forget removes the directories that were made, the journal and what belongs
-// to it. Once the journal is gone the backups are only left-overs: it goes
-// before them, never after.
+// forget removes the directories that were made, the journal and the backups.
+// Without the journal the backups are only leftovers: the journal goes before them,
+// never after.
 func forget(t Tree, j *journal) error {
 	aboveState := func(d string) bool { return strings.HasPrefix(stateDir, d) }
 	errs := []error{
@@ -73,8 +73,8 @@ func forget(t Tree, j *journal) error {
 	return errors.Join(errs...)
 }
 
-// removeDirs removes directories, children first, and leaves those that
-// somebody has put something into.
+// removeDirs removes directories, children first, and leaves those that are not
+// empty.
 func removeDirs(t Tree, dirs []string) error {
 	var errs []error
 	for _, d := range slices.Backward(dirs) {

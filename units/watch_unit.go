@@ -1,19 +1,18 @@
 package units
 
-// WatchUnit is the service that keeps the node what apply made it.
+// WatchUnit is the service that keeps the node as apply made it.
 const WatchUnit = "nodegate-watch.service"
 
-// watchUnit starts after the first apply, beside kubelet's gate: neither waits
-// for the other. What it may do, and why, is told in
-// docs/operations.md.
+// watchUnit starts after the first apply, beside kubelet's gate: neither waits for
+// the other. docs/operations.md says what it may do, and why.
 func watchUnit(prog Program) []byte {
-	return render(prog.header()+"# Settles links that appear later, and corrects or tells what drifts.",
+	return render(prog.header()+"# Sets up links that appear later, and corrects or reports drift.",
 		section("Unit",
 			"Description", "Watch the Kubernetes node policy",
 			"ConditionKernelCommandLine", "!nodegate=off",
 			"ConditionPathExists", "!"+Disabled,
 			"After", ApplyUnit,
-			"StartLimitIntervalSec", "0", // a policy that is put right is taken up without anybody's help
+			"StartLimitIntervalSec", "0", // it uses a corrected policy without anybody's help
 		), section("Service",
 			"Type", "notify",
 			"ExecStart", prog.path+" watch",
@@ -23,7 +22,7 @@ func watchUnit(prog Program) []byte {
 			"RestartSec", "3s",
 			"RuntimeDirectory", "nodegate",
 			"RuntimeDirectoryPreserve", "yes",
-			// A leak must not take the node's memory, nor a bug its processors.
+			// A leak must not use up the node's memory, nor a bug its processors.
 			"MemoryMax", "512M",
 			"TasksMax", "64",
 			"OOMScoreAdjust", "-500",

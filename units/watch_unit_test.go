@@ -11,7 +11,7 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// TestWatchExposure: what systemd-analyze thinks of the watch unit.
+// TestWatchExposure: what systemd-analyze says about the watch unit.
 func TestWatchExposure(t *testing.T) {
 	hosttest.NeedProgram(t, "systemd-analyze")
 	file := filepath.Join(t.TempDir(), WatchUnit)

@@ -78,26 +78,29 @@ func Explain() ([]Explanation, error) {
 			severity = "warn"
 		}
 		all = append(all, Explanation{
-			Name: k.Name, Breaks: k.Summary, How: "`nodegate audit` reads kube-proxy's rules", Remedy: k.Remedy, Source: k.Ref, Stages: "run", Severity: severity,
+			Name: k.Name, Breaks: k.Summary, How: "`nodegate audit` reads kube-proxy's rules", Remedy: k.Remedy, Source: k.Ref,
+			Stages: "run", Severity: severity,
 		})
 	}
 	return all, nil
 }
 
 func explainRequirements(p *policy.Policy, add func(Explanation)) {
-	about := func(name string, a policy.Metadata, how, remedy string) {
+	explain := func(name string, a policy.Metadata, how, remedy string) {
 		add(Explanation{
 			Name: name, Breaks: a.Reason, Symptom: a.Symptom, How: how, Remedy: remedy, TradeOff: a.TradeOff, Source: a.Ref,
 			Stages: "boot, run", Severity: string(a.Severity),
 		})
 	}
 	for _, m := range p.Modules {
-		about("module."+m.Name, m.Metadata, "/sys/module, what the module provides in /proc, and /lib/modules", "`nodegate apply`, or modprobe "+m.Name+"; in an image, the package that has it")
+		explain("module."+m.Name, m.Metadata, "/sys/module, what the module provides in /proc, and /lib/modules",
+			"`nodegate apply`, or modprobe "+m.Name+"; in an image, the package that has it")
 	}
 	for _, s := range p.Sysctls {
-		about("sysctl."+s.Key.String(), s.Metadata, "/proc/sys/"+string(s.Key)+" is "+s.Want(), "`nodegate apply`, or sysctl -w '"+s.Key.String()+"=...'")
+		explain("sysctl."+s.Key.String(), s.Metadata, "/proc/sys/"+string(s.Key)+" is "+s.Want(),
+			"`nodegate apply`, or sysctl -w '"+s.Key.String()+"=...'")
 	}
 	for _, l := range p.Links {
-		about("link."+l.Name, l.Metadata, "netlink and ethtool, on every link that matches: "+l.Want(), "`nodegate apply`, or ethtool -K")
+		explain("link."+l.Name, l.Metadata, "netlink and ethtool, on every link that matches: "+l.Want(), "`nodegate apply`, or ethtool -K")
 	}
 }

@@ -93,7 +93,8 @@ func build(ctx context.Context, router *netns.Namespace, s slot, o BridgeOptions
 			return b, err
 		}
 	}
-	if b.redirect, err = router.AddRedirect(ctx, o.Backend, netns.RedirectSpec{Name: s.name, Service: s.service, Endpoint: s.endpoint, Client: s.client}); err != nil {
+	if b.redirect, err = router.AddRedirect(ctx, o.Backend, netns.RedirectSpec{Name: s.name, Service: s.service, Endpoint: s.endpoint,
+		Client: s.client}); err != nil {
 		return b, err
 	}
 	if b.atClient, err = b.client.Capture(ctx); err != nil {

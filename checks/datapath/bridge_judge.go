@@ -30,7 +30,7 @@ const (
 )
 
 // Observed is what was counted: in the host's IP hooks by its own rules, at
-// both ends by packet sockets. The judgement rests on nothing else.
+// both ends by packet sockets. The problem rests on nothing else.
 type Observed struct {
 	Exchanged bool   `json:"exchanged"`       // connected, and the token came back
 	Error     string `json:"error,omitempty"` // why not
@@ -143,9 +143,11 @@ func (o Observed) explain(lost Loss) (summary, remedy string) {
 	case RequestUnsent:
 		return "the client could not send its request: " + o.Error, ""
 	case RequestUnseen:
-		return "the request never reached the host's PREROUTING hook", "look for rules that drop before it: nft list ruleset (families bridge and netdev), ebtables -L, tc filter"
+		return "the request never reached the host's PREROUTING hook", "look for rules that drop before it: nft list ruleset (families " +
+			"bridge and netdev), ebtables -L, tc filter"
 	case RequestUntranslated:
-		return "the request reached PREROUTING and was not translated", "look for rules that drop or NOTRACK in PREROUTING (tables raw and mangle)"
+		return "the request reached PREROUTING and was not translated", "look for rules that drop or NOTRACK in PREROUTING (tables raw " +
+			"and mangle)"
 	case RequestUnrouted, ReplyUnrouted:
 		summary = "the request was translated and then not forwarded"
 		if lost == ReplyUnrouted {
@@ -158,13 +160,15 @@ func (o Observed) explain(lost Loss) (summary, remedy string) {
 	case RequestDropped:
 		return "the request was translated and dropped between FORWARD and POSTROUTING", dropped
 	case RequestUndelivered:
-		return "the request was translated and forwarded, and never reached the endpoint", "look for rules that drop in POSTROUTING and in family bridge"
+		return "the request was translated and forwarded, and never reached the endpoint",
+			"look for rules that drop in POSTROUTING and in family bridge"
 	case ReplyUnsent:
 		return "the request arrived, and the endpoint sent no reply", ""
 	case ReplyUntranslated:
 		return o.explainUntranslated()
 	case ReplyUnseen:
-		return "the reply was sent, passed no IP hook and never reached the client", "look for rules that drop in family bridge: nft list ruleset, ebtables -L"
+		return "the reply was sent, passed no IP hook and never reached the client",
+			"look for rules that drop in family bridge: nft list ruleset, ebtables -L"
 	case ReplyDropped:
 		return "the reply was dropped between FORWARD and POSTROUTING", dropped
 	case ReplyUndelivered:
@@ -175,9 +179,11 @@ func (o Observed) explain(lost Loss) (summary, remedy string) {
 
 func (o Observed) explainUntranslated() (summary, remedy string) {
 	if o.Hooks.Reply.Prerouting > 0 {
-		return "the reply passed the IP hooks and was not translated back: conntrack did not know its connection", "look for NOTRACK rules in table raw, and for a full conntrack table"
+		return "the reply passed the IP hooks and was not translated back: conntrack did not know its connection",
+			"look for NOTRACK rules in table raw, and for a full conntrack table"
 	}
-	summary = "the request was translated and answered, but the reply crossed the bridge without passing the IP hooks and was not translated back"
+	summary = "the request was translated and answered, but the reply crossed the bridge without passing the IP hooks and was not " +
+		"translated back"
 	switch o.Settings.CallIPTables {
 	case Absent:
 		return summary + ": br_netfilter is not loaded", "modprobe br_netfilter && sysctl -w net.bridge.bridge-nf-call-iptables=1"

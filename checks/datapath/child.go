@@ -35,7 +35,8 @@ func bridgeInChild(ctx context.Context, o BridgeOptions) (BridgeResult, error) {
 	a.Result.Where = InUserNamespace
 	switch {
 	case a.Denied: // root of the namespace, and yet not allowed
-		return a.Result, fmt.Errorf("in a user namespace: %s; does kernel.apparmor_restrict_unprivileged_userns take its privileges away? (%w)", a.Error, fs.ErrPermission)
+		return a.Result, fmt.Errorf("in a user namespace: %s; does kernel.apparmor_restrict_unprivileged_userns take its privileges "+
+			"away? (%w)", a.Error, fs.ErrPermission)
 	case a.Error != "":
 		return a.Result, errors.New("in a user namespace: " + a.Error)
 	}

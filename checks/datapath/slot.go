@@ -40,7 +40,8 @@ const firstGroup = 'n'<<24 | 'g'<<16 | 'p'<<8
 func newSlot(i int, o BridgeOptions) slot {
 	subnet, service := o.addresses()
 	first := nth(subnet.Addr(), i<<(32-slotBits))
-	s := slot{name: Prefix + strconv.Itoa(i), group: firstGroup + uint32(i), gateway: nth(first, 1), client: nth(first, 2), server: nth(first, 3)}
+	s := slot{name: Prefix + strconv.Itoa(i), group: firstGroup + uint32(i), gateway: nth(first, 1), client: nth(first, 2),
+		server: nth(first, 3)}
 	s.service = netip.AddrPortFrom(nth(service.Addr(), i), service.Port())
 	s.endpoint = netip.AddrPortFrom(s.server, service.Port())
 	return s
@@ -103,7 +104,7 @@ func (s slot) unrouted(ctx context.Context, router *netns.Namespace) error {
 }
 
 // Clean removes what killed bridge probes have left in the network namespace of
-// the process, and answers the names. Probes that are running are left alone.
+// the process, and returns the names. Probes that are running are left alone.
 func Clean(ctx context.Context) ([]string, error) {
 	router, err := netns.Current(ctx)
 	if err != nil {

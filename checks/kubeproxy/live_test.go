@@ -11,7 +11,7 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// TestProxyModes: what the judgements of kube-proxy's rules say in other modes
+// TestProxyModes: what the problems of kube-proxy's rules say in other modes
 // than iptables, and of IPv6.
 func TestProxyModes(t *testing.T) {
 	nft, err := os.ReadFile("testdata/nft-list-ruleset.json")

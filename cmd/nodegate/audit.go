@@ -115,7 +115,7 @@ func (o *auditOptions) run(c *cobra.Command) error {
 	return code(r.Verdict)
 }
 
-// renderer is the writer of the asked format.
+// renderer returns the writer of the requested format.
 func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *kubeproxy.Report, report.Report) error, error) {
 	switch {
 	case o.service != "":
@@ -154,7 +154,7 @@ func inputError(err error) error {
 func (o *auditOptions) readRules(ctx context.Context, h *host.Host, stdin io.Reader) ([]*ruleset.Set, error) {
 	var sets []*ruleset.Set
 	for _, name := range o.rules {
-		set, err := parseFile(name, stdin, func(r io.Reader) (*ruleset.Set, error) { return ruleset.Parse(name, r) })
+		set, err := parseRules(name, stdin)
 		if err != nil {
 			return nil, fmt.Errorf("reading rules: %w", err)
 		}
@@ -170,24 +170,20 @@ func (o *auditOptions) readRules(ctx context.Context, h *host.Host, stdin io.Rea
 	return sets, nil
 }
 
-// parseFile opens a file, or standard input for "-", and names it in errors.
-func parseFile[T any](name string, stdin io.Reader, parse func(io.Reader) (T, error)) (T, error) {
-	if name == "-" && stdin != nil {
-		v, err := parse(stdin)
+// parseRules parses a file, or standard input for "-", and names it in errors.
+func parseRules(name string, stdin io.Reader) (*ruleset.Set, error) {
+	in, shown := stdin, "standard input"
+	if name != "-" {
+		f, err := os.Open(name)
 		if err != nil {
-			return v, fmt.Errorf("standard input: %w", err)
+			return nil, err
 		}
-		return v, nil
+		defer f.Close()
+		in, shown = f, name
 	}
-	var zero T
-	f, err := os.Open(name)
+	set, err := ruleset.Parse(name, in)
 	if err != nil {
-		return zero, err
+		return nil, fmt.Errorf("%s: %w", shown, err)
 	}
-	defer f.Close()
-	v, err := parse(f)
-	if err != nil {
-		return zero, fmt.Errorf("%s: %w", name, err)
-	}
-	return v, nil
+	return set, nil
 }

@@ -20,10 +20,10 @@ const checksHeader = `# Checks
 Every check by its name. "nodegate explain NAME" says more: symptom, detection, trade-off. At stage boot, the gate's, a problem of severity
 warn is left out: it cannot hold kubelet. "UPDATE=1 go test ./cmd/nodegate" writes all columns but the last.
 
-The last column is written by hand: the tests that show each check failing. "VM" is a booted Debian in QEMU that is broken in that way by hand
-(images/vm/scenarios), TestTrees real Debian 11, 12 and 13 trees, a test whose name ends in Kernel the kernel in network namespaces, others recorded
-nodes. Findings of the audit (kubeproxy.*) are recordings of a real kube-proxy, broken one line at a time. probe.bridge is not in the table: a policy names
-its probes; real packets show it (checks/datapath).
+The last column is written by hand: the tests that show each check failing. "VM" is a booted Debian in QEMU that is broken in that way
+(images/vm/scenarios), TestTrees real Debian 11, 12 and 13 trees, a test whose name ends in Kernel the kernel in network namespaces,
+others recorded nodes. Findings of the audit (kubeproxy.*) are recordings of a real kube-proxy, broken one line at a time. probe.bridge
+is not in the table, because a policy names its probes; real packets show it failing (checks/datapath).
 `
 
 // TestChecksTable: docs/checks.md lists every check that there is, as `nodegate

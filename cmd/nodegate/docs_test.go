@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestCommandReference: docs/commands.md says what the commands' own help says.
+// TestCommandReference: docs/commands.md has the texts of the commands' help.
 func TestCommandReference(t *testing.T) {
 	const file = "../../docs/commands.md"
 	var b bytes.Buffer
@@ -57,7 +57,7 @@ func TestCommandReference(t *testing.T) {
 }
 
 // TestReadme: the report in README is what check prints of the recorded node,
-// but for the time it took.
+// except for the time it took.
 func TestReadme(t *testing.T) {
 	text, err := os.ReadFile("../../README.md")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// guideBlock is one fenced block of a guide: its words after the fence, and its text.
+// guideBlock is one fenced block of a guide: the words after the fence, and the text.
 type guideBlock struct {
 	words []string
 	text  string
@@ -44,7 +44,7 @@ func guideBlocks(t *testing.T, file string) []guideBlock {
 	return all
 }
 
-// TestGuides runs what the guides say for a workstation: the blocks "sh workstation", in the order of the guide, in a folder
+// TestGuides runs the commands of the guides for a workstation: the blocks "sh workstation", in the order of the guide, in a folder
 // with the files that its other blocks name. The blocks "sh node" are run by images/vm, in the scenario guides.
 func TestGuides(t *testing.T) {
 	for _, name := range []string{"kops", "fix-bridge", "kubeadm", "k3s-rke2"} {
@@ -60,8 +60,9 @@ func TestGuides(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			// kops is a stand-in that prints the cluster with what was exported in it; the program nodegate is on the path (TestMain).
-			write("tools/kops", "#!/bin/sh\n[ \"$1\" != get ] || { printf 'apiVersion: kops.k8s.io/v1alpha2\\nkind: Cluster\\n'; cat nodegate.yaml 2>/dev/null || echo 'spec: {}'; }\n", 0o755)
+			// kops is a stand-in that prints the cluster with the export in it; TestMain has put nodegate onto the path.
+			write("tools/kops", "#!/bin/sh\n[ \"$1\" != get ] || { printf 'apiVersion: kops.k8s.io/v1alpha2\\nkind: Cluster\\n'; "+
+				"cat nodegate.yaml 2>/dev/null || echo 'spec: {}'; }\n", 0o755)
 			write("nodegate", "the file whose sum is asked for\n", 0o644)
 			ran := 0
 			for _, b := range guideBlocks(t, "../../docs/guides/"+name+".md") {

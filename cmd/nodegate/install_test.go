@@ -10,8 +10,8 @@ import (
 	"nodegate/units"
 )
 
-// TestTellSystemd: what systemd is asked for after install and uninstall, and
-// nothing where it does not run.
+// TestTellSystemd: the calls to systemd after install and uninstall, and none if
+// systemd does not run.
 func TestTellSystemd(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -20,7 +20,8 @@ func TestTellSystemd(t *testing.T) {
 		want    []string
 		warning string
 	}{
-		{"install", true, true, []string{"systemctl daemon-reload", "systemctl enable nodegate-apply.service nodegate-watch.service"}, "still runs what was installed before"},
+		{"install", true, true, []string{"systemctl daemon-reload", "systemctl enable nodegate-apply.service nodegate-watch.service"},
+			"still runs what was installed before"},
 		{"uninstall", true, false, []string{"systemctl daemon-reload", "systemctl stop nodegate-watch.service"}, ""},
 		{"a container", false, true, nil, ""},
 	} {

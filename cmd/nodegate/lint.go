@@ -88,7 +88,8 @@ func lintKops(c *cobra.Command, name string) error {
 	for _, f := range r.Findings {
 		fmt.Fprintf(w, "%s:%d:%d: %s: %s\n    write: %s\n", name, f.Line, f.Column, f.Trap, f.What, f.Do)
 	}
-	looked := fmt.Sprintf("%s, %s, %s", report.Count(r.Hooks, "hook"), report.Count(r.Assets, "fileAsset"), report.Count(r.Sysctls, "sysctlParameter"))
+	looked := fmt.Sprintf("%s, %s, %s", report.Count(r.Hooks, "hook"), report.Count(r.Assets, "fileAsset"),
+		report.Count(r.Sysctls, "sysctlParameter"))
 	if len(r.Findings) > 0 {
 		fmt.Fprintf(w, "nodegate: %s in %s\n", report.Count(len(r.Findings), "trap"), looked)
 		return exit(exitFail)
@@ -98,7 +99,7 @@ func lintKops(c *cobra.Command, name string) error {
 }
 
 // readManifest reads one byte more than a manifest may have, so that kops.Lint
-// can tell one that is too large.
+// can reject one that is too large.
 func readManifest(c *cobra.Command, name string) ([]byte, error) {
 	in := c.InOrStdin()
 	if name != "-" {

@@ -51,13 +51,13 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// cmdDuration stands for the time that a run took, in a file: it differs.
+// cmdDuration replaces the time that a run took in a file.
 func cmdDuration(ts *testscript.TestScript, _ bool, args []string) {
 	text := regexp.MustCompile(`, [0-9.]+(µs|ms|s)\)`).ReplaceAllString(ts.ReadFile(args[0]), ", TIME)")
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o644))
 }
 
-// cmdBytes makes a file that a script cannot hold: bytes FILE zeros|latin1.
+// cmdBytes makes a file that a script cannot contain: bytes FILE large|latin1|binary.
 func cmdBytes(ts *testscript.TestScript, _ bool, args []string) {
 	content := map[string]string{
 		"large":  "# " + strings.Repeat("x", 2<<20),

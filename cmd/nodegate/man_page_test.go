@@ -64,7 +64,7 @@ func (p *page) code(s string) {
 	p.line(".fi")
 }
 
-// unindent takes away the spaces that all lines begin with.
+// unindent removes the spaces that all lines begin with.
 func unindent(s string) string {
 	for strings.HasPrefix(s, " ") && !regexp.MustCompile(`(?m)^[^ \n]`).MatchString(s) {
 		s = regexp.MustCompile(`(?m)^ `).ReplaceAllString(s, "")
@@ -91,7 +91,7 @@ func (p *page) prose(s string) {
 func strong(s string) string  { return `\fB` + s + `\fR` }
 func slanted(s string) string { return `\fI` + s + `\fR` }
 
-// roff is text that roff must take as it is.
+// roff escapes text that roff must print as it is.
 func roff(s string) string {
 	return strings.NewReplacer(`\`, `\e`, `-`, `\-`, `'`, `\(aq`, "`", `\(ga`, `^`, `\(ha`, `~`, `\(ti`).Replace(s)
 }
@@ -113,7 +113,7 @@ func policyPage(t *testing.T) string {
 	return p.String()
 }
 
-// markdown renders what our documents use: headings, paragraphs, fenced code,
+// markdown renders the markup that our documents use: headings, paragraphs, fenced code,
 // and tables, whose first column becomes a tag.
 func (p *page) markdown(s string) {
 	blocks := regexp.MustCompile("(?s)```.*?\n```\n|.+?(?:\n\n|\n?$)").FindAllString(s, -1)

@@ -18,10 +18,10 @@ import (
 )
 
 // manDir holds the manual pages. DATE and VERSION in them are filled in by
-// whoever makes a release.
+// a release.
 const manDir = "../../docs/man"
 
-// TestManual: docs/man says what the commands' own help and docs/policy.md say.
+// TestManual: docs/man has the texts of the commands' help and of docs/policy.md.
 func TestManual(t *testing.T) {
 	root := newRoot()
 	pages := map[string]string{"nodegate.1": rootPage(root), "nodegate-policy.5": policyPage(t)}
@@ -61,7 +61,7 @@ func TestManual(t *testing.T) {
 	}
 }
 
-// TestManualLint asks both renderers of manual pages what is wrong with ours.
+// TestManualLint runs both renderers of manual pages with their warnings.
 func TestManualLint(t *testing.T) {
 	hosttest.NeedProgram(t, "mandoc")
 	hosttest.NeedProgram(t, "man")
@@ -115,7 +115,7 @@ func rootPage(root *cobra.Command) string {
 	}
 	p.section("FILES")
 	p.item(slanted(units.PolicyDir), "the policy of this machine")
-	p.item(slanted(units.Disabled), "where it exists, the gate is open and says so")
+	p.item(slanted(units.Disabled), "if it exists, the gate is open and says so")
 	p.item(slanted("/run/nodegate/report.json"), "what the gate found last")
 	p.item(slanted(report.ChangesFile), "every change of the running kernel, old value and new")
 	p.item(slanted("/var/lib/nodegate"), "what uninstall needs to put everything back")
@@ -152,13 +152,13 @@ func verbPage(c *cobra.Command) string {
 	}
 	p.examples(c)
 	p.section("EXIT STATUS")
-	p.text("As " + strong("nodegate") + "(1) says, where nothing else is said above.")
+	p.text("As " + strong("nodegate") + "(1), unless stated above.")
 	p.section("SEE ALSO")
 	p.text(strong("nodegate") + "(1), " + strong("nodegate\\-policy") + "(5)")
 	return p.String()
 }
 
-// usage is the line of a verb without cobra's "[flags]", which the options say.
+// usage returns the line of a verb without cobra's "[flags]", which the options list.
 func usage(c *cobra.Command) string {
 	_, rest, _ := strings.Cut(c.Use, " ")
 	line := strong(roff(c.CommandPath()))

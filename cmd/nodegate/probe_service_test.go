@@ -70,7 +70,8 @@ func TestProbeServiceNamesStaleEndpoints(t *testing.T) {
 	}))
 	var code int
 	check(n.Do(ctx, func() error {
-		cmd := exec.CommandContext(ctx, binary, "probe", "service", "10.104.34.55:80", "-n", "60", "--attempt-timeout", "300ms", "--endpoints", api)
+		cmd := exec.CommandContext(ctx, binary, "probe", "service", "10.104.34.55:80", "-n", "60",
+			"--attempt-timeout", "300ms", "--endpoints", api)
 		out, err = cmd.CombinedOutput()
 		code = cmd.ProcessState.ExitCode()
 		if _, failed := err.(*exec.ExitError); failed {
@@ -78,7 +79,8 @@ func TestProbeServiceNamesStaleEndpoints(t *testing.T) {
 		}
 		return err
 	}))
-	if code != exitFail || !strings.Contains(string(out), "100.96.1.1:80") || !strings.Contains(string(out), "stale: in the rules of prod/np, not in the API") {
+	if code != exitFail || !strings.Contains(string(out), "100.96.1.1:80") ||
+		!strings.Contains(string(out), "stale: in the rules of prod/np, not in the API") {
 		t.Errorf("exit status %d\n%s", code, out)
 	}
 	t.Logf("%s", out)

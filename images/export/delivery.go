@@ -30,10 +30,12 @@ func ParseDelivery(binary, sum, image string) (Delivery, error) {
 	}
 	u, err := url.Parse(binary)
 	if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" {
-		return Delivery{}, fmt.Errorf("--binary is \"baked\", or the http or https URL that nodes fetch nodegate from; %q is neither", binary)
+		return Delivery{}, fmt.Errorf("--binary is \"baked\", or the http or https URL that nodes fetch nodegate from; %q is neither",
+			binary)
 	}
 	if u.User != nil {
-		return Delivery{}, fmt.Errorf("--binary: the URL would put its password onto every node; serve the binary without one, its sum protects it")
+		return Delivery{}, fmt.Errorf("--binary: the URL would put its password onto every node; serve the binary without one, its sum " +
+			"protects it")
 	}
 	if strings.ContainsFunc(binary, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("'\"\\`", r) }) {
 		return Delivery{}, fmt.Errorf("--binary %q: percent-encode white space, quotes and what is not ASCII", binary)

@@ -84,7 +84,8 @@ func (in Input) machine(format string) (ignitionConfig, error) {
 	}
 	n, err := in.node(format)
 	for _, f := range n.files {
-		c.Storage.Files = append(c.Storage.Files, ignitionFile{Path: f.Path, Mode: octal(f.Mode), Overwrite: true, Contents: ignitionContents{Inline: string(f.Content)}})
+		c.Storage.Files = append(c.Storage.Files, ignitionFile{Path: f.Path, Mode: octal(f.Mode), Overwrite: true,
+			Contents: ignitionContents{Inline: string(f.Content)}})
 	}
 	for _, u := range n.units {
 		c.Systemd.Units = append(c.Systemd.Units, ignitionUnit{u.name, true, u.text})

@@ -58,7 +58,8 @@ func (n *node) addFetch(name string, d Delivery) {
 	for _, u := range n.units {
 		wake = append(wake, u.name)
 		if strings.Contains(u.text, units.Binary) {
-			conditions = append(conditions, units.File{Path: systemDir + u.name + ".d/10-nodegate-fetch.conf", Mode: 0o644, Content: []byte(onlyIfRight)})
+			conditions = append(conditions, units.File{Path: systemDir + u.name + ".d/10-nodegate-fetch.conf", Mode: 0o644,
+				Content: []byte(onlyIfRight)})
 		}
 	}
 	n.units = append([]service{{fetchUnit, d.unit(name)}}, n.units...)

@@ -25,7 +25,8 @@ func (l *linter) asset(a *yaml.Node) {
 		decoded, err := decode(body)
 		switch {
 		case strings.HasSuffix(strings.TrimSpace(body), "="):
-			l.findAt(content, "padded-base64", "kops reads base64 without padding: this ends in = and nodeup fails", "the same without = at its end, or the text itself and no isBase64")
+			l.findAt(content, "padded-base64", "kops reads base64 without padding: this ends in = and nodeup fails",
+				"the same without = at its end, or the text itself and no isBase64")
 		case err != nil:
 			l.findAt(content, "bad-base64", "not base64: "+err.Error(), "what `base64 -w0 FILE | tr -d =` prints")
 			return
@@ -42,7 +43,8 @@ func (l *linter) mode(a, content *yaml.Node) {
 	mode := field(a, "mode")
 	switch {
 	case mode == nil && strings.HasPrefix(content.Value, "#!"):
-		l.findAt(content, "not-executable", "a script, and a fileAsset's mode is 0440 unless it says otherwise: nobody can run it", `mode: "0755"`)
+		l.findAt(content, "not-executable", "a script, and a fileAsset's mode is 0440 unless it says otherwise: nobody can run it",
+			`mode: "0755"`)
 	case mode == nil:
 	case mode.Tag != "!!str":
 		l.findAt(mode, "unquoted-mode", "YAML reads "+mode.Value+" as a number, kops wants a text", strconv.Quote(mode.Value))
@@ -76,12 +78,13 @@ func (l *linter) dropIn(content *yaml.Node, body string, encoded bool) {
 			line, column = content.Line, content.Column
 		}
 		if s.section == "Unit" && (s.name == "Requires" || s.name == "BindsTo" || s.name == "Requisite") {
-			l.find(line, column, "requires", "where "+s.values+" fails once, kubelet is not started, and systemd never tries again (systemd#1312)", "Wants= and After=, and ExecStartPre= for what must hold")
+			l.find(line, column, "requires", "where "+s.values+" fails once, kubelet is not started, and systemd never tries again "+
+				"(systemd#1312)", "Wants= and After=, and ExecStartPre= for what must hold")
 		}
 	}
 }
 
-// gates tells whether an asset holds kubelet's start.
+// gates reports whether an asset holds kubelet's start.
 func gates(a *yaml.Node) bool {
 	if !strings.HasPrefix(text(a, "path"), dropInDir) {
 		return false

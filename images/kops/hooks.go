@@ -11,20 +11,24 @@ import (
 const kubelet = "kubelet.service"
 
 // rawForm is what every hook should look like.
-const rawForm = "useRawManifest: true, and in manifest whole sections: [Unit], [Service], and [Install] with WantedBy=multi-user.target; `nodegate export kops` writes it"
+const rawForm = "useRawManifest: true, and in manifest whole sections: [Unit], [Service], and [Install] with " +
+	"WantedBy=multi-user.target; `nodegate export kops` writes it"
 
 // gateForm is what holds kubelet.
-const gateForm = "a fileAsset /etc/systemd/system/kubelet.service.d/10-nodegate.conf with ExecStartPre=: a failed one fails kubelet's start, and Restart=always tries again; `nodegate export kops` writes it"
+const gateForm = "a fileAsset /etc/systemd/system/kubelet.service.d/10-nodegate.conf with ExecStartPre=: a failed one fails kubelet's " +
+	"start, and Restart=always tries again; `nodegate export kops` writes it"
 
 func (l *linter) hook(s spec, h *yaml.Node, gated bool) {
-	l.fields(h, "hook", []string{"name", "enabled", "disabled", "roles", "requires", "before", "execContainer", "manifest", "useRawManifest"})
+	l.fields(h, "hook", []string{"name", "enabled", "disabled", "roles", "requires", "before", "execContainer", "manifest",
+		"useRawManifest"})
 	l.enabled(s, h)
 	l.roles(h, "hook")
 	raw, manifest, container := yes(h, "useRawManifest"), field(h, "manifest"), field(h, "execContainer")
 	if raw {
 		for _, name := range []string{"before", "requires", "execContainer"} {
 			if key, v := entry(h, name); v != nil {
-				l.findAt(key, "raw-and-more", "kops refuses "+name+" beside useRawManifest", "say it in the manifest: Before=, Requires= below [Unit]")
+				l.findAt(key, "raw-and-more", "kops refuses "+name+" beside useRawManifest",
+					"say it in the manifest: Before=, Requires= below [Unit]")
 			}
 		}
 	}
@@ -52,7 +56,8 @@ func (l *linter) enabled(s spec, h *yaml.Node) {
 	case enabled != nil && s.version == "v1alpha2":
 		l.findAt(enabled, "wrong-switch", "v1alpha2 has no field enabled", "disabled: true")
 	case disabled != nil && s.group:
-		l.findAt(disabled, "disabled-in-instancegroup", "kops converts disabled for a Cluster's hooks only: in an InstanceGroup it may do the opposite", "take the hook out, or switch it off in the Cluster")
+		l.findAt(disabled, "disabled-in-instancegroup", "kops converts disabled for a Cluster's hooks only: in an InstanceGroup it may "+
+			"do the opposite", "take the hook out, or switch it off in the Cluster")
 	}
 }
 
@@ -60,11 +65,13 @@ func (l *linter) enabled(s spec, h *yaml.Node) {
 func (l *linter) order(h *yaml.Node) {
 	for _, u := range l.list(h, "before", yaml.ScalarNode) {
 		if u.Value == kubelet {
-			l.findAt(u, "before-kubelet", "before: kubelet.service is a race at the first boot (nodeup restarts services in no order and waits for none), and a hook that fails never holds kubelet", gateForm)
+			l.findAt(u, "before-kubelet", "before: kubelet.service is a race at the first boot (nodeup restarts services in no order "+
+				"and waits for none), and a hook that fails never holds kubelet", gateForm)
 		}
 	}
 	if key, v := entry(h, "requires"); v != nil {
-		l.findAt(key, "requires", "where one that is required fails, systemd does not start the hook, and never tries again (systemd#1312)", "Wants= and After= in a raw manifest, and Restart=on-failure in the hook")
+		l.findAt(key, "requires", "where one that is required fails, systemd does not start the hook, and never tries again "+
+			"(systemd#1312)", "Wants= and After= in a raw manifest, and Restart=on-failure in the hook")
 	}
 }
 
@@ -75,7 +82,8 @@ func (l *linter) container(c *yaml.Node) {
 		return
 	}
 	if !strings.Contains(image.Value, "@sha256:") {
-		l.findAt(image, "unpinned-image", "a tag can be moved, and this image runs as root with the host's file system at every boot", "image: NAME@sha256:DIGEST")
+		l.findAt(image, "unpinned-image", "a tag can be moved, and this image runs as root with the host's file system at every boot",
+			"image: NAME@sha256:DIGEST")
 	}
 }
 
@@ -87,9 +95,11 @@ func (l *linter) manifest(h, manifest *yaml.Node, raw, gated bool) {
 	all := settings(manifest.Value, section)
 	switch has := installed(all); {
 	case raw && !has:
-		l.findAt(manifest, "no-install", "no [Install] with WantedBy=: nodeup starts it at the first boot, systemd does not after a reboot", "[Install] and WantedBy=multi-user.target at the manifest's end")
+		l.findAt(manifest, "no-install", "no [Install] with WantedBy=: nodeup starts it at the first boot, systemd does not after a "+
+			"reboot", "[Install] and WantedBy=multi-user.target at the manifest's end")
 	case !raw && !has:
-		l.findAt(manifest, "no-install", "kops makes only [Unit] and [Service] of this, no [Install]: it runs at the first boot and does not come back after a reboot (kops#14527)", rawForm)
+		l.findAt(manifest, "no-install", "kops makes only [Unit] and [Service] of this, no [Install]: it runs at the first boot and "+
+			"does not come back after a reboot (kops#14527)", rawForm)
 	case !raw && field(h, "execContainer") == nil:
 		l.findAt(manifest, "sections-below-service", "kops puts this text below [Service]: sections in it work by accident", rawForm)
 	}
@@ -97,18 +107,23 @@ func (l *linter) manifest(h, manifest *yaml.Node, raw, gated bool) {
 		line, column := lineOf(manifest, s.line)
 		switch {
 		case s.name == "Before" && s.section == "Unit" && s.names(kubelet) && !gated:
-			l.find(line, column, "before-kubelet", "Before=kubelet.service holds kubelet only where both start together, which nodeup does not do at the first boot, and not where this unit fails", gateForm)
+			l.find(line, column, "before-kubelet", "Before=kubelet.service holds kubelet only where both start together, which nodeup "+
+				"does not do at the first boot, and not where this unit fails", gateForm)
 		case s.section == "Install" && s.name == "RequiredBy" && s.names(kubelet):
-			l.find(line, column, "required-by-kubelet", "where this unit fails once, kubelet is not started, and systemd never tries again (systemd#1312)", gateForm)
+			l.find(line, column, "required-by-kubelet", "where this unit fails once, kubelet is not started, and systemd never tries "+
+				"again (systemd#1312)", gateForm)
 		case strings.HasPrefix(s.name, "Exec") && runs(s.values, "ethtool"):
 			l.find(line, column, "ethtool", "kops installs no ethtool since 1.34", "a package in the image, or a link in nodegate's policy")
 		}
 	}
 }
 
-// runs tells whether a command line names a program.
+// runs reports whether a command line names a program.
 func runs(command, program string) bool {
-	return slices.ContainsFunc(strings.Fields(command), func(word string) bool { return path.Base(strings.Trim(word, "'\"@-+!:;")) == program })
+	return slices.ContainsFunc(strings.Fields(command), func(word string) bool {
+		return path.Base(strings.Trim(word,
+			"'\"@-+!:;")) == program
+	})
 }
 
 // fields names keys that kops does not know: it refuses the manifest, or worse, forgets them.
@@ -126,7 +141,8 @@ func (l *linter) roles(m *yaml.Node, what string) {
 		case slices.Contains([]string{"ControlPlane", "Node", "APIServer", "Bastion"}, r.Value):
 		case r.Value == "Master" && what == "hook": // kops converts it
 		case r.Value == "Master":
-			l.findAt(r, "master-role", "kops converts Master to ControlPlane in hooks, not in fileAssets: no node gets this file by it", "ControlPlane")
+			l.findAt(r, "master-role", "kops converts Master to ControlPlane in hooks, not in fileAssets: no node gets this file by it",
+				"ControlPlane")
 		default:
 			l.findAt(r, "unknown-role", "there is no role "+r.Value+": no node gets this "+what+" by it", "ControlPlane or Node")
 		}

@@ -35,7 +35,8 @@ func (l *linter) acrossDocuments() {
 		names := map[string]bool{}
 		for _, h := range s.hooks {
 			if name := text(h, "name"); name != "" && names[name] {
-				l.findAt(field(h, "name"), "duplicate-hook", "a second hook of this name: kops leaves it out without a word", "another name")
+				l.findAt(field(h, "name"), "duplicate-hook", "a second hook of this name: kops leaves it out without a word",
+					"another name")
 			} else {
 				names[name] = true
 			}
@@ -57,11 +58,13 @@ func (l *linter) sysctl(s spec, p *yaml.Node, modules []string, cluster map[poli
 		return
 	}
 	if module := policy.ModuleOf(key); module != "" && !slices.Contains(modules, module) {
-		l.findAt(p, "no-module", "at a reboot systemd sets sysctls before anybody has loaded "+module+", and this one is skipped; at the first boot nodeup's `sysctl --system` fails where it is not loaded",
+		l.findAt(p, "no-module", "at a reboot systemd sets sysctls before anybody has loaded "+module+", and this one is skipped; at "+
+			"the first boot nodeup's `sysctl --system` fails where it is not loaded",
 			"a fileAsset /etc/modules-load.d/k8s.conf with "+module+", or a nodegate policy")
 	}
 	if other, ok := cluster[key]; ok && s.group && other != value {
-		l.findAt(p, "cluster-wins", "the Cluster says "+other+", and the Cluster's sysctlParameters come after an InstanceGroup's", "take it out of the Cluster, and say it in every InstanceGroup")
+		l.findAt(p, "cluster-wins", "the Cluster says "+other+", and the Cluster's sysctlParameters come after an InstanceGroup's",
+			"take it out of the Cluster, and say it in every InstanceGroup")
 	}
 }
 

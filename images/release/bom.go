@@ -80,12 +80,15 @@ func (r release) bom(arch string) (bom, error) {
 	if err != nil {
 		return bom{}, err
 	}
-	self := component{Type: "application", Name: "nodegate", Version: r.version, PURL: "pkg:generic/nodegate@" + r.version + "?arch=" + arch,
+	self := component{Type: "application", Name: "nodegate", Version: r.version,
+		PURL:   "pkg:generic/nodegate@" + r.version + "?arch=" + arch,
 		Hashes: []hash{{"SHA-256", sha256Of(content)}}}
 	self.Ref = self.PURL
-	std := component{Type: "library", Name: "std", Version: info.GoVersion, PURL: "pkg:golang/std@" + strings.TrimPrefix(info.GoVersion, "go")}
+	std := component{Type: "library", Name: "std", Version: info.GoVersion, PURL: "pkg:golang/std@" + strings.TrimPrefix(info.GoVersion,
+		"go")}
 	std.Ref = std.PURL
-	b := bom{Format: "CycloneDX", Spec: "1.5", Version: 1, Metadata: metadata{r.time.Format("2006-01-02T15:04:05Z"), self}, Components: []component{std}}
+	b := bom{Format: "CycloneDX", Spec: "1.5", Version: 1, Metadata: metadata{r.time.Format("2006-01-02T15:04:05Z"), self},
+		Components: []component{std}}
 	for _, m := range info.Deps {
 		if m.Replace != nil {
 			m = m.Replace

@@ -99,7 +99,7 @@ func (r release) manifest(l layout, arch string) (object, error) {
 	return m, nil
 }
 
-// add keeps a blob and answers its descriptor.
+// add keeps a blob and returns its descriptor.
 func (l layout) add(mediaType string, content []byte) object {
 	sum := sha256Of(content)
 	l.blobs["blobs/sha256/"+sum] = content
@@ -118,7 +118,8 @@ func (r release) tar(names []string, file func(name string) ([]byte, fs.FileMode
 	w := tar.NewWriter(&b)
 	for _, name := range names {
 		content, mode := file(name)
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: int64(mode), Size: int64(len(content)), ModTime: r.time, Format: tar.FormatUSTAR}
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: int64(mode), Size: int64(len(content)), ModTime: r.time,
+			Format: tar.FormatUSTAR}
 		if err := w.WriteHeader(h); err != nil {
 			return nil, err
 		}

@@ -77,7 +77,8 @@ func (r release) binaries() error {
 }
 
 func (r release) build(arch string) *exec.Cmd {
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version="+r.version, "-o", r.binary(arch), "./cmd/nodegate")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version="+r.version, "-o",
+		r.binary(arch), "./cmd/nodegate")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT=")
 	return cmd
 }

@@ -51,7 +51,8 @@ func (r release) sign() error {
 		return err
 	}
 	comment := fmt.Sprintf("nodegate %s timestamp:%d", r.version, r.time.Unix())
-	return put(filepath.Join(r.dir, signature.SignatureName), hashed.SignWithComments(key, comment, "minisign signature of nodegate's "+signature.ListName), 0o644)
+	return put(filepath.Join(r.dir, signature.SignatureName), hashed.SignWithComments(key, comment,
+		"minisign signature of nodegate's "+signature.ListName), 0o644)
 }
 
 func secretKey(file, password string) (minisign.PrivateKey, error) {

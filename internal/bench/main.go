@@ -104,7 +104,8 @@ func contenders(ctx context.Context, dir, nodegate string) ([]*contender, error)
 		}
 	}
 	floor := filepath.Join(dir, "floor")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w", "-o", floor, "./images/bench/floor").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w", "-o", floor,
+		"./images/bench/floor").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("building the floor: %w\n%s", err, out)
 	}
 	all := []*contender{

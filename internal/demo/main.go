@@ -49,7 +49,8 @@ func main() {
 
 // leftOut says in one line why the rest is not shown.
 func leftOut(why error) {
-	fmt.Printf("\n# Left out: this machine does not let you make a network namespace (%v). Run it as root, or allow unprivileged user namespaces.\n", why)
+	fmt.Printf("\n# Left out: this machine does not let you make a network namespace (%v). Run it as root, or allow unprivileged user "+
+		"namespaces.\n", why)
 }
 
 func demo(ctx context.Context, binary string) error {
@@ -100,7 +101,8 @@ func scratch(ctx context.Context, binary string) error {
 	if err := os.WriteFile(policy, []byte(demoPolicy), 0o644); err != nil {
 		return err
 	}
-	fmt.Println("\n# 2. In a scratch network namespace: what the built-in policy finds there. Parameters of the\n#    whole machine are only read.")
+	fmt.Println("\n# 2. In a scratch network namespace: what the built-in policy finds there. Parameters of the\n" +
+		"#    whole machine are only read.")
 	if err := show(ctx, anyStatus, binary, "plan", "--policy", builtin(os.Getenv(inside))); err != nil {
 		return err
 	}
@@ -144,7 +146,8 @@ func protect() error {
 		if err := syscall.Mount(dir, dir, "", syscall.MS_BIND, ""); err != nil {
 			return fmt.Errorf("protecting %s: %w", dir, err)
 		}
-		if err := syscall.Mount("", dir, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY|syscall.MS_NOSUID|syscall.MS_NODEV|syscall.MS_NOEXEC, ""); err != nil {
+		const readOnly = syscall.MS_BIND | syscall.MS_REMOUNT | syscall.MS_RDONLY | syscall.MS_NOSUID | syscall.MS_NODEV | syscall.MS_NOEXEC
+		if err := syscall.Mount("", dir, "", readOnly, ""); err != nil {
 			return fmt.Errorf("protecting %s: %w", dir, err)
 		}
 	}

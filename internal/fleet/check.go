@@ -7,8 +7,8 @@ import (
 	"nodegate/internal/report"
 )
 
-// mergeChecks keeps the order of the reports: it is that in which checks depend
-// on each other.
+// mergeChecks keeps the order of the reports, in which checks depend on each
+// other.
 func mergeChecks(reports []report.Read) []Check {
 	var all []*collected
 	byName := map[string]*collected{}
@@ -42,7 +42,7 @@ type stateKey struct {
 type collected struct {
 	Check
 	at     map[stateKey]int
-	stages map[string]bool // at which some node was asked
+	stages map[string]bool // at which a node was asked
 	wrong  int             // nodes on which it does not pass
 	caused int             // of these, those where another check explains it
 	cause  string
@@ -77,8 +77,8 @@ func (c *collected) put(node int, key stateKey) {
 	c.of[node] = i
 }
 
-// finish knows all nodes: those that were not asked are a state of their own.
-// At another stage a check is not asked, and no difference.
+// finish is called with all reports: nodes that were not asked are a state of
+// their own. A node at another stage is not asked, and does not differ.
 func (c *collected) finish(reports []report.Read) Check {
 	compared := 0
 	for n, r := range reports {
@@ -143,7 +143,7 @@ func (c *collected) fineDiffer() bool {
 	return fine > 1
 }
 
-// Odd is how many nodes are not as most.
+// Odd returns how many nodes are not as most.
 func (c Check) Odd() int {
 	n := 0
 	for _, s := range c.States[1:] {
@@ -152,7 +152,7 @@ func (c Check) Odd() int {
 	return n
 }
 
-// Of is the state of a node; false where its stage does not ask.
+// Of returns the state of a node; false if its stage does not ask.
 func (c Check) Of(node int) (State, bool) {
 	if c.of[node] < 0 {
 		return State{}, false
@@ -160,7 +160,7 @@ func (c Check) Of(node int) (State, bool) {
 	return c.States[c.of[node]], true
 }
 
-// IsOdd tells whether a node differs from most in a check in which most are alike.
+// IsOdd reports whether a node differs from most in a check in which most are alike.
 func (c Check) IsOdd(node int) bool {
 	return c.of[node] > 0 && (c.Kind == Verdicted || c.Kind == Valued || c.Kind == Caused)
 }

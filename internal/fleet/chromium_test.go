@@ -16,8 +16,8 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// browser is a headless Chromium that is told by its debugging protocol, through
-// a pair of pipes: no port is opened.
+// browser is a headless Chromium, driven by its debugging protocol through a pair
+// of pipes: no port is opened.
 type browser struct {
 	t       *testing.T
 	in      io.Writer
@@ -37,8 +37,8 @@ func startChromium(t *testing.T) *browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(ctx, "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-		"--disable-component-update", "--user-data-dir="+profile, "--remote-debugging-pipe", "about:blank")
+	cmd := exec.CommandContext(ctx, "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
+		"--disable-background-networking", "--disable-component-update", "--user-data-dir="+profile, "--remote-debugging-pipe", "about:blank")
 	cmd.ExtraFiles = theirs
 	cmd.WaitDelay = 5 * time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -48,8 +48,8 @@ func startChromium(t *testing.T) *browser {
 	b := &browser{t: t, in: ours[0], out: bufio.NewReader(ours[1])}
 	t.Cleanup(func() {
 		fmt.Fprint(b.in, `{"id":0,"method":"Browser.close"}`+"\x00")
-		// It has been told to end; how it does is not ours. Its helpers may live on
-		// for a moment, and write.
+		// Its exit status is not ours to judge. Its helpers may live on for a moment,
+		// and write.
 		_ = cmd.Wait()
 		cancel()
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
@@ -74,7 +74,7 @@ func startChromium(t *testing.T) *browser {
 	return b
 }
 
-// pipes is what we write to and read from, and Chromium's ends of both.
+// pipes returns our ends of two pipes, and Chromium's.
 func pipes(t *testing.T) (ours, theirs []*os.File) {
 	t.Helper()
 	theirIn, ourOut, err := os.Pipe()
@@ -89,7 +89,7 @@ func pipes(t *testing.T) (ours, theirs []*os.File) {
 	return []*os.File{ourOut, ourIn}, []*os.File{theirIn, theirOut}
 }
 
-// call sends a command and waits for its answer; what happens meanwhile is noted.
+// call sends a command and waits for its answer; read notes events meanwhile.
 func (b *browser) call(method string, params map[string]any, answer any) {
 	b.t.Helper()
 	b.calls++
@@ -153,15 +153,17 @@ func (b *browser) read(waiting string) message {
 // open shows a page at a width, in dark or light, and waits until it is loaded.
 func (b *browser) open(url string, width int, scheme string) {
 	b.t.Helper()
-	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}, nil)
-	b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+	b.call("Emulation.setDeviceMetricsOverride",
+		map[string]any{"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}, nil)
+	b.call("Emulation.setEmulatedMedia",
+		map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 	b.call("Page.navigate", map[string]any{"url": url}, nil)
 	for b.eval("document.readyState + ' ' + location.href") != "complete "+url {
 		time.Sleep(20 * time.Millisecond)
 	}
 }
 
-// eval is a script of the test: the page has none, and its policy allows none.
+// eval runs a script of the test: the page has none, and its policy allows none.
 func (b *browser) eval(script string) string {
 	b.t.Helper()
 	var got struct {
@@ -175,7 +177,7 @@ func (b *browser) eval(script string) string {
 	return fmt.Sprint(got.Result.Value)
 }
 
-// screenshot is the page as PNG, from its top, as high as asked.
+// screenshot returns the top of the page as PNG.
 func (b *browser) screenshot(width, height int) []byte {
 	b.t.Helper()
 	var got struct{ Data string }

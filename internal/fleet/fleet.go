@@ -8,12 +8,12 @@ import (
 	"nodegate/internal/report"
 )
 
-// Fleet is reports merged: checks by nodes, what is unlike the rest first.
+// Fleet is many reports in one table of checks and nodes, outliers first.
 type Fleet struct {
 	Nodes  []Node
 	Checks []Check
 	Groups []Group // every node is in one
-	domain string  // that all names end in
+	domain string  // the common end of all names
 }
 
 // Node is one report.
@@ -30,9 +30,9 @@ type Check struct {
 	Name     string
 	Severity string
 	Kind     Kind
-	States   []State // what the most nodes have comes first; a node is in one
-	Remedy   string  // as the first node says on which it does not pass
-	Because  string  // the check that explains all that is wrong with this one
+	States   []State // the most common first; a node is in one
+	Remedy   string  // of the first node on which it does not pass
+	Because  string  // the check that explains every failure of this one
 	of       []int   // node -> state
 }
 
@@ -43,15 +43,15 @@ type State struct {
 	Nodes   []int // indexes of Fleet.Nodes
 }
 
-// Group is nodes on which every check found the same. Where a check has another
-// value on most nodes, only its verdict counts.
+// Group is nodes on which every check found the same. Of a check whose value
+// differs on most nodes, only the verdict counts.
 type Group struct {
 	Nodes   []int // indexes of Fleet.Nodes
-	Differs []int // indexes of Fleet.Checks: those in which these nodes are not as most
+	Differs []int // indexes of Fleet.Checks in which these nodes are not as most
 }
 
-// Kind is how alike the nodes are in a check. The order is that of a report:
-// what leads to the odd node comes first.
+// Kind is how alike the nodes are in a check. The order is that of the table:
+// outliers come first.
 type Kind int
 
 // The kinds.
@@ -68,8 +68,8 @@ func (k Kind) String() string {
 	return [...]string{"verdict", "value", "wrong", "follows", "varies", "alike"}[k]
 }
 
-// Merge makes one table of reports. Two reports of one node are an error, which
-// names both; the second is left out.
+// Merge makes one table of reports. A second report of a node is left out, with
+// an error that names both files.
 func Merge(reports []report.Read) (Fleet, []error) {
 	var f Fleet
 	var errs []error
@@ -95,7 +95,7 @@ func Merge(reports []report.Read) (Fleet, []error) {
 	return f, errs
 }
 
-// Verdict is the worst of the nodes'.
+// Verdict returns the worst verdict of the nodes.
 func (f Fleet) Verdict() report.Verdict {
 	for _, v := range []report.Verdict{report.Fail, report.Unknown} {
 		if f.Count(v) > 0 {
@@ -105,7 +105,7 @@ func (f Fleet) Verdict() report.Verdict {
 	return report.Pass
 }
 
-// Count is how many nodes have the verdict.
+// Count returns how many nodes have the verdict.
 func (f Fleet) Count(verdict report.Verdict) int {
 	n := 0
 	for _, node := range f.Nodes {
@@ -116,7 +116,7 @@ func (f Fleet) Count(verdict report.Verdict) int {
 	return n
 }
 
-// Stages is the stages of the reports, each once.
+// Stages returns the stages of the reports, each once.
 func (f Fleet) Stages() []string {
 	var all []string
 	for _, n := range f.Nodes {
@@ -126,7 +126,7 @@ func (f Fleet) Stages() []string {
 	return slices.Compact(all)
 }
 
-// OfKind is how many checks are of the kind.
+// OfKind returns how many checks are of the kind.
 func (f Fleet) OfKind(k Kind) int {
 	n := 0
 	for _, c := range f.Checks {

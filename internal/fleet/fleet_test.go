@@ -13,7 +13,7 @@ import (
 	"nodegate/internal/report"
 )
 
-// inOrder is the checks with their kinds.
+// inOrder returns the checks with their kinds.
 func inOrder(f fleet.Fleet) string {
 	var lines []string
 	for _, c := range f.Checks {
@@ -22,7 +22,7 @@ func inOrder(f fleet.Fleet) string {
 	return strings.Join(lines, "\n")
 }
 
-// asText is the table as text, uncoloured.
+// asText returns the table as text without colours.
 func asText(t testing.TB, f fleet.Fleet, all bool) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -81,7 +81,8 @@ alike same`
 		groups = append(groups, strings.TrimSpace(line))
 	}
 	if d := cmp.Diff([]string{
-		"node-5 | fails-on-one | symptom", "node-8 node-9 node-10 | fails-on-three", "node-4 | skipped-on-one", "node-6 | value", "node-3", "node-1 node-2 node-7",
+		"node-5 | fails-on-one | symptom", "node-8 node-9 node-10 | fails-on-three", "node-4 | skipped-on-one",
+		"node-6 | value", "node-3", "node-1 node-2 node-7",
 	}, groups); d != "" {
 		t.Errorf("groups: %s", d)
 	}
@@ -90,7 +91,7 @@ alike same`
 	}
 }
 
-// TestStages: what a stage does not ask is no difference.
+// TestStages: a check that a stage does not ask is no difference.
 func TestStages(t *testing.T) {
 	f := merged(t,
 		reportOf(t, "a", "boot", pass("module", "loaded")), reportOf(t, "b", "run", pass("module", "loaded"), pass("mtu.chain", "ok")),
@@ -125,7 +126,8 @@ cgroup.version
     40  warn       v1
         do        boot with cgroup v2
 
-because of these: sysctl.net.bridge.bridge-nf-call-iptables (module.br_netfilter), sysctl.net.bridge.bridge-nf-call-ip6tables (module.br_netfilter)
+because of these: sysctl.net.bridge.bridge-nf-call-iptables (module.br_netfilter), ` +
+		`sysctl.net.bridge.bridge-nf-call-ip6tables (module.br_netfilter)
 
 a value of its own on most nodes: conntrack.headroom
 
@@ -141,7 +143,8 @@ nodegate: fail  (40 nodes of eu-central-1.compute.internal, 60 checks, stage boo
 		t.Error(d)
 	}
 	all := asText(t, f, true)
-	if !strings.Contains(all, "the same everywhere: sysctl.filler.7, ") || !strings.Contains(all, ", ip-10-0-0-39\n") || strings.Contains(all, " more") {
+	if !strings.Contains(all, "the same everywhere: sysctl.filler.7, ") ||
+		!strings.Contains(all, ", ip-10-0-0-39\n") || strings.Contains(all, " more") {
 		t.Errorf("all of it:\n%s", all)
 	}
 	one := merged(t, reportOf(t, "a.example", "boot", pass("module", "loaded")))
@@ -150,11 +153,11 @@ nodegate: fail  (40 nodes of eu-central-1.compute.internal, 60 checks, stage boo
 	}
 }
 
-// TestHostileText: what a report says can neither write to a terminal nor into
-// the page.
+// TestHostileText: a report's text can inject nothing into a terminal or the page.
 func TestHostileText(t *testing.T) {
 	const evil = "<script>alert(1)</script>\x1b[2J\u202e\"'&\n\x00"
-	f := merged(t, reportOf(t, "a"+evil, "b"+evil, pass("n"+evil, "1")), reportOf(t, "c"+evil, "b"+evil, fail("n"+evil, evil)), reportOf(t, "d"+evil, "b"+evil, pass("n"+evil, "1")))
+	f := merged(t, reportOf(t, "a"+evil, "b"+evil, pass("n"+evil, "1")),
+		reportOf(t, "c"+evil, "b"+evil, fail("n"+evil, evil)), reportOf(t, "d"+evil, "b"+evil, pass("n"+evil, "1")))
 	if got := asText(t, f, true); strings.ContainsAny(got, "\x1b\u202e\x00") {
 		t.Errorf("text: %q", got)
 	}
@@ -162,7 +165,8 @@ func TestHostileText(t *testing.T) {
 	if err := fleet.HTML(&page, f); err != nil {
 		t.Fatal(err)
 	}
-	if got := page.String(); strings.Contains(got, "<script") || strings.ContainsAny(got, "\x1b\u202e\x00") || !strings.Contains(got, "&lt;script&gt;") || strings.Contains(got, `alert(1)</`) {
+	if got := page.String(); strings.Contains(got, "<script") || strings.ContainsAny(got, "\x1b\u202e\x00") ||
+		!strings.Contains(got, "&lt;script&gt;") || strings.Contains(got, `alert(1)</`) {
 		t.Errorf("page: %q", got)
 	}
 }
@@ -190,7 +194,8 @@ func TestJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := d.Checks[0]
-	if d.Kind != "FleetReport" || d.Verdict != "fail" || len(d.Nodes) != 20 || len(d.Checks) != 10 || first.Name != "module.br_netfilter" || first.Difference != "verdict" ||
+	if d.Kind != "FleetReport" || d.Verdict != "fail" || len(d.Nodes) != 20 || len(d.Checks) != 10 ||
+		first.Name != "module.br_netfilter" || first.Difference != "verdict" ||
 		first.States[0].Count != 19 || first.States[0].Nodes != nil || first.States[1].Nodes[0] != "ip-10-0-0-17.eu-central-1.compute.internal" ||
 		d.Groups[0].Differs[0] != "module.br_netfilter" || !strings.HasPrefix(d.Nodes[1].File, "all.json:2:1") {
 		t.Errorf("%s", b.String())

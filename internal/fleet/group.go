@@ -8,8 +8,8 @@ import (
 	"nodegate/internal/report"
 )
 
-// group puts alike nodes together: those that differ in the most verdicts first,
-// then in the most values. The nodes that differ in nothing come last.
+// group puts alike nodes together: first those that differ in the most verdicts,
+// then in the most values. Nodes that differ in nothing come last.
 func group(checks []Check, nodes int) []Group {
 	var groups []Group
 	byKey := map[string]int{}
@@ -40,7 +40,7 @@ func group(checks []Check, nodes int) []Group {
 	return groups
 }
 
-// likeness is equal for nodes that count as alike in the check.
+// likeness returns the same number for nodes that count as alike in the check.
 func (c Check) likeness(node int) int {
 	s := c.of[node]
 	if s < 0 || c.Kind != Varies && c.Kind != Wrong {

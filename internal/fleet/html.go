@@ -11,7 +11,7 @@ import (
 	"nodegate/internal/report"
 )
 
-// How much the page shows: nodes beyond are in the text and in the JSON.
+// How much the page shows; the text and the JSON have the rest.
 const (
 	pageRows   = 500  // of the heat map
 	pageNames  = 8    // before a list is folded
@@ -22,8 +22,7 @@ const (
 //go:embed page.css
 var pageStyle string
 
-// HTML writes the table as one page that needs nothing else: no script, no
-// request. The heat map has a row for each group of nodes that are alike and a
+// HTML writes the table as one page, without scripts or requests. The heat map has a row for each group of nodes that are alike and a
 // column for each check in which nodes differ; the checks follow, in the order
 // of the columns.
 func HTML(w io.Writer, f Fleet) error {
@@ -38,7 +37,8 @@ func HTML(w io.Writer, f Fleet) error {
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>nodegate fleet: `, p.text(title, 0), "</title>\n<style>\n", pageStyle, "</style>\n<header>\n<h1>", p.text(title, 0), "</h1>\n<p>", p.text(f.summary(), 0), "</p>\n")
+<title>nodegate fleet: `, p.text(title, 0), "</title>\n<style>\n", pageStyle,
+		"</style>\n<header>\n<h1>", p.text(title, 0), "</h1>\n<p>", p.text(f.summary(), 0), "</p>\n")
 	if when := f.when(); when != "" {
 		p.put("<p class=quiet>", p.text(when, 0), "</p>\n")
 	}
@@ -62,10 +62,11 @@ func (p *page) put(parts ...string) {
 	}
 }
 
-// text is the only way of a report's text into the page.
+// text escapes a report's text. No other text of a report gets into the page.
 func (p *page) text(s string, most int) string { return html.EscapeString(clean(s, most)) }
 
-// class is how a state looks: a colour and, for those who do not see it, a sign.
+// class returns how a state looks: a colour and, for readers who cannot see it, a
+// sign.
 func (s State) class() (class, sign string) {
 	switch s.Verdict {
 	case report.Fail:
@@ -82,7 +83,7 @@ func (s State) class() (class, sign string) {
 	return "none", "×"
 }
 
-// columns is the checks of the heat map.
+// columns returns the checks of the heat map.
 func (f Fleet) columns() []Check { return f.Checks[:len(f.Checks)-f.OfKind(Alike)] }
 
 func (p *page) heatMap() {
@@ -91,7 +92,8 @@ func (p *page) heatMap() {
 		return
 	}
 	p.put("<section id=map>\n<h2>Nodes that differ</h2>\n<p class=quiet>A row is nodes that are alike, a column one of the checks below. ",
-		"<b class=fail>F</b> fail, <b class=unknown>?</b> unknown, <b class=warn>!</b> warn, <b class=value>≠</b> pass with a value that most do not have, ",
+		"<b class=fail>F</b> fail, <b class=unknown>?</b> unknown, <b class=warn>!</b> warn, ",
+		"<b class=value>≠</b> pass with a value that most do not have, ",
 		"<b class=skip>–</b> skipped, <b class=none>×</b> not asked.</p>\n<div class=scroll>\n<table>\n<thead><tr><th scope=col>nodes</th>")
 	for i, c := range columns {
 		fmt.Fprintf(p, "<th scope=col><a href=#c%d title=\"%s\">%d</a></th>", i+1, p.text(c.Name, 200), i+1)
@@ -113,7 +115,7 @@ func (p *page) heatMap() {
 	}
 	p.put("</tbody>\n</table>\n</div>\n")
 	if left > 0 {
-		fmt.Fprintf(p, "<p class=quiet>%s more, which differ less, are left out here.</p>\n", report.Count(left, "node"))
+		fmt.Fprintf(p, "<p class=quiet>%s more, which differ less, are not shown.</p>\n", report.Count(left, "node"))
 	}
 	p.put("</section>\n")
 }
@@ -148,7 +150,7 @@ func (p *page) names(nodes []int, first int) {
 	p.put("</details>")
 }
 
-// list keeps each name in one piece, where the line is long enough for it.
+// list keeps each name on one line, if the line is long enough.
 func (p *page) list(nodes []int) {
 	for i, n := range nodes {
 		if i > 0 {
@@ -165,7 +167,8 @@ func (p *page) checks() {
 	}
 	p.put("<section id=checks>\n<h2>Checks in which they differ</h2>\n")
 	for i, c := range columns {
-		fmt.Fprintf(p, "<article id=c%d>\n<h3><a href=#map>%d</a> %s</h3>\n<p class=quiet>%s</p>\n", i+1, i+1, p.text(c.Name, 200), p.text(c.says(), 0))
+		fmt.Fprintf(p, "<article id=c%d>\n<h3><a href=#map>%d</a> %s</h3>\n<p class=quiet>%s</p>\n",
+			i+1, i+1, p.text(c.Name, 200), p.text(c.says(), 0))
 		p.put("<div class=bar>")
 		for j, s := range c.States {
 			if j < pageValues {
@@ -178,7 +181,8 @@ func (p *page) checks() {
 				fmt.Fprintf(p, "<li>and %d other values</li>\n", len(c.States)-j)
 				break
 			}
-			fmt.Fprintf(p, "<li><b class=%s>%s</b> <span>%s</span> <code>%s</code> ", c.colour(j), s.word(), report.Count(len(s.Nodes), "node"), p.text(s.Got, pageValue))
+			fmt.Fprintf(p, "<li><b class=%s>%s</b> <span>%s</span> <code>%s</code> ",
+				c.colour(j), s.word(), report.Count(len(s.Nodes), "node"), p.text(s.Got, pageValue))
 			if j > 0 || c.Kind == Wrong && len(c.States) > 1 {
 				p.names(s.Nodes, pageNames)
 			}
@@ -193,7 +197,8 @@ func (p *page) checks() {
 	p.put("</section>\n")
 }
 
-// colour of a state in its check: a value that most do not have is one of its own.
+// colour of a state in its check: a passing value that most do not have has its
+// own.
 func (c Check) colour(state int) string {
 	class, _ := c.States[state].class()
 	if class == "pass" && state > 0 && c.Kind != Varies && c.Kind != Wrong {
@@ -202,7 +207,7 @@ func (c Check) colour(state int) string {
 	return class
 }
 
-// says is what kind of difference it is.
+// says describes the kind of difference.
 func (c Check) says() string {
 	switch c.Kind {
 	case Verdicted, Valued:
@@ -226,6 +231,7 @@ func (p *page) alike() {
 		}
 	}
 	if names != nil {
-		p.put("<section id=alike>\n<details><summary>The same everywhere: ", report.Count(len(names), "check"), "</summary>\n<ul>\n", strings.Join(names, "\n"), "\n</ul>\n</details>\n</section>\n")
+		p.put("<section id=alike>\n<details><summary>The same everywhere: ", report.Count(len(names), "check"),
+			"</summary>\n<ul>\n", strings.Join(names, "\n"), "\n</ul>\n</details>\n</section>\n")
 	}
 }

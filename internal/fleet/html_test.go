@@ -28,21 +28,23 @@ func TestPageInChromium(t *testing.T) {
 			for _, c := range []struct{ script, want string }{
 				{"document.documentElement.scrollWidth <= innerWidth && innerWidth == " + fmt.Sprint(width), "true"},
 				{"document.title", "nodegate fleet: 3 of 1000 nodes not as they should be"},
-				{"document.querySelector('header p').textContent", "1000 nodes of eu-central-1.compute.internal, 100 checks, stage boot: 1 fail, 2 unknown, 997 pass"},
+				{"document.querySelector('header p').textContent",
+					"1000 nodes of eu-central-1.compute.internal, 100 checks, stage boot: 1 fail, 2 unknown, 997 pass"},
 				// Of 1,000 nodes four groups, of 100 checks seven in which they differ.
 				{"document.querySelectorAll('#map tbody tr').length", "4"},
 				{"document.querySelectorAll('#map thead th a').length", "7"},
 				{"document.querySelectorAll('article').length", "7"},
-				{"document.querySelectorAll('#map td.fail').length + ' ' + document.querySelectorAll('#map td.unknown').length + ' ' + document.querySelectorAll('#map td.value').length", "3 1 1"},
+				{"document.querySelectorAll('#map td.fail').length + ' ' + document.querySelectorAll('#map td.unknown').length + ' ' + " +
+					"document.querySelectorAll('#map td.value').length", "3 1 1"},
 				{"document.querySelector('#map tbody th').textContent", "ip-10-0-0-17"},
 				{"document.querySelector('#map tbody tr:last-child th summary').textContent", "ip-10-0-0-0 +995"},
 				{"document.querySelector('article h3').textContent", "1 module.br_netfilter"},
 				{"document.querySelectorAll('#alike li').length", "93"},
 				{"document.scripts.length + document.querySelectorAll('link, img, iframe').length", "0"},
-				// The first column stays in sight, and the numbers lead to the checks.
+				// The first column stays visible, and the numbers link to the checks.
 				{"getComputedStyle(document.querySelector('#map tbody th')).position", "sticky"},
 				{"[...document.querySelectorAll('#map thead a')].every(a => document.querySelector(a.getAttribute('href')))", "true"},
-				// What is open does not push the page wide either.
+				// Open details do not widen the page either.
 				{"document.querySelectorAll('details').forEach(d => d.open = true); document.documentElement.scrollWidth <= innerWidth", "true"},
 			} {
 				if got := b.eval(c.script); got != c.want {
@@ -74,7 +76,7 @@ func TestPageInChromium(t *testing.T) {
 }
 
 // TestWidePage: 300 nodes that differ in 80 checks scroll inside the map, not
-// the page; a name without a space does not push it wide, nor does markup.
+// the page; neither a name without a space nor markup widens it.
 func TestWidePage(t *testing.T) {
 	var reports []string
 	long := strings.Repeat("x", 200) + "<b>"
@@ -104,7 +106,7 @@ func TestWidePage(t *testing.T) {
 	}
 }
 
-// written is the address of the fleet's page in a file.
+// written writes the fleet's page to a file and returns its address.
 func written(t *testing.T, f fleet.Fleet) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "fleet.html")
@@ -118,8 +120,8 @@ func written(t *testing.T, f fleet.Fleet) string {
 	return "file://" + file
 }
 
-// hues fails where a screenshot does not show the four colours of a heat map
-// apart: nearly all red, blue, green and violet.
+// hues fails if a screenshot lacks one of the four colours of a heat map: nearly
+// pure red, blue, green and violet.
 func hues(t *testing.T, what string, shown []byte) {
 	t.Helper()
 	picture, err := png.Decode(bytes.NewReader(shown))

@@ -8,7 +8,8 @@ import (
 
 // JSON writes the table for other tools. Fields are added, never renamed.
 func JSON(w io.Writer, f Fleet) error {
-	d := jsonFleet{APIVersion: report.APIVersion, Kind: "FleetReport", Verdict: f.Verdict(), Nodes: []jsonNode{}, Checks: []jsonCheck{}, Groups: []jsonGroup{}}
+	d := jsonFleet{APIVersion: report.APIVersion, Kind: "FleetReport", Verdict: f.Verdict(),
+		Nodes: []jsonNode{}, Checks: []jsonCheck{}, Groups: []jsonGroup{}}
 	for _, n := range f.Nodes {
 		d.Nodes = append(d.Nodes, jsonNode{n.Name, n.Stage, n.Verdict, n.Time, n.File})
 	}

@@ -8,18 +8,20 @@ import (
 	"nodegate/internal/report"
 )
 
-func TestMergeRefusesTwoOfOneNode(t *testing.T) {
-	reports, err := report.Decode("f.json", strings.NewReader(reportOf(t, "a", "boot", pass("x", "1"))+reportOf(t, "b", "boot", pass("x", "1"))+reportOf(t, "a", "boot", pass("x", "2"))))
+func TestMergeRejectsTwoOfOneNode(t *testing.T) {
+	reports, err := report.Decode("f.json", strings.NewReader(
+		reportOf(t, "a", "boot", pass("x", "1"))+reportOf(t, "b", "boot", pass("x", "1"))+reportOf(t, "a", "boot", pass("x", "2"))))
 	if err != nil {
 		t.Fatal(err)
 	}
 	f, errs := fleet.Merge(reports)
-	if len(errs) != 1 || errs[0].Error() != `f.json:3:1: node "a" has a report already, in f.json; keep the newer` || len(f.Nodes) != 2 || f.Checks[0].Kind != fleet.Alike {
+	if len(errs) != 1 || errs[0].Error() != `f.json:3:1: node "a" has a report already, in f.json; keep the newer` ||
+		len(f.Nodes) != 2 || f.Checks[0].Kind != fleet.Alike {
 		t.Errorf("%v, %+v", errs, f)
 	}
 }
 
-// FuzzMerge: whatever a file holds, it is an error or a table that can be written.
+// FuzzMerge: every file is an error or a table that can be written.
 func FuzzMerge(f *testing.F) {
 	f.Add([]byte(strings.Join(farm(f, 4, 8), "")))
 	f.Add([]byte(`{"apiVersion":"nodegate/v1","kind":"Report","verdict":"pass","results":[{"name":"a","verdict":"skip"}]}`))

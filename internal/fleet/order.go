@@ -8,8 +8,8 @@ import (
 	"nodegate/internal/report"
 )
 
-// byInterest: the kinds in their order; within one, the fewer nodes are odd the
-// closer it leads to them, and the worse first.
+// byInterest orders checks by kind; within one kind, those with fewer odd nodes
+// first, then those with the worse verdict.
 func byInterest(a, b Check) int {
 	if d := cmp.Compare(a.Kind, b.Kind); d != 0 {
 		return d
@@ -23,7 +23,7 @@ func byInterest(a, b Check) int {
 	return cmp.Compare(a.worst(), b.worst())
 }
 
-// worst is the place of the worst verdict in report.Verdicts.
+// worst returns the index of the worst verdict in report.Verdicts.
 func (c Check) worst() int {
 	worst := len(report.Verdicts())
 	for _, s := range c.States {
@@ -34,7 +34,7 @@ func (c Check) worst() int {
 	return worst
 }
 
-// natural compares names as people count: node-2 comes before node-10.
+// natural compares names with numbers as numbers: node-2 comes before node-10.
 func natural(a, b string) int {
 	for a != "" && b != "" {
 		na, nb := digits(a), digits(b)

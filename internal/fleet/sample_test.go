@@ -12,7 +12,7 @@ import (
 
 type result map[string]string
 
-// reportOf is the JSON of one node's report, as nodegate check writes it.
+// reportOf returns the JSON of one node's report, as nodegate check writes it.
 func reportOf(t testing.TB, node, stage string, results ...result) string {
 	t.Helper()
 	verdict := "pass"
@@ -44,7 +44,7 @@ func fail(name, got string) result {
 
 func because(r result, cause string) result { r["because"] = cause; return r }
 
-// merged reads what was written and merges it.
+// merged decodes and merges reports.
 func merged(t testing.TB, reports ...string) fleet.Fleet {
 	t.Helper()
 	read, err := report.Decode("all.json", strings.NewReader(strings.Join(reports, "")))
@@ -58,14 +58,15 @@ func merged(t testing.TB, reports ...string) fleet.Fleet {
 	return f
 }
 
-// farm is so many nodes with so many checks. Of the nodes one misses a module
-// (and two sysctls with it), one has another value, two could not tell; every
+// farm returns reports of so many nodes with so many checks. One node lacks a
+// module (and two sysctls with it), one has another value, two are unknown; every
 // node has its own count of connections.
 func farm(t testing.TB, nodes, checks int) []string {
 	t.Helper()
 	var all []string
 	for n := range nodes {
-		module, call, call6 := pass("module.br_netfilter", "loaded"), pass("sysctl.net.bridge.bridge-nf-call-iptables", "1"), pass("sysctl.net.bridge.bridge-nf-call-ip6tables", "1")
+		module := pass("module.br_netfilter", "loaded")
+		call, call6 := pass("sysctl.net.bridge.bridge-nf-call-iptables", "1"), pass("sysctl.net.bridge.bridge-nf-call-ip6tables", "1")
 		if n == 17 {
 			module = fail("module.br_netfilter", "not loaded")
 			call = because(fail("sysctl.net.bridge.bridge-nf-call-iptables", "absent"), "module.br_netfilter")
@@ -77,7 +78,8 @@ func farm(t testing.TB, nodes, checks int) []string {
 		}
 		forward := pass("sysctl.net.ipv4.ip_forward", "1")
 		if n == 3 || n == 9 {
-			forward = result{"name": "sysctl.net.ipv4.ip_forward", "verdict": "unknown", "severity": "block", "error": "reading sysctl: permission denied"}
+			forward = result{"name": "sysctl.net.ipv4.ip_forward", "verdict": "unknown", "severity": "block",
+				"error": "reading sysctl: permission denied"}
 		}
 		swap := result{"name": "cgroup.version", "verdict": "warn", "severity": "warn", "got": "v1", "remedy": "boot with cgroup v2"}
 		results := []result{module, call, call6, backlog, forward, swap, pass("conntrack.headroom", fmt.Sprintf("%d of 262144", 100+n))}

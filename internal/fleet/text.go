@@ -15,9 +15,9 @@ const (
 	textValue = 100
 )
 
-// Text writes the table for people: the checks in which nodes differ, then the
-// nodes that do, last the sum. All names every node, and the checks in which
-// nothing differs.
+// Text writes the table for people: the checks in which nodes differ, then these
+// nodes, last the sum. With all, it names every node, and the checks in which no
+// node differs.
 func Text(w io.Writer, f Fleet, all bool, paint report.Paint) error {
 	t := text{f: f, paint: paint, names: textNames}
 	if all {
@@ -58,7 +58,8 @@ func (t *text) check(c Check) {
 			fmt.Fprintf(t, "        and %d other values\n", len(c.States)-i)
 			break
 		}
-		line := fmt.Sprintf("%6d  %s  %-*s", len(s.Nodes), t.paint.Verdict(s.Verdict, fmt.Sprintf("%-9s", s.word())), width, clean(s.Got, textValue))
+		word := t.paint.Verdict(s.Verdict, fmt.Sprintf("%-9s", s.word()))
+		line := fmt.Sprintf("%6d  %s  %-*s", len(s.Nodes), word, width, clean(s.Got, textValue))
 		if i > 0 || c.Kind == Wrong && len(c.States) > 1 {
 			line += "  " + t.f.names(s.Nodes, t.names)
 		}
@@ -87,7 +88,7 @@ func (t *text) list(k Kind, what string) {
 	}
 }
 
-// groups is the nodes, those that differ most first; alike nodes in one line.
+// groups lists the nodes, those that differ most first; alike nodes in one line.
 func (t *text) groups() {
 	for _, g := range t.f.Groups {
 		if len(g.Differs) == 0 {

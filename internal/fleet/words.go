@@ -9,7 +9,7 @@ import (
 	"nodegate/internal/report"
 )
 
-// word is a verdict as people read it.
+// word returns the verdict as people read it.
 func (s State) word() string {
 	if s.Verdict == "" {
 		return "not asked"
@@ -20,9 +20,9 @@ func (s State) word() string {
 // fine reports whether nobody has to look at it.
 func (s State) fine() bool { return s.Verdict == "" || s.Verdict.Fine() }
 
-// clean makes one line that is safe to print of a text that came with a report:
-// without control characters, which could rewrite a terminal, and without those
-// that turn the direction of writing; cut after most runes where most is not 0.
+// clean returns a text of a report as one line that is safe to print: without
+// control characters, which could rewrite a terminal, and without characters that
+// change the direction of writing; cut after most runes if most is not 0.
 func clean(text string, most int) string {
 	var b strings.Builder
 	n := 0
@@ -39,7 +39,7 @@ func clean(text string, most int) string {
 	return b.String()
 }
 
-// names lists nodes, at most the first so many where most is not 0.
+// names lists nodes, at most the first so many if most is not 0.
 func (f Fleet) names(nodes []int, most int) string {
 	var b strings.Builder
 	for i, n := range nodes {
@@ -55,8 +55,8 @@ func (f Fleet) names(nodes []int, most int) string {
 	return b.String()
 }
 
-// domain is the end that all names have in common, from a dot on: nobody needs
-// to read it a thousand times. "" where a name would be nothing without it.
+// domain returns the common end of all names, from a dot on, which the table does
+// not repeat. It is "" if a name would be empty without it.
 func domain(nodes []Node) string {
 	if len(nodes) < 2 {
 		return ""
@@ -73,7 +73,7 @@ func domain(nodes []Node) string {
 	return "." + end
 }
 
-// summary is the fleet in one line: "1000 nodes, 98 checks, stage boot: 3 fail, 997 pass".
+// summary returns the fleet in one line: "1000 nodes, 98 checks, stage boot: 3 fail, 997 pass".
 func (f Fleet) summary() string {
 	var parts []string
 	for _, v := range []report.Verdict{report.Fail, report.Unknown, report.Pass} {
@@ -89,10 +89,11 @@ func (f Fleet) summary() string {
 	if f.domain != "" {
 		nodes += " of " + clean(strings.TrimPrefix(f.domain, "."), 80)
 	}
-	return fmt.Sprintf("%s, %s, stage %s: %s", nodes, report.Count(len(f.Checks), "check"), strings.Join(stages, " and "), strings.Join(parts, ", "))
+	return fmt.Sprintf("%s, %s, stage %s: %s", nodes, report.Count(len(f.Checks), "check"),
+		strings.Join(stages, " and "), strings.Join(parts, ", "))
 }
 
-// when is the time in which the nodes were checked.
+// when returns the time in which the nodes were checked.
 func (f Fleet) when() string {
 	var first, last time.Time
 	for _, n := range f.Nodes {

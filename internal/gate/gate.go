@@ -94,7 +94,8 @@ func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
 	case p.Gate.OnTimeout == policy.Release:
 		g.explain(r, waitingFor(err))
 		host.Status("nodegate: released, NOT proven" + g.because())
-		g.Voice.say(host.LevelError, fmt.Sprintf("nodegate: RELEASED %s after %s although the node is NOT proven (on_timeout = \"release\")%s%s",
+		g.Voice.say(host.LevelError, fmt.Sprintf("nodegate: RELEASED %s after %s although the node is NOT proven (on_timeout = "+
+			"\"release\")%s%s",
 			p.Gate.Unit, waited, g.because(), g.Voice.losses()), nil)
 		return Released
 	default:
@@ -103,7 +104,8 @@ func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
 		if stuck != "" {
 			stuck = ": " + stuck
 		}
-		g.Voice.log(host.LevelError, fmt.Sprintf("nodegate: %s stays held after %s%s; systemd tries again%s", p.Gate.Unit, waited, stuck, g.Voice.losses()), nil)
+		g.Voice.log(host.LevelError, fmt.Sprintf("nodegate: %s stays held after %s%s; systemd tries again%s", p.Gate.Unit, waited,
+			stuck, g.Voice.losses()), nil)
 	}
 	if r.Verdict() == checks.Fail {
 		return Held

@@ -1,5 +1,5 @@
-// Package kube asks a Kubernetes API server for what the audit compares a
-// node's rules with, and kube-proxy for what it says of itself. It only reads.
+// Package kube reads from a Kubernetes API server what the audit compares a node's
+// rules with, and from kube-proxy what it says about itself. It only reads.
 package kube
 
 import (
@@ -22,18 +22,18 @@ type Client struct {
 	token  func() (string, error) // nil: the certificate is enough
 }
 
-// EndpointSlices hands the list of all EndpointSlices to read, as it arrives.
+// EndpointSlices passes the list of all EndpointSlices to read, as it arrives.
 func (c *Client) EndpointSlices(ctx context.Context, read func(io.Reader) error) error {
 	return c.list(ctx, "/apis/discovery.k8s.io/v1/endpointslices", read)
 }
 
-// Services hands the list of all Services to read, as it arrives.
+// Services passes the list of all Services to read, as it arrives.
 func (c *Client) Services(ctx context.Context, read func(io.Reader) error) error {
 	return c.list(ctx, "/api/v1/services", read)
 }
 
-// list asks for any recent version of a list: the API server answers from its
-// cache, as it answers kube-proxy's own first list, and etcd is left alone.
+// list asks for any recent version of a list: the API server answers from its cache,
+// as it answers kube-proxy's own first list, without etcd.
 func (c *Client) list(ctx context.Context, path string, read func(io.Reader) error) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.server+path+"?resourceVersion=0", nil)
 	if err != nil {
@@ -62,7 +62,7 @@ func (c *Client) list(ctx context.Context, path string, read func(io.Reader) err
 	return fmt.Errorf("asking the API server: %s: %s", path, resp.Status)
 }
 
-// newClient talks to one server, by TLS, without following redirects.
+// newClient returns a client of one server, by TLS, that follows no redirects.
 func newClient(server string, tlsConfig *tls.Config, token func() (string, error)) (*Client, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "https" || u.Host == "" {
@@ -81,7 +81,7 @@ func newClient(server string, tlsConfig *tls.Config, token func() (string, error
 }
 
 // Page reads one small page of a program on this node, kube-proxy's healthz or
-// metrics: its body, at most 16 MiB, and its status.
+// metrics. It returns the body, at most 16 MiB, and the status.
 func Page(ctx context.Context, address string) (body []byte, status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -106,7 +106,7 @@ func Page(ctx context.Context, address string) (body []byte, status int, err err
 // serviceAccount is where a Pod finds its credentials.
 const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount/"
 
-// InCluster is the API server as a Pod sees it.
+// InCluster returns a client of the API server as a Pod sees it.
 func InCluster() (*Client, error) {
 	addr, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
 	if addr == "" || port == "" {

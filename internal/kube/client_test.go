@@ -42,7 +42,7 @@ func kubeconfig(t *testing.T, text string) string {
 	return name
 }
 
-// forServer is a kubeconfig for s with the given lines for its user.
+// forServer returns a kubeconfig for s with the given lines for its user.
 func forServer(s *httptest.Server, user string) string {
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 	return `apiVersion: v1
@@ -95,11 +95,13 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	read := func(io.Reader) error { t.Error("an answer that is none is read"); return nil }
-	if err := c.Services(t.Context(), read); err == nil || !strings.Contains(err.Error(), "/api/v1/services: 403 Forbidden; these credentials") {
+	if err := c.Services(t.Context(), read); err == nil || !strings.Contains(err.Error(),
+		"/api/v1/services: 403 Forbidden; these credentials") {
 		t.Errorf("a refusal: %v", err)
 	}
-	// Another server's certificate is not believed.
-	text := strings.Replace(forServer(s, "    token: secret\n"), "certificate-authority-data", "tls-server-name: elsewhere.example\n    certificate-authority-data", 1)
+	// Another server's certificate is rejected.
+	text := strings.Replace(forServer(s, "    token: secret\n"), "certificate-authority-data",
+		"tls-server-name: elsewhere.example\n    certificate-authority-data", 1)
 	if c, err = kube.FromKubeconfig(kubeconfig(t, text)); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +125,7 @@ func TestBadKubeconfig(t *testing.T) {
 		`no user "u"`:                              strings.Replace(good, "- name: u\n", "- name: v\n", 1),
 		"is not https://":                          strings.Replace(good, s.URL, "http://127.0.0.1:1", 1),
 		"inline data is not base64":                strings.Replace(good, "authority-data: ", "authority-data: '?'\n#", 1),
-		"certificate-authority holds no":           strings.Replace(good, "authority-data: ", "authority-data: aGVsbG8=\n#", 1),
+		"certificate-authority contains no":        strings.Replace(good, "authority-data: ", "authority-data: aGVsbG8=\n#", 1),
 		"no such file":                             strings.Replace(good, "authority-data: ", "authority: nosuch.crt\n#", 1),
 		"uses a credential plugin, which nodegate": strings.Replace(good, "token: secret", "exec: {command: aws}", 1),
 		"it has no certificate and no token":       strings.Replace(good, "token: secret", "username: me", 1),

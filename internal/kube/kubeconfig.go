@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -46,9 +47,9 @@ type user struct {
 	AuthProvider    any `yaml:"auth-provider"`
 }
 
-// FromKubeconfig is the API server of a kubeconfig's current context, with
-// certificates or tokens. Credential plugins are not run: nodegate starts no
-// program that a file names. Errors name the file.
+// FromKubeconfig returns a client of the API server in a kubeconfig's current
+// context, with certificates or tokens. It runs no credential plugins: nodegate
+// starts no program that a file names. Errors name the file.
 func FromKubeconfig(name string) (*Client, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -106,7 +107,7 @@ func (k *kubeconfig) client(dir string) (*Client, error) {
 	return nil, fmt.Errorf("there is no user %q, which the context names", userName)
 }
 
-// credentials puts a client certificate into config, or answers a token.
+// credentials puts a client certificate into config, or returns a token.
 func (u user) credentials(dir string, config *tls.Config) (func() (string, error), error) {
 	cert, err := pem(dir, u.Certificate, u.CertificateData)
 	if err != nil {
@@ -129,12 +130,14 @@ func (u user) credentials(dir string, config *tls.Config) (func() (string, error
 	case u.Token != "":
 		return func() (string, error) { return u.Token, nil }, nil
 	case u.Exec != nil || u.AuthProvider != nil:
-		return nil, fmt.Errorf("it uses a credential plugin, which nodegate does not run; use kube-proxy's own kubeconfig (kops: /var/lib/kube-proxy/kubeconfig), or: kubectl get endpointslices -A -o json > slices.json, and --endpoints slices.json")
+		return nil, errors.New("it uses a credential plugin, which nodegate does not run; " +
+			"use kube-proxy's own kubeconfig (kops: /var/lib/kube-proxy/kubeconfig), or: " +
+			"kubectl get endpointslices -A -o json > slices.json, and --endpoints slices.json")
 	}
 	return nil, fmt.Errorf("it has no certificate and no token")
 }
 
-// pem is what a file or inline base64 holds, nil where neither is given.
+// pem returns the content of a file or of inline base64, nil where neither is given.
 func pem(dir, file, data string) ([]byte, error) {
 	if data != "" {
 		b, err := base64.StdEncoding.DecodeString(data)
@@ -160,7 +163,7 @@ func beside(dir, name string) string {
 func certPool(authority []byte, from string) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(authority) {
-		return nil, fmt.Errorf("%s holds no certificate", from)
+		return nil, fmt.Errorf("%s contains no certificate", from)
 	}
 	return pool, nil
 }

@@ -66,7 +66,7 @@ func auditResult(k kubeproxy.Kind, rep *kubeproxy.Report, c Covered) checks.Resu
 	return res
 }
 
-// where is a finding's place in the rules.
+// where returns a finding's place in the rules.
 func where(f kubeproxy.Finding) string {
 	var parts []string
 	for _, p := range []string{f.Service, f.Family, f.Table, f.Chain} {
@@ -83,7 +83,7 @@ func where(f kubeproxy.Finding) string {
 	return strings.Join(parts, " ")
 }
 
-// notCovered says why a kind of finding could not have been made.
+// notCovered returns why a kind of finding could not be made.
 func notCovered(name, mode string, c Covered) string {
 	switch {
 	case mode == "" && !strings.HasPrefix(name, "kubeproxy.sync.") && !strings.HasPrefix(name, "kubeproxy.watch."):

@@ -19,7 +19,7 @@ const (
 // Read is a report as it was read.
 type Read struct {
 	Report
-	File string // with line and column, where the file holds several
+	File string // with line and column, if it is not the first of its file
 }
 
 // Decode reads the reports in a file: one, or several one after the other, of
@@ -62,7 +62,7 @@ func Decode(file string, r io.Reader) ([]Read, error) {
 	}
 }
 
-// syntaxAt finds where JSON ends to be JSON: after whole documents the decoder
+// syntaxAt returns the place of a syntax error: after whole documents the decoder
 // counts from the last one.
 func syntaxAt(file string, text []byte, done int64, err error) string {
 	var syntax *json.SyntaxError
@@ -86,7 +86,7 @@ func jsonError(err error) error {
 	return fmt.Errorf("no JSON: %w", err)
 }
 
-// position is file:line:column of a byte, counted from 1.
+// position returns file:line:column of a byte, counted from 1.
 func position(file string, text []byte, offset int64) string {
 	before := text[:min(offset, int64(len(text)))]
 	line := bytes.Count(before, []byte("\n")) + 1
@@ -94,11 +94,14 @@ func position(file string, text []byte, offset int64) string {
 	return fmt.Sprintf("%s:%d:%d", file, line, column)
 }
 
+// document is a Report, or a Watch of which only the report is read.
+type document struct {
+	Report
+	Watched *Report `json:"report"`
+}
+
 func decode(raw json.RawMessage) (Report, error) {
-	var d struct {
-		Report
-		Watched *Report `json:"report"` // of a Watch: what it found last
-	}
+	var d document
 	if err := json.Unmarshal(raw, &d); err != nil {
 		var wrong *json.UnmarshalTypeError
 		if errors.As(err, &wrong) && wrong.Field != "" {
@@ -112,7 +115,7 @@ func decode(raw json.RawMessage) (Report, error) {
 	return d.Report, d.Report.check()
 }
 
-// check returns what of a report that was read is not as New makes it.
+// check returns an error if a decoded report is not as New makes it.
 func (r Report) check() error {
 	if r.APIVersion != APIVersion || r.Kind != KindReport {
 		return fmt.Errorf("this is %.60q %.60q, not a nodegate/v1 Report; nodegate check --format json writes one", r.APIVersion, r.Kind)

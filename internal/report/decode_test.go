@@ -9,7 +9,8 @@ import (
 )
 
 const good = `{"apiVersion":"nodegate/v1","kind":"Report","node":{"name":"a"},"results":[` +
-	`{"got":"loaded","name":"module","severity":"block","verdict":"pass"}],"stage":"boot","time":"2026-11-20T10:00:00.000Z","verdict":"pass"}` + "\n"
+	`{"got":"loaded","name":"module","severity":"block","verdict":"pass"}],` +
+	`"stage":"boot","time":"2026-11-20T10:00:00.000Z","verdict":"pass"}` + "\n"
 
 func TestDecodeNamesThePlace(t *testing.T) {
 	in := func(from, to string) string { return strings.Replace(good, from, to, 1) }
@@ -20,13 +21,18 @@ func TestDecodeNamesThePlace(t *testing.T) {
 		{"broken in the middle", "{\n  \"kind\": oops\n}", "f.json:2:11: no JSON: invalid character 'o' looking for beginning of value"},
 		{"cut off", good[:40], "f.json:1:41: the report ends in the middle"},
 		{"broken after a good one", good + "\n{\"a\" 1}\n", "f.json:3:6: no JSON: invalid character '1' after object key"},
-		{"a list", "[1]", "f.json:1:2: no report of a node: json: cannot unmarshal array into Go value of type struct { report.Report; Watched *report.Report \"json:\\\"report\\\"\" }"},
-		{"another kind", `{"apiVersion":"nodegate/v1","kind":"Snapshot"}`, `f.json:1:1: this is "nodegate/v1" "Snapshot", not a nodegate/v1 Report; nodegate check --format json writes one`},
-		{"another version", in("nodegate/v1", "nodegate/v2"), `f.json:1:1: this is "nodegate/v2" "Report", not a nodegate/v1 Report; nodegate check --format json writes one`},
-		{"another verdict", in(`"verdict":"pass"}]`, `"verdict":"good"}]`), `f.json:1:1: results[0]: the verdict of "module" is fail, unknown, warn, pass or skip; "good" is none of them`},
-		{"another verdict of all", in(`"verdict":"pass"}`+"\n", `"verdict":"warn"}`+"\n"), `f.json:1:1: the verdict is pass, fail or unknown; "warn" is none of them`},
+		{"a list", "[1]", "f.json:1:2: no report of a node: json: cannot unmarshal array into Go value of type report.document"},
+		{"another kind", `{"apiVersion":"nodegate/v1","kind":"Snapshot"}`,
+			`f.json:1:1: this is "nodegate/v1" "Snapshot", not a nodegate/v1 Report; nodegate check --format json writes one`},
+		{"another version", in("nodegate/v1", "nodegate/v2"),
+			`f.json:1:1: this is "nodegate/v2" "Report", not a nodegate/v1 Report; nodegate check --format json writes one`},
+		{"another verdict", in(`"verdict":"pass"}]`, `"verdict":"good"}]`),
+			`f.json:1:1: results[0]: the verdict of "module" is fail, unknown, warn, pass or skip; "good" is none of them`},
+		{"another verdict of all", in(`"verdict":"pass"}`+"\n", `"verdict":"warn"}`+"\n"),
+			`f.json:1:1: the verdict is pass, fail or unknown; "warn" is none of them`},
 		{"no name", in(`"name":"module"`, `"name":""`), "f.json:1:1: results[0] has no name"},
-		{"twice the same", in(`"results":[`, `"results":[{"name":"module","verdict":"pass"},`), `f.json:1:1: results[1]: a second result of "module"`},
+		{"twice the same", in(`"results":[`, `"results":[{"name":"module","verdict":"pass"},`),
+			`f.json:1:1: results[1]: a second result of "module"`},
 		{"a number for a name", in(`"name":"module"`, `"name":17`), "results.name is a number here, not what a report has there"},
 		{"too many", in(`"results":[`, `"results":[`+strings.Repeat(`{},`, 10_001)), "f.json:1:1: 10002 results; a report has at most 10000"},
 	} {
@@ -53,8 +59,8 @@ func (endless) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// FuzzDecode: whatever a file holds, it is an error or reports that can be
-// written in every format and read again.
+// FuzzDecode: every file is an error or reports that can be written in every
+// format and read again.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(good))
 	f.Add([]byte(`{"apiVersion":"nodegate/v1","kind":"Report","verdict":"pass","results":[{"name":"a","verdict":"skip"}]}`))
@@ -79,7 +85,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestWatchIsAReport: what watch leaves holds the newest report of a node.
+// TestWatchIsAReport: watch's document contains the newest report of a node.
 func TestWatchIsAReport(t *testing.T) {
 	reports, err := report.Decode("watch.json", strings.NewReader(`{"apiVersion":"nodegate/v1","kind":"Watch","rounds":7,"report":`+good+`}`))
 	if err != nil || len(reports) != 1 || reports[0].Node.Name != "a" || reports[0].Stage != "boot" || len(reports[0].Results) != 1 {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Renderer is the writer of a format: text, json, junit, tap, prometheus or npd.
+// Renderer returns the writer of a format: text, json, junit, tap, prometheus or npd.
 func Renderer(format string, paint Paint, verbose bool) (func(io.Writer, Report) error, error) {
 	switch format {
 	case "text":

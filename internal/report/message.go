@@ -14,7 +14,7 @@ type Message struct {
 	Fields map[string]string
 }
 
-// NewMessage says what is wrong, where it is asked for and what to do.
+// NewMessage returns what is wrong, where the policy asks for it, and the remedy.
 func NewMessage(res checks.Result) Message {
 	r := newResult(res)
 	m := Message{fmt.Sprintf("%s: %s (%s)", r.Name, r.says(), r.Source), map[string]string{
@@ -27,7 +27,7 @@ func NewMessage(res checks.Result) Message {
 	return m
 }
 
-// Blocking is a message for each cause that keeps a gate held.
+// Blocking returns a message for each cause that keeps a unit held.
 func Blocking(r checks.Report) []Message {
 	var all []Message
 	for _, res := range r.Results {

@@ -22,7 +22,7 @@ const (
 // Plain leaves every word alone.
 func Plain(_, word string) string { return word }
 
-// Painter is the paint for w: colours on a terminal, where NO_COLOR is not set.
+// Painter returns the paint for w: colours on a terminal, if NO_COLOR is not set.
 func Painter(w io.Writer) Paint {
 	f, ok := w.(*os.File)
 	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" || !host.IsTerminal(f) {

@@ -30,7 +30,7 @@ func NewPlan(r checks.Report) Plan {
 	return p
 }
 
-// Verdict is Pass where apply would change nothing and nothing else is to do.
+// Verdict returns Pass if neither apply nor a person has anything to change.
 func (p Plan) Verdict() Verdict {
 	switch {
 	case len(p.unknown) > 0:

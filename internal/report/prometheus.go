@@ -64,7 +64,7 @@ func (d Watch) Metrics(w io.Writer) error {
 	for _, name := range slices.Sorted(maps.Keys(d.Corrected)) {
 		fmt.Fprintf(&e, "nodegate_watch_corrections_total{name=%s} %d\n", label(name), d.Corrected[name])
 	}
-	e.metric("nodegate_watch_fight", "gauge", "1 while somebody keeps changing this back.")
+	e.metric("nodegate_watch_fight", "gauge", "1 while another program keeps changing this back.")
 	for _, f := range d.Fights {
 		fmt.Fprintf(&e, "nodegate_watch_fight{name=%s} 1\n", label(f.Name))
 	}
@@ -77,8 +77,9 @@ func (d Watch) Metrics(w io.Writer) error {
 		{"nodegate_watch_link_events_total", "counter", "Notices about links that the kernel sent.", d.LinkEvents},
 		{"nodegate_watch_resyncs_total", "counter", "Times that notices were missed and every link was inspected again.", d.Resyncs},
 		{"nodegate_watch_rounds_total", "counter", "Times that everything was inspected.", d.Rounds},
-		{"nodegate_watch_off", "gauge", "1 while somebody has switched nodegate off: nothing is corrected.", oneIf(d.Off != "")},
-		{"nodegate_watch_policy_error", "gauge", "1 while the policy cannot be read and the last good one is in use.", oneIf(d.PolicyError != "")},
+		{"nodegate_watch_off", "gauge", "1 while nodegate is switched off: nothing is corrected.", oneIf(d.Off != "")},
+		{"nodegate_watch_policy_error", "gauge", "1 while the policy cannot be read and the last good one is in use.",
+			oneIf(d.PolicyError != "")},
 		{"nodegate_watch_start_timestamp_seconds", "gauge", "When watch was started.", int(d.Since.Unix())},
 		{"nodegate_watch_interval_seconds", "gauge", "How often everything is inspected.", int(d.Interval / time.Second)},
 	} {

@@ -67,7 +67,7 @@ type Result struct {
 	Error    string            `json:"error,omitempty"`   // why the verdict is unknown, or why a fix did not work
 }
 
-// New is the report on h of the checks of p.
+// New returns the report on h of a run of the checks of p.
 func New(h *host.Host, p *policy.Policy, r checks.Report) Report {
 	out := Report{
 		APIVersion: APIVersion, Kind: KindReport, Node: describe(h), Policy: Policy{p.Files},
@@ -98,7 +98,7 @@ func newResult(res checks.Result) Result {
 	return out
 }
 
-// describe names the node, as far as it can be read.
+// describe returns the node's names, as far as they can be read.
 func describe(h *host.Host) Node {
 	var n Node
 	if h.Live() {
@@ -108,16 +108,12 @@ func describe(h *host.Host) Node {
 		n.Root = h.Root
 		n.Name, _ = h.Text("/etc/hostname")
 	}
-	release, _ := h.Text("/etc/os-release")
-	for _, line := range strings.Split(release, "\n") {
-		if v, ok := strings.CutPrefix(line, "PRETTY_NAME="); ok {
-			n.OS = strings.Trim(v, `"'`)
-		}
-	}
+	release, _ := h.OSRelease()
+	n.OS = release["PRETTY_NAME"]
 	return n
 }
 
-// Observed is what a check found: a value, or why there is none.
+// Observed returns what a check found: a value, or why there is none.
 func (r Result) Observed() string {
 	switch r.Verdict {
 	case Unknown:
@@ -128,7 +124,7 @@ func (r Result) Observed() string {
 	return r.Got
 }
 
-// says is a result in one line.
+// says returns a result in one line.
 func (r Result) says() string {
 	switch {
 	case r.Error != "":
@@ -145,7 +141,7 @@ func (r Report) duration() time.Duration {
 	return time.Duration(r.DurationMs * float64(time.Millisecond)).Round(10 * time.Microsecond)
 }
 
-// began is the zero time where the report does not say.
+// began returns when the checks began, the zero time if the report does not say.
 func (r Report) began() time.Time {
 	t, err := time.Parse(time.RFC3339, r.Time)
 	if err != nil {
@@ -154,7 +150,7 @@ func (r Report) began() time.Time {
 	return t
 }
 
-// Count is "1 mistake", "2 mistakes".
+// Count returns "1 mistake", "2 mistakes".
 func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Text writes what watch knows for people: what is wrong first. watchUnit is the
-// unit to ask where watch is late.
+// Text writes what watch found for people: what is wrong first. watchUnit is the
+// unit to look at if watch is late.
 func (d Watch) Text(w io.Writer, now time.Time, paint Paint, watchUnit string) error {
 	since := func(t time.Time) string { return now.Sub(t).Round(time.Second).String() }
 	t := text{paint: paint}
@@ -65,7 +65,7 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// Line is what watch knows in one line, for `systemctl status`.
+// Line returns what watch found in one line, for `systemctl status`.
 func (d Watch) Line() string {
 	corrected := 0
 	for _, n := range d.Corrected {

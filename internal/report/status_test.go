@@ -15,9 +15,11 @@ const watched = `{
   "corrected": {"sysctl.net.ipv4.ip_forward": 5, "link.vxlan": 1},
   "last": [
     {"time": "2026-01-01T11:58:00Z", "name": "sysctl.net.ipv4.ip_forward", "was": "0", "now": "1"},
-    {"time": "2026-01-01T11:00:00Z", "name": "link.vxlan", "link": "flannel.1", "new": true, "was": "tx-checksum-ip-generic=on", "now": "tx-checksum-ip-generic=off"}
+    {"time": "2026-01-01T11:00:00Z", "name": "link.vxlan", "link": "flannel.1", "new": true,
+     "was": "tx-checksum-ip-generic=on", "now": "tx-checksum-ip-generic=off"}
   ],
-  "fights": [{"name": "sysctl.net.ipv4.ip_forward", "since": "2026-01-01T11:58:00Z", "next": "2026-01-01T12:01:00Z", "writer": "no known program writes it"}],
+  "fights": [{"name": "sysctl.net.ipv4.ip_forward", "since": "2026-01-01T11:58:00Z", "next": "2026-01-01T12:01:00Z",
+    "writer": "no known program writes it"}],
   "report": {
     "apiVersion": "nodegate/v1", "kind": "Report", "node": {"name": "node17"}, "verdict": "fail",
     "results": [
@@ -58,7 +60,8 @@ func TestStatus(t *testing.T) {
 		t.Error(d)
 	}
 	late := show(noon.Add(time.Hour))[0]
-	if late != "unknown watch                       the last round was 1h0m10s ago, and one is due every 30s; run: systemctl status nodegate-watch.service" {
+	if late != "unknown watch                       the last round was 1h0m10s ago, and one is due every 30s; "+
+		"run: systemctl status nodegate-watch.service" {
 		t.Errorf("a watch that is late: %s", late)
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Text writes the report for people: what fails first, with why, where it is
-// asked for and what to do; what only follows from it in one line each; then
-// what was fixed; what passes only as a number, or in full where verbose is set.
+// Text writes the report for people: failures first, each with its reason, its
+// place in the policy and its remedy; symptoms of a failure in one line each; then
+// what was fixed. Passes are only counted, or listed if verbose is set.
 func (r Report) Text(w io.Writer, paint Paint, verbose bool) error {
 	t := text{paint: paint, verbose: verbose}
 	for _, res := range r.Results {
@@ -37,7 +37,7 @@ func (r Report) Text(w io.Writer, paint Paint, verbose bool) error {
 	return err
 }
 
-// Total writes the last line of a text: the verdict, and in brackets what it is about.
+// Total writes the last line of a text: the verdict, and in brackets its subject.
 func Total(w io.Writer, paint Paint, v Verdict, about string) error {
 	_, err := fmt.Fprintf(w, "%s: %s  (%s)\n", paint(Bold, "nodegate"), paint.Verdict(v, v.Word()), about)
 	return err
@@ -100,7 +100,7 @@ func (t *text) evidence(r Result) {
 	}
 }
 
-// symptoms is what a failure explains, and what that explains in turn.
+// symptoms lists what a failure explains, and what that explains in turn.
 func (t *text) symptoms(all []Result, cause string) {
 	for _, r := range all {
 		if r.Because == cause {

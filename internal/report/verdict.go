@@ -14,12 +14,12 @@ const (
 	Skip    Verdict = "skip"    // does not apply here
 )
 
-// Verdicts is all verdicts of a check, the worst first.
+// Verdicts returns all verdicts of a check, the worst first.
 func Verdicts() []Verdict { return []Verdict{Fail, Unknown, Warn, Pass, Skip} }
 
 func verdictOf(v checks.Verdict) Verdict { return Verdict(v.String()) }
 
-// Word is the verdict as people read it.
+// Word returns the verdict as people read it.
 func (v Verdict) Word() string {
 	if v == Skip {
 		return "skipped"
@@ -27,5 +27,5 @@ func (v Verdict) Word() string {
 	return string(v)
 }
 
-// Fine reports whether nobody has to look at it.
+// Fine reports whether no person has to look at the result.
 func (v Verdict) Fine() bool { return v == Pass || v == Skip }

@@ -47,7 +47,7 @@ type Correction struct {
 	Now  string    `json:"now"`
 }
 
-// Subject is the requirement that was corrected, and the link.
+// Subject returns the requirement that was corrected, and the link.
 func (c Correction) Subject() string {
 	if c.Link == "" {
 		return c.Name
@@ -55,7 +55,7 @@ func (c Correction) Subject() string {
 	return c.Name + " of " + c.Link
 }
 
-// Fight is a requirement that somebody else keeps changing back.
+// Fight is a requirement that another program keeps changing back.
 type Fight struct {
 	Name   string    `json:"name"`
 	Since  time.Time `json:"since"`
@@ -63,7 +63,7 @@ type Fight struct {
 	Writer string    `json:"writer"`
 }
 
-// NewWatch is the document of a watch on h that has done w and found r by p.
+// NewWatch returns the document of a watch on h that did w and found r with p.
 func NewWatch(h *host.Host, w Watching, p *policy.Policy, r checks.Report) Watch {
 	return Watch{APIVersion, KindWatch, w, time.Now().UTC(), New(h, p, r)}
 }
@@ -83,8 +83,8 @@ func DecodeWatch(text []byte) (Watch, error) {
 // roundSlack is what a round may take beyond the interval.
 const roundSlack = 30 * time.Second
 
-// Late is nil while rounds come as they should. Where two rounds are missing,
-// what was found before may no longer be true.
+// Late returns nil while rounds are on time. If two rounds are missing, the report
+// may no longer be true.
 func (w Watching) Late(now time.Time) error {
 	if w.LastRound.IsZero() {
 		return errors.New("the first round is not over")
@@ -95,7 +95,7 @@ func (w Watching) Late(now time.Time) error {
 	return nil
 }
 
-// Verdict is the node's verdict: unknown where watch is late.
+// Verdict returns the node's verdict: unknown if watch is late.
 func (d Watch) Verdict(now time.Time) Verdict {
 	if d.Late(now) != nil {
 		return Unknown

@@ -1,5 +1,6 @@
 // Package signature proves that the files of a release are those that its makers
-// signed: a minisign signature over a list of SHA-256 sums, and the signature.
+// signed. There are two steps: a minisign signature over a list of SHA-256 sums, and
+// the sums.
 package signature
 
 import (
@@ -16,24 +17,24 @@ import (
 	"aead.dev/minisign"
 )
 
-// The names that a release's folder has for the list and for its signature.
+// The names of the list and of its signature in a release's folder.
 const (
 	ListName      = "SHA256SUMS"
 	SignatureName = ListName + ".minisig"
 )
 
-// maxList bounds what is read before anything is proven.
+// maxList limits what is read before anything is proven.
 const maxList = 1 << 20
 
-// ErrDiffers is what a list or a file that is not as it was signed is.
+// ErrDiffers is the error of a list or a file that differs from what was signed.
 var ErrDiffers = errors.New("not what was signed")
 
 // Sum is one line of a list.
 type Sum struct{ Name, SHA256 string }
 
-// Read is the list in dir, once its signature by the key is proven. Nothing of
-// an unproven list is looked at. ErrDiffers is wrapped where the signature is
-// of another key or of another list.
+// Read returns the list in dir after proving its signature by the key. It parses
+// nothing of an unproven list. The error wraps ErrDiffers where the signature
+// belongs to another key or to another list.
 func Read(dir string, key minisign.PublicKey) ([]Sum, error) {
 	list, err := readBounded(filepath.Join(dir, ListName))
 	if err != nil {
@@ -52,13 +53,14 @@ func Read(dir string, key minisign.PublicKey) ([]Sum, error) {
 		return nil, fmt.Errorf("%s: signed by the key %016X, and the key given is %016X: %w", name, s.KeyID, key.ID(), ErrDiffers)
 	}
 	if !minisign.Verify(key, list, text) {
-		return nil, fmt.Errorf("%s: the signature does not fit: the list or the signature was changed: %w", filepath.Join(dir, ListName), ErrDiffers)
+		list := filepath.Join(dir, ListName)
+		return nil, fmt.Errorf("%s: the signature does not match: the list or the signature was changed: %w", list, ErrDiffers)
 	}
 	return parse(filepath.Join(dir, ListName), string(list))
 }
 
-// Check compares one file in dir with its sum. ErrDiffers is wrapped where it is
-// changed or missing; other errors could not tell.
+// Check compares one file in dir with its sum. The error wraps ErrDiffers where the
+// file is changed or missing; after any other error the result is unknown.
 func Check(dir string, s Sum) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -89,9 +91,9 @@ func Check(dir string, s Sum) error {
 	return nil
 }
 
-// parse reads the lines that sha256sum writes. Names are those of files beside
-// the list: a signed list that leads elsewhere was signed by mistake. Every
-// wrong line is told.
+// parse reads the lines that sha256sum writes. Names are those of files in the same
+// folder: a signed list with other paths was signed by mistake. The error names
+// every wrong line.
 func parse(file, text string) ([]Sum, error) {
 	var list []Sum
 	var errs []error
@@ -101,7 +103,7 @@ func parse(file, text string) ([]Sum, error) {
 		n++
 		s, err := parseLine(strings.TrimSuffix(line, "\n"))
 		if first := lines[s.Name]; err == nil && first > 0 {
-			err = fmt.Errorf("%s stands on line %d already", s.Name, first)
+			err = fmt.Errorf("%s is on line %d already", s.Name, first)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s:%d: %w", file, n, err))
@@ -118,12 +120,14 @@ func parse(file, text string) ([]Sum, error) {
 
 func parseLine(line string) (Sum, error) {
 	sum, name, found := strings.Cut(line, " ")
-	if b, err := hex.DecodeString(sum); !found || err != nil || len(b) != sha256.Size || sum != strings.ToLower(sum) || name == "" || (name[0] != ' ' && name[0] != '*') {
+	b, err := hex.DecodeString(sum)
+	isSum := err == nil && len(b) == sha256.Size && sum == strings.ToLower(sum)
+	if !found || !isSum || !strings.HasPrefix(name, " ") && !strings.HasPrefix(name, "*") {
 		return Sum{}, errors.New(`want "SHA256  NAME" as sha256sum writes it`)
 	}
 	name = name[1:]
 	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\\\x00\r") {
-		return Sum{}, fmt.Errorf("%q is not the name of a file beside the list; nothing else is looked at", name)
+		return Sum{}, fmt.Errorf("%q is not the name of a file in the folder of the list", name)
 	}
 	return Sum{name, sum}, nil
 }

@@ -40,8 +40,8 @@ func signed(t *testing.T, list string) (dir string, key minisign.PublicKey) {
 	return dir, key
 }
 
-// TestList: a list that names anything but files beside it is refused, signed or
-// not, each line for itself.
+// TestList: a list that names anything but files in its folder is rejected, signed
+// or not, with every wrong line.
 func TestList(t *testing.T) {
 	ok := sumOf("x")
 	for _, test := range []struct{ list, want string }{
@@ -57,7 +57,8 @@ func TestList(t *testing.T) {
 		{ok + "\n", `want "SHA256  NAME"`},
 		{ok[:40] + "  x\n", `want "SHA256  NAME"`},
 		{strings.ToUpper(ok) + "  x\n", `want "SHA256  NAME"`},
-		{ok + "  x\n\n" + ok + " *x\n", "SHA256SUMS:2: want \"SHA256  NAME\" as sha256sum writes it\nDIR/SHA256SUMS:3: x stands on line 1 already"},
+		{ok + "  x\n\n" + ok + " *x\n", "SHA256SUMS:2: want \"SHA256  NAME\" as sha256sum writes it\n" +
+			"DIR/SHA256SUMS:3: x is on line 1 already"},
 	} {
 		dir, key := signed(t, test.list)
 		_, err := signature.Read(dir, key)
@@ -70,7 +71,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestNothingIsReadOfAnUnprovenList: a wrong line is not even told.
+// TestNothingIsReadOfAnUnprovenList: not even a wrong line is reported.
 func TestNothingIsReadOfAnUnprovenList(t *testing.T) {
 	dir, key := signed(t, sumOf("x")+"  x\n")
 	must(t, os.WriteFile(filepath.Join(dir, signature.ListName), []byte("evil\n"), 0o644))
@@ -98,7 +99,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestMinisign: what minisign(1) signs we take, and the other way round.
+// TestMinisign: minisign(1) verifies our signatures, and we verify minisign's.
 func TestMinisign(t *testing.T) {
 	hosttest.NeedProgram(t, "minisign")
 	dir := t.TempDir()

@@ -39,8 +39,8 @@ sysctl "net.ipv4.conf.all.send_redirects" {
 }
 `
 
-// TestDrift: three parameters change behind watch's back; one is corrected, one
-// is told, one is left alone.
+// TestDrift: three parameters change behind watch's back; it corrects one, reports
+// one and ignores one.
 func TestDrift(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return
@@ -57,20 +57,20 @@ func TestDrift(t *testing.T) {
 	rounds := w.State().Rounds
 	eventually(t, "two more rounds", func() bool { return w.State().Rounds >= rounds+2 })
 	if got := w.sysctl(t, "net/ipv4/conf/all/rp_filter"); got != "2" {
-		t.Errorf("rp_filter is %s: what is only to be told was corrected", got)
+		t.Errorf("rp_filter is %s: what is only to be reported was corrected", got)
 	}
 	if n := w.heard("fail sysctl.net.ipv4.conf.all.rp_filter"); n != 1 {
-		t.Errorf("that rp_filter fails was told %d times, want once", n)
+		t.Errorf("that rp_filter fails was reported %d times, want once", n)
 	}
 	if got := w.sysctl(t, "net/ipv4/conf/all/send_redirects"); got != "0" || w.heard("send_redirects") != 0 {
-		t.Errorf("send_redirects is %s and was told %d times; want 0 and never", got, w.heard("send_redirects"))
+		t.Errorf("send_redirects is %s and was reported %d times; want 0 and never", got, w.heard("send_redirects"))
 	}
 	w.flip(t, "net/ipv4/conf/all/rp_filter", "0")
-	eventually(t, "that it passes again is told", func() bool { return w.heard("pass sysctl.net.ipv4.conf.all.rp_filter") == 1 })
+	eventually(t, "that it passes again is reported", func() bool { return w.heard("pass sysctl.net.ipv4.conf.all.rp_filter") == 1 })
 }
 
-// TestFight: somebody flips a parameter back all the time. It is told once, and
-// corrected no more until a pause is over.
+// TestFight: somebody flips a parameter back all the time. Watch reports it once,
+// and stops correcting it until a pause is over.
 func TestFight(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return
@@ -90,21 +90,21 @@ func TestFight(t *testing.T) {
 		}
 	}()
 	defer func() { close(stop); <-stopped }()
-	eventually(t, "the fight is told", func() bool { return len(w.State().Fights) == 1 })
+	eventually(t, "the fight is reported", func() bool { return len(w.State().Fights) == 1 })
 	rounds := w.State().Rounds
 	eventually(t, "three more rounds", func() bool { return w.State().Rounds >= rounds+3 })
 	if n := w.State().Corrected["sysctl.net.ipv4.ip_forward"]; n != fightCount {
 		t.Errorf("corrected %d times, want %d and then a pause", n, fightCount)
 	}
 	if n := w.heard("fight sysctl.net.ipv4.ip_forward over=false"); n != 1 {
-		t.Errorf("the fight was told %d times, want once", n)
+		t.Errorf("the fight was reported %d times, want once", n)
 	}
 	if w.heard("bpftrace") != 1 {
-		t.Error("nobody says how to catch the other one")
+		t.Error("nothing says how to catch the other program")
 	}
 }
 
-// TestOff: after the glass was broken watch only looks.
+// TestOff: while the gate is switched off, watch changes nothing.
 func TestOff(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return
@@ -132,8 +132,8 @@ func TestOff(t *testing.T) {
 	})
 }
 
-// TestReread: the policy is read again when somebody asks, and one that cannot
-// be read leaves the last good one in use.
+// TestReread: SIGHUP makes watch read the policy again, and one that cannot be read
+// leaves the last good one in use.
 func TestReread(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return
@@ -155,7 +155,7 @@ func TestReread(t *testing.T) {
 	})
 	broken.Store(true)
 	reread <- os.Interrupt
-	eventually(t, "the broken policy is told", func() bool { return w.heard("the last good one stays in use: test.hcl:1:1: no") == 1 })
+	eventually(t, "the broken policy is reported", func() bool { return w.heard("the last good one stays in use: test.hcl:1:1: no") == 1 })
 	w.flip(t, "net/ipv4/ip_forward", "0")
 	eventually(t, "the good policy is in use", func() bool { return w.sysctl(t, "net/ipv4/ip_forward") == "1" })
 	broken.Store(false)

@@ -2,8 +2,8 @@ package watch
 
 import "time"
 
-// A fight is a requirement that was corrected fightCount times within
-// fightWindow: somebody else keeps changing it back.
+// A fight is a requirement that was corrected fightCount times within fightWindow:
+// somebody else keeps changing it back.
 const (
 	fightCount  = 5
 	fightWindow = 10 * time.Minute
@@ -12,24 +12,24 @@ const (
 )
 
 // fights remembers how often each thing was corrected. In a fight it allows one
-// correction after a pause that doubles: a minute, two, four, to an hour.
+// correction after a pause that doubles: a minute, two, four, up to an hour.
 type fights map[string]*bout
 
 type bout struct {
 	corrected []time.Time // the last fightCount at most
 	fighting  bool
-	since     time.Time // the fight's beginning
+	since     time.Time // the beginning of the fight
 	step      int
 	next      time.Time // when the next correction is allowed
 }
 
-// may tells whether the thing may be corrected now.
+// may reports whether the thing may be corrected now.
 func (f fights) may(key string, now time.Time) bool {
 	b := f[key]
 	return b == nil || !b.fighting || !now.Before(b.next)
 }
 
-// note records a correction, and tells whether a fight begins with it.
+// note records a correction, and reports whether a fight begins with it.
 func (f fights) note(key string, now time.Time) (begins bool) {
 	b := f[key]
 	if b == nil {
@@ -52,9 +52,9 @@ func (f fights) note(key string, now time.Time) (begins bool) {
 	return begins
 }
 
-// over is the fights that have ended: the last correction, in which the pause
-// before the next one was over, has lasted for fightWindow. What never was a
-// fight is forgotten after the same time.
+// over returns the fights that have ended: the last correction, which came after a
+// pause, has lasted for fightWindow. What never was a fight is forgotten after the
+// same time.
 func (f fights) over(now time.Time) []string {
 	var ended []string
 	for key, b := range f {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestFights: a thing is changed back every second, looked at every 30 s; then
-// whoever did it stops.
+// TestFights: a thing is changed back every second, and inspected every 30 s; then
+// whoever changed it stops.
 func TestFights(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	f := fights{}
@@ -39,7 +39,8 @@ func TestFights(t *testing.T) {
 	}
 }
 
-// TestNoFight: four corrections in ten minutes, for ever, are none.
+// TestNoFight: four corrections in ten minutes are no fight, however long it goes
+// on.
 func TestNoFight(t *testing.T) {
 	f := fights{}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -11,20 +11,20 @@ import (
 	"nodegate/policy"
 )
 
-// known is a link, by its index, that a requirement could match.
-type known struct {
+// knownLink is a link, by its index, that a requirement could match.
+type knownLink struct {
 	name   string
 	driver map[string]bool // requirement -> whether the link matches it; a driver does not change
-	held   map[string]bool // requirement -> whether it once held on this link
+	passed map[string]bool // requirement -> whether this link ever passed it
 }
 
-// event looks at the one link that a notice is about. It answers true where a
-// requirement could match that depends on the default route: that costs a dump
-// of all routes, and is looked at later, once for many notices.
+// event inspects the one link that a notice is about. It returns true where a
+// requirement could match that depends on the default route: that costs a dump of
+// all routes, and is done later, once for many notices.
 func (w *Watcher) event(ctx context.Context, e host.LinkEvent) (routed bool) {
 	w.change(func(s *State) { s.LinkEvents++ })
 	if e.Gone {
-		delete(w.settled, e.Link.Index)
+		delete(w.known, e.Link.Index)
 		return false
 	}
 	for _, r := range w.links {
@@ -33,7 +33,7 @@ func (w *Watcher) event(ctx context.Context, e host.LinkEvent) (routed bool) {
 		case r.Routed():
 			routed = true
 		default:
-			w.settle(ctx, r, e.Link)
+			w.reconcile(ctx, r, e.Link)
 		}
 	}
 	return routed
@@ -49,9 +49,9 @@ func (w *Watcher) routed() []setting.LinkRequirement {
 	return all
 }
 
-// resync looks at every link when the notices about them begin, for the first
-// time or again. What a link that was there at the first time has otherwise than
-// asked is drift; one that came while notices were missed is new.
+// resync inspects every link when the notices about them begin, for the first time
+// or again. A difference on a link that existed at the first time is drift; a link
+// that came while notices were missed is new.
 func (w *Watcher) resync(ctx context.Context, first bool) {
 	bounded, cancel := context.WithTimeout(ctx, actionTime)
 	links, err := w.Host.Links.List(bounded)
@@ -60,23 +60,23 @@ func (w *Watcher) resync(ctx context.Context, first bool) {
 		w.trouble(err.Error())
 		return
 	}
-	gone := maps.Clone(w.settled)
+	gone := maps.Clone(w.known)
 	for _, l := range links {
 		delete(gone, l.Index)
 		for _, r := range w.links {
 			if first && r.Metadata().Drift != policy.Correct && r.MayMatch(l) {
-				w.know(l).held[r.Name()] = true
+				w.know(l).passed[r.Name()] = true
 			}
 		}
 	}
 	for index := range gone {
-		delete(w.settled, index)
+		delete(w.known, index)
 	}
-	w.settleAll(ctx, w.links)
+	w.reconcileAll(ctx, w.links)
 }
 
-// settleAll looks at every link that one of the requirements matches.
-func (w *Watcher) settleAll(ctx context.Context, requirements []setting.LinkRequirement) {
+// reconcileAll reconciles every link that one of the requirements matches.
+func (w *Watcher) reconcileAll(ctx context.Context, requirements []setting.LinkRequirement) {
 	for _, r := range requirements {
 		bounded, cancel := context.WithTimeout(ctx, actionTime)
 		links, err := r.Matching(bounded, w.Host)
@@ -88,22 +88,23 @@ func (w *Watcher) settleAll(ctx context.Context, requirements []setting.LinkRequ
 		for _, l := range links {
 			k := w.know(l)
 			k.driver[r.Name()] = true
-			w.settle(ctx, r, l)
+			w.reconcile(ctx, r, l)
 		}
 	}
 }
 
-func (w *Watcher) know(l host.Link) *known {
-	k := w.settled[l.Index]
+func (w *Watcher) know(l host.Link) *knownLink {
+	k := w.known[l.Index]
 	if k == nil || k.name != l.Name {
-		k = &known{name: l.Name, driver: map[string]bool{}, held: map[string]bool{}}
-		w.settled[l.Index] = k
+		k = &knownLink{name: l.Name, driver: map[string]bool{}, passed: map[string]bool{}}
+		w.known[l.Index] = k
 	}
 	return k
 }
 
-// settle makes one link what one requirement asks, reads it back, and tells.
-func (w *Watcher) settle(ctx context.Context, r setting.LinkRequirement, l host.Link) {
+// reconcile makes one link what one requirement asks for, reads it back, and reports
+// what it did.
+func (w *Watcher) reconcile(ctx context.Context, r setting.LinkRequirement, l host.Link) {
 	ctx, cancel := context.WithTimeout(ctx, actionTime)
 	defer cancel()
 	k := w.know(l)
@@ -119,12 +120,12 @@ func (w *Watcher) settle(ctx context.Context, r setting.LinkRequirement, l host.
 	if !matches {
 		return
 	}
-	appeared := !k.held[r.Name()]
+	appeared := !k.passed[r.Name()]
 	key, now := r.Name()+" of "+l.Name, time.Now()
 	s, err := r.Reconcile(ctx, w.Host, l, appeared, func() bool {
 		return (appeared || r.Metadata().Drift == policy.Correct) && w.Off() == "" && w.fights.may(key, now)
 	})
-	k.held[r.Name()] = k.held[r.Name()] || err == nil && s.Was == "" || s.Set && err == nil && s.Still == ""
+	k.passed[r.Name()] = k.passed[r.Name()] || err == nil && s.Was == "" || s.Set && err == nil && s.Still == ""
 	switch {
 	case err != nil:
 		w.trouble(r.Name() + ": " + err.Error())
@@ -133,9 +134,9 @@ func (w *Watcher) settle(ctx context.Context, r setting.LinkRequirement, l host.
 	case s.Set:
 		w.corrected(report.Correction{Time: now, Name: r.Name(), Link: l.Name, New: appeared, Was: s.Was, Now: r.Want()})
 	}
-	// The first setting of a new link is nobody's fault; whatever follows is
-	// counted, so that a link that refuses is not tried for ever.
-	if s.Set && (!appeared || !k.held[r.Name()]) && w.fights.note(key, now) {
+	// The first setting of a new link is nobody's fault; whatever follows counts, so
+	// that watch does not set a stubborn link for ever.
+	if s.Set && (!appeared || !k.passed[r.Name()]) && w.fights.note(key, now) {
 		w.fight(ctx, key)
 	}
 }

@@ -141,8 +141,8 @@ func TestOverrun(t *testing.T) {
 	}
 }
 
-// TestChanged: a link that exists before watch, one that is changed back by
-// somebody, and one that gets a matching name later.
+// TestChanged: a link that exists before watch, one that somebody changes back, and
+// one that gets a matching name later.
 func TestChanged(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return
@@ -176,7 +176,8 @@ func TestChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "it is set again", func() bool {
-		return w.off("before") && w.heard("corrected link.there before new=false: tx-checksum-ip-generic=on -> tx-checksum-ip-generic=off") == 1
+		return w.off("before") && w.heard("corrected link.there before new=false: tx-checksum-ip-generic=on -> "+
+			"tx-checksum-ip-generic=off") == 1
 	})
 
 	renamed := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "bridge0"}}
@@ -197,7 +198,7 @@ func TestChanged(t *testing.T) {
 	for _, name := range []string{"told0", "left0"} {
 		add(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}})
 	}
-	eventually(t, "a new link is set even where drift is only told", func() bool {
+	eventually(t, "a new link is set even where drift is only reported", func() bool {
 		return mtu(t, "told0") == 1300 && w.heard("corrected link.told told0 new=true") == 1 // and was read back
 	})
 	told, err := netlink.LinkByName("told0")
@@ -207,11 +208,11 @@ func TestChanged(t *testing.T) {
 	if err := netlink.LinkSetMTU(told, 1200); err != nil {
 		t.Fatal(err)
 	}
-	// What comes after has been heard after: then watch has seen told0 too.
+	// Notices come in order: then watch has seen told0 too.
 	add(t, vxlan("after", 2))
 	eventually(t, "a later link is set", func() bool { return w.off("after") })
 	if mtu(t, "told1") != 1500 {
-		t.Errorf("mtu of told1 is %d: it was there before watch, and its drift is only told", mtu(t, "told1"))
+		t.Errorf("mtu of told1 is %d: it was there before watch, and its drift is only reported", mtu(t, "told1"))
 	}
 	if mtu(t, "told0") != 1200 || mtu(t, "left0") != 1500 {
 		t.Errorf("mtu of told0 is %d, of left0 %d; want 1200 and 1500, as nobody may correct them", mtu(t, "told0"), mtu(t, "left0"))
@@ -227,7 +228,7 @@ func mtu(t *testing.T, name string) int {
 	return l.Attrs().MTU
 }
 
-// TestDefaultRoute: a route makes a link match, and no notice tells of it.
+// TestDefaultRoute: a route makes a link match, and no notice says so.
 func TestDefaultRoute(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return
@@ -242,11 +243,12 @@ func TestDefaultRoute(t *testing.T) {
 	if err := netlink.LinkSetUp(d); err != nil {
 		t.Fatal(err)
 	}
-	if err := netlink.RouteAdd(&netlink.Route{LinkIndex: d.Index, Scope: netlink.SCOPE_LINK, Dst: &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}}); err != nil {
+	if err := netlink.RouteAdd(&netlink.Route{LinkIndex: d.Index, Scope: netlink.SCOPE_LINK, Dst: &net.IPNet{IP: net.IPv4zero,
+		Mask: net.CIDRMask(0, 32)}}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the uplink is set", func() bool { return mtu(t, "eth7") == 1400 })
 	if w.heard("trouble") != 0 {
-		t.Error("there was trouble")
+		t.Error("watch reported trouble")
 	}
 }

@@ -15,15 +15,15 @@ import (
 	"nodegate/internal/report"
 )
 
-// Pages is what the listener serves. Each function writes a whole page and is
-// called for every request, from several goroutines.
+// Pages is what the listener serves. Each function writes a whole page and is called
+// for every request, from several goroutines.
 type Pages struct {
 	Metrics func(io.Writer) error
 	Check   func(io.Writer) (pass bool, err error) // writes the report
 	Health  func() error                           // nil while watch does its work
 }
 
-// Pages is what the listener serves of w.
+// Pages returns what the listener serves of w.
 func (w *Watcher) Pages() Pages {
 	return Pages{
 		Metrics: func(out io.Writer) error { return w.State().Document(w.Host).Metrics(out) },
@@ -35,8 +35,8 @@ func (w *Watcher) Pages() Pages {
 	}
 }
 
-// The bounds of the listener: whoever else is on the machine may connect to it,
-// and must not make it large or keep others out for long.
+// The limits of the listener: any program on the machine may connect to it, and must
+// not make it large or keep others out for long.
 const (
 	mostConnections = 256
 	headerTime      = time.Second
@@ -45,15 +45,16 @@ const (
 	headerBytes     = 8 << 10
 )
 
-// Listen opens host:port. The host must be given: all addresses are served only
-// where somebody asks for 0.0.0.0 or [::].
+// Listen opens host:port. The host is required: all addresses are served only on
+// request, with 0.0.0.0 or [::].
 func Listen(address string) (net.Listener, error) {
 	name, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, fmt.Errorf("--listen is HOST:PORT, for example 127.0.0.1:9758: %w", err)
 	}
 	if name == "" {
-		return nil, fmt.Errorf("--listen %s names no address; write 127.0.0.1:%s, or 0.0.0.0:%s for every address of the machine", address, port, port)
+		return nil, fmt.Errorf("--listen %s names no address; write 127.0.0.1:%[2]s, or 0.0.0.0:%[2]s for every address of the machine",
+			address, port)
 	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -95,7 +96,7 @@ func (p Pages) handler() http.Handler {
 	return mux
 }
 
-// page renders before it answers, so that the status is right.
+// page renders before it writes anything, so that the status is right.
 func page(w http.ResponseWriter, contentType string, render func(io.Writer) (bool, error)) {
 	var b bytes.Buffer
 	pass, err := render(&b)

@@ -17,10 +17,10 @@ import (
 	"time"
 )
 
-// serving is a listener whose node holds, or does not.
-func serving(t *testing.T) (address string, holds *atomic.Bool) {
+// serving is a listener whose node passes, or fails.
+func serving(t *testing.T) (address string, passes *atomic.Bool) {
 	t.Helper()
-	holds = &atomic.Bool{}
+	passes = &atomic.Bool{}
 	l, err := Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -34,11 +34,11 @@ func serving(t *testing.T) (address string, holds *atomic.Bool) {
 				return err
 			},
 			Check: func(w io.Writer) (bool, error) {
-				_, err := fmt.Fprintf(w, `{"holds":%t}`, holds.Load())
-				return holds.Load(), err
+				_, err := fmt.Fprintf(w, `{"pass":%t}`, passes.Load())
+				return passes.Load(), err
 			},
 			Health: func() error {
-				if holds.Load() {
+				if passes.Load() {
 					return nil
 				}
 				return errors.New("the last round is late")
@@ -51,10 +51,10 @@ func serving(t *testing.T) (address string, holds *atomic.Bool) {
 			t.Error(err)
 		}
 	})
-	return l.Addr().String(), holds
+	return l.Addr().String(), passes
 }
 
-// ask sends raw bytes and answers the status line, "" where there is none.
+// ask sends raw bytes and returns the status line, "" where there is none.
 func ask(t *testing.T, address, request string) string {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
@@ -69,9 +69,9 @@ func ask(t *testing.T, address, request string) string {
 }
 
 func TestStatusCodes(t *testing.T) {
-	address, holds := serving(t)
+	address, passes := serving(t)
 	get := func(path string) string { return "GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n" }
-	holds.Store(true)
+	passes.Store(true)
 	for _, c := range []struct{ name, request, want string }{
 		{"metrics", get("/metrics"), "200 OK"},
 		{"check", get("/check"), "200 OK"},
@@ -81,26 +81,27 @@ func TestStatusCodes(t *testing.T) {
 		{"a path that climbs", get("/metrics/../../etc/passwd"), "307 Temporary Redirect"},
 		{"a method that writes", "POST /check HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", "405 Method Not Allowed"},
 		{"a method that is none", "BREW /check HTTP/1.1\r\nHost: x\r\n\r\n", "405 Method Not Allowed"},
-		{"an oversized header", "GET /check HTTP/1.1\r\nHost: x\r\nA: " + strings.Repeat("a", 1<<20) + "\r\n\r\n", "431 Request Header Fields Too Large"},
+		{"an oversized header", "GET /check HTTP/1.1\r\nHost: x\r\nA: " + strings.Repeat("a", 1<<20) + "\r\n\r\n",
+			"431 Request Header Fields Too Large"},
 		{"no HTTP", "hello\r\n\r\n", "400 Bad Request"},
 	} {
 		if got := ask(t, address, c.request); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
-	holds.Store(false)
+	passes.Store(false)
 	for _, path := range []string{"/check", "/healthz"} {
 		if got := ask(t, address, get(path)); got != "503 Service Unavailable" {
-			t.Errorf("%s of a node that does not hold: %q", path, got)
+			t.Errorf("%s of a node that fails: %q", path, got)
 		}
 	}
 }
 
-// TestCrowd: a thousand connections that read nothing, or send nothing, cost
-// little memory, and are dropped: who asks in between is served in the end.
+// TestCrowd: a thousand connections that read nothing, or send nothing, need little
+// memory, and are dropped: a request among them is answered in the end.
 func TestCrowd(t *testing.T) {
-	address, holds := serving(t)
-	holds.Store(true)
+	address, passes := serving(t)
+	passes.Store(true)
 	before := heap()
 	var crowd []net.Conn
 	var most uint64

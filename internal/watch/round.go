@@ -14,18 +14,18 @@ import (
 	"nodegate/policy"
 )
 
-// round is the inspection of everything. It runs beside the loop, which a rule
-// dump of some seconds must not keep from settling links.
+// round is the inspection of everything. It runs beside the loop: a rule dump takes
+// seconds, and must not delay the setting of links.
 type round struct {
 	host   *host.Host
 	policy func(reread bool) (*policy.Policy, error)
 	done   chan found
-	began  time.Time // of the one that runs, zero where none does
-	again  bool      // another one was asked for while it ran
+	began  time.Time // the beginning of the one that runs, zero where none does
+	again  bool      // another one was requested while it ran
 	reread bool      // and with the files read again
 }
 
-// found is what a round found, and by which policy.
+// found is what a round found, and the policy it used.
 type found struct {
 	policy *policy.Policy
 	err    error // why the policy is the last one that could be read
@@ -64,7 +64,7 @@ func (r *round) wait() {
 	}
 }
 
-// end makes room for the next one, and begins it where it was asked for.
+// end makes room for the next one, and begins it if it was requested.
 func (r *round) end(ctx context.Context, last *policy.Policy) {
 	r.began = time.Time{}
 	if r.again {
@@ -74,7 +74,7 @@ func (r *round) end(ctx context.Context, last *policy.Policy) {
 
 func (r *round) hangs() bool { return !r.began.IsZero() && time.Since(r.began) > 2*roundTime }
 
-// watched is what the policy asks of the node at boot or while it runs, but for
+// watched returns what the policy asks of the node at boot or while it runs, except
 // what it says to ignore.
 func watched(p *policy.Policy) []checks.Check {
 	list := catalog.For(p, checks.Run)
@@ -90,8 +90,8 @@ func watched(p *policy.Policy) []checks.Check {
 	return slices.DeleteFunc(list, func(c checks.Check) bool { return c.Metadata().Drift == policy.Ignore })
 }
 
-// finish corrects what a round found, as far as the policy wants it, and tells
-// the rest.
+// finish corrects what a round found, as far as the policy allows, and reports the
+// rest.
 func (w *Watcher) finish(ctx context.Context, f found) {
 	w.take(f)
 	all, off := f.report, w.Off()
@@ -106,7 +106,7 @@ func (w *Watcher) finish(ctx context.Context, f found) {
 		}
 	}
 	if links := w.drifting(all); off == "" && len(links) > 0 {
-		w.settleAll(ctx, links)
+		w.reconcileAll(ctx, links)
 		w.merge(&all, w.inspect(ctx, f.list, links))
 	}
 	if len(fix) > 0 {
@@ -123,7 +123,7 @@ func (w *Watcher) finish(ctx context.Context, f found) {
 		if res.Fixed {
 			w.corrected(report.Correction{Time: now, Name: res.Name, Was: res.Was, Now: res.State.Got})
 		}
-		w.tell(res)
+		w.announce(res)
 	}
 	w.end(now)
 	first := false
@@ -143,9 +143,8 @@ func (w *Watcher) isLink(name string) bool {
 	return slices.ContainsFunc(w.links, func(l setting.LinkRequirement) bool { return l.Name() == name })
 }
 
-// drifting is the link requirements that the report says do not hold and that
-// are to be corrected: link by link, because a fight over one must not spare the
-// others.
+// drifting returns the link requirements that fail in the report and are to be
+// corrected: link by link, because a fight over one must not spare the others.
 func (w *Watcher) drifting(found checks.Report) []setting.LinkRequirement {
 	var all []setting.LinkRequirement
 	for _, l := range w.links {
@@ -158,7 +157,7 @@ func (w *Watcher) drifting(found checks.Report) []setting.LinkRequirement {
 	return all
 }
 
-// inspect looks again at the links' requirements.
+// inspect inspects the links' requirements again.
 func (w *Watcher) inspect(ctx context.Context, list []checks.Check, links []setting.LinkRequirement) checks.Report {
 	ctx, cancel := context.WithTimeout(ctx, actionTime)
 	defer cancel()
@@ -167,7 +166,7 @@ func (w *Watcher) inspect(ctx context.Context, list []checks.Check, links []sett
 	}))
 }
 
-// merge puts what was inspected again after the correction in its place.
+// merge replaces results by those from after the correction.
 func (w *Watcher) merge(before *checks.Report, after checks.Report) {
 	for _, res := range after.Results {
 		if i := slices.IndexFunc(before.Results, func(r checks.Result) bool { return r.Name == res.Name }); i >= 0 {
@@ -176,9 +175,9 @@ func (w *Watcher) merge(before *checks.Report, after checks.Report) {
 	}
 }
 
-// tell says once that a requirement fails or is unknown, and once that it passes
+// announce reports once that a requirement fails or is unknown, and once that it passes
 // again.
-func (w *Watcher) tell(res checks.Result) {
+func (w *Watcher) announce(res checks.Result) {
 	before, seen := w.verdicts[res.Name]
 	w.verdicts[res.Name] = res.Verdict
 	fine := func(v checks.Verdict) bool { return v == checks.Pass || v == checks.Skip }
@@ -188,7 +187,7 @@ func (w *Watcher) tell(res checks.Result) {
 	w.Changed(res)
 }
 
-// fight is told once, with who most likely writes the other value.
+// fight reports a fight once, with the most likely writer of the other value.
 func (w *Watcher) fight(ctx context.Context, key string) {
 	b := w.fights[key]
 	f := report.Fight{Name: key, Since: b.since, Next: b.next, Writer: writers.LikelyWriter(ctx, w.Host, w.policy, key)}
@@ -199,8 +198,7 @@ func (w *Watcher) fight(ctx context.Context, key string) {
 	}
 }
 
-// end forgets the fights that are over, and brings the pauses of the others up
-// to date.
+// end forgets the fights that are over, and updates the pauses of the others.
 func (w *Watcher) end(now time.Time) {
 	ended := w.fights.over(now)
 	var over []report.Fight

@@ -11,20 +11,20 @@ import (
 	"nodegate/policy"
 )
 
-// State is what watch knows and has done since it started. It is a copy: who
-// has one may keep it.
+// State is what watch knows and has done since it started. It is a copy, which the
+// caller may keep.
 type State struct {
 	report.Watching
 	Policy *policy.Policy
 	Report checks.Report // the last round's, with what was corrected since
 }
 
-// Document is the state of a watch on h as other tools read it.
+// Document returns the state of a watch on h as other tools read it.
 func (s State) Document(h *host.Host) report.Watch {
 	return report.NewWatch(h, s.Watching, s.Policy, s.Report)
 }
 
-// lastKept is how many corrections are remembered one by one.
+// lastKept is the number of corrections that are remembered one by one.
 const lastKept = 20
 
 // record is the State that the loop writes and others read.
@@ -33,7 +33,7 @@ type record struct {
 	state State
 }
 
-// State is a copy of what is known now. It is safe to call while Run runs.
+// State returns a copy of what is known now. It is safe to call while Run runs.
 func (w *Watcher) State() State {
 	w.record.mu.Lock()
 	defer w.record.mu.Unlock()
@@ -49,7 +49,7 @@ func (w *Watcher) change(with func(*State)) {
 	with(&w.record.state)
 }
 
-// corrected adds one correction to the state, and tells it.
+// corrected adds one correction to the state, and reports it.
 func (w *Watcher) corrected(c report.Correction) {
 	w.change(func(s *State) {
 		s.Last = slices.Insert(s.Last, 0, c)

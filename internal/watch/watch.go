@@ -1,6 +1,6 @@
-// Package watch keeps a running node what its policy asks for: it settles the
-// links that appear after the gate has opened, looks again at everything every
-// interval, corrects or tells what has drifted, and says when somebody fights it.
+// Package watch keeps a running node as its policy asks: it sets up the links that
+// appear after the gate has opened, inspects everything again at every interval,
+// corrects or reports drift, and names the program that keeps causing it.
 package watch
 
 import (
@@ -17,26 +17,26 @@ import (
 	"nodegate/policy"
 )
 
-// Watcher is the loop. Its fields are set before Run; the functions are called
-// by the one goroutine that Run is, and must not block.
+// Watcher is the loop. Its fields are set before Run; the functions are called by
+// the goroutine of Run, and must not block.
 type Watcher struct {
-	Host     *host.Host // links are settled and drift is corrected through it
-	Observer *host.Host // the rounds look through it, beside the loop: nothing is shared with Host
+	Host     *host.Host // corrects links and drift, in the loop
+	Observer *host.Host // inspects, in the rounds beside the loop: it shares nothing with Host
 	Every    time.Duration
 	// Policy evaluates the policy again, facts included: some of them (the CNI,
-	// kube-proxy's mode) are known only some time after boot. With reread it
-	// reads the files too. The rounds call it, never two at a time.
+	// kube-proxy's mode) are known only some time after boot. With reread it reads
+	// the files too. The rounds call it, never two at a time.
 	Policy func(reread bool) (*policy.Policy, error)
-	Off    func() string    // by what somebody broke the glass, "" where nobody did
-	Reread <-chan os.Signal // somebody asks for the files to be read again
+	Off    func() string    // how somebody switched the gate off, "" where nobody did
+	Reread <-chan os.Signal // a request to read the files again
 
 	AliveEvery time.Duration
-	Alive      func() // the loop goes round; called every AliveEvery, never where that is 0
+	Alive      func() // the loop makes progress; called every AliveEvery, never where that is 0
 
 	Ready     func(State)              // after the first round
-	Publish   func(State)              // something has changed, at most once a second
-	Corrected func(report.Correction)  // something was made right
-	Changed   func(checks.Result)      // a requirement fails or is unknown that was not, or it passes again
+	Publish   func(State)              // something has changed; called at most once a second
+	Corrected func(report.Correction)  // something was corrected
+	Changed   func(checks.Result)      // a requirement began to fail or to be unknown, or it passes again
 	Fighting  func(report.Fight, bool) // a fight began, or (true) is over
 	Trouble   func(string)             // anything else that a person should know
 
@@ -44,28 +44,28 @@ type Watcher struct {
 	policy   *policy.Policy
 	links    []setting.LinkRequirement
 	fights   fights
-	settled  map[int]*known
+	known    map[int]*knownLink
 	verdicts map[string]checks.Verdict
 	dirty    bool
 }
 
 const (
-	choreDelay   = time.Second // what many events give rise to is done once, this much later
+	choreDelay   = time.Second // what many events cause is done once, this much later
 	roundTime    = 20 * time.Second
-	actionTime   = 10 * time.Second // one correction; a modprobe that hangs must not hang the loop
+	actionTime   = 10 * time.Second // for one correction; a modprobe that hangs must not hang the loop
 	resubscribe  = time.Second
 	eventsQueued = 4096
 )
 
-// Run watches until ctx ends, and answers nil then. It answers an error where
-// the policy cannot be read at the start: watch would not know what to do.
+// Run watches until ctx ends, and returns nil then. It returns an error where the
+// policy cannot be read at the start: watch would not know what to do.
 func (w *Watcher) Run(ctx context.Context) error {
 	p, err := w.Policy(false)
 	if err != nil {
 		return err
 	}
 	w.use(p)
-	w.fights, w.settled, w.verdicts = fights{}, map[int]*known{}, map[string]checks.Verdict{}
+	w.fights, w.known, w.verdicts = fights{}, map[int]*knownLink{}, map[string]checks.Verdict{}
 	w.record.state = State{
 		Watching: report.Watching{Since: time.Now(), Interval: w.Every, Corrected: map[string]int{}}, Policy: p,
 	}
@@ -95,8 +95,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case <-subscribed:
 			w.resync(ctx, first)
 			if first {
-				// The first round is over only when no notice can be missed any
-				// more: ready means that.
+				// The first round ends only when no notice can be missed any more:
+				// this is what ready means.
 				first = false
 				next.Reset(0)
 			}
@@ -104,7 +104,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 			w.change(func(s *State) { s.Resyncs++ })
 			w.dirty = true
 			if first {
-				next.Reset(0) // without notices there are the rounds
+				next.Reset(0) // without notices only the rounds find anything
 			}
 			w.trouble("link notices were missed, every link is looked at again: " + err.Error())
 		case <-w.Reread:
@@ -117,14 +117,14 @@ func (w *Watcher) Run(ctx context.Context) error {
 			round.end(ctx, w.policy)
 		case <-alive:
 			// A round that ignores its deadline hangs in the kernel: then systemd's
-			// watchdog is to end this process.
+			// watchdog ends this process.
 			if !round.hangs() {
 				w.Alive()
 			}
 		case <-chores.C:
 			due = false
 			if routed {
-				w.settleAll(ctx, w.routed())
+				w.reconcileAll(ctx, w.routed())
 				routed = false
 			}
 			if w.dirty {
@@ -139,7 +139,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
-// ticks is a ticker, or one that never ticks where d is 0.
+// ticks returns a ticker, or one that never ticks where d is 0.
 func ticks(d time.Duration) (<-chan time.Time, func()) {
 	if d == 0 {
 		return nil, func() {}
@@ -148,8 +148,9 @@ func ticks(d time.Duration) (<-chan time.Time, func()) {
 	return t.C, t.Stop
 }
 
-// subscribe hears of links until ctx ends, again and again. After each
-// beginning everything must be looked at: what came before is unknown.
+// subscribe receives notices about links until ctx ends, and subscribes again
+// whenever that fails. After each beginning every link must be inspected: what came
+// before is unknown.
 func subscribe(ctx context.Context, links host.Links, events chan<- host.LinkEvent, subscribed chan<- struct{}, lost chan<- error) {
 	for ctx.Err() == nil {
 		err := links.Watch(ctx, func() { send(ctx, subscribed, struct{}{}) }, events)
@@ -168,8 +169,8 @@ func send[T any](ctx context.Context, c chan<- T, v T) {
 	}
 }
 
-// jitter spreads the rounds of a fleet that was started at once: a tenth
-// earlier to a tenth later.
+// jitter spreads the rounds of a fleet that was started at once: a tenth earlier to
+// a tenth later.
 func jitter(d time.Duration) time.Duration {
 	return d - d/10 + rand.N(d/5+1)
 }
@@ -190,8 +191,8 @@ func (w *Watcher) use(p *policy.Policy) {
 	}
 }
 
-// take puts the policy as a round found it into use. One that could not be read
-// is told once, and the last good one stays in use.
+// take puts the policy that a round read into use. It reports one that could not be
+// read once, and the last good one stays in use.
 func (w *Watcher) take(f found) {
 	said := ""
 	if f.err == nil {

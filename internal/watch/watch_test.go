@@ -17,24 +17,24 @@ import (
 	"nodegate/policy"
 )
 
-// watching is a Watcher that runs, and what it told.
+// watching is a Watcher that runs, and what it reported.
 type watching struct {
 	*Watcher
-	h    *host.Host // the test's own door
-	mu   sync.Mutex
-	told []string
+	h       *host.Host // the test's own door
+	mu      sync.Mutex
+	reports []string
 }
 
-func (w *watching) tell(format string, args ...any) {
+func (w *watching) note(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.told = append(w.told, fmt.Sprintf(format, args...))
+	w.reports = append(w.reports, fmt.Sprintf(format, args...))
 }
 
 func (w *watching) heard(text string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return strings.Count(strings.Join(w.told, "\n"), text)
+	return strings.Count(strings.Join(w.reports, "\n"), text)
 }
 
 // start runs a Watcher of the real kernel until the test ends.
@@ -57,11 +57,11 @@ func start(t testing.TB, text string, set func(*Watcher)) *watching {
 		Off:    func() string { return "" },
 		Ready:  func(State) { close(ready) },
 		Corrected: func(c report.Correction) {
-			w.tell("corrected %s %s new=%t: %s -> %s", c.Name, c.Link, c.New, c.Was, c.Now)
+			w.note("corrected %s %s new=%t: %s -> %s", c.Name, c.Link, c.New, c.Was, c.Now)
 		},
-		Changed:  func(r checks.Result) { w.tell("%s %s", r.Verdict, r.Name) },
-		Fighting: func(f report.Fight, over bool) { w.tell("fight %s over=%t: %s", f.Name, over, f.Writer) },
-		Trouble:  func(line string) { w.tell("trouble %s", line) },
+		Changed:  func(r checks.Result) { w.note("%s %s", r.Verdict, r.Name) },
+		Fighting: func(f report.Fight, over bool) { w.note("fight %s over=%t: %s", f.Name, over, f.Writer) },
+		Trouble:  func(line string) { w.note("trouble %s", line) },
 	}
 	if set != nil {
 		set(w.Watcher)
@@ -75,7 +75,7 @@ func start(t testing.TB, text string, set func(*Watcher)) *watching {
 			t.Errorf("watch ended with %v", err)
 		}
 		if t.Failed() {
-			t.Logf("told last:\n%s", strings.Join(w.told[max(0, len(w.told)-20):], "\n"))
+			t.Logf("reported last:\n%s", strings.Join(w.reports[max(0, len(w.reports)-20):], "\n"))
 		}
 	})
 	select {
@@ -94,7 +94,7 @@ func load(text string) (*policy.Policy, error) {
 	return p, nil
 }
 
-// eventually waits for what must come true without anybody's help.
+// eventually waits for what must become true without help.
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
@@ -107,7 +107,7 @@ func eventually(t testing.TB, what string, is func() bool) {
 
 const feature = "tx-checksum-ip-generic"
 
-// off tells whether the link's offload is off, as the kernel says.
+// off reports whether the link's offload is off in the kernel.
 func (w *watching) off(link string) bool {
 	f, err := w.h.Links.Features(context.Background(), link)
 	return err == nil && !f[feature].Active

@@ -76,7 +76,8 @@ func run(base, rootfs, configMap string) error {
 	}
 	c := pod.InitContainers[0]
 	s := c.SecurityContext
-	if s.Privileged == nil || *s.Privileged || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || !s.ReadOnlyRootFilesystem ||
+	if s.Privileged == nil || *s.Privileged || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation ||
+		!s.ReadOnlyRootFilesystem ||
 		s.RunAsUser == nil || *s.RunAsUser != 0 || len(s.Capabilities.Add) > 0 || strings.Join(s.Capabilities.Drop, "") != "ALL" {
 		return fmt.Errorf("rights that this stand-in does not know: %+v", s)
 	}
@@ -91,7 +92,8 @@ func run(base, rootfs, configMap string) error {
 		}
 		sources[v.Name] = source
 	}
-	unit := []string{"[Service]", "Type=oneshot", "RootDirectory=" + rootfs, "MountAPIVFS=yes", "CapabilityBoundingSet=", "NoNewPrivileges=yes",
+	unit := []string{"[Service]", "Type=oneshot", "RootDirectory=" + rootfs, "MountAPIVFS=yes", "CapabilityBoundingSet=",
+		"NoNewPrivileges=yes",
 		"PrivateNetwork=yes", "ReadOnlyPaths=/", "ExecStart=" + strings.Join(c.Command, " ")}
 	for _, m := range c.VolumeMounts {
 		switch source := sources[m.Name]; {
@@ -103,6 +105,7 @@ func run(base, rootfs, configMap string) error {
 			unit = append(unit, "BindPaths="+source+":"+m.MountPath, "ReadWritePaths="+m.MountPath)
 		}
 	}
-	fmt.Printf("mkdir -p /run/systemd/system\ncat >/run/systemd/system/pod.service <<'E'\n%s\nE\nsystemctl daemon-reload\nsystemctl restart pod.service\n", strings.Join(unit, "\n"))
+	fmt.Printf("mkdir -p /run/systemd/system\ncat >/run/systemd/system/pod.service <<'E'\n%s\nE\nsystemctl daemon-reload\n"+
+		"systemctl restart pod.service\n", strings.Join(unit, "\n"))
 	return nil
 }

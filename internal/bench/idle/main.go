@@ -72,7 +72,8 @@ func measure(nodegate string, idle time.Duration) (err error) {
 		return err
 	}
 	for i := range links / 2 {
-		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: fmt.Sprintf("veth%d", i)}, PeerName: fmt.Sprintf("peer%d", i)}); err != nil {
+		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: fmt.Sprintf("veth%d", i)},
+			PeerName: fmt.Sprintf("peer%d", i)}); err != nil {
 			return fmt.Errorf("adding a link: %w", err)
 		}
 	}
@@ -94,7 +95,8 @@ func measure(nodegate string, idle time.Duration) (err error) {
 	}
 	fmt.Printf("%d links, nothing happens for %s:\n", links, idle)
 	fmt.Printf("  %.3f %% of a core (%s of its own, %s of the programs it ran), RSS %.1f MiB\n",
-		100*float64(after.own+after.children-before.own-before.children)/float64(idle), after.own-before.own, after.children-before.children, float64(after.rss)/(1<<20))
+		100*float64(after.own+after.children-before.own-before.children)/float64(idle), after.own-before.own,
+		after.children-before.children, float64(after.rss)/(1<<20))
 
 	l, err := netlink.LinkByName("veth0")
 	if err != nil {

@@ -65,10 +65,10 @@ systemctl daemon-reload
 systemctl restart $watch
 used "in peace, with a round every 3 s"
 systemd-run -q --unit=rival sh -c 'while sleep 1; do sysctl -qw net.ipv4.ip_forward=0; done'
-within 60 says "FIGHT over sysctl.net.ipv4.ip_forward"
+within 60 says "fight over sysctl.net.ipv4.ip_forward"
 nodegate status || :
 used "of a fight"
-[ "$(journalctl -b -u $watch --no-pager -o cat NODEGATE_EVENT=fight | grep -cF 'FIGHT over')" = 1 ] || die "the fight was told more than once"
+[ "$(journalctl -b -u $watch --no-pager -o cat NODEGATE_EVENT=fight | grep -cF 'fight over')" = 1 ] || die "the fight was reported more than once"
 corrected=$(nodegate status --format json | grep -o '"sysctl.net.ipv4.ip_forward": [0-9]*' | tail -n 1)
 [ "$corrected" = '"sysctl.net.ipv4.ip_forward": 5' ] || die "in the pause of the fight: corrected $corrected"
 systemctl stop rival
