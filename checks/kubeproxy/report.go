@@ -49,9 +49,9 @@ type Service struct {
 	LoadBalancerIPs []string       `json:"loadBalancerIPs,omitempty"`
 	InternalLocal   bool           `json:"internalLocal,omitempty"` // internalTrafficPolicy Local
 	ExternalLocal   bool           `json:"externalLocal,omitempty"` // externalTrafficPolicy Local
-	Blocked         string         `json:"blocked,omitempty"`       // without endpoints: "reject" or "drop"
+	Blocked         string         `json:"blocked,omitempty"`       // "reject" or "drop": ClusterIP traffic without endpoints
 	AffinitySeconds int            `json:"affinitySeconds,omitempty"`
-	Masquerade      string         `json:"masquerade,omitempty"` // of ClusterIP traffic: "all", "not from 100.96.0.0/11"
+	Masquerade      string         `json:"masquerade,omitempty"` // of ClusterIP traffic: "all", "not from 100.96.0.0/11", or none
 	Chains          []string       `json:"chains,omitempty"`
 	Endpoints       []Endpoint     `json:"endpoints,omitempty"`      // any node's
 	LocalEndpoints  []Endpoint     `json:"localEndpoints,omitempty"` // this node's, for policy Local
