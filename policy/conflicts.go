@@ -41,19 +41,19 @@ func (p *Policy) check(r *reader) {
 	}
 	p.Sysctls = sysctls
 
-	judgements := p.Problems[:0]
+	problems := p.Problems[:0]
 	for _, j := range p.Problems {
-		i := slices.IndexFunc(judgements, func(o Problem) bool { return o.Name == j.Name && o.Applies() })
+		i := slices.IndexFunc(problems, func(o Problem) bool { return o.Name == j.Name && o.Applies() })
 		if i >= 0 && j.Applies() {
-			if judgements[i].Severity == "" || j.Severity == Block {
-				judgements[i].Severity = j.Severity
+			if problems[i].Severity == "" || j.Severity == Block {
+				problems[i].Severity = j.Severity
 			}
-			r.sameDrift("check "+j.Name, &judgements[i].Metadata, j.Metadata)
+			r.sameDrift("check "+j.Name, &problems[i].Metadata, j.Metadata)
 			continue
 		}
-		judgements = append(judgements, j)
+		problems = append(problems, j)
 	}
-	p.Problems = judgements
+	p.Problems = problems
 
 	for i, pr := range p.Probes {
 		if j := slices.IndexFunc(p.Probes[:i], func(o Probe) bool { return o.Name == pr.Name }); j >= 0 {

@@ -41,7 +41,7 @@ func (l *loader) decode() {
 				p.Links = append(p.Links, k)
 			}
 		case "check":
-			if j, ok := l.judgement(b); ok {
+			if j, ok := l.problem(b); ok {
 				j.Unknown = l.unknowns()
 				p.Problems = append(p.Problems, j)
 			}
@@ -86,7 +86,7 @@ func (r *reader) module(b block) (Module, bool) {
 	return Module{about, strings.ReplaceAll(b.Name, "-", "_")}, true
 }
 
-func (r *reader) judgement(b block) (Problem, bool) {
+func (r *reader) problem(b block) (Problem, bool) {
 	about := r.metadata(b)
 	if b.get("severity") == nil {
 		about.Severity = ""

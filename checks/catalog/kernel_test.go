@@ -28,9 +28,9 @@ func TestRemediesInARealKernel(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		judgement string
-		broken    [][2]string
-		got       string
+		problem string
+		broken  [][2]string
+		got     string
 	}{
 		{"rp-filter.effective", [][2]string{{"net/ipv4/conf/all/rp_filter", "1"}, {"net/ipv4/conf/flannel.1/rp_filter", "1"}, {"net/ipv4/conf/lxc0a/rp_filter", "0"}}, "flannel.1=1 lxc0a=1"},
 		{"rp-filter.effective", [][2]string{{"net/ipv4/conf/all/rp_filter", "2"}, {"net/ipv4/conf/flannel.1/rp_filter", "1"}, {"net/ipv4/conf/lxc0a/rp_filter", "0"}}, "lxc0a=2"},
@@ -40,15 +40,15 @@ func TestRemediesInARealKernel(t *testing.T) {
 		for _, b := range c.broken {
 			write(b[0], b[1])
 		}
-		list := catalog.For(checkstest.Load(t, "check \""+c.judgement+"\" {}"), checks.Run)
+		list := catalog.For(checkstest.Load(t, "check \""+c.problem+"\" {}"), checks.Run)
 		r := checks.Inspect(t.Context(), h, checks.Run, list).Results[0]
 		if r.Verdict != checks.Warn || r.State.Got != c.got {
-			t.Errorf("%s, broken: %s", c.judgement, checkstest.Text(r))
+			t.Errorf("%s, broken: %s", c.problem, checkstest.Text(r))
 			continue
 		}
 		checkstest.Obey(t, h, r.State.Remedy)
 		if r := checks.Inspect(t.Context(), h, checks.Run, list).Results[0]; r.Verdict != checks.Pass {
-			t.Errorf("%s, after the remedy: %s", c.judgement, checkstest.Text(r))
+			t.Errorf("%s, after the remedy: %s", c.problem, checkstest.Text(r))
 		}
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"nodegate/checks/catalog"
 )
 
-// TestJudgementsSayEverything: a judgement without its texts explains nothing.
-func TestJudgementsSayEverything(t *testing.T) {
+// TestProblemsSayEverything: a problem without its texts explains nothing.
+func TestProblemsSayEverything(t *testing.T) {
 	seen := map[string]bool{}
 	for _, j := range catalog.Problems() {
 		for what, text := range map[string]string{"Detects": j.Detects, "Symptom": j.Symptom, "How": j.How, "Remedy": j.Remedy, "Ref": j.Ref, "Severity": string(j.Severity)} {

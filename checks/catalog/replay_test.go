@@ -14,8 +14,8 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// TestJudgementsReplay: a snapshot of a node says of it what the node itself said.
-func TestJudgementsReplay(t *testing.T) {
+// TestProblemsReplay: a snapshot of a node says of it what the node itself said.
+func TestProblemsReplay(t *testing.T) {
 	m := checkstest.Node(map[string]string{
 		"/proc/swaps": "Filename\n/dev/sda2 partition 1 0 -2\n", "/proc/mounts": "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n",
 		"/etc/sysctl.d/10-a.conf": "net.ipv4.ip_forward = 0\n", "/etc/sysctl.conf": "", "/var/lib/kubelet/config.yaml": "{}\n",
@@ -61,7 +61,7 @@ skip ipvs.settings: ip_vs is not in the kernel
 fail`, live)
 	checkstest.Equal(t, "replay", live, checkstest.Print(checks.Inspect(t.Context(), host.Replay(snapshot), checks.Run, list)))
 	if m.Log != nil {
-		t.Errorf("judgements changed the node: %q", m.Log)
+		t.Errorf("problems changed the node: %q", m.Log)
 	}
 }
 

@@ -30,7 +30,7 @@ const (
 )
 
 // Observed is what was counted: in the host's IP hooks by its own rules, at
-// both ends by packet sockets. The judgement rests on nothing else.
+// both ends by packet sockets. The problem rests on nothing else.
 type Observed struct {
 	Exchanged bool   `json:"exchanged"`       // connected, and the token came back
 	Error     string `json:"error,omitempty"` // why not

@@ -30,7 +30,7 @@ func newQuery(name string) (query, error) {
 	return q, nil
 }
 
-// answered tells whether a datagram answers the query, and with which code: any
+// answered reports whether a datagram answers the query, and with which code: any
 // answer shows that the data path works.
 func (q query) answered(datagram []byte) (rcode string, ok bool) {
 	var p dnsmessage.Parser

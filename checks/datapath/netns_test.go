@@ -53,7 +53,7 @@ func sysctl(t testing.TB, n *netns.Namespace, key, value string) {
 func prefix(s string) netip.Prefix     { return netip.MustParsePrefix(s) }
 func addrPort(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
 
-// in runs a program inside a namespace, and answers its output.
+// in runs a program inside a namespace, and returns its output.
 func in(t testing.TB, n *netns.Namespace, name string, args ...string) string {
 	t.Helper()
 	var out []byte

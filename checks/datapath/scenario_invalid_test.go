@@ -202,7 +202,7 @@ func invalid(t testing.TB, gateway *netns.Namespace) int {
 	return packets
 }
 
-// arrived tells whether a segment reached the client from the Service address.
+// arrived reports whether a segment reached the client from the Service address.
 func arrived(t testing.TB, seen *netns.Capture, packet []byte) bool {
 	t.Helper()
 	segments, err := seen.Segments()

@@ -104,7 +104,7 @@ func (s slot) unrouted(ctx context.Context, router *netns.Namespace) error {
 }
 
 // Clean removes what killed bridge probes have left in the network namespace of
-// the process, and answers the names. Probes that are running are left alone.
+// the process, and returns the names. Probes that are running are left alone.
 func Clean(ctx context.Context) ([]string, error) {
 	router, err := netns.Current(ctx)
 	if err != nil {

@@ -74,7 +74,7 @@ remedy: run: nodegate install --root ROOT`},
 }
 
 // TestImageUnitsKnowsTheInstaller: what `nodegate install` writes is what the
-// judgement looks for.
+// problem looks for.
 func TestImageUnitsKnowsTheInstaller(t *testing.T) {
 	p := checkstest.Load(t, "check \"image.units\" {}\ngate { unit = \"rke2-agent.service\" }")
 	for _, brought := range [][]units.File{nil, append(units.ForPackage(), units.File{Path: units.PackagedBinary, Content: []byte("ELF")})} {

@@ -183,26 +183,38 @@ func TestForms(t *testing.T) {
 	}{
 		{"1.15", form115, "1.15 to 1.16", nil, ""},
 		{"1.15 without the INVALID drop", form115, "1.15 to 1.16", []edit{del("INVALID")}, "kubeproxy.forward.invalid-drop"},
-		{"1.15 with a probability of six digits", form115, "1.15 to 1.16", []edit{sub("^.*0.33332999982", "0.33332999982", "0.33340000000")}, "kubeproxy.dispatch.probability"},
-		{"1.15 with a bare DROP", form115, "1.15 to 1.16", []edit{sub("KUBE-FIREWALL .*DROP", " -m mark --mark 0x8000/0x8000", "")}, "kubeproxy.firewall.bare-drop"},
-		{"1.16: double SNAT", form115, "1.16", []edit{sub("MASQUERADE", "MASQUERADE", "MASQUERADE --random-fully")}, "kubeproxy.masquerade.double-snat"},
+		{"1.15 with a probability of six digits", form115,
+			"1.15 to 1.16", []edit{sub("^.*0.33332999982", "0.33332999982", "0.33340000000")}, "kubeproxy.dispatch.probability"},
+		{"1.15 with a bare DROP", form115, "1.15 to 1.16", []edit{sub("KUBE-FIREWALL .*DROP", " -m mark --mark 0x8000/0x8000", "")},
+			"kubeproxy.firewall.bare-drop"},
+		{"1.16: double SNAT", form115, "1.16", []edit{sub("MASQUERADE", "MASQUERADE", "MASQUERADE --random-fully")},
+			"kubeproxy.masquerade.double-snat"},
 		{"1.17: canaries", form115, "1.17 to 1.18", []edit{
-			after(`^\*nat`, ":KUBE-PROXY-CANARY - [0:0]"), after(`^\*filter`, ":KUBE-PROXY-CANARY - [0:0]"), before(`^\*nat`, "*mangle\n:KUBE-PROXY-CANARY - [0:0]\nCOMMIT"),
+			after(`^\*nat`, ":KUBE-PROXY-CANARY - [0:0]"), after(`^\*filter`, ":KUBE-PROXY-CANARY - [0:0]"),
+			before(`^\*nat`, "*mangle\n:KUBE-PROXY-CANARY - [0:0]\nCOMMIT"),
 			sub("0.33332999982", "0.33332999982", "0.33333333349"), del("KUBE-POSTROUTING .*MASQ"),
-			after("^.*POSTROUTING .*-j KUBE-POSTROUTING", "-A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN\n-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0\n-A KUBE-POSTROUTING -j MASQUERADE --random-fully"),
+			after("^.*POSTROUTING .*-j KUBE-POSTROUTING",
+				"-A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN\n-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0\n-A "+
+					"KUBE-POSTROUTING -j MASQUERADE --random-fully"),
 		}, ""},
 		{"1.24: KUBE-MARK-DROP for want of local endpoints", formIPv6, "1.24 to 1.36", []edit{
-			delAll("KUBE-PROXY-FIREWALL( -|$| -d)"), del("^-A KUBE-EXTERNAL-SERVICES"), before(`^:EXT\(prod/far`, ":SVL(prod/far tcp) - [0:0]\n:KUBE-MARK-DROP - [0:0]"),
+			delAll("KUBE-PROXY-FIREWALL( -|$| -d)"), del("^-A KUBE-EXTERNAL-SERVICES"),
+			before(`^:EXT\(prod/far`, ":SVL(prod/far tcp) - [0:0]\n:KUBE-MARK-DROP - [0:0]"),
 			after("^-A EXT.*route LOCAL", "-A EXT(prod/far tcp) -j SVL(prod/far tcp)"),
-			after("^-A KUBE-MARK-MASQ", "-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000\n-A SVL(prod/far tcp) -m comment --comment \"prod/far has no local endpoints\" -j KUBE-MARK-DROP"),
-			sub("^-A FW.*other traffic", "-m comment --comment \"other traffic to prod/web:http will be dropped by KUBE-PROXY-FIREWALL\"", "-j KUBE-MARK-DROP"),
+			after("^-A KUBE-MARK-MASQ", "-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000\n-A SVL(prod/far tcp) -m comment --comment "+
+				"\"prod/far has no local endpoints\" -j KUBE-MARK-DROP"),
+			sub("^-A FW.*other traffic",
+				"-m comment --comment \"other traffic to prod/web:http will be dropped by KUBE-PROXY-FIREWALL\"", "-j KUBE-MARK-DROP"),
 		}, ""},
 		{"IPv6", formIPv6, "1.25 to 1.36", nil, ""},
-		{"IPv6: endpoint", formIPv6, "1.25 to 1.36", []edit{sub(`far.*DNAT`, "destination [fd00:1::3]", "destination [fd00:1::4]")}, "kubeproxy.endpoint.dnat"},
+		{"IPv6: endpoint", formIPv6, "1.25 to 1.36", []edit{sub(`far.*DNAT`, "destination [fd00:1::3]", "destination [fd00:1::4]")},
+			"kubeproxy.endpoint.dnat"},
 		{"source ranges not enforced", formIPv6, "1.25 to 1.36", []edit{del("traffic not accepted by")}, "kubeproxy.firewall.unpaired"},
-		{"source ranges enforced on nothing", formIPv6, "1.25 to 1.36", []edit{delAll(`^(:|-A )FW\(`), sub(`2001:db8::7/128 .*loadbalancer`, "-j FW", "-j EXT")}, "kubeproxy.firewall.unpaired"},
+		{"source ranges enforced on nothing", formIPv6, "1.25 to 1.36",
+			[]edit{delAll(`^(:|-A )FW\(`), sub(`2001:db8::7/128 .*loadbalancer`, "-j FW", "-j EXT")}, "kubeproxy.firewall.unpaired"},
 		{"source ranges flushed", formIPv6, "1.25 to 1.36", []edit{delAll(`^-A FW\(`)}, "kubeproxy.external.empty"},
-		{"interface of pods", formIPv6, "1.25 to 1.36", []edit{sub(`^-A EXT\(prod/far tcp\) -i`, "cni0", "cni1")}, "kubeproxy.external.pod"},
+		{"interface of pods", formIPv6, "1.25 to 1.36", []edit{sub(`^-A EXT\(prod/far tcp\) -i`, "cni0", "cni1")},
+			"kubeproxy.external.pod"},
 	} {
 		t.Run(f.name, func(t *testing.T) {
 			text := hashed(editedSave(t, f.text, f.edits...))
@@ -227,15 +239,22 @@ func TestBackends(t *testing.T) {
 	}{
 		{"both backends, one input", mustParse(t, nft+legacy), "kubeproxy.backend.mixed"},
 		{"both backends, joined", mustParse(t, legacy, nft), "kubeproxy.backend.mixed"},
-		{"without headers", mustParse(t, tableText(nft, "mangle")+tableText(nft, "filter")+tableText(nft, "nat")+nft), "kubeproxy.backend.mixed"},
+		{"without headers", mustParse(t, tableText(nft, "mangle")+tableText(nft, "filter")+tableText(nft, "nat")+nft),
+			"kubeproxy.backend.mixed"},
 		{"both families", mustParse(t, nft+ip6), ""},
-		{"legacy empty", mustParse(t, nft+"# Generated by iptables-save v1.8.9 on Fri Nov 20 22:57:10 2026\n*nat\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n"), ""},
+		{"legacy empty", mustParse(t, nft+"# Generated by iptables-save v1.8.9 on Fri Nov 20 22:57:10 2026\n*nat\n:PREROUTING ACCEPT "+
+			"[0:0]\nCOMMIT\n"), ""},
 		{"nftables and iptables", mustParse(t, nft, readFile(t, "nft-list-ruleset.json")), "kubeproxy.backend.mixed"},
-		{"kubelet elsewhere", mustParse(t, nft+"# Generated by iptables-save v1.8.9 on Fri Nov 20 22:57:10 2026\n*mangle\n:KUBE-IPTABLES-HINT - [0:0]\nCOMMIT\n"), "kubeproxy.backend.kubelet"},
-		{"kubelet beside", mustParse(t, strings.Replace(nft, ":KUBE-PROXY-CANARY", ":KUBE-IPTABLES-HINT - [0:0]\n:KUBE-PROXY-CANARY", 1)), ""},
+		{"kubelet elsewhere", mustParse(t,
+			nft+"# Generated by iptables-save v1.8.9 on Fri Nov 20 22:57:10 2026\n*mangle\n:KUBE-IPTABLES-HINT - [0:0]\nCOMMIT\n"),
+			"kubeproxy.backend.kubelet"},
+		{"kubelet beside", mustParse(t, strings.Replace(nft, ":KUBE-PROXY-CANARY",
+			":KUBE-IPTABLES-HINT - [0:0]\n:KUBE-PROXY-CANARY", 1)), ""},
 		{"nothing", mustParse(t, "# Generated by iptables-save v1.8.9 on Fri Nov 20 22:57:10 2026\n"), "kubeproxy.rules.absent"},
-		{"another node's rules", mustParse(t, "*nat\n:PREROUTING ACCEPT [0:0]\n:DOCKER - [0:0]\n-A PREROUTING -j DOCKER\nCOMMIT\n"), "kubeproxy.rules.absent"},
-		{"ipvs", mustParse(t, "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-NODE-PORT - [0:0]\n:KUBE-LOAD-BALANCER - [0:0]\n-A KUBE-SERVICES -m set --match-set KUBE-CLUSTER-IP dst,dst -j ACCEPT\nCOMMIT\n"), "kubeproxy.mode.ipvs"},
+		{"another node's rules", mustParse(t, "*nat\n:PREROUTING ACCEPT [0:0]\n:DOCKER - [0:0]\n-A PREROUTING -j DOCKER\nCOMMIT\n"),
+			"kubeproxy.rules.absent"},
+		{"ipvs", mustParse(t, "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-NODE-PORT - [0:0]\n:KUBE-LOAD-BALANCER - [0:0]\n-A KUBE-SERVICES -m "+
+			"set --match-set KUBE-CLUSTER-IP dst,dst -j ACCEPT\nCOMMIT\n"), "kubeproxy.mode.ipvs"},
 	} {
 		t.Run(b.name, func(t *testing.T) { wantOne(t, Judge(b.rs, Options{}), b.want) })
 	}

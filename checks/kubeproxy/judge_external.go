@@ -13,29 +13,43 @@ func (a *audit) judgeExternal(n *node) {
 	if c.blamed {
 		return
 	}
-	var e external
+	at := external{}
 	for i := range c.Rules {
 		r := &c.Rules[i]
-		if !e.sort(r, a.to(r), n) {
-			if r.Jump == 0 && strings.HasPrefix(r.Target, "KUBE-") {
-				return // reported as undeclared
-			}
-			if kind, _ := serviceChain(r.Target); kind != "" {
-				a.about("kubeproxy.external.dispatch", "nat", c, r, n, "%s leads to %s, a chain of another Service", c.Name, r.Target)
-				return
-			}
-			a.about("kubeproxy.chain.unexpected-rule", "nat", c, r, n, "kube-proxy writes no such rule into %s", c.Name)
-			return
+		what := externalRule(r, a.to(r), n)
+		if what != "" && at[what] == 0 {
+			at[what] = i + 1
+			continue
 		}
-	}
-	if len(c.Rules) == 0 {
-		a.about("kubeproxy.external.empty", "nat", c, nil, n, "%s has no rules: external traffic is not answered", c.Name)
+		switch kind, _ := serviceChain(r.Target); {
+		case r.Jump == 0 && strings.HasPrefix(r.Target, "KUBE-"): // reported as undeclared
+		case kind != "":
+			a.about("kubeproxy.external.dispatch", "nat", c, r, n, "%s leads to %s, a chain of another Service", c.Name, r.Target)
+		default:
+			a.about("kubeproxy.chain.unexpected-rule", "nat", c, r, n, "kube-proxy writes no such rule into %s", c.Name)
+		}
 		return
 	}
-	n.out.ExternalLocal = e.local()
-	if name, r, why := e.judge(n, podRange(a.detector)); name != "" {
-		a.about("kubeproxy.external."+name, "nat", c, r, n, "%s: %s", c.Name, why)
+	n.out.ExternalLocal = at.local()
+	local := ""
+	if n.svl != nil {
+		local = n.svl.Name
 	}
+	pods := podRange(a.detector)
+	name, blamed, why := at.judge(pods != "", local)
+	if pod := at["pod"]; name == "" && pod > 0 && pods != "" {
+		if r := &c.Rules[pod-1]; pods != r.Source && pods != r.Extra().In {
+			name, blamed, why = "pod", "pod", "pods are told apart by another range here than for ClusterIPs: "+pods
+		}
+	}
+	if name == "" {
+		return
+	}
+	var r *ruleset.Rule
+	if at[blamed] > 0 {
+		r = &c.Rules[at[blamed]-1]
+	}
+	a.about("kubeproxy.external."+name, "nat", c, r, n, "%s: %s", c.Name, why)
 }
 
 // podRange returns the range or interface by which kube-proxy knows pods, "" if it does not: of "not from interface cni0" it is cni0.
@@ -47,73 +61,66 @@ func podRange(detector string) string {
 	return strings.TrimPrefix(rest, "interface ")
 }
 
-// external is the rules of a KUBE-EXT chain by what they do.
-type external struct {
-	mark, cluster         *ruleset.Rule // policy Cluster
-	pod, markHost, toHost *ruleset.Rule // policy Local: short circuits
-	toLocal               *ruleset.Rule
-}
-
-// sort puts a rule that leads to a chain in its place. It returns false if the rule has none.
-func (e *external) sort(r *ruleset.Rule, to *chain, n *node) bool {
-	place := (**ruleset.Rule)(nil)
+// externalRule returns what a rule of a KUBE-EXT chain that leads to a chain does, "" if kube-proxy writes no such rule.
+func externalRule(r *ruleset.Rule, to *chain, n *node) string {
 	switch {
 	case r.Target == "KUBE-MARK-MASQ" && r.Always():
-		place = &e.mark
+		return "mark"
 	case r.Target == "KUBE-MARK-MASQ" && r.Conditions() == ruleset.FromLocal:
-		place = &e.markHost
+		return "markHost"
 	case to == nil:
 	case to == n.svc && r.Always():
-		place = &e.cluster
+		return "cluster"
 	case to == n.svc && r.Conditions() == ruleset.FromLocal:
-		place = &e.toHost
+		return "toHost"
 	case to == n.svc && r.Conditions()&^(ruleset.BySource|ruleset.ByInterface) == 0:
-		place = &e.pod
+		return "pod"
 	case to == n.svl && r.Always():
-		place = &e.toLocal
+		return "toLocal"
 	}
-	if place == nil || *place != nil {
-		return false
-	}
-	*place = r
-	return true
+	return ""
 }
 
-func (e *external) local() bool {
-	return e.pod != nil || e.markHost != nil || e.toHost != nil || e.toLocal != nil
+// external is the places, from 1, of the rules for external traffic by what they do. Policy Cluster has mark and cluster; policy Local
+// has pod, markHost and toHost, and toLocal if there are local endpoints.
+type external map[string]int
+
+func (at external) local() bool {
+	return at["pod"]+at["markHost"]+at["toHost"]+at["toLocal"] > 0
 }
 
-// judge returns the last part of a finding's name, the rule to blame and the reason; an empty name when all is well.
-func (e *external) judge(n *node, detector string) (name string, r *ruleset.Rule, why string) {
-	if !e.local() {
+// judge returns the last part of a finding's name, which rule to blame and the reason; an empty name when all is well. With detector,
+// pods have a rule of their own; local is the chain of local endpoints, "" if there is none.
+func (at external) judge(detector bool, local string) (name, blamed, why string) {
+	if !at.local() {
 		switch {
-		case e.cluster == nil:
-			return "dispatch", e.mark, "nothing leads to the Service's endpoints"
-		case e.mark == nil:
-			return "masquerade", e.cluster, "external traffic is not masqueraded: replies from other nodes' endpoints bypass this node"
-		case e.mark.Line > e.cluster.Line:
-			return "order", e.mark, "traffic is dispatched before it is marked"
+		case at["mark"]+at["cluster"] == 0:
+			return "empty", "", "there are no rules: external traffic is not answered"
+		case at["cluster"] == 0:
+			return "dispatch", "mark", "nothing leads to the Service's endpoints"
+		case at["mark"] == 0:
+			return "masquerade", "cluster", "external traffic is not masqueraded: replies from other nodes' endpoints bypass this node"
+		case at["mark"] > at["cluster"]:
+			return "order", "mark", "traffic is dispatched before it is marked"
 		}
-		return "", nil, ""
+		return "", "", ""
 	}
 	switch {
-	case e.mark != nil:
-		return "masquerade", e.mark, "policy Local keeps the client's address, but everything is masqueraded"
-	case e.cluster != nil:
-		return "dispatch", e.cluster, "policy Local, but everything goes to all endpoints"
-	case e.markHost == nil:
-		return "masquerade", e.toHost, "what the node itself sends is not masqueraded"
-	case e.toHost == nil:
-		return "dispatch", e.markHost, "what the node itself sends does not reach the endpoints"
-	case e.pod == nil && detector != "":
-		return "pod", e.markHost, "pods of this node cannot reach endpoints on others"
-	case e.pod != nil && detector != "" && detector != e.pod.Source && detector != e.pod.Extra().In:
-		return "pod", e.pod, "pods are told apart by another range here than for ClusterIPs: " + detector
-	case e.toLocal == nil && n.svl != nil:
-		return "dispatch", e.toHost, "nothing leads to " + n.svl.Name + ", the local endpoints"
-	case e.markHost.Line > e.toHost.Line, e.pod != nil && e.pod.Line > e.markHost.Line,
-		e.toLocal != nil && (e.toLocal.Line < e.toHost.Line || e.pod != nil && e.toLocal.Line < e.pod.Line):
-		return "order", e.markHost, "the rules are out of order"
+	case at["mark"] > 0:
+		return "masquerade", "mark", "policy Local keeps the client's address, but everything is masqueraded"
+	case at["cluster"] > 0:
+		return "dispatch", "cluster", "policy Local, but everything goes to all endpoints"
+	case at["markHost"] == 0:
+		return "masquerade", "toHost", "what the node itself sends is not masqueraded"
+	case at["toHost"] == 0:
+		return "dispatch", "markHost", "what the node itself sends does not reach the endpoints"
+	case at["pod"] == 0 && detector:
+		return "pod", "markHost", "pods of this node cannot reach endpoints on others"
+	case at["toLocal"] == 0 && local != "":
+		return "dispatch", "toHost", "nothing leads to " + local + ", the local endpoints"
+	case at["markHost"] > at["toHost"], at["pod"] > at["markHost"],
+		at["toLocal"] > 0 && (at["toLocal"] < at["toHost"] || at["toLocal"] < at["pod"]):
+		return "order", "markHost", "the rules are out of order"
 	}
-	return "", nil, ""
+	return "", "", ""
 }

@@ -80,7 +80,8 @@ func TestKernelIptables(t *testing.T) {
 			}{
 				{[]string{"-t", "nat", "-D", svcEX, "3"}, "kubeproxy.dispatch.probability"},
 				{[]string{"-t", "nat", "-F", sepNP1}, "kubeproxy.endpoint.empty"},
-				{[]string{"-t", "nat", "-R", svcNP, "3", "-m", "statistic", "--mode", "random", "--probability", "0.4", "-j", sepNP2}, "kubeproxy.dispatch.probability"},
+				{[]string{"-t", "nat", "-R", svcNP, "3", "-m", "statistic", "--mode", "random", "--probability", "0.4", "-j", sepNP2},
+					"kubeproxy.dispatch.probability"},
 				{[]string{"-t", "nat", "-I", "KUBE-SERVICES", "-j", "RETURN"}, "kubeproxy.chain.unexpected-rule"},
 				{[]string{"-t", "nat", "-D", "KUBE-SERVICES", "9"}, "kubeproxy.nodeports.missing"},
 				{[]string{"-t", "nat", "-X", "KUBE-PROXY-CANARY"}, "kubeproxy.canary.missing"},

@@ -11,7 +11,7 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// TestProxyModes: what the judgements of kube-proxy's rules say in other modes
+// TestProxyModes: what the problems of kube-proxy's rules say in other modes
 // than iptables, and of IPv6.
 func TestProxyModes(t *testing.T) {
 	nft, err := os.ReadFile("testdata/nft-list-ruleset.json")
@@ -24,13 +24,15 @@ func TestProxyModes(t *testing.T) {
 		return m
 	}
 	ipvs := func() *hosttest.Machine {
-		return checkstest.ProxyNode(checkstest.Changed(t, ":KUBE-MARK-MASQ - [0:0]\n", ":KUBE-MARK-MASQ - [0:0]\n:KUBE-NODE-PORT - [0:0]\n:KUBE-LOAD-BALANCER - [0:0]\n"), "0")
+		return checkstest.ProxyNode(checkstest.Changed(t, ":KUBE-MARK-MASQ - [0:0]\n",
+			":KUBE-MARK-MASQ - [0:0]\n:KUBE-NODE-PORT - [0:0]\n:KUBE-LOAD-BALANCER - [0:0]\n"), "0")
 	}
 	leftover := nftables("0")
 	leftover.Rules["iptables-nft-save"] = checkstest.ProxySave
 	dual := checkstest.ProxyNode(checkstest.ProxySave, "0")
 	dual.Rules["ip6tables-nft-save"] = strings.NewReplacer("iptables-save", "ip6tables-save", " --random-fully", "",
-		"192.0.2.10/32", "2001:db8::10/128", "192.0.2.10:6443", "[2001:db8::10]:6443", "10.96.0.1/32", "fd00::1/128", "10.244.0.0/16", "fd01::/48").Replace(checkstest.ProxySave)
+		"192.0.2.10/32", "2001:db8::10/128", "192.0.2.10:6443", "[2001:db8::10]:6443", "10.96.0.1/32", "fd00::1/128", "10.244.0.0/16",
+		"fd01::/48").Replace(checkstest.ProxySave)
 	checkstest.Run(t, []checkstest.Case{
 		{What: "nftables", Problem: "conntrack.invalid", Node: nftables("0"), Want: `
 warn
@@ -95,12 +97,16 @@ func TestProxySave(t *testing.T) {
 
 func TestProxyRulesJudged(t *testing.T) {
 	oldPostrouting := checkstest.Changed(t, checkstest.ReturnClear, "", checkstest.Masquerade, checkstest.OldForm)
-	otherBit := checkstest.Changed(t, "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000", "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x8000/0x8000")
+	otherBit := checkstest.Changed(t, "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000",
+		"-A KUBE-MARK-MASQ -j MARK --set-xmark 0x8000/0x8000")
 	notRandom := checkstest.Changed(t, " --random-fully", "")
 	mixed := checkstest.ProxyNode(checkstest.ProxySave, "0")
 	mixed.Rules["iptables-legacy-save"] = strings.Replace(checkstest.ProxySave, "v1.8.9 (nf_tables)", "v1.8.9", 1)
-	bare := checkstest.Changed(t, "-A KUBE-FORWARD -m conntrack", "-A KUBE-FIREWALL -m comment --comment \"kubernetes firewall for dropping \\\"marked\\\" packets\" -j DROP\n-A KUBE-FORWARD -m conntrack")
-	kubeletOnly := "*filter\n:INPUT ACCEPT [0:0]\n:KUBE-FIREWALL - [0:0]\n-A INPUT -j KUBE-FIREWALL\n[3:180] -A KUBE-FIREWALL -j DROP\nCOMMIT\n"
+	bare := checkstest.Changed(t, "-A KUBE-FORWARD -m conntrack",
+		"-A KUBE-FIREWALL -m comment --comment \"kubernetes firewall for dropping \\\"marked\\\" packets\" -j DROP\n-A KUBE-FORWARD -m "+
+			"conntrack")
+	kubeletOnly := "*filter\n:INPUT ACCEPT [0:0]\n:KUBE-FIREWALL - [0:0]\n-A INPUT -j KUBE-FIREWALL\n[3:180] -A KUBE-FIREWALL -j " +
+		"DROP\nCOMMIT\n"
 	checkstest.Run(t, []checkstest.Case{
 		{What: "old form", Problem: "kubeproxy.postrouting", Node: checkstest.ProxyNode(oldPostrouting, ""), Want: `
 warn

@@ -7,7 +7,7 @@ func (a *nftAudit) judgeExternal(n *nftNode) {
 	if c.blamed {
 		return
 	}
-	place := map[string]int{}
+	at := external{}
 	for i, r := range c.Rules {
 		what := ""
 		to := a.chain(r.Target)
@@ -30,49 +30,18 @@ func (a *nftAudit) judgeExternal(n *nftNode) {
 		case what == "" && kind != "":
 			a.about("kubeproxy.external.dispatch", c, r, n, "%s leads to %s", c.Name, r.Target)
 			return
-		case what == "" || place[what] > 0:
+		case what == "" || at[what] > 0:
 			a.about("kubeproxy.chain.unexpected-rule", c, r, n, "kube-proxy writes no such rule into %s", c.Name)
 			return
 		}
-		place[what] = i + 1
+		at[what] = i + 1
 	}
-	n.out.ExternalLocal = place["pod"]+place["markHost"]+place["toHost"]+place["toLocal"] > 0
-	if name, why := nftExternal(place, n, a.detector != "" && a.detector != "all"); name != "" {
+	n.out.ExternalLocal = at.local()
+	local := ""
+	if n.local != nil && len(n.local.Rules) > 0 {
+		local = n.local.Name
+	}
+	if name, _, why := at.judge(a.detector != "" && a.detector != "all", local); name != "" {
 		a.about("kubeproxy.external."+name, c, nil, n, "%s: %s", c.Name, why)
 	}
-}
-
-// nftExternal judges the places of the rules in the chain: 0 is a missing rule.
-func nftExternal(at map[string]int, n *nftNode, detector bool) (name, why string) {
-	if !n.out.ExternalLocal {
-		switch {
-		case at["mark"]+at["cluster"] == 0:
-			return "empty", "external traffic is not answered"
-		case at["cluster"] == 0:
-			return "dispatch", "nothing leads to the Service's endpoints"
-		case at["mark"] == 0:
-			return "masquerade", "external traffic is not masqueraded: replies from other nodes' endpoints bypass this node"
-		case at["mark"] > at["cluster"]:
-			return "order", "traffic is dispatched before it is marked"
-		}
-		return "", ""
-	}
-	switch {
-	case at["mark"] > 0:
-		return "masquerade", "policy Local keeps the client's address, but everything is masqueraded"
-	case at["cluster"] > 0:
-		return "dispatch", "policy Local, but everything goes to all endpoints"
-	case at["markHost"] == 0:
-		return "masquerade", "what the node itself sends is not masqueraded"
-	case at["toHost"] == 0:
-		return "dispatch", "what the node itself sends does not reach the endpoints"
-	case at["pod"] == 0 && detector:
-		return "pod", "pods of this node cannot reach endpoints on others"
-	case at["toLocal"] == 0 && n.local != nil && len(n.local.Rules) > 0:
-		return "dispatch", "nothing leads to " + n.local.Name + ", the local endpoints"
-	case at["markHost"] > at["toHost"], at["pod"] > at["markHost"],
-		at["toLocal"] > 0 && (at["toLocal"] < at["toHost"] || at["toLocal"] < at["pod"]):
-		return "order", "the rules are out of order"
-	}
-	return "", ""
 }

@@ -10,7 +10,8 @@ import (
 )
 
 func TestSummary(t *testing.T) {
-	rep := Judge(mustParse(t, editedSave(t, readFile(t, "iptables-save.txt"), sub("^-A "+sepNP1+" .*DNAT", "100.96.1.1:80", "100.96.1.9:80"))), Options{})
+	rep := Judge(mustParse(t, editedSave(t, readFile(t, "iptables-save.txt"),
+		sub("^-A "+sepNP1+" .*DNAT", "100.96.1.1:80", "100.96.1.9:80"))), Options{})
 	var b strings.Builder
 	if err := Summary(&b, &rep, false); err != nil {
 		t.Fatal(err)
@@ -83,8 +84,10 @@ default/kubernetes:https (tcp, ip) pass
 }
 
 func TestDOT(t *testing.T) {
-	rep := Report{Services: []Service{{Name: `prod/a"b`, Protocol: "tcp", Family: "ip", ClusterIP: "10.96.0.7", Port: 80, Verdict: checks.Fail,
-		Endpoints: []Endpoint{{Address: "10.0.0.1:80", Chance: 0.5}, {Address: "10.0.0.2:80", Chance: 0.5}}, LocalEndpoints: []Endpoint{{Address: "10.0.0.1:80", Chance: 1}}}}}
+	rep := Report{Services: []Service{{Name: `prod/a"b`, Protocol: "tcp", Family: "ip", ClusterIP: "10.96.0.7", Port: 80,
+		Verdict:        checks.Fail,
+		Endpoints:      []Endpoint{{Address: "10.0.0.1:80", Chance: 0.5}, {Address: "10.0.0.2:80", Chance: 0.5}},
+		LocalEndpoints: []Endpoint{{Address: "10.0.0.1:80", Chance: 1}}}}}
 	var b strings.Builder
 	if err := DOT(&b, &rep); err != nil {
 		t.Fatal(err)
@@ -107,7 +110,8 @@ func TestDOT(t *testing.T) {
 
 // A comment in a rule must not steer a terminal.
 func TestNoEscapes(t *testing.T) {
-	rep := Judge(mustParse(t, editedSave(t, readFile(t, "iptables-save.txt"), sub("^-A KUBE-SERVICES .*prod/np", "prod/np cluster", "prod/\x1b[31mnp cluster"))), Options{})
+	rep := Judge(mustParse(t, editedSave(t, readFile(t, "iptables-save.txt"),
+		sub("^-A KUBE-SERVICES .*prod/np", "prod/np cluster", "prod/\x1b[31mnp cluster"))), Options{})
 	var b strings.Builder
 	if err := Summary(&b, &rep, false); err != nil {
 		t.Fatal(err)
@@ -127,7 +131,8 @@ func TestReportJSON(t *testing.T) {
 	if err := json.Unmarshal(text, &again); err != nil {
 		t.Fatal(err)
 	}
-	if again.Services[0].Verdict != checks.Pass || !strings.Contains(string(text), `"verdict":"pass"`) || !strings.Contains(string(text), `"findings":[]`) {
+	if again.Services[0].Verdict != checks.Pass || !strings.Contains(string(text), `"verdict":"pass"`) ||
+		!strings.Contains(string(text), `"findings":[]`) {
 		t.Errorf("%.500s", text)
 	}
 }
@@ -136,7 +141,8 @@ func TestReportJSON(t *testing.T) {
 func TestKinds(t *testing.T) {
 	seen := map[string]bool{}
 	for _, k := range Kinds() {
-		if seen[k.Name] || !strings.HasPrefix(k.Name, "kubeproxy.") || strings.ToLower(k.Name) != k.Name || k.Summary == "" || k.Remedy == "" || k.Verdict == checks.Pass {
+		if seen[k.Name] || !strings.HasPrefix(k.Name, "kubeproxy.") || strings.ToLower(k.Name) != k.Name || k.Summary == "" ||
+			k.Remedy == "" || k.Verdict == checks.Pass {
 			t.Errorf("%+v", k)
 		}
 		seen[k.Name] = true

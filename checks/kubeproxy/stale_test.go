@@ -17,14 +17,21 @@ func TestJudgeHealth(t *testing.T) {
 		want       string
 	}{
 		{"1.22", `{"lastUpdated": "2026-11-20 22:59:59.9 +0000 UTC m=+86400.1","currentTime": "2026-11-20 23:00:00 +0000 UTC m=+86400.2"}`, 200, ""},
-		{"1.22, never synced", `{"lastUpdated": "0001-01-01 00:00:00 +0000 UTC","currentTime": "2026-11-20 23:00:00 +0000 UTC m=+3.2"}`, 200, "kubeproxy.sync.never"},
-		{"1.22, 503", `{"lastUpdated": "2026-11-20 22:40:59.9 +0000 UTC m=+86400.1","currentTime": "2026-11-20 23:00:00 +0000 UTC m=+86400.2"}`, 503, "kubeproxy.sync.unhealthy"},
+		{"1.22, never synced", `{"lastUpdated": "0001-01-01 00:00:00 +0000 UTC","currentTime": "2026-11-20 23:00:00 +0000 UTC m=+3.2"}`,
+			200, "kubeproxy.sync.never"},
+		{"1.22, " +
+			"503", `{"lastUpdated": "2026-11-20 22:40:59.9 +0000 UTC m=+86400.1","currentTime": "2026-11-20 23:00:00 +0000 UTC m=+86400.2"}`, 503, "kubeproxy.sync.unhealthy"},
 		{"1.30", `{"lastUpdated": "2026-11-20 22:59:59.9 +0000 UTC m=+86400.1","currentTime": "2026-11-20 23:00:00 +0000 UTC m=+86400.2", "nodeEligible": true}`, 200, ""},
-		{"1.30, not eligible", `{"lastUpdated": "2026-11-20 22:59:59.9 +0000 UTC m=+86400.1","currentTime": "2026-11-20 23:00:00 +0000 UTC m=+86400.2", "nodeEligible": false}`, 503, "kubeproxy.sync.ineligible"},
+		{"1.30, not " +
+			"eligible", `{"lastUpdated": "2026-11-20 22:59:59.9 +0000 UTC m=+86400.1","currentTime": "2026-11-20 23:00:00 +0000 UTC m=+86400.2", "nodeEligible": false}`, 503, "kubeproxy.sync.ineligible"},
 		{"1.34", `{"lastUpdated":"2026-11-20T23:00:00Z","currentTime":"2026-11-20T23:00:00Z","nodeEligible":true,"healthy":true,"status":{"IPv4":{"lastUpdated":"2026-11-20T22:30:00.5Z","healthy":true},"IPv6":{"lastUpdated":"2026-11-20T22:30:00.5Z","healthy":true}}}`, 200, ""},
-		{"1.34, never synced", `{"lastUpdated":"2026-11-20T23:00:00Z","currentTime":"2026-11-20T23:00:00Z","nodeEligible":true,"healthy":true}`, 200, "kubeproxy.sync.never"},
-		{"1.34, IPv6 stuck", `{"lastUpdated":"2026-11-20T22:30:00Z","currentTime":"2026-11-20T23:00:00Z","nodeEligible":true,"healthy":false,"status":{"IPv4":{"lastUpdated":"2026-11-20T22:59:00Z","healthy":true},"IPv6":{"lastUpdated":"2026-11-20T22:30:00Z","healthy":false}}}`, 503, "kubeproxy.sync.unhealthy"},
-		{"1.34, healthy and old", `{"lastUpdated":"2026-11-20T23:00:00Z","currentTime":"2026-11-20T23:00:00Z","healthy":true,"status":{"IPv4":{"lastUpdated":"2026-11-20T20:00:00Z","healthy":true}}}`, 200, "kubeproxy.sync.dead"},
+		{"1.34, never " +
+			"synced", `{"lastUpdated":"2026-11-20T23:00:00Z","currentTime":"2026-11-20T23:00:00Z","nodeEligible":true,"healthy":true}`,
+			200, "kubeproxy.sync.never"},
+		{"1.34, IPv6 " +
+			"stuck", `{"lastUpdated":"2026-11-20T22:30:00Z","currentTime":"2026-11-20T23:00:00Z","nodeEligible":true,"healthy":false,"status":{"IPv4":{"lastUpdated":"2026-11-20T22:59:00Z","healthy":true},"IPv6":{"lastUpdated":"2026-11-20T22:30:00Z","healthy":false}}}`, 503, "kubeproxy.sync.unhealthy"},
+		{"1.34, healthy and " +
+			"old", `{"lastUpdated":"2026-11-20T23:00:00Z","currentTime":"2026-11-20T23:00:00Z","healthy":true,"status":{"IPv4":{"lastUpdated":"2026-11-20T20:00:00Z","healthy":true}}}`, 200, "kubeproxy.sync.dead"},
 	} {
 		t.Run(h.name, func(t *testing.T) {
 			health, err := ParseHealth([]byte(h.body), h.status)
@@ -34,7 +41,8 @@ func TestJudgeHealth(t *testing.T) {
 			wantOne(t, Report{Findings: JudgeHealth(health, now)}, h.want)
 		})
 	}
-	if f := UnreadableAnswer("localhost:10256/healthz", errors.New("connection refused")); f.Verdict != checks.Unknown || f.Name != "kubeproxy.sync.unreadable" {
+	if f := UnreadableAnswer("localhost:10256/healthz", errors.New("connection refused")); f.Verdict != checks.Unknown ||
+		f.Name != "kubeproxy.sync.unreadable" {
 		t.Errorf("%+v", f)
 	}
 	for _, body := range []string{"", "ok", `{"lastUpdated": 3}`, `{"lastUpdated": "soon"}`, "<html>"} {
@@ -46,17 +54,31 @@ func TestJudgeHealth(t *testing.T) {
 
 func TestJudgeMetrics(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	const head = "# HELP kubeproxy_sync_proxy_rules_last_timestamp_seconds x\n# TYPE kubeproxy_sync_proxy_rules_last_timestamp_seconds gauge\ngo_goroutines 8\n"
+	const head = "# HELP kubeproxy_sync_proxy_rules_last_timestamp_seconds x\n# TYPE kubeproxy_sync_proxy_rules_last_timestamp_seconds " +
+		"gauge\ngo_goroutines 8\n"
 	for _, m := range []struct{ name, text, want string }{
-		{"healthy", "kubeproxy_sync_proxy_rules_last_timestamp_seconds 1.7999990e+09\nkubeproxy_sync_proxy_rules_last_queued_timestamp_seconds 1.7999989e+09\n", ""},
-		{"healthy, 1.33", "kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family=\"IPv4\"} 1.7999990e+09\nkubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family=\"IPv6\"} 1.7999990e+09\n", ""},
-		{"just started", "kubeproxy_sync_proxy_rules_last_timestamp_seconds 0\nkubeproxy_sync_proxy_rules_last_queued_timestamp_seconds 1.79999999e+09\n", ""},
-		{"never", "kubeproxy_sync_proxy_rules_last_timestamp_seconds 0\nkubeproxy_sync_proxy_rules_last_queued_timestamp_seconds 0\n", "kubeproxy.sync.never"},
-		{"stuck", "kubeproxy_sync_proxy_rules_last_timestamp_seconds 1.7999980e+09\nkubeproxy_sync_proxy_rules_last_queued_timestamp_seconds 1.7999990e+09\nkubeproxy_sync_proxy_rules_iptables_restore_failures_total 40\n", "kubeproxy.sync.stuck"},
-		{"one family stuck", "kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family=\"IPv4\"} 1.7999990e+09\nkubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family=\"IPv6\"} 1.7999970e+09\nkubeproxy_sync_proxy_rules_last_queued_timestamp_seconds{ip_family=\"IPv6\"} 1.7999980e+09\n", "kubeproxy.sync.stuck"},
-		{"dead", "kubeproxy_sync_proxy_rules_last_timestamp_seconds 1.7999900e+09\nkubeproxy_sync_proxy_rules_last_queued_timestamp_seconds 1.7999899e+09\n", "kubeproxy.sync.dead"},
-		{"failed before", "kubeproxy_sync_proxy_rules_last_timestamp_seconds 1.7999990e+09\nkubeproxy_sync_proxy_rules_iptables_restore_failures_total 3\n", "kubeproxy.sync.restore-failures"},
-		{"nftables failed before", "kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family=\"IPv4\"} 1.7999990e+09\nkubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family=\"IPv4\"} 3\n", "kubeproxy.sync.restore-failures"},
+		{"healthy", "kubeproxy_sync_proxy_rules_last_timestamp_seconds " +
+			"1.7999990e+09\nkubeproxy_sync_proxy_rules_last_queued_timestamp_seconds 1.7999989e+09\n", ""},
+		{"healthy, 1.33", "kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family=\"IPv4\"} " +
+			"1.7999990e+09\nkubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family=\"IPv6\"} 1.7999990e+09\n", ""},
+		{"just started", "kubeproxy_sync_proxy_rules_last_timestamp_seconds 0\nkubeproxy_sync_proxy_rules_last_queued_timestamp_seconds " +
+			"1.79999999e+09\n", ""},
+		{"never", "kubeproxy_sync_proxy_rules_last_timestamp_seconds 0\nkubeproxy_sync_proxy_rules_last_queued_timestamp_seconds 0\n",
+			"kubeproxy.sync.never"},
+		{"stuck", "kubeproxy_sync_proxy_rules_last_timestamp_seconds " +
+			"1.7999980e+09\nkubeproxy_sync_proxy_rules_last_queued_timestamp_seconds " +
+			"1.7999990e+09\nkubeproxy_sync_proxy_rules_iptables_restore_failures_total 40\n", "kubeproxy.sync.stuck"},
+		{"one family stuck", "kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family=\"IPv4\"} " +
+			"1.7999990e+09\nkubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family=\"IPv6\"} " +
+			"1.7999970e+09\nkubeproxy_sync_proxy_rules_last_queued_timestamp_seconds{ip_family=\"IPv6\"} 1.7999980e+09\n",
+			"kubeproxy.sync.stuck"},
+		{"dead", "kubeproxy_sync_proxy_rules_last_timestamp_seconds " +
+			"1.7999900e+09\nkubeproxy_sync_proxy_rules_last_queued_timestamp_seconds 1.7999899e+09\n", "kubeproxy.sync.dead"},
+		{"failed before", "kubeproxy_sync_proxy_rules_last_timestamp_seconds " +
+			"1.7999990e+09\nkubeproxy_sync_proxy_rules_iptables_restore_failures_total 3\n", "kubeproxy.sync.restore-failures"},
+		{"nftables failed before", "kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family=\"IPv4\"} " +
+			"1.7999990e+09\nkubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family=\"IPv4\"} 3\n",
+			"kubeproxy.sync.restore-failures"},
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			metrics, err := ParseMetrics(strings.NewReader(head + m.text))
@@ -66,7 +88,8 @@ func TestJudgeMetrics(t *testing.T) {
 			wantOne(t, Report{Findings: JudgeMetrics(metrics, now)}, m.want)
 		})
 	}
-	for _, text := range []string{"", head, "kubeproxy_sync_proxy_rules_last_timestamp_seconds soon\n", "kubeproxy_sync_proxy_rules_last_timestamp_seconds{x\n", "kubeproxy_sync_proxy_rules_last_timestamp_seconds NaN\n"} {
+	for _, text := range []string{"", head, "kubeproxy_sync_proxy_rules_last_timestamp_seconds soon\n",
+		"kubeproxy_sync_proxy_rules_last_timestamp_seconds{x\n", "kubeproxy_sync_proxy_rules_last_timestamp_seconds NaN\n"} {
 		if _, err := ParseMetrics(strings.NewReader(text)); err == nil {
 			t.Errorf("no error for %q", text)
 		}
@@ -83,8 +106,10 @@ func TestJudgeLog(t *testing.T) {
 		{"goes on", line("22:10:00") + line("22:30:00") + line("22:58:00"), "kubeproxy.watch.failing"},
 		{"is over", line("20:10:00") + line("20:30:00") + line("20:58:00"), ""},
 		{"a hiccup", line("22:59:10") + line("22:59:11") + line("22:59:12"), ""},
-		{"container log", "2026-11-20T22:10:00.1Z stderr F " + line("03:10:00") + "2026-11-20T22:30:00.1Z stderr F " + line("03:30:00") + "2026-11-20T22:59:00.1Z stderr F " + line("03:59:00"), "kubeproxy.watch.failing"},
-		{"journal", "Nov 20 22:10:00 node0 kube-proxy[1]: " + line("22:10:00") + line("22:30:00") + line("22:58:00"), "kubeproxy.watch.failing"},
+		{"container log", "2026-11-20T22:10:00.1Z stderr F " + line("03:10:00") + "2026-11-20T22:30:00.1Z stderr F " + line("03:30:00") +
+			"2026-11-20T22:59:00.1Z stderr F " + line("03:59:00"), "kubeproxy.watch.failing"},
+		{"journal", "Nov 20 22:10:00 node0 kube-proxy[1]: " + line("22:10:00") + line("22:30:00") + line("22:58:00"),
+			"kubeproxy.watch.failing"},
 		{"last year", strings.ReplaceAll(line("22:10:00")+line("22:30:00")+line("22:58:00"), "E1120", "E1231"), ""},
 		{"no times", strings.Repeat("Failed to list *v1.EndpointSlice: Unauthorized\n", 3), "kubeproxy.watch.failing"},
 		{"another kind", strings.Repeat("failed to list *v1.Pod: Unauthorized\n", 3), ""},

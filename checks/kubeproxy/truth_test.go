@@ -15,7 +15,8 @@ func sliceText(labels string, endpoints ...string) string {
 		ip, flags, _ := strings.Cut(e, " ")
 		var conditions, rest []string
 		for _, c := range []struct{ flag, name string }{{"r", "ready"}, {"s", "serving"}, {"t", "terminating"}} {
-			conditions = append(conditions, `"`+c.name+`": `+map[bool]string{true: "true", false: "false"}[strings.Contains(strings.Fields(flags + " x")[0], c.flag)])
+			conditions = append(conditions,
+				`"`+c.name+`": `+map[bool]string{true: "true", false: "false"}[strings.Contains(strings.Fields(flags + " x")[0], c.flag)])
 		}
 		var hints []string
 		for _, f := range strings.Fields(flags) {
@@ -44,7 +45,8 @@ func TestExpectations(t *testing.T) {
 		s.Name, s.Protocol, s.Family, s.ClusterIP, s.Port = "prod/np", "tcp", "ip", "10.96.0.7", 80
 		return Report{Mode: "iptables", Version: VersionRange{31, 36}, Services: []Service{s}, families: map[string]bool{"ip": true}}
 	}
-	three := []Endpoint{{Address: "10.0.0.1:80", Chance: 0.33}, {Address: "10.0.0.2:80", Chance: 0.33}, {Address: "10.0.0.3:80", Chance: 0.33}}
+	three := []Endpoint{{Address: "10.0.0.1:80", Chance: 0.33}, {Address: "10.0.0.2:80", Chance: 0.33},
+		{Address: "10.0.0.3:80", Chance: 0.33}}
 	cluster := graph(Service{Endpoints: three})
 	hinted := graph(Service{Endpoints: three[:1]})
 	none := graph(Service{Blocked: "reject"})
@@ -80,7 +82,8 @@ func TestExpectations(t *testing.T) {
 		{"zone hints, zone known", hinted, Options{Zone: "a"}, []string{"10.0.0.1 rs +a", "10.0.0.2 rs +b"}, ""},
 		{"zone hints, zone not known", hinted, Options{}, []string{"10.0.0.1 rs +a", "10.0.0.2 rs +b"}, ""},
 		{"zone hints, another zone", hinted, Options{Zone: "b"}, []string{"10.0.0.1 rs +a", "10.0.0.2 rs +b"}, stale},
-		{"zone hints, no hint for the zone", cluster, Options{Zone: "c"}, []string{"10.0.0.1 rs +a", "10.0.0.2 rs +b", "10.0.0.3 rs +b"}, ""},
+		{"zone hints, no hint for the zone", cluster, Options{Zone: "c"}, []string{"10.0.0.1 rs +a", "10.0.0.2 rs +b", "10.0.0.3 rs +b"},
+			""},
 		{"zone hints not used", cluster, Options{Zone: "a"}, []string{"10.0.0.1 rs +a", "10.0.0.2 rs +b", "10.0.0.3 rs +b"}, ""},
 		{"one without a hint", hinted, Options{Zone: "a"}, []string{"10.0.0.1 rs +a", "10.0.0.2 rs"}, missing},
 		{"node hints", hinted, Options{NodeName: "n1", Zone: "z"}, []string{"10.0.0.1 rs *n1", "10.0.0.2 rs *n2"}, ""},
@@ -92,7 +95,8 @@ func TestExpectations(t *testing.T) {
 		{"local is elsewhere", local, Options{NodeName: "n1"}, []string{"10.0.0.1 rs @n2", "10.0.0.2 rs @n2", "10.0.0.3 rs @n2"}, stale},
 		{"local missing", noLocal, Options{NodeName: "n1"}, []string{"10.0.0.1 rs @n1", "10.0.0.2 rs @n2", "10.0.0.3 rs @n2"}, missing},
 		{"none local", noLocal, Options{NodeName: "n3"}, []string{"10.0.0.1 rs @n1", "10.0.0.2 rs @n2", "10.0.0.3 rs @n2"}, ""},
-		{"local terminating: fallback", graph(Service{NodePort: 30080, ExternalLocal: true, Endpoints: three[1:], LocalEndpoints: three[:1]}), Options{NodeName: "n1"},
+		{"local terminating: fallback", graph(Service{NodePort: 30080, ExternalLocal: true, Endpoints: three[1:],
+			LocalEndpoints: three[:1]}), Options{NodeName: "n1"},
 			[]string{"10.0.0.1 st @n1", "10.0.0.2 rs @n2", "10.0.0.3 rs @n2"}, ""},
 		{"internal local", internal, Options{NodeName: "n1"}, []string{"10.0.0.1 rs @n1", "10.0.0.2 rs @n2"}, ""},
 		{"internal local, node not known", internal, Options{}, []string{"10.0.0.1 rs @n1", "10.0.0.2 rs @n2"}, ""},
@@ -115,14 +119,19 @@ func TestTruthBreakages(t *testing.T) {
 	}{
 		{"endpoint replaced", strings.Replace(eps, `"100.96.5.45"`, `"100.96.5.46"`, 1), svcs, "kubeproxy.truth.endpoint-stale"},
 		{"port changed", strings.Replace(eps, `"port": 6443`, `"port": 443`, 1), svcs, "kubeproxy.truth.endpoint-stale"},
-		{"service renamed", eps, strings.Replace(svcs, `"name": "export"`, `"name": "exports"`, 1), "kubeproxy.truth.service-missing kubeproxy.truth.service-stale"},
+		{"service renamed", eps, strings.Replace(svcs, `"name": "export"`, `"name": "exports"`, 1),
+			"kubeproxy.truth.service-missing kubeproxy.truth.service-stale"},
 		{"ClusterIP changed", eps, strings.ReplaceAll(svcs, `10.104.21.207`, `10.104.21.208`), "kubeproxy.truth.service-address"},
 		{"node port changed", eps, strings.Replace(svcs, `"nodePort": 31137`, `"nodePort": 31138`, 1), "kubeproxy.truth.service-address"},
 		{"now headless", eps, strings.ReplaceAll(svcs, `"10.104.21.207"`, `"None"`), "kubeproxy.truth.service-stale"},
-		{"slices gone", strings.Replace(eps, `"kubernetes.io/service-name": "export"`, `"kubernetes.io/service-name": "gone"`, 1), "", "kubeproxy.truth.service-stale"},
+		{"slices gone", strings.Replace(eps, `"kubernetes.io/service-name": "export"`, `"kubernetes.io/service-name": "gone"`, 1), "",
+			"kubeproxy.truth.service-stale"},
 		{"unknown service, not managed", strings.Replace(eps, `"items": [`, `"items": [`+oneSlice(`"x": "y", `), 1), "", ""},
-		{"unknown service", strings.Replace(eps, `"items": [`, `"items": [`+oneSlice(`"endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io", `), 1), "", "kubeproxy.truth.service-missing"},
-		{"unknown service, headless", strings.Replace(eps, `"items": [`, `"items": [`+oneSlice(`"service.kubernetes.io/headless": "", "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io", `), 1), "", ""},
+		{"unknown service", strings.Replace(eps, `"items": [`,
+			`"items": [`+oneSlice(`"endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io", `), 1), "",
+			"kubeproxy.truth.service-missing"},
+		{"unknown service, headless", strings.Replace(eps, `"items": [`,
+			`"items": [`+oneSlice(`"service.kubernetes.io/headless": "", "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io", `), 1), "", ""},
 	} {
 		for _, file := range []string{"iptables-save.txt", "nft-list-ruleset.json"} {
 			t.Run(b.name+" "+file, func(t *testing.T) {
@@ -151,7 +160,8 @@ func TestBrokenIsNotCompared(t *testing.T) {
 	opts := Options{Endpoints: endpoints(t, readFile(t, "endpointslices.json")), Services: services(t, readFile(t, "services.json"))}
 	rep := Judge(mustParse(t, text), opts)
 	wantOne(t, rep, "kubeproxy.endpoint.dnat")
-	if i := indexService(&rep, "prod/np"); rep.Services[i].Verdict != checks.Fail || rep.Services[i].Findings[0] != "kubeproxy.endpoint.dnat" {
+	if i := indexService(&rep, "prod/np"); rep.Services[i].Verdict != checks.Fail ||
+		rep.Services[i].Findings[0] != "kubeproxy.endpoint.dnat" {
 		t.Errorf("%+v", rep.Services[i])
 	}
 	if f, ok := DeadWatch(&rep, nil); ok {

@@ -90,7 +90,7 @@ skip: no bridge that has Pods on it is filtered`},
 	})
 }
 
-// TestBridgesOnTheKernel shows the bridge and MTU judgements on real links.
+// TestBridgesOnTheKernel shows the bridge and MTU problems on real links.
 func TestBridgesOnTheKernel(t *testing.T) {
 	h := checkstest.ScratchSys(t)
 	checkstest.Is(t, h, "no links", "bridge.netfilter", "skip: no bridge has Pods on it: routed Pods need no br_netfilter")

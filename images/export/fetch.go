@@ -22,7 +22,7 @@ var fetchURL string
 //go:embed fetch_image.sh
 var fetchImage string
 
-// fetched tells whether the node fetches the binary itself.
+// fetched reports whether the node fetches the binary itself.
 func (d Delivery) fetched() bool { return d != Delivery{} }
 
 // gate is the command that holds the unit.

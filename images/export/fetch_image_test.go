@@ -16,7 +16,7 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// registry serves one image, FROM scratch, with one file in it, and answers the image's digest.
+// registry serves one image, FROM scratch, with one file in it, and returns the image's digest.
 func registry(t *testing.T, file, content string) (host, digest string) {
 	t.Helper()
 	var layer bytes.Buffer

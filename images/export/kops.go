@@ -84,7 +84,7 @@ func kopsSysctls(content []byte) (file []byte, parameters []string) {
 	return b.Bytes(), parameters
 }
 
-// ofOneLink tells whether a key is that of a link that may not be there.
+// ofOneLink reports whether a key is that of a link that may not be there.
 func ofOneLink(key policy.Key) bool {
 	p := strings.Split(string(key), "/")
 	return len(p) == 5 && p[0] == "net" && (p[2] == "conf" || p[2] == "neigh") && p[3] != "all" && p[3] != "default" && p[3] != "lo" &&

@@ -84,7 +84,7 @@ func (l *linter) dropIn(content *yaml.Node, body string, encoded bool) {
 	}
 }
 
-// gates tells whether an asset holds kubelet's start.
+// gates reports whether an asset holds kubelet's start.
 func gates(a *yaml.Node) bool {
 	if !strings.HasPrefix(text(a, "path"), dropInDir) {
 		return false

@@ -118,7 +118,7 @@ func (l *linter) manifest(h, manifest *yaml.Node, raw, gated bool) {
 	}
 }
 
-// runs tells whether a command line names a program.
+// runs reports whether a command line names a program.
 func runs(command, program string) bool {
 	return slices.ContainsFunc(strings.Fields(command), func(word string) bool {
 		return path.Base(strings.Trim(word,

@@ -37,7 +37,7 @@ func text(m *yaml.Node, name string) string {
 	return ""
 }
 
-// yes tells whether a field is true.
+// yes reports whether a field is true.
 func yes(m *yaml.Node, name string) bool { return text(m, name) == "true" }
 
 // list is a field that is a list of one kind of node. Another shape is a mistake.
@@ -99,7 +99,7 @@ func settings(text, section string) []setting {
 	return all
 }
 
-// installed tells whether a unit's text says who starts it at boot.
+// installed reports whether a unit's text says who starts it at boot.
 func installed(all []setting) bool {
 	for _, s := range all {
 		if s.section == "Install" && (s.name == "WantedBy" || s.name == "RequiredBy") && s.values != "" {
@@ -109,7 +109,7 @@ func installed(all []setting) bool {
 	return false
 }
 
-// names tells whether a list of units names one.
+// names reports whether a list of units names one.
 func (s setting) names(unit string) bool {
 	for _, u := range strings.Fields(s.values) {
 		if u == unit {

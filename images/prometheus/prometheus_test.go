@@ -23,7 +23,7 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// run runs a program of this test to its end, and answers what it printed.
+// run runs a program of this test to its end, and returns what it printed.
 func run(t *testing.T, stdin io.Reader, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(name, args...)

@@ -99,7 +99,7 @@ func (r release) manifest(l layout, arch string) (object, error) {
 	return m, nil
 }
 
-// add keeps a blob and answers its descriptor.
+// add keeps a blob and returns its descriptor.
 func (l layout) add(mediaType string, content []byte) object {
 	sum := sha256Of(content)
 	l.blobs["blobs/sha256/"+sum] = content

@@ -170,7 +170,7 @@ func tree(t *testing.T) string {
 	return copied
 }
 
-// say runs a program that must succeed, and answers what it said.
+// say runs a program that must succeed, and returns what it said.
 func say(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	code, out := try(t, name, args...)
@@ -180,7 +180,7 @@ func say(t *testing.T, name string, args ...string) string {
 	return out
 }
 
-// try runs a program and answers its exit status, and what it said to both outputs.
+// try runs a program and returns its exit status, and what it said to both outputs.
 func try(t *testing.T, name string, args ...string) (int, string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
