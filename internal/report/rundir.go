@@ -9,6 +9,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/host"
+	"nodegate/internal/host/file"
 )
 
 // Where a running machine keeps what nodegate did and found, until it restarts.
@@ -20,7 +21,7 @@ const (
 )
 
 // Leave writes a document to one of the files above, as a whole or not at all.
-func Leave(file string, document any) error {
+func Leave(name string, document any) error {
 	var b bytes.Buffer
 	if err := JSON(&b, document); err != nil {
 		return err
@@ -28,7 +29,7 @@ func Leave(file string, document any) error {
 	if err := os.MkdirAll(runDir, 0o755); err != nil {
 		return err
 	}
-	return host.ReplaceFile(file, b.Bytes(), 0o644)
+	return file.Replace(name, b.Bytes(), 0o644)
 }
 
 // Change is one line of ChangesFile: enough to undo it by hand.
