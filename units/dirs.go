@@ -47,11 +47,11 @@ func removeDirs(t Tree, dirs []string) error {
 	var errs []error
 	for _, d := range slices.Backward(dirs) {
 		names, err := t.Names(d)
-		if err == nil && len(names) == 0 {
-			err = t.Remove(d)
+		if err != nil || len(names) > 0 {
+			continue
 		}
 		// Somebody may put a file into it just now.
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTEMPTY) {
+		if err := t.Remove(d); err != nil && !errors.Is(err, syscall.ENOTEMPTY) {
 			errs = append(errs, err)
 		}
 	}

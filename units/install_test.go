@@ -93,10 +93,9 @@ func open(t *testing.T, root string) *tree.Tree {
 func files(t *testing.T, text, binary string) []units.File {
 	t.Helper()
 	last := binary[strings.LastIndexByte(binary, ' ')+1:]
+	last = last[:min(len(last), 10)]
 	texts := []policy.File{{Name: "a.hcl", Text: []byte(text)}, {Name: "b.hcl", Text: []byte("# " + last)}}
-	if len(last) < 10 {
-		texts = append(texts, policy.File{Name: last + ".hcl", Text: []byte("# " + last)})
-	}
+	texts = append(texts, policy.File{Name: last + ".hcl", Text: []byte("# " + last)})
 	p, diags := policy.Load(texts, policy.Options{})
 	if diags.HasErrors() {
 		t.Fatal(diags)

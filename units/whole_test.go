@@ -15,6 +15,15 @@ import (
 	"nodegate/units"
 )
 
+// TestMain keeps the trees in memory where that is possible: every file is flushed.
+func TestMain(m *testing.M) {
+	const memory = "/dev/shm"
+	if info, err := os.Stat(memory); err == nil && info.IsDir() && os.Getenv("TMPDIR") == "" {
+		_ = os.Setenv("TMPDIR", memory)
+	}
+	os.Exit(m.Run())
+}
+
 // policyIn returns the policy below the root as every verb reads it.
 func policyIn(t *testing.T, root string) string {
 	h, err := host.Open(root)

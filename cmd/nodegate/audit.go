@@ -12,6 +12,7 @@ import (
 
 	"nodegate/checks/kubeproxy"
 	"nodegate/internal/host"
+	"nodegate/internal/host/file"
 	"nodegate/internal/input"
 	"nodegate/internal/kube"
 	"nodegate/internal/report"
@@ -174,7 +175,7 @@ func (o *auditOptions) readRules(ctx context.Context, h *host.Host, stdin io.Rea
 func parseRules(name string, stdin io.Reader) (*ruleset.Set, error) {
 	in, shown := stdin, "standard input"
 	if name != "-" {
-		f, err := os.Open(name)
+		f, err := file.OpenInput(name)
 		if err != nil {
 			return nil, err
 		}

@@ -70,7 +70,7 @@ func readPolicies(paths []string) ([]policy.File, error) {
 
 func readPolicy(p string) ([]policy.File, error) {
 	if info, err := os.Stat(p); err != nil || !info.IsDir() {
-		text, err := file.Read(p, policy.MaxFileSize)
+		text, err := file.ReadInput(p, policy.MaxFileSize)
 		if err != nil {
 			return nil, err
 		}

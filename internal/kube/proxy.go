@@ -6,12 +6,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"time"
 
 	"nodegate/checks/kubeproxy"
 	"nodegate/internal/host"
+	"nodegate/internal/host/file"
 )
 
 // Where kube-proxy serves its pages, unless its configuration says otherwise.
@@ -92,7 +92,7 @@ func usualLogs() []string {
 const logTail = 4 << 20
 
 func (p *Proxy) readLog(name string, now time.Time, leftOut func(error)) {
-	f, err := os.Open(name)
+	f, err := file.OpenInput(name)
 	if err != nil {
 		leftOut(err)
 		return

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"nodegate/checks/kubeproxy"
+	"nodegate/internal/host/file"
 	"nodegate/internal/input"
 )
 
@@ -86,7 +86,7 @@ func readFile(name string, parse func(io.Reader) error) error {
 	if name == "" {
 		return nil
 	}
-	f, err := os.Open(name)
+	f, err := file.OpenInput(name)
 	if err != nil {
 		return err
 	}

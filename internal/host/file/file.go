@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,22 +37,22 @@ func Open(name string) (*os.File, error) {
 	return f, nil
 }
 
-// OpenInput opens what a person names on the command line: a regular file, or a
-// pipe that a shell made, such as <(program), which may be waited for.
+// OpenInput opens what a person names on the command line: a regular file, or a pipe
+// that the shell has opened already, as it does for <(program).
 func OpenInput(name string) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOCTTY, 0)
+	if strings.HasPrefix(name, "/dev/fd/") || name == "/dev/stdin" {
+		return os.Open(name)
+	}
+	return Open(name)
+}
+
+// ReadInput reads at most limit bytes of what OpenInput opens.
+func ReadInput(name string, limit int64) ([]byte, error) {
+	f, err := OpenInput(name)
 	if err != nil {
 		return nil, err
 	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() && info.Mode()&fs.ModeNamedPipe == 0 {
-		err = fmt.Errorf("%s is not a file but %s", name, kind(info.Mode()))
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
+	return Drain(f, limit)
 }
 
 // Regular returns an error where f, which is called name, is no regular file.

@@ -141,7 +141,11 @@ func (t *Tree) read(p string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := file.Regular(f, "it"); err != nil {
+	err = file.Regular(f, "it")
+	if info, statErr := f.Stat(); err == nil && statErr == nil && info.Size() > maxFile {
+		err = file.TooLarge("it", maxFile)
+	}
+	if err != nil {
 		f.Close()
 		return nil, err
 	}
