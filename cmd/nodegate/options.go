@@ -48,7 +48,7 @@ func (o *options) reportFlags(c *cobra.Command) {
 	c.Flags().StringVar(&o.stage, "stage", "", "image, boot, run or all (default boot, or image with --root)")
 	c.Flags().StringVarP(&o.format, "format", "f", "text", "text, json, junit, tap, prometheus or npd")
 	c.Flags().StringVarP(&o.output, "output", "o", "", "write the report to `FILE` instead of standard output")
-	c.Flags().DurationVar(&o.timeout, "timeout", defaultTimeout, "give up after this long; requirements not checked by then are unknown")
+	timeoutFlag(c.Flags(), &o.timeout, defaultTimeout, "give up after this long; requirements not checked by then are unknown")
 	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "also list what passes, with the evidence")
 }
 
