@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
+	"nodegate/internal/host/file"
 	"nodegate/internal/input"
 	"nodegate/internal/proxyrules"
 )
@@ -86,7 +86,7 @@ func readFile(name string, parse func(io.Reader) error) error {
 	if name == "" {
 		return nil
 	}
-	f, err := os.Open(name)
+	f, err := file.OpenInput(name)
 	if err != nil {
 		return err
 	}
