@@ -14,6 +14,7 @@ import (
 	"nodegate/internal/host/file"
 	"nodegate/internal/input"
 	"nodegate/internal/kube"
+	"nodegate/internal/plain"
 	"nodegate/internal/proxyrules"
 	"nodegate/internal/report"
 	"nodegate/internal/ruleset"
@@ -145,7 +146,7 @@ func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *proxyrules.R
 // simply wrong leaves as a usage error.
 func inputError(err error) error {
 	if errors.Is(err, input.ErrUnknown) || errors.Is(err, context.DeadlineExceeded) {
-		fmt.Fprintf(os.Stderr, "nodegate: %v\n", err)
+		fmt.Fprintf(plain.NewWriter(os.Stderr, false), "nodegate: %v\n", err)
 		return exit(exitUnknown)
 	}
 	return err

@@ -72,7 +72,7 @@ held until it is there and the gate passes.`,
 				return writeTree(o.output, r)
 			}
 			if o.output == "" {
-				_, err = c.OutOrStdout().Write(r.Text)
+				_, err = exact(c.OutOrStdout()).Write(r.Text)
 				return err
 			}
 			return writeOut(o.output, r.Text, 0o644)

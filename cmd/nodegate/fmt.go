@@ -33,7 +33,7 @@ writes standard output. A file with a syntax error is not changed.`,
 				}
 				out, err := layout(c.ErrOrStderr(), policy.File{Name: "standard input", Text: text})
 				if err == nil {
-					_, err = c.OutOrStdout().Write(out)
+					_, err = exact(c.OutOrStdout()).Write(out)
 				}
 				return err
 			}

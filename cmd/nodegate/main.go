@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"nodegate/internal/plain"
+	"nodegate/internal/report"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -42,7 +44,7 @@ func run(ctx context.Context, args []string) int {
 	case errors.As(err, &code):
 		return int(code)
 	}
-	fmt.Fprintf(os.Stderr, "nodegate: %v\n", err)
+	fmt.Fprintf(root.ErrOrStderr(), "nodegate: %v\n", err)
 	return exitUsage
 }
 
@@ -66,6 +68,9 @@ Exit status: 0 pass, 1 fail, 2 wrong call or policy, 3 unknown.`,
 		SilenceErrors:    true,
 		SilenceUsage:     true,
 	}
+	// Nothing from outside reaches a terminal or a log raw.
+	root.SetOut(plain.NewWriter(os.Stdout, report.Colours(os.Stdout)))
+	root.SetErr(plain.NewWriter(os.Stderr, false))
 	root.AddCommand(
 		newCheck(), newPlan(), newApply(), newGate(), newInstall(), newUninstall(), newWatch(),
 		newStatus(), newAudit(), newProbe(), newProbeChild(), newLint(), newFmt(), newPolicy(),

@@ -16,6 +16,7 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/catalog"
 	"nodegate/internal/host"
+	"nodegate/internal/plain"
 	"nodegate/internal/report"
 	"nodegate/policy"
 )
@@ -34,7 +35,12 @@ type options struct {
 	verbose  bool
 	vars     []string
 	varFiles []string
-	noFacts  bool // the policy is read for no machine in particular: no fact is known
+
+	guarded       bool // refuse a policy that others than root may write
+	allowWritable bool // but not so
+	copied        bool // the files of --policy are copied, not used where they are
+
+	noFacts bool // the policy is read for no machine in particular: no fact is known
 }
 
 func (o *options) policyFlags(c *cobra.Command) {
@@ -126,7 +132,7 @@ func (o *options) variables() (map[string]string, error) {
 	for _, file := range o.varFiles {
 		files, err := readPolicies([]string{file})
 		if err == nil {
-			err = printDiagnostics(os.Stderr, files, policy.ReadVariables(files, vars))
+			err = printDiagnostics(plain.NewWriter(os.Stderr, false), files, policy.ReadVariables(files, vars))
 		}
 		if err != nil {
 			return nil, err
@@ -214,7 +220,16 @@ func (o *options) write(stdout io.Writer, render func(io.Writer) error) error {
 	if err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
-	return errors.Join(render(f), f.Close())
+	return errors.Join(render(plain.NewWriter(f, false)), f.Close())
+}
+
+// exact returns the writer of a document that must not change, a policy for example:
+// only on a terminal is it escaped.
+func exact(stdout io.Writer) io.Writer {
+	if f := plain.File(stdout); f != nil && !host.IsTerminal(f) {
+		return f
+	}
+	return stdout
 }
 
 func code(v report.Verdict) error {

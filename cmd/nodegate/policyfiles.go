@@ -17,6 +17,14 @@ import (
 // policyFiles returns the policy that --policy names, else the installed one, else
 // the built-in one.
 func (o *options) policyFiles(h *host.Host) ([]policy.File, error) {
+	files, err := o.anyPolicy(h)
+	if err != nil {
+		return nil, err
+	}
+	return files, o.guard(h, files)
+}
+
+func (o *options) anyPolicy(h *host.Host) ([]policy.File, error) {
 	if len(o.policies) > 0 {
 		return readPolicies(o.policies)
 	}

@@ -44,6 +44,7 @@ SIGHUP makes it read the policy again. ` + units.WatchUnit + ` runs it, and
 		Args: cobra.NoArgs,
 	}
 	o.policyFlags(c)
+	o.guardFlag(c)
 	c.Flags().DurationVar(&every, "interval", 30*time.Second, "inspect everything this often, a tenth more or less")
 	c.Flags().StringVar(&listen, "listen", "", "serve /metrics, /healthz and /check on `HOST:PORT`, without encryption or password")
 	c.Flags().StringVar(&textfile, "textfile", "", "write the metrics to nodegate.prom in `DIR`, for node_exporter's textfile collector")
