@@ -10,12 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nodegate/checks/kubeproxy"
 	"nodegate/internal/host"
 	"nodegate/internal/host/file"
 	"nodegate/internal/input"
 	"nodegate/internal/kube"
 	"nodegate/internal/plain"
+	"nodegate/internal/proxyrules"
 	"nodegate/internal/report"
 	"nodegate/internal/ruleset"
 )
@@ -91,7 +91,7 @@ func (o *auditOptions) run(c *cobra.Command) error {
 	if err != nil {
 		return inputError(err)
 	}
-	judged := kubeproxy.Options{NodeName: o.node, Zone: o.zone}
+	judged := proxyrules.Options{NodeName: o.node, Zone: o.zone}
 	if err := o.truth.Read(ctx, &judged); err != nil {
 		return inputError(err)
 	}
@@ -102,10 +102,10 @@ func (o *auditOptions) run(c *cobra.Command) error {
 			judged.BeLiberal = &liberal
 		}
 	}
-	rep := kubeproxy.Judge(rules, judged)
+	rep := proxyrules.Judge(rules, judged)
 	asked := kube.AskProxy(ctx, o.proxy, func(err error) { fmt.Fprintf(c.ErrOrStderr(), "nodegate: left out: %v\n", err) })
 	rep.Findings = append(rep.Findings, asked.Findings...)
-	if f, ok := kubeproxy.DeadWatch(&rep, asked.Findings); ok && asked.Health {
+	if f, ok := kube.DeadWatch(&rep, asked.Findings); ok && asked.Health {
 		rep.Findings = append(rep.Findings, f)
 	}
 	r := report.NewAudit(h, &rep, report.Covered{
@@ -118,17 +118,17 @@ func (o *auditOptions) run(c *cobra.Command) error {
 }
 
 // renderer returns the writer of the requested format.
-func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *kubeproxy.Report, report.Report) error, error) {
+func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *proxyrules.Report, report.Report) error, error) {
 	switch {
 	case o.service != "":
-		return func(w io.Writer, rep *kubeproxy.Report, _ report.Report) error {
-			return kubeproxy.Tree(w, rep, o.service)
+		return func(w io.Writer, rep *proxyrules.Report, _ report.Report) error {
+			return report.ServiceTree(w, rep, o.service)
 		}, nil
 	case o.format == "dot":
-		return func(w io.Writer, rep *kubeproxy.Report, _ report.Report) error { return kubeproxy.DOT(w, rep) }, nil
+		return func(w io.Writer, rep *proxyrules.Report, _ report.Report) error { return report.AuditDOT(w, rep) }, nil
 	case o.format == "text":
-		return func(w io.Writer, rep *kubeproxy.Report, r report.Report) error {
-			if err := kubeproxy.Summary(w, rep, o.verbose); err != nil {
+		return func(w io.Writer, rep *proxyrules.Report, r report.Report) error {
+			if err := report.AuditSummary(w, rep, o.verbose); err != nil {
 				return err
 			}
 			fmt.Fprintln(w)
@@ -139,7 +139,7 @@ func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *kubeproxy.Re
 	if err != nil {
 		return nil, fmt.Errorf("--format is text, json, junit, tap, prometheus, npd or dot; %q is none of them", o.format)
 	}
-	return func(w io.Writer, _ *kubeproxy.Report, r report.Report) error { return write(w, r) }, nil
+	return func(w io.Writer, _ *proxyrules.Report, r report.Report) error { return write(w, r) }, nil
 }
 
 // inputError gives an input that could not be judged its exit code; what is

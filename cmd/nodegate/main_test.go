@@ -33,7 +33,7 @@ func TestScripts(t *testing.T) {
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 		Setup: func(env *testscript.Env) error {
-			fixtures, err := filepath.Abs("../../checks/kubeproxy/testdata")
+			fixtures, err := filepath.Abs("../../internal/proxyrules/testdata")
 			env.Setenv("FIXTURES", fixtures)
 			return err
 		},

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/checks/datapath"
-	"nodegate/checks/kubeproxy"
 	"nodegate/internal/host"
 	"nodegate/internal/kube"
+	"nodegate/internal/proxyrules"
 	"nodegate/internal/report"
 )
 
@@ -199,7 +199,7 @@ func (o *auditOptions) staleness(ctx context.Context, failing []datapath.Endpoin
 	if len(failing) == 0 || o.truth == (kube.Source{}) {
 		return nil, nil
 	}
-	var judged kubeproxy.Options
+	var judged proxyrules.Options
 	if err := o.truth.Read(ctx, &judged); err != nil {
 		return nil, err
 	}
@@ -212,7 +212,7 @@ func (o *auditOptions) staleness(ctx context.Context, failing []datapath.Endpoin
 	if err != nil {
 		return nil, err
 	}
-	rep := kubeproxy.Judge(rules, judged)
+	rep := proxyrules.Judge(rules, judged)
 	return func(endpoint netip.AddrPort) string {
 		if service := rep.StaleIn(endpoint, judged.Endpoints); service != "" {
 			return "stale: in the rules of " + service + ", not in the API"

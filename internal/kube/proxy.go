@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"nodegate/checks/kubeproxy"
 	"nodegate/internal/host"
 	"nodegate/internal/host/file"
+	"nodegate/internal/proxyrules"
 )
 
 // Where kube-proxy serves its pages, unless its configuration says otherwise.
@@ -30,7 +30,7 @@ type ProxyPages struct {
 
 // Proxy is what kube-proxy says of itself.
 type Proxy struct {
-	Findings    []kubeproxy.Finding
+	Findings    []proxyrules.Finding
 	Health, Log bool // what could be read
 }
 
@@ -45,21 +45,21 @@ func AskProxy(ctx context.Context, from ProxyPages, leftOut func(error)) Proxy {
 	if from.Healthz != "" {
 		if body, status, err := Page(ctx, from.Healthz); err != nil {
 			leftOut(err)
-		} else if h, err := kubeproxy.ParseHealth(body, status); err != nil {
-			p.Findings = append(p.Findings, kubeproxy.UnreadableAnswer(from.Healthz, err))
+		} else if h, err := ParseHealth(body, status); err != nil {
+			p.Findings = append(p.Findings, UnreadableAnswer(from.Healthz, err))
 		} else {
 			p.Health = true
-			p.Findings = append(p.Findings, kubeproxy.JudgeHealth(h, now)...)
+			p.Findings = append(p.Findings, JudgeHealth(h, now)...)
 		}
 	}
 	if from.Metrics != "" {
 		if body, _, err := Page(ctx, from.Metrics); err != nil {
 			leftOut(err)
-		} else if m, err := kubeproxy.ParseMetrics(bytes.NewReader(body)); err != nil {
-			p.Findings = append(p.Findings, kubeproxy.UnreadableAnswer(from.Metrics, err))
+		} else if m, err := ParseMetrics(bytes.NewReader(body)); err != nil {
+			p.Findings = append(p.Findings, UnreadableAnswer(from.Metrics, err))
 		} else {
 			p.Health = true
-			p.Findings = append(p.Findings, kubeproxy.JudgeMetrics(m, now)...)
+			p.Findings = append(p.Findings, JudgeMetrics(m, now)...)
 		}
 	}
 	if from.Live && len(from.Logs) == 0 {
@@ -118,7 +118,7 @@ func (p *Proxy) readJournal(ctx context.Context, now time.Time, leftOut func(err
 }
 
 func (p *Proxy) judgeLog(name string, r io.Reader, now time.Time, leftOut func(error)) {
-	found, err := kubeproxy.JudgeLog(r, now)
+	found, err := JudgeLog(r, now)
 	if err != nil {
 		leftOut(fmt.Errorf("%s: %w", name, err))
 		return

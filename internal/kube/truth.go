@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io"
 
-	"nodegate/checks/kubeproxy"
 	"nodegate/internal/host/file"
 	"nodegate/internal/input"
+	"nodegate/internal/proxyrules"
 )
 
 // Source is where the API's EndpointSlices and Services come from: files as
@@ -22,7 +22,7 @@ type Source struct {
 // Read reads what the API says into judged. Every cluster has a Service and an
 // EndpointSlice of its own API server: a list without any is the wrong list, and
 // would make every rule look stale.
-func (s Source) Read(ctx context.Context, judged *kubeproxy.Options) error {
+func (s Source) Read(ctx context.Context, judged *proxyrules.Options) error {
 	if err := s.read(ctx, judged); err != nil {
 		return err
 	}
@@ -43,13 +43,13 @@ func prefix(file string) string {
 	return file + ": "
 }
 
-func (s Source) read(ctx context.Context, judged *kubeproxy.Options) error {
+func (s Source) read(ctx context.Context, judged *proxyrules.Options) error {
 	endpoints := func(r io.Reader) (err error) {
-		judged.Endpoints, err = kubeproxy.LoadEndpointSlices(r)
+		judged.Endpoints, err = proxyrules.LoadEndpointSlices(r)
 		return err
 	}
 	services := func(r io.Reader) (err error) {
-		judged.Services, err = kubeproxy.LoadServices(r)
+		judged.Services, err = proxyrules.LoadServices(r)
 		return err
 	}
 	if err := readFile(s.Endpoints, endpoints); err != nil {

@@ -6,16 +6,16 @@ import (
 	"time"
 
 	"nodegate/checks"
-	"nodegate/checks/kubeproxy"
 	"nodegate/internal/host"
+	"nodegate/internal/proxyrules"
 	"nodegate/policy"
 )
 
 // Audit is what a report of kube-proxy's rules has beside its results.
 type Audit struct {
-	Mode     string              `json:"mode"`
-	Version  string              `json:"version"`
-	Services []kubeproxy.Service `json:"services"`
+	Mode     string               `json:"mode"`
+	Version  string               `json:"version"`
+	Services []proxyrules.Service `json:"services"`
 }
 
 // Covered is what there was to compare the rules with.
@@ -23,20 +23,20 @@ type Covered struct{ Endpoints, Services, Health, Log bool }
 
 // NewAudit is the audit in the form of every other report: a result for each
 // kind of finding.
-func NewAudit(h *host.Host, rep *kubeproxy.Report, c Covered, began time.Time) Report {
+func NewAudit(h *host.Host, rep *proxyrules.Report, c Covered, began time.Time) Report {
 	r := checks.Report{Started: began, Duration: time.Since(began), Stage: checks.Run}
-	for _, k := range kubeproxy.Kinds() {
+	for _, k := range proxyrules.Kinds() {
 		r.Results = append(r.Results, auditResult(k, rep, c))
 	}
 	out := New(h, &policy.Policy{Files: []string{}}, r)
 	out.Audit = &Audit{rep.Mode, rep.Version.String(), rep.Services}
 	if out.Audit.Services == nil {
-		out.Audit.Services = []kubeproxy.Service{}
+		out.Audit.Services = []proxyrules.Service{}
 	}
 	return out
 }
 
-func auditResult(k kubeproxy.Kind, rep *kubeproxy.Report, c Covered) checks.Result {
+func auditResult(k proxyrules.Kind, rep *proxyrules.Report, c Covered) checks.Result {
 	res := checks.Result{Name: k.Name, Verdict: checks.Pass, Metadata: policy.Metadata{Severity: policy.Block, Reason: k.Summary, Ref: k.Ref}}
 	res.State = checks.State{Want: "none", Got: "none", Skip: notCovered(k.Name, rep.Mode, c)}
 	if k.Verdict == checks.Warn {
@@ -67,7 +67,7 @@ func auditResult(k kubeproxy.Kind, rep *kubeproxy.Report, c Covered) checks.Resu
 }
 
 // where returns a finding's place in the rules.
-func where(f kubeproxy.Finding) string {
+func where(f proxyrules.Finding) string {
 	var parts []string
 	for _, p := range []string{f.Service, f.Family, f.Table, f.Chain} {
 		if p != "" {

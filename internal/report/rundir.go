@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"nodegate/checks"
@@ -77,3 +78,29 @@ func KeepChange(c Change) {
 	defer f.Close()
 	_, _ = f.Write(append(line, '\n'))
 }
+
+// CountPass notes a pass of the gate, and returns how many there were in the time
+// before now, this one included. Where it cannot be written, it counts one.
+func CountPass(now time.Time, within time.Duration) int {
+	text, _ := file.Read(passesFile, mostPasses) // the first pass finds none
+	times := []string{now.UTC().Format(time.RFC3339)}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if t, err := time.Parse(time.RFC3339, line); err == nil && now.Sub(t) < within && !t.After(now) && len(times) < 100 {
+			times = append(times, line)
+		}
+	}
+	err := os.MkdirAll(runDir, 0o755)
+	if err == nil {
+		err = file.Replace(passesFile, []byte(strings.Join(times, "\n")+"\n"), 0o644)
+	}
+	if err != nil {
+		return 1
+	}
+	return len(times)
+}
+
+const (
+	passesFile = runDir + "/passes"
+	mostPasses = 1 << 16
+)

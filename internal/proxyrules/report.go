@@ -1,0 +1,88 @@
+package proxyrules
+
+import (
+	"net/netip"
+	"nodegate/checks"
+	"slices"
+)
+
+// Report is the outcome of Judge.
+type Report struct {
+	Mode     string       `json:"mode"` // "iptables", "nftables", "ipvs", or empty when the input has no rules of kube-proxy
+	Version  VersionRange `json:"version"`
+	Services []Service    `json:"services"`
+	Findings []Finding    `json:"findings"`
+
+	families map[string]bool // that were judged
+}
+
+// worse returns the worse of two verdicts: Fail before Unknown before Warn before Pass.
+func worse(a, b checks.Verdict) checks.Verdict {
+	rank := [...]int{checks.Unknown: 2, checks.Pass: 0, checks.Warn: 1, checks.Fail: 3}
+	if rank[b] > rank[a] {
+		return b
+	}
+	return a
+}
+
+// Finding is one broken invariant with its evidence.
+type Finding struct {
+	Name    string         `json:"name"` // dotted, lower case, stable: of a Kind
+	Verdict checks.Verdict `json:"verdict"`
+	Service string         `json:"service,omitempty"` // ns/name[:port]
+	Family  string         `json:"family,omitempty"`  // "ip" or "ip6"
+	Table   string         `json:"table,omitempty"`
+	Chain   string         `json:"chain,omitempty"`
+	Line    int            `json:"line,omitempty"`   // in the input
+	Handle  int            `json:"handle,omitempty"` // nftables: as `nft -a` prints it
+	Rule    string         `json:"rule,omitempty"`
+	Message string         `json:"message"`
+	Remedy  string         `json:"remedy,omitempty"`
+	Ref     string         `json:"ref,omitempty"`
+}
+
+// Service is one port of a Service as the rules have it.
+type Service struct {
+	Name            string         `json:"name"` // ns/name[:port]
+	Protocol        string         `json:"protocol"`
+	Family          string         `json:"family"` // "ip" or "ip6"
+	ClusterIP       string         `json:"clusterIP,omitempty"`
+	Port            int            `json:"port,omitempty"`
+	NodePort        int            `json:"nodePort,omitempty"`
+	ExternalIPs     []string       `json:"externalIPs,omitempty"`
+	LoadBalancerIPs []string       `json:"loadBalancerIPs,omitempty"`
+	InternalLocal   bool           `json:"internalLocal,omitempty"` // internalTrafficPolicy Local
+	ExternalLocal   bool           `json:"externalLocal,omitempty"` // externalTrafficPolicy Local
+	Blocked         string         `json:"blocked,omitempty"`       // "reject" or "drop": ClusterIP traffic without endpoints
+	AffinitySeconds int            `json:"affinitySeconds,omitempty"`
+	Masquerade      string         `json:"masquerade,omitempty"` // of ClusterIP traffic: "all", "not from 100.96.0.0/11", or none
+	Chains          []string       `json:"chains,omitempty"`
+	Endpoints       []Endpoint     `json:"endpoints,omitempty"`      // any node's
+	LocalEndpoints  []Endpoint     `json:"localEndpoints,omitempty"` // this node's, for policy Local
+	Verdict         checks.Verdict `json:"verdict"`
+	Findings        []string       `json:"findings,omitempty"` // names of the findings about it
+}
+
+// Endpoint is one place that a Service's connections go to.
+type Endpoint struct {
+	Address string  `json:"address"` // ip:port
+	Chain   string  `json:"chain,omitempty"`
+	Chance  float64 `json:"chance"` // of a new connection, given all rules before it
+	Line    int     `json:"line,omitempty"`
+}
+
+// StaleIn returns the Service whose rules still send to an endpoint that the API
+// has no longer; "" where there is none.
+func (r *Report) StaleIn(endpoint netip.AddrPort, api *Endpoints) string {
+	for _, s := range r.Services {
+		if !slices.Contains(s.Findings, "kubeproxy.truth.endpoint-stale") && !slices.Contains(s.Findings, "kubeproxy.truth.service-stale") {
+			continue
+		}
+		for _, e := range slices.Concat(s.Endpoints, s.LocalEndpoints) {
+			if e.Address == endpoint.String() && !api.Has(endpoint.String()) {
+				return s.Name
+			}
+		}
+	}
+	return ""
+}
