@@ -11,6 +11,9 @@ import (
 // is kept as it is written, for the variable's own type to read.
 func ReadVariables(files []File, vars map[string]string) hcl.Diagnostics {
 	for _, f := range files {
+		if diags := checkDepth(f); diags.HasErrors() {
+			return diags
+		}
 		parsed, diags := hclsyntax.ParseConfig(f.Text, f.Name, hcl.InitialPos)
 		attrs := hcl.Attributes{}
 		if !diags.HasErrors() {

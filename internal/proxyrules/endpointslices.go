@@ -62,12 +62,15 @@ const (
 	labelManagedBy = "endpointslice.kubernetes.io/managed-by"
 )
 
+// maxPairs is ten times the endpoints of the largest cluster known, with a port each.
+const maxPairs = 500_000
+
 // LoadEndpointSlices reads a list of EndpointSlices as `kubectl get endpointslices -A -o json` or the API prints it. Items of
 // other kinds are passed over. It fails with an input.Error.
 func LoadEndpointSlices(r io.Reader) (*Endpoints, error) {
 	in := input.NewJSON(r)
 	all := &Endpoints{services: map[string]*apiEndpoints{}}
-	others := 0
+	others, pairs := 0, 0
 	err := in.Items("EndpointSlice", func() error {
 		var s endpointSlice
 		if err := in.Decode(&s); err != nil {
@@ -76,6 +79,10 @@ func LoadEndpointSlices(r io.Reader) (*Endpoints, error) {
 		if s.Kind != "EndpointSlice" && (s.Kind != "" || s.AddressType == "") {
 			others++
 			return nil
+		}
+		// Each endpoint is kept once for each port: a small slice can make millions.
+		if pairs += len(s.Ports) * len(s.Endpoints); pairs > maxPairs {
+			return input.Unknown(0, "more than %d endpoints, each counted once for each of its ports", maxPairs)
 		}
 		all.add(&s)
 		return nil
