@@ -8,28 +8,40 @@ import (
 )
 
 // compare compares the graph with the API. It is the only test that finds a dead watch (kubernetes#87615): kube-proxy itself
-// reports healthy then. Services that are already known to be broken are passed over.
-func compare(rep *Report, opts *Options, out *Collector) {
-	broken := map[string]bool{}
-	for i := range out.List {
-		broken[out.List[i].Service+" "+out.List[i].Family] = true
-	}
-	c := comparison{rep: rep, opts: opts, out: out, inRules: map[apiServiceKey]*Service{}, broken: broken, stale: map[apiServiceKey]bool{}}
-	for i := range rep.Services {
-		s := &rep.Services[i]
-		c.inRules[keyOf(s)] = s
-	}
+// reports healthy then. Services that known findings are about are passed over.
+func compare(rep *Report, opts *Options, known []Finding, out *Collector) {
 	if len(rep.Services) == 0 && len(rep.families) == 0 {
 		return // nothing was judged, which is a finding already
 	}
+	c := newComparison(rep, opts, known, out)
 	c.services()
 	for i := range rep.Services {
 		s := &rep.Services[i]
-		if broken[s.Name+" "+s.Family] || c.stale[keyOf(s)] {
+		if c.broken[s.Name+" "+s.Family] || c.stale[keyOf(s)] {
 			continue
 		}
 		c.endpoints(s)
 	}
+}
+
+// Compare returns how rules that were judged alone differ from the API, as Judge finds it with both.
+func Compare(rep *Report, opts Options) []Finding {
+	out := NewCollector()
+	compare(rep, &opts, rep.Findings, out)
+	return out.List
+}
+
+func newComparison(rep *Report, opts *Options, known []Finding, out *Collector) comparison {
+	c := comparison{rep: rep, opts: opts, out: out, inRules: map[apiServiceKey]*Service{}, broken: map[string]bool{},
+		stale: map[apiServiceKey]bool{}}
+	for i := range known {
+		c.broken[known[i].Service+" "+known[i].Family] = true
+	}
+	for i := range rep.Services {
+		s := &rep.Services[i]
+		c.inRules[keyOf(s)] = s
+	}
+	return c
 }
 
 type comparison struct {

@@ -63,7 +63,7 @@ func judge(sets []*ruleset.Set, opts Options, services bool) Report {
 	}
 	seen.judge(out)
 	if opts.Endpoints != nil || opts.Services != nil {
-		compare(&rep, &opts, out)
+		compare(&rep, &opts, out.List, out)
 	}
 	rep.Findings = append(rep.Findings, out.List...)
 	rep.finish()

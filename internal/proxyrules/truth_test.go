@@ -105,7 +105,7 @@ func TestExpectations(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			c.opts.Endpoints = endpoints(t, sliceText("", c.api...))
 			out := NewCollector()
-			compare(&c.rep, &c.opts, out)
+			compare(&c.rep, &c.opts, nil, out)
 			wantOne(t, Report{Findings: out.List}, c.want)
 		})
 	}
