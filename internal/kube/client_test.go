@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/checks"
 	"nodegate/internal/input"
 	"nodegate/internal/kube"
 )
@@ -101,6 +102,9 @@ func TestRefused(t *testing.T) {
 		_, err = api.List(ctx, false)
 		if !errors.Is(err, input.ErrUnknown) {
 			t.Errorf("%v says something of the rules", err)
+		}
+		if f := kube.Unanswered(err); f.Name != "kubeproxy.truth.unanswered" || f.Verdict != checks.Unknown {
+			t.Errorf("%+v", f)
 		}
 		return err
 	}

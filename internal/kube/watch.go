@@ -29,18 +29,18 @@ var errExpired = errors.New("the API server has forgotten this version")
 // API is the Services and EndpointSlices of one API server: listed, and then followed.
 type API struct{ client *Client }
 
-// List reads both lists. An error says nothing of the rules: it is input.ErrUnknown. Recent ones are enough, which come from the API server's cache, as kube-proxy's own do; latest
-// ones are what etcd has.
+// List reads both lists. An error says nothing of the rules: it is input.ErrUnknown. Recent ones are enough, which come
+// from the API server's cache, as kube-proxy's own do; latest ones are what etcd has.
 func (a *API) List(ctx context.Context, latest bool) (*proxyrules.Versions, error) {
 	v, query := proxyrules.NewVersions(), "?resourceVersion=0"
 	if latest {
 		query = ""
 	}
 	if err := a.client.get(ctx, slicesPath+query, v.ReadEndpointSlices); err != nil {
-		return nil, errors.Join(input.ErrUnknown, err)
+		return nil, fmt.Errorf("%w: %w", input.ErrUnknown, err)
 	}
 	if err := a.client.get(ctx, servicesPath+query, v.ReadServices); err != nil {
-		return nil, errors.Join(input.ErrUnknown, err)
+		return nil, fmt.Errorf("%w: %w", input.ErrUnknown, err)
 	}
 	if v.Endpoints.Slices == 0 || v.Services.Count == 0 {
 		// Not even the API server's own: without this, all rules would look stale.
@@ -97,7 +97,9 @@ func (a *API) one(ctx context.Context, path string, version *string, parse func(
 	const attempts = 10
 	for range attempts {
 		err := a.client.watch(ctx, path, *version, func(kind string, object json.RawMessage) error {
-			var meta struct{ Metadata struct{ ResourceVersion string } }
+			var meta struct {
+				Metadata struct{ ResourceVersion string }
+			}
 			if err := json.Unmarshal(object, &meta); err != nil {
 				return fmt.Errorf("watching %s: %w", path, err)
 			}

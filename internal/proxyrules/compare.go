@@ -10,8 +10,8 @@ import (
 // compare compares the graph with the API. It is the only test that finds a dead watch (kubernetes#87615): kube-proxy itself
 // reports healthy then. Services that known findings are about are passed over.
 func compare(rep *Report, opts *Options, known []Finding, out *Collector) {
-	if len(rep.Services) == 0 && len(rep.families) == 0 {
-		return // nothing was judged, which is a finding already
+	if opts.Endpoints == nil && opts.Services == nil || len(rep.Services) == 0 && len(rep.Families) == 0 {
+		return // nothing to compare with, or nothing was judged, which is a finding already
 	}
 	c := newComparison(rep, opts, known, out)
 	c.services()
@@ -70,7 +70,7 @@ func (c *comparison) services() {
 	inAPI := map[apiServiceKey]bool{}
 	for i := range c.opts.Services.list {
 		p := &c.opts.Services.list[i]
-		if !c.rep.families[p.family] {
+		if !c.rep.Families[p.family] {
 			continue
 		}
 		key := apiServiceKey{servicePort(p.namespace, p.name, p.port), p.proto, p.family}
@@ -110,7 +110,7 @@ func (c *comparison) servicesBySlices() {
 		for port, eps := range api.ports {
 			ns, svc, _ := SplitServicePort(name)
 			key := apiServiceKey{servicePort(ns, svc, port.name), port.proto, port.family}
-			if c.inRules[key] != nil || !c.rep.families[port.family] || c.broken[key.name+" "+key.family] ||
+			if c.inRules[key] != nil || !c.rep.Families[port.family] || c.broken[key.name+" "+key.family] ||
 				len(expect(eps, "", "").ready) == 0 {
 				continue
 			}

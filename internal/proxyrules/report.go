@@ -15,7 +15,7 @@ type Report struct {
 	Services []Service    `json:"services"`
 	Findings []Finding    `json:"findings"`
 
-	families map[string]bool // that were judged
+	Families map[string]bool `json:"-"` // that were judged
 }
 
 // worse returns the worse of two verdicts: Fail before Unknown before Warn before Pass.

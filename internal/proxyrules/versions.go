@@ -173,23 +173,39 @@ func (p ServicePort) Service() string {
 // Of returns the Service port that a finding is about.
 func Of(f *Finding) ServicePort { return ServicePort{f.Service, f.Family} }
 
-// Explain reports whether a Service port of the rules agrees with some version that the API had.
+// Explain reports whether a Service port of the rules agrees with some version that the API had: one of the Service and one
+// of its endpoints, which the API does not order against each other.
 func (v *Versions) Explain(rep *Report, p ServicePort, node, zone string) bool {
 	name := p.Service()
-	return v.agrees(rep, p, node, zone, append(slices.Clone(v.pastPort[name]), v.ports(name)),
-		append(slices.Clone(v.pastEps[name]), v.endpoints(name)))
+	c := compared{rep.only(p), p, node, zone}
+	return slices.ContainsFunc(append(slices.Clone(v.pastPort[name]), v.ports(name)), func(ports []apiServicePort) bool {
+		return len(c.service(ports)) == 0
+	}) && slices.ContainsFunc(append(slices.Clone(v.pastEps[name]), v.endpoints(name)), func(e *apiEndpoints) bool {
+		return len(c.endpoints(e)) == 0
+	})
 }
 
 // Agrees reports whether a Service port of the rules agrees with what the API says now.
 func (v *Versions) Agrees(rep *Report, p ServicePort, node, zone string) bool {
-	name := p.Service()
-	return v.agrees(rep, p, node, zone, [][]apiServicePort{v.ports(name)}, []*apiEndpoints{v.endpoints(name)})
+	return len(v.Differences(rep, p, node, zone)) == 0
 }
 
-// SameAs reports whether both have the same Service port now.
-func (v *Versions) SameAs(other *Versions, p ServicePort) bool {
+// Differences returns how a Service port of the rules differs from what the API says now.
+func (v *Versions) Differences(rep *Report, p ServicePort, node, zone string) []Finding {
 	name := p.Service()
-	return fmt.Sprint(v.ports(name)) == fmt.Sprint(other.ports(name)) && v.endpoints(name).text() == other.endpoints(name).text()
+	c := compared{rep.only(p), p, node, zone}
+	return append(c.service(v.ports(name)), c.endpoints(v.endpoints(name))...)
+}
+
+// Knew reports whether what another reading says of a Service port now is a version that the API had here.
+func (v *Versions) Knew(now *Versions, p ServicePort) bool {
+	name := p.Service()
+	ports, endpoints := fmt.Sprint(now.ports(name)), now.endpoints(name).text()
+	return slices.ContainsFunc(append(slices.Clone(v.pastPort[name]), v.ports(name)), func(past []apiServicePort) bool {
+		return fmt.Sprint(past) == ports
+	}) && slices.ContainsFunc(append(slices.Clone(v.pastEps[name]), v.endpoints(name)), func(past *apiEndpoints) bool {
+		return past.text() == endpoints
+	})
 }
 
 // text is the same for the same endpoints, in whatever slices and order.
@@ -207,36 +223,43 @@ func (e *apiEndpoints) text() string {
 	return strings.Join(lines, "\n")
 }
 
-// agrees looks for a version of the Service and one of its endpoints; the API orders neither against the other.
-func (v *Versions) agrees(rep *Report, p ServicePort, node, zone string, ports [][]apiServicePort, endpoints []*apiEndpoints) bool {
-	one := Report{Mode: rep.Mode, Version: rep.Version, families: rep.families}
-	for i := range rep.Services {
-		if s := &rep.Services[i]; s.Name == p.Name && s.Family == p.Family {
+// compared is one Service port of the rules, compared with versions of the API.
+type compared struct {
+	rep        *Report
+	port       ServicePort
+	node, zone string
+}
+
+// only returns the report of one Service port.
+func (r *Report) only(p ServicePort) *Report {
+	one := &Report{Mode: r.Mode, Version: r.Version, Families: r.Families}
+	for i := range r.Services {
+		if s := &r.Services[i]; s.Name == p.Name && s.Family == p.Family {
 			one.Services = append(one.Services, *s)
 		}
 	}
-	none := func(opts Options, about func(c *comparison)) bool {
-		out := NewCollector()
-		opts.NodeName, opts.Zone = node, zone
-		c := newComparison(&one, &opts, nil, out)
-		about(&c)
-		return len(out.List) == 0
+	return one
+}
+
+func (c compared) service(ports []apiServicePort) []Finding {
+	ports = slices.DeleteFunc(slices.Clone(ports), func(s apiServicePort) bool {
+		return s.family != c.port.Family || servicePort(s.namespace, s.name, s.port) != c.port.Name
+	})
+	out := NewCollector()
+	with := newComparison(c.rep, &Options{Services: &Services{list: ports}}, nil, out)
+	with.services()
+	return out.List
+}
+
+func (c compared) endpoints(e *apiEndpoints) []Finding {
+	all := &Endpoints{services: map[string]*apiEndpoints{}}
+	if e != nil {
+		all.services[c.port.Service()] = e
 	}
-	service := slices.ContainsFunc(ports, func(list []apiServicePort) bool {
-		list = slices.DeleteFunc(slices.Clone(list), func(s apiServicePort) bool {
-			return s.family != p.Family || servicePort(s.namespace, s.name, s.port) != p.Name
-		})
-		return none(Options{Services: &Services{list: list}}, (*comparison).services)
-	})
-	return service && slices.ContainsFunc(endpoints, func(e *apiEndpoints) bool {
-		all := &Endpoints{services: map[string]*apiEndpoints{}}
-		if e != nil {
-			all.services[p.Service()] = e
-		}
-		return none(Options{Endpoints: all}, func(c *comparison) {
-			for i := range one.Services {
-				c.endpoints(&one.Services[i])
-			}
-		})
-	})
+	out := NewCollector()
+	with := newComparison(c.rep, &Options{Endpoints: all, NodeName: c.node, Zone: c.zone}, nil, out)
+	for i := range c.rep.Services {
+		with.endpoints(&c.rep.Services[i])
+	}
+	return out.List
 }

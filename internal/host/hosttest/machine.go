@@ -18,20 +18,21 @@ import (
 
 // Machine is the state. Fill it in before use.
 type Machine struct {
-	Kernel  string                       // uname -r; "" is 6.1.0
-	Files   map[string]string            // path -> content; directories follow from the paths
-	Refuse  map[string]error             // path -> the error of a read (Refuse["r "+path]) or a write
-	Clamp   map[string]string            // path -> what the kernel makes of every write
-	Modules map[string]map[string]string // installed, not loaded -> the parameters it brings
-	Links   map[string]*Link
-	Notices chan host.LinkEvent  // about links
-	Routes  []string             // links with a default route
-	Routing []host.RoutingRule   // rules that not every machine has
-	Version map[string]string    // program -> what it prints for --version
-	Units   map[string][2]string // unit -> ActiveState, UnitFileState
-	Rules   map[string]string    // command line -> its output
-	Rejects map[string]string    // program and rule -> why it is rejected, "" if it is accepted
-	Log     []string             // every change that was requested
+	Kernel   string                       // uname -r; "" is 6.1.0
+	Files    map[string]string            // path -> content; directories follow from the paths
+	SymLinks map[string]string            // path -> target
+	Refuse   map[string]error             // path -> the error of a read (Refuse["r "+path]) or a write
+	Clamp    map[string]string            // path -> what the kernel makes of every write
+	Modules  map[string]map[string]string // installed, not loaded -> the parameters it brings
+	Links    map[string]*Link
+	Notices  chan host.LinkEvent  // about links
+	Routes   []string             // links with a default route
+	Routing  []host.RoutingRule   // rules that not every machine has
+	Version  map[string]string    // program -> what it prints for --version
+	Units    map[string][2]string // unit -> ActiveState, UnitFileState
+	Rules    map[string]string    // command line -> its output
+	Rejects  map[string]string    // program and rule -> why it is rejected, "" if it is accepted
+	Log      []string             // every change that was requested
 }
 
 // Link is a network interface of a Machine.
@@ -112,6 +113,9 @@ func (m files) Exists(name string) (bool, error) {
 }
 
 func (m files) ReadLink(name string) (string, error) {
+	if to, ok := m.SymLinks[name]; ok {
+		return to, nil
+	}
 	return "", &fs.PathError{Op: "readlink", Path: name, Err: syscall.ENOENT}
 }
 
