@@ -13,11 +13,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"nodegate/internal/host"
 	"nodegate/policy"
 	"nodegate/units"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/host/tree"
 )
 
 // manifest is everything about a tree: type, mode, owner, time and content.
@@ -94,17 +94,20 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func open(t *testing.T, root string) *host.Tree {
+func open(t *testing.T, root string) *tree.Tree {
 	t.Helper()
-	tree, err := host.OpenTree(root)
+	opened, err := tree.Open(root)
 	must(t, err)
-	t.Cleanup(tree.Close)
-	return tree
+	t.Cleanup(opened.Close)
+	return opened
 }
 
 func files(t *testing.T, text, binary string) []units.File {
 	t.Helper()
-	texts := []policy.File{{Name: "a.hcl", Text: []byte(text)}}
+	last := binary[strings.LastIndexByte(binary, ' ')+1:]
+	last = last[:min(len(last), 10)]
+	texts := []policy.File{{Name: "a.hcl", Text: []byte(text)}, {Name: "b.hcl", Text: []byte("# " + last)}}
+	texts = append(texts, policy.File{Name: last + ".hcl", Text: []byte("# " + last)})
 	p, diags := policy.Load(texts, policy.Options{})
 	if diags.HasErrors() {
 		t.Fatal(diags)
@@ -267,14 +270,13 @@ func TestReadOnlyRoot(t *testing.T) {
 func TestSecondInstaller(t *testing.T) {
 	root := node(t)
 	first := open(t, root)
-	must(t, os.MkdirAll(root+"/var/lib/nodegate", 0o755))
-	release, err := first.Lock("/var/lib/nodegate")
+	release, err := first.Lock("/var/lib/.nodegate.lock")
 	must(t, err)
 	_, err = units.Install(open(t, root), files(t, policyOne, "one"), false)
 	if err == nil || !strings.Contains(err.Error(), "another nodegate is installing") {
 		t.Errorf("while another one installs: %v", err)
 	}
-	release()
+	must(t, release())
 	_, err = units.Install(open(t, root), files(t, policyOne, "one"), false)
 	must(t, err)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/internal/host"
+	"nodegate/internal/host/file"
 	"nodegate/internal/input"
 	"nodegate/internal/kube"
 	"nodegate/internal/proxyrules"
@@ -79,7 +80,7 @@ Exit status: 0 no finding, 1 findings, 2 unreadable input, 3 unknown.`,
 	f.StringArrayVar(&o.proxy.Logs, "log", nil, "read kube-proxy's log in `FILE` (default on the node: where it usually is)")
 	f.StringVarP(&o.format, "format", "f", "text", "text, json, junit, tap, prometheus, npd or dot")
 	f.StringVarP(&o.output, "output", "o", "", "write to `FILE` instead of standard output")
-	f.DurationVar(&o.timeout, "timeout", auditTimeout, "give up after this long; what is not certain by then is unknown")
+	timeoutFlag(f, &o.timeout, auditTimeout, "give up after this long; what is not certain by then is unknown")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "list every Service, also of a large cluster")
 	c.MarkFlagsMutuallyExclusive("endpoints", "kubeconfig", "in-cluster")
 	return c
@@ -158,7 +159,7 @@ func inputError(err error) error {
 func parseRules(name string, stdin io.Reader) (*ruleset.Set, error) {
 	in, shown := stdin, "standard input"
 	if name != "-" {
-		f, err := os.Open(name)
+		f, err := file.OpenInput(name)
 		if err != nil {
 			return nil, err
 		}

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 )
@@ -30,9 +28,7 @@ type exit int
 func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	os.Exit(run(ctx, os.Args[1:]))
+	os.Exit(run(untilSignal(), os.Args[1:]))
 }
 
 func run(ctx context.Context, args []string) int {
@@ -66,8 +62,9 @@ Exit status: 0 pass, 1 fail, 2 wrong call or policy, 3 unknown.`,
   nodegate plan                      what apply would change
   nodegate install --root /mnt/image install it into an image
   nodegate lint my.hcl               is this policy right?`,
-		SilenceErrors: true,
-		SilenceUsage:  true,
+		PersistentPreRun: bound,
+		SilenceErrors:    true,
+		SilenceUsage:     true,
 	}
 	root.AddCommand(
 		newCheck(), newPlan(), newApply(), newGate(), newInstall(), newUninstall(), newWatch(),

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,7 +18,6 @@ import (
 	"nodegate/internal/host"
 	"nodegate/internal/report"
 	"nodegate/policy"
-	"nodegate/units"
 )
 
 // defaultTimeout bounds a run of the checks; a healthy one takes milliseconds.
@@ -50,7 +48,7 @@ func (o *options) reportFlags(c *cobra.Command) {
 	c.Flags().StringVar(&o.stage, "stage", "", "image, boot, run or all (default boot, or image with --root)")
 	c.Flags().StringVarP(&o.format, "format", "f", "text", "text, json, junit, tap, prometheus or npd")
 	c.Flags().StringVarP(&o.output, "output", "o", "", "write the report to `FILE` instead of standard output")
-	c.Flags().DurationVar(&o.timeout, "timeout", defaultTimeout, "give up after this long; requirements not checked by then are unknown")
+	timeoutFlag(c.Flags(), &o.timeout, defaultTimeout, "give up after this long; requirements not checked by then are unknown")
 	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "also list what passes, with the evidence")
 }
 
@@ -126,9 +124,9 @@ func environment() map[string]string {
 func (o *options) variables() (map[string]string, error) {
 	vars := map[string]string{}
 	for _, file := range o.varFiles {
-		files, diags, err := policy.ReadVariables(file, host.ReadFile, vars)
+		files, err := readPolicies([]string{file})
 		if err == nil {
-			err = printDiagnostics(os.Stderr, files, diags)
+			err = printDiagnostics(os.Stderr, files, policy.ReadVariables(files, vars))
 		}
 		if err != nil {
 			return nil, err
@@ -142,50 +140,6 @@ func (o *options) variables() (map[string]string, error) {
 		vars[name] = value
 	}
 	return vars, nil
-}
-
-func (o *options) policyFiles(h *host.Host) ([]policy.File, error) {
-	if len(o.policies) > 0 {
-		return policy.ReadFiles(o.policies, host.ReadFile)
-	}
-	files, err := installedPolicy(h)
-	if err != nil || len(files) > 0 {
-		return files, err
-	}
-	// On a machine that has one, a policy that is gone is a mistake: the built-in
-	// one would replace it without a word.
-	installed, err := h.Files.Exists(units.JournalFile)
-	if installed || err != nil && !errors.Is(err, host.ErrNotRecorded) {
-		return nil, errors.Join(err, fmt.Errorf("nodegate is installed in %s and %s has no policy: "+
-			"put the policy back, or run: nodegate install --policy FILE", h.Root, units.PolicyDir))
-	}
-	builtin, err := policy.Builtin("kubernetes")
-	return []policy.File{builtin}, err
-}
-
-// installedPolicy returns the files of the root's policy directory. They are read
-// through the host, so that a symbolic link in an image cannot lead out of it.
-func installedPolicy(h *host.Host) ([]policy.File, error) {
-	names, err := h.Files.ReadDir(units.PolicyDir)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, host.ErrNotRecorded) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the installed policy: %w", err)
-	}
-	var files []policy.File
-	for _, n := range names {
-		if !policy.IsPolicyFile(n) {
-			continue
-		}
-		name := units.PolicyDir + "/" + n
-		text, err := h.Files.ReadFile(name)
-		if err != nil {
-			return nil, fmt.Errorf("reading the installed policy: %w", err)
-		}
-		files = append(files, policy.File{Name: strings.TrimSuffix(h.Root, "/") + name, Text: text})
-	}
-	return files, nil
 }
 
 // stageFor returns the stage that was asked for, or the one that fits the host.

@@ -127,7 +127,7 @@ Exit status: 0 none failed, 1 some failed, 2 wrong call, 3 unknown.`,
 	f.IntVarP(&o.N, "count", "n", 100, "connect this many times")
 	f.IntVar(&o.Concurrency, "concurrency", 50, "make this many attempts at the same time")
 	f.DurationVar(&o.Timeout, "attempt-timeout", 2*time.Second, "one attempt fails after this long")
-	f.DurationVar(&audit.timeout, "timeout", 5*time.Minute, "give up after this long")
+	timeoutFlag(f, &audit.timeout, 5*time.Minute, "give up after this long")
 	f.StringVar(&proto, "proto", "tcp", "tcp (connect) or dns (a query over UDP)")
 	f.StringVar(&o.Query, "query", "", "the `NAME` that a DNS query asks for (default kubernetes.default.svc.cluster.local.)")
 	f.StringVar(&audit.truth.Endpoints, "endpoints", "", "compare failing endpoints with the EndpointSlices in `FILE`")

@@ -16,6 +16,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/host"
+	"nodegate/internal/host/file"
 	"nodegate/internal/report"
 	"nodegate/internal/watch"
 	"nodegate/policy"
@@ -183,7 +184,7 @@ func (w *watcher) publish(s watch.State, textfile string) {
 	err := report.Leave(report.WatchFile, d)
 	if textfile != "" {
 		var b bytes.Buffer
-		err = errors.Join(err, d.Metrics(&b), host.ReplaceFile(filepath.Join(textfile, "nodegate.prom"), b.Bytes(), 0o644))
+		err = errors.Join(err, d.Metrics(&b), file.Replace(filepath.Join(textfile, "nodegate.prom"), b.Bytes(), 0o644))
 	}
 	if err != nil {
 		w.say(host.LevelWarning, err.Error(), nil)

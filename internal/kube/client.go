@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"nodegate/internal/host/file"
 	"os"
 	"strings"
 	"time"
@@ -107,7 +108,7 @@ func InCluster() (*Client, error) {
 	if strings.Contains(addr, ":") {
 		addr = "[" + addr + "]"
 	}
-	authority, err := os.ReadFile(serviceAccount + "ca.crt")
+	authority, err := file.Read(serviceAccount+"ca.crt", maxConfig)
 	if err != nil {
 		return nil, fmt.Errorf("reading the service account: %w", err)
 	}
@@ -121,7 +122,7 @@ func InCluster() (*Client, error) {
 // tokenFile reads the token at every use: kubelet renews it.
 func tokenFile(name string) func() (string, error) {
 	return func() (string, error) {
-		b, err := os.ReadFile(name)
+		b, err := file.Read(name, maxConfig)
 		if err != nil {
 			return "", fmt.Errorf("reading the token: %w", err)
 		}

@@ -39,17 +39,17 @@ func TestPresence(t *testing.T) {
 	process := func(name string, state byte, ns string) *hosttest.Machine {
 		return &hosttest.Machine{
 			Files: map[string]string{
-				"/proc/7/stat": fmt.Sprintf("7 (a ) name) %c 1 7", state), "/proc/7/cmdline": name + "\x00--v=2\x00", "/proc/7/fd/3": "",
+				"/proc/7/stat": fmt.Sprintf("7 (a ) name) %c 1 7", state), "/proc/7/cmdline": name + "\x00--v=2\x00",
+				"/proc/self/ns/pid": "-> " + ns, "/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]",
+				"/proc/7/fd/3": "-> socket:[77]",
 				"/proc/7/net/tcp": "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n" +
 					fmt.Sprintf("   0: 0100007F:%04X 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 77 1\n",
 						healthy.Listener.Addr().(*net.TCPAddr).Port),
 			},
-			SymLinks: map[string]string{"/proc/self/ns/pid": ns, "/proc/self/ns/net": "net:[1]", "/proc/7/ns/net": "net:[1]",
-				"/proc/7/fd/3": "socket:[77]"},
 		}
 	}
 	foreign := process("/usr/local/bin/kube-proxy", 'S', initialPIDs)
-	foreign.SymLinks["/proc/7/ns/net"] = "net:[2]"
+	foreign.Files["/proc/7/ns/net"] = "-> net:[2]"
 	deaf := process("kube-proxy", 'S', initialPIDs)
 	deaf.Files["/proc/7/net/tcp"] = ""
 	for _, c := range []struct {

@@ -6,11 +6,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"time"
 
 	"nodegate/internal/host"
+	"nodegate/internal/host/file"
 	"nodegate/internal/proxyrules"
 )
 
@@ -97,7 +97,7 @@ func usualLogs() []string {
 const logTail = 4 << 20
 
 func (p *Proxy) readLog(name string, now time.Time, leftOut func(error)) {
-	f, err := os.Open(name)
+	f, err := file.OpenInput(name)
 	if err != nil {
 		leftOut(err)
 		return

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 
+	"nodegate/internal/host/file"
 	"nodegate/internal/proxyrules"
 )
 
@@ -92,7 +92,7 @@ func readFile(name string, parse func(io.Reader) error) error {
 	if name == "" {
 		return nil
 	}
-	f, err := os.Open(name)
+	f, err := file.OpenInput(name)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package host
+package file
 
 import (
 	"errors"
@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// ReplaceFile writes a file of this machine as a whole, or not at all.
-func ReplaceFile(name string, content []byte, mode os.FileMode) error {
+// Replace writes a file of this machine as a whole, or not at all.
+func Replace(name string, content []byte, mode os.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(name), ".nodegate-new-")
 	if err != nil {
 		return err

@@ -1,13 +1,14 @@
-package host
+// Package tree writes files below a root that is not trusted: a machine's, or an
+// image's.
+package tree
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+	"nodegate/internal/host/file"
 	"os"
 	"path"
 	"strings"
@@ -19,7 +20,8 @@ import (
 
 // Tree writes files below a root. Paths are absolute inside the root; no ".." and no
 // symbolic link leads out of it (os.Root rejects them). A file appears at once and
-// whole: it is staged in the same directory, flushed, then renamed.
+// whole: it is staged in the same directory under a name that no program reads,
+// flushed, then renamed.
 type Tree struct {
 	root *os.Root
 	name string
@@ -49,9 +51,9 @@ const (
 	Other   NodeType = "other"
 )
 
-// OpenTree opens the root. The error names a root that does not exist or is no
+// Open opens the root. The error names a root that does not exist or is no
 // directory.
-func OpenTree(root string) (*Tree, error) {
+func Open(root string) (*Tree, error) {
 	r, err := os.OpenRoot(root)
 	if err != nil {
 		return nil, fmt.Errorf("opening root: %w", err)
@@ -114,30 +116,49 @@ func (t *Tree) Stat(p string) (Node, error) {
 	return n, t.at(p, err)
 }
 
+// maxFile limits what is read: the largest file is nodegate itself.
+const maxFile = 256 << 20
+
+// open opens a file or a directory without waiting for it.
+func (t *Tree) open(p string, flags int) (*os.File, error) {
+	return t.root.OpenFile(orDot(rel(p)), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|flags, 0)
+}
+
 func (t *Tree) sum(p string) (string, error) {
-	f, err := t.root.Open(rel(p))
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	_, err = io.Copy(h, f)
-	return hex.EncodeToString(h.Sum(nil)), err
+	b, err := t.read(p)
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:]), err
 }
 
 // Read returns a file's content.
 func (t *Tree) Read(p string) ([]byte, error) {
-	b, err := t.root.ReadFile(rel(p))
+	b, err := t.read(p)
 	return b, t.at(p, err)
+}
+
+func (t *Tree) read(p string) ([]byte, error) {
+	f, err := t.open(p, 0)
+	if err != nil {
+		return nil, err
+	}
+	err = file.Regular(f, "it")
+	if info, statErr := f.Stat(); err == nil && statErr == nil && info.Size() > maxFile {
+		err = file.TooLarge("it", maxFile)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return file.Drain(f, maxFile)
 }
 
 // Names returns the sorted names in a directory.
 func (t *Tree) Names(p string) ([]string, error) {
-	f, err := t.root.Open(rel(p))
+	f, err := t.open(p, unix.O_DIRECTORY)
 	if err != nil {
 		return nil, t.at(p, err)
 	}
-	names, err := readNames(f)
+	names, err := file.Names(f)
 	return names, t.at(p, err)
 }
 
@@ -149,61 +170,6 @@ func (t *Tree) Mkdir(p string, mode fs.FileMode) error {
 	}
 	return t.at(p, err)
 }
-
-// staged is where a file waits for its rename: in the same directory, and the same
-// for every attempt, so that the leftover of a killed run is found.
-func staged(p string) string { return path.Join(path.Dir(p), ".nodegate-new."+path.Base(p)) }
-
-// StageFile writes and flushes a file beside its final place.
-func (t *Tree) StageFile(p string, content []byte, mode fs.FileMode) error {
-	s := rel(staged(p))
-	if err := t.root.Remove(s); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return t.at(p, err)
-	}
-	f, err := t.root.OpenFile(s, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return t.at(p, err)
-	}
-	_, err = io.Copy(f, bytes.NewReader(content))
-	if err == nil {
-		err = f.Chmod(mode)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	return t.at(p, errors.Join(err, f.Close()))
-}
-
-// StageLink makes a symbolic link beside its final place.
-func (t *Tree) StageLink(p, target string) error {
-	s := rel(staged(p))
-	if err := t.root.Remove(s); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return t.at(p, err)
-	}
-	return t.at(p, t.root.Symlink(target, s))
-}
-
-// Own sets the owner and the modification time of what is staged for p.
-func (t *Tree) Own(p string, n Node) error {
-	s := rel(staged(p))
-	err := t.root.Lchown(s, n.UID, n.GID)
-	if err == nil && n.Type == File {
-		// A change of owner clears the setuid bits.
-		err = errors.Join(t.root.Chmod(s, n.Mode), t.root.Chtimes(s, n.ModTime, n.ModTime))
-	}
-	return t.at(p, err)
-}
-
-// Commit moves what was staged into its place, and flushes the directory.
-func (t *Tree) Commit(p string) error {
-	if err := t.root.Rename(rel(staged(p)), rel(p)); err != nil {
-		return t.at(p, err)
-	}
-	return t.flushDir(path.Dir(p))
-}
-
-// Unstage removes what is staged for p, if anything is.
-func (t *Tree) Unstage(p string) error { return t.remove(staged(p)) }
 
 // Remove removes a file, a link or an empty directory, if it exists.
 func (t *Tree) Remove(p string) error {
@@ -221,7 +187,7 @@ func (t *Tree) remove(p string) error {
 }
 
 func (t *Tree) flushDir(p string) error {
-	d, err := t.root.Open(orDot(rel(p)))
+	d, err := t.open(p, unix.O_DIRECTORY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -240,17 +206,4 @@ func orDot(p string) string {
 		return "."
 	}
 	return p
-}
-
-// Lock keeps a second nodegate from writing the same tree, until release is called.
-// The directory must exist.
-func (t *Tree) Lock(p string) (release func(), err error) {
-	d, err := t.root.Open(rel(p))
-	if err != nil {
-		return nil, t.at(p, err)
-	}
-	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: another nodegate is installing or uninstalling here; wait for it", t.Full(p)), d.Close())
-	}
-	return func() { d.Close() }, nil
 }
