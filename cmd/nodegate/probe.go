@@ -208,7 +208,7 @@ func (o *auditOptions) staleness(ctx context.Context, failing []datapath.Endpoin
 		return nil, err
 	}
 	defer h.Close()
-	rules, err := o.readRules(ctx, h, nil)
+	rules, err := h.Rulesets(ctx)
 	if err != nil {
 		return nil, err
 	}

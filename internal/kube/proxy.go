@@ -24,6 +24,7 @@ const (
 // is where it usually is.
 type ProxyPages struct {
 	Live             bool
+	Silent           bool   // it is known that nobody answers: only the log is read
 	Healthz, Metrics string // URLs
 	Logs             []string
 }
@@ -32,6 +33,7 @@ type ProxyPages struct {
 type Proxy struct {
 	Findings    []proxyrules.Finding
 	Health, Log bool // what could be read
+	Metrics     Metrics
 }
 
 // AskProxy reads healthz, metrics and the log. Each that cannot be read is left
@@ -39,7 +41,10 @@ type Proxy struct {
 func AskProxy(ctx context.Context, from ProxyPages, leftOut func(error)) Proxy {
 	var p Proxy
 	now := time.Now()
-	if from.Live {
+	switch {
+	case from.Silent:
+		from.Healthz, from.Metrics = "", ""
+	case from.Live:
 		from.Healthz, from.Metrics = cmp.Or(from.Healthz, defaultHealthz), cmp.Or(from.Metrics, defaultMetrics)
 	}
 	if from.Healthz != "" {
@@ -58,7 +63,7 @@ func AskProxy(ctx context.Context, from ProxyPages, leftOut func(error)) Proxy {
 		} else if m, err := ParseMetrics(bytes.NewReader(body)); err != nil {
 			p.Findings = append(p.Findings, UnreadableAnswer(from.Metrics, err))
 		} else {
-			p.Health = true
+			p.Health, p.Metrics = true, m
 			p.Findings = append(p.Findings, JudgeMetrics(m, now)...)
 		}
 	}

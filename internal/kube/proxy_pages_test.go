@@ -128,7 +128,7 @@ func TestJudgeLog(t *testing.T) {
 }
 
 func TestDeadWatch(t *testing.T) {
-	rep := proxyrules.Report{Findings: []proxyrules.Finding{{Name: "kubeproxy.truth.endpoint-stale", Service: "prod/np", Family: "ip"}}}
+	rep := proxyrules.Report{Findings: []proxyrules.Finding{{Name: "kubeproxy.truth.endpoint-stale", Verdict: checks.Fail, Service: "prod/np", Family: "ip"}}}
 	f, ok := kube.DeadWatch(&rep, nil)
 	if !ok || f.Name != "kubeproxy.watch.dead" {
 		t.Fatalf("%+v", f)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"nodegate/checks"
 	"nodegate/internal/proxyrules"
 	"slices"
 	"strings"
@@ -122,18 +123,20 @@ func logTime(line string, now time.Time) time.Time {
 }
 
 // DeadWatch concludes what no single source shows: the rules differ from the API, while kube-proxy's own endpoints (judged by
-// JudgeHealth and JudgeMetrics into own) report nothing wrong. It returns false when there is nothing to conclude.
+// JudgeHealth and JudgeMetrics into own) report nothing wrong. Only differences that have settled may be in the report: others
+// pass, and nobody may be told to restart a healthy kube-proxy for them. It returns false when there is nothing to conclude.
 func DeadWatch(rep *proxyrules.Report, own []proxyrules.Finding) (proxyrules.Finding, bool) {
 	services := map[string]bool{}
 	for i := range rep.Findings {
-		if f := &rep.Findings[i]; strings.HasPrefix(f.Name, "kubeproxy.truth.") {
+		if f := &rep.Findings[i]; strings.HasPrefix(f.Name, "kubeproxy.truth.") && f.Verdict == checks.Fail {
 			services[f.Family+" "+f.Service] = true
 		}
 	}
 	for i := range own {
 		switch own[i].Name {
 		case "kubeproxy.sync.stuck", "kubeproxy.sync.dead", "kubeproxy.sync.never", "kubeproxy.sync.unhealthy",
-			"kubeproxy.sync.unreadable", "kubeproxy.watch.failing":
+			"kubeproxy.sync.unreadable", "kubeproxy.watch.failing", "kubeproxy.process.absent", "kubeproxy.process.stopped",
+			"kubeproxy.process.hung":
 			return proxyrules.Finding{}, false // that is the cause
 		}
 	}
@@ -143,7 +146,6 @@ func DeadWatch(rep *proxyrules.Report, own []proxyrules.Finding) (proxyrules.Fin
 	out := proxyrules.NewCollector()
 	out.Addf("kubeproxy.watch.dead", "the rules of %d Service ports differ from the API, yet kube-proxy reports itself healthy: "+
 		"its watch is dead. It hears of no change, so it queues nothing; healthz stays 200, and the hourly resync writes the old rules "+
-		"again with a fresh time stamp. Every change since then is missing on this node until kube-proxy is restarted. "+
-		"Take a second audit some seconds later first, if changes are frequent", len(services))
+		"again with a fresh time stamp. Every change since then is missing on this node until kube-proxy is restarted", len(services))
 	return out.List[0], true
 }

@@ -8,28 +8,40 @@ import (
 )
 
 // compare compares the graph with the API. It is the only test that finds a dead watch (kubernetes#87615): kube-proxy itself
-// reports healthy then. Services that are already known to be broken are passed over.
-func compare(rep *Report, opts *Options, out *Collector) {
-	broken := map[string]bool{}
-	for i := range out.List {
-		broken[out.List[i].Service+" "+out.List[i].Family] = true
+// reports healthy then. Services that known findings are about are passed over.
+func compare(rep *Report, opts *Options, known []Finding, out *Collector) {
+	if opts.Endpoints == nil && opts.Services == nil || len(rep.Services) == 0 && len(rep.Families) == 0 {
+		return // nothing to compare with, or nothing was judged, which is a finding already
 	}
-	c := comparison{rep: rep, opts: opts, out: out, inRules: map[apiServiceKey]*Service{}, broken: broken, stale: map[apiServiceKey]bool{}}
-	for i := range rep.Services {
-		s := &rep.Services[i]
-		c.inRules[keyOf(s)] = s
-	}
-	if len(rep.Services) == 0 && len(rep.families) == 0 {
-		return // nothing was judged, which is a finding already
-	}
+	c := newComparison(rep, opts, known, out)
 	c.services()
 	for i := range rep.Services {
 		s := &rep.Services[i]
-		if broken[s.Name+" "+s.Family] || c.stale[keyOf(s)] {
+		if c.broken[s.Name+" "+s.Family] || c.stale[keyOf(s)] {
 			continue
 		}
 		c.endpoints(s)
 	}
+}
+
+// Compare returns how rules that were judged alone differ from the API, as Judge finds it with both.
+func Compare(rep *Report, opts Options) []Finding {
+	out := NewCollector()
+	compare(rep, &opts, rep.Findings, out)
+	return out.List
+}
+
+func newComparison(rep *Report, opts *Options, known []Finding, out *Collector) comparison {
+	c := comparison{rep: rep, opts: opts, out: out, inRules: map[apiServiceKey]*Service{}, broken: map[string]bool{},
+		stale: map[apiServiceKey]bool{}}
+	for i := range known {
+		c.broken[known[i].Service+" "+known[i].Family] = true
+	}
+	for i := range rep.Services {
+		s := &rep.Services[i]
+		c.inRules[keyOf(s)] = s
+	}
+	return c
 }
 
 type comparison struct {
@@ -58,7 +70,7 @@ func (c *comparison) services() {
 	inAPI := map[apiServiceKey]bool{}
 	for i := range c.opts.Services.list {
 		p := &c.opts.Services.list[i]
-		if !c.rep.families[p.family] {
+		if !c.rep.Families[p.family] {
 			continue
 		}
 		key := apiServiceKey{servicePort(p.namespace, p.name, p.port), p.proto, p.family}
@@ -98,7 +110,7 @@ func (c *comparison) servicesBySlices() {
 		for port, eps := range api.ports {
 			ns, svc, _ := SplitServicePort(name)
 			key := apiServiceKey{servicePort(ns, svc, port.name), port.proto, port.family}
-			if c.inRules[key] != nil || !c.rep.families[port.family] || c.broken[key.name+" "+key.family] ||
+			if c.inRules[key] != nil || !c.rep.Families[port.family] || c.broken[key.name+" "+key.family] ||
 				len(expect(eps, "", "").ready) == 0 {
 				continue
 			}

@@ -12,7 +12,8 @@ import (
 
 // Endpoints is all EndpointSlices of the API.
 type Endpoints struct {
-	Slices   int // read
+	Slices   int    // read
+	Version  string // the list's resourceVersion
 	services map[string]*apiEndpoints
 }
 
@@ -38,8 +39,8 @@ type endpointSlice struct {
 	Kind        string
 	AddressType string
 	Metadata    struct {
-		Namespace string
-		Labels    map[string]string
+		Namespace, Name string
+		Labels          map[string]string
 	}
 	Endpoints []struct {
 		Addresses  []string
@@ -68,6 +69,11 @@ const maxPairs = 500_000
 // LoadEndpointSlices reads a list of EndpointSlices as `kubectl get endpointslices -A -o json` or the API prints it. Items of
 // other kinds are passed over. It fails with an input.Error.
 func LoadEndpointSlices(r io.Reader) (*Endpoints, error) {
+	return loadEndpointSlices(r, func(*endpointSlice) {})
+}
+
+// loadEndpointSlices passes each slice to keep, too.
+func loadEndpointSlices(r io.Reader, keep func(*endpointSlice)) (*Endpoints, error) {
 	in := input.NewJSON(r)
 	all := &Endpoints{services: map[string]*apiEndpoints{}}
 	others, pairs := 0, 0
@@ -85,25 +91,33 @@ func LoadEndpointSlices(r io.Reader) (*Endpoints, error) {
 			return input.Unknown(0, "more than %d endpoints, each counted once for each of its ports", maxPairs)
 		}
 		all.add(&s)
+		keep(&s)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
+	all.Version = in.Version
 	if all.Slices == 0 && others > 0 {
 		return nil, input.Unreadable(0, "no EndpointSlice among %d items", others)
 	}
 	return all, nil
 }
 
+// service returns the slice's Service, ns/name, "" where it has none.
+func (s *endpointSlice) service() string {
+	if name := s.Metadata.Labels[labelService]; name != "" {
+		return s.Metadata.Namespace + "/" + name
+	}
+	return ""
+}
+
 func (all *Endpoints) add(s *endpointSlice) {
 	all.Slices++
-	name := s.Metadata.Labels[labelService]
-	family := map[string]string{"IPv4": ruleset.IPv4, "IPv6": ruleset.IPv6}[s.AddressType]
+	name, family := s.service(), map[string]string{"IPv4": ruleset.IPv4, "IPv6": ruleset.IPv6}[s.AddressType]
 	if name == "" || family == "" {
 		return // kube-proxy passes over these too
 	}
-	name = s.Metadata.Namespace + "/" + name
 	svc := all.services[name]
 	if svc == nil {
 		svc = &apiEndpoints{ports: map[apiPort][]apiEndpoint{}}

@@ -61,10 +61,10 @@ func FuzzEndpointSlices(f *testing.F) {
 		if err != nil {
 			return
 		}
-		rep := Report{families: map[string]bool{"ip": true},
+		rep := Report{Families: map[string]bool{"ip": true},
 			Services: []Service{{Name: "prod/np", Protocol: "tcp", Family: "ip", Endpoints: []Endpoint{{Address: "10.0.0.1:80"}}}}}
 		out := NewCollector()
-		compare(&rep, &Options{Endpoints: eps, NodeName: "n1"}, out)
+		compare(&rep, &Options{Endpoints: eps, NodeName: "n1"}, out.List, out)
 	})
 }
 

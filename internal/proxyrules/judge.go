@@ -32,7 +32,7 @@ func Judge(sets []*ruleset.Set, opts Options) Report { return judge(sets, opts, 
 // judge leaves the Services out unless services is set. Nothing that it finds without them depends on them.
 func judge(sets []*ruleset.Set, opts Options, services bool) Report {
 	out := NewCollector()
-	rep := Report{Services: []Service{}, Findings: []Finding{}, families: map[string]bool{}}
+	rep := Report{Services: []Service{}, Findings: []Finding{}, Families: map[string]bool{}}
 	var seen backends
 	for _, set := range sets {
 		for _, s := range set.Saves {
@@ -43,7 +43,7 @@ func judge(sets []*ruleset.Set, opts Options, services bool) Report {
 	for _, set := range sets {
 		for _, t := range set.NFT {
 			rep.Mode = "nftables"
-			rep.families[t.Family] = true
+			rep.Families[t.Family] = true
 			a := newNFTAudit(t, out)
 			a.judge()
 			rep.Version = rep.Version.narrow(a.version)
@@ -62,9 +62,7 @@ func judge(sets []*ruleset.Set, opts Options, services bool) Report {
 		out.Add(f)
 	}
 	seen.judge(out)
-	if opts.Endpoints != nil || opts.Services != nil {
-		compare(&rep, &opts, out)
-	}
+	compare(&rep, &opts, out.List, out)
 	rep.Findings = append(rep.Findings, out.List...)
 	rep.finish()
 	return rep
@@ -77,7 +75,7 @@ func (r *Report) judgeSave(s *ruleset.Save, opts *Options, out *Collector, servi
 		out.Add(Finding{Name: "kubeproxy.mode.ipvs", Family: s.Family})
 	case hasProxyChains(s):
 		r.Mode = "iptables"
-		r.families[s.Family] = true
+		r.Families[s.Family] = true
 		a := newAudit(s, opts, out)
 		found := a.judge()
 		r.Version = r.Version.narrow(a.version)

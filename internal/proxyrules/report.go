@@ -1,9 +1,11 @@
 package proxyrules
 
 import (
+	"fmt"
 	"net/netip"
 	"nodegate/checks"
 	"slices"
+	"strings"
 )
 
 // Report is the outcome of Judge.
@@ -13,7 +15,7 @@ type Report struct {
 	Services []Service    `json:"services"`
 	Findings []Finding    `json:"findings"`
 
-	families map[string]bool // that were judged
+	Families map[string]bool `json:"-"` // that were judged
 }
 
 // worse returns the worse of two verdicts: Fail before Unknown before Warn before Pass.
@@ -69,6 +71,41 @@ type Endpoint struct {
 	Chain   string  `json:"chain,omitempty"`
 	Chance  float64 `json:"chance"` // of a new connection, given all rules before it
 	Line    int     `json:"line,omitempty"`
+}
+
+// Conclude puts findings in the place of those that the report has, and judges its Services by them.
+func (r *Report) Conclude(findings []Finding) {
+	r.Findings = append([]Finding{}, findings...)
+	for i := range r.Services {
+		r.Services[i].Findings = nil
+	}
+	r.finish()
+}
+
+// Broken reports whether the report has a finding about a Service port.
+func (r *Report) Broken(p ServicePort) bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return Of(&f) == p })
+}
+
+// State is what the rules have of a Service port, in one line: it changes when kube-proxy writes anything else.
+func (r *Report) State(p ServicePort) string {
+	var b strings.Builder
+	for i := range r.Services {
+		s := &r.Services[i]
+		if s.Name != p.Name || s.Family != p.Family {
+			continue
+		}
+		fmt.Fprint(&b, s.Protocol, s.ClusterIP, s.Port, s.NodePort, s.ExternalIPs, s.LoadBalancerIPs, s.InternalLocal, s.ExternalLocal, s.Blocked)
+		for _, list := range [][]Endpoint{s.Endpoints, s.LocalEndpoints} {
+			var addresses []string
+			for _, e := range list {
+				addresses = append(addresses, e.Address)
+			}
+			slices.Sort(addresses)
+			fmt.Fprint(&b, addresses)
+		}
+	}
+	return b.String()
 }
 
 // StaleIn returns the Service whose rules still send to an endpoint that the API

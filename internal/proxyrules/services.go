@@ -10,8 +10,9 @@ import (
 
 // Services is all Services of the API.
 type Services struct {
-	Count int // read
-	list  []apiServicePort
+	Count   int    // read
+	Version string // the list's resourceVersion
+	list    []apiServicePort
 }
 
 // apiServicePort is one port of a Service in one address family.
@@ -42,7 +43,10 @@ type serviceObject struct {
 
 // LoadServices reads a list of Services as `kubectl get services -A -o json` or the API prints it. Items of other kinds are
 // passed over. It fails with an input.Error.
-func LoadServices(r io.Reader) (*Services, error) {
+func LoadServices(r io.Reader) (*Services, error) { return loadServices(r, func(*serviceObject) {}) }
+
+// loadServices passes each Service to keep, too.
+func loadServices(r io.Reader, keep func(*serviceObject)) (*Services, error) {
 	in := input.NewJSON(r)
 	all := &Services{}
 	others := 0
@@ -57,11 +61,13 @@ func LoadServices(r io.Reader) (*Services, error) {
 		}
 		all.Count++
 		all.add(&s)
+		keep(&s)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
+	all.Version = in.Version
 	if all.Count == 0 && others > 0 {
 		return nil, input.Unreadable(0, "no Service among %d items", others)
 	}

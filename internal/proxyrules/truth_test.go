@@ -43,7 +43,7 @@ func sliceText(labels string, endpoints ...string) string {
 func TestExpectations(t *testing.T) {
 	graph := func(s Service) Report {
 		s.Name, s.Protocol, s.Family, s.ClusterIP, s.Port = "prod/np", "tcp", "ip", "10.96.0.7", 80
-		return Report{Mode: "iptables", Version: VersionRange{31, 36}, Services: []Service{s}, families: map[string]bool{"ip": true}}
+		return Report{Mode: "iptables", Version: VersionRange{31, 36}, Services: []Service{s}, Families: map[string]bool{"ip": true}}
 	}
 	three := []Endpoint{{Address: "10.0.0.1:80", Chance: 0.33}, {Address: "10.0.0.2:80", Chance: 0.33},
 		{Address: "10.0.0.3:80", Chance: 0.33}}
@@ -105,7 +105,7 @@ func TestExpectations(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			c.opts.Endpoints = endpoints(t, sliceText("", c.api...))
 			out := NewCollector()
-			compare(&c.rep, &c.opts, out)
+			compare(&c.rep, &c.opts, nil, out)
 			wantOne(t, Report{Findings: out.List}, c.want)
 		})
 	}
