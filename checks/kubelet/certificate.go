@@ -23,12 +23,17 @@ import (
 func certificate() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.certificate", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block,
-		Detects: "kubelet's client certificate is expired, not yet valid or missing, and there is no bootstrap kubeconfig to get a new one with.",
-		Symptom: "kubelet exits: \"part of the existing bootstrap client certificate ... is expired\"; the node, often one that was off for long, never " +
+		Detects: "kubelet's client certificate is expired, not yet valid or missing, and there is no bootstrap kubeconfig to get a new " +
+			"one with.",
+		Symptom: "kubelet exits: \"part of the existing bootstrap client certificate ... is expired\"; the node, often one that was off " +
+			"for long, never " +
 			"becomes Ready again.",
-		How: "The kubeconfig of kubelet's --kubeconfig is read, and the first certificate that its user names or holds; its dates are compared with " +
-			"the clock. Where --bootstrap-kubeconfig names a file that exists, kubelet renews by itself. Without such flags nothing is read.",
-		Remedy:   "on a control plane, run: kubeadm kubeconfig user --org system:nodes --client-name system:node:NODE; or join the node again",
+		How: "The kubeconfig of kubelet's --kubeconfig is read, and the first certificate that its user names or holds; its dates are " +
+			"compared with " +
+			"the clock. Where --bootstrap-kubeconfig names a file that exists, kubelet renews by itself. Without such flags nothing is " +
+			"read.",
+		Remedy: "on a control plane, run: kubeadm kubeconfig user --org system:nodes --client-name system:node:NODE; or join the node " +
+			"again",
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/troubleshooting-kubeadm/#kubelet-client-cert",
 		Inspect: func(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {

@@ -18,8 +18,10 @@ func ports() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.ports", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block,
 		Detects: "Another program listens on a port of kubelet.",
-		Symptom: "kubelet exits: \"listen tcp 0.0.0.0:10250: bind: address already in use\"; or it runs, and kubectl logs and exec reach a stranger.",
-		How: "/proc/net/tcp and tcp6 have a listening socket on kubelet's port (10250) or healthzPort (10248), and the process that has it open, " +
+		Symptom: "kubelet exits: \"listen tcp 0.0.0.0:10250: bind: address already in use\"; or it runs, and kubectl logs and exec " +
+			"reach a stranger.",
+		How: "/proc/net/tcp and tcp6 have a listening socket on kubelet's port (10250) or healthzPort (10248), and the process that has " +
+			"it open, " +
 			"by /proc/PID/fd, is not kubelet, k3s or rke2.",
 		Remedy:   "stop the other program, or set port and healthzPort in kubelet's configuration",
 		TradeOff: "On another port the API server, metrics-server and network policies must follow.",
