@@ -32,7 +32,9 @@ const (
 //
 // Attempts run beside the clock: one that hangs cannot delay the end of the
 // budget. It is left behind, and h must not be used any more.
-func Until(ctx context.Context, h *host.Host, g policy.Gate, list []Check, goOn func(r Report, waiting activity.Step) bool) (Report, error) {
+func Until(
+	ctx context.Context, h *host.Host, g policy.Gate, list []Check, goOn func(r Report, waiting activity.Step) bool,
+) (Report, error) {
 	attempt := Inspect
 	if g.Repair {
 		attempt = Apply

@@ -14,6 +14,9 @@ import (
 // the mistakes. (hclwrite.Format does more, but links go-cmp, whose package start
 // costs every command 0.4 ms, the boot path too; a test compares the two.)
 func Layout(f File) ([]byte, hcl.Diagnostics) {
+	if diags := checkDepth(f); diags.HasErrors() {
+		return f.Text, diags
+	}
 	if _, diags := hclsyntax.ParseConfig(f.Text, f.Name, hcl.InitialPos); diags.HasErrors() {
 		return f.Text, diags
 	}

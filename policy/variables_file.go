@@ -7,27 +7,25 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// ReadVariables adds to vars the NAME = VALUE lines, HCL attributes, of a file that read reads. A
-// value is kept as it is written, for the variable's own type to read.
-func ReadVariables(file string, read func(name string, limit int64) ([]byte, error), vars map[string]string) ([]File, hcl.Diagnostics,
-	error) {
-	files, err := ReadFiles([]string{file}, read)
-	if err != nil {
-		return nil, nil, err
-	}
+// ReadVariables adds to vars the NAME = VALUE lines, HCL attributes, of files. A value
+// is kept as it is written, for the variable's own type to read.
+func ReadVariables(files []File, vars map[string]string) hcl.Diagnostics {
 	for _, f := range files {
+		if diags := checkDepth(f); diags.HasErrors() {
+			return diags
+		}
 		parsed, diags := hclsyntax.ParseConfig(f.Text, f.Name, hcl.InitialPos)
 		attrs := hcl.Attributes{}
 		if !diags.HasErrors() {
 			attrs, diags = parsed.Body.JustAttributes()
 		}
 		if diags.HasErrors() {
-			return files, diags, nil
+			return diags
 		}
 		for name, a := range attrs {
 			text := strings.TrimSpace(string(a.Expr.Range().SliceBytes(f.Text)))
 			vars[name] = strings.TrimSuffix(strings.TrimPrefix(text, `"`), `"`)
 		}
 	}
-	return files, nil, nil
+	return nil
 }

@@ -28,7 +28,8 @@ const (
 	stateDir     = "/var/lib/nodegate"
 	JournalFile  = stateDir + "/journal.json" // exists where nodegate is installed
 	backupDir    = stateDir + "/backup"
-	dropInSlack  = 30 * time.Second // systemd waits this much longer than the gate's budget
+	lockFile     = "/var/lib/.nodegate.lock" // not in stateDir, which uninstall removes while it is locked
+	dropInSlack  = 30 * time.Second          // systemd waits this much longer than the gate's budget
 	applyTimeout = "60s"
 )
 

@@ -5,9 +5,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"nodegate/internal/host/tree"
 	"slices"
-
-	"nodegate/internal/host"
 )
 
 // Change is one path that an installation changes.
@@ -45,41 +44,52 @@ func Plan(t Tree, files []File, force bool) ([]Change, error) {
 // Install writes the files below the root. It finishes a run that was killed. Where
 // a file cannot be written, for lack of space or of permission, nothing changes.
 func Install(t Tree, files []File, force bool) ([]Change, error) {
+	l, err := takeLock(t)
+	if err != nil {
+		return nil, err
+	}
+	changes, err := install(t, l, files, force)
+	return changes, errors.Join(err, l.release(t))
+}
+
+func install(t Tree, l *lock, files []File, force bool) ([]Change, error) {
 	stateDirs, err := missingDirs(t, JournalFile)
 	if err != nil {
 		return nil, err
 	}
-	if err := makeDirs(t, stateDirs, 0o755); err != nil {
-		return nil, errors.Join(err, removeDirs(t, stateDirs))
-	}
-	release, err := t.Lock(stateDir)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
 	j, err := readJournal(t)
 	if err != nil {
 		return nil, err
 	}
-	j.Dirs = append(j.Dirs, stateDirs...)
+	j.Dirs = append(append(j.Dirs, l.dirs...), stateDirs...)
 	s, err := prepare(t, j, files, force)
+	if err == nil {
+		err = clean(t, j)
+	}
 	if err == nil && len(s.changes) == 0 {
 		return nil, nil
 	}
 	if err == nil {
-		err = s.run(t)
+		err = errors.Join(makeDirs(t, stateDirs, 0o755), s.run(t))
 	}
 	switch {
 	case err == nil:
+		return s.changes, nil
 	case s != nil && s.committed:
 		err = fmt.Errorf("%w; the installation is incomplete: run install again to finish it, or uninstall", err)
 	case len(j.Entries) == 0:
-		err = errors.Join(err, forget(t, j))
+		err = errors.Join(err, forget(t, j, l))
 	}
-	if err != nil {
-		return nil, err
+	return nil, err
+}
+
+// clean removes what a killed run left beside the files that the journal names.
+func clean(t Tree, j *journal) error {
+	errs := []error{t.Unstage(JournalFile), t.UnstageDir(PolicyDir)}
+	for _, e := range j.Entries {
+		errs = append(errs, t.Unstage(e.Path))
 	}
-	return s.changes, nil
+	return errors.Join(errs...)
 }
 
 // step is the whole of one installation, known before the first write.
@@ -90,6 +100,10 @@ type step struct {
 	fresh   []int  // entries of next whose Before has to be backed up
 	dropped []entry
 	changes []Change
+
+	policy  []string // names in PolicyDir that change
+	copied  string   // the copy of PolicyDir in which they change together, "" for none
+	swapped bool     // the copy is in its place
 
 	committed bool // at least one file may be in its place
 }
@@ -120,11 +134,11 @@ func (s *step) add(t Tree, f File, force bool) error {
 	if err != nil {
 		return err
 	}
-	if now.Type == host.Dir || now.Type == host.Other {
+	if now.Type == tree.Dir || now.Type == tree.Other {
 		return fmt.Errorf("%s is in the way: it is neither a file nor a symbolic link; move it", t.Full(f.Path))
 	}
 	want := f.node()
-	e := entry{Path: f.Path, Before: now, Wrote: []host.Node{want}}
+	e := entry{Path: f.Path, Before: now, Wrote: []tree.Node{want}}
 	known := s.old.find(f.Path)
 	if known != nil {
 		if !known.ours(now) && !force {
@@ -141,7 +155,7 @@ func (s *step) add(t Tree, f File, force bool) error {
 	}
 	s.next.Entries = append(s.next.Entries, e)
 	switch {
-	case now.Type == host.Absent:
+	case now.Type == tree.Absent:
 		s.changes = append(s.changes, Change{f.Path, Create})
 	case !sameNode(now, want):
 		s.changes = append(s.changes, Change{f.Path, Replace})
@@ -162,12 +176,12 @@ func (s *step) add(t Tree, f File, force bool) error {
 	return err
 }
 
-func (f File) node() host.Node {
+func (f File) node() tree.Node {
 	if f.Target != "" {
-		return host.Node{Type: host.SymLink, Target: f.Target}
+		return tree.Node{Type: tree.SymLink, Target: f.Target}
 	}
 	sum := sha256.Sum256(f.Content)
-	return host.Node{Type: host.File, Mode: f.Mode, Sum: hex.EncodeToString(sum[:])}
+	return tree.Node{Type: tree.File, Mode: f.Mode, Sum: hex.EncodeToString(sum[:])}
 }
 
 // run writes: backups, the journal, every file beside its place, and only then the
@@ -190,7 +204,7 @@ func (s *step) run(t Tree) error {
 		for _, f := range s.files {
 			err = errors.Join(err, t.Unstage(f.Path))
 		}
-		err = errors.Join(err, removeDirs(t, s.newDirs()))
+		err = errors.Join(err, t.UnstageDir(PolicyDir), removeDirs(t, s.newDirs()))
 		if len(s.old.Entries) > 0 {
 			err = errors.Join(err, s.old.write(t))
 		}
@@ -198,11 +212,21 @@ func (s *step) run(t Tree) error {
 	}
 	s.committed = true
 	for _, f := range s.files {
-		if err := t.Commit(f.Path); err != nil {
+		commit := func() error { return t.Commit(f.Path) }
+		if s.isCopied(f.Path) {
+			commit = func() error { return s.commitWhole(t) }
+		}
+		if err := commit(); err != nil {
 			return err
 		}
 	}
+	if err := s.commitWhole(t); err != nil { // where only dropped files are in it
+		return err
+	}
 	for _, e := range s.dropped {
+		if s.isCopied(e.Path) {
+			continue
+		}
 		if err := e.restore(t); err != nil {
 			return err
 		}
@@ -221,7 +245,13 @@ func (s *step) stage(t Tree) error {
 	if err := makeDirs(t, s.next.Dirs, 0o755); err != nil {
 		return err
 	}
+	if err := s.stageWhole(t); err != nil {
+		return err
+	}
 	for _, f := range s.files {
+		if s.isCopied(f.Path) {
+			continue
+		}
 		var err error
 		if f.Target != "" {
 			err = t.StageLink(f.Path, f.Target)
@@ -241,7 +271,7 @@ func changedError(t Tree, p string) error {
 }
 
 func undoing(e *entry) Change {
-	if e.Before.Type == host.Absent {
+	if e.Before.Type == tree.Absent {
 		return Change{e.Path, Remove}
 	}
 	return Change{e.Path, Restore}

@@ -13,11 +13,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"nodegate/internal/host"
 	"nodegate/policy"
 	"nodegate/units"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/host/tree"
 )
 
 // manifest is everything about a tree: type, mode, owner, time and content.
@@ -57,11 +57,23 @@ func manifest(t *testing.T, root string) string {
 	return strings.Join(lines, "\n")
 }
 
+// inMemory makes an empty tree in memory, if it can: what these tests prove does not
+// depend on a disk, and each of thousands of flushes would wait for one.
+func inMemory(t *testing.T) string {
+	t.Helper()
+	root, err := os.MkdirTemp("/dev/shm", "nodegate")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { must(t, os.RemoveAll(root)) })
+	return root
+}
+
 // node makes a tree with something in the way of nearly every file: one that another
 // tool wrote, with odd mode and owner, and a symbolic link.
 func node(t *testing.T) string {
 	t.Helper()
-	root := t.TempDir()
+	root := inMemory(t)
 	for _, d := range []string{"etc/sysctl.d", "etc/systemd/system", "var/lib", "usr/local/bin"} {
 		must(t, os.MkdirAll(filepath.Join(root, d), 0o755))
 	}
@@ -82,17 +94,20 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func open(t *testing.T, root string) *host.Tree {
+func open(t *testing.T, root string) *tree.Tree {
 	t.Helper()
-	tree, err := host.OpenTree(root)
+	opened, err := tree.Open(root)
 	must(t, err)
-	t.Cleanup(tree.Close)
-	return tree
+	t.Cleanup(opened.Close)
+	return opened
 }
 
 func files(t *testing.T, text, binary string) []units.File {
 	t.Helper()
-	texts := []policy.File{{Name: "a.hcl", Text: []byte(text)}}
+	last := binary[strings.LastIndexByte(binary, ' ')+1:]
+	last = last[:min(len(last), 10)]
+	texts := []policy.File{{Name: "a.hcl", Text: []byte(text)}, {Name: "b.hcl", Text: []byte("# " + last)}}
+	texts = append(texts, policy.File{Name: last + ".hcl", Text: []byte("# " + last)})
 	p, diags := policy.Load(texts, policy.Options{})
 	if diags.HasErrors() {
 		t.Fatal(diags)
@@ -255,14 +270,13 @@ func TestReadOnlyRoot(t *testing.T) {
 func TestSecondInstaller(t *testing.T) {
 	root := node(t)
 	first := open(t, root)
-	must(t, os.MkdirAll(root+"/var/lib/nodegate", 0o755))
-	release, err := first.Lock("/var/lib/nodegate")
+	release, err := first.Lock("/var/lib/.nodegate.lock")
 	must(t, err)
 	_, err = units.Install(open(t, root), files(t, policyOne, "one"), false)
 	if err == nil || !strings.Contains(err.Error(), "another nodegate is installing") {
 		t.Errorf("while another one installs: %v", err)
 	}
-	release()
+	must(t, release())
 	_, err = units.Install(open(t, root), files(t, policyOne, "one"), false)
 	must(t, err)
 }

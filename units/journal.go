@@ -4,11 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path"
+	"nodegate/internal/host/tree"
 	"slices"
-
-	"nodegate/internal/host"
 )
 
 // journal is what uninstall needs to remove everything again. It is on disk,
@@ -25,8 +22,8 @@ type journal struct {
 // The content of a replaced file is in backupDir, named by its sum.
 type entry struct {
 	Path   string      `json:"path"`
-	Before host.Node   `json:"before"`
-	Wrote  []host.Node `json:"wrote"`
+	Before tree.Node   `json:"before"`
+	Wrote  []tree.Node `json:"wrote"`
 }
 
 const journalVersion, journalKind = "nodegate/v1", "Journal"
@@ -35,7 +32,7 @@ const journalVersion, journalKind = "nodegate/v1", "Journal"
 func readJournal(t Tree) (*journal, error) {
 	j := &journal{APIVersion: journalVersion, Kind: journalKind}
 	n, err := t.Stat(JournalFile)
-	if err != nil || n.Type == host.Absent {
+	if err != nil || n.Type == tree.Absent {
 		return j, err
 	}
 	b, err := t.Read(JournalFile)
@@ -73,22 +70,22 @@ func (j *journal) find(p string) *entry {
 
 // ours reports whether nodegate put what is at the entry's path there, or whether it
 // is what existed before.
-func (e *entry) ours(now host.Node) bool {
-	return sameNode(now, e.Before) || slices.ContainsFunc(e.Wrote, func(n host.Node) bool { return sameNode(now, n) })
+func (e *entry) ours(now tree.Node) bool {
+	return sameNode(now, e.Before) || slices.ContainsFunc(e.Wrote, func(n tree.Node) bool { return sameNode(now, n) })
 }
 
 // sameNode compares what matters about a file: kind, mode and content. Its owner
 // does not: packaging tools change owners of whole trees.
-func sameNode(a, b host.Node) bool {
+func sameNode(a, b tree.Node) bool {
 	if a.Type != b.Type || a.Sum != b.Sum || a.Target != b.Target {
 		return false
 	}
-	return a.Type != host.File || a.Mode == b.Mode
+	return a.Type != tree.File || a.Mode == b.Mode
 }
 
 // backup saves the content of a file that is about to be replaced.
-func backup(t Tree, p string, n host.Node) error {
-	if n.Type != host.File {
+func backup(t Tree, p string, n tree.Node) error {
+	if n.Type != tree.File {
 		return nil
 	}
 	content, err := t.Read(p)
@@ -107,9 +104,9 @@ func backup(t Tree, p string, n host.Node) error {
 func (e *entry) restore(t Tree) error {
 	var err error
 	switch e.Before.Type {
-	case host.Absent:
+	case tree.Absent:
 		return errors.Join(t.Unstage(e.Path), t.Remove(e.Path))
-	case host.SymLink:
+	case tree.SymLink:
 		err = t.StageLink(e.Path, e.Before.Target)
 	default:
 		var content []byte
@@ -125,34 +122,4 @@ func (e *entry) restore(t Tree) error {
 		err = t.Commit(e.Path)
 	}
 	return err
-}
-
-// missingDirs returns the missing directories on the way to p, parents first. The
-// error names one that is a file.
-func missingDirs(t Tree, p string) ([]string, error) {
-	var missing []string
-	for dir := path.Dir(p); dir != "/"; dir = path.Dir(dir) {
-		n, err := t.Stat(dir)
-		if err != nil {
-			return nil, err
-		}
-		switch n.Type {
-		case host.Absent:
-			missing = append([]string{dir}, missing...)
-		case host.Dir, host.SymLink:
-			return missing, nil
-		default:
-			return nil, fmt.Errorf("%s is in the way: it is no directory; move it", t.Full(dir))
-		}
-	}
-	return missing, nil
-}
-
-func makeDirs(t Tree, dirs []string, mode fs.FileMode) error {
-	for _, d := range dirs {
-		if err := t.Mkdir(d, mode); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-	}
-	return nil
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"nodegate/internal/host"
+	"nodegate/internal/host/tree"
 	"nodegate/units"
 )
 
@@ -39,7 +39,11 @@ func TestKilledAnywhere(t *testing.T) {
 					before := manifest(t, root)
 					must(t, c.setup(tree))
 					k := &killer{Tree: tree, left: kill}
+					was := policyIn(t, root)
 					finished = c.killed(k) == nil && !k.dead
+					if now := policyIn(t, root); c.name == "upgrade" && now != was && now != policyOf(two) {
+						t.Fatalf("killed at write %d: the policy is neither the old one nor the new one, but\n%s", kill, now)
+					}
 					if finish == "install" {
 						if err := reinstall(tree, two); err != nil {
 							t.Fatalf("killed at write %d, then install: %v", kill, err)
@@ -137,7 +141,7 @@ func (k *killer) StageLink(p, target string) error {
 	return k.Tree.StageLink(p, target)
 }
 
-func (k *killer) Own(p string, n host.Node) error {
+func (k *killer) Own(p string, n tree.Node) error {
 	if k.die() {
 		return errDead
 	}
@@ -163,4 +167,25 @@ func (k *killer) Remove(p string) error {
 		return errDead
 	}
 	return k.Tree.Remove(p)
+}
+
+func (k *killer) StageDir(p string) (string, error) {
+	if k.die() {
+		return "", errDead
+	}
+	return k.Tree.StageDir(p)
+}
+
+func (k *killer) CommitDir(p string, names []string) error {
+	if k.die() {
+		return errDead
+	}
+	return k.Tree.CommitDir(p, names)
+}
+
+func (k *killer) UnstageDir(p string) error {
+	if k.die() {
+		return errDead
+	}
+	return k.Tree.UnstageDir(p)
 }

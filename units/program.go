@@ -4,7 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 
-	"nodegate/internal/host"
+	"nodegate/internal/host/tree"
 	"nodegate/policy"
 )
 
@@ -48,7 +48,7 @@ func FindProgram(t Tree, binary []byte) (Program, error) {
 		return Program{}, err
 	}
 	sum := sha256.Sum256(binary)
-	if there.Type == host.File && there.Sum == hex.EncodeToString(sum[:]) && unit.Type == host.File {
+	if there.Type == tree.File && there.Sum == hex.EncodeToString(sum[:]) && unit.Type == tree.File {
 		return Program{path: PackagedBinary}, nil
 	}
 	return Copied(binary), nil

@@ -3,24 +3,27 @@ package units
 import (
 	"io/fs"
 
-	"nodegate/internal/host"
+	"nodegate/internal/host/tree"
 )
 
-// Tree is what an installation needs of a file tree; host.Tree documents what each
+// Tree is what an installation needs of a file tree; tree.Tree documents what each
 // method promises.
 type Tree interface {
 	Full(p string) string
-	Stat(p string) (host.Node, error)
+	Stat(p string) (tree.Node, error)
 	Read(p string) ([]byte, error)
 	Names(p string) ([]string, error)
-	Lock(p string) (release func(), err error)
+	Lock(p string) (release func() error, err error)
 	Mkdir(p string, mode fs.FileMode) error
 	StageFile(p string, content []byte, mode fs.FileMode) error
 	StageLink(p, target string) error
-	Own(p string, n host.Node) error
+	Own(p string, n tree.Node) error
 	Commit(p string) error
 	Unstage(p string) error
+	StageDir(p string) (copied string, err error)
+	CommitDir(p string, names []string) error
+	UnstageDir(p string) error
 	Remove(p string) error
 }
 
-var _ Tree = (*host.Tree)(nil)
+var _ Tree = (*tree.Tree)(nil)

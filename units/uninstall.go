@@ -2,10 +2,9 @@ package units
 
 import (
 	"errors"
+	"nodegate/internal/host/tree"
 	"slices"
 	"strings"
-
-	"nodegate/internal/host"
 )
 
 // Uninstall puts back what existed at every path before the first Install, and
@@ -14,14 +13,18 @@ import (
 // error joins one line for each such path. Where nothing is installed it returns no
 // change. It finishes a run that was killed.
 func Uninstall(t Tree, force bool) ([]Change, error) {
-	if n, err := t.Stat(stateDir); err != nil || n.Type == host.Absent {
+	if n, err := t.Stat(stateDir); err != nil || n.Type == tree.Absent {
 		return nil, err
 	}
-	release, err := t.Lock(stateDir)
+	l, err := takeLock(t)
 	if err != nil {
 		return nil, err
 	}
-	defer release()
+	changes, err := uninstall(t, l, force)
+	return changes, errors.Join(err, l.release(t))
+}
+
+func uninstall(t Tree, l *lock, force bool) ([]Change, error) {
 	j, err := readJournal(t)
 	if err != nil {
 		return nil, err
@@ -35,6 +38,7 @@ func Uninstall(t Tree, force bool) ([]Change, error) {
 		}
 		errs = append(errs, err)
 	}
+	errs = append(errs, clean(t, j))
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
@@ -42,9 +46,6 @@ func Uninstall(t Tree, force bool) ([]Change, error) {
 	for _, e := range slices.Backward(j.Entries) {
 		// Already restored: a killed run did that, and its backup may be gone.
 		if now, err := t.Stat(e.Path); err == nil && sameNode(now, e.Before) {
-			if err := t.Unstage(e.Path); err != nil {
-				return changes, err
-			}
 			continue
 		}
 		if err := e.restore(t); err != nil {
@@ -52,36 +53,20 @@ func Uninstall(t Tree, force bool) ([]Change, error) {
 		}
 		changes = append(changes, undoing(&e))
 	}
-	return changes, forget(t, j)
+	return changes, forget(t, j, l)
 }
 
 // forget removes the directories that were made, the journal and the backups.
 // Without the journal the backups are only leftovers: the journal goes before them,
-// never after.
-func forget(t Tree, j *journal) error {
+// never after. The directories above the lock go when it is released.
+func forget(t Tree, j *journal, l *lock) error {
 	aboveState := func(d string) bool { return strings.HasPrefix(stateDir, d) }
-	errs := []error{
-		removeDirs(t, slices.DeleteFunc(slices.Clone(j.Dirs), aboveState)),
-		t.Unstage(JournalFile), t.Remove(JournalFile),
-	}
+	errs := []error{removeDirs(t, slices.DeleteFunc(slices.Clone(j.Dirs), aboveState)), t.Remove(JournalFile)}
 	if names, err := t.Names(backupDir); err == nil {
 		for _, n := range names {
 			errs = append(errs, t.Remove(backupDir+"/"+n))
 		}
 	}
-	errs = append(errs, removeDirs(t, []string{stateDir, backupDir}), removeDirs(t, j.Dirs))
-	return errors.Join(errs...)
-}
-
-// removeDirs removes directories, children first, and leaves those that are not
-// empty.
-func removeDirs(t Tree, dirs []string) error {
-	var errs []error
-	for _, d := range slices.Backward(dirs) {
-		names, err := t.Names(d)
-		if err == nil && len(names) == 0 {
-			errs = append(errs, t.Remove(d))
-		}
-	}
-	return errors.Join(errs...)
+	l.dirs = append(l.dirs, j.Dirs...)
+	return errors.Join(append(errs, removeDirs(t, []string{stateDir, backupDir}))...)
 }

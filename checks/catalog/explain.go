@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"nodegate/checks"
-	"nodegate/checks/kubeproxy"
+	"nodegate/internal/proxyrules"
 	"nodegate/policy"
 )
 
@@ -72,7 +72,7 @@ func Explain() ([]Explanation, error) {
 			In: uses[j.Name], Stages: strings.Join(stages, ", "), Severity: string(j.Severity),
 		})
 	}
-	for _, k := range kubeproxy.Kinds() {
+	for _, k := range proxyrules.Kinds() {
 		severity := "block"
 		if k.Verdict == checks.Warn {
 			severity = "warn"

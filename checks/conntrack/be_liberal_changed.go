@@ -6,8 +6,8 @@ import (
 	"io/fs"
 
 	"nodegate/checks"
-	"nodegate/checks/kubeproxy"
 	"nodegate/internal/host"
+	"nodegate/internal/proxyrules"
 	"nodegate/policy"
 )
 
@@ -39,13 +39,13 @@ func inspectBeLiberalChanged(ctx context.Context, h *host.Host, _ *policy.Policy
 	if liberal {
 		return s, nil
 	}
-	rep, err := kubeproxy.ReadLive(ctx, h, kubeproxy.Options{BeLiberal: &liberal})
+	rep, err := proxyrules.ReadLive(ctx, h, proxyrules.Options{BeLiberal: &liberal})
 	if err != nil {
 		return s, err
 	}
 	switch {
 	case rep.Mode == "":
-		s.Skip = kubeproxy.NoRules
+		s.Skip = proxyrules.NoRules
 		return s, nil
 	case rep.Mode != "iptables":
 		s.Skip = rep.Mode + " mode writes no rule that depends on be_liberal"

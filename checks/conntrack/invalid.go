@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"nodegate/checks"
-	"nodegate/checks/kubeproxy"
 	"nodegate/internal/host"
+	"nodegate/internal/proxyrules"
 	"nodegate/policy"
 )
 
@@ -45,7 +45,7 @@ func inspectConntrackInvalid(ctx context.Context, h *host.Host, _ *policy.Policy
 		s.Got, s.Pass = "be_liberal=1", true
 		return s, nil
 	}
-	rep, err := kubeproxy.ReadLive(ctx, h, kubeproxy.Options{BeLiberal: &liberal})
+	rep, err := proxyrules.ReadLive(ctx, h, proxyrules.Options{BeLiberal: &liberal})
 	if err != nil {
 		return s, err
 	}
@@ -53,7 +53,7 @@ func inspectConntrackInvalid(ctx context.Context, h *host.Host, _ *policy.Policy
 	findings := rep.About("kubeproxy.forward.invalid", "KUBE-FORWARD")
 	switch lost, isLost := rep.Lost("filter"); {
 	case rep.Mode == "":
-		s.Skip = kubeproxy.NoRules
+		s.Skip = proxyrules.NoRules
 	case rep.Mode != "iptables":
 		s.Got, s.Cause = "be_liberal=0, "+rep.Mode+" mode drops none", beLiberalSysctl
 	case isLost:
@@ -80,7 +80,7 @@ func inspectConntrackInvalid(ctx context.Context, h *host.Host, _ *policy.Policy
 
 // judgeForward looks for what must be there; that nothing is wrong with
 // KUBE-FORWARD does not say that it exists.
-func judgeForward(s *checks.State, rep kubeproxy.Live) error {
+func judgeForward(s *checks.State, rep proxyrules.Live) error {
 	for _, f := range rep.About("kubeproxy.jump.missing") {
 		if f.Table == "filter" && strings.Contains(f.Message, "KUBE-FORWARD") {
 			s.Got, s.Cause = "be_liberal=0, KUBE-FORWARD not reached", beLiberalSysctl
@@ -92,7 +92,7 @@ func judgeForward(s *checks.State, rep kubeproxy.Live) error {
 		return errors.New("cannot see table filter: KUBE-FORWARD is not in what iptables-save prints")
 	}
 	for _, t := range rep.Filters {
-		drop, accept := kubeproxy.InvalidDrop(t)
+		drop, accept := proxyrules.InvalidDrop(t)
 		if drop == nil || accept != nil {
 			return fmt.Errorf("%s: table filter has kube-proxy's chains and no DROP of INVALID in KUBE-FORWARD", t.Source)
 		}

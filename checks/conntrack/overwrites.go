@@ -56,7 +56,7 @@ func inspectConntrackOverwritten(ctx context.Context, h *host.Host, p *policy.Po
 		s.Evidence = []checks.Evidence{checks.Seen(c.From, "conntrack.maxPerCore 0")}
 		return s, nil
 	}
-	minor := kubeletMinor(ctx, h)
+	minor := h.KubeletMinor(ctx)
 	from := c.From
 	if from == "" {
 		from = "kube-proxy's defaults"
@@ -93,19 +93,4 @@ func inspectConntrackOverwritten(ctx context.Context, h *host.Host, p *policy.Po
 		s.Remedy = fmt.Sprintf("set conntrack.maxPerCore: 0 in kube-proxy's configuration (%s), or let the policy ask for %s", c.From, writes[0])
 	}
 	return s, nil
-}
-
-// kubeletMinor returns the 34 of kubelet 1.34.1, or 0 where the version is unknown.
-func kubeletMinor(ctx context.Context, h *host.Host) int {
-	v, _ := h.Fact(ctx, "kubelet.version")
-	text, _ := v.(string)
-	parts := strings.Split(text, ".")
-	if len(parts) < 2 || parts[0] != "1" {
-		return 0
-	}
-	minor, err := strconv.Atoi(parts[1])
-	if err != nil {
-		return 0
-	}
-	return minor
 }

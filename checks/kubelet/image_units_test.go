@@ -6,7 +6,7 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
-	"nodegate/internal/host"
+	filetree "nodegate/internal/host/tree"
 	"nodegate/units"
 )
 
@@ -88,7 +88,7 @@ func TestImageUnitsKnowsTheInstaller(t *testing.T) {
 			}
 		}
 		add(brought)
-		below, err := host.OpenTree(checkstest.Tree(t, tree).Root)
+		below, err := filetree.Open(checkstest.Tree(t, tree).Root)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,5 +11,8 @@ func Problems() []checks.Problem {
 		swap(),
 		cgroupVersion(),
 		inotifyLimits(),
+		runtime(),
+		certificate(),
+		ports(),
 	}
 }

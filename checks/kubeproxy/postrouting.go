@@ -8,6 +8,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/host"
+	"nodegate/internal/proxyrules"
 	"nodegate/policy"
 )
 
@@ -28,7 +29,7 @@ func proxyPostrouting() checks.Problem {
 
 func inspectPostrouting(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("masqueraded once, from random ports")
-	rep, err := ReadLive(ctx, h, Options{})
+	rep, err := proxyrules.ReadLive(ctx, h, proxyrules.Options{})
 	if err != nil {
 		return s, err
 	}
@@ -37,7 +38,7 @@ func inspectPostrouting(ctx context.Context, h *host.Host, _ *policy.Policy) (ch
 	lost, isLost := rep.Lost("nat")
 	switch {
 	case rep.Mode == "":
-		s.Skip = NoRules
+		s.Skip = proxyrules.NoRules
 	case rep.Mode == "ipvs":
 		return s, errors.New("the rules of kube-proxy's IPVS mode are not judged: look at iptables-save -t nat | grep KUBE-POSTROUTING")
 	case len(findings) > 0:

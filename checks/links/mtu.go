@@ -8,6 +8,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/host"
+	"nodegate/internal/plain"
 	"nodegate/policy"
 )
 
@@ -66,7 +67,7 @@ func inspectMTUChain(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 			s.Evidence = append(s.Evidence, checks.Seen(l.Name, fmt.Sprintf("mtu %d through %s mtu %d", l.MTU, name, parent.MTU)))
 			if most := parent.MTU - vxlanOverhead; l.MTU > most {
 				wrong = append(wrong, fmt.Sprintf("%s %d > %d", l.Name, l.MTU, most))
-				lower = append(lower, fmt.Sprintf("ip link set %s mtu %d", l.Name, most))
+				lower = append(lower, fmt.Sprintf("ip link set dev %s mtu %d", plain.Quote(l.Name), most))
 			}
 		}
 	}
@@ -80,7 +81,7 @@ func inspectMTUChain(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 		if ofPod && l.MTU > largest {
 			s.Evidence = append(s.Evidence, checks.Seen(l.Name, fmt.Sprintf("mtu %d", l.MTU)))
 			wrong = append(wrong, fmt.Sprintf("%s %d > %d", l.Name, l.MTU, largest))
-			lower = append(lower, fmt.Sprintf("ip link set %s mtu %d", l.Name, largest))
+			lower = append(lower, fmt.Sprintf("ip link set dev %s mtu %d", plain.Quote(l.Name), largest))
 		}
 	}
 	if wrong != nil {

@@ -31,7 +31,7 @@ warn
 want: tunnel <= NIC - 50, Pods <= tunnel
 got: flannel.1 1500 > 1450
 evidence: flannel.1: mtu 1500 through eth0 mtu 1500
-remedy: run: ip link set flannel.1 mtu 1450; and set that MTU in the CNI's configuration: Pods keep theirs until they are made again`},
+remedy: run: ip link set dev flannel.1 mtu 1450; and set that MTU in the CNI's configuration: Pods keep theirs until they are made again`},
 		{What: "bridge and Pod too large", Problem: "mtu.chain", Node: node(1450, 1500), Want: `
 warn
 want: tunnel <= NIC - 50, Pods <= tunnel
@@ -39,14 +39,14 @@ got: cni0 1500 > 1450, veth1 1500 > 1450
 evidence: flannel.1: mtu 1450 through eth0 mtu 1500
 evidence: cni0: mtu 1500
 evidence: veth1: mtu 1500
-remedy: run: ip link set cni0 mtu 1450; ip link set veth1 mtu 1450; and set that MTU in the CNI's configuration: Pods keep theirs until they are made again`},
+remedy: run: ip link set dev cni0 mtu 1450; ip link set dev veth1 mtu 1450; and set that MTU in the CNI's configuration: Pods keep theirs until they are made again`},
 		{What: "routed Pod too large", Problem: "mtu.chain", Node: calico, Want: `
 warn
 want: tunnel <= NIC - 50, Pods <= tunnel
 got: cali1234 9001 > 8951
 evidence: vxlan.calico: mtu 8951 through ens5 mtu 9001
 evidence: cali1234: mtu 9001
-remedy: run: ip link set cali1234 mtu 8951; and set that MTU in the CNI's configuration: Pods keep theirs until they are made again`},
+remedy: run: ip link set dev cali1234 mtu 8951; and set that MTU in the CNI's configuration: Pods keep theirs until they are made again`},
 		{What: "right", Problem: "mtu.chain", Node: node(1450, 1450), Want: `
 pass
 want: tunnel <= NIC - 50, Pods <= tunnel

@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"nodegate/checks"
-	"nodegate/checks/kubeproxy"
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
+	"nodegate/internal/proxyrules"
 	"nodegate/policy"
 )
 
@@ -110,12 +110,12 @@ func exposedTunnels(ctx context.Context, h *host.Host, s *checks.State) (found b
 // masqueradedTwice reports whether KUBE-POSTROUTING has the old form with random
 // ports. It fails where the chain cannot be judged.
 func masqueradedTwice(ctx context.Context, h *host.Host, s *checks.State) (bool, error) {
-	rep, err := kubeproxy.ReadLive(ctx, h, kubeproxy.Options{})
+	rep, err := proxyrules.ReadLive(ctx, h, proxyrules.Options{})
 	if err != nil {
 		return false, err
 	}
 	if rep.Mode == "" {
-		s.Evidence = append(s.Evidence, checks.Seen("iptables nat KUBE-POSTROUTING", kubeproxy.NoRules))
+		s.Evidence = append(s.Evidence, checks.Seen("iptables nat KUBE-POSTROUTING", proxyrules.NoRules))
 		return false, nil
 	}
 	if rep.Mode == "ipvs" {

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"nodegate/checks"
-	"nodegate/checks/kubeproxy"
 	"nodegate/internal/host"
+	"nodegate/internal/proxyrules"
 	"nodegate/policy"
 )
 
@@ -28,14 +28,14 @@ func iptablesBackends() checks.Problem {
 
 func inspectBackends(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("one backend")
-	rep, err := kubeproxy.ReadLive(ctx, h, kubeproxy.Options{})
+	rep, err := proxyrules.ReadLive(ctx, h, proxyrules.Options{})
 	if err != nil {
 		return s, err
 	}
 	findings := rep.About("kubeproxy.backend.mixed")
 	switch {
 	case rep.Mode == "":
-		s.Skip = kubeproxy.NoRules
+		s.Skip = proxyrules.NoRules
 	case len(findings) > 0:
 		rep.Fail(&s, findings)
 	default:

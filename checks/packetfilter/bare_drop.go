@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"nodegate/checks"
-	"nodegate/checks/kubeproxy"
 	"nodegate/internal/host"
+	"nodegate/internal/proxyrules"
 	"nodegate/internal/ruleset"
 	"nodegate/policy"
 )
@@ -39,7 +39,7 @@ func inspectBareDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 			continue
 		}
 		found = true
-		bare := kubeproxy.BareDrops(t)
+		bare := proxyrules.BareDrops(t)
 		for _, r := range bare {
 			s.Evidence = append(s.Evidence, checks.Seen(t.Source, r.Text))
 			commands = append(commands, strings.TrimSuffix(t.Source, "-save")+" -D"+strings.TrimPrefix(r.Text, "-A"))

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"nodegate/internal/host"
+	"nodegate/internal/plain"
 	"nodegate/policy"
 )
 
@@ -32,7 +33,7 @@ func (l link) settings(ctx context.Context, h *host.Host, found host.Link) ([]se
 	if l.MTU != 0 {
 		all = append(all, setting{
 			name: "mtu", want: strconv.Itoa(l.MTU), got: strconv.Itoa(found.MTU), ok: found.MTU == l.MTU,
-			remedy: fmt.Sprintf("run: ip link set dev %s mtu %d", found.Name, l.MTU),
+			remedy: fmt.Sprintf("run: ip link set dev %s mtu %d", plain.Quote(found.Name), l.MTU),
 		})
 	}
 	for _, s := range l.Sysctls {
@@ -52,7 +53,7 @@ func (l link) settings(ctx context.Context, h *host.Host, found host.Link) ([]se
 		required := policy.Sysctl{Value: s.Value}
 		all = append(all, setting{
 			name: key.String(), key: key, want: s.Value, got: got, ok: required.Allows(got),
-			remedy: fmt.Sprintf("run: sysctl -w '%s=%s'", key, s.Value),
+			remedy: fmt.Sprintf("run: sysctl -w %s", plain.Quoted(fmt.Sprintf("%s=%s", key, s.Value))),
 		})
 	}
 	return all, nil
@@ -90,7 +91,7 @@ func (l link) features(ctx context.Context, h *host.Host, name string) ([]settin
 
 func (l link) judge(device, feature string, f host.Feature, known, on bool) setting {
 	s := setting{name: feature, want: onOff(on), got: f.String(), ok: known && f.Active == on}
-	s.remedy = fmt.Sprintf("run: ethtool -K %s %s %s", device, feature, s.want)
+	s.remedy = fmt.Sprintf("run: ethtool -K %s %s %s", plain.Quote(device), feature, s.want)
 	switch {
 	case !known:
 		s.stuck, s.got, s.remedy = true, "unknown to this kernel", "run: ethtool -k "+device+" for the names it knows"

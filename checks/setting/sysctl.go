@@ -9,6 +9,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/host"
+	"nodegate/internal/plain"
 	"nodegate/policy"
 )
 
@@ -96,7 +97,7 @@ func (s sysctl) inspectGlob(h *host.Host) (checks.State, error) {
 }
 
 func (s sysctl) command(key policy.Key, got string) string {
-	return fmt.Sprintf("sysctl -w '%s=%s'", key, s.Target(got))
+	return "sysctl -w " + plain.Quoted(fmt.Sprintf("%s=%s", key, s.Target(got)))
 }
 
 // writeSysctl is the change that writes a parameter. The inspection after it

@@ -10,10 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nodegate/checks/kubeproxy"
 	"nodegate/internal/host"
+	"nodegate/internal/host/file"
 	"nodegate/internal/input"
 	"nodegate/internal/kube"
+	"nodegate/internal/plain"
+	"nodegate/internal/proxyrules"
 	"nodegate/internal/report"
 	"nodegate/internal/ruleset"
 )
@@ -24,9 +26,14 @@ type auditOptions struct {
 	rules      []string
 	truth      kube.Source
 	node, zone string
+	once       bool
+	settle     time.Duration
 	service    string
 	proxy      kube.ProxyPages
 }
+
+// auditTimeout leaves time to follow what differs.
+const auditTimeout = time.Minute
 
 func newAudit() *cobra.Command {
 	var o auditOptions
@@ -38,8 +45,13 @@ checks them against kube-proxy's own invariants and, with --endpoints, --kubecon
 or --in-cluster, against the EndpointSlices: rules can be stale while every
 health endpoint of kube-proxy says fine (kubernetes#87615).
 
-On the running node it also asks kube-proxy's healthz and metrics, and reads its
-log. It changes nothing, and prints remedies without running them.
+Rules and API cannot be read at the same instant. What differs from the API server is
+followed, by a watch and by reading the rules again, until the rules agree with a version
+that the API had, or have stayed the same for longer than kube-proxy needs. --once, and
+files, are one look.
+
+On the running node it also looks for kube-proxy's process, asks its healthz and metrics,
+and reads its log. It changes nothing, and prints remedies without running them.
 
 Exit status: 0 no finding, 1 findings, 2 unreadable input, 3 unknown.`,
 		Example: `  nodegate audit --kubeconfig /var/lib/kube-proxy/kubeconfig
@@ -60,13 +72,16 @@ Exit status: 0 no finding, 1 findings, 2 unreadable input, 3 unknown.`,
 	f.BoolVar(&o.truth.InCluster, "in-cluster", false, "compare with the API server, as the Pod's service account")
 	f.StringVar(&o.node, "node", "", "the node's `NAME` in the API, to know which endpoints are local")
 	f.StringVar(&o.zone, "zone", "", "the node's `ZONE`, to follow topology hints")
+	f.BoolVar(&o.once, "once", false, "look once; what differs from the API may be a change that kube-proxy has yet to write")
+	f.DurationVar(&o.settle, "settle", 0, "a difference that stays the same for so `long` is a finding "+
+		"(default 15s, or longer where kube-proxy's minSyncPeriod is)")
 	f.StringVar(&o.service, "service", "", "show the path of one Service, `NAMESPACE/NAME[:PORT]`")
 	f.StringVar(&o.proxy.Healthz, "healthz", "", "kube-proxy's health `URL` (default on the node http://127.0.0.1:10256/healthz)")
 	f.StringVar(&o.proxy.Metrics, "metrics", "", "kube-proxy's metrics `URL` (default on the node http://127.0.0.1:10249/metrics)")
 	f.StringArrayVar(&o.proxy.Logs, "log", nil, "read kube-proxy's log in `FILE` (default on the node: where it usually is)")
 	f.StringVarP(&o.format, "format", "f", "text", "text, json, junit, tap, prometheus, npd or dot")
 	f.StringVarP(&o.output, "output", "o", "", "write to `FILE` instead of standard output")
-	f.DurationVar(&o.timeout, "timeout", defaultTimeout, "give up after this long")
+	timeoutFlag(f, &o.timeout, auditTimeout, "give up after this long; what is not certain by then is unknown")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "list every Service, also of a large cluster")
 	c.MarkFlagsMutuallyExclusive("endpoints", "kubeconfig", "in-cluster")
 	return c
@@ -84,49 +99,40 @@ func (o *auditOptions) run(c *cobra.Command) error {
 	defer h.Close()
 	ctx, cancel := context.WithTimeout(c.Context(), o.timeout)
 	defer cancel()
-	began := time.Now()
-	rules, err := o.readRules(ctx, h, c.InOrStdin())
+	a := &audit{auditOptions: o, host: h, stderr: c.ErrOrStderr(), began: time.Now()}
+	if len(o.rules) > 0 {
+		err = a.files(ctx, c.InOrStdin())
+	} else {
+		err = a.live(ctx)
+	}
 	if err != nil {
 		return inputError(err)
 	}
-	judged := kubeproxy.Options{NodeName: o.node, Zone: o.zone}
-	if err := o.truth.Read(ctx, &judged); err != nil {
-		return inputError(err)
+	r := report.NewAudit(h, &a.rep, a.covered, a.began)
+	if len(a.converged) > 0 {
+		r.Audit.Converged = a.converged
 	}
-	o.proxy.Live = len(o.rules) == 0
-	if o.proxy.Live {
-		if v, err := h.ReadSysctl("net/netfilter/nf_conntrack_tcp_be_liberal"); err == nil {
-			liberal := v != "0"
-			judged.BeLiberal = &liberal
-		}
-	}
-	rep := kubeproxy.Judge(rules, judged)
-	asked := kube.AskProxy(ctx, o.proxy, func(err error) { fmt.Fprintf(c.ErrOrStderr(), "nodegate: left out: %v\n", err) })
-	rep.Findings = append(rep.Findings, asked.Findings...)
-	if f, ok := kubeproxy.DeadWatch(&rep, asked.Findings); ok && asked.Health {
-		rep.Findings = append(rep.Findings, f)
-	}
-	r := report.NewAudit(h, &rep, report.Covered{
-		Endpoints: judged.Endpoints != nil, Services: judged.Services != nil, Health: asked.Health, Log: asked.Log,
-	}, began)
-	if err := o.write(c.OutOrStdout(), func(w io.Writer) error { return render(w, &rep, r) }); err != nil {
+	if err := o.write(c.OutOrStdout(), func(w io.Writer) error { return render(w, &a.rep, r) }); err != nil {
 		return err
 	}
 	return code(r.Verdict)
 }
 
 // renderer returns the writer of the requested format.
-func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *kubeproxy.Report, report.Report) error, error) {
+func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *proxyrules.Report, report.Report) error, error) {
 	switch {
 	case o.service != "":
-		return func(w io.Writer, rep *kubeproxy.Report, _ report.Report) error {
-			return kubeproxy.Tree(w, rep, o.service)
+		return func(w io.Writer, rep *proxyrules.Report, _ report.Report) error {
+			return report.ServiceTree(w, rep, o.service)
 		}, nil
 	case o.format == "dot":
-		return func(w io.Writer, rep *kubeproxy.Report, _ report.Report) error { return kubeproxy.DOT(w, rep) }, nil
+		return func(w io.Writer, rep *proxyrules.Report, _ report.Report) error { return report.AuditDOT(w, rep) }, nil
 	case o.format == "text":
-		return func(w io.Writer, rep *kubeproxy.Report, r report.Report) error {
-			if err := kubeproxy.Summary(w, rep, o.verbose); err != nil {
+		return func(w io.Writer, rep *proxyrules.Report, r report.Report) error {
+			if err := report.AuditSummary(w, rep, o.verbose); err != nil {
+				return err
+			}
+			if err := report.WriteConverged(w, r.Audit.Converged); err != nil {
 				return err
 			}
 			fmt.Fprintln(w)
@@ -137,44 +143,24 @@ func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *kubeproxy.Re
 	if err != nil {
 		return nil, fmt.Errorf("--format is text, json, junit, tap, prometheus, npd or dot; %q is none of them", o.format)
 	}
-	return func(w io.Writer, _ *kubeproxy.Report, r report.Report) error { return write(w, r) }, nil
+	return func(w io.Writer, _ *proxyrules.Report, r report.Report) error { return write(w, r) }, nil
 }
 
 // inputError gives an input that could not be judged its exit code; what is
 // simply wrong leaves as a usage error.
 func inputError(err error) error {
 	if errors.Is(err, input.ErrUnknown) || errors.Is(err, context.DeadlineExceeded) {
-		fmt.Fprintf(os.Stderr, "nodegate: %v\n", err)
+		fmt.Fprintf(plain.NewWriter(os.Stderr, false), "nodegate: %v\n", err)
 		return exit(exitUnknown)
 	}
 	return err
-}
-
-// readRules returns the rules of the files that --rules names, else the node's own.
-func (o *auditOptions) readRules(ctx context.Context, h *host.Host, stdin io.Reader) ([]*ruleset.Set, error) {
-	var sets []*ruleset.Set
-	for _, name := range o.rules {
-		set, err := parseRules(name, stdin)
-		if err != nil {
-			return nil, fmt.Errorf("reading rules: %w", err)
-		}
-		sets = append(sets, set)
-	}
-	if len(o.rules) > 0 {
-		return sets, nil
-	}
-	sets, err := h.Rulesets(ctx)
-	if err != nil {
-		return nil, errors.Join(input.ErrUnknown, err)
-	}
-	return sets, nil
 }
 
 // parseRules parses a file, or standard input for "-", and names it in errors.
 func parseRules(name string, stdin io.Reader) (*ruleset.Set, error) {
 	in, shown := stdin, "standard input"
 	if name != "-" {
-		f, err := os.Open(name)
+		f, err := file.OpenInput(name)
 		if err != nil {
 			return nil, err
 		}

@@ -2,12 +2,12 @@ package main
 
 import (
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"nodegate/checks"
 	"nodegate/internal/host"
+	"nodegate/internal/host/file"
 )
 
 func newCheck() *cobra.Command {
@@ -40,15 +40,15 @@ func newCheck() *cobra.Command {
 	return c
 }
 
-func replay(file string) (*host.Host, error) {
-	f, err := os.Open(file)
+func replay(name string) (*host.Host, error) {
+	f, err := file.OpenInput(name)
 	if err != nil {
 		return nil, fmt.Errorf("reading snapshot: %w", err)
 	}
 	defer f.Close()
 	s, err := host.ReadSnapshot(f)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return host.Replay(s), nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/images/export"
-	"nodegate/internal/host"
+	"nodegate/internal/host/file"
 	"nodegate/internal/report"
 )
 
@@ -72,7 +72,7 @@ held until it is there and the gate passes.`,
 				return writeTree(o.output, r)
 			}
 			if o.output == "" {
-				_, err = c.OutOrStdout().Write(r.Text)
+				_, err = exact(c.OutOrStdout()).Write(r.Text)
 				return err
 			}
 			return writeOut(o.output, r.Text, 0o644)
@@ -112,7 +112,7 @@ func writeTree(dir string, r export.Result) error {
 }
 
 func writeOut(name string, content []byte, mode os.FileMode) error {
-	if err := host.ReplaceFile(name, content, mode); err != nil {
+	if err := file.Replace(name, content, mode); err != nil {
 		return fmt.Errorf("writing the export: %w", err)
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nodegate/internal/host"
+	"nodegate/internal/host/file"
 	"nodegate/policy"
 )
 
@@ -33,7 +33,7 @@ writes standard output. A file with a syntax error is not changed.`,
 				}
 				out, err := layout(c.ErrOrStderr(), policy.File{Name: "standard input", Text: text})
 				if err == nil {
-					_, err = c.OutOrStdout().Write(out)
+					_, err = exact(c.OutOrStdout()).Write(out)
 				}
 				return err
 			}
@@ -45,7 +45,7 @@ writes standard output. A file with a syntax error is not changed.`,
 }
 
 func fmtFiles(c *cobra.Command, names []string, check bool) error {
-	files, err := policy.ReadFiles(names, host.ReadFile)
+	files, err := readPolicies(names)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func fmtFiles(c *cobra.Command, names []string, check bool) error {
 		}
 		info, err := os.Stat(f.Name)
 		if err == nil {
-			err = host.ReplaceFile(f.Name, out, info.Mode().Perm())
+			err = file.Replace(f.Name, out, info.Mode().Perm())
 		}
 		result = errors.Join(result, err)
 	}

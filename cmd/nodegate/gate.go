@@ -28,6 +28,7 @@ Break glass: nodegate=off on the kernel command line, or the file
 		Args: cobra.NoArgs,
 	}
 	o.policyFlags(c)
+	o.guardFlag(c)
 	budget := c.Flags().Duration("budget", 0, "wait this long, instead of the policy's budget")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		h, err := o.machine()

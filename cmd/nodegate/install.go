@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/internal/host"
+	"nodegate/internal/host/file"
+	"nodegate/internal/host/tree"
 	"nodegate/internal/report"
 	"nodegate/units"
 )
@@ -50,7 +52,7 @@ that binary and the package's units are used.`,
 			if err != nil {
 				return err
 			}
-			t, err := host.OpenTree(h.Root)
+			t, err := tree.Open(h.Root)
 			if err != nil {
 				return err
 			}
@@ -78,6 +80,8 @@ that binary and the package's units are used.`,
 		},
 	}
 	o.policyFlags(c)
+	o.guardFlag(c)
+	o.copied = true
 	c.Flags().BoolVar(&start, "start", false, "then start the units, by the systemd that runs below --root")
 	c.Flags().BoolVar(&force, "force", false, "overwrite files that were changed since nodegate wrote them")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "show what would be written and write nothing")
@@ -99,7 +103,7 @@ func newUninstall() *cobra.Command {
 				return err
 			}
 			defer h.Close()
-			t, err := host.OpenTree(h.Root)
+			t, err := tree.Open(h.Root)
 			if err != nil {
 				return err
 			}
@@ -116,13 +120,16 @@ func newUninstall() *cobra.Command {
 	return c
 }
 
+// maxBinary is far above the size of any build.
+const maxBinary = 256 << 20
+
 // ownBinary returns the content of the running program.
 func ownBinary() ([]byte, error) {
 	name, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("finding the nodegate binary: %w", err)
 	}
-	b, err := os.ReadFile(filepath.Clean(name))
+	b, err := file.Read(filepath.Clean(name), maxBinary)
 	if err != nil {
 		return nil, fmt.Errorf("reading the nodegate binary: %w", err)
 	}
@@ -161,7 +168,7 @@ func startUnits(ctx context.Context, h *host.Host) error {
 	return h.Units.Restart(ctx, units.ApplyUnit, units.WatchUnit)
 }
 
-func printChanges(w io.Writer, t *host.Tree, changes []units.Change, done string, err error) error {
+func printChanges(w io.Writer, t *tree.Tree, changes []units.Change, done string, err error) error {
 	var full error
 	if err == nil && len(changes) == 0 {
 		_, full = fmt.Fprintln(w, "no change")

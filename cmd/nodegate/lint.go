@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"nodegate/images/kops"
+	"nodegate/internal/host/file"
 	"nodegate/internal/report"
 	"nodegate/policy"
 )
@@ -103,14 +103,11 @@ func lintKops(c *cobra.Command, name string) error {
 func readManifest(c *cobra.Command, name string) ([]byte, error) {
 	in := c.InOrStdin()
 	if name != "-" {
-		f, err := os.Open(name)
+		f, err := file.OpenInput(name)
 		if err != nil {
 			return nil, err
 		}
 		defer f.Close()
-		if info, err := f.Stat(); err == nil && info.IsDir() {
-			return nil, errors.New(name + " is a directory; name a file")
-		}
 		in = f
 	}
 	return io.ReadAll(io.LimitReader(in, kops.MaxSize+1))

@@ -6,9 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"nodegate/internal/plain"
+	"nodegate/internal/report"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 )
@@ -30,9 +30,7 @@ type exit int
 func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	os.Exit(run(ctx, os.Args[1:]))
+	os.Exit(run(untilSignal(), os.Args[1:]))
 }
 
 func run(ctx context.Context, args []string) int {
@@ -46,7 +44,7 @@ func run(ctx context.Context, args []string) int {
 	case errors.As(err, &code):
 		return int(code)
 	}
-	fmt.Fprintf(os.Stderr, "nodegate: %v\n", err)
+	fmt.Fprintf(root.ErrOrStderr(), "nodegate: %v\n", err)
 	return exitUsage
 }
 
@@ -66,9 +64,13 @@ Exit status: 0 pass, 1 fail, 2 wrong call or policy, 3 unknown.`,
   nodegate plan                      what apply would change
   nodegate install --root /mnt/image install it into an image
   nodegate lint my.hcl               is this policy right?`,
-		SilenceErrors: true,
-		SilenceUsage:  true,
+		PersistentPreRun: bound,
+		SilenceErrors:    true,
+		SilenceUsage:     true,
 	}
+	// Nothing from outside reaches a terminal or a log raw.
+	root.SetOut(plain.NewWriter(os.Stdout, report.Colours(os.Stdout)))
+	root.SetErr(plain.NewWriter(os.Stderr, false))
 	root.AddCommand(
 		newCheck(), newPlan(), newApply(), newGate(), newInstall(), newUninstall(), newWatch(),
 		newStatus(), newAudit(), newProbe(), newProbeChild(), newLint(), newFmt(), newPolicy(),

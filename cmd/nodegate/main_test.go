@@ -2,19 +2,32 @@ package main
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"nodegate": main,
+		"nodegate":   main,
+		"kube-proxy": proxy,
 	})
+}
+
+// proxy is a kube-proxy that is well, and does nothing.
+func proxy() {
+	err := http.ListenAndServe("127.0.0.1:10256", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		now := time.Now().Format(time.RFC3339)
+		fmt.Fprintf(w, `{"lastUpdated": %q, "currentTime": %q, "healthy": true, "status": {"IPv4": {"lastUpdated": %q, "healthy": true}}}`,
+			now, now, now)
+	}))
+	fmt.Fprintln(os.Stderr, err)
 }
 
 // TestScripts runs the command lines of testdata. "replace FILE" stands a
@@ -33,7 +46,7 @@ func TestScripts(t *testing.T) {
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 		Setup: func(env *testscript.Env) error {
-			fixtures, err := filepath.Abs("../../checks/kubeproxy/testdata")
+			fixtures, err := filepath.Abs("../../internal/proxyrules/testdata")
 			env.Setenv("FIXTURES", fixtures)
 			return err
 		},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,9 +16,9 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/catalog"
 	"nodegate/internal/host"
+	"nodegate/internal/plain"
 	"nodegate/internal/report"
 	"nodegate/policy"
-	"nodegate/units"
 )
 
 // defaultTimeout bounds a run of the checks; a healthy one takes milliseconds.
@@ -36,7 +35,12 @@ type options struct {
 	verbose  bool
 	vars     []string
 	varFiles []string
-	noFacts  bool // the policy is read for no machine in particular: no fact is known
+
+	guarded       bool // refuse a policy that others than root may write
+	allowWritable bool // but not so
+	copied        bool // the files of --policy are copied, not used where they are
+
+	noFacts bool // the policy is read for no machine in particular: no fact is known
 }
 
 func (o *options) policyFlags(c *cobra.Command) {
@@ -50,7 +54,7 @@ func (o *options) reportFlags(c *cobra.Command) {
 	c.Flags().StringVar(&o.stage, "stage", "", "image, boot, run or all (default boot, or image with --root)")
 	c.Flags().StringVarP(&o.format, "format", "f", "text", "text, json, junit, tap, prometheus or npd")
 	c.Flags().StringVarP(&o.output, "output", "o", "", "write the report to `FILE` instead of standard output")
-	c.Flags().DurationVar(&o.timeout, "timeout", defaultTimeout, "give up after this long; requirements not checked by then are unknown")
+	timeoutFlag(c.Flags(), &o.timeout, defaultTimeout, "give up after this long; requirements not checked by then are unknown")
 	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "also list what passes, with the evidence")
 }
 
@@ -126,9 +130,9 @@ func environment() map[string]string {
 func (o *options) variables() (map[string]string, error) {
 	vars := map[string]string{}
 	for _, file := range o.varFiles {
-		files, diags, err := policy.ReadVariables(file, host.ReadFile, vars)
+		files, err := readPolicies([]string{file})
 		if err == nil {
-			err = printDiagnostics(os.Stderr, files, diags)
+			err = printDiagnostics(plain.NewWriter(os.Stderr, false), files, policy.ReadVariables(files, vars))
 		}
 		if err != nil {
 			return nil, err
@@ -142,50 +146,6 @@ func (o *options) variables() (map[string]string, error) {
 		vars[name] = value
 	}
 	return vars, nil
-}
-
-func (o *options) policyFiles(h *host.Host) ([]policy.File, error) {
-	if len(o.policies) > 0 {
-		return policy.ReadFiles(o.policies, host.ReadFile)
-	}
-	files, err := installedPolicy(h)
-	if err != nil || len(files) > 0 {
-		return files, err
-	}
-	// On a machine that has one, a policy that is gone is a mistake: the built-in
-	// one would replace it without a word.
-	installed, err := h.Files.Exists(units.JournalFile)
-	if installed || err != nil && !errors.Is(err, host.ErrNotRecorded) {
-		return nil, errors.Join(err, fmt.Errorf("nodegate is installed in %s and %s has no policy: "+
-			"put the policy back, or run: nodegate install --policy FILE", h.Root, units.PolicyDir))
-	}
-	builtin, err := policy.Builtin("kubernetes")
-	return []policy.File{builtin}, err
-}
-
-// installedPolicy returns the files of the root's policy directory. They are read
-// through the host, so that a symbolic link in an image cannot lead out of it.
-func installedPolicy(h *host.Host) ([]policy.File, error) {
-	names, err := h.Files.ReadDir(units.PolicyDir)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, host.ErrNotRecorded) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the installed policy: %w", err)
-	}
-	var files []policy.File
-	for _, n := range names {
-		if !policy.IsPolicyFile(n) {
-			continue
-		}
-		name := units.PolicyDir + "/" + n
-		text, err := h.Files.ReadFile(name)
-		if err != nil {
-			return nil, fmt.Errorf("reading the installed policy: %w", err)
-		}
-		files = append(files, policy.File{Name: strings.TrimSuffix(h.Root, "/") + name, Text: text})
-	}
-	return files, nil
 }
 
 // stageFor returns the stage that was asked for, or the one that fits the host.
@@ -260,7 +220,16 @@ func (o *options) write(stdout io.Writer, render func(io.Writer) error) error {
 	if err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
-	return errors.Join(render(f), f.Close())
+	return errors.Join(render(plain.NewWriter(f, false)), f.Close())
+}
+
+// exact returns the writer of a document that must not change, a policy for example:
+// only on a terminal is it escaped.
+func exact(stdout io.Writer) io.Writer {
+	if f := plain.File(stdout); f != nil && !host.IsTerminal(f) {
+		return f
+	}
+	return stdout
 }
 
 func code(v report.Verdict) error {

@@ -37,6 +37,6 @@ Exit status: 0 nothing to change, 1 something, 2 wrong call or policy, 3 unknown
 	}
 	o.policyFlags(c)
 	c.Flags().StringVar(&o.stage, "stage", "", "image, boot, run or all (default boot, or image with --root)")
-	c.Flags().DurationVar(&o.timeout, "timeout", defaultTimeout, "give up after this long")
+	timeoutFlag(c.Flags(), &o.timeout, defaultTimeout, "give up after this long")
 	return c
 }

@@ -66,7 +66,7 @@ func newPolicyShow() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				_, err = c.OutOrStdout().Write(f.Text)
+				_, err = exact(c.OutOrStdout()).Write(f.Text)
 				return err
 			}
 			return fmt.Errorf("give the name of a built-in policy (%s), or --effective", strings.Join(policy.Builtins(), ", "))

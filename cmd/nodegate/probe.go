@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/checks/datapath"
-	"nodegate/checks/kubeproxy"
 	"nodegate/internal/host"
 	"nodegate/internal/kube"
+	"nodegate/internal/proxyrules"
 	"nodegate/internal/report"
 )
 
@@ -127,7 +127,7 @@ Exit status: 0 none failed, 1 some failed, 2 wrong call, 3 unknown.`,
 	f.IntVarP(&o.N, "count", "n", 100, "connect this many times")
 	f.IntVar(&o.Concurrency, "concurrency", 50, "make this many attempts at the same time")
 	f.DurationVar(&o.Timeout, "attempt-timeout", 2*time.Second, "one attempt fails after this long")
-	f.DurationVar(&audit.timeout, "timeout", 5*time.Minute, "give up after this long")
+	timeoutFlag(f, &audit.timeout, 5*time.Minute, "give up after this long")
 	f.StringVar(&proto, "proto", "tcp", "tcp (connect) or dns (a query over UDP)")
 	f.StringVar(&o.Query, "query", "", "the `NAME` that a DNS query asks for (default kubernetes.default.svc.cluster.local.)")
 	f.StringVar(&audit.truth.Endpoints, "endpoints", "", "compare failing endpoints with the EndpointSlices in `FILE`")
@@ -199,7 +199,7 @@ func (o *auditOptions) staleness(ctx context.Context, failing []datapath.Endpoin
 	if len(failing) == 0 || o.truth == (kube.Source{}) {
 		return nil, nil
 	}
-	var judged kubeproxy.Options
+	var judged proxyrules.Options
 	if err := o.truth.Read(ctx, &judged); err != nil {
 		return nil, err
 	}
@@ -208,11 +208,11 @@ func (o *auditOptions) staleness(ctx context.Context, failing []datapath.Endpoin
 		return nil, err
 	}
 	defer h.Close()
-	rules, err := o.readRules(ctx, h, nil)
+	rules, err := h.Rulesets(ctx)
 	if err != nil {
 		return nil, err
 	}
-	rep := kubeproxy.Judge(rules, judged)
+	rep := proxyrules.Judge(rules, judged)
 	return func(endpoint netip.AddrPort) string {
 		if service := rep.StaleIn(endpoint, judged.Endpoints); service != "" {
 			return "stale: in the rules of " + service + ", not in the API"

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -9,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/internal/fleet"
+	"nodegate/internal/host/file"
 	"nodegate/internal/report"
 )
 
@@ -93,17 +93,13 @@ func readReport(name string, stdin io.Reader) ([]report.Read, error) {
 	if name == "-" {
 		return report.Decode("standard input", stdin)
 	}
-	f, err := os.Open(name)
+	if info, err := os.Stat(name); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("%s: a directory; name its files: %s/*.json", name, name)
+	}
+	f, err := file.OpenInput(name)
 	if err != nil {
 		return nil, fmt.Errorf("reading report: %w", err)
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err == nil && info.IsDir() {
-		err = errors.New("a directory; name its files: " + name + "/*.json")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
 	return report.Decode(name, f)
 }

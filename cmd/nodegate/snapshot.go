@@ -39,6 +39,6 @@ and /sys that the policy names, links and their features. "nodegate check
 	o.policyFlags(c)
 	c.Flags().StringVar(&o.stage, "stage", "", "image, boot, run or all (default boot, or image with --root)")
 	c.Flags().StringVarP(&o.output, "output", "o", "", "write to `FILE` instead of standard output")
-	c.Flags().DurationVar(&o.timeout, "timeout", defaultTimeout, "give up after this long")
+	timeoutFlag(c.Flags(), &o.timeout, defaultTimeout, "give up after this long")
 	return c
 }

@@ -4,18 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"nodegate/internal/host/file"
 	"nodegate/internal/report"
 	"nodegate/units"
 )
 
 func newStatus() *cobra.Command {
 	var format string
-	file := report.WatchFile
+	name := report.WatchFile
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show what watch found: drift, corrections, and fights with other programs",
@@ -30,10 +30,10 @@ Exit status: as that of check. 3 also if watch does not run or is late.`,
 			if format != "text" && format != "json" {
 				return fmt.Errorf("--format is text or json; %q is neither", format)
 			}
-			text, err := os.ReadFile(file)
+			text, err := file.ReadInput(name, report.MaxFile)
 			if errors.Is(err, fs.ErrNotExist) {
 				fmt.Fprintf(c.ErrOrStderr(), "nodegate: %s is not there: watch has not run since this machine started; run: systemctl start %s\n",
-					file, units.WatchUnit)
+					name, units.WatchUnit)
 				return exit(exitUnknown)
 			}
 			if err != nil {
@@ -41,7 +41,7 @@ Exit status: as that of check. 3 also if watch does not run or is late.`,
 			}
 			d, err := report.DecodeWatch(text)
 			if err != nil {
-				return fmt.Errorf("%s: %w", file, err)
+				return fmt.Errorf("%s: %w", name, err)
 			}
 			now := time.Now()
 			if format == "json" {
@@ -56,6 +56,6 @@ Exit status: as that of check. 3 also if watch does not run or is late.`,
 		},
 	}
 	c.Flags().StringVarP(&format, "format", "f", "text", "text or json")
-	c.Flags().StringVar(&file, "file", file, "read `FILE`, for example of another machine")
+	c.Flags().StringVar(&name, "file", name, "read `FILE`, for example of another machine")
 	return c
 }

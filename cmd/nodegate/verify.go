@@ -9,9 +9,13 @@ import (
 	"aead.dev/minisign"
 	"github.com/spf13/cobra"
 
+	"nodegate/internal/host/file"
 	"nodegate/internal/report"
 	"nodegate/internal/signature"
 )
+
+// maxKey limits the file of a public key, in bytes.
+const maxKey = 64 << 10
 
 func newVerify() *cobra.Command {
 	var keyFile string
@@ -33,7 +37,11 @@ sums, 3 a file could not be read.`,
 			if keyFile == "" {
 				return errors.New("verify needs the signer's public key: --key FILE")
 			}
-			key, err := minisign.PublicKeyFromFile(keyFile)
+			var key minisign.PublicKey
+			text, err := file.ReadInput(keyFile, maxKey)
+			if err == nil {
+				err = key.UnmarshalText(text)
+			}
 			if err != nil {
 				return fmt.Errorf("reading the public key %s: %w", keyFile, err)
 			}

@@ -16,6 +16,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/host"
+	"nodegate/internal/host/file"
 	"nodegate/internal/report"
 	"nodegate/internal/watch"
 	"nodegate/policy"
@@ -43,6 +44,7 @@ SIGHUP makes it read the policy again. ` + units.WatchUnit + ` runs it, and
 		Args: cobra.NoArgs,
 	}
 	o.policyFlags(c)
+	o.guardFlag(c)
 	c.Flags().DurationVar(&every, "interval", 30*time.Second, "inspect everything this often, a tenth more or less")
 	c.Flags().StringVar(&listen, "listen", "", "serve /metrics, /healthz and /check on `HOST:PORT`, without encryption or password")
 	c.Flags().StringVar(&textfile, "textfile", "", "write the metrics to nodegate.prom in `DIR`, for node_exporter's textfile collector")
@@ -183,7 +185,7 @@ func (w *watcher) publish(s watch.State, textfile string) {
 	err := report.Leave(report.WatchFile, d)
 	if textfile != "" {
 		var b bytes.Buffer
-		err = errors.Join(err, d.Metrics(&b), host.ReplaceFile(filepath.Join(textfile, "nodegate.prom"), b.Bytes(), 0o644))
+		err = errors.Join(err, d.Metrics(&b), file.Replace(filepath.Join(textfile, "nodegate.prom"), b.Bytes(), 0o644))
 	}
 	if err != nil {
 		w.say(host.LevelWarning, err.Error(), nil)

@@ -126,7 +126,7 @@ func TestARM64(t *testing.T) {
 	for _, args := range [][]string{
 		{"check", "--root", root}, {"check", "--root", root, "-v", "--format", "tap"}, {"policy", "list"}, {"policy", "show", "kubernetes"}, {"policy", "show", "--effective"},
 		{"explain", "vxlan.checksum"}, {"lint", root + "/etc/nodegate/policy.d"}, {"fmt", "--help"},
-		{"audit", "--rules", "../../checks/kubeproxy/testdata/iptables-save.txt"}, {"install", "--root", root, "--dry-run", "--policy", "nosuch"},
+		{"audit", "--rules", "../../internal/proxyrules/testdata/iptables-save.txt"}, {"install", "--root", root, "--dry-run", "--policy", "nosuch"},
 	} {
 		code1, out1 := try(t, amd64, args...)
 		code2, out2 := try(t, "qemu-aarch64-static", append([]string{arm64}, args...)...)

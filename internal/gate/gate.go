@@ -86,7 +86,7 @@ func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
 	case off:
 		return Off
 	case err == nil && r.Verdict() == checks.Pass:
-		g.proven(len(r.Results), waited)
+		g.proven(p.Gate.Unit, len(r.Results), waited)
 		return Proven
 	case !errors.Is(err, checks.ErrBudget):
 		// A signal is no decision about the node: systemd stops the start.
@@ -127,7 +127,7 @@ func (g *Gate) because() string {
 	return ": " + g.last
 }
 
-func (g *Gate) proven(requirements int, waited time.Duration) {
+func (g *Gate) proven(unit string, requirements int, waited time.Duration) {
 	line := fmt.Sprintf("nodegate: node proven, %s after %s%s", report.Count(requirements, "requirement"), waited, g.Voice.losses())
 	host.Status(line)
 	if g.last != "" {
@@ -135,7 +135,17 @@ func (g *Gate) proven(requirements int, waited time.Duration) {
 	} else {
 		g.Voice.log(host.LevelNotice, line, nil)
 	}
+	if n := report.CountPass(time.Now(), often); n >= oftenPasses {
+		g.Voice.say(host.LevelWarning, fmt.Sprintf("nodegate: the node passes for the %dth time in %s, and %s is started again and again: "+
+			"what makes it exit is not among the checks; run: journalctl -u %s", n, often, unit, unit), nil)
+	}
 }
+
+// A unit that starts this often crash-loops behind a gate that passes.
+const (
+	oftenPasses = 10
+	often       = 2 * time.Minute
+)
 
 // keep leaves what was found and changed for other tools. A file that cannot be
 // written (an ordinary user tries the gate) is no reason to be held.

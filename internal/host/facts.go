@@ -147,3 +147,19 @@ func (h *Host) cni() (any, bool) {
 	}
 	return nil, false
 }
+
+// KubeletMinor returns the 34 of kubelet 1.34.1, or 0 where the version is unknown.
+// It runs kubelet.
+func (h *Host) KubeletMinor(ctx context.Context) int {
+	v, _ := h.Fact(ctx, "kubelet.version")
+	text, _ := v.(string)
+	parts := strings.Split(text, ".")
+	if len(parts) < 2 || parts[0] != "1" {
+		return 0
+	}
+	minor, err := strconv.Atoi(parts[1])
+	if err != nil {
+		return 0
+	}
+	return minor
+}

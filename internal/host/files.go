@@ -3,13 +3,12 @@ package host
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"sort"
 
 	"github.com/cyphar/filepath-securejoin/pathrs-lite"
-	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/file"
 )
 
 // maxFile limits what is read from one file: modules.dep of a distribution kernel
@@ -19,15 +18,9 @@ const maxFile = 64 << 20
 // machineFiles reads and writes the running machine's files.
 type machineFiles struct{}
 
-func (machineFiles) ReadFile(name string) ([]byte, error) { return ReadFile(name, maxFile) }
+func (machineFiles) ReadFile(name string) ([]byte, error) { return file.Read(name, maxFile) }
 
-func (machineFiles) ReadDir(name string) ([]string, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	return readNames(f)
-}
+func (machineFiles) ReadDir(name string) ([]string, error) { return file.ListDir(name) }
 
 func (machineFiles) Exists(name string) (bool, error) { return existed(os.Lstat(name)) }
 
@@ -85,7 +78,7 @@ func (t treeFiles) ReadFile(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readAll(f, maxFile)
+	return file.Drain(f, maxFile)
 }
 
 func (t treeFiles) Exists(name string) (bool, error) {
@@ -102,7 +95,7 @@ func (t treeFiles) ReadDir(name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readNames(f)
+	return file.Names(f)
 }
 
 func (t treeFiles) ReadLink(name string) (string, error) {
@@ -118,49 +111,16 @@ func (t treeFiles) Write(name string, _ []byte) error {
 	return fmt.Errorf("writing %s in %s: %w", name, t.root, errTree)
 }
 
-// ReadFile reads a regular file of at most limit bytes. It refuses everything
-// else without waiting for it: a named pipe, a device or a terminal in the place
-// of a file must not block the caller.
-func ReadFile(name string, limit int64) ([]byte, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-	if err != nil {
-		return nil, err
+// ReadFiles reads the files of a directory whose names want accepts, in the order of
+// their names. An installer that replaces the directory meanwhile does not mix them:
+// all are of the directory before, or of the one after.
+func (h *Host) ReadFiles(dir string, want func(name string) bool) ([]file.Named, error) {
+	var open func() (*os.File, error)
+	switch t := h.Files.(type) {
+	case machineFiles:
+		open = func() (*os.File, error) { return file.OpenDir(dir) }
+	case treeFiles:
+		open = func() (*os.File, error) { return t.open(dir) }
 	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file but %s", name, kindOfFile(info.Mode()))
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return readAll(f, limit)
-}
-
-func kindOfFile(mode fs.FileMode) string {
-	switch {
-	case mode.IsDir():
-		return "a directory"
-	case mode&fs.ModeNamedPipe != 0:
-		return "a named pipe"
-	case mode&fs.ModeSocket != 0:
-		return "a socket"
-	}
-	return "a device"
-}
-
-func readAll(f *os.File, limit int64) ([]byte, error) {
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(b)) > limit {
-		err = fmt.Errorf("%s is larger than %d bytes", f.Name(), limit)
-	}
-	return b, err
-}
-
-func readNames(f *os.File) ([]string, error) {
-	defer f.Close()
-	names, err := f.Readdirnames(-1)
-	sort.Strings(names)
-	return names, err
+	return file.ReadDir(dir, open, h.Files.ReadDir, want, h.Files.ReadFile)
 }

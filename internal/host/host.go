@@ -20,7 +20,9 @@ type Host struct {
 	Kernel Kernel
 	Links  Links
 	Units  Units
-	Rules  Rules
+	// Runtimes is nil where none can be asked: in a file tree.
+	Runtimes Runtimes
+	Rules    Rules
 	// Prove proves the data path of a same-node Service with real packets, and waits
 	// for the reply at most as long as wait says. It is nil where nothing can be
 	// sent: in a file tree, a replay, a recording.
@@ -177,7 +179,8 @@ func Open(root string) (*Host, error) {
 	links, units := &machineLinks{}, &machineUnits{socket: systemdSocket}
 	return &Host{
 		Root: root, Files: machineFiles{}, Kernel: machineKernel{}, Links: links, Units: units, Rules: machineRules{},
-		opened: []interface{ Close() }{links, units},
+		Runtimes: machineRuntimes{},
+		opened:   []interface{ Close() }{links, units},
 	}, nil
 }
 

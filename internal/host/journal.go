@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nodegate/internal/host/program"
+	"nodegate/internal/plain"
 )
 
 // Level is the urgency of a line, as syslog(3) counts.
@@ -55,11 +56,11 @@ func Log(level Level, line string, fields map[string]string) bool {
 		b.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(value))))
 		b.WriteString(value + "\n")
 	}
-	field("MESSAGE", line)
+	field("MESSAGE", plain.Escape(line))
 	field("PRIORITY", strconv.Itoa(int(level)))
 	field("SYSLOG_IDENTIFIER", "nodegate")
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		field(name, fields[name])
+		field(name, plain.Escape(fields[name]))
 	}
 	return datagram("/run/systemd/journal/socket", b.Bytes())
 }
@@ -89,7 +90,7 @@ func Console(line string) bool {
 		defer f.Close() // may wait for a terminal to drain
 		// A console that cannot be polled has no deadline: InTime bounds it.
 		_ = f.SetWriteDeadline(time.Now().Add(patience))
-		_, err = f.WriteString("\r\n" + line + "\r\n")
+		_, err = f.WriteString("\r\n" + plain.Escape(line) + "\r\n")
 		return err == nil
 	})
 }
@@ -98,7 +99,7 @@ func Console(line string) bool {
 // example. It returns false where the line was not accepted in time.
 func Print(w io.Writer, line string) bool {
 	return InTime(func() bool {
-		_, err := io.WriteString(w, line+"\n")
+		_, err := io.WriteString(w, plain.Escape(line)+"\n")
 		return err == nil
 	})
 }

@@ -1,7 +1,9 @@
 package host
 
 import (
+	"nodegate/internal/plain"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -9,7 +11,7 @@ import (
 
 // Status sets the line that `systemctl status` shows for the calling unit.
 // Outside a unit it does nothing.
-func Status(line string) { notify("STATUS=" + line) }
+func Status(line string) { notify("STATUS=" + strings.ReplaceAll(plain.Escape(line), "\n", "; ")) }
 
 // Ready tells systemd that the calling unit has started (sd_notify(3)).
 func Ready() { notify(daemon.SdNotifyReady) }

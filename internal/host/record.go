@@ -14,14 +14,14 @@ func Record(h *Host) (*Host, *Snapshot) {
 	s := &Snapshot{
 		APIVersion: snapshotVersion, Kind: snapshotKind, Taken: time.Now().UTC().Truncate(time.Second), Root: h.Root,
 		Files: map[string]answer[text]{}, Dirs: map[string]answer[[]string]{}, SymLink: map[string]answer[string]{},
-		Present: map[string]answer[bool]{},
+		Present: map[string]answer[bool]{}, Runtime: map[string]answer[string]{},
 		Drivers: map[string]answer[string]{}, Offload: map[string]answer[featureOf]{},
 		Version: map[string]answer[string]{}, Stats: map[string]answer[statsOf]{}, Units: map[string]answer[unitState]{},
 		Tried: map[string]answer[string]{},
 	}
 	return &Host{
 		Root: h.Root, Files: recordFiles{h.Files, s}, Kernel: recordKernel{h.Kernel, s}, Links: recordLinks{h.Links, s},
-		Units: recordUnits{h.Units, s}, Rules: recordRules{h.Rules, s},
+		Units: recordUnits{h.Units, s}, Rules: recordRules{h.Rules, s}, Runtimes: recordRuntimes{h.Runtimes, s},
 	}, s
 }
 
@@ -109,6 +109,17 @@ func (r recordLinks) Features(ctx context.Context, link string) (map[string]Feat
 func (r recordLinks) Stats(ctx context.Context, link string) (map[string]uint64, error) {
 	v, err := r.Links.Stats(ctx, link)
 	r.s.Stats[link] = recordAnswer(v, err)
+	return v, err
+}
+
+type recordRuntimes struct {
+	Runtimes
+	s *Snapshot
+}
+
+func (r recordRuntimes) CRIVersion(ctx context.Context, socket, api string) (string, error) {
+	v, err := r.Runtimes.CRIVersion(ctx, socket, api)
+	r.s.Runtime[api+" "+socket] = recordAnswer(v, err)
 	return v, err
 }
 

@@ -15,6 +15,7 @@ import (
 func Replay(s *Snapshot) *Host {
 	return &Host{
 		Root: s.Root, Files: replayFiles{s}, Kernel: replayKernel{s}, Links: replayLinks{s}, Units: replayUnits{s}, Rules: replayRules{s},
+		Runtimes: replayRuntimes{s},
 	}
 }
 
@@ -73,6 +74,12 @@ func (r replayLinks) SetMTU(context.Context, string, int) error                 
 
 func (r replayLinks) Stats(_ context.Context, link string) (map[string]uint64, error) {
 	return r.s.Stats[link].get("statistics of " + link)
+}
+
+type replayRuntimes struct{ s *Snapshot }
+
+func (r replayRuntimes) CRIVersion(_ context.Context, socket, api string) (string, error) {
+	return r.s.Runtime[api+" "+socket].get("the runtime at " + socket)
 }
 
 type replayUnits struct{ s *Snapshot }

@@ -34,6 +34,7 @@ type Snapshot struct {
 	Drivers map[string]answer[string]    `json:"drivers,omitempty"`
 	Offload map[string]answer[featureOf] `json:"features,omitempty"`
 	Stats   map[string]answer[statsOf]   `json:"stats,omitempty"`
+	Runtime map[string]answer[string]    `json:"runtimes,omitempty"`
 	Units   map[string]answer[unitState] `json:"units,omitempty"`
 	Rules   []ruleDump                   `json:"rules,omitempty"`
 	RuleErr answer[bool]                 `json:"rulesRead"`
@@ -98,6 +99,9 @@ func recordAnswer[T any](v T, err error) answer[T] {
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return answer[T]{Error: "ENOENT", Asked: true}
+	}
+	if errors.Is(err, errors.ErrUnsupported) {
+		return answer[T]{Error: "EOPNOTSUPP", Asked: true}
 	}
 	return answer[T]{Error: err.Error(), Asked: true}
 }

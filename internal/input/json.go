@@ -12,6 +12,8 @@ import (
 type JSON struct {
 	*json.Decoder // with UseNumber
 
+	Version string // the resourceVersion of the list that Items has read
+
 	r        io.Reader
 	read     int64
 	newlines []int64
@@ -104,7 +106,14 @@ func (in *JSON) Items(what string, each func() error) error {
 		if err != nil {
 			return in.Fail(err)
 		}
-		if key != "items" {
+		switch key {
+		case "items":
+		case "metadata":
+			if err := in.metadata(); err != nil {
+				return err
+			}
+			continue
+		default:
 			if err := in.skip(); err != nil {
 				return err
 			}
@@ -128,6 +137,19 @@ func (in *JSON) Items(what string, each func() error) error {
 	}
 	if !found {
 		return Unreadable(in.Line(), "not a list of %ss: no items", what)
+	}
+	return nil
+}
+
+// metadata keeps the version of a list; other metadata, and other forms of it, are passed over.
+func (in *JSON) metadata() error {
+	var raw json.RawMessage
+	if err := in.Decode(&raw); err != nil {
+		return in.Fail(err)
+	}
+	var m struct{ ResourceVersion string }
+	if json.Unmarshal(raw, &m) == nil {
+		in.Version = m.ResourceVersion
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"nodegate/internal/host/file"
 	"os"
 	"strings"
 	"time"
@@ -22,20 +23,9 @@ type Client struct {
 	token  func() (string, error) // nil: the certificate is enough
 }
 
-// EndpointSlices passes the list of all EndpointSlices to read, as it arrives.
-func (c *Client) EndpointSlices(ctx context.Context, read func(io.Reader) error) error {
-	return c.list(ctx, "/apis/discovery.k8s.io/v1/endpointslices", read)
-}
-
-// Services passes the list of all Services to read, as it arrives.
-func (c *Client) Services(ctx context.Context, read func(io.Reader) error) error {
-	return c.list(ctx, "/api/v1/services", read)
-}
-
-// list asks for any recent version of a list: the API server answers from its cache,
-// as it answers kube-proxy's own first list, without etcd.
-func (c *Client) list(ctx context.Context, path string, read func(io.Reader) error) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.server+path+"?resourceVersion=0", nil)
+// get passes the answer to one request to read, as it arrives.
+func (c *Client) get(ctx context.Context, path string, read func(io.Reader) error) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.server+path, nil)
 	if err != nil {
 		return fmt.Errorf("asking the API server: %w", err)
 	}
@@ -56,10 +46,13 @@ func (c *Client) list(ctx context.Context, path string, read func(io.Reader) err
 	switch resp.StatusCode {
 	case http.StatusOK:
 		return read(resp.Body)
+	case http.StatusGone:
+		return errExpired
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return fmt.Errorf("asking the API server: %s: %s; these credentials may not list it. kube-proxy's own may", path, resp.Status)
+		return fmt.Errorf("asking the API server: %s: %s; these credentials may not list and watch it. kube-proxy's own may",
+			req.URL.Path, resp.Status)
 	}
-	return fmt.Errorf("asking the API server: %s: %s", path, resp.Status)
+	return fmt.Errorf("asking the API server: %s: %s", req.URL.Path, resp.Status)
 }
 
 // newClient returns a client of one server, by TLS, that follows no redirects.
@@ -115,7 +108,7 @@ func InCluster() (*Client, error) {
 	if strings.Contains(addr, ":") {
 		addr = "[" + addr + "]"
 	}
-	authority, err := os.ReadFile(serviceAccount + "ca.crt")
+	authority, err := file.Read(serviceAccount+"ca.crt", maxConfig)
 	if err != nil {
 		return nil, fmt.Errorf("reading the service account: %w", err)
 	}
@@ -129,7 +122,7 @@ func InCluster() (*Client, error) {
 // tokenFile reads the token at every use: kubelet renews it.
 func tokenFile(name string) func() (string, error) {
 	return func() (string, error) {
-		b, err := os.ReadFile(name)
+		b, err := file.Read(name, maxConfig)
 		if err != nil {
 			return "", fmt.Errorf("reading the token: %w", err)
 		}

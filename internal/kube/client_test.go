@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/checks"
+	"nodegate/internal/input"
 	"nodegate/internal/kube"
 )
 
@@ -25,8 +27,12 @@ func server(t *testing.T) *httptest.Server {
 			http.Error(w, "no", http.StatusForbidden)
 		case r.Method != http.MethodGet || r.URL.Query().Get("resourceVersion") != "0":
 			http.Error(w, "not a cheap read", http.StatusBadRequest)
+		case r.URL.Path == "/api/v1/services":
+			_, _ = io.WriteString(w, `{"metadata": {"resourceVersion": "7"}, "items": [{"spec": {"ports": [{}]}}]}`)
+		case r.URL.Path == "/apis/discovery.k8s.io/v1/endpointslices":
+			_, _ = io.WriteString(w, `{"metadata": {"resourceVersion": "8"}, "items": [{"addressType": "IPv4"}]}`)
 		default:
-			_, _ = io.WriteString(w, r.URL.Path)
+			http.NotFound(w, r)
 		}
 	}))
 	t.Cleanup(s.Close)
@@ -71,46 +77,50 @@ func TestLists(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, user := range []string{"    token: secret\n", "    tokenFile: " + tokenFile + "\n"} {
-		c, err := kube.FromKubeconfig(kubeconfig(t, forServer(s, user)))
+		api, err := kube.Source{Kubeconfig: kubeconfig(t, forServer(s, user))}.Server()
 		if err != nil {
 			t.Fatal(err)
 		}
-		for want, list := range map[string]func(context.Context, func(io.Reader) error) error{
-			"/apis/discovery.k8s.io/v1/endpointslices": c.EndpointSlices,
-			"/api/v1/services":                         c.Services,
-		} {
-			var got []byte
-			err := list(t.Context(), func(r io.Reader) (err error) { got, err = io.ReadAll(r); return err })
-			if err != nil || string(got) != want {
-				t.Errorf("%q, %v; want %q", got, err, want)
-			}
+		v, err := api.List(t.Context(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v.Services.Version != "7" || v.Endpoints.Version != "8" || v.Services.Count != 1 || v.Endpoints.Slices != 1 {
+			t.Errorf("%+v, %+v", v.Services, v.Endpoints)
 		}
 	}
 }
 
 func TestRefused(t *testing.T) {
 	s := server(t)
-	c, err := kube.FromKubeconfig(kubeconfig(t, forServer(s, "    token: wrong\n")))
-	if err != nil {
-		t.Fatal(err)
+	list := func(ctx context.Context, text string) error {
+		t.Helper()
+		api, err := kube.Source{Kubeconfig: kubeconfig(t, text)}.Server()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = api.List(ctx, false)
+		if !errors.Is(err, input.ErrUnknown) {
+			t.Errorf("%v says something of the rules", err)
+		}
+		if f := kube.Unanswered(err); f.Name != "kubeproxy.truth.unanswered" || f.Verdict != checks.Unknown {
+			t.Errorf("%+v", f)
+		}
+		return err
 	}
-	read := func(io.Reader) error { t.Error("an answer that is none is read"); return nil }
-	if err := c.Services(t.Context(), read); err == nil || !strings.Contains(err.Error(),
-		"/api/v1/services: 403 Forbidden; these credentials") {
+	if err := list(t.Context(), forServer(s, "    token: wrong\n")); !strings.Contains(err.Error(),
+		"/apis/discovery.k8s.io/v1/endpointslices: 403 Forbidden; these credentials") {
 		t.Errorf("a refusal: %v", err)
 	}
 	// Another server's certificate is rejected.
 	text := strings.Replace(forServer(s, "    token: secret\n"), "certificate-authority-data",
 		"tls-server-name: elsewhere.example\n    certificate-authority-data", 1)
-	if c, err = kube.FromKubeconfig(kubeconfig(t, text)); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Services(t.Context(), read); err == nil || !strings.Contains(err.Error(), "certificate is valid for") {
+	if err := list(t.Context(), text); !strings.Contains(err.Error(), "certificate is valid for") {
 		t.Errorf("a foreign certificate: %v", err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := c.Services(ended, read); !errors.Is(err, context.Canceled) {
+	if err := list(ended, forServer(s, "    token: secret\n")); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the deadline: %v", err)
 	}
 }

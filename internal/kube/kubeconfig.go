@@ -6,7 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"os"
+	"nodegate/internal/host/file"
 	"path/filepath"
 
 	"go.yaml.in/yaml/v3"
@@ -47,11 +47,14 @@ type user struct {
 	AuthProvider    any `yaml:"auth-provider"`
 }
 
+// maxConfig limits a kubeconfig, a certificate and a token, in bytes.
+const maxConfig = 4 << 20
+
 // FromKubeconfig returns a client of the API server in a kubeconfig's current
 // context, with certificates or tokens. It runs no credential plugins: nodegate
 // starts no program that a file names. Errors name the file.
 func FromKubeconfig(name string) (*Client, error) {
-	text, err := os.ReadFile(name)
+	text, err := file.Read(name, maxConfig)
 	if err != nil {
 		return nil, fmt.Errorf("reading kubeconfig: %w", err)
 	}
@@ -138,7 +141,7 @@ func (u user) credentials(dir string, config *tls.Config) (func() (string, error
 }
 
 // pem returns the content of a file or of inline base64, nil where neither is given.
-func pem(dir, file, data string) ([]byte, error) {
+func pem(dir, name, data string) ([]byte, error) {
 	if data != "" {
 		b, err := base64.StdEncoding.DecodeString(data)
 		if err != nil {
@@ -146,10 +149,10 @@ func pem(dir, file, data string) ([]byte, error) {
 		}
 		return b, nil
 	}
-	if file == "" {
+	if name == "" {
 		return nil, nil
 	}
-	return os.ReadFile(beside(dir, file))
+	return file.Read(beside(dir, name), maxConfig)
 }
 
 // beside resolves a path as client-go does: relative to the kubeconfig.

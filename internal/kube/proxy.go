@@ -6,12 +6,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"time"
 
-	"nodegate/checks/kubeproxy"
 	"nodegate/internal/host"
+	"nodegate/internal/host/file"
+	"nodegate/internal/proxyrules"
 )
 
 // Where kube-proxy serves its pages, unless its configuration says otherwise.
@@ -24,14 +24,16 @@ const (
 // is where it usually is.
 type ProxyPages struct {
 	Live             bool
+	Silent           bool   // it is known that nobody answers: only the log is read
 	Healthz, Metrics string // URLs
 	Logs             []string
 }
 
 // Proxy is what kube-proxy says of itself.
 type Proxy struct {
-	Findings    []kubeproxy.Finding
+	Findings    []proxyrules.Finding
 	Health, Log bool // what could be read
+	Metrics     Metrics
 }
 
 // AskProxy reads healthz, metrics and the log. Each that cannot be read is left
@@ -39,27 +41,30 @@ type Proxy struct {
 func AskProxy(ctx context.Context, from ProxyPages, leftOut func(error)) Proxy {
 	var p Proxy
 	now := time.Now()
-	if from.Live {
+	switch {
+	case from.Silent:
+		from.Healthz, from.Metrics = "", ""
+	case from.Live:
 		from.Healthz, from.Metrics = cmp.Or(from.Healthz, defaultHealthz), cmp.Or(from.Metrics, defaultMetrics)
 	}
 	if from.Healthz != "" {
 		if body, status, err := Page(ctx, from.Healthz); err != nil {
 			leftOut(err)
-		} else if h, err := kubeproxy.ParseHealth(body, status); err != nil {
-			p.Findings = append(p.Findings, kubeproxy.UnreadableAnswer(from.Healthz, err))
+		} else if h, err := ParseHealth(body, status); err != nil {
+			p.Findings = append(p.Findings, UnreadableAnswer(from.Healthz, err))
 		} else {
 			p.Health = true
-			p.Findings = append(p.Findings, kubeproxy.JudgeHealth(h, now)...)
+			p.Findings = append(p.Findings, JudgeHealth(h, now)...)
 		}
 	}
 	if from.Metrics != "" {
 		if body, _, err := Page(ctx, from.Metrics); err != nil {
 			leftOut(err)
-		} else if m, err := kubeproxy.ParseMetrics(bytes.NewReader(body)); err != nil {
-			p.Findings = append(p.Findings, kubeproxy.UnreadableAnswer(from.Metrics, err))
+		} else if m, err := ParseMetrics(bytes.NewReader(body)); err != nil {
+			p.Findings = append(p.Findings, UnreadableAnswer(from.Metrics, err))
 		} else {
-			p.Health = true
-			p.Findings = append(p.Findings, kubeproxy.JudgeMetrics(m, now)...)
+			p.Health, p.Metrics = true, m
+			p.Findings = append(p.Findings, JudgeMetrics(m, now)...)
 		}
 	}
 	if from.Live && len(from.Logs) == 0 {
@@ -92,7 +97,7 @@ func usualLogs() []string {
 const logTail = 4 << 20
 
 func (p *Proxy) readLog(name string, now time.Time, leftOut func(error)) {
-	f, err := os.Open(name)
+	f, err := file.OpenInput(name)
 	if err != nil {
 		leftOut(err)
 		return
@@ -118,7 +123,7 @@ func (p *Proxy) readJournal(ctx context.Context, now time.Time, leftOut func(err
 }
 
 func (p *Proxy) judgeLog(name string, r io.Reader, now time.Time, leftOut func(error)) {
-	found, err := kubeproxy.JudgeLog(r, now)
+	found, err := JudgeLog(r, now)
 	if err != nil {
 		leftOut(fmt.Errorf("%s: %w", name, err))
 		return

@@ -2,13 +2,11 @@ package kube
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 
-	"nodegate/checks/kubeproxy"
-	"nodegate/internal/input"
+	"nodegate/internal/host/file"
+	"nodegate/internal/proxyrules"
 )
 
 // Source is where the API's EndpointSlices and Services come from: files as
@@ -19,14 +17,67 @@ type Source struct {
 	InCluster           bool
 }
 
-// Read reads what the API says into judged. Every cluster has a Service and an
-// EndpointSlice of its own API server: a list without any is the wrong list, and
-// would make every rule look stale.
-func (s Source) Read(ctx context.Context, judged *kubeproxy.Options) error {
-	if err := s.read(ctx, judged); err != nil {
+// Server returns the API server of the source, nil where the source is files or nowhere.
+func (s Source) Server() (*API, error) {
+	var client *Client
+	var err error
+	switch {
+	case s.Kubeconfig != "":
+		client, err = FromKubeconfig(s.Kubeconfig)
+	case s.InCluster:
+		client, err = InCluster()
+	default:
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &API{client}, nil
+}
+
+// Read reads what the API says into judged, once.
+func (s Source) Read(ctx context.Context, judged *proxyrules.Options) error {
+	if err := s.readFiles(judged); err != nil {
 		return err
 	}
-	const empty = "reading %s: %sthere is none in it; it should be what `kubectl get %s -A -o json` prints"
+	api, err := s.Server()
+	if api == nil || err != nil {
+		return err
+	}
+	v, err := api.List(ctx, false)
+	if err != nil {
+		return err
+	}
+	judged.Endpoints, judged.Services = v.Endpoints, v.Services
+	return nil
+}
+
+const empty = "reading %s: %sthere is none in it; it should be what `kubectl get %s -A -o json` prints"
+
+func prefix(file string) string {
+	if file == "" {
+		return ""
+	}
+	return file + ": "
+}
+
+// readFiles reads the files. Every cluster has a Service and an EndpointSlice of its own API server: a list without any is
+// the wrong list, and would make every rule look stale.
+func (s Source) readFiles(judged *proxyrules.Options) error {
+	endpoints := func(r io.Reader) (err error) {
+		judged.Endpoints, err = proxyrules.LoadEndpointSlices(r)
+		return err
+	}
+	services := func(r io.Reader) (err error) {
+		judged.Services, err = proxyrules.LoadServices(r)
+		return err
+	}
+	if err := readFile(s.Endpoints, endpoints); err != nil {
+		return fmt.Errorf("reading EndpointSlices: %w", err)
+	}
+	if err := readFile(s.Services, services); err != nil {
+		return fmt.Errorf("reading Services: %w", err)
+	}
 	switch {
 	case judged.Endpoints != nil && judged.Endpoints.Slices == 0:
 		return fmt.Errorf(empty, "EndpointSlices", prefix(s.Endpoints), "endpointslices")
@@ -36,57 +87,12 @@ func (s Source) Read(ctx context.Context, judged *kubeproxy.Options) error {
 	return nil
 }
 
-func prefix(file string) string {
-	if file == "" {
-		return ""
-	}
-	return file + ": "
-}
-
-func (s Source) read(ctx context.Context, judged *kubeproxy.Options) error {
-	endpoints := func(r io.Reader) (err error) {
-		judged.Endpoints, err = kubeproxy.LoadEndpointSlices(r)
-		return err
-	}
-	services := func(r io.Reader) (err error) {
-		judged.Services, err = kubeproxy.LoadServices(r)
-		return err
-	}
-	if err := readFile(s.Endpoints, endpoints); err != nil {
-		return fmt.Errorf("reading EndpointSlices: %w", err)
-	}
-	if err := readFile(s.Services, services); err != nil {
-		return fmt.Errorf("reading Services: %w", err)
-	}
-	var client *Client
-	var err error
-	switch {
-	case s.Kubeconfig != "":
-		client, err = FromKubeconfig(s.Kubeconfig)
-	case s.InCluster:
-		client, err = InCluster()
-	default:
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if err = client.EndpointSlices(ctx, endpoints); err == nil {
-		err = client.Services(ctx, services)
-	}
-	if err != nil {
-		// The server could not be read: that says nothing of the rules.
-		return errors.Join(input.ErrUnknown, err)
-	}
-	return nil
-}
-
 // readFile hands a file to parse, and names it in errors; "" is no file.
 func readFile(name string, parse func(io.Reader) error) error {
 	if name == "" {
 		return nil
 	}
-	f, err := os.Open(name)
+	f, err := file.OpenInput(name)
 	if err != nil {
 		return err
 	}

@@ -6,37 +6,39 @@ import (
 	"time"
 
 	"nodegate/checks"
-	"nodegate/checks/kubeproxy"
 	"nodegate/internal/host"
+	"nodegate/internal/proxyrules"
+	"nodegate/internal/settle"
 	"nodegate/policy"
 )
 
 // Audit is what a report of kube-proxy's rules has beside its results.
 type Audit struct {
-	Mode     string              `json:"mode"`
-	Version  string              `json:"version"`
-	Services []kubeproxy.Service `json:"services"`
+	Mode      string               `json:"mode"`
+	Version   string               `json:"version"`
+	Services  []proxyrules.Service `json:"services"`
+	Converged []settle.Converged   `json:"converged,omitempty"` // differed from the API for a while
 }
 
 // Covered is what there was to compare the rules with.
-type Covered struct{ Endpoints, Services, Health, Log bool }
+type Covered struct{ Live, Endpoints, Services, Health, Log bool }
 
 // NewAudit is the audit in the form of every other report: a result for each
 // kind of finding.
-func NewAudit(h *host.Host, rep *kubeproxy.Report, c Covered, began time.Time) Report {
+func NewAudit(h *host.Host, rep *proxyrules.Report, c Covered, began time.Time) Report {
 	r := checks.Report{Started: began, Duration: time.Since(began), Stage: checks.Run}
-	for _, k := range kubeproxy.Kinds() {
+	for _, k := range proxyrules.Kinds() {
 		r.Results = append(r.Results, auditResult(k, rep, c))
 	}
 	out := New(h, &policy.Policy{Files: []string{}}, r)
-	out.Audit = &Audit{rep.Mode, rep.Version.String(), rep.Services}
+	out.Audit = &Audit{Mode: rep.Mode, Version: rep.Version.String(), Services: rep.Services}
 	if out.Audit.Services == nil {
-		out.Audit.Services = []kubeproxy.Service{}
+		out.Audit.Services = []proxyrules.Service{}
 	}
 	return out
 }
 
-func auditResult(k kubeproxy.Kind, rep *kubeproxy.Report, c Covered) checks.Result {
+func auditResult(k proxyrules.Kind, rep *proxyrules.Report, c Covered) checks.Result {
 	res := checks.Result{Name: k.Name, Verdict: checks.Pass, Metadata: policy.Metadata{Severity: policy.Block, Reason: k.Summary, Ref: k.Ref}}
 	res.State = checks.State{Want: "none", Got: "none", Skip: notCovered(k.Name, rep.Mode, c)}
 	if k.Verdict == checks.Warn {
@@ -67,7 +69,7 @@ func auditResult(k kubeproxy.Kind, rep *kubeproxy.Report, c Covered) checks.Resu
 }
 
 // where returns a finding's place in the rules.
-func where(f kubeproxy.Finding) string {
+func where(f proxyrules.Finding) string {
 	var parts []string
 	for _, p := range []string{f.Service, f.Family, f.Table, f.Chain} {
 		if p != "" {
@@ -86,6 +88,8 @@ func where(f kubeproxy.Finding) string {
 // notCovered returns why a kind of finding could not be made.
 func notCovered(name, mode string, c Covered) string {
 	switch {
+	case strings.HasPrefix(name, "kubeproxy.process.") && !c.Live:
+		return "the rules are a file's, not this node's"
 	case mode == "" && !strings.HasPrefix(name, "kubeproxy.sync.") && !strings.HasPrefix(name, "kubeproxy.watch."):
 		return "there are no rules to judge"
 	case strings.HasPrefix(name, "kubeproxy.nft.") && mode != "nftables":
@@ -94,6 +98,8 @@ func notCovered(name, mode string, c Covered) string {
 		return "not compared with the API: give --endpoints, --kubeconfig or --in-cluster"
 	case strings.HasPrefix(name, "kubeproxy.truth.service") && !c.Services && !c.Endpoints:
 		return "not compared with the API: give --services, --kubeconfig or --in-cluster"
+	case strings.HasPrefix(name, "kubeproxy.truth.un") && !c.Endpoints:
+		return "not compared with the API: give --kubeconfig or --in-cluster"
 	case name == "kubeproxy.watch.failing" && !c.Log:
 		return "kube-proxy's log was not read"
 	case name == "kubeproxy.watch.dead" && (!c.Endpoints || !c.Health):

@@ -12,7 +12,7 @@ import (
 // What a file of reports may hold at most. A real report has about a hundred
 // results and 100 KiB.
 const (
-	maxFile    = 64 << 20
+	MaxFile    = 64 << 20 // bytes in a file of reports, or a status
 	maxResults = 10_000
 )
 
@@ -26,12 +26,12 @@ type Read struct {
 // kind Report or Watch. The error names file, line and column; the reports
 // before it are returned with it.
 func Decode(file string, r io.Reader) ([]Read, error) {
-	text, err := io.ReadAll(io.LimitReader(r, maxFile+1))
+	text, err := io.ReadAll(io.LimitReader(r, MaxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	if len(text) > maxFile {
-		return nil, fmt.Errorf("%s: larger than %d MiB, so no report of a node", file, maxFile>>20)
+	if len(text) > MaxFile {
+		return nil, fmt.Errorf("%s: larger than %d MiB, so no report of a node", file, MaxFile>>20)
 	}
 	var reports []Read
 	in := json.NewDecoder(bytes.NewReader(text))

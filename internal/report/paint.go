@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"nodegate/internal/host"
+	"nodegate/internal/plain"
 )
 
 // Paint colours a word; on anything but a terminal it returns the word alone.
@@ -24,11 +25,16 @@ func Plain(_, word string) string { return word }
 
 // Painter returns the paint for w: colours on a terminal, if NO_COLOR is not set.
 func Painter(w io.Writer) Paint {
-	f, ok := w.(*os.File)
-	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" || !host.IsTerminal(f) {
+	if !Colours(w) {
 		return Plain
 	}
 	return func(colour, word string) string { return "\x1b[" + colour + "m" + word + "\x1b[0m" }
+}
+
+// Colours reports whether w shows colours.
+func Colours(w io.Writer) bool {
+	f := plain.File(w)
+	return f != nil && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && host.IsTerminal(f)
 }
 
 // Verdict colours a word as its verdict.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"nodegate/internal/plain"
 	"slices"
 	"strings"
 	"time"
@@ -23,7 +24,7 @@ func (e *exposition) writeTo(w io.Writer) error {
 
 // label quotes a label value as the exposition format asks.
 func label(s string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s) + `"`
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(plain.Escape(s)) + `"`
 }
 
 func oneIf(b bool) int {

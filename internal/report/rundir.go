@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"nodegate/checks"
 	"nodegate/internal/host"
+	"nodegate/internal/host/file"
 )
 
 // Where a running machine keeps what nodegate did and found, until it restarts.
@@ -20,7 +22,7 @@ const (
 )
 
 // Leave writes a document to one of the files above, as a whole or not at all.
-func Leave(file string, document any) error {
+func Leave(name string, document any) error {
 	var b bytes.Buffer
 	if err := JSON(&b, document); err != nil {
 		return err
@@ -28,7 +30,7 @@ func Leave(file string, document any) error {
 	if err := os.MkdirAll(runDir, 0o755); err != nil {
 		return err
 	}
-	return host.ReplaceFile(file, b.Bytes(), 0o644)
+	return file.Replace(name, b.Bytes(), 0o644)
 }
 
 // Change is one line of ChangesFile: enough to undo it by hand.
@@ -76,3 +78,29 @@ func KeepChange(c Change) {
 	defer f.Close()
 	_, _ = f.Write(append(line, '\n'))
 }
+
+// CountPass notes a pass of the gate, and returns how many there were in the time
+// before now, this one included. Where it cannot be written, it counts one.
+func CountPass(now time.Time, within time.Duration) int {
+	text, _ := file.Read(passesFile, mostPasses) // the first pass finds none
+	times := []string{now.UTC().Format(time.RFC3339)}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if t, err := time.Parse(time.RFC3339, line); err == nil && now.Sub(t) < within && !t.After(now) && len(times) < 100 {
+			times = append(times, line)
+		}
+	}
+	err := os.MkdirAll(runDir, 0o755)
+	if err == nil {
+		err = file.Replace(passesFile, []byte(strings.Join(times, "\n")+"\n"), 0o644)
+	}
+	if err != nil {
+		return 1
+	}
+	return len(times)
+}
+
+const (
+	passesFile = runDir + "/passes"
+	mostPasses = 1 << 16
+)

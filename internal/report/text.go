@@ -68,7 +68,7 @@ func (t *text) line(colour, word, name, what string) {
 }
 
 func (t *text) row(word, name, what string) {
-	fmt.Fprintf(t, "%s %-*s  %s\n", word, t.width, name, what)
+	fmt.Fprintf(t, "%s %-*s  %s\n", word, t.width, name, OneLine(what))
 }
 
 func (t *text) broken(r Result) {
@@ -87,7 +87,7 @@ func (t *text) broken(r Result) {
 
 func (t *text) detail(word, what string) {
 	if what != "" {
-		fmt.Fprintf(t, "        %s %s\n", t.paint(Dim, fmt.Sprintf("%-7s", word)), what)
+		fmt.Fprintf(t, "        %s %s\n", t.paint(Dim, fmt.Sprintf("%-7s", word)), OneLine(what))
 	}
 }
 

@@ -89,6 +89,9 @@ func (w Watching) Late(now time.Time) error {
 	if w.LastRound.IsZero() {
 		return errors.New("the first round is not over")
 	}
+	if ahead := w.LastRound.Sub(now); ahead > roundSlack {
+		return fmt.Errorf("the last round was %s in the future: somebody set the clock", ahead.Round(time.Second))
+	}
 	if ago := now.Sub(w.LastRound); ago > 3*w.Interval+roundSlack {
 		return fmt.Errorf("the last round was %s ago, and one is due every %s", ago.Round(time.Second), w.Interval)
 	}

@@ -13,7 +13,7 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-const testdata = "../../checks/kubeproxy/testdata/"
+const testdata = "../../internal/proxyrules/testdata/"
 
 func readFile(t testing.TB, name string) string {
 	t.Helper()

@@ -10,11 +10,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"nodegate/internal/host/file"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"aead.dev/minisign"
+	"golang.org/x/sys/unix"
 )
 
 // The names of the list and of its signature in a release's folder.
@@ -36,12 +38,12 @@ type Sum struct{ Name, SHA256 string }
 // nothing of an unproven list. The error wraps ErrDiffers where the signature
 // belongs to another key or to another list.
 func Read(dir string, key minisign.PublicKey) ([]Sum, error) {
-	list, err := readBounded(filepath.Join(dir, ListName))
+	list, err := file.Read(filepath.Join(dir, ListName), maxList)
 	if err != nil {
 		return nil, err
 	}
 	name := filepath.Join(dir, SignatureName)
-	text, err := readBounded(name)
+	text, err := file.Read(name, maxList)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +70,7 @@ func Check(dir string, s Sum) error {
 	}
 	defer root.Close()
 	full := filepath.Join(dir, s.Name)
-	f, err := root.Open(s.Name)
+	f, err := root.OpenFile(s.Name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0) // a named pipe must not block
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: missing: %w", full, ErrDiffers)
 	}
@@ -130,20 +132,4 @@ func parseLine(line string) (Sum, error) {
 		return Sum{}, fmt.Errorf("%q is not the name of a file in the folder of the list", name)
 	}
 	return Sum{name, sum}, nil
-}
-
-func readBounded(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxList+1))
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", name, err)
-	}
-	if len(b) > maxList {
-		return nil, fmt.Errorf("%s: longer than %d bytes; that is no list of a release", name, maxList)
-	}
-	return b, nil
 }

@@ -80,7 +80,7 @@ func TestNothingIsReadOfAnUnprovenList(t *testing.T) {
 		t.Errorf("a changed list: %v", err)
 	}
 	must(t, os.WriteFile(filepath.Join(dir, signature.ListName), make([]byte, 2<<20), 0o644))
-	if _, err := signature.Read(dir, key); err == nil || !strings.Contains(err.Error(), "longer than") {
+	if _, err := signature.Read(dir, key); err == nil || !strings.Contains(err.Error(), "larger than") {
 		t.Errorf("a list of 2 MiB: %v", err)
 	}
 }

@@ -53,14 +53,14 @@ func (r *round) begin(ctx context.Context, last *policy.Policy, reread bool) {
 	}()
 }
 
-// wait gives a round that runs a second to end with its context.
+// wait gives a round that runs half a second to end with its context.
 func (r *round) wait() {
 	if r.began.IsZero() {
 		return
 	}
 	select {
 	case <-r.done:
-	case <-time.After(time.Second):
+	case <-time.After(time.Second / 2):
 	}
 }
 

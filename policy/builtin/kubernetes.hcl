@@ -123,6 +123,9 @@ check "firewalld" {}
 check "rp-filter.effective" {}
 check "swap" { severity = "warn" } # kubelet refuses by itself
 check "cgroup.version" {}
+check "kubelet.runtime" {}
+check "kubelet.certificate" {}
+check "kubelet.ports" {}
 check "nodeport.overlap" {}
 check "neighbour.table" {}
 check "route-localnet.martian" {}

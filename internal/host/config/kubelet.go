@@ -14,7 +14,7 @@ import (
 
 // Kubelet is what the files of a machine say about kubelet's configuration.
 type Kubelet struct {
-	Values map[string]KubeletValue // by the name in KubeletConfiguration
+	Values map[string]KubeletValue // by the name in KubeletConfiguration; "kubeconfig" and "bootstrap-kubeconfig" are flags
 	Found  bool                    // some configuration or arguments exist
 }
 
@@ -58,6 +58,10 @@ func ReadKubelet(files Files) (Kubelet, error) {
 				configs = append(slices.DeleteFunc(configs, func(c string) bool { return c == value }), value)
 			case "config-dir":
 				dirs = append(slices.DeleteFunc(dirs, func(d string) bool { return d == value }), value)
+			case "container-runtime-endpoint":
+				arguments["containerRuntimeEndpoint"] = said
+			case "kubeconfig", "bootstrap-kubeconfig":
+				arguments[flag] = said
 			case "fail-swap-on":
 				arguments["failSwapOn"] = said.boolean()
 			case "protect-kernel-defaults":

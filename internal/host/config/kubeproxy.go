@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -18,6 +19,8 @@ type KubeProxy struct {
 	Mode       string // iptables, nftables or ipvs
 	MaxPerCore int64  // conntrack entries for each CPU; 0 leaves the limit alone
 	Min        int64  // the least conntrack entries
+
+	MinSync time.Duration // the least time between two writings of its rules
 }
 
 // ReadKubeProxy looks where kops, kubeadm and hand-made units leave kube-proxy's
@@ -58,18 +61,20 @@ func ReadKubeProxy(files Files) (KubeProxy, error) {
 // parseKubeProxy reads a KubeProxyConfiguration, or a manifest whose command line
 // has the flags.
 func parseKubeProxy(text string) (KubeProxy, error) {
-	c := KubeProxy{Mode: "iptables", MaxPerCore: 32768, Min: 131072}
+	c := KubeProxy{Mode: "iptables", MaxPerCore: 32768, Min: 131072, MinSync: time.Second}
 	if !strings.Contains(text, "KubeProxyConfiguration") {
-		flag := regexp.MustCompile(`--(?:proxy-(mode)|conntrack-(max-per-core|min))[= ]"?(\w+)`)
+		flag := regexp.MustCompile(`--(?:proxy-(mode)|conntrack-(max-per-core|min)|iptables-(min-sync-period))[= ]"?(\w+)`)
 		for _, m := range flag.FindAllStringSubmatch(text, -1) {
 			var err error
-			switch m[1] + m[2] {
+			switch m[1] + m[2] + m[3] {
 			case "mode":
-				c.Mode = m[3]
+				c.Mode = m[4]
 			case "min":
-				c.Min, err = strconv.ParseInt(m[3], 10, 32)
+				c.Min, err = strconv.ParseInt(m[4], 10, 32)
+			case "min-sync-period":
+				c.MinSync, err = time.ParseDuration(m[4])
 			default:
-				c.MaxPerCore, err = strconv.ParseInt(m[3], 10, 32)
+				c.MaxPerCore, err = strconv.ParseInt(m[4], 10, 32)
 			}
 			if err != nil {
 				return c, err
@@ -83,12 +88,21 @@ func parseKubeProxy(text string) (KubeProxy, error) {
 			MaxPerCore *int32 `yaml:"maxPerCore"`
 			Min        *int32
 		}
+		IPTables, NFTables struct {
+			MinSyncPeriod string `yaml:"minSyncPeriod"`
+		}
 	}
 	if err := yaml.Unmarshal([]byte(text), &file); err != nil {
 		return c, err
 	}
 	if file.Mode != "" {
 		c.Mode = file.Mode
+	}
+	for _, period := range []string{file.IPTables.MinSyncPeriod, file.NFTables.MinSyncPeriod} {
+		// kubeadm writes 0s, which is kube-proxy's default.
+		if d, err := time.ParseDuration(period); err == nil && d > c.MinSync {
+			c.MinSync = d
+		}
 	}
 	if v := file.Conntrack.MaxPerCore; v != nil {
 		c.MaxPerCore = int64(*v)

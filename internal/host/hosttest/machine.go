@@ -4,6 +4,7 @@ package hosttest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -19,7 +20,7 @@ import (
 // Machine is the state. Fill it in before use.
 type Machine struct {
 	Kernel  string                       // uname -r; "" is 6.1.0
-	Files   map[string]string            // path -> content; directories follow from the paths
+	Files   map[string]string            // path -> content, or "-> TARGET" of a link; directories follow
 	Refuse  map[string]error             // path -> the error of a read (Refuse["r "+path]) or a write
 	Clamp   map[string]string            // path -> what the kernel makes of every write
 	Modules map[string]map[string]string // installed, not loaded -> the parameters it brings
@@ -30,6 +31,7 @@ type Machine struct {
 	Version map[string]string    // program -> what it prints for --version
 	Units   map[string][2]string // unit -> ActiveState, UnitFileState
 	Rules   map[string]string    // command line -> its output
+	Runtime map[string]string    // "v1 SOCKET" -> what the runtime says of itself; nobody behind a socket that is in no key
 	Rejects map[string]string    // program and rule -> why it is rejected, "" if it is accepted
 	Log     []string             // every change that was requested
 }
@@ -50,7 +52,7 @@ func (m *Machine) Host() *host.Host {
 	if m.Kernel == "" {
 		m.Kernel = "6.1.0"
 	}
-	return &host.Host{Root: "/", Files: files{m}, Kernel: kernel{m}, Links: links{m}, Units: units{m}, Rules: rules{m}}
+	return &host.Host{Root: "/", Files: files{m}, Kernel: kernel{m}, Links: links{m}, Units: units{m}, Rules: rules{m}, Runtimes: runtimes{m}}
 }
 
 // Sysctl sets a parameter by its path below /proc/sys.
@@ -112,6 +114,9 @@ func (m files) Exists(name string) (bool, error) {
 }
 
 func (m files) ReadLink(name string) (string, error) {
+	if to, is := strings.CutPrefix(m.Files[name], "-> "); is {
+		return to, nil
+	}
 	return "", &fs.PathError{Op: "readlink", Path: name, Err: syscall.ENOENT}
 }
 
@@ -153,6 +158,20 @@ func (m kernel) LoadModule(_ context.Context, name string) error {
 		m.Sysctl(key, value)
 	}
 	return nil
+}
+
+type runtimes struct{ *Machine }
+
+func (m runtimes) CRIVersion(_ context.Context, socket, api string) (string, error) {
+	if v, ok := m.Runtime[api+" "+socket]; ok {
+		return v, nil
+	}
+	for key := range m.Runtime {
+		if strings.HasSuffix(key, " "+socket) {
+			return "", fmt.Errorf("no CRI %s: %w", api, errors.ErrUnsupported)
+		}
+	}
+	return "", &fs.PathError{Op: "connect", Path: socket, Err: syscall.ENOENT}
 }
 
 type units struct{ *Machine }

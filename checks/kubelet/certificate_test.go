@@ -1,0 +1,72 @@
+package kubelet_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"nodegate/checks"
+	"nodegate/checks/checkstest"
+)
+
+// TestCertificate: the dates are relative to now, so the whole text is not compared.
+func TestCertificate(t *testing.T) {
+	now := time.Now()
+	const drop = "/etc/systemd/system/kubelet.service.d/10-kubeadm.conf"
+	for _, c := range []struct {
+		what, want  string
+		from, until time.Duration
+		files       map[string]string
+	}{
+		{what: "no kubeconfig", files: map[string]string{drop: ""}, want: "skip"},
+		{what: "valid", from: -time.Hour, until: time.Hour, want: "pass: a client certificate that is valid now"},
+		{what: "expired", from: -2 * time.Hour, until: -time.Hour, want: "fail: expired since "},
+		{what: "the clock is behind", from: time.Hour, until: 2 * time.Hour, want: "fail: valid only from "},
+		{what: "expired, and bootstrap", from: -2 * time.Hour, until: -time.Hour, want: "skip",
+			files: map[string]string{"/etc/kubernetes/bootstrap-kubelet.conf": "x"}},
+		{what: "missing", files: map[string]string{"/var/lib/kubelet/pki/kubelet.pem": "absent"}, want: "fail: missing, and no bootstrap kubeconfig"},
+		{what: "a token", files: map[string]string{"/etc/kubernetes/kubelet.conf": "users: [{user: {token: x}}]"}, want: "skip"},
+	} {
+		files := map[string]string{
+			drop: "[Service]\nExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf --bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf\n",
+			"/usr/lib/systemd/system/kubelet.service": "[Service]\nExecStart=/usr/bin/kubelet\n",
+			"/etc/kubernetes/kubelet.conf":            "users: [{name: u, user: {client-certificate: ../../var/lib/kubelet/pki/kubelet.pem}}]\n",
+			"/var/lib/kubelet/pki/kubelet.pem":        certificate(t, now.Add(c.from), now.Add(c.until)),
+		}
+		for name, text := range c.files {
+			files[name] = text
+		}
+		if files["/var/lib/kubelet/pki/kubelet.pem"] == "absent" {
+			delete(files, "/var/lib/kubelet/pki/kubelet.pem")
+		}
+		r := checkstest.On(t.Context(), t, checkstest.Node(files, nil).Host(), checks.Boot, "kubelet.certificate", "")
+		got := r.Verdict.String()
+		if r.Verdict != checks.Skip {
+			got += ": " + r.State.Got
+		}
+		if !strings.HasPrefix(got, c.want) || r.Err != nil || r.Differs() && r.State.Remedy == "" {
+			t.Errorf("%s: %s (%v, remedy %q), want %s", c.what, got, r.Err, r.State.Remedy, c.want)
+		}
+	}
+}
+
+func certificate(t *testing.T, from, until time.Time) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "system:node:n1"}, NotBefore: from, NotAfter: until}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+}

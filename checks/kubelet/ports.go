@@ -1,0 +1,115 @@
+package kubelet
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/internal/host/config"
+	"nodegate/policy"
+)
+
+// ports: kubelet exits where another program listens on its ports.
+func ports() checks.Problem {
+	return checks.Problem{
+		Name: "kubelet.ports", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block,
+		Detects: "Another program listens on a port of kubelet.",
+		Symptom: "kubelet exits: \"listen tcp 0.0.0.0:10250: bind: address already in use\"; or it runs, and kubectl logs and exec " +
+			"reach a stranger.",
+		How: "/proc/net/tcp and tcp6 have a listening socket on kubelet's port (10250) or healthzPort (10248), and the process that has " +
+			"it open, " +
+			"by /proc/PID/fd, is not kubelet, k3s or rke2.",
+		Remedy:   "stop the other program, or set port and healthzPort in kubelet's configuration",
+		TradeOff: "On another port the API server, metrics-server and network policies must follow.",
+		Ref:      "https://kubernetes.io/docs/reference/networking/ports-and-protocols/",
+		Inspect:  inspectPorts,
+	}
+}
+
+func inspectPorts(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
+	k, err := config.ReadKubelet(h.Files)
+	if err != nil {
+		return checks.State{}, err
+	}
+	wanted := map[string]bool{
+		cmp.Or(k.Values["port"].Value, "10250"): true, cmp.Or(k.Values["healthzPort"].Value, "10248"): true,
+	}
+	s := checks.Passing("free, or kubelet's own")
+	var taken []string
+	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		text, found, err := h.ReadIfAny(table)
+		if err != nil {
+			return s, err
+		}
+		if !found {
+			continue // a kernel without IPv6
+		}
+		for line := range strings.Lines(string(text)) {
+			port, inode, listens := listener(line)
+			if !listens || !wanted[port] {
+				continue
+			}
+			owner, err := ownerOf(h, inode)
+			if err != nil {
+				return s, err
+			}
+			s.Evidence = append(s.Evidence, checks.Seen(table, "port "+port+": "+cmp.Or(owner, "unknown process")))
+			switch name, _, _ := strings.Cut(owner, " "); name {
+			case "kubelet", "k3s", "k3s-server", "k3s-agent", "rke2":
+			case "":
+				return s, fmt.Errorf("port %s is taken, and the process that listens there is not visible", port)
+			default:
+				taken = append(taken, "port "+port+" by "+owner)
+			}
+		}
+	}
+	if taken != nil {
+		s.Differs(strings.Join(taken, ", "), "")
+	}
+	return s, nil
+}
+
+// listener reads a line of /proc/net/tcp: "0: 00000000:280A 00000000:0000 0A ...
+// INODE ..."; state 0A is LISTEN.
+func listener(line string) (port, inode string, listens bool) {
+	f := strings.Fields(line)
+	if len(f) < 10 || f[3] != "0A" {
+		return "", "", false
+	}
+	_, hex, _ := strings.Cut(f[1], ":")
+	n, err := strconv.ParseUint(hex, 16, 16)
+	return strconv.FormatUint(n, 10), f[9], err == nil
+}
+
+// ownerOf returns the name and number of the process that has a socket open, or "".
+func ownerOf(h *host.Host, inode string) (string, error) {
+	pids, err := h.Files.ReadDir("/proc")
+	if err != nil {
+		return "", err
+	}
+	for _, pid := range pids {
+		if _, err := strconv.Atoi(pid); err != nil {
+			continue
+		}
+		// Processes end while they are looked at, and those of others cannot be.
+		open, err := h.Files.ReadDir("/proc/" + pid + "/fd")
+		if err != nil {
+			continue
+		}
+		for _, fd := range open {
+			if to, err := h.Files.ReadLink("/proc/" + pid + "/fd/" + fd); err != nil || to != "socket:["+inode+"]" {
+				continue
+			}
+			name, err := h.Text("/proc/" + pid + "/comm")
+			if err != nil {
+				continue
+			}
+			return name + " (pid " + pid + ")", nil
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,37 @@
+package kubelet_test
+
+import (
+	"testing"
+
+	"nodegate/checks"
+	"nodegate/checks/checkstest"
+)
+
+func TestPorts(t *testing.T) {
+	const header = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+	line := func(port, state string) string {
+		return "   0: 00000000:" + port + " 00000000:0000 " + state + " 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100 0 0 10 0\n"
+	}
+	node := func(tcp, comm string) checkstest.Case {
+		return checkstest.Case{Node: checkstest.Node(map[string]string{
+			"/proc/net/tcp": header + tcp, "/proc/815/comm": comm + "\n", "/proc/815/fd/3": "-> socket:[4711]", "/proc/self/comm": "x",
+		}, nil)}
+	}
+	free, own, stranger := node(line("0016", "0A")+line("280A", "01"), "sshd"), node(line("280A", "0A"), "kubelet"), node(line("2808", "0A"), "nginx")
+	free.What, free.Want = "free", `
+pass
+want: free, or kubelet's own
+got: free, or kubelet's own`
+	own.What, own.Want = "kubelet runs", `
+pass
+want: free, or kubelet's own
+got: free, or kubelet's own
+evidence: /proc/net/tcp: port 10250: kubelet (pid 815)`
+	stranger.What, stranger.Want = "a stranger", `
+fail
+want: free, or kubelet's own
+got: port 10248 by nginx (pid 815)
+evidence: /proc/net/tcp: port 10248: nginx (pid 815)
+remedy: stop the other program, or set port and healthzPort in kubelet's configuration`
+	checkstest.RunOne(t, "kubelet.ports", checks.Boot, []checkstest.Case{free, own, stranger})
+}

@@ -1,0 +1,109 @@
+package kubelet_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"nodegate/checks"
+	"nodegate/checks/checkstest"
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
+)
+
+func TestRuntime(t *testing.T) {
+	const socket = "/run/containerd/containerd.sock"
+	node := func(runtime map[string]string, kubelet string) *hosttest.Machine {
+		m := checkstest.Node(map[string]string{"/var/lib/kubelet/config.yaml": "containerRuntimeEndpoint: unix://" + socket + "\n"}, nil)
+		m.Runtime, m.Version = runtime, map[string]string{"kubelet": kubelet}
+		return m
+	}
+	checkstest.RunOne(t, "kubelet.runtime", checks.Boot, []checkstest.Case{
+		{What: "no kubelet yet", Node: checkstest.Node(nil, nil), Want: `
+skip
+skip: no configuration of kubelet names a runtime`},
+		{What: "today's", Node: node(map[string]string{"v1 " + socket: "containerd 1.6.20"}, ""), Want: `
+pass
+want: CRI v1
+got: CRI v1, containerd 1.6.20
+evidence: /var/lib/kubelet/config.yaml: containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+evidence: /run/containerd/containerd.sock: containerd 1.6.20`},
+		{What: "of Debian 11", Node: node(map[string]string{"v1alpha2 " + socket: "containerd 1.4.13"}, "Kubernetes v1.34.4"), Want: `
+fail
+want: CRI v1
+got: CRI v1alpha2 only: containerd 1.4.13
+evidence: /var/lib/kubelet/config.yaml: containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+evidence: /run/containerd/containerd.sock: containerd 1.4.13, CRI v1alpha2 only
+remedy: install containerd 1.6 or CRI-O 1.20 or later`},
+		{What: "of Debian 11, and a kubelet of its time", Node: node(map[string]string{"v1alpha2 " + socket: "containerd 1.4.13"}, "Kubernetes v1.22.1"), Want: `
+pass
+want: CRI v1
+got: CRI v1alpha2, which kubelet before 1.26 uses
+evidence: /var/lib/kubelet/config.yaml: containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+evidence: /run/containerd/containerd.sock: containerd 1.4.13, CRI v1alpha2 only`},
+		{What: "plugin disabled", Node: node(map[string]string{"none " + socket: ""}, ""), Want: `
+fail
+want: CRI v1
+got: the runtime has no CRI
+evidence: /var/lib/kubelet/config.yaml: containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+evidence: /run/containerd/containerd.sock: neither runtime.v1 nor runtime.v1alpha2
+remedy: take "cri" out of disabled_plugins in /etc/containerd/config.toml, then run: systemctl restart containerd; ` +
+			"`containerd config dump` shows why a plugin does not run"},
+		{What: "not started", Node: node(nil, ""), Want: `
+fail
+want: CRI v1
+got: nobody answers at /run/containerd/containerd.sock
+evidence: /var/lib/kubelet/config.yaml: containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+evidence: /run/containerd/containerd.sock: connect /run/containerd/containerd.sock: no such file or directory
+remedy: start the container runtime, and see why it did not: systemctl status containerd crio; or correct containerRuntimeEndpoint`},
+	})
+}
+
+// TestRealContainerd asks a real containerd, with its CRI plugin and without.
+func TestRealContainerd(t *testing.T) {
+	hosttest.NeedRoot(t)
+	hosttest.NeedProgram(t, "containerd")
+	h, err := host.Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	if said := containerd(t, h, ""); said == "" {
+		t.Error("a whole containerd says nothing of itself")
+	}
+	containerd(t, h, `disabled_plugins = ["io.containerd.grpc.v1.cri"]`)
+}
+
+// containerd starts one with folders of its own, and returns what it says of itself.
+func containerd(t *testing.T, h *host.Host, settings string) string {
+	t.Helper()
+	dir := t.TempDir()
+	config := filepath.Join(dir, "config.toml")
+	if err := os.WriteFile(config, []byte("version = 2\n"+settings+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(dir, "s")
+	cmd := exec.Command("containerd", "--config", config, "--root", dir+"/root", "--state", dir+"/state", "--address", socket)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	var said string
+	var err error
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		said, err = h.Runtimes.CRIVersion(t.Context(), socket, "v1")
+		if err == nil || errors.Is(err, errors.ErrUnsupported) && settings != "" {
+			break
+		}
+	}
+	if (settings == "") != (err == nil) || settings != "" && !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("containerd with %q: %q, %v", settings, said, err)
+	}
+	return said
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"nodegate/internal/host"
+	"nodegate/internal/input"
+	"nodegate/internal/kube"
+	"nodegate/internal/proxyrules"
+	"nodegate/internal/report"
+	"nodegate/internal/ruleset"
+	"nodegate/internal/settle"
+)
+
+// audit is one run of `nodegate audit`.
+type audit struct {
+	*auditOptions
+	host      *host.Host
+	stderr    io.Writer
+	began     time.Time
+	rep       proxyrules.Report
+	covered   report.Covered
+	converged []settle.Converged
+}
+
+// files judges rules that were recorded: once.
+func (a *audit) files(ctx context.Context, stdin io.Reader) error {
+	var sets []*ruleset.Set
+	for _, name := range a.rules {
+		set, err := parseRules(name, stdin)
+		if err != nil {
+			return fmt.Errorf("reading rules: %w", err)
+		}
+		sets = append(sets, set)
+	}
+	judged := proxyrules.Options{NodeName: a.node, Zone: a.zone}
+	if err := a.truth.Read(ctx, &judged); err != nil {
+		return err
+	}
+	a.rep = proxyrules.Judge(sets, judged)
+	a.covered.Endpoints, a.covered.Services = judged.Endpoints != nil, judged.Services != nil
+	kube.Unproven(a.rep.Findings)
+	a.ask(ctx)
+	return nil
+}
+
+// live judges this node's rules, and follows what differs.
+func (a *audit) live(ctx context.Context) error {
+	a.proxy.Live, a.covered.Live = true, true
+	api, err := a.truth.Server()
+	if err != nil {
+		return err
+	}
+	opts := proxyrules.Options{NodeName: a.node, Zone: a.zone}
+	var versions *proxyrules.Versions
+	var unanswered error
+	switch {
+	case api == nil:
+		err = a.truth.Read(ctx, &opts)
+	default:
+		if versions, unanswered = api.List(ctx, false); unanswered == nil {
+			opts.Endpoints, opts.Services = versions.Endpoints, versions.Services
+		}
+	}
+	if err != nil {
+		return err
+	}
+	n := &node{host: a.host, presence: kube.Presence{Host: a.host, Healthz: a.proxy.Healthz, Metrics: a.proxy.Metrics}}
+	n.opts.BeLiberal = beLiberal(a.host)
+	a.covered.Endpoints, a.covered.Services = opts.Endpoints != nil, opts.Services != nil
+	stale := false
+	if a.once || api == nil && opts.Endpoints != nil {
+		err = a.look(ctx, n, opts)
+	} else {
+		stale, err = a.follow(ctx, n, api, versions)
+	}
+	if err != nil {
+		return errors.Join(input.ErrUnknown, err)
+	}
+	if unanswered != nil {
+		a.rep.Findings = append(a.rep.Findings, kube.Unanswered(unanswered))
+	}
+	a.proxy.Healthz, a.proxy.Metrics, a.proxy.Silent = n.presence.Healthz, n.presence.Metrics, kube.Silent(a.rep.Findings)
+	asked := a.ask(ctx)
+	if a.rep.Mode != "" && !asked.Health && !a.proxy.Silent {
+		a.rep.Findings = append(a.rep.Findings, kube.UnreadableAnswer("kube-proxy", errors.New("neither healthz nor metrics answered")))
+	}
+	if f, ok := kube.DeadWatch(&a.rep, asked.Findings); ok && asked.Health && stale {
+		a.rep.Findings = append(a.rep.Findings, f)
+	}
+	kube.Conclude(a.rep.Findings, asked, time.Now())
+	return nil
+}
+
+// look judges what one look shows.
+func (a *audit) look(ctx context.Context, n *node, opts proxyrules.Options) (err error) {
+	if a.rep, err = n.Rules(ctx); err != nil {
+		return err
+	}
+	found := proxyrules.Compare(&a.rep, opts)
+	kube.Unproven(found)
+	if a.rep.Mode != "" {
+		found = append(found, n.Proxy(ctx)...)
+	}
+	a.rep.Conclude(append(a.rep.Findings, found...))
+	return nil
+}
+
+// follow judges what settles. It reports whether some difference from the API has.
+func (a *audit) follow(ctx context.Context, n *node, api *kube.API, versions *proxyrules.Versions) (stale bool, err error) {
+	opts := settle.Options{Settle: a.settle, Node: a.node, Zone: a.zone, Progress: report.Following(a.stderr)}
+	if opts.Settle == 0 {
+		opts.Settle = kube.SettleTime(a.host)
+	}
+	out, err := settle.Run(ctx, n, api, versions, opts)
+	a.rep, a.converged = out.Report, out.Converged
+	return out.Stale, err
+}
+
+// ask asks kube-proxy itself.
+func (a *audit) ask(ctx context.Context) kube.Proxy {
+	asked := kube.AskProxy(ctx, a.proxy, func(err error) { fmt.Fprintf(a.stderr, "nodegate: left out: %v\n", err) })
+	a.rep.Findings = append(a.rep.Findings, asked.Findings...)
+	a.covered.Health, a.covered.Log = asked.Health, asked.Log
+	return asked
+}
+
+// node is this node, looked at again and again.
+type node struct {
+	host     *host.Host
+	opts     proxyrules.Options
+	presence kube.Presence
+}
+
+func (n *node) Rules(ctx context.Context) (proxyrules.Report, error) {
+	sets, err := n.host.Rulesets(ctx)
+	if err != nil {
+		return proxyrules.Report{}, err
+	}
+	return proxyrules.Judge(sets, n.opts), nil
+}
+
+func (n *node) Proxy(ctx context.Context) []proxyrules.Finding { return n.presence.Look(ctx) }
+
+// beLiberal returns whether conntrack lets packets out of its window pass, nil where that is not known.
+func beLiberal(h *host.Host) *bool {
+	v, err := h.ReadSysctl("net/netfilter/nf_conntrack_tcp_be_liberal")
+	if err != nil {
+		return nil
+	}
+	liberal := v != "0"
+	return &liberal
+}

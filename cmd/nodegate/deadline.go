@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"nodegate/internal/host"
+)
+
+// grace is how long a verb may take to end by itself, after a signal or at the end
+// of --timeout. Whatever it does then can be interrupted: installations are finished
+// by the next run.
+const grace = 700 * time.Millisecond
+
+// untilSignal returns a context that SIGINT and SIGTERM end. Soon afterwards they end
+// the process too: it may be waiting for a pipe, or computing.
+func untilSignal() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		code := 128
+		if s, ok := (<-signals).(syscall.Signal); ok {
+			code += int(s)
+		}
+		cancel()
+		time.Sleep(grace)
+		os.Exit(code)
+	}()
+	return ctx
+}
+
+// boundAll marks a flag of how long the whole verb may take.
+const boundAll = "bounds the verb"
+
+// timeoutFlag adds --timeout, which bounds everything that the verb does.
+func timeoutFlag(f *pflag.FlagSet, to *time.Duration, otherwise time.Duration, usage string) {
+	f.DurationVar(to, "timeout", otherwise, usage)
+	f.Lookup("timeout").Annotations = map[string][]string{boundAll: nil}
+}
+
+// bound ends the process soon after --timeout: the checks end by themselves, but what
+// is read before them may never come.
+func bound(c *cobra.Command, _ []string) {
+	f := c.Flags().Lookup("timeout")
+	if f == nil {
+		return
+	}
+	if _, all := f.Annotations[boundAll]; !all {
+		return
+	}
+	limit, err := time.ParseDuration(f.Value.String())
+	if err != nil {
+		return
+	}
+	time.AfterFunc(limit+grace, func() {
+		host.Print(os.Stderr, "nodegate: gave up after "+limit.String()+" (--timeout)")
+		os.Exit(exitUnknown)
+	})
+}

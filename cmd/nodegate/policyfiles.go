@@ -1,0 +1,98 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"nodegate/internal/host"
+	"nodegate/internal/host/file"
+	"nodegate/policy"
+	"nodegate/units"
+)
+
+// policyFiles returns the policy that --policy names, else the installed one, else
+// the built-in one.
+func (o *options) policyFiles(h *host.Host) ([]policy.File, error) {
+	files, err := o.anyPolicy(h)
+	if err != nil {
+		return nil, err
+	}
+	return files, o.guard(h, files)
+}
+
+func (o *options) anyPolicy(h *host.Host) ([]policy.File, error) {
+	if len(o.policies) > 0 {
+		return readPolicies(o.policies)
+	}
+	files, err := installedPolicy(h)
+	if err != nil || len(files) > 0 {
+		return files, err
+	}
+	// On a machine that has one, a policy that is gone is a mistake: the built-in
+	// one would replace it without a word.
+	installed, err := h.Files.Exists(units.JournalFile)
+	if installed || err != nil && !errors.Is(err, host.ErrNotRecorded) {
+		return nil, errors.Join(err, fmt.Errorf("nodegate is installed in %s and %s has no policy: "+
+			"put the policy back, or run: nodegate install --policy FILE", h.Root, units.PolicyDir))
+	}
+	builtin, err := policy.Builtin("kubernetes")
+	return []policy.File{builtin}, err
+}
+
+// installedPolicy returns the files of the root's policy directory. They are read
+// through the host, so that a symbolic link in an image cannot lead out of it.
+func installedPolicy(h *host.Host) ([]policy.File, error) {
+	found, err := h.ReadFiles(units.PolicyDir, policy.IsPolicyFile)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, host.ErrNotRecorded) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the installed policy: %w", err)
+	}
+	var files []policy.File
+	for _, f := range found {
+		files = append(files, policy.File{Name: strings.TrimSuffix(h.Root, "/") + f.Name, Text: f.Text})
+	}
+	return files, nil
+}
+
+// readPolicies reads the named files, and every *.hcl and *.hcl.json file of the
+// named directories in the order of their names. The error joins one message for
+// each path that cannot be read.
+func readPolicies(paths []string) ([]policy.File, error) {
+	var files []policy.File
+	var errs []error
+	for _, p := range paths {
+		found, err := readPolicy(p)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("reading policy: %w", err))
+		}
+		files = append(files, found...)
+	}
+	return files, errors.Join(errs...)
+}
+
+func readPolicy(p string) ([]policy.File, error) {
+	if info, err := os.Stat(p); err != nil || !info.IsDir() {
+		text, err := file.ReadInput(p, policy.MaxFileSize)
+		if err != nil {
+			return nil, err
+		}
+		return []policy.File{{Name: p, Text: text}}, nil
+	}
+	read := func(name string) ([]byte, error) { return file.Read(name, policy.MaxFileSize) }
+	open := func() (*os.File, error) { return file.OpenDir(p) }
+	found, err := file.ReadDir(filepath.Clean(p), open, file.ListDir, policy.IsPolicyFile, read)
+	if err == nil && found == nil {
+		err = fmt.Errorf("%s: the directory has no *.hcl file; put one there, or name a file", p)
+	}
+	var files []policy.File
+	for _, f := range found {
+		files = append(files, policy.File(f))
+	}
+	return files, err
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestSignals ends verbs that read a pipe whose other end says nothing, by each of
+// the signals and by --timeout.
+func TestSignals(t *testing.T) {
+	for _, verb := range []string{"fmt", "lint --kops -", "report -", "audit --rules -", "lint /dev/stdin", "check --snapshot /dev/stdin"} {
+		for what, c := range map[string]struct {
+			signal os.Signal
+			code   int
+		}{
+			"interrupt": {os.Interrupt, 128 + int(syscall.SIGINT)}, "terminate": {syscall.SIGTERM, 128 + int(syscall.SIGTERM)},
+			"timeout": {nil, exitUnknown},
+		} {
+			words := strings.Fields(verb)
+			if takes := words[0] == "audit" || words[0] == "check"; c.signal == nil && !takes {
+				continue
+			} else if c.signal == nil {
+				words = append(words, "--timeout", "100ms")
+			}
+			t.Run(what+" "+verb, func(t *testing.T) {
+				t.Parallel()
+				ended(t, exec.Command("nodegate", words...), c.signal, c.code)
+			})
+		}
+	}
+}
+
+// ended starts a command with a silent standard input, sends it a signal, and wants
+// it to end with the code. The limit is generous: without the mend it never ends.
+func ended(t *testing.T, c *exec.Cmd, s os.Signal, code int) {
+	stdin, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- c.Wait() }()
+	resend := time.NewTicker(200 * time.Millisecond) // the first may come before the program handles it
+	defer resend.Stop()
+	limit := time.After(time.Minute)
+	for {
+		select {
+		case err := <-done:
+			var exit *exec.ExitError
+			if errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signaled() {
+				return // it came before the program began
+			}
+			if exit == nil || exit.ExitCode() != code {
+				t.Errorf("it ended with %v, not with the status %d", err, code)
+			}
+			return
+		case <-resend.C:
+			if s != nil {
+				_ = c.Process.Signal(s)
+			}
+		case <-limit:
+			_ = c.Process.Kill()
+			t.Fatal("it did not end")
+		}
+	}
+}

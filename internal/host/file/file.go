@@ -1,0 +1,117 @@
+// Package file reads and writes files that are named from outside. Nothing that
+// stands in the place of a file can block the caller or use up its memory.
+package file
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Read reads a regular file of at most limit bytes. It refuses everything else
+// without waiting for it: a named pipe, a device or a terminal in the place of a
+// file must not block the caller.
+func Read(name string, limit int64) ([]byte, error) {
+	f, err := Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return Drain(f, limit)
+}
+
+// Open opens a regular file for reading, and refuses everything else.
+func Open(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := Regular(f, name); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// OpenInput opens what a person names on the command line: a regular file, or a pipe
+// that the shell has opened already, as it does for <(program).
+func OpenInput(name string) (*os.File, error) {
+	if strings.HasPrefix(name, "/dev/fd/") || name == "/dev/stdin" {
+		return os.Open(name)
+	}
+	return Open(name)
+}
+
+// ReadInput reads at most limit bytes of what OpenInput opens.
+func ReadInput(name string, limit int64) ([]byte, error) {
+	f, err := OpenInput(name)
+	if err != nil {
+		return nil, err
+	}
+	return Drain(f, limit)
+}
+
+// Regular returns an error where f, which is called name, is no regular file.
+func Regular(f *os.File, name string) error {
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file but %s", name, kind(info.Mode()))
+	}
+	return err
+}
+
+func kind(mode fs.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "a directory"
+	case mode&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	case mode&fs.ModeSocket != 0:
+		return "a socket"
+	}
+	return "a device"
+}
+
+// Drain reads at most limit bytes, and closes the file.
+func Drain(f *os.File, limit int64) ([]byte, error) {
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() > limit {
+		return nil, TooLarge(f.Name(), limit) // a sparse file of 300 GB is refused unread
+	}
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		return nil, TooLarge(f.Name(), limit)
+	}
+	return b, err
+}
+
+// TooLarge returns the error for a file of more than limit bytes.
+func TooLarge(name string, limit int64) error {
+	return fmt.Errorf("%s is larger than %d bytes", name, limit)
+}
+
+// OpenDir opens a directory.
+func OpenDir(name string) (*os.File, error) {
+	return os.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
+}
+
+// Names returns the sorted names in a directory, and closes it.
+func Names(dir *os.File) ([]string, error) {
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	slices.Sort(names)
+	return names, err
+}
+
+// ListDir returns the sorted names in a directory.
+func ListDir(name string) ([]string, error) {
+	f, err := OpenDir(name)
+	if err != nil {
+		return nil, err
+	}
+	return Names(f)
+}

@@ -1,0 +1,145 @@
+package host
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Process is a running program.
+type Process struct {
+	PID   int
+	Args  []string // its command line; a kernel thread and a dead process have none
+	Name  string   // as the kernel calls it, at most 15 bytes
+	State byte     // R running, S sleeping, D uninterruptible, T stopped, t traced, Z dead, ...
+}
+
+// Processes returns the processes in this network namespace, and those whose namespace may not be read, in the order of
+// their ids.
+func (h *Host) Processes() ([]Process, error) {
+	names, err := h.Files.ReadDir("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("listing processes: %w", err)
+	}
+	own, err := h.Files.ReadLink("/proc/self/ns/net")
+	if err != nil {
+		own = ""
+	}
+	var list []Process
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if net, err := h.Files.ReadLink("/proc/" + name + "/ns/net"); err == nil && own != "" && net != own {
+			continue
+		}
+		p, err := h.Process(pid)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it ended meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, p)
+	}
+	slices.SortFunc(list, func(a, b Process) int { return a.PID - b.PID })
+	return list, nil
+}
+
+// Process returns one process. The error is fs.ErrNotExist where it has ended.
+func (h *Host) Process(pid int) (Process, error) {
+	dir := "/proc/" + strconv.Itoa(pid)
+	stat, err := h.Files.ReadFile(dir + "/stat")
+	if err != nil {
+		return Process{}, gone(err)
+	}
+	// "12 (name with ) and spaces) S ..."
+	open, end := strings.IndexByte(string(stat), '('), strings.LastIndexByte(string(stat), ')')
+	if open < 0 || end < open || end+2 >= len(stat) {
+		return Process{}, fmt.Errorf("reading %s/stat: %.80q is no state of a process", dir, stat)
+	}
+	p := Process{PID: pid, Name: string(stat[open+1 : end]), State: stat[end+2]}
+	line, err := h.Files.ReadFile(dir + "/cmdline")
+	if err != nil {
+		return Process{}, gone(err)
+	}
+	if text := strings.TrimRight(string(line), "\x00"); text != "" {
+		p.Args = strings.Split(text, "\x00")
+	}
+	return p, nil
+}
+
+// gone makes "no such process" of a read fs.ErrNotExist.
+func gone(err error) error {
+	if strings.Contains(err.Error(), "no such process") {
+		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+	}
+	return err
+}
+
+// initialPIDs is the inode of the first PID namespace, PROC_PID_INIT_INO of the kernel's include/linux/proc_ns.h.
+const initialPIDs = "pid:[4026531836]"
+
+// SeesAllProcesses reports whether no process of the machine is hidden from us in another PID namespace.
+func (h *Host) SeesAllProcesses() bool {
+	ns, err := h.Files.ReadLink("/proc/self/ns/pid")
+	return err == nil && ns == initialPIDs
+}
+
+// Listening returns the TCP addresses that a process listens on.
+func (h *Host) Listening(pid int) ([]netip.AddrPort, error) {
+	dir := "/proc/" + strconv.Itoa(pid)
+	fds, err := h.Files.ReadDir(dir + "/fd")
+	if err != nil {
+		return nil, fmt.Errorf("listing the sockets of process %d: %w", pid, err)
+	}
+	sockets := map[string]bool{}
+	for _, fd := range fds {
+		to, err := h.Files.ReadLink(dir + "/fd/" + fd)
+		if inode, ok := strings.CutPrefix(to, "socket:["); err == nil && ok {
+			sockets[strings.TrimSuffix(inode, "]")] = true
+		}
+	}
+	var list []netip.AddrPort
+	for _, table := range []string{"tcp", "tcp6"} {
+		text, err := h.Files.ReadFile(dir + "/net/" + table)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // without IPv6
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing the sockets of process %d: %w", pid, err)
+		}
+		for line := range strings.Lines(string(text)) {
+			const listen = "0A"
+			words := strings.Fields(line)
+			if len(words) < 10 || words[3] != listen || !sockets[words[9]] {
+				continue
+			}
+			if a, ok := kernelAddress(words[1]); ok {
+				list = append(list, a)
+			}
+		}
+	}
+	return list, nil
+}
+
+// kernelAddress reads "0100007F:2811", as /proc/net/tcp has it: 32-bit words in the order of a little-endian machine.
+func kernelAddress(s string) (netip.AddrPort, bool) {
+	address, port, _ := strings.Cut(s, ":")
+	b, err := hex.DecodeString(address)
+	n, err2 := strconv.ParseUint(port, 16, 16)
+	if err != nil || err2 != nil || len(b)%4 != 0 {
+		return netip.AddrPort{}, false
+	}
+	for i := 0; i < len(b); i += 4 {
+		slices.Reverse(b[i : i+4])
+	}
+	ip, ok := netip.AddrFromSlice(b)
+	return netip.AddrPortFrom(ip.Unmap(), uint16(n)), ok
+}

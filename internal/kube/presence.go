@@ -1,0 +1,175 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"nodegate/internal/host"
+	"nodegate/internal/host/config"
+	"nodegate/internal/proxyrules"
+)
+
+// Presence finds kube-proxy's process and its pages.
+type Presence struct {
+	Host    *host.Host
+	Healthz string // where the caller says that it is; "": found
+	Metrics string
+}
+
+// Look says what is wrong with the one who should write the rules: there is no process, or it does not run, or it does not
+// answer. No finding: it answers, in whatever words.
+func (p *Presence) Look(ctx context.Context) []proxyrules.Finding {
+	out := proxyrules.NewCollector()
+	processes, err := p.Host.Processes()
+	if err != nil {
+		out.Addf("kubeproxy.process.silent", "processes cannot be listed: %v", err)
+		return out.List
+	}
+	proxy, found := findProxy(processes)
+	if found && ended(proxy) {
+		out.Addf("kubeproxy.process.stopped", "process %d (%s) is in state %s", proxy.PID, command(proxy), stateWord(proxy.State))
+		return out.List
+	}
+	_, _, state := Page(ctx, cmp.Or(p.Healthz, defaultHealthz))
+	switch {
+	case state == nil:
+	case found && !runs(proxy):
+		out.Addf("kubeproxy.process.stopped", "process %d (%s) is in state %s, and gives no answer: %v", proxy.PID, command(proxy),
+			stateWord(proxy.State), state)
+	case !found && !p.Host.SeesAllProcesses():
+		out.Addf("kubeproxy.process.silent", "there is no answer of kube-proxy (%v), and its process is not among those that can be "+
+			"seen from here, which are not all (another PID namespace): run audit with the host's", state)
+	case !found:
+		out.Addf("kubeproxy.process.absent", "no process of this node is kube-proxy, k3s or kubelite, and there is no answer: %v", state)
+	default:
+		p.elsewhere(ctx, proxy, state, out)
+	}
+	return out.List
+}
+
+// elsewhere looks for the pages of a process that does not answer where it usually does.
+func (p *Presence) elsewhere(ctx context.Context, proxy host.Process, refused error, out *proxyrules.Collector) {
+	if timedOut(refused) {
+		out.Addf("kubeproxy.process.hung", "process %d (%s), in state %s, gives no answer: %v", proxy.PID, command(proxy),
+			stateWord(proxy.State), refused)
+		return
+	}
+	listens, err := p.Host.Listening(proxy.PID)
+	if err != nil {
+		out.Addf("kubeproxy.process.silent", "process %d (%s) runs, and does not answer: %v; %v", proxy.PID, command(proxy), refused, err)
+		return
+	}
+	var tried []string
+	answers := false
+	for _, a := range listens {
+		tried = append(tried, a.String())
+		base := "http://" + reachable(a)
+		if isHealthz(ctx, base+"/healthz") {
+			p.Healthz, answers = base+"/healthz", true
+		}
+		if body, status, err := Page(ctx, base+"/metrics"); err == nil && status == http.StatusOK &&
+			strings.Contains(string(body), "kubeproxy_") {
+			p.Metrics, answers = base+"/metrics", true
+		}
+	}
+	if !answers {
+		out.Addf("kubeproxy.process.silent", "process %d (%s) runs, and does not answer: %v; it listens on %s", proxy.PID, command(proxy),
+			refused, cmp.Or(strings.Join(tried, ", "), "nothing"))
+	}
+}
+
+// isHealthz reports whether a page is kube-proxy's healthz.
+func isHealthz(ctx context.Context, address string) bool {
+	body, status, err := Page(ctx, address)
+	if err != nil {
+		return false
+	}
+	h, err := ParseHealth(body, status)
+	return err == nil && !h.CurrentTime.IsZero()
+}
+
+// reachable returns an address to dial for one that is listened on.
+func reachable(a netip.AddrPort) string {
+	if a.Addr().IsUnspecified() {
+		if a.Addr().Is4() {
+			return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), a.Port()).String()
+		}
+		return net.JoinHostPort("localhost", fmt.Sprint(a.Port()))
+	}
+	return a.String()
+}
+
+func timedOut(err error) bool {
+	var network net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout() && !errors.Is(err, syscall.ECONNREFUSED)
+}
+
+// findProxy returns the process that is kube-proxy, or has it built in. One that runs comes before one that does not.
+func findProxy(list []host.Process) (best host.Process, found bool) {
+	for _, p := range list {
+		if isProxy(p) && (!found || runs(p) && !runs(best)) {
+			best, found = p, true
+		}
+	}
+	return best, found
+}
+
+// isProxy knows kube-proxy by its name; hyperkube by its first argument; k3s and MicroK8s, which have it built in.
+func isProxy(p host.Process) bool {
+	name := p.Name
+	if len(p.Args) > 0 {
+		name = path.Base(p.Args[0])
+	}
+	switch {
+	case name == "kube-proxy", name == "kubelite", name == "k3s", strings.HasPrefix(name, "k3s-"), p.Name == "kube-proxy":
+		return true
+	case name == "hyperkube" && len(p.Args) > 1:
+		return p.Args[1] == "kube-proxy" || p.Args[1] == "proxy"
+	}
+	return false
+}
+
+// runs reports whether a process can do anything: it is not stopped, dead, or waiting for the kernel.
+func runs(p host.Process) bool { return !ended(p) && p.State != 'D' }
+
+// ended reports whether a process does nothing until somebody else does something.
+func ended(p host.Process) bool { return strings.ContainsRune("TtZXx", rune(p.State)) }
+
+func stateWord(s byte) string {
+	word := map[byte]string{'R': "running", 'S': "sleeping", 'D': "waiting for the kernel", 'T': "stopped", 't': "stopped by a debugger",
+		'Z': "dead, its parent has not noticed"}[s]
+	return strings.TrimSuffix(fmt.Sprintf("%c (%s)", s, word), " ()")
+}
+
+func command(p host.Process) string {
+	if len(p.Args) > 0 {
+		return path.Base(p.Args[0])
+	}
+	return p.Name
+}
+
+// Silent reports whether it is known that kube-proxy does not answer.
+func Silent(findings []proxyrules.Finding) bool {
+	return slices.ContainsFunc(findings, func(f proxyrules.Finding) bool { return strings.HasPrefix(f.Name, "kubeproxy.process.") })
+}
+
+// SettleTime returns how long rules may differ from the API while kube-proxy is healthy: 15 s, or longer where it is
+// configured to write its rules less often.
+func SettleTime(h *host.Host) time.Duration {
+	const usual, beside = 15 * time.Second, 10 * time.Second
+	c, err := config.ReadKubeProxy(h.Files)
+	if err != nil {
+		return usual
+	}
+	return max(usual, c.MinSync+beside)
+}

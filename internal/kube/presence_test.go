@@ -1,0 +1,87 @@
+package kube_test
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"nodegate/internal/host/hosttest"
+	"nodegate/internal/kube"
+)
+
+const initialPIDs = "pid:[4026531836]"
+
+// TestPresence: a kube-proxy that is not there, does not run or does not answer is told apart from one that answers
+// elsewhere, and from one that cannot be seen.
+func TestPresence(t *testing.T) {
+	healthy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/healthz" {
+			http.NotFound(w, r)
+			return
+		}
+		fmt.Fprint(w, `{"lastUpdated":"2026-11-20T23:00:00Z","currentTime":"2026-11-20T23:00:00Z","healthy":true,"status":{}}`)
+	}))
+	t.Cleanup(healthy.Close)
+	hanging, err := net.Listen("tcp4", "127.0.0.1:0") // the kernel accepts, and nobody answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { hanging.Close() })
+	refused, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused.Close()
+	page := func(l net.Addr) string { return "http://" + l.String() + "/healthz" }
+	process := func(name string, state byte, ns string) *hosttest.Machine {
+		return &hosttest.Machine{
+			Files: map[string]string{
+				"/proc/7/stat": fmt.Sprintf("7 (a ) name) %c 1 7", state), "/proc/7/cmdline": name + "\x00--v=2\x00",
+				"/proc/self/ns/pid": "-> " + ns, "/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]",
+				"/proc/7/fd/3": "-> socket:[77]",
+				"/proc/7/net/tcp": "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n" +
+					fmt.Sprintf("   0: 0100007F:%04X 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 77 1\n",
+						healthy.Listener.Addr().(*net.TCPAddr).Port),
+			},
+		}
+	}
+	foreign := process("/usr/local/bin/kube-proxy", 'S', initialPIDs)
+	foreign.Files["/proc/7/ns/net"] = "-> net:[2]"
+	deaf := process("kube-proxy", 'S', initialPIDs)
+	deaf.Files["/proc/7/net/tcp"] = ""
+	for _, c := range []struct {
+		what    string
+		m       *hosttest.Machine
+		healthz net.Addr
+		want    string
+	}{
+		{"answers", process("/usr/local/bin/kube-proxy", 'S', initialPIDs), healthy.Listener.Addr(), ""},
+		{"answers, and is seen nowhere", process("bash", 'S', "pid:[1]"), healthy.Listener.Addr(), ""},
+		{"answers, in D for a moment", process("kube-proxy", 'D', initialPIDs), healthy.Listener.Addr(), ""},
+		{"is not there", process("bash", 'S', initialPIDs), refused.Addr(), "kubeproxy.process.absent"},
+		{"is another node's", foreign, refused.Addr(), "kubeproxy.process.absent"},
+		{"cannot be seen", process("bash", 'S', "pid:[1]"), refused.Addr(), "kubeproxy.process.silent"},
+		{"is stopped", process("kube-proxy", 'T', initialPIDs), hanging.Addr(), "kubeproxy.process.stopped"},
+		{"is dead", process("kube-proxy", 'Z', initialPIDs), refused.Addr(), "kubeproxy.process.stopped"},
+		{"waits for the kernel", process("kube-proxy", 'D', initialPIDs), hanging.Addr(), "kubeproxy.process.stopped"},
+		{"hangs", process("k3s-server", 'S', initialPIDs), hanging.Addr(), "kubeproxy.process.hung"},
+		{"listens on nothing", deaf, refused.Addr(), "kubeproxy.process.silent"},
+	} {
+		p := kube.Presence{Host: c.m.Host(), Healthz: page(c.healthz)}
+		found := p.Look(t.Context())
+		if len(found) > 1 || c.want == "" && len(found) != 0 || c.want != "" && (len(found) == 0 || found[0].Name != c.want) {
+			t.Errorf("kube-proxy %s: %+v, want %q", c.what, found, c.want)
+		}
+		if kube.Silent(found) != (c.want != "") {
+			t.Errorf("kube-proxy %s: silent is wrong", c.what)
+		}
+	}
+	// It is not where it was expected, and the process listens elsewhere.
+	p := kube.Presence{Host: process("kube-proxy", 'S', initialPIDs).Host(), Healthz: page(refused.Addr())}
+	if found := p.Look(t.Context()); len(found) != 0 || !strings.HasPrefix(p.Healthz, healthy.URL) {
+		t.Errorf("kube-proxy elsewhere: %+v, healthz %q, want %s", found, p.Healthz, healthy.URL)
+	}
+}

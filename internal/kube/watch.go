@@ -1,0 +1,171 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"nodegate/internal/input"
+	"nodegate/internal/proxyrules"
+)
+
+const (
+	slicesPath   = "/apis/discovery.k8s.io/v1/endpointslices"
+	servicesPath = "/api/v1/services"
+)
+
+// maxEvent bounds one event of a watch: an object of the API has at most 1.5 MiB.
+const maxEvent = 8 << 20
+
+// errExpired says that the API server no longer has the changes since a version.
+var errExpired = errors.New("the API server has forgotten this version")
+
+// API is the Services and EndpointSlices of one API server: listed, and then followed.
+type API struct{ client *Client }
+
+// List reads both lists. An error says nothing of the rules: it is input.ErrUnknown. Recent ones are enough, which come
+// from the API server's cache, as kube-proxy's own do; latest ones are what etcd has.
+func (a *API) List(ctx context.Context, latest bool) (*proxyrules.Versions, error) {
+	v, query := proxyrules.NewVersions(), "?resourceVersion=0"
+	if latest {
+		query = ""
+	}
+	if err := a.client.get(ctx, slicesPath+query, v.ReadEndpointSlices); err != nil {
+		return nil, fmt.Errorf("%w: %w", input.ErrUnknown, err)
+	}
+	if err := a.client.get(ctx, servicesPath+query, v.ReadServices); err != nil {
+		return nil, fmt.Errorf("%w: %w", input.ErrUnknown, err)
+	}
+	if v.Endpoints.Slices == 0 || v.Services.Count == 0 {
+		// Not even the API server's own: without this, all rules would look stale.
+		return nil, fmt.Errorf("%w: the API server lists %d Services and %d EndpointSlices", input.ErrUnknown, v.Services.Count,
+			v.Endpoints.Slices)
+	}
+	return v, nil
+}
+
+// Follow sends what changes after the lists, each kind in order, until the context ends. It returns an error where it
+// cannot go on.
+func (a *API) Follow(ctx context.Context, from *proxyrules.Versions, send func(proxyrules.Change)) error {
+	slices, services := from.Endpoints.Version, from.Services.Version
+	for {
+		err := a.both(ctx, &slices, &services, send)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if !errors.Is(err, errExpired) {
+			return err
+		}
+		now, err := a.List(ctx, true)
+		if err != nil {
+			return err
+		}
+		send(proxyrules.Relisted(now))
+		slices, services = now.Endpoints.Version, now.Services.Version
+	}
+}
+
+// both watches both kinds until one of them cannot go on.
+func (a *API) both(ctx context.Context, slices, services *string, send func(proxyrules.Change)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	errs := make(chan error, 2)
+	for _, w := range []struct {
+		path    string
+		version *string
+		parse   func([]byte, bool) (proxyrules.Change, error)
+	}{{slicesPath, slices, proxyrules.SliceChange}, {servicesPath, services, proxyrules.ServiceChange}} {
+		wg.Go(func() {
+			defer cancel()
+			errs <- a.one(ctx, w.path, w.version, w.parse, send)
+		})
+	}
+	wg.Wait()
+	return errors.Join(<-errs, <-errs)
+}
+
+// one watches one kind. The API server ends every watch after some minutes, and when it restarts: it is watched again.
+func (a *API) one(ctx context.Context, path string, version *string, parse func([]byte, bool) (proxyrules.Change, error),
+	send func(proxyrules.Change)) error {
+	const attempts = 10
+	for range attempts {
+		err := a.client.watch(ctx, path, *version, func(kind string, object json.RawMessage) error {
+			var meta struct {
+				Metadata struct{ ResourceVersion string }
+			}
+			if err := json.Unmarshal(object, &meta); err != nil {
+				return fmt.Errorf("watching %s: %w", path, err)
+			}
+			if kind != "BOOKMARK" {
+				c, err := parse(object, kind == "DELETED")
+				if err != nil {
+					return fmt.Errorf("watching %s: %w", path, err)
+				}
+				send(c)
+			}
+			*version = meta.Metadata.ResourceVersion
+			return nil
+		})
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Second):
+		}
+	}
+	return fmt.Errorf("watching %s: the API server has ended the watch %d times", path, attempts)
+}
+
+// watch passes every event since a version to each. It returns nil where the API server ends the watch.
+func (c *Client) watch(ctx context.Context, path, version string, each func(kind string, object json.RawMessage) error) error {
+	query := url.Values{"watch": {"1"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {version}}
+	return c.get(ctx, path+"?"+query.Encode(), func(r io.Reader) error {
+		bounded := &io.LimitedReader{R: r, N: maxEvent}
+		in := json.NewDecoder(bounded)
+		for {
+			var event struct {
+				Type   string
+				Object json.RawMessage
+			}
+			err := in.Decode(&event)
+			switch {
+			case bounded.N == 0:
+				return fmt.Errorf("watching %s: an event of more than %d MiB", path, maxEvent>>20)
+			case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+				return nil
+			case err != nil:
+				return fmt.Errorf("watching %s: %w", path, err)
+			case event.Type == "ERROR":
+				return watchError(path, event.Object)
+			}
+			if err := each(event.Type, event.Object); err != nil {
+				return err
+			}
+			bounded.N = maxEvent
+		}
+	})
+}
+
+// watchError reads the Status in which a watch ends.
+func watchError(path string, object []byte) error {
+	var status struct {
+		Code    int
+		Message string
+	}
+	if err := json.Unmarshal(object, &status); err == nil && status.Code == http.StatusGone {
+		return errExpired
+	}
+	return fmt.Errorf("watching %s: %.200s", path, object)
+}

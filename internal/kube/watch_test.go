@@ -1,0 +1,133 @@
+package kube_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"nodegate/internal/kube"
+	"nodegate/internal/proxyrules"
+)
+
+// motion is an API server by TLS with one Service and one EndpointSlice. Version n has the endpoint 10.0.0.n.
+type motion struct {
+	latest  atomic.Int32 // the version that there is
+	expired atomic.Bool  // the first watch of slices is told that its version is gone
+	asked   atomic.Int32 // watches of slices
+}
+
+func (m *motion) slice(version int32) string {
+	return fmt.Sprintf(`{"kind": "EndpointSlice", "addressType": "IPv4", "metadata": {"namespace": "prod", "name": "np-1",
+		"resourceVersion": "%d", "labels": {"kubernetes.io/service-name": "np"}}, "ports": [{"port": 80}],
+		"endpoints": [{"addresses": ["10.0.0.%d"], "conditions": {"ready": true}}]}`, version, version)
+}
+
+func (m *motion) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	version := m.latest.Load()
+	isSlices := strings.Contains(r.URL.Path, "endpointslices")
+	item := `{"kind": "Service", "metadata": {"namespace": "prod", "name": "np"}, "spec": {"clusterIP": "10.96.0.7", "ports": [{"port": 80}]}}`
+	if isSlices {
+		item = m.slice(version)
+	}
+	switch {
+	case r.URL.Query().Get("watch") == "":
+		fmt.Fprintf(w, `{"metadata": {"resourceVersion": "%d"}, "items": [%s]}`, version, item)
+	case !isSlices:
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	case m.asked.Add(1) == 1 && m.expired.Load():
+		m.latest.Add(1)
+		_, _ = io.WriteString(w, `{"type": "ERROR", "object": {"kind": "Status", "code": 410, "message": "too old"}}`)
+	default:
+		// Each watch has one event and a bookmark, and ends, as a server that restarts does.
+		var from int32
+		_, _ = fmt.Sscan(r.URL.Query().Get("resourceVersion"), &from)
+		if from >= 5 {
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+			return
+		}
+		m.latest.Store(from + 1)
+		fmt.Fprintf(w, `{"type": "MODIFIED", "object": %s}`, m.slice(from+1))
+		fmt.Fprintf(w, `{"type": "BOOKMARK", "object": {"kind": "EndpointSlice", "metadata": {"resourceVersion": "%d"}}}`, from+1)
+	}
+}
+
+// TestFollow: no version is missed between list and watch, nor between two watches; one that the server has forgotten is
+// listed again.
+func TestFollow(t *testing.T) {
+	for _, expired := range []bool{false, true} {
+		m := &motion{}
+		m.latest.Store(2)
+		m.expired.Store(expired)
+		s := httptest.NewTLSServer(m)
+		t.Cleanup(s.Close)
+		api, err := kube.Source{Kubeconfig: kubeconfig(t, forServer(s, "    token: secret\n"))}.Server()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		v, err := api.List(ctx, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := proxyrules.ServicePort{Name: "prod/np", Family: "ip"}
+		has := func(n int) bool {
+			rep := proxyrules.Report{Mode: "iptables", Families: map[string]bool{"ip": true}, Services: []proxyrules.Service{{
+				Name: "prod/np", Family: "ip", Protocol: "tcp", ClusterIP: "10.96.0.7", Port: 80,
+				Endpoints: []proxyrules.Endpoint{{Address: fmt.Sprintf("10.0.0.%d:80", n)}}}}}
+			return v.Explain(&rep, port, "", "")
+		}
+		changes := make(chan proxyrules.Change)
+		ended := make(chan error, 1)
+		go func() { ended <- api.Follow(ctx, v, func(c proxyrules.Change) { changes <- c }) }()
+		for range 3 {
+			select {
+			case c := <-changes:
+				v.Apply(c)
+			case err := <-ended:
+				t.Fatal(err)
+			}
+		}
+		for n := range 8 {
+			if want := n >= 2 && n <= 5; has(n) != want {
+				t.Errorf("expired %v: version %d is known: %v, want %v", expired, n, !want, want)
+			}
+		}
+		cancel()
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("ended by us: %v", err)
+		}
+	}
+}
+
+// TestFollowRefused: a watch that may not be has an error.
+func TestFollowRefused(t *testing.T) {
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("watch") != "" {
+			http.Error(w, "no", http.StatusForbidden)
+			return
+		}
+		(&motion{}).ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	api, err := kube.Source{Kubeconfig: kubeconfig(t, forServer(s, "    token: secret\n"))}.Server()
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := api.List(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := api.Follow(t.Context(), v, func(proxyrules.Change) {}); err == nil || !strings.Contains(err.Error(), "may not list and watch") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,73 @@
+package plain_test
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+
+	"nodegate/internal/plain"
+)
+
+func TestEscape(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain, ünïcödé 節点\tand\nlines":  "plain, ünïcödé 節点\tand\nlines",
+		"\x1b[2J\x1b]0;title\a":          `\u001b[2J\u001b]0;title\u0007`,
+		"over\rwritten":                  `over\u000dwritten`,
+		"\u009b31m \u202eesrever \u200b": `\u009b31m \u202eesrever \u200b`,
+		"a\xffb":                         `a\xffb`,
+		"\U000e0041":                     `\udb40\udc41`,
+	} {
+		if got := plain.Escape(in); got != want {
+			t.Errorf("Escape(%q) = %q, not %q", in, got, want)
+		}
+	}
+	// What is escaped in a JSON document stays the same document.
+	before, _ := json.Marshal("a\u202eb\u009b\U000e0041")
+	var got string
+	if err := json.Unmarshal([]byte(plain.Escape(string(before))), &got); err != nil || got != "a\u202eb\u009b\U000e0041" {
+		t.Errorf("JSON: %q, %v", got, err)
+	}
+}
+
+// TestQuote: a shell reads each word back.
+func TestQuote(t *testing.T) {
+	for _, s := range []string{"eth0", "a';id;'", "", "-x", "a b", "$(id)", "`id`", "é", "a\nb", "*"} {
+		out, err := exec.Command("sh", "-c", "printf %s "+plain.Quote(s)).Output()
+		if err != nil || string(out) != s {
+			t.Errorf("Quote(%q) = %s, which a shell reads as %q (%v)", s, plain.Quote(s), out, err)
+		}
+	}
+	if plain.Quote("eth0.1") != "eth0.1" {
+		t.Error("a harmless name is quoted")
+	}
+}
+
+func TestWriter(t *testing.T) {
+	const text = "ü\x1b[31mred\x1b[0m\x1b[2J節\xc3"
+	for colours, want := range map[bool]string{
+		false: `ü\u001b[31mred\u001b[0m\u001b[2J節`,
+		true:  "ü\x1b[31mred\x1b[0m" + `\u001b[2J節`,
+	} {
+		for _, chunk := range []int{1, len(text)} {
+			if chunk == 1 && colours {
+				continue // a sequence is written at once
+			}
+			f, err := os.CreateTemp(t.TempDir(), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := plain.NewWriter(f, colours)
+			for rest := text; rest != ""; rest = rest[min(chunk, len(rest)):] {
+				if n, err := io.WriteString(w, rest[:min(chunk, len(rest))]); err != nil || n != min(chunk, len(rest)) {
+					t.Fatal(n, err)
+				}
+			}
+			if got, _ := os.ReadFile(f.Name()); string(got) != want {
+				t.Errorf("colours %t, %d bytes at a time: %q, not %q", colours, chunk, got, want)
+			}
+			f.Close()
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package proxyrules
+
+import "testing"
+
+// breakages of nftables mode: each is found under its name, and nothing else is.
+var nftBreakages = []struct {
+	name, want string
+	edits      []edit
+}{
+	{"base chain gone", "kubeproxy.nft.base-chain",
+		[]edit{del(`"chain".*"name": "nat-prerouting".*ip", "table": "kube-proxy|"family": "ip", "table": "kube-proxy", "name": "nat-prerouting"`), del(`"ip", "table": "kube-proxy", "chain": "nat-prerouting"`)}},
+	{"base chain on another hook", "kubeproxy.nft.base-chain",
+		[]edit{sub(`"ip", "table": "kube-proxy", "name": "nat-output"`, `"hook": "output"`, `"hook": "input"`)}},
+	{"base chain with another priority",
+		"kubeproxy.nft.base-chain", []edit{sub(`"ip", "table": "kube-proxy", "name": "filter-prerouting-pre-dnat"`, `-110`, `-90`)}},
+	{"jump to services gone", "kubeproxy.jump.missing", []edit{del(`"ip", "table": "kube-proxy", "chain": "nat-prerouting"`)}},
+	{"jump to masquerading gone", "kubeproxy.jump.missing", []edit{del(`"ip", "table": "kube-proxy", "chain": "nat-postrouting"`)}},
+	{"no lookup in service-ips", "kubeproxy.service.portals", []edit{del(`"ip", "table": "kube-proxy".*"data": "@service-ips"`)}},
+	{"no lookup in service-nodeports", "kubeproxy.nodeports.missing",
+		[]edit{del(`"ip", "table": "kube-proxy".*"data": "@service-nodeports"`)}},
+	{"no lookup in no-endpoint-services",
+		"kubeproxy.service.reject", []edit{del(`"ip", "table": "kube-proxy".*"data": "@no-endpoint-services"`)}},
+	{"map gone", "kubeproxy.nft.map", []edit{del(`{"map": {"family": "ip", "name": "firewall-ips"`)}},
+	{"modulus", "kubeproxy.dispatch.count", []edit{sub(`"chain": "service-CFIEJ2HK-prod/np/tcp/".*numgen`, `"mod": 3`, `"mod": 4`)}},
+	{"key twice", "kubeproxy.dispatch.keys", []edit{sub(`"chain": "service-CFIEJ2HK-prod/np/tcp/".*numgen`, `[2, {"goto"`, `[1, {"goto"`)}},
+	{"endpoint twice", "kubeproxy.dispatch.duplicate", []edit{sub(`"chain": "service-VTLL5JLX-prod/sticky/tcp/".*numgen`,
+		`endpoint-CY263KL3-prod/sticky/tcp/__100.96.3.1/80`, `endpoint-XBV3KTXM-prod/sticky/tcp/__100.96.3.2/80`)}},
+	{"dispatch gone", "kubeproxy.dispatch.empty", []edit{del(`"chain": "service-CFIEJ2HK-prod/np/tcp/".*numgen`)}},
+	{"another service's endpoint", "kubeproxy.dispatch.foreign", []edit{sub(`"chain": "service-CFIEJ2HK-prod/np/tcp/".*numgen`,
+		`endpoint-672AFPA7-prod/np/tcp/__100.96.1.1/80`, `endpoint-OTFGYKFL-prod/itp/tcp/__100.96.4.1/80`)}},
+	{"endpoint chain gone", "kubeproxy.chain.undeclared",
+		[]edit{del(`"name": "endpoint-672AFPA7-prod/np/tcp/`), delAll(`"chain": "endpoint-672AFPA7-prod/np/tcp/`)}},
+	{"service chain gone", "kubeproxy.chain.undeclared",
+		[]edit{del(`"name": "service-QJDDRABM-prod/export/tcp/"`), delAll(`"chain": "service-QJDDRABM-prod/export/tcp/"`)}},
+	{"name is not its hash", "kubeproxy.service.hash",
+		[]edit{subAll(`service-QJDDRABM-prod/export/tcp/`, `service-QJDDRABM-prod`, `service-AAAAAAAA-prod`)}},
+	{"endpoint's name is not its hash", "kubeproxy.endpoint.hash",
+		[]edit{subAll(`endpoint-672AFPA7`, `endpoint-672AFPA7`, `endpoint-AAAAAAAA`)}},
+	{"dnat elsewhere", "kubeproxy.endpoint.dnat",
+		[]edit{sub(`"chain": "endpoint-672AFPA7.*dnat`, `"addr": "100.96.1.1"`, `"addr": "100.96.1.9"`)}},
+	{"dnat gone", "kubeproxy.endpoint.dnat", []edit{del(`"chain": "endpoint-672AFPA7.*dnat`)}},
+	{"hairpin gone", "kubeproxy.endpoint.hairpin", []edit{del(`"chain": "endpoint-672AFPA7.*mark-for`)}},
+	{"hairpin of another address", "kubeproxy.endpoint.hairpin",
+		[]edit{sub(`"chain": "endpoint-672AFPA7.*mark-for`, `100.96.1.1"}`, `100.96.1.8"}`)}},
+	{"endpoint flushed", "kubeproxy.endpoint.empty", []edit{delAll(`"chain": "endpoint-672AFPA7`)}},
+	{"other protocol", "kubeproxy.endpoint.protocol", []edit{sub(`"chain": "endpoint-672AFPA7.*dnat`, `"right": "tcp"`, `"right": "udp"`)}},
+	{"rejected and dispatched", "kubeproxy.service.conflict",
+		[]edit{sub(`{"map": {"family": "ip", "name": "no-endpoint-services"`, `"elem": [`,
+			`"elem": [[{"elem": {"val": {"concat": ["10.104.34.55", "tcp", 80]}, "comment": "prod/np"}}, {"goto": {"target": "reject-chain"}}], `)}},
+	{"reject-chain accepts", "kubeproxy.service.reject", []edit{sub(`"family": "ip", "table": "kube-proxy", "chain": "reject-chain"`,
+		`{"reject": {"type": "icmp", "expr": "port-unreachable"}}`, `{"accept": null}`)}},
+	{"not masqueraded", "kubeproxy.service.masquerade", []edit{del(`"chain": "service-CFIEJ2HK-prod/np/tcp/".*mark-for`)}},
+	{"ClusterIP differs", "kubeproxy.service.address",
+		[]edit{sub(`"chain": "service-CFIEJ2HK-prod/np/tcp/".*mark-for`, `10.104.34.55`, `10.104.34.56`)}},
+	{"set lacks a ClusterIP", "kubeproxy.nft.cluster-ips",
+		[]edit{sub(`{"set": {"family": "ip", "name": "cluster-ips"`, `"10.104.34.55"`, `"10.96.0.10"`)}},
+	{"set has another ClusterIP", "kubeproxy.nft.cluster-ips",
+		[]edit{sub(`{"set": {"family": "ip", "name": "cluster-ips"`, `"10.104.34.55"`, `"10.104.34.55", "10.104.34.99"`)}},
+	{"external not masqueraded", "kubeproxy.external.masquerade", []edit{del(`"chain": "external-CFIEJ2HK-prod/np/tcp/".*mark-for`)}},
+	{"external flushed", "kubeproxy.external.empty", []edit{delAll(`"chain": "external-CFIEJ2HK-prod/np/tcp/"`)}},
+	{"local: node not routed", "kubeproxy.external.dispatch", []edit{del(`"chain": "external-OBSQWQTE.*short-circuit local`)}},
+	{"local: pods not routed", "kubeproxy.external.pod", []edit{del(`"chain": "external-OBSQWQTE.*short-circuit pod`)}},
+	{"affinity rule gone", "kubeproxy.affinity.set", []edit{del(`"chain": "service-VTLL5JLX-prod/sticky/tcp/".*@affinity-CY263KL3`)}},
+	{"affinity of another endpoint", "kubeproxy.affinity.name",
+		[]edit{sub(`"chain": "service-VTLL5JLX-prod/sticky/tcp/".*@affinity-CY263KL3`,
+			`@affinity-CY263KL3-prod/sticky/tcp/__100.96.3.1/80`, `@affinity-XBV3KTXM-prod/sticky/tcp/__100.96.3.2/80`)}},
+	{"affinity timeouts differ", "kubeproxy.affinity.timeout", []edit{sub(`"name": "affinity-XBV3KTXM`, `10800`, `600`)}},
+	{"clients not noted", "kubeproxy.affinity.record", []edit{del(`"chain": "endpoint-CY263KL3.*update`)}},
+	{"marked with another bit", "kubeproxy.masquerade.mismatch",
+		[]edit{sub(`"ip", "table": "kube-proxy", "chain": "mark-for-masquerade"`, `16384`, `32768`)}},
+	{"nothing marked", "kubeproxy.masquerade.mark", []edit{del(`"ip", "table": "kube-proxy", "chain": "mark-for-masquerade"`)}},
+	{"everything masqueraded", "kubeproxy.masquerade.postrouting",
+		[]edit{del(`"ip", "table": "kube-proxy", "chain": "masquerading".*return`)}},
+	{"mark not cleared", "kubeproxy.masquerade.postrouting", []edit{del(`"ip", "table": "kube-proxy", "chain": "masquerading".*mangle`)}},
+	{"ports not random", "kubeproxy.masquerade.random-fully",
+		[]edit{sub(`"ip", "table": "kube-proxy", "chain": "masquerading".*fully-random`, `{"flags": "fully-random"}`, `null`)}},
+	{"a rule of somebody else", "kubeproxy.chain.unexpected-rule",
+		[]edit{before(`"chain": "service-CFIEJ2HK-prod/np/tcp/".*numgen`,
+			`{"rule": {"family": "ip", "table": "kube-proxy", "chain": "service-CFIEJ2HK-prod/np/tcp/", "handle": 900, "expr": [{"return": null}]}}`)}},
+	{"a portal gone", "kubeproxy.chain.unreferenced",
+		[]edit{sub(`{"map": {"family": "ip", "name": "service-ips"`,
+			`[{"concat": ["10.104.21.207", "tcp", 80]}, {"goto": {"target": "service-QJDDRABM-prod/export/tcp/"}}], `, ``),
+			sub(`{"set": {"family": "ip", "name": "cluster-ips"`, `"10.104.21.207", `, ``)}},
+	{"map flushed", "kubeproxy.service.portals",
+		[]edit{{op: "cut", line: `{"map": {"family": "ip", "name": "service-ips"`, old: `, "elem": `}}},
+	{"iptables rules left", "kubeproxy.backend.mixed", []edit{after(`{"table": {"family": "ip", "name": "nat"`,
+		`{"chain": {"family": "ip", "table": "nat", "name": "KUBE-SVC-7FSGN2D7XFJNQ2EL", "handle": 3}}`)}},
+}
+
+func TestNFTBreakages(t *testing.T) {
+	text := readFile(t, "nft-list-ruleset.json")
+	for _, b := range nftBreakages {
+		t.Run(b.name, func(t *testing.T) {
+			wantOne(t, Judge(mustParse(t, editedNFT(t, text, b.edits...)), Options{}), b.want)
+		})
+	}
+}
+
+// The form of 1.36, written by nft from what kube-proxy's source says: no mark-for-masquerade, no endpoint chains without
+// affinity, hairpin traffic by a set.
+func TestNFT136(t *testing.T) {
+	text := readFile(t, "nft-1.36-form.json")
+	for _, b := range []struct {
+		name, want string
+		edits      []edit
+	}{
+		{"healthy", "", nil},
+		{"modulus", "kubeproxy.dispatch.count", []edit{sub(`"dnat".*numgen`, `"mod": 2`, `"mod": 3`)}},
+		{"key twice", "kubeproxy.dispatch.keys", []edit{sub(`"dnat".*numgen`, `[1, `, `[0, `)}},
+		{"endpoint twice", "kubeproxy.dispatch.duplicate", []edit{sub(`"dnat".*numgen`, `10.244.2.2`, `10.244.1.2`)}},
+		{"other protocol", "kubeproxy.dispatch.condition", []edit{sub(`"dnat".*numgen`, `"right": "tcp"`, `"right": "udp"`)}},
+		{"hairpin of no endpoint", "kubeproxy.nft.hairpin-set",
+			[]edit{sub(`"name": "hairpin-connections"`, `"10.244.1.2", "10.244.1.2"`, `"10.244.1.3", "10.244.1.3"`)}},
+		{"hairpin not looked up", "kubeproxy.masquerade.postrouting", []edit{del(`"chain": "masquerading".*hairpin`)}},
+		{"mark not cleared", "kubeproxy.masquerade.postrouting", []edit{sub(`"chain": "masquerading".*mangle`,
+			`{"mangle": {"key": {"meta": {"key": "mark"}}, "value": {"^": [{"meta": {"key": "mark"}}, 16384]}}}, `, ``)}},
+		{"another bit", "kubeproxy.masquerade.mismatch", []edit{sub(`"chain": "masquerading".*mangle`, `16384`, `32768`)}},
+		{"external not masqueraded", "kubeproxy.external.masquerade", []edit{del(`"chain": "external-.*mangle`)}},
+		{"source ranges not enforced", "kubeproxy.firewall.unpaired", []edit{del(`"chain": "firewall-[A-Z0-9]{8}-`)}},
+		{"clients not noted", "kubeproxy.affinity.record", []edit{del(`"chain": "endpoint-.*update.*10.244.1.4`)}},
+		{"dnat elsewhere", "kubeproxy.endpoint.dnat",
+			[]edit{sub(`"chain": "endpoint-.*dnat.*10.244.1.4`, `"addr": "10.244.1.4"`, `"addr": "10.244.1.5"`)}},
+	} {
+		t.Run(b.name, func(t *testing.T) {
+			rep := Judge(mustParse(t, editedNFT(t, text, b.edits...)), Options{})
+			wantOne(t, rep, b.want)
+			if rep.Version.String() != "1.36" {
+				t.Errorf("version %s", rep.Version)
+			}
+		})
+	}
+}
+
+// The base chains of 1.30 to 1.33 stood elsewhere.
+func TestNFT131(t *testing.T) {
+	old := []edit{
+		subAll(`"filter-prerouting-pre-dnat"`, `filter-prerouting-pre-dnat`, `filter-prerouting`),
+		subAll(`"chain": "filter-output-pre-dnat"`, `firewall-check`, `cluster-ips-check`),
+		subAll(`"name": "filter-output-pre-dnat"`, `"prio": -110`, `"prio": -90`),
+		subAll(`"filter-output-pre-dnat"`, `filter-output-pre-dnat`, `filter-output-post-dnat`),
+		subAll(`"kube-proxy", "name": "filter-(input|forward|output)"`, `"prio": 0`, `"prio": -110`),
+		subAll(`"chain": "filter-output".*cluster-ips-check`, `cluster-ips-check`, `firewall-check`),
+	}
+	rep := Judge(mustParse(t, editedNFT(t, readFile(t, "nft-list-ruleset.json"), old...)), Options{})
+	wantOne(t, rep, "")
+	if rep.Version.String() != "1.30 to 1.33" {
+		t.Errorf("version %s", rep.Version)
+	}
+	broken := append(old, delAll(`"ip", "table": "kube-proxy", "chain": "filter-output-post-dnat"`))
+	wantOne(t, Judge(mustParse(t, editedNFT(t, readFile(t, "nft-list-ruleset.json"), broken...)), Options{}), "kubeproxy.jump.missing")
+}

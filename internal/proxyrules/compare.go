@@ -1,0 +1,238 @@
+package proxyrules
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// compare compares the graph with the API. It is the only test that finds a dead watch (kubernetes#87615): kube-proxy itself
+// reports healthy then. Services that known findings are about are passed over.
+func compare(rep *Report, opts *Options, known []Finding, out *Collector) {
+	if opts.Endpoints == nil && opts.Services == nil || len(rep.Services) == 0 && len(rep.Families) == 0 {
+		return // nothing to compare with, or nothing was judged, which is a finding already
+	}
+	c := newComparison(rep, opts, known, out)
+	c.services()
+	for i := range rep.Services {
+		s := &rep.Services[i]
+		if c.broken[s.Name+" "+s.Family] || c.stale[keyOf(s)] {
+			continue
+		}
+		c.endpoints(s)
+	}
+}
+
+// Compare returns how rules that were judged alone differ from the API, as Judge finds it with both.
+func Compare(rep *Report, opts Options) []Finding {
+	out := NewCollector()
+	compare(rep, &opts, rep.Findings, out)
+	return out.List
+}
+
+func newComparison(rep *Report, opts *Options, known []Finding, out *Collector) comparison {
+	c := comparison{rep: rep, opts: opts, out: out, inRules: map[apiServiceKey]*Service{}, broken: map[string]bool{},
+		stale: map[apiServiceKey]bool{}}
+	for i := range known {
+		c.broken[known[i].Service+" "+known[i].Family] = true
+	}
+	for i := range rep.Services {
+		s := &rep.Services[i]
+		c.inRules[keyOf(s)] = s
+	}
+	return c
+}
+
+type comparison struct {
+	rep     *Report
+	opts    *Options
+	out     *Collector
+	inRules map[apiServiceKey]*Service
+	broken  map[string]bool
+	stale   map[apiServiceKey]bool
+}
+
+type apiServiceKey struct{ name, proto, family string }
+
+func keyOf(s *Service) apiServiceKey { return apiServiceKey{s.Name, s.Protocol, s.Family} }
+
+func (c *comparison) find(name string, s *Service, format string, args ...any) {
+	c.out.Add(Finding{Name: name, Service: s.Name, Family: s.Family, Message: fmt.Sprintf(format, args...)})
+}
+
+// services compares which Services there are and where.
+func (c *comparison) services() {
+	if c.opts.Services == nil {
+		c.servicesBySlices()
+		return
+	}
+	inAPI := map[apiServiceKey]bool{}
+	for i := range c.opts.Services.list {
+		p := &c.opts.Services.list[i]
+		if !c.rep.Families[p.family] {
+			continue
+		}
+		key := apiServiceKey{servicePort(p.namespace, p.name, p.port), p.proto, p.family}
+		inAPI[key] = true
+		s := c.inRules[key]
+		switch {
+		case c.broken[key.name+" "+key.family]:
+		case s == nil:
+			c.find("kubeproxy.truth.service-missing", &Service{Name: key.name, Family: key.family},
+				"%s is %s:%d (%s) in the API; the rules do not have it", key.name, p.clusterIP, p.number, p.proto)
+		case s.ClusterIP != "" && (s.ClusterIP != p.clusterIP || s.Port != p.number):
+			c.find("kubeproxy.truth.service-address", s, "the rules have %s:%d, the API %s:%d", s.ClusterIP, s.Port, p.clusterIP, p.number)
+			c.stale[key] = true
+		case s.NodePort != 0 && s.NodePort != p.nodePort:
+			c.find("kubeproxy.truth.service-address", s, "the rules have node port %d, the API %d", s.NodePort, p.nodePort)
+			c.stale[key] = true
+		}
+	}
+	for i := range c.rep.Services {
+		s := &c.rep.Services[i]
+		if !inAPI[keyOf(s)] && !c.broken[s.Name+" "+s.Family] {
+			c.find("kubeproxy.truth.service-stale", s,
+				"the rules still serve %s:%d (%d endpoints)", s.ClusterIP, s.Port, len(s.Endpoints)+len(s.LocalEndpoints))
+			c.stale[keyOf(s)] = true
+		}
+	}
+}
+
+// servicesBySlices does what slices alone allow. A Service is missing only if the controller's own slices show that it is
+// neither headless nor another proxy's; it is stale only if it has endpoints and not one slice.
+func (c *comparison) servicesBySlices() {
+	for _, name := range slices.Sorted(maps.Keys(c.opts.Endpoints.services)) {
+		api := c.opts.Endpoints.services[name]
+		if !api.managed || api.ignored {
+			continue
+		}
+		for port, eps := range api.ports {
+			ns, svc, _ := SplitServicePort(name)
+			key := apiServiceKey{servicePort(ns, svc, port.name), port.proto, port.family}
+			if c.inRules[key] != nil || !c.rep.Families[port.family] || c.broken[key.name+" "+key.family] ||
+				len(expect(eps, "", "").ready) == 0 {
+				continue
+			}
+			c.find("kubeproxy.truth.service-missing", &Service{Name: key.name, Family: key.family},
+				"%s (%s) has %d endpoints in the API; the rules do not have it", key.name, key.proto, len(eps))
+		}
+	}
+	for i := range c.rep.Services {
+		s := &c.rep.Services[i]
+		ns, name, _ := SplitServicePort(s.Name)
+		if c.opts.Endpoints.services[ns+"/"+name] == nil && len(s.Endpoints)+len(s.LocalEndpoints) > 0 && !c.broken[s.Name+" "+s.Family] {
+			c.find("kubeproxy.truth.service-stale", s,
+				"the rules still serve %s:%d with %d endpoints; the API has no EndpointSlice of it", s.ClusterIP, s.Port,
+				len(s.Endpoints)+len(s.LocalEndpoints))
+			c.stale[keyOf(s)] = true
+		}
+	}
+}
+
+// endpoints compares one Service's endpoints, in each chain by its own policy.
+func (c *comparison) endpoints(s *Service) {
+	if c.opts.Endpoints == nil {
+		return
+	}
+	ns, name, port := SplitServicePort(s.Name)
+	var eps []apiEndpoint
+	if api := c.opts.Endpoints.services[ns+"/"+name]; api != nil {
+		eps = api.ports[apiPort{port, s.Protocol, s.Family}]
+	}
+	e := expect(eps, c.opts.NodeName, c.opts.Zone)
+	external := s.NodePort != 0 || len(s.ExternalIPs)+len(s.LoadBalancerIPs) > 0
+	d := difference{stale: map[string]bool{}, missing: map[string]bool{}}
+	if !s.InternalLocal || external {
+		d.compareCluster(s, &e, c.rep.Version)
+	}
+	if s.InternalLocal || s.ExternalLocal {
+		d.compareLocal(s, &e)
+	}
+	d.report(c, s)
+}
+
+// difference gathers what is too much and what is missing, over both policies.
+type difference struct {
+	stale, missing map[string]bool
+	chance         float64 // of a connection to a stale endpoint
+	total          int
+}
+
+func (d *difference) compareCluster(s *Service, e *expectation, v VersionRange) {
+	switch {
+	case e.fallback && v.Min < 26 && len(s.Endpoints) == 0:
+		// before 1.26 policy Cluster does not fall back to terminating endpoints
+	case !e.fallback && same(s.Endpoints, e.ready):
+		// hints that this kube-proxy does not follow, or none
+	case e.hintsUnknown && len(s.Endpoints) > 0:
+		d.compare(s.Endpoints, e.ready, nil)
+	default:
+		d.compare(s.Endpoints, e.cluster, e.cluster)
+	}
+}
+
+func (d *difference) compareLocal(s *Service, e *expectation) {
+	if e.local == nil {
+		d.compare(s.LocalEndpoints, e.known, nil)
+		return
+	}
+	d.compare(s.LocalEndpoints, e.local, e.local)
+}
+
+// compare notes endpoints that are not allowed, and wanted ones that are missing.
+func (d *difference) compare(got []Endpoint, allowed, wanted map[string]bool) {
+	have := make(map[string]bool, len(got))
+	d.total += len(got)
+	for _, ep := range got {
+		if ep.Address == "" {
+			continue // could not be read
+		}
+		have[ep.Address] = true
+		if !allowed[ep.Address] {
+			d.stale[ep.Address] = true
+			d.chance += ep.Chance
+		}
+	}
+	for address := range wanted {
+		if !have[address] {
+			d.missing[address] = true
+		}
+	}
+}
+
+func same(got []Endpoint, want map[string]bool) bool {
+	if len(got) != len(want) {
+		return false
+	}
+	for _, ep := range got {
+		if !want[ep.Address] {
+			return false
+		}
+	}
+	return true
+}
+
+func (d *difference) report(c *comparison, s *Service) {
+	switch {
+	case len(d.stale) > 0:
+		msg := fmt.Sprintf("%d of %d endpoints in the rules are not in the API or not ready: %s; they take %.1f %% of new connections",
+			len(d.stale), d.total, few(d.stale), 100*min(d.chance, 1))
+		if len(d.missing) > 0 {
+			msg += fmt.Sprintf("; %d that the API has are missing: %s", len(d.missing), few(d.missing))
+		}
+		c.find("kubeproxy.truth.endpoint-stale", s, "%s", msg)
+	case len(d.missing) > 0:
+		c.find("kubeproxy.truth.endpoint-missing", s,
+			"%d endpoints of the API are not in the rules (which have %d): %s", len(d.missing), d.total, few(d.missing))
+	}
+}
+
+// few lists the first of many.
+func few(set map[string]bool) string {
+	list := slices.Sorted(maps.Keys(set))
+	if len(list) > 5 {
+		return fmt.Sprintf("%s and %d more", strings.Join(list[:5], ", "), len(list)-5)
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,157 @@
+package proxyrules
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	"nodegate/checks"
+)
+
+func TestHashVectors(t *testing.T) {
+	var h hasher
+	for _, v := range []struct{ port, proto, want string }{
+		{"kube-system/kube-dns:dns", "udp", "TCOU7JCQXEZGVUNU"},
+		{"kube-system/kube-dns:dns-tcp", "tcp", "ERIFXISQEP7F7OF4"},
+		{"default/kubernetes:https", "tcp", "NPX46M4PTMTKRN6Y"},
+		{"prod/export:", "tcp", "3IL52ANAN3BQ2L74"},
+	} {
+		if got := string(h.sum16(v.port, v.proto)); got != v.want {
+			t.Errorf("hash of %q, %q is %s, want %s", v.port, v.proto, got, v.want)
+		}
+	}
+	if got := string(h.sum16("prod/export:", "tcp", "100.96.54.247:80")); got != "OAQPXBQCZ2RBB4R7" {
+		t.Errorf("hash of an endpoint: %s", got)
+	}
+	if got := string(h.sum16("default/kubernetes/tcp/https")[:8]); got != "2QRHZV4L" {
+		t.Errorf("hash of nftables mode: %s", got)
+	}
+}
+
+// A healthy cluster gives no finding, whatever is known beside the rules.
+func TestHealthy(t *testing.T) {
+	eps := endpoints(t, readFile(t, "endpointslices.json"))
+	svcs := services(t, readFile(t, "services.json"))
+	liberal := false
+	for _, r := range []struct{ name, text, mode, version string }{
+		{"iptables", readFile(t, "iptables-save.txt"), "iptables", "1.31 to 1.36"},
+		{"nftables", readFile(t, "nft-list-ruleset.json"), "nftables", "1.34 to 1.35"},
+	} {
+		rs := mustParse(t, r.text)
+		for _, o := range []Options{
+			{},
+			{BeLiberal: &liberal},
+			{Endpoints: eps},
+			{Services: svcs},
+			{Endpoints: eps, Services: svcs},
+			{Endpoints: eps, NodeName: "node0"},
+			{Endpoints: eps, Services: svcs, NodeName: "node0", Zone: "a"},
+		} {
+			rep := Judge(rs, o)
+			wantOne(t, rep, "")
+			if rep.Mode != r.mode || rep.Version.String() != r.version || len(rep.Services) != 9 {
+				t.Errorf("%s: mode %s, version %s, %d Services", r.name, rep.Mode, rep.Version, len(rep.Services))
+			}
+		}
+	}
+}
+
+// Checks and the audit share one reading of the rules: a judge must leave it as it was.
+func TestRulesUnchanged(t *testing.T) {
+	broken := editedSave(t, readFile(t, "iptables-save.txt"), delAll("^-A "+svcEX), del("^-A KUBE-FORWARD .*INVALID"))
+	for _, text := range []string{broken, readFile(t, "nft-list-ruleset.json")} {
+		judged, untouched := mustParse(t, text), mustParse(t, text)
+		first, second := Judge(judged, Options{}), Judge(judged, Options{})
+		if !reflect.DeepEqual(judged, untouched) {
+			t.Error("a judge has changed the rules")
+		}
+		if !reflect.DeepEqual(first, second) {
+			t.Errorf("judged twice: %s, then %s", names(first.Findings), names(second.Findings))
+		}
+	}
+}
+
+func TestHealthyLarge(t *testing.T) {
+	rs := mustParse(t, string(large(t)))
+	rep := Judge(rs, Options{})
+	wantOne(t, rep, "")
+	if len(rep.Services) != 5009 || rs[0].Lines != 215802 {
+		t.Errorf("%d Services, %d lines", len(rep.Services), rs[0].Lines)
+	}
+	eps := endpoints(t, slicesOf(t, &rep))
+	wantOne(t, Judge(rs, Options{Endpoints: eps}), "")
+}
+
+// slicesOf writes the EndpointSlices that a report's rules were made from.
+func slicesOf(t testing.TB, rep *Report) string {
+	t.Helper()
+	type object = map[string]any
+	var items []any
+	for _, s := range rep.Services {
+		ns, name, port := SplitServicePort(s.Name)
+		list := s.Endpoints
+		if len(list) == 0 {
+			list = s.LocalEndpoints
+		}
+		for _, e := range list {
+			ip, number := splitAddress(e.Address)
+			items = append(items, object{
+				"kind": "EndpointSlice", "addressType": map[string]string{"ip": "IPv4", "ip6": "IPv6"}[s.Family],
+				"metadata":  object{"namespace": ns, "name": name, "labels": object{labelService: name}},
+				"endpoints": []any{object{"addresses": []string{ip}, "conditions": object{"ready": true}}},
+				"ports":     []any{object{"name": port, "port": json.Number(number), "protocol": strings.ToUpper(s.Protocol)}},
+			})
+		}
+	}
+	text, err := json.Marshal(object{"kind": "List", "items": items})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// The graph of one Service, in both modes.
+func TestGraph(t *testing.T) {
+	for _, r := range []struct{ file, chain string }{
+		{"iptables-save.txt", "KUBE-SVC-JB6GN5ZCZEO67566"},
+		{"nft-list-ruleset.json", "service-VTLL5JLX-prod/sticky/tcp/"},
+	} {
+		rep := Judge(mustParse(t, readFile(t, r.file)), Options{})
+		i := indexService(&rep, "prod/sticky")
+		if i < 0 {
+			t.Fatalf("%s: no prod/sticky", r.file)
+		}
+		s := rep.Services[i]
+		switch {
+		case s.ClusterIP != "10.98.126.252", s.Port != 80, s.Protocol != "tcp", s.Family != "ip", s.AffinitySeconds != 10800,
+			s.Masquerade != "not from 100.96.0.0/11", len(s.Chains) != 1, s.Chains[0] != r.chain, s.Verdict != checks.Pass,
+			len(s.Endpoints) != 2, s.Endpoints[0].Address != "100.96.3.1:80", s.Endpoints[1].Chance != 0.5:
+			t.Errorf("%s: %+v", r.file, s)
+		}
+		for _, w := range []struct {
+			name string
+			ok   func(Service) bool
+		}{
+			{"prod/np", func(s Service) bool { return s.NodePort == 31137 && !s.ExternalLocal && len(s.Endpoints) == 3 }},
+			{"prod/lb-local", func(s Service) bool {
+				return s.NodePort == 31669 && s.ExternalLocal && len(s.Endpoints) == 3 && len(s.LocalEndpoints) == 1
+			}},
+			{"prod/itp", func(s Service) bool { return s.InternalLocal && len(s.Endpoints) == 0 && len(s.LocalEndpoints) == 2 }},
+			{"prod/empty", func(s Service) bool { return s.Blocked == "reject" && s.ClusterIP == "10.97.80.155" }},
+		} {
+			if i := indexService(&rep, w.name); i < 0 || !w.ok(rep.Services[i]) {
+				t.Errorf("%s: %s is %+v", r.file, w.name, rep.Services[max(i, 0)])
+			}
+		}
+	}
+}
+
+func indexService(rep *Report, name string) int {
+	for i := range rep.Services {
+		if rep.Services[i].Name == name {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,191 @@
+package proxyrules
+
+import (
+	"strings"
+
+	"nodegate/internal/ruleset"
+)
+
+// judgeForward: INVALID packets are dropped before anything is accepted (kubernetes#74840), marked and established packets pass.
+func (a *audit) judgeForward() {
+	c := a.chain(a.filter, "KUBE-FORWARD")
+	if c == nil || c.blamed {
+		return
+	}
+	var marked, established *ruleset.Rule
+	for i := range c.Rules {
+		r := &c.Rules[i]
+		switch {
+		case dropsInvalid(r):
+		case r.Target == "ACCEPT" && r.Has(ruleset.ByMark):
+			marked = r
+		case r.Target == "ACCEPT" && r.Has(ruleset.ByState):
+			established = r
+		default:
+			a.about("kubeproxy.chain.unexpected-rule", "filter", c, r, nil, "kube-proxy writes no such rule into KUBE-FORWARD")
+			return
+		}
+	}
+	const want = "kubeproxy.forward.accept"
+	switch drop, accept := InvalidDrop(a.filter); {
+	case drop == nil:
+		a.judgeNoDrop(c)
+	case accept != nil:
+		a.about("kubeproxy.forward.invalid-order", "filter", c, drop, nil,
+			"the ACCEPT in line %d comes first and lets INVALID packets through", accept.Line)
+	}
+	switch {
+	case marked == nil:
+		a.about(want, "filter", c, nil, nil, "KUBE-FORWARD does not accept marked packets: with policy DROP, NodePort traffic stops")
+	case established == nil && a.version.Min >= 22:
+		a.about(want, "filter", c, nil, nil, "KUBE-FORWARD does not accept RELATED,ESTABLISHED: with policy DROP, replies stop")
+	default:
+		if text := marked.Extra().Mark; a.mark != 0 {
+			if mark, _, ok := markMask(text); !ok || mark != a.mark {
+				a.about("kubeproxy.masquerade.mismatch", "filter", c, marked, nil,
+					"KUBE-MARK-MASQ sets %#x, this rule uses %s", a.mark, text)
+			}
+		}
+	}
+}
+
+// judgeNoDrop: from 1.29 the rule is left out when be_liberal was not 0 as kube-proxy started (kubernetes#120412).
+func (a *audit) judgeNoDrop(c *chain) {
+	switch {
+	case a.opts.BeLiberal != nil && *a.opts.BeLiberal:
+	case a.version.Max < 29 || a.opts.BeLiberal != nil:
+		a.about("kubeproxy.forward.invalid-drop", "filter", c, nil, nil,
+			"KUBE-FORWARD does not drop INVALID packets and nf_conntrack_tcp_be_liberal does not make up for it")
+	default:
+		a.about("kubeproxy.forward.be-liberal", "filter", c, nil, nil,
+			"KUBE-FORWARD does not drop INVALID packets; from 1.29 that is right only while nf_conntrack_tcp_be_liberal=1, "+
+				"which the rules do not show")
+	}
+}
+
+// judgeFirewall: KUBE-FIREWALL drops packets from outside to 127.0.0.0/8 and, until 1.27, marked ones. A DROP that has lost its
+// match drops everything (kubernetes#112477).
+func (a *audit) judgeFirewall() {
+	c := a.chain(a.filter, "KUBE-FIREWALL")
+	if c == nil || c.blamed {
+		return
+	}
+	if bare := BareDrops(a.filter); len(bare) > 0 {
+		a.about("kubeproxy.firewall.bare-drop", "filter", c, bare[0], nil,
+			"this DROP has no match left: the node drops everything that reaches KUBE-FIREWALL")
+	} else if MartianDrop(a.filter) == nil && a.save.Family == ruleset.IPv4 && a.version.Min >= 19 {
+		a.about("kubeproxy.firewall.localnet", "filter", c, nil, nil, "KUBE-FIREWALL has no rule for 127.0.0.0/8")
+	}
+}
+
+// judgeHealthPorts: from 1.21 table filter accepts health checks of load balancers, whatever else is dropped.
+func (a *audit) judgeHealthPorts() {
+	c := a.chain(a.filter, "KUBE-NODEPORTS")
+	if c == nil {
+		return
+	}
+	for i := range c.Rules {
+		r := &c.Rules[i]
+		if !strings.HasSuffix(r.Comment, " health check node port") || r.Target != "ACCEPT" || r.Protocol != "tcp" ||
+			r.Conditions() != ruleset.ByProtocol|ruleset.ByPort {
+			a.about("kubeproxy.chain.unexpected-rule", "filter", c, r, nil,
+				"kube-proxy writes no such rule into KUBE-NODEPORTS of table filter")
+			return
+		}
+	}
+}
+
+// judgeSourceRanges: invariant 9. From 1.25 what KUBE-FW-x does not let through, KUBE-PROXY-FIREWALL drops.
+func (a *audit) judgeSourceRanges(n *node) {
+	if n.fw == nil || n.fw.blamed || a.version.Min < 25 || a.filter == nil {
+		return
+	}
+	if len(n.fw.Rules) == 0 {
+		a.about("kubeproxy.external.empty", "nat", n.fw, nil, n, "%s has no rules: nobody reaches the load balancer address", n.fw.Name)
+		return
+	}
+	for i := range n.fw.Rules {
+		r := &n.fw.Rules[i]
+		if r.Target != "" && a.to(r) != n.ext {
+			a.about("kubeproxy.external.dispatch", "nat", n.fw, r, n, "%s leads to %s, not to the Service's own chain", n.fw.Name, r.Target)
+			return
+		}
+	}
+	if a.drops == nil {
+		a.drops = map[string]bool{}
+		if c := a.chain(a.filter, "KUBE-PROXY-FIREWALL"); c != nil {
+			for i := range c.Rules {
+				r := &c.Rules[i]
+				a.drops[r.Comment] = a.drops[r.Comment] || r.Target == "DROP"
+			}
+		}
+	}
+	if a.drops[n.name+" traffic not accepted by "+n.fw.Name] {
+		return
+	}
+	a.about("kubeproxy.firewall.unpaired", "nat", n.fw, nil, n,
+		"KUBE-PROXY-FIREWALL has no DROP for what %s does not accept: loadBalancerSourceRanges is not enforced", n.fw.Name)
+}
+
+// judgeProxyFirewall is the other half of invariant 9: a drop whose KUBE-FW chain is gone blocks everybody.
+func (a *audit) judgeProxyFirewall() {
+	c := a.chain(a.filter, "KUBE-PROXY-FIREWALL")
+	if c == nil || a.nat == nil {
+		return
+	}
+	for i := range c.Rules {
+		r := &c.Rules[i]
+		name, fw, ok := strings.Cut(r.Comment, " traffic not accepted by ")
+		if !ok || a.chain(a.nat, fw) != nil {
+			continue
+		}
+		n := a.byName[nodeKey{name, r.Protocol}]
+		a.about("kubeproxy.firewall.unpaired", "filter", c, r, n,
+			"%s is gone, yet its drop remains: nobody reaches the load balancer address", fw)
+	}
+}
+
+// BareDrops returns the rules of KUBE-FIREWALL in table filter that drop every packet. None is written so: an iptables that does not
+// understand the match of a rule writes the rule back without it (kubernetes#112477).
+func BareDrops(filter *ruleset.Table) []*ruleset.Rule {
+	var found []*ruleset.Rule
+	for r := range filter.Rules("KUBE-FIREWALL") {
+		if r.Target == "DROP" && r.Always() {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+// MartianDrop returns the rule of KUBE-FIREWALL in table filter that drops what comes from elsewhere to 127.0.0.0/8 (CVE-2020-8558),
+// nil if there is none. kubelet writes it.
+func MartianDrop(filter *ruleset.Table) *ruleset.Rule {
+	const localnet = "127.0.0.0/8"
+	for r := range filter.Rules("KUBE-FIREWALL") {
+		notFrom := r.Source == localnet && r.Has(ruleset.NotSource)
+		to := r.Destination == localnet && !r.Has(ruleset.NotDestination)
+		const more = ruleset.ByState | ruleset.ByOther // "! --ctstate RELATED,ESTABLISHED,DNAT"
+		if r.Target == "DROP" && notFrom && to && r.Conditions()&^more == ruleset.BySource|ruleset.ByDestination {
+			return r
+		}
+	}
+	return nil
+}
+
+// InvalidDrop returns the first rule of KUBE-FORWARD in table filter that drops packets which conntrack calls INVALID, nil if there is
+// none, and the first ACCEPT before it, which lets them through.
+func InvalidDrop(filter *ruleset.Table) (drop, accept *ruleset.Rule) {
+	for r := range filter.Rules("KUBE-FORWARD") {
+		switch {
+		case dropsInvalid(r):
+			return r, accept
+		case r.Target == "ACCEPT" && accept == nil:
+			accept = r
+		}
+	}
+	return nil, accept
+}
+
+func dropsInvalid(r *ruleset.Rule) bool {
+	return r.Target == "DROP" && r.Has(ruleset.ByState) && strings.Contains(r.Extra().States, "INVALID")
+}

@@ -1,0 +1,203 @@
+package proxyrules
+
+import (
+	"fmt"
+	"strings"
+
+	"nodegate/internal/ruleset"
+)
+
+// judgeTables finds tables that are missing or flushed and takes them out of the audit. It reports whether anything is left.
+func (a *audit) judgeTables() bool {
+	for _, t := range []struct {
+		name string
+		at   **ruleset.Table
+	}{{"nat", &a.nat}, {"filter", &a.filter}} {
+		switch {
+		case *t.at == nil:
+			a.out.Add(Finding{Name: "kubeproxy.table.missing", Family: a.save.Family, Table: t.name,
+				Message: fmt.Sprintf("the save has no table %s: either it was made with -t, or the table is gone", t.name)})
+		case !hasProxyRules(*t.at):
+			a.out.Add(Finding{Name: "kubeproxy.table.flushed", Family: a.save.Family, Table: t.name, Line: (*t.at).Line,
+				Message: fmt.Sprintf("table %s has no rule of kube-proxy, other tables have; "+
+					"a flush that leaves the canary chain is not repaired before the next full sync (1 h)", t.name)})
+			*t.at = nil
+		}
+	}
+	return a.nat != nil || a.filter != nil
+}
+
+// hasProxyRules reports whether any chain of kube-proxy's own has a rule.
+func hasProxyRules(t *ruleset.Table) bool {
+	for _, c := range t.Chains {
+		if len(c.Rules) == 0 {
+			continue
+		}
+		switch c.Name {
+		case "KUBE-SERVICES", "KUBE-FORWARD", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS":
+			return true
+		}
+		if kind, _ := serviceChain(c.Name); kind != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// judgeDeclarations: invariant 1. One finding for a chain that is missing, however many rules lead to it.
+func (a *audit) judgeDeclarations() {
+	reported := map[string]bool{}
+	for _, t := range a.save.Tables {
+		for c := range a.in(t) {
+			if !c.Declared() && strings.HasPrefix(c.Name, "KUBE-") {
+				reported[t.Name+" "+c.Name] = true
+				a.about("kubeproxy.chain.undeclared", t.Name, c, &c.Rules[0], nil, "chain %s has rules but table %s does not declare it",
+					c.Name, t.Name)
+			}
+		}
+	}
+	for _, d := range a.dangling {
+		t, r := d.t, d.r
+		if reported[t.Name+" "+r.Target] {
+			continue
+		}
+		reported[t.Name+" "+r.Target] = true
+		c := &a.chains[r.Chain]
+		a.out.Add(Finding{Name: "kubeproxy.chain.undeclared", Family: a.save.Family, Table: t.Name, Chain: r.Target,
+			Line: int(r.Line), Rule: r.Text,
+			Message: fmt.Sprintf("%s jumps to %s, which table %s does not have", c.Name, r.Target, t.Name)})
+		c.blamed = true
+	}
+}
+
+// judgeLoops finds chains that jump in a circle. The kernel refuses them; a file may have them.
+func (a *audit) judgeLoops() {
+	const (
+		open   = 1
+		closed = 2
+	)
+	type frame struct {
+		c    *chain
+		next int // rule
+	}
+	for _, t := range a.save.Tables {
+		for root := range a.in(t) {
+			if root.state != 0 || !root.deep {
+				continue
+			}
+			root.state = open
+			stack := []frame{{root, 0}}
+			for len(stack) > 0 {
+				top := &stack[len(stack)-1]
+				if top.next == len(top.c.Rules) {
+					top.c.state = closed
+					stack = stack[:len(stack)-1]
+					continue
+				}
+				r := &top.c.Rules[top.next]
+				top.next++
+				switch to := a.to(r); {
+				case to == nil || !to.deep: // a circle consists of deep chains
+				case to.state == 0:
+					to.state = open
+					stack = append(stack, frame{to, 0})
+				case to.state == open:
+					a.about("kubeproxy.jump.loop", t.Name, top.c, r, nil, "%s leads back to %s", top.c.Name, to.Name)
+					for i := range stack {
+						stack[i].c.blamed = true
+					}
+				}
+			}
+		}
+	}
+}
+
+// judgeCanary: invariant 10. From 1.17 each table has an empty chain, so that kube-proxy notices a flush.
+func (a *audit) judgeCanary() {
+	if a.version.Min < 17 {
+		return
+	}
+	var missing []string
+	for _, t := range []struct {
+		name string
+		t    *ruleset.Table
+	}{{"mangle", a.mangle}, {"nat", a.nat}, {"filter", a.filter}} {
+		if t.t == nil && (t.name != "mangle" || a.save.Table("nat") == nil || a.save.Table("filter") == nil) {
+			continue // reported as a table, or the save is of one table only
+		}
+		if !t.t.Declares("KUBE-PROXY-CANARY") {
+			missing = append(missing, t.name)
+		}
+	}
+	if len(missing) > 0 {
+		a.out.Add(Finding{Name: "kubeproxy.canary.missing", Family: a.save.Family, Chain: "KUBE-PROXY-CANARY", Table: missing[0],
+			Message: "no chain KUBE-PROXY-CANARY in " + strings.Join(missing, " and ") + ": somebody flushed it"})
+	}
+}
+
+// judgeRootJumps: the way into kube-proxy's chains. A jump is wanted where the chain exists and the version writes it.
+func (a *audit) judgeRootJumps() {
+	for _, j := range []struct {
+		t        *ruleset.Table
+		from, to string
+		since    int
+	}{
+		{a.nat, "PREROUTING", "KUBE-SERVICES", 0},
+		{a.nat, "OUTPUT", "KUBE-SERVICES", 0},
+		{a.nat, "POSTROUTING", "KUBE-POSTROUTING", 0},
+		{a.filter, "INPUT", "KUBE-EXTERNAL-SERVICES", 0},
+		{a.filter, "FORWARD", "KUBE-EXTERNAL-SERVICES", 20},
+		{a.filter, "FORWARD", "KUBE-SERVICES", 0},
+		{a.filter, "OUTPUT", "KUBE-SERVICES", 0},
+		{a.filter, "FORWARD", "KUBE-FORWARD", 0},
+		{a.filter, "INPUT", "KUBE-NODEPORTS", 21},
+		{a.filter, "INPUT", "KUBE-PROXY-FIREWALL", 25},
+		{a.filter, "FORWARD", "KUBE-PROXY-FIREWALL", 25},
+		{a.filter, "OUTPUT", "KUBE-PROXY-FIREWALL", 25},
+		{a.filter, "INPUT", "KUBE-FIREWALL", 0},
+		{a.filter, "OUTPUT", "KUBE-FIREWALL", 0},
+	} {
+		if j.t == nil || !j.t.Declares(j.to) || a.version.Min < j.since {
+			continue
+		}
+		a.judgeRootJump(j.t, j.from, j.to)
+	}
+}
+
+// jumpCondition returns the condition that a root jump may have: those that judge new connections carry --ctstate NEW.
+func jumpCondition(table, to string) ruleset.Flags {
+	if table == "filter" && (to == "KUBE-SERVICES" || to == "KUBE-EXTERNAL-SERVICES" || to == "KUBE-PROXY-FIREWALL") {
+		return ruleset.ByState
+	}
+	return 0
+}
+
+func (a *audit) judgeRootJump(t *ruleset.Table, from, to string) {
+	base, c := t.Chain(from), a.chain(t, to)
+	if base == nil {
+		a.about("kubeproxy.jump.missing", t.Name, c, nil, nil, "no chain %s in table %s leads to %s", from, t.Name, to)
+		return
+	}
+	var first *ruleset.Rule
+	for i := range base.Rules {
+		r := &base.Rules[i]
+		states := r.Extra().States
+		if r.Target == to && r.Conditions()&^jumpCondition(t.Name, to) == 0 && (states == "" || states == "NEW") {
+			return
+		}
+		if r.Jump == 0 && strings.HasPrefix(r.Target, "KUBE-") {
+			c.blamed = true // misspelt: reported as undeclared
+			return
+		}
+		if r.Always() && first == nil && (r.Target == "ACCEPT" || r.Target == "DROP" || r.Target == "REJECT") {
+			first = r
+		}
+	}
+	c.blamed = true
+	msg := fmt.Sprintf("%s has no jump to %s that takes every packet", from, to)
+	if first != nil {
+		msg += fmt.Sprintf(", and its rule %q decides every packet", first.Text)
+	}
+	a.out.Add(Finding{Name: "kubeproxy.jump.missing", Family: a.save.Family, Table: t.Name, Chain: from, Line: int(base.Line),
+		Message: msg})
+}

@@ -1,0 +1,88 @@
+package proxyrules
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/internal/ruleset"
+)
+
+// NoRules is why a problem of kube-proxy's rules does not apply.
+const NoRules = "no rules of kube-proxy here"
+
+// Live is a node's rules of kube-proxy in every backend, judged without the Services. Mode is "" where there are none.
+type Live struct {
+	Report
+	Filters []*ruleset.Table // tables filter with chains of kube-proxy
+}
+
+// ReadLive reads and judges the rules of a node.
+func ReadLive(ctx context.Context, h *host.Host, opts Options) (Live, error) {
+	sets, err := h.Rulesets(ctx)
+	if err != nil {
+		return Live{}, err
+	}
+	live := Live{Report: judge(sets, opts, false)}
+	for _, t := range ruleset.Tables(sets, "filter") {
+		if t.Declares("KUBE-FORWARD") || t.Declares("KUBE-SERVICES") {
+			live.Filters = append(live.Filters, t)
+		}
+	}
+	return live, nil
+}
+
+// About returns the findings that the beginning of their name, or their chain, puts into one of the given subjects.
+func (l Live) About(subjects ...string) []Finding {
+	var found []Finding
+	for _, f := range l.Findings {
+		if slices.ContainsFunc(subjects, func(s string) bool { return strings.HasPrefix(f.Name, s) || f.Chain == s }) {
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// Lost returns the finding that leaves a table unjudged: the table is missing from the save, or nothing of kube-proxy is in it.
+func (l Live) Lost(table string) (Finding, bool) {
+	for _, f := range l.About("kubeproxy.table.") {
+		if f.Table == table {
+			return f, true
+		}
+	}
+	return Finding{}, false
+}
+
+// Evidence returns where a finding is, and the rule there.
+func (l Live) Evidence(f Finding) checks.Evidence {
+	program := "iptables"
+	switch {
+	case l.Mode == "nftables":
+		program = "nft"
+	case f.Family == ruleset.IPv6:
+		program = "ip6tables"
+	}
+	text := f.Message
+	if f.Rule != "" {
+		text = f.Rule + ": " + f.Message
+	}
+	return checks.Seen(strings.Join(strings.Fields(program+" "+f.Table+" "+f.Chain), " "), text)
+}
+
+// Fail makes a state fail for the findings: Got is what they are called, Remedy that of the first one.
+func (l Live) Fail(s *checks.State, findings []Finding) {
+	var got []string
+	for _, f := range findings {
+		name := f.Name[strings.LastIndex(f.Name, ".")+1:]
+		if f.Family == ruleset.IPv6 {
+			name += " (IPv6)"
+		}
+		if !slices.Contains(got, name) {
+			got = append(got, name)
+		}
+		s.Evidence = append(s.Evidence, l.Evidence(f))
+	}
+	s.Differs(strings.Join(got, ", "), findings[0].Remedy)
+}

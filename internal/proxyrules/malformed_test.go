@@ -1,0 +1,72 @@
+package proxyrules
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"nodegate/internal/input"
+)
+
+func TestReadError(t *testing.T) {
+	for _, read := range []func(io.Reader) error{
+		func(r io.Reader) error { _, err := LoadEndpointSlices(r); return err },
+		func(r io.Reader) error { _, err := LoadServices(r); return err },
+	} {
+		err := read(iotest.ErrReader(io.ErrClosedPipe))
+		if !errors.Is(err, input.ErrUnknown) || !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// Hostile but well-formed: a million chains, a million jumps, a loop through all.
+func TestManyChains(t *testing.T) {
+	const n = 1_000_000
+	var b bytes.Buffer
+	b.WriteString("*nat\n")
+	for i := range n {
+		fmt.Fprintf(&b, ":KUBE-SVC-%016d - [0:0]\n", i)
+	}
+	b.WriteString("COMMIT\n")
+	rep := Judge(mustParse(t, b.String()), Options{})
+	if len(rep.Findings) == 0 || len(rep.Findings) > 2*maxPerKind {
+		t.Errorf("%d findings", len(rep.Findings))
+	}
+	b.Reset()
+	b.WriteString("*nat\n")
+	for i := range n / 4 {
+		fmt.Fprintf(&b, ":L%d - [0:0]\n", i)
+	}
+	for i := range n / 4 {
+		fmt.Fprintf(&b, "-A L%d -j L%d\n", i, (i+1)%(n/4))
+	}
+	b.WriteString(":KUBE-SERVICES - [0:0]\n-A KUBE-SERVICES -j L0\nCOMMIT\n")
+	rep = Judge(mustParse(t, b.String()), Options{})
+	if got := names(rep.Findings); strings.Count(got, "kubeproxy.jump.loop") != 1 {
+		t.Errorf("findings %.300q", got)
+	}
+}
+
+func TestListErrors(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"", "the input is empty"},
+		{"[]", `line 1: EndpointSlice: "{" is wanted, not [`},
+		{`{"kind": "Pod"}`, "line 1: not a list of EndpointSlices: no items"},
+		{"{\n\"items\": [{\"kind\": \"Pod\"}]}", "no EndpointSlice among 1 items"},
+		{"{\n\"items\": [{\"kind\": \"EndpointSlice\", \"endpoints\": 3}]}", "line 2: endpoints is a number"},
+		{"{\n\"items\": [\n", "line 2: cut off: the JSON has no end"},
+		{`{"nftables": [{}]}`, "line 1: not a list of EndpointSlices: no items"},
+	} {
+		if _, err := LoadEndpointSlices(strings.NewReader(c.text)); err == nil || err.Error() != c.want {
+			t.Errorf("%q: %v, want %s", c.text, err, c.want)
+		}
+	}
+	if _, err := LoadServices(strings.NewReader(readFile(t, "endpointslices.json"))); err == nil {
+		t.Error("EndpointSlices are taken for Services")
+	}
+}

@@ -1,0 +1,186 @@
+package proxyrules
+
+import (
+	"strings"
+
+	"nodegate/internal/ruleset"
+)
+
+// inferVersion reads the version from what each release changed in nftables mode.
+func (a *nftAudit) inferVersion() VersionRange {
+	s := signs{min: 29, max: newestMinor}
+	has := func(chain string) bool { return a.chain(chain) != nil }
+	s.atMost(29, has("endpoints-check"))
+	s.atLeast(30, a.t.Sets["cluster-ips"] != nil || has("cluster-ips-check"))
+	s.atMost(33, has("filter-prerouting") || has("filter-output-post-dnat"))
+	s.atLeast(34, has("filter-prerouting-pre-dnat") || has("filter-output-pre-dnat"))
+	s.atMost(35, has("mark-for-masquerade"))
+	s.atLeast(36, a.t.Sets["hairpin-connections"] != nil)
+	return s.versions()
+}
+
+// judgeContainers: maps and sets that the rules look things up in.
+func (a *nftAudit) judgeContainers() {
+	for _, want := range []struct {
+		name  string
+		since int
+	}{
+		{"service-ips", 29}, {"service-nodeports", 29}, {"no-endpoint-services", 29}, {"no-endpoint-nodeports", 29},
+		{"firewall-ips", 30}, {"cluster-ips", 30}, {"hairpin-connections", 36},
+	} {
+		if a.version.Min >= want.since && a.t.Sets[want.name] == nil {
+			a.mapDamaged = true
+			a.aboutSet("kubeproxy.nft.map", want.name, "", nil, "table %s %s has no %s", a.t.Family, ruleset.KubeProxyTable, want.name)
+		}
+	}
+}
+
+// baseChain is a chain that the kernel calls, and what kube-proxy jumps to from it.
+type baseChain struct {
+	name, hook string
+	prio       int
+	jumps      []string
+}
+
+// baseChains of nftables mode. The filter chains moved in 1.30 and in 1.34; of 1.29 (alpha) only those of nat are judged.
+func baseChains(minor int) []baseChain {
+	list := []baseChain{
+		{"nat-prerouting", "prerouting", -100, []string{"services"}},
+		{"nat-output", "output", -100, []string{"services"}},
+		{"nat-postrouting", "postrouting", 100, []string{"masquerading"}},
+	}
+	switch {
+	case minor >= 34:
+		list = append(list,
+			baseChain{"filter-prerouting-pre-dnat", "prerouting", -110, []string{"firewall-check"}},
+			baseChain{"filter-output-pre-dnat", "output", -110, []string{"firewall-check"}},
+			baseChain{"filter-input", "input", 0, []string{"nodeport-endpoints-check", "service-endpoints-check"}},
+			baseChain{"filter-forward", "forward", 0, []string{"service-endpoints-check", "cluster-ips-check"}},
+			baseChain{"filter-output", "output", 0, []string{"service-endpoints-check", "cluster-ips-check"}})
+	case minor >= 30:
+		list = append(list,
+			baseChain{"filter-prerouting", "prerouting", -110, []string{"firewall-check"}},
+			baseChain{"filter-input", "input", -110, []string{"nodeport-endpoints-check", "service-endpoints-check"}},
+			baseChain{"filter-forward", "forward", -110, []string{"service-endpoints-check", "cluster-ips-check"}},
+			baseChain{"filter-output", "output", -110, []string{"service-endpoints-check", "firewall-check"}},
+			baseChain{"filter-output-post-dnat", "output", -90, []string{"cluster-ips-check"}})
+	}
+	return list
+}
+
+func (a *nftAudit) judgeBaseChains() {
+	for _, want := range baseChains(a.version.Min) {
+		c := a.chain(want.name)
+		if c == nil || c.Hook == "" {
+			a.out.Add(Finding{Name: "kubeproxy.nft.base-chain", Family: a.t.Family, Table: ruleset.KubeProxyTable, Chain: want.name,
+				Message: "no base chain " + want.name + " on hook " + want.hook})
+			a.blame(want.jumps)
+			continue
+		}
+		if c.Hook != want.hook || c.Priority != want.prio {
+			a.about("kubeproxy.nft.base-chain", c, nil, nil,
+				"%s is on hook %s with priority %d; %s and %d are wanted", c.Name, c.Hook, c.Priority, want.hook, want.prio)
+			continue
+		}
+		for _, to := range want.jumps {
+			found := false
+			for _, r := range c.Rules {
+				found = found || r.Target == to
+			}
+			if !found && !c.blamed {
+				a.about("kubeproxy.jump.missing", c, nil, nil, "%s has no jump to %s", c.Name, to)
+				a.blame([]string{to})
+			}
+		}
+	}
+}
+
+func (a *nftAudit) blame(chains []string) {
+	for _, name := range chains {
+		if c := a.chain(name); c != nil {
+			c.blamed = true
+		}
+	}
+}
+
+// judgeLookups: the chains between a base chain and a map.
+func (a *nftAudit) judgeLookups() {
+	for _, want := range []struct {
+		chain, set, finding string
+		since               int
+	}{
+		{"services", "service-ips", "kubeproxy.service.portals", 29},
+		{"services", "service-nodeports", "kubeproxy.nodeports.missing", 29},
+		{"service-endpoints-check", "no-endpoint-services", "kubeproxy.service.reject", 30},
+		{"nodeport-endpoints-check", "no-endpoint-nodeports", "kubeproxy.service.reject", 30},
+		{"firewall-check", "firewall-ips", "kubeproxy.firewall.unpaired", 30},
+	} {
+		c := a.chain(want.chain)
+		if a.version.Min < want.since || c == nil && a.t.Sets[want.set] == nil {
+			continue
+		}
+		if c == nil {
+			continue // reported where the jump is
+		}
+		first, at := true, -1
+		for i, r := range c.Rules {
+			if r.Lookup == want.set {
+				at = i
+			}
+			first = first && at < 0
+			if r.Verdict != "" && r.Always() {
+				a.about("kubeproxy.chain.unexpected-rule", c, r, nil, "kube-proxy writes no such rule into %s", c.Name)
+				return
+			}
+		}
+		if at < 0 && !c.blamed {
+			a.about(want.finding, c, nil, nil, "%s does not look anything up in @%s", c.Name, want.set)
+		}
+	}
+	if c := a.chain("reject-chain"); c != nil && !c.blamed && (len(c.Rules) != 1 || c.Rules[0].Verdict != "reject") {
+		a.about("kubeproxy.service.reject", c, nil, nil,
+			"reject-chain does not reject: clients of Services without endpoints wait for a timeout")
+	}
+}
+
+// findDetector learns which ClusterIP traffic is masqueraded: until 1.35 from the Services' own chains, from 1.36 from chain services.
+func (a *nftAudit) findDetector() {
+	count := map[string]int{}
+	note := func(r *ruleset.NFTRule) {
+		if marks(r) && r.Destination != "" {
+			count[nftDetector(r)]++
+		}
+	}
+	if c := a.chain("services"); c != nil {
+		for _, r := range c.Rules {
+			note(r)
+		}
+	}
+	for _, n := range a.nodes {
+		for _, c := range []*nftChain{n.service, n.local} {
+			if c != nil {
+				for _, r := range c.Rules {
+					note(r)
+				}
+			}
+		}
+	}
+	most := 0
+	for d, n := range count {
+		if n > most || n == most && strings.Compare(d, a.detector) < 0 {
+			a.detector, most = d, n
+		}
+	}
+}
+
+func nftDetector(r *ruleset.NFTRule) string {
+	switch {
+	case r.Source != "" && r.NotSource:
+		return "not from " + r.Source
+	case r.In != "" && r.NotSource:
+		return "not from interface " + r.In
+	case r.Source != "":
+		return "from " + r.Source
+	}
+	return "all"
+}

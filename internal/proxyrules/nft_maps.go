@@ -1,0 +1,235 @@
+package proxyrules
+
+import (
+	"net"
+	"strings"
+
+	"nodegate/internal/ruleset"
+)
+
+// judgeMaps reads where each address and port leads: Services are reached through these maps only.
+func (a *nftAudit) judgeMaps() {
+	dispatched := map[string]string{}
+	if s := a.t.Sets["service-ips"]; s != nil {
+		a.judgeNoPortals(s)
+		for _, e := range s.Elements {
+			a.judgeServiceIP(e, dispatched)
+		}
+	}
+	if s := a.t.Sets["service-nodeports"]; s != nil {
+		for _, e := range s.Elements {
+			if a.lost(e) {
+				continue
+			}
+			n := a.node(e.Target)
+			if n == nil || len(e.Key) != 2 {
+				a.aboutSet("kubeproxy.chain.unexpected-rule", s.Name, e.String(), nil, "element %s leads to no chain of a Service", e)
+				continue
+			}
+			n.reached = true
+			n.out.NodePort = atoi(e.Key[1])
+			if kind, _, _ := nftKind(e.Target); kind != "external" || e.Key[0] != n.proto {
+				a.aboutSet("kubeproxy.service.hash", s.Name, e.String(), n, "node port %s leads to %s", e, e.Target)
+			}
+		}
+	}
+	if s := a.t.Sets["no-endpoint-services"]; s != nil {
+		for _, e := range s.Elements {
+			a.judgeBlocked(s, e, dispatched)
+		}
+	}
+	if s := a.t.Sets["no-endpoint-nodeports"]; s != nil {
+		for _, e := range s.Elements {
+			if n := a.commented(e); n != nil && len(e.Key) == 2 {
+				n.out.NodePort = atoi(e.Key[1])
+			}
+		}
+	}
+	a.judgeFirewallIPs()
+}
+
+// judgeNoPortals: a map without an element, but Services with rules: flushed, or a listing without elements (nft -t).
+func (a *nftAudit) judgeNoPortals(s *ruleset.NFTSet) {
+	if len(s.Elements) > 0 {
+		return
+	}
+	for c := range a.all() {
+		if c.owner != nil && len(c.Rules) > 0 {
+			a.mapDamaged = true
+			a.aboutSet("kubeproxy.service.portals", s.Name, "", nil,
+				"map %s has no element: no Service address leads anywhere "+
+					"(or the listing was made with nft -t, which leaves elements out)", s.Name)
+			return
+		}
+	}
+}
+
+// lost reports that an element leads to a chain that is not there, which is reported as such.
+func (a *nftAudit) lost(e ruleset.NFTElement) bool { return e.Target != "" && a.chain(e.Target) == nil }
+
+func (a *nftAudit) judgeServiceIP(e ruleset.NFTElement, dispatched map[string]string) {
+	const set = "service-ips"
+	if a.lost(e) {
+		return
+	}
+	n := a.node(e.Target)
+	if n == nil || len(e.Key) != 3 {
+		a.aboutSet("kubeproxy.chain.unexpected-rule", set, e.String(), nil, "element %s leads to no chain of a Service", e)
+		return
+	}
+	n.reached = true
+	dispatched[e.String()] = e.Target
+	kind, _, _ := nftKind(e.Target)
+	switch {
+	case e.Key[1] != n.proto:
+		a.aboutSet("kubeproxy.service.hash", set, e.String(), n, "%s traffic leads to a chain for %s", e.Key[1], n.proto)
+	case (kind == "service" || kind == "local") && n.out.ClusterIP != "":
+		a.aboutSet("kubeproxy.service.address", set, e.String(), n,
+			"%s has ClusterIP %s:%d and %s:%s", n.name, n.out.ClusterIP, n.out.Port, e.Key[0], e.Key[2])
+	case kind == "service" || kind == "local":
+		n.out.ClusterIP, n.out.Port = e.Key[0], atoi(e.Key[2])
+		n.out.InternalLocal = kind == "local"
+	case kind == "external":
+		n.out.ExternalIPs = appendNew(n.out.ExternalIPs, e.Key[0])
+	default:
+		a.aboutSet("kubeproxy.service.hash", set, e.String(), n, "an address leads to %s", e.Target)
+	}
+}
+
+// commented returns the Service that an element's comment names: all that is left of a Service without endpoints.
+func (a *nftAudit) commented(e ruleset.NFTElement) *nftNode {
+	if !strings.Contains(e.Comment, "/") || len(e.Key) < 2 {
+		return nil
+	}
+	proto := e.Key[len(e.Key)-2]
+	ns, name, port := SplitServicePort(e.Comment)
+	n := a.named(servicePort(ns, name, port), proto, ns+"/"+name+"/"+proto+"/"+port)
+	n.reached = true
+	return n
+}
+
+func (a *nftAudit) judgeBlocked(s *ruleset.NFTSet, e ruleset.NFTElement, dispatched map[string]string) {
+	n := a.commented(e)
+	if n == nil || len(e.Key) != 3 || a.lost(e) {
+		return
+	}
+	kind, _, _ := nftKind(dispatched[e.String()])
+	switch {
+	case e.Target != "reject-chain" && e.Verdict != "drop" && e.Verdict != "reject":
+		a.aboutSet("kubeproxy.service.reject", s.Name, e.String(), n,
+			"%s is to be rejected or dropped, not %s%s", n.name, e.Verdict, e.Target)
+	case kind == "service" || kind == "local" || kind == "external" && e.Verdict != "drop":
+		a.aboutSet("kubeproxy.service.conflict", s.Name, e.String(), n,
+			"%s is blocked here and dispatched to %s", n.name, dispatched[e.String()])
+	case kind == "external":
+		n.out.ExternalLocal = true
+	case a.isClusterIP(e.Key[0]):
+		n.out.ClusterIP, n.out.Port = e.Key[0], atoi(e.Key[2])
+		n.out.Blocked = "reject"
+		if e.Verdict == "drop" {
+			n.out.Blocked, n.out.InternalLocal = "drop", true
+		}
+	default:
+		n.out.ExternalIPs = appendNew(n.out.ExternalIPs, e.Key[0])
+	}
+}
+
+func (a *nftAudit) isClusterIP(ip string) bool {
+	s := a.t.Sets["cluster-ips"]
+	if s == nil {
+		return true // until 1.29
+	}
+	for _, e := range s.Elements {
+		if len(e.Key) == 1 && e.Key[0] == ip {
+			return true
+		}
+	}
+	return false
+}
+
+// judgeFirewallIPs: loadBalancerSourceRanges is a map element and a chain that drops other sources.
+func (a *nftAudit) judgeFirewallIPs() {
+	const name = "kubeproxy.firewall.unpaired"
+	if s := a.t.Sets["firewall-ips"]; s != nil {
+		for _, e := range s.Elements {
+			n := a.node(e.Target)
+			kind, _, _ := nftKind(e.Target)
+			if n == nil || kind != "firewall" {
+				a.aboutSet(name, s.Name, e.String(), n, "element %s leads to %s, no chain of source ranges", e, e.Target)
+			} else if len(e.Key) == 3 {
+				n.out.LoadBalancerIPs = appendNew(n.out.LoadBalancerIPs, e.Key[0])
+			}
+		}
+	}
+	for _, n := range a.nodes {
+		c := n.fire
+		if c == nil || c.blamed || n.broken || c.refs == 0 && len(c.Rules) == 0 {
+			continue
+		}
+		drops := len(c.Rules) == 1 && c.Rules[0].Verdict == "drop" && c.Rules[0].Source != "" && c.Rules[0].NotSource
+		switch {
+		case c.refs == 0:
+			a.about(name, c, nil, n, "no element of @firewall-ips leads to %s: loadBalancerSourceRanges is not enforced", c.Name)
+		case !drops:
+			a.about(name, c, nil, n, "%s does not drop what loadBalancerSourceRanges excludes", c.Name)
+		}
+	}
+}
+
+// judgeClusterIPs: from 1.30 the set is the ClusterIP of every Service, and nothing else.
+func (a *nftAudit) judgeClusterIPs() {
+	const set = "cluster-ips"
+	s := a.t.Sets[set]
+	if s == nil || a.mapDamaged {
+		return
+	}
+	used := map[string]*nftNode{}
+	for _, n := range a.nodes {
+		if n.out.ClusterIP != "" {
+			used[n.out.ClusterIP] = n
+		}
+		if n.broken { // its address may be lost with it
+			return
+		}
+	}
+	for _, e := range s.Elements {
+		if used[e.String()] == nil {
+			a.aboutSet("kubeproxy.nft.cluster-ips", set, e.String(), nil, "%s is in @cluster-ips, but no Service has it", e)
+			return
+		}
+		delete(used, e.String())
+	}
+	// A ClusterIP may serve several ports: one of them is in used.
+	for _, n := range a.nodes {
+		if used[n.out.ClusterIP] == n {
+			a.aboutSet("kubeproxy.nft.cluster-ips", set, "", n, "%s is not in @cluster-ips", n.out.ClusterIP)
+			return
+		}
+	}
+}
+
+// judgeHairpinSet: from 1.36 the set names endpoints of this node: source and destination are the same, and a rule dispatches to it.
+func (a *nftAudit) judgeHairpinSet() {
+	const set = "hairpin-connections"
+	s := a.t.Sets[set]
+	if s == nil {
+		return
+	}
+	known := map[string]bool{}
+	for _, n := range a.nodes {
+		if n.broken {
+			return
+		}
+		for _, list := range [][]Endpoint{n.out.Endpoints, n.out.LocalEndpoints} {
+			for _, e := range list {
+				known[e.Address+" "+n.proto] = true
+			}
+		}
+	}
+	for _, e := range s.Elements {
+		if len(e.Key) != 4 || e.Key[0] != e.Key[1] || !known[net.JoinHostPort(e.Key[0], e.Key[3])+" "+e.Key[2]] {
+			a.aboutSet("kubeproxy.nft.hairpin-set", set, e.String(), nil, "%s is no connection of an endpoint to itself", e)
+			return
+		}
+	}
+}

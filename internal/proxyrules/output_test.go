@@ -1,0 +1,37 @@
+package proxyrules
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"nodegate/checks"
+)
+
+func TestReportJSON(t *testing.T) {
+	rep := Judge(mustParse(t, readFile(t, "iptables-save.txt")+"\n"), Options{})
+	text, err := json.Marshal(rep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again Report
+	if err := json.Unmarshal(text, &again); err != nil {
+		t.Fatal(err)
+	}
+	if again.Services[0].Verdict != checks.Pass || !strings.Contains(string(text), `"verdict":"pass"`) ||
+		!strings.Contains(string(text), `"findings":[]`) {
+		t.Errorf("%.500s", text)
+	}
+}
+
+// Every kind has what a person needs, and a name that is used once.
+func TestKinds(t *testing.T) {
+	seen := map[string]bool{}
+	for _, k := range Kinds() {
+		if seen[k.Name] || !strings.HasPrefix(k.Name, "kubeproxy.") || strings.ToLower(k.Name) != k.Name || k.Summary == "" ||
+			k.Remedy == "" || k.Verdict == checks.Pass {
+			t.Errorf("%+v", k)
+		}
+		seen[k.Name] = true
+	}
+}

@@ -1,0 +1,164 @@
+package proxyrules
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"net/netip"
+	"nodegate/checks"
+	"slices"
+	"strings"
+)
+
+// Report is the outcome of Judge.
+type Report struct {
+	Mode     string       `json:"mode"` // "iptables", "nftables", "ipvs", or empty when the input has no rules of kube-proxy
+	Version  VersionRange `json:"version"`
+	Services []Service    `json:"services"`
+	Findings []Finding    `json:"findings"`
+
+	Families map[string]bool `json:"-"` // that were judged
+}
+
+// worse returns the worse of two verdicts: Fail before Unknown before Warn before Pass.
+func worse(a, b checks.Verdict) checks.Verdict {
+	rank := [...]int{checks.Unknown: 2, checks.Pass: 0, checks.Warn: 1, checks.Fail: 3}
+	if rank[b] > rank[a] {
+		return b
+	}
+	return a
+}
+
+// Finding is one broken invariant with its evidence.
+type Finding struct {
+	Name    string         `json:"name"` // dotted, lower case, stable: of a Kind
+	Verdict checks.Verdict `json:"verdict"`
+	Service string         `json:"service,omitempty"` // ns/name[:port]
+	Family  string         `json:"family,omitempty"`  // "ip" or "ip6"
+	Table   string         `json:"table,omitempty"`
+	Chain   string         `json:"chain,omitempty"`
+	Line    int            `json:"line,omitempty"`   // in the input
+	Handle  int            `json:"handle,omitempty"` // nftables: as `nft -a` prints it
+	Rule    string         `json:"rule,omitempty"`
+	Message string         `json:"message"`
+	Remedy  string         `json:"remedy,omitempty"`
+	Ref     string         `json:"ref,omitempty"`
+}
+
+// Service is one port of a Service as the rules have it.
+type Service struct {
+	Name            string         `json:"name"` // ns/name[:port]
+	Protocol        string         `json:"protocol"`
+	Family          string         `json:"family"` // "ip" or "ip6"
+	ClusterIP       string         `json:"clusterIP,omitempty"`
+	Port            int            `json:"port,omitempty"`
+	NodePort        int            `json:"nodePort,omitempty"`
+	ExternalIPs     []string       `json:"externalIPs,omitempty"`
+	LoadBalancerIPs []string       `json:"loadBalancerIPs,omitempty"`
+	InternalLocal   bool           `json:"internalLocal,omitempty"` // internalTrafficPolicy Local
+	ExternalLocal   bool           `json:"externalLocal,omitempty"` // externalTrafficPolicy Local
+	Blocked         string         `json:"blocked,omitempty"`       // "reject" or "drop": ClusterIP traffic without endpoints
+	AffinitySeconds int            `json:"affinitySeconds,omitempty"`
+	Masquerade      string         `json:"masquerade,omitempty"` // of ClusterIP traffic: "all", "not from 100.96.0.0/11", or none
+	Chains          []string       `json:"chains,omitempty"`
+	Endpoints       []Endpoint     `json:"endpoints,omitempty"`      // any node's
+	LocalEndpoints  []Endpoint     `json:"localEndpoints,omitempty"` // this node's, for policy Local
+	Verdict         checks.Verdict `json:"verdict"`
+	Findings        []string       `json:"findings,omitempty"` // names of the findings about it
+}
+
+// Endpoint is one place that a Service's connections go to.
+type Endpoint struct {
+	Address string  `json:"address"` // ip:port
+	Chain   string  `json:"chain,omitempty"`
+	Chance  float64 `json:"chance"` // of a new connection, given all rules before it
+	Line    int     `json:"line,omitempty"`
+}
+
+// Conclude puts findings in the place of those that the report has, and judges its Services by them.
+func (r *Report) Conclude(findings []Finding) {
+	r.Findings = append([]Finding{}, findings...)
+	for i := range r.Services {
+		r.Services[i].Findings = nil
+	}
+	r.finish()
+}
+
+// Broken reports whether the report has a finding about a Service port.
+func (r *Report) Broken(p ServicePort) bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return Of(&f) == p })
+}
+
+// State is what the rules have of a Service port, in one line: it changes when kube-proxy writes anything else.
+func (r *Report) State(p ServicePort) string {
+	var b strings.Builder
+	for i := range r.Services {
+		s := &r.Services[i]
+		if s.Name != p.Name || s.Family != p.Family {
+			continue
+		}
+		fmt.Fprint(&b, s.Protocol, s.ClusterIP, s.Port, s.NodePort, s.ExternalIPs, s.LoadBalancerIPs, s.InternalLocal, s.ExternalLocal, s.Blocked)
+		for _, list := range [][]Endpoint{s.Endpoints, s.LocalEndpoints} {
+			var addresses []string
+			for _, e := range list {
+				addresses = append(addresses, e.Address)
+			}
+			slices.Sort(addresses)
+			fmt.Fprint(&b, addresses)
+		}
+	}
+	return b.String()
+}
+
+// StaleIn returns the Service whose rules still send to an endpoint that the API
+// has no longer; "" where there is none.
+func (r *Report) StaleIn(endpoint netip.AddrPort, api *Endpoints) string {
+	for _, s := range r.Services {
+		if !slices.Contains(s.Findings, "kubeproxy.truth.endpoint-stale") && !slices.Contains(s.Findings, "kubeproxy.truth.service-stale") {
+			continue
+		}
+		for _, e := range slices.Concat(s.Endpoints, s.LocalEndpoints) {
+			if e.Address == endpoint.String() && !api.Has(endpoint.String()) {
+				return s.Name
+			}
+		}
+	}
+	return ""
+}
+
+// hasher recomputes the hashes in chain names without an allocation for each.
+type hasher struct {
+	in  []byte
+	out [16]byte
+}
+
+// sum16 returns the first 16 base32 characters of the SHA-256 of the joined parts; the next call overwrites them.
+//
+// It is the suffix of KUBE-SVC-, KUBE-SVL-, KUBE-EXT-, KUBE-FW- and (until 1.23) KUBE-XLB- chains: of a Service port, spelled
+// `ns/name[:port]` (until 1.18 an unnamed port keeps its colon), and the protocol in lower case. Of KUBE-SEP- chains: of these and the
+// endpoint, `ip:port` or `[ip]:port`. In nftables mode the eight characters before a name are the first of its hash: of
+// `ns/name/proto/port`, or of that with `__ip/port` for an endpoint (in IPv6 addresses `.` for `:`).
+func (h *hasher) sum16(parts ...string) []byte {
+	h.in = h.in[:0]
+	for _, p := range parts {
+		h.in = append(h.in, p...)
+	}
+	sum := sha256.Sum256(h.in)
+	base32.StdEncoding.Encode(h.out[:], sum[:10])
+	return h.out[:]
+}
+
+// servicePort spells a Service port the way kube-proxy does since 1.19.
+func servicePort(namespace, name, port string) string {
+	if port == "" {
+		return namespace + "/" + name
+	}
+	return namespace + "/" + name + ":" + port
+}
+
+// SplitServicePort takes `ns/name[:port]` apart. A trailing colon (1.18 and older) means an unnamed port.
+func SplitServicePort(s string) (namespace, name, port string) {
+	namespace, name, _ = strings.Cut(s, "/")
+	name, port, _ = strings.Cut(name, ":")
+	return namespace, name, port
+}

@@ -1,0 +1,265 @@
+package proxyrules
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Versions is what the API said of every Service since a list, in order. Rules that kube-proxy wrote in time agree with
+// one of them, and not always with the newest.
+type Versions struct {
+	Endpoints *Endpoints // as listed
+	Services  *Services
+
+	slices   map[string]map[string]*endpointSlice // by Service and name, as they are now
+	owner    map[string]string                    // of a slice, ns/name: its Service
+	objects  map[string]*serviceObject            // as they are now
+	pastEps  map[string][]*apiEndpoints           // by Service, oldest first: what was replaced
+	pastPort map[string][][]apiServicePort
+}
+
+// NewVersions returns one that waits for its lists.
+func NewVersions() *Versions {
+	return &Versions{
+		slices: map[string]map[string]*endpointSlice{}, owner: map[string]string{}, objects: map[string]*serviceObject{},
+		pastEps: map[string][]*apiEndpoints{}, pastPort: map[string][][]apiServicePort{},
+	}
+}
+
+// ReadEndpointSlices reads the list, as LoadEndpointSlices does.
+func (v *Versions) ReadEndpointSlices(r io.Reader) (err error) {
+	v.Endpoints, err = loadEndpointSlices(r, v.putSlice)
+	return err
+}
+
+// ReadServices reads the list, as LoadServices does.
+func (v *Versions) ReadServices(r io.Reader) (err error) {
+	v.Services, err = loadServices(r, v.putService)
+	return err
+}
+
+// Change is one event of a watch, or a new list in place of those that were missed.
+type Change struct {
+	deleted bool
+	slice   *endpointSlice
+	service *serviceObject
+	relist  *Versions
+}
+
+// SliceChange reads an EndpointSlice of a watch.
+func SliceChange(object []byte, deleted bool) (Change, error) {
+	c := Change{slice: &endpointSlice{}, deleted: deleted}
+	if err := json.Unmarshal(object, c.slice); err != nil {
+		return Change{}, fmt.Errorf("reading an EndpointSlice: %w", err)
+	}
+	return c, nil
+}
+
+// ServiceChange reads a Service of a watch.
+func ServiceChange(object []byte, deleted bool) (Change, error) {
+	c := Change{service: &serviceObject{}, deleted: deleted}
+	if err := json.Unmarshal(object, c.service); err != nil {
+		return Change{}, fmt.Errorf("reading a Service: %w", err)
+	}
+	return c, nil
+}
+
+// Relisted is the change from what was known to new lists.
+func Relisted(now *Versions) Change { return Change{relist: now} }
+
+// Apply makes a version of the change. It returns the Services, ns/name, that the change is about.
+func (v *Versions) Apply(c Change) []string {
+	switch {
+	case c.relist != nil:
+		return v.replace(c.relist)
+	case c.service != nil:
+		name := c.service.Metadata.Namespace + "/" + c.service.Metadata.Name
+		v.pastPort[name] = append(v.pastPort[name], v.ports(name))
+		delete(v.objects, name)
+		if !c.deleted {
+			v.putService(c.service)
+		}
+		return []string{name}
+	}
+	id := c.slice.Metadata.Namespace + "/" + c.slice.Metadata.Name
+	var about []string
+	for _, name := range []string{v.owner[id], c.slice.service()} {
+		if name != "" && !slices.Contains(about, name) {
+			about = append(about, name)
+			v.pastEps[name] = append(v.pastEps[name], v.endpoints(name))
+		}
+	}
+	delete(v.slices[v.owner[id]], id)
+	delete(v.owner, id)
+	if !c.deleted {
+		v.putSlice(c.slice)
+	}
+	return about
+}
+
+// replace keeps what was, and goes on from new lists.
+func (v *Versions) replace(now *Versions) []string {
+	var about []string
+	for _, name := range union(v.slices, now.slices) {
+		v.pastEps[name] = append(v.pastEps[name], v.endpoints(name))
+		about = append(about, name)
+	}
+	for _, name := range union(v.objects, now.objects) {
+		v.pastPort[name] = append(v.pastPort[name], v.ports(name))
+		about = append(about, name)
+	}
+	v.slices, v.owner, v.objects = now.slices, now.owner, now.objects
+	return about
+}
+
+func union[T any](a, b map[string]T) []string {
+	var all []string
+	for name := range a {
+		all = append(all, name)
+	}
+	for name := range b {
+		if _, both := a[name]; !both {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+func (v *Versions) putSlice(s *endpointSlice) {
+	name, id := s.service(), s.Metadata.Namespace+"/"+s.Metadata.Name
+	if name == "" {
+		return
+	}
+	if v.slices[name] == nil {
+		v.slices[name] = map[string]*endpointSlice{}
+	}
+	v.slices[name][id], v.owner[id] = s, name
+}
+
+func (v *Versions) putService(s *serviceObject) {
+	v.objects[s.Metadata.Namespace+"/"+s.Metadata.Name] = s
+}
+
+// endpoints returns a Service's endpoints as they are now, nil if it has no slice.
+func (v *Versions) endpoints(name string) *apiEndpoints {
+	all := &Endpoints{services: map[string]*apiEndpoints{}}
+	for _, s := range v.slices[name] {
+		all.add(s)
+	}
+	return all.services[name]
+}
+
+// ports returns the ports of a Service as they are now, none if it is not there or has no address.
+func (v *Versions) ports(name string) []apiServicePort {
+	all := &Services{}
+	if s := v.objects[name]; s != nil {
+		all.add(s)
+	}
+	return all.list
+}
+
+// ServicePort names a port of a Service, ns/name[:port], in one address family.
+type ServicePort struct{ Name, Family string }
+
+// Service returns ns/name.
+func (p ServicePort) Service() string {
+	ns, name, _ := SplitServicePort(p.Name)
+	return ns + "/" + name
+}
+
+// Of returns the Service port that a finding is about.
+func Of(f *Finding) ServicePort { return ServicePort{f.Service, f.Family} }
+
+// Explain reports whether a Service port of the rules agrees with some version that the API had: one of the Service and one
+// of its endpoints, which the API does not order against each other.
+func (v *Versions) Explain(rep *Report, p ServicePort, node, zone string) bool {
+	name := p.Service()
+	c := compared{rep.only(p), p, node, zone}
+	return slices.ContainsFunc(append(slices.Clone(v.pastPort[name]), v.ports(name)), func(ports []apiServicePort) bool {
+		return len(c.service(ports)) == 0
+	}) && slices.ContainsFunc(append(slices.Clone(v.pastEps[name]), v.endpoints(name)), func(e *apiEndpoints) bool {
+		return len(c.endpoints(e)) == 0
+	})
+}
+
+// Agrees reports whether a Service port of the rules agrees with what the API says now.
+func (v *Versions) Agrees(rep *Report, p ServicePort, node, zone string) bool {
+	return len(v.Differences(rep, p, node, zone)) == 0
+}
+
+// Differences returns how a Service port of the rules differs from what the API says now.
+func (v *Versions) Differences(rep *Report, p ServicePort, node, zone string) []Finding {
+	name := p.Service()
+	c := compared{rep.only(p), p, node, zone}
+	return append(c.service(v.ports(name)), c.endpoints(v.endpoints(name))...)
+}
+
+// Knew reports whether what another reading says of a Service port now is a version that the API had here.
+func (v *Versions) Knew(now *Versions, p ServicePort) bool {
+	name := p.Service()
+	ports, endpoints := fmt.Sprint(now.ports(name)), now.endpoints(name).text()
+	return slices.ContainsFunc(append(slices.Clone(v.pastPort[name]), v.ports(name)), func(past []apiServicePort) bool {
+		return fmt.Sprint(past) == ports
+	}) && slices.ContainsFunc(append(slices.Clone(v.pastEps[name]), v.endpoints(name)), func(past *apiEndpoints) bool {
+		return past.text() == endpoints
+	})
+}
+
+// text is the same for the same endpoints, in whatever slices and order.
+func (e *apiEndpoints) text() string {
+	if e == nil {
+		return ""
+	}
+	var lines []string
+	for port, endpoints := range e.ports {
+		for _, ep := range endpoints {
+			lines = append(lines, fmt.Sprint(port, ep))
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// compared is one Service port of the rules, compared with versions of the API.
+type compared struct {
+	rep        *Report
+	port       ServicePort
+	node, zone string
+}
+
+// only returns the report of one Service port.
+func (r *Report) only(p ServicePort) *Report {
+	one := &Report{Mode: r.Mode, Version: r.Version, Families: r.Families}
+	for i := range r.Services {
+		if s := &r.Services[i]; s.Name == p.Name && s.Family == p.Family {
+			one.Services = append(one.Services, *s)
+		}
+	}
+	return one
+}
+
+func (c compared) service(ports []apiServicePort) []Finding {
+	ports = slices.DeleteFunc(slices.Clone(ports), func(s apiServicePort) bool {
+		return s.family != c.port.Family || servicePort(s.namespace, s.name, s.port) != c.port.Name
+	})
+	out := NewCollector()
+	with := newComparison(c.rep, &Options{Services: &Services{list: ports}}, nil, out)
+	with.services()
+	return out.List
+}
+
+func (c compared) endpoints(e *apiEndpoints) []Finding {
+	all := &Endpoints{services: map[string]*apiEndpoints{}}
+	if e != nil {
+		all.services[c.port.Service()] = e
+	}
+	out := NewCollector()
+	with := newComparison(c.rep, &Options{Endpoints: all, NodeName: c.node, Zone: c.zone}, nil, out)
+	for i := range c.rep.Services {
+		with.endpoints(&c.rep.Services[i])
+	}
+	return out.List
+}

@@ -1,0 +1,132 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"nodegate/internal/proxyrules"
+	"strings"
+)
+
+// ServiceTree writes the path of a packet to one Service: from its addresses through its chains to the endpoints, with the chance of
+// each. The name is ns/name for every port or ns/name:port for one. It fails if the rules have no such Service.
+func ServiceTree(w io.Writer, rep *proxyrules.Report, name string) error {
+	var b strings.Builder
+	found := false
+	for i := range rep.Services {
+		s := service{&rep.Services[i]}
+		ns, svc, _ := proxyrules.SplitServicePort(s.Name)
+		if s.Name != name && ns+"/"+svc != name {
+			continue
+		}
+		if found {
+			b.WriteByte('\n')
+		}
+		found = true
+		s.tree(&b)
+	}
+	if !found {
+		return fmt.Errorf("the rules have no Service %q", name)
+	}
+	_, err := io.WriteString(w, printableLines(b.String()))
+	return err
+}
+
+// branch is a line of a tree and what hangs below it.
+type branch struct {
+	text string
+	sub  []branch
+}
+
+func (s service) tree(b *strings.Builder) {
+	fmt.Fprintf(b, "%s (%s, %s) %s\n", s.Name, s.Protocol, s.Family, s.verdict())
+	writeBranches(b, s.branches(), "")
+}
+
+func (s service) branches() []branch {
+	var roots []branch
+	if s.ClusterIP != "" {
+		root := branch{text: "ClusterIP " + s.address()}
+		switch {
+		case s.Blocked != "":
+			root.text += ": " + s.Blocked
+		case s.InternalLocal:
+			root.sub = s.local()
+		default:
+			root.sub = s.any()
+		}
+		if s.Masquerade != "" && s.Blocked == "" {
+			root.text += " (masqueraded: " + s.Masquerade + ")"
+		}
+		roots = append(roots, root)
+	}
+	var external []string
+	if s.NodePort != 0 {
+		external = append(external, fmt.Sprintf("node port %d/%s", s.NodePort, s.Protocol))
+	}
+	for _, ip := range s.ExternalIPs {
+		external = append(external, "external IP "+ip)
+	}
+	for _, ip := range s.LoadBalancerIPs {
+		external = append(external, "load balancer IP "+ip)
+	}
+	for _, text := range external {
+		root := branch{text: text + " (masqueraded: all)", sub: s.any()}
+		if s.ExternalLocal {
+			root = branch{text: text + " (policy Local)", sub: []branch{
+				{text: "from this node and its pods", sub: s.any()},
+				{text: "from elsewhere", sub: s.local()},
+			}}
+		}
+		roots = append(roots, root)
+	}
+	return roots
+}
+
+func (s service) any() []branch {
+	return chainBranch(s.chain("SVC", "service-"), s.Endpoints, "no endpoint")
+}
+
+func (s service) local() []branch {
+	return chainBranch(s.chain("SVL", "local-", "XLB"), s.LocalEndpoints, "no endpoint on this node: drop")
+}
+
+// chain returns a chain of the Service by its kind, "" if it has none.
+func (s service) chain(kinds ...string) string {
+	for _, c := range s.Chains {
+		for _, k := range kinds {
+			if strings.HasPrefix(c, k) || strings.HasPrefix(c, "KUBE-"+k+"-") {
+				return c
+			}
+		}
+	}
+	return ""
+}
+
+func chainBranch(chain string, endpoints []proxyrules.Endpoint, none string) []branch {
+	if len(endpoints) == 0 {
+		return []branch{{text: none}}
+	}
+	node := branch{text: chain}
+	for _, e := range endpoints {
+		text := fmt.Sprintf("%6.2f %%  %s", 100*e.Chance, e.Address)
+		if e.Chain != "" {
+			text += "  " + e.Chain
+		}
+		if e.Line > 1 {
+			text += fmt.Sprintf("  (line %d)", e.Line)
+		}
+		node.sub = append(node.sub, branch{text: text})
+	}
+	return []branch{node}
+}
+
+func writeBranches(b *strings.Builder, list []branch, indent string) {
+	for i, n := range list {
+		edge, below := "├─ ", "│  "
+		if i == len(list)-1 {
+			edge, below = "└─ ", "   "
+		}
+		b.WriteString(indent + edge + n.text + "\n")
+		writeBranches(b, n.sub, indent+below)
+	}
+}

@@ -1,0 +1,261 @@
+// Package settle tells a difference that lasts from one that passes. Rules and API cannot be read at the same instant, and
+// kube-proxy needs time: what one look finds is a suspicion. It is followed, by a watch of the API and by reading the rules
+// again, until it is explained, or has stayed the same for longer than kube-proxy needs.
+package settle
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"nodegate/checks"
+	"nodegate/internal/proxyrules"
+)
+
+// Node is what is looked at again and again.
+type Node interface {
+	// Rules reads the rules and judges them alone.
+	Rules(ctx context.Context) (proxyrules.Report, error)
+	// Proxy looks whether kube-proxy is there and answers. No finding: it does.
+	Proxy(ctx context.Context) []proxyrules.Finding
+}
+
+// API is what the rules are compared with.
+type API interface {
+	// Follow sends what changes since the lists until the context ends; an error says why it cannot go on.
+	Follow(ctx context.Context, from *proxyrules.Versions, send func(proxyrules.Change)) error
+	// List lists again, past every cache where latest is set.
+	List(ctx context.Context, latest bool) (*proxyrules.Versions, error)
+}
+
+// Options bound the loop.
+type Options struct {
+	Settle     time.Duration // a difference that stays the same for so long is a finding
+	Node, Zone string
+	Progress   func(open int, d time.Duration) // told after each look; nil: nobody
+}
+
+// Outcome is what remains at the end.
+type Outcome struct {
+	Report    proxyrules.Report // with the findings that have settled, and what is not known
+	Converged []Converged
+	Looks     int  // how often the rules were read
+	Stale     bool // some difference from the API has settled
+}
+
+// Converged is a Service port that differed from the API and no longer does.
+type Converged struct {
+	Service string  `json:"service"`
+	Family  string  `json:"family"`
+	After   float64 `json:"afterSeconds"`
+}
+
+const (
+	pause = 300 * time.Millisecond // between two looks, at least
+	// What the rules alone show is torn where kube-proxy wrote while they were read. It must be there in so many looks, over so
+	// long a time.
+	tornLooks = 3
+	tornTime  = 2 * time.Second
+	reserve   = time.Second // of the deadline, for what follows
+)
+
+// loop is one audit.
+type loop struct {
+	node     Node
+	api      API
+	versions *proxyrules.Versions
+	opts     Options
+
+	began    time.Time
+	latest   proxyrules.Report
+	looks    int
+	suspects []*suspect     // differences from the API
+	alone    []*held        // what the rules alone show
+	proxy    []*held        // what is wrong with kube-proxy
+	changes  map[string]int // of a Service, since the list
+	events   chan change    // of the API, since the list
+	broken   error          // why the API is not followed any more
+	out      Outcome
+	found    []proxyrules.Finding
+}
+
+// Run looks at the node until nothing is in doubt, or until the context ends. What is still in doubt then is unknown. The
+// versions are what the API has listed, before; both they and the API are nil where the rules are compared with nothing.
+func Run(ctx context.Context, node Node, api API, versions *proxyrules.Versions, opts Options) (Outcome, error) {
+	l := &loop{node: node, api: api, versions: versions, opts: opts, began: time.Now(), changes: map[string]int{}}
+	looking := ctx
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		looking, cancel = context.WithDeadline(ctx, deadline.Add(-min(reserve, time.Until(deadline)/4)))
+		defer cancel()
+	}
+	if err := l.first(looking); err != nil {
+		return Outcome{}, err
+	}
+	defer l.follow(ctx)()
+	for l.open() > 0 && l.wait(looking, pause, func() bool { return false }) {
+		if err := l.look(looking); err != nil {
+			break // the end of the time, or rules that cannot be read any more: what is open stays unknown
+		}
+	}
+	l.conclude(ctx)
+	return l.out, nil
+}
+
+// first looks for the first time.
+func (l *loop) first(ctx context.Context) (err error) {
+	if l.latest, err = l.node.Rules(ctx); err != nil {
+		return err
+	}
+	l.looks = 1
+	now := time.Now()
+	l.alone = hold(l.latest.Findings, now)
+	if l.latest.Mode != "" {
+		l.proxy = hold(l.node.Proxy(ctx), now)
+	}
+	if l.versions == nil {
+		return nil
+	}
+	differ := proxyrules.Compare(&l.latest, proxyrules.Options{
+		Endpoints: l.versions.Endpoints, Services: l.versions.Services, NodeName: l.opts.Node, Zone: l.opts.Zone,
+	})
+	for _, f := range differ {
+		p := proxyrules.Of(&f)
+		l.suspects = append(l.suspects, &suspect{port: p, first: f, since: now, state: l.latest.State(p)})
+	}
+	return nil
+}
+
+// follow starts the watch where there is something to follow. What it returns ends the watch, and waits for it.
+func (l *loop) follow(ctx context.Context) (end func()) {
+	if len(l.suspects) == 0 {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	events := make(chan change, 256)
+	l.events = events
+	send := func(e change) {
+		select {
+		case events <- e:
+		case <-ctx.Done():
+		}
+	}
+	go func() {
+		defer close(events)
+		if err := l.api.Follow(ctx, l.versions, func(c proxyrules.Change) { send(change{c: c}) }); err != nil {
+			send(change{err: err})
+		}
+	}()
+	return func() {
+		cancel()
+		for range events { // until the watch has returned
+		}
+	}
+}
+
+// change is one of the API, or why there are no more.
+type change struct {
+	c   proxyrules.Change
+	err error
+}
+
+// wait takes the API's changes for so long, or until enough says so. It returns false where the context ends.
+func (l *loop) wait(ctx context.Context, d time.Duration, enough func() bool) bool {
+	end := time.NewTimer(d)
+	defer end.Stop()
+	for !enough() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-end.C:
+			return true
+		case e, ok := <-l.events:
+			switch {
+			case !ok:
+				l.events = nil
+			case e.err != nil:
+				l.broken = e.err
+			default:
+				for _, service := range l.versions.Apply(e.c) {
+					l.changes[service]++
+				}
+			}
+		}
+	}
+	return true
+}
+
+// look reads the rules again, and keeps in doubt what is still as it was.
+func (l *loop) look(ctx context.Context) error {
+	l.sift() // a change that came since the last look may explain what it saw
+	began := time.Now()
+	rep, err := l.node.Rules(ctx)
+	if err != nil {
+		return err
+	}
+	l.latest = rep
+	l.looks++
+	l.alone = still(l.alone, rep.Findings)
+	if len(l.proxy) > 0 {
+		l.proxy = still(l.proxy, l.node.Proxy(ctx))
+	}
+	l.sift()
+	now := time.Now()
+	if l.opts.Progress != nil {
+		l.opts.Progress(l.open(), now.Sub(l.began))
+	}
+	// A reading that takes seconds is not asked for all the time.
+	l.wait(ctx, min(now.Sub(began), 5*time.Second), func() bool { return false })
+	return nil
+}
+
+// sift keeps the suspects that nothing explains.
+func (l *loop) sift() {
+	now := time.Now()
+	l.suspects = slices.DeleteFunc(l.suspects, func(s *suspect) bool { return l.explained(s, now) })
+}
+
+// open returns how much is in doubt.
+func (l *loop) open() int {
+	now, n := time.Now(), 0
+	for _, s := range l.suspects {
+		if !l.settled(s, now) && l.broken == nil {
+			n++
+		}
+	}
+	for _, h := range l.alone {
+		if now.Sub(h.since) < tornTime || h.looks < tornLooks {
+			n++
+		}
+	}
+	for _, h := range l.proxy {
+		if now.Sub(h.since) < l.opts.Settle {
+			n++
+		}
+	}
+	return n
+}
+
+// conclude makes findings of what has settled. The rest is unknown.
+func (l *loop) conclude(ctx context.Context) {
+	now := time.Now()
+	for _, h := range l.alone {
+		f := h.last
+		if h.looks < 2 && f.Verdict != checks.Unknown {
+			f.Verdict = checks.Unknown
+			f.Message += "; seen in the only reading that there was time for"
+		}
+		l.found = append(l.found, f)
+	}
+	for _, h := range l.proxy {
+		f := h.last
+		if now.Sub(h.since) < l.opts.Settle {
+			f.Verdict = checks.Unknown
+			f.Message += "; for " + seconds(now.Sub(h.since)) + ", then the time of the audit ended"
+		}
+		l.found = append(l.found, f)
+	}
+	l.judge(ctx, now)
+	l.latest.Conclude(l.found)
+	l.out.Report, l.out.Looks = l.latest, l.looks
+}

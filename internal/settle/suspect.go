@@ -1,0 +1,146 @@
+package settle
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"nodegate/internal/proxyrules"
+)
+
+// suspect is a Service port whose rules have not agreed with anything that the API had since the list.
+type suspect struct {
+	port  proxyrules.ServicePort
+	first proxyrules.Finding
+	since time.Time // the rules have been as they are
+	state string    // of the rules
+}
+
+// explained reports whether a suspect is none: the rules agree with some version that the API had.
+func (l *loop) explained(s *suspect, now time.Time) bool {
+	if l.latest.Broken(s.port) {
+		return l.isHeld(s.port) // a finding of its own explains it; one that comes and goes does not
+	}
+	if l.versions.Explain(&l.latest, s.port, l.opts.Node, l.opts.Zone) {
+		l.out.Converged = append(l.out.Converged, Converged{s.port.Name, s.port.Family, now.Sub(l.began).Seconds()})
+		return true
+	}
+	if state := l.latest.State(s.port); state != s.state {
+		s.since, s.state = now, state // kube-proxy is at work
+	}
+	return false
+}
+
+// isHeld reports whether what the rules alone show of a Service port is certain.
+func (l *loop) isHeld(p proxyrules.ServicePort) bool {
+	for _, h := range l.alone {
+		if proxyrules.Of(&h.last) == p && h.looks >= tornLooks {
+			return true
+		}
+	}
+	return false
+}
+
+// settled reports whether a suspect has been the same for long enough.
+func (l *loop) settled(s *suspect, now time.Time) bool { return now.Sub(s.since) >= l.opts.Settle }
+
+// judge makes findings of the suspects. Before anything is called stale, the API is asked once more, past every cache: its
+// watch may have been old, or silent, and the rules right.
+func (l *loop) judge(ctx context.Context, now time.Time) {
+	var settled []*suspect
+	for _, s := range l.suspects {
+		switch {
+		case l.settled(s, now):
+			settled = append(settled, s)
+		case l.broken != nil:
+			l.unsettled(s, now, fmt.Sprintf("and the API can no longer be followed: %v", l.broken))
+		default:
+			l.unsettled(s, now, "when the time of the audit ended")
+		}
+	}
+	if len(settled) == 0 {
+		return
+	}
+	latest, err := l.api.List(ctx, true)
+	if err == nil {
+		l.wait(ctx, reserve/2, func() bool {
+			return !slices.ContainsFunc(settled, func(s *suspect) bool { return !l.versions.Knew(latest, s.port) })
+		})
+	}
+	for _, s := range settled {
+		switch {
+		case err != nil:
+			l.unsettled(s, now, fmt.Sprintf("but the API does not confirm it: %v", err))
+		case latest.Agrees(&l.latest, s.port, l.opts.Node, l.opts.Zone):
+			l.out.Converged = append(l.out.Converged, Converged{s.port.Name, s.port.Family, now.Sub(l.began).Seconds()})
+		case l.versions.Knew(latest, s.port):
+			l.stale(s, now, latest)
+		default:
+			l.unsettled(s, now, "but the API's watch is behind its list")
+		}
+	}
+}
+
+// stale makes a finding of a suspect: how its rules differ from what the API has now, and since when.
+func (l *loop) stale(s *suspect, now time.Time, latest *proxyrules.Versions) {
+	f := latest.Differences(&l.latest, s.port, l.opts.Node, l.opts.Zone)[0]
+	f.Message += fmt.Sprintf("; so since %s (%s ago), in each of %d looks, through %s of this Service in the API",
+		s.since.Format(time.TimeOnly), seconds(now.Sub(s.since)), l.looks, count(l.changes[s.port.Service()], "change"))
+	l.found = append(l.found, f)
+	l.out.Stale = true
+}
+
+func (l *loop) unsettled(s *suspect, now time.Time, why string) {
+	out := proxyrules.NewCollector()
+	out.Add(proxyrules.Finding{Name: "kubeproxy.truth.unsettled", Service: s.port.Name, Family: s.port.Family,
+		Message: fmt.Sprintf("%s; the same for %s, %s", s.first.Message, seconds(now.Sub(s.since)), why)})
+	l.found = append(l.found, out.List...)
+}
+
+// held is a finding that must last, or is none.
+type held struct {
+	last  proxyrules.Finding
+	since time.Time
+	looks int
+}
+
+func hold(findings []proxyrules.Finding, now time.Time) []*held {
+	var list []*held
+	for _, f := range findings {
+		list = append(list, &held{last: f, since: now, looks: 1})
+	}
+	return list
+}
+
+// still keeps what is found again, each as it is now.
+func still(list []*held, findings []proxyrules.Finding) []*held {
+	again := map[string]proxyrules.Finding{}
+	for _, f := range findings {
+		again[identity(&f)] = f
+	}
+	var kept []*held
+	for _, h := range list {
+		if f, ok := again[identity(&h.last)]; ok {
+			h.last = f
+			h.looks++
+			kept = append(kept, h)
+		}
+	}
+	return kept
+}
+
+// identity is the same for a finding in two readings, whatever its line.
+func identity(f *proxyrules.Finding) string {
+	return strings.Join([]string{f.Name, f.Service, f.Family, f.Table, f.Chain}, " ")
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

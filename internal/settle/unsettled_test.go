@@ -1,0 +1,101 @@
+package settle_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"nodegate/checks"
+	"nodegate/internal/proxyrules"
+	"nodegate/internal/settle"
+)
+
+// still is a cluster in which nothing changes, and the rules of one Service are stale. Its API may fail.
+type still struct {
+	*cluster
+	watch, list error  // of Follow, and of the list that confirms
+	behind      bool   // the watch never tells what the list has
+	gone        string // what is wrong with kube-proxy
+	back        time.Duration
+}
+
+func (s *still) Follow(ctx context.Context, _ *proxyrules.Versions, _ func(proxyrules.Change)) error {
+	if s.watch != nil {
+		return s.watch
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func (s *still) List(ctx context.Context, latest bool) (*proxyrules.Versions, error) {
+	if latest && s.behind {
+		s.put(s.names[0], "77")
+	}
+	if latest && s.list != nil {
+		return nil, s.list
+	}
+	return s.cluster.List(ctx, latest)
+}
+
+func (s *still) Proxy(context.Context) []proxyrules.Finding {
+	if s.gone == "" || s.back > 0 && time.Since(s.began) > s.back {
+		return nil
+	}
+	out := proxyrules.NewCollector()
+	out.Addf(s.gone, "seen")
+	return out.List
+}
+
+// TestUnsettled: what could not be followed to its end is unknown, neither a finding nor nothing; a kube-proxy that comes back
+// within its time is no finding.
+func TestUnsettled(t *testing.T) {
+	const unsettled, absent = "kubeproxy.truth.unsettled", "kubeproxy.process.absent"
+	for _, c := range []struct {
+		what    string
+		s       still
+		stale   bool
+		time    time.Duration
+		want    string
+		verdict checks.Verdict
+	}{
+		{"stale", still{}, true, time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
+		{"nothing", still{}, false, time.Minute, "", checks.Pass},
+		{"too little time", still{}, true, 10 * time.Second, unsettled, checks.Unknown},
+		{"no watch", still{watch: errors.New("403 Forbidden")}, true, time.Minute, unsettled, checks.Unknown},
+		{"not confirmed", still{list: errors.New("503")}, true, time.Minute, unsettled, checks.Unknown},
+		{"a watch that is behind", still{behind: true}, true, time.Minute, unsettled, checks.Unknown},
+		{"no kube-proxy", still{gone: absent}, false, time.Minute, absent, checks.Fail},
+		{"no kube-proxy, too little time", still{gone: absent}, false, 10 * time.Second, absent, checks.Unknown},
+		{"kube-proxy is started again", still{gone: absent, back: 8 * time.Second}, false, time.Minute, "", checks.Pass},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := c.s
+			s.cluster = newCluster(rand.New(rand.NewPCG(1, 1)))
+			s.began = time.Now()
+			if c.stale {
+				s.rules[s.names[0]] = "99999"
+				s.stale[s.names[0]] = true
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), c.time)
+			defer cancel()
+			versions, err := s.List(ctx, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := settle.Run(ctx, &s, &s, versions, settle.Options{Settle: settleTime})
+			if err != nil {
+				t.Fatal(err)
+			}
+			name, verdict := "", checks.Pass
+			for _, f := range out.Report.Findings {
+				name, verdict = f.Name, f.Verdict
+			}
+			if len(out.Report.Findings) > 1 || name != c.want || verdict != c.verdict {
+				t.Errorf("%s: %+v, want %s %s", c.what, out.Report.Findings, c.verdict, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,46 @@
+package policy_test
+
+import (
+	"strings"
+	"testing"
+
+	"nodegate/policy"
+)
+
+// TestTooComplex: what would overflow the stack or use up the memory is refused
+// before it is parsed. Without checkDepth this test does not end.
+func TestTooComplex(t *testing.T) {
+	value := func(v string) string { return "sysctl \"kernel.panic\" {\n  value = " + v + "\n}\n" }
+	list := "[" + strings.Repeat("1,", 300) + "1]"
+	for what, c := range map[string]struct{ name, text, want string }{
+		"brackets":          {"a.hcl", value(strings.Repeat("[", 100_000)), "at most 100 brackets"},
+		"blocks":            {"a.hcl", strings.Repeat("x {\n", 100_000), "at most 100 brackets"},
+		"templates":         {"a.hcl", value(strings.Repeat(`"${`, 100_000)), "at most 100 brackets"},
+		"operators":         {"a.hcl", value(strings.Repeat("!", 100_000) + "true"), "at most 1000 operators"},
+		"sums over lines":   {"a.hcl", value("(" + strings.Repeat("1 +\n", 100_000) + "1)"), "at most 1000 operators"},
+		"choices":           {"a.hcl", value(strings.Repeat("true ? 1 : ", 10_000) + "1"), "at most 1000 operators"},
+		"for in for":        {"a.hcl", value(strings.Repeat("[for a in "+list+": ", 4) + "a]]]]"), "cannot contain another"},
+		"for in a template": {"a.hcl", value(`"%{ for a in [1] }%{ for b in [1] }x%{ endfor }%{ endfor }"`), "cannot contain another"},
+		"JSON":              {"a.hcl.json", `{"sysctl": ` + strings.Repeat("[", 100_000), "at most 100 brackets"},
+		"JSON in a string": {"a.hcl.json", `{"sysctl": {"kernel.panic": {"value": "${` + strings.Repeat(`\u005b`, 100_000) + `}"}}}`,
+			"at most 100 brackets"},
+		"JSON for in for": {"a.hcl.json", `{"sysctl": {"kernel.panic": {"value": "${[for a in [1] : [for b in [1] : b]]}"}}}`,
+			"cannot contain another"},
+	} {
+		_, diags := policy.Load([]policy.File{{Name: c.name, Text: []byte(c.text)}}, policy.Options{})
+		if !strings.Contains(diags.Error(), c.want) {
+			t.Errorf("%s: %.300v", what, diags)
+		}
+	}
+	for what, text := range map[string]string{
+		"two for, one after the other": value("max([for a in [1, 2] : a]..., [for a in [3] : a]...)"),
+		"two templates":                value(`"%{ for a in [1] }1%{ endfor }%{ for b in [2] }2%{ endfor }"`),
+		"many lines with operators":    strings.Repeat("# a\nvariable \"a\" { default = -1 }\n", 1) + value("var.a + 1"),
+		"prose":                        "module \"overlay\" {\n  reason = \"for one in all [[[[ for all in one\"\n}\n",
+	} {
+		_, diags := policy.Load([]policy.File{{Name: "a.hcl", Text: []byte(text)}}, policy.Options{})
+		if strings.Contains(diags.Error(), "Too complex") {
+			t.Errorf("%s is too complex: %v", what, diags)
+		}
+	}
+}

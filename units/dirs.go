@@ -1,0 +1,59 @@
+package units
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"syscall"
+
+	"nodegate/internal/host/tree"
+)
+
+// missingDirs returns the missing directories on the way to p, parents first. The
+// error names one that is a file.
+func missingDirs(t Tree, p string) ([]string, error) {
+	var missing []string
+	for dir := path.Dir(p); dir != "/"; dir = path.Dir(dir) {
+		n, err := t.Stat(dir)
+		if err != nil {
+			return nil, err
+		}
+		switch n.Type {
+		case tree.Absent:
+			missing = append([]string{dir}, missing...)
+		case tree.Dir, tree.SymLink:
+			return missing, nil
+		default:
+			return nil, fmt.Errorf("%s is in the way: it is no directory; move it", t.Full(dir))
+		}
+	}
+	return missing, nil
+}
+
+func makeDirs(t Tree, dirs []string, mode fs.FileMode) error {
+	for _, d := range dirs {
+		if err := t.Mkdir(d, mode); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeDirs removes directories, children first, and leaves those that are not
+// empty.
+func removeDirs(t Tree, dirs []string) error {
+	var errs []error
+	for _, d := range slices.Backward(dirs) {
+		names, err := t.Names(d)
+		if err != nil || len(names) > 0 {
+			continue
+		}
+		// Somebody may put a file into it just now.
+		if err := t.Remove(d); err != nil && !errors.Is(err, syscall.ENOTEMPTY) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

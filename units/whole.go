@@ -1,0 +1,61 @@
+package units
+
+import "path"
+
+// A policy of several files changes as a whole: the new ones are written into a copy
+// of the policy directory, which then takes its place.
+
+// stageWhole writes the copy. It does nothing where at most one file differs, whose
+// rename is whole in itself, or where the tree cannot copy the directory.
+func (s *step) stageWhole(t Tree) error {
+	for _, f := range s.files {
+		if path.Dir(f.Path) == PolicyDir {
+			s.policy = append(s.policy, path.Base(f.Path))
+		}
+	}
+	for _, e := range s.dropped {
+		if path.Dir(e.Path) == PolicyDir {
+			s.policy = append(s.policy, path.Base(e.Path))
+		}
+	}
+	if len(s.policy) < 2 {
+		return nil
+	}
+	var err error
+	if s.copied, err = t.StageDir(PolicyDir); err != nil || s.copied == "" {
+		return err
+	}
+	for _, f := range s.files {
+		if !s.isCopied(f.Path) {
+			continue
+		}
+		to := s.copied + "/" + path.Base(f.Path)
+		if err := t.StageFile(to, f.Content, f.Mode); err != nil {
+			return err
+		}
+		if err := t.Commit(to); err != nil {
+			return err
+		}
+	}
+	for _, e := range s.dropped {
+		if s.isCopied(e.Path) {
+			e.Path = s.copied + "/" + path.Base(e.Path)
+			if err := e.restore(t); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// isCopied reports whether a path changes together with the policy directory.
+func (s *step) isCopied(p string) bool { return s.copied != "" && path.Dir(p) == PolicyDir }
+
+// commitWhole puts the copy into its place, once.
+func (s *step) commitWhole(t Tree) error {
+	if s.copied == "" || s.swapped {
+		return nil
+	}
+	s.swapped = true
+	return t.CommitDir(PolicyDir, s.policy)
+}

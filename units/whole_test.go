@@ -1,0 +1,152 @@
+package units_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"nodegate/internal/host"
+	"nodegate/policy"
+	"nodegate/units"
+)
+
+// TestMain keeps the trees in memory where that is possible: every file is flushed.
+func TestMain(m *testing.M) {
+	const memory = "/dev/shm"
+	if info, err := os.Stat(memory); err == nil && info.IsDir() && os.Getenv("TMPDIR") == "" {
+		_ = os.Setenv("TMPDIR", memory)
+	}
+	os.Exit(m.Run())
+}
+
+// policyIn returns the policy below the root as every verb reads it.
+func policyIn(t *testing.T, root string) string {
+	h, err := host.Open(root)
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	defer h.Close()
+	found, err := h.ReadFiles(units.PolicyDir, policy.IsPolicyFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	var b strings.Builder
+	for _, f := range found {
+		b.WriteString(path.Base(f.Name) + "\n" + string(f.Text) + "\n")
+	}
+	return b.String()
+}
+
+// policyOf returns the same of what is to be installed.
+func policyOf(files []units.File) string {
+	var b strings.Builder
+	for _, f := range files {
+		if path.Dir(f.Path) == units.PolicyDir {
+			b.WriteString(path.Base(f.Path) + "\n" + string(f.Content) + "\n")
+		}
+	}
+	return b.String()
+}
+
+// TestReadersDuringUpgrades: who reads the policy during an upgrade reads the old one
+// or the new one. LONG=1 makes 1,000 upgrades.
+func TestReadersDuringUpgrades(t *testing.T) {
+	upgrades, readers := 20, 4
+	if os.Getenv("LONG") != "" {
+		upgrades = 1000
+	}
+	root := t.TempDir()
+	one, two := files(t, policyOne, "one"), files(t, policyTwo, "two")
+	tree := open(t, root)
+	must(t, reinstall(tree, one))
+	var reads, changes atomic.Int64
+	var done atomic.Bool
+	var wg sync.WaitGroup
+	for range readers {
+		wg.Go(func() {
+			for last := ""; !done.Load(); reads.Add(1) {
+				got := policyIn(t, root)
+				if got != policyOf(one) && got != policyOf(two) {
+					t.Errorf("neither the old policy nor the new one:\n%s", got)
+					return
+				}
+				if got != last {
+					changes.Add(1)
+				}
+				last = got
+			}
+		})
+	}
+	for i := range upgrades {
+		next := two
+		if i%2 == 1 {
+			next = one
+		}
+		if err := reinstall(tree, next); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	done.Store(true)
+	wg.Wait()
+	if changes.Load() <= int64(readers) {
+		t.Error("no reader saw an upgrade: the test sees nothing")
+	}
+	t.Logf("%d reads beside %d upgrades, none wrong; %d times the policy had changed", reads.Load(), upgrades, changes.Load())
+}
+
+// TestForeignPolicyFile: what somebody else put beside the installed policy stays.
+func TestForeignPolicyFile(t *testing.T) {
+	root := t.TempDir()
+	tree := open(t, root)
+	must(t, reinstall(tree, files(t, policyOne, "one")))
+	mine := root + units.PolicyDir + "/50-mine.hcl"
+	must(t, os.WriteFile(mine, []byte("# mine"), 0o640))
+	must(t, os.Symlink("/nowhere", root+units.PolicyDir+"/README"))
+	must(t, reinstall(tree, files(t, policyTwo, "two")))
+	if text, err := os.ReadFile(mine); err != nil || string(text) != "# mine" {
+		t.Errorf("a file of somebody else: %q, %v", text, err)
+	}
+	if to, err := os.Readlink(root + units.PolicyDir + "/README"); err != nil || to != "/nowhere" {
+		t.Errorf("a link of somebody else: %q, %v", to, err)
+	}
+	// With a directory in it, the policy directory cannot be copied; the rest still works.
+	must(t, os.Mkdir(root+units.PolicyDir+"/old", 0o755))
+	must(t, reinstall(tree, files(t, policyOne, "one")))
+	if got, want := policyIn(t, root), "50-mine.hcl\n# mine\n"+policyOf(files(t, policyOne, "one")); got != want {
+		t.Errorf("the policy is\n%s\nnot\n%s", got, want)
+	}
+}
+
+// TestStagedNames: no program reads what a killed run left, procps for example, which
+// applies hidden files too.
+func TestStagedNames(t *testing.T) {
+	root := node(t)
+	tree := open(t, root)
+	k := &killer{Tree: tree, left: 30}
+	for k.left > 0 && !k.dead {
+		if _, err := units.Install(k, files(t, policyOne, "one"), false); err == nil {
+			t.Fatal("not killed: choose an earlier write")
+		}
+	}
+	left := strings.Count(manifest(t, root), ".nodegate-new")
+	if left == 0 {
+		t.Fatal("nothing was left: the test sees nothing")
+	}
+	for _, line := range strings.Split(manifest(t, root), "\n") {
+		name := path.Base(strings.TrimSuffix(strings.Fields(line)[0], "/"))
+		if strings.Contains(name, "nodegate-new") && !strings.HasSuffix(name, ".nodegate-new") {
+			t.Errorf("%s could be taken for a file of its kind", name)
+		}
+	}
+	must(t, reinstall(tree, files(t, policyOne, "one")))
+	if strings.Contains(manifest(t, root), ".nodegate-new") {
+		t.Errorf("the next install left:\n%s", manifest(t, root))
+	}
+}
