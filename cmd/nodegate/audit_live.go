@@ -58,13 +58,10 @@ func (a *audit) live(ctx context.Context) error {
 	opts := proxyrules.Options{NodeName: a.node, Zone: a.zone}
 	var versions *proxyrules.Versions
 	var unanswered error
-	switch {
-	case api == nil:
+	if api == nil {
 		err = a.truth.Read(ctx, &opts)
-	default:
-		if versions, unanswered = api.List(ctx, false); unanswered == nil {
-			opts.Endpoints, opts.Services = versions.Endpoints, versions.Services
-		}
+	} else if versions, unanswered = api.List(ctx, false); unanswered == nil {
+		opts.Endpoints, opts.Services = versions.Endpoints, versions.Services
 	}
 	if err != nil {
 		return err

@@ -136,12 +136,16 @@ func ownBinary() ([]byte, error) {
 	return b, nil
 }
 
+// reloadTimeout is systemctl's own for daemon-reload: generators run again, and
+// systemd gives those 90 s.
+const reloadTimeout = 3 * time.Minute
+
 // tellSystemd makes systemd read its units again, and enables or stops ours.
 func tellSystemd(ctx context.Context, h *host.Host, enable bool, stderr io.Writer) error {
 	if !h.SystemdRuns() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
 	defer cancel()
 	err := h.Units.Reload(ctx)
 	if !enable && err == nil {

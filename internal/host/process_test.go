@@ -35,6 +35,6 @@ func TestProcesses(t *testing.T) {
 		if err != nil || !slices.Contains(got, netip.AddrPortFrom(want.Addr().Unmap(), want.Port())) {
 			t.Errorf("%s is not in %v, %v", want, got, err)
 		}
-		l.Close()
+		_ = l.Close()
 	}
 }

@@ -29,12 +29,12 @@ func TestPresence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { hanging.Close() })
+	t.Cleanup(func() { _ = hanging.Close() })
 	refused, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused.Close()
+	_ = refused.Close()
 	page := func(l net.Addr) string { return "http://" + l.String() + "/healthz" }
 	process := func(name string, state byte, ns string) *hosttest.Machine {
 		return &hosttest.Machine{
