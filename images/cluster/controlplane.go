@@ -150,7 +150,7 @@ func (c *ControlPlane) controllers() []string {
 
 // run starts a program that stays; what it says goes to NAME.log.
 func (c *ControlPlane) run(name, program string, args ...string) error {
-	p, err := c.Space.Start(filepath.Join(c.Dir, name+".log"), nil, program, args...)
+	p, err := c.Start(filepath.Join(c.Dir, name+".log"), nil, program, args...)
 	if err == nil {
 		c.programs[name] = p
 	}

@@ -93,7 +93,7 @@ func (n *ProxyNode) StartProxy(ctx context.Context) error {
 		cmd.Env = append(os.Environ(), "PATH="+path)
 		cmd.SysProcAttr.Credential = &syscall.Credential{Gid: proxyGroup}
 	}
-	n.proxy, err = n.Space.Start(n.Log(), configure, n.plane.program("kube-proxy"), args...)
+	n.proxy, err = n.Start(n.Log(), configure, n.plane.program("kube-proxy"), args...)
 	if err != nil {
 		return err
 	}
