@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"nodegate/internal/host"
 )
@@ -14,6 +15,7 @@ import (
 type Voice struct {
 	Stderr io.Writer // where standard error is not the journal
 	lost   map[string]int
+	lostAt map[string]time.Time
 }
 
 // say writes to the console, and to the journal or standard error.
@@ -30,16 +32,19 @@ func (v *Voice) log(level host.Level, line string, fields map[string]string) {
 	v.write("standard error", func() bool { return host.Print(v.Stderr, line) })
 }
 
-// write gives up an outlet after its first loss: each further message would cost
+// retry is how long an outlet is left alone after a loss: each message would cost
 // its patience, which belongs to the budget.
+const retry = 5 * time.Second
+
 func (v *Voice) write(outlet string, write func() bool) {
-	if v.lost[outlet] == 0 && write() {
+	if time.Since(v.lostAt[outlet]) > retry && write() {
 		return
 	}
 	if v.lost == nil {
-		v.lost = map[string]int{}
+		v.lost, v.lostAt = map[string]int{}, map[string]time.Time{}
 	}
 	v.lost[outlet]++
+	v.lostAt[outlet] = time.Now()
 }
 
 // losses says what was not heard, "" for nothing.

@@ -33,8 +33,8 @@ const (
 
 // patience is how long a message may wait for its reader: a journald that hangs
 // or a console that somebody stopped must not block the boot. The message is lost
-// instead.
-const patience = 200 * time.Millisecond
+// instead. A serial line of 9600 baud needs 0.2 s for 200 characters.
+const patience = 2 * time.Second
 
 // LogsToJournal reports whether standard error is the journal.
 func LogsToJournal() bool {
@@ -109,7 +109,7 @@ func Print(w io.Writer, line string) bool {
 func InTime(write func() bool) bool {
 	done := make(chan bool, 1)
 	go func() { done <- write() }()
-	t := time.NewTimer(2 * patience)
+	t := time.NewTimer(patience + time.Second)
 	defer t.Stop()
 	select {
 	case written := <-done:
