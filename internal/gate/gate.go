@@ -164,7 +164,10 @@ func (g *Gate) explain(r checks.Report, waiting activity.Step) {
 		if waiting != g.stuck {
 			g.Voice.say(host.LevelError, "nodegate: held: "+waiting.String(), nil)
 		}
-		g.stuck, g.last = waiting, waiting.String()
+		g.stuck = waiting
+		if g.last == "" { // the reason that a whole attempt found says more
+			g.last = waiting.String()
+		}
 		return
 	}
 	causes := report.Blocking(r)
