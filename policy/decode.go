@@ -63,7 +63,7 @@ func (l *loader) decode() {
 	if gate != nil {
 		l.unknown = nil
 		p.Gate = l.gate(*gate)
-		if u := l.unknowns(); u != "" {
+		if u := l.unknowns(); u != "" && !strings.HasPrefix(u, "var.") { // what is wrong with a variable is said already
 			l.errorf(gate.Range, "Unknown gate", "What the gate does must be known before anything else; "+
 				"it depends on %s, which is not known here.", u)
 		}

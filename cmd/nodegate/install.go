@@ -81,7 +81,7 @@ that binary and the package's units are used.`,
 	}
 	o.policyFlags(c)
 	o.guardFlag(c)
-	o.copied = true
+	o.copied, o.lint = true, true
 	c.Flags().BoolVar(&start, "start", false, "then start the units, by the systemd that runs below --root")
 	c.Flags().BoolVar(&force, "force", false, "overwrite files that were changed since nodegate wrote them")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "show what would be written and write nothing")

@@ -15,7 +15,7 @@ import (
 )
 
 func newLint() *cobra.Command {
-	o := options{root: "/", noFacts: true}
+	o := options{root: "/", noFacts: true, lint: true}
 	var strict bool
 	var manifest string
 	c := &cobra.Command{
