@@ -24,7 +24,7 @@ func Lint(files []File, o Options) hcl.Diagnostics {
 	if l.evaluate(); l.diags.HasErrors() {
 		return l.diags
 	}
-	diags := l.checkTypes()
+	diags := append(l.checkTypes(), l.withoutEffect()...)
 	if diags.HasErrors() {
 		return diags
 	}

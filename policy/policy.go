@@ -168,6 +168,8 @@ type Probe struct {
 // Gate says how kubelet's start is delayed.
 type Gate struct {
 	Unit      string        // the systemd unit that waits
+	UnitAt    hcl.Range     // where the policy names it
+	MayLack   bool          // the unit may be installed after nodegate
 	Budget    time.Duration // how long one start attempt may wait
 	Interval  time.Duration // between two checks
 	OnTimeout OnTimeout

@@ -41,6 +41,7 @@ type options struct {
 	copied        bool // the files of --policy are copied, not used where they are
 
 	lint    bool // refuse a policy that would be wrong on some node
+	warned  bool // lint found something that is no mistake for certain
 	noFacts bool // the policy is read for no machine in particular: no fact is known
 }
 
@@ -82,7 +83,9 @@ func (o *options) load(h *host.Host, stderr io.Writer) (*policy.Policy, []policy
 	if err == nil && o.lint {
 		var known policy.Options
 		if known, err = o.known(stderr); err == nil {
-			err = printDiagnostics(stderr, files, policy.Lint(files, known))
+			diags := policy.Lint(files, known)
+			o.warned = len(diags) > 0
+			err = printDiagnostics(stderr, files, diags)
 		}
 	}
 	if err != nil {
