@@ -15,7 +15,6 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/host"
-	"nodegate/internal/host/config"
 	"nodegate/policy"
 )
 
@@ -44,16 +43,20 @@ func certificate() checks.Problem {
 
 func inspectCertificate(h *host.Host, now time.Time) (checks.State, error) {
 	s := checks.Passing("a client certificate that is valid now")
-	k, err := config.ReadKubelet(h.Files)
+	k, err := h.Kubelet()
 	if err != nil {
 		return s, err
 	}
-	kubeconfig := k.Values["kubeconfig"].Value
+	if before, err := beforeJoin(h, k); before || err != nil {
+		s.Skip = notJoined
+		return s, err
+	}
+	kubeconfig := k.Flags["kubeconfig"].Value
 	if kubeconfig == "" {
 		s.Skip = "kubelet is given no kubeconfig"
 		return s, nil
 	}
-	if bootstrap := k.Values["bootstrap-kubeconfig"].Value; bootstrap != "" {
+	if bootstrap := k.Flags["bootstrap-kubeconfig"].Value; bootstrap != "" {
 		if exists, err := h.Files.Exists(bootstrap); err != nil || exists {
 			s.Skip = "kubelet gets its certificate by " + bootstrap
 			return s, err

@@ -29,7 +29,7 @@ func protectKernelDefaults() checks.Problem {
 }
 
 func inspectProtectKernelDefaults(_ context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
-	k, err := config.ReadKubelet(h.Files)
+	k, err := h.Kubelet()
 	if err != nil {
 		return checks.State{}, err
 	}

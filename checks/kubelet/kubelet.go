@@ -14,5 +14,15 @@ func Problems() []checks.Problem {
 		runtime(),
 		certificate(),
 		ports(),
+		configuration(),
+		flags(),
+		cgroupV1(),
+		rootDir(),
+		kmsg(),
+		cgroupDriver(),
+		resolvConf(),
+		runtimeNofile(),
+		mounts(),
+		healthzPort(),
 	}
 }
