@@ -36,10 +36,11 @@ func inspectCgroup(_ context.Context, h *host.Host, _ *policy.Policy) (checks.St
 	if mounted == "cgroup2" {
 		return s, nil
 	}
-	k, err := h.Kubelet()
+	k, _, err := read(h, &s)
 	if err != nil {
 		return s, err
 	}
+	s.Skip = "" // v1 is worth a word before kubelet is configured
 	s.Differs("v1", "")
 	if setting, told := k.Values["failCgroupV1"]; told {
 		s.Evidence = append(s.Evidence, checks.Seen(setting.From.Source, setting.From.Text))

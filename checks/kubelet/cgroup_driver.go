@@ -32,9 +32,9 @@ func cgroupDriver() checks.Problem {
 
 func inspectCgroupDriver(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("the runtime's driver")
-	k, err := h.Kubelet()
-	if err != nil || !k.Found || h.Runtimes == nil {
-		s.Skip = noKubelet
+	k, found, err := read(h, &s)
+	if !found || h.Runtimes == nil {
+		s.Skip = cmp.Or(s.Skip, "no runtime can be asked here")
 		return s, err
 	}
 	setting := k.Values["cgroupDriver"]

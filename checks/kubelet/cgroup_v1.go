@@ -26,9 +26,8 @@ func cgroupV1() checks.Problem {
 
 func inspectCgroupV1(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("v2, or a kubelet that runs on v1")
-	k, err := h.Kubelet()
-	if err != nil || !k.Found {
-		s.Skip = noKubelet
+	k, found, err := read(h, &s)
+	if !found {
 		return s, err
 	}
 	mounted, err := cgroupMount(h)
@@ -49,5 +48,3 @@ func inspectCgroupV1(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 	}
 	return s, nil
 }
-
-const noKubelet = "no configuration of kubelet is here"

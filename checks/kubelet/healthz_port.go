@@ -23,7 +23,7 @@ func healthzPort() checks.Problem {
 		Inspect: func(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 			k, err := h.Kubelet()
 			if err != nil {
-				return checks.State{}, err
+				return checks.State{Cause: "kubelet.config"}, err
 			}
 			return inspectPort(h, cmp.Or(k.Values["healthzPort"].Value, "10248"))
 		},

@@ -26,9 +26,8 @@ func kmsg() checks.Problem {
 
 func inspectKmsg(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("/dev/kmsg")
-	k, err := h.Kubelet()
-	if err != nil || !k.Found {
-		s.Skip = noKubelet
+	_, found, err := read(h, &s)
+	if !found {
 		return s, err
 	}
 	if exists, err := h.Files.Exists("/dev/kmsg"); err != nil || exists {

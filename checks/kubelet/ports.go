@@ -30,7 +30,7 @@ func ports() checks.Problem {
 func inspectPorts(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	k, err := h.Kubelet()
 	if err != nil {
-		return checks.State{}, err
+		return checks.State{Cause: "kubelet.config"}, err
 	}
 	return inspectPort(h, cmp.Or(k.Values["port"].Value, "10250"))
 }

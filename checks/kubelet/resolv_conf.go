@@ -27,9 +27,8 @@ func resolvConf() checks.Problem {
 
 func inspectResolvConf(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("resolvers that a Pod reaches")
-	k, err := h.Kubelet()
-	if err != nil || !k.Found {
-		s.Skip = noKubelet
+	k, found, err := read(h, &s)
+	if !found {
 		return s, err
 	}
 	name := "/etc/resolv.conf"

@@ -30,9 +30,8 @@ func rootDir() checks.Problem {
 
 func inspectRootDir(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("a file system to write to")
-	k, err := h.Kubelet()
-	if err != nil || !k.Found {
-		s.Skip = noKubelet
+	k, found, err := read(h, &s)
+	if !found {
 		return s, err
 	}
 	dir := cmp.Or(k.Flags["root-dir"].Value, "/var/lib/kubelet")

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -35,13 +36,10 @@ const containerdSocket = "/run/containerd/containerd.sock"
 
 func inspectRuntime(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("CRI v1")
-	k, err := h.Kubelet()
-	if err != nil {
+	k, found, err := read(h, &s)
+	if !found || h.Runtimes == nil {
+		s.Skip = cmp.Or(s.Skip, "no runtime can be asked here")
 		return s, err
-	}
-	if !k.Found || h.Runtimes == nil {
-		s.Skip = "no configuration of kubelet names a runtime"
-		return s, nil
 	}
 	socket := containerdSocket
 	if setting, told := k.Values["containerRuntimeEndpoint"]; told && setting.Value != "" {

@@ -25,7 +25,7 @@ func TestRuntime(t *testing.T) {
 	checkstest.RunOne(t, "kubelet.runtime", checks.Boot, []checkstest.Case{
 		{What: "no kubelet yet", Node: checkstest.Node(nil, nil), Want: `
 skip
-skip: no configuration of kubelet names a runtime`},
+skip: no configuration of kubelet is here`},
 		{What: "today's", Node: node(map[string]string{"v1 " + socket: "containerd 1.6.20"}, ""), Want: `
 pass
 want: CRI v1

@@ -30,9 +30,8 @@ func inspectSwap(_ context.Context, h *host.Host, p *policy.Policy) (checks.Stat
 		s.Skip = "k3s and RKE2 start kubelet with --fail-swap-on=false"
 		return s, nil
 	}
-	k, err := h.Kubelet()
-	if err != nil || !k.Found {
-		s.Skip = noKubelet
+	k, found, err := read(h, &s)
+	if !found {
 		return s, err
 	}
 	text, err := h.Text("/proc/swaps")

@@ -136,6 +136,7 @@ check "kubelet.resolv-conf" {}
 check "kubelet.runtime-nofile" {}
 check "kubelet.mounts" {}
 check "kubelet.healthz-port" {}
+check "kubelet.certificate-dates" {}
 check "nodeport.overlap" {}
 check "neighbour.table" {}
 check "route-localnet.martian" {}

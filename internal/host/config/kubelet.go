@@ -148,6 +148,7 @@ func (k *Kubelet) guess(files Files, found []File) (configs, dirs []string, err 
 	for _, f := range found {
 		for flag, value := range Flags(string(f.Text)) {
 			k.Flags[flag] = KubeletValue{value, Source{f.Path, "--" + flag + "=" + value}}
+			k.Found = true
 		}
 	}
 	return []string{
