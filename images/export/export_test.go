@@ -164,14 +164,14 @@ func TestKops(t *testing.T) {
 	var k kopsOut
 	decode(t, r.Text, &k)
 	for _, h := range k.Spec.Hooks {
-		if !h.UseRawManifest || !strings.Contains(h.Manifest, "\n[Install]\nWantedBy=multi-user.target\n") || strings.Join(h.Roles, " ") != "ControlPlane Node" {
+		if !h.UseRawManifest || !strings.Contains(h.Manifest, "\n[Install]\nWantedBy=multi-user.target\n") || strings.Join(h.Roles, " ") != "ControlPlane Node APIServer" {
 			t.Errorf("hook %+v", h)
 		}
 	}
 	names := map[string]bool{}
 	files := map[string]string{}
 	for _, a := range k.Spec.FileAssets {
-		if names[a.Name] || a.Mode != "0644" || a.IsBase64 != nil || strings.Join(a.Roles, " ") != "ControlPlane Node" {
+		if names[a.Name] || a.Mode != "0644" || a.IsBase64 != nil || strings.Join(a.Roles, " ") != "ControlPlane Node APIServer" {
 			t.Errorf("asset %+v", a)
 		}
 		names[a.Name] = true
