@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"nodegate/units"
 )
@@ -12,6 +13,9 @@ import (
 // apiVersions are those of Cluster API's bootstrap configuration, the newest first.
 // Cluster API serves v1beta1 up to 1.15 only. What is written here is the same in both.
 func apiVersions() []string { return []string{"v1beta2", "v1beta1"} }
+
+// maxContent is the most characters of a file in a KubeadmConfig, by its schema.
+const maxContent = 10240
 
 // untilApplied waits for nodegate-apply, whose settings kubeadm's preflight asks for. It
 // ends: where the node cannot be made right, kubeadm says what it misses.
@@ -43,6 +47,12 @@ func clusterAPI(in Input) (Result, error) {
 	k := kubeadmConfig{APIVersion: "bootstrap.cluster.x-k8s.io/" + version, Kind: "KubeadmConfig"}
 	k.Metadata.Name = "nodegate"
 	k.Spec.Files = n.cloudFiles("root:root")
+	for _, f := range k.Spec.Files {
+		if size := utf8.RuneCountInString(f.Content); size > maxContent {
+			return Result{}, fmt.Errorf("%s has %d characters, and Cluster API takes %d at most: split it into several policy files", f.Path,
+				size, maxContent)
+		}
+	}
 	names := strings.Join(n.names(), " ")
 	k.Spec.PreKubeadmCommands = []string{"systemctl daemon-reload", "systemctl enable " + names, "systemctl start --no-block " + names,
 		untilApplied}

@@ -4,6 +4,7 @@ package vm
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -231,7 +232,9 @@ func (b *bake) identity(t *testing.T, r Runner) map[string]string {
 	}
 	defer g.Kill()
 	ask := func(script string) string {
-		out, err := g.Run(t.Context(), library+script)
+		ctx, cancel := context.WithTimeout(t.Context(), bootScript)
+		defer cancel()
+		out, err := g.Run(ctx, library+script)
 		if err != nil || out.Code != 0 {
 			t.Fatalf("%s: exit %d, %v\n%s", script, out.Code, err, out.Stderr)
 		}
