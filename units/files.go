@@ -102,7 +102,7 @@ func applyUnit(g policy.Gate, prog Program) []byte {
 			"ConditionPathExists", "!"+Disabled,
 			"RequiresMountsFor", path.Dir(prog.path)+" /etc/nodegate",
 			"Wants", "network-pre.target",
-			"After", "local-fs.target systemd-modules-load.service systemd-sysctl.service",
+			"After", "local-fs.target systemd-modules-load.service systemd-sysctl.service systemd-sysext.service",
 			"Before", "network-pre.target "+g.Unit+" shutdown.target",
 			"Conflicts", "shutdown.target",
 		), section("Service",

@@ -209,6 +209,13 @@ func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
 		return err
 	}
 	p, found, err := o.examine(c, h, run)
+	if err != nil && o.format == "npd" { // its only message is a line on standard output
+		why := err.Error()
+		if errors.As(err, new(exit)) {
+			why = "the policy is wrong; run: nodegate lint"
+		}
+		err = errors.Join(err, o.write(c.OutOrStdout(), func(w io.Writer) error { return report.NotChecked(w, why) }))
+	}
 	if err != nil {
 		return err
 	}

@@ -16,12 +16,16 @@ say() {
 	echo "$*" >$told
 }
 
+# full FILE: says that it could not be written.
+full() { say "held: cannot write to ${1%/*}, is the disk full? tried again every 5 s: $(df -P "${1%/*}" 2>/dev/null | tail -n 1)"; }
+
 @HOW@
 case ${1:-} in
 fetch)
 	trap 'rm -f "${new:-}"' EXIT
 	trap 'exit 1' INT TERM
 	if ! right "$bin"; then
+		[ ! -d "$bin" ] || { say "held: $bin is a directory, nodegate cannot be put there; remove it: rmdir $bin"; exit 1; }
 		rm -f "$bin".fetch.* # of a run that was killed
 		mkdir -p "${bin%/*}" && new=$(mktemp "$bin.fetch.XXXXXX") || { say "held: cannot write to ${bin%/*}"; exit 1; }
 		bring "$new" || exit 1

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 
 	"go.yaml.in/yaml/v3"
-
-	"nodegate/units"
 )
 
 // ignitionVersion is the newest spec that every Ignition since 2.13 (2022) reads.
@@ -76,9 +74,9 @@ func formatOctal(o octal) string {
 func (in Input) machine(format string) (ignitionConfig, error) {
 	var c ignitionConfig
 	if d := in.Delivery; d.URL != "" {
-		in.Delivery = Delivery{}
+		in.Delivery = Delivery{Path: d.Path}
 		c.Storage.Files = append(c.Storage.Files, ignitionFile{
-			Path: units.Binary, Mode: 0o755, Overwrite: true,
+			Path: d.path(), Mode: 0o755, Overwrite: true,
 			Contents: ignitionContents{Source: d.URL, Verification: ignitionHash{"sha256-" + d.SHA256}},
 		})
 	}

@@ -29,6 +29,9 @@ printf 'MODULES=list\nCOMPRESS=gzip\nRESUME=none\n' >"$1/etc/initramfs-tools/con
 printf 'virtio_pci\nvirtio_blk\nvirtio_console\ncrc32c_generic\n' >"$1/usr/share/initramfs-tools/modules.d/vm"
 `
 
+// noKeys takes away the SSH host keys that the package made: an image with them gives all its machines the same.
+const noKeys = `rm -f "$1"/etc/ssh/ssh_host_*`
+
 // Base is a built Debian tree. It is shared: nobody writes into Tree, Clone copies it.
 type Base struct {
 	Tree   string // the root file system
@@ -44,7 +47,7 @@ func options(packages []string) []string {
 		"--dpkgopt=path-exclude=/usr/share/doc/*",
 		"--dpkgopt=path-exclude=/usr/share/man/*",
 		"--dpkgopt=path-exclude=/usr/share/locale/*",
-		"--essential-hook=" + bootHook,
+		"--essential-hook=" + bootHook, "--customize-hook=" + noKeys,
 		suite,
 	}
 }
