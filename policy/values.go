@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"math/big"
+	"nodegate/internal/kernels"
 	"slices"
 	"strings"
 	"time"
@@ -17,9 +18,12 @@ import (
 // known here; unknown lists the last kind.
 type reader struct {
 	Options
-	diags   hcl.Diagnostics
-	vars    map[string]cty.Value // of the variable blocks
-	unknown []string             // the facts that the block being read needs and that are not known
+	diags     hcl.Diagnostics
+	vars      map[string]cty.Value // of the variable blocks
+	catalogue *kernels.Catalogue   // nil but for Lint
+	names     bool                 // compare names with it
+	warnings  hcl.Diagnostics
+	unknown   []string // the facts that the block being read needs and that are not known
 }
 
 func (r *reader) errorf(rng hcl.Range, summary, detail string, args ...any) {
@@ -121,6 +125,10 @@ func (r *reader) parameter(v cty.Value, rng hcl.Range, name string) (string, boo
 		return f.Text('f', 0), true
 	case v.Type() == cty.String:
 		s := strings.Join(strings.Fields(v.AsString()), " ")
+		if strings.Contains(strings.TrimSpace(v.AsString()), "\n") {
+			r.errorf(rng, "Wrong value", "%s has several lines; a kernel parameter is one line: %q.", name, s)
+			return "", false
+		}
 		if s == "" || len(s) > 4000 || strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c == 0x7f }) {
 			r.errorf(rng, "Wrong value", "%s must be text of 1 to 4000 bytes without control characters.", name)
 			return "", false

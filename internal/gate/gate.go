@@ -151,6 +151,11 @@ const (
 // written (an ordinary user tries the gate) is no reason to be held.
 func (g *Gate) keep(p *policy.Policy, r checks.Report) {
 	report.KeepChanges(r)
+	for _, res := range r.Results {
+		if res.Fixed && !host.LogsToJournal() {
+			g.Voice.log(host.LevelNotice, fmt.Sprintf("nodegate: changed %s: was %s, is %s", res.Name, res.Was, res.State.Got), nil)
+		}
+	}
 	if err := report.Leave(report.File, report.New(g.Host, p, r)); err != nil {
 		g.Voice.log(host.LevelWarning, "nodegate: "+err.Error(), nil)
 	}
