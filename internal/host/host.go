@@ -104,6 +104,8 @@ type Units interface {
 	// State returns a unit's ActiveState and UnitFileState, as systemctl show prints
 	// them: "active", "enabled". A unit that does not exist is "inactive", "".
 	State(ctx context.Context, unit string) (active, file string, err error)
+	// Crashes returns how a service has been ending. A unit that does not exist is "inactive".
+	Crashes(ctx context.Context, unit string) (Crash, error)
 	// Reload makes systemd read its unit files again.
 	Reload(ctx context.Context) error
 	// Enable does what `systemctl enable` does.

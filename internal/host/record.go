@@ -15,7 +15,7 @@ func Record(h *Host) (*Host, *Snapshot) {
 		APIVersion: snapshotVersion, Kind: snapshotKind, Taken: time.Now().UTC().Truncate(time.Second), Root: h.Root,
 		Files: map[string]answer[text]{}, Dirs: map[string]answer[[]string]{}, SymLink: map[string]answer[string]{},
 		Present: map[string]answer[bool]{}, Runtime: map[string]answer[string]{},
-		Spaces: map[string]answer[Space]{}, Cgroups: map[string]answer[CgroupDriver]{},
+		Spaces: map[string]answer[Space]{}, Cgroups: map[string]answer[CgroupDriver]{}, Crashes: map[string]answer[Crash]{},
 		Drivers: map[string]answer[string]{}, Offload: map[string]answer[featureOf]{},
 		Version: map[string]answer[string]{}, Stats: map[string]answer[statsOf]{}, Units: map[string]answer[unitState]{},
 		Tried: map[string]answer[string]{},
@@ -145,6 +145,12 @@ func (r recordUnits) State(ctx context.Context, unit string) (active, file strin
 	active, file, err = r.Units.State(ctx, unit)
 	r.s.Units[unit] = recordAnswer(unitState{active, file}, err)
 	return active, file, err
+}
+
+func (r recordUnits) Crashes(ctx context.Context, unit string) (Crash, error) {
+	c, err := r.Units.Crashes(ctx, unit)
+	r.s.Crashes[unit] = recordAnswer(c, err)
+	return c, err
 }
 
 type recordRules struct {

@@ -94,6 +94,10 @@ func (r replayUnits) State(_ context.Context, unit string) (active, file string,
 	return u.Active, u.File, err
 }
 
+func (r replayUnits) Crashes(_ context.Context, unit string) (Crash, error) {
+	return r.s.Crashes[unit].get("ends of " + unit)
+}
+
 func (r replayUnits) Reload(context.Context) error             { return errReplay }
 func (r replayUnits) Enable(context.Context, ...string) error  { return errReplay }
 func (r replayUnits) Stop(context.Context, string) error       { return errReplay }

@@ -137,6 +137,7 @@ check "kubelet.runtime-nofile" {}
 check "kubelet.mounts" {}
 check "kubelet.healthz-port" {}
 check "kubelet.certificate-dates" {}
+check "kubelet.crash-loop" {}
 check "nodeport.overlap" {}
 check "neighbour.table" {}
 check "route-localnet.martian" {}

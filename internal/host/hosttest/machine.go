@@ -34,6 +34,7 @@ type Machine struct {
 	Rules    map[string]string            // command line -> its output
 	Runtime  map[string]string            // "v1 SOCKET" -> what the runtime says of itself; nobody behind a socket that is in no key
 	Spaces   map[string]host.Space        // path -> what is left there; much, elsewhere
+	Crashes  map[string]host.Crash        // unit -> how it ends
 	Cgroups  map[string]host.CgroupDriver // socket -> the runtime's driver
 	Rejects  map[string]string            // program and rule -> why it is rejected, "" if it is accepted
 	Log      []string                     // every change that was requested
@@ -204,6 +205,13 @@ func (m units) State(_ context.Context, unit string) (active, file string, err e
 		return s[0], s[1], nil
 	}
 	return "inactive", "", nil
+}
+
+func (m units) Crashes(_ context.Context, unit string) (host.Crash, error) {
+	if c, ok := m.Machine.Crashes[unit]; ok {
+		return c, nil
+	}
+	return host.Crash{Active: "inactive"}, nil
 }
 
 func (m units) systemctl(verb string, units ...string) error {
