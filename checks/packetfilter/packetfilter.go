@@ -13,5 +13,7 @@ func Problems() []checks.Problem {
 		iptablesMark(),
 		dockerForwardDrop(),
 		routeLocalnetMartian(),
+		kernelCan(),
+		kernelCNI(),
 	}
 }

@@ -127,6 +127,10 @@ type Rules interface {
 	// rejected is what the program prints, "" where the rule is accepted; err says
 	// why it could not be tried.
 	Accepts(ctx context.Context, program string, rule ...string) (rejected string, err error)
+	// Takes tries rules in one scratch network namespace: whole, and where that is rejected, which of the texts that it
+	// consists of are. program reads them: iptables-restore, ip6tables-restore or nft. It returns why each is rejected,
+	// "" where it is accepted; err says why they could not be tried.
+	Takes(ctx context.Context, program, whole string, texts []string) (rejected []string, err error)
 }
 
 // Link is a network interface.

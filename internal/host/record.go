@@ -177,3 +177,15 @@ func (r recordRules) Accepts(ctx context.Context, program string, rule ...string
 	r.s.Tried[tried(program, rule)] = recordAnswer(rejected, err)
 	return rejected, err
 }
+
+func (r recordRules) Takes(ctx context.Context, program, whole string, texts []string) ([]string, error) {
+	rejected, err := r.Rules.Takes(ctx, program, whole, texts)
+	for i, text := range texts {
+		why := ""
+		if err == nil {
+			why = rejected[i]
+		}
+		r.s.Tried[tried(program, []string{text})] = recordAnswer(why, err)
+	}
+	return rejected, err
+}

@@ -122,6 +122,17 @@ func (r replayRules) Accepts(_ context.Context, program string, rule ...string) 
 	return r.s.Tried[what].get(what)
 }
 
+func (r replayRules) Takes(_ context.Context, program, _ string, texts []string) ([]string, error) {
+	rejected := make([]string, len(texts))
+	for i, text := range texts {
+		var err error
+		if rejected[i], err = r.s.Tried[tried(program, []string{text})].get("rules of " + program); err != nil {
+			return nil, err
+		}
+	}
+	return rejected, nil
+}
+
 // tried is the name of a rule, or of a command line, in a snapshot.
 func tried(program string, rule []string) string {
 	return strings.Join(append([]string{program}, rule...), " ")

@@ -118,7 +118,9 @@ func (m *machineUnits) Crashes(ctx context.Context, unit string) (Crash, error) 
 	if restarts > 0 {
 		// What the service wrote itself: systemd and nodegate write to the same unit's journal, by another way. A journal
 		// that cannot be read leaves the line empty.
-		said, _ := program.Run(ctx, "journalctl", "--boot", "--no-pager", "--quiet", "--output=cat", "--lines=100", "--unit="+unit,
+		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		said, _ := program.Run(ctx, "journalctl", "--boot", "--no-pager", "--quiet", "--output=cat", "--lines=30", "--unit="+unit,
 			"_TRANSPORT=stdout")
 		c.Line = lastError(string(said))
 	}

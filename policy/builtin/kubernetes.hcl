@@ -159,6 +159,8 @@ check "iptables.version" {}
 check "iptables.backends" {}
 check "iptables.bare-drop" {}
 check "iptables.mark-regression" {}
+check "packetfilter.kernel-can" {}
+check "packetfilter.kernel-can-cni" {}
 
 gate {
   unit       = "kubelet.service"

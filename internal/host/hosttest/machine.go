@@ -36,6 +36,7 @@ type Machine struct {
 	Spaces   map[string]host.Space        // path -> what is left there; much, elsewhere
 	Crashes  map[string]host.Crash        // unit -> how it ends
 	Cgroups  map[string]host.CgroupDriver // socket -> the runtime's driver
+	Lacks    map[string][]string          // program -> words of the texts that the kernel rejects, "program WORD" where that program does; a program that is no key is not installed
 	Rejects  map[string]string            // program and rule -> why it is rejected, "" if it is accepted
 	Log      []string                     // every change that was requested
 }
@@ -244,6 +245,26 @@ func (m rules) Accepts(_ context.Context, program string, rule ...string) (rejec
 	rejected, ok := m.Rejects[what]
 	if !ok {
 		return "", fmt.Errorf("%s: not permitted", what)
+	}
+	return rejected, nil
+}
+
+func (m rules) Takes(_ context.Context, program, _ string, texts []string) ([]string, error) {
+	lacks, installed := m.Lacks[program]
+	if !installed {
+		return nil, fmt.Errorf("%s is not installed", program)
+	}
+	rejected := make([]string, len(texts))
+	for i, text := range texts {
+		for _, word := range lacks {
+			switch word, own := strings.CutPrefix(word, "program "); {
+			case !strings.Contains(text, word):
+			case own:
+				rejected[i] = "Error: syntax error, unexpected string"
+			default:
+				rejected[i] = "RULE_APPEND failed (No such file or directory)"
+			}
+		}
 	}
 	return rejected, nil
 }

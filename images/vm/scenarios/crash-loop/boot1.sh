@@ -1,13 +1,9 @@
-watch=nodegate-watch.service
 restarted() { [ "$(systemctl show -P NRestarts kubelet)" -ge "$1" ]; }
-look() { systemctl kill -s HUP --kill-who=main $watch; } # a round now, not in half a minute
-status() { look && nodegate status | grep "$@"; }
+status() { nodegate status --format json | tr -d '\n' | grep "$@" >/dev/null; }
 within 240 restarted 3
-within 60 systemctl is-active --quiet $watch
-within 60 status -E '^fail +kubelet.crash-loop +.*exit status 3'
-nodegate check --stage run --format json >/run/vm/report || :
-grep -q 'a reason that no check knows' /run/vm/report || die "its last words are not in the report: $(cat /run/vm/report)"
+within 120 status 'kubelet.crash-loop.*restarts again and again: exit status 3.*a reason that no check knows'
+nodegate status | grep -E '^fail +kubelet.crash-loop +' || die "status is silent"
 within 120 restarted 11
 ln -sf /opt/vm/kubelet /opt/vm/crash
 systemctl restart kubelet
-within 60 not status kubelet.crash-loop
+within 120 status '"kubelet.crash-loop", *"verdict": *"pass"'
