@@ -15,5 +15,8 @@ func Problems() []checks.Problem {
 		routeLocalnetMartian(),
 		kernelCan(),
 		kernelCNI(),
+		markBits(),
+		hostPort(),
+		forwardDrop(),
 	}
 }

@@ -161,6 +161,12 @@ check "iptables.bare-drop" {}
 check "iptables.mark-regression" {}
 check "packetfilter.kernel-can" {}
 check "packetfilter.kernel-can-cni" {}
+check "packetfilter.mark-bits" {}
+check "packetfilter.host-port" {}
+check "packetfilter.forward-drop" {}
+check "accept-ra.forwarding" {}
+check "src-valid-mark.cilium" {}
+check "cni.leftovers" {}
 
 gate {
   unit       = "kubelet.service"
