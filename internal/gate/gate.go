@@ -137,7 +137,7 @@ func (g *Gate) proven(unit string, requirements int, waited time.Duration) {
 	}
 	if n := report.CountPass(time.Now(), often); n >= oftenPasses {
 		g.Voice.say(host.LevelWarning, fmt.Sprintf("nodegate: the node passes for the %dth time in %s, and %s is started again and again: "+
-			"what makes it exit is not among the checks; run: journalctl -u %s", n, often, unit, unit), nil)
+			"what makes it exit is not among the checks; run: nodegate status, or journalctl -b -u %s", n, often, unit, unit), nil)
 	}
 }
 
