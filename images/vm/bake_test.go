@@ -147,7 +147,7 @@ func (b *bake) packer(t *testing.T, rival string) (string, error) {
 	}
 	arguments, err := json.Marshal([][]string{
 		{"-kernel", b.runner.Base.Kernel}, {"-initrd", b.runner.Base.Initrd}, // the node image has no boot loader
-		{"-append", "root=/dev/vda rw console=ttyS0 net.ifnames=0"}, {"-m", "1024M"}, {"-smp", "2"},
+		{"-append", "no_timer_check root=/dev/vda rw console=ttyS0 net.ifnames=0"}, {"-m", "1024M"}, {"-smp", "2"},
 	})
 	if err != nil {
 		t.Fatal(err)
