@@ -63,7 +63,7 @@ func (l *loader) decode() {
 	if gate != nil {
 		l.unknown = nil
 		p.Gate = l.gate(*gate)
-		if u := l.unknowns(); u != "" {
+		if u := l.unknowns(); u != "" && !strings.HasPrefix(u, "var.") { // what is wrong with a variable is said already
 			l.errorf(gate.Range, "Unknown gate", "What the gate does must be known before anything else; "+
 				"it depends on %s, which is not known here.", u)
 		}
@@ -168,7 +168,9 @@ func (r *reader) gate(b block) Gate {
 				"for example \"kubelet.service\" or \"k3s.service\"; %q is not.", u)
 		}
 	}
-	g.Budget = r.duration(b.get("budget"), "budget", g.Budget, 0, time.Hour)
+	g.UnitAt = b.at("unit")
+	g.MayLack = r.oneOf(b.get("unit_absent"), "unit_absent", "refuse", "allow") == "allow"
+	g.Budget = r.duration(b.get("budget"), "budget", g.Budget, 10*time.Millisecond, time.Hour)
 	g.Interval = r.duration(b.get("interval"), "interval", g.Interval, 100*time.Millisecond, time.Minute)
 	g.OnTimeout = OnTimeout(r.oneOf(b.get("on_timeout"), "on_timeout", string(Hold), string(Release)))
 	g.Repair = r.flag(b.get("repair"), "repair", g.Repair)

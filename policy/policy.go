@@ -6,6 +6,7 @@
 package policy
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -44,6 +45,19 @@ type Metadata struct {
 // Applies reports whether the requirement is in force on this node, with a known
 // value.
 func (a Metadata) Applies() bool { return !a.Off && a.Unknown == "" }
+
+// Source returns the file and line that asks for a requirement, and those of the
+// override that changed it.
+func (m Metadata) Source() string {
+	if m.Range.Filename == "" {
+		return ""
+	}
+	s := fmt.Sprintf("%s:%d", m.Range.Filename, m.Range.Start.Line)
+	if m.Override.Filename != "" {
+		s += fmt.Sprintf(", overridden at %s:%d", m.Override.Filename, m.Override.Start.Line)
+	}
+	return s
+}
 
 // Severity says what a failing requirement does to the gate.
 type Severity string
@@ -154,6 +168,8 @@ type Probe struct {
 // Gate says how kubelet's start is delayed.
 type Gate struct {
 	Unit      string        // the systemd unit that waits
+	UnitAt    hcl.Range     // where the policy names it
+	MayLack   bool          // the unit may be installed after nodegate
 	Budget    time.Duration // how long one start attempt may wait
 	Interval  time.Duration // between two checks
 	OnTimeout OnTimeout

@@ -68,7 +68,7 @@ func blockSchema(blockType string) *hcl.BodySchema {
 	case "match":
 		return attributes("name", "kind", "driver", "default_route")
 	case "gate":
-		return attributes("unit", "budget", "interval", "on_timeout", "repair")
+		return attributes("unit", "unit_absent", "budget", "interval", "on_timeout", "repair")
 	}
 	return attributes()
 }

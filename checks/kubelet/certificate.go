@@ -15,45 +15,65 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/host"
-	"nodegate/internal/host/config"
 	"nodegate/policy"
 )
 
-// certificate: kubelet exits where its client certificate is over and nothing gives it a new one.
+// certificate: kubelet exits where its client certificate is over and what should give it a new one is missing.
 func certificate() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.certificate", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block,
-		Detects: "kubelet's client certificate is expired, not yet valid or missing, and there is no bootstrap kubeconfig to get a new " +
-			"one with.",
+		Detects: "kubelet's client certificate is missing or expired, and the bootstrap kubeconfig that would get it a new one is not there.",
 		Symptom: "kubelet exits: \"part of the existing bootstrap client certificate ... is expired\"; the node, often one that was off " +
-			"for long, never " +
-			"becomes Ready again.",
-		How: "The kubeconfig of kubelet's --kubeconfig is read, and the first certificate that its user names or holds; its dates are " +
-			"compared with " +
-			"the clock. Where --bootstrap-kubeconfig names a file that exists, kubelet renews by itself. Without such flags nothing is " +
-			"read.",
-		Remedy: "on a control plane, run: kubeadm kubeconfig user --org system:nodes --client-name system:node:NODE; or join the node " +
-			"again",
+			"for long, never becomes Ready again.",
+		How: "The kubeconfig of kubelet's --kubeconfig is read, and the first certificate that its user names or holds; its end is compared " +
+			"with the clock. Where --bootstrap-kubeconfig names a file that exists, kubelet renews by itself; where it is not given, kubelet " +
+			"starts with an expired certificate, see kubelet.certificate-dates.",
+		Remedy:   certificateRemedy,
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/troubleshooting-kubeadm/#kubelet-client-cert",
 		Inspect: func(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
-			return inspectCertificate(h, time.Now())
+			return inspectCertificate(h, time.Now(), true)
 		},
 	}
 }
 
-func inspectCertificate(h *host.Host, now time.Time) (checks.State, error) {
+// certificateDates: kubelet runs, and the API server does not know it.
+func certificateDates() checks.Problem {
+	return checks.Problem{
+		Name: "kubelet.certificate-dates", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
+		Detects:  "kubelet's client certificate is expired, or not yet valid by this machine's clock.",
+		Symptom:  "kubelet runs, and logs \"Unauthorized\" or \"x509: certificate has expired or is not yet valid\"; the node is NotReady.",
+		How:      "As kubelet.certificate, with both dates.",
+		Remedy:   certificateRemedy,
+		TradeOff: "",
+		Ref:      "https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/troubleshooting-kubeadm/#kubelet-client-cert",
+		Inspect: func(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
+			return inspectCertificate(h, time.Now(), false)
+		},
+	}
+}
+
+const certificateRemedy = "on a control plane, run: kubeadm kubeconfig user --org system:nodes --client-name system:node:NODE; or join the " +
+	"node again"
+
+// inspectCertificate compares the certificate's dates with now; with exits, only those that make kubelet exit.
+func inspectCertificate(h *host.Host, now time.Time, exits bool) (checks.State, error) {
 	s := checks.Passing("a client certificate that is valid now")
-	k, err := config.ReadKubelet(h.Files)
-	if err != nil {
+	k, found, err := read(h, &s)
+	if !found {
 		return s, err
 	}
-	kubeconfig := k.Values["kubeconfig"].Value
+	if before, err := beforeJoin(h, k); before || err != nil {
+		s.Skip = notJoined
+		return s, err
+	}
+	kubeconfig := k.Flags["kubeconfig"].Value
 	if kubeconfig == "" {
 		s.Skip = "kubelet is given no kubeconfig"
 		return s, nil
 	}
-	if bootstrap := k.Values["bootstrap-kubeconfig"].Value; bootstrap != "" {
+	bootstrap := k.Flags["bootstrap-kubeconfig"].Value
+	if bootstrap != "" {
 		if exists, err := h.Files.Exists(bootstrap); err != nil || exists {
 			s.Skip = "kubelet gets its certificate by " + bootstrap
 			return s, err
@@ -63,6 +83,10 @@ func inspectCertificate(h *host.Host, now time.Time) (checks.State, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		s.Evidence = []checks.Evidence{checks.Seen(kubeconfig, err.Error())}
+		if !exits {
+			s.Skip = "there is no certificate, see kubelet.certificate"
+			return s, nil
+		}
 		s.Differs("missing, and no bootstrap kubeconfig", "join the node again, or give kubelet a bootstrap kubeconfig")
 		return s, nil
 	case err != nil:
@@ -74,6 +98,8 @@ func inspectCertificate(h *host.Host, now time.Time) (checks.State, error) {
 	s.Evidence = []checks.Evidence{checks.Seen(from, fmt.Sprintf("%s, valid from %s to %s", c.Subject.CommonName,
 		c.NotBefore.UTC().Format(time.RFC3339), c.NotAfter.UTC().Format(time.RFC3339)))}
 	switch {
+	case exits && (bootstrap == "" || now.Before(c.NotAfter)):
+		s.Got = "a client certificate with which kubelet starts"
 	case now.After(c.NotAfter):
 		s.Differs("expired since "+c.NotAfter.UTC().Format(time.RFC3339), "")
 	case now.Before(c.NotBefore):

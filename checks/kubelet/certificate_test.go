@@ -1,6 +1,7 @@
 package kubelet_test
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -21,14 +22,16 @@ func TestCertificate(t *testing.T) {
 	now := time.Now()
 	const drop = "/etc/systemd/system/kubelet.service.d/10-kubeadm.conf"
 	for _, c := range []struct {
-		what, want  string
-		from, until time.Duration
-		files       map[string]string
+		what, want, dates string
+		from, until       time.Duration
+		files             map[string]string
 	}{
 		{what: "no kubeconfig", files: map[string]string{drop: ""}, want: "skip"},
-		{what: "valid", from: -time.Hour, until: time.Hour, want: "pass: a client certificate that is valid now"},
-		{what: "expired", from: -2 * time.Hour, until: -time.Hour, want: "fail: expired since "},
-		{what: "the clock is behind", from: time.Hour, until: 2 * time.Hour, want: "fail: valid only from "},
+		{what: "valid", from: -time.Hour, until: time.Hour, want: "pass: a client certificate with which kubelet starts", dates: "pass: a client certificate that is valid now"},
+		{what: "expired", from: -2 * time.Hour, until: -time.Hour, want: "fail: expired since ", dates: "warn: expired since "},
+		{what: "expired, and kubelet starts with it", from: -2 * time.Hour, until: -time.Hour, want: "pass: ", dates: "warn: expired since ",
+			files: map[string]string{drop: "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf\n"}},
+		{what: "the clock is behind", from: time.Hour, until: 2 * time.Hour, want: "pass: ", dates: "warn: valid only from "},
 		{what: "expired, and bootstrap", from: -2 * time.Hour, until: -time.Hour, want: "skip",
 			files: map[string]string{"/etc/kubernetes/bootstrap-kubelet.conf": "x"}},
 		{what: "missing", files: map[string]string{"/var/lib/kubelet/pki/kubelet.pem": "absent"}, want: "fail: missing, and no bootstrap kubeconfig"},
@@ -46,13 +49,15 @@ func TestCertificate(t *testing.T) {
 		if files["/var/lib/kubelet/pki/kubelet.pem"] == "absent" {
 			delete(files, "/var/lib/kubelet/pki/kubelet.pem")
 		}
-		r := checkstest.On(t.Context(), t, checkstest.Node(files, nil).Host(), checks.Boot, "kubelet.certificate", "")
-		got := r.Verdict.String()
-		if r.Verdict != checks.Skip {
-			got += ": " + r.State.Got
-		}
-		if !strings.HasPrefix(got, c.want) || r.Err != nil || r.Differs() && r.State.Remedy == "" {
-			t.Errorf("%s: %s (%v, remedy %q), want %s", c.what, got, r.Err, r.State.Remedy, c.want)
+		for name, want := range map[string]string{"kubelet.certificate": c.want, "kubelet.certificate-dates": cmp.Or(c.dates, "skip")} {
+			r := checkstest.On(t.Context(), t, checkstest.Node(files, nil).Host(), checks.Run, name, "")
+			got := r.Verdict.String()
+			if r.Verdict != checks.Skip {
+				got += ": " + r.State.Got
+			}
+			if !strings.HasPrefix(got, want) || r.Err != nil || r.Differs() && r.State.Remedy == "" {
+				t.Errorf("%s, %s: %s (%v, remedy %q), want %s", c.what, name, got, r.Err, r.State.Remedy, want)
+			}
 		}
 	}
 }

@@ -2,12 +2,12 @@ package kubelet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"nodegate/checks"
 	"nodegate/internal/host"
-	"nodegate/internal/host/config"
 	"nodegate/policy"
 )
 
@@ -28,27 +28,19 @@ func cgroupVersion() checks.Problem {
 
 func inspectCgroup(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("v2")
-	text, err := h.Text("/proc/mounts")
+	mounted, err := cgroupMount(h)
 	if err != nil {
-		return s, fmt.Errorf("looking for cgroups: %w", err)
-	}
-	mounted := ""
-	for line := range strings.Lines(text) {
-		if f := strings.Fields(line); len(f) >= 3 && f[1] == "/sys/fs/cgroup" {
-			mounted = f[2] // the last of several mounts is the visible one
-		}
-	}
-	if mounted == "" {
-		return s, fmt.Errorf("/proc/mounts has nothing at /sys/fs/cgroup")
+		return s, err
 	}
 	s.Evidence = []checks.Evidence{checks.Seen("/proc/mounts", mounted+" at /sys/fs/cgroup")}
 	if mounted == "cgroup2" {
 		return s, nil
 	}
-	k, err := config.ReadKubelet(h.Files)
+	k, _, err := read(h, &s)
 	if err != nil {
 		return s, err
 	}
+	s.Skip = "" // v1 is worth a word before kubelet is configured
 	s.Differs("v1", "")
 	if setting, told := k.Values["failCgroupV1"]; told {
 		s.Evidence = append(s.Evidence, checks.Seen(setting.From.Source, setting.From.Text))
@@ -57,4 +49,22 @@ func inspectCgroup(_ context.Context, h *host.Host, _ *policy.Policy) (checks.St
 		}
 	}
 	return s, nil
+}
+
+// cgroupMount returns the type of the file system at /sys/fs/cgroup.
+func cgroupMount(h *host.Host) (string, error) {
+	text, err := h.Text("/proc/mounts")
+	if err != nil {
+		return "", fmt.Errorf("looking for cgroups: %w", err)
+	}
+	mounted := ""
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) >= 3 && f[1] == "/sys/fs/cgroup" {
+			mounted = f[2] // the last of several mounts is the visible one
+		}
+	}
+	if mounted == "" {
+		return "", errors.New("/proc/mounts has nothing at /sys/fs/cgroup")
+	}
+	return mounted, nil
 }

@@ -29,9 +29,9 @@ func protectKernelDefaults() checks.Problem {
 }
 
 func inspectProtectKernelDefaults(_ context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
-	k, err := config.ReadKubelet(h.Files)
+	k, err := h.Kubelet()
 	if err != nil {
-		return checks.State{}, err
+		return checks.State{Cause: "kubelet.config"}, err
 	}
 	setting := k.Values["protectKernelDefaults"]
 	if k.Found && setting.Value != "true" {

@@ -1,7 +1,11 @@
 // Package kubelet lists what makes kubelet exit or limp, and checks that the image gates it.
 package kubelet
 
-import "nodegate/checks"
+import (
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/internal/host/config"
+)
 
 // Problems lists the problems of kubelet, in the order in which they run.
 func Problems() []checks.Problem {
@@ -14,5 +18,29 @@ func Problems() []checks.Problem {
 		runtime(),
 		certificate(),
 		ports(),
+		configuration(),
+		flags(),
+		cgroupV1(),
+		rootDir(),
+		kmsg(),
+		cgroupDriver(),
+		resolvConf(),
+		runtimeNofile(),
+		mounts(),
+		healthzPort(),
+		certificateDates(),
 	}
+}
+
+// read returns kubelet's configuration. found is false where there is none, and s is skipped then, or where it cannot be
+// read, which kubelet.config says too.
+func read(h *host.Host, s *checks.State) (k config.Kubelet, found bool, err error) {
+	if k, err = h.Kubelet(); err != nil {
+		s.Cause = "kubelet.config"
+		return k, false, err
+	}
+	if !k.Found {
+		s.Skip = "no configuration of kubelet is here"
+	}
+	return k, k.Found, nil
 }

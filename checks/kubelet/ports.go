@@ -9,21 +9,18 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/host"
-	"nodegate/internal/host/config"
 	"nodegate/policy"
 )
 
-// ports: kubelet exits where another program listens on its ports.
+// ports: kubelet exits where another program listens on its port.
 func ports() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.ports", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block,
-		Detects: "Another program listens on a port of kubelet.",
-		Symptom: "kubelet exits: \"listen tcp 0.0.0.0:10250: bind: address already in use\"; or it runs, and kubectl logs and exec " +
-			"reach a stranger.",
-		How: "/proc/net/tcp and tcp6 have a listening socket on kubelet's port (10250) or healthzPort (10248), and the process that has " +
-			"it open, " +
-			"by /proc/PID/fd, is not kubelet, k3s or rke2.",
-		Remedy:   "stop the other program, or set port and healthzPort in kubelet's configuration",
+		Detects: "Another program listens on kubelet's port.",
+		Symptom: "kubelet exits: \"listen tcp 0.0.0.0:10250: bind: address already in use\".",
+		How: "/proc/net/tcp and tcp6 have a listening socket on kubelet's port (10250), and the process that has it open, by /proc/PID/fd, " +
+			"is not kubelet, k3s or rke2.",
+		Remedy:   "stop the other program, or set port in kubelet's configuration",
 		TradeOff: "On another port the API server, metrics-server and network policies must follow.",
 		Ref:      "https://kubernetes.io/docs/reference/networking/ports-and-protocols/",
 		Inspect:  inspectPorts,
@@ -31,13 +28,15 @@ func ports() checks.Problem {
 }
 
 func inspectPorts(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
-	k, err := config.ReadKubelet(h.Files)
+	k, err := h.Kubelet()
 	if err != nil {
-		return checks.State{}, err
+		return checks.State{Cause: "kubelet.config"}, err
 	}
-	wanted := map[string]bool{
-		cmp.Or(k.Values["port"].Value, "10250"): true, cmp.Or(k.Values["healthzPort"].Value, "10248"): true,
-	}
+	return inspectPort(h, cmp.Or(k.Values["port"].Value, "10250"))
+}
+
+// inspectPort reports who else listens on a port of kubelet.
+func inspectPort(h *host.Host, wanted string) (checks.State, error) {
 	s := checks.Passing("free, or kubelet's own")
 	var taken []string
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
@@ -50,7 +49,7 @@ func inspectPorts(_ context.Context, h *host.Host, _ *policy.Policy) (checks.Sta
 		}
 		for line := range strings.Lines(string(text)) {
 			port, inode, listens := listener(line)
-			if !listens || !wanted[port] {
+			if !listens || port != wanted {
 				continue
 			}
 			owner, err := ownerOf(h, inode)

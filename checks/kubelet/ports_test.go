@@ -17,7 +17,7 @@ func TestPorts(t *testing.T) {
 			"/proc/net/tcp": header + tcp, "/proc/815/comm": comm + "\n", "/proc/815/fd/3": "-> socket:[4711]", "/proc/self/comm": "x",
 		}, nil)}
 	}
-	free, own, stranger := node(line("0016", "0A")+line("280A", "01"), "sshd"), node(line("280A", "0A"), "kubelet"), node(line("2808", "0A"), "nginx")
+	free, own, stranger := node(line("0016", "0A")+line("280A", "01"), "sshd"), node(line("280A", "0A"), "kubelet"), node(line("280A", "0A"), "nginx")
 	free.What, free.Want = "free", `
 pass
 want: free, or kubelet's own
@@ -30,8 +30,8 @@ evidence: /proc/net/tcp: port 10250: kubelet (pid 815)`
 	stranger.What, stranger.Want = "a stranger", `
 fail
 want: free, or kubelet's own
-got: port 10248 by nginx (pid 815)
-evidence: /proc/net/tcp: port 10248: nginx (pid 815)
-remedy: stop the other program, or set port and healthzPort in kubelet's configuration`
+got: port 10250 by nginx (pid 815)
+evidence: /proc/net/tcp: port 10250: nginx (pid 815)
+remedy: stop the other program, or set port in kubelet's configuration`
 	checkstest.RunOne(t, "kubelet.ports", checks.Boot, []checkstest.Case{free, own, stranger})
 }

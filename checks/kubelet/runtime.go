@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -9,7 +10,6 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/host"
-	"nodegate/internal/host/config"
 	"nodegate/policy"
 )
 
@@ -23,8 +23,7 @@ func runtime() checks.Problem {
 			"such file or " +
 			"directory\" of the socket; the Node never appears.",
 		How: "CRI's Version is called on the Unix socket of containerRuntimeEndpoint, or of containerd where kubelet's configuration " +
-			"names none and " +
-			"that socket exists: runtime.v1, then runtime.v1alpha2, which kubelet stopped using in 1.26. Without a configuration of " +
+			"names none and that socket exists, or kubelet is 1.27 or later, for which it is the default: runtime.v1, then runtime.v1alpha2, which kubelet stopped using in 1.26. Without a configuration of " +
 			"kubelet nothing is asked.",
 		Remedy:   "install containerd 1.6 or CRI-O 1.20 or later, and let its CRI plugin run",
 		TradeOff: "A newer containerd may need its configuration converted: containerd config migrate.",
@@ -37,19 +36,16 @@ const containerdSocket = "/run/containerd/containerd.sock"
 
 func inspectRuntime(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("CRI v1")
-	k, err := config.ReadKubelet(h.Files)
-	if err != nil {
+	k, found, err := read(h, &s)
+	if !found || h.Runtimes == nil {
+		s.Skip = cmp.Or(s.Skip, "no runtime can be asked here")
 		return s, err
-	}
-	if !k.Found || h.Runtimes == nil {
-		s.Skip = "no configuration of kubelet names a runtime"
-		return s, nil
 	}
 	socket := containerdSocket
 	if setting, told := k.Values["containerRuntimeEndpoint"]; told && setting.Value != "" {
 		socket = strings.TrimPrefix(setting.Value, "unix://")
 		s.Evidence = []checks.Evidence{checks.Seen(setting.From.Source, setting.From.Text)}
-	} else if exists, err := h.Files.Exists(socket); err != nil || !exists {
+	} else if exists, err := h.Files.Exists(socket); err != nil || !exists && (k.Command == nil || h.KubeletMinor(ctx) < 27) {
 		s.Skip = "kubelet's configuration names no runtime, and there is no " + socket
 		return s, err
 	}

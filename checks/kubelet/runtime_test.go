@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,7 +25,7 @@ func TestRuntime(t *testing.T) {
 	checkstest.RunOne(t, "kubelet.runtime", checks.Boot, []checkstest.Case{
 		{What: "no kubelet yet", Node: checkstest.Node(nil, nil), Want: `
 skip
-skip: no configuration of kubelet names a runtime`},
+skip: no configuration of kubelet is here`},
 		{What: "today's", Node: node(map[string]string{"v1 " + socket: "containerd 1.6.20"}, ""), Want: `
 pass
 want: CRI v1
@@ -75,6 +76,10 @@ func TestRealContainerd(t *testing.T) {
 		t.Error("a whole containerd says nothing of itself")
 	}
 	containerd(t, h, `disabled_plugins = ["io.containerd.grpc.v1.cri"]`)
+	containerd(t, h, `[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+SystemdCgroup = true`)
 }
 
 // containerd starts one with folders of its own, and returns what it says of itself.
@@ -96,14 +101,24 @@ func containerd(t *testing.T, h *host.Host, settings string) string {
 	}()
 	var said string
 	var err error
+	disabled := strings.HasPrefix(settings, "disabled")
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		said, err = h.Runtimes.CRIVersion(t.Context(), socket, "v1")
-		if err == nil || errors.Is(err, errors.ErrUnsupported) && settings != "" {
+		if err == nil || errors.Is(err, errors.ErrUnsupported) && disabled {
 			break
 		}
 	}
-	if (settings == "") != (err == nil) || settings != "" && !errors.Is(err, errors.ErrUnsupported) {
+	if disabled != errors.Is(err, errors.ErrUnsupported) || !disabled && err != nil {
 		t.Errorf("containerd with %q: %q, %v", settings, said, err)
+	}
+	if err == nil {
+		want := "cgroupfs"
+		if strings.Contains(settings, "SystemdCgroup") {
+			want = "systemd"
+		}
+		if d, err := h.Runtimes.CgroupDriver(t.Context(), socket); err != nil || d.Driver != want {
+			t.Errorf("containerd with %q has the driver %+v, %v; want %s", settings, d, err, want)
+		}
 	}
 	return said
 }

@@ -2,13 +2,11 @@ package kubelet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	"nodegate/checks"
 	"nodegate/internal/host"
-	"nodegate/internal/host/config"
 	"nodegate/policy"
 )
 
@@ -32,6 +30,10 @@ func inspectSwap(_ context.Context, h *host.Host, p *policy.Policy) (checks.Stat
 		s.Skip = "k3s and RKE2 start kubelet with --fail-swap-on=false"
 		return s, nil
 	}
+	k, found, err := read(h, &s)
+	if !found {
+		return s, err
+	}
 	text, err := h.Text("/proc/swaps")
 	if err != nil {
 		return s, fmt.Errorf("looking for swap: %w", err)
@@ -46,19 +48,12 @@ func inspectSwap(_ context.Context, h *host.Host, p *policy.Policy) (checks.Stat
 	if devices == nil {
 		return s, nil
 	}
-	k, err := config.ReadKubelet(h.Files)
-	if err != nil {
-		return s, err
-	}
 	setting, told := k.Values["failSwapOn"]
 	switch {
 	case told && setting.Value == "false":
 		s.Want, s.Got = "no swap, or failSwapOn false", "swap, and failSwapOn false"
 		s.Evidence = append(s.Evidence, checks.Seen(setting.From.Source, setting.From.Text))
 		return s, nil
-	case !k.Found:
-		return s, errors.New("swap is on (" + strings.Join(devices, ", ") + ") and no configuration of kubelet is here: cannot tell whether " +
-			"it tolerates swap")
 	case told:
 		s.Evidence = append(s.Evidence, checks.Seen(setting.From.Source, setting.From.Text))
 	}
@@ -66,5 +61,8 @@ func inspectSwap(_ context.Context, h *host.Host, p *policy.Policy) (checks.Stat
 	s.Got, s.Pass = "swap on "+strings.Join(devices, ", "), false
 	s.Remedy = "run: swapoff " + strings.Join(devices, " ") + "; take it out of /etc/fstab, or set failSwapOn: false in kubelet's " +
 		"configuration"
+	if strings.Contains(s.Got, "/dev/zram") {
+		s.Remedy += "; zram comes again at the next boot unless zram-generator's configuration is empty: touch /etc/systemd/zram-generator.conf"
+	}
 	return s, nil
 }

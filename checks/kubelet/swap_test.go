@@ -18,7 +18,7 @@ got: swap on /dev/sda2, /swapfile
 evidence: /proc/swaps: /dev/sda2 partition 2097148 0 -2
 evidence: /proc/swaps: /swapfile file 1048572 0 -3
 remedy: run: swapoff /dev/sda2 /swapfile; take it out of /etc/fstab, or set failSwapOn: false in kubelet's configuration`},
-		{What: "off", Node: checkstest.Node(map[string]string{"/proc/swaps": header}, nil), Want: "pass\nwant: no swap\ngot: no swap"},
+		{What: "off", Node: checkstest.Node(map[string]string{"/proc/swaps": header, kubeadmConfig: unset}, nil), Want: "pass\nwant: no swap\ngot: no swap"},
 		{What: "tolerated, in JSON", Node: checkstest.Node(map[string]string{"/proc/swaps": header + "/dev/zram0 partition 1 0 100\n", eksConfig: `{"kind":"KubeletConfiguration","failSwapOn":false}`}, nil), Want: `pass
 want: no swap, or failSwapOn false
 got: swap, and failSwapOn false
@@ -42,11 +42,17 @@ got: swap, and failSwapOn false
 evidence: /proc/swaps: /dev/zram0 partition 1 0 100
 evidence: /etc/kubelet.d/10-swap.conf: failSwapOn: false`},
 		{What: "no kubelet yet", Node: checkstest.Node(map[string]string{"/proc/swaps": on}, nil),
-			Want: "unknown\nerror: swap is on (/dev/sda2, /swapfile) and no configuration of kubelet is here: cannot tell whether it tolerates swap"},
+			Want: "skip\nskip: no configuration of kubelet is here"},
+		{What: "zram of the distribution", Node: checkstest.Node(map[string]string{"/proc/swaps": header + "/dev/zram0 partition 1 0 100\n", kubeadmConfig: unset}, nil), Want: `fail
+want: no swap, or failSwapOn false
+got: swap on /dev/zram0
+evidence: /proc/swaps: /dev/zram0 partition 1 0 100
+remedy: run: swapoff /dev/zram0; take it out of /etc/fstab, or set failSwapOn: false in kubelet's configuration; ` +
+			"zram comes again at the next boot unless zram-generator's configuration is empty: touch /etc/systemd/zram-generator.conf"},
 		{What: "k3s", Node: checkstest.Node(map[string]string{"/proc/swaps": on}, nil), Policy: `gate { unit = "k3s-agent.service" }`,
 			Want: `
 skip
 skip: k3s and RKE2 start kubelet with --fail-swap-on=false`},
-		{What: "cannot be told", Node: checkstest.Node(nil, nil), Want: "unknown\nerror: looking for swap: open /proc/swaps: no such file or directory"},
+		{What: "cannot be told", Node: checkstest.Node(map[string]string{kubeadmConfig: unset}, nil), Want: "unknown\nerror: looking for swap: open /proc/swaps: no such file or directory"},
 	})
 }

@@ -23,7 +23,7 @@ func runtimeWriters(ctx context.Context, h *host.Host, p *policy.Policy) ([]chec
 		return p.Sysctls[i].Value
 	}
 	var found []checks.Evidence
-	k, err := config.ReadKubelet(h.Files)
+	k, err := h.Kubelet()
 	if err != nil {
 		return nil, err
 	}

@@ -79,6 +79,7 @@ held until it is there and the gate passes.`,
 			return writeOut(o.output, r.Text, 0o644)
 		},
 	}
+	o.lint = true
 	c.Flags().StringArrayVarP(&o.policies, "policy", "p", nil, "policy `FILE or directory`; may be given more than once")
 	c.Flags().StringArrayVar(&o.vars, "var", nil, "set a variable of the policy, `NAME=VALUE`")
 	c.Flags().StringArrayVar(&o.varFiles, "var-file", nil, "set variables from the NAME = VALUE lines of `FILE`")

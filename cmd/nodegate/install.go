@@ -7,14 +7,17 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/hashicorp/hcl/v2"
 	"github.com/spf13/cobra"
 
 	"nodegate/internal/host"
 	"nodegate/internal/host/file"
 	"nodegate/internal/host/tree"
 	"nodegate/internal/report"
+	"nodegate/policy"
 	"nodegate/units"
 )
 
@@ -51,6 +54,9 @@ that binary and the package's units are used.`,
 			if err != nil {
 				return err
 			}
+			if err := unitThere(h, p.Gate, texts, c.ErrOrStderr()); err != nil {
+				return err
+			}
 			binary, err := ownBinary()
 			if err != nil {
 				return err
@@ -84,7 +90,7 @@ that binary and the package's units are used.`,
 	}
 	o.policyFlags(c)
 	o.guardFlag(c)
-	o.copied = true
+	o.copied, o.lint = true, true
 	c.Flags().BoolVar(&start, "start", false, "then start the units, by the systemd that runs below --root")
 	c.Flags().BoolVar(&force, "force", false, "overwrite files that were changed since nodegate wrote them")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "show what would be written and write nothing")
@@ -141,6 +147,22 @@ func newUninstall() *cobra.Command {
 	c.Flags().BoolVar(&force, "force", false, "also remove or replace files that were changed since nodegate wrote them")
 	return c
 }
+
+// unitThere returns an error where the unit that the gate is for does not exist: what
+// starts kubelet there would not be held.
+func unitThere(h *host.Host, g policy.Gate, texts []policy.File, stderr io.Writer) error {
+	lacks, likely, err := h.LacksUnit(g.Unit)
+	if err != nil || !lacks || g.MayLack {
+		return err
+	}
+	return printDiagnostics(stderr, texts, hcl.Diagnostics{{
+		Severity: hcl.DiagError, Summary: "No such unit", Subject: &g.UnitAt,
+		Detail: fmt.Sprintf("There is no unit %s in %s: nothing would be held. %s. Name kubelet's unit: gate { unit = \"NAME.service\" }. "+
+			"If it is installed later, write unit_absent = \"allow\" in the gate block.", g.Unit, h.Root, upper(host.LikeKubelet(likely))),
+	}})
+}
+
+func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
 // maxBinary is far above the size of any build.
 const maxBinary = 256 << 20

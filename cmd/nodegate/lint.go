@@ -15,7 +15,7 @@ import (
 )
 
 func newLint() *cobra.Command {
-	o := options{root: "/", noFacts: true}
+	o := options{root: "/", noFacts: true, lint: true}
 	var strict bool
 	var manifest string
 	c := &cobra.Command{
@@ -46,13 +46,12 @@ manifest.`,
 			if err != nil {
 				return err
 			}
-			if warnings := p.Advice(); len(warnings) > 0 {
-				for _, w := range warnings {
-					fmt.Fprintln(c.ErrOrStderr(), w)
-				}
-				if strict {
-					return exit(exitUsage)
-				}
+			warnings := p.Advice()
+			for _, w := range warnings {
+				fmt.Fprintln(c.ErrOrStderr(), w)
+			}
+			if strict && (o.warned || len(warnings) > 0) {
+				return exit(exitUsage)
 			}
 			_, err = fmt.Fprintf(c.OutOrStdout(), "ok: %s\n", summary(p))
 			return err

@@ -15,9 +15,11 @@ import (
 // Audit is what one `nodegate audit` on a node said.
 type Audit struct {
 	Verdict string
-	Results []struct{ Name, Verdict, Got string }
-	Text    string // its whole report, and its complaints
-	Took    time.Duration
+	Results []struct {
+		Name, Verdict, Remedy string
+		Evidence              []struct{ Source, Text string }
+	}
+	Took time.Duration
 }
 
 // auditTime is what one audit may take.
@@ -32,25 +34,42 @@ func (n *ProxyNode) Audit(ctx context.Context, nodegate string, args ...string) 
 	}, args...)
 	began := time.Now()
 	out, err := n.Output(ctx, nodegate, command...)
-	a := Audit{Text: out, Took: time.Since(began)}
-	if err != nil {
-		a.Text += "\n" + err.Error()
-	}
+	a := Audit{Took: time.Since(began)}
 	var failed *exec.ExitError
 	if err != nil && !errors.As(err, &failed) {
 		return a, err
 	}
 	if err := json.Unmarshal([]byte(out), &a); err != nil {
-		return a, fmt.Errorf("nodegate audit: %w\n%s", err, a.Text)
+		return a, fmt.Errorf("nodegate audit: %w\n%s", err, out)
 	}
 	return a, nil
 }
 
-// Findings are the names of what it found.
-func (a Audit) Findings() []string {
+// Findings are the names of what it found, or could not tell.
+func (a Audit) Findings() []string { return a.named("fail", "warn", "unknown") }
+
+// Said is what it found, or could not tell, for people.
+func (a Audit) Said() string {
+	text := "nodegate: " + a.Verdict
+	for _, r := range a.Results {
+		if !slices.Contains([]string{"fail", "warn", "unknown"}, r.Verdict) {
+			continue
+		}
+		text += "\n" + r.Verdict + ": " + r.Name
+		for _, e := range r.Evidence {
+			text += "\n    " + e.Source + " " + e.Text
+		}
+	}
+	return text
+}
+
+// Accusations are the names of what it found.
+func (a Audit) Accusations() []string { return a.named("fail", "warn") }
+
+func (a Audit) named(verdicts ...string) []string {
 	var names []string
 	for _, r := range a.Results {
-		if r.Verdict != "pass" && r.Verdict != "skipped" {
+		if slices.Contains(verdicts, r.Verdict) {
 			names = append(names, r.Name)
 		}
 	}
@@ -62,20 +81,23 @@ func (a Audit) Findings() []string {
 type Tally struct {
 	Verdicts map[string]int
 	Findings map[string]int    // in how many audits
-	First    map[string]string // of each finding, the first audit that had it
+	Accused  map[string]string // of each finding that is no unknown, the first audit that had it
 	Longest  time.Duration
 }
 
 // Add counts one audit.
 func (t *Tally) Add(a Audit) {
 	if t.Verdicts == nil {
-		t.Verdicts, t.Findings, t.First = map[string]int{}, map[string]int{}, map[string]string{}
+		t.Verdicts, t.Findings, t.Accused = map[string]int{}, map[string]int{}, map[string]string{}
 	}
 	t.Verdicts[a.Verdict]++
 	t.Longest = max(t.Longest, a.Took)
 	for _, name := range a.Findings() {
-		if t.Findings[name]++; t.Findings[name] == 1 {
-			t.First[name] = a.Text
+		t.Findings[name]++
+	}
+	for _, name := range a.Accusations() {
+		if t.Accused[name] == "" {
+			t.Accused[name] = a.Said()
 		}
 	}
 }

@@ -29,7 +29,7 @@ func Usual() *Churn {
 // Prepare makes the Services and their first endpoints.
 func (c *Churn) Prepare(ctx context.Context, plane *ControlPlane) error {
 	for i := range c.Services {
-		s, err := plane.AddService(ctx, fmt.Sprintf("churn-%d", i))
+		s, err := plane.AddService(ctx, fmt.Sprintf("churn-%d", i), "TCP")
 		if err != nil {
 			return err
 		}

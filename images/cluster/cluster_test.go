@@ -71,3 +71,11 @@ func length(short time.Duration) time.Duration {
 	}
 	return short
 }
+
+// rounds is how often something is tried: once, or n times where LONG is set.
+func rounds(n int) int {
+	if os.Getenv("LONG") != "" {
+		return n
+	}
+	return 1
+}

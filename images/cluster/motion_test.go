@@ -5,7 +5,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"syscall"
@@ -17,69 +16,126 @@ import (
 // need most of it.
 const settleTime = 3 * time.Minute
 
-// TestChurn changes endpoints all the time, as every cluster does, beside a healthy kube-proxy. What audit finds meanwhile
-// is false by construction.
+// TestChurn changes endpoints all the time, as every cluster does, beside a healthy kube-proxy. Every accusation of audit's
+// meanwhile is false by construction. Then, still in motion, an endpoint in the rules of one Service is replaced: the next
+// audit names that Service, and no other.
 func TestChurn(t *testing.T) {
 	c, binary := plane(t, Newest, ForRules()), nodegate(t)
 	churn := Usual()
 	if err := churn.Prepare(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
+	victim, err := c.AddService(t.Context(), "victim", "TCP")
+	if err != nil {
+		t.Fatal(err)
+	}
+	victim.change()
+	if err := victim.Update(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	for _, b := range Backends() {
 		t.Run(string(b), func(t *testing.T) {
 			n := addNode(t, c, b)
 			untilAudit(t, n, binary, "before any change", "pass")
-			tally, changes := auditInMotion(t, n, binary, churn, length(30*time.Second))
-			t.Logf("%d audits during %d changes: %s", tally.Audits(), changes, tally)
-			if tally.Audits() == 0 || changes == 0 {
-				t.Error("nothing was tested")
-			}
-			for _, name := range slices.Sorted(maps.Keys(tally.First)) {
-				t.Logf("the first false %s:\n%s", name, head(tally.First[name], 40))
-			}
+			inMotion(t, churn, func() { auditHealthy(t, n, binary, churn, length(30*time.Second)) })
 			untilAudit(t, n, binary, "after the last change", "pass")
+			inMotion(t, churn, func() {
+				for range rounds(20) {
+					auditStale(t, n, binary, victim)
+				}
+			})
 		})
 	}
 }
 
-// auditInMotion audits again and again for so long while endpoints change.
-func auditInMotion(t *testing.T, n *ProxyNode, binary string, churn *Churn, d time.Duration) (tally *Tally, changes int64) {
+// inMotion does something while endpoints change.
+func inMotion(t *testing.T, churn *Churn, do func()) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	defer cancel()
-	before := churn.Changes()
+	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- churn.Run(ctx) }()
-	tally = &Tally{}
-	for ctx.Err() == nil {
-		a, err := n.Audit(t.Context(), binary) // the last one ends after the last change
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	do()
+}
+
+// auditHealthy audits again and again for so long. Nothing is wrong.
+func auditHealthy(t *testing.T, n *ProxyNode, binary string, churn *Churn, d time.Duration) {
+	t.Helper()
+	var tally Tally
+	before := churn.Changes()
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		a, err := n.Audit(t.Context(), binary)
 		if err != nil {
 			t.Fatal(err)
 		}
 		tally.Add(a)
 	}
-	if err := <-ended; err != nil {
+	changes := churn.Changes() - before
+	t.Logf("%d audits during %d changes: %s", tally.Audits(), changes, &tally)
+	if tally.Audits() == 0 || changes == 0 || tally.Verdicts["pass"] == 0 {
+		t.Error("nothing was tested")
+	}
+	for name, text := range tally.Accused {
+		t.Errorf("the first false %s:\n%s", name, text)
+	}
+}
+
+// auditStale replaces one endpoint in a Service's rules behind kube-proxy's back. One audit finds it, and accuses no other
+// Service.
+func auditStale(t *testing.T, n *ProxyNode, binary string, victim *Service) {
+	t.Helper()
+	chains, err := n.SaveChains(t.Context(), "default/"+victim.Name)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return tally, churn.Changes() - before
+	gone := strings.ReplaceAll(chains, victim.Ready[0], "10.245.255.1")
+	if gone == chains {
+		t.Fatalf("%s is not in the rules of %s:\n%s", victim.Ready[0], victim.Name, chains)
+	}
+	if err := n.PutBack(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	a, err := n.Audit(t.Context(), binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := false
+	for _, r := range a.Results {
+		for _, e := range r.Evidence {
+			seen := e.Source + " " + e.Text
+			named = named || r.Verdict == "fail" && strings.Contains(seen, victim.Name)
+			if r.Verdict == "fail" && strings.Contains(seen, "churn-") {
+				t.Errorf("%s accuses a healthy Service: %s", r.Name, seen)
+			}
+		}
+	}
+	if !named {
+		t.Errorf("a stale endpoint was not found:\n%s\nthe rules:\n%s", a.Said(), gone)
+	}
+	t.Logf("a stale endpoint was found after %.1f s: %s", time.Since(began).Seconds(), strings.Join(a.Accusations(), ", "))
+	if err := n.PutBack(t.Context(), chains); err != nil {
+		t.Fatal(err)
+	}
+	untilAudit(t, n, binary, "put right again", "pass")
 }
 
 // TestStale cuts kube-proxy off from the API in three ways while endpoints change. Its rules are wrong then, audit says
 // so, and no longer once kube-proxy is back.
 func TestStale(t *testing.T) {
 	c, binary := plane(t, Newest, ForRules()), nodegate(t)
-	s, err := c.AddService(t.Context(), "web")
+	s, err := c.AddService(t.Context(), "web", "TCP")
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := 0
 	replace := func(t *testing.T) {
 		t.Helper()
-		s.Ready = nil
-		for range 4 {
-			address++
-			s.Ready = append(s.Ready, podAddress(address))
-		}
+		s.change()
 		if err := s.Update(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +145,7 @@ func TestStale(t *testing.T) {
 		t.Run(string(b), func(t *testing.T) {
 			n := addNode(t, c, b)
 			untilAudit(t, n, binary, "before", "pass")
-			for _, way := range []struct {
+			ways := []struct {
 				name      string
 				cut, mend func() error
 				answers   bool // kube-proxy's healthz, while it is cut off
@@ -97,7 +153,8 @@ func TestStale(t *testing.T) {
 				{"cut off", func() error { return n.CutProxy(t.Context()) }, func() error { return n.MendProxy(t.Context()) }, true},
 				{"stopped", func() error { return n.SignalProxy(syscall.SIGSTOP) }, func() error { return n.SignalProxy(syscall.SIGCONT) }, false},
 				{"killed", func() error { return n.SignalProxy(syscall.SIGKILL) }, func() error { return n.StartProxy(t.Context()) }, false},
-			} {
+			}
+			for _, way := range slices.Repeat(ways, rounds(7)) {
 				t.Logf("--- %s", way.name)
 				if err := way.cut(); err != nil {
 					t.Fatal(err)
@@ -105,7 +162,7 @@ func TestStale(t *testing.T) {
 				replace(t)
 				began := time.Now()
 				a := untilAudit(t, n, binary, way.name, "fail")
-				t.Logf("found after %.1f s: %s", time.Since(began).Seconds(), strings.Join(a.Findings(), ", "))
+				t.Logf("found after %.1f s: %s", time.Since(began).Seconds(), strings.Join(a.Accusations(), ", "))
 				_, err := n.Healthz(t.Context())
 				if (err == nil) != way.answers {
 					t.Errorf("%s: kube-proxy's healthz: %v", way.name, err)
@@ -133,6 +190,23 @@ func addNode(t *testing.T, c *ControlPlane, b Backend) *ProxyNode {
 	return n
 }
 
+// until waits for something that is said by what.
+func until(t *testing.T, what string, is func() (bool, error)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), settleTime)
+	defer cancel()
+	err := Until(ctx, func() error {
+		ok, err := is()
+		if err == nil && !ok {
+			err = fmt.Errorf("there is not yet %s", what)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // untilAudit wants a verdict soon. It returns the audit that had it.
 func untilAudit(t *testing.T, n *ProxyNode, binary, when, want string) (a Audit) {
 	t.Helper()
@@ -146,7 +220,7 @@ func untilAudit(t *testing.T, n *ProxyNode, binary, when, want string) (a Audit)
 	})
 	if err != nil {
 		rules, _ := n.Rules(t.Context())
-		t.Fatalf("%s: %v\n%s\nthe rules:\n%s", when, err, a.Text, head(rules, 60))
+		t.Fatalf("%s: %v\n%s\nthe rules:\n%s", when, err, a.Said(), head(rules, 60))
 	}
 	return a
 }

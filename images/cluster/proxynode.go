@@ -142,11 +142,16 @@ func (n *ProxyNode) Healthz(ctx context.Context) (string, error) {
 // SignalProxy sends a signal to kube-proxy: SIGSTOP, SIGCONT, SIGKILL.
 func (n *ProxyNode) SignalProxy(s syscall.Signal) error { return n.proxy.Signal(s) }
 
-// CutProxy drops what kube-proxy sends to the API server, and nobody else's packets, without a word.
+// CutProxy drops what kube-proxy and the API server send each other, and nobody else's packets, without a word. What
+// arrives is let through only on connections that others opened: dropping kube-proxy's packets alone would let one more
+// change reach it.
 func (n *ProxyNode) CutProxy(ctx context.Context) error {
 	return n.Shell(ctx, `nft "add table inet cut
-add chain inet cut out { type filter hook output priority -400; }
-add rule inet cut out meta skgid $1 ip daddr $2 tcp dport 6443 counter drop"`, strconv.Itoa(proxyGroup), Address)
+add chain inet cut out { type filter hook output priority 0; }
+add rule inet cut out ip daddr $2 tcp dport 6443 meta skgid $1 counter drop
+add rule inet cut out ip daddr $2 tcp dport 6443 ct mark set $1
+add chain inet cut in { type filter hook input priority 0; }
+add rule inet cut in ip saddr $2 tcp sport 6443 ct mark != $1 counter drop"`, strconv.Itoa(proxyGroup), Address)
 }
 
 // MendProxy takes CutProxy back.
@@ -163,4 +168,32 @@ func (n *ProxyNode) Rules(ctx context.Context) (string, error) {
 		return n.Output(ctx, "iptables-legacy-save")
 	}
 	return n.Output(ctx, "iptables-nft-save")
+}
+
+// saveChains prints the chains of one Service, $1, as the program of the backend, $2, reads them back.
+const saveChains = `
+case $2 in
+nftables)
+	for chain in $(nft list chains ip | awk -v name="-$1/" '$1 == "chain" && index($2, name) { print $2 }'); do
+		echo "add chain ip kube-proxy $chain"
+		echo "flush chain ip kube-proxy $chain"
+		nft list chain ip kube-proxy "$chain"
+	done ;;
+*)
+	echo "*nat"
+	rules=$($2-save -t nat | grep -e "^-A KUBE-S[VE][CP]-.*\\b$1\\b")
+	echo "$rules" | awk '!seen[$2]++ { print ":" $2 " - [0:0]" }'
+	echo "$rules"
+	echo COMMIT ;;
+esac
+`
+
+// SaveChains returns the chains that kube-proxy wrote for one Service, for PutBack.
+func (n *ProxyNode) SaveChains(ctx context.Context, service string) (string, error) {
+	return n.Output(ctx, "sh", "-euc", saveChains, "sh", service, string(n.Backend))
+}
+
+// PutBack writes chains into the rules, behind kube-proxy's back.
+func (n *ProxyNode) PutBack(ctx context.Context, chains string) error {
+	return n.Shell(ctx, `case $2 in nftables) echo "$1" | nft -f -;; *) echo "$1" | "$2-restore" --noflush;; esac`, chains, string(n.Backend))
 }

@@ -23,7 +23,7 @@ import (
 //	N-plane.sh     step N, run beside the control plane, with kubectl for the administrator; likewise
 //	N-nodeM.reboot step N: the node reboots; the file is empty
 //
-// All machines boot before step 1.
+// There are two machines where a step runs in node2, or names it. All machines boot before step 1.
 type Scenario struct {
 	Name        string
 	Description string
@@ -96,6 +96,9 @@ func load(dir string) (Scenario, error) {
 			wrong = append(wrong, err)
 			steps[number] = step
 			s.Machines = max(s.Machines, step.Node)
+			if strings.Contains(step.Script, "node2") {
+				s.Machines = 2
+			}
 		}
 	}
 	if s.Description == "" {

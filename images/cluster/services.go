@@ -9,26 +9,28 @@ import (
 // Service is a Service of one port without a selector, and its one EndpointSlice, which nobody else writes.
 type Service struct {
 	Name      string // in the namespace default
+	Protocol  string // TCP or UDP
 	ClusterIP string
 	Ready     []string // the addresses that are ready
 	NotReady  []string
 
 	plane *ControlPlane
+	given int // addresses that it has had by change
 }
 
 const servicePort, endpointPort = 80, 8080
 
 // AddService makes a Service with an empty EndpointSlice.
-func (c *ControlPlane) AddService(ctx context.Context, name string) (*Service, error) {
+func (c *ControlPlane) AddService(ctx context.Context, name, protocol string) (*Service, error) {
 	var made struct{ Spec struct{ ClusterIP string } }
 	wanted := object{
 		"metadata": object{"name": name},
-		"spec":     object{"ports": []object{{"port": servicePort, "targetPort": endpointPort, "protocol": "TCP"}}},
+		"spec":     object{"ports": []object{{"port": servicePort, "targetPort": endpointPort, "protocol": protocol}}},
 	}
 	if err := c.API.Do(ctx, http.MethodPost, "/api/v1/namespaces/default/services", wanted, &made); err != nil {
 		return nil, err
 	}
-	s := &Service{Name: name, ClusterIP: made.Spec.ClusterIP, plane: c}
+	s := &Service{Name: name, Protocol: protocol, ClusterIP: made.Spec.ClusterIP, plane: c}
 	return s, c.Create(ctx, slicesPath, s.slice())
 }
 
@@ -37,6 +39,15 @@ const slicesPath = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 // Update writes Ready and NotReady to the API.
 func (s *Service) Update(ctx context.Context) error {
 	return s.plane.API.Do(ctx, http.MethodPut, slicesPath+"/"+s.Name+"-1", s.slice(), nil)
+}
+
+// change gives the Service four endpoints that it has never had.
+func (s *Service) change() {
+	s.Ready = nil
+	for range 4 {
+		s.given++
+		s.Ready = append(s.Ready, fmt.Sprintf("10.245.%d.%d", s.given/250, s.given%250+1))
+	}
 }
 
 func (s *Service) slice() object {
@@ -53,7 +64,7 @@ func (s *Service) slice() object {
 			"kubernetes.io/service-name": s.Name, "endpointslice.kubernetes.io/managed-by": "cluster-test",
 		}},
 		"addressType": "IPv4", "endpoints": endpoints,
-		"ports": []object{{"port": endpointPort, "protocol": "TCP"}},
+		"ports": []object{{"port": endpointPort, "protocol": s.Protocol}},
 	}
 }
 

@@ -2,8 +2,10 @@ package host
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,18 +23,92 @@ type Runtimes interface {
 	// is fs.ErrNotExist, with nobody behind it syscall.ECONNREFUSED, and
 	// errors.ErrUnsupported where the runtime does not implement that version.
 	CRIVersion(ctx context.Context, socket, api string) (string, error)
+	// CgroupDriver returns the driver of cgroups of the runtime behind a Unix socket, as it runs. The errors are those of
+	// CRIVersion; errors.ErrUnsupported where the runtime does not say.
+	CgroupDriver(ctx context.Context, socket string) (CgroupDriver, error)
+}
+
+// CgroupDriver is the driver of cgroups that a container runtime uses.
+type CgroupDriver struct {
+	Driver string `json:"driver"` // systemd or cgroupfs
+	// Told is whether kubelet is told too, by CRI's RuntimeConfig: from 1.31 it then uses the runtime's.
+	Told bool `json:"told"`
 }
 
 type machineRuntimes struct{}
 
 const (
 	criTime   = 2 * time.Second
-	criAnswer = 1 << 16 // the most bytes of an answer
+	criAnswer = 1 << 20 // the most bytes of an answer
 )
 
-// CRIVersion makes one gRPC call over HTTP/2 without TLS. It needs no gRPC library,
-// whose package initialisation every start of the program would pay.
+// CRIVersion calls Version, whose answer has runtime_name in field 2 and runtime_version in field 3.
 func (machineRuntimes) CRIVersion(ctx context.Context, socket, api string) (string, error) {
+	message, err := criCall(ctx, socket, "runtime."+api+".RuntimeService/Version", nil)
+	if err != nil {
+		return "", err
+	}
+	fields, err := protoFields(message)
+	return strings.TrimSpace(string(fields[2]) + " " + string(fields[3])), err
+}
+
+// CgroupDriver calls RuntimeConfig (field 1 is for Linux, in it field 1 the driver: 0 systemd, 1 cgroupfs), which
+// containerd has from 2.0 on, else Status with all its information (field 2, a map): there "config" is the configuration
+// of containerd's CRI plugin in use.
+func (machineRuntimes) CgroupDriver(ctx context.Context, socket string) (CgroupDriver, error) {
+	message, err := criCall(ctx, socket, "runtime.v1.RuntimeService/RuntimeConfig", nil)
+	if err == nil {
+		fields, err := protoFields(message)
+		linux, told := fields[1]
+		if err != nil || !told {
+			return CgroupDriver{}, cmp.Or(err, errors.ErrUnsupported)
+		}
+		return CgroupDriver{driverName(bytes.Equal(linux, []byte{8, 1})), true}, nil
+	}
+	if !errors.Is(err, errors.ErrUnsupported) {
+		return CgroupDriver{}, err
+	}
+	if message, err = criCall(ctx, socket, "runtime.v1.RuntimeService/Status", []byte{8, 1}); err != nil {
+		return CgroupDriver{}, err
+	}
+	for entry, err := range protoEach(message) {
+		if err != nil {
+			return CgroupDriver{}, err
+		}
+		if entry.field != 2 {
+			continue
+		}
+		info, err := protoFields(entry.value)
+		if err != nil {
+			return CgroupDriver{}, err
+		}
+		var config struct {
+			Containerd struct {
+				Default  string `json:"defaultRuntimeName"`
+				Runtimes map[string]struct {
+					Options struct{ SystemdCgroup bool }
+				}
+			}
+		}
+		if string(info[1]) != "config" || json.Unmarshal(info[2], &config) != nil || config.Containerd.Default == "" {
+			continue
+		}
+		systemd := config.Containerd.Runtimes[config.Containerd.Default].Options.SystemdCgroup
+		return CgroupDriver{driverName(!systemd), false}, nil
+	}
+	return CgroupDriver{}, fmt.Errorf("the runtime at %s does not say its cgroup driver: %w", socket, errors.ErrUnsupported)
+}
+
+func driverName(cgroupfs bool) string {
+	if cgroupfs {
+		return "cgroupfs"
+	}
+	return "systemd"
+}
+
+// criCall makes one gRPC call over HTTP/2 without TLS. It needs no gRPC library, whose package initialisation every start
+// of the program would pay.
+func criCall(ctx context.Context, socket, method string, message []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, criTime)
 	defer cancel()
 	transport := &http.Transport{
@@ -43,22 +119,22 @@ func (machineRuntimes) CRIVersion(ctx context.Context, socket, api string) (stri
 	}
 	transport.Protocols.SetUnencryptedHTTP2(true)
 	defer transport.CloseIdleConnections()
-	// An empty message: not compressed, no bytes.
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/runtime."+api+".RuntimeService/Version",
-		bytes.NewReader(make([]byte, 5)))
+	// Not compressed, and so many bytes.
+	frame := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/"+method, bytes.NewReader(frame))
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	request.Header.Set("Content-Type", "application/grpc")
 	request.Header.Set("Te", "trailers")
 	response, err := transport.RoundTrip(request)
 	if err != nil {
-		return "", fmt.Errorf("asking the runtime at %s: %w", socket, err)
+		return nil, fmt.Errorf("asking the runtime at %s: %w", socket, err)
 	}
 	defer response.Body.Close()
-	message, err := io.ReadAll(io.LimitReader(response.Body, criAnswer))
+	answer, err := io.ReadAll(io.LimitReader(response.Body, criAnswer))
 	if err != nil {
-		return "", fmt.Errorf("asking the runtime at %s: %w", socket, err)
+		return nil, fmt.Errorf("asking the runtime at %s: %w", socket, err)
 	}
 	status := response.Trailer.Get("Grpc-Status")
 	if status == "" { // an answer without a message has it in the header
@@ -66,33 +142,13 @@ func (machineRuntimes) CRIVersion(ctx context.Context, socket, api string) (stri
 	}
 	switch status {
 	case "0":
-		return parseCRIVersion(message)
+		if len(answer) < 5 || answer[0] != 0 || int(binary.BigEndian.Uint32(answer[1:])) != len(answer)-5 {
+			return nil, errNotCRI
+		}
+		return answer[5:], nil
 	case "12": // UNIMPLEMENTED
-		return "", fmt.Errorf("the runtime at %s has no CRI %s: %w", socket, api, errors.ErrUnsupported)
+		return nil, fmt.Errorf("the runtime at %s has no %s: %w", socket, method, errors.ErrUnsupported)
 	}
-	return "", fmt.Errorf("asking the runtime at %s: gRPC status %q: %s", socket, status,
+	return nil, fmt.Errorf("asking the runtime at %s: gRPC status %q: %s", socket, status,
 		response.Trailer.Get("Grpc-Message")+response.Header.Get("Grpc-Message"))
-}
-
-// parseCRIVersion reads a VersionResponse: runtime_name is field 2, runtime_version
-// field 3, all fields are strings.
-func parseCRIVersion(message []byte) (string, error) {
-	bad := errors.New("the runtime's answer is not a VersionResponse")
-	if len(message) < 5 || message[0] != 0 || int(binary.BigEndian.Uint32(message[1:])) != len(message)-5 {
-		return "", bad
-	}
-	fields := map[uint64]string{}
-	for rest := message[5:]; len(rest) > 0; {
-		tag, n := binary.Uvarint(rest)
-		if n <= 0 || tag&7 != 2 {
-			return "", bad
-		}
-		size, m := binary.Uvarint(rest[n:])
-		if m <= 0 || size > uint64(len(rest)-n-m) {
-			return "", bad
-		}
-		fields[tag>>3] = string(rest[n+m : n+m+int(size)])
-		rest = rest[n+m+int(size):]
-	}
-	return strings.TrimSpace(fields[2] + " " + fields[3]), nil
 }

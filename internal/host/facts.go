@@ -44,7 +44,7 @@ func (h *Host) Fact(ctx context.Context, name string) (any, bool) {
 		c, err := config.ReadKubeProxy(h.Files)
 		return c.Mode, err == nil && c.From != ""
 	case "kubelet.version":
-		said, err := h.Kernel.Version(ctx, "kubelet") // "Kubernetes v1.34.1"
+		said, err := h.kubeletVersion(ctx) // "Kubernetes v1.34.1"
 		return config.LeadingNumbers(strings.TrimPrefix(said, "Kubernetes v")), err == nil
 	}
 	return nil, false
@@ -112,8 +112,8 @@ func (h *Host) cloud() (any, bool) {
 		return nil, false
 	}
 	vendor, err := h.Text("/sys/class/dmi/id/sys_vendor")
-	if err != nil {
-		return nil, false // no DMI: many arm64 machines
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // no DMI: many arm64 machines
+		return nil, false
 	}
 	for _, known := range [][2]string{
 		{"Amazon", "aws"}, {"Google", "gcp"}, {"Microsoft", "azure"}, {"OpenStack", "openstack"},
@@ -146,6 +146,16 @@ func (h *Host) cni() (any, bool) {
 		return conf.Name, true
 	}
 	return nil, false
+}
+
+// kubeletVersion runs the kubelet of the unit, or the one in the search path.
+func (h *Host) kubeletVersion(ctx context.Context) (string, error) {
+	if k, _ := h.Kubelet(); k.Command != nil {
+		if said, err := h.Kernel.Version(ctx, k.Command[0]); err == nil {
+			return said, nil
+		}
+	}
+	return h.Kernel.Version(ctx, "kubelet")
 }
 
 // KubeletMinor returns the 34 of kubelet 1.34.1, or 0 where the version is unknown.

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/cyphar/filepath-securejoin/pathrs-lite"
+	"golang.org/x/sys/unix"
 
 	"nodegate/internal/host/file"
 )
@@ -40,6 +41,14 @@ func (machineFiles) Write(name string, data []byte) error {
 	}
 	_, err = f.Write(data)
 	return errors.Join(err, f.Close())
+}
+
+func (machineFiles) Space(name string) (Space, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(name, &s); err != nil {
+		return Space{}, &fs.PathError{Op: "statfs", Path: name, Err: err}
+	}
+	return Space{s.Flags&unix.ST_RDONLY != 0, s.Bfree * uint64(s.Bsize), s.Ffree, s.Files}, nil
 }
 
 // treeFiles reads files below a root that is not trusted: every symbolic link is
@@ -110,6 +119,8 @@ func (t treeFiles) ReadLink(name string) (string, error) {
 func (t treeFiles) Write(name string, _ []byte) error {
 	return fmt.Errorf("writing %s in %s: %w", name, t.root, errTree)
 }
+
+func (treeFiles) Space(string) (Space, error) { return Space{}, errTree }
 
 // ReadFiles reads the files of a directory whose names want accepts, in the order of
 // their names. An installer that replaces the directory meanwhile does not mix them:

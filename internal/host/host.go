@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"nodegate/internal/host/config"
 )
 
 // Host is a machine, or a file tree that will be one. Each field is a kind of
@@ -28,7 +30,8 @@ type Host struct {
 	// sent: in a file tree, a replay, a recording.
 	Prove func(ctx context.Context, wait time.Duration) (Proof, error)
 
-	opened []interface{ Close() }
+	opened  []interface{ Close() }
+	kubelet func() (config.Kubelet, error) // of Once
 }
 
 // Proof is what a probe with real packets found.
@@ -52,6 +55,16 @@ type Files interface {
 	Exists(name string) (bool, error)
 	// Write writes in place, as /proc and /sys need it; it creates no file.
 	Write(name string, data []byte) error
+	// Space returns what is left of the file system of a file.
+	Space(name string) (Space, error)
+}
+
+// Space is what is left of a file system, for root.
+type Space struct {
+	ReadOnly   bool   `json:"readOnly,omitempty"`
+	Free       uint64 `json:"free"` // bytes
+	FreeInodes uint64 `json:"freeInodes"`
+	Inodes     uint64 `json:"inodes"` // 0 where the file system does not count them
 }
 
 // Kernel is the running kernel, and the programs beside it.
@@ -59,8 +72,8 @@ type Kernel interface {
 	Release() (string, error)
 	// LoadModule loads a module with what it depends on.
 	LoadModule(ctx context.Context, name string) error
-	// Version returns what a program of the system prints for --version.
-	Version(ctx context.Context, program string) (string, error)
+	// Version returns what a program of the system prints for --version, after other flags: kubelet parses them all first.
+	Version(ctx context.Context, program string, flags ...string) (string, error)
 }
 
 // Links are the network interfaces. A link that has gone is fs.ErrNotExist, what a

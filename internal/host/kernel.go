@@ -28,9 +28,9 @@ func (machineKernel) LoadModule(ctx context.Context, name string) error {
 }
 
 // Version waits at most two seconds.
-func (machineKernel) Version(ctx context.Context, name string) (string, error) {
+func (machineKernel) Version(ctx context.Context, name string, flags ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	out, err := program.Run(ctx, name, "--version")
+	out, err := program.Run(ctx, name, append(flags, "--version")...)
 	return strings.TrimSpace(string(out)), err
 }

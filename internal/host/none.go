@@ -14,7 +14,7 @@ type noKernel struct{}
 func (noKernel) Release() (string, error)                 { return "", errTree }
 func (noKernel) LoadModule(context.Context, string) error { return errTree }
 
-func (noKernel) Version(context.Context, string) (string, error) { return "", errTree }
+func (noKernel) Version(context.Context, string, ...string) (string, error) { return "", errTree }
 
 type noLinks struct{}
 

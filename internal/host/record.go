@@ -15,6 +15,7 @@ func Record(h *Host) (*Host, *Snapshot) {
 		APIVersion: snapshotVersion, Kind: snapshotKind, Taken: time.Now().UTC().Truncate(time.Second), Root: h.Root,
 		Files: map[string]answer[text]{}, Dirs: map[string]answer[[]string]{}, SymLink: map[string]answer[string]{},
 		Present: map[string]answer[bool]{}, Runtime: map[string]answer[string]{},
+		Spaces: map[string]answer[Space]{}, Cgroups: map[string]answer[CgroupDriver]{},
 		Drivers: map[string]answer[string]{}, Offload: map[string]answer[featureOf]{},
 		Version: map[string]answer[string]{}, Stats: map[string]answer[statsOf]{}, Units: map[string]answer[unitState]{},
 		Tried: map[string]answer[string]{},
@@ -54,6 +55,12 @@ func (r recordFiles) ReadLink(name string) (string, error) {
 	return to, err
 }
 
+func (r recordFiles) Space(name string) (Space, error) {
+	s, err := r.Files.Space(name)
+	r.s.Spaces[name] = recordAnswer(s, err)
+	return s, err
+}
+
 type recordKernel struct {
 	Kernel
 	s *Snapshot
@@ -65,9 +72,9 @@ func (r recordKernel) Release() (string, error) {
 	return v, err
 }
 
-func (r recordKernel) Version(ctx context.Context, program string) (string, error) {
-	v, err := r.Kernel.Version(ctx, program)
-	r.s.Version[program] = recordAnswer(v, err)
+func (r recordKernel) Version(ctx context.Context, program string, flags ...string) (string, error) {
+	v, err := r.Kernel.Version(ctx, program, flags...)
+	r.s.Version[tried(program, flags)] = recordAnswer(v, err)
 	return v, err
 }
 
@@ -120,6 +127,12 @@ type recordRuntimes struct {
 func (r recordRuntimes) CRIVersion(ctx context.Context, socket, api string) (string, error) {
 	v, err := r.Runtimes.CRIVersion(ctx, socket, api)
 	r.s.Runtime[api+" "+socket] = recordAnswer(v, err)
+	return v, err
+}
+
+func (r recordRuntimes) CgroupDriver(ctx context.Context, socket string) (CgroupDriver, error) {
+	v, err := r.Runtimes.CgroupDriver(ctx, socket)
+	r.s.Cgroups[socket] = recordAnswer(v, err)
 	return v, err
 }
 

@@ -25,6 +25,7 @@ func (r replayFiles) ReadFile(name string) ([]byte, error)  { return r.s.Files[n
 func (r replayFiles) ReadDir(name string) ([]string, error) { return r.s.Dirs[name].get(name) }
 func (r replayFiles) ReadLink(name string) (string, error)  { return r.s.SymLink[name].get(name) }
 func (r replayFiles) Exists(name string) (bool, error)      { return r.s.Present[name].get(name) }
+func (r replayFiles) Space(name string) (Space, error)      { return r.s.Spaces[name].get(name) }
 func (r replayFiles) Write(string, []byte) error            { return errReplay }
 
 type replayKernel struct{ s *Snapshot }
@@ -32,8 +33,8 @@ type replayKernel struct{ s *Snapshot }
 func (r replayKernel) Release() (string, error)                 { return r.s.Kernel.get("kernel release") }
 func (r replayKernel) LoadModule(context.Context, string) error { return errReplay }
 
-func (r replayKernel) Version(_ context.Context, program string) (string, error) {
-	return r.s.Version[program].get("version of " + program)
+func (r replayKernel) Version(_ context.Context, program string, flags ...string) (string, error) {
+	return r.s.Version[tried(program, flags)].get("version of " + program)
 }
 
 type replayLinks struct{ s *Snapshot }
@@ -82,6 +83,10 @@ func (r replayRuntimes) CRIVersion(_ context.Context, socket, api string) (strin
 	return r.s.Runtime[api+" "+socket].get("the runtime at " + socket)
 }
 
+func (r replayRuntimes) CgroupDriver(_ context.Context, socket string) (CgroupDriver, error) {
+	return r.s.Cgroups[socket].get("the cgroup driver of the runtime at " + socket)
+}
+
 type replayUnits struct{ s *Snapshot }
 
 func (r replayUnits) State(_ context.Context, unit string) (active, file string, err error) {
@@ -113,7 +118,7 @@ func (r replayRules) Accepts(_ context.Context, program string, rule ...string) 
 	return r.s.Tried[what].get(what)
 }
 
-// tried is the name of a rule in a snapshot.
+// tried is the name of a rule, or of a command line, in a snapshot.
 func tried(program string, rule []string) string {
-	return program + " " + strings.Join(rule, " ")
+	return strings.Join(append([]string{program}, rule...), " ")
 }

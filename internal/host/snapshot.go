@@ -22,23 +22,25 @@ type Snapshot struct {
 	Taken      time.Time `json:"taken"`
 	Root       string    `json:"root"`
 
-	Kernel  answer[string]               `json:"kernelRelease"`
-	Version map[string]answer[string]    `json:"versions,omitempty"`
-	Files   map[string]answer[text]      `json:"files,omitempty"`
-	Dirs    map[string]answer[[]string]  `json:"dirs,omitempty"`
-	SymLink map[string]answer[string]    `json:"symlinks,omitempty"`
-	Present map[string]answer[bool]      `json:"present,omitempty"`
-	List    answer[[]Link]               `json:"links"`
-	Default answer[[]string]             `json:"defaultRoutes"`
-	Routing answer[[]RoutingRule]        `json:"routingRules"`
-	Drivers map[string]answer[string]    `json:"drivers,omitempty"`
-	Offload map[string]answer[featureOf] `json:"features,omitempty"`
-	Stats   map[string]answer[statsOf]   `json:"stats,omitempty"`
-	Runtime map[string]answer[string]    `json:"runtimes,omitempty"`
-	Units   map[string]answer[unitState] `json:"units,omitempty"`
-	Rules   []ruleDump                   `json:"rules,omitempty"`
-	RuleErr answer[bool]                 `json:"rulesRead"`
-	Tried   map[string]answer[string]    `json:"rulesTried,omitempty"` // what was tried -> why it was rejected, "" if it was not
+	Kernel  answer[string]                  `json:"kernelRelease"`
+	Version map[string]answer[string]       `json:"versions,omitempty"`
+	Files   map[string]answer[text]         `json:"files,omitempty"`
+	Dirs    map[string]answer[[]string]     `json:"dirs,omitempty"`
+	SymLink map[string]answer[string]       `json:"symlinks,omitempty"`
+	Present map[string]answer[bool]         `json:"present,omitempty"`
+	Spaces  map[string]answer[Space]        `json:"spaces,omitempty"`
+	List    answer[[]Link]                  `json:"links"`
+	Default answer[[]string]                `json:"defaultRoutes"`
+	Routing answer[[]RoutingRule]           `json:"routingRules"`
+	Drivers map[string]answer[string]       `json:"drivers,omitempty"`
+	Offload map[string]answer[featureOf]    `json:"features,omitempty"`
+	Stats   map[string]answer[statsOf]      `json:"stats,omitempty"`
+	Runtime map[string]answer[string]       `json:"runtimes,omitempty"`
+	Cgroups map[string]answer[CgroupDriver] `json:"cgroupDrivers,omitempty"`
+	Units   map[string]answer[unitState]    `json:"units,omitempty"`
+	Rules   []ruleDump                      `json:"rules,omitempty"`
+	RuleErr answer[bool]                    `json:"rulesRead"`
+	Tried   map[string]answer[string]       `json:"rulesTried,omitempty"` // what was tried -> why it was rejected, "" if it was not
 }
 
 type (

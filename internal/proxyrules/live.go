@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"nodegate/checks"
-	"nodegate/internal/host"
 	"nodegate/internal/ruleset"
 )
 
@@ -19,9 +18,14 @@ type Live struct {
 	Filters []*ruleset.Table // tables filter with chains of kube-proxy
 }
 
+// Reader reads the rules of a node: *host.Host.
+type Reader interface {
+	Rulesets(ctx context.Context) ([]*ruleset.Set, error)
+}
+
 // ReadLive reads and judges the rules of a node.
-func ReadLive(ctx context.Context, h *host.Host, opts Options) (Live, error) {
-	sets, err := h.Rulesets(ctx)
+func ReadLive(ctx context.Context, node Reader, opts Options) (Live, error) {
+	sets, err := node.Rulesets(ctx)
 	if err != nil {
 		return Live{}, err
 	}

@@ -122,11 +122,22 @@ check "networkmanager.cni-links" {}
 check "nm-cloud-setup" {}
 check "firewalld" {}
 check "rp-filter.effective" {}
-check "swap" { severity = "warn" } # kubelet refuses by itself
+check "swap" {}
 check "cgroup.version" {}
 check "kubelet.runtime" {}
 check "kubelet.certificate" {}
 check "kubelet.ports" {}
+check "kubelet.config" {}
+check "kubelet.flags" {}
+check "kubelet.cgroup-v1" {}
+check "kubelet.root-dir" {}
+check "kubelet.kmsg" {}
+check "kubelet.cgroup-driver" {}
+check "kubelet.resolv-conf" {}
+check "kubelet.runtime-nofile" {}
+check "kubelet.mounts" {}
+check "kubelet.healthz-port" {}
+check "kubelet.certificate-dates" {}
 check "nodeport.overlap" {}
 check "neighbour.table" {}
 check "route-localnet.martian" {}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,8 +13,15 @@ import (
 
 // Kubelet is what the files of a machine say about kubelet's configuration.
 type Kubelet struct {
-	Values map[string]KubeletValue // by the name in KubeletConfiguration; "kubeconfig" and "bootstrap-kubeconfig" are flags
+	Values map[string]KubeletValue // scalars by their name in KubeletConfiguration: authentication.x509.clientCAFile
+	Flags  map[string]KubeletValue // by name without --, the last of each
 	Found  bool                    // some configuration or arguments exist
+	// Command is kubelet's command line, the program first. Where it is nil, Unknown says why it cannot be known: then
+	// the places where kubeadm, kops, EKS and the packages put arguments and configuration are read.
+	Command []string
+	Unknown string
+	Configs []string // the files of configuration that Command names, in the order in which kubelet reads them
+	DropIns string   // the --config-dir of Command
 }
 
 // KubeletValue is one setting and the place that sets it.
@@ -35,38 +41,45 @@ func (v KubeletValue) boolean() KubeletValue {
 	return v
 }
 
-// ReadKubelet reads every place where kubeadm, kops, EKS and the packages put
-// kubelet's arguments and configuration. Files of a configuration directory
-// override the configuration, arguments override both.
+// configName returns the name in KubeletConfiguration of a flag that overrides it.
+func configName(flag string) string {
+	return map[string]string{
+		"cgroup-driver": "cgroupDriver", "client-ca-file": "authentication.x509.clientCAFile", "fail-cgroupv1": "failCgroupV1",
+		"container-runtime-endpoint": "containerRuntimeEndpoint", "fail-swap-on": "failSwapOn", "healthz-port": "healthzPort",
+		"port": "port", "protect-kernel-defaults": "protectKernelDefaults", "resolv-conf": "resolvConf",
+		"rotate-certificates": "rotateCertificates", "tls-cert-file": "tlsCertFile", "tls-private-key-file": "tlsPrivateKeyFile",
+	}[flag]
+}
+
+// ReadKubelet reads kubelet's unit with its drop-ins and variables, and the configuration that its command line names.
+// Files of a configuration directory override the configuration, flags override both. Where a file cannot be parsed, what
+// was read of the command line is returned beside the error.
 func ReadKubelet(files Files) (Kubelet, error) {
-	k := Kubelet{Values: map[string]KubeletValue{}}
-	configs := []string{
-		"/var/lib/kubelet/config.yaml", "/var/lib/kubelet/kubelet.conf", "/etc/kubernetes/kubelet/config.json",
-		"/etc/kubernetes/kubelet/kubelet-config.json", "/etc/kubernetes/kubelet-config.yaml", "/etc/kubernetes/kubelet.yaml",
-	}
-	dirs := []string{"/etc/kubernetes/kubelet.conf.d", "/etc/kubernetes/kubelet/config.json.d"}
-	units, err := k.argumentFiles(files)
+	k := Kubelet{Values: map[string]KubeletValue{}, Flags: map[string]KubeletValue{}}
+	unit, err := WithDropIns(files, Dirs("systemd/system"), "kubelet.service")
 	if err != nil {
 		return k, err
 	}
-	arguments := map[string]KubeletValue{}
-	for _, f := range units {
-		for flag, value := range Flags(string(f.Text)) {
-			said := KubeletValue{value, Source{f.Path, "--" + flag + "=" + value}}
-			switch flag {
-			case "config":
-				configs = append(slices.DeleteFunc(configs, func(c string) bool { return c == value }), value)
-			case "config-dir":
-				dirs = append(slices.DeleteFunc(dirs, func(d string) bool { return d == value }), value)
-			case "container-runtime-endpoint":
-				arguments["containerRuntimeEndpoint"] = said
-			case "kubeconfig", "bootstrap-kubeconfig":
-				arguments[flag] = said
-			case "fail-swap-on":
-				arguments["failSwapOn"] = said.boolean()
-			case "protect-kernel-defaults":
-				arguments["protectKernelDefaults"] = said.boolean()
-			}
+	command, unknown, err := unitCommand(files, unit)
+	if err != nil {
+		return k, err
+	}
+	var configs, dirs []string
+	if k.Unknown = unknown; unknown == "" {
+		k.Found = true
+		for _, w := range command {
+			k.Command = append(k.Command, w.text)
+		}
+		k.commandFlags(command[1:])
+	} else if configs, dirs, err = k.guess(files, unit); err != nil {
+		return k, err
+	}
+	for _, named := range []struct {
+		flag string
+		list *[]string
+	}{{"config", &configs}, {"config-dir", &dirs}} {
+		if value := k.Flags[named.flag].Value; value != "" {
+			*named.list = append(slices.DeleteFunc(*named.list, func(have string) bool { return have == value }), value)
 		}
 	}
 	for _, dir := range dirs {
@@ -80,33 +93,68 @@ func ReadKubelet(files Files) (Kubelet, error) {
 			}
 		}
 	}
+	if unknown == "" {
+		k.Configs, k.DropIns = configs, k.Flags["config-dir"].Value
+	}
 	for _, name := range configs {
 		if err := k.readConfig(files, name); err != nil {
 			return k, err
 		}
 	}
-	maps.Copy(k.Values, arguments)
+	for flag, said := range k.Flags {
+		if name := configName(flag); name != "" {
+			if _, is := ParseBool(said.Value); is || strings.HasPrefix(flag, "fail-") || strings.HasPrefix(flag, "protect-") {
+				said = said.boolean()
+			}
+			k.Values[name] = said
+		}
+	}
 	return k, nil
 }
 
-// argumentFiles returns kubelet's unit with its drop-ins, and the files of variables
-// that the units of distributions read.
-func (k *Kubelet) argumentFiles(files Files) ([]File, error) {
-	found, err := WithDropIns(files, Dirs("systemd/system"), "kubelet.service")
-	if err != nil {
-		return nil, err
+// commandFlags reads the flags of a command line.
+func (k *Kubelet) commandFlags(words []argument) {
+	for i, w := range words {
+		flag, is := strings.CutPrefix(w.text, "--")
+		if !is {
+			continue
+		}
+		flag, value, assigned := strings.Cut(flag, "=")
+		switch {
+		case assigned:
+		case i+1 < len(words) && !strings.HasPrefix(words[i+1].text, "-"):
+			value = words[i+1].text
+		default:
+			value = "true"
+		}
+		flag = strings.ReplaceAll(flag, "_", "-")
+		k.Flags[flag] = KubeletValue{value, Source{w.file, "--" + flag + "=" + value}}
 	}
+}
+
+// guess reads the flags of the unit and of the files of variables that the units of distributions read, and returns the
+// places where they put the configuration.
+func (k *Kubelet) guess(files Files, found []File) (configs, dirs []string, err error) {
 	for _, name := range []string{"/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet", "/etc/sysconfig/kubelet"} {
 		text, exists, err := readOptional(files, name)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if exists {
 			k.Found = true
 			found = append(found, File{Path: name, Text: text})
 		}
 	}
-	return found, nil
+	for _, f := range found {
+		for flag, value := range Flags(string(f.Text)) {
+			k.Flags[flag] = KubeletValue{value, Source{f.Path, "--" + flag + "=" + value}}
+			k.Found = true
+		}
+	}
+	return []string{
+		"/var/lib/kubelet/config.yaml", "/var/lib/kubelet/kubelet.conf", "/etc/kubernetes/kubelet/config.json",
+		"/etc/kubernetes/kubelet/kubelet-config.json", "/etc/kubernetes/kubelet-config.yaml", "/etc/kubernetes/kubelet.yaml",
+	}, []string{"/etc/kubernetes/kubelet.conf.d", "/etc/kubernetes/kubelet/config.json.d"}, nil
 }
 
 // readConfig reads the scalars of a KubeletConfiguration. JSON is YAML too.
@@ -120,14 +168,20 @@ func (k *Kubelet) readConfig(files Files, name string) error {
 	if err := yaml.Unmarshal(text, &settings); err != nil {
 		return fmt.Errorf("reading %s: %w", name, err)
 	}
+	k.keep(name, "", settings)
+	return nil
+}
+
+func (k *Kubelet) keep(file, prefix string, settings map[string]any) {
 	for key, v := range settings {
-		switch v.(type) {
+		switch v := v.(type) {
 		case bool, string, int:
 			value := fmt.Sprint(v)
-			k.Values[key] = KubeletValue{value, Source{name, key + ": " + value}}
+			k.Values[prefix+key] = KubeletValue{value, Source{file, prefix + key + ": " + value}}
+		case map[string]any:
+			k.keep(file, prefix+key+".", v)
 		}
 	}
-	return nil
 }
 
 // KernelDefaults are the values that kubelet's protectKernelDefaults demands, in
@@ -155,4 +209,24 @@ func readOptional(files Files, name string) (text []byte, found bool, err error)
 		return nil, false, nil
 	}
 	return text, err == nil, err
+}
+
+// KubeletFileMistake returns why kubelet exits over a file of configuration, in words that complete "FILE is", or "".
+func KubeletFileMistake(text []byte) string {
+	if len(text) == 0 {
+		return "empty"
+	}
+	const version, kind = "kubelet.config.k8s.io/v1beta1", "KubeletConfiguration"
+	var settings map[string]any
+	switch err := yaml.Unmarshal(text, &settings); {
+	case err != nil:
+		return "not readable: " + strings.TrimPrefix(err.Error(), "yaml: ")
+	case settings["apiVersion"] == nil || settings["kind"] == nil:
+		return "without apiVersion or kind"
+	case settings["apiVersion"] != version:
+		return fmt.Sprintf("of apiVersion %v, not %s", settings["apiVersion"], version)
+	case settings["kind"] != kind:
+		return fmt.Sprintf("of kind %v, not %s", settings["kind"], kind)
+	}
+	return ""
 }

@@ -19,21 +19,24 @@ import (
 
 // Machine is the state. Fill it in before use.
 type Machine struct {
-	Kernel  string                       // uname -r; "" is 6.1.0
-	Files   map[string]string            // path -> content, or "-> TARGET" of a link; directories follow
-	Refuse  map[string]error             // path -> the error of a read (Refuse["r "+path]) or a write
-	Clamp   map[string]string            // path -> what the kernel makes of every write
-	Modules map[string]map[string]string // installed, not loaded -> the parameters it brings
-	Links   map[string]*Link
-	Notices chan host.LinkEvent  // about links
-	Routes  []string             // links with a default route
-	Routing []host.RoutingRule   // rules that not every machine has
-	Version map[string]string    // program -> what it prints for --version
-	Units   map[string][2]string // unit -> ActiveState, UnitFileState
-	Rules   map[string]string    // command line -> its output
-	Runtime map[string]string    // "v1 SOCKET" -> what the runtime says of itself; nobody behind a socket that is in no key
-	Rejects map[string]string    // program and rule -> why it is rejected, "" if it is accepted
-	Log     []string             // every change that was requested
+	Kernel   string                       // uname -r; "" is 6.1.0
+	Files    map[string]string            // path -> content, or "-> TARGET" of a link; directories follow
+	Refuse   map[string]error             // path -> the error of a read (Refuse["r "+path]), of statfs ("s "+path) or of a write
+	Clamp    map[string]string            // path -> what the kernel makes of every write
+	Modules  map[string]map[string]string // installed, not loaded -> the parameters it brings
+	Links    map[string]*Link
+	Notices  chan host.LinkEvent          // about links
+	Routes   []string                     // links with a default route
+	Routing  []host.RoutingRule           // rules that not every machine has
+	Version  map[string]string            // program -> what it prints for --version
+	Rejected map[string]string            // program -> what it says where it is given flags beside --version
+	Units    map[string][2]string         // unit -> ActiveState, UnitFileState
+	Rules    map[string]string            // command line -> its output
+	Runtime  map[string]string            // "v1 SOCKET" -> what the runtime says of itself; nobody behind a socket that is in no key
+	Spaces   map[string]host.Space        // path -> what is left there; much, elsewhere
+	Cgroups  map[string]host.CgroupDriver // socket -> the runtime's driver
+	Rejects  map[string]string            // program and rule -> why it is rejected, "" if it is accepted
+	Log      []string                     // every change that was requested
 }
 
 // Link is a network interface of a Machine.
@@ -135,11 +138,24 @@ func (m files) Write(name string, data []byte) error {
 	return nil
 }
 
+func (m files) Space(name string) (host.Space, error) {
+	if err := m.Refuse["s "+name]; err != nil {
+		return host.Space{}, &fs.PathError{Op: "statfs", Path: name, Err: err}
+	}
+	if s, ok := m.Spaces[name]; ok {
+		return s, nil
+	}
+	return host.Space{Free: 1 << 40, FreeInodes: 1 << 20, Inodes: 1 << 20}, nil
+}
+
 type kernel struct{ *Machine }
 
 func (m kernel) Release() (string, error) { return m.Kernel, nil }
 
-func (m kernel) Version(_ context.Context, program string) (string, error) {
+func (m kernel) Version(_ context.Context, program string, flags ...string) (string, error) {
+	if why := m.Rejected[program]; why != "" && flags != nil {
+		return "", errors.New(why)
+	}
 	if v, ok := m.Machine.Version[program]; ok {
 		return v, nil
 	}
@@ -172,6 +188,13 @@ func (m runtimes) CRIVersion(_ context.Context, socket, api string) (string, err
 		}
 	}
 	return "", &fs.PathError{Op: "connect", Path: socket, Err: syscall.ENOENT}
+}
+
+func (m runtimes) CgroupDriver(_ context.Context, socket string) (host.CgroupDriver, error) {
+	if d, ok := m.Cgroups[socket]; ok {
+		return d, nil
+	}
+	return host.CgroupDriver{}, errors.ErrUnsupported
 }
 
 type units struct{ *Machine }

@@ -1,0 +1,50 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/policy"
+)
+
+// cgroupV1: kubelet 1.35 does not start on cgroup v1.
+func cgroupV1() checks.Problem {
+	return checks.Problem{
+		Name: "kubelet.cgroup-v1", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block,
+		Detects: "The machine runs cgroup v1, and its kubelet refuses that.",
+		Symptom: "After an upgrade to 1.35 kubelet restarts for ever: \"kubelet is configured to not run on a host using cgroup v1\".",
+		How: "/sys/fs/cgroup is not of type cgroup2, failCgroupV1 is not false in kubelet's configuration, and kubelet, which is run for its " +
+			"version then, is 1.35 or later, or failCgroupV1 is true. cgroup.version warns of older ones.",
+		Remedy:   "boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line, or set failCgroupV1: false",
+		TradeOff: "Old JVMs and agents that read cgroup v1 files see no limits under v2; failCgroupV1: false only postpones.",
+		Ref:      "https://github.com/kubernetes/kubernetes/pull/134298",
+		Inspect:  inspectCgroupV1,
+	}
+}
+
+func inspectCgroupV1(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
+	s := checks.Passing("v2, or a kubelet that runs on v1")
+	k, found, err := read(h, &s)
+	if !found {
+		return s, err
+	}
+	mounted, err := cgroupMount(h)
+	if err != nil || mounted == "cgroup2" {
+		return s, err
+	}
+	s.Evidence = []checks.Evidence{checks.Seen("/proc/mounts", mounted+" at /sys/fs/cgroup")}
+	setting := k.Values["failCgroupV1"]
+	if setting.Value != "" {
+		s.Evidence = append(s.Evidence, checks.Seen(setting.From.Source, setting.From.Text))
+	}
+	if setting.Value == "false" {
+		return s, nil
+	}
+	minor := h.KubeletMinor(ctx)
+	if minor >= 35 || minor >= 31 && setting.Value == "true" {
+		s.Differs(fmt.Sprintf("v1, and kubelet 1.%d", minor), "")
+	}
+	return s, nil
+}

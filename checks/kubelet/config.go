@@ -1,0 +1,106 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/internal/host/config"
+	"nodegate/policy"
+)
+
+// configuration: kubelet exits over a configuration file that it cannot read.
+func configuration() checks.Problem {
+	return checks.Problem{
+		Name: "kubelet.config", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block,
+		Detects: "kubelet's configuration file, a drop-in of it or a certificate that it names is missing, empty, not YAML or of another kind.",
+		Symptom: "kubelet restarts for ever: \"failed to load kubelet config file\", \"failed to merge kubelet configs\" or \"open " +
+			"/etc/kubernetes/pki/ca.crt: no such file or directory\".",
+		How: "The file of --config and the .conf files of --config-dir, as kubelet's unit gives them, are parsed; apiVersion is " +
+			"kubelet.config.k8s.io/v1beta1, kind KubeletConfiguration; clientCAFile, tlsCertFile and tlsPrivateKeyFile exist. An unknown " +
+			"field is no reason: kubelet logs it and goes on. Nothing is read where the command line of kubelet's unit cannot be known, " +
+			"and before kubeadm join.",
+		Remedy:   "correct the file; the reference of KubeletConfiguration has all fields",
+		TradeOff: "",
+		Ref:      "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/",
+		Inspect:  inspectConfiguration,
+	}
+}
+
+func inspectConfiguration(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
+	s := checks.Passing("files that kubelet can read")
+	k, err := h.Kubelet() // what cannot be parsed is found again, in better words
+	if k.Command == nil {
+		s.Skip = "kubelet's command line cannot be known: " + k.Unknown
+		return s, err
+	}
+	if before, err := beforeJoin(h, k); before || err != nil {
+		s.Skip = notJoined
+		return s, err
+	}
+	var wrong []string
+	if k.DropIns != "" {
+		switch _, err := h.Files.ReadDir(k.DropIns); {
+		case errors.Is(err, fs.ErrNotExist):
+			wrong = append(wrong, k.DropIns+" is missing")
+		case err != nil:
+			return s, err
+		}
+	}
+	for _, name := range k.Configs {
+		text, found, err := h.ReadIfAny(name)
+		if err != nil {
+			return s, err
+		}
+		mistake := "missing"
+		if found {
+			mistake = config.KubeletFileMistake(text)
+		}
+		if mistake != "" {
+			wrong = append(wrong, name+" is "+mistake)
+		}
+	}
+	for _, key := range []string{"authentication.x509.clientCAFile", "tlsCertFile", "tlsPrivateKeyFile"} {
+		name := k.Values[key].Value
+		if name != "" && !path.IsAbs(name) && slices.Contains(k.Configs, k.Values[key].From.Source) {
+			name = path.Join(path.Dir(k.Values[key].From.Source), name)
+		}
+		if !path.IsAbs(name) {
+			continue
+		}
+		_, found, err := h.ReadIfAny(name)
+		if err != nil {
+			return s, fmt.Errorf("reading %s of kubelet: %w", key, err)
+		}
+		if !found {
+			s.Evidence = append(s.Evidence, checks.Seen(k.Values[key].From.Source, k.Values[key].From.Text))
+			wrong = append(wrong, name+" is missing")
+		}
+	}
+	if wrong != nil {
+		s.Differs(strings.Join(wrong, "; "), "")
+	}
+	return s, nil
+}
+
+const notJoined = "this node has joined no cluster yet: kubeadm join writes kubelet's files"
+
+// beforeJoin reports whether none of the files is there that kubeadm join writes. Until then kubelet restarts again and
+// again, as kubeadm's authors want it: who starts its unit must not wait.
+func beforeJoin(h *host.Host, k config.Kubelet) (bool, error) {
+	for _, flag := range []string{"kubeconfig", "bootstrap-kubeconfig", "config"} {
+		if k.Flags[flag].Value == "" {
+			return false, nil
+		}
+		if exists, err := h.Files.Exists(k.Flags[flag].Value); err != nil || exists {
+			return false, err
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,118 @@
+package kubelet_test
+
+import (
+	"maps"
+	"testing"
+
+	"nodegate/checks"
+	"nodegate/checks/checkstest"
+	"nodegate/internal/host/hosttest"
+)
+
+const (
+	unitFile = "/usr/lib/systemd/system/kubelet.service"
+	header   = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+)
+
+// withUnit is a node whose unit runs kubelet with these arguments.
+func withUnit(arguments string, files map[string]string) *hosttest.Machine {
+	all := map[string]string{unitFile: "[Service]\nExecStart=/usr/bin/kubelet " + arguments + "\n"}
+	maps.Copy(all, files)
+	return checkstest.Node(all, nil)
+}
+
+func TestConfig(t *testing.T) {
+	const flag = "--config /var/lib/kubelet/config.yaml"
+	broken := func(what, content, got string) checkstest.Case {
+		return checkstest.Case{What: what, Node: withUnit(flag, map[string]string{kubeadmConfig: content}), Want: `
+fail
+want: files that kubelet can read
+got: /var/lib/kubelet/config.yaml is ` + got + `
+remedy: correct the file; the reference of KubeletConfiguration has all fields`}
+	}
+	const right = "\npass\nwant: files that kubelet can read\ngot: files that kubelet can read"
+	kubeadm := map[string]string{
+		"/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf": `[Service]
+Environment="KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf"
+Environment="KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml"
+EnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env
+EnvironmentFile=-/etc/default/kubelet
+ExecStart=
+ExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS
+`,
+	}
+	joined := map[string]string{
+		kubeadmConfig: header + "authentication:\n  x509:\n    clientCAFile: /etc/kubernetes/pki/ca.crt\n", "/etc/kubernetes/kubelet.conf": "users: []",
+	}
+	maps.Copy(joined, kubeadm)
+	extra := map[string]string{"/etc/default/kubelet": "KUBELET_EXTRA_ARGS=\"--config-dir /etc/kubelet.d --v=2\"\n", "/etc/kubernetes/pki/ca.crt": "x"}
+	maps.Copy(extra, joined)
+	checkstest.RunOne(t, "kubelet.config", checks.Boot, []checkstest.Case{
+		{What: "right, with a field that nobody knows", Node: withUnit(flag, map[string]string{kubeadmConfig: header + "fooBar: 1\n"}), Want: right},
+		broken("missing type", "failSwapOn: false\n", "without apiVersion or kind"),
+		broken("another version", "apiVersion: kubelet.config.k8s.io/v1\nkind: KubeletConfiguration\n",
+			"of apiVersion kubelet.config.k8s.io/v1, not kubelet.config.k8s.io/v1beta1"),
+		broken("another kind", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfig\n", "of kind KubeletConfig, not KubeletConfiguration"),
+		broken("empty", "", "empty"),
+		broken("not YAML", "a: [\n", "not readable: line 1: did not find expected node content"),
+		{What: "missing", Node: withUnit(flag, nil), Want: broken("", "", "missing").Want},
+		{What: "no configuration at all", Node: withUnit("", nil), Want: right},
+		{What: "kubeadm has not joined", Node: withUnit("", kubeadm), Want: "skip\nskip: " + "this node has joined no cluster yet: kubeadm join writes kubelet's files"},
+		{What: "joined, without the authority", Node: withUnit("", joined), Want: `
+fail
+want: files that kubelet can read
+got: /etc/kubernetes/pki/ca.crt is missing
+evidence: /var/lib/kubelet/config.yaml: authentication.x509.clientCAFile: /etc/kubernetes/pki/ca.crt
+remedy: correct the file; the reference of KubeletConfiguration has all fields`},
+		{What: "a drop-in without a type, of the arguments' file", Node: withUnit("", with(extra, "/etc/kubelet.d/10-a.conf", "failSwapOn: false\n")), Want: `
+fail
+want: files that kubelet can read
+got: /etc/kubelet.d/10-a.conf is without apiVersion or kind
+remedy: correct the file; the reference of KubeletConfiguration has all fields`},
+		{What: "a script starts kubelet", Node: checkstest.Node(map[string]string{unitFile: "[Service]\nExecStart=/opt/start --config /none\n"}, nil),
+			Want: "skip\nskip: kubelet's command line cannot be known: kubelet.service runs /opt/start, not kubelet itself"},
+		{What: "no unit", Node: checkstest.Node(nil, nil), Want: "skip\nskip: kubelet's command line cannot be known: kubelet.service has 0 commands"},
+	})
+}
+
+func with(files map[string]string, name, content string) map[string]string {
+	files = maps.Clone(files)
+	files[name] = content
+	return files
+}
+
+func TestFlags(t *testing.T) {
+	node := func(arguments, version string, rejects string) *hosttest.Machine {
+		m := withUnit(arguments, map[string]string{"/etc/default/kubelet": "KUBELET_EXTRA_ARGS=--pod-infra-container-image=pause\n"})
+		m.Version = map[string]string{"/usr/bin/kubelet": "Kubernetes " + version}
+		if rejects != "" {
+			m.Rejected = map[string]string{"/usr/bin/kubelet": rejects}
+		}
+		return m
+	}
+	const right = "\npass\nwant: flags that kubelet has\ngot: flags that kubelet has"
+	const remedy = "\nremedy: take the flag out of kubelet's unit, its drop-ins, /var/lib/kubelet/kubeadm-flags.env or /etc/default/kubelet"
+	old := node("$KUBELET_EXTRA_ARGS", "v1.36.3",
+		`kubelet: E1121 run.go:72] "command failed" err="failed to parse kubelet flag: unknown flag: --pod-infra-container-image"`)
+	old.Files[unitFile] = "[Service]\nEnvironmentFile=/etc/default/kubelet\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS\n"
+	checkstest.RunOne(t, "kubelet.flags", checks.Boot, []checkstest.Case{
+		{What: "ordinary: kubelet is not asked", Node: node("--v=2 --node-labels=a=b --cloud-provider=external", "v1.36.3", "broken"), Want: right},
+		{What: "a flag that is gone", Node: old, Want: `
+fail
+want: flags that kubelet has
+got: unknown flag: --pod-infra-container-image
+evidence: /etc/default/kubelet: --pod-infra-container-image=pause` + remedy},
+		{What: "kubelet fails in another way", Node: node("--foo", "v1.36.3", "kubelet: not found"), Want: right},
+		{What: "a role", Node: node("--node-labels=a=b,node-role.kubernetes.io/worker=", "v1.20.0", ""), Want: `
+fail
+want: flags that kubelet has
+got: --node-labels may not set node-role.kubernetes.io/worker=
+evidence: /usr/lib/systemd/system/kubelet.service: --node-labels=a=b,node-role.kubernetes.io/worker=` + remedy},
+		{What: "a cloud inside", Node: node("--cloud-provider aws", "v1.31.0", ""), Want: `
+fail
+want: flags that kubelet has
+got: --cloud-provider=aws is no longer in kubelet
+evidence: /usr/lib/systemd/system/kubelet.service: --cloud-provider=aws` + remedy},
+		{What: "a cloud inside, when it was", Node: node("--cloud-provider aws", "v1.22.0", ""), Want: right},
+	})
+}

@@ -1,0 +1,63 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/policy"
+)
+
+// runtimeNofile: containers inherit the runtime's limit on open files.
+func runtimeNofile() checks.Problem {
+	return checks.Problem{
+		Name: "kubelet.runtime-nofile", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
+		Detects: "The container runtime's soft limit on open files is 1024, and containers inherit it.",
+		Symptom: "Envoy, databases and proxies that do not raise their limit die under load: \"too many open files\".",
+		How: "\"Max open files\" in /proc/PID/limits of containerd or crio: a soft limit of 1024 or less. systemd's default is that, and " +
+			"packages of containerd 2 and of Ubuntu 24.04 leave LimitNOFILE out.",
+		Remedy: "write /etc/systemd/system/containerd.service.d/nofile.conf with [Service] and LimitNOFILE=1048576, and restart the runtime; " +
+			"containers that run keep their limit",
+		TradeOff: "Programs that close every descriptor up to the limit at their start are slower; those that use select() must not have more " +
+			"than 1024, and say so nowhere.",
+		Ref:     "https://github.com/containerd/containerd/issues/8924",
+		Inspect: inspectRuntimeNofile,
+	}
+}
+
+func inspectRuntimeNofile(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
+	s := checks.Passing("more than 1024 files")
+	processes, err := h.Processes()
+	if err != nil {
+		return s, err
+	}
+	found := false
+	for _, p := range processes {
+		if !slices.Contains([]string{"containerd", "crio"}, p.Name) {
+			continue
+		}
+		limits := fmt.Sprintf("/proc/%d/limits", p.PID)
+		text, exists, err := h.ReadIfAny(limits)
+		if err != nil {
+			return s, err
+		}
+		_, after, _ := strings.Cut(string(text), "Max open files")
+		f := strings.Fields(after)
+		if !exists || len(f) == 0 {
+			continue // it ended meanwhile
+		}
+		found = true
+		if soft, err := strconv.Atoi(f[0]); err == nil && soft <= 1024 { // "unlimited" is no number
+			s.Evidence = append(s.Evidence, checks.Seen(limits, "Max open files "+strings.Join(f[:min(2, len(f))], " ")))
+			s.Differs(p.Name+" has "+f[0], "")
+		}
+	}
+	if !found {
+		s.Skip = "neither containerd nor crio runs here"
+	}
+	return s, nil
+}

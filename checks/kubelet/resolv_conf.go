@@ -1,0 +1,62 @@
+package kubelet
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/policy"
+)
+
+// resolvConf: what kubelet gives Pods for a resolver must be reachable from a Pod.
+func resolvConf() checks.Problem {
+	return checks.Problem{
+		Name: "kubelet.resolv-conf", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
+		Detects: "The resolv.conf that kubelet gives to Pods is missing, or names a resolver on the loopback, as systemd-resolved's stub.",
+		Symptom: "CoreDNS exits: \"Loop (127.0.0.1:... -> :53) detected for zone .\"; or no Pod starts: \"open /etc/resolv.conf: no such file\".",
+		How:     "resolvConf of kubelet's configuration, /etc/resolv.conf by default, has a nameserver in 127.0.0.0/8 or ::1.",
+		Remedy:  "set resolvConf: /run/systemd/resolve/resolv.conf in kubelet's configuration, as kubeadm does where systemd-resolved runs",
+		TradeOff: "Pods of dnsPolicy Default then ask the network's resolvers directly, without systemd-resolved's cache and its routing " +
+			"of domains.",
+		Ref:     "https://coredns.io/plugins/loop/#troubleshooting-loops-in-kubernetes-clusters",
+		Inspect: inspectResolvConf,
+	}
+}
+
+func inspectResolvConf(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
+	s := checks.Passing("resolvers that a Pod reaches")
+	k, found, err := read(h, &s)
+	if !found {
+		return s, err
+	}
+	name := "/etc/resolv.conf"
+	if setting, told := k.Values["resolvConf"]; told {
+		name = setting.Value
+		s.Evidence = []checks.Evidence{checks.Seen(setting.From.Source, setting.From.Text)}
+	}
+	if name == "" {
+		s.Skip = "kubelet's resolvConf is empty: Pods get no resolver of the node"
+		return s, nil
+	}
+	text, found, err := h.ReadIfAny(name)
+	if err != nil {
+		return s, err
+	}
+	if !found {
+		s.Differs(name+" is missing", "")
+		return s, nil
+	}
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if len(f) < 2 || f[0] != "nameserver" {
+			continue
+		}
+		if a, err := netip.ParseAddr(f[1]); err == nil && a.IsLoopback() {
+			s.Evidence = append(s.Evidence, checks.Seen(name, strings.TrimSpace(line)))
+			s.Differs("a resolver on the loopback: "+f[1], "")
+		}
+	}
+	return s, nil
+}

@@ -1,0 +1,66 @@
+package kubelet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/policy"
+)
+
+// rootDir: kubelet exits where it cannot write its folder.
+func rootDir() checks.Problem {
+	return checks.Problem{
+		Name: "kubelet.root-dir", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block,
+		Detects: "kubelet's folder is on a file system that is read-only, or full before kubelet's first start.",
+		Symptom: "kubelet restarts for ever: \"mkdir /var/lib/kubelet/pki: read-only file system\" or \"no space left on device\".",
+		How: "statfs of --root-dir, /var/lib/kubelet by default: read-only, or less than 32 KiB or no inode left while kubelet's " +
+			"cpu_manager_state is not there. A kubelet that has run before starts on a full disk, and evicts Pods.",
+		Remedy:   "see why it is read-only (dmesg: a file system with errors is mounted so), or make space: crictl rmi --prune, journalctl --vacuum-size=100M",
+		TradeOff: "",
+		Ref:      "https://kubernetes.io/docs/reference/node/kubelet-files/",
+		Inspect:  inspectRootDir,
+	}
+}
+
+func inspectRootDir(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
+	s := checks.Passing("a file system to write to")
+	k, found, err := read(h, &s)
+	if !found {
+		return s, err
+	}
+	dir := cmp.Or(k.Flags["root-dir"].Value, "/var/lib/kubelet")
+	at := dir
+	space, err := h.Files.Space(at)
+	for ; errors.Is(err, fs.ErrNotExist) && at != "/"; space, err = h.Files.Space(at) {
+		at = path.Dir(at)
+	}
+	if err != nil {
+		return s, err
+	}
+	const little = 32 << 10 // certificate, key and state of a first start
+	full := ""
+	switch {
+	case space.ReadOnly:
+		s.Evidence = []checks.Evidence{checks.Seen(at, "read-only")}
+		s.Differs("read-only", "")
+		return s, nil
+	case space.Free < little:
+		full = fmt.Sprintf("%d bytes left", space.Free)
+	case space.Inodes > 0 && space.FreeInodes == 0:
+		full = "no inode left"
+	default:
+		return s, nil
+	}
+	s.Evidence = []checks.Evidence{checks.Seen(at, full)}
+	if before, err := h.Files.Exists(dir + "/cpu_manager_state"); err != nil || before {
+		return s, err
+	}
+	s.Differs(full, "")
+	return s, nil
+}

@@ -1,0 +1,173 @@
+package kubelet_test
+
+import (
+	"syscall"
+	"testing"
+
+	"nodegate/checks"
+	"nodegate/checks/checkstest"
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
+)
+
+func TestCgroupV1(t *testing.T) {
+	node := func(mount, config, version string) *hosttest.Machine {
+		m := withUnit("--config="+kubeadmConfig, map[string]string{"/proc/mounts": mount, kubeadmConfig: header + config})
+		m.Version = map[string]string{"/usr/bin/kubelet": "Kubernetes " + version}
+		return m
+	}
+	const v1, v2 = "tmpfs /sys/fs/cgroup tmpfs ro 0 0\n", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n"
+	const right = "\npass\nwant: v2, or a kubelet that runs on v1\ngot: v2, or a kubelet that runs on v1\n"
+	checkstest.RunOne(t, "kubelet.cgroup-v1", checks.Boot, []checkstest.Case{
+		{What: "v2", Node: node(v2, "", "v1.36.3"), Want: right},
+		{What: "v1 and 1.35", Node: node(v1, "", "v1.35.0"), Want: `
+fail
+want: v2, or a kubelet that runs on v1
+got: v1, and kubelet 1.35
+evidence: /proc/mounts: tmpfs at /sys/fs/cgroup
+remedy: boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line, or set failCgroupV1: false`},
+		{What: "v1 and 1.34", Node: node(v1, "", "v1.34.4"), Want: right + "evidence: /proc/mounts: tmpfs at /sys/fs/cgroup"},
+		{What: "v1, and kubelet is told", Node: node(v1, "failCgroupV1: false\n", "v1.36.3"), Want: right + `evidence: /proc/mounts: tmpfs at /sys/fs/cgroup
+evidence: /var/lib/kubelet/config.yaml: failCgroupV1: false`},
+		{What: "no kubelet", Node: checkstest.Node(nil, nil), Want: "skip\nskip: no configuration of kubelet is here"},
+	})
+}
+
+func TestRootDir(t *testing.T) {
+	node := func(space host.Space, files map[string]string) *hosttest.Machine {
+		m := withUnit("--root-dir=/data/kubelet", files)
+		m.Spaces = map[string]host.Space{"/data/kubelet": space}
+		return m
+	}
+	want := func(verdict, got, seen string) string {
+		return "\n" + verdict + "\nwant: a file system to write to\ngot: " + got + "\n" + seen
+	}
+	const remedy = "\nremedy: see why it is read-only (dmesg: a file system with errors is mounted so), or make space: crictl rmi --prune, journalctl --vacuum-size=100M"
+	missing := node(host.Space{Free: 1 << 30}, nil)
+	missing.Refuse = map[string]error{"s /data/kubelet": syscall.ENOENT}
+	missing.Spaces["/data"] = host.Space{ReadOnly: true}
+	checkstest.RunOne(t, "kubelet.root-dir", checks.Boot, []checkstest.Case{
+		{What: "space, on a file system that counts no inodes", Node: node(host.Space{Free: 1 << 20}, nil), Want: want("pass", "a file system to write to", "")},
+		{What: "read-only", Node: node(host.Space{ReadOnly: true}, nil), Want: want("fail", "read-only", "evidence: /data/kubelet: read-only"+remedy)},
+		{What: "the folder is not made, and cannot be", Node: missing, Want: want("fail", "read-only", "evidence: /data: read-only"+remedy)},
+		{What: "full", Node: node(host.Space{Free: 4096}, nil), Want: want("fail", "4096 bytes left", "evidence: /data/kubelet: 4096 bytes left"+remedy)},
+		{What: "no inodes", Node: node(host.Space{Free: 1 << 30, Inodes: 10}, nil), Want: want("fail", "no inode left", "evidence: /data/kubelet: no inode left"+remedy)},
+		{What: "full, and kubelet has run before", Node: node(host.Space{}, map[string]string{"/data/kubelet/cpu_manager_state": "{}"}),
+			Want: want("pass", "a file system to write to", "evidence: /data/kubelet: 0 bytes left")},
+	})
+}
+
+func TestKmsg(t *testing.T) {
+	const machine, users = "         0          0 4294967295\n", "0 100000 65536\n"
+	checkstest.RunOne(t, "kubelet.kmsg", checks.Boot, []checkstest.Case{
+		{What: "there", Node: withUnit("", map[string]string{"/dev/kmsg": ""}), Want: "pass\nwant: /dev/kmsg\ngot: /dev/kmsg"},
+		{What: "missing", Node: withUnit("", map[string]string{"/proc/self/uid_map": machine}), Want: `
+fail
+want: /dev/kmsg
+got: missing
+remedy: run: mknod -m 600 /dev/kmsg c 1 11; for LXC, let the container have it: lxc.mount.entry = /dev/kmsg dev/kmsg none bind,create=file`},
+		{What: "a user namespace", Node: withUnit("", map[string]string{"/proc/self/uid_map": users}),
+			Want: "skip\nskip: in a user namespace, kubelet may be told to do without"},
+	})
+}
+
+func TestCgroupDriver(t *testing.T) {
+	const socket = "/run/containerd/containerd.sock"
+	node := func(config string, d host.CgroupDriver) *hosttest.Machine {
+		m := withUnit("--config="+kubeadmConfig, map[string]string{kubeadmConfig: header + config})
+		m.Version = map[string]string{"/usr/bin/kubelet": "Kubernetes v1.31.0"}
+		if d.Driver != "" {
+			m.Cgroups = map[string]host.CgroupDriver{socket: d}
+		}
+		return m
+	}
+	const right = "\npass\nwant: the runtime's driver\ngot: the runtime's driver\nevidence: " + socket + ": "
+	checkstest.RunOne(t, "kubelet.cgroup-driver", checks.Run, []checkstest.Case{
+		{What: "both systemd", Node: node("cgroupDriver: systemd\n", host.CgroupDriver{Driver: "systemd"}),
+			Want: right + "systemd\nevidence: /var/lib/kubelet/config.yaml: cgroupDriver: systemd"},
+		{What: "they differ", Node: node("cgroupDriver: systemd\n", host.CgroupDriver{Driver: "cgroupfs"}), Want: `
+warn
+want: the runtime's driver
+got: kubelet systemd, runtime cgroupfs
+evidence: /run/containerd/containerd.sock: cgroupfs
+evidence: /var/lib/kubelet/config.yaml: cgroupDriver: systemd
+remedy: set SystemdCgroup = true in containerd's configuration, at the path of its version, and cgroupDriver: systemd in kubelet's`},
+		{What: "they differ, and kubelet obeys the runtime", Node: node("", host.CgroupDriver{Driver: "systemd", Told: true}), Want: right + "systemd"},
+		{What: "no runtime", Node: node("", host.CgroupDriver{}), Want: "skip\nskip: the runtime at " + socket + " does not say its driver"},
+	})
+}
+
+func TestResolvConf(t *testing.T) {
+	const stub, right = "# by systemd-resolved\nnameserver 127.0.0.53\noptions edns0\n", "\npass\nwant: resolvers that a Pod reaches\ngot: resolvers that a Pod reaches\n"
+	config := header + "resolvConf: /run/systemd/resolve/resolv.conf\n"
+	const remedy = "\nremedy: set resolvConf: /run/systemd/resolve/resolv.conf in kubelet's configuration, as kubeadm does where systemd-resolved runs"
+	node := func(files map[string]string) *hosttest.Machine { return withUnit("--config="+kubeadmConfig, files) }
+	checkstest.RunOne(t, "kubelet.resolv-conf", checks.Run, []checkstest.Case{
+		{What: "the stub", Node: node(map[string]string{"/etc/resolv.conf": stub}), Want: `
+warn
+want: resolvers that a Pod reaches
+got: a resolver on the loopback: 127.0.0.53
+evidence: /etc/resolv.conf: nameserver 127.0.0.53` + remedy},
+		{What: "as kubeadm does", Node: node(map[string]string{kubeadmConfig: config, "/etc/resolv.conf": stub, "/run/systemd/resolve/resolv.conf": "nameserver 10.0.0.2\n"}),
+			Want: right + "evidence: /var/lib/kubelet/config.yaml: resolvConf: /run/systemd/resolve/resolv.conf"},
+		{What: "missing", Node: node(map[string]string{kubeadmConfig: config}), Want: `
+warn
+want: resolvers that a Pod reaches
+got: /run/systemd/resolve/resolv.conf is missing
+evidence: /var/lib/kubelet/config.yaml: resolvConf: /run/systemd/resolve/resolv.conf` + remedy},
+		{What: "none is wanted", Node: node(map[string]string{kubeadmConfig: header + "resolvConf: \"\"\n"}),
+			Want: "skip\nskip: kubelet's resolvConf is empty: Pods get no resolver of the node"},
+	})
+}
+
+func TestRuntimeNofile(t *testing.T) {
+	node := func(comm, limit string) *hosttest.Machine {
+		return checkstest.Node(map[string]string{
+			"/proc/9/stat": "9 (" + comm + ") S 1", "/proc/9/cmdline": "/usr/bin/" + comm + "\x00",
+			"/proc/9/limits": "Limit                     Soft Limit           Hard Limit           Units     \nMax open files            " + limit + "               files     \n",
+		}, nil)
+	}
+	checkstest.RunOne(t, "kubelet.runtime-nofile", checks.Run, []checkstest.Case{
+		{What: "Ubuntu 24.04", Node: node("containerd", "1024 524288"), Want: `
+warn
+want: more than 1024 files
+got: containerd has 1024
+evidence: /proc/9/limits: Max open files 1024 524288
+remedy: write /etc/systemd/system/containerd.service.d/nofile.conf with [Service] and LimitNOFILE=1048576, and restart the runtime; ` +
+			`containers that run keep their limit`},
+		{What: "Debian 12", Node: node("containerd", "1048576 1048576"), Want: "pass\nwant: more than 1024 files\ngot: more than 1024 files"},
+		{What: "unlimited", Node: node("crio", "unlimited unlimited"), Want: "pass\nwant: more than 1024 files\ngot: more than 1024 files"},
+		{What: "none runs", Node: node("bash", "1024 1024"), Want: "skip\nskip: neither containerd nor crio runs here"},
+	})
+}
+
+func TestMounts(t *testing.T) {
+	const fstab = "# a comment\nUUID=1 / ext4 defaults 0 1\n/dev/nvme1n1 /var/lib/containerd/ xfs defaults,nofail 0 2\n/dev/sdb /srv ext4 defaults 0 2\n" +
+		"/dev/sdc /var/lib/kubelet ext4 noauto 0 0\n"
+	const root = "/dev/vda / ext4 rw 0 0\n"
+	checkstest.RunOne(t, "kubelet.mounts", checks.Run, []checkstest.Case{
+		{What: "cloud-init has not ended", Node: checkstest.Node(map[string]string{"/etc/fstab": fstab, "/proc/mounts": root}, nil), Want: `
+warn
+want: mounted
+got: not mounted: /var/lib/containerd
+evidence: /etc/fstab: /dev/nvme1n1 /var/lib/containerd/ xfs defaults,nofail 0 2
+remedy: mount it before kubelet and the runtime start: order their units after it with RequiresMountsFor=, and after ` +
+			`cloud-config.service where cloud-init writes /etc/fstab`},
+		{What: "mounted", Node: checkstest.Node(map[string]string{"/etc/fstab": fstab, "/proc/mounts": root + "/dev/nvme1n1 /var/lib/containerd xfs rw 0 0\n"}, nil),
+			Want: "pass\nwant: mounted\ngot: mounted"},
+		{What: "a machine without the file", Node: checkstest.Node(nil, nil), Want: "skip\nskip: there is no /etc/fstab"},
+	})
+}
+
+func TestHealthzPort(t *testing.T) {
+	const line = "0: 0100007F:2808 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100 0 0 10 0\n"
+	checkstest.RunOne(t, "kubelet.healthz-port", checks.Run, []checkstest.Case{
+		{What: "a stranger", Node: checkstest.Node(map[string]string{"/proc/net/tcp": line, "/proc/815/comm": "nginx\n", "/proc/815/fd/3": "-> socket:[4711]"}, nil), Want: `
+warn
+want: free, or kubelet's own
+got: port 10248 by nginx (pid 815)
+evidence: /proc/net/tcp: port 10248: nginx (pid 815)
+remedy: stop the other program, or set healthzPort in kubelet's configuration`},
+		{What: "free", Node: checkstest.Node(map[string]string{"/proc/net/tcp": ""}, nil), Want: "pass\nwant: free, or kubelet's own\ngot: free, or kubelet's own"},
+	})
+}

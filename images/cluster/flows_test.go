@@ -1,0 +1,104 @@
+//go:build cluster
+
+package cluster
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+const staleFlow = "kubeproxy.conntrack.stale-flow"
+
+// TestFlows sends datagrams to a Service all the time, and takes its endpoints away. A healthy kube-proxy makes conntrack
+// forget the flow, and audit passes. A stopped one does not: audit names the flow, and the command that it gives mends it.
+func TestFlows(t *testing.T) {
+	c, binary := plane(t, Newest, ForRules()), nodegate(t)
+	s, err := c.AddService(t.Context(), "datagrams", "UDP")
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := func(t *testing.T, addresses ...string) {
+		t.Helper()
+		s.Ready = addresses
+		if err := s.Update(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, b := range Backends() {
+		t.Run(string(b), func(t *testing.T) {
+			set(t, "10.245.0.1")
+			n := addNode(t, c, b)
+			untilAudit(t, n, binary, "before", "pass")
+			send(t, n, s.ClusterIP)
+			untilFlow(t, n, "10.245.0.1")
+			untilAudit(t, n, binary, "in use", "pass")
+
+			set(t, "10.245.0.2")
+			untilFlow(t, n, "10.245.0.2")
+			untilAudit(t, n, binary, "another endpoint", "pass")
+
+			if err := n.SignalProxy(syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			set(t)
+			a := untilAudit(t, n, binary, "no endpoint, and nobody who knows", "fail")
+			if !slices.Contains(a.Accusations(), staleFlow) {
+				t.Fatalf("the flow is not named: %s", a.Said())
+			}
+			if err := n.SignalProxy(syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			untilRejected(t, n)
+			a, err := n.Audit(t.Context(), binary)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("kube-proxy is back: %s (%s)", a.Verdict, strings.Join(a.Accusations(), ", "))
+			for _, r := range a.Results {
+				if r.Name == staleFlow && r.Verdict == "fail" {
+					_, command, _ := strings.Cut(r.Remedy, ": ")
+					t.Logf("kube-proxy left the flow where it was (kubernetes#139628); running %s", command)
+					if err := n.Shell(t.Context(), command+" >/dev/null 2>&1"); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			untilAudit(t, n, binary, "after the command", "pass")
+		})
+	}
+}
+
+// send sends datagrams from one socket until the test ends.
+func send(t *testing.T, n *ProxyNode, to string) {
+	t.Helper()
+	script := `exec 3>/dev/udp/$0/80; while sleep 0.2; do echo x >&3 || :; done 2>/dev/null`
+	p, err := n.Start(n.Log()+".send", func(cmd *exec.Cmd) { cmd.Dir = "/" }, "bash", "-c", script, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = p.Signal(syscall.SIGKILL) // an error means that it is gone
+		_ = p.Wait()                  // it was killed: that is no news
+	})
+}
+
+// untilFlow waits for a flow to an endpoint.
+func untilFlow(t *testing.T, n *ProxyNode, endpoint string) {
+	t.Helper()
+	until(t, "a flow to "+endpoint, func() (bool, error) {
+		out, err := n.Output(t.Context(), "sh", "-c", "conntrack -L -p udp --reply-src "+endpoint+" 2>/dev/null")
+		return strings.Contains(out, endpoint), err
+	})
+}
+
+// untilRejected waits for the rules to say that the Service has no endpoint.
+func untilRejected(t *testing.T, n *ProxyNode) {
+	t.Helper()
+	until(t, "rules without an endpoint", func() (bool, error) {
+		rules, err := n.Rules(t.Context())
+		return err == nil && !strings.Contains(rules, "10.245.0."), err
+	})
+}

@@ -1,0 +1,137 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"strings"
+)
+
+// argument is one word of a command line, and the file that it comes from.
+type argument struct{ text, file string }
+
+// unitCommand returns the command line that systemd makes of a unit and its drop-ins: ExecStart with its variables, as
+// systemd.exec(5) and systemd.service(5) say. unknown is why it cannot be known, "" where it is.
+func unitCommand(files Files, unit []File) (command []argument, unknown string, err error) {
+	entries, _ := ParseFiles(unit) // systemd ignores a line that it cannot read, too
+	var starts []Entry
+	var environmentFiles []string
+	environment := map[string]argument{}
+	for _, e := range entries {
+		if e.Section != "Service" {
+			continue
+		}
+		switch {
+		case e.Key == "ExecStart" && e.Value == "":
+			starts = nil
+		case e.Key == "ExecStart":
+			starts = append(starts, e)
+		case e.Key == "Environment" && e.Value == "":
+			clear(environment)
+		case e.Key == "Environment":
+			for _, assignment := range splitWords(e.Value) {
+				name, value, _ := strings.Cut(assignment, "=")
+				environment[name] = argument{value, e.File}
+			}
+		case e.Key == "EnvironmentFile" && e.Value == "":
+			environmentFiles = nil
+		case e.Key == "EnvironmentFile":
+			environmentFiles = append(environmentFiles, e.Value)
+		}
+	}
+	if len(starts) != 1 {
+		return nil, fmt.Sprintf("kubelet.service has %d commands", len(starts)), nil
+	}
+	for _, name := range environmentFiles {
+		name, optional := strings.CutPrefix(name, "-")
+		text, err := files.ReadFile(name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && optional:
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return nil, "", fmt.Errorf("reading kubelet's variables: %w", err)
+		case err != nil:
+			return nil, name + ", which kubelet.service reads, is missing", nil
+		}
+		lines, _ := ParseINI(name, append([]byte("[E]\n"), text...))
+		for _, e := range lines {
+			environment[e.Key] = argument{assigned(e.Value), name}
+		}
+	}
+	for _, w := range splitWords(starts[0].Value) {
+		command = append(command, expand(argument{w, starts[0].File}, environment)...)
+	}
+	if len(command) == 0 {
+		return nil, "kubelet.service has an empty command", nil
+	}
+	program := strings.TrimLeft(command[0].text, "-:+!")
+	command[0].text = program
+	if path.Base(program) == "hyperkube" && len(command) > 1 && command[1].text == "kubelet" {
+		return command, "", nil
+	}
+	if path.Base(program) != "kubelet" {
+		return nil, "kubelet.service runs " + program + ", not kubelet itself", nil
+	}
+	return command, "", nil
+}
+
+// expand replaces variables: $NAME that is a whole word becomes any number of words, ${NAME} a part of its word.
+func expand(w argument, environment map[string]argument) []argument {
+	if name, is := strings.CutPrefix(w.text, "$"); is && regexp.MustCompile(`^\w+$`).MatchString(name) {
+		var all []argument
+		for _, part := range splitWords(environment[name].text) {
+			all = append(all, argument{part, environment[name].file})
+		}
+		return all
+	}
+	w.text = regexp.MustCompile(`\$\{\w+\}|\$\$`).ReplaceAllStringFunc(w.text, func(variable string) string {
+		if variable == "$$" {
+			return "$"
+		}
+		return environment[variable[2:len(variable)-1]].text
+	})
+	return []argument{w}
+}
+
+// splitWords splits at white space, except in quotes, which it removes.
+func splitWords(s string) []string {
+	var words []string
+	var w strings.Builder
+	var quote rune
+	begun, escaped := false, false
+	for _, r := range s {
+		switch {
+		case escaped:
+			w.WriteRune(r)
+			escaped = false
+		case r == '\\' && quote != '\'':
+			escaped, begun = true, true
+		case r == quote:
+			quote = 0
+		case quote == 0 && (r == '"' || r == '\''):
+			quote, begun = r, true
+		case quote == 0 && strings.ContainsRune(space, r):
+			if begun {
+				words = append(words, w.String())
+			}
+			w.Reset()
+			begun = false
+		default:
+			w.WriteRune(r)
+			begun = true
+		}
+	}
+	if begun {
+		words = append(words, w.String())
+	}
+	return words
+}
+
+// assigned returns the value of an assignment in a file of variables: one word in quotes, or the line as it is.
+func assigned(value string) string {
+	if value != "" && strings.ContainsRune(`"'`, rune(value[0])) {
+		return strings.Join(splitWords(value), " ")
+	}
+	return value
+}
