@@ -5,9 +5,10 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
-	"nodegate/units"
 
 	"go.yaml.in/yaml/v3"
+
+	"nodegate/units"
 )
 
 // ignitionVersion is the newest spec that every Ignition since 2.13 (2022) reads.
