@@ -57,6 +57,12 @@ func (l *loader) decode() {
 			} else if gate == nil || gate.Builtin && !b.Builtin {
 				gate = &b
 			}
+		case "publish":
+			if p.Publish.Condition != "" {
+				l.errorf(b.Range, "Second publish", "There is one publish block; the first is at %s. Remove one.", place(p.Publish.Range))
+				continue
+			}
+			p.Publish = l.publish(b)
 		}
 	}
 	p.Gate = defaultGate()

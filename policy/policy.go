@@ -24,6 +24,7 @@ type Policy struct {
 	Problems []Problem
 	Probes   []Probe
 	Gate     Gate
+	Publish  Publish
 }
 
 // Metadata is what every requirement says about itself.

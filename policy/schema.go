@@ -44,6 +44,7 @@ func fileSchema() *hcl.BodySchema {
 		{Type: "check", LabelNames: []string{"name"}},
 		{Type: "probe", LabelNames: []string{"name"}},
 		{Type: "gate"},
+		{Type: "publish"},
 		{Type: "variable", LabelNames: []string{"name"}},
 		{Type: "override", LabelNames: []string{"name"}},
 	}}
@@ -69,6 +70,8 @@ func blockSchema(blockType string) *hcl.BodySchema {
 		return attributes("name", "kind", "driver", "default_route")
 	case "gate":
 		return attributes("unit", "unit_absent", "budget", "interval", "on_timeout", "repair")
+	case "publish":
+		return attributes("condition", "kubeconfig", "node")
 	}
 	return attributes()
 }
