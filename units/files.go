@@ -33,6 +33,14 @@ const (
 	applyTimeout = "60s"
 )
 
+// What systemd must be. Before 235 it takes no RuntimeDirectoryPreserve=, before 231 no
+// ExecStartPre=+, and starts kubelet without its gate. What is older than Tried was not
+// tried (images/vm, TestOldestSystemd).
+const (
+	OldestSystemd = 235
+	TriedSystemd  = 247
+)
+
 // File is one file, or symbolic link, to be installed.
 type File struct {
 	Path    string

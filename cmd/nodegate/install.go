@@ -47,6 +47,9 @@ that binary and the package's units are used.`,
 				return err
 			}
 			defer h.Close()
+			if err := newEnough(h, c.ErrOrStderr()); err != nil {
+				return err
+			}
 			p, texts, err := o.load(h, c.ErrOrStderr())
 			if err != nil {
 				return err
@@ -92,6 +95,25 @@ that binary and the package's units are used.`,
 	c.Flags().BoolVar(&force, "force", false, "overwrite files that were changed since nodegate wrote them")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "show what would be written and write nothing")
 	return c
+}
+
+// newEnough returns an error where systemd would start kubelet without its gate. A tree
+// that has no systemd yet gets one.
+func newEnough(h *host.Host, stderr io.Writer) error {
+	version, _, err := h.SystemdVersion()
+	there, _ := h.Files.Exists("/usr/lib/systemd/systemd")
+	switch {
+	case err != nil && there: // before 232 it has no such library
+		fmt.Fprintf(stderr, "nodegate: %v; nodegate needs systemd %d\n", err, units.OldestSystemd)
+		return nil
+	case err != nil || version >= units.TriedSystemd:
+		return nil
+	case version < units.OldestSystemd:
+		return fmt.Errorf("systemd %d would start kubelet without its gate: nodegate needs %d, and is tried with %d and later", version,
+			units.OldestSystemd, units.TriedSystemd)
+	}
+	fmt.Fprintf(stderr, "nodegate: systemd %d: nodegate is tried with %d and later\n", version, units.TriedSystemd)
+	return nil
 }
 
 func newUninstall() *cobra.Command {
