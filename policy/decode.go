@@ -189,6 +189,8 @@ func (r *reader) gate(b block) Gate {
 	g.Interval = r.duration(b.get("interval"), "interval", g.Interval, 100*time.Millisecond, time.Minute)
 	g.OnTimeout = OnTimeout(r.oneOf(b.get("on_timeout"), "on_timeout", string(Hold), string(Release)))
 	g.Repair = r.flag(b.get("repair"), "repair", g.Repair)
+	g.Enforce = Severity(r.oneOf(b.get("enforce"), "enforce", string(Block), string(Warn)))
+	g.OnHeld = r.command(b.get("on_held"), "on_held")
 	return g
 }
 
