@@ -37,7 +37,7 @@ func TestBake(t *testing.T) {
 		if err != nil {
 			t.Fatalf("packer build: %v\n%s", err, out)
 		}
-		if verdict := b.reportOf(t).Verdict; verdict != "pass" {
+		if verdict := b.report(t).Verdict; verdict != "pass" {
 			t.Errorf("the report beside the image says %q", verdict)
 		}
 		b.manifest(t)
@@ -62,7 +62,7 @@ func TestBake(t *testing.T) {
 				t.Errorf("the build does not say why it failed, %s:\n%s", why, out)
 			}
 		}
-		if verdict := b.reportOf(t).Verdict; verdict != "fail" {
+		if verdict := b.report(t).Verdict; verdict != "fail" {
 			t.Errorf("the report of the failed build says %q", verdict)
 		}
 		if left, _ := filepath.Glob(b.out + "/disk/*"); len(left) > 0 {
@@ -254,11 +254,11 @@ func (b *bake) identity(t *testing.T, r Runner) map[string]string {
 	}
 }
 
-type report struct{ Verdict, Stage string }
+type bakeReport struct{ Verdict, Stage string }
 
-func (b *bake) reportOf(t *testing.T) report {
+func (b *bake) report(t *testing.T) bakeReport {
 	t.Helper()
-	var rep report
+	var rep bakeReport
 	readJSON(t, b.out+"/qemu-report.json", &rep)
 	if rep.Stage != "image" {
 		t.Errorf("the report is of stage %q", rep.Stage)
