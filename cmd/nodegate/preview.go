@@ -76,8 +76,7 @@ be told of some.`,
 	c.Flags().StringArrayVarP(&o.policies, "policy", "p", nil, "the new policy, `FILE or directory`; may be given more than once")
 	c.Flags().StringArrayVar(&o.vars, "var", nil, "set a variable of the policy, `NAME=VALUE`")
 	c.Flags().StringArrayVar(&o.varFiles, "var-file", nil, "set variables from the NAME = VALUE lines of `FILE`")
-	c.Flags().StringVarP(&o.format, "format", "f", "text", "text, json or html")
-	c.Flags().StringVar(&o.output, "output", "", "write to `FILE` instead of standard output")
+	o.formatFlags(c, "it", "text", "json", "html")
 	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "name every node")
 	o.root, o.noFacts, o.lint = "/", true, true
 	return c
