@@ -28,6 +28,9 @@ already. Every change is kept in ` + report.ChangesFile + `, old value and new.`
 				return err
 			}
 			defer h.Close()
+			if err := needRoot("apply", ", or see what it would do: nodegate plan"); err != nil && h.Live() {
+				return err
+			}
 			if !h.Live() {
 				return errors.New("apply works on the running machine; for a file tree use: nodegate install --root DIR")
 			}

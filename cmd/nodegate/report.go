@@ -64,8 +64,7 @@ shown all the same), 3 some are unknown.`,
 		},
 	}
 	c.Flags().StringArrayVar(&consoles, "console", nil, "read the last words of held nodes in `FILE`, a console's log (- is standard input)")
-	c.Flags().StringVarP(&o.format, "format", "f", "text", "text, json or html")
-	c.Flags().StringVarP(&o.output, "output", "o", "", "write the table to `FILE` instead of standard output")
+	o.formatFlags(c, "the table", "text", "json", "html")
 	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "name every node, and the checks with the same result everywhere")
 	return c
 }
