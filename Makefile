@@ -38,8 +38,7 @@ lint: ## gofmt, go vet and golangci-lint; findings fail
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$(GO) vet ./... && $(GO) vet -tags vm,release ./images/...
 	$(GO) run $(LINT) run --build-tags vm,release ./...
-	@if command -v packer >/dev/null; then packer fmt -check packer.pkr.hcl && packer fmt -check plugins.pkr.hcl && \
-		CHECKPOINT_DISABLE=1 packer validate -var nodegate=Makefile packer.pkr.hcl; else echo "no packer: its template is not checked"; fi
+	@if command -v packer >/dev/null; then packer fmt -check packer.pkr.hcl; else echo "no packer: its template is not checked"; fi
 
 fmt: ## format the Go files
 	gofmt -w $$(git ls-files '*.go')

@@ -1,15 +1,29 @@
-# Bakes nodegate into a machine image:
+# Bakes nodegate into a machine image, with Packer 1.10 or later:
 #
 #   packer init . && packer build -only=amazon-ebs.node -var distribution=debian .
-#   packer build -only=qemu.node -var disk=debian.qcow2 -var ssh_key=id packer.pkr.hcl    (Debian's packer)
+#   packer init . && packer build -only=qemu.node -var disk=debian.qcow2 -var ssh_key=id .
 #
 # docs/guides/bake-an-ami.md goes through it. The build fails where `nodegate check
 # --stage image` does not hold; its report is kept beside the image either way.
 
+packer {
+  required_version = ">= 1.10.0"
+  required_plugins {
+    amazon = {
+      source  = "github.com/hashicorp/amazon"
+      version = "~> 1.3"
+    }
+    qemu = {
+      source  = "github.com/hashicorp/qemu"
+      version = "~> 1.1"
+    }
+  }
+}
+
 variable "nodegate" {
   type        = string
-  default     = "dist/nodegate-linux-amd64"
-  description = "The nodegate binary for the image's architecture, as `make dist` makes it."
+  default     = ""
+  description = "The nodegate binary; without one, what `make dist` made for the architecture."
 }
 
 variable "policy" {
@@ -40,8 +54,8 @@ variable "region" {
 
 variable "instance_type" {
   type        = string
-  default     = "t3.small"
-  description = "The type of the instance that the image is made on; of the image's architecture."
+  default     = ""
+  description = "The type of the instance that the image is made on; without one, t3.small or, for arm64, t4g.small."
 }
 
 variable "distribution" {
@@ -73,7 +87,7 @@ variable "base_name" {
 variable "base_owner" {
   type        = string
   default     = ""
-  description = "The account that replaces the distribution's as owner of the base image."
+  description = "The account that replaces the distribution's as owner of the base image; Debian has none in GovCloud and China."
   validation {
     condition     = regex_replace(var.base_owner, "^([0-9]{12}|self|amazon|)$", "") == ""
     error_message = "The owner is an account of 12 digits, self or amazon."
@@ -95,13 +109,19 @@ variable "kms_key" {
 variable "imdsv2_only" {
   type        = bool
   default     = true
-  description = "Instances of the image answer metadata requests with a session token only. Needs the AWS CLI beside Packer."
+  description = "Instances of the image answer metadata requests with a session token only; so does the one that builds."
 }
 
 variable "ssh_from" {
   type        = list(string)
-  default     = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"]
-  description = "The networks that may reach the instance's SSH during the build: yours, where you build from outside the VPC."
+  default     = []
+  description = "The networks that may reach the instance's SSH during the build; without any, the public address that you build from."
+}
+
+variable "session_manager_profile" {
+  type        = string
+  default     = ""
+  description = "An instance profile with AmazonSSMManagedInstanceCore: SSH goes through Session Manager, and no network may reach it."
 }
 
 variable "subnet" {
@@ -159,31 +179,37 @@ variable "qemu_args" {
 locals {
   bases = {
     debian = {
-      owner = "136693071363"
-      name  = "debian-12-${var.architecture}-*"
-      user  = "admin"
+      owners = { aws = "136693071363", gov = "", cn = "" }
+      name   = "debian-12-${var.architecture}-*"
+      user   = "admin"
     }
     ubuntu = {
-      owner = "099720109477"
-      name  = "ubuntu/images/hvm-ssd*/ubuntu-noble-24.04-${var.architecture}-server-*"
-      user  = "ubuntu"
+      owners = { aws = "099720109477", gov = "513442679011", cn = "837727238323" }
+      name   = "ubuntu/images/hvm-ssd*/ubuntu-noble-24.04-${var.architecture}-server-*"
+      user   = "ubuntu"
     }
     amazon-linux-2023 = {
-      owner = "amazon"
-      name  = "al2023-ami-2023.*-kernel-*-${var.architecture == "amd64" ? "x86_64" : "arm64"}"
-      user  = "ec2-user"
+      owners = { aws = "amazon", gov = "amazon", cn = "amazon" }
+      name   = "al2023-ami-2023.*-kernel-*-${var.architecture == "amd64" ? "x86_64" : "arm64"}"
+      user   = "ec2-user"
     }
   }
-  base = local.bases[var.distribution]
-  name = "nodegate-${var.distribution}-${var.architecture}-${formatdate("YYYYMMDD-hhmmss", timestamp())}"
-  tags = merge({ Name = "nodegate-${var.distribution}", nodegate-base = var.distribution }, var.tags)
+  partition = lookup({ gov = "gov", cn = "cn" }, split("-", replace(var.region, "us-gov-", "gov-"))[0], "aws")
+  base      = local.bases[var.distribution]
+  owner     = var.base_owner != "" ? var.base_owner : local.base.owners[local.partition]
+  nodegate  = var.nodegate != "" ? var.nodegate : "dist/nodegate-linux-${var.architecture}"
+  name      = "nodegate-${var.distribution}-${var.architecture}-${formatdate("YYYYMMDD-hhmmss", timestamp())}"
+  tags      = merge({ Name = "nodegate-${var.distribution}", nodegate-base = var.distribution }, var.tags)
+  # A list that nobody comes from: an empty one would let in everybody, or the address that asks.
+  ssh_from = var.session_manager_profile != "" ? ["127.0.0.1/32"] : var.ssh_from
+  as_root  = "if [ $(id -u) = 0 ]; then {{ .Vars }} sh -eu {{ .Path }}; else sudo {{ .Vars }} sh -eu {{ .Path }}; fi"
 }
 
 # Credentials come from where the AWS SDK looks for them: the environment, a
 # profile, a role. The SSH key is made for the build and forgotten.
 source "amazon-ebs" "node" {
   region        = var.region
-  instance_type = var.instance_type
+  instance_type = var.instance_type != "" ? var.instance_type : var.architecture == "amd64" ? "t3.small" : "t4g.small"
   subnet_id     = var.subnet
   ami_name      = local.name
   source_ami_filter {
@@ -193,17 +219,24 @@ source "amazon-ebs" "node" {
       root-device-type    = "ebs"
       virtualization-type = "hvm"
     }
-    owners      = [var.base_owner != "" ? var.base_owner : local.base.owner]
+    owners      = compact([local.owner])
     most_recent = true
   }
-  encrypt_boot                          = var.encrypt
-  kms_key_id                            = var.kms_key
-  temporary_security_group_source_cidrs = var.ssh_from
-  ssh_username                          = local.base.user
-  ssh_clear_authorized_keys             = true
-  tags                                  = local.tags
-  snapshot_tags                         = local.tags
-  run_tags                              = local.tags
+  metadata_options {
+    http_tokens = var.imdsv2_only ? "required" : "optional"
+  }
+  imds_support                              = var.imdsv2_only ? "v2.0" : ""
+  encrypt_boot                              = var.encrypt
+  kms_key_id                                = var.kms_key
+  temporary_security_group_source_cidrs     = local.ssh_from
+  temporary_security_group_source_public_ip = length(local.ssh_from) == 0
+  ssh_interface                             = var.session_manager_profile != "" ? "session_manager" : ""
+  iam_instance_profile                      = var.session_manager_profile
+  ssh_username                              = local.base.user
+  ssh_clear_authorized_keys                 = true
+  tags                                      = local.tags
+  snapshot_tags                             = local.tags
+  run_tags                                  = local.tags
 }
 
 source "qemu" "node" {
@@ -232,17 +265,13 @@ build {
     inline = ["mkdir -p '${var.output}'"]
   }
 
-  provisioner "shell-local" {
-    only   = ["amazon-ebs.node"]
-    inline = ["${var.imdsv2_only ? "command -v aws" : "true"} || { echo 'imdsv2_only needs the AWS CLI: install it, or say -var imdsv2_only=false'; exit 1; }"]
-  }
-
+  # cloud-init must have ended before its state is removed.
   provisioner "shell" {
-    inline = ["mkdir -p nodegate-bake"]
+    inline = ["! command -v cloud-init || cloud-init status --wait || true", "mkdir -p nodegate-bake"]
   }
 
   provisioner "file" {
-    source      = var.nodegate
+    source      = local.nodegate
     destination = "nodegate-bake/nodegate"
   }
 
@@ -251,16 +280,39 @@ build {
     destination = "nodegate-bake/${basename(var.policy)}"
   }
 
-  # install writes the image. The report is kept whatever it says; whether the image
-  # holds is asked once more below. apply proves that this kernel takes every
-  # setting: what it changes is gone when the machine that builds stops.
+  # install writes the image.
   provisioner "shell" {
-    execute_command = "if [ $(id -u) = 0 ]; then {{ .Vars }} sh -eu {{ .Path }}; else sudo {{ .Vars }} sh -eu {{ .Path }}; fi"
+    execute_command = local.as_root
     inline = [
       "chmod 0755 nodegate-bake/nodegate",
       "nodegate-bake/nodegate install --policy 'nodegate-bake/${basename(var.policy)}'",
-      "/usr/local/bin/nodegate check --stage image --format json --output nodegate-bake/report.json || [ $? = 1 ] || [ $? = 3 ]",
     ]
+  }
+
+  # What each machine must have of its own (nodegate explain image.identity). The random
+  # seed and the journal would be written again at the shutdown. SSH host keys stay where
+  # nothing makes them anew at boot; then the check fails.
+  provisioner "shell" {
+    execute_command = local.as_root
+    inline = [
+      "! command -v cloud-init || cloud-init clean --logs",
+      "keys=$(systemctl cat ssh.service sshd.service sshd-keygen.target 2>/dev/null | grep keygen || command -v cloud-init || true)",
+      "[ -z \"$keys\" ] || rm -f /etc/ssh/ssh_host_*_key /etc/ssh/ssh_host_*_key.pub",
+      "! systemctl --quiet is-active systemd-random-seed.service || systemctl stop systemd-random-seed.service",
+      "rm -f /var/lib/systemd/random-seed /var/lib/systemd/credential.secret /boot/loader/random-seed /boot/efi/loader/random-seed /efi/loader/random-seed",
+      "journalctl --relinquish-var",
+      "rm -rf /var/log/journal/*",
+      "rm -f /var/lib/dhcp/*.lease* /var/lib/dhclient/*.lease* /var/lib/dhcpcd/* /var/lib/NetworkManager/*.lease /var/lib/NetworkManager/secret_key",
+      "rm -f /root/.*_history /home/*/.*_history",
+      "truncate -s 0 /etc/machine-id", # not removed: systemd would take the boot for the first, and undo what was enabled and disabled
+      "[ -L /var/lib/dbus/machine-id ] || rm -f /var/lib/dbus/machine-id",
+    ]
+  }
+
+  # The report is kept whatever it says; whether the image holds is asked once more below.
+  provisioner "shell" {
+    execute_command = local.as_root
+    inline          = ["/usr/local/bin/nodegate check --stage image --format json --output nodegate-bake/report.json || [ $? = 1 ] || [ $? = 3 ]"]
   }
 
   provisioner "file" {
@@ -269,24 +321,11 @@ build {
     destination = "${var.output}/${source.type}-report.json"
   }
 
+  # apply proves that this kernel takes every setting: what it changes is gone when the
+  # machine that builds stops.
   provisioner "shell" {
-    execute_command = "if [ $(id -u) = 0 ]; then {{ .Vars }} sh -eu {{ .Path }}; else sudo {{ .Vars }} sh -eu {{ .Path }}; fi"
-    inline = [
-      "/usr/local/bin/nodegate check --stage image",
-      "/usr/local/bin/nodegate apply",
-      "rm -r nodegate-bake",
-      "sync",
-    ]
-  }
-
-  # The builder's own argument for this is not in every Packer that builds this file.
-  post-processor "shell-local" {
-    only = ["amazon-ebs.node"]
-    inline = [
-      "${var.imdsv2_only ? "true" : "exit 0"}",
-      "image=$(aws ec2 describe-images --region ${var.region} --owners self --filters Name=name,Values=${local.name} --query 'Images[0].ImageId' --output text)",
-      "aws ec2 modify-image-attribute --region ${var.region} --image-id $image --imds-support v2.0",
-    ]
+    execute_command = local.as_root
+    inline          = ["/usr/local/bin/nodegate check --stage image", "/usr/local/bin/nodegate apply", "rm -r nodegate-bake", "sync"]
   }
 
   post-processor "manifest" {

@@ -15,6 +15,7 @@ import (
 type Problem struct {
 	Name     string          // lower case, dotted, stable: "vxlan.checksum"
 	Stages   []Stage         // when it can be detected
+	NotAll   bool            // stage all leaves it out: it fails on every machine that runs
 	Severity policy.Severity // the default where the policy names none
 	Detects  string          // what is wrong, in one sentence
 	Symptom  string          // what a user sees
@@ -32,7 +33,7 @@ func Asked(problems []Problem, p *policy.Policy, stage Stage) []Check {
 	var list []Check
 	for _, problem := range problems {
 		i := slices.IndexFunc(p.Problems, func(asked policy.Problem) bool { return asked.Name == problem.Name })
-		if i < 0 || stage != All && !slices.Contains(problem.Stages, stage) {
+		if i < 0 || !slices.Contains(problem.Stages, stage) && (stage != All || problem.NotAll) {
 			continue
 		}
 		meta := p.Problems[i].Metadata

@@ -24,12 +24,15 @@ func WriteDiagnostics(w io.Writer, files []File, diags hcl.Diagnostics) {
 }
 
 func writeDiagnostic(w io.Writer, files []File, d *hcl.Diagnostic) {
-	if d.Subject == nil {
+	if d.Subject == nil || d.Subject.Filename == "" {
 		fmt.Fprintf(w, "%s: %s\n", d.Summary, d.Detail)
 		return
 	}
-	at := d.Subject.Start
-	fmt.Fprintf(w, "%s:%d:%d: %s: %s\n", d.Subject.Filename, at.Line, at.Column, strings.TrimSuffix(d.Summary, "."), d.Detail)
+	at, summary := d.Subject.Start, strings.TrimSuffix(d.Summary, ".")
+	if d.Severity == hcl.DiagWarning {
+		summary = "Warning: " + summary
+	}
+	fmt.Fprintf(w, "%s:%d:%d: %s: %s\n", d.Subject.Filename, at.Line, at.Column, summary, d.Detail)
 	i := slices.IndexFunc(files, func(f File) bool { return f.Name == d.Subject.Filename })
 	if i < 0 {
 		return

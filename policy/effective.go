@@ -62,7 +62,7 @@ func (p *Policy) Advice() []string {
 		}
 	}
 	for _, s := range p.Sysctls {
-		if s.Reason == "" && s.Severity == Block {
+		if s.Reason == "" && s.Severity == Block && !s.Off {
 			add(s.Metadata, s.Key.String()+noReason)
 		}
 	}

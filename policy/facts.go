@@ -31,16 +31,18 @@ func factTypes() map[string]cty.Type {
 func FactNames() []string { return slices.Sorted(maps.Keys(factTypes())) }
 
 // scope returns what one expression can name: the functions, the variables, and only
-// those facts that it does name, because each costs time. It also returns which of
-// them are not known here.
+// those facts that it does name, because each costs time. It also returns why the
+// expression may have no value: those of its facts that are not known here, or its
+// variables that are wrong, or else all its facts.
 func (r *reader) scope(e hcl.Expression) (scope *hcl.EvalContext, unknown []string, ok bool) {
-	scope = &hcl.EvalContext{Functions: functions()}
+	scope = &hcl.EvalContext{Functions: functions(false)}
 	named := e.Variables()
 	if len(named) == 0 {
 		return scope, nil, true
 	}
 	types := factTypes()
 	facts := map[string]map[string]cty.Value{}
+	var wrong, all []string
 	ok = true
 	for _, t := range named {
 		root, attr := t.RootName(), ""
@@ -51,7 +53,11 @@ func (r *reader) scope(e hcl.Expression) (scope *hcl.EvalContext, unknown []stri
 		}
 		name := root + "." + attr
 		if root == "var" {
-			if _, declared := r.vars[attr]; !declared {
+			v, declared := r.vars[attr]
+			if declared && !v.IsKnown() {
+				wrong = append(wrong, name)
+			}
+			if !declared {
 				r.errorf(t.SourceRange(), "Unknown variable", "There is no variable %[1]q; declare it: variable %[1]q {}.%[2]s",
 					attr, didYouMean(attr, slices.Sorted(maps.Keys(r.vars))))
 				ok = false
@@ -65,6 +71,7 @@ func (r *reader) scope(e hcl.Expression) (scope *hcl.EvalContext, unknown []stri
 			ok = false
 			continue
 		}
+		all = append(all, name)
 		v := r.fact(name, typ)
 		if !v.IsKnown() {
 			unknown = append(unknown, name)
@@ -74,9 +81,17 @@ func (r *reader) scope(e hcl.Expression) (scope *hcl.EvalContext, unknown []stri
 		}
 		facts[root][strings.TrimPrefix(name, root+".")] = v
 	}
+	if len(all) > 0 {
+		scope.Functions = functions(true)
+	}
 	scope.Variables = map[string]cty.Value{"var": cty.ObjectVal(r.vars)}
 	for root, attrs := range facts {
 		scope.Variables[root] = cty.ObjectVal(attrs)
+	}
+	for _, others := range [][]string{wrong, all} {
+		if len(unknown) == 0 {
+			unknown = others
+		}
 	}
 	return scope, unknown, ok
 }

@@ -5,13 +5,15 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hashicorp/hcl/v2/ext/tryfunc"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
 	"github.com/zclconf/go-cty/cty/function/stdlib"
 )
 
-// functions returns what an expression can call.
-func functions() map[string]function.Function {
+// functions returns what an expression can call. In one that names facts, a text that
+// is no version is unknown: what a distribution calls itself is no mistake of the policy.
+func functions(facts bool) map[string]function.Function {
 	return map[string]function.Function{
 		"min":              stdlib.MinFunc,
 		"max":              stdlib.MaxFunc,
@@ -22,26 +24,32 @@ func functions() map[string]function.Function {
 		"format":           stdlib.FormatFunc,
 		"lower":            stdlib.LowerFunc,
 		"coalesce":         stdlib.CoalesceFunc,
-		"version_at_least": versionAtLeast(),
+		"version_at_least": versionAtLeast(facts),
+		"can":              tryfunc.CanFunc,
+		"try":              tryfunc.TryFunc,
 	}
 }
 
 // versionAtLeast compares versions by their leading numbers: 5.4.41 is at least
 // 5.4.9, and 6.1.0-28-amd64 is at least 6.1.
-func versionAtLeast() function.Function {
+func versionAtLeast(facts bool) function.Function {
 	return function.New(&function.Spec{
 		Description: "whether a version is another one, or later",
 		Params:      []function.Parameter{{Name: "version", Type: cty.String}, {Name: "least", Type: cty.String}},
 		Type:        function.StaticReturnType(cty.Bool),
 		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-			have, err := versionNumbers(args[0].AsString())
-			if err != nil {
-				return cty.False, function.NewArgError(0, err)
+			var numbers [2][]int
+			for i, arg := range args {
+				var err error
+				numbers[i], err = versionNumbers(arg.AsString())
+				if err != nil && facts {
+					return cty.UnknownVal(cty.Bool), nil
+				}
+				if err != nil {
+					return cty.False, function.NewArgError(i, err)
+				}
 			}
-			least, err := versionNumbers(args[1].AsString())
-			if err != nil {
-				return cty.False, function.NewArgError(1, err)
-			}
+			have, least := numbers[0], numbers[1]
 			for i, l := range least {
 				h := 0
 				if i < len(have) {

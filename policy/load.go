@@ -21,6 +21,8 @@ type Options struct {
 	// Vars are the values given for variables, by name, as text. One that the policy
 	// does not declare is a mistake.
 	Vars map[string]string
+	// VarsAt is where the values of Vars are written, if not on the command line.
+	VarsAt map[string]hcl.Range
 	// Env are such values from the environment: Vars take precedence, and one that
 	// is not declared belongs to another program.
 	Env map[string]string
@@ -29,17 +31,28 @@ type Options struct {
 // Load reads all files as one policy. The diagnostics contain every mistake in every
 // file; without an error among them the policy is complete.
 func Load(files []File, o Options) (*Policy, hcl.Diagnostics) {
+	l := read(files, o)
+	l.evaluate()
+	return l.policy, l.diags
+}
+
+// read gathers the blocks of all files, with their overrides, and the variables.
+func read(files []File, o Options) *loader {
 	l := &loader{reader: &reader{Options: o}, used: map[string]bool{}, policy: &Policy{}}
 	for _, f := range files {
 		l.parse(f, false)
 	}
 	l.readVariables()
 	l.applyOverrides()
+	return l
+}
+
+// evaluate makes the policy of the blocks.
+func (l *loader) evaluate() {
 	l.decode()
 	l.policy.check(l.reader)
 	l.policy.inferModules()
 	l.policy.defaultDrift()
-	return l.policy, l.diags
 }
 
 // loader gathers the blocks of all files before it evaluates them: any file may

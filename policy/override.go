@@ -1,10 +1,12 @@
 package policy
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
 )
 
 // applyOverrides lets each override block change the attributes of the requirement
@@ -68,6 +70,32 @@ func (l *loader) override(b *block, o block) {
 	if len(content.Blocks) > 0 {
 		b.Blocks = content.Blocks
 	}
+}
+
+// withoutEffect names the blocks that are meant to switch off a built-in requirement,
+// and do not.
+func (l *loader) withoutEffect() hcl.Diagnostics {
+	r := &reader{Options: l.Options, vars: l.vars}
+	var diags hcl.Diagnostics
+	for _, b := range l.blocks {
+		when := b.get("when")
+		if b.Builtin || b.checkName() == "" || when == nil {
+			continue
+		}
+		v, known := r.value(when)
+		off := known && v.Type() == cty.Bool && v.False()
+		for _, of := range l.blocks {
+			adds := b.Type == "sysctl" && !off // its value, where it applies
+			if of.Builtin && of.checkName() == b.checkName() && of.get("when") == nil && !adds {
+				diags = append(diags, &hcl.Diagnostic{
+					Severity: hcl.DiagWarning, Summary: "No effect", Subject: b.at("when").Ptr(),
+					Detail: fmt.Sprintf("%s is required by %s all the same, without a when. To switch that off write: override %q { when = ... }.",
+						b.checkName(), place(of.Range), b.checkName()),
+				})
+			}
+		}
+	}
+	return diags
 }
 
 // checkName returns the name of the check that the block becomes, "" for a block

@@ -6,6 +6,7 @@
 package policy
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -23,6 +24,7 @@ type Policy struct {
 	Problems []Problem
 	Probes   []Probe
 	Gate     Gate
+	Publish  Publish
 }
 
 // Metadata is what every requirement says about itself.
@@ -44,6 +46,19 @@ type Metadata struct {
 // Applies reports whether the requirement is in force on this node, with a known
 // value.
 func (a Metadata) Applies() bool { return !a.Off && a.Unknown == "" }
+
+// Source returns the file and line that asks for a requirement, and those of the
+// override that changed it.
+func (m Metadata) Source() string {
+	if m.Range.Filename == "" {
+		return ""
+	}
+	s := fmt.Sprintf("%s:%d", m.Range.Filename, m.Range.Start.Line)
+	if m.Override.Filename != "" {
+		s += fmt.Sprintf(", overridden at %s:%d", m.Override.Filename, m.Override.Start.Line)
+	}
+	return s
+}
 
 // Severity says what a failing requirement does to the gate.
 type Severity string
@@ -154,10 +169,14 @@ type Probe struct {
 // Gate says how kubelet's start is delayed.
 type Gate struct {
 	Unit      string        // the systemd unit that waits
+	UnitAt    hcl.Range     // where the policy names it
+	MayLack   bool          // the unit may be installed after nodegate
 	Budget    time.Duration // how long one start attempt may wait
 	Interval  time.Duration // between two checks
 	OnTimeout OnTimeout
-	Repair    bool // apply, rather than only check, while waiting
+	Repair    bool     // apply, rather than only check, while waiting
+	Enforce   Severity // Warn: nothing is held; what would be is reported
+	OnHeld    []string // a program with arguments that is given the report of a unit that is held
 	Range     hcl.Range
 }
 
@@ -173,5 +192,5 @@ const (
 
 // defaultGate is what a policy without a gate block asks for.
 func defaultGate() Gate {
-	return Gate{Unit: "kubelet.service", Budget: 2 * time.Minute, Interval: 2 * time.Second, OnTimeout: Hold, Repair: true}
+	return Gate{Unit: "kubelet.service", Budget: 2 * time.Minute, Interval: 2 * time.Second, OnTimeout: Hold, Repair: true, Enforce: Block}
 }

@@ -35,8 +35,7 @@ func (l *loader) readVariables() {
 	names := slices.Sorted(maps.Keys(declared))
 	for _, name := range slices.Sorted(maps.Keys(l.Vars)) {
 		if _, ok := declared[name]; !ok {
-			at := hcl.Range{Filename: "--var " + name, Start: hcl.InitialPos, End: hcl.InitialPos}
-			l.errorf(at, "Unknown variable", "The policy has no variable %q; it has %s.%s", name, orNone(names), didYouMean(name, names))
+			l.errorf(l.givenAt(name), "Unknown variable", "The policy has no variable %q; it has %s.%s", name, orNone(names), didYouMean(name, names))
 		}
 	}
 }
@@ -69,7 +68,7 @@ func (l *loader) variable(b block) (cty.Value, bool) {
 		text, given = l.Env[b.Name]
 	}
 	if given {
-		at = hcl.Range{Filename: "--var " + b.Name, Start: hcl.InitialPos, End: hcl.InitialPos}
+		at = l.givenAt(b.Name)
 		v = cty.StringVal(text)
 		// A list, a number or a bool is written as in a policy; a string as it is.
 		if e, diags := hclsyntax.ParseExpression([]byte(text), at.Filename, hcl.InitialPos); !diags.HasErrors() && typ != cty.String {
@@ -90,8 +89,25 @@ func (l *loader) variable(b block) (cty.Value, bool) {
 	}
 	converted, err := convert.Convert(v, typ)
 	if err != nil {
-		l.errorf(at, "Wrong type", "Variable %q: %s.", b.Name, err)
+		declared := ""
+		if given {
+			declared = ", as it is declared at " + place(b.Range)
+		}
+		l.errorf(at, "Wrong type", "Variable %q: %s%s.", b.Name, err, declared)
 		return cty.NilVal, false
 	}
 	return converted, true
+}
+
+// givenAt returns where a variable's value is given: in a file, on the command line
+// or in the environment.
+func (l *loader) givenAt(name string) hcl.Range {
+	if at, ok := l.VarsAt[name]; ok {
+		return at
+	}
+	from := "--var " + name
+	if _, ok := l.Vars[name]; !ok {
+		from = "NODEGATE_VAR_" + name
+	}
+	return hcl.Range{Filename: from, Start: hcl.InitialPos, End: hcl.InitialPos}
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// ReadVariables adds to vars the NAME = VALUE lines, HCL attributes, of files. A value
+// ReadVariables adds to o the NAME = VALUE lines, HCL attributes, of files. A value
 // is kept as it is written, for the variable's own type to read.
-func ReadVariables(files []File, vars map[string]string) hcl.Diagnostics {
+func (o *Options) ReadVariables(files []File) hcl.Diagnostics {
 	for _, f := range files {
 		if diags := checkDepth(f); diags.HasErrors() {
 			return diags
@@ -24,7 +24,8 @@ func ReadVariables(files []File, vars map[string]string) hcl.Diagnostics {
 		}
 		for name, a := range attrs {
 			text := strings.TrimSpace(string(a.Expr.Range().SliceBytes(f.Text)))
-			vars[name] = strings.TrimSuffix(strings.TrimPrefix(text, `"`), `"`)
+			o.VarsAt[name] = a.Expr.Range()
+			o.Vars[name] = strings.TrimSuffix(strings.TrimPrefix(text, `"`), `"`)
 		}
 	}
 	return nil

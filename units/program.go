@@ -1,6 +1,7 @@
 package units
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 
@@ -25,12 +26,13 @@ type Program struct {
 // a cluster's manifest, cloud-init, an image's configuration.
 type Delivery struct {
 	Name string // the command that wrote them, for their heads: "nodegate export kops"
-	Gate string // the command that delays the unit; "" is the gate of Binary
+	Path string // of the program; "" is Binary
+	Gate string // the command that delays the unit; "" is the program's gate
 }
 
-// DeliveredBy returns a program that comes to Binary by another way than these
+// DeliveredBy returns a program that comes to its place by another way than these
 // files.
-func DeliveredBy(c Delivery) Program { return Program{path: Binary, carrier: c} }
+func DeliveredBy(c Delivery) Program { return Program{path: cmp.Or(c.Path, Binary), carrier: c} }
 
 // Copied returns a program that the installation provides itself.
 func Copied(binary []byte) Program { return Program{path: Binary, content: binary} }

@@ -6,6 +6,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/conntrack"
+	"nodegate/checks/image"
 	"nodegate/checks/kubelet"
 	"nodegate/checks/kubeproxy"
 	"nodegate/checks/links"
@@ -31,7 +32,7 @@ func For(p *policy.Policy, stage checks.Stage) []checks.Check {
 
 // Problems returns every problem there is, by subject, in the order in which they run.
 func Problems() []checks.Problem {
-	return slices.Concat(writers.Problems(), kubelet.Problems(), links.Problems(), conntrack.Problems(),
+	return slices.Concat(image.Problems(), writers.Problems(), kubelet.Problems(), links.Problems(), conntrack.Problems(),
 		packetfilter.Problems(), kubeproxy.Problems())
 }
 

@@ -31,9 +31,9 @@ func installations() [2]installation {
 func imageUnits() checks.Problem {
 	return checks.Problem{
 		Name: "image.units", Stages: []checks.Stage{checks.Image}, Severity: policy.Block,
-		Detects: "nodegate is not installed in the image, or its unit is not enabled, or kubelet is not held.",
+		Detects: "nodegate is not installed in the image, or its unit is not enabled, or kubelet is not held, or does not exist.",
 		Symptom: "Nodes made from the image start kubelet without being checked; they join the cluster and lose packets.",
-		How: "The binary, nodegate-apply.service, the link that enables it and the drop-in of the policy's gate unit are looked for " +
+		How: "The binary, nodegate-apply.service, the link that enables it, the policy's gate unit and its drop-in are looked for " +
 			"below the root.",
 		Remedy:   "run: nodegate install --root TREE, as the last step that writes to the image",
 		TradeOff: "",
@@ -83,8 +83,20 @@ func inspectImageUnits(ctx context.Context, h *host.Host, p *policy.Policy) (che
 	if err := look(dropInDir+"/"+p.Gate.Unit+".d/10-nodegate.conf", "ExecStartPre=+"+binary+" gate", "drop-in of "+p.Gate.Unit); err != nil {
 		return s, err
 	}
+	lack, likely, err := h.LacksUnit(p.Gate.Unit)
+	if err != nil {
+		return s, err
+	}
+	remedy := "run: nodegate install --root " + h.Root
+	if lack && !p.Gate.MayLack {
+		s.Evidence = append(s.Evidence, checks.Seen(p.Gate.Unit, "no such unit; "+host.LikeKubelet(likely)))
+		if missing == nil {
+			remedy = "name kubelet's unit in the policy's gate block, or write unit_absent = \"allow\" there if it is installed later"
+		}
+		missing = append(missing, "no unit "+p.Gate.Unit)
+	}
 	if missing != nil {
-		s.Differs(strings.Join(missing, ", "), "run: nodegate install --root "+h.Root)
+		s.Differs(strings.Join(missing, ", "), remedy)
 	}
 	return s, nil
 }

@@ -1,6 +1,7 @@
 package kubelet_test
 
 import (
+	"maps"
 	"testing"
 
 	"nodegate/checks"
@@ -12,13 +13,17 @@ import (
 
 func TestImageUnits(t *testing.T) {
 	good := map[string]string{
+		"/usr/local/lib/systemd/system/k3s.service":                          "",
 		"/usr/local/bin/nodegate":                                            "ELF",
 		"/etc/systemd/system/nodegate-apply.service":                         "[Service]\nExecStart=/usr/local/bin/nodegate apply --stage boot\n",
 		"/etc/systemd/system/multi-user.target.wants/nodegate-apply.service": "-> /etc/systemd/system/nodegate-apply.service",
 		"/etc/systemd/system/k3s.service.d/10-nodegate.conf":                 "[Service]\nExecStartPre=+/usr/local/bin/nodegate gate\n",
 	}
+	typo := maps.Clone(good)
+	typo["/etc/systemd/system/kublet.service.d/10-nodegate.conf"] = good["/etc/systemd/system/k3s.service.d/10-nodegate.conf"]
 	packaged := map[string]string{
-		"/usr/bin/nodegate": "ELF",
+		"/usr/lib/systemd/system/kubelet.service":                            "",
+		"/usr/bin/nodegate":                                                  "ELF",
 		"/usr/lib/systemd/system/nodegate-apply.service":                     "[Service]\nExecStart=/usr/bin/nodegate apply --stage boot\n",
 		"/etc/systemd/system/multi-user.target.wants/nodegate-apply.service": "-> /usr/lib/systemd/system/nodegate-apply.service",
 		"/etc/systemd/system/kubelet.service.d/10-nodegate.conf":             "[Service]\nExecStartPre=+/usr/local/bin/nodegate gate\n",
@@ -40,10 +45,11 @@ evidence: /etc/systemd/system/k3s.service.d/10-nodegate.conf: present`},
 		{What: "installed for another unit", Tree: good, Want: `
 fail
 want: installed and enabled
-got: no drop-in of kubelet.service
+got: no drop-in of kubelet.service, no unit kubelet.service
 evidence: /etc/systemd/system/nodegate-apply.service: present
 evidence: /etc/systemd/system/multi-user.target.wants/nodegate-apply.service: enabled
 evidence: /etc/systemd/system/kubelet.service.d/10-nodegate.conf: missing
+evidence: kubelet.service: no such unit; what looks like a kubelet there: k3s.service
 remedy: run: nodegate install --root ROOT`},
 		{What: "a package's, held by a binary that is gone", Tree: packaged, Want: `
 fail
@@ -53,22 +59,40 @@ evidence: /usr/lib/systemd/system/nodegate-apply.service: present
 evidence: /etc/systemd/system/multi-user.target.wants/nodegate-apply.service: enabled
 evidence: /etc/systemd/system/kubelet.service.d/10-nodegate.conf: no line ExecStartPre=+/usr/bin/nodegate gate
 remedy: run: nodegate install --root ROOT`},
+		{What: "a typo in the unit's name", Tree: typo, Policy: `gate { unit = "kublet.service" }`, Want: `
+fail
+want: installed and enabled
+got: no unit kublet.service
+evidence: /etc/systemd/system/nodegate-apply.service: present
+evidence: /etc/systemd/system/multi-user.target.wants/nodegate-apply.service: enabled
+evidence: /etc/systemd/system/kublet.service.d/10-nodegate.conf: present
+evidence: kublet.service: no such unit; what looks like a kubelet there: k3s.service
+remedy: name kubelet's unit in the policy's gate block, or write unit_absent = "allow" there if it is installed later`},
+		{What: "the same, installed later", Tree: typo, Policy: "gate {\n unit = \"kublet.service\"\n unit_absent = \"allow\"\n}", Want: `
+pass
+want: installed and enabled
+got: installed and enabled
+evidence: /etc/systemd/system/nodegate-apply.service: present
+evidence: /etc/systemd/system/multi-user.target.wants/nodegate-apply.service: enabled
+evidence: /etc/systemd/system/kublet.service.d/10-nodegate.conf: present`},
 		{What: "nothing", Tree: map[string]string{"/etc/hostname": "n"}, Want: `
 fail
 want: installed and enabled
-got: no binary, no nodegate-apply.service, nodegate-apply.service is not enabled, no drop-in of kubelet.service
+got: no binary, no nodegate-apply.service, nodegate-apply.service is not enabled, no drop-in of kubelet.service, no unit kubelet.service
 evidence: /usr/local/bin/nodegate: missing
 evidence: /etc/systemd/system/nodegate-apply.service: missing
 evidence: nodegate-apply.service: not enabled
 evidence: /etc/systemd/system/kubelet.service.d/10-nodegate.conf: missing
+evidence: kubelet.service: no such unit; nothing there looks like a kubelet
 remedy: run: nodegate install --root ROOT`},
 		{What: "masked, and a drop-in that was emptied", Tree: masked, Policy: `gate { unit = "k3s.service" }`, Want: `
 fail
 want: installed and enabled
-got: no nodegate-apply.service, nodegate-apply.service is masked, drop-in of k3s.service does not run the gate
+got: no nodegate-apply.service, nodegate-apply.service is masked, drop-in of k3s.service does not run the gate, no unit k3s.service
 evidence: /etc/systemd/system/nodegate-apply.service: missing
 evidence: /etc/systemd/system/nodegate-apply.service: masked
 evidence: /etc/systemd/system/k3s.service.d/10-nodegate.conf: no line ExecStartPre=+/usr/local/bin/nodegate gate
+evidence: k3s.service: no such unit; nothing there looks like a kubelet
 remedy: run: nodegate install --root ROOT`},
 	})
 }
@@ -78,7 +102,7 @@ remedy: run: nodegate install --root ROOT`},
 func TestImageUnitsKnowsTheInstaller(t *testing.T) {
 	p := checkstest.Load(t, "check \"image.units\" {}\ngate { unit = \"rke2-agent.service\" }")
 	for _, brought := range [][]units.File{nil, append(units.ForPackage(), units.File{Path: units.PackagedBinary, Content: []byte("ELF")})} {
-		tree := map[string]string{"/etc/hostname": "n"}
+		tree := map[string]string{"/etc/hostname": "n", "/usr/lib/systemd/system/rke2-agent.service": ""}
 		add := func(files []units.File) {
 			for _, f := range files {
 				tree[f.Path] = string(f.Content)

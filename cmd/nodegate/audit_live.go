@@ -113,9 +113,28 @@ func (a *audit) follow(ctx context.Context, n *node, api *kube.API, versions *pr
 	if opts.Settle == 0 {
 		opts.Settle = kube.SettleTime(a.host)
 	}
+	flows := a.flows(ctx, api, versions, opts.Settle)
 	out, err := settle.Run(ctx, n, api, versions, opts)
 	a.rep, a.converged = out.Report, out.Converged
+	a.rep.Conclude(append(a.rep.Findings, <-flows...))
 	return out.Stale, err
+}
+
+// flows looks for what conntrack still believes, beside the rules.
+func (a *audit) flows(ctx context.Context, api *kube.API, versions *proxyrules.Versions, d time.Duration) <-chan []proxyrules.Finding {
+	found := make(chan []proxyrules.Finding, 1)
+	go func() {
+		defer close(found)
+		if versions == nil {
+			return
+		}
+		list, err := settle.Flows(ctx, kube.Flows, api, versions, d)
+		if err != nil {
+			list = []proxyrules.Finding{kube.UnreadFlows(err)}
+		}
+		found <- list
+	}()
+	return found
 }
 
 // ask asks kube-proxy itself.

@@ -11,11 +11,12 @@ import (
 	"nodegate/images/export"
 	"nodegate/internal/host/file"
 	"nodegate/internal/report"
+	"nodegate/units"
 )
 
 func newExport() *cobra.Command {
 	o := options{root: "/", noFacts: true}
-	var binary, sum, image string
+	var binary, sum, image, at, apiVersion string
 	var strict bool
 	c := &cobra.Command{
 		Use:   "export FORMAT",
@@ -41,7 +42,7 @@ held until it is there and the gate passes.`,
 			if err != nil {
 				return err
 			}
-			delivery, err := export.ParseDelivery(binary, sum, image)
+			delivery, err := export.ParseDelivery(binary, sum, image, at)
 			if err != nil {
 				return err
 			}
@@ -57,7 +58,7 @@ held until it is there and the gate passes.`,
 			if err != nil {
 				return err
 			}
-			r, err := format.Write(export.Input{Policy: p, Texts: texts, Delivery: delivery})
+			r, err := format.Write(export.Input{Policy: p, Texts: texts, Delivery: delivery, APIVersion: apiVersion})
 			if err != nil {
 				return err
 			}
@@ -78,6 +79,7 @@ held until it is there and the gate passes.`,
 			return writeOut(o.output, r.Text, 0o644)
 		},
 	}
+	o.lint = true
 	c.Flags().StringArrayVarP(&o.policies, "policy", "p", nil, "policy `FILE or directory`; may be given more than once")
 	c.Flags().StringArrayVar(&o.vars, "var", nil, "set a variable of the policy, `NAME=VALUE`")
 	c.Flags().StringArrayVar(&o.varFiles, "var-file", nil, "set variables from the NAME = VALUE lines of `FILE`")
@@ -86,6 +88,8 @@ held until it is there and the gate passes.`,
 	c.Flags().StringVar(&binary, "binary", "", "where the node gets nodegate: baked (the default), or a `URL`")
 	c.Flags().StringVar(&sum, "sha256", "", "the `SUM` of the binary at the URL; no other binary is run")
 	c.Flags().StringVar(&image, "image", "", "the container image with /nodegate in it, `REF@sha256:DIGEST`")
+	c.Flags().StringVar(&at, "path", "", "the `FILE` that nodegate is on the node (default "+units.Binary+")")
+	c.Flags().StringVar(&apiVersion, "api-version", "", "kubeadm only: Cluster API's `VERSION`, v1beta2 (the default) or v1beta1")
 	return c
 }
 

@@ -7,14 +7,17 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/hashicorp/hcl/v2"
 	"github.com/spf13/cobra"
 
 	"nodegate/internal/host"
 	"nodegate/internal/host/file"
 	"nodegate/internal/host/tree"
 	"nodegate/internal/report"
+	"nodegate/policy"
 	"nodegate/units"
 )
 
@@ -44,8 +47,14 @@ that binary and the package's units are used.`,
 				return err
 			}
 			defer h.Close()
+			if err := newEnough(h, c.ErrOrStderr()); err != nil {
+				return err
+			}
 			p, texts, err := o.load(h, c.ErrOrStderr())
 			if err != nil {
+				return err
+			}
+			if err := unitThere(h, p.Gate, texts, c.ErrOrStderr()); err != nil {
 				return err
 			}
 			binary, err := ownBinary()
@@ -81,20 +90,40 @@ that binary and the package's units are used.`,
 	}
 	o.policyFlags(c)
 	o.guardFlag(c)
-	o.copied = true
+	o.copied, o.lint = true, true
 	c.Flags().BoolVar(&start, "start", false, "then start the units, by the systemd that runs below --root")
 	c.Flags().BoolVar(&force, "force", false, "overwrite files that were changed since nodegate wrote them")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "show what would be written and write nothing")
 	return c
 }
 
+// newEnough returns an error where systemd would start kubelet without its gate. A tree
+// that has no systemd yet gets one.
+func newEnough(h *host.Host, stderr io.Writer) error {
+	version, _, err := h.SystemdVersion()
+	there, _ := h.Files.Exists("/usr/lib/systemd/systemd")
+	switch {
+	case err != nil && there: // before 232 it has no such library
+		fmt.Fprintf(stderr, "nodegate: %v; nodegate needs systemd %d\n", err, units.OldestSystemd)
+		return nil
+	case err != nil || version >= units.TriedSystemd:
+		return nil
+	case version < units.OldestSystemd:
+		return fmt.Errorf("systemd %d would start kubelet without its gate: nodegate needs %d, and is tried with %d and later", version,
+			units.OldestSystemd, units.TriedSystemd)
+	}
+	fmt.Fprintf(stderr, "nodegate: systemd %d: nodegate is tried with %d and later\n", version, units.TriedSystemd)
+	return nil
+}
+
 func newUninstall() *cobra.Command {
 	var o options
-	var force bool
+	var force, back bool
 	c := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Remove everything that install wrote, and put back the previous files",
 		Example: `  nodegate uninstall
+  nodegate uninstall --revert                also put the running machine's settings back
   nodegate uninstall --root /mnt/image`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -108,17 +137,45 @@ func newUninstall() *cobra.Command {
 				return err
 			}
 			defer t.Close()
+			if back && !h.Live() {
+				return errors.New("--revert is for the running machine: a file tree has no settings; leave it out")
+			}
 			changes, err := units.Uninstall(t, force)
 			if err == nil && len(changes) > 0 {
 				err = tellSystemd(c.Context(), h, false, c.ErrOrStderr())
 			}
-			return printChanges(c.OutOrStdout(), t, changes, "uninstalled", err)
+			err = printChanges(c.OutOrStdout(), t, changes, "uninstalled", err)
+			switch {
+			case err != nil || !h.Live():
+			case back:
+				err = revertAll(c.Context(), h, force, false, c.OutOrStdout())
+			default:
+				offerRevert(c.ErrOrStderr())
+			}
+			return err
 		},
 	}
+	c.Flags().BoolVar(&back, "revert", false, "also put back the settings of the running machine, as revert does")
 	c.Flags().StringVar(&o.root, "root", "/", "`DIR` with the file tree of the machine")
 	c.Flags().BoolVar(&force, "force", false, "also remove or replace files that were changed since nodegate wrote them")
 	return c
 }
+
+// unitThere returns an error where the unit that the gate is for does not exist: what
+// starts kubelet there would not be held.
+func unitThere(h *host.Host, g policy.Gate, texts []policy.File, stderr io.Writer) error {
+	lacks, likely, err := h.LacksUnit(g.Unit)
+	if err != nil || !lacks || g.MayLack {
+		return err
+	}
+	return printDiagnostics(stderr, texts, hcl.Diagnostics{{
+		Severity: hcl.DiagError, Summary: "No such unit", Subject: &g.UnitAt,
+		Detail: fmt.Sprintf("There is no unit %s in %s: nothing would be held. %s. Name kubelet's unit: gate { unit = \"NAME.service\" }. "+
+			"If it is installed later, write unit_absent = \"allow\" in the gate block.", g.Unit, h.Root, upper(host.LikeKubelet(likely))),
+	}})
+}
+
+func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
 // maxBinary is far above the size of any build.
 const maxBinary = 256 << 20

@@ -15,7 +15,7 @@ import (
 )
 
 func newLint() *cobra.Command {
-	o := options{root: "/", noFacts: true}
+	o := options{root: "/", noFacts: true, lint: true}
 	var strict bool
 	var manifest string
 	c := &cobra.Command{
@@ -23,8 +23,9 @@ func newLint() *cobra.Command {
 		Short: "Print every mistake in a policy at once, or the traps in a kops manifest",
 		Long: `Lint reads policies and prints their mistakes. With --kops it reads a kops manifest
 instead (Cluster, InstanceGroups, or both) and names the traps that its hooks,
-fileAssets and sysctlParameters fall into: exit status 1 if there are traps, 2 if
-the file is no such manifest.`,
+fileAssets and sysctlParameters fall into: exit status 1 if there are traps (an
+image without a digest is a matter of style, not a trap), 2 if the file is no such
+manifest.`,
 		Example: `  nodegate lint my.hcl
   nodegate lint /etc/nodegate/policy.d
   kops get --name NAME -o yaml | nodegate lint --kops -`,
@@ -45,13 +46,12 @@ the file is no such manifest.`,
 			if err != nil {
 				return err
 			}
-			if warnings := p.Advice(); len(warnings) > 0 {
-				for _, w := range warnings {
-					fmt.Fprintln(c.ErrOrStderr(), w)
-				}
-				if strict {
-					return exit(exitUsage)
-				}
+			warnings := p.Advice()
+			for _, w := range warnings {
+				fmt.Fprintln(c.ErrOrStderr(), w)
+			}
+			if strict && (o.warned || len(warnings) > 0) {
+				return exit(exitUsage)
 			}
 			_, err = fmt.Fprintf(c.OutOrStdout(), "ok: %s\n", summary(p))
 			return err
@@ -85,13 +85,17 @@ func lintKops(c *cobra.Command, name string) error {
 		return exit(exitUsage)
 	}
 	w := c.OutOrStdout()
+	traps := 0
 	for _, f := range r.Findings {
 		fmt.Fprintf(w, "%s:%d:%d: %s: %s\n    write: %s\n", name, f.Line, f.Column, f.Trap, f.What, f.Do)
+		if !f.Style {
+			traps++
+		}
 	}
 	looked := fmt.Sprintf("%s, %s, %s", report.Count(r.Hooks, "hook"), report.Count(r.Assets, "fileAsset"),
 		report.Count(r.Sysctls, "sysctlParameter"))
-	if len(r.Findings) > 0 {
-		fmt.Fprintf(w, "nodegate: %s in %s\n", report.Count(len(r.Findings), "trap"), looked)
+	if traps > 0 {
+		fmt.Fprintf(w, "nodegate: %s in %s\n", report.Count(traps, "trap"), looked)
 		return exit(exitFail)
 	}
 	_, err = fmt.Fprintf(w, "ok: no known trap in %s\n", looked)

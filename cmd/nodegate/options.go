@@ -40,6 +40,8 @@ type options struct {
 	allowWritable bool // but not so
 	copied        bool // the files of --policy are copied, not used where they are
 
+	lint    bool // refuse a policy that would be wrong on some node
+	warned  bool // lint found something that is no mistake for certain
 	noFacts bool // the policy is read for no machine in particular: no fact is known
 }
 
@@ -77,6 +79,17 @@ func (o *options) load(h *host.Host, stderr io.Writer) (*policy.Policy, []policy
 	if err != nil {
 		return nil, nil, err
 	}
+	if o.lint {
+		known, err := o.known(stderr)
+		if err != nil {
+			return nil, nil, err
+		}
+		diags := policy.Lint(files, known)
+		o.warned = len(diags) > 0
+		if err := printDiagnostics(stderr, files, diags); err != nil {
+			return nil, nil, err
+		}
+	}
 	p, err := o.evaluate(h, files, stderr)
 	if err != nil {
 		return nil, nil, err
@@ -86,13 +99,12 @@ func (o *options) load(h *host.Host, stderr io.Writer) (*policy.Policy, []policy
 
 // evaluate evaluates policy files with the facts of h as it is now.
 func (o *options) evaluate(h *host.Host, files []policy.File, stderr io.Writer) (*policy.Policy, error) {
-	vars, err := o.variables()
+	known, err := o.known(stderr)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	known := policy.Options{Checks: catalog.Names(), Vars: vars, Env: environment()}
 	if !o.noFacts {
 		known.Fact = func(name string) (any, bool) { return h.Fact(ctx, name) }
 	}
@@ -126,26 +138,28 @@ func environment() map[string]string {
 	return vars
 }
 
-// variables returns the values of files, then those of --var; a later one wins.
-func (o *options) variables() (map[string]string, error) {
-	vars := map[string]string{}
+// known returns what a policy's meaning depends on, without the facts. Of the values
+// of variables, those of files come first, then those of --var; a later one wins.
+func (o *options) known(stderr io.Writer) (policy.Options, error) {
+	known := policy.Options{Checks: catalog.Names(), Env: environment(), Vars: map[string]string{}, VarsAt: map[string]hcl.Range{}}
 	for _, file := range o.varFiles {
 		files, err := readPolicies([]string{file})
 		if err == nil {
-			err = printDiagnostics(plain.NewWriter(os.Stderr, false), files, policy.ReadVariables(files, vars))
+			err = printDiagnostics(stderr, files, known.ReadVariables(files))
 		}
 		if err != nil {
-			return nil, err
+			return known, err
 		}
 	}
 	for _, v := range o.vars {
 		name, value, ok := strings.Cut(v, "=")
 		if !ok || name == "" {
-			return nil, fmt.Errorf("--var is NAME=VALUE; %q is not", v)
+			return known, fmt.Errorf("--var is NAME=VALUE; %q is not", v)
 		}
-		vars[name] = value
+		known.Vars[name] = value
+		delete(known.VarsAt, name)
 	}
-	return vars, nil
+	return known, nil
 }
 
 // stageFor returns the stage that was asked for, or the one that fits the host.
@@ -195,6 +209,13 @@ func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
 		return err
 	}
 	p, found, err := o.examine(c, h, run)
+	if err != nil && o.format == "npd" { // its only message is a line on standard output
+		why := err.Error()
+		if errors.As(err, new(exit)) {
+			why = "the policy is wrong; run: nodegate lint"
+		}
+		err = errors.Join(err, o.write(c.OutOrStdout(), func(w io.Writer) error { return report.NotChecked(w, why) }))
+	}
 	if err != nil {
 		return err
 	}

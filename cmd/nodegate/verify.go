@@ -24,9 +24,10 @@ func newVerify() *cobra.Command {
 		Short: "Prove that downloaded files are those that were signed",
 		Long: `Verify checks the signature of SHA256SUMS, which is beside it as
 SHA256SUMS.minisig, and then the sum of each file that it names; with NAMEs, only
-of those files. Get the public key from another place than the files. The
-signature is minisign's: "minisign -Vm SHA256SUMS -p FILE && sha256sum -c
-SHA256SUMS" does the same.
+of those files. Without NAMES it also checks the provenance, where there is one:
+its signature, and that it speaks of the same files. Get the public key from
+another place than the files. The signature is minisign's: "minisign -Vm
+SHA256SUMS -p FILE && sha256sum -c SHA256SUMS" does the same with the sums.
 
 Exit status: 0 all is as signed, 1 something is not, 2 wrong call or no list of
 sums, 3 a file could not be read.`,
@@ -60,7 +61,10 @@ sums, 3 a file could not be read.`,
 			if list, err = chosen(list, args[1:]); err != nil {
 				return err
 			}
-			return checkSums(c, dir, list, key)
+			if err := checkSums(c, dir, list, key); err != nil || len(args) > 1 {
+				return err
+			}
+			return checkProvenance(c, dir, list, key)
 		},
 	}
 	c.Flags().StringVar(&keyFile, "key", "", "the signer's public key `FILE`, as minisign writes it")
@@ -102,5 +106,29 @@ func checkSums(c *cobra.Command, dir string, list []signature.Sum, key minisign.
 		return exit(code)
 	}
 	_, err := fmt.Fprintf(c.OutOrStdout(), "ok: %s, signed by the key %016X\n", report.Count(len(list), "file"), key.ID())
+	return err
+}
+
+// checkProvenance prints how the release was made, where it says so.
+func checkProvenance(c *cobra.Command, dir string, list []signature.Sum, key minisign.PublicKey) error {
+	if !slices.ContainsFunc(list, func(s signature.Sum) bool { return s.Name == signature.ProvenanceName }) {
+		return nil
+	}
+	s, err := signature.Provenance(dir, key, list)
+	if errors.Is(err, signature.ErrDiffers) {
+		fmt.Fprintf(c.ErrOrStderr(), "nodegate: %v\n", err)
+		return exit(exitFail)
+	}
+	if err != nil {
+		return err
+	}
+	commit := "no commit"
+	for _, r := range s.Predicate.BuildDefinition.ResolvedDependencies {
+		if r.Digest["gitCommit"] != "" {
+			commit = "commit " + r.Digest["gitCommit"]
+		}
+	}
+	_, err = fmt.Fprintf(c.OutOrStdout(), "provenance: %s from %s, by %s\n", s.Predicate.BuildDefinition.ExternalParameters["VERSION"], commit,
+		s.Predicate.RunDetails.Builder.ID)
 	return err
 }

@@ -16,10 +16,9 @@ import (
 type Audit struct {
 	Verdict string
 	Results []struct {
-		Name, Verdict string
-		Evidence      []struct{ Source, Text string }
+		Name, Verdict, Remedy string
+		Evidence              []struct{ Source, Text string }
 	}
-	Text string // its whole report, and its complaints
 	Took time.Duration
 }
 
@@ -35,22 +34,34 @@ func (n *ProxyNode) Audit(ctx context.Context, nodegate string, args ...string) 
 	}, args...)
 	began := time.Now()
 	out, err := n.Output(ctx, nodegate, command...)
-	a := Audit{Text: out, Took: time.Since(began)}
-	if err != nil {
-		a.Text += "\n" + err.Error()
-	}
+	a := Audit{Took: time.Since(began)}
 	var failed *exec.ExitError
 	if err != nil && !errors.As(err, &failed) {
 		return a, err
 	}
 	if err := json.Unmarshal([]byte(out), &a); err != nil {
-		return a, fmt.Errorf("nodegate audit: %w\n%s", err, a.Text)
+		return a, fmt.Errorf("nodegate audit: %w\n%s", err, out)
 	}
 	return a, nil
 }
 
 // Findings are the names of what it found, or could not tell.
 func (a Audit) Findings() []string { return a.named("fail", "warn", "unknown") }
+
+// Said is what it found, or could not tell, for people.
+func (a Audit) Said() string {
+	text := "nodegate: " + a.Verdict
+	for _, r := range a.Results {
+		if !slices.Contains([]string{"fail", "warn", "unknown"}, r.Verdict) {
+			continue
+		}
+		text += "\n" + r.Verdict + ": " + r.Name
+		for _, e := range r.Evidence {
+			text += "\n    " + e.Source + " " + e.Text
+		}
+	}
+	return text
+}
 
 // Accusations are the names of what it found.
 func (a Audit) Accusations() []string { return a.named("fail", "warn") }
@@ -86,7 +97,7 @@ func (t *Tally) Add(a Audit) {
 	}
 	for _, name := range a.Accusations() {
 		if t.Accused[name] == "" {
-			t.Accused[name] = a.Text
+			t.Accused[name] = a.Said()
 		}
 	}
 }

@@ -81,7 +81,7 @@ func auditHealthy(t *testing.T, n *ProxyNode, binary string, churn *Churn, d tim
 		t.Error("nothing was tested")
 	}
 	for name, text := range tally.Accused {
-		t.Errorf("the first false %s:\n%s", name, head(text, 400))
+		t.Errorf("the first false %s:\n%s", name, text)
 	}
 }
 
@@ -116,7 +116,7 @@ func auditStale(t *testing.T, n *ProxyNode, binary string, victim *Service) {
 		}
 	}
 	if !named {
-		t.Errorf("a stale endpoint was not found:\n%s\nthe rules:\n%s", a.Text, gone)
+		t.Errorf("a stale endpoint was not found:\n%s\nthe rules:\n%s", a.Said(), gone)
 	}
 	t.Logf("a stale endpoint was found after %.1f s: %s", time.Since(began).Seconds(), strings.Join(a.Accusations(), ", "))
 	if err := n.PutBack(t.Context(), chains); err != nil {
@@ -220,7 +220,7 @@ func untilAudit(t *testing.T, n *ProxyNode, binary, when, want string) (a Audit)
 	})
 	if err != nil {
 		rules, _ := n.Rules(t.Context())
-		t.Fatalf("%s: %v\n%s\nthe rules:\n%s", when, err, a.Text, head(rules, 60))
+		t.Fatalf("%s: %v\n%s\nthe rules:\n%s", when, err, a.Said(), head(rules, 60))
 	}
 	return a
 }

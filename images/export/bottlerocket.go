@@ -17,7 +17,7 @@ func bottlerocket(in Input) (Result, error) {
 	}
 	s.proof(in.Policy)
 	var b strings.Builder
-	b.WriteString(head("bottlerocket", in, s.lacks, "Bottlerocket 1.20 or later: autoload."))
+	b.WriteString(head("bottlerocket", in, s.lacks, "Bottlerocket 1.16.0 or later: autoload."))
 	if len(s.sysctls) > 0 {
 		b.WriteString("\n[settings.kernel.sysctl]\n")
 	}

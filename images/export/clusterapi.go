@@ -1,6 +1,27 @@
 package export
 
-import "strings"
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"nodegate/units"
+)
+
+// apiVersions are those of Cluster API's bootstrap configuration, the newest first.
+// Cluster API serves v1beta1 up to 1.15 only. What is written here is the same in both.
+func apiVersions() []string { return []string{"v1beta2", "v1beta1"} }
+
+// maxContent is the most characters of a file in a KubeadmConfig, by its schema.
+const maxContent = 10240
+
+// untilApplied waits for nodegate-apply, whose settings kubeadm's preflight asks for. It
+// ends: where the node cannot be made right, kubeadm says what it misses.
+const untilApplied = `i=0; until systemctl is-active --quiet ` + units.ApplyUnit + ` || systemctl is-failed --quiet ` + units.ApplyUnit +
+	` || [ $i -ge 120 ]; do i=$((i+1)); sleep 1; done; systemctl is-active --quiet ` + units.ApplyUnit +
+	` || echo "nodegate: ` + units.ApplyUnit + ` has not succeeded after $i s; see: systemctl status 'nodegate-*'" >&2`
 
 type kubeadmConfig struct {
 	APIVersion string `yaml:"apiVersion"`
@@ -19,11 +40,22 @@ func clusterAPI(in Input) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	k := kubeadmConfig{APIVersion: "bootstrap.cluster.x-k8s.io/v1beta1", Kind: "KubeadmConfig"}
+	version := cmp.Or(in.APIVersion, apiVersions()[0])
+	if !slices.Contains(apiVersions(), version) {
+		return Result{}, fmt.Errorf("--api-version %q: there is %s", version, strings.Join(apiVersions(), ", "))
+	}
+	k := kubeadmConfig{APIVersion: "bootstrap.cluster.x-k8s.io/" + version, Kind: "KubeadmConfig"}
 	k.Metadata.Name = "nodegate"
 	k.Spec.Files = n.cloudFiles("root:root")
+	for _, f := range k.Spec.Files {
+		if size := utf8.RuneCountInString(f.Content); size > maxContent {
+			return Result{}, fmt.Errorf("%s has %d characters, and Cluster API takes %d at most: split it into several policy files", f.Path,
+				size, maxContent)
+		}
+	}
 	names := strings.Join(n.names(), " ")
-	k.Spec.PreKubeadmCommands = []string{"systemctl daemon-reload", "systemctl enable " + names, "systemctl start --no-block " + names}
+	k.Spec.PreKubeadmCommands = []string{"systemctl daemon-reload", "systemctl enable " + names, "systemctl start --no-block " + names,
+		untilApplied}
 	lacks := kubeletOnly(in)
 	text, err := encodeYAML(k)
 	comment := head("kubeadm", in, lacks,

@@ -1,10 +1,15 @@
 package export
 
 import (
+	"cmp"
 	"encoding/hex"
 	"fmt"
 	"net/url"
+	"path"
+	"regexp"
 	"strings"
+
+	"nodegate/units"
 )
 
 // Delivery is how the binary comes to the node. The zero value: it is in the
@@ -13,10 +18,29 @@ type Delivery struct {
 	URL    string // fetched from there,
 	SHA256 string // and only run with this sum, in hex
 	Image  string // or copied out of this container image: REF@sha256:DIGEST
+	Path   string // where it is on the node, or is put; "" is units.Binary
 }
 
-// ParseDelivery reads the flags --binary, --sha256 and --image.
-func ParseDelivery(binary, sum, image string) (Delivery, error) {
+// path is where the binary is on the node.
+func (d Delivery) path() string { return cmp.Or(d.Path, units.Binary) }
+
+// extensionFile is where a system extension lies on the node: by the name that its release file has.
+const extensionFile = "/var/lib/extensions/nodegate.raw"
+
+// isExtension reports whether the URL is that of a system extension, as `make dist` names them.
+func (d Delivery) isExtension() bool { return strings.HasSuffix(d.URL, ".raw") }
+
+// ParseDelivery reads the flags --binary, --sha256, --image and --path.
+func ParseDelivery(binary, sum, image, at string) (Delivery, error) {
+	d, err := parseOrigin(binary, sum, image)
+	d.Path = at
+	if err == nil && at != "" && (path.Clean(at) != at || !regexp.MustCompile(`^(/[A-Za-z0-9._+-]+)+$`).MatchString(at)) {
+		err = fmt.Errorf("--path is where nodegate is on the node, like %s or /opt/bin/nodegate; %q is not", units.PackagedBinary, at)
+	}
+	return d, err
+}
+
+func parseOrigin(binary, sum, image string) (Delivery, error) {
 	switch {
 	case image != "" && (binary != "" || sum != ""):
 		return Delivery{}, fmt.Errorf("--image brings the binary, its digest is its sum: leave --binary and --sha256 away")

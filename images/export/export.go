@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/hashicorp/hcl/v2"
 
@@ -19,6 +20,8 @@ type Input struct {
 	Policy   *policy.Policy
 	Texts    []policy.File // the files that Policy was read from, as given
 	Delivery Delivery
+
+	APIVersion string // of Cluster API; "" is the newest
 }
 
 // Result is an export: one text, or a tree of files.
@@ -71,6 +74,7 @@ func Formats() []Format {
 		{"ignition", "Ignition configuration, spec 3.3.0", Anyhow, false, ignition},
 		{"kubeadm", "KubeadmConfig of Cluster API", Anyhow, false, clusterAPI},
 		{"daemonset", "kustomize base of a DaemonSet, for nodes that run already", AnImage, true, daemonSet},
+		{"readiness", "what keeps Pods away until the node passes: readiness rules, taint, Cluster API's check, RBAC", Settings, true, readiness},
 		{"files", "sysctl.d, modules-load.d and udev rules: the settings, without nodegate", Settings, true, plainFiles},
 		{"talos", "Talos machine configuration patch: the settings", Settings, false, talos},
 		{"bottlerocket", "Bottlerocket user data: the settings", Settings, false, bottlerocket},
@@ -100,9 +104,21 @@ func Names() []string {
 func (f Format) Write(in Input) (Result, error) {
 	switch {
 	case f.Needs == Settings && in.Delivery != Delivery{}:
-		return Result{}, fmt.Errorf("%s carries settings only, no nodegate: leave --binary, --sha256 and --image away", f.Name)
+		return Result{}, fmt.Errorf("%s carries settings only, no nodegate: leave --binary, --sha256, --image and --path away", f.Name)
 	case f.Needs == AnImage && in.Delivery.Image == "":
 		return Result{}, fmt.Errorf("%s needs the image that nodegate comes in: --image REF@sha256:DIGEST", f.Name)
+	case f.Needs == AnImage && in.Delivery.Path != "":
+		return Result{}, fmt.Errorf("%s runs install, which knows its place: leave --path away", f.Name)
+	case in.Delivery.isExtension() && f.Name != "butane" && f.Name != "ignition":
+		return Result{}, fmt.Errorf("%s is a system extension, which butane and ignition bring; %s wants the binary's URL", in.Delivery.URL,
+			f.Name)
+	case in.APIVersion != "" && f.Name != "kubeadm":
+		return Result{}, fmt.Errorf("--api-version is for kubeadm, not for %s", f.Name)
+	}
+	for _, name := range in.Policy.Files { // they are in the comments at the head of every export
+		if strings.ContainsFunc(name, unicode.IsControl) {
+			return Result{}, fmt.Errorf("the name of the policy %q has a control character in it: rename it", name)
+		}
 	}
 	r, err := f.write(in)
 	if err != nil {

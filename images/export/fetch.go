@@ -23,7 +23,7 @@ var fetchURL string
 var fetchImage string
 
 // fetched reports whether the node fetches the binary itself.
-func (d Delivery) fetched() bool { return d != Delivery{} }
+func (d Delivery) fetched() bool { return d.URL != "" || d.Image != "" }
 
 // gate is the command that holds the unit.
 func (d Delivery) gate() string {
@@ -42,7 +42,7 @@ func (d Delivery) script(name string, wake []string) string {
 	}
 	text := strings.ReplaceAll(fetchScript, "@HOW@", how)
 	return "# Written by `" + name + "`: change the policy, not this file.\n" + strings.NewReplacer(
-		"@BIN@", units.Binary, "@FROM@", from, "@DISABLED@", units.Disabled, "@INSIDE@", inImage, "@UNITS@", strings.Join(wake, " "),
+		"@BIN@", d.path(), "@FROM@", from, "@DISABLED@", units.Disabled, "@INSIDE@", inImage, "@UNITS@", strings.Join(wake, " "),
 	).Replace(text)
 }
 

@@ -16,12 +16,16 @@ say() {
 	echo "$*" >$told
 }
 
+# full FILE: says that it could not be written.
+full() { say "held: cannot write to ${1%/*}, is the disk full? tried again every 5 s: $(df -P "${1%/*}" 2>/dev/null | tail -n 1)"; }
+
 @HOW@
 case ${1:-} in
 fetch)
 	trap 'rm -f "${new:-}"' EXIT
 	trap 'exit 1' INT TERM
 	if ! right "$bin"; then
+		[ ! -d "$bin" ] || { say "held: $bin is a directory, nodegate cannot be put there; remove it: rmdir $bin"; exit 1; }
 		rm -f "$bin".fetch.* # of a run that was killed
 		mkdir -p "${bin%/*}" && new=$(mktemp "$bin.fetch.XXXXXX") || { say "held: cannot write to ${bin%/*}"; exit 1; }
 		bring "$new" || exit 1
@@ -33,6 +37,11 @@ fetch)
 	;;
 check)
 	right "$bin" && exit 0
+	version=$(systemctl --version 2>/dev/null | sed -n '1s/^systemd \([0-9]*\).*/\1/p')
+	if [ "${version:-999}" -lt 244 ]; then
+		say "held: systemd $version cannot run nodegate-fetch.service, which needs 244: put nodegate into the image"
+		exit 1
+	fi
 	echo "nodegate: held: $bin is not here yet, or not the one that was asked for; nodegate-fetch.service brings it" >&2
 	exit 1
 	;;

@@ -14,8 +14,10 @@ bring() {
 	if ctr -n nodegate images mount "$image" "$at" >/dev/null; then
 		cp "$at@INSIDE@" "$1"
 		copied=$?
+		[ "$copied" = 0 ] || [ ! -f "$at@INSIDE@" ] || copied=unwritten
 		ctr -n nodegate images unmount --rm "$at" >/dev/null
 	fi
 	rmdir "$at"
+	[ "${copied:-1}" != unwritten ] || { full "$1"; return 1; }
 	[ "${copied:-1}" = 0 ] || { say "held: no @INSIDE@ could be copied out of $image; tried again every 5 s"; return 1; }
 }

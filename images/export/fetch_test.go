@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/host/hosttest"
 	"nodegate/units"
 )
 
@@ -40,7 +41,7 @@ func newStand(t *testing.T, d Delivery) stand {
 	b.file("fetch", script, 0o644)
 	b.file("cmdline", "root=/dev/vda\n", 0o644)
 	b.file("console", "", 0o644)
-	b.file("tools/systemctl", "#!/bin/sh\necho \"$*\" >>"+dir+"/systemctl\n", 0o755)
+	b.file("tools/systemctl", "#!/bin/sh\n[ \"$1\" = --version ] || echo \"$*\" >>"+dir+"/systemctl\n", 0o755)
 	return b
 }
 
@@ -181,6 +182,54 @@ func TestFetchCannotWrite(t *testing.T) {
 	b.file("bin", "", 0o644)
 	if out, ok := b.run("fetch"); ok || !strings.Contains(out, "cannot write to") {
 		t.Errorf("%t %s", ok, out)
+	}
+}
+
+// TestOldSystemd: one that does not load the unit that fetches says so, instead of waiting for it without end.
+func TestOldSystemd(t *testing.T) {
+	served := ""
+	b := newStand(t, serve(t, &served))
+	for version, old := range map[string]bool{"239 (239-82.el8)": true, "244 (244)": false, "252 (252.30-1~deb12u2)": false} {
+		b.file("tools/systemctl", "#!/bin/sh\necho 'systemd "+version+"'\necho +PAM\n", 0o755)
+		if out, ok := b.run("gate"); ok || strings.Contains(out, "systemd 239 cannot run nodegate-fetch.service") != old {
+			t.Errorf("systemd %s: %t %s", version, ok, out)
+		}
+	}
+}
+
+// TestFetchDirectory: mv would put the binary into it, and every later look would find nothing that runs.
+func TestFetchDirectory(t *testing.T) {
+	served := rightBinary
+	b := newStand(t, serve(t, &served))
+	b.file("bin/nodegate/x", "", 0o644)
+	if out, ok := b.run("fetch"); ok || !strings.Contains(out, "/bin/nodegate is a directory") {
+		t.Errorf("%t %s", ok, out)
+	}
+	if names, _ := os.ReadDir(b.dir + "/bin/nodegate"); len(names) != 1 {
+		t.Errorf("something was put into the directory: %v", names)
+	}
+}
+
+// TestFetchDiskFull: each downloader's way to say so.
+func TestFetchDiskFull(t *testing.T) {
+	hosttest.NeedRoot(t)
+	served := strings.Repeat("x", 1<<20)
+	for _, tool := range []string{"curl", "wget"} {
+		hosttest.NeedProgram(t, tool)
+		b := newStand(t, serve(t, &served))
+		b.path = []string{b.dir + "/tools"}
+		for _, n := range strings.Fields("sh cut sha256sum cat mktemp mkdir rm mv chmod df tail mount " + tool) {
+			if err := os.Symlink(lookPath(t, n), b.dir+"/tools/"+n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.file("bin/x", "", 0o644)
+		cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-euc", `mount -t tmpfs -o size=64k tmpfs "$1/bin"; exec sh "$1/fetch" fetch`, "sh", b.dir)
+		cmd.Env = []string{"PATH=" + strings.Join(b.path, ":")}
+		out, err := cmd.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "is the disk full?") || strings.Contains(string(out), "could not fetch") {
+			t.Errorf("%s: %v\n%s", tool, err, out)
+		}
 	}
 }
 

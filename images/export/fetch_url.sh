@@ -6,13 +6,20 @@ settle() { :; }
 
 download() {
 	if command -v curl >/dev/null; then
+		unwritten=23
 		curl -fsSL --retry 3 --connect-timeout 10 --max-time 240 -o "$1" "$url"
 	elif command -v wget >/dev/null; then
+		unwritten=3
 		wget -q -T 30 -O "$1" "$url"
 	else
 		say "held: neither curl nor wget is here to fetch $url; put one into the image, or bake nodegate"
 		return 1
-	fi || { say "held: could not fetch $url; tried again every 5 s"; return 1; }
+	fi
+	case $? in
+	0) ;;
+	"$unwritten") full "$1"; return 1 ;;
+	*) say "held: could not fetch $url; tried again every 5 s"; return 1 ;;
+	esac
 }
 
 bring() {

@@ -17,7 +17,7 @@ func FuzzKops(f *testing.F) {
 		if diags.HasErrors() {
 			return
 		}
-		r, err := writeKops(Input{p, texts, Delivery{}})
+		r, err := writeKops(Input{Policy: p, Texts: texts})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -43,7 +43,7 @@ func writeKops(in Input) (Result, error) {
 		return Result{}, err
 	}
 	// fileAssets.roles is not converted from the old names, hooks' is: the new one fits both.
-	roles := []string{"ControlPlane", "Node"}
+	roles := []string{"ControlPlane", "Node", "APIServer"}
 	var k kopsSpec
 	for _, u := range n.units {
 		k.Spec.Hooks = append(k.Spec.Hooks, kopsHook{u.name, roles, true, u.text})
@@ -57,7 +57,7 @@ func writeKops(in Input) (Result, error) {
 	lacks := kubeletOnly(in)
 	text, err := encodeYAML(k)
 	comment := head("kops", in, lacks,
-		"Put it below spec: of a Cluster, or of each InstanceGroup of role ControlPlane and Node (kops edit),",
+		"Put it below spec: of a Cluster, or of each InstanceGroup that runs kubelet (kops edit),",
 		"then: kops update cluster --yes && kops rolling-update cluster --yes. In place: nodegate lint --kops FILE.")
 	return Result{Text: append([]byte(comment), text...), Lacks: lacks}, err
 }

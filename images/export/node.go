@@ -26,7 +26,7 @@ const systemDir = "/etc/systemd/system/"
 // the links, is left out.
 func (in Input) node(format string) (node, error) {
 	name := command(format)
-	all, err := units.Files(in.Policy, in.Texts, units.DeliveredBy(units.Delivery{Name: name, Gate: in.Delivery.gate()}))
+	all, err := units.Files(in.Policy, in.Texts, units.DeliveredBy(units.Delivery{Name: name, Path: in.Delivery.Path, Gate: in.Delivery.gate()}))
 	if err != nil {
 		return node{}, err
 	}
@@ -57,7 +57,7 @@ func (n *node) addFetch(name string, d Delivery) {
 	var conditions []units.File
 	for _, u := range n.units {
 		wake = append(wake, u.name)
-		if strings.Contains(u.text, units.Binary) {
+		if strings.Contains(u.text, "="+d.path()+" ") {
 			conditions = append(conditions, units.File{Path: systemDir + u.name + ".d/10-nodegate-fetch.conf", Mode: 0o644,
 				Content: []byte(onlyIfRight)})
 		}

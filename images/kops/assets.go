@@ -14,6 +14,7 @@ const dropInDir = "/etc/systemd/system/kubelet.service.d/"
 func (l *linter) asset(a *yaml.Node) {
 	l.fields(a, "fileAsset", []string{"name", "path", "roles", "content", "isBase64", "mode"})
 	l.roles(a, "fileAsset")
+	l.texts(a, "name", "path", "content")
 	content, where := field(a, "content"), text(a, "path")
 	if text(a, "name") == "" || content == nil || content.Value == "" {
 		l.findAt(a, "incomplete-asset", "kops refuses a fileAsset without name and content", "give it both")

@@ -23,6 +23,7 @@ const MaxSize = 32 << 20
 type Finding struct {
 	Line, Column int
 	Trap         string // its name: lower case, stable
+	Style        bool   // what kops does with it is right; something else is better
 	What         string // what happens
 	Do           string // what to write instead
 }
@@ -79,6 +80,8 @@ type linter struct {
 	report   Report
 	mistakes []error
 	specs    []spec
+
+	apiServers bool // an InstanceGroup has the role APIServer
 }
 
 func (l *linter) mistake(at *yaml.Node, format string, args ...any) {
@@ -86,7 +89,8 @@ func (l *linter) mistake(at *yaml.Node, format string, args ...any) {
 }
 
 func (l *linter) find(line, column int, trap, what, do string) {
-	l.report.Findings = append(l.report.Findings, Finding{line, column, trap, what, do})
+	style := trap == "unpinned-image" || trap == "two-targets"
+	l.report.Findings = append(l.report.Findings, Finding{line, column, trap, style, what, do})
 }
 
 func (l *linter) findAt(at *yaml.Node, trap, what, do string) {
@@ -138,6 +142,7 @@ func (l *linter) document(n *yaml.Node) {
 		l.mistake(root, "the %s has no spec", kind.Value)
 		return
 	}
+	l.apiServers = l.apiServers || s.group && text(body, "role") == "APIServer"
 	s.hooks = l.list(body, "hooks", yaml.MappingNode)
 	s.assets = l.list(body, "fileAssets", yaml.MappingNode)
 	s.sysctls = l.list(body, "sysctlParameters", yaml.ScalarNode)

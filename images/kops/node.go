@@ -1,6 +1,7 @@
 package kops
 
 import (
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -21,13 +22,31 @@ func field(m *yaml.Node, name string) *yaml.Node {
 }
 
 func entry(m *yaml.Node, name string) (key, value *yaml.Node) {
+	var merged []*yaml.Node
 	for i := 0; i+1 < len(m.Content); i += 2 {
-		if v := follow(m.Content[i+1]); m.Content[i].Value == name && v.Tag != "!!null" {
+		v := follow(m.Content[i+1])
+		switch {
+		case m.Content[i].Tag == "!!merge" && v.Kind == yaml.SequenceNode:
+			merged = append(merged, v.Content...)
+		case m.Content[i].Tag == "!!merge":
+			merged = append(merged, v)
+		case m.Content[i].Value == name && v.Tag != "!!null":
 			return m.Content[i], v
+		}
+	}
+	for _, other := range merged { // of <<: a mapping that was merged does not merge further here
+		other = follow(other)
+		for i := 0; i+1 < len(other.Content); i += 2 {
+			if v := follow(other.Content[i+1]); other.Content[i].Value == name && v.Tag != "!!null" {
+				return other.Content[i], v
+			}
 		}
 	}
 	return nil, nil
 }
+
+// lineText is the line on which a node begins, as text.
+func lineText(n *yaml.Node) string { return strconv.Itoa(n.Line) }
 
 // text is a scalar field's text, "" where there is none.
 func text(m *yaml.Node, name string) string {

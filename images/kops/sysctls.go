@@ -32,17 +32,13 @@ func (l *linter) acrossDocuments() {
 		}
 	}
 	for _, s := range l.specs {
-		names := map[string]bool{}
+		units, paths := map[string][]*yaml.Node{}, map[string][]*yaml.Node{}
 		for _, h := range s.hooks {
-			if name := text(h, "name"); name != "" && names[name] {
-				l.findAt(field(h, "name"), "duplicate-hook", "a second hook of this name: kops leaves it out without a word",
-					"another name")
-			} else {
-				names[name] = true
-			}
+			l.unit(h, units)
 			l.hook(s, h, gated)
 		}
 		for _, a := range s.assets {
+			l.path(a, paths)
 			l.asset(a)
 		}
 		for _, p := range s.sysctls {

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
-	"runtime/debug"
 	"strings"
 )
 
@@ -15,6 +13,7 @@ import (
 type bom struct {
 	Format     string      `json:"bomFormat"`
 	Spec       string      `json:"specVersion"`
+	Serial     string      `json:"serialNumber"`
 	Version    int         `json:"version"`
 	Metadata   metadata    `json:"metadata"`
 	Components []component `json:"components"`
@@ -22,18 +21,36 @@ type bom struct {
 }
 
 type metadata struct {
-	Timestamp string    `json:"timestamp"`
-	Component component `json:"component"`
+	Timestamp string       `json:"timestamp"`
+	Tools     tools        `json:"tools"`
+	Component component    `json:"component"`
+	Supplier  organization `json:"supplier"`
+}
+
+type tools struct {
+	Components []component `json:"components"`
+}
+
+type organization struct {
+	Name string `json:"name"`
+}
+
+type license struct {
+	License struct {
+		ID string `json:"id"`
+	} `json:"license"`
 }
 
 type component struct {
-	Ref        string     `json:"bom-ref"`
-	Type       string     `json:"type"`
-	Name       string     `json:"name"`
-	Version    string     `json:"version"`
-	PURL       string     `json:"purl"`
-	Hashes     []hash     `json:"hashes,omitempty"`
-	Properties []property `json:"properties,omitempty"`
+	Ref        string        `json:"bom-ref"`
+	Type       string        `json:"type"`
+	Supplier   *organization `json:"supplier,omitempty"`
+	Name       string        `json:"name"`
+	Version    string        `json:"version"`
+	Hashes     []hash        `json:"hashes,omitempty"`
+	Licenses   []license     `json:"licenses,omitempty"`
+	PURL       string        `json:"purl,omitempty"`
+	Properties []property    `json:"properties,omitempty"`
 }
 
 type hash struct {
@@ -80,21 +97,32 @@ func (r release) bom(arch string) (bom, error) {
 	if err != nil {
 		return bom{}, err
 	}
-	self := component{Type: "application", Name: "nodegate", Version: r.version,
+	authors, sum := organization{"The nodegate authors"}, sha256Of(content)
+	self := component{Type: "application", Supplier: &authors, Name: "nodegate", Version: r.version,
 		PURL:   "pkg:generic/nodegate@" + r.version + "?arch=" + arch,
-		Hashes: []hash{{"SHA-256", sha256Of(content)}}}
+		Hashes: []hash{{"SHA-256", sum}}, Licenses: licensesOf("Apache-2.0")}
 	self.Ref = self.PURL
 	std := component{Type: "library", Name: "std", Version: info.GoVersion, PURL: "pkg:golang/std@" + strings.TrimPrefix(info.GoVersion,
-		"go")}
+		"go"), Licenses: licensesOf("BSD-3-Clause")}
 	std.Ref = std.PURL
-	b := bom{Format: "CycloneDX", Spec: "1.5", Version: 1, Metadata: metadata{r.time.Format("2006-01-02T15:04:05Z"), self},
+	maker := component{Ref: "make-dist", Type: "application", Name: "nodegate make dist", Version: r.version}
+	b := bom{Format: "CycloneDX", Spec: "1.5", Serial: uuid(sum), Version: 1,
+		Metadata:   metadata{r.time.Format("2006-01-02T15:04:05Z"), tools{[]component{maker}}, self, authors},
 		Components: []component{std}}
 	for _, m := range info.Deps {
 		if m.Replace != nil {
 			m = m.Replace
 		}
+		texts, err := licenseTexts(m)
+		if err != nil {
+			return bom{}, err
+		}
+		ids, err := recognize(m, texts)
+		if err != nil {
+			return bom{}, err
+		}
 		c := component{Type: "library", Name: m.Path, Version: m.Version, PURL: "pkg:golang/" + m.Path + "@" + m.Version,
-			Properties: []property{{"go.sum", m.Sum}}}
+			Licenses: licensesOf(ids...), Properties: []property{{"go.sum", m.Sum}}}
 		c.Ref = c.PURL
 		b.Components = append(b.Components, c)
 	}
@@ -106,43 +134,7 @@ func (r release) bom(arch string) (bom, error) {
 	return b, nil
 }
 
-// thirdPartyLicenses is the license and notice files of all modules in the binary.
-func thirdPartyLicenses(binary string) ([]byte, error) {
-	info, err := buildinfo.ReadFile(binary)
-	if err != nil {
-		return nil, err
-	}
-	var all strings.Builder
-	for _, m := range info.Deps {
-		dir, err := moduleDir(m)
-		if err != nil {
-			return nil, err
-		}
-		before := all.Len()
-		for _, pattern := range []string{"LICENSE*", "LICENCE*", "COPYING*", "NOTICE*"} {
-			files, err := filepath.Glob(filepath.Join(dir, pattern))
-			if err != nil {
-				return nil, err
-			}
-			for _, f := range files {
-				text, err := os.ReadFile(f)
-				if err != nil {
-					return nil, err
-				}
-				fmt.Fprintf(&all, "%s %s, %s\n\n%s\n\n", m.Path, m.Version, filepath.Base(f), strings.TrimSpace(string(text)))
-			}
-		}
-		if all.Len() == before {
-			return nil, fmt.Errorf("%s %s has no license file", m.Path, m.Version)
-		}
-	}
-	return []byte(all.String()), nil
-}
-
-func moduleDir(m *debug.Module) (string, error) {
-	out, err := goList("-m", "-f", "{{.Dir}}", m.Path)
-	if err == nil && out == "" {
-		err = fmt.Errorf("the sources of %s are not downloaded", m.Path)
-	}
-	return out, err
+// uuid is a serial number that the same binary always gets: a UUID of version 8 out of its sum.
+func uuid(sum string) string {
+	return "urn:uuid:" + sum[:8] + "-" + sum[8:12] + "-8" + sum[13:16] + "-8" + sum[17:20] + "-" + sum[20:32]
 }

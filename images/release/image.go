@@ -38,7 +38,7 @@ func (r release) image() error {
 		}
 		manifests = append(manifests, m)
 	}
-	both, err := l.json(typeIndex, object{"schemaVersion": 2, "mediaType": typeIndex, "manifests": manifests})
+	both, err := l.json(typeIndex, object{"schemaVersion": 2, "mediaType": typeIndex, "manifests": manifests, "annotations": r.labels()})
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (r release) manifest(l layout, arch string) (object, error) {
 	created := r.time.Format("2006-01-02T15:04:05Z")
 	config, err := l.json(typeConfig, object{
 		"architecture": arch, "os": "linux", "created": created,
-		"config":  object{"Entrypoint": []string{"/nodegate"}},
+		"config":  object{"Entrypoint": []string{"/nodegate"}, "Labels": r.labels()},
 		"rootfs":  object{"type": "layers", "diff_ids": []string{"sha256:" + sha256Of(files)}},
 		"history": []object{{"created": created, "created_by": "make dist"}},
 	})
@@ -86,17 +86,29 @@ func (r release) manifest(l layout, arch string) (object, error) {
 	}
 	m, err := l.json(typeManifest, object{
 		"schemaVersion": 2, "mediaType": typeManifest, "config": config,
-		"layers": []object{l.add(typeLayer, packed)},
-		"annotations": object{
-			"org.opencontainers.image.title": "nodegate", "org.opencontainers.image.version": r.version,
-			"org.opencontainers.image.created": created, "org.opencontainers.image.licenses": "Apache-2.0",
-		},
+		"layers":      []object{l.add(typeLayer, packed)},
+		"annotations": r.labels(),
 	})
 	if err != nil {
 		return nil, err
 	}
 	m["platform"] = object{"os": "linux", "architecture": arch}
 	return m, nil
+}
+
+// labels say what the image is; tools that show images read them in the one place or the other.
+func (r release) labels() object {
+	all := object{
+		"org.opencontainers.image.title": "nodegate", "org.opencontainers.image.version": r.version,
+		"org.opencontainers.image.created":     r.time.Format("2006-01-02T15:04:05Z"),
+		"org.opencontainers.image.description": "Makes a machine fit to be a Kubernetes node, and proves it",
+		"org.opencontainers.image.vendor":      "The nodegate authors",
+		"org.opencontainers.image.licenses":    "Apache-2.0",
+	}
+	if r.commit != "" {
+		all["org.opencontainers.image.revision"] = r.commit
+	}
+	return all
 }
 
 // add keeps a blob and returns its descriptor.

@@ -2,7 +2,8 @@
 // Two runs on the same commit, wherever the checkout is, write the same bytes.
 //
 // VERSION names the release. SOURCE_DATE_EPOCH is its time, seconds since 1970;
-// without it, that of the commit. NODEGATE_SIGNING_KEY is the file of a minisign
+// without it, that of the commit. SOURCE_COMMIT is the commit, where this is no git checkout;
+// NODEGATE_BUILDER is a URI for who builds; both are for the provenance. NODEGATE_SIGNING_KEY is the file of a minisign
 // secret key, NODEGATE_SIGNING_PASSWORD its password where it has one; without a
 // key all is made but the signature.
 package main
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -21,23 +23,30 @@ import (
 type release struct {
 	version string
 	time    time.Time
+	commit  string // "" where nobody can tell
 	dir     string // what is handed out
 	work    string // what is packed, removed at the end
 }
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: release DIR   (run it by: make dist)")
+	var err error
+	switch {
+	case len(os.Args) == 2:
+		err = run(os.Args[1])
+	case len(os.Args) == 4 && os.Args[1] == "extension":
+		err = runExtension(os.Args[2], os.Args[3])
+	default:
+		fmt.Fprintln(os.Stderr, "usage: release DIR   (run it by: make dist)\n       release extension PROGRAM FILE   (of this machine's architecture)")
 		os.Exit(2)
 	}
-	if err := run(os.Args[1]); err != nil {
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "release: %v\n", err)
 		os.Exit(1)
 	}
 }
 
 func run(dir string) error {
-	r := release{version: os.Getenv("VERSION"), dir: dir}
+	r := release{version: os.Getenv("VERSION"), commit: sourceCommit(), dir: dir}
 	if r.version == "" {
 		return fmt.Errorf("VERSION is not set; run it by: make dist")
 	}
@@ -52,13 +61,23 @@ func run(dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return fmt.Errorf("making the folder of the release: %w", err)
 	}
-	steps := []func() error{r.binaries, r.boms, r.packages, r.image, r.sums, r.sign}
+	steps := []func() error{r.binaries, r.boms, r.packages, r.image, r.extensions, r.provenance, r.sums, r.sign}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// runExtension writes the system extension of one program, for tests.
+func runExtension(program, file string) error {
+	work, err := os.MkdirTemp("", "nodegate-extension-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	return release{work: work, time: time.Unix(0, 0)}.extension(program, runtime.GOARCH, file)
 }
 
 // architectures are those that binaries, packages and image are made for.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -30,7 +31,7 @@ func (r release) sums() error {
 	return put(filepath.Join(r.dir, signature.ListName), []byte(list.String()), 0o644)
 }
 
-// sign signs the list, so that minisign(1) and `nodegate verify` prove it.
+// sign signs the list and the provenance, so that minisign(1) and `nodegate verify` prove it.
 func (r release) sign() error {
 	file := os.Getenv("NODEGATE_SIGNING_KEY")
 	if file == "" {
@@ -41,18 +42,22 @@ func (r release) sign() error {
 	if err != nil {
 		return fmt.Errorf("reading the secret key %s: %w", file, err)
 	}
-	list, err := os.Open(filepath.Join(r.dir, signature.ListName))
-	if err != nil {
-		return err
+	for _, name := range []string{signature.ListName, signature.ProvenanceName} {
+		content, err := os.ReadFile(filepath.Join(r.dir, name))
+		if err != nil {
+			return err
+		}
+		hashed := minisign.NewReader(bytes.NewReader(content))
+		if _, err := io.Copy(io.Discard, hashed); err != nil {
+			return err
+		}
+		comment := fmt.Sprintf("nodegate %s timestamp:%d", r.version, r.time.Unix())
+		signed := hashed.SignWithComments(key, comment, "minisign signature of nodegate's "+name)
+		if err := put(filepath.Join(r.dir, name+signature.Suffix), signed, 0o644); err != nil {
+			return err
+		}
 	}
-	defer list.Close()
-	hashed := minisign.NewReader(list)
-	if _, err := io.Copy(io.Discard, hashed); err != nil {
-		return err
-	}
-	comment := fmt.Sprintf("nodegate %s timestamp:%d", r.version, r.time.Unix())
-	return put(filepath.Join(r.dir, signature.SignatureName), hashed.SignWithComments(key, comment,
-		"minisign signature of nodegate's "+signature.ListName), 0o644)
+	return nil
 }
 
 func secretKey(file, password string) (minisign.PrivateKey, error) {

@@ -35,7 +35,7 @@ func TestSigned(t *testing.T) {
 		}
 	}
 	all(0)
-	if out := say(t, nodegate, "verify", "--key", r.public, dir); !strings.Contains(out, "ok: 9 files") {
+	if out := say(t, nodegate, "verify", "--key", r.public, dir); !strings.Contains(out, "ok: 12 files") || !strings.Contains(out, "provenance: v1.0.0 from commit 0123456789abcdef0123456789abcdef01234567, by ") {
 		t.Errorf("verify says: %s", out)
 	}
 	image := filepath.Join(dir, "nodegate-image.oci.tar")
@@ -44,6 +44,11 @@ func TestSigned(t *testing.T) {
 	all(1)
 	write(t, image, kept)
 	all(0)
+	provenance := filepath.Join(dir, "nodegate.provenance.json")
+	write(t, provenance+".minisig", readFile(t, filepath.Join(dir, "SHA256SUMS.minisig")))
+	if code, out := try(t, nodegate, "verify", "--key", r.public, dir); code != 1 || !strings.Contains(out, "nodegate.provenance.json: the signature does not match") {
+		t.Errorf("a provenance with another file's signature: exit status %d\n%s", code, out)
+	}
 	write(t, filepath.Join(dir, "SHA256SUMS"), readFile(t, filepath.Join(dir, "SHA256SUMS"))+"\n")
 	all(1)
 }
@@ -163,6 +168,14 @@ func TestBill(t *testing.T) {
 		}
 		if d := cmp.Diff(want, got); d != "" || len(want) == 0 {
 			t.Errorf("%s (-binary +bill):\n%s", arch, d)
+		}
+		for _, c := range append(b.Components, b.Metadata.Component) {
+			if len(c.Licenses) == 0 || c.Licenses[0].License.ID == "" {
+				t.Errorf("%s: %s has no license", arch, c.Name)
+			}
+		}
+		if !regexp.MustCompile(`^urn:uuid:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`).MatchString(b.Serial) || b.Metadata.Supplier.Name == "" {
+			t.Errorf("%s: serial number %q, supplier %q", arch, b.Serial, b.Metadata.Supplier.Name)
 		}
 		content, err := os.ReadFile(binary)
 		if err != nil {

@@ -3,6 +3,8 @@
 package vm
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -21,11 +23,12 @@ const bakeTime = 10 * time.Minute
 // network makes the node ask QEMU's own DHCP server; no packet of it leaves the QEMU process.
 const network = "[Match]\nName=eth0\n\n[Network]\nDHCP=ipv4\n"
 
-// TestBake bakes the node image as docs/guides/bake-an-ami.md says, with Debian's Packer, boots what came out, and puts it
-// through a scenario. An image that does not hold fails the build, and leaves its report.
+// TestBake bakes the node image as docs/guides/bake-an-ami.md says, with the Packer that PACKER names, else Debian's, and boots
+// what came out as two machines, of which one goes through a scenario. An image that does not hold fails the build, and leaves
+// its report.
 func TestBake(t *testing.T) {
 	r := newRunner(t)
-	for _, program := range []string{"packer", "qemu-img", "ssh-keygen"} {
+	for _, program := range []string{cmp.Or(os.Getenv("PACKER"), "packer"), "qemu-img", "ssh-keygen"} {
 		hosttest.NeedProgram(t, program)
 	}
 	b := newBake(t, r)
@@ -38,8 +41,15 @@ func TestBake(t *testing.T) {
 			t.Errorf("the report beside the image says %q", verdict)
 		}
 		b.manifest(t)
+		b.shared(t)
 		if err := b.boot(t, r, "installed-into-the-image", 2); err != nil {
 			t.Errorf("the baked image: %v", err)
+		}
+		one, two := b.identity(t, r), b.identity(t, r)
+		for what, of := range one {
+			if of == "" || of == two[what] {
+				t.Errorf("two machines of one image have the same %s: %q", what, of)
+			}
 		}
 	})
 	t.Run("broken", func(t *testing.T) {
@@ -47,8 +57,10 @@ func TestBake(t *testing.T) {
 		if err == nil {
 			t.Fatalf("the build of a broken image went through:\n%s", out)
 		}
-		if !strings.Contains(out, "image.module.br_netfilter") {
-			t.Errorf("the build does not say why it failed:\n%s", out)
+		for _, why := range []string{"image.module.br_netfilter", "image.identity", "rm -rf /etc/ssh/ssh_host_"} {
+			if !strings.Contains(out, why) {
+				t.Errorf("the build does not say why it failed, %s:\n%s", why, out)
+			}
 		}
 		if verdict := b.report(t).Verdict; verdict != "fail" {
 			t.Errorf("the report of the failed build says %q", verdict)
@@ -76,9 +88,12 @@ func newBake(t *testing.T, r Runner) *bake {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustRun(t, "mkdir", dir+"/dist")
+	mustRun(t, "mkdir", dir+"/dist", dir+"/bin")
 	mustRun(t, "ln", "-s", r.Nodegate, dir+"/dist/nodegate-linux-amd64")
-	mustRun(t, "ln", "-s", root+"/packer.pkr.hcl", dir)
+	mustRun(t, "ln", "-s", root+"/packer.pkr.hcl", root+"/images", dir)
+	if packer := os.Getenv("PACKER"); packer != "" {
+		mustRun(t, "ln", "-s", packer, dir+"/bin/packer")
+	}
 	if err := os.WriteFile(dir+"/node.hcl", []byte(guideBlock(t, "hcl node.hcl")), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +101,7 @@ func newBake(t *testing.T, r Runner) *bake {
 	return b
 }
 
-// base makes the disk that is baked: the node image with SSH, a network, and a rival file where there is one.
+// base makes the disk that is baked: the node image with SSH and a network; with a rival file also with SSH host keys of its own.
 func (b *bake) base(t *testing.T, rival string) {
 	t.Helper()
 	tree := filepath.Join(b.dir, "tree")
@@ -97,12 +112,18 @@ func (b *bake) base(t *testing.T, rival string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{
+	files := map[string]string{
 		"root/.ssh/authorized_keys":            string(public),
 		"etc/systemd/network/50-eth0.network":  network,
 		"etc/systemd/networkd.conf.d/cni.conf": "[Network]\nManageForeignRoutes=no\nManageForeignRoutingPolicyRules=no\n",
 		"etc/modprobe.d/rival.conf":            rival,
-	} {
+	}
+	if rival == "" {
+		files["etc/systemd/system/ssh.service.d/keygen.conf"] = guideBlock(t, "ini keygen.conf")
+	} else { // keys that nothing makes anew at boot: the bake leaves them, and the check finds them
+		mustRun(t, "ssh-keygen", "-A", "-f", tree)
+	}
+	for name, text := range files {
 		file := filepath.Join(tree, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			t.Fatal(err)
@@ -132,17 +153,23 @@ func (b *bake) packer(t *testing.T, rival string) (string, error) {
 	}
 	arguments, err := json.Marshal([][]string{
 		{"-kernel", b.runner.Base.Kernel}, {"-initrd", b.runner.Base.Initrd}, // the node image has no boot loader
-		{"-append", "root=/dev/vda rw console=ttyS0 net.ifnames=0"}, {"-m", "1024M"}, {"-smp", "2"},
+		{"-append", "no_timer_check root=/dev/vda rw console=ttyS0 net.ifnames=0"}, {"-m", "1024M"}, {"-smp", "2"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The guide's words for current Packer, or for Debian's.
+	block := "sh debian"
+	if os.Getenv("PACKER") != "" {
+		block = "sh qemu"
+	}
 	env := []string{
+		"PATH=" + b.dir + "/bin:" + os.Getenv("PATH"), "PACKER_PLUGIN_PATH=" + os.Getenv("PACKER_PLUGIN_PATH"),
 		"PACKER_CACHE_DIR=" + b.dir + "/cache", "PACKER_CONFIG_DIR=" + b.dir, "CHECKPOINT_DISABLE=1", "PACKER_NO_COLOR=1",
 		"PKR_VAR_accelerator=tcg", "PKR_VAR_qemu_args=" + string(arguments),
 	}
 	// In a network namespace of its own nothing is there to be reached but loopback.
-	return run(t.Context(), bakeTime, env, "unshare", "--net", "sh", "-euc", `ip link set lo up; cd "$1"; eval "$2"`, "sh", b.dir, guideBlock(t, "sh qemu"))
+	return run(t.Context(), bakeTime, env, "unshare", "--net", "sh", "-euc", `ip link set lo up; cd "$1"; eval "$2"`, "sh", b.dir, guideBlock(t, block))
 }
 
 // guideBlock is the text of the guide's only block with these words.
@@ -173,6 +200,58 @@ func (b *bake) boot(t *testing.T, r Runner, scenario string, boots int) error {
 	mustRun(t, "qemu-img", "convert", "-O", "raw", b.out+"/disk/node.qcow2", m.Disk)
 	r.Log = t.Logf
 	return r.boots(t.Context(), m, s.Boots[:boots])
+}
+
+// shared fails where the baked disk has files of one machine. The bake must not only remove them: the shutdown must not write them again.
+func (b *bake) shared(t *testing.T) {
+	t.Helper()
+	disk, tree := filepath.Join(b.dir, "disk.img"), filepath.Join(b.dir, "baked-tree")
+	mustRun(t, "qemu-img", "convert", "-O", "raw", b.out+"/disk/node.qcow2", disk)
+	mustRun(t, "mkdir", tree)
+	mustRun(t, "debugfs", "-R", "rdump /etc "+tree, disk)
+	mustRun(t, "debugfs", "-R", "rdump /var "+tree, disk)
+	mustRun(t, "debugfs", "-R", "rdump /root "+tree, disk)
+	out, err := exec.CommandContext(t.Context(), b.runner.Nodegate, "check", "--root", tree, "--policy", identityPolicy(t, b.dir)).CombinedOutput()
+	if err != nil {
+		t.Errorf("the disk that was baked: %v\n%s", err, out)
+	}
+	mustRun(t, "rm", "-r", tree)
+}
+
+func identityPolicy(t *testing.T, dir string) string {
+	t.Helper()
+	name := filepath.Join(dir, "identity.hcl")
+	if err := os.WriteFile(name, []byte("check \"image.identity\" {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// identity boots a copy of what was baked until its node is proven, and returns what must be each machine's own.
+func (b *bake) identity(t *testing.T, r Runner) map[string]string {
+	t.Helper()
+	m := Machine{Base: r.Base, Disk: filepath.Join(b.dir, "disk.img"), Dir: b.dir}
+	mustRun(t, "qemu-img", "convert", "-O", "raw", b.out+"/disk/node.qcow2", m.Disk)
+	g, err := m.Boot(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Kill()
+	ask := func(script string) string {
+		ctx, cancel := context.WithTimeout(t.Context(), bootScript)
+		defer cancel()
+		out, err := g.Run(ctx, library+script)
+		if err != nil || out.Code != 0 {
+			t.Fatalf("%s: exit %d, %v\n%s", script, out.Code, err, out.Stderr)
+		}
+		return strings.TrimSpace(out.Stdout)
+	}
+	ask("first_start; saw 1; within 120 settled; within 60 test -s /etc/ssh/ssh_host_ed25519_key.pub")
+	return map[string]string{
+		"machine-id":  ask("cat /etc/machine-id"),
+		"host key":    ask("cut -d' ' -f2 /etc/ssh/ssh_host_ed25519_key.pub"),
+		"random seed": ask("sha256sum </var/lib/systemd/random-seed"),
+	}
 }
 
 type report struct{ Verdict, Stage string }

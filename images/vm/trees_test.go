@@ -36,6 +36,10 @@ func TestTrees(t *testing.T) {
 				}
 				tree = copied
 			}
+			kubelet := filepath.Join(tree, "etc/systemd/system/kubelet.service") // not Debian's
+			if err := os.WriteFile(kubelet, []byte("[Service]\nExecStart=/bin/true\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
 			if out, err := exec.CommandContext(t.Context(), r.Nodegate, "install", "--root", tree).CombinedOutput(); err != nil {
 				t.Fatalf("install: %v\n%s", err, out)
 			}
@@ -140,6 +144,7 @@ func breakages(t *testing.T, tree string) []breakage {
 		{"nm-cloud-setup is enabled", "nm-cloud-setup", write("etc/systemd/system/timers.target.wants/nm-cloud-setup.timer", "")},
 		{"firewalld is enabled", "firewalld", write("etc/systemd/system/multi-user.target.wants/firewalld.service", "")},
 		{"the apply unit is not enabled", "image.units", move("etc/systemd/system/multi-user.target.wants/nodegate-apply.service")},
+		{"SSH host keys of the machine that baked it", "image.identity", write("etc/ssh/ssh_host_ed25519_key", "KEY\n")},
 		{"kubelet's drop-in is gone", "image.units", move("etc/systemd/system/kubelet.service.d/10-nodegate.conf")},
 	}
 }

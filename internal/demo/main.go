@@ -59,6 +59,14 @@ func demo(ctx context.Context, binary string) error {
 		return err
 	}
 	defer os.RemoveAll(root)
+	kubelet := filepath.Join(root, "etc/systemd/system/kubelet.service")
+	err = os.MkdirAll(filepath.Dir(kubelet), 0o755)
+	if err == nil {
+		err = os.WriteFile(kubelet, []byte("[Service]\nExecStart=/bin/true\n"), 0o644)
+	}
+	if err != nil {
+		return err
+	}
 	fmt.Println("# 1. Into an image: what is written, and that a second install has nothing to do.")
 	for _, args := range [][]string{{"install", "--root", root}, {"install", "--root", root}, {"uninstall", "--root", root}} {
 		if err := show(ctx, 0, binary, args...); err != nil {

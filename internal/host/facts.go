@@ -112,8 +112,8 @@ func (h *Host) cloud() (any, bool) {
 		return nil, false
 	}
 	vendor, err := h.Text("/sys/class/dmi/id/sys_vendor")
-	if err != nil {
-		return nil, false // no DMI: many arm64 machines
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // no DMI: many arm64 machines
+		return nil, false
 	}
 	for _, known := range [][2]string{
 		{"Amazon", "aws"}, {"Google", "gcp"}, {"Microsoft", "azure"}, {"OpenStack", "openstack"},

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/host"
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/hosttest"
 )
@@ -62,5 +63,16 @@ func TestSystemdVersion(t *testing.T) {
 	}
 	if _, _, err := (&hosttest.Machine{}).Host().SystemdVersion(); err == nil {
 		t.Error("a machine without systemd has a version")
+	}
+}
+
+// TestCloudWithoutDMI: a machine without DMI is in no cloud that DMI could name; a
+// recording that did not ask does not know.
+func TestCloudWithoutDMI(t *testing.T) {
+	if v, known := (&hosttest.Machine{}).Host().Fact(t.Context(), "cloud.provider"); !known || v != "" {
+		t.Errorf("%v, %t", v, known)
+	}
+	if v, known := host.Replay(&host.Snapshot{Root: "/"}).Fact(t.Context(), "cloud.provider"); known {
+		t.Errorf("not recorded, and yet %v", v)
 	}
 }

@@ -150,6 +150,10 @@ func truthKinds() []Kind {
 			"audit again, with a longer --timeout", ""},
 		{"kubeproxy.truth.unanswered", checks.Unknown, "the API server did not answer: the rules are compared with nothing",
 			"see whether the API server is up, and whether the kubeconfig's credentials may list and watch Services and EndpointSlices", ""},
+		{"kubeproxy.conntrack.stale-flow", checks.Fail, "conntrack still sends flows to endpoints that the API no longer has",
+			"make conntrack forget these flows: conntrack -D with their Service and endpoint", "kubernetes#139628"},
+		{"kubeproxy.conntrack.unread", checks.Unknown, "conntrack's flows could not be read",
+			"run audit as root on the node itself, with a kernel that has nf_conntrack_netlink", ""},
 		{"kubeproxy.process.absent", checks.Fail, "there are rules of kube-proxy, and no kube-proxy: nobody changes them",
 			"see why it does not run: kubectl -n kube-system get pods -o wide --field-selector spec.nodeName=NODE; " +
 				"crictl ps -a --name kube-proxy; where another program has taken over from it, remove its rules with kube-proxy --cleanup", ""},

@@ -90,6 +90,8 @@ func notCovered(name, mode string, c Covered) string {
 	switch {
 	case strings.HasPrefix(name, "kubeproxy.process.") && !c.Live:
 		return "the rules are a file's, not this node's"
+	case strings.HasPrefix(name, "kubeproxy.conntrack.") && (!c.Live || !c.Endpoints):
+		return "needs this node and the API: give --kubeconfig or --in-cluster"
 	case mode == "" && !strings.HasPrefix(name, "kubeproxy.sync.") && !strings.HasPrefix(name, "kubeproxy.watch."):
 		return "there are no rules to judge"
 	case strings.HasPrefix(name, "kubeproxy.nft.") && mode != "nftables":

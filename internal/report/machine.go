@@ -124,6 +124,16 @@ func npd(w io.Writer, r Report) error {
 			break
 		}
 	}
+	return npdLine(w, line)
+}
+
+// NotChecked writes what npd writes where there is no report.
+func NotChecked(w io.Writer, why string) error {
+	why, _, _ = strings.Cut(why, "\n")
+	return npdLine(w, "nothing was checked: "+why)
+}
+
+func npdLine(w io.Writer, line string) error {
 	if len(line) > 80 {
 		line = strings.ToValidUTF8(line[:77], "") + "..."
 	}

@@ -19,10 +19,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The names of the list and of its signature in a release's folder.
+// The names of the list, and of a signature, in a release's folder.
 const (
 	ListName      = "SHA256SUMS"
-	SignatureName = ListName + ".minisig"
+	Suffix        = ".minisig"
+	SignatureName = ListName + Suffix
 )
 
 // maxList limits what is read before anything is proven.
@@ -38,11 +39,21 @@ type Sum struct{ Name, SHA256 string }
 // nothing of an unproven list. The error wraps ErrDiffers where the signature
 // belongs to another key or to another list.
 func Read(dir string, key minisign.PublicKey) ([]Sum, error) {
-	list, err := file.Read(filepath.Join(dir, ListName), maxList)
+	list, err := readSigned(dir, ListName, key)
 	if err != nil {
 		return nil, err
 	}
-	name := filepath.Join(dir, SignatureName)
+	return parse(filepath.Join(dir, ListName), string(list))
+}
+
+// readSigned returns a file in dir after proving its signature by the key.
+func readSigned(dir, of string, key minisign.PublicKey) ([]byte, error) {
+	full := filepath.Join(dir, of)
+	content, err := file.Read(full, maxList)
+	if err != nil {
+		return nil, err
+	}
+	name := full + Suffix
 	text, err := file.Read(name, maxList)
 	if err != nil {
 		return nil, err
@@ -54,11 +65,10 @@ func Read(dir string, key minisign.PublicKey) ([]Sum, error) {
 	if s.KeyID != key.ID() {
 		return nil, fmt.Errorf("%s: signed by the key %016X, and the key given is %016X: %w", name, s.KeyID, key.ID(), ErrDiffers)
 	}
-	if !minisign.Verify(key, list, text) {
-		list := filepath.Join(dir, ListName)
-		return nil, fmt.Errorf("%s: the signature does not match: the list or the signature was changed: %w", list, ErrDiffers)
+	if !minisign.Verify(key, content, text) {
+		return nil, fmt.Errorf("%s: the signature does not match: the file or the signature was changed: %w", full, ErrDiffers)
 	}
-	return parse(filepath.Join(dir, ListName), string(list))
+	return content, nil
 }
 
 // Check compares one file in dir with its sum. The error wraps ErrDiffers where the

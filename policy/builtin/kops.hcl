@@ -1,4 +1,4 @@
-# A node of a kops cluster: kops loads br_netfilter once at first boot, and never sets net.bridge.*.
+# A node of a kops cluster: kops loads br_netfilter from nodeup, at a reboot after kubelet or not at all, and never sets net.bridge.*.
 
 use "kubernetes" {}
 

@@ -114,6 +114,7 @@ sysctl "fs.inotify.max_user_instances" {
 # What else is known to break a node. These only look; `nodegate explain NAME` says more.
 
 check "image.units" {}
+check "image.identity" {}
 check "sysctl.who-wins" {}
 check "ip-forward.writers" {}
 check "networkd.foreign-routes" {}

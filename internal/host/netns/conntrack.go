@@ -30,7 +30,9 @@ type Flow struct {
 	SeenReply   bool
 	SourceNAT   bool
 	DestNAT     bool
-	TCPState    string // "SYN_SENT"; "" for other protocols
+	TCPState    string        // "SYN_SENT"; "" for other protocols
+	Timeout     time.Duration // without another packet the flow is forgotten then
+	Began       time.Time     // zero unless net.netfilter.nf_conntrack_timestamp is 1
 }
 
 // Conntrack opens the namespace's table. Missing permission surfaces on the first
@@ -104,6 +106,8 @@ func conntrackErr(act string, t Tuple, err error) error {
 		return fmt.Errorf("%s a flow in conntrack needs CAP_NET_ADMIN: %w", act, unix.EPERM)
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EPROTONOSUPPORT), errors.Is(err, unix.EINVAL):
 		return fmt.Errorf("%s a flow in conntrack (nf_conntrack_netlink): %w", act, errors.ErrUnsupported)
+	case t == Tuple{}:
+		return fmt.Errorf("%s the flows of conntrack: %w", act, err)
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%s %s to %s in conntrack: %w", act, t.From, t.To, fs.ErrNotExist)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -19,6 +20,10 @@ const (
 	ctaTupleReply = 2
 	ctaStatus     = 3
 	ctaProtoInfo  = 4
+	ctaTimeout    = 7
+	ctaTimestamp  = 20
+
+	ctaTimestampStart = 1
 
 	ctaTupleIP      = 1
 	ctaTupleProto   = 2
@@ -102,6 +107,10 @@ func decodeFlow(b []byte) (f Flow, err error) {
 			f.SeenReply, f.SourceNAT, f.DestNAT = status&ipsSeenReply != 0, status&ipsSrcNAT != 0, status&ipsDstNAT != 0
 		case ctaProtoInfo:
 			d.Nested(f.decodeProtoInfo)
+		case ctaTimeout:
+			f.Timeout = time.Duration(d.Uint32()) * time.Second
+		case ctaTimestamp:
+			d.Nested(f.decodeTimestamp)
 		}
 	}
 	if err := d.Err(); err != nil {
@@ -131,6 +140,15 @@ func (f *Flow) decodeProtoInfo(d *netlink.AttributeDecoder) error {
 				}
 				return nil
 			})
+		}
+	}
+	return nil
+}
+
+func (f *Flow) decodeTimestamp(d *netlink.AttributeDecoder) error {
+	for d.Next() {
+		if d.Type() == ctaTimestampStart {
+			f.Began = time.Unix(0, int64(d.Uint64()))
 		}
 	}
 	return nil

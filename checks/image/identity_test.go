@@ -1,0 +1,56 @@
+package image_test
+
+import (
+	"testing"
+
+	"nodegate/checks"
+	"nodegate/checks/catalog"
+	"nodegate/checks/checkstest"
+)
+
+func TestIdentity(t *testing.T) {
+	checkstest.RunOne(t, "image.identity", checks.Image, []checkstest.Case{
+		{What: "clean", Tree: map[string]string{
+			"/etc/machine-id": "uninitialized\n", "/var/lib/dbus/machine-id": "-> /etc/machine-id", "/etc/ssh/ssh_config": "Host *\n",
+			"/root/.bash_history": "-> /dev/null", "/home/admin/.ssh/authorized_keys": "ssh-ed25519 AAAA", "/home/aquota.user": "q", "/home/admin/.zsh_history": "",
+			"/var/lib/dhcp/dhclient.leases": "", "/var/lib/systemd/catalog": "c",
+		}, Want: `
+pass
+want: nothing that must be each machine's own
+got: nothing that must be each machine's own`},
+		{What: "a machine that ran", Tree: map[string]string{
+			"/etc/machine-id": "6e6f64656761746500000000006e6f64\n", "/var/lib/dbus/machine-id": "6e6f64656761746500000000006e6f64\n",
+			"/etc/ssh/ssh_host_rsa_key": "KEY", "/etc/ssh/ssh_host_rsa_key.pub": "ssh-rsa AAAA",
+			"/var/lib/dhcp/dhclient.eth0.leases": "lease {}", "/var/lib/NetworkManager/secret_key": "K",
+			"/var/lib/cloud/instances/i-1/user-data.txt": "#cloud-config", "/var/lib/systemd/random-seed": "R", "/var/lib/systemd/credential.secret": "S",
+			"/var/log/journal/6e6f64656761746500000000006e6f64/system.journal": "J",
+			"/home/a b/.bash_history": "ls", "/root/.aws/credentials": "[default]", "/var/lib/kubelet/pki/kubelet-client-current.pem": "PEM",
+		}, Want: `
+fail
+want: nothing that must be each machine's own
+got: machine-id, SSH host keys, DHCP leases, cloud-init's state, random seed, systemd's credential secret, journal, shell history, credentials, kubelet's certificate
+evidence: /etc/machine-id: machine-id
+evidence: /var/lib/dbus/machine-id: machine-id
+evidence: /etc/ssh/ssh_host_rsa_key: SSH host keys
+evidence: /var/lib/dhcp/dhclient.eth0.leases: DHCP leases
+evidence: /var/lib/NetworkManager/secret_key: DHCP leases
+evidence: /var/lib/cloud/instances/i-1: cloud-init's state
+evidence: /var/lib/systemd/random-seed: random seed
+evidence: /var/lib/systemd/credential.secret: systemd's credential secret
+evidence: /var/log/journal/6e6f64656761746500000000006e6f64: journal
+evidence: /home/a b/.bash_history: shell history
+evidence: /root/.aws/credentials: credentials
+evidence: /var/lib/kubelet/pki/kubelet-client-current.pem: kubelet's certificate
+remedy: run: truncate -s 0 ROOT/etc/machine-id; rm -rf ROOT/var/lib/dbus/machine-id ROOT/etc/ssh/ssh_host_rsa_key ROOT/var/lib/dhcp/dhclient.eth0.leases ROOT/var/lib/NetworkManager/secret_key ROOT/var/lib/cloud/instances/i-1 ROOT/var/lib/systemd/random-seed ROOT/var/lib/systemd/credential.secret ROOT/var/log/journal/6e6f64656761746500000000006e6f64 'ROOT/home/a b/.bash_history' ROOT/root/.aws/credentials ROOT/var/lib/kubelet/pki/kubelet-client-current.pem`},
+	})
+}
+
+// TestStageAll: a machine that runs has an identity, and is not blamed for it.
+func TestStageAll(t *testing.T) {
+	p := checkstest.Load(t, `check "image.identity" {}`)
+	for stage, want := range map[checks.Stage]int{checks.Image: 1, checks.All: 0, checks.Run: 0} {
+		if got := len(catalog.For(p, stage)); got != want {
+			t.Errorf("stage %s asks for %d checks, want %d", stage, got, want)
+		}
+	}
+}

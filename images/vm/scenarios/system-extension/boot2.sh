@@ -1,0 +1,4 @@
+first_start
+saw 1
+within 120 settled
+right_now

@@ -1,0 +1,89 @@
+package netns_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"nodegate/internal/host/hosttest"
+	"nodegate/internal/host/netns"
+)
+
+// translating makes a namespace in which UDP to 198.51.100.10:53 goes to 198.51.100.2:5353, and sends one datagram from each
+// of so many sockets there, and one to an address that is not translated.
+func translating(t testing.TB, n *netns.Namespace, ctx context.Context, sockets int) {
+	t.Helper()
+	hosttest.NeedProgram(t, "nft")
+	for _, step := range []error{n.AddAddr(ctx, "lo", netip.MustParsePrefix("198.51.100.1/24")), n.SetUp(ctx, "lo")} {
+		if step != nil {
+			t.Fatal(step)
+		}
+	}
+	err := n.Do(ctx, func() error {
+		cmd := exec.CommandContext(ctx, "nft", "-f", "-")
+		cmd.Stdin = strings.NewReader(`add table ip test
+add chain ip test out { type nat hook output priority -100; }
+add rule ip test out ip daddr 198.51.100.10 udp dport 53 dnat to 198.51.100.2:5353
+`)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		for i := range sockets + 1 {
+			to := "198.51.100.10:53"
+			if i == sockets {
+				to = "198.51.100.1:9"
+			}
+			c, err := net.Dial("udp", to)
+			if err != nil {
+				return err
+			}
+			_, _ = c.Write([]byte("x")) // nobody listens: an error says so
+			c.Close()
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTranslated: the kernel's table, and of it what was translated only.
+func TestTranslated(t *testing.T) {
+	n, ctx := scratch(t)
+	translating(t, n, ctx, 3)
+	flows, err := n.Translated(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(flows) != 3 {
+		t.Errorf("got %d flows, want 3: %+v", len(flows), flows)
+	}
+	for _, f := range flows {
+		if f.Orig.To.String() != "198.51.100.10:53" || f.Reply.From.String() != "198.51.100.2:5353" || f.Timeout <= 0 || f.Timeout > time.Hour {
+			t.Errorf("got %+v", f)
+		}
+	}
+}
+
+// BenchmarkTranslated lists a table of 20,000 translated flows.
+func BenchmarkTranslated(b *testing.B) {
+	hosttest.NeedRoot(b)
+	n, err := netns.New(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer n.Close()
+	translating(b, n, b.Context(), 20_000)
+	for b.Loop() {
+		flows, err := n.Translated(b.Context())
+		if err != nil || len(flows) == 0 {
+			b.Fatal(len(flows), err)
+		}
+		b.ReportMetric(float64(len(flows)), "flows")
+	}
+}

@@ -1,0 +1,54 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"nodegate/internal/host"
+	"nodegate/internal/host/netns"
+	"nodegate/internal/proxyrules"
+)
+
+// Flows returns what conntrack sends to endpoints on this node.
+func Flows(ctx context.Context) ([]proxyrules.Flow, error) {
+	found, err := host.Translated(ctx)
+	if err != nil {
+		return nil, err
+	}
+	flows := make([]proxyrules.Flow, 0, len(found))
+	for _, f := range found {
+		flows = append(flows, proxyrules.Flow{
+			Protocol: protocol(f.Orig.Proto), Client: unmap(f.Orig.From), To: unmap(f.Orig.To), Endpoint: unmap(f.Reply.From),
+			Began: f.Began, Closing: closing(f), Left: f.Timeout,
+		})
+	}
+	return flows, nil
+}
+
+// UnreadFlows is the finding for a table that could not be read, or not to the end of the audit.
+func UnreadFlows(err error) proxyrules.Finding {
+	out := proxyrules.NewCollector()
+	out.Addf("kubeproxy.conntrack.unread", "%v", err)
+	return out.List[0]
+}
+
+func protocol(number uint8) string {
+	switch number {
+	case 6:
+		return "tcp"
+	case 17:
+		return "udp"
+	case 132:
+		return "sctp"
+	}
+	return fmt.Sprint(number)
+}
+
+func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
+
+// closing reports whether a TCP connection has been ended by one side.
+func closing(f netns.Flow) bool {
+	return slices.Contains([]string{"FIN_WAIT", "CLOSE_WAIT", "LAST_ACK", "TIME_WAIT", "CLOSE"}, f.TCPState)
+}

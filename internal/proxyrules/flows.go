@@ -1,0 +1,140 @@
+package proxyrules
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"nodegate/internal/ruleset"
+)
+
+// Flow is a connection that conntrack sends to an endpoint.
+type Flow struct {
+	Protocol string // tcp, udp, sctp
+	Client   netip.AddrPort
+	To       netip.AddrPort // what the client asked for: a Service's address, or a node port
+	Endpoint netip.AddrPort
+	Began    time.Time // zero where conntrack keeps no times
+	Closing  bool      // TCP: one side has ended it
+	Left     time.Duration
+}
+
+// StaleFlow is a flow to an endpoint that its Service no longer has in any EndpointSlice: not even as one that terminates,
+// which may keep its flows.
+type StaleFlow struct {
+	Flow
+	Service string // ns/name[:port]
+	Empty   bool   // the Service has no endpoints at all
+}
+
+// ID is the same for the same flow in two readings.
+func (f Flow) ID() string {
+	return fmt.Sprintf("%s %s %s %s", f.Protocol, f.Client, f.To, f.Endpoint)
+}
+
+// StaleFlows returns those of the flows that are stale. A flow to an address of no Service is somebody else's.
+func StaleFlows(flows []Flow, services *Services, endpoints *Endpoints) []StaleFlow {
+	type address struct {
+		protocol string
+		to       netip.AddrPort
+	}
+	ports := map[address]*apiServicePort{}
+	for i := range services.list {
+		p := &services.list[i]
+		if ip, err := netip.ParseAddr(p.clusterIP); err == nil {
+			ports[address{p.proto, netip.AddrPortFrom(ip, uint16(p.number))}] = p
+		}
+		if p.nodePort != 0 {
+			ports[address{p.proto, netip.AddrPortFrom(anyAddress(p.family), uint16(p.nodePort))}] = p
+		}
+	}
+	known := map[*apiServicePort]map[string]bool{}
+	var stale []StaleFlow
+	for _, f := range flows {
+		family := ruleset.IPv4
+		if f.To.Addr().Is6() {
+			family = ruleset.IPv6
+		}
+		port := ports[address{f.Protocol, f.To}]
+		if port == nil {
+			port = ports[address{f.Protocol, netip.AddrPortFrom(anyAddress(family), f.To.Port())}]
+		}
+		if port == nil || f.Closing {
+			continue
+		}
+		if known[port] == nil {
+			known[port] = endpoints.addresses(port)
+		}
+		if all := known[port]; !all[f.Endpoint.String()] {
+			stale = append(stale, StaleFlow{f, servicePort(port.namespace, port.name, port.port), len(all) == 0})
+		}
+	}
+	return stale
+}
+
+// anyAddress stands for every address of the node.
+func anyAddress(family string) netip.Addr {
+	if family == ruleset.IPv6 {
+		return netip.IPv6Unspecified()
+	}
+	return netip.IPv4Unspecified()
+}
+
+// addresses returns every endpoint of a Service port, ready or not, as `ip:port` or `[ip]:port`.
+func (e *Endpoints) addresses(p *apiServicePort) map[string]bool {
+	all := map[string]bool{}
+	if svc := e.services[p.namespace+"/"+p.name]; svc != nil {
+		for _, ep := range svc.ports[apiPort{p.port, p.proto, p.family}] {
+			all[ep.address] = true
+		}
+	}
+	return all
+}
+
+// FlowFindings makes a finding for each Service address and endpoint of stale flows.
+func FlowFindings(stale []StaleFlow, now time.Time) []Finding {
+	groups := map[string][]StaleFlow{}
+	var order []string
+	for _, f := range stale {
+		key := strings.Join([]string{f.Service, f.Protocol, f.To.String(), f.Endpoint.String()}, " ")
+		if groups[key] == nil {
+			order = append(order, key)
+		}
+		groups[key] = append(groups[key], f)
+	}
+	slices.Sort(order)
+	out := NewCollector()
+	for _, key := range order {
+		group := groups[key]
+		f := group[0]
+		family, option := ruleset.IPv4, ""
+		if f.To.Addr().Is6() {
+			family, option = ruleset.IPv6, "-f ipv6 "
+		}
+		why := "which no EndpointSlice of the Service has"
+		if f.Empty {
+			why = "and the Service has no endpoint"
+		}
+		out.Add(Finding{Name: "kubeproxy.conntrack.stale-flow", Service: f.Service, Family: family,
+			Message: fmt.Sprintf("what goes to %s/%s is still sent to %s, %s; flows in use: %d%s", f.To, f.Protocol, f.Endpoint, why,
+				len(group), oldest(group, now)),
+			Remedy: fmt.Sprintf("make conntrack forget exactly these: conntrack -D %s-p %s --orig-dst %s --orig-port-dst %d --reply-src %s "+
+				"--reply-port-src %d", option, f.Protocol, f.To.Addr(), f.To.Port(), f.Endpoint.Addr(), f.Endpoint.Port())})
+	}
+	return out.List
+}
+
+func oldest(group []StaleFlow, now time.Time) string {
+	first := now
+	for _, f := range group {
+		if !f.Began.IsZero() && f.Began.Before(first) {
+			first = f.Began
+		}
+	}
+	if first == now {
+		return ""
+	}
+	return fmt.Sprintf(", the oldest began %s ago", now.Sub(first).Round(time.Second))
+}

@@ -1,0 +1,102 @@
+package proxyrules_test
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"nodegate/internal/proxyrules"
+)
+
+const flowServices = `{"kind": "List", "items": [
+ {"kind": "Service", "metadata": {"namespace": "kube-system", "name": "dns"}, "spec": {"clusterIPs": ["10.96.0.10", "fd00::a"],
+  "ports": [{"name": "udp", "port": 53, "protocol": "UDP", "nodePort": 30053}, {"name": "tcp", "port": 53, "protocol": "TCP"}]}},
+ {"kind": "Service", "metadata": {"namespace": "default", "name": "none"}, "spec": {"clusterIP": "10.96.0.11",
+  "ports": [{"port": 514, "protocol": "UDP"}]}}]}`
+
+const flowSlices = `{"kind": "List", "items": [
+ {"kind": "EndpointSlice", "addressType": "IPv4", "metadata": {"namespace": "kube-system", "name": "dns-1",
+   "labels": {"kubernetes.io/service-name": "dns"}},
+  "endpoints": [{"addresses": ["10.244.0.2"]},
+   {"addresses": ["10.244.0.3"], "conditions": {"ready": false, "serving": true, "terminating": true}},
+   {"addresses": ["10.244.0.4"], "conditions": {"ready": false, "serving": false, "terminating": true}}],
+  "ports": [{"name": "udp", "port": 5353, "protocol": "UDP"}, {"name": "tcp", "port": 5353, "protocol": "TCP"}]},
+ {"kind": "EndpointSlice", "addressType": "IPv6", "metadata": {"namespace": "kube-system", "name": "dns-2",
+   "labels": {"kubernetes.io/service-name": "dns"}},
+  "endpoints": [{"addresses": ["fd00:1::2"]}],
+  "ports": [{"name": "udp", "port": 5353, "protocol": "UDP"}, {"name": "tcp", "port": 5353, "protocol": "TCP"}]},
+ {"kind": "EndpointSlice", "addressType": "IPv4", "metadata": {"namespace": "default", "name": "none-1",
+   "labels": {"kubernetes.io/service-name": "none"}}, "endpoints": [], "ports": [{"port": 514, "protocol": "UDP"}]}]}`
+
+func TestStaleFlows(t *testing.T) {
+	services, err := proxyrules.LoadServices(strings.NewReader(flowServices))
+	if err != nil {
+		t.Fatal(err)
+	}
+	endpoints, err := proxyrules.LoadEndpointSlices(strings.NewReader(flowSlices))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		what, protocol, to, endpoint string
+		closing                      bool
+		want                         string
+	}{
+		{"an endpoint", "udp", "10.96.0.10:53", "10.244.0.2:5353", false, ""},
+		{"one that terminates and serves", "udp", "10.96.0.10:53", "10.244.0.3:5353", false, ""},
+		{"one that terminates", "udp", "10.96.0.10:53", "10.244.0.4:5353", false, ""},
+		{"one that is gone", "udp", "10.96.0.10:53", "10.244.0.9:5353", false, "kube-system/dns:udp"},
+		{"another port of an endpoint", "udp", "10.96.0.10:53", "10.244.0.2:53", false, "kube-system/dns:udp"},
+		{"TCP", "tcp", "10.96.0.10:53", "10.244.0.9:5353", false, "kube-system/dns:tcp"},
+		{"TCP that closes", "tcp", "10.96.0.10:53", "10.244.0.9:5353", true, ""},
+		{"a Service without endpoints", "udp", "10.96.0.11:514", "10.244.0.9:514", false, "default/none"},
+		{"a node port", "udp", "192.0.2.1:30053", "10.244.0.9:5353", false, "kube-system/dns:udp"},
+		{"IPv6", "udp", "[fd00::a]:53", "[fd00:1::9]:5353", false, "kube-system/dns:udp"},
+		{"IPv6 to an endpoint", "udp", "[fd00::a]:53", "[fd00:1::2]:5353", false, ""},
+		{"IPv6 has no such node port", "udp", "[2001:db8::1]:30054", "[fd00:1::9]:5353", false, ""},
+		{"nobody's address", "udp", "10.96.0.99:53", "10.244.0.9:5353", false, ""},
+		{"another protocol", "sctp", "10.96.0.10:53", "10.244.0.9:5353", false, ""},
+	} {
+		f := proxyrules.Flow{Protocol: test.protocol, Client: netip.MustParseAddrPort("10.0.0.1:4000"), To: netip.MustParseAddrPort(test.to),
+			Endpoint: netip.MustParseAddrPort(test.endpoint), Closing: test.closing}
+		got := ""
+		if stale := proxyrules.StaleFlows([]proxyrules.Flow{f}, services, endpoints); len(stale) == 1 {
+			got = stale[0].Service
+		}
+		if got != test.want {
+			t.Errorf("%s: got %q, want %q", test.what, got, test.want)
+		}
+	}
+}
+
+// TestFlowFindings: flows to one endpoint are one finding, whose remedy deletes these flows.
+func TestFlowFindings(t *testing.T) {
+	now := time.Now()
+	flow := func(client, to, endpoint string, began time.Time) proxyrules.StaleFlow {
+		return proxyrules.StaleFlow{Service: "kube-system/dns:udp", Flow: proxyrules.Flow{Protocol: "udp",
+			Client: netip.MustParseAddrPort(client), To: netip.MustParseAddrPort(to), Endpoint: netip.MustParseAddrPort(endpoint), Began: began}}
+	}
+	found := proxyrules.FlowFindings([]proxyrules.StaleFlow{
+		flow("10.0.0.2:1", "[fd00::a]:53", "[fd00:1::9]:5353", time.Time{}),
+		flow("10.0.0.1:1", "10.96.0.10:53", "10.244.0.9:5353", now.Add(-time.Minute)),
+		flow("10.0.0.1:2", "10.96.0.10:53", "10.244.0.9:5353", now.Add(-time.Hour)),
+	}, now)
+	var got []string
+	for _, f := range found {
+		got = append(got, f.Message, f.Remedy)
+	}
+	want := []string{
+		"what goes to 10.96.0.10:53/udp is still sent to 10.244.0.9:5353, which no EndpointSlice of the Service has; flows in use: 2, " +
+			"the oldest began 1h0m0s ago",
+		"make conntrack forget exactly these: conntrack -D -p udp --orig-dst 10.96.0.10 --orig-port-dst 53 --reply-src 10.244.0.9 " +
+			"--reply-port-src 5353",
+		"what goes to [fd00::a]:53/udp is still sent to [fd00:1::9]:5353, which no EndpointSlice of the Service has; flows in use: 1",
+		"make conntrack forget exactly these: conntrack -D -f ipv6 -p udp --orig-dst fd00::a --orig-port-dst 53 --reply-src fd00:1::9 " +
+			"--reply-port-src 5353",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}

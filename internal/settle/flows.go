@@ -1,0 +1,66 @@
+package settle
+
+import (
+	"context"
+	"time"
+
+	"nodegate/internal/proxyrules"
+)
+
+// Flows returns findings of flows that conntrack still sends to endpoints that the API no longer has. One look is a
+// suspicion: kube-proxy deletes such flows itself, some time after its rules. Where there is none, it is the only look.
+// What stays for as long as settle, and is in use meanwhile, and whose endpoint the API does not have at the end either, is
+// a finding: a flow that nobody uses is forgotten by itself.
+func Flows(ctx context.Context, table func(context.Context) ([]proxyrules.Flow, error), api API, listed *proxyrules.Versions,
+	settle time.Duration,
+) ([]proxyrules.Finding, error) {
+	began := time.Now()
+	suspects := map[string]proxyrules.StaleFlow{} // as they were at first
+	var inUse []proxyrules.Flow
+	for first := true; first || time.Since(began) < settle; first = false {
+		if !first && !sleep(ctx, time.Second) {
+			return nil, ctx.Err()
+		}
+		flows, err := table(ctx)
+		if err != nil {
+			return nil, err
+		}
+		again := map[string]proxyrules.StaleFlow{}
+		inUse = nil
+		for _, f := range proxyrules.StaleFlows(flows, listed.Services, listed.Endpoints) {
+			then, suspected := suspects[f.ID()]
+			if first {
+				then, suspected = f, true
+			}
+			if !suspected {
+				continue
+			}
+			again[f.ID()] = then
+			const tick = 2 * time.Second // the kernel counts whole seconds
+			if f.Left > then.Left-time.Since(began)+tick {
+				inUse = append(inUse, f.Flow)
+			}
+		}
+		if suspects = again; len(suspects) == 0 {
+			return nil, nil
+		}
+	}
+	latest, err := api.List(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	stale := proxyrules.StaleFlows(inUse, latest.Services, latest.Endpoints)
+	return proxyrules.FlowFindings(stale, time.Now()), nil
+}
+
+// sleep returns false where the context ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
