@@ -53,8 +53,22 @@ func Seen(source, text string) Evidence { return Evidence{Source: source, Text: 
 type Change struct {
 	What     string // what is written: "net.ipv4.ip_forward", "eth0 mtu"
 	From, To string
+	Kind     ChangeKind
+	Target   string        // the module, the parameter's path, the link
+	Found    func() string // what it was, where that shows only when it is made
 	Make     func(context.Context, *host.Host) error
 }
+
+// ChangeKind is what a change writes.
+type ChangeKind string
+
+// The kinds of changes.
+const (
+	LoadModule  ChangeKind = "module"
+	SetSysctl   ChangeKind = "sysctl"
+	SetMTU      ChangeKind = "mtu"
+	SetFeatures ChangeKind = "offload" // From and To are lists: "gro=on, gso=off"
+)
 
 // Verdict is the outcome of a check. The zero value is unknown: it never passes.
 type Verdict int
@@ -95,6 +109,7 @@ type Result struct {
 	Err      error  // why the verdict is unknown, or why a change did not work
 	Fixed    bool   // it did not pass before, and does now
 	Was      string // what a fixed requirement read before
+	Made     []Change
 }
 
 // IsSymptom reports whether the result is only the consequence of another one.

@@ -31,6 +31,7 @@ func Inspect(ctx context.Context, h *host.Host, stage Stage, list []Check) Repor
 func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check) Report {
 	before := Inspect(ctx, h, stage, list)
 	failures := make([]error, len(list))
+	made := make([][]Change, len(list))
 	changed := false
 	for i, res := range before.Results {
 		if !res.Differs() {
@@ -42,7 +43,11 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check) Report 
 				break
 			}
 			changed = true
-			failures[i] = errors.Join(failures[i], c.Make(ctx, h))
+			err := c.Make(ctx, h)
+			if err == nil {
+				made[i] = append(made[i], c)
+			}
+			failures[i] = errors.Join(failures[i], err)
 		}
 		end()
 	}
@@ -57,6 +62,7 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check) Report 
 	after.Started, after.Duration = before.Started, time.Since(before.Started)
 	for i := range after.Results {
 		r, was := &after.Results[i], before.Results[i]
+		r.Made = made[i]
 		if r.Verdict == Pass && was.Differs() {
 			r.Fixed, r.Was = true, was.State.Got
 		}

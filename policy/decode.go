@@ -84,11 +84,12 @@ func (r *reader) unknowns() string {
 
 func (r *reader) module(b block) (Module, bool) {
 	about := r.metadata(b)
-	if !isName(b.Name, 55, "-_") {
+	if !isName(b.Name, 55, "-_") || b.Name[0] == '-' {
 		r.errorf(b.Range, "Not a module name", "A kernel module's name is letters, digits, - and _, as `lsmod` prints it; "+
 			"%q is not.", b.Name)
 		return Module{}, false
 	}
+	r.checkModule(b)
 	return Module{about, strings.ReplaceAll(b.Name, "-", "_")}, true
 }
 
@@ -136,11 +137,19 @@ func (r *reader) sysctl(b block) (Sysctl, bool) {
 			}
 		}
 	}
+	if s.Value != "" {
+		r.checkParameter(s.Key, b.Range, []string{s.Value}, b.at("value"))
+	} else {
+		r.checkParameter(s.Key, b.Range, s.OneOf, b.at("one_of"))
+	}
 	if n, ok := r.integer(b.get("min"), "min"); ok {
 		s.Min = &n
 	}
 	if n, ok := r.integer(b.get("max"), "max"); ok {
 		s.Max = &n
+	}
+	if at := slices.IndexFunc([]string{"min", "max"}, func(n string) bool { return b.get(n) != nil }); at >= 0 {
+		r.checkBounds(s.Key, b.at([]string{"min", "max"}[at]))
 	}
 	kinds := 0
 	for _, set := range []bool{s.Value != "", s.OneOf != nil, s.Min != nil || s.Max != nil} {
@@ -180,6 +189,8 @@ func (r *reader) gate(b block) Gate {
 	g.Interval = r.duration(b.get("interval"), "interval", g.Interval, 100*time.Millisecond, time.Minute)
 	g.OnTimeout = OnTimeout(r.oneOf(b.get("on_timeout"), "on_timeout", string(Hold), string(Release)))
 	g.Repair = r.flag(b.get("repair"), "repair", g.Repair)
+	g.Enforce = Severity(r.oneOf(b.get("enforce"), "enforce", string(Block), string(Warn)))
+	g.OnHeld = r.command(b.get("on_held"), "on_held")
 	return g
 }
 
@@ -195,6 +206,7 @@ func (r *reader) match(blocks hcl.Blocks, link hcl.Range) Match {
 		Name: r.text(b.get("name"), "name"), Kind: r.text(b.get("kind"), "kind"), Driver: r.text(b.get("driver"), "driver"),
 		DefaultRoute: r.flag(b.get("default_route"), "default_route", false),
 	}
+	r.checkKind(m.Kind, b.at("kind"))
 	if _, err := path.Match(m.Name, ""); err != nil {
 		r.errorf(b.at("name"), "Not a glob", "%q is not a valid pattern: close the bracket, or write \\[ for a bracket.", m.Name)
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/big"
 	"math/rand/v2"
+	"nodegate/internal/kernels"
 	"slices"
 	"strings"
 
@@ -14,17 +15,20 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// Lint returns what would be wrong with a policy on some node, besides what Load
-// finds: types that do not fit on any branch of an expression, and what imagined nodes
+// Lint returns what is wrong with a policy, and what would be on some node: names that no
+// kernel has, types that do not fit on any branch of an expression, and what imagined nodes
 // show. Their facts take the values about which the policy itself makes a difference,
 // and what real nodes have; every two facts meet in all their values.
 func Lint(files []File, o Options) hcl.Diagnostics {
 	o.Fact = nil
 	l := read(files, o)
-	if l.evaluate(); l.diags.HasErrors() {
-		return l.diags
+	catalogue, err := kernels.Read()
+	if err != nil {
+		return hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "No catalogue of kernels", Detail: err.Error()}}
 	}
-	diags := append(l.checkTypes(), l.withoutEffect()...)
+	l.catalogue, l.names = catalogue, true
+	l.evaluate()
+	diags := slices.Concat(l.diags, l.checkTypes(), l.warnings, l.withoutEffect())
 	if diags.HasErrors() {
 		return diags
 	}
@@ -43,7 +47,7 @@ func Lint(files []File, o Options) hcl.Diagnostics {
 
 // on returns what is wrong on a node with these facts, by place and summary.
 func (l *loader) on(facts map[string]any) map[string]*hcl.Diagnostic {
-	node := &loader{reader: &reader{Options: l.Options, vars: l.vars}, blocks: l.blocks, policy: &Policy{}}
+	node := &loader{reader: &reader{Options: l.Options, vars: l.vars, catalogue: l.catalogue}, blocks: l.blocks, policy: &Policy{}}
 	node.Fact = func(name string) (any, bool) { v := facts[name]; return v, v != nil }
 	node.evaluate()
 	found := map[string]*hcl.Diagnostic{}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/kernels"
 	"nodegate/policy"
 )
 
@@ -50,9 +51,20 @@ func TestBuiltinsEvaluate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diags := policy.Lint([]policy.File{f}, known()); diags.HasErrors() {
+		if diags := policy.Lint([]policy.File{f}, known()); len(diags) > 0 {
 			t.Errorf("%s: %v", name, diags)
 		}
+	}
+}
+
+// TestRecordedOffloads: a policy can name every offload of the recorded kernels.
+func TestRecordedOffloads(t *testing.T) {
+	recorded, err := kernels.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range recorded.Offloads {
+		load(t, "link \"a\" {\n match { name = \"a\" }\n offload = { "+name+" = true }\n}\n")
 	}
 }
 

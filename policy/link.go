@@ -90,6 +90,7 @@ func (r *reader) linkSysctls(b block) []LinkSysctl {
 			continue
 		}
 		if text, ok := r.parameter(value, b.at("sysctl"), name); ok {
+			r.checkParameter(key, b.at("sysctl"), []string{text}, b.at("sysctl"))
 			all = append(all, LinkSysctl{key, text})
 		}
 	}

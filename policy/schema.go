@@ -69,7 +69,7 @@ func blockSchema(blockType string) *hcl.BodySchema {
 	case "match":
 		return attributes("name", "kind", "driver", "default_route")
 	case "gate":
-		return attributes("unit", "unit_absent", "budget", "interval", "on_timeout", "repair")
+		return attributes("unit", "unit_absent", "budget", "interval", "on_timeout", "repair", "enforce", "on_held")
 	case "publish":
 		return attributes("condition", "kubeconfig", "node")
 	}

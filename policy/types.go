@@ -20,9 +20,12 @@ func (l *loader) checkTypes() hcl.Diagnostics {
 		if !ok || len(e.Variables()) == 0 {
 			continue // JSON has no syntax to walk
 		}
+		said := len(c.diags)
 		scope, _, ok := c.scope(e)
 		if c.EvalContext = scope; ok {
 			_ = hclsyntax.Walk(syntax, c)
+		} else {
+			c.diags = c.diags[:said] // evaluation says the same
 		}
 	}
 	return c.diags
@@ -53,8 +56,14 @@ func (c *typeChecker) Enter(n hclsyntax.Node) hcl.Diagnostics {
 		if n.Op == hclsyntax.OpDivide || n.Op == hclsyntax.OpModulo {
 			c.divisor(n.RHS)
 		}
-		c.operand(n.LHS, n.RHS, want, n.Op == hclsyntax.OpLessThan || n.Op == hclsyntax.OpLessThanOrEqual, n.Range())
-		c.operand(n.RHS, n.LHS, want, n.Op == hclsyntax.OpGreaterThan || n.Op == hclsyntax.OpGreaterThanOrEqual, n.Range())
+		less := n.Op == hclsyntax.OpLessThan || n.Op == hclsyntax.OpLessThanOrEqual
+		if n.Op == hclsyntax.OpGreaterThan || n.Op == hclsyntax.OpGreaterThanOrEqual || less {
+			c.operand(n.LHS, n.RHS, want, less, n.Range())
+			c.operand(n.RHS, n.LHS, want, !less, n.Range())
+			return nil
+		}
+		c.operand(n.LHS, nil, want, false, n.LHS.Range())
+		c.operand(n.RHS, nil, want, false, n.RHS.Range())
 	case *hclsyntax.UnaryOpExpr:
 		c.operand(n.Val, nil, n.Op.Impl.Params()[0].Type, false, n.Range())
 	case *hclsyntax.ConditionalExpr:

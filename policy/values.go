@@ -3,6 +3,8 @@ package policy
 import (
 	"fmt"
 	"math/big"
+	"nodegate/internal/kernels"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
 )
 
 // reader turns expressions into Go values and gathers what is wrong with them. Its
@@ -17,9 +20,12 @@ import (
 // known here; unknown lists the last kind.
 type reader struct {
 	Options
-	diags   hcl.Diagnostics
-	vars    map[string]cty.Value // of the variable blocks
-	unknown []string             // the facts that the block being read needs and that are not known
+	diags     hcl.Diagnostics
+	vars      map[string]cty.Value // of the variable blocks
+	catalogue *kernels.Catalogue   // nil but for Lint
+	names     bool                 // compare names with it
+	warnings  hcl.Diagnostics
+	unknown   []string // the facts that the block being read needs and that are not known
 }
 
 func (r *reader) errorf(rng hcl.Range, summary, detail string, args ...any) {
@@ -76,6 +82,32 @@ func (r *reader) text(e hcl.Expression, name string) string {
 	return v.AsString()
 }
 
+// command reads a program and its arguments; the program is an absolute path.
+func (r *reader) command(e hcl.Expression, name string) []string {
+	v, ok := r.value(e)
+	if !ok {
+		return nil
+	}
+	list, err := convert.Convert(v, cty.List(cty.String))
+	if err != nil || list.IsNull() || !list.IsWhollyKnown() || list.LengthInt() == 0 {
+		r.errorf(e.Range(), "Wrong type", "%s is a list of strings, the program and its arguments: [\"/usr/local/bin/ship\", \"--held\"]; this is %s.",
+			name, withArticle(v.Type()))
+		return nil
+	}
+	var words []string
+	for _, w := range list.AsValueSlice() {
+		if w.IsNull() {
+			r.errorf(e.Range(), "Wrong type", "A word of %s is null.", name)
+			return nil
+		}
+		words = append(words, w.AsString())
+	}
+	if !path.IsAbs(words[0]) {
+		r.errorf(e.Range(), "Not an absolute path", "Name the program of %s by its whole path; %q is not one.", name, words[0])
+	}
+	return words
+}
+
 func (r *reader) flag(e hcl.Expression, name string, unset bool) bool {
 	v, ok := r.value(e)
 	if !ok {
@@ -121,6 +153,10 @@ func (r *reader) parameter(v cty.Value, rng hcl.Range, name string) (string, boo
 		return f.Text('f', 0), true
 	case v.Type() == cty.String:
 		s := strings.Join(strings.Fields(v.AsString()), " ")
+		if strings.Contains(strings.TrimSpace(v.AsString()), "\n") {
+			r.errorf(rng, "Wrong value", "%s has several lines; a kernel parameter is one line: %q.", name, s)
+			return "", false
+		}
 		if s == "" || len(s) > 4000 || strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c == 0x7f }) {
 			r.errorf(rng, "Wrong value", "%s must be text of 1 to 4000 bytes without control characters.", name)
 			return "", false

@@ -64,7 +64,7 @@ func (l link) changes(found host.Link, settings []setting) []checks.Change {
 		case s.key != "":
 			all = append(all, writeSysctl(s.key, s.got, s.want))
 		case s.name == "mtu":
-			all = append(all, checks.Change{What: found.Name + " mtu", From: s.got, To: s.want, Make: func(ctx context.Context, h *host.Host) error {
+			all = append(all, checks.Change{What: found.Name + " mtu", From: s.got, To: s.want, Kind: checks.SetMTU, Target: found.Name, Make: func(ctx context.Context, h *host.Host) error {
 				return h.Links.SetMTU(ctx, found.Name, l.MTU)
 			}})
 		default:
@@ -75,6 +75,7 @@ func (l link) changes(found host.Link, settings []setting) []checks.Change {
 	if len(features) > 0 {
 		all = append(all, checks.Change{
 			What: found.Name + " offload", From: strings.Join(from, ", "), To: strings.Join(to, ", "),
+			Kind: checks.SetFeatures, Target: found.Name,
 			Make: func(ctx context.Context, h *host.Host) error { return h.Links.SetFeatures(ctx, found.Name, features) },
 		})
 	}

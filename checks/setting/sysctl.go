@@ -55,13 +55,15 @@ func (s sysctl) missing(st *checks.State) {
 		return
 	}
 	st.Cause, st.Remedy = "module."+s.module, "load "+s.module
+	found := st.Got
 	st.Changes = []checks.Change{{
-		What: s.Key.String(), From: st.Got, To: st.Want,
+		What: s.Key.String(), From: st.Got, To: st.Want, Kind: checks.SetSysctl, Target: string(s.Key), Found: func() string { return found },
 		Make: func(ctx context.Context, h *host.Host) error {
 			got, err := h.ReadSysctl(string(s.Key))
 			if err != nil {
 				return err
 			}
+			found = got
 			return writeSysctl(s.Key, got, s.Target(got)).Make(ctx, h)
 		},
 	}}
@@ -103,7 +105,7 @@ func (s sysctl) command(key policy.Key, got string) string {
 // writeSysctl is the change that writes a parameter. The inspection after it
 // proves it: the kernel may clamp a value, or accept it and do nothing.
 func writeSysctl(key policy.Key, from, to string) checks.Change {
-	return checks.Change{What: key.String(), From: from, To: to, Make: func(_ context.Context, h *host.Host) error {
+	return checks.Change{What: key.String(), From: from, To: to, Kind: checks.SetSysctl, Target: string(key), Make: func(_ context.Context, h *host.Host) error {
 		err := h.WriteSysctl(string(key), to)
 		if errors.Is(err, fs.ErrPermission) {
 			return fmt.Errorf("%s is read-only here: outside the initial network namespace, or without privilege: %w", key, err)

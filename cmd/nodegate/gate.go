@@ -15,9 +15,10 @@ func newGate() *cobra.Command {
 	var o options
 	c := &cobra.Command{
 		Use:   "gate",
-		Short: "Check again and again until the node is proven; made for ExecStartPre",
-		Long: `Gate keeps a unit's start waiting until every blocking requirement passes, for as
-long as the policy's gate block says, and repairs what it can if repair is set.
+		Short: "Repair and check again and again until the node is proven; made for ExecStartPre",
+		Long: `Gate repairs this machine, as apply does, and only looks with --check-only. It keeps a unit's start waiting until every blocking requirement passes, for as
+long as the policy's gate block says, and repairs what it can if repair is set there.
+By hand it prints every change that it makes.
 While the unit is held, the gate says why: on the console, in the journal, in
 ` + report.File + ` and in the unit's status.
 
@@ -30,6 +31,7 @@ Break glass: nodegate=off on the kernel command line, or the file
 	o.policyFlags(c)
 	o.guardFlag(c)
 	budget := c.Flags().Duration("budget", 0, "wait this long, instead of the policy's budget")
+	only := c.Flags().Bool("check-only", false, "change nothing, whatever the policy's repair says")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		h, err := o.machine()
 		if err != nil {
@@ -52,8 +54,9 @@ Break glass: nodegate=off on the kernel command line, or the file
 		if c.Flags().Changed("budget") {
 			p.Gate.Budget = *budget
 		}
+		p.Gate.Repair = p.Gate.Repair && !*only
 		switch g.Run(c.Context(), p) {
-		case gate.Proven, gate.Off, gate.Released:
+		case gate.Proven, gate.Off, gate.Released, gate.Tolerated:
 			return nil
 		case gate.Unknown:
 			return exit(exitUnknown)

@@ -118,11 +118,12 @@ func newEnough(h *host.Host, stderr io.Writer) error {
 
 func newUninstall() *cobra.Command {
 	var o options
-	var force bool
+	var force, back bool
 	c := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Remove everything that install wrote, and put back the previous files",
 		Example: `  nodegate uninstall
+  nodegate uninstall --revert                also put the running machine's settings back
   nodegate uninstall --root /mnt/image`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -136,13 +137,25 @@ func newUninstall() *cobra.Command {
 				return err
 			}
 			defer t.Close()
+			if back && !h.Live() {
+				return errors.New("--revert is for the running machine: a file tree has no settings; leave it out")
+			}
 			changes, err := units.Uninstall(t, force)
 			if err == nil && len(changes) > 0 {
 				err = tellSystemd(c.Context(), h, false, c.ErrOrStderr())
 			}
-			return printChanges(c.OutOrStdout(), t, changes, "uninstalled", err)
+			err = printChanges(c.OutOrStdout(), t, changes, "uninstalled", err)
+			switch {
+			case err != nil || !h.Live():
+			case back:
+				err = revertAll(c.Context(), h, force, false, c.OutOrStdout())
+			default:
+				offerRevert(c.ErrOrStderr())
+			}
+			return err
 		},
 	}
+	c.Flags().BoolVar(&back, "revert", false, "also put back the settings of the running machine, as revert does")
 	c.Flags().StringVar(&o.root, "root", "/", "`DIR` with the file tree of the machine")
 	c.Flags().BoolVar(&force, "force", false, "also remove or replace files that were changed since nodegate wrote them")
 	return c

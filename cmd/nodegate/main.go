@@ -72,7 +72,7 @@ Exit status: 0 pass, 1 fail, 2 wrong call or policy, 3 unknown.`,
 	root.SetOut(plain.NewWriter(os.Stdout, report.Colours(os.Stdout)))
 	root.SetErr(plain.NewWriter(os.Stderr, false))
 	root.AddCommand(
-		newCheck(), newPlan(), newApply(), newGate(), newInstall(), newUninstall(), newWatch(),
+		newCheck(), newPlan(), newApply(), newGate(), newInstall(), newUninstall(), newRevert(), newWatch(),
 		newStatus(), newPublish(), newAudit(), newProbe(), newProbeChild(), newLint(), newFmt(), newPolicy(),
 		newExplain(), newSnapshot(), newReport(), newExport(), newVerify(), newVersion(),
 	)

@@ -79,15 +79,18 @@ func (o *options) load(h *host.Host, stderr io.Writer) (*policy.Policy, []policy
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := o.evaluate(h, files, stderr)
-	if err == nil && o.lint {
-		var known policy.Options
-		if known, err = o.known(stderr); err == nil {
-			diags := policy.Lint(files, known)
-			o.warned = len(diags) > 0
-			err = printDiagnostics(stderr, files, diags)
+	if o.lint {
+		known, err := o.known(stderr)
+		if err != nil {
+			return nil, nil, err
+		}
+		diags := policy.Lint(files, known)
+		o.warned = len(diags) > 0
+		if err := printDiagnostics(stderr, files, diags); err != nil {
+			return nil, nil, err
 		}
 	}
+	p, err := o.evaluate(h, files, stderr)
 	if err != nil {
 		return nil, nil, err
 	}

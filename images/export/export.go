@@ -74,6 +74,7 @@ func Formats() []Format {
 		{"ignition", "Ignition configuration, spec 3.3.0", Anyhow, false, ignition},
 		{"kubeadm", "KubeadmConfig of Cluster API", Anyhow, false, clusterAPI},
 		{"daemonset", "kustomize base of a DaemonSet, for nodes that run already", AnImage, true, daemonSet},
+		{"readiness", "what keeps Pods away until the node passes: readiness rules, taint, Cluster API's check, RBAC", Settings, true, readiness},
 		{"files", "sysctl.d, modules-load.d and udev rules: the settings, without nodegate", Settings, true, plainFiles},
 		{"talos", "Talos machine configuration patch: the settings", Settings, false, talos},
 		{"bottlerocket", "Bottlerocket user data: the settings", Settings, false, bottlerocket},

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"nodegate/checks"
 )
@@ -13,19 +14,24 @@ type Plan struct {
 	change, byHand, unknown []checks.Result
 }
 
-// NewPlan sorts what an inspection found by what apply would do about it.
+// NewPlan sorts what an inspection found by what apply would do about it. It cannot
+// mend the consequence of what it cannot mend.
 func NewPlan(r checks.Report) Plan {
 	p := Plan{checked: len(r.Results)}
+	stuck := map[string]bool{}
 	for _, res := range r.Results {
 		switch {
 		case res.Verdict == checks.Unknown:
 			p.unknown = append(p.unknown, res)
 		case res.Verdict == checks.Pass || res.Verdict == checks.Skip:
-		case len(res.State.Changes) > 0:
+			continue
+		case len(res.State.Changes) > 0 && !stuck[res.State.Cause]:
 			p.change = append(p.change, res)
+			continue
 		default:
 			p.byHand = append(p.byHand, res)
 		}
+		stuck[res.Name] = true
 	}
 	return p
 }
@@ -41,7 +47,7 @@ func (p Plan) Verdict() Verdict {
 	return Pass
 }
 
-// Text writes old and new of each change, and what apply cannot change.
+// Text writes old and new of each change, and below it what apply cannot change.
 func (p Plan) Text(w io.Writer, paint Paint) error {
 	t := text{paint: paint}
 	for _, list := range [][]checks.Result{p.change, p.byHand, p.unknown} {
@@ -52,18 +58,38 @@ func (p Plan) Text(w io.Writer, paint Paint) error {
 	for _, res := range p.change {
 		t.row("  "+paint(Yellow, "~"), res.Name, paint(Red, res.State.Got)+" -> "+paint(Green, res.State.Want))
 	}
+	if len(p.byHand) > 0 {
+		fmt.Fprintln(&t, "what apply cannot change:")
+	}
 	for _, res := range p.byHand {
-		t.row("  "+paint(Red, "!"), res.Name,
-			fmt.Sprintf("%s, wants %s; not apply's to change: %s", res.State.Got, res.State.Want, res.State.Remedy))
+		do := res.State.Remedy
+		if res.IsSymptom() {
+			do = "because of " + res.State.Cause
+		}
+		t.row("  "+paint(Red, "!"), res.Name, fmt.Sprintf("%s, wants %s; %s", res.State.Got, res.State.Want, do))
+	}
+	if len(p.unknown) > 0 {
+		fmt.Fprintln(&t, "what could not be told:")
 	}
 	for _, res := range p.unknown {
 		t.row("  "+paint(Yellow, "?"), res.Name, Unknown.Word()+": "+OneLine(res.Err.Error()))
 	}
-	if len(p.change) == 0 {
-		fmt.Fprintf(&t, "no change: %s checked\n", Count(p.checked, "requirement"))
-	} else {
-		fmt.Fprintf(&t, "%s; run `nodegate apply` to make them\n", Count(len(p.change), "change"))
+	var parts []string
+	switch n := len(p.change); {
+	case n == 1:
+		parts = append(parts, "1 change; run `nodegate apply` to make it")
+	case n > 1:
+		parts = append(parts, fmt.Sprintf("%d changes; run `nodegate apply` to make them", n))
+	default:
+		parts = append(parts, fmt.Sprintf("no change: %s checked", Count(p.checked, "requirement")))
 	}
+	if n := len(p.byHand); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d for you: apply cannot make them pass", n))
+	}
+	if n := len(p.unknown); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d unknown", n))
+	}
+	fmt.Fprintln(&t, strings.Join(parts, "; "))
 	_, err := t.WriteTo(w)
 	return err
 }

@@ -3,8 +3,11 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,16 +42,77 @@ type Change struct {
 	Name string    `json:"name"`
 	Was  string    `json:"was"`
 	Now  string    `json:"now"`
+	// Writes are what was written for it, for `nodegate revert`.
+	Writes []Write `json:"writes,omitempty"`
+}
+
+// Write is one value that was written.
+type Write struct {
+	Kind   checks.ChangeKind `json:"kind"`
+	Target string            `json:"target"`
+	From   string            `json:"from"`
+	To     string            `json:"to"`
+}
+
+func writes(made []checks.Change) []Write {
+	var all []Write
+	for _, c := range made {
+		w := Write{c.Kind, c.Target, c.From, c.To}
+		if c.Found != nil {
+			w.From = c.Found()
+		}
+		all = append(all, w)
+	}
+	return all
+}
+
+// ReadChanges returns what ChangesFile has, the newest first. A line that is cut off
+// or no change is left out.
+func ReadChanges() ([]Change, error) {
+	var all []Change
+	for _, name := range []string{ChangesFile + ".1", ChangesFile} {
+		text, err := file.Read(name, 2*mostChanges)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		for line := range bytes.Lines(text) {
+			var c Change
+			if json.Unmarshal(line, &c) == nil {
+				all = append(all, c)
+			}
+		}
+	}
+	slices.Reverse(all)
+	return all, nil
+}
+
+// ReplaceChanges leaves only these changes, the newest first.
+func ReplaceChanges(left []Change) error {
+	var b bytes.Buffer
+	for _, c := range slices.Backward(left) {
+		line, err := json.Marshal(c)
+		if err != nil {
+			return err
+		}
+		b.Write(append(line, '\n'))
+	}
+	if err := file.Replace(ChangesFile, b.Bytes(), 0o644); err != nil {
+		return err
+	}
+	if err := os.Remove(ChangesFile + ".1"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // KeepChanges appends what an apply fixed to ChangesFile and to the journal.
 func KeepChanges(r checks.Report) {
 	for _, res := range r.Results {
-		if !res.Fixed {
+		if !res.Fixed && res.Made == nil {
 			continue
 		}
-		KeepChange(Change{time.Now().UTC(), res.Name, res.Was, res.State.Got})
-		if !host.LogsToJournal() {
+		KeepChange(Change{time.Now().UTC(), res.Name, res.Was, res.State.Got, writes(res.Made)})
+		if !res.Fixed || !host.LogsToJournal() {
 			continue
 		}
 		host.Log(host.LevelNotice, fmt.Sprintf("nodegate: %s was %s, is %s", res.Name, res.Was, res.State.Got), map[string]string{

@@ -9,6 +9,7 @@ import (
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
 	"nodegate/internal/kube"
+	"nodegate/policy"
 )
 
 // maxMessage is the longest message of a condition, in bytes: what readiness reporters and kubectl show in one line, with a line's end.
@@ -36,6 +37,9 @@ func (s State) Condition(kind string) kube.Condition {
 	if len(failing) > 0 {
 		c.Reason = kube.Reason(failing[0])
 		c.Message = list(c.Message, failing, maxMessage)
+	}
+	if s.Policy != nil && s.Policy.Gate.Enforce == policy.Warn && c.Status != "True" {
+		c.Message = list("nothing is held (enforce is warn); "+c.Message, nil, maxMessage)
 	}
 	if s.Off != "" {
 		c.Message = list("nothing is held or corrected, by "+s.Off+"; "+c.Message, nil, maxMessage)

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+// TestMistakes: each policy of testdata/mistakes.ar is wrong in one way, and dies where
+// it is written. Its first line says how:
+//
+//	# EXIT LINE:COLUMN TEXT     exit status, place and words of what lint says
+//	# install EXIT ...          the same, of install into a tree that has k3s
+func TestMistakes(t *testing.T) {
+	archive, err := txtar.ParseFile("testdata/mistakes.ar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(archive.Files) < 60 {
+		t.Fatalf("only %d mistakes", len(archive.Files))
+	}
+	root := t.TempDir()
+	unit := filepath.Join(root, "etc/systemd/system/k3s.service")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(unit), 0o755), os.WriteFile(unit, []byte("[Service]\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range archive.Files {
+		t.Run(f.Name, func(t *testing.T) {
+			first, _, _ := strings.Cut(strings.TrimPrefix(string(f.Data), "# "), "\n")
+			args := []string{"lint", f.Name}
+			if rest, ok := strings.CutPrefix(first, "install "); ok {
+				first, args = rest, []string{"install", "--root", root, "--policy", f.Name}
+			}
+			words := strings.SplitN(first, " ", 3)
+			cmd := exec.CommandContext(t.Context(), "nodegate", args...)
+			cmd.Dir = t.TempDir()
+			if err := os.WriteFile(filepath.Join(cmd.Dir, f.Name), f.Data, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			out, err := cmd.CombinedOutput()
+			var failed *exec.ExitError
+			if err != nil && !errors.As(err, &failed) {
+				t.Fatal(err)
+			}
+			code, place := "0", f.Name+":"+words[1]+": "
+			if failed != nil {
+				code = "2"
+			} else {
+				place += "Warning: "
+			}
+			said := ""
+			for line := range strings.Lines(string(out)) {
+				if rest, ok := strings.CutPrefix(line, place); ok {
+					said += rest
+				}
+			}
+			if code != words[0] || !strings.Contains(said, words[2]) {
+				t.Errorf("exit status %s, and at %s: %q\n%s", code, place, said, out)
+			}
+			more := 0
+			for line := range strings.Lines(string(out)) {
+				if strings.HasPrefix(line, f.Name+":") && !strings.Contains(line, "says no reason") {
+					more++
+				}
+			}
+			if more > 1 {
+				t.Errorf("more than one message:\n%s", out)
+			}
+		})
+	}
+}

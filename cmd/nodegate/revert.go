@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/internal/report"
+	"nodegate/internal/revert"
+	"nodegate/units"
+)
+
+func newRevert() *cobra.Command {
+	var force, dryRun bool
+	c := &cobra.Command{
+		Use:   "revert",
+		Short: "Put back the settings of the running machine that nodegate has changed",
+		Long: `Revert puts back what apply, the gate and watch's corrections have changed since
+the machine started, as ` + report.ChangesFile + ` has it, the newest first:
+parameters, MTUs and offloads get the value that they had before nodegate. It
+leaves what somebody else has changed since, and says so (--force puts that back
+too). Modules stay loaded. What watch set on links that appeared later is not
+recorded: it goes with the link.
+
+Exit status: 0 all is as before, 1 something was left, 2 wrong call.`,
+		Example: `  nodegate revert --dry-run
+  nodegate uninstall --revert      with everything that install wrote`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			h, err := host.Open("/")
+			if err != nil {
+				return err
+			}
+			defer h.Close()
+			if active, _, err := h.Units.State(c.Context(), units.WatchUnit); err == nil && active == "active" && !dryRun {
+				return fmt.Errorf("%[1]s runs and would set it again; run: systemctl stop %[1]s, or nodegate uninstall --revert", units.WatchUnit)
+			}
+			return revertAll(c.Context(), h, force, dryRun, c.OutOrStdout())
+		},
+	}
+	c.Flags().BoolVar(&force, "force", false, "also put back what somebody else has changed since")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "show what would be put back and write nothing")
+	return c
+}
+
+// revertAll puts back all settings, and keeps the record of those that it leaves.
+func revertAll(ctx context.Context, h *host.Host, force, dryRun bool, w io.Writer) error {
+	changes, err := report.ReadChanges()
+	if err != nil {
+		return err
+	}
+	steps, err := revert.Steps(ctx, h, changes)
+	if err != nil {
+		return err
+	}
+	var loaded []string
+	left := map[string]bool{}
+	done := 0
+	for _, s := range steps {
+		switch {
+		case s.State == revert.Stays:
+			loaded = append(loaded, s.Target)
+		case s.State == revert.Foreign && !force:
+			left[s.String()] = true
+			fmt.Fprintf(w, "  left     %s is %s: nodegate made it %s, and somebody else has changed it since; --force makes it %s\n", s, s.Now, s.Set, s.Was)
+		case s.State == revert.AsSet || s.State == revert.Foreign:
+			now := s.Now
+			var err error
+			if !dryRun {
+				err = s.Do(ctx, h)
+			}
+			if err != nil {
+				left[s.String()] = true
+				fmt.Fprintf(w, "  left     %s: %v\n", s, err)
+				continue
+			}
+			done++
+			fmt.Fprintf(w, "  restore  %s  %s -> %s\n", s, now, s.Was)
+		}
+	}
+	if len(loaded) > 0 {
+		fmt.Fprintf(w, "  left     modules stay loaded: %s; a restart unloads them\n", strings.Join(loaded, ", "))
+	}
+	verb := "put back"
+	if dryRun {
+		verb = "would be put back"
+	}
+	fmt.Fprintf(w, "%s: %s\n", verb, report.Count(done, "setting"))
+	if !dryRun && len(changes) > 0 {
+		if err := report.ReplaceChanges(remaining(changes, left)); err != nil {
+			return err
+		}
+	}
+	if len(left) > 0 {
+		return exit(exitFail)
+	}
+	return nil
+}
+
+// remaining returns the changes of the settings that were left.
+func remaining(changes []report.Change, left map[string]bool) []report.Change {
+	var all []report.Change
+	for _, c := range changes {
+		for _, name := range revert.Names(c) {
+			if left[name] {
+				all = append(all, c)
+				break
+			}
+		}
+	}
+	return all
+}
+
+// offerRevert says that the running machine keeps the settings.
+func offerRevert(w io.Writer) {
+	changes, err := report.ReadChanges()
+	for _, c := range changes {
+		for _, write := range c.Writes {
+			if write.Kind != checks.LoadModule && err == nil {
+				fmt.Fprintln(w, "nodegate: the running machine keeps the settings that nodegate made, until it restarts; "+
+					"`nodegate revert`, with any copy of the program, puts them back (next time: uninstall --revert)")
+				return
+			}
+		}
+	}
+}

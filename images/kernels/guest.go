@@ -1,0 +1,129 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/safchain/ethtool"
+	"golang.org/x/sys/unix"
+)
+
+// mark begins what the guest says, between the messages of the kernel.
+const mark = "RECORDED "
+
+func say(format string, args ...any) { fmt.Printf(mark+format+"\n", args...) }
+
+// guest is the first process of a kernel that is recorded. It tries values that cannot
+// be right, and powers off.
+func guest() {
+	for _, dir := range []string{"/proc", "/sys"} {
+		_ = os.Mkdir(dir, 0o755)
+	}
+	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+		say("! no /proc: %v", err)
+	}
+	list, err := os.ReadFile("/list")
+	if err != nil {
+		say("! %v", err)
+	}
+	for _, name := range strings.Fields(string(list)) {
+		if err := load("/modules/" + name); err != nil {
+			say("! %s: %v", name, err)
+		}
+	}
+	parameters()
+	features()
+	say("end")
+	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+}
+
+func load(file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return unix.FinitModule(int(f.Fd()), "", 0)
+}
+
+// parameters says each parameter once, those of an interface with * for its name, and
+// how many numbers it has: "-" for text, and for what cannot be read.
+func parameters() {
+	link := regexp.MustCompile(`^(net/(?:ipv4|ipv6|mpls|decnet)/(?:conf|neigh))/[^/]+/`)
+	said := map[string]bool{}
+	err := filepath.WalkDir("/proc/sys", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		key := link.ReplaceAllString(strings.TrimPrefix(path, "/proc/sys/"), "$1/*/")
+		line := "s " + key + " " + typeOf(path)
+		if !said[line] {
+			said[line] = true
+			say("%s", line)
+		}
+		return nil
+	})
+	if err != nil {
+		say("! %v", err)
+	}
+}
+
+// typeOf tells numbers from text that happens to look like some, by writing what no
+// number is: a mask takes "a", and a list of CPUs "0-0". What takes "a" and stays as it
+// was takes anything, and is a number.
+func typeOf(path string) string {
+	read := func() (string, error) {
+		b, err := os.ReadFile(path)
+		return strings.Join(strings.Fields(string(b)), " "), err
+	}
+	was, err := read()
+	fields := strings.Fields(was)
+	if err != nil || len(fields) == 0 || slices.ContainsFunc(fields, notNumber) {
+		return "-"
+	}
+	takes := func(text string) bool {
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return false
+		}
+		defer f.Close()
+		_, err = f.WriteString(text)
+		return err == nil
+	}
+	if takes("a") {
+		if now, err := read(); err != nil || now != was {
+			return "-"
+		}
+	} else if takes("0-0") {
+		return "-"
+	}
+	return strconv.Itoa(len(fields))
+}
+
+func notNumber(s string) bool {
+	_, err := strconv.ParseInt(s, 10, 64)
+	_, unsigned := strconv.ParseUint(s, 10, 64)
+	return err != nil && unsigned != nil
+}
+
+func features() {
+	e, err := ethtool.NewEthtool()
+	if err != nil {
+		say("! ethtool: %v", err)
+		return
+	}
+	defer e.Close()
+	names, err := e.FeatureNames("lo")
+	if err != nil {
+		say("! features: %v", err)
+	}
+	for name := range names {
+		say("o %s", name)
+	}
+}

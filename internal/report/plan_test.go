@@ -1,0 +1,47 @@
+package report_test
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nodegate/checks"
+	"nodegate/checks/catalog"
+	"nodegate/checks/checkstest"
+	"nodegate/internal/report"
+)
+
+// TestPlan: what apply can change is apart from what it cannot: a parameter that the
+// kernel does not have, a module that is not installed and what only that brings.
+func TestPlan(t *testing.T) {
+	node := checkstest.Node(map[string]string{"/lib/modules/6.1.0/modules.dep": "kernel/net/ip_vs.ko:\n"},
+		map[string]string{"net/ipv4/ip_forward": "0", "kernel/panic": "0"})
+	node.Refuse = map[string]error{"r /proc/sys/kernel/panic": syscall.EIO}
+	p := checkstest.Load(t, `
+		module "ip_vs" {}
+		sysctl "net.ipv4.vs.conntrack" { value = 1 }
+		sysctl "net.bridge.bridge-nf-call-iptables" { value = 1 }
+		sysctl "net.ipv4.ip_forward" { value = 1 }
+		sysctl "net.ipv4.ip_forwrd" { value = 1 }
+		sysctl "kernel.panic" { value = 10 }`)
+	var b strings.Builder
+	plan := report.NewPlan(checks.Inspect(t.Context(), node.Host(), checks.Boot, catalog.For(p, checks.Boot)))
+	if err := plan.Text(&b, report.Plain); err != nil {
+		t.Fatal(err)
+	}
+	want := `  ~ module.ip_vs                               not loaded -> loaded
+  ~ sysctl.net.ipv4.vs.conntrack               no such parameter -> 1
+  ~ sysctl.net.ipv4.ip_forward                 0 -> 1
+what apply cannot change:
+  ! module.br_netfilter                        not installed, wants loaded; kernel 6.1.0 has no br_netfilter: install the package that brings it (Red Hat: kernel-modules-extra; Debian, Ubuntu: linux-modules or linux-image without -unsigned or -virtual reductions)
+  ! sysctl.net.bridge.bridge-nf-call-iptables  no such parameter, wants 1; because of module.br_netfilter
+  ! sysctl.net.ipv4.ip_forwrd                  no such parameter, wants 1; check the spelling; this kernel has no /proc/sys/net/ipv4/ip_forwrd
+what could not be told:
+  ? sysctl.kernel.panic                        unknown: reading sysctl: open /proc/sys/kernel/panic: input/output error
+` + "3 changes; run `nodegate apply` to make them; 3 for you: apply cannot make them pass; 1 unknown\n"
+	if d := cmp.Diff(want, b.String()); d != "" {
+		t.Errorf("(-want +got)\n%s\n%s", d, b.String())
+	}
+}

@@ -1,0 +1,127 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/agext/levenshtein"
+	"github.com/hashicorp/hcl/v2"
+)
+
+// The catalogue is nil but for Lint: the boot path does not read it.
+
+func (r *reader) warnf(at hcl.Range, summary, detail string, args ...any) {
+	r.warnings = append(r.warnings, &hcl.Diagnostic{
+		Severity: hcl.DiagWarning, Summary: summary, Detail: fmt.Sprintf(detail, args...), Subject: at.Ptr(),
+	})
+}
+
+// noKernel ends the sentence about a name that the catalogue lacks.
+const noKernel = "no kernel of Debian 11, 12 or 13 has it."
+
+func (r *reader) checkModule(b block) {
+	if name := strings.ReplaceAll(b.Name, "-", "_"); r.names && !slices.Contains(r.catalogue.Modules, name) {
+		r.warnf(b.Range, "Unknown module", "%s: %s%s", b.Name, noKernel, nearest(name, r.catalogue.Modules))
+	}
+}
+
+func (r *reader) checkKind(kind string, at hcl.Range) {
+	if r.names && kind != "" && !slices.Contains(r.catalogue.Kinds, kind) {
+		r.warnf(at, "Unknown kind", "%q is no kind of link: %s%s", kind, noKernel, nearest(kind, r.catalogue.Kinds))
+	}
+}
+
+// checkParameter reports a parameter that no kernel has, and values that it cannot have.
+func (r *reader) checkParameter(key Key, name hcl.Range, values []string, at hcl.Range) {
+	if r.catalogue == nil || key == "" {
+		return
+	}
+	numbers, known := r.catalogue.Parameter(string(key))
+	if !known && r.names {
+		var all []string
+		for _, p := range r.catalogue.Parameters {
+			all = append(all, Key(p).String())
+		}
+		r.warnf(name, "Unknown parameter", "%s: %s%s", key, noKernel, nearest(key.String(), all))
+	}
+	for _, v := range values {
+		fields := strings.Fields(v)
+		switch i := slices.IndexFunc(fields, notNumber); {
+		case numbers == nil:
+		case i >= 0:
+			r.errorf(at, "Wrong type", "%s takes numbers; %q is none.%s", key, fields[i], insteadOf(fields[i]))
+		case !slices.Contains(numbers, len(fields)):
+			r.errorf(at, "Wrong length", "%s takes %s, as the kernel prints it; this has %d: it would never pass.", key, count(numbers), len(fields))
+		}
+	}
+}
+
+// checkBounds reports min and max of a parameter that is not one number.
+func (r *reader) checkBounds(key Key, at hcl.Range) {
+	if r.catalogue == nil {
+		return
+	}
+	switch numbers, known := r.catalogue.Parameter(string(key)); {
+	case len(numbers) > 0 && !slices.Contains(numbers, 1):
+		r.errorf(at, "Wrong length", "%s has %s; min and max are for one. Give it a value with all of them.", key, count(numbers))
+	case r.names && known && numbers == nil && !key.IsGlob():
+		r.warnf(at, "Wrong type", "%s read as no number on the recorded kernels; then min and max never pass. Give it a value or one_of.", key)
+	}
+}
+
+func count(numbers []int) string {
+	words := make([]string, len(numbers))
+	for i, n := range numbers {
+		words[i] = strconv.Itoa(n)
+	}
+	if s := strings.Join(words, " or "); s != "1" {
+		return s + " numbers"
+	}
+	return "1 number"
+}
+
+func notNumber(s string) bool {
+	_, err := strconv.ParseInt(s, 0, 64)
+	_, unsigned := strconv.ParseUint(s, 0, 64)
+	return err != nil && unsigned != nil
+}
+
+func insteadOf(word string) string {
+	switch strings.ToLower(word) {
+	case "yes", "true", "on", "enabled":
+		return " Write 1."
+	case "no", "false", "off", "disabled":
+		return " Write 0."
+	}
+	return ""
+}
+
+// nearest returns " Did you mean ...?" for up to three names: the nearest ones, and those
+// that end as s does, most often below another folder.
+func nearest(s string, known []string) string {
+	last := func(s string) string { return s[strings.LastIndexByte(s, '.')+1:] }
+	type candidate struct {
+		name     string
+		distance int
+	}
+	var near []candidate
+	for _, k := range known {
+		switch d := levenshtein.Distance(s, k, nil); {
+		case d < 4 && d < len(last(k))/2+1:
+			near = append(near, candidate{k, d})
+		case last(s) != s && len(last(s)) > 3 && levenshtein.Distance(last(s), last(k), nil) < 2:
+			near = append(near, candidate{k, 10 + d})
+		}
+	}
+	slices.SortStableFunc(near, func(a, b candidate) int { return a.distance - b.distance })
+	var names []string
+	for _, c := range near[:min(3, len(near))] {
+		names = append(names, fmt.Sprintf("%q", c.name))
+	}
+	if names == nil {
+		return ""
+	}
+	return " Did you mean " + strings.Join(names, " or ") + "?"
+}
