@@ -298,7 +298,7 @@ build {
       "! command -v cloud-init || cloud-init clean --logs",
       "keys=$(systemctl cat ssh.service sshd.service sshd-keygen.target 2>/dev/null | grep keygen || command -v cloud-init || true)",
       "[ -z \"$keys\" ] || rm -f /etc/ssh/ssh_host_*_key /etc/ssh/ssh_host_*_key.pub",
-      "systemctl stop systemd-random-seed.service",
+      "! systemctl --quiet is-active systemd-random-seed.service || systemctl stop systemd-random-seed.service",
       "rm -f /var/lib/systemd/random-seed /var/lib/systemd/credential.secret /boot/loader/random-seed /boot/efi/loader/random-seed /efi/loader/random-seed",
       "journalctl --relinquish-var",
       "rm -rf /var/log/journal/*",

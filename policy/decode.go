@@ -57,6 +57,12 @@ func (l *loader) decode() {
 			} else if gate == nil || gate.Builtin && !b.Builtin {
 				gate = &b
 			}
+		case "publish":
+			if p.Publish.Condition != "" {
+				l.errorf(b.Range, "Second publish", "There is one publish block; the first is at %s. Remove one.", place(p.Publish.Range))
+				continue
+			}
+			p.Publish = l.publish(b)
 		}
 	}
 	p.Gate = defaultGate()
@@ -183,6 +189,8 @@ func (r *reader) gate(b block) Gate {
 	g.Interval = r.duration(b.get("interval"), "interval", g.Interval, 100*time.Millisecond, time.Minute)
 	g.OnTimeout = OnTimeout(r.oneOf(b.get("on_timeout"), "on_timeout", string(Hold), string(Release)))
 	g.Repair = r.flag(b.get("repair"), "repair", g.Repair)
+	g.Enforce = Severity(r.oneOf(b.get("enforce"), "enforce", string(Block), string(Warn)))
+	g.OnHeld = r.command(b.get("on_held"), "on_held")
 	return g
 }
 

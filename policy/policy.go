@@ -24,6 +24,7 @@ type Policy struct {
 	Problems []Problem
 	Probes   []Probe
 	Gate     Gate
+	Publish  Publish
 }
 
 // Metadata is what every requirement says about itself.
@@ -173,7 +174,9 @@ type Gate struct {
 	Budget    time.Duration // how long one start attempt may wait
 	Interval  time.Duration // between two checks
 	OnTimeout OnTimeout
-	Repair    bool // apply, rather than only check, while waiting
+	Repair    bool     // apply, rather than only check, while waiting
+	Enforce   Severity // Warn: nothing is held; what would be is reported
+	OnHeld    []string // a program with arguments that is given the report of a unit that is held
 	Range     hcl.Range
 }
 
@@ -189,5 +192,5 @@ const (
 
 // defaultGate is what a policy without a gate block asks for.
 func defaultGate() Gate {
-	return Gate{Unit: "kubelet.service", Budget: 2 * time.Minute, Interval: 2 * time.Second, OnTimeout: Hold, Repair: true}
+	return Gate{Unit: "kubelet.service", Budget: 2 * time.Minute, Interval: 2 * time.Second, OnTimeout: Hold, Repair: true, Enforce: Block}
 }

@@ -44,6 +44,7 @@ func fileSchema() *hcl.BodySchema {
 		{Type: "check", LabelNames: []string{"name"}},
 		{Type: "probe", LabelNames: []string{"name"}},
 		{Type: "gate"},
+		{Type: "publish"},
 		{Type: "variable", LabelNames: []string{"name"}},
 		{Type: "override", LabelNames: []string{"name"}},
 	}}
@@ -68,7 +69,9 @@ func blockSchema(blockType string) *hcl.BodySchema {
 	case "match":
 		return attributes("name", "kind", "driver", "default_route")
 	case "gate":
-		return attributes("unit", "unit_absent", "budget", "interval", "on_timeout", "repair")
+		return attributes("unit", "unit_absent", "budget", "interval", "on_timeout", "repair", "enforce", "on_held")
+	case "publish":
+		return attributes("condition", "kubeconfig", "node")
 	}
 	return attributes()
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/big"
 	"nodegate/internal/kernels"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
 )
 
 // reader turns expressions into Go values and gathers what is wrong with them. Its
@@ -78,6 +80,32 @@ func (r *reader) text(e hcl.Expression, name string) string {
 		return ""
 	}
 	return v.AsString()
+}
+
+// command reads a program and its arguments; the program is an absolute path.
+func (r *reader) command(e hcl.Expression, name string) []string {
+	v, ok := r.value(e)
+	if !ok {
+		return nil
+	}
+	list, err := convert.Convert(v, cty.List(cty.String))
+	if err != nil || list.IsNull() || !list.IsWhollyKnown() || list.LengthInt() == 0 {
+		r.errorf(e.Range(), "Wrong type", "%s is a list of strings, the program and its arguments: [\"/usr/local/bin/ship\", \"--held\"]; this is %s.",
+			name, withArticle(v.Type()))
+		return nil
+	}
+	var words []string
+	for _, w := range list.AsValueSlice() {
+		if w.IsNull() {
+			r.errorf(e.Range(), "Wrong type", "A word of %s is null.", name)
+			return nil
+		}
+		words = append(words, w.AsString())
+	}
+	if !path.IsAbs(words[0]) {
+		r.errorf(e.Range(), "Not an absolute path", "Name the program of %s by its whole path; %q is not one.", name, words[0])
+	}
+	return words
 }
 
 func (r *reader) flag(e hcl.Expression, name string, unset bool) bool {

@@ -33,6 +33,14 @@ const (
 	applyTimeout = "60s"
 )
 
+// What systemd must be. Before 235 it takes no RuntimeDirectoryPreserve=, before 231 no
+// ExecStartPre=+, and starts kubelet without its gate. What is older than Tried was not
+// tried (images/vm, TestOldestSystemd).
+const (
+	OldestSystemd = 235
+	TriedSystemd  = 247
+)
+
 // File is one file, or symbolic link, to be installed.
 type File struct {
 	Path    string
@@ -65,6 +73,9 @@ func Files(p *policy.Policy, texts []policy.File, prog Program) ([]File, error) 
 	)
 	if prog.bringsUnits() {
 		files = append(files, unitFiles(p.Gate, prog)...)
+	}
+	if p.Publish.Condition != "" {
+		files = append(files, File{Path: unitDir + "/" + WatchUnit + ".d/10-publish.conf", Mode: 0o644, Content: publishDropIn(prog)})
 	}
 	return append(files,
 		File{Path: unitDir + "/multi-user.target.wants/" + ApplyUnit, Target: prog.unitDir() + "/" + ApplyUnit},

@@ -55,3 +55,9 @@ func watchUnit(prog Program) []byte {
 			"WantedBy", "multi-user.target",
 		))
 }
+
+// publishDropIn lets watch reach the API server. Without a publish block it reaches nobody.
+func publishDropIn(prog Program) []byte {
+	return render(prog.header()+"# The policy has a publish block: watch writes a condition of this node's Node.",
+		section("Service", "IPAddressDeny", "", "IPAddressAllow", ""))
+}

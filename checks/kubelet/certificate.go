@@ -53,8 +53,8 @@ func certificateDates() checks.Problem {
 	}
 }
 
-const certificateRemedy = "on a control plane, run: kubeadm kubeconfig user --org system:nodes --client-name system:node:NODE; or join the " +
-	"node again"
+const certificateRemedy = "on a control plane, run: kubeadm kubeconfig user --org system:nodes --client-name system:node:NODE; or join " +
+	"the node again"
 
 // inspectCertificate compares the certificate's dates with now; with exits, only those that make kubelet exit.
 func inspectCertificate(h *host.Host, now time.Time, exits bool) (checks.State, error) {

@@ -14,10 +14,11 @@ import (
 func kmsg() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.kmsg", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block,
-		Detects:  "There is no /dev/kmsg, as in a container that runs as a node.",
-		Symptom:  "kubelet restarts for ever: \"failed to create kubelet: open /dev/kmsg: no such file or directory\".",
-		How:      "/dev/kmsg does not exist, and this is the machine's own user namespace: elsewhere kubelet may be told to do without.",
-		Remedy:   "run: mknod -m 600 /dev/kmsg c 1 11; for LXC, let the container have it: lxc.mount.entry = /dev/kmsg dev/kmsg none bind,create=file",
+		Detects: "There is no /dev/kmsg, as in a container that runs as a node.",
+		Symptom: "kubelet restarts for ever: \"failed to create kubelet: open /dev/kmsg: no such file or directory\".",
+		How:     "/dev/kmsg does not exist, and this is the machine's own user namespace: elsewhere kubelet may be told to do without.",
+		Remedy: "run: mknod -m 600 /dev/kmsg c 1 11; for LXC, let the container have it: " +
+			"lxc.mount.entry = /dev/kmsg dev/kmsg none bind,create=file",
 		TradeOff: "Who may read /dev/kmsg reads the messages of the whole machine.",
 		Ref:      "https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/oom/oom_watcher_linux.go",
 		Inspect:  inspectKmsg,

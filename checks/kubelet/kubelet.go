@@ -29,6 +29,7 @@ func Problems() []checks.Problem {
 		mounts(),
 		healthzPort(),
 		certificateDates(),
+		crashLoop(),
 	}
 }
 

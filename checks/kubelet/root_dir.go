@@ -21,7 +21,8 @@ func rootDir() checks.Problem {
 		Symptom: "kubelet restarts for ever: \"mkdir /var/lib/kubelet/pki: read-only file system\" or \"no space left on device\".",
 		How: "statfs of --root-dir, /var/lib/kubelet by default: read-only, or less than 32 KiB or no inode left while kubelet's " +
 			"cpu_manager_state is not there. A kubelet that has run before starts on a full disk, and evicts Pods.",
-		Remedy:   "see why it is read-only (dmesg: a file system with errors is mounted so), or make space: crictl rmi --prune, journalctl --vacuum-size=100M",
+		Remedy: "see why it is read-only (dmesg: a file system with errors is mounted so), or make space: crictl rmi " +
+			"--prune, journalctl --vacuum-size=100M",
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/reference/node/kubelet-files/",
 		Inspect:  inspectRootDir,

@@ -23,8 +23,8 @@ func runtime() checks.Problem {
 			"such file or " +
 			"directory\" of the socket; the Node never appears.",
 		How: "CRI's Version is called on the Unix socket of containerRuntimeEndpoint, or of containerd where kubelet's configuration " +
-			"names none and that socket exists, or kubelet is 1.27 or later, for which it is the default: runtime.v1, then runtime.v1alpha2, which kubelet stopped using in 1.26. Without a configuration of " +
-			"kubelet nothing is asked.",
+			"names none and that socket exists, or kubelet is 1.27 or later, for which it is the default: runtime.v1, then " +
+			"runtime.v1alpha2, which kubelet stopped using in 1.26. Without a configuration of kubelet nothing is asked.",
 		Remedy:   "install containerd 1.6 or CRI-O 1.20 or later, and let its CRI plugin run",
 		TradeOff: "A newer containerd may need its configuration converted: containerd config migrate.",
 		Ref:      "https://kubernetes.io/blog/2022/11/18/upcoming-changes-in-kubernetes-1-26/",

@@ -15,5 +15,9 @@ func Problems() []checks.Problem {
 		rpFilter(),
 		macAddressPolicy(),
 		neighbourTable(),
+		acceptRA(),
+		srcValidMark(),
+		cniLeftovers(),
+		tcpChecksumErrors(),
 	}
 }

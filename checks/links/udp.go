@@ -30,7 +30,7 @@ func udpChecksumErrors() checks.Problem {
 
 func inspectUDPChecksumErrors(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("no wrong checksum now")
-	first, err := udpChecksums(h)
+	first, err := checksumErrors(h, "Udp")
 	if err != nil {
 		return s, err
 	}
@@ -39,7 +39,7 @@ func inspectUDPChecksumErrors(ctx context.Context, h *host.Host, _ *policy.Polic
 		if err := checks.Pause(ctx); err != nil {
 			return s, err
 		}
-		if second, err = udpChecksums(h); err != nil {
+		if second, err = checksumErrors(h, "Udp"); err != nil {
 			return s, err
 		}
 	}
@@ -53,12 +53,12 @@ func inspectUDPChecksumErrors(ctx context.Context, h *host.Host, _ *policy.Polic
 	return s, nil
 }
 
-func udpChecksums(h *host.Host) (int64, error) {
+func checksumErrors(h *host.Host, protocol string) (int64, error) {
 	text, err := h.Text("/proc/net/snmp")
 	if err != nil {
 		return 0, err
 	}
-	counters, err := parseSNMP(text, "Udp")
+	counters, err := parseSNMP(text, protocol)
 	if err != nil {
 		return 0, err
 	}

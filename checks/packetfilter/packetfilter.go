@@ -13,5 +13,10 @@ func Problems() []checks.Problem {
 		iptablesMark(),
 		dockerForwardDrop(),
 		routeLocalnetMartian(),
+		kernelCan(),
+		kernelCNI(),
+		markBits(),
+		hostPort(),
+		forwardDrop(),
 	}
 }

@@ -2,7 +2,6 @@ package setting
 
 import (
 	"context"
-	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -71,7 +70,7 @@ func (m installedModule) inspectKernel(h *host.Host, release string, modprobe []
 		found := inKernel{seen: []checks.Evidence{checks.Seen(dir, state.String())}}
 		if state == host.ModuleMissing {
 			found.wrong = "not in " + release
-			found.remedy = "install " + modulePackage(h, release) + ", which has " + m.Module.Name + ", or remove the kernel"
+			found.remedy = "install " + h.ModulePackage(release) + ", which has " + m.Module.Name + ", or remove the kernel"
 		}
 		return found, nil
 	}
@@ -87,7 +86,7 @@ func (m installedModule) inspectKernel(h *host.Host, release string, modprobe []
 		if !slices.Contains(names, path.Base(file)) {
 			return inKernel{
 				wrong:  "file missing in " + release,
-				remedy: "install " + modulePackage(h, release) + " again, or run: depmod " + release,
+				remedy: "install " + h.ModulePackage(release) + " again, or run: depmod " + release,
 				seen:   []checks.Evidence{checks.Seen(file, "in modules.dep, but the file does not exist")},
 			}, nil
 		}
@@ -105,18 +104,4 @@ func (m installedModule) inspectKernel(h *host.Host, release string, modprobe []
 		found.seen = append(found.seen, checks.Seen(l.At(), "blacklisted: systemd-modules-load skips it, nodegate-apply still loads it by name"))
 	}
 	return found, nil
-}
-
-// modulePackage names the package that brings a kernel's modules on this distribution.
-func modulePackage(h *host.Host, release string) string {
-	distribution, _ := h.OSRelease() // without one, the remedy names no package
-	switch {
-	case distribution.Like("rhel", "fedora", "centos"):
-		return "kernel-modules-extra-" + release
-	case distribution.Like("ubuntu"):
-		return fmt.Sprintf("linux-modules-%[1]s and linux-modules-extra-%[1]s", release)
-	case distribution.Like("debian"):
-		return "linux-image-" + release
-	}
-	return "the package for kernel " + release
 }

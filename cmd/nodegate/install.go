@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/spf13/cobra"
 
+	"nodegate/checks/catalog"
 	"nodegate/internal/host"
 	"nodegate/internal/host/file"
 	"nodegate/internal/host/tree"
@@ -50,8 +51,14 @@ that binary and the package's units are used.`,
 			if err := needRoot("install", ", or see what it would write: nodegate install --dry-run"); err != nil && h.Live() && !dryRun {
 				return err
 			}
+			if err := newEnough(h, c.ErrOrStderr()); err != nil {
+				return err
+			}
 			p, texts, err := o.load(h, c.ErrOrStderr())
 			if err != nil {
+				return err
+			}
+			if err := o.readableThere(h, p, texts, c.ErrOrStderr()); err != nil {
 				return err
 			}
 			if err := unitThere(h, p.Gate, texts, c.ErrOrStderr()); err != nil {
@@ -97,6 +104,25 @@ that binary and the package's units are used.`,
 	return c
 }
 
+// newEnough returns an error where systemd would start kubelet without its gate. A tree
+// that has no systemd yet gets one.
+func newEnough(h *host.Host, stderr io.Writer) error {
+	version, _, err := h.SystemdVersion()
+	there, _ := h.Files.Exists("/usr/lib/systemd/systemd")
+	switch {
+	case err != nil && there: // before 232 it has no such library
+		fmt.Fprintf(stderr, "nodegate: %v; nodegate needs systemd %d\n", err, units.OldestSystemd)
+		return nil
+	case err != nil || version >= units.TriedSystemd:
+		return nil
+	case version < units.OldestSystemd:
+		return fmt.Errorf("systemd %d would start kubelet without its gate: nodegate needs %d, and is tried with %d and later", version,
+			units.OldestSystemd, units.TriedSystemd)
+	}
+	fmt.Fprintf(stderr, "nodegate: systemd %d: nodegate is tried with %d and later\n", version, units.TriedSystemd)
+	return nil
+}
+
 func newUninstall() *cobra.Command {
 	var o options
 	var force, back bool
@@ -140,6 +166,25 @@ func newUninstall() *cobra.Command {
 	c.Flags().StringVar(&o.root, "root", "/", "`DIR` with the file tree of the machine")
 	c.Flags().BoolVar(&force, "force", false, "also remove or replace files that were changed since nodegate wrote them")
 	return c
+}
+
+// readableThere returns an error where the policy means something else without the
+// values that are given for its variables: on the node nobody gives them.
+func (o *options) readableThere(h *host.Host, p *policy.Policy, texts []policy.File, stderr io.Writer) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	known := policy.Options{Checks: catalog.Names(), Fact: func(name string) (any, bool) { return h.Fact(ctx, name) }}
+	there, diags := policy.Load(texts, known)
+	var given, alone strings.Builder
+	if err := errors.Join(p.WriteEffective(&given), there.WriteEffective(&alone)); err != nil {
+		return err
+	}
+	if !diags.HasErrors() && given.String() == alone.String() {
+		return nil
+	}
+	policy.WriteDiagnostics(stderr, texts, diags)
+	return errors.New("the node reads the policy without --var, --var-file and NODEGATE_VAR_NAME, and so as another one: " +
+		"write the values as the variables' defaults")
 }
 
 // unitThere returns an error where the unit that the gate is for does not exist: what

@@ -88,7 +88,7 @@ Exit status: 0 pass, 1 fail, 2 wrong call or policy, 3 unknown.`,
 	root.SetHelpCommand(newHelp(root))
 	root.AddCommand(
 		newCheck(), newPlan(), newApply(), newGate(), newInstall(), newUninstall(), newRevert(), newWatch(),
-		newStatus(), newAudit(), newProbe(), newProbeChild(), newLint(), newFmt(), newPolicy(),
+		newStatus(), newPublish(), newAudit(), newProbe(), newProbeChild(), newLint(), newFmt(), newPolicy(),
 		newExplain(), newSnapshot(), newReport(), newPreview(), newExport(), newVerify(), newVersion(),
 	)
 	return root

@@ -25,9 +25,9 @@ func newVerify() *cobra.Command {
 		Long: `Verify checks the signature of SHA256SUMS, which is beside it as
 SHA256SUMS.minisig, and then the sum of each file that it names; with NAMEs, only
 of those files. Without NAMES it also checks the provenance, where there is one:
-its signature, and that it speaks of the same files. Get the public key from another place than the files. The
-signature is minisign's: "minisign -Vm SHA256SUMS -p FILE && sha256sum -c
-SHA256SUMS" does the same.
+its signature, and that it speaks of the same files. Get the public key from
+another place than the files. The signature is minisign's: "minisign -Vm
+SHA256SUMS -p FILE && sha256sum -c SHA256SUMS" does the same with the sums.
 
 Exit status: 0 all is as signed, 1 something is not, 2 wrong call or no list of
 sums, 3 a file could not be read.`,

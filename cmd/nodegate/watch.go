@@ -17,6 +17,7 @@ import (
 	"nodegate/checks"
 	"nodegate/internal/host"
 	"nodegate/internal/host/file"
+	"nodegate/internal/kube"
 	"nodegate/internal/report"
 	"nodegate/internal/watch"
 	"nodegate/policy"
@@ -72,7 +73,12 @@ SIGHUP makes it read the policy again. ` + units.WatchUnit + ` runs it, and
 				cancel()
 			}()
 		}
-		w.Publish = func(s watch.State) { w.publish(s, textfile) }
+		cluster := kube.NewPublisher(w.Trouble)
+		go cluster.Run(ctx)
+		w.Publish = func(s watch.State) {
+			w.publish(s, textfile)
+			cluster.Set(s.Publication(w.Observer))
+		}
 		hup := make(chan os.Signal, 1)
 		signal.Notify(hup, syscall.SIGHUP)
 		defer signal.Stop(hup)

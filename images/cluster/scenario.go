@@ -3,12 +3,11 @@ package cluster
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
+
+	"nodegate/images/vm"
 )
 
 // Scenario is one end-to-end case on a cluster with one or two machines. It is read from a folder that holds these files
@@ -25,12 +24,9 @@ import (
 //
 // There are two machines where a step runs in node2, or names it. All machines boot before step 1.
 type Scenario struct {
-	Name        string
-	Description string
-	Dir         string
-	Prepare     string // path, or empty
-	Machines    int
-	Steps       []Step
+	vm.Folder
+	Machines int
+	Steps    []Step
 }
 
 // Step is one step of a Scenario.
@@ -49,61 +45,26 @@ func (s Step) Where() string {
 
 var stepName = regexp.MustCompile(`^([1-9][0-9]?)-(plane|node1|node2)\.(sh|reboot)$`)
 
-// Load reads every scenario of a folder, in the order of their names, and reports all that is wrong with them.
-func Load(dir string) ([]Scenario, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, fmt.Errorf("reading scenarios: %w", err)
-	}
-	var all []Scenario
-	var wrong []error
-	for _, e := range entries {
-		s, err := load(filepath.Join(dir, e.Name()))
-		if err != nil {
-			wrong = append(wrong, fmt.Errorf("scenario %s: %w", e.Name(), err))
-		}
-		all = append(all, s)
-	}
-	return all, errors.Join(wrong...)
-}
+// Load reads every scenario of a folder.
+func Load(dir string) ([]Scenario, error) { return vm.LoadAll(dir, load) }
 
 func load(dir string) (Scenario, error) {
-	s := Scenario{Name: filepath.Base(dir), Dir: dir, Machines: 1}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return s, err
-	}
+	s := Scenario{Machines: 1}
 	steps := map[int]Step{}
-	var wrong []error
-	for _, e := range entries {
-		path := filepath.Join(dir, e.Name())
-		text, err := os.ReadFile(path)
-		if err != nil {
-			wrong = append(wrong, err)
-			continue
+	var err error
+	s.Folder, err = vm.ReadFolder(dir, func(name, text string) error {
+		number, step, err := readStep(name, text)
+		if _, twice := steps[number]; err == nil && twice {
+			err = fmt.Errorf("%s: there is another step %d", name, number)
 		}
-		switch e.Name() {
-		case "scenario.md":
-			s.Description = strings.TrimSpace(string(text))
-		case "policy.hcl":
-		case "prepare.sh":
-			s.Prepare = path
-		default:
-			number, step, err := readStep(e.Name(), string(text))
-			if _, twice := steps[number]; err == nil && twice {
-				err = fmt.Errorf("%s: there is another step %d", e.Name(), number)
-			}
-			wrong = append(wrong, err)
-			steps[number] = step
-			s.Machines = max(s.Machines, step.Node)
-			if strings.Contains(step.Script, "node2") {
-				s.Machines = 2
-			}
+		steps[number] = step
+		s.Machines = max(s.Machines, step.Node)
+		if strings.Contains(step.Script, "node2") {
+			s.Machines = 2
 		}
-	}
-	if s.Description == "" {
-		wrong = append(wrong, errors.New("scenario.md does not say what it proves"))
-	}
+		return err
+	})
+	wrong := []error{err}
 	if len(steps) == 0 {
 		wrong = append(wrong, errors.New("no step 1"))
 	}
@@ -114,7 +75,7 @@ func load(dir string) (Scenario, error) {
 		}
 		s.Steps = append(s.Steps, step)
 	}
-	return s, errors.Join(slices.DeleteFunc(wrong, func(err error) bool { return err == nil })...)
+	return s, errors.Join(wrong...)
 }
 
 func readStep(name, text string) (number int, step Step, err error) {

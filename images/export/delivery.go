@@ -24,6 +24,12 @@ type Delivery struct {
 // path is where the binary is on the node.
 func (d Delivery) path() string { return cmp.Or(d.Path, units.Binary) }
 
+// extensionFile is where a system extension lies on the node: by the name that its release file has.
+const extensionFile = "/var/lib/extensions/nodegate.raw"
+
+// isExtension reports whether the URL is that of a system extension, as `make dist` names them.
+func (d Delivery) isExtension() bool { return strings.HasSuffix(d.URL, ".raw") }
+
 // ParseDelivery reads the flags --binary, --sha256, --image and --path.
 func ParseDelivery(binary, sum, image, at string) (Delivery, error) {
 	d, err := parseOrigin(binary, sum, image)

@@ -74,6 +74,7 @@ func Formats() []Format {
 		{"ignition", "Ignition configuration, spec 3.3.0", Anyhow, false, ignition},
 		{"kubeadm", "KubeadmConfig of Cluster API", Anyhow, false, clusterAPI},
 		{"daemonset", "kustomize base of a DaemonSet, for nodes that run already", AnImage, true, daemonSet},
+		{"readiness", "what keeps Pods away until the node passes: readiness rules, taint, Cluster API's check, RBAC", Settings, true, readiness},
 		{"files", "sysctl.d, modules-load.d and udev rules: the settings, without nodegate", Settings, true, plainFiles},
 		{"talos", "Talos machine configuration patch: the settings", Settings, false, talos},
 		{"bottlerocket", "Bottlerocket user data: the settings", Settings, false, bottlerocket},
@@ -108,6 +109,9 @@ func (f Format) Write(in Input) (Result, error) {
 		return Result{}, fmt.Errorf("%s needs the image that nodegate comes in: --image REF@sha256:DIGEST", f.Name)
 	case f.Needs == AnImage && in.Delivery.Path != "":
 		return Result{}, fmt.Errorf("%s runs install, which knows its place: leave --path away", f.Name)
+	case in.Delivery.isExtension() && f.Name != "butane" && f.Name != "ignition":
+		return Result{}, fmt.Errorf("%s is a system extension, which butane and ignition bring; %s wants the binary's URL", in.Delivery.URL,
+			f.Name)
 	case in.APIVersion != "" && f.Name != "kubeadm":
 		return Result{}, fmt.Errorf("--api-version is for kubeadm, not for %s", f.Name)
 	}

@@ -311,7 +311,7 @@ func TestLacks(t *testing.T) {
 		if f.Needs == AnImage {
 			d = deliveries()["image"]
 		}
-		r := write(t, f.Name, input(t, testPolicy, d))
+		r := write(t, f.Name, input(t, testPolicy+"publish {}\n", d))
 		fmt.Fprintf(&b, "%s\n", f.Name)
 		for _, l := range r.Lacks {
 			fmt.Fprintf(&b, "    %s\n", l)

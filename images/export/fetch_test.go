@@ -41,7 +41,7 @@ func newStand(t *testing.T, d Delivery) stand {
 	b.file("fetch", script, 0o644)
 	b.file("cmdline", "root=/dev/vda\n", 0o644)
 	b.file("console", "", 0o644)
-	b.file("tools/systemctl", "#!/bin/sh\necho \"$*\" >>"+dir+"/systemctl\n", 0o755)
+	b.file("tools/systemctl", "#!/bin/sh\n[ \"$1\" = --version ] || echo \"$*\" >>"+dir+"/systemctl\n", 0o755)
 	return b
 }
 
@@ -182,6 +182,18 @@ func TestFetchCannotWrite(t *testing.T) {
 	b.file("bin", "", 0o644)
 	if out, ok := b.run("fetch"); ok || !strings.Contains(out, "cannot write to") {
 		t.Errorf("%t %s", ok, out)
+	}
+}
+
+// TestOldSystemd: one that does not load the unit that fetches says so, instead of waiting for it without end.
+func TestOldSystemd(t *testing.T) {
+	served := ""
+	b := newStand(t, serve(t, &served))
+	for version, old := range map[string]bool{"239 (239-82.el8)": true, "244 (244)": false, "252 (252.30-1~deb12u2)": false} {
+		b.file("tools/systemctl", "#!/bin/sh\necho 'systemd "+version+"'\necho +PAM\n", 0o755)
+		if out, ok := b.run("gate"); ok || strings.Contains(out, "systemd 239 cannot run nodegate-fetch.service") != old {
+			t.Errorf("systemd %s: %t %s", version, ok, out)
+		}
 	}
 }
 

@@ -2,10 +2,13 @@ package export
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 
 	"go.yaml.in/yaml/v3"
+
+	"nodegate/units"
 )
 
 // ignitionVersion is the newest spec that every Ignition since 2.13 (2022) reads.
@@ -51,7 +54,7 @@ type ignitionServices struct {
 type ignitionUnit struct {
 	Name     string `json:"name"`
 	Enabled  bool   `json:"enabled"`
-	Contents string `json:"contents"`
+	Contents string `json:"contents,omitempty" yaml:",omitempty"`
 }
 
 // octal is a mode, which Butane's readers expect in octal.
@@ -74,11 +77,15 @@ func formatOctal(o octal) string {
 func (in Input) machine(format string) (ignitionConfig, error) {
 	var c ignitionConfig
 	if d := in.Delivery; d.URL != "" {
+		file := ignitionFile{Path: d.path(), Mode: 0o755, Overwrite: true,
+			Contents: ignitionContents{Source: d.URL, Verification: ignitionHash{"sha256-" + d.SHA256}}}
+		if d.isExtension() {
+			d.Path = cmp.Or(d.Path, units.PackagedBinary)
+			file.Path, file.Mode = extensionFile, 0o644
+			c.Systemd.Units = append(c.Systemd.Units, ignitionUnit{Name: "systemd-sysext.service", Enabled: true})
+		}
+		c.Storage.Files = append(c.Storage.Files, file)
 		in.Delivery = Delivery{Path: d.Path}
-		c.Storage.Files = append(c.Storage.Files, ignitionFile{
-			Path: d.path(), Mode: 0o755, Overwrite: true,
-			Contents: ignitionContents{Source: d.URL, Verification: ignitionHash{"sha256-" + d.SHA256}},
-		})
 	}
 	n, err := in.node(format)
 	for _, f := range n.files {

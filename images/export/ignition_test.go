@@ -28,6 +28,48 @@ func TestIgnitionValidates(t *testing.T) {
 	}
 }
 
+// TestExtension: the file has the one name that systemd takes, its sum is verified, it is merged at boot, and what runs is its program.
+func TestExtension(t *testing.T) {
+	hosttest.NeedProgram(t, "ignition-validate")
+	d, err := ParseDelivery("https://example.com/nodegate-1.0.0-amd64.raw", strings.Repeat("0", 64), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range Formats() {
+		in := input(t, testPolicy, d)
+		r, err := f.Write(in)
+		if f.Name != "butane" && f.Name != "ignition" {
+			if err == nil {
+				t.Errorf("%s takes a system extension for the binary", f.Name)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := string(r.Text); strings.Contains(text, units.Binary) || !strings.Contains(text, extensionFile) || !strings.Contains(text, "systemd-sysext.service") {
+			t.Errorf("%s:\n%s", f.Name, text)
+		}
+		file := t.TempDir() + "/config.ign"
+		if f.Name == "butane" {
+			continue
+		}
+		if err := os.WriteFile(file, r.Text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.CommandContext(t.Context(), "ignition-validate", file).CombinedOutput(); err != nil || len(out) > 0 {
+			t.Errorf("%v\n%s", err, out)
+		}
+		var c ignitionConfig
+		if err := json.Unmarshal(r.Text, &c); err != nil {
+			t.Fatal(err)
+		}
+		if c.Storage.Files[0].Path != extensionFile || c.Storage.Files[0].Contents.Verification.Hash != "sha256-"+d.SHA256 || c.Storage.Files[0].Mode != 0o644 {
+			t.Errorf("%+v", c.Storage.Files[0])
+		}
+	}
+}
+
 // TestButaneIsTheSame: Butane's text means what the validated Ignition says,
 // field by field (its translation renames none of these, and makes inline a data URL).
 func TestButaneIsTheSame(t *testing.T) {

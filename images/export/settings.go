@@ -60,6 +60,9 @@ func (s *settings) proof(p *policy.Policy) {
 	if p.Gate.Range.Filename != "" {
 		s.lacks = append(s.lacks, Lack{"gate", "nothing holds " + p.Gate.Unit + " without nodegate on the node", p.Gate.Range})
 	}
+	if p.Publish.Condition != "" {
+		s.lacks = append(s.lacks, Lack{"publish", "nobody writes " + p.Publish.Condition + " without nodegate on the node", p.Publish.Range})
+	}
 }
 
 // plainKey refuses what a target would not understand that splits keys at dots

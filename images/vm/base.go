@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -18,6 +19,7 @@ var guestPackages string
 
 const (
 	suite     = "bookworm"
+	oldest    = "bullseye"       // systemd 247: nodegate is tried with nothing older
 	buildTime = 15 * time.Minute // mmdebstrap takes half a minute near a mirror
 )
 
@@ -39,17 +41,17 @@ type Base struct {
 	Initrd string
 }
 
-// options are mmdebstrap's arguments, all but the target. packages are added to guest-packages.
-func options(packages []string) []string {
-	return []string{
+// options are mmdebstrap's arguments, all but the target. packages are added to guest-packages; from are the release and, where
+// mmdebstrap does not know its mirror, the line for it.
+func options(packages []string, from ...string) []string {
+	return append([]string{
 		"--mode=root", "--variant=minbase", "--quiet",
 		"--include=" + strings.Join(append(Words(guestPackages), packages...), ","),
 		"--dpkgopt=path-exclude=/usr/share/doc/*",
 		"--dpkgopt=path-exclude=/usr/share/man/*",
 		"--dpkgopt=path-exclude=/usr/share/locale/*",
 		"--essential-hook=" + bootHook, "--customize-hook=" + noKeys,
-		suite,
-	}
+	}, from...)
 }
 
 // Base returns the cached tree of guest-packages.
@@ -58,6 +60,15 @@ func (c Cache) Base(ctx context.Context) (*Base, error) { return c.Tree(ctx, "ba
 // Tree returns the cached tree of that name, with more packages than guest-packages has, and builds it first when its
 // inputs changed or nobody has yet. Others that ask meanwhile wait. Trees of the same name and other inputs are removed.
 func (c Cache) Tree(ctx context.Context, name string, packages ...string) (*Base, error) {
+	return c.tree(ctx, name, options(packages, suite), "")
+}
+
+// Oldest returns the cached tree of guest-packages with the oldest systemd that nodegate is tried with.
+func (c Cache) Oldest(ctx context.Context) (*Base, error) {
+	return c.tree(ctx, "oldest", options(nil, oldest), "deb http://deb.debian.org/debian "+oldest+" main")
+}
+
+func (c Cache) tree(ctx context.Context, name string, options []string, mirror string) (*Base, error) {
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("making the cache: %w", err)
 	}
@@ -66,7 +77,7 @@ func (c Cache) Tree(ctx context.Context, name string, packages ...string) (*Base
 		return nil, err
 	}
 	defer held.Close()
-	sum := sha256.Sum256([]byte(strings.Join(options(packages), "\x00")))
+	sum := sha256.Sum256([]byte(strings.Join(options, "\x00")))
 	dir := filepath.Join(c.Dir, name+"-"+hex.EncodeToString(sum[:6]))
 	if _, err := os.Stat(dir); err == nil {
 		return open(dir)
@@ -81,7 +92,7 @@ func (c Cache) Tree(ctx context.Context, name string, packages ...string) (*Base
 		}
 	}
 	building := dir + ".building" // a killed build leaves this, never dir; the glob above takes it away
-	if _, err := run(ctx, buildTime, nil, "mmdebstrap", append(options(packages), building)...); err != nil {
+	if _, err := run(ctx, buildTime, nil, "mmdebstrap", slices.DeleteFunc(append(options, building, mirror), func(word string) bool { return word == "" })...); err != nil {
 		return nil, fmt.Errorf("building the base image: %w", err)
 	}
 	if _, err := open(building); err != nil {

@@ -33,7 +33,7 @@ func TestBootCost(t *testing.T) {
 	r := newRunner(t)
 	ctx, cancel := context.WithTimeout(t.Context(), wholeTime)
 	defer cancel()
-	s := Scenario{Name: "boot-cost", Boots: []Boot{{Script: costScript}}}
+	s := Scenario{Folder: Folder{Name: "boot-cost"}, Boots: []Boot{{Script: costScript}}}
 	if err := r.Run(ctx, s); err != nil {
 		t.Error(err)
 	}

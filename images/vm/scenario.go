@@ -25,12 +25,17 @@ import (
 //	console         optional: lines "bootN REGEXP" and "bootN ! REGEXP": what some line of the serial console must, or
 //	                no line may, match by the end of boot N's script; bootN-M as above; # starts a comment line
 type Scenario struct {
+	Folder
+	Boots []Boot
+}
+
+// Folder is what the folder of every kind of scenario has.
+type Folder struct {
 	Name        string
 	Description string
 	Dir         string
 	Policy      string // path, or empty
 	Prepare     string // path, or empty
-	Boots       []Boot
 }
 
 // Boot is one boot of a Scenario.
@@ -51,13 +56,16 @@ var bootName = regexp.MustCompile(`^boot([1-9][0-9]?)(?:-([1-9][0-9]?))?(\.sh|\.
 // maxBoots bounds a mistyped range.
 const maxBoots = 20
 
-// Load reads every scenario of a folder, in the order of their names, and reports all that is wrong with them.
-func Load(dir string) ([]Scenario, error) {
+// Load reads every scenario of a folder.
+func Load(dir string) ([]Scenario, error) { return LoadAll(dir, load) }
+
+// LoadAll reads every scenario of a folder, in the order of their names, and reports all that is wrong with them.
+func LoadAll[S any](dir string, load func(dir string) (S, error)) ([]S, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("reading scenarios: %w", err)
 	}
-	var all []Scenario
+	var all []S
 	var wrong []error
 	for _, e := range entries {
 		s, err := load(filepath.Join(dir, e.Name()))
@@ -69,18 +77,13 @@ func Load(dir string) ([]Scenario, error) {
 	return all, errors.Join(wrong...)
 }
 
-func load(dir string) (Scenario, error) {
-	s := Scenario{Name: filepath.Base(dir), Dir: dir}
+// ReadFolder reads a scenario's folder, and gives every file that is of one kind of scenario only to other. The error
+// joins all that is wrong.
+func ReadFolder(dir string, other func(name, text string) error) (Folder, error) {
+	f := Folder{Name: filepath.Base(dir), Dir: dir}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return s, err
-	}
-	boots := map[int]*Boot{}
-	at := func(n int) *Boot {
-		if boots[n] == nil {
-			boots[n] = &Boot{}
-		}
-		return boots[n]
+		return f, err
 	}
 	var wrong []error
 	for _, e := range entries {
@@ -92,20 +95,36 @@ func load(dir string) (Scenario, error) {
 		}
 		switch text := string(content); e.Name() {
 		case "scenario.md":
-			s.Description = strings.TrimSpace(text)
+			f.Description = strings.TrimSpace(text)
 		case "policy.hcl":
-			s.Policy = path
+			f.Policy = path
 		case "prepare.sh":
-			s.Prepare = path
-		case "console":
-			wrong = append(wrong, expectations(text, at))
+			f.Prepare = path
 		default:
-			wrong = append(wrong, bootFile(e.Name(), text, at))
+			wrong = append(wrong, other(e.Name(), text))
 		}
 	}
-	if s.Description == "" {
+	if f.Description == "" {
 		wrong = append(wrong, errors.New("scenario.md does not say what it proves"))
 	}
+	return f, errors.Join(wrong...)
+}
+
+func load(dir string) (Scenario, error) {
+	boots := map[int]*Boot{}
+	at := func(n int) *Boot {
+		if boots[n] == nil {
+			boots[n] = &Boot{}
+		}
+		return boots[n]
+	}
+	folder, err := ReadFolder(dir, func(name, text string) error {
+		if name == "console" {
+			return expectations(text, at)
+		}
+		return bootFile(name, text, at)
+	})
+	s, wrong := Scenario{Folder: folder}, []error{err}
 	for n := 1; n <= len(boots); n++ {
 		if boots[n] == nil || boots[n].Script == "" {
 			wrong = append(wrong, fmt.Errorf("no boot%d.sh", n))

@@ -48,15 +48,44 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
+// TestOldestSystemd puts the oldest systemd that nodegate is tried with through what depends on systemd most.
+func TestOldestSystemd(t *testing.T) {
+	r := newRunner(t)
+	var err error
+	if r.Base, err = DefaultCache(mustAbs(t, repository)).Oldest(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"installed-into-the-image", "flipped-and-held", "kops-fetched"} {
+		t.Run(name, func(t *testing.T) {
+			s, err := load(filepath.Join("scenarios", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Boots = s.Boots[:min(2, len(s.Boots))]
+			r := r
+			r.Log = t.Logf
+			if err := r.Run(t.Context(), s); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func mustAbs(t *testing.T, name string) string {
+	t.Helper()
+	full, err := filepath.Abs(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return full
+}
+
 // newRunner builds the binary and the base image, or says why this host cannot. Where CI is set, "cannot" is a failure.
 func newRunner(t *testing.T) Runner {
 	t.Helper()
 	missing := Missing()
 	hosttest.Need(t, len(missing) == 0, "a host that runs virtual machines:\n"+strings.Join(missing, "\n"))
-	root, err := filepath.Abs(repository)
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := mustAbs(t, repository)
 	cache := DefaultCache(root)
 	scratch, err := cache.Scratch()
 	if err != nil {

@@ -4,6 +4,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,9 @@ type Gate struct {
 	Disabled string // the file that switches the gate off
 	last     string // the reason that was said last: each is said once
 	stuck    activity.Step
-	doubt    string // why it cannot be told whether the gate is switched off
+	doubt    string       // why it cannot be told whether the gate is switched off
+	held     string       // how the reasons are said; "" is held
+	shipped  <-chan error // what became of on_held; nil before it was run
 }
 
 // Outcome is how the start ends.
@@ -32,11 +35,12 @@ type Outcome int
 
 // The outcomes. The zero value keeps the unit held.
 const (
-	Held     Outcome = iota
-	Unknown          // held, because it could not be told whether the node passes
-	Proven           // the node passes
-	Off              // somebody broke the glass
-	Released         // the budget ended, and the policy releases
+	Held      Outcome = iota
+	Unknown           // held, because it could not be told whether the node passes
+	Proven            // the node passes
+	Off               // somebody broke the glass
+	Released          // the budget ended, and the policy releases
+	Tolerated         // the node does not pass, and the policy holds nothing (enforce = "warn")
 )
 
 // SwitchedOff reports whether somebody broke the glass, and says so: before the
@@ -70,7 +74,10 @@ func (g *Gate) Unreadable(mistake, all string) {
 // Run checks, and repairs where the policy says so, until the node passes.
 func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
 	began := time.Now()
-	off := false
+	off, tolerated := false, false
+	if p.Gate.Enforce == policy.Warn {
+		g.held = "would be held"
+	}
 	r, err := checks.Until(ctx, g.Host, p.Gate, catalog.For(p, checks.Boot), func(r checks.Report, waiting activity.Step) bool {
 		if waiting.What == "" {
 			g.keep(p, r)
@@ -78,9 +85,14 @@ func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
 		if waiting.What != "" || r.Verdict() != checks.Pass {
 			g.explain(r, waiting)
 			off = g.SwitchedOff()
+			tolerated = waiting.What == "" && p.Gate.Enforce == policy.Warn
 		}
-		return !off
+		if waiting.What == "" && r.Verdict() != checks.Pass {
+			g.tell(p, r)
+		}
+		return !off && !tolerated
 	})
+	defer g.told()
 	waited := time.Since(began).Round(time.Millisecond)
 	switch {
 	case off:
@@ -88,6 +100,12 @@ func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
 	case err == nil && r.Verdict() == checks.Pass:
 		g.proven(p.Gate.Unit, len(r.Results), waited)
 		return Proven
+	case tolerated, errors.Is(err, checks.ErrBudget) && p.Gate.Enforce == policy.Warn:
+		g.explain(r, waitingFor(err))
+		host.Status("nodegate: NOT proven, nothing is held (enforce is warn)" + g.because())
+		g.Voice.say(host.LevelWarning, fmt.Sprintf("nodegate: %s starts after %s although the node is NOT proven (enforce = \"warn\")%s%s",
+			p.Gate.Unit, waited, g.because(), g.Voice.losses()), nil)
+		return Tolerated
 	case !errors.Is(err, checks.ErrBudget):
 		// A signal is no decision about the node: systemd stops the start.
 		g.Voice.log(host.LevelNotice, fmt.Sprintf("nodegate: stopped after %s; %s was held%s", waited, p.Gate.Unit, g.because()), nil)
@@ -137,7 +155,7 @@ func (g *Gate) proven(unit string, requirements int, waited time.Duration) {
 	}
 	if n := report.CountPass(time.Now(), often); n >= oftenPasses {
 		g.Voice.say(host.LevelWarning, fmt.Sprintf("nodegate: the node passes for the %dth time in %s, and %s is started again and again: "+
-			"what makes it exit is not among the checks; run: journalctl -u %s", n, often, unit, unit), nil)
+			"what makes it exit is not among the checks; run: nodegate status, or journalctl -b -u %s", n, often, unit, unit), nil)
 	}
 }
 
@@ -165,9 +183,10 @@ func (g *Gate) keep(p *policy.Policy, r checks.Report) {
 // reason has changed since it was said.
 func (g *Gate) explain(r checks.Report, waiting activity.Step) {
 	if waiting.What != "" {
-		host.Status("nodegate: held: " + waiting.String())
+		line := "nodegate: " + cmp.Or(g.held, "held") + ": " + waiting.String()
+		host.Status(line)
 		if waiting != g.stuck {
-			g.Voice.say(host.LevelError, "nodegate: held: "+waiting.String(), nil)
+			g.Voice.say(host.LevelError, line, nil)
 		}
 		g.stuck = waiting
 		if g.last == "" { // the reason that a whole attempt found says more
@@ -184,8 +203,9 @@ func (g *Gate) explain(r checks.Report, waiting activity.Step) {
 	if len(causes) > 1 {
 		more = fmt.Sprintf(" (and %d more)", len(causes)-1)
 	}
-	host.Status("nodegate: held by " + g.last + more)
+	by := "nodegate: " + cmp.Or(g.held, "held") + " by "
+	host.Status(by + g.last + more)
 	for _, cause := range causes {
-		g.Voice.say(host.LevelError, "nodegate: held by "+cause.Text, cause.Fields)
+		g.Voice.say(host.LevelError, by+cause.Text, cause.Fields)
 	}
 }

@@ -13,7 +13,9 @@ import (
 
 // TestCgroupDriver: what runtimes say, in gRPC's own words: containerd 2 answers RuntimeConfig, containerd 1 only Status.
 func TestCgroupDriver(t *testing.T) {
-	field := func(n byte, value string) string { return string([]byte{n<<3 | 2}) + string(binary.AppendUvarint(nil, uint64(len(value)))) + value }
+	field := func(n byte, value string) string {
+		return string([]byte{n<<3 | 2}) + string(binary.AppendUvarint(nil, uint64(len(value)))) + value
+	}
 	const containerd = `{"containerd":{"defaultRuntimeName":"runc","runtimes":{"runc":{"options":{"SystemdCgroup":true}}}}}`
 	for _, c := range []struct {
 		what, method, answer, want string

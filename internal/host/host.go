@@ -104,6 +104,8 @@ type Units interface {
 	// State returns a unit's ActiveState and UnitFileState, as systemctl show prints
 	// them: "active", "enabled". A unit that does not exist is "inactive", "".
 	State(ctx context.Context, unit string) (active, file string, err error)
+	// Crashes returns how a service has been ending. A unit that does not exist is "inactive".
+	Crashes(ctx context.Context, unit string) (Crash, error)
 	// Reload makes systemd read its unit files again.
 	Reload(ctx context.Context) error
 	// Enable does what `systemctl enable` does.
@@ -125,6 +127,10 @@ type Rules interface {
 	// rejected is what the program prints, "" where the rule is accepted; err says
 	// why it could not be tried.
 	Accepts(ctx context.Context, program string, rule ...string) (rejected string, err error)
+	// Takes tries rules in one scratch network namespace: whole, and where that is rejected, which of the texts that it
+	// consists of are. program reads them: iptables-restore, ip6tables-restore or nft. It returns why each is rejected,
+	// "" where it is accepted; err says why they could not be tried.
+	Takes(ctx context.Context, program, whole string, texts []string) (rejected []string, err error)
 }
 
 // Link is a network interface.

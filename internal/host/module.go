@@ -137,6 +137,20 @@ func ModuleName(file string) string {
 	return underscores(base)
 }
 
+// ModulePackage names the package that brings a kernel's modules on this distribution.
+func (h *Host) ModulePackage(release string) string {
+	distribution, _ := h.OSRelease() // without one, the remedy names no package
+	switch {
+	case distribution.Like("rhel", "fedora", "centos"):
+		return "kernel-modules-extra-" + release
+	case distribution.Like("ubuntu"):
+		return fmt.Sprintf("linux-modules-%[1]s and linux-modules-extra-%[1]s", release)
+	case distribution.Like("debian"):
+		return "linux-image-" + release
+	}
+	return "the package for kernel " + release
+}
+
 func listsModule(index []byte, name string) bool { return moduleLine(index, name) != nil }
 
 // moduleLine returns the line of a module's file in modules.dep ("path: needs") or

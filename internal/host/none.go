@@ -36,3 +36,7 @@ func (noRules) Dumps(context.Context, func(string, io.Reader) error) error { ret
 func (noRules) Accepts(context.Context, string, ...string) (rejected string, err error) {
 	return "", errTree
 }
+
+func (noRules) Takes(context.Context, string, string, []string) ([]string, error) {
+	return nil, errTree
+}

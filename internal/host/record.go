@@ -15,7 +15,7 @@ func Record(h *Host) (*Host, *Snapshot) {
 		APIVersion: snapshotVersion, Kind: snapshotKind, Taken: time.Now().UTC().Truncate(time.Second), Root: h.Root,
 		Files: map[string]answer[text]{}, Dirs: map[string]answer[[]string]{}, SymLink: map[string]answer[string]{},
 		Present: map[string]answer[bool]{}, Runtime: map[string]answer[string]{},
-		Spaces: map[string]answer[Space]{}, Cgroups: map[string]answer[CgroupDriver]{},
+		Spaces: map[string]answer[Space]{}, Cgroups: map[string]answer[CgroupDriver]{}, Crashes: map[string]answer[Crash]{},
 		Drivers: map[string]answer[string]{}, Offload: map[string]answer[featureOf]{},
 		Version: map[string]answer[string]{}, Stats: map[string]answer[statsOf]{}, Units: map[string]answer[unitState]{},
 		Tried: map[string]answer[string]{},
@@ -147,6 +147,12 @@ func (r recordUnits) State(ctx context.Context, unit string) (active, file strin
 	return active, file, err
 }
 
+func (r recordUnits) Crashes(ctx context.Context, unit string) (Crash, error) {
+	c, err := r.Units.Crashes(ctx, unit)
+	r.s.Crashes[unit] = recordAnswer(c, err)
+	return c, err
+}
+
 type recordRules struct {
 	Rules
 	s *Snapshot
@@ -169,5 +175,17 @@ func (r recordRules) Dumps(ctx context.Context, read func(string, io.Reader) err
 func (r recordRules) Accepts(ctx context.Context, program string, rule ...string) (rejected string, err error) {
 	rejected, err = r.Rules.Accepts(ctx, program, rule...)
 	r.s.Tried[tried(program, rule)] = recordAnswer(rejected, err)
+	return rejected, err
+}
+
+func (r recordRules) Takes(ctx context.Context, program, whole string, texts []string) ([]string, error) {
+	rejected, err := r.Rules.Takes(ctx, program, whole, texts)
+	for i, text := range texts {
+		why := ""
+		if err == nil {
+			why = rejected[i]
+		}
+		r.s.Tried[tried(program, []string{text})] = recordAnswer(why, err)
+	}
 	return rejected, err
 }

@@ -94,6 +94,10 @@ func (r replayUnits) State(_ context.Context, unit string) (active, file string,
 	return u.Active, u.File, err
 }
 
+func (r replayUnits) Crashes(_ context.Context, unit string) (Crash, error) {
+	return r.s.Crashes[unit].get("ends of " + unit)
+}
+
 func (r replayUnits) Reload(context.Context) error             { return errReplay }
 func (r replayUnits) Enable(context.Context, ...string) error  { return errReplay }
 func (r replayUnits) Stop(context.Context, string) error       { return errReplay }
@@ -116,6 +120,17 @@ func (r replayRules) Dumps(_ context.Context, read func(string, io.Reader) error
 func (r replayRules) Accepts(_ context.Context, program string, rule ...string) (rejected string, err error) {
 	what := tried(program, rule)
 	return r.s.Tried[what].get(what)
+}
+
+func (r replayRules) Takes(_ context.Context, program, _ string, texts []string) ([]string, error) {
+	rejected := make([]string, len(texts))
+	for i, text := range texts {
+		var err error
+		if rejected[i], err = r.s.Tried[tried(program, []string{text})].get("rules of " + program); err != nil {
+			return nil, err
+		}
+	}
+	return rejected, nil
 }
 
 // tried is the name of a rule, or of a command line, in a snapshot.

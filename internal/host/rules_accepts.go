@@ -13,6 +13,37 @@ import (
 // scratchChain is the chain in which a rule is tried.
 const scratchChain = "NODEGATE-PROBE"
 
+// Takes needs CAP_SYS_ADMIN.
+func (machineRules) Takes(ctx context.Context, name, whole string, texts []string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if _, err := program.Find(name); err != nil {
+		return nil, err
+	}
+	n, err := netns.New(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("trying rules of %s: %w", name, err)
+	}
+	defer n.Close()
+	arguments := []string{"-w", "1"} // the legacy backend has one lock for all namespaces
+	if name == "nft" {
+		arguments = []string{"-f", "-"}
+	}
+	rejected := make([]string, len(texts))
+	err = n.Do(ctx, func() error {
+		if program.Feed(ctx, whole, name, arguments...) == nil {
+			return nil
+		}
+		for i, text := range texts {
+			if err := program.Feed(ctx, text, name, arguments...); err != nil {
+				rejected[i] = err.Error()
+			}
+		}
+		return ctx.Err()
+	})
+	return rejected, err
+}
+
 // Accepts tries the rule in table mangle of a namespace that ends with the attempt.
 // It needs CAP_SYS_ADMIN. A kernel that does not have the rule's module yet loads
 // it, as for any rule.

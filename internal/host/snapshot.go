@@ -36,6 +36,7 @@ type Snapshot struct {
 	Offload map[string]answer[featureOf]    `json:"features,omitempty"`
 	Stats   map[string]answer[statsOf]      `json:"stats,omitempty"`
 	Runtime map[string]answer[string]       `json:"runtimes,omitempty"`
+	Crashes map[string]answer[Crash]        `json:"crashes,omitempty"`
 	Cgroups map[string]answer[CgroupDriver] `json:"cgroupDrivers,omitempty"`
 	Units   map[string]answer[unitState]    `json:"units,omitempty"`
 	Rules   []ruleDump                      `json:"rules,omitempty"`

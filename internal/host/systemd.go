@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"nodegate/internal/host/program"
 	"os"
+	"regexp"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/coreos/go-systemd/v22/dbus"
 	godbus "github.com/godbus/dbus/v5"
@@ -75,6 +79,70 @@ func (m *machineUnits) State(ctx context.Context, unit string) (active, file str
 	return active, file, nil
 }
 
+// Crash is how a service has been ending since somebody started it.
+type Crash struct {
+	Restarts int       `json:"restarts"`       // by systemd itself, since it was last started by hand
+	Active   string    `json:"active"`         // its ActiveState
+	Since    time.Time `json:"since,omitzero"` // the beginning of that state
+	Exit     string    `json:"exit,omitempty"` // of its last process: "exit status 1", "signal 9"
+	Line     string    `json:"line,omitempty"` // the last error that it wrote, where it restarts
+}
+
+func (m *machineUnits) Crashes(ctx context.Context, unit string) (Crash, error) {
+	if _, err := os.Lstat("/run/systemd/system"); err != nil {
+		return Crash{Active: "inactive"}, nil // where systemd does not run, no unit does
+	}
+	conn, err := m.connect()
+	if err != nil {
+		return Crash{}, err
+	}
+	properties, err := conn.GetAllPropertiesContext(ctx, unit)
+	if err != nil {
+		return Crash{}, fmt.Errorf("asking systemd about %s: %w", unit, err)
+	}
+	restarts, _ := properties["NRestarts"].(uint32) // since systemd 235
+	c := Crash{Restarts: int(restarts)}
+	c.Active, _ = properties["ActiveState"].(string)
+	if since, _ := properties["StateChangeTimestamp"].(uint64); since > 0 {
+		c.Since = time.UnixMicro(int64(since)).UTC()
+	}
+	code, _ := properties["ExecMainCode"].(int32)
+	status, _ := properties["ExecMainStatus"].(int32)
+	const exited, killed, dumped = 1, 2, 3 // CLD_EXITED and others of waitid(2)
+	switch code {
+	case exited:
+		c.Exit = fmt.Sprintf("exit status %d", status)
+	case killed, dumped:
+		c.Exit = fmt.Sprintf("signal %d", status)
+	}
+	if restarts > 0 {
+		// What the service wrote itself: systemd and nodegate write to the same unit's journal, by another way. A journal
+		// that cannot be read leaves the line empty.
+		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		said, _ := program.Run(ctx, "journalctl", "--boot", "--no-pager", "--quiet", "--output=cat", "--lines=30", "--unit="+unit,
+			"_TRANSPORT=stdout")
+		c.Line = lastError(string(said))
+	}
+	return c, nil
+}
+
+// lastError returns the last line of a log that is an error, as klog or Go's log package write it, else the last line.
+func lastError(log string) string {
+	isError := regexp.MustCompile(`^[EF]\d{4} |\b(?i:error|fatal|panic)\b`).MatchString
+	last := ""
+	for line := range strings.Lines(log) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasSuffix(last, "err=<"): // klog's error of several lines
+			last += " " + line
+		case line != "" && (isError(line) || !isError(last)):
+			last = line
+		}
+	}
+	return last
+}
+
 func (m *machineUnits) Reload(ctx context.Context) error {
 	conn, err := m.connect()
 	if err == nil {
@@ -141,6 +209,8 @@ func await(ctx context.Context, act, unit string, start func(context.Context, st
 		return fmt.Errorf("%s %s: %w", act, unit, ctx.Err())
 	}
 }
+
+func (treeUnits) Crashes(context.Context, string) (Crash, error) { return Crash{}, errTree }
 
 // treeUnits is the systemd that runs a file tree, as a container sees its host. It
 // can load what was installed; the state of its units is not the tree's.

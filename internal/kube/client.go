@@ -1,5 +1,5 @@
 // Package kube reads from a Kubernetes API server what the audit compares a node's
-// rules with, and from kube-proxy what it says about itself. It only reads.
+// rules with, and from kube-proxy what it says about itself. It writes one condition of one Node, where a policy asks for it.
 package kube
 
 import (
@@ -21,26 +21,39 @@ type Client struct {
 	server string
 	http   *http.Client
 	token  func() (string, error) // nil: the certificate is enough
+	node   string                 // whose credentials these are, where they are a node's
 }
 
-// get passes the answer to one request to read, as it arrives.
-func (c *Client) get(ctx context.Context, path string, read func(io.Reader) error) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.server+path, nil)
+// do sends one request. kind is the body's type. The caller closes the answer's body.
+func (c *Client) do(ctx context.Context, method, path, kind string, body io.Reader) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.server+path, body)
 	if err != nil {
-		return fmt.Errorf("asking the API server: %w", err)
+		return nil, fmt.Errorf("asking the API server: %w", err)
 	}
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("User-Agent", "nodegate")
+	if kind != "" {
+		req.Header.Set("Content-Type", kind)
+	}
 	if c.token != nil {
 		token, err := c.token()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return fmt.Errorf("asking the API server: %w", err)
+		return nil, fmt.Errorf("asking the API server: %w", err)
+	}
+	return resp, nil
+}
+
+// get passes the answer to one request to read, as it arrives.
+func (c *Client) get(ctx context.Context, path string, read func(io.Reader) error) error {
+	resp, err := c.do(ctx, http.MethodGet, path, "", nil)
+	if err != nil {
+		return err
 	}
 	defer resp.Body.Close()
 	switch resp.StatusCode {
@@ -50,9 +63,9 @@ func (c *Client) get(ctx context.Context, path string, read func(io.Reader) erro
 		return errExpired
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return fmt.Errorf("asking the API server: %s: %s; these credentials may not list and watch it. kube-proxy's own may",
-			req.URL.Path, resp.Status)
+			resp.Request.URL.Path, resp.Status)
 	}
-	return fmt.Errorf("asking the API server: %s: %s", req.URL.Path, resp.Status)
+	return fmt.Errorf("asking the API server: %s: %s", resp.Request.URL.Path, resp.Status)
 }
 
 // newClient returns a client of one server, by TLS, that follows no redirects.
@@ -98,6 +111,9 @@ func Page(ctx context.Context, address string) (body []byte, status int, err err
 
 // serviceAccount is where a Pod finds its credentials.
 const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount/"
+
+// InPod reports whether this process runs in a Pod that knows its API server.
+func InPod() bool { return os.Getenv("KUBERNETES_SERVICE_HOST") != "" }
 
 // InCluster returns a client of the API server as a Pod sees it.
 func InCluster() (*Client, error) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"nodegate/internal/host/file"
 	"path/filepath"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -104,7 +105,11 @@ func (k *kubeconfig) client(dir string) (*Client, error) {
 			if err != nil {
 				return nil, fmt.Errorf("user %q: %w", userName, err)
 			}
-			return newClient(server, config, token)
+			client, err := newClient(server, config, token)
+			if err == nil {
+				client.node = nodeOf(config.Certificates)
+			}
+			return client, err
 		}
 	}
 	return nil, fmt.Errorf("there is no user %q, which the context names", userName)
@@ -138,6 +143,18 @@ func (u user) credentials(dir string, config *tls.Config) (func() (string, error
 			"kubectl get endpointslices -A -o json > slices.json, and --endpoints slices.json")
 	}
 	return nil, fmt.Errorf("it has no certificate and no token")
+}
+
+// nodeOf returns the node that a client certificate is of, "" where it is another's.
+func nodeOf(certificates []tls.Certificate) string {
+	if len(certificates) == 0 || certificates[0].Leaf == nil {
+		return ""
+	}
+	node, found := strings.CutPrefix(certificates[0].Leaf.Subject.CommonName, "system:node:")
+	if !found {
+		return ""
+	}
+	return node
 }
 
 // pem returns the content of a file or of inline base64, nil where neither is given.

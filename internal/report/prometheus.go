@@ -51,6 +51,8 @@ func (e *exposition) report(r Report) {
 	}
 	e.metric("nodegate_holds", "gauge", "Whether every blocking requirement passes, 1 or 0.")
 	fmt.Fprintf(e, "nodegate_holds{stage=%s} %d\n", label(r.Stage), oneIf(r.Verdict == Pass))
+	e.metric("nodegate_enforce", "gauge", "1: the gate holds the unit of a node that does not pass; 0: it only reports.")
+	fmt.Fprintf(e, "nodegate_enforce %d\n", oneIf(r.Policy.Enforce == ""))
 	e.metric("nodegate_check_duration_seconds", "gauge", "How long the check took.")
 	fmt.Fprintf(e, "nodegate_check_duration_seconds %g\n", r.DurationMs/1000)
 	e.metric("nodegate_last_check_timestamp_seconds", "gauge", "When the check began.")

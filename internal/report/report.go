@@ -45,7 +45,8 @@ type Node struct {
 
 // Policy is the files that a report's requirements come from.
 type Policy struct {
-	Files []string `json:"files"`
+	Files   []string `json:"files"`
+	Enforce string   `json:"enforce,omitempty"` // "warn" where the gate holds nothing
 }
 
 // Result is the outcome of one check.
@@ -70,12 +71,15 @@ type Result struct {
 // New returns the report on h of a run of the checks of p.
 func New(h *host.Host, p *policy.Policy, r checks.Report) Report {
 	out := Report{
-		APIVersion: APIVersion, Kind: KindReport, Node: describe(h), Policy: Policy{p.Files},
+		APIVersion: APIVersion, Kind: KindReport, Node: describe(h), Policy: Policy{Files: p.Files},
 		Stage: string(r.Stage), Verdict: verdictOf(r.Verdict()), Time: r.Started.UTC().Format("2006-01-02T15:04:05.000Z"),
 		DurationMs: float64(r.Duration.Microseconds()) / 1000, Results: []Result{},
 	}
 	for _, res := range r.Results {
 		out.Results = append(out.Results, NewResult(res))
+	}
+	if p.Gate.Enforce == policy.Warn {
+		out.Policy.Enforce = string(p.Gate.Enforce)
 	}
 	return out
 }

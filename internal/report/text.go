@@ -129,5 +129,8 @@ func (t *text) total(r Report) {
 			parts = append(parts, fmt.Sprintf("%d because of these", symptoms))
 		}
 	}
+	if r.Policy.Enforce != "" {
+		parts = append(parts, "enforce "+r.Policy.Enforce+": nothing is held")
+	}
 	_ = Total(t, t.paint, r.Verdict, strings.Join(append(parts, r.duration().String()), ", "))
 }

@@ -19,7 +19,7 @@ import (
 // for every request, from several goroutines.
 type Pages struct {
 	Metrics func(io.Writer) error
-	Check   func(io.Writer) (pass bool, err error) // writes the report
+	Check   func(w io.Writer, full bool) (pass bool, err error) // writes the report, or what fails in one line
 	Health  func() error                           // nil while watch does its work
 }
 
@@ -27,9 +27,19 @@ type Pages struct {
 func (w *Watcher) Pages() Pages {
 	return Pages{
 		Metrics: func(out io.Writer) error { return w.State().Document(w.Host).Metrics(out) },
-		Check: func(out io.Writer) (bool, error) {
-			d := w.State().Document(w.Host)
-			return d.Verdict(time.Now()) == report.Pass, report.JSON(out, d.Report)
+		Check: func(out io.Writer, full bool) (bool, error) {
+			s := w.State()
+			d := s.Document(w.Host)
+			pass := d.Verdict(time.Now()) == report.Pass
+			if full {
+				return pass, report.JSON(out, d.Report)
+			}
+			line := s.Condition("").Message
+			if late := s.Late(time.Now()); late != nil {
+				line = "nodegate watch has not finished a round for too long"
+			}
+			_, err := fmt.Fprintln(out, line)
+			return pass, err
 		},
 		Health: func() error { return w.State().Late(time.Now()) },
 	}
@@ -82,7 +92,13 @@ func (p Pages) handler() http.Handler {
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		page(w, "text/plain; version=0.0.4; charset=utf-8", func(b io.Writer) (bool, error) { return true, p.Metrics(b) })
 	})
-	mux.HandleFunc("GET /check", func(w http.ResponseWriter, _ *http.Request) { page(w, "application/json", p.Check) })
+	mux.HandleFunc("GET /check", func(w http.ResponseWriter, r *http.Request) {
+		full, contentType := r.URL.Query().Has("full"), "text/plain; charset=utf-8"
+		if full {
+			contentType = "application/json"
+		}
+		page(w, contentType, func(b io.Writer) (bool, error) { return p.Check(b, full) })
+	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		page(w, "text/plain; charset=utf-8", func(b io.Writer) (bool, error) {
 			if err := p.Health(); err != nil {

@@ -33,7 +33,7 @@ func serving(t *testing.T) (address string, passes *atomic.Bool) {
 				_, err := io.WriteString(w, strings.Repeat("nodegate_requirement 1\n", 10000))
 				return err
 			},
-			Check: func(w io.Writer) (bool, error) {
+			Check: func(w io.Writer, full bool) (bool, error) {
 				_, err := fmt.Fprintf(w, `{"pass":%t}`, passes.Load())
 				return passes.Load(), err
 			},

@@ -2,4 +2,5 @@
 
 check "conntrack.losses" {}
 check "udp.checksum-errors" {}
+check "tcp.checksum-errors" {}
 check "ena.allowance" {}

@@ -138,6 +138,7 @@ check "kubelet.runtime-nofile" {}
 check "kubelet.mounts" {}
 check "kubelet.healthz-port" {}
 check "kubelet.certificate-dates" {}
+check "kubelet.crash-loop" {}
 check "nodeport.overlap" {}
 check "neighbour.table" {}
 check "route-localnet.martian" {}
@@ -159,6 +160,14 @@ check "iptables.version" {}
 check "iptables.backends" {}
 check "iptables.bare-drop" {}
 check "iptables.mark-regression" {}
+check "packetfilter.kernel-can" {}
+check "packetfilter.kernel-can-cni" {}
+check "packetfilter.mark-bits" {}
+check "packetfilter.host-port" {}
+check "packetfilter.forward-drop" {}
+check "accept-ra.forwarding" {}
+check "src-valid-mark.cilium" {}
+check "cni.leftovers" {}
 
 gate {
   unit       = "kubelet.service"

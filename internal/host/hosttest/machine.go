@@ -34,7 +34,9 @@ type Machine struct {
 	Rules    map[string]string            // command line -> its output
 	Runtime  map[string]string            // "v1 SOCKET" -> what the runtime says of itself; nobody behind a socket that is in no key
 	Spaces   map[string]host.Space        // path -> what is left there; much, elsewhere
+	Crashes  map[string]host.Crash        // unit -> how it ends
 	Cgroups  map[string]host.CgroupDriver // socket -> the runtime's driver
+	Lacks    map[string][]string          // program -> words of the texts that the kernel rejects, "program WORD" where that program does; a program that is no key is not installed
 	Rejects  map[string]string            // program and rule -> why it is rejected, "" if it is accepted
 	Log      []string                     // every change that was requested
 }
@@ -206,6 +208,13 @@ func (m units) State(_ context.Context, unit string) (active, file string, err e
 	return "inactive", "", nil
 }
 
+func (m units) Crashes(_ context.Context, unit string) (host.Crash, error) {
+	if c, ok := m.Machine.Crashes[unit]; ok {
+		return c, nil
+	}
+	return host.Crash{Active: "inactive"}, nil
+}
+
 func (m units) systemctl(verb string, units ...string) error {
 	m.Log = append(m.Log, strings.Join(append([]string{"systemctl", verb}, units...), " "))
 	return nil
@@ -236,6 +245,26 @@ func (m rules) Accepts(_ context.Context, program string, rule ...string) (rejec
 	rejected, ok := m.Rejects[what]
 	if !ok {
 		return "", fmt.Errorf("%s: not permitted", what)
+	}
+	return rejected, nil
+}
+
+func (m rules) Takes(_ context.Context, program, _ string, texts []string) ([]string, error) {
+	lacks, installed := m.Lacks[program]
+	if !installed {
+		return nil, fmt.Errorf("%s is not installed", program)
+	}
+	rejected := make([]string, len(texts))
+	for i, text := range texts {
+		for _, word := range lacks {
+			switch word, own := strings.CutPrefix(word, "program "); {
+			case !strings.Contains(text, word):
+			case own:
+				rejected[i] = "Error: syntax error, unexpected string"
+			default:
+				rejected[i] = "RULE_APPEND failed (No such file or directory)"
+			}
+		}
 	}
 	return rejected, nil
 }

@@ -59,6 +59,20 @@ func Run(ctx context.Context, name string, args ...string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
+// Feed runs a program that reads a text, as Run does.
+func Feed(ctx context.Context, text, name string, args ...string) error {
+	cmd, stderr, err := command(ctx, name, args)
+	if err != nil {
+		return err
+	}
+	cmd.Stdin = strings.NewReader(text)
+	defer activity.Doing(ctx, strings.Join(append([]string{name}, args...), " "))()
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w: %s", name, err, strings.Join(strings.Fields(stderr.String()), " "))
+	}
+	return nil
+}
+
 // Stream runs a program and passes its output to read while the program runs.
 // source is the command line.
 func Stream(ctx context.Context, read func(source string, r io.Reader) error, name string, args ...string) error {

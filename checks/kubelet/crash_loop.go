@@ -1,0 +1,48 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/policy"
+)
+
+// crashLoop: kubelet exits again and again after the gate has passed.
+func crashLoop() checks.Problem {
+	return checks.Problem{
+		Name: "kubelet.crash-loop", Stages: []checks.Stage{checks.Run}, Severity: policy.Block,
+		Detects: "systemd starts kubelet again and again, though the gate passes: it exits for a reason that no other check knows.",
+		Symptom: "The node never becomes Ready, or flaps; nodegate says \"node proven\" every few seconds.",
+		How: "systemd has restarted the policy's gate unit three times since somebody started it (NRestarts), and it has not been up for two " +
+			"minutes since. The last exit and the last error in the unit's journal are shown.",
+		Remedy:   "see what kubelet says at its end: journalctl -b -u kubelet _TRANSPORT=stdout | tail",
+		TradeOff: "",
+		Ref:      "https://kubernetes.io/docs/tasks/debug/debug-cluster/#looking-at-logs",
+		Inspect: func(ctx context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
+			return inspectCrashLoop(ctx, h, p, time.Now())
+		},
+	}
+}
+
+const (
+	loopRestarts = 3
+	stableTime   = 2 * time.Minute
+)
+
+func inspectCrashLoop(ctx context.Context, h *host.Host, p *policy.Policy, now time.Time) (checks.State, error) {
+	s := checks.Passing("up, or started by hand")
+	c, err := h.Units.Crashes(ctx, p.Gate.Unit)
+	stopped := c.Active == "inactive" || c.Active == "deactivating"
+	if err != nil || c.Restarts < loopRestarts || stopped || c.Active == "active" && now.Sub(c.Since) >= stableTime {
+		return s, err
+	}
+	s.Evidence = []checks.Evidence{checks.Seen(p.Gate.Unit, fmt.Sprintf("%s, restarted %d times, last %s", c.Active, c.Restarts, c.Exit))}
+	if c.Line != "" {
+		s.Evidence = append(s.Evidence, checks.Seen("journalctl -u "+p.Gate.Unit, c.Line))
+	}
+	s.Differs("restarts again and again: "+c.Exit, "")
+	return s, nil
+}

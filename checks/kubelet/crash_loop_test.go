@@ -1,0 +1,43 @@
+package kubelet_test
+
+import (
+	"testing"
+	"time"
+
+	"nodegate/checks"
+	"nodegate/checks/checkstest"
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
+)
+
+func TestCrashLoop(t *testing.T) {
+	node := func(c host.Crash, ago time.Duration) *hosttest.Machine {
+		c.Since = time.Now().Add(-ago)
+		m := checkstest.Node(nil, nil)
+		m.Crashes = map[string]host.Crash{"kubelet.service": c}
+		return m
+	}
+	const right = "pass\nwant: up, or started by hand\ngot: up, or started by hand"
+	loops := func(state string) string {
+		return `
+fail
+want: up, or started by hand
+got: restarts again and again: exit status 1
+evidence: kubelet.service: ` + state + `, restarted 20 times, last exit status 1
+evidence: journalctl -u kubelet.service: E1121 run.go:72] "command failed" err="x"
+remedy: see what kubelet says at its end: journalctl -b -u kubelet _TRANSPORT=stdout | tail`
+	}
+	const line = `E1121 run.go:72] "command failed" err="x"`
+	checkstest.RunOne(t, "kubelet.crash-loop", checks.Run, []checkstest.Case{
+		{What: "it waits for its next start", Node: node(host.Crash{Restarts: 20, Active: "activating", Exit: "exit status 1", Line: line}, time.Hour),
+			Want: loops("activating")},
+		{What: "it runs for a moment", Node: node(host.Crash{Restarts: 20, Active: "active", Exit: "exit status 1", Line: line}, time.Second),
+			Want: loops("active")},
+		{What: "systemd has given up", Node: node(host.Crash{Restarts: 20, Active: "failed", Exit: "exit status 1", Line: line}, time.Hour),
+			Want: loops("failed")},
+		{What: "it has been up for long", Node: node(host.Crash{Restarts: 20, Active: "active"}, time.Hour), Want: right},
+		{What: "it died once", Node: node(host.Crash{Restarts: 1, Active: "active", Exit: "signal 9"}, time.Second), Want: right},
+		{What: "somebody stopped it", Node: node(host.Crash{Restarts: 5, Active: "inactive"}, time.Second), Want: right},
+		{What: "no systemd", Node: checkstest.Node(nil, nil), Want: right},
+	})
+}

@@ -1,0 +1,100 @@
+package links
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/policy"
+)
+
+// cniLeftovers: what an earlier CNI left behind competes with the one that runs.
+func cniLeftovers() checks.Problem {
+	return checks.Problem{
+		Name: "cni.leftovers", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
+		Detects: "Two CNIs have configurations in /etc/cni/net.d, or VXLAN links on one port.",
+		Symptom: "Some Pods get addresses that nobody routes: those made while the other file came first; or the overlay loses packets.",
+		How: "/etc/cni/net.d has files of two networks, those of loopback, podman, CRI-O and containerd's examples aside, and the first is not " +
+			"Multus, which calls others; or two VXLAN links on one port belong to two of flannel, Calico, Cilium and Weave.",
+		Remedy:   "remove the file and the links of the CNI that is gone, and restart the node: its routes and rules go too",
+		TradeOff: "Pods of the CNI that is removed keep its addresses until they are made again.",
+		Ref:      "https://www.cni.dev/docs/spec/#section-1-network-configuration-format",
+		Inspect:  inspectLeftovers,
+	}
+}
+
+func inspectLeftovers(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
+	s := checks.Passing("one CNI")
+	const dir = "/etc/cni/net.d"
+	names, err := h.ReadDirIfAny(dir)
+	if err != nil {
+		return s, err
+	}
+	var networks, got []string
+	for _, name := range names {
+		if !strings.HasSuffix(name, ".conf") && !strings.HasSuffix(name, ".conflist") && !strings.HasSuffix(name, ".json") {
+			continue
+		}
+		text, err := h.Files.ReadFile(dir + "/" + name)
+		if err != nil {
+			return s, err
+		}
+		var conf struct {
+			Name, Type string
+			Plugins    []struct{ Type string }
+		}
+		if json.Unmarshal(text, &conf) != nil {
+			continue // the runtime passes over it too
+		}
+		if len(conf.Plugins) > 0 {
+			conf.Type = conf.Plugins[0].Type
+		}
+		example := slices.Contains([]string{"podman", "crio", "containerd-net", "nerdctl", "bridge"}, conf.Name)
+		if conf.Type == "loopback" || example || len(networks) > 0 && strings.HasPrefix(networks[0], "multus") {
+			continue
+		}
+		networks = append(networks, conf.Type+" in "+name)
+	}
+	if len(networks) > 1 {
+		got = append(got, networks...)
+		s.Evidence = append(s.Evidence, checks.Seen(dir, "the runtime uses the first: "+networks[0]))
+	}
+	links, err := h.Links.List(ctx)
+	if err != nil {
+		return s, err
+	}
+	owner := map[int]host.Link{} // by port
+	for _, l := range links {
+		if l.VXLAN == nil || overlayOwner(l.Name) == "" {
+			continue
+		}
+		other, taken := owner[l.VXLAN.Port]
+		if taken && overlayOwner(other.Name) != overlayOwner(l.Name) {
+			got = append(got, fmt.Sprintf("%s and %s on port %d", other.Name, l.Name, l.VXLAN.Port))
+		}
+		owner[l.VXLAN.Port] = l
+	}
+	switch {
+	case got != nil:
+		s.Differs(strings.Join(got, ", "), "")
+	case networks == nil && len(owner) == 0:
+		s.Skip = "no CNI is here yet"
+	}
+	return s, nil
+}
+
+// overlayOwner returns the CNI that gives a VXLAN link such a name, or "".
+func overlayOwner(link string) string {
+	for _, known := range [][2]string{
+		{"flannel", "flannel"}, {"vxlan.calico", "Calico"}, {"vxlan-v6.calico", "Calico"}, {"cilium_", "Cilium"}, {"vxlan-67", "Weave"},
+	} {
+		if strings.HasPrefix(link, known[0]) {
+			return known[1]
+		}
+	}
+	return ""
+}

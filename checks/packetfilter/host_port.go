@@ -1,0 +1,68 @@
+package packetfilter
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"strings"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/internal/ruleset"
+	"nodegate/policy"
+)
+
+// hostPort: a Pod's hostPort is translated before the node's own programs see the packet.
+func hostPort() checks.Problem {
+	return checks.Problem{
+		Name: "packetfilter.host-port", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
+		Detects: "A Pod's hostPort takes the port of kubelet, of SSH or of a NodePort.",
+		Symptom: "SSH to the node, kubectl logs and exec, or a NodePort reach a Pod instead; the node may turn NotReady for the API server only.",
+		How: "A rule of chain CNI-HOSTPORT-DNAT (portmap's) is for TCP port 22 or 10250, or for a port that KUBE-NODEPORTS has a rule " +
+			"for.",
+		Remedy:   "give the Pod another hostPort, or take it away: a Service of type NodePort needs none",
+		TradeOff: "",
+		Ref:      "https://github.com/aws/eks-node-monitoring-agent",
+		Inspect:  inspectHostPort,
+	}
+}
+
+func inspectHostPort(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
+	s := checks.Passing("ports of their own")
+	sets, err := h.Rulesets(ctx)
+	if err != nil {
+		return s, err
+	}
+	port := regexp.MustCompile(`--dports? ([0-9,]+)`)
+	ports := func(t *ruleset.Table, chain string, each func(port string, r *ruleset.Rule)) {
+		for r := range t.Rules(chain) {
+			for _, m := range port.FindAllStringSubmatch(r.Text, -1) {
+				for p := range strings.SplitSeq(m[1], ",") {
+					each(p, r)
+				}
+			}
+		}
+	}
+	var got []string
+	found := false
+	for _, t := range ruleset.Tables(sets, "nat") {
+		reserved := map[string]string{"22": "SSH", "10250": "kubelet"}
+		ports(t, "KUBE-NODEPORTS", func(p string, _ *ruleset.Rule) { reserved[p] = "a NodePort" })
+		ports(t, "CNI-HOSTPORT-DNAT", func(p string, r *ruleset.Rule) {
+			found = true
+			taken := "port " + p + " of " + reserved[p]
+			if reserved[p] == "" || !strings.Contains(r.Text, "-p tcp") || slices.Contains(got, taken) {
+				return
+			}
+			s.Evidence = append(s.Evidence, checks.Seen(t.Source, r.Text))
+			got = append(got, taken)
+		})
+	}
+	switch {
+	case !found:
+		s.Skip = "no Pod has a hostPort by portmap"
+	case got != nil:
+		s.Differs(strings.Join(got, ", "), "")
+	}
+	return s, nil
+}

@@ -1,0 +1,197 @@
+package packetfilter
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/internal/host/config"
+	"nodegate/policy"
+)
+
+// kernelCan: a kernel without a module refuses kube-proxy's rules, each time, and no Service works.
+func kernelCan() checks.Problem {
+	return checks.Problem{
+		Name: "packetfilter.kernel-can", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Block,
+		Detects: "The kernel cannot take a form of rule that kube-proxy will write: a module is not installed, or cannot be loaded.",
+		Symptom: "No Service works, and kube-proxy logs every few seconds \"RULE_APPEND failed (No such file or directory)\" or \"Could not " +
+			"process rule\"; on Enterprise Linux 10 without kernel-modules-extra, and on small cloud kernels.",
+		How: "Where kube-proxy's configuration is on the node: each form of rule of its mode is tried in a network namespace made for it, " +
+			"which loads the modules that it needs, as kube-proxy does. In an image, and where no program is here to try with, the files of " +
+			"the kernels say which modules are there; where an image does not say the mode, one of iptables and nftables must be whole.",
+		Remedy:   "install the package that has the module for this kernel: kernel-modules-extra, linux-modules-extra or linux-image",
+		TradeOff: "Enterprise Linux keeps the old modules in kernel-modules-extra because they get less care: nftables mode needs none of them.",
+		Ref:      "https://github.com/kubernetes/kops/issues/18724",
+		Inspect:  inspectKernelCan,
+	}
+}
+
+func inspectKernelCan(ctx context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
+	s := checks.Passing("every form of rule")
+	mode, from, err := proxyMode(h, p)
+	if err != nil {
+		return s, err
+	}
+	if !h.Live() {
+		return inspectImageCan(h, mode)
+	}
+	if from == "" {
+		s.Skip = "kube-proxy's mode is not known here"
+		return s, nil
+	}
+	s.Evidence = []checks.Evidence{checks.Seen(from, "mode "+mode)}
+	release, err := h.Kernel.Release()
+	if err != nil {
+		return s, err
+	}
+	var wrong []string
+	for _, family := range families(h) {
+		forms := formsOf(mode, family)
+		whole, texts := textOf(forms)
+		program := programOf(mode, family)
+		rejected, err := h.Rules.Takes(ctx, program, whole, texts)
+		if err != nil { // not installed, or not allowed: what the files say
+			s.Evidence = append(s.Evidence, checks.Seen(program, err.Error()))
+			rejected = make([]string, len(forms))
+		}
+		for i, f := range forms {
+			missing, bad := missingModules(h, release, f.modules)
+			switch {
+			case err != nil && bad != nil:
+				return s, bad
+			case err == nil && !kernelSaid(rejected[i]), err != nil && missing == nil:
+				continue
+			case missing == nil: // installed, and it cannot be loaded
+				missing = f.modules
+			}
+			s.Evidence = append(s.Evidence, checks.Seen(program, strings.TrimSpace(f.what+": "+rejected[i])))
+			for _, names := range missing {
+				wrong = append(wrong, firstName(names))
+			}
+		}
+	}
+	if wrong != nil {
+		slices.Sort(wrong)
+		wrong = slices.Compact(wrong)
+		list := strings.Join(wrong, ", ")
+		s.Differs("cannot without "+list, "install "+h.ModulePackage(release)+", which has "+list+"; run: modprobe -a "+
+			strings.Join(wrong, " "))
+	}
+	return s, nil
+}
+
+// kernelSaid reports whether the kernel rejected a text, and not the program that should have sent it.
+func kernelSaid(rejected string) bool {
+	return regexp.MustCompile(`RULE_\w+ failed|CHAIN_\w+ failed|Could not process rule|missing kernel module|No chain/target/match|`+
+		`Table does not exist|line \d+ failed`).MatchString(rejected) && !strings.Contains(rejected, "Couldn't load")
+}
+
+// proxyMode returns kube-proxy's mode and the place that says so: its configuration, or the policy's own modules.
+func proxyMode(h *host.Host, p *policy.Policy) (mode, from string, err error) {
+	c, err := config.ReadKubeProxy(h.Files)
+	if err != nil || c.From != "" {
+		return c.Mode, c.From, err
+	}
+	for _, m := range p.Modules {
+		switch m.Name {
+		case "nft_chain_nat":
+			return "nftables", "policy", nil
+		case "ip_vs":
+			return "ipvs", "policy", nil
+		}
+	}
+	return "", "", nil
+}
+
+// families returns the families of the machine: 4, and 6 where the kernel has it.
+func families(h *host.Host) []int {
+	if exists, err := h.Files.Exists("/proc/sys/net/ipv6"); err == nil && !exists {
+		return []int{4}
+	}
+	return []int{4, 6}
+}
+
+func programOf(mode string, family int) string {
+	switch {
+	case mode == "nftables":
+		return "nft"
+	case family == 6:
+		return "ip6tables-restore"
+	}
+	return "iptables-restore"
+}
+
+// missingModules returns those of the modules that the kernel does not have. "NEW|OLD" has another name before Linux 5.2.
+func missingModules(h *host.Host, release string, modules []string) (missing []string, err error) {
+	for _, names := range modules {
+		state := host.ModuleMissing
+		for name := range strings.SplitSeq(names, "|") {
+			is, bad := h.InstalledModule(release, name)
+			if h.Live() {
+				is, bad = h.Module(name)
+			}
+			if bad != nil {
+				err = fmt.Errorf("looking for module %s: %w", name, bad)
+			}
+			if is != host.ModuleMissing {
+				state = is
+			}
+		}
+		if state == host.ModuleMissing {
+			missing = append(missing, firstName(names))
+		}
+	}
+	return missing, err
+}
+
+func firstName(names string) string {
+	name, _, _ := strings.Cut(names, "|")
+	return name
+}
+
+// inspectImageCan judges every installed kernel by its files.
+func inspectImageCan(h *host.Host, mode string) (checks.State, error) {
+	s := checks.Passing("every form of rule")
+	releases, err := h.Releases()
+	if err != nil {
+		return s, err
+	}
+	var wrong, packages []string
+	for _, release := range releases {
+		modes := []string{mode}
+		if mode == "" {
+			modes = []string{"iptables", "nftables"}
+		}
+		var lacks []string
+		for _, m := range modes {
+			var all []string
+			for _, family := range []int{4, 6} {
+				for _, f := range formsOf(m, family) {
+					missing, err := missingModules(h, release, f.modules)
+					if err != nil {
+						return s, err
+					}
+					all = append(all, missing...)
+				}
+			}
+			if slices.Sort(all); all != nil {
+				lacks = append(lacks, m+" mode without "+strings.Join(slices.Compact(all), ", "))
+			}
+		}
+		if lacks != nil {
+			s.Evidence = append(s.Evidence, checks.Seen("/lib/modules/"+release, "cannot "+strings.Join(lacks, "; ")))
+		}
+		if len(lacks) == len(modes) {
+			wrong = append(wrong, release+" cannot "+strings.Join(lacks, "; "))
+			packages = append(packages, h.ModulePackage(release))
+		}
+	}
+	if wrong != nil {
+		s.Differs(strings.Join(wrong, "; "), "install "+strings.Join(packages, ", "))
+	}
+	return s, nil
+}

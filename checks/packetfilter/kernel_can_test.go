@@ -1,0 +1,114 @@
+package packetfilter_test
+
+import (
+	"strings"
+	"testing"
+
+	"nodegate/checks"
+	"nodegate/checks/checkstest"
+	"nodegate/internal/host/hosttest"
+)
+
+func TestKernelCan(t *testing.T) {
+	const proxy, dep = "/var/lib/kube-proxy/config.conf", "/lib/modules/6.1.0/modules.dep"
+	node := func(mode string, modules ...string) *hosttest.Machine {
+		m := checkstest.Node(map[string]string{
+			proxy: "kind: KubeProxyConfiguration\nmode: " + mode + "\n", dep: "", "/etc/os-release": "ID=rocky\nID_LIKE=\"rhel centos fedora\"\n",
+		}, nil)
+		for _, name := range modules {
+			m.Files[dep] += "kernel/net/" + name + ".ko.xz:\n"
+		}
+		m.Lacks = map[string][]string{"iptables-restore": nil, "ip6tables-restore": nil, "nft": nil}
+		return m
+	}
+	lacks := func(m *hosttest.Machine, program string, words ...string) *hosttest.Machine {
+		m.Lacks[program] = words
+		return m
+	}
+	without := func(m *hosttest.Machine, program string) *hosttest.Machine {
+		delete(m.Lacks, program)
+		return m
+	}
+	const nftables = "nf_tables nft_numgen nft_fib nft_fib_ipv4 nft_ct nft_reject_ipv4 nft_chain_nat nft_masq"
+	checkstest.RunOne(t, "packetfilter.kernel-can", checks.Boot, []checkstest.Case{
+		{What: "iptables", Node: node("iptables"), Want: `
+pass
+want: every form of rule
+got: every form of rule
+evidence: /var/lib/kube-proxy/config.conf: mode iptables`},
+		{What: "Enterprise Linux 10 without kernel-modules-extra", Node: lacks(node("iptables", "xt_comment"), "iptables-restore", "statistic", "comment"), Want: `
+fail
+want: every form of rule
+got: cannot without xt_comment, xt_statistic
+evidence: /var/lib/kube-proxy/config.conf: mode iptables
+evidence: iptables-restore: a comment: RULE_APPEND failed (No such file or directory)
+evidence: iptables-restore: a random endpoint: RULE_APPEND failed (No such file or directory)
+remedy: install kernel-modules-extra-6.1.0, which has xt_comment, xt_statistic; run: modprobe -a xt_comment xt_statistic`},
+		{What: "nft_fib is missing", Node: lacks(node("nftables"), "nft", "fib daddr"), Want: `
+fail
+want: every form of rule
+got: cannot without nft_fib, nft_fib_ipv4
+evidence: /var/lib/kube-proxy/config.conf: mode nftables
+evidence: nft: local addresses: RULE_APPEND failed (No such file or directory)
+remedy: install kernel-modules-extra-6.1.0, which has nft_fib, nft_fib_ipv4; run: modprobe -a nft_fib nft_fib_ipv4`},
+		{What: "an nft that does not know the words", Node: lacks(node("nftables"), "nft", "program numgen"), Want: `
+pass
+want: every form of rule
+got: every form of rule
+evidence: /var/lib/kube-proxy/config.conf: mode nftables`},
+		{What: "no nft to try with, and the files say which one is missing", Node: without(node("nftables", strings.Fields(nftables)...), "nft"), Want: `
+fail
+want: every form of rule
+got: cannot without nft_nat
+evidence: /var/lib/kube-proxy/config.conf: mode nftables
+evidence: nft: nft is not installed
+evidence: nft: translation:
+remedy: install kernel-modules-extra-6.1.0, which has nft_nat; run: modprobe -a nft_nat`},
+		{What: "no nft to try with, and all are there", Node: without(node("nftables", strings.Fields(nftables+" nft_nat")...), "nft"), Want: `
+pass
+want: every form of rule
+got: every form of rule
+evidence: /var/lib/kube-proxy/config.conf: mode nftables
+evidence: nft: nft is not installed`},
+		{What: "no kube-proxy", Node: checkstest.Node(nil, nil), Want: "skip\nskip: kube-proxy's mode is not known here"},
+	})
+	tree := func(modules string) map[string]string {
+		all := ""
+		for _, name := range strings.Fields(modules) {
+			all += "kernel/net/" + name + ".ko.xz:\n"
+		}
+		return map[string]string{"lib/modules/6.12.0/modules.dep": all, "etc/os-release": "ID=rocky\nID_LIKE=\"rhel centos fedora\"\n"}
+	}
+	checkstest.RunOne(t, "packetfilter.kernel-can", checks.Image, []checkstest.Case{
+		{What: "Enterprise Linux 10: only nftables", Tree: tree(nftables + " nft_nat nft_fib_ipv6 nft_reject_ipv6"), Want: `
+pass
+want: every form of rule
+got: every form of rule
+evidence: /lib/modules/6.12.0: cannot iptables mode without ip6t_REJECT, ipt_REJECT, xt_MASQUERADE, xt_addrtype, xt_comment, xt_conntrack, ` +
+			`xt_mark, xt_nat, xt_recent, xt_statistic, xt_tcpudp`},
+		{What: "the same, for a policy of mode ipvs", Policy: "module \"ip_vs\" {}\n", Tree: tree(nftables + " nft_nat ip6t_REJECT ipt_REJECT xt_MASQUERADE " +
+			"xt_addrtype xt_comment xt_conntrack xt_mark xt_nat xt_recent xt_statistic xt_tcpudp ip_vs ip_vs_rr ip_set xt_set ip_set_bitmap_port " +
+			"ip_set_hash_ip ip_set_hash_ipport ip_set_hash_ipportip"), Want: `
+fail
+want: every form of rule
+got: 6.12.0 cannot ipvs mode without ip_set_hash_ipportnet
+evidence: /lib/modules/6.12.0: cannot ipvs mode without ip_set_hash_ipportnet
+remedy: install kernel-modules-extra-6.12.0`},
+	})
+}
+
+func TestKernelCNI(t *testing.T) {
+	node := func(conflist string, dep string) *hosttest.Machine {
+		return checkstest.Node(map[string]string{"/etc/cni/net.d/10-x.conflist": conflist, "/lib/modules/6.1.0/modules.dep": dep, "/etc/os-release": "ID=ubuntu\n"}, nil)
+	}
+	checkstest.RunOne(t, "packetfilter.kernel-can-cni", checks.Run, []checkstest.Case{
+		{What: "a small kernel", Node: node(`{"name":"cbr0"}`, ""), Want: `
+warn
+want: the CNI's modules
+got: without vxlan
+evidence: /etc/cni/net.d: cbr0
+remedy: install linux-modules-6.1.0 and linux-modules-extra-6.1.0, which has vxlan`},
+		{What: "a whole kernel", Node: node(`{"name":"cbr0"}`, "kernel/drivers/net/vxlan/vxlan.ko:\n"), Want: "pass\nwant: the CNI's modules\ngot: the CNI's modules"},
+		{What: "another CNI", Node: node(`{"name":"mine"}`, ""), Want: "skip\nskip: no CNI is here whose modules are known"},
+	})
+}

@@ -1,0 +1,99 @@
+package packetfilter
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/internal/ruleset"
+	"nodegate/policy"
+)
+
+// markBits: two programs that keep different things in one bit of a packet's mark.
+func markBits() checks.Problem {
+	return checks.Problem{
+		Name: "packetfilter.mark-bits", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
+		Detects: "Two of kube-proxy, Calico, Cilium, Tailscale and the CNI's portmap use the same bit of the packet's mark.",
+		Symptom: "Packets of Pods are masqueraded, accepted or dropped that must not be, and only while both programs run.",
+		How: "The bits of every --mark, --set-mark and --set-xmark in the chains of each program, by the chains' names, in all tables of all " +
+			"backends of iptables; two programs' bits overlap. By default Tailscale has 0xff0000, Calico 0xffff0000.",
+		Remedy: "give one of them other bits: Calico's iptablesMarkMask (FelixConfiguration), kube-proxy's iptables.masqueradeBit; Tailscale's " +
+			"are fixed",
+		TradeOff: "Calico needs at least four bits, and more for more interfaces.",
+		Ref:      "https://github.com/fwmark/registry",
+		Inspect:  inspectMarkBits,
+	}
+}
+
+func inspectMarkBits(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
+	s := checks.Passing("bits of their own")
+	sets, err := h.Rulesets(ctx)
+	if err != nil {
+		return s, err
+	}
+	used := map[string]uint64{}
+	for _, set := range sets {
+		for _, save := range set.Saves {
+			for _, t := range save.Tables {
+				for _, c := range t.Chains {
+					if owner, bits := chainOwner(c.Name), bitsOf(c); owner != "" && bits != 0 {
+						used[owner] |= bits
+					}
+				}
+			}
+		}
+	}
+	if len(used) < 2 {
+		s.Skip = "one program at most sets marks"
+		return s, nil
+	}
+	owners := slices.Sorted(maps.Keys(used))
+	var got []string
+	for i, a := range owners {
+		s.Evidence = append(s.Evidence, checks.Seen("iptables-save", fmt.Sprintf("%s uses %#x", a, used[a])))
+		for _, b := range owners[i+1:] {
+			if both := used[a] & used[b]; both != 0 {
+				got = append(got, fmt.Sprintf("%s and %s share %#x", a, b, both))
+			}
+		}
+	}
+	if got != nil {
+		s.Differs(strings.Join(got, ", "), "")
+	}
+	return s, nil
+}
+
+// chainOwner returns the program that names its chains so, or "".
+func chainOwner(chain string) string {
+	for _, known := range [][2]string{
+		{"KUBE-", "kube-proxy"}, {"cali-", "Calico"}, {"ts-", "Tailscale"}, {"CILIUM_", "Cilium"}, {"CNI-HOSTPORT", "portmap"},
+	} {
+		if strings.HasPrefix(chain, known[0]) {
+			return known[1]
+		}
+	}
+	return ""
+}
+
+var marking = regexp.MustCompile(`--(?:set-x?mark|mark) 0x([0-9a-fA-F]+)(?:/0x([0-9a-fA-F]+))?`)
+
+// bitsOf returns the bits of the mark that a chain's rules look at or set.
+func bitsOf(c *ruleset.Chain) (bits uint64) {
+	for i := range c.Rules {
+		for _, m := range marking.FindAllStringSubmatch(c.Rules[i].Text, -1) {
+			value, _ := strconv.ParseUint(m[1], 16, 64) // the expression matches nothing else
+			mask, _ := strconv.ParseUint(m[2], 16, 64)
+			if mask == 0 || mask == 0xffffffff { // xor, or the whole mark is replaced
+				mask = value
+			}
+			bits |= mask
+		}
+	}
+	return bits
+}

@@ -1,0 +1,88 @@
+package packetfilter_test
+
+import (
+	"testing"
+
+	"nodegate/checks"
+	"nodegate/checks/checkstest"
+	"nodegate/internal/host/hosttest"
+)
+
+func saved(text string) *hosttest.Machine {
+	return &hosttest.Machine{Rules: map[string]string{"iptables-nft-save": text + "COMMIT\n"}}
+}
+
+func TestMarkBits(t *testing.T) {
+	const proxy = "*mangle\n:KUBE-MARK-MASQ - [0:0]\n:CNI-HOSTPORT-SETMARK - [0:0]\n:ts-forward - [0:0]\n:cali-PREROUTING - [0:0]\n" +
+		"-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000\n-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x0\n" +
+		"-A CNI-HOSTPORT-SETMARK -j MARK --set-xmark 0x2000/0x2000\n"
+	checkstest.RunOne(t, "packetfilter.mark-bits", checks.Run, []checkstest.Case{
+		{What: "kube-proxy and portmap", Node: saved(proxy), Want: `
+pass
+want: bits of their own
+got: bits of their own
+evidence: iptables-save: kube-proxy uses 0x4000
+evidence: iptables-save: portmap uses 0x2000`},
+		{What: "Calico and Tailscale", Node: saved(proxy + "-A ts-forward -i tailscale0 -j MARK --set-xmark 0x40000/0xff0000\n" +
+			"-A cali-PREROUTING -m mark --mark 0x10000/0x10000 -j ACCEPT\n"), Want: `
+warn
+want: bits of their own
+got: Calico and Tailscale share 0x10000
+evidence: iptables-save: Calico uses 0x10000
+evidence: iptables-save: Tailscale uses 0xff0000
+evidence: iptables-save: kube-proxy uses 0x4000
+evidence: iptables-save: portmap uses 0x2000
+remedy: give one of them other bits: Calico's iptablesMarkMask (FelixConfiguration), kube-proxy's iptables.masqueradeBit; Tailscale's are fixed`},
+		{What: "nothing", Node: saved("*mangle\n:PREROUTING ACCEPT [0:0]\n"), Want: "skip\nskip: one program at most sets marks"},
+	})
+}
+
+func TestHostPort(t *testing.T) {
+	const chains = "*nat\n:CNI-HOSTPORT-DNAT - [0:0]\n:KUBE-NODEPORTS - [0:0]\n:CNI-DN-1 - [0:0]\n:KUBE-EXT-1 - [0:0]\n" +
+		"-A KUBE-NODEPORTS -p tcp -m comment --comment \"ns/name\" -m tcp --dport 30080 -j KUBE-EXT-1\n"
+	rule := func(protocol, ports string) string {
+		return "-A CNI-HOSTPORT-DNAT -p " + protocol + " -m comment --comment \"dnat name: \\\"cbr0\\\" id: \\\"1\\\"\" -m multiport --dports " + ports + " -j CNI-DN-1\n"
+	}
+	checkstest.RunOne(t, "packetfilter.host-port", checks.Run, []checkstest.Case{
+		{What: "kubelet's and a NodePort", Node: saved(chains + rule("tcp", "8080,10250") + rule("tcp", "30080") + rule("udp", "22")), Want: `
+warn
+want: ports of their own
+got: port 10250 of kubelet, port 30080 of a NodePort
+evidence: iptables-nft-save: -A CNI-HOSTPORT-DNAT -p tcp -m comment --comment "dnat name: \"cbr0\" id: \"1\"" -m multiport --dports 8080,10250 -j CNI-DN-1
+evidence: iptables-nft-save: -A CNI-HOSTPORT-DNAT -p tcp -m comment --comment "dnat name: \"cbr0\" id: \"1\"" -m multiport --dports 30080 -j CNI-DN-1
+remedy: give the Pod another hostPort, or take it away: a Service of type NodePort needs none`},
+		{What: "a port of its own", Node: saved(chains + rule("tcp", "80,443")), Want: "pass\nwant: ports of their own\ngot: ports of their own"},
+		{What: "none", Node: saved(chains), Want: "skip\nskip: no Pod has a hostPort by portmap"},
+	})
+}
+
+func TestForwardDrop(t *testing.T) {
+	filter := func(policy, rules string) string {
+		return "*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -d 172.17.0.2/32 ! -i docker0 -j DROP\nCOMMIT\n*filter\n:FORWARD " + policy +
+			" [0:0]\n:KUBE-FORWARD - [0:0]\n:FLANNEL-FWD - [0:0]\n:ufw-forward - [0:0]\n-A FLANNEL-FWD -s 10.244.0.0/16 -j ACCEPT\n" +
+			"-A KUBE-FORWARD -m mark --mark 0x4000/0x4000 -j ACCEPT\n-A ufw-forward -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n" + rules
+	}
+	const remedy = "\nremedy: put the CNI's ACCEPT first: restart its agent, which inserts it; with ufw: ufw default allow routed"
+	const right = "pass\nwant: Pods' packets pass\ngot: Pods' packets pass"
+	const kube, flannel, reject = "-A FORWARD -j KUBE-FORWARD\n", "-A FORWARD -j FLANNEL-FWD\n", "-A FORWARD -j REJECT --reject-with icmp-host-prohibited\n"
+	checkstest.RunOne(t, "packetfilter.forward-drop", checks.Run, []checkstest.Case{
+		{What: "healthy", Node: saved(filter("ACCEPT", kube)), Want: right},
+		{What: "flannel before the REJECT of Enterprise Linux", Node: saved(filter("DROP", kube+flannel+reject)), Want: right},
+		{What: "flannel after it", Node: saved(filter("ACCEPT", kube+reject+flannel)), Want: `
+warn
+want: Pods' packets pass
+got: filter FORWARD drops in iptables-nft-save
+evidence: iptables-nft-save: -A FORWARD -j REJECT --reject-with icmp-host-prohibited` + remedy},
+		{What: "ufw", Node: saved(filter("DROP", kube+"-A FORWARD -j ufw-forward\n")), Want: `
+warn
+want: Pods' packets pass
+got: filter FORWARD drops in iptables-nft-save
+evidence: iptables-nft-save: :FORWARD DROP` + remedy},
+		{What: "a DROP in raw", Node: saved("*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -j DROP\nCOMMIT\n" + filter("ACCEPT", kube)[len("*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -d 172.17.0.2/32 ! -i docker0 -j DROP\nCOMMIT\n"):]), Want: `
+warn
+want: Pods' packets pass
+got: raw PREROUTING drops in iptables-nft-save
+evidence: iptables-nft-save: -A PREROUTING -j DROP` + remedy},
+		{What: "no kube-proxy", Node: saved("*filter\n:FORWARD DROP [0:0]\n"), Want: "skip\nskip: no rules of kube-proxy here"},
+	})
+}

@@ -1,0 +1,150 @@
+//go:build cluster
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// conditionPolicy asks for one parameter of the node's own network namespace, and publishes.
+const conditionPolicy = `
+sysctl "net.ipv4.ip_forward" {
+  value = 1
+  drift = "report"
+}
+
+publish {
+  kubeconfig = %q
+}
+`
+
+// TestCondition runs watch with a node's own credentials against a real API server with NodeRestriction. The Node registers
+// late; the condition follows the verdict; the certificate is rotated meanwhile; another Node may not be written.
+func TestCondition(t *testing.T) {
+	c, binary := plane(t, Newest, ForRules()), nodegate(t)
+	space, address, err := c.addSpace(t.Context(), "watched")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := space.Shell(t.Context(), "sysctl -qw net.ipv4.ip_forward=1"); err != nil {
+		t.Fatal(err)
+	}
+	credentials := func() string {
+		t.Helper()
+		if err := c.ca.issue("watched", "system:node:watched", []string{"system:nodes"}); err != nil {
+			t.Fatal(err)
+		}
+		file, err := c.ca.kubeconfig("watched", Server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	policy := filepath.Join(c.Dir, "condition.hcl")
+	if err := os.WriteFile(policy, fmt.Appendf(nil, conditionPolicy, credentials()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	log := filepath.Join(c.Dir, "watch.log")
+	watch, err := space.Start(log, nil, binary, "watch", "--policy", policy, "--interval", "2s", "--allow-writable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = watch.Signal(syscall.SIGKILL) // an error means that it is gone
+		_ = watch.Wait()                  // it was killed: that is no news
+		if t.Failed() {
+			text, _ := os.ReadFile(log)
+			t.Logf("watch says:\n%s", text)
+		}
+	})
+	until(t, "a watch that misses its Node", func() (bool, error) {
+		text, err := os.ReadFile(log)
+		return strings.Contains(string(text), "NodegatePassed"), err
+	})
+	for _, name := range []string{"watched", "other"} {
+		if err := c.Create(t.Context(), "/api/v1/nodes", object{"metadata": object{"name": name}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	untilCondition(t, c, "watched", "True")
+	if err := space.Shell(t.Context(), "sysctl -qw net.ipv4.ip_forward=0"); err != nil {
+		t.Fatal(err)
+	}
+	untilCondition(t, c, "watched", "False")
+	credentials()
+	if err := space.Shell(t.Context(), "sysctl -qw net.ipv4.ip_forward=1"); err != nil {
+		t.Fatal(err)
+	}
+	untilCondition(t, c, "watched", "True")
+
+	// kubelet's own conditions are left alone, and a foreign node's cannot be written.
+	status := object{"status": object{"conditions": []object{{"type": "Ready", "status": "True"}}, "addresses": []object{
+		{"type": "InternalIP", "address": address}}}}
+	if err := c.API.Do(t.Context(), http.MethodPatch, "/api/v1/nodes/other/status", status, nil); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign := strings.Replace(string(text), "publish {", "publish {\n  node = \"other\"", 1)
+	if err := os.WriteFile(policy, []byte(foreign), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	err = space.Shell(t.Context(), `"$1" publish --policy "$2" 2>&1`, binary, policy)
+	if err == nil || !strings.Contains(err.Error(), "403 Forbidden") || !strings.Contains(err.Error(), "only its own Node") {
+		t.Errorf("another node's condition: %v", err)
+	}
+	if _, found := conditionOf(t, c, "other"); found {
+		t.Error("another node's condition was written")
+	}
+	var events struct {
+		Items []struct {
+			Reason, Message string
+			InvolvedObject  struct{ Name string }
+		}
+	}
+	if err := c.API.Do(t.Context(), http.MethodGet, "/api/v1/namespaces/default/events", nil, &events); err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	for _, e := range events.Items {
+		if e.InvolvedObject.Name == "watched" {
+			told = append(told, e.Reason)
+		}
+	}
+	if want := "Passed SysctlNetIpv4IpForward Passed"; strings.Join(told, " ") != want {
+		t.Errorf("events: %q, want %q", told, want)
+	}
+}
+
+type nodeCondition struct{ Type, Status, Reason, Message string }
+
+func conditionOf(t *testing.T, c *ControlPlane, node string) (nodeCondition, bool) {
+	t.Helper()
+	var n struct{ Status struct{ Conditions []nodeCondition } }
+	if err := c.API.Do(context.WithoutCancel(t.Context()), http.MethodGet, "/api/v1/nodes/"+node, nil, &n); err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range n.Status.Conditions {
+		if one.Type == "NodegatePassed" {
+			return one, true
+		}
+	}
+	return nodeCondition{}, false
+}
+
+func untilCondition(t *testing.T, c *ControlPlane, node, status string) {
+	t.Helper()
+	until(t, "condition "+status, func() (bool, error) {
+		now, _ := conditionOf(t, c, node)
+		return now.Status == status, nil
+	})
+}

@@ -1,0 +1,47 @@
+package export
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// TestReadiness: each file decodes, and those that wait for the condition name the policy's own.
+func TestReadiness(t *testing.T) {
+	waiting := 0
+	for _, f := range write(t, "readiness", input(t, `publish { condition = "example.com/Fit" }`, Delivery{})).Tree {
+		in := yaml.NewDecoder(bytes.NewReader(f.Content))
+		for {
+			var document struct{ APIVersion, Kind string }
+			err := in.Decode(&document)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Errorf("%s: %v", f.Path, err)
+				break
+			}
+		}
+		text := string(f.Content)
+		if strings.Contains(text, "@") {
+			t.Errorf("%s has a place that is not filled:\n%s", f.Path, text)
+		}
+		if strings.Contains(text, "- type: example.com/Fit") {
+			waiting++
+		}
+	}
+	if waiting != 3 {
+		t.Errorf("%d files wait for the condition, want 3", waiting)
+	}
+	format, err := Find("readiness")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := format.Write(input(t, `use "kubernetes" {}`, Delivery{})); err == nil || !strings.Contains(err.Error(), "publish {}") {
+		t.Errorf("without a publish block: %v", err)
+	}
+}

@@ -1,0 +1,9 @@
+restarted() { [ "$(systemctl show -P NRestarts kubelet)" -ge "$1" ]; }
+status() { nodegate status --format json | tr -d '\n' | grep "$@" >/dev/null; }
+within 240 restarted 3
+within 120 status 'kubelet.crash-loop.*restarts again and again: exit status 3.*a reason that no check knows'
+nodegate status | grep -E '^fail +kubelet.crash-loop +' || die "status is silent"
+within 120 restarted 11
+ln -sf /opt/vm/kubelet /opt/vm/crash
+systemctl restart kubelet
+within 120 status '"kubelet.crash-loop", *"verdict": *"pass"'

@@ -1,0 +1,18 @@
+package host
+
+import "testing"
+
+func TestLastError(t *testing.T) {
+	const klog = "E1121 19:25:58.452529     132 run.go:72] \"command failed\" err="
+	for _, c := range []struct{ log, want string }{
+		{"", ""},
+		{"one\ntwo\n", "two"},
+		{"I1121 a\n" + klog + "\"x\"\nI1121 shutting down\n", klog + "\"x\""},
+		{klog + "<\n\tfailed to load: no kind\n >\n", klog + "< failed to load: no kind"},
+		{"Error: unknown flag\nUsage:\n", "Error: unknown flag"},
+	} {
+		if got := lastError(c.log); got != c.want {
+			t.Errorf("%q: %q, want %q", c.log, got, c.want)
+		}
+	}
+}

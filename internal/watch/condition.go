@@ -1,0 +1,99 @@
+package watch
+
+import (
+	"cmp"
+	"os"
+	"strings"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/internal/host/config"
+	"nodegate/internal/kube"
+	"nodegate/policy"
+)
+
+// maxMessage is the longest message of a condition, in bytes: what readiness reporters and kubectl show in one line, with a line's end.
+const maxMessage = 255
+
+// Condition returns what watch found as a condition of the Node. It changes only when the verdict does, or what fails: values,
+// times and counts are in the report.
+func (s State) Condition(kind string) kube.Condition {
+	c := kube.Condition{Type: kind, Status: "True", Reason: "Passed", Message: "every requirement of the policy passes"}
+	verdict := s.Report.Verdict()
+	var failing []string
+	for _, res := range s.Report.Results {
+		if res.Verdict == verdict && !res.IsSymptom() {
+			failing = append(failing, res.Name)
+		}
+	}
+	switch verdict {
+	case checks.Fail:
+		c.Status, c.Message = "False", "fails: "
+	case checks.Unknown:
+		c.Status, c.Message = "Unknown", "could not be told: "
+	default:
+		failing = nil
+	}
+	if len(failing) > 0 {
+		c.Reason = kube.Reason(failing[0])
+		c.Message = list(c.Message, failing, maxMessage)
+	}
+	if s.Policy != nil && s.Policy.Gate.Enforce == policy.Warn && c.Status != "True" {
+		c.Message = list("nothing is held (enforce is warn); "+c.Message, nil, maxMessage)
+	}
+	if s.Off != "" {
+		c.Message = list("nothing is held or corrected, by "+s.Off+"; "+c.Message, nil, maxMessage)
+	}
+	return c
+}
+
+// Publication returns what the policy wants the cluster to hear: a type of "" where it wants nothing. Where it names no
+// credentials, a Pod's service account is used, or kubelet's own.
+func (s State) Publication(h *host.Host) kube.Publication {
+	if s.Policy == nil || s.Policy.Publish.Condition == "" {
+		return kube.Publication{}
+	}
+	p := s.Policy.Publish
+	out := kube.Publication{Condition: s.Condition(p.Condition), Kubeconfig: p.Kubeconfig, Node: p.Node}
+	switch {
+	case out.Kubeconfig != "":
+	case kube.InPod():
+		out.Node = cmp.Or(out.Node, os.Getenv("NODE_NAME")) // as the downward API gives it
+	default:
+		out.Kubeconfig = kubeletKubeconfig(h)
+	}
+	return out
+}
+
+// kubeletKubeconfig returns kubelet's kubeconfig, which may not exist yet.
+func kubeletKubeconfig(h *host.Host) string {
+	const kubeadm, kops = "/etc/kubernetes/kubelet.conf", "/var/lib/kubelet/kubeconfig"
+	k, err := config.ReadKubelet(h.Files)
+	if name := k.Flags["kubeconfig"].Value; err == nil && name != "" {
+		return name
+	}
+	if _, err := h.Files.ReadFile(kops); err == nil {
+		return kops
+	}
+	return kubeadm
+}
+
+// list joins names, as many as fit into so many bytes.
+func list(text string, names []string, most int) string {
+	const more = " and more"
+	for i, name := range names {
+		next := name
+		if i > 0 {
+			next = ", " + name
+		}
+		rest := 0
+		if i < len(names)-1 {
+			rest = len(more)
+		}
+		if len(text)+len(next)+rest > most {
+			return text + more
+		}
+		text += next
+	}
+	return strings.ToValidUTF8(text[:min(most, len(text))], "")
+}

@@ -1,0 +1,55 @@
+package policy
+
+import (
+	"path/filepath"
+	"regexp"
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+)
+
+// Publish says how watch tells the cluster what it found: as a condition of this node's Node.
+type Publish struct {
+	Condition  string // its type; "" where nothing is published
+	Kubeconfig string // absolute; "": kubelet's own, or a Pod's service account
+	Node       string // "": the node that the credentials are of
+	Range      hcl.Range
+}
+
+const defaultCondition = "NodegatePassed"
+
+// conditionType is what the API server accepts for the type of a condition that has no domain, and the same with one.
+var conditionType = regexp.MustCompile(`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`)
+
+// takenConditions are the types that others write, or act on. Karpenter's node repair and EKS replace a machine whose
+// condition of the second list is False for a time (karpenter-provider-aws, pkg/cloudprovider, RepairPolicies).
+func takenConditions() (kubelet, repair []string) {
+	return []string{"Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"},
+		[]string{"NetworkingReady", "KernelReady", "StorageReady", "ContainerRuntimeReady", "AcceleratedHardwareReady"}
+}
+
+func (r *reader) publish(b block) Publish {
+	p := Publish{Condition: defaultCondition, Range: b.Range}
+	if b.get("condition") != nil {
+		p.Condition = r.text(b.get("condition"), "condition")
+	}
+	kubelet, repair := takenConditions()
+	switch {
+	case slices.Contains(kubelet, p.Condition):
+		r.errorf(b.at("condition"), "Not a condition of ours", "kubelet or a controller writes the condition %s itself; "+
+			"leave condition out for %s, or choose another name.", p.Condition, defaultCondition)
+	case slices.Contains(repair, p.Condition):
+		r.errorf(b.at("condition"), "A condition that deletes machines", "Node repair (Karpenter, EKS) replaces a machine whose %s is False; "+
+			"a wrong policy would then replace every node. Leave condition out for %s, or choose another name.", p.Condition, defaultCondition)
+	case len(p.Condition) > 316 || !conditionType.MatchString(p.Condition) && len(r.unknown) == 0:
+		r.errorf(b.at("condition"), "Not a condition's type", "A condition's type is letters, digits, -, _ and ., for example %s or "+
+			"example.com/%s; %q is not.", defaultCondition, defaultCondition, p.Condition)
+	}
+	if p.Kubeconfig = r.text(b.get("kubeconfig"), "kubeconfig"); p.Kubeconfig != "" && !filepath.IsAbs(p.Kubeconfig) {
+		r.errorf(b.at("kubeconfig"), "Not an absolute path", "watch runs in no folder of yours: write the whole path; %q is not one.", p.Kubeconfig)
+	}
+	if p.Node = r.text(b.get("node"), "node"); p.Node != "" && !isName(p.Node, 253, "-.") {
+		r.errorf(b.at("node"), "Not a node's name", "node is the Node's metadata.name, as `kubectl get nodes` prints it; %q is not.", p.Node)
+	}
+	return p
+}
