@@ -65,6 +65,11 @@ func (r *reader) scope(e hcl.Expression) (scope *hcl.EvalContext, unknown []stri
 			continue
 		}
 		typ, known := types[name]
+		if !known && attr == "" {
+			r.errorf(t.SourceRange(), "Unknown fact", "There is no fact %[1]s; a text is in quotes: %[1]q. The facts are %[2]s.", root, strings.Join(FactNames(), ", "))
+			ok = false
+			continue
+		}
 		if !known {
 			r.errorf(t.SourceRange(), "Unknown fact", "There is no fact %s; there is %s.%s",
 				name, strings.Join(FactNames(), ", "), didYouMean(name, FactNames()))

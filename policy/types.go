@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -28,7 +29,7 @@ func (l *loader) checkTypes() hcl.Diagnostics {
 			c.diags = c.diags[:said] // evaluation says the same
 		}
 	}
-	return c.diags
+	return append(c.diags, c.warnings...)
 }
 
 type typeChecker struct {
@@ -126,6 +127,9 @@ func (c *typeChecker) divisor(e hclsyntax.Expression) {
 	if p, is := e.(*hclsyntax.ParenthesesExpr); is {
 		e = p.Expression
 	}
+	if v, diags := e.Value(c.EvalContext); !diags.HasErrors() && v.IsWhollyKnown() && v.Type() == cty.Number && v.AsBigFloat().Sign() == 0 {
+		c.errorf(e.Range(), "Division by zero", "The divisor is zero.")
+	}
 	if t, depends := c.typeOf(e); !depends || t != cty.Number || name(e) != "this" {
 		return
 	}
@@ -144,18 +148,45 @@ func (c *typeChecker) divisor(e hclsyntax.Expression) {
 func (c *typeChecker) equality(n *hclsyntax.BinaryOpExpr) {
 	left, dependsLeft := c.typeOf(n.LHS)
 	right, dependsRight := c.typeOf(n.RHS)
+	c.possible(name(n.LHS), n.RHS)
+	c.possible(name(n.RHS), n.LHS)
 	if !dependsLeft && !dependsRight || !left.IsPrimitiveType() || !right.IsPrimitiveType() || left == right {
 		return
 	}
 	c.errorf(n.Range(), "Wrong type", "%s is %s and %s is %s: they are never equal.%s", name(n.LHS), withArticle(left), name(n.RHS),
-		withArticle(right), quoteIt(left, n.RHS)+quoteIt(right, n.LHS))
+		withArticle(right), quoteIt(n.LHS, left, n.RHS)+quoteIt(n.RHS, right, n.LHS))
+}
+
+// possible reports a text that a fact never is. The versions of the kernel and of kubelet
+// have three numbers nearly everywhere.
+func (c *typeChecker) possible(fact string, e hclsyntax.Expression) {
+	v, diags := e.Value(nil)
+	if diags.HasErrors() || v.Type() != cty.String || v.IsNull() {
+		return
+	}
+	text := v.AsString()
+	words := map[string][]string{
+		"cloud.provider":  {"aws", "gcp", "azure", "openstack", "hetzner", "digitalocean", "alibaba", ""},
+		"kube_proxy.mode": {"iptables", "nftables", "ipvs", "userspace", "kernelspace", ""},
+	}[fact]
+	switch {
+	case words != nil && !slices.Contains(words, text):
+		c.errorf(e.Range(), "Wrong value", "%s is never %q; it is one of %s.%s", fact, text, strings.Join(quoted(words), ", "), nearest(text, words))
+	case fact == "os.id" && strings.ToLower(strings.TrimSpace(text)) != text:
+		c.errorf(e.Range(), "Wrong value", "os.id is never %q: os-release(5) has it in lower case. Write %q.", text, strings.ToLower(strings.TrimSpace(text)))
+	case (fact == "kernel.version" || fact == "kubelet.version") && strings.Count(text, ".") < 2:
+		c.warnf(e.Range(), "Never equal", "%s is a text such as %q: write version_at_least(%[1]s, %[3]q).", fact, usual(fact)[1], text)
+	}
 }
 
 // quoteIt suggests how to write a literal that is compared with a text.
-func quoteIt(other cty.Type, e hclsyntax.Expression) string {
+func quoteIt(of hclsyntax.Expression, other cty.Type, e hclsyntax.Expression) string {
 	v, diags := e.Value(nil)
 	if diags.HasErrors() || other != cty.String || v.Type() != cty.Number {
 		return ""
+	}
+	if fact := name(of); fact == "kernel.version" || fact == "kubelet.version" {
+		return fmt.Sprintf(" Write version_at_least(%s, %q).", fact, v.AsBigFloat().Text('f', -1))
 	}
 	return fmt.Sprintf(" Write %q.", v.AsBigFloat().Text('f', -1))
 }
@@ -178,6 +209,11 @@ func (c *typeChecker) call(n *hclsyntax.FunctionCallExpr) {
 	}
 	if n.Name == "contains" && len(n.Args) == 2 {
 		c.contains(n)
+		if list, is := n.Args[0].(*hclsyntax.TupleConsExpr); is {
+			for _, e := range list.Exprs {
+				c.possible(name(n.Args[1]), e)
+			}
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/spf13/cobra"
 
+	"nodegate/checks/catalog"
 	"nodegate/internal/host"
 	"nodegate/internal/host/file"
 	"nodegate/internal/host/tree"
@@ -55,6 +56,9 @@ that binary and the package's units are used.`,
 			}
 			p, texts, err := o.load(h, c.ErrOrStderr())
 			if err != nil {
+				return err
+			}
+			if err := o.readableThere(h, p, texts, c.ErrOrStderr()); err != nil {
 				return err
 			}
 			if err := unitThere(h, p.Gate, texts, c.ErrOrStderr()); err != nil {
@@ -162,6 +166,25 @@ func newUninstall() *cobra.Command {
 	c.Flags().StringVar(&o.root, "root", "/", "`DIR` with the file tree of the machine")
 	c.Flags().BoolVar(&force, "force", false, "also remove or replace files that were changed since nodegate wrote them")
 	return c
+}
+
+// readableThere returns an error where the policy means something else without the
+// values that are given for its variables: on the node nobody gives them.
+func (o *options) readableThere(h *host.Host, p *policy.Policy, texts []policy.File, stderr io.Writer) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	known := policy.Options{Checks: catalog.Names(), Fact: func(name string) (any, bool) { return h.Fact(ctx, name) }}
+	there, diags := policy.Load(texts, known)
+	var given, alone strings.Builder
+	if err := errors.Join(p.WriteEffective(&given), there.WriteEffective(&alone)); err != nil {
+		return err
+	}
+	if !diags.HasErrors() && given.String() == alone.String() {
+		return nil
+	}
+	policy.WriteDiagnostics(stderr, texts, diags)
+	return errors.New("the node reads the policy without --var, --var-file and NODEGATE_VAR_NAME, and so as another one: " +
+		"write the values as the variables' defaults")
 }
 
 // unitThere returns an error where the unit that the gate is for does not exist: what

@@ -1,0 +1,70 @@
+package catalog_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"nodegate/checks/catalog"
+	"nodegate/internal/host"
+	"nodegate/policy"
+)
+
+// TestRecordedNodes: every built-in policy, and every policy that lint lets through with
+// a warning, evaluates on every recorded node, and on the node before it knew anything.
+func TestRecordedNodes(t *testing.T) {
+	var policies []policy.File
+	for _, name := range policy.Builtins() {
+		f, err := policy.Builtin(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		policies = append(policies, f)
+	}
+	archive, err := txtar.ParseFile("../../cmd/nodegate/testdata/mistakes.ar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range archive.Files {
+		if bytes.HasPrefix(f.Data, []byte("# 0 ")) {
+			policies = append(policies, policy.File{Name: f.Name, Text: f.Data})
+		}
+	}
+	recordings, err := filepath.Glob("testdata/nodes/*.json")
+	if err != nil || len(recordings) == 0 {
+		t.Fatalf("no recorded nodes: %v", err)
+	}
+	for _, name := range recordings {
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := host.ReadSnapshot(f)
+		f.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := host.Replay(s)
+		known := 0
+		fact := func(name string) (any, bool) {
+			v, ok := h.Fact(t.Context(), name)
+			if ok {
+				known++
+			}
+			return v, ok
+		}
+		for _, p := range policies {
+			for _, fact := range []func(string) (any, bool){nil, fact} {
+				if _, diags := policy.Load([]policy.File{p}, policy.Options{Checks: catalog.Names(), Fact: fact}); diags.HasErrors() {
+					t.Errorf("%s on %s: %v", p.Name, name, diags)
+				}
+			}
+		}
+		if known == 0 {
+			t.Errorf("%s has no fact that a policy names", name)
+		}
+	}
+}
