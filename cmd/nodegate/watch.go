@@ -112,6 +112,7 @@ func newWatcher(o *options, stderr io.Writer) (*watcher, error) {
 	if err != nil {
 		return nil, err
 	}
+	look.Memory = &host.Memory{}
 	w := &watcher{&watch.Watcher{Host: h, Observer: look}, stderr}
 	var files []policy.File
 	w.Policy = func(reread bool) (*policy.Policy, error) {
