@@ -18,7 +18,7 @@ import (
 // rootDir: kubelet exits where it cannot write its folder.
 func rootDir() checks.Problem {
 	return checks.Problem{
-		Name: "kubelet.root-dir", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block,
+		Name: "kubelet.root-dir", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
 		Detects: "kubelet's folder is on a file system that is read-only, or full before kubelet's first start.",
 		Symptom: "kubelet restarts for ever: \"mkdir /var/lib/kubelet/pki: read-only file system\" or \"no space left on device\".",
 		How: "The file system of --root-dir, /var/lib/kubelet by default, is mounted read-only for the first process (nodegate's own services " +
