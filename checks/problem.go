@@ -23,6 +23,7 @@ type Problem struct {
 	Remedy   string          // what to do; State.Remedy is more exact
 	TradeOff string          // what the remedy costs, "" for nothing
 	Ref      string          // the source of all this
+	Later    bool            // judged when kubelet starts: apply, which runs early at boot, leaves it out
 	Inspect  func(context.Context, *host.Host, *policy.Policy) (State, error)
 }
 
@@ -46,6 +47,15 @@ func Asked(problems []Problem, p *policy.Policy, stage Stage) []Check {
 		list = append(list, asked{problem, meta, p})
 	}
 	return list
+}
+
+// Early returns the checks that can be judged before what kubelet needs is there: its runtime, and what kubeadm or
+// cloud-init writes later in the boot.
+func Early(list []Check) []Check {
+	return slices.DeleteFunc(slices.Clone(list), func(c Check) bool {
+		a, is := c.(asked)
+		return is && a.Later
+	})
 }
 
 // asked is a problem that a policy asks for.

@@ -21,7 +21,7 @@ import (
 // certificate: kubelet exits where its client certificate is over and what should give it a new one is missing.
 func certificate() checks.Problem {
 	return checks.Problem{
-		Name: "kubelet.certificate", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block,
+		Name: "kubelet.certificate", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
 		Detects: "kubelet's client certificate is missing or expired, and the bootstrap kubeconfig that would get it a new one is not there.",
 		Symptom: "kubelet exits: \"part of the existing bootstrap client certificate ... is expired\"; the node, often one that was off " +
 			"for long, never becomes Ready again.",

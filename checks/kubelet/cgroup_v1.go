@@ -12,7 +12,7 @@ import (
 // cgroupV1: kubelet 1.35 does not start on cgroup v1.
 func cgroupV1() checks.Problem {
 	return checks.Problem{
-		Name: "kubelet.cgroup-v1", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block,
+		Name: "kubelet.cgroup-v1", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
 		Detects: "The machine runs cgroup v1, and its kubelet refuses that.",
 		Symptom: "After an upgrade to 1.35 kubelet restarts for ever: \"kubelet is configured to not run on a host using cgroup v1\".",
 		How: "/sys/fs/cgroup is not of type cgroup2, failCgroupV1 is not false in kubelet's configuration, and kubelet, which is run for its " +

@@ -18,7 +18,7 @@ import (
 // configuration: kubelet exits over a configuration file that it cannot read.
 func configuration() checks.Problem {
 	return checks.Problem{
-		Name: "kubelet.config", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block,
+		Name: "kubelet.config", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
 		Detects: "kubelet's configuration file, a drop-in of it or a certificate that it names is missing, empty, not YAML or of another kind.",
 		Symptom: "kubelet restarts for ever: \"failed to load kubelet config file\", \"failed to merge kubelet configs\" or \"open " +
 			"/etc/kubernetes/pki/ca.crt: no such file or directory\".",

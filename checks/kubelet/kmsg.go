@@ -14,7 +14,7 @@ import (
 // kmsg: kubelet reads the kernel's log for processes that were killed for memory.
 func kmsg() checks.Problem {
 	return checks.Problem{
-		Name: "kubelet.kmsg", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block,
+		Name: "kubelet.kmsg", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
 		Detects: "There is no /dev/kmsg, as in a container that runs as a node.",
 		Symptom: "kubelet restarts for ever: \"failed to create kubelet: open /dev/kmsg: no such file or directory\".",
 		How:     "/dev/kmsg does not exist, and this is the machine's own user namespace: elsewhere kubelet may be told to do without.",

@@ -2,9 +2,11 @@ package kubelet_test
 
 import (
 	"maps"
+	"strings"
 	"testing"
 
 	"nodegate/checks"
+	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
 )
 
@@ -76,4 +78,19 @@ remedy: run: sysctl -w vm.overcommit_memory=1 kernel.panic=10; and put them into
 		{What: "a configuration that is not YAML", Node: checkstest.Node(map[string]string{kubeadmConfig: "a: [\n"}, good),
 			Want: "unknown\nerror: reading /var/lib/kubelet/config.yaml: yaml: line 1: did not find expected node content"},
 	})
+}
+
+// TestEarly: apply runs early at boot, when nothing of kubelet's may be there yet: it judges parameters, and not kubelet.
+func TestEarly(t *testing.T) {
+	p := checkstest.Load(t, "use \"kubernetes\" {}\n")
+	all := catalog.For(p, checks.Boot)
+	early := checks.Early(all)
+	if len(early) == len(all) || len(early) < 10 {
+		t.Errorf("%d of %d requirements", len(early), len(all))
+	}
+	for _, c := range early {
+		if strings.HasPrefix(c.Name(), "kubelet.") || c.Name() == "swap" {
+			t.Errorf("%s is judged before kubelet can start", c.Name())
+		}
+	}
 }

@@ -16,7 +16,7 @@ import (
 // ports: kubelet exits where another program listens on its port.
 func ports() checks.Problem {
 	return checks.Problem{
-		Name: "kubelet.ports", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block,
+		Name: "kubelet.ports", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
 		Detects: "Another program listens on kubelet's port.",
 		Symptom: "kubelet exits: \"listen tcp 0.0.0.0:10250: bind: address already in use\".",
 		How: "/proc/net/tcp and tcp6 have a listening socket on kubelet's port (10250), and the process that has it open, by /proc/PID/fd, " +

@@ -18,11 +18,12 @@ import (
 // rootDir: kubelet exits where it cannot write its folder.
 func rootDir() checks.Problem {
 	return checks.Problem{
-		Name: "kubelet.root-dir", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block,
+		Name: "kubelet.root-dir", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
 		Detects: "kubelet's folder is on a file system that is read-only, or full before kubelet's first start.",
 		Symptom: "kubelet restarts for ever: \"mkdir /var/lib/kubelet/pki: read-only file system\" or \"no space left on device\".",
-		How: "The file system of --root-dir, /var/lib/kubelet by default, is mounted read-only for the first process (nodegate's own services " +
-			"see all of them so), or statfs has less than 32 KiB or no inode left while kubelet's cpu_manager_state is not there. A kubelet that has run before starts on a full disk, and evicts Pods.",
+		How: "The file system of --root-dir, /var/lib/kubelet by default, is mounted read-only for the first process (nodegate's own " +
+			"services see all of them so), or statfs has less than 32 KiB or no inode left while kubelet's cpu_manager_state is not there. A " +
+			"kubelet that has run before starts on a full disk, and evicts Pods.",
 		Remedy: "see why it is read-only (dmesg: a file system with errors is mounted so), or make space: crictl rmi " +
 			"--prune, journalctl --vacuum-size=100M",
 		TradeOff: "",

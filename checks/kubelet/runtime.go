@@ -16,15 +16,15 @@ import (
 // runtime: kubelet exits where its container runtime does not speak CRI v1.
 func runtime() checks.Problem {
 	return checks.Problem{
-		Name: "kubelet.runtime", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block,
+		Name: "kubelet.runtime", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
 		Detects: "The container runtime of kubelet's configuration does not answer CRI v1: it is too old, its CRI plugin is disabled, " +
 			"or it is not up yet.",
 		Symptom: "kubelet restarts for ever: \"validate CRI v1 runtime API for endpoint ...: rpc error: code = Unimplemented\", or \"no " +
 			"such file or " +
 			"directory\" of the socket; the Node never appears.",
 		How: "CRI's Version is called on the Unix socket of containerRuntimeEndpoint, or of containerd where kubelet's configuration " +
-			"names none and that socket exists, or kubelet is 1.27 or later, for which it is the default: runtime.v1, then " +
-			"runtime.v1alpha2, which kubelet stopped using in 1.26. Without a configuration of kubelet nothing is asked.",
+			"names none and that socket exists: runtime.v1, then runtime.v1alpha2, which kubelet stopped using in 1.26. Without a " +
+			"configuration of kubelet nothing is asked.",
 		Remedy:   "install containerd 1.6 or CRI-O 1.20 or later, and let its CRI plugin run",
 		TradeOff: "A newer containerd may need its configuration converted: containerd config migrate.",
 		Ref:      "https://kubernetes.io/blog/2022/11/18/upcoming-changes-in-kubernetes-1-26/",
@@ -45,7 +45,7 @@ func inspectRuntime(ctx context.Context, h *host.Host, _ *policy.Policy) (checks
 	if setting, told := k.Values["containerRuntimeEndpoint"]; told && setting.Value != "" {
 		socket = strings.TrimPrefix(setting.Value, "unix://")
 		s.Evidence = []checks.Evidence{checks.Seen(setting.From.Source, setting.From.Text)}
-	} else if exists, err := h.Files.Exists(socket); err != nil || !exists && (k.Command == nil || h.KubeletMinor(ctx) < 27) {
+	} else if exists, err := h.Files.Exists(socket); err != nil || !exists {
 		s.Skip = "kubelet's configuration names no runtime, and there is no " + socket
 		return s, err
 	}

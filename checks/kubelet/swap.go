@@ -13,7 +13,7 @@ import (
 // swap: kubelet does not start on a node with swap unless it is told to.
 func swap() checks.Problem {
 	return checks.Problem{
-		Name: "swap", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block,
+		Name: "swap", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
 		Detects:  "Swap is on and kubelet is not told to tolerate it.",
 		Symptom:  "kubelet exits: \"running with swap on is not supported, please disable swap\"; the node never becomes Ready.",
 		How:      "/proc/swaps has an entry, and failSwapOn is not false in kubelet's configuration or arguments.",

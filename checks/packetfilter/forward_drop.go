@@ -16,8 +16,8 @@ func forwardDrop() checks.Problem {
 		Name: "packetfilter.forward-drop", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
 		Detects: "The way of Pods' packets through iptables meets a DROP or REJECT for everything before a rule that accepts them.",
 		Symptom: "Pods reach nothing off their node; with ufw, or with the REJECT that Enterprise Linux has at the end of FORWARD.",
-		How: "raw PREROUTING, mangle PREROUTING and mangle FORWARD, then filter FORWARD, are followed in their hooks' order, jumps included: a DROP " +
-			"or REJECT without a condition, or FORWARD's policy DROP, before an ACCEPT of new connections. Rules with conditions are passed " +
+		How: "raw PREROUTING, mangle PREROUTING and mangle FORWARD, then filter FORWARD, are followed in their hooks' order, jumps included: a " +
+			"DROP or REJECT without a condition, or FORWARD's policy DROP, before an ACCEPT of new connections. Rules with conditions are passed " +
 			"over, and so are tables of nft that are not iptables'. Where Docker is, docker.forward-drop judges FORWARD.",
 		Remedy:   "put the CNI's ACCEPT first: restart its agent, which inserts it; with ufw: ufw default allow routed",
 		TradeOff: "The node forwards for its neighbours too, as any Kubernetes node does.",

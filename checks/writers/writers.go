@@ -10,6 +10,7 @@ func Problems() []checks.Problem {
 		whoWins(),
 		ipForwardWriters(),
 		networkdForeignRoutes(),
+		networkdDamage(),
 		networkManagerLinks(),
 		nmCloudSetup(),
 		firewalld(),

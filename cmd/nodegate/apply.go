@@ -18,7 +18,8 @@ func newApply() *cobra.Command {
 		Short: "Check, fix what fails, check again",
 		Long: `Apply fixes the requirements that it can: it loads modules, writes sysctls and
 sets link features, then reads everything back. It does not write what passes
-already. Every change is kept in ` + report.ChangesFile + `, old value and new.`,
+already. What only kubelet's start needs (its runtime and configuration) is left
+to the gate and to check. Every change is kept in ` + report.ChangesFile + `, old value and new.`,
 		Example: `  nodegate plan && nodegate apply
   nodegate apply --policy my.hcl`,
 		Args: cobra.NoArgs,
@@ -43,7 +44,7 @@ already. Every change is kept in ` + report.ChangesFile + `, old value and new.`
 }
 
 func applyAndRecord(ctx context.Context, h *host.Host, stage checks.Stage, list []checks.Check) checks.Report {
-	r := checks.Apply(ctx, h, stage, list)
+	r := checks.Apply(ctx, h, stage, checks.Early(list))
 	report.KeepChanges(r)
 	return r
 }

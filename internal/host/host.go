@@ -30,6 +30,8 @@ type Host struct {
 	// sent: in a file tree, a replay, a recording.
 	Prove func(ctx context.Context, wait time.Duration) (Proof, error)
 
+	Memory *Memory // nil but for watch
+
 	opened  []interface{ Close() }
 	kubelet func() (config.Kubelet, error) // of Once
 }
@@ -91,6 +93,8 @@ type Links interface {
 	// RoutingRules returns the rules that look up routes outside the tables that
 	// every machine has.
 	RoutingRules(ctx context.Context) ([]RoutingRule, error)
+	// Foreign returns the routes and rules that other programs made: the CNI, people.
+	Foreign(ctx context.Context) ([]Foreign, error)
 	Features(ctx context.Context, link string) (map[string]Feature, error)
 	SetFeatures(ctx context.Context, link string, on map[string]bool) error
 	SetMTU(ctx context.Context, link string, mtu int) error

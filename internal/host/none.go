@@ -24,6 +24,7 @@ func (noLinks) Watch(context.Context, func(), chan<- LinkEvent) error        { r
 func (noLinks) Driver(context.Context, string) (string, error)               { return "", errTree }
 func (noLinks) DefaultRoutes(context.Context) ([]string, error)              { return nil, errTree }
 func (noLinks) RoutingRules(context.Context) ([]RoutingRule, error)          { return nil, errTree }
+func (noLinks) Foreign(context.Context) ([]Foreign, error)                   { return nil, errTree }
 func (noLinks) Features(context.Context, string) (map[string]Feature, error) { return nil, errTree }
 func (noLinks) SetFeatures(context.Context, string, map[string]bool) error   { return errTree }
 func (noLinks) SetMTU(context.Context, string, int) error                    { return errTree }

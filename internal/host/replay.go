@@ -62,6 +62,11 @@ func (r replayLinks) RoutingRules(context.Context) ([]RoutingRule, error) {
 	return r.s.Routing.get("routing rules")
 }
 
+// Foreign fails: a recording remembers nothing.
+func (r replayLinks) Foreign(context.Context) ([]Foreign, error) {
+	return nil, fmt.Errorf("routes of other programs: %w", ErrNotRecorded)
+}
+
 func (r replayLinks) Driver(_ context.Context, link string) (string, error) {
 	return r.s.Drivers[link].get("driver of " + link)
 }

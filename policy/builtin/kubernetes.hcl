@@ -118,6 +118,7 @@ check "image.identity" {}
 check "sysctl.who-wins" {}
 check "ip-forward.writers" {}
 check "networkd.foreign-routes" {}
+check "writers.networkd-damage" {}
 check "networkmanager.cni-links" {}
 check "nm-cloud-setup" {}
 check "firewalld" {}

@@ -66,6 +66,10 @@ func (m links) DefaultRoutes(context.Context) ([]string, error) { return m.Route
 
 func (m links) RoutingRules(context.Context) ([]host.RoutingRule, error) { return m.Routing, nil }
 
+func (m links) Foreign(context.Context) ([]host.Foreign, error) {
+	return slices.Clone(m.Machine.Foreign), nil
+}
+
 func (m links) Features(_ context.Context, link string) (map[string]host.Feature, error) {
 	l, err := m.find(link)
 	if err != nil {

@@ -35,6 +35,7 @@ type Machine struct {
 	Runtime  map[string]string            // "v1 SOCKET" -> what the runtime says of itself; nobody behind a socket that is in no key
 	Spaces   map[string]host.Space        // path -> what is left there; much, elsewhere
 	Crashes  map[string]host.Crash        // unit -> how it ends
+	Foreign  []host.Foreign               // routes and rules of other programs
 	Cgroups  map[string]host.CgroupDriver // socket -> the runtime's driver
 	Lacks    map[string][]string          // program -> words of the texts that the kernel rejects, "program WORD" where that program does; a program that is no key is not installed
 	Rejects  map[string]string            // program and rule -> why it is rejected, "" if it is accepted
