@@ -18,8 +18,11 @@ type Publish struct {
 
 const defaultCondition = "NodegatePassed"
 
-// conditionType is what the API server accepts for the type of a condition that has no domain, and the same with one.
-var conditionType = regexp.MustCompile(`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`)
+// isConditionType reports whether the API server accepts a type of condition: a name, with or without a domain before it.
+func isConditionType(s string) bool {
+	form := regexp.MustCompile(`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`)
+	return len(s) <= 316 && form.MatchString(s)
+}
 
 // takenConditions are the types that others write, or act on. Karpenter's node repair and EKS replace a machine whose
 // condition of the second list is False for a time (karpenter-provider-aws, pkg/cloudprovider, RepairPolicies).
@@ -41,7 +44,7 @@ func (r *reader) publish(b block) Publish {
 	case slices.Contains(repair, p.Condition):
 		r.errorf(b.at("condition"), "A condition that deletes machines", "Node repair (Karpenter, EKS) replaces a machine whose %s is False; "+
 			"a wrong policy would then replace every node. Leave condition out for %s, or choose another name.", p.Condition, defaultCondition)
-	case len(p.Condition) > 316 || !conditionType.MatchString(p.Condition) && len(r.unknown) == 0:
+	case len(r.unknown) == 0 && !isConditionType(p.Condition):
 		r.errorf(b.at("condition"), "Not a condition's type", "A condition's type is letters, digits, -, _ and ., for example %s or "+
 			"example.com/%s; %q is not.", defaultCondition, defaultCondition, p.Condition)
 	}

@@ -19,7 +19,7 @@ func ports() checks.Problem {
 		Name: "kubelet.ports", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
 		Detects: "Another program listens on kubelet's port.",
 		Symptom: "kubelet exits: \"listen tcp 0.0.0.0:10250: bind: address already in use\".",
-		How: "/proc/net/tcp and tcp6 have a listening socket on kubelet's port (10250), and the process that has it open, by /proc/PID/fd, " +
+		How: "Kubelet's port (10250) cannot be bound to, /proc/net/tcp and tcp6 have a listening socket there, and the process that has it open, by /proc/PID/fd, " +
 			"is not kubelet, k3s or rke2.",
 		Remedy:   "stop the other program, or set port in kubelet's configuration",
 		TradeOff: "On another port the API server, metrics-server and network policies must follow.",
@@ -39,6 +39,9 @@ func inspectPorts(_ context.Context, h *host.Host, _ *policy.Policy) (checks.Sta
 // inspectPort reports who else listens on a port of kubelet.
 func inspectPort(h *host.Host, wanted string) (checks.State, error) {
 	s := checks.Passing("free, or kubelet's own")
+	if h.PortIsFree(wanted) {
+		return s, nil
+	}
 	var taken []string
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		text, found, err := h.ReadIfAny(table)

@@ -64,9 +64,6 @@ func LastWords(r Report) ([]string, error) {
 
 func sumOf(part, data string) uint32 { return crc32.ChecksumIEEE([]byte(part + " " + data)) }
 
-// The line may stand among others' text, and be torn.
-var lastWordsLine = regexp.MustCompile(lastWords + ` ([0-9a-f]{8}) (([0-9]{1,3})/([0-9]{1,3})) ([0-9a-f]{8}) ([A-Za-z0-9+/=]{1,96})`)
-
 // DecodeConsole reads the last words in a console's log. What is incomplete is refused: the error says what is missing, beside
 // the reports that are whole.
 func DecodeConsole(file string, r io.Reader) ([]Read, error) {
@@ -77,12 +74,14 @@ func DecodeConsole(file string, r io.Reader) ([]Read, error) {
 	if len(text) > mostConsole {
 		return nil, fmt.Errorf("%s: larger than %d MiB; give its end", file, mostConsole>>20)
 	}
+	// A line may stand among others' text, and be torn.
+	line := regexp.MustCompile(lastWords + ` ([0-9a-f]{8}) (([0-9]{1,3})/([0-9]{1,3})) ([0-9a-f]{8}) ([A-Za-z0-9+/=]{1,96})`)
 	type words struct {
 		id    string
 		parts []string
 	}
 	var all []*words
-	for _, m := range lastWordsLine.FindAllSubmatch(text, -1) {
+	for _, m := range line.FindAllSubmatch(text, -1) {
 		id, part, sum, data := string(m[1]), string(m[2]), string(m[5]), string(m[6])
 		n, _ := strconv.Atoi(string(m[3])) // digits, by the expression
 		of, _ := strconv.Atoi(string(m[4]))

@@ -1,0 +1,27 @@
+package host
+
+import (
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// PortIsFree reports whether nobody listens on a TCP port of this machine, on any address. It tries to bind to it, for a
+// moment and in a way that keeps nobody from listening there: /proc/net/tcp takes the kernel milliseconds, because it
+// walks every bucket of a table that is sized by the machine's memory. False means that the tables must be read.
+func (h *Host) PortIsFree(port string) bool {
+	number, err := strconv.ParseUint(port, 10, 16)
+	if _, live := h.Files.(machineFiles); !live || err != nil || number == 0 {
+		return false
+	}
+	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return false // a kernel without IPv6
+	}
+	defer func() { _ = unix.Close(fd) }()
+	// kubelet sets SO_REUSEADDR too, as every Go program: two such sockets may be bound until one listens.
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) != nil || unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 0) != nil {
+		return false
+	}
+	return unix.Bind(fd, &unix.SockaddrInet6{Port: int(number)}) == nil
+}

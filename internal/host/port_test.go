@@ -1,0 +1,35 @@
+package host
+
+import (
+	"net"
+	"testing"
+)
+
+func TestPortIsFree(t *testing.T) {
+	h, err := Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	for _, address := range []string{"127.0.0.1:0", "0.0.0.0:0", "[::1]:0"} {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Logf("%s: %v", address, err) // a machine without IPv6
+			continue
+		}
+		_, port, err := net.SplitHostPort(l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.PortIsFree(port) {
+			t.Errorf("%s: somebody listens there, and it is free", l.Addr())
+		}
+		l.Close()
+		if !h.PortIsFree(port) {
+			t.Errorf("%s: nobody listens any more, and it is not free", address)
+		}
+	}
+	if h.PortIsFree("0") || h.PortIsFree("x") || h.PortIsFree("70000") {
+		t.Error("what is no port is free")
+	}
+}
