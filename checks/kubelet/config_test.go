@@ -76,9 +76,9 @@ remedy: correct the file; the reference of KubeletConfiguration has all fields`}
 }
 
 func with(files map[string]string, name, content string) map[string]string {
-	files = maps.Clone(files)
-	files[name] = content
-	return files
+	all := map[string]string{name: content}
+	maps.Copy(all, files)
+	return all
 }
 
 func TestFlags(t *testing.T) {

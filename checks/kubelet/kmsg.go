@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"nodegate/checks"
@@ -33,6 +34,18 @@ func inspectKmsg(_ context.Context, h *host.Host, _ *policy.Policy) (checks.Stat
 	}
 	if exists, err := h.Files.Exists("/dev/kmsg"); err != nil || exists {
 		return s, err
+	}
+	own, err := mountOf(h, "/proc/self/mounts", "/dev")
+	if err != nil {
+		return s, err
+	}
+	first, err := mountOf(h, "/proc/1/mounts", "/dev")
+	if err != nil {
+		return s, err
+	}
+	if !slices.Equal(own, first) {
+		s.Skip = "this process has a /dev of its own, as nodegate-watch.service has"
+		return s, nil
 	}
 	users, err := h.Text("/proc/self/uid_map")
 	if err != nil {

@@ -33,5 +33,15 @@ want: free, or kubelet's own
 got: port 10250 by nginx (pid 815)
 evidence: /proc/net/tcp: port 10250: nginx (pid 815)
 remedy: stop the other program, or set port in kubelet's configuration`
-	checkstest.RunOne(t, "kubelet.ports", checks.Boot, []checkstest.Case{free, own, stranger})
+	unseen := checkstest.Case{What: "kubelet runs, and may not be looked into", Node: checkstest.Node(map[string]string{
+		"/proc/net/tcp": header + line("280A", "0A"), "/proc/815/stat": "815 (kubelet) S 1", "/proc/815/cmdline": "kubelet\x00",
+	}, nil), Want: `
+pass
+want: free, or kubelet's own
+got: free, or kubelet's own
+evidence: /proc/net/tcp: port 10250: unknown process`}
+	nobody := checkstest.Case{What: "nobody is seen", Node: checkstest.Node(map[string]string{
+		"/proc/net/tcp": header + line("280A", "0A"), "/proc/1/stat": "1 (systemd) S 1", "/proc/1/cmdline": "init\x00",
+	}, nil), Want: "unknown\nerror: port 10250 is taken, and the process that listens there is not visible"}
+	checkstest.RunOne(t, "kubelet.ports", checks.Boot, []checkstest.Case{free, own, stranger, unseen, nobody})
 }

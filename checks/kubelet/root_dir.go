@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
+	"strings"
 
 	"nodegate/checks"
 	"nodegate/internal/host"
@@ -19,8 +21,8 @@ func rootDir() checks.Problem {
 		Name: "kubelet.root-dir", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block,
 		Detects: "kubelet's folder is on a file system that is read-only, or full before kubelet's first start.",
 		Symptom: "kubelet restarts for ever: \"mkdir /var/lib/kubelet/pki: read-only file system\" or \"no space left on device\".",
-		How: "statfs of --root-dir, /var/lib/kubelet by default: read-only, or less than 32 KiB or no inode left while kubelet's " +
-			"cpu_manager_state is not there. A kubelet that has run before starts on a full disk, and evicts Pods.",
+		How: "The file system of --root-dir, /var/lib/kubelet by default, is mounted read-only for the first process (nodegate's own services " +
+			"see all of them so), or statfs has less than 32 KiB or no inode left while kubelet's cpu_manager_state is not there. A kubelet that has run before starts on a full disk, and evicts Pods.",
 		Remedy: "see why it is read-only (dmesg: a file system with errors is mounted so), or make space: crictl rmi " +
 			"--prune, journalctl --vacuum-size=100M",
 		TradeOff: "",
@@ -44,11 +46,15 @@ func inspectRootDir(_ context.Context, h *host.Host, _ *policy.Policy) (checks.S
 	if err != nil {
 		return s, err
 	}
+	mounted, err := mountOf(h, "/proc/1/mounts", at)
+	if err != nil {
+		return s, err
+	}
 	const little = 32 << 10 // certificate, key and state of a first start
 	full := ""
 	switch {
-	case space.ReadOnly:
-		s.Evidence = []checks.Evidence{checks.Seen(at, "read-only")}
+	case len(mounted) > 3 && slices.Contains(strings.Split(mounted[3], ","), "ro"):
+		s.Evidence = []checks.Evidence{checks.Seen("/proc/1/mounts", strings.Join(mounted[:4], " "))}
 		s.Differs("read-only", "")
 		return s, nil
 	case space.Free < little:
@@ -64,4 +70,23 @@ func inspectRootDir(_ context.Context, h *host.Host, _ *policy.Policy) (checks.S
 	}
 	s.Differs(full, "")
 	return s, nil
+}
+
+// mountOf returns the line of a table of mounts that a path is on, nil where there is none: the last of those with the
+// longest mount point.
+func mountOf(h *host.Host, table, path string) (mounted []string, err error) {
+	text, err := h.Text(table)
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) < 4 || mounted != nil && len(f[1]) < len(mounted[1]) {
+			continue
+		}
+		if strings.HasPrefix(path+"/", strings.TrimRight(f[1], "/")+"/") {
+			mounted = f
+		}
+	}
+	return mounted, nil
 }

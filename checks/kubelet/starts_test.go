@@ -34,8 +34,8 @@ evidence: /var/lib/kubelet/config.yaml: failCgroupV1: false`},
 }
 
 func TestRootDir(t *testing.T) {
-	node := func(space host.Space, files map[string]string) *hosttest.Machine {
-		m := withUnit("--root-dir=/data/kubelet", files)
+	node := func(options string, space host.Space, files map[string]string) *hosttest.Machine {
+		m := withUnit("--root-dir=/data/kubelet", with(files, "/proc/1/mounts", "/dev/vda / ext4 ro 0 0\n/dev/sdb /data ext4 "+options+" 0 0\n"))
 		m.Spaces = map[string]host.Space{"/data/kubelet": space}
 		return m
 	}
@@ -43,31 +43,36 @@ func TestRootDir(t *testing.T) {
 		return "\n" + verdict + "\nwant: a file system to write to\ngot: " + got + "\n" + seen
 	}
 	const remedy = "\nremedy: see why it is read-only (dmesg: a file system with errors is mounted so), or make space: crictl rmi --prune, journalctl --vacuum-size=100M"
-	missing := node(host.Space{Free: 1 << 30}, nil)
+	missing := node("ro", host.Space{Free: 1 << 30}, nil)
 	missing.Refuse = map[string]error{"s /data/kubelet": syscall.ENOENT}
-	missing.Spaces["/data"] = host.Space{ReadOnly: true}
 	checkstest.RunOne(t, "kubelet.root-dir", checks.Boot, []checkstest.Case{
-		{What: "space, on a file system that counts no inodes", Node: node(host.Space{Free: 1 << 20}, nil), Want: want("pass", "a file system to write to", "")},
-		{What: "read-only", Node: node(host.Space{ReadOnly: true}, nil), Want: want("fail", "read-only", "evidence: /data/kubelet: read-only"+remedy)},
-		{What: "the folder is not made, and cannot be", Node: missing, Want: want("fail", "read-only", "evidence: /data: read-only"+remedy)},
-		{What: "full", Node: node(host.Space{Free: 4096}, nil), Want: want("fail", "4096 bytes left", "evidence: /data/kubelet: 4096 bytes left"+remedy)},
-		{What: "no inodes", Node: node(host.Space{Free: 1 << 30, Inodes: 10}, nil), Want: want("fail", "no inode left", "evidence: /data/kubelet: no inode left"+remedy)},
-		{What: "full, and kubelet has run before", Node: node(host.Space{}, map[string]string{"/data/kubelet/cpu_manager_state": "{}"}),
+		{What: "space, on a file system that counts no inodes", Node: node("rw", host.Space{Free: 1 << 20}, nil), Want: want("pass", "a file system to write to", "")},
+		{What: "read-only", Node: node("ro,relatime", host.Space{Free: 1 << 20}, nil), Want: want("fail", "read-only", "evidence: /proc/1/mounts: /dev/sdb /data ext4 ro,relatime"+remedy)},
+		{What: "the folder is not made, and cannot be", Node: missing, Want: want("fail", "read-only", "evidence: /proc/1/mounts: /dev/sdb /data ext4 ro"+remedy)},
+		{What: "full", Node: node("rw", host.Space{Free: 4096}, nil), Want: want("fail", "4096 bytes left", "evidence: /data/kubelet: 4096 bytes left"+remedy)},
+		{What: "no inodes", Node: node("rw", host.Space{Free: 1 << 30, Inodes: 10}, nil), Want: want("fail", "no inode left", "evidence: /data/kubelet: no inode left"+remedy)},
+		{What: "full, and kubelet has run before", Node: node("rw", host.Space{}, map[string]string{"/data/kubelet/cpu_manager_state": "{}"}),
 			Want: want("pass", "a file system to write to", "evidence: /data/kubelet: 0 bytes left")},
 	})
 }
 
 func TestKmsg(t *testing.T) {
+	const tree = "udev /dev devtmpfs rw 0 0\n"
+	in := func(own, users string) *hosttest.Machine {
+		return withUnit("", map[string]string{"/proc/self/uid_map": users, "/proc/self/mounts": own, "/proc/1/mounts": tree})
+	}
 	const machine, users = "         0          0 4294967295\n", "0 100000 65536\n"
 	checkstest.RunOne(t, "kubelet.kmsg", checks.Boot, []checkstest.Case{
 		{What: "there", Node: withUnit("", map[string]string{"/dev/kmsg": ""}), Want: "pass\nwant: /dev/kmsg\ngot: /dev/kmsg"},
-		{What: "missing", Node: withUnit("", map[string]string{"/proc/self/uid_map": machine}), Want: `
+		{What: "missing", Node: in(tree, machine), Want: `
 fail
 want: /dev/kmsg
 got: missing
 remedy: run: mknod -m 600 /dev/kmsg c 1 11; for LXC, let the container have it: lxc.mount.entry = /dev/kmsg dev/kmsg none bind,create=file`},
-		{What: "a user namespace", Node: withUnit("", map[string]string{"/proc/self/uid_map": users}),
+		{What: "a user namespace", Node: in(tree, users),
 			Want: "skip\nskip: in a user namespace, kubelet may be told to do without"},
+		{What: "a service without devices", Node: in("tmpfs /dev tmpfs ro 0 0\n", machine),
+			Want: "skip\nskip: this process has a /dev of its own, as nodegate-watch.service has"},
 	})
 }
 

@@ -71,6 +71,17 @@ func TestChecksTable(t *testing.T) {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s |\n",
 			e.Name, e.Stages, e.Severity, cell(e.Breaks), cell(e.Remedy), cell(e.Source), shown[e.Name])
 	}
+	// By hand: what follows the table. The checks that it names exist.
+	if _, byHand, is := strings.Cut(string(have), "\n## "); is {
+		b.WriteString("\n## " + byHand)
+		for _, m := range regexp.MustCompile("(?m)^\\| [^`|]* \\| ((?:`[^`]+`(?:, )?)+)").FindAllStringSubmatch(byHand, -1) {
+			for name := range strings.SplitSeq(m[1], ", ") {
+				if !seen[strings.Trim(name, "`")] {
+					t.Errorf("%s speaks of %s, and there is no such check", file, name)
+				}
+			}
+		}
+	}
 	if inVM < 40 {
 		t.Errorf("only %d checks are shown failing in a virtual machine", inVM)
 	}

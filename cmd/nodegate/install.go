@@ -48,10 +48,10 @@ that binary and the package's units are used.`,
 				return err
 			}
 			defer h.Close()
-			if err := needRoot("install", ", or see what it would write: nodegate install --dry-run"); err != nil && h.Live() && !dryRun {
+			if err := newEnough(h, c.ErrOrStderr()); err != nil {
 				return err
 			}
-			if err := newEnough(h, c.ErrOrStderr()); err != nil {
+			if err := needRoot("install", ", or see what it would write: nodegate install --dry-run"); err != nil && h.Live() && !dryRun {
 				return err
 			}
 			p, texts, err := o.load(h, c.ErrOrStderr())

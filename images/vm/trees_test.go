@@ -46,7 +46,7 @@ func TestTrees(t *testing.T) {
 			if failed := failing(t, r.Nodegate, tree); len(failed) > 0 {
 				t.Errorf("a good tree fails %v", failed)
 			}
-			for _, b := range breakages(t, tree) {
+			for _, b := range append(breakages(t, tree), withoutModules(t, tree)...) {
 				undo := b.do()
 				if failed := failing(t, r.Nodegate, tree); strings.Join(failed, " ") != b.want {
 					t.Errorf("%s: fails %v, want %s", b.name, failed, b.want)

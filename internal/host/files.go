@@ -48,7 +48,7 @@ func (machineFiles) Space(name string) (Space, error) {
 	if err := unix.Statfs(name, &s); err != nil {
 		return Space{}, &fs.PathError{Op: "statfs", Path: name, Err: err}
 	}
-	return Space{s.Flags&unix.ST_RDONLY != 0, s.Bfree * uint64(s.Bsize), s.Ffree, s.Files}, nil
+	return Space{s.Bfree * uint64(s.Bsize), s.Ffree, s.Files}, nil
 }
 
 // treeFiles reads files below a root that is not trusted: every symbolic link is

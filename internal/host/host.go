@@ -61,7 +61,6 @@ type Files interface {
 
 // Space is what is left of a file system, for root.
 type Space struct {
-	ReadOnly   bool   `json:"readOnly,omitempty"`
 	Free       uint64 `json:"free"` // bytes
 	FreeInodes uint64 `json:"freeInodes"`
 	Inodes     uint64 `json:"inodes"` // 0 where the file system does not count them

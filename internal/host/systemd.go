@@ -129,7 +129,13 @@ func (m *machineUnits) Crashes(ctx context.Context, unit string) (Crash, error) 
 
 // lastError returns the last line of a log that is an error, as klog or Go's log package write it, else the last line.
 func lastError(log string) string {
-	isError := regexp.MustCompile(`^[EF]\d{4} |\b(?i:error|fatal|panic)\b`).MatchString
+	ofKlog, word := regexp.MustCompile(`^[IWEF]\d{4} `), regexp.MustCompile(`\b(?i:error|fatal|panic)\b`)
+	isError := func(line string) bool {
+		if ofKlog.MatchString(line) {
+			return line[0] == 'E' || line[0] == 'F'
+		}
+		return word.MatchString(line)
+	}
 	last := ""
 	for line := range strings.Lines(log) {
 		line = strings.TrimSpace(line)

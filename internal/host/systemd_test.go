@@ -7,7 +7,7 @@ func TestLastError(t *testing.T) {
 	for _, c := range []struct{ log, want string }{
 		{"", ""},
 		{"one\ntwo\n", "two"},
-		{"I1121 a\n" + klog + "\"x\"\nI1121 shutting down\n", klog + "\"x\""},
+		{"I1121 a\n" + klog + "\"x\"\nI1121 the last words, no error\n", klog + "\"x\""},
 		{klog + "<\n\tfailed to load: no kind\n >\n", klog + "< failed to load: no kind"},
 		{"Error: unknown flag\nUsage:\n", "Error: unknown flag"},
 	} {
