@@ -185,7 +185,11 @@ func (r *reader) gate(b block) Gate {
 	}
 	g.UnitAt = b.at("unit")
 	g.MayLack = r.oneOf(b.get("unit_absent"), "unit_absent", "refuse", "allow") == "allow"
-	g.Budget = r.duration(b.get("budget"), "budget", g.Budget, 10*time.Millisecond, time.Hour)
+	least := time.Duration(0)
+	if r.catalogue != nil { // a node goes on with what it has
+		least = 10 * time.Millisecond
+	}
+	g.Budget = r.duration(b.get("budget"), "budget", g.Budget, least, time.Hour)
 	g.Interval = r.duration(b.get("interval"), "interval", g.Interval, 100*time.Millisecond, time.Minute)
 	g.OnTimeout = OnTimeout(r.oneOf(b.get("on_timeout"), "on_timeout", string(Hold), string(Release)))
 	g.Repair = r.flag(b.get("repair"), "repair", g.Repair)

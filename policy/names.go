@@ -111,6 +111,7 @@ func nearest(s string, known []string) string {
 		distance int
 	}
 	var near []candidate
+	s = strings.ToLower(s)
 	for _, k := range known {
 		switch d := levenshtein.Distance(s, k, nil); {
 		case d < 4 && d < len(last(k))/2+1:

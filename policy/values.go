@@ -153,7 +153,7 @@ func (r *reader) parameter(v cty.Value, rng hcl.Range, name string) (string, boo
 		return f.Text('f', 0), true
 	case v.Type() == cty.String:
 		s := strings.Join(strings.Fields(v.AsString()), " ")
-		if strings.Contains(strings.TrimSpace(v.AsString()), "\n") {
+		if r.catalogue != nil && strings.Contains(strings.TrimSpace(v.AsString()), "\n") { // a node goes on with what it has
 			r.errorf(rng, "Wrong value", "%s has several lines; a kernel parameter is one line: %q.", name, s)
 			return "", false
 		}

@@ -12,6 +12,6 @@ func FuzzVariables(f *testing.F) {
 	f.Add([]byte("a = \"b\"\nc = [1, 2]\n"))
 	f.Fuzz(func(_ *testing.T, text []byte) {
 		o := policy.Options{Vars: map[string]string{}, VarsAt: map[string]hcl.Range{}}
-		o.ReadVariables([]policy.File{{Name: "a.vars", Text: text}})
+		_ = o.ReadVariables([]policy.File{{Name: "a.vars", Text: text}})
 	})
 }

@@ -129,7 +129,9 @@ type nodeCondition struct{ Type, Status, Reason, Message string }
 
 func conditionOf(t *testing.T, c *ControlPlane, node string) (nodeCondition, bool) {
 	t.Helper()
-	var n struct{ Status struct{ Conditions []nodeCondition } }
+	var n struct {
+		Status struct{ Conditions []nodeCondition }
+	}
 	if err := c.API.Do(context.WithoutCancel(t.Context()), http.MethodGet, "/api/v1/nodes/"+node, nil, &n); err != nil {
 		t.Fatal(err)
 	}
