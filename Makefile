@@ -6,7 +6,7 @@ LINT     = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 export CGO_ENABLED = 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo cluster test test-vm test-cluster test-release bench lint fmt dist clean
+.PHONY: help build demo cluster test test-vm test-cluster test-machines test-release bench lint fmt dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,7 +48,10 @@ dist: ## binaries, packages, image, SBOMs and their sums in dist/; signed where 
 	@VERSION='$(VERSION)' $(GO) run ./images/release dist
 
 test-cluster: ## a real control plane, kube-proxy and kubelet (images/*/apt-packages); LONG=1 for ten minutes of motion a backend
-	LONG='$(LONG)' $(GO) test -tags cluster -count=1 -timeout 120m -v ./images/cluster/
+	LONG='$(LONG)' $(GO) test -tags cluster -count=1 -timeout 120m -v -skip TestScenarios ./images/cluster/
+
+test-machines: ## the same, and two machines in QEMU that join it
+	$(GO) test -tags cluster -count=1 -timeout 60m -v -run TestScenarios ./images/cluster/
 
 test-release: ## make a release twice, and use it (needs the packages in images/*/apt-packages)
 	$(GO) test -tags release -count=1 -timeout 30m -v ./images/release/

@@ -47,8 +47,7 @@ func Lint(files []File, o Options) hcl.Diagnostics {
 
 // on returns what is wrong on a node with these facts, by place and summary.
 func (l *loader) on(facts map[string]any) map[string]*hcl.Diagnostic {
-	node := &loader{reader: &reader{Options: l.Options, vars: l.vars, catalogue: l.catalogue}, blocks: l.blocks, policy: &Policy{}}
-	node.Fact = func(name string) (any, bool) { v := facts[name]; return v, v != nil }
+	node := l.node(func(name string) (any, bool) { v := facts[name]; return v, v != nil })
 	node.evaluate()
 	found := map[string]*hcl.Diagnostic{}
 	for _, d := range node.diags {

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -34,6 +35,28 @@ func Load(files []File, o Options) (*Policy, hcl.Diagnostics) {
 	l := read(files, o)
 	l.evaluate()
 	return l.policy, l.diags
+}
+
+// Source is a policy that is read once, and evaluated for many nodes.
+type Source struct{ *loader }
+
+// Read reads all files as one policy.
+func Read(files []File, o Options) Source { return Source{read(files, o)} }
+
+// For returns the policy as Load does, on a node with these facts. It may be called at
+// the same time as others.
+func (s Source) For(fact func(name string) (any, bool)) (*Policy, hcl.Diagnostics) {
+	node := s.node(fact)
+	node.policy.Files = s.policy.Files
+	node.evaluate()
+	return node.policy, append(slices.Clone(s.diags), node.diags...)
+}
+
+// node returns a loader of the same blocks, for a node with these facts.
+func (l *loader) node(fact func(name string) (any, bool)) *loader {
+	node := &loader{reader: &reader{Options: l.Options, vars: l.vars, catalogue: l.catalogue}, blocks: l.blocks, policy: &Policy{}}
+	node.Fact = fact
+	return node
 }
 
 // read gathers the blocks of all files, with their overrides, and the variables.

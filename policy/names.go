@@ -98,6 +98,10 @@ func insteadOf(word string) string {
 	return ""
 }
 
+// Nearest returns " Did you mean ...?" for up to three of the known words, "" where none
+// is near.
+func Nearest(s string, known []string) string { return nearest(s, known) }
+
 // nearest returns " Did you mean ...?" for up to three names: the nearest ones, and those
 // that end as s does, most often below another folder.
 func nearest(s string, known []string) string {
@@ -117,8 +121,10 @@ func nearest(s string, known []string) string {
 	}
 	slices.SortStableFunc(near, func(a, b candidate) int { return a.distance - b.distance })
 	var names []string
-	for _, c := range near[:min(3, len(near))] {
-		names = append(names, fmt.Sprintf("%q", c.name))
+	for _, c := range near {
+		if quoted := fmt.Sprintf("%q", c.name); len(names) < 3 && !slices.Contains(names, quoted) {
+			names = append(names, quoted)
+		}
 	}
 	if names == nil {
 		return ""

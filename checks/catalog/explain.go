@@ -3,6 +3,7 @@ package catalog
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"nodegate/checks"
@@ -83,6 +84,22 @@ func Explain() ([]Explanation, error) {
 		})
 	}
 	return all, nil
+}
+
+// ExplainWith puts the requirements of a policy of somebody's own before all: theirs
+// take the place of built-in ones of the same name.
+func ExplainWith(p *policy.Policy, all []Explanation) []Explanation {
+	var own []Explanation
+	explainRequirements(p, func(e Explanation) {
+		i := slices.IndexFunc(all, func(o Explanation) bool { return o.Name == e.Name })
+		if i < 0 {
+			own = append(own, e)
+			return
+		}
+		e.In = all[i].In
+		all[i] = e
+	})
+	return slices.Concat(own, all)
 }
 
 func explainRequirements(p *policy.Policy, add func(Explanation)) {

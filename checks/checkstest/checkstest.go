@@ -15,7 +15,7 @@ import (
 )
 
 // Load loads a policy.
-func Load(t *testing.T, text string) *policy.Policy {
+func Load(t testing.TB, text string) *policy.Policy {
 	t.Helper()
 	p, diags := policy.Load([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, policy.Options{Checks: catalog.Names()})
 	if diags.HasErrors() {

@@ -121,7 +121,7 @@ func (r *ServiceResult) probe(ctx context.Context, n *netns.Namespace, o Service
 		return nil, err
 	}
 	if o.N > len(ports) {
-		return nil, fmt.Errorf("%d attempts need a source port each, and there are %d (net.ipv4.ip_local_port_range)", o.N, len(ports))
+		return nil, wrongCall("%d attempts need a source port each, and there are %d (net.ipv4.ip_local_port_range)", o.N, len(ports))
 	}
 	rand.Shuffle(len(ports), func(i, j int) { ports[i], ports[j] = ports[j], ports[i] })
 	p.ports = make(chan uint16, len(ports))
@@ -135,26 +135,31 @@ func (r *ServiceResult) probe(ctx context.Context, n *netns.Namespace, o Service
 	return p.run(ctx)
 }
 
+// CallError is a question that cannot be asked, whatever the node is.
+type CallError struct{ error }
+
+func wrongCall(format string, args ...any) error { return CallError{fmt.Errorf(format, args...)} }
+
 // resolve prefers IPv4, as kube-proxy's iptables rules for it are the common case.
 func resolve(ctx context.Context, addr string) (netip.AddrPort, error) {
 	name, service, err := net.SplitHostPort(addr)
 	var bad *net.AddrError
 	if errors.As(err, &bad) {
-		return netip.AddrPort{}, fmt.Errorf("want HOST:PORT: %s", bad.Err)
+		return netip.AddrPort{}, wrongCall("want HOST:PORT: %s", bad.Err)
 	} else if err != nil {
 		return netip.AddrPort{}, err
 	}
 	if name == "" || service == "" {
-		return netip.AddrPort{}, errors.New("want HOST:PORT: one is empty")
+		return netip.AddrPort{}, wrongCall("want HOST:PORT: one is empty")
 	}
 	port, err := net.DefaultResolver.LookupPort(ctx, "tcp", service)
 	if err != nil || port == 0 {
-		return netip.AddrPort{}, fmt.Errorf("want HOST:PORT: %q is not a port", service)
+		return netip.AddrPort{}, wrongCall("want HOST:PORT: %q is not a port", service)
 	}
 	// An address needs no resolver, and a zone is of no use here.
 	if a, err := netip.ParseAddr(name); err == nil {
 		if a.Zone() != "" {
-			return netip.AddrPort{}, errors.New("want HOST:PORT: an address with a zone is no Service address")
+			return netip.AddrPort{}, wrongCall("want HOST:PORT: an address with a zone is no Service address")
 		}
 		return netip.AddrPortFrom(a.Unmap(), uint16(port)), nil
 	}

@@ -29,6 +29,9 @@ to the gate and to check. Every change is kept in ` + report.ChangesFile + `, ol
 				return err
 			}
 			defer h.Close()
+			if err := needRoot("apply", ", or see what it would do: nodegate plan"); err != nil && h.Live() {
+				return err
+			}
 			if !h.Live() {
 				return errors.New("apply works on the running machine; for a file tree use: nodegate install --root DIR")
 			}

@@ -53,7 +53,7 @@ files, are one look.
 On the running node it also looks for kube-proxy's process, asks its healthz and metrics,
 and reads its log. It changes nothing, and prints remedies without running them.
 
-Exit status: 0 no finding, 1 findings, 2 unreadable input, 3 unknown.`,
+Exit status: 0 no finding or only warnings, 1 findings that break traffic, 2 unreadable input, 3 unknown.`,
 		Example: `  nodegate audit --kubeconfig /var/lib/kube-proxy/kubeconfig
   iptables-save | nodegate audit --rules -
   kubectl get endpointslices -A -o json > slices.json

@@ -55,6 +55,10 @@ func (a *audit) live(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if api != nil && api.Unverified() {
+		fmt.Fprintf(a.stderr, "nodegate: warning: %s has insecure-skip-tls-verify: anybody between here and the API server can invent what it says\n",
+			a.truth.Kubeconfig)
+	}
 	opts := proxyrules.Options{NodeName: a.node, Zone: a.zone}
 	var versions *proxyrules.Versions
 	var unanswered error

@@ -2,26 +2,33 @@ package main
 
 import (
 	"fmt"
+	"path"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"nodegate/checks"
 	"nodegate/internal/host"
 	"nodegate/internal/host/file"
+	"nodegate/policy"
 )
 
 func newCheck() *cobra.Command {
-	var o options
+	o := options{some: true}
 	var snapshot string
 	c := &cobra.Command{
-		Use:   "check",
+		Use:   "check [NAME]...",
 		Short: "Run the requirements and change nothing",
 		Example: `  nodegate check
-  nodegate check --policy my.hcl --format json
+  nodegate check --policy my.hcl -o json
+  nodegate check swap 'sysctl.net.*'         only these
   nodegate check --root /mnt/image --stage image
   nodegate check --snapshot node17.json      what was wrong on that node?`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
+		Long: `Check runs the requirements of a policy, or those of the names that are given, with
+wildcards as in a shell. Nothing checked is not a pass.`,
+		ValidArgsFunction: completeChecks,
+		RunE: func(c *cobra.Command, args []string) error {
+			o.names = args
 			h, err := o.machine()
 			if snapshot != "" {
 				h, err = replay(snapshot)
@@ -51,4 +58,31 @@ func replay(name string) (*host.Host, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return host.Replay(s), nil
+}
+
+// chosen returns the checks that are named, or all where none is.
+func (o *options) chosen(all []checks.Check, stage checks.Stage) ([]checks.Check, error) {
+	if len(o.names) == 0 {
+		return all, nil
+	}
+	known := make([]string, len(all))
+	for i, c := range all {
+		known[i] = c.Name()
+	}
+	wanted := map[string]bool{}
+	for _, pattern := range o.names {
+		found := false
+		for _, name := range known {
+			match, err := path.Match(pattern, name)
+			if err != nil {
+				return nil, fmt.Errorf("%q is not a valid pattern: close the bracket", pattern)
+			}
+			found = found || match
+			wanted[name] = wanted[name] || match
+		}
+		if !found {
+			return nil, fmt.Errorf("the policy asks for no %q at stage %s; `nodegate policy show --effective` lists what it asks for.%s", pattern, stage, policy.Nearest(pattern, known))
+		}
+	}
+	return slices.DeleteFunc(all, func(c checks.Check) bool { return !wanted[c.Name()] }), nil
 }

@@ -162,7 +162,9 @@ func (c *contractor) exec(name string, args ...string) (stdout []byte, code int)
 func (c *contractor) names() {
 	out, _ := c.run("explain")
 	for line := range bytes.Lines(out) {
-		c.add("check %s", bytes.Fields(line)[0])
+		if words := bytes.Fields(line); len(words) > 0 && !bytes.Equal(words[0], []byte("#")) { // a subject
+			c.add("check %s", words[0])
+		}
 	}
 }
 

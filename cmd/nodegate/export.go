@@ -34,6 +34,7 @@ held until it is there and the gate passes.`,
   nodegate export cloud-init --output user-data
   nodegate export daemonset --image registry.example.com/nodegate@sha256:DIGEST --output base/
   nodegate export talos --strict`,
+		ValidArgsFunction: cobra.FixedCompletions(export.Names(), cobra.ShellCompDirectiveNoFileComp),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("name one format: %s", strings.Join(export.Names(), ", "))

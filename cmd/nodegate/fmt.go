@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -67,13 +68,22 @@ func fmtFiles(c *cobra.Command, names []string, check bool) error {
 			result = errors.Join(result, exit(exitFail))
 			continue
 		}
-		info, err := os.Stat(f.Name)
-		if err == nil {
-			err = file.Replace(f.Name, out, info.Mode().Perm())
-		}
-		result = errors.Join(result, err)
+		result = errors.Join(result, rewrite(f.Name, out))
 	}
 	return result
+}
+
+// rewrite replaces a file's content. A symbolic link stays one: the file that it leads to changes.
+func rewrite(name string, text []byte) error {
+	name, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return err
+	}
+	return file.Replace(name, text, info.Mode().Perm())
 }
 
 // layout is the file in its one layout; what is no HCL is printed as mistakes.

@@ -50,6 +50,9 @@ that binary and the package's units are used.`,
 			if err := newEnough(h, c.ErrOrStderr()); err != nil {
 				return err
 			}
+			if err := needRoot("install", ", or see what it would write: nodegate install --dry-run"); err != nil && h.Live() && !dryRun {
+				return err
+			}
 			p, texts, err := o.load(h, c.ErrOrStderr())
 			if err != nil {
 				return err

@@ -9,6 +9,7 @@ import (
 	"nodegate/internal/plain"
 	"nodegate/internal/report"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -36,7 +37,7 @@ func main() {
 func run(ctx context.Context, args []string) int {
 	root := newRoot()
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	c, err := root.ExecuteContextC(ctx)
 	var code exit
 	switch {
 	case err == nil:
@@ -44,7 +45,11 @@ func run(ctx context.Context, args []string) int {
 	case errors.As(err, &code):
 		return int(code)
 	}
-	fmt.Fprintf(root.ErrOrStderr(), "nodegate: %v\n", err)
+	call := ""
+	if said := err.Error(); strings.HasPrefix(said, "accepts ") || strings.HasPrefix(said, "requires ") || strings.HasPrefix(said, "unknown ") && c.HasParent() {
+		call = "; the call is: " + c.UseLine()
+	}
+	fmt.Fprintf(root.ErrOrStderr(), "nodegate: %v%s\n", err, call)
 	return exitUsage
 }
 
@@ -71,10 +76,20 @@ Exit status: 0 pass, 1 fail, 2 wrong call or policy, 3 unknown.`,
 	// Nothing from outside reaches a terminal or a log raw.
 	root.SetOut(plain.NewWriter(os.Stdout, report.Colours(os.Stdout)))
 	root.SetErr(plain.NewWriter(os.Stderr, false))
+	root.Flags().Bool("version", false, "print the version")
+	root.RunE = func(c *cobra.Command, _ []string) error {
+		if asked, _ := c.Flags().GetBool("version"); asked {
+			_, err := fmt.Fprintln(c.OutOrStdout(), fullVersion())
+			return err
+		}
+		return c.Help()
+	}
+	root.Args = unknownVerb
+	root.SetHelpCommand(newHelp(root))
 	root.AddCommand(
 		newCheck(), newPlan(), newApply(), newGate(), newInstall(), newUninstall(), newRevert(), newWatch(),
 		newStatus(), newPublish(), newAudit(), newProbe(), newProbeChild(), newLint(), newFmt(), newPolicy(),
-		newExplain(), newSnapshot(), newReport(), newExport(), newVerify(), newVersion(),
+		newExplain(), newSnapshot(), newReport(), newPreview(), newExport(), newVerify(), newVersion(),
 	)
 	return root
 }

@@ -40,9 +40,11 @@ type options struct {
 	allowWritable bool // but not so
 	copied        bool // the files of --policy are copied, not used where they are
 
-	lint    bool // refuse a policy that would be wrong on some node
-	warned  bool // lint found something that is no mistake for certain
-	noFacts bool // the policy is read for no machine in particular: no fact is known
+	lint    bool     // refuse a policy that would be wrong on some node
+	warned  bool     // lint found something that is no mistake for certain
+	names   []string // check only these
+	some    bool     // having checked nothing is unknown
+	noFacts bool     // the policy is read for no machine in particular: no fact is known
 }
 
 func (o *options) policyFlags(c *cobra.Command) {
@@ -53,11 +55,15 @@ func (o *options) policyFlags(c *cobra.Command) {
 }
 
 func (o *options) reportFlags(c *cobra.Command) {
-	c.Flags().StringVar(&o.stage, "stage", "", "image, boot, run or all (default boot, or image with --root)")
-	c.Flags().StringVarP(&o.format, "format", "f", "text", "text, json, junit, tap, prometheus or npd")
-	c.Flags().StringVarP(&o.output, "output", "o", "", "write the report to `FILE` instead of standard output")
+	o.stageFlag(c)
+	o.formatFlags(c, "the report", "text", "json", "junit", "tap", "prometheus", "npd")
 	timeoutFlag(c.Flags(), &o.timeout, defaultTimeout, "give up after this long; requirements not checked by then are unknown")
 	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "also list what passes, with the evidence")
+}
+
+func (o *options) stageFlag(c *cobra.Command) {
+	c.Flags().StringVar(&o.stage, "stage", "", "image, boot, run or all (default boot, or image with --root)")
+	completeWith(c, "stage", "image", "boot", "run", "all")
 }
 
 // machine opens the root.
@@ -191,7 +197,11 @@ func (o *options) examine(c *cobra.Command, h *host.Host, run runner) (*policy.P
 	}
 	ctx, cancel := context.WithTimeout(c.Context(), o.timeout)
 	defer cancel()
-	return p, run(ctx, h, stage, catalog.For(p, stage)), nil
+	list, err := o.chosen(catalog.For(p, stage), stage)
+	if err != nil {
+		return nil, checks.Report{}, err
+	}
+	return p, run(ctx, h, stage, list), nil
 }
 
 // paint colours the report if it goes to a terminal.
@@ -222,6 +232,10 @@ func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
 	r := report.New(h, p, found)
 	if err := o.write(c.OutOrStdout(), func(w io.Writer) error { return write(w, r) }); err != nil {
 		return err
+	}
+	if len(r.Results) == 0 && o.some {
+		fmt.Fprintf(c.ErrOrStderr(), "nodegate: nothing was checked: the policy asks for nothing at stage %s\n", r.Stage)
+		return exit(exitUnknown)
 	}
 	if o.format == "npd" && r.Verdict == report.Unknown {
 		return exit(npdUnknown)

@@ -36,7 +36,7 @@ Exit status: 0 nothing to change, 1 something, 2 wrong call or policy, 3 unknown
 		},
 	}
 	o.policyFlags(c)
-	c.Flags().StringVar(&o.stage, "stage", "", "image, boot, run or all (default boot, or image with --root)")
+	o.stageFlag(c)
 	timeoutFlag(c.Flags(), &o.timeout, defaultTimeout, "give up after this long")
 	return c
 }

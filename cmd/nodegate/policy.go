@@ -43,8 +43,9 @@ func newPolicyShow() *cobra.Command {
 	var o options
 	var effective bool
 	c := &cobra.Command{
-		Use:   "show [NAME]",
-		Short: "Print a built-in policy, or with --effective the policy in force",
+		Use:               "show [NAME]",
+		ValidArgsFunction: cobra.FixedCompletions(policy.Builtins(), cobra.ShellCompDirectiveNoFileComp),
+		Short:             "Print a built-in policy, or with --effective the policy in force",
 		Example: `  nodegate policy show kubernetes
   nodegate policy show --effective --policy my.hcl`,
 		Args: cobra.MaximumNArgs(1),

@@ -14,13 +14,17 @@ import (
 
 func newReport() *cobra.Command {
 	var o options
+	var consoles []string
 	c := &cobra.Command{
-		Use:   "report FILE...",
+		Use:   "report [FILE...]",
 		Short: "Merge many nodes' reports and show which nodes differ from the rest",
 		Long: `Report merges the reports of many nodes into one table. It reads what nodegate
 check --format json writes, /run/nodegate/report.json of the gate, and
 /run/nodegate/watch.json. A file may contain several, one after the other; - is
 standard input.
+
+--console reads the last words of a held node out of its console's log: the gate
+writes its report there too, in lines that begin with nodegate-report/1.
 
 Checks in which a few nodes differ from the rest come first, by verdict or only by
 value. Nodes that are alike are shown as one.
@@ -29,14 +33,22 @@ Exit status: 0 all nodes pass, 1 some fail, 2 a file is no report (the others ar
 shown all the same), 3 some are unknown.`,
 		Example: `  nodegate report reports/*.json
   nodegate report reports/*.json --format html -o fleet.html
+  aws ec2 get-console-output --instance-id i-0123 --output text --latest | nodegate report --console -
   for n in $(cat nodes); do ssh $n cat /run/nodegate/watch.json; done | nodegate report -`,
-		Args: cobra.MinimumNArgs(1),
+		Args: func(c *cobra.Command, args []string) error {
+			if len(consoles) > 0 {
+				return nil
+			}
+			return cobra.MinimumNArgs(1)(c, args)
+		},
 		RunE: func(c *cobra.Command, args []string) error {
 			write, err := o.fleetRenderer(c.OutOrStdout())
 			if err != nil {
 				return err
 			}
-			reports, errs := readReports(args, c.InOrStdin())
+			reports, errs := readReports(args, c.InOrStdin(), report.Decode)
+			held, torn := readReports(consoles, c.InOrStdin(), report.DecodeConsole)
+			reports, errs = append(reports, held...), append(errs, torn...)
 			f, twice := fleet.Merge(reports)
 			errs = append(errs, twice...)
 			for _, err := range errs {
@@ -51,8 +63,8 @@ shown all the same), 3 some are unknown.`,
 			return fleetCode(f, errs)
 		},
 	}
-	c.Flags().StringVarP(&o.format, "format", "f", "text", "text, json or html")
-	c.Flags().StringVarP(&o.output, "output", "o", "", "write the table to `FILE` instead of standard output")
+	c.Flags().StringArrayVar(&consoles, "console", nil, "read the last words of held nodes in `FILE`, a console's log (- is standard input)")
+	o.formatFlags(c, "the table", "text", "json", "html")
 	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "name every node, and the checks with the same result everywhere")
 	return c
 }
@@ -77,10 +89,13 @@ func (o *options) fleetRenderer(stdout io.Writer) (func(io.Writer, fleet.Fleet) 
 	return nil, fmt.Errorf("--format is text, json or html; %q is none of them", o.format)
 }
 
+// decoder reads the reports of one file, whose name it is given.
+type decoder func(string, io.Reader) ([]report.Read, error)
+
 // readReports reads all files, and returns an error for each that cannot be read.
-func readReports(names []string, stdin io.Reader) (reports []report.Read, errs []error) {
+func readReports(names []string, stdin io.Reader, decode decoder) (reports []report.Read, errs []error) {
 	for _, name := range names {
-		read, err := readReport(name, stdin)
+		read, err := readReport(name, stdin, decode)
 		reports = append(reports, read...)
 		if err != nil {
 			errs = append(errs, err)
@@ -89,9 +104,9 @@ func readReports(names []string, stdin io.Reader) (reports []report.Read, errs [
 	return reports, errs
 }
 
-func readReport(name string, stdin io.Reader) ([]report.Read, error) {
+func readReport(name string, stdin io.Reader, decode decoder) ([]report.Read, error) {
 	if name == "-" {
-		return report.Decode("standard input", stdin)
+		return decode("standard input", stdin)
 	}
 	if info, err := os.Stat(name); err == nil && info.IsDir() {
 		return nil, fmt.Errorf("%s: a directory; name its files: %s/*.json", name, name)
@@ -101,5 +116,5 @@ func readReport(name string, stdin io.Reader) ([]report.Read, error) {
 		return nil, fmt.Errorf("reading report: %w", err)
 	}
 	defer f.Close()
-	return report.Decode(name, f)
+	return decode(name, f)
 }

@@ -32,6 +32,9 @@ Exit status: 0 all is as before, 1 something was left, 2 wrong call.`,
   nodegate uninstall --revert      with everything that install wrote`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := needRoot("revert", ", or see what it would do: nodegate revert --dry-run"); err != nil && !dryRun {
+				return err
+			}
 			h, err := host.Open("/")
 			if err != nil {
 				return err

@@ -37,7 +37,7 @@ and /sys that the policy names, links and their features. "nodegate check
 		},
 	}
 	o.policyFlags(c)
-	c.Flags().StringVar(&o.stage, "stage", "", "image, boot, run or all (default boot, or image with --root)")
+	o.stageFlag(c)
 	c.Flags().StringVarP(&o.output, "output", "o", "", "write to `FILE` instead of standard output")
 	timeoutFlag(c.Flags(), &o.timeout, defaultTimeout, "give up after this long")
 	return c

@@ -14,16 +14,20 @@ func newVersion() *cobra.Command {
 		Short: "Print the version and what it was built from",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			revision := ""
-			if info, ok := debug.ReadBuildInfo(); ok {
-				for _, s := range info.Settings {
-					if s.Key == "vcs.revision" {
-						revision = " " + s.Value[:min(12, len(s.Value))]
-					}
-				}
-			}
-			_, err := fmt.Fprintf(c.OutOrStdout(), "nodegate %s%s %s/%s %s\n", version, revision, runtime.GOOS, runtime.GOARCH, runtime.Version())
+			_, err := fmt.Fprintln(c.OutOrStdout(), fullVersion())
 			return err
 		},
 	}
+}
+
+func fullVersion() string {
+	revision := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				revision = " " + s.Value[:min(12, len(s.Value))]
+			}
+		}
+	}
+	return fmt.Sprintf("nodegate %s%s %s/%s %s", version, revision, runtime.GOOS, runtime.GOARCH, runtime.Version())
 }

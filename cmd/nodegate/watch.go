@@ -97,7 +97,8 @@ SIGHUP makes it read the policy again. ` + units.WatchUnit + ` runs it, and
 // watcher is watch with a log: the journal, or standard error.
 type watcher struct {
 	*watch.Watcher
-	stderr io.Writer
+	stderr    io.Writer
+	unwritten string // why the files could not be written last time
 }
 
 func newWatcher(o *options, stderr io.Writer) (*watcher, error) {
@@ -113,7 +114,7 @@ func newWatcher(o *options, stderr io.Writer) (*watcher, error) {
 		return nil, err
 	}
 	look.Memory = &host.Memory{}
-	w := &watcher{&watch.Watcher{Host: h, Observer: look}, stderr}
+	w := &watcher{Watcher: &watch.Watcher{Host: h, Observer: look}, stderr: stderr}
 	var files []policy.File
 	w.Policy = func(reread bool) (*policy.Policy, error) {
 		if reread || files == nil {
@@ -194,7 +195,13 @@ func (w *watcher) publish(s watch.State, textfile string) {
 		var b bytes.Buffer
 		err = errors.Join(err, d.Metrics(&b), file.Replace(filepath.Join(textfile, "nodegate.prom"), b.Bytes(), 0o644))
 	}
+	// A /run that is full is said once, not at every round.
+	said := ""
 	if err != nil {
-		w.say(host.LevelWarning, err.Error(), nil)
+		said = err.Error()
 	}
+	if said != "" && said != w.unwritten {
+		w.say(host.LevelWarning, said, nil)
+	}
+	w.unwritten = said
 }

@@ -254,11 +254,11 @@ func (b *bake) identity(t *testing.T, r Runner) map[string]string {
 	}
 }
 
-type report struct{ Verdict, Stage string }
+type bakeReport struct{ Verdict, Stage string }
 
-func (b *bake) report(t *testing.T) report {
+func (b *bake) report(t *testing.T) bakeReport {
 	t.Helper()
-	var rep report
+	var rep bakeReport
 	readJSON(t, b.out+"/qemu-report.json", &rep)
 	if rep.Stage != "image" {
 		t.Errorf("the report is of stage %q", rep.Stage)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"nodegate/internal/report"
 	"os"
 	"path/filepath"
 	"strings"
@@ -90,6 +91,20 @@ func (r Runner) machine(ctx context.Context, s Scenario, dir string) (Machine, e
 	return m, os.RemoveAll(tree)
 }
 
+// lastWords wants the report of a gate that holds a node on its console, whole.
+func lastWords(console string) error {
+	if !strings.Contains(console, "nodegate: held by ") {
+		return nil
+	}
+	reports, err := report.DecodeConsole("the console", strings.NewReader(console))
+	for _, r := range reports {
+		if r.Verdict != report.Pass {
+			return nil // the lines of another attempt may be torn by the kernel's own
+		}
+	}
+	return errors.Join(errors.New("the console has no last words of the gate that holds the node"), err)
+}
+
 // boot boots once, runs the script, and compares the console. With more to come it ends with a clean reboot, otherwise
 // the machine is killed: what is on the disk then is of no more interest.
 func (r Runner) boot(ctx context.Context, m Machine, b Boot, more bool) error {
@@ -116,6 +131,7 @@ func (r Runner) boot(ctx context.Context, m Machine, b Boot, more bool) error {
 	for _, e := range b.Console {
 		wrong = append(wrong, e.Check(console))
 	}
+	wrong = append(wrong, lastWords(console))
 	if err := errors.Join(wrong...); err != nil {
 		lookCtx, cancel := context.WithTimeout(ctx, afterwards)
 		defer cancel()

@@ -27,6 +27,7 @@ type Gate struct {
 	stuck    activity.Step
 	doubt    string       // why it cannot be told whether the gate is switched off
 	held     string       // how the reasons are said; "" is held
+	words    string       // the last words that the console has
 	shipped  <-chan error // what became of on_held; nil before it was run
 }
 
@@ -89,6 +90,7 @@ func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
 		}
 		if waiting.What == "" && r.Verdict() != checks.Pass {
 			g.tell(p, r)
+			g.leaveWords(p, r)
 		}
 		return !off && !tolerated
 	})

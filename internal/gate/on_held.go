@@ -7,7 +7,6 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/host"
-	"nodegate/internal/host/program"
 	"nodegate/internal/report"
 	"nodegate/policy"
 )
@@ -33,7 +32,7 @@ func (g *Gate) tell(p *policy.Policy, r checks.Report) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), shipTime)
 		defer cancel()
-		shipped <- program.Feed(ctx, text.String(), p.Gate.OnHeld[0], p.Gate.OnHeld[1:]...)
+		shipped <- host.Feed(ctx, text.String(), p.Gate.OnHeld)
 	}()
 }
 

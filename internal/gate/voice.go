@@ -20,8 +20,13 @@ type Voice struct {
 
 // say writes to the console, and to the journal or standard error.
 func (v *Voice) say(level host.Level, line string, fields map[string]string) {
-	v.write("console", func() bool { return host.Console(line) })
+	v.onConsole(line)
 	v.log(level, line, fields)
+}
+
+// onConsole writes to the console only.
+func (v *Voice) onConsole(line string) {
+	v.write("console", func() bool { return host.Console(line) })
 }
 
 func (v *Voice) log(level host.Level, line string, fields map[string]string) {

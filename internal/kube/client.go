@@ -22,6 +22,7 @@ type Client struct {
 	http   *http.Client
 	token  func() (string, error) // nil: the certificate is enough
 	node   string                 // whose credentials these are, where they are a node's
+	blind  bool                   // the server's certificate is not verified
 }
 
 // do sends one request. kind is the body's type. The caller closes the answer's body.

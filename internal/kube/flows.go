@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"nodegate/internal/host"
-	"nodegate/internal/host/netns"
 	"nodegate/internal/proxyrules"
 )
 
@@ -49,6 +48,6 @@ func protocol(number uint8) string {
 func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
 
 // closing reports whether a TCP connection has been ended by one side.
-func closing(f netns.Flow) bool {
+func closing(f host.Flow) bool {
 	return slices.Contains([]string{"FIN_WAIT", "CLOSE_WAIT", "LAST_ACK", "TIME_WAIT", "CLOSE"}, f.TCPState)
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"nodegate/checks"
-	"nodegate/internal/host/netns"
+	"nodegate/internal/host"
 )
 
 // TestUnreadFlows: a table that cannot be read is neither a finding nor nothing.
@@ -18,7 +18,7 @@ func TestUnreadFlows(t *testing.T) {
 
 func TestClosing(t *testing.T) {
 	for state, want := range map[string]bool{"": false, "SYN_SENT": false, "ESTABLISHED": false, "FIN_WAIT": true, "TIME_WAIT": true, "CLOSE": true} {
-		if got := closing(netns.Flow{TCPState: state}); got != want {
+		if got := closing(host.Flow{TCPState: state}); got != want {
 			t.Errorf("%q: got %v", state, got)
 		}
 	}

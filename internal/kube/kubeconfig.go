@@ -107,7 +107,7 @@ func (k *kubeconfig) client(dir string) (*Client, error) {
 			}
 			client, err := newClient(server, config, token)
 			if err == nil {
-				client.node = nodeOf(config.Certificates)
+				client.node, client.blind = nodeOf(config.Certificates), config.InsecureSkipVerify
 			}
 			return client, err
 		}

@@ -107,7 +107,9 @@ func (c *Client) send(ctx context.Context, method, at, kind string, body any, re
 // notThere is the path of an object that the API server does not have. It is fs.ErrNotExist.
 type notThere string
 
-func (p notThere) Error() string        { return "the API server has no " + path.Base(string(p)) + " (" + string(p) + ") yet" }
+func (p notThere) Error() string {
+	return "the API server has no " + path.Base(string(p)) + " (" + string(p) + ") yet"
+}
 func (p notThere) Is(target error) bool { return target == fs.ErrNotExist }
 
 // why returns what the API server says about a refusal.

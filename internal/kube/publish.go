@@ -134,6 +134,9 @@ func (p *Publisher) toAPI(ctx context.Context, want Publication) error {
 	if err != nil {
 		return err
 	}
+	if client.blind {
+		return errors.New("the kubeconfig has insecure-skip-tls-verify: a node's credentials are not shown to a server that anybody could be")
+	}
 	defer client.http.CloseIdleConnections() // the next write reads the credentials anew: kubelet rotates them
 	node := want.Node
 	if node == "" {

@@ -35,6 +35,10 @@ func (s Source) Server() (*API, error) {
 	return &API{client}, nil
 }
 
+// Unverified reports whether the kubeconfig asks for a server whose certificate is not verified: anybody between could invent
+// what the API says.
+func (a *API) Unverified() bool { return a.client.blind }
+
 // Read reads what the API says into judged, once.
 func (s Source) Read(ctx context.Context, judged *proxyrules.Options) error {
 	if err := s.readFiles(judged); err != nil {

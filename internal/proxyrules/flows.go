@@ -133,7 +133,7 @@ func oldest(group []StaleFlow, now time.Time) string {
 			first = f.Began
 		}
 	}
-	if first == now {
+	if first.Equal(now) {
 		return ""
 	}
 	return fmt.Sprintf(", the oldest began %s ago", now.Sub(first).Round(time.Second))

@@ -34,6 +34,7 @@ func Decode(file string, r io.Reader) ([]Read, error) {
 		return nil, fmt.Errorf("%s: larger than %d MiB, so no report of a node", file, MaxFile>>20)
 	}
 	var reports []Read
+	begun := place{file: file, text: text}
 	in := json.NewDecoder(bytes.NewReader(text))
 	for {
 		var raw json.RawMessage
@@ -56,7 +57,7 @@ func Decode(file string, r io.Reader) ([]Read, error) {
 		}
 		read := Read{report, file}
 		if begin > 0 {
-			read.File = position(file, text, begin)
+			read.File = begun.at(begin)
 		}
 		reports = append(reports, read)
 	}
@@ -92,6 +93,20 @@ func position(file string, text []byte, offset int64) string {
 	line := bytes.Count(before, []byte("\n")) + 1
 	column := len(before) - bytes.LastIndexByte(before, '\n')
 	return fmt.Sprintf("%s:%d:%d", file, line, column)
+}
+
+// place counts lines up to offsets that only grow: a file may hold thousands of reports.
+type place struct {
+	file string
+	text []byte
+	line int   // before done
+	done int64 // bytes
+}
+
+func (p *place) at(offset int64) string {
+	p.line += bytes.Count(p.text[p.done:offset], []byte("\n"))
+	p.done = offset
+	return fmt.Sprintf("%s:%d:%d", p.file, p.line+1, offset-int64(bytes.LastIndexByte(p.text[:offset], '\n')))
 }
 
 // document is a Report, or a Watch of which only the report is read.

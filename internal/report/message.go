@@ -16,7 +16,7 @@ type Message struct {
 
 // NewMessage returns what is wrong, where the policy asks for it, and the remedy.
 func NewMessage(res checks.Result) Message {
-	r := newResult(res)
+	r := NewResult(res)
 	m := Message{fmt.Sprintf("%s: %s (%s)", r.Name, r.says(), r.Source), map[string]string{
 		"NODEGATE_CHECK": r.Name, "NODEGATE_VERDICT": string(r.Verdict), "NODEGATE_WANT": r.Want,
 		"NODEGATE_GOT": r.Got, "NODEGATE_SOURCE": r.Source, "NODEGATE_REMEDY": r.Remedy,

@@ -76,7 +76,7 @@ func New(h *host.Host, p *policy.Policy, r checks.Report) Report {
 		DurationMs: float64(r.Duration.Microseconds()) / 1000, Results: []Result{},
 	}
 	for _, res := range r.Results {
-		out.Results = append(out.Results, newResult(res))
+		out.Results = append(out.Results, NewResult(res))
 	}
 	if p.Gate.Enforce == policy.Warn {
 		out.Policy.Enforce = string(p.Gate.Enforce)
@@ -84,7 +84,8 @@ func New(h *host.Host, p *policy.Policy, r checks.Report) Report {
 	return out
 }
 
-func newResult(res checks.Result) Result {
+// NewResult returns the outcome of one check as other tools read it.
+func NewResult(res checks.Result) Result {
 	out := Result{
 		Name: res.Name, Verdict: verdictOf(res.Verdict), Severity: res.Metadata.Severity, Want: res.State.Want, Got: res.State.Got,
 		Fixed: res.Fixed, Was: res.Was, Source: res.Metadata.Source(), Reason: res.Metadata.Reason, Evidence: res.State.Evidence,

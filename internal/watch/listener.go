@@ -20,7 +20,7 @@ import (
 type Pages struct {
 	Metrics func(io.Writer) error
 	Check   func(w io.Writer, full bool) (pass bool, err error) // writes the report, or what fails in one line
-	Health  func() error                           // nil while watch does its work
+	Health  func() error                                        // nil while watch does its work
 }
 
 // Pages returns what the listener serves of w.

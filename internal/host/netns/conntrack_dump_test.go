@@ -43,7 +43,7 @@ add rule ip test out ip daddr 198.51.100.10 udp dport 53 dnat to 198.51.100.2:53
 				return err
 			}
 			_, _ = c.Write([]byte("x")) // nobody listens: an error says so
-			c.Close()
+			_ = c.Close()
 		}
 		return nil
 	})

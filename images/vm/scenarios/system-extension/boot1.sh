@@ -5,7 +5,7 @@ nodegate version
 systemd-sysext unmerge
 [ ! -e /usr/bin/nodegate ] || die "the extension is still merged"
 systemctl restart --no-block kubelet.service
-throughout 10 held 2
+throughout 10 not started 2
 systemd-sysext merge
 within 60 started 2
 saw 2

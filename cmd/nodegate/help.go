@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"nodegate/checks/catalog"
+	"nodegate/policy"
+)
+
+// newHelp is cobra's own, but for a verb that does not exist: that is a wrong call.
+func newHelp(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [command]",
+		Short: "Help about any command",
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return verbs(root), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			c, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return unknownVerb(root, args)
+			}
+			c.InitDefaultHelpFlag()
+			return c.Help()
+		},
+	}
+}
+
+// unknownVerb returns an error with the nearest verbs where there are words.
+func unknownVerb(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return fmt.Errorf("unknown command %q for \"nodegate\".%s `nodegate help` lists the commands", args[0], policy.Nearest(args[0], verbs(c)))
+}
+
+func verbs(root *cobra.Command) []string {
+	var names []string
+	for _, c := range root.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return names
+}
+
+// needRoot returns an error for a call that only root can make.
+func needRoot(what, instead string) error {
+	if os.Geteuid() == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s changes this machine: run it as root%s", what, instead)
+}
+
+func completeChecks(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	all, err := catalog.Explain()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var names []string
+	for _, e := range all {
+		names = append(names, e.Name+"\t"+e.Breaks)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// formatFlags adds --format and --output. As with kubectl, -o json means the format;
+// any other word is a file.
+func (o *options) formatFlags(c *cobra.Command, what string, formats ...string) {
+	c.Flags().StringVarP(&o.format, "format", "f", "text", list(formats))
+	c.Flags().VarP(outputValue{o, formats}, "output", "o", "write "+what+" to `FILE` instead of standard output; the name of a format is that")
+	completeWith(c, "format", formats...)
+}
+
+// list returns "text, json or html".
+func list(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// outputValue is a file, or a format by its name.
+type outputValue struct {
+	*options
+	formats []string
+}
+
+func (v outputValue) String() string {
+	if v.options == nil {
+		return ""
+	}
+	return v.output
+}
+
+// Type makes the help call it what its usage does.
+func (v outputValue) Type() string { return "string" }
+
+func (v outputValue) Set(s string) error {
+	switch {
+	case slices.Contains(v.formats, s):
+		v.format = s
+	case slices.Contains([]string{"yaml", "wide", "json", "html", "text"}, s):
+		return fmt.Errorf("%s is no format of this verb; there is %s (a file of that name is ./%s)", s, list(v.formats), s)
+	default:
+		v.output = s
+	}
+	return nil
+}
+
+// completeWith makes the shell complete the words of a flag.
+func completeWith(c *cobra.Command, flag string, words ...string) {
+	// It fails only where the flag does not exist.
+	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+}

@@ -1,0 +1,126 @@
+package report
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nodegate/policy"
+)
+
+func held() Report {
+	r := Report{APIVersion: APIVersion, Kind: KindReport, Node: Node{Name: "node-1", Kernel: "6.1.0"}, Policy: Policy{Files: []string{"a.hcl"}},
+		Stage: "boot", Verdict: Fail, Time: "2026-01-02T03:04:05.000Z", DurationMs: 12}
+	for i := range 60 {
+		v := Pass
+		if i%4 == 0 {
+			v = Fail
+		}
+		r.Results = append(r.Results, Result{Name: fmt.Sprintf("sysctl.net.ipv4.conf.eth%d.rp_filter", i), Verdict: v, Severity: policy.Block,
+			Want: "0", Got: fmt.Sprint(rand.Int64()), Source: "a.hcl:7", Remedy: "run: sysctl -w x=0"})
+	}
+	return r
+}
+
+// among puts lines among a console's own.
+func among(lines []string) string {
+	var b strings.Builder
+	for i, l := range lines {
+		fmt.Fprintf(&b, "[%5d.123456] usb 1-1: new device\r\n\r\n%s\r\n\x1b[0;32m  OK  \x1b[0m] Started something.\r\n", i, l)
+	}
+	return b.String()
+}
+
+func TestLastWords(t *testing.T) {
+	r := held()
+	lines, err := LastWords(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(lines) < 3 {
+		t.Fatalf("%d lines: nothing is torn in so few", len(lines))
+	}
+	want, err := unpackAll(lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(want.Results) != 15 || want.Results[1].Got != r.Results[4].Got || want.Node != r.Node || want.Verdict != Fail {
+		t.Errorf("got %+v", want)
+	}
+	for what, text := range map[string]string{
+		"mixed": among(lines), "twice": among(append(lines, lines...)), "other order": among(append(lines[1:], lines[0])),
+		"two copies, each with another hole": among(lines[1:]) + among(lines[:1]),
+	} {
+		got, err := DecodeConsole("console", strings.NewReader(text))
+		if err != nil || len(got) != 1 || cmp.Diff(want, got[0].Report) != "" {
+			t.Errorf("%s: %v, %v", what, got, err)
+		}
+	}
+	for what, text := range map[string]string{
+		"cut": among(lines[:len(lines)-1]), "torn": strings.Replace(among(lines), lines[1], lines[1][:40]+"[  1.2] oops\r\n"+lines[1][40:], 1),
+		"nothing": "Debian GNU/Linux 12 node-1 ttyS0\r\n",
+	} {
+		if got, err := DecodeConsole("console", strings.NewReader(text)); err == nil || len(got) != 0 {
+			t.Errorf("%s: %v, %v", what, got, err)
+		}
+	}
+}
+
+func unpackAll(lines []string) (Report, error) {
+	got, err := DecodeConsole("console", strings.NewReader(strings.Join(lines, "\n")))
+	if err != nil {
+		return Report{}, err
+	}
+	return got[0].Report, nil
+}
+
+// TestLastWordsDamaged: a log with bytes lost or changed gives the report as it was, or none.
+func TestLastWordsDamaged(t *testing.T) {
+	lines, err := LastWords(held())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := unpackAll(lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	right, refused := 0, 0
+	for range 1000 {
+		text := []byte(among(lines) + among(lines))
+		for range 1 + r.IntN(6) {
+			at, n := r.IntN(len(text)), 1+r.IntN(60)
+			if r.IntN(2) == 0 {
+				text = append(text[:at], text[min(len(text), at+n):]...)
+				continue
+			}
+			text[at] = byte(r.IntN(256))
+		}
+		got, err := DecodeConsole("console", strings.NewReader(string(text)))
+		switch {
+		case len(got) == 0 && err != nil:
+			refused++
+		case len(got) == 1 && cmp.Diff(want, got[0].Report) == "":
+			right++
+		default:
+			t.Fatalf("%v, %v from:\n%s", got, err, text)
+		}
+	}
+	t.Logf("of 1,000 damaged logs %d gave the report as it was, %d none", right, refused)
+	if right == 0 || refused == 0 {
+		t.Error("that tests nothing")
+	}
+}
+
+func FuzzDecodeConsole(f *testing.F) {
+	lines, err := LastWords(held())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(among(lines[:2]))
+	f.Add(among(lines))
+	f.Fuzz(func(_ *testing.T, text string) { _, _ = DecodeConsole("console", strings.NewReader(text)) })
+}
