@@ -3,9 +3,7 @@ package export
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -196,81 +194,6 @@ func TestKops(t *testing.T) {
 	}
 	if len(r.Lacks) != 1 || !strings.Contains(r.Lacks[0].String(), "the policy's gate holds k3s.service (my.hcl:") {
 		t.Errorf("lacks: %v", r.Lacks)
-	}
-}
-
-// TestFileNames: a policy's name is in comments, which end with their line.
-func TestFileNames(t *testing.T) {
-	in := input(t, testPolicy, Delivery{})
-	in.Policy.Files = []string{"a.hcl\nspec: {}\n#.hcl"}
-	for _, f := range Formats() {
-		in.Delivery = Delivery{}
-		if f.Needs == AnImage {
-			in.Delivery = deliveries()["image"]
-		}
-		if _, err := f.Write(in); err == nil || !strings.Contains(err.Error(), `"a.hcl\nspec: {}\n#.hcl" has a control character`) {
-			t.Errorf("%s: %v", f.Name, err)
-		}
-	}
-}
-
-// TestPath: every unit, the gate and what fetches name the place that was asked for, and no other.
-func TestPath(t *testing.T) {
-	for name, d := range deliveries() {
-		d.Path = "/opt/bin/nodegate"
-		for _, format := range []string{"kops", "cloud-init", "ignition", "butane", "kubeadm"} {
-			in := input(t, testPolicy, d)
-			if text := string(write(t, format, in).Text); strings.Contains(text, units.Binary) || format != "ignition" && !strings.Contains(text, d.Path) {
-				t.Errorf("%s, %s: not only %s", format, name, d.Path)
-			}
-		}
-	}
-	for _, at := range []string{"nodegate", "/opt/../nodegate", "/opt/a b", "/", "/opt/x\n"} {
-		if _, err := ParseDelivery("", "", "", at); err == nil {
-			t.Errorf("--path %q is accepted", at)
-		}
-	}
-}
-
-// TestClusterAPI: both versions; kubeadm starts after nodegate-apply, or after the wait has ended.
-func TestClusterAPI(t *testing.T) {
-	var commands []string
-	for version, want := range map[string]string{"": "v1beta2", "v1beta2": "v1beta2", "v1beta1": "v1beta1"} {
-		in := input(t, testPolicy, Delivery{})
-		in.APIVersion = version
-		var k kubeadmConfig
-		decode(t, write(t, "kubeadm", in).Text, &k)
-		if k.APIVersion != "bootstrap.cluster.x-k8s.io/"+want {
-			t.Errorf("%q gives %s", version, k.APIVersion)
-		}
-		commands = k.Spec.PreKubeadmCommands
-	}
-	if _, err := clusterAPI(input(t, testPolicy+strings.Repeat("# 10\n", 2048), Delivery{})); err == nil || !strings.Contains(err.Error(), "split it") {
-		t.Errorf("a policy that the API server refuses: %v", err)
-	}
-	for _, c := range []struct {
-		state string
-		code  int // of is-active, after three looks
-		said  bool
-	}{{"active", 0, false}, {"never", 3, true}} {
-		tools := t.TempDir()
-		for name, text := range map[string]string{
-			"sleep":     "echo >>" + tools + "/slept",
-			"systemctl": `[ "$1" = is-active ] && [ "$(wc -l <` + tools + `/slept)" -ge 3 ] && exit ` + strconv.Itoa(c.code) + "; exit 3",
-		} {
-			if err := os.WriteFile(tools+"/"+name, []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := os.WriteFile(tools+"/slept", nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.CommandContext(t.Context(), "sh", "-euc", commands[len(commands)-1])
-		cmd.Env = []string{"PATH=" + tools + ":" + os.Getenv("PATH")}
-		out, err := cmd.CombinedOutput()
-		if err != nil || strings.Contains(string(out), "has not succeeded") != c.said {
-			t.Errorf("%s: %v\n%s", c.state, err, out)
-		}
 	}
 }
 

@@ -1,0 +1,51 @@
+package export
+
+import (
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestClusterAPI: both versions; kubeadm starts after nodegate-apply, or after the wait has ended.
+func TestClusterAPI(t *testing.T) {
+	var commands []string
+	for version, want := range map[string]string{"": "v1beta2", "v1beta2": "v1beta2", "v1beta1": "v1beta1"} {
+		in := input(t, testPolicy, Delivery{})
+		in.APIVersion = version
+		var k kubeadmConfig
+		decode(t, write(t, "kubeadm", in).Text, &k)
+		if k.APIVersion != "bootstrap.cluster.x-k8s.io/"+want {
+			t.Errorf("%q gives %s", version, k.APIVersion)
+		}
+		commands = k.Spec.PreKubeadmCommands
+	}
+	if _, err := clusterAPI(input(t, testPolicy+strings.Repeat("# 10\n", 2048), Delivery{})); err == nil || !strings.Contains(err.Error(), "split it") {
+		t.Errorf("a policy that the API server refuses: %v", err)
+	}
+	for _, c := range []struct {
+		state string
+		code  int // of is-active, after three looks
+		said  bool
+	}{{"active", 0, false}, {"never", 3, true}} {
+		tools := t.TempDir()
+		for name, text := range map[string]string{
+			"sleep":     "echo >>" + tools + "/slept",
+			"systemctl": `[ "$1" = is-active ] && [ "$(wc -l <` + tools + `/slept)" -ge 3 ] && exit ` + strconv.Itoa(c.code) + "; exit 3",
+		} {
+			if err := os.WriteFile(tools+"/"+name, []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(tools+"/slept", nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), "sh", "-euc", commands[len(commands)-1])
+		cmd.Env = []string{"PATH=" + tools + ":" + os.Getenv("PATH")}
+		out, err := cmd.CombinedOutput()
+		if err != nil || strings.Contains(string(out), "has not succeeded") != c.said {
+			t.Errorf("%s: %v\n%s", c.state, err, out)
+		}
+	}
+}
