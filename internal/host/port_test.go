@@ -24,7 +24,7 @@ func TestPortIsFree(t *testing.T) {
 		if h.PortIsFree(port) {
 			t.Errorf("%s: somebody listens there, and it is free", l.Addr())
 		}
-		l.Close()
+		_ = l.Close()
 		if !h.PortIsFree(port) {
 			t.Errorf("%s: nobody listens any more, and it is not free", address)
 		}

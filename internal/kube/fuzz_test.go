@@ -42,9 +42,8 @@ func FuzzPages(f *testing.F) {
 func FuzzReason(f *testing.F) {
 	f.Add("sysctl.net.ipv4.ip_forward")
 	f.Fuzz(func(t *testing.T, name string) {
-		if r := Reason(name); len(r) > 128 || strings.ContainsFunc(r, func(c rune) bool {
-			return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9')
-		}) {
+		const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+		if r := Reason(name); len(r) > 128 || strings.Trim(r, letters) != "" {
 			t.Errorf("%q gives %q", name, r)
 		}
 	})
