@@ -280,10 +280,7 @@ func (n *kubeletNode) start(t *testing.T) (runs bool, said string) {
 	const quiet = 3 * time.Second // after its last words of starting, a kubelet that will exit has done so
 	var served time.Time
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		text, err := os.ReadFile(log)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text, _ := os.ReadFile(log) // it is there: Start made it
 		select {
 		case <-p.Ended():
 			return false, string(text)

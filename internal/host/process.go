@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"nodegate/internal/host/program"
 )
 
 // Process is a running program.
@@ -142,4 +145,9 @@ func kernelAddress(s string) (netip.AddrPort, bool) {
 	}
 	ip, ok := netip.AddrFromSlice(b)
 	return netip.AddrPortFrom(ip.Unmap(), uint16(n)), ok
+}
+
+// Feed runs a command of the policy's choice, which reads a text, until ctx ends. The error has what it said.
+func Feed(ctx context.Context, text string, command []string) error {
+	return program.Feed(ctx, text, command[0], command[1:]...)
 }

@@ -1,10 +1,27 @@
 package host
 
 import (
+	"context"
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/netns"
 )
+
+// Flow is a connection as conntrack knows it.
+type Flow = netns.Flow
+
+// Translated returns the flows of this network namespace whose destination was changed (DNAT), as conntrack knows them.
+// A table that may not be read, or that the kernel does not have, is fs.ErrPermission or errors.ErrUnsupported.
+func Translated(ctx context.Context) ([]Flow, error) {
+	ns, err := netns.Current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer ns.Close()
+	return ns.Translated(ctx)
+}
 
 // PortIsFree reports whether nobody listens on a TCP port of this machine, on any address. It tries to bind to it, for a
 // moment and in a way that keeps nobody from listening there: /proc/net/tcp takes the kernel milliseconds, because it
