@@ -191,13 +191,11 @@ func (o *options) readableThere(h *host.Host, p *policy.Policy, texts []policy.F
 // starts kubelet there would not be held.
 func unitThere(ctx context.Context, h *host.Host, g policy.Gate, start bool, texts []policy.File, stderr io.Writer) error {
 	lacks, likely, err := h.LacksUnit(g.Unit)
-	if lacks && start { // the systemd that runs there knows: a container's mounts show a part of its files
-		if _, file, asked := h.Units.State(ctx, g.Unit); asked == nil && file != "" {
-			return nil
-		}
-	}
 	if err != nil || !lacks || g.MayLack {
 		return err
+	}
+	if start && h.SystemdHas(ctx, g.Unit) { // a container's mounts show a part of the files only
+		return nil
 	}
 	return printDiagnostics(stderr, texts, hcl.Diagnostics{{
 		Severity: hcl.DiagError, Summary: "No such unit", Subject: &g.UnitAt,

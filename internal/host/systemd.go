@@ -225,3 +225,13 @@ type treeUnits struct{ *machineUnits }
 func (treeUnits) State(context.Context, string) (active, file string, err error) {
 	return "", "", errTree
 }
+
+// SystemdHas reports whether the systemd that runs below the root of a file tree answers, and has a file for a unit.
+func (h *Host) SystemdHas(ctx context.Context, unit string) bool {
+	tree, ok := h.Units.(treeUnits)
+	if !ok {
+		return false
+	}
+	_, file, err := tree.machineUnits.State(ctx, unit)
+	return err == nil && file != ""
+}
