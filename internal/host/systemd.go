@@ -66,6 +66,10 @@ func (m *machineUnits) State(ctx context.Context, unit string) (active, file str
 	if _, err := os.Lstat("/run/systemd/system"); err != nil {
 		return "inactive", "", nil // where systemd does not run, no unit does
 	}
+	return m.state(ctx, unit)
+}
+
+func (m *machineUnits) state(ctx context.Context, unit string) (active, file string, err error) {
 	conn, err := m.connect()
 	if err != nil {
 		return "", "", err
@@ -232,6 +236,6 @@ func (h *Host) SystemdHas(ctx context.Context, unit string) bool {
 	if !ok {
 		return false
 	}
-	_, file, err := tree.machineUnits.State(ctx, unit)
+	_, file, err := tree.state(ctx, unit)
 	return err == nil && file != ""
 }
