@@ -67,7 +67,7 @@ address() { kubectl get pod "$1" -o 'jsonpath={.status.podIP}'; }
 cluster_ip() { kubectl get service "$1" -o 'jsonpath={.spec.clusterIP}'; }
 
 # says POD ADDRESS:PORT: what that Pod gets from there.
-says() { kubectl get --raw "/api/v1/namespaces/default/pods/$1:8080/proxy/get?to=$2" 2>&1; }
+says() { kubectl --request-timeout=15s get --raw "/api/v1/namespaces/default/pods/$1:8080/proxy/get?to=$2" 2>&1; }
 
 # asks POD ADDRESS:PORT NAME: NAME answers that Pod there.
 asks() { [ "$(says "$1" "$2")" = "$3" ]; }
