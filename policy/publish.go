@@ -33,8 +33,8 @@ func takenConditions() (kubelet, repair []string) {
 
 func (r *reader) publish(b block) Publish {
 	p := Publish{Condition: defaultCondition, Range: b.Range}
-	if b.get("condition") != nil {
-		p.Condition = r.text(b.get("condition"), "condition")
+	if c := r.text(b.get("condition"), "condition"); c != "" {
+		p.Condition = c
 	}
 	kubelet, repair := takenConditions()
 	switch {
@@ -44,12 +44,13 @@ func (r *reader) publish(b block) Publish {
 	case slices.Contains(repair, p.Condition):
 		r.errorf(b.at("condition"), "A condition that deletes machines", "Node repair (Karpenter, EKS) replaces a machine whose %s is False; "+
 			"a wrong policy would then replace every node. Leave condition out for %s, or choose another name.", p.Condition, defaultCondition)
-	case len(r.unknown) == 0 && !isConditionType(p.Condition):
+	case !isConditionType(p.Condition):
 		r.errorf(b.at("condition"), "Not a condition's type", "A condition's type is letters, digits, -, _ and ., for example %s or "+
 			"example.com/%s; %q is not.", defaultCondition, defaultCondition, p.Condition)
 	}
 	if p.Kubeconfig = r.text(b.get("kubeconfig"), "kubeconfig"); p.Kubeconfig != "" && !filepath.IsAbs(p.Kubeconfig) {
-		r.errorf(b.at("kubeconfig"), "Not an absolute path", "watch runs in no folder of yours: write the whole path; %q is not one.", p.Kubeconfig)
+		r.errorf(b.at("kubeconfig"), "Not an absolute path",
+			"watch runs in no folder of yours: write the whole path; %q is not one.", p.Kubeconfig)
 	}
 	if p.Node = r.text(b.get("node"), "node"); p.Node != "" && !isName(p.Node, 253, "-.") {
 		r.errorf(b.at("node"), "Not a node's name", "node is the Node's metadata.name, as `kubectl get nodes` prints it; %q is not.", p.Node)

@@ -171,9 +171,11 @@ func (c *typeChecker) possible(fact string, e hclsyntax.Expression) {
 	}[fact]
 	switch {
 	case words != nil && !slices.Contains(words, text):
-		c.errorf(e.Range(), "Wrong value", "%s is never %q; it is one of %s.%s", fact, text, strings.Join(quoted(words), ", "), nearest(text, words))
+		c.errorf(e.Range(), "Wrong value", "%s is never %q; it is one of %s.%s",
+			fact, text, strings.Join(quoted(words), ", "), nearest(text, words))
 	case fact == "os.id" && strings.ToLower(strings.TrimSpace(text)) != text:
-		c.errorf(e.Range(), "Wrong value", "os.id is never %q: os-release(5) has it in lower case. Write %q.", text, strings.ToLower(strings.TrimSpace(text)))
+		c.errorf(e.Range(), "Wrong value", "os.id is never %q: os-release(5) has it in lower case. Write %q.",
+			text, strings.ToLower(strings.TrimSpace(text)))
 	case (fact == "kernel.version" || fact == "kubelet.version") && strings.Count(text, ".") < 2:
 		c.warnf(e.Range(), "Never equal", "%s is a text such as %q: write version_at_least(%[1]s, %[3]q).", fact, usual(fact)[1], text)
 	}
@@ -223,7 +225,8 @@ func (c *typeChecker) contains(n *hclsyntax.FunctionCallExpr) {
 	what, depends := c.typeOf(n.Args[1])
 	switch {
 	case list.IsPrimitiveType():
-		c.errorf(n.Args[0].Range(), "Wrong type", "contains looks into a list, for example [\"debian\", \"ubuntu\"]; this is %s.", withArticle(list))
+		c.errorf(n.Args[0].Range(), "Wrong type",
+			"contains looks into a list, for example [\"debian\", \"ubuntu\"]; this is %s.", withArticle(list))
 	case list.IsTupleType() && depends && what.IsPrimitiveType() && list.Length() > 0:
 		for _, t := range list.TupleElementTypes() {
 			if t == what || !t.IsPrimitiveType() {

@@ -90,14 +90,14 @@ func (r *reader) command(e hcl.Expression, name string) []string {
 	}
 	list, err := convert.Convert(v, cty.List(cty.String))
 	if err != nil || list.IsNull() || !list.IsWhollyKnown() || list.LengthInt() == 0 {
-		r.errorf(e.Range(), "Wrong type", "%s is a list of strings, the program and its arguments: [\"/usr/local/bin/ship\", \"--held\"]; this is %s.",
-			name, withArticle(v.Type()))
+		r.errorf(e.Range(), "Wrong type", "%s is a list of strings, a program and its arguments, for example "+
+			"[\"/usr/local/bin/ship\", \"--held\"]; this is none.", name)
 		return nil
 	}
 	var words []string
 	for _, w := range list.AsValueSlice() {
 		if w.IsNull() {
-			r.errorf(e.Range(), "Wrong type", "A word of %s is null.", name)
+			r.errorf(e.Range(), "Wrong type", "A word of %s is null; leave it out.", name)
 			return nil
 		}
 		words = append(words, w.AsString())

@@ -35,7 +35,8 @@ func (l *loader) readVariables() {
 	names := slices.Sorted(maps.Keys(declared))
 	for _, name := range slices.Sorted(maps.Keys(l.Vars)) {
 		if _, ok := declared[name]; !ok {
-			l.errorf(l.givenAt(name), "Unknown variable", "The policy has no variable %q; it has %s.%s", name, orNone(names), didYouMean(name, names))
+			l.errorf(l.givenAt(name), "Unknown variable", "The policy has no variable %q; it has %s.%s",
+				name, orNone(names), didYouMean(name, names))
 		}
 	}
 }

@@ -19,10 +19,10 @@ func identity() checks.Problem {
 	return checks.Problem{
 		Name: "image.identity", Stages: []checks.Stage{checks.Image}, NotAll: true, Severity: policy.Block,
 		Detects: "The image carries what each machine must have of its own: a machine-id, SSH host keys, DHCP leases, state, credentials.",
-		Symptom: "Nodes fight for one address, because networkd derives its DHCP identity from the machine-id; journals and Nodes are taken for " +
-			"one another; whoever has the image has every node's SSH host keys.",
-		How: "machine-id is neither empty nor \"uninitialized\"; or there are files of SSH host keys, leases, cloud-init's state, random seeds, " +
-			"journals, shell histories, kubelet's or a user's credentials.",
+		Symptom: "Nodes fight for one address, because networkd derives its DHCP identity from the machine-id; journals and Nodes are taken " +
+			"for one another; whoever has the image has every node's SSH host keys.",
+		How: "machine-id is neither empty nor \"uninitialized\"; or there are files of SSH host keys, leases, cloud-init's state, " +
+			"random seeds, journals, shell histories, kubelet's or a user's credentials.",
 		Remedy: "remove them as the last step that writes to the image, as packer.pkr.hcl does",
 		TradeOff: "Something must make SSH host keys anew at boot: cloud-init, RHEL's sshd-keygen, or a drop-in of ssh.service with " +
 			"ExecStartPre=/usr/bin/ssh-keygen -A.",
@@ -44,7 +44,9 @@ func leftovers(homes []string) []leftover {
 		{"DHCP leases", []string{"/var/lib/dhcp/*.lease*", "/var/lib/dhclient/*.lease*", "/var/lib/dhcpcd/*", "/var/lib/NetworkManager/*.lease",
 			"/var/lib/NetworkManager/secret_key"}},
 		{"cloud-init's state", []string{"/var/lib/cloud/instances/*"}},
-		{"random seed", []string{"/var/lib/systemd/random-seed", "/boot/loader/random-seed", "/boot/efi/loader/random-seed", "/efi/loader/random-seed"}},
+		{"random seed", []string{
+			"/var/lib/systemd/random-seed", "/boot/loader/random-seed", "/boot/efi/loader/random-seed", "/efi/loader/random-seed",
+		}},
 		{"systemd's credential secret", []string{"/var/lib/systemd/credential.secret"}},
 		{"journal", []string{"/var/log/journal/*"}},
 		{"shell history", below(homes, ".*_history")},

@@ -59,7 +59,7 @@ func (o *options) publish(c *cobra.Command, h *host.Host, s watch.State) error {
 	want := s.Publication(h)
 	err := kube.Publish(ctx, want, func(line string) { fmt.Fprintln(c.ErrOrStderr(), "nodegate: "+line) })
 	if err != nil {
-		return inputError(errors.Join(input.ErrUnknown, fmt.Errorf("publishing the condition %s: %w", want.Type, err)))
+		return inputError(fmt.Errorf("%w: publishing the condition %s: %w", input.ErrUnknown, want.Type, err))
 	}
 	fmt.Fprintf(c.OutOrStdout(), "%s is %s (%s): %s\n", want.Type, want.Status, want.Reason, want.Message)
 	return code(report.Verdict(s.Report.Verdict().String()))
