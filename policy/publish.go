@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"path/filepath"
 	"regexp"
 	"slices"
 
@@ -32,7 +31,7 @@ func takenConditions() (kubelet, repair []string) {
 }
 
 func (r *reader) publish(b block) Publish {
-	p := Publish{Condition: defaultCondition, Range: b.Range}
+	p := Publish{Condition: defaultCondition, Kubeconfig: r.kubeconfig(b), Node: r.nodeName(b), Range: b.Range}
 	if c := r.text(b.get("condition"), "condition"); c != "" {
 		p.Condition = c
 	}
@@ -47,13 +46,6 @@ func (r *reader) publish(b block) Publish {
 	case !isConditionType(p.Condition):
 		r.errorf(b.at("condition"), "Not a condition's type", "A condition's type is letters, digits, -, _ and ., for example %s or "+
 			"example.com/%s; %q is not.", defaultCondition, defaultCondition, p.Condition)
-	}
-	if p.Kubeconfig = r.text(b.get("kubeconfig"), "kubeconfig"); p.Kubeconfig != "" && !filepath.IsAbs(p.Kubeconfig) {
-		r.errorf(b.at("kubeconfig"), "Not an absolute path",
-			"watch runs in no folder of yours: write the whole path; %q is not one.", p.Kubeconfig)
-	}
-	if p.Node = r.text(b.get("node"), "node"); p.Node != "" && !isName(p.Node, 253, "-.") {
-		r.errorf(b.at("node"), "Not a node's name", "node is the Node's metadata.name, as `kubectl get nodes` prints it; %q is not.", p.Node)
 	}
 	return p
 }
