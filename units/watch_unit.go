@@ -61,3 +61,9 @@ func publishDropIn(prog Program) []byte {
 	return render(prog.header()+"# The policy has a publish block: watch writes a condition of this node's Node.",
 		section("Service", "IPAddressDeny", "", "IPAddressAllow", ""))
 }
+
+// auditDropIn does the same for the audit block.
+func auditDropIn(prog Program) []byte {
+	return render(prog.header()+"# The policy has an audit block: watch compares kube-proxy's rules with the API server.",
+		section("Service", "IPAddressDeny", "", "IPAddressAllow", ""))
+}
