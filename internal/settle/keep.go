@@ -96,7 +96,7 @@ func (k *keeper) next() time.Time {
 	case !known && unanswered == nil:
 		return time.Now().Add(lookEvery) // the first list is under way
 	case k.kept.Rounds == 0:
-		return time.Now()
+		return time.Time{}
 	case !first.IsZero() && first.Add(quiet).Before(at):
 		at = first.Add(quiet)
 	}
