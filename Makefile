@@ -1,6 +1,8 @@
 # Targets for people: `make help`.
 GO      ?= go
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# The version is the tag's; without one, one that sorts by the commit's time and before every release.
+VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || \
+	TZ=UTC git show --no-patch --date=format-local:%Y%m%d%H%M%S --format=0.0.0~%cd.%h 2>/dev/null || echo 0.0.0~dev)
 LDFLAGS  = -s -w -X main.version=$(VERSION)
 LINT     = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 export CGO_ENABLED = 0

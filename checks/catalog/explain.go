@@ -115,7 +115,7 @@ func explainRequirements(p *policy.Policy, add func(Explanation)) {
 	}
 	for _, s := range p.Sysctls {
 		explain("sysctl."+s.Key.String(), s.Metadata, "/proc/sys/"+string(s.Key)+" is "+s.Want(),
-			"`nodegate apply`, or sysctl -w '"+s.Key.String()+"=...'")
+			"`nodegate apply`; without nodegate, `"+s.Key.String()+" = ...` in a file of /etc/sysctl.d, and sysctl --system")
 	}
 	for _, l := range p.Links {
 		explain("link."+l.Name, l.Metadata, "netlink and ethtool, on every link that matches: "+l.Want(), "`nodegate apply`, or ethtool -K")

@@ -230,6 +230,9 @@ func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
 		return err
 	}
 	r := report.New(h, p, found)
+	if o.some && h.Live() {
+		r.Next = report.NewPlan(found).Next(again(c.Flags()))
+	}
 	if err := o.write(c.OutOrStdout(), func(w io.Writer) error { return write(w, r) }); err != nil {
 		return err
 	}
@@ -248,7 +251,10 @@ func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
 const npdUnknown = 2
 
 func (o *options) write(stdout io.Writer, render func(io.Writer) error) error {
-	if o.output == "" {
+	switch {
+	case o.output == "" && o.format == "text":
+		return report.Fold(stdout, render)
+	case o.output == "":
 		return render(stdout)
 	}
 	f, err := os.Create(o.output)

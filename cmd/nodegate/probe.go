@@ -183,10 +183,13 @@ func writeProbe(w io.Writer, format string, result any, text func(io.Writer) err
 	var err error
 	switch format {
 	case "text":
-		if err = text(w); err == nil {
-			fmt.Fprintln(w)
-			err = report.Total(w, report.Painter(w), verdict, about)
-		}
+		err = report.Fold(w, func(to io.Writer) error {
+			if err := text(to); err != nil {
+				return err
+			}
+			fmt.Fprintln(to)
+			return report.Total(to, report.Painter(w), verdict, about)
+		})
 	case "json":
 		err = report.JSON(w, result)
 	default:

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"time"
 
@@ -47,7 +48,9 @@ Exit status: as that of check. 3 also if watch does not run or is late.`,
 			if format == "json" {
 				_, err = c.OutOrStdout().Write(text)
 			} else {
-				err = d.Text(c.OutOrStdout(), now, report.Painter(c.OutOrStdout()), units.WatchUnit)
+				err = report.Fold(c.OutOrStdout(), func(w io.Writer) error {
+					return d.Text(w, now, report.Painter(c.OutOrStdout()), units.WatchUnit)
+				})
 			}
 			if err != nil {
 				return err

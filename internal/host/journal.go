@@ -125,6 +125,15 @@ func IsTerminal(f *os.File) bool {
 	return err == nil
 }
 
+// Columns returns the width of a terminal, 0 where it does not say.
+func Columns(f *os.File) int {
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	return int(size.Col)
+}
+
 // Journal passes the last hour of a unit's journal to read, as lines that begin
 // with an ISO time.
 func Journal(ctx context.Context, unit string, read func(io.Reader) error) error {
