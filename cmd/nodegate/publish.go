@@ -57,7 +57,7 @@ func (o *options) publish(c *cobra.Command, h *host.Host, s watch.State) error {
 	ctx, cancel := context.WithTimeout(c.Context(), o.timeout)
 	defer cancel()
 	want := s.Publication(h)
-	err := kube.Publish(ctx, want, func(line string) { fmt.Fprintln(c.ErrOrStderr(), "nodegate: "+line) })
+	err := kube.Publish(ctx, host.Credential, want, func(line string) { fmt.Fprintln(c.ErrOrStderr(), "nodegate: "+line) })
 	if err != nil {
 		return inputError(fmt.Errorf("%w: publishing the condition %s: %w", input.ErrUnknown, want.Type, err))
 	}

@@ -73,7 +73,7 @@ SIGHUP makes it read the policy again. ` + units.WatchUnit + ` runs it, and
 				cancel()
 			}()
 		}
-		cluster := kube.NewPublisher(w.Trouble)
+		cluster := kube.NewPublisher(host.Credential, w.Trouble)
 		go cluster.Run(ctx)
 		w.Publish = func(s watch.State) {
 			w.publish(s, textfile)

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
 	"path"
+	"strings"
 	"time"
 )
 
@@ -102,6 +104,24 @@ func (c *Client) send(ctx context.Context, method, at, kind string, body any, re
 		return notThere(at)
 	}
 	return fmt.Errorf("%s %s: %s: %s", method, at, resp.Status, why(resp.Body))
+}
+
+// self returns the node that the API server takes us for (1.28 and later), where neither a certificate nor the policy says so.
+func (c *Client) self(ctx context.Context) (string, error) {
+	const kind, at = "authentication.k8s.io/v1", "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+	var review struct {
+		Status struct{ UserInfo struct{ Username string } }
+	}
+	err := c.send(ctx, http.MethodPost, at, "application/json", map[string]any{"apiVersion": kind, "kind": "SelfSubjectReview"},
+		func(r io.Reader) error { return json.NewDecoder(io.LimitReader(r, maxNode)).Decode(&review) })
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	node, found := strings.CutPrefix(review.Status.UserInfo.Username, nodeUser)
+	if !found || node == "" {
+		return "", errors.New("these credentials are of no node: write node = \"NAME\" in the publish block")
+	}
+	return node, nil
 }
 
 // notThere is the path of an object that the API server does not have. It is fs.ErrNotExist.

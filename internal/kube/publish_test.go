@@ -31,7 +31,7 @@ var fits = kube.Condition{Type: "NodegatePassed", Status: "True", Reason: "Passe
 
 func publish(t *testing.T, text string) error {
 	t.Helper()
-	return kube.Publish(t.Context(), kube.Publication{Condition: fits, Kubeconfig: kubeconfig(t, text), Node: "n"},
+	return kube.Publish(t.Context(), nil, kube.Publication{Condition: fits, Kubeconfig: kubeconfig(t, text), Node: "n"},
 		func(line string) { t.Error(line) })
 }
 
