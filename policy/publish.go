@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"cmp"
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -8,12 +10,23 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// Publish says how watch tells the cluster what it found: as a condition of this node's Node.
+// Publish says how watch, or a timer, tells the cluster what was found: as a condition of this node's Node.
 type Publish struct {
 	Condition  string // its type; "" where nothing is published
 	Kubeconfig string // absolute; "": kubelet's own, or a Pod's service account
 	Node       string // "": the node that the credentials are of
+	Timer      bool   // a timer publishes, watch does not
 	Range      hcl.Range
+}
+
+// want returns the publish block in words.
+func (p Publish) want() string {
+	by := "watch"
+	if p.Timer {
+		by = "a timer"
+	}
+	return fmt.Sprintf("%s, by %s, of %s, with %s", p.Condition, by, cmp.Or(p.Node, "the credentials' node"),
+		cmp.Or(p.Kubeconfig, "kubelet's credentials"))
 }
 
 const defaultCondition = "NodegatePassed"
@@ -52,6 +65,7 @@ func (r *reader) publish(b block) Publish {
 		r.errorf(b.at("kubeconfig"), "Not an absolute path",
 			"watch runs in no folder of yours: write the whole path; %q is not one.", p.Kubeconfig)
 	}
+	p.Timer = r.oneOf(b.get("by"), "by", "watch", "timer") == "timer"
 	if p.Node = r.text(b.get("node"), "node"); p.Node != "" && !isName(p.Node, 253, "-.") {
 		r.errorf(b.at("node"), "Not a node's name", "node is the Node's metadata.name, as `kubectl get nodes` prints it; %q is not.", p.Node)
 	}

@@ -22,7 +22,8 @@ func newPublish() *cobra.Command {
 		Short: "Check once, and write the verdict as a condition of this node's Node",
 		Long: `Publish runs the requirements of stage run, and writes their verdict as the condition
 that the policy's publish block names, with an Event where it has changed. It is for
-those who run no watch, which publishes by itself: call it from a timer.
+those who run no watch, which publishes by itself: publish { by = "timer" } installs a
+timer for it. What the Node has had for less than four minutes is not written again.
 
 Exit status: that of check, once the condition is written; 3 where it could not be.`,
 		Example: `  nodegate publish

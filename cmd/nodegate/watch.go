@@ -77,7 +77,11 @@ SIGHUP makes it read the policy again. ` + units.WatchUnit + ` runs it, and
 		go cluster.Run(ctx)
 		w.Publish = func(s watch.State) {
 			w.publish(s, textfile)
-			cluster.Set(s.Publication(w.Observer))
+			want := s.Publication(w.Observer)
+			if s.Policy != nil && s.Policy.Publish.Timer {
+				want = kube.Publication{}
+			}
+			cluster.Set(want)
 		}
 		hup := make(chan os.Signal, 1)
 		signal.Notify(hup, syscall.SIGHUP)

@@ -17,13 +17,14 @@ import (
 // strategicMerge keeps the conditions that the patch does not name.
 const strategicMerge = "application/strategic-merge-patch+json"
 
-// condition returns what a Node says of a condition now, and since when. All is zero where the Node has none of that type.
-func (c *Client) condition(ctx context.Context, node, kind string) (now Condition, since time.Time, err error) {
+// condition returns what a Node says of a condition now, since when, and when it was written. All is zero where the Node has none of
+// that type.
+func (c *Client) condition(ctx context.Context, node, kind string) (now Condition, since, written time.Time, err error) {
 	var n struct {
 		Status struct {
 			Conditions []struct {
 				Condition
-				LastTransitionTime time.Time
+				LastTransitionTime, LastHeartbeatTime time.Time
 			}
 		}
 	}
@@ -32,10 +33,10 @@ func (c *Client) condition(ctx context.Context, node, kind string) (now Conditio
 	})
 	for _, one := range n.Status.Conditions {
 		if one.Type == kind {
-			now, since = one.Condition, one.LastTransitionTime
+			now, since, written = one.Condition, one.LastTransitionTime, one.LastHeartbeatTime
 		}
 	}
-	return now, since, err
+	return now, since, written, err
 }
 
 // maxNode is more than etcd stores of one object.

@@ -53,7 +53,9 @@ func says(version string, status map[string]any) string {
 }
 
 // forPlugin returns a kubeconfig whose user has an exec block of one line.
-func forPlugin(s *httptest.Server, block string) string { return forServer(s, "    exec: {"+block+"}\n") }
+func forPlugin(s *httptest.Server, block string) string {
+	return forServer(s, "    exec: {"+block+"}\n")
+}
 
 const anExec = `apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, command: aws, args: [eks, get-token], env: [{name: A, value: b c}]`
 
@@ -173,7 +175,9 @@ func TestPluginCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	block := func(kind string, b []byte) string { return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b})) }
+	block := func(kind string, b []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}))
+	}
 	p := &plugin{says: func(int) string {
 		return says("v1", map[string]any{"clientCertificateData": block("CERTIFICATE", der), "clientKeyData": block("PRIVATE KEY", private)})
 	}}

@@ -40,6 +40,7 @@ type Publisher struct {
 	node    string    // whose credentials these are, where the API server said so
 	said    string
 	pause   time.Duration
+	spare   time.Duration // what the API has already is not written again for so long
 }
 
 const (
@@ -151,8 +152,12 @@ func (p *Publisher) toAPI(ctx context.Context, want Publication) error {
 	first := p.written.Type != want.Type
 	was := p.written.Condition
 	if first {
-		if was, p.since, err = client.condition(ctx, node, want.Type); err != nil {
+		var written time.Time
+		if was, p.since, written, err = client.condition(ctx, node, want.Type); err != nil {
 			return err
+		}
+		if was == want.Condition && time.Since(written) < p.spare {
+			return nil
 		}
 	}
 	now := time.Now()
@@ -177,9 +182,12 @@ func (p *Publisher) client(want Publication) (*Client, error) {
 	return FromKubeconfig(want.Kubeconfig, p.plugins)
 }
 
-// Publish writes a condition once. It tells what is left out.
+// Publish writes a condition once, unless the Node has had it for less than four minutes: whoever calls it every minute writes as
+// often as a Publisher. It tells what is left out.
 func Publish(ctx context.Context, run RunPlugin, want Publication, trouble func(string)) error {
-	return NewPublisher(run, trouble).write(ctx, want)
+	p := NewPublisher(run, trouble)
+	p.spare = heartbeat - time.Minute
+	return p.write(ctx, want)
 }
 
 // Reason makes a condition's reason of the name of a check: "sysctl.net.ipv4.ip_forward" is SysctlNetIpv4IpForward.
