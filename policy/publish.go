@@ -15,17 +15,23 @@ type Publish struct {
 	Condition  string // its type; "" where nothing is published
 	Kubeconfig string // absolute; "": kubelet's own, or a Pod's service account
 	Node       string // "": the node that the credentials are of
-	Timer      bool   // a timer publishes, watch does not
+	By         Publisher
 	Range      hcl.Range
 }
 
+// Publisher is who publishes.
+type Publisher string
+
+// The publishers: watch, a timer that starts one, and the Pod of a DaemonSet, with its service account.
+const (
+	ByWatch Publisher = "watch"
+	ByTimer Publisher = "timer"
+	ByPod   Publisher = "pod"
+)
+
 // want returns the publish block in words.
 func (p Publish) want() string {
-	by := "watch"
-	if p.Timer {
-		by = "a timer"
-	}
-	return fmt.Sprintf("%s, by %s, of %s, with %s", p.Condition, by, cmp.Or(p.Node, "the credentials' node"),
+	return fmt.Sprintf("%s, by %s, of %s, with %s", p.Condition, p.By, cmp.Or(p.Node, "the credentials' node"),
 		cmp.Or(p.Kubeconfig, "kubelet's credentials"))
 }
 
@@ -65,7 +71,10 @@ func (r *reader) publish(b block) Publish {
 		r.errorf(b.at("kubeconfig"), "Not an absolute path",
 			"watch runs in no folder of yours: write the whole path; %q is not one.", p.Kubeconfig)
 	}
-	p.Timer = r.oneOf(b.get("by"), "by", "watch", "timer") == "timer"
+	p.By = Publisher(r.oneOf(b.get("by"), "by", string(ByWatch), string(ByTimer), string(ByPod)))
+	if p.By == ByPod && (b.get("kubeconfig") != nil || b.get("node") != nil) {
+		r.errorf(b.at("by"), "A Pod has an account", "A Pod publishes with its service account, for the Node that it runs on: leave kubeconfig and node out.")
+	}
 	if p.Node = r.text(b.get("node"), "node"); p.Node != "" && !isName(p.Node, 253, "-.") {
 		r.errorf(b.at("node"), "Not a node's name", "node is the Node's metadata.name, as `kubectl get nodes` prints it; %q is not.", p.Node)
 	}

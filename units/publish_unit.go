@@ -16,7 +16,7 @@ const (
 // Started returns the units that a machine starts by itself.
 func Started(p *policy.Policy) []string {
 	all := []string{ApplyUnit, WatchUnit}
-	if p.Publish.Timer {
+	if p.Publish.By == policy.ByTimer {
 		all = append(all, PublishTimer)
 	}
 	return all
@@ -26,9 +26,9 @@ func Started(p *policy.Policy) []string {
 // block watch reaches nobody.
 func publishFiles(p *policy.Policy, prog Program) []File {
 	switch {
-	case p.Publish.Condition == "":
+	case p.Publish.Condition == "", p.Publish.By == policy.ByPod:
 		return nil
-	case !p.Publish.Timer:
+	case p.Publish.By == policy.ByWatch:
 		text := render(prog.header()+"# The policy has a publish block: watch writes a condition of this node's Node.",
 			section("Service", "IPAddressDeny", "", "IPAddressAllow", ""))
 		return []File{{Path: unitDir + "/" + WatchUnit + ".d/10-publish.conf", Mode: 0o644, Content: text}}

@@ -127,7 +127,7 @@ func newEnough(h *host.Host, stderr io.Writer) error {
 
 func newUninstall() *cobra.Command {
 	var o options
-	var force, back bool
+	var force, back, stop bool
 	c := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Remove everything that install wrote, and put back the previous files",
@@ -153,6 +153,9 @@ func newUninstall() *cobra.Command {
 			if err == nil && len(changes) > 0 {
 				err = tellSystemd(c.Context(), h, nil, c.ErrOrStderr())
 			}
+			if err == nil && stop {
+				err = stopUnits(c.Context(), h)
+			}
 			err = printChanges(c.OutOrStdout(), t, changes, "uninstalled", err)
 			switch {
 			case err != nil || !h.Live():
@@ -164,6 +167,7 @@ func newUninstall() *cobra.Command {
 			return err
 		},
 	}
+	c.Flags().BoolVar(&stop, "stop", false, "then stop the units, by the systemd that runs below --root; on a running machine that is done anyway")
 	c.Flags().BoolVar(&back, "revert", false, "also put back the settings of the running machine, as revert does")
 	c.Flags().StringVar(&o.root, "root", "/", "`DIR` with the file tree of the machine")
 	c.Flags().BoolVar(&force, "force", false, "also remove or replace files that were changed since nodegate wrote them")
@@ -235,12 +239,12 @@ func tellSystemd(ctx context.Context, h *host.Host, enable []string, stderr io.W
 	}
 	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
 	defer cancel()
+	if enable == nil {
+		return stopUnits(ctx, h)
+	}
 	err := h.Units.Reload(ctx)
 	if err == nil && !slices.Contains(enable, units.PublishTimer) {
 		err = h.Units.Stop(ctx, units.PublishTimer)
-	}
-	if enable == nil && err == nil {
-		return h.Units.Stop(ctx, units.WatchUnit)
 	}
 	if err == nil {
 		err = h.Units.Enable(ctx, enable...)
@@ -261,6 +265,19 @@ func startUnits(ctx context.Context, h *host.Host, started []string) error {
 		return err
 	}
 	return h.Units.Restart(ctx, started...)
+}
+
+// stopUnits stops what was installed and still runs.
+func stopUnits(ctx context.Context, h *host.Host) error {
+	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
+	defer cancel()
+	err := h.Units.Reload(ctx)
+	for _, unit := range []string{units.PublishTimer, units.WatchUnit} {
+		if err == nil {
+			err = h.Units.Stop(ctx, unit)
+		}
+	}
+	return err
 }
 
 func printChanges(w io.Writer, t *tree.Tree, changes []units.Change, done string, err error) error {

@@ -24,7 +24,7 @@ func TestTellSystemd(t *testing.T) {
 		{"install", true, units.Started(&policy.Policy{}), []string{"systemctl daemon-reload", "systemctl stop nodegate-publish.timer",
 			"systemctl enable nodegate-apply.service nodegate-watch.service"},
 			"still runs what was installed before"},
-		{"install, with a timer", true, units.Started(&policy.Policy{Publish: policy.Publish{Timer: true}}), []string{
+		{"install, with a timer", true, units.Started(&policy.Policy{Publish: policy.Publish{By: policy.ByTimer}}), []string{
 			"systemctl daemon-reload", "systemctl enable nodegate-apply.service nodegate-watch.service nodegate-publish.timer"},
 			"still runs what was installed before"},
 		{"uninstall", true, nil, []string{"systemctl daemon-reload", "systemctl stop nodegate-publish.timer",

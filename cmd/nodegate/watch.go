@@ -78,7 +78,7 @@ SIGHUP makes it read the policy again. ` + units.WatchUnit + ` runs it, and
 		w.Publish = func(s watch.State) {
 			w.publish(s, textfile)
 			want := s.Publication(w.Observer)
-			if s.Policy != nil && s.Policy.Publish.Timer {
+			if s.Policy != nil && s.Policy.Publish.By != policy.ByWatch {
 				want = kube.Publication{}
 			}
 			cluster.Set(want)
