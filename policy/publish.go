@@ -1,18 +1,37 @@
 package policy
 
 import (
+	"cmp"
+	"fmt"
 	"regexp"
 	"slices"
 
 	"github.com/hashicorp/hcl/v2"
 )
 
-// Publish says how watch tells the cluster what it found: as a condition of this node's Node.
+// Publish says how watch, or a timer, tells the cluster what was found: as a condition of this node's Node.
 type Publish struct {
 	Condition  string // its type; "" where nothing is published
 	Kubeconfig string // absolute; "": kubelet's own, or a Pod's service account
 	Node       string // "": the node that the credentials are of
+	By         Publisher
 	Range      hcl.Range
+}
+
+// Publisher is who publishes.
+type Publisher string
+
+// The publishers: watch, a timer that starts one, and the Pod of a DaemonSet, with its service account.
+const (
+	ByWatch Publisher = "watch"
+	ByTimer Publisher = "timer"
+	ByPod   Publisher = "pod"
+)
+
+// want returns the publish block in words.
+func (p Publish) want() string {
+	return fmt.Sprintf("%s, by %s, of %s, with %s", p.Condition, p.By, cmp.Or(p.Node, "the credentials' node"),
+		cmp.Or(p.Kubeconfig, "kubelet's credentials"))
 }
 
 const defaultCondition = "NodegatePassed"
@@ -46,6 +65,11 @@ func (r *reader) publish(b block) Publish {
 	case !isConditionType(p.Condition):
 		r.errorf(b.at("condition"), "Not a condition's type", "A condition's type is letters, digits, -, _ and ., for example %s or "+
 			"example.com/%s; %q is not.", defaultCondition, defaultCondition, p.Condition)
+	}
+	p.By = Publisher(r.oneOf(b.get("by"), "by", string(ByWatch), string(ByTimer), string(ByPod)))
+	if p.By == ByPod && (b.get("kubeconfig") != nil || b.get("node") != nil) {
+		r.errorf(b.at("by"), "A Pod has an account",
+			"A Pod publishes with its service account, for the Node that it runs on: leave kubeconfig and node out.")
 	}
 	return p
 }

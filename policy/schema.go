@@ -72,7 +72,7 @@ func blockSchema(blockType string) *hcl.BodySchema {
 	case "gate":
 		return attributes("unit", "unit_absent", "budget", "interval", "on_timeout", "repair", "enforce", "on_held")
 	case "publish":
-		return attributes("condition", "kubeconfig", "node")
+		return attributes("condition", "kubeconfig", "node", "by")
 	case "audit":
 		return attributes("kubeconfig", "node", "zone", "every", "settle", "severity")
 	}

@@ -74,11 +74,15 @@ SIGHUP makes it read the policy again. ` + units.WatchUnit + ` runs it, and
 				cancel()
 			}()
 		}
-		cluster := kube.NewPublisher(w.Trouble)
+		cluster := kube.NewPublisher(host.Credential, w.Trouble)
 		go cluster.Run(ctx)
 		w.Publish = func(s watch.State) {
 			w.publish(s, textfile)
-			cluster.Set(s.Publication(w.Observer))
+			want := s.Publication(w.Observer)
+			if s.Policy != nil && s.Policy.Publish.By != policy.ByWatch {
+				want = kube.Publication{}
+			}
+			cluster.Set(want)
 		}
 		again := make(chan struct{}, 1)
 		auditor := audit.New(ctx, w.Observer, func() {

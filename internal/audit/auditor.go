@@ -26,6 +26,7 @@ type Auditor struct {
 	host    *host.Host
 	changed func()       // a round has found something else than the one before
 	warn    func(string) // what a person should know
+	plugins *kube.Plugins
 
 	mu    sync.Mutex
 	asked policy.Audit
@@ -36,7 +37,7 @@ type Auditor struct {
 
 // New returns an auditor of h that ends with ctx. It does nothing before Checks.
 func New(ctx context.Context, h *host.Host, changed func(), warn func(string)) *Auditor {
-	return &Auditor{ctx: ctx, host: h, changed: changed, warn: warn, stop: func() {}}
+	return &Auditor{ctx: ctx, host: h, changed: changed, warn: warn, plugins: kube.NewPlugins(host.Credential), stop: func() {}}
 }
 
 // Checks starts, goes on with or ends what a policy asks for. It returns the verdict of the last round as a check, none
@@ -62,7 +63,7 @@ func (a *Auditor) Checks(p *policy.Policy) []checks.Check {
 }
 
 func (a *Auditor) keep(ctx context.Context, asks policy.Audit) {
-	settle.Keep(ctx, NewNode(a.host), &server{host: a.host, asks: asks, warn: a.warn}, settle.Keeping{
+	settle.Keep(ctx, NewNode(a.host), &server{host: a.host, asks: asks, warn: a.warn, plugins: a.plugins}, settle.Keeping{
 		Node: asks.Node, Zone: asks.Zone, Every: asks.Every,
 		Settle: func() time.Duration { return kube.SettleTime(a.host, asks.Settle) },
 		Done: func(k settle.Kept) {

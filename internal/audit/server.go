@@ -20,6 +20,8 @@ type server struct {
 	asks policy.Audit
 	warn func(string)
 
+	plugins *kube.Plugins
+
 	mu  sync.Mutex
 	api *kube.API
 }
@@ -30,7 +32,7 @@ func (s *server) open() (*kube.API, error) {
 	if s.api != nil {
 		return s.api, nil
 	}
-	source := kube.Source{Kubeconfig: s.asks.Kubeconfig}
+	source := kube.Source{Kubeconfig: s.asks.Kubeconfig, Plugins: s.plugins}
 	if source.Kubeconfig == "" {
 		source.InCluster = kube.InPod()
 	}

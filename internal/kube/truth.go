@@ -15,6 +15,7 @@ type Source struct {
 	Endpoints, Services string // files
 	Kubeconfig          string
 	InCluster           bool
+	Plugins             *Plugins // that a kubeconfig may name
 }
 
 // Server returns the API server of the source, nil where the source is files or nowhere.
@@ -23,7 +24,7 @@ func (s Source) Server() (*API, error) {
 	var err error
 	switch {
 	case s.Kubeconfig != "":
-		client, err = FromKubeconfig(s.Kubeconfig)
+		client, err = FromKubeconfig(s.Kubeconfig, s.Plugins)
 	case s.InCluster:
 		client, err = InCluster()
 	default:

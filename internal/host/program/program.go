@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"nodegate/internal/host/activity"
@@ -109,4 +110,48 @@ func command(ctx context.Context, name string, args []string) (*exec.Cmd, *bytes
 	stderr := &bytes.Buffer{}
 	cmd.Stderr = stderr
 	return cmd, stderr, nil
+}
+
+const (
+	secretLimit    = 1 << 20
+	complaintLimit = 1 << 10
+)
+
+// Secret runs a program with more variables and returns its standard output, at most 1 MiB, which no error contains. With ctx end
+// the processes that it has started too.
+func Secret(ctx context.Context, env []string, name string, args ...string) ([]byte, error) {
+	cmd, _, err := command(ctx, name, args)
+	if err != nil {
+		return nil, err
+	}
+	out, complaints := &bounded{limit: secretLimit}, &bounded{limit: complaintLimit}
+	cmd.Stdout, cmd.Stderr = out, complaints
+	cmd.Env = append(cmd.Env, env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	defer activity.Doing(ctx, name)()
+	began := time.Now()
+	switch err := cmd.Run(); {
+	case out.more:
+		return nil, fmt.Errorf("it printed more than %d bytes", out.limit)
+	case err != nil && ctx.Err() != nil:
+		return nil, fmt.Errorf("it did not end in %s and was stopped: %w", time.Since(began).Round(100*time.Millisecond), ctx.Err())
+	case err != nil:
+		return nil, fmt.Errorf("%w: %s", err, strings.Join(strings.Fields(complaints.text.String()), " "))
+	}
+	return out.text.Bytes(), nil
+}
+
+// bounded keeps so many bytes, and drops what is more.
+type bounded struct {
+	text  bytes.Buffer // not embedded: os/exec would call its ReadFrom
+	limit int
+	more  bool
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	fits := p[:min(len(p), b.limit-b.text.Len())]
+	b.text.Write(fits)
+	b.more = b.more || len(fits) < len(p)
+	return len(p), nil
 }
