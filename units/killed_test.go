@@ -24,10 +24,11 @@ func TestKilledAnywhere(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		setup, killed func(units.Tree) error
+		becomes       string // the policy
 	}{
-		{"install", func(units.Tree) error { return nil }, install(one)},
-		{"upgrade", install(one), install(two)},
-		{"uninstall", install(one), uninstall},
+		{"install", func(units.Tree) error { return nil }, install(one), policyOf(one)},
+		{"upgrade", install(one), install(two), policyOf(two)},
+		{"uninstall", install(one), uninstall, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			steps := 0
@@ -41,7 +42,7 @@ func TestKilledAnywhere(t *testing.T) {
 					k := &killer{Tree: tree, left: kill}
 					was := policyIn(t, root)
 					finished = c.killed(k) == nil && !k.dead
-					if now := policyIn(t, root); c.name == "upgrade" && now != was && now != policyOf(two) {
+					if now := policyIn(t, root); now != was && now != c.becomes {
 						t.Fatalf("killed at write %d: the policy is neither the old one nor the new one, but\n%s", kill, now)
 					}
 					if finish == "install" {

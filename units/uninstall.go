@@ -42,13 +42,27 @@ func uninstall(t Tree, l *lock, force bool) ([]Change, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	// The drop-in goes first, the binary that it calls last.
+	// The drop-in goes first, the binary that it calls last, the policy as a whole.
+	var s step
 	for _, e := range slices.Backward(j.Entries) {
 		// Already restored: a killed run did that, and its backup may be gone.
 		if now, err := t.Stat(e.Path); err == nil && sameNode(now, e.Before) {
 			continue
 		}
-		if err := e.restore(t); err != nil {
+		s.dropped = append(s.dropped, e)
+	}
+	if err := s.stageWhole(t); err != nil { // no room for a copy: then one by one
+		s.copied = ""
+		if err := t.UnstageDir(PolicyDir); err != nil {
+			return nil, err
+		}
+	}
+	for _, e := range s.dropped {
+		restore := e.restore
+		if s.isCopied(e.Path) {
+			restore = s.commitWhole
+		}
+		if err := restore(t); err != nil {
 			return changes, err
 		}
 		changes = append(changes, undoing(&e))
