@@ -13,7 +13,12 @@ import (
 // error joins one line for each such path. Where nothing is installed it returns no
 // change. It finishes a run that was killed.
 func Uninstall(t Tree, force bool) ([]Change, error) {
-	if n, err := t.Stat(stateDir); err != nil || n.Type == tree.Absent {
+	state, err := t.Stat(stateDir)
+	if err != nil {
+		return nil, err
+	}
+	// An installation that was killed at its beginning has left its lock only.
+	if lock, err := t.Stat(lockFile); err != nil || state.Type == tree.Absent && lock.Type == tree.Absent {
 		return nil, err
 	}
 	l, err := takeLock(t)
@@ -72,15 +77,20 @@ func uninstall(t Tree, l *lock, force bool) ([]Change, error) {
 
 // forget removes the directories that were made, the journal and the backups.
 // Without the journal the backups are only leftovers: the journal goes before them,
-// never after. The directories above the lock go when it is released.
+// never after, and they stay where it does. The directories above the lock go when it
+// is released.
 func forget(t Tree, j *journal, l *lock) error {
 	aboveState := func(d string) bool { return strings.HasPrefix(stateDir, d) }
-	errs := []error{removeDirs(t, slices.DeleteFunc(slices.Clone(j.Dirs), aboveState)), t.Remove(JournalFile)}
+	l.dirs = append(l.dirs, j.Dirs...)
+	err := errors.Join(removeDirs(t, slices.DeleteFunc(slices.Clone(j.Dirs), aboveState)), t.Remove(JournalFile))
+	if err != nil {
+		return err
+	}
+	var errs []error
 	if names, err := t.Names(backupDir); err == nil {
 		for _, n := range names {
 			errs = append(errs, t.Remove(backupDir+"/"+n))
 		}
 	}
-	l.dirs = append(l.dirs, j.Dirs...)
 	return errors.Join(append(errs, removeDirs(t, []string{stateDir, backupDir}))...)
 }
