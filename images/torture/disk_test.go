@@ -37,6 +37,7 @@ const diskSize = 320 << 20 // mkfs.xfs makes nothing below 300 MiB
 // TestPowerCut replays what install, upgrade and uninstall write to a disk: after each flush the machine loses power,
 // and what was written since the last flush is there, or not, at random.
 func TestPowerCut(t *testing.T) {
+	t.Parallel()
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "qemu-storage-daemon")
 	dir := scratch(t)

@@ -190,6 +190,7 @@ func (b *bench) is(state, root string) error {
 
 // TestInstallation attacks every writing system call of install, upgrade and uninstall.
 func TestInstallation(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, scratch(t))
 	for _, p := range phases {
 		// All of them are counted first.
@@ -202,7 +203,7 @@ func TestInstallation(t *testing.T) {
 			}
 			return inject.Action{}
 		}
-		out, status, err := run(b.dir, b.args(root, p.verb, p.which), 0, count)
+		out, status, err := run(b.dir, b.args(root, p.verb, p.which), count)
 		if err != nil || status != 0 {
 			t.Fatalf("%s: exit %d, %v: %s", p.name, status, err, out)
 		}
@@ -228,7 +229,7 @@ func TestInstallation(t *testing.T) {
 		} {
 			var s survey
 			var number atomic.Int64
-			each(sample(t, len(calls), 10), func(point int) {
+			each(sample(t, len(calls), 10), 2, func(point int) {
 				if attack.torn && !calls[point].IsWrite() {
 					return
 				}
@@ -237,7 +238,7 @@ func TestInstallation(t *testing.T) {
 				defer os.RemoveAll(root)
 				s.point(t, fmt.Sprintf("%s, %s at writing call %d", p.name, attack.name, point), func() error {
 					seen := 0
-					_, status, err := run(b.dir, b.args(root, p.verb, p.which), 0, func(c inject.Call) inject.Action {
+					_, status, err := run(b.dir, b.args(root, p.verb, p.which), func(c inject.Call) inject.Action {
 						if !c.Writes() || !strings.HasPrefix(c.Path(), root+"/") {
 							return inject.Action{}
 						}

@@ -22,7 +22,7 @@ var (
 	seed = flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the samples")
 )
 
-// limit is far above every budget here: what takes longer hangs.
+// limit is what systemd gives a gate beyond its budget (units, dropInSlack): what takes longer is ended by systemd.
 const limit = 30 * time.Second
 
 // survey counts what was tried in one area, and what did not survive.
@@ -61,11 +61,11 @@ func sample(t *testing.T, total, n int) []int {
 	return all
 }
 
-// each calls try for every point, two at a time.
-func each(points []int, try func(point int)) {
+// each calls try for every point, some at a time.
+func each(points []int, workers int, try func(point int)) {
 	var wg sync.WaitGroup
 	next := make(chan int)
-	for range 2 {
+	for range workers {
 		wg.Go(func() {
 			for p := range next {
 				try(p)
@@ -80,21 +80,26 @@ func each(points []int, try func(point int)) {
 }
 
 // run runs a program to its end, and returns what it said.
-func run(dir string, args []string, clone uintptr, decide func(inject.Call) inject.Action) (out string, status int, err error) {
-	f, err := os.CreateTemp(dir, "output")
+func run(dir string, args []string, decide func(inject.Call) inject.Action) (out string, status int, err error) {
+	r := inject.Run{Args: args, Dir: dir, Decide: decide}
+	out, status, err = start(&r)
+	return out, status, err
+}
+
+// start fills in what all runs have in common.
+func start(r *inject.Run) (out string, status int, err error) {
+	r.Output, err = os.CreateTemp(r.Dir, "output")
 	if err != nil {
 		return "", 0, err
 	}
-	defer f.Close()
-	defer os.Remove(f.Name())
-	r := inject.Run{Args: args, Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, Dir: dir, Output: f, Limit: limit, Clone: clone,
-		Decide: decide}
+	defer r.Output.Close()
+	defer os.Remove(r.Output.Name())
+	r.Env = append(r.Env, "PATH=/usr/sbin:/usr/bin:/sbin:/bin")
+	r.Limit = limit
 	status, err = r.Start()
-	text, readErr := os.ReadFile(f.Name())
+	text, readErr := os.ReadFile(r.Output.Name())
 	return string(text), status, errors.Join(err, readErr)
 }
-
-func pass(inject.Call) inject.Action { return inject.Action{} }
 
 // nodegate returns the binary under test: NODEGATE, else bin/nodegate.
 func nodegate(t *testing.T) string {

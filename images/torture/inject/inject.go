@@ -21,6 +21,7 @@ type Action struct {
 	Kill bool          // the program dies before the call, as in a power cut
 	Torn bool          // a write writes half of its bytes, and then the program dies
 	Fail syscall.Errno // the call is not made, and returns this
+	Hang bool          // the call never returns
 	Path string        // a call that names a path gets this one instead; it must not be longer
 }
 
@@ -33,6 +34,7 @@ type Run struct {
 	Limit  time.Duration
 	Clone  uintptr           // namespaces of its own, as in SysProcAttr
 	Decide func(Call) Action // called for every system call, in the order of the kernel
+	Memory int64             // the most that the program had, in bytes; set by Start
 }
 
 // ErrHung is returned where the program was killed at the limit.
@@ -59,12 +61,12 @@ func (r *Run) trace() (int, error) {
 	defer null.Close()
 	pid, err := syscall.ForkExec(r.Args[0], r.Args, &syscall.ProcAttr{
 		Dir: r.Dir, Env: r.Env, Files: []uintptr{null.Fd(), r.Output.Fd(), r.Output.Fd()},
-		Sys: &syscall.SysProcAttr{Ptrace: true, Cloneflags: r.Clone},
+		Sys: &syscall.SysProcAttr{Ptrace: true, Setpgid: true, Cloneflags: r.Clone},
 	})
 	if err != nil {
 		return 0, fmt.Errorf("starting %s: %w", r.Args[0], err)
 	}
-	t := tracer{Run: r, root: pid, exit: map[int]Action{}, known: map[int]bool{pid: true}}
+	t := tracer{Run: r, root: pid, exit: map[int]Action{}, hang: map[int]bool{}, known: map[int]bool{pid: true}}
 	hung := make(chan struct{})
 	timer := time.AfterFunc(r.Limit, func() { close(hung); _ = syscall.Kill(pid, syscall.SIGKILL) })
 	defer timer.Stop()
@@ -81,6 +83,7 @@ type tracer struct {
 	*Run
 	root  int
 	exit  map[int]Action // what is to be done at the end of the call that a thread is in
+	hang  map[int]bool   // threads in a call that never returns
 	known map[int]bool   // threads whose first stop was seen
 	armed bool
 }
@@ -92,7 +95,9 @@ const options = unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACECLONE | unix.PTR
 func (t *tracer) loop() (int, error) {
 	for {
 		var ws syscall.WaitStatus
-		tid, err := syscall.Wait4(-1, &ws, unix.WALL|unix.WNOTHREAD, nil)
+		var used syscall.Rusage
+		// Its process group: other goroutines may have had children on this thread.
+		tid, err := syscall.Wait4(-t.root, &ws, unix.WALL|unix.WNOTHREAD, &used)
 		switch {
 		case errors.Is(err, syscall.EINTR):
 			continue
@@ -100,6 +105,7 @@ func (t *tracer) loop() (int, error) {
 			return 0, fmt.Errorf("waiting: %w", err)
 		case ws.Exited() || ws.Signaled():
 			if tid == t.root {
+				t.Memory = used.Maxrss << 10
 				if ws.Exited() {
 					return ws.ExitStatus(), nil
 				}
@@ -108,6 +114,9 @@ func (t *tracer) loop() (int, error) {
 			continue
 		}
 		signal := t.stopped(tid, ws)
+		if t.hang[tid] {
+			continue
+		}
 		// A thread that was killed meanwhile is gone (ESRCH); its end is reported as well.
 		if err := syscall.PtraceSyscall(tid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return 0, fmt.Errorf("going on: %w", err)
@@ -173,6 +182,8 @@ func (t *tracer) begin(c Call, do Action) {
 	switch {
 	case do.Kill:
 		_ = syscall.Kill(t.root, syscall.SIGKILL)
+	case do.Hang:
+		t.hang[c.tid] = true
 	case do.Torn:
 		setRegs(c.tid, func(regs *syscall.PtraceRegs) { regs.Rdx /= 2 })
 	case do.Fail != 0:
