@@ -77,6 +77,9 @@ func Files(p *policy.Policy, texts []policy.File, prog Program) ([]File, error) 
 	if p.Publish.Condition != "" {
 		files = append(files, File{Path: unitDir + "/" + WatchUnit + ".d/10-publish.conf", Mode: 0o644, Content: publishDropIn(prog)})
 	}
+	if prog.allow != "" {
+		files = append(files, File{Path: unitDir + "/" + WatchUnit + ".d/10-writable.conf", Mode: 0o644, Content: writableDropIn(prog)})
+	}
 	return append(files,
 		File{Path: unitDir + "/multi-user.target.wants/" + ApplyUnit, Target: prog.unitDir() + "/" + ApplyUnit},
 		File{Path: unitDir + "/multi-user.target.wants/" + WatchUnit, Target: prog.unitDir() + "/" + WatchUnit},

@@ -61,3 +61,9 @@ func publishDropIn(prog Program) []byte {
 	return render(prog.header()+"# The policy has a publish block: watch writes a condition of this node's Node.",
 		section("Service", "IPAddressDeny", "", "IPAddressAllow", ""))
 }
+
+// writableDropIn gives watch what the gate has on its own command line; the unit may be a package's.
+func writableDropIn(prog Program) []byte {
+	return render(prog.header()+"# Installed with --allow-writable: others than root may write the policy.",
+		section("Service", "ExecStart", "", "ExecStart", prog.path+" watch"+prog.allow))
+}

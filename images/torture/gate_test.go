@@ -206,7 +206,9 @@ func TestGate(t *testing.T) {
 	for _, errno := range []unix.Errno{unix.EACCES, unix.EIO} {
 		area("gives "+unix.ErrnoName(errno), 6, opened, opens, inject.Action{Fail: errno})
 		area("cannot be looked at: "+unix.ErrnoName(errno), 6, looked, func(p string) func(inject.Call) bool {
-			return func(c inject.Call) bool { return c.Own() && !c.Writes() && c.Number != unix.SYS_EXECVE && c.Path() == p }
+			return func(c inject.Call) bool {
+				return c.Own() && !c.Writes() && c.Number != unix.SYS_EXECVE && c.Path() == p
+			}
 		}, inject.Action{Fail: errno})
 	}
 	runs := func(p string) func(inject.Call) bool {
