@@ -67,16 +67,18 @@ func Log(level Level, line string, fields map[string]string) bool {
 
 // datagram sends one message to a socket of systemd's, if it is accepted in time.
 func datagram(socket string, message []byte) bool {
-	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: socket, Net: "unixgram"})
-	if err != nil {
-		return false
-	}
-	defer func() { _ = c.Close() }()
-	if err := c.SetWriteDeadline(time.Now().Add(patience)); err != nil {
-		return false
-	}
-	_, err = c.Write(message)
-	return err == nil
+	return InTime(func() bool {
+		c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: socket, Net: "unixgram"})
+		if err != nil {
+			return false
+		}
+		defer func() { _ = c.Close() }()
+		if err := c.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+			return false
+		}
+		_, err = c.Write(message)
+		return err == nil
+	})
 }
 
 // Console writes a line to the machine's console. It returns false where the
