@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"cmp"
+	"fmt"
 	"path/filepath"
 	"time"
 
@@ -16,6 +18,11 @@ type Audit struct {
 	Settle     time.Duration // a difference that stays the same for so long is a finding
 	Severity   Severity
 	Range      hcl.Range
+}
+
+// want returns the audit block in words.
+func (a Audit) want() string {
+	return fmt.Sprintf("of %s, settled after %s, at least every %s", cmp.Or(a.Kubeconfig, "kube-proxy's own credentials"), a.Settle, a.Every)
 }
 
 const (
