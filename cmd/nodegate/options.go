@@ -51,6 +51,7 @@ type options struct {
 func (o *options) policyFlags(c *cobra.Command) {
 	c.Flags().StringArrayVarP(&o.policies, "policy", "p", nil, "policy `FILE or directory`; may be given more than once")
 	c.Flags().StringVar(&o.root, "root", "/", "`DIR` with the file tree of the machine")
+	_ = c.MarkFlagDirname("root") // it fails only where the flag does not exist
 	c.Flags().StringArrayVar(&o.vars, "var", nil, "set a variable of the policy, `NAME=VALUE`; NODEGATE_VAR_NAME does the same")
 	c.Flags().StringArrayVar(&o.varFiles, "var-file", nil, "set variables from the NAME = VALUE lines of `FILE`")
 }

@@ -35,7 +35,7 @@ func Text(w io.Writer, f Fleet, all bool, paint report.Paint) error {
 		t.list(Alike, "the same everywhere")
 	}
 	t.groups()
-	_ = report.Total(&t, paint, f.Verdict(), f.summary())
+	_ = report.Total(&t, paint, f.Verdict(), f.summary(State.word))
 	_, err := t.WriteTo(w)
 	return err
 }
