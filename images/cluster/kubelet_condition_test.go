@@ -58,7 +58,9 @@ func TestKubeletCondition(t *testing.T) {
 		return strings.Contains(string(text), "NodegatePassed"), err
 	})
 	begin(filepath.Join(c.Dir, "kubelet.log"), n.kubelet, n.flags...)
-	until(t, "a Node", func() (bool, error) { return c.API.Do(t.Context(), http.MethodGet, "/api/v1/nodes/n1", nil, nil) == nil, nil })
+	until(t, "a Node", func() (bool, error) {
+		return c.API.Do(t.Context(), http.MethodGet, "/api/v1/nodes/n1", nil, nil) == nil, nil
+	})
 	began := time.Now()
 	untilCondition(t, c, "n1", "False")
 	t.Logf("the condition is there %.1f s after the Node", time.Since(began).Seconds())
@@ -175,7 +177,9 @@ func (c *ControlPlane) pod(t *testing.T) scheduled {
 	t.Helper()
 	var p struct {
 		Spec   struct{ NodeName string }
-		Status struct{ Conditions []struct{ Type, Status, Message string } }
+		Status struct {
+			Conditions []struct{ Type, Status, Message string }
+		}
 	}
 	if err := c.API.Do(t.Context(), http.MethodGet, "/api/v1/namespaces/default/pods/p", nil, &p); err != nil {
 		t.Fatal(err)
