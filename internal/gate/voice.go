@@ -62,7 +62,7 @@ func (v *Voice) write(outlet string, write func() bool) {
 // losses says what was not heard, "" for nothing.
 func (v *Voice) losses() string {
 	var all []string
-	for _, outlet := range []string{"console", "journal", "standard error", "/run"} {
+	for _, outlet := range []string{"console", "pstore", "journal", "standard error", "/run"} {
 		if n := v.lost[outlet]; n > 0 {
 			all = append(all, fmt.Sprintf("%s %d", outlet, n))
 		}

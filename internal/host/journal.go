@@ -97,6 +97,20 @@ func Console(line string) bool {
 	})
 }
 
+// Persist writes text to the kernel's store for programs, which survives a restart (pstore's pmsg), where there is one. It returns
+// false where that did not accept it in time.
+func Persist(text string) bool {
+	return InTime(func() bool {
+		f, err := os.OpenFile("/dev/pmsg0", os.O_WRONLY|unix.O_NONBLOCK, 0)
+		if err != nil {
+			return true
+		}
+		defer f.Close()
+		_, err = f.WriteString(text)
+		return err == nil
+	})
+}
+
 // Print writes a line to a file that somebody else opened, standard error for
 // example. It returns false where the line was not accepted in time.
 func Print(w io.Writer, line string) bool {

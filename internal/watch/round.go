@@ -24,6 +24,8 @@ type round struct {
 	began  time.Time // the beginning of the one that runs, zero where none does
 	again  bool      // another one was requested while it ran
 	reread bool      // and with the files read again
+	ended  time.Time // the end of the last one
+	took   time.Duration
 }
 
 // found is what a round found, and the policy it used.
@@ -70,6 +72,8 @@ func (r *round) wait() {
 
 // end makes room for the next one, and begins it if it was requested.
 func (r *round) end(ctx context.Context, last *policy.Policy) {
+	r.ended = time.Now()
+	r.took = r.ended.Sub(r.began)
 	r.began = time.Time{}
 	if r.again {
 		r.begin(ctx, last, r.reread)

@@ -50,11 +50,13 @@ type Watcher struct {
 	fights   fights
 	known    map[int]*knownLink
 	verdicts map[string]checks.Verdict
+	glanced  map[string]string // the parameters when the last round began
 	dirty    bool
 }
 
 const (
 	choreDelay   = time.Second // what many events cause is done once, this much later
+	glanceEvery  = 2 * time.Second
 	roundTime    = 20 * time.Second
 	actionTime   = 10 * time.Second // for one correction; a modprobe that hangs must not hang the loop
 	resubscribe  = time.Second
@@ -89,6 +91,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 	defer chores.Stop()
 	first := true   // the notices begin for the first time
 	routed := false // a link changed that may carry a default route
+	early := false  // a round is wanted before the next one is due
+	glances, rest := ticks(glanceEvery)
+	defer rest()
 	for {
 		select {
 		case <-ctx.Done():
@@ -96,6 +101,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 			return nil
 		case e := <-events:
 			routed = w.event(ctx, e) || routed
+			early = early || w.concerns(e)
+		case <-glances:
+			early = w.glance() || early
 		case <-subscribed:
 			w.resync(ctx, first)
 			if first {
@@ -112,11 +120,11 @@ func (w *Watcher) Run(ctx context.Context) error {
 			}
 			w.trouble("link notices were missed, every link is looked at again: " + err.Error())
 		case <-w.Reread:
-			round.begin(ctx, w.policy, true)
+			w.begin(ctx, round, true)
 		case <-w.Again:
-			round.begin(ctx, w.policy, false)
+			w.begin(ctx, round, false)
 		case <-next.C:
-			round.begin(ctx, w.policy, false)
+			w.begin(ctx, round, false)
 			next.Reset(jitter(w.Every))
 		case f := <-round.done:
 			w.finish(ctx, f)
@@ -133,12 +141,16 @@ func (w *Watcher) Run(ctx context.Context) error {
 				w.reconcileAll(ctx, w.routed())
 				routed = false
 			}
+			if early && round.affordable(time.Now()) {
+				early = false
+				w.begin(ctx, round, false)
+			}
 			if w.dirty {
 				w.dirty = false
 				w.publish()
 			}
 		}
-		if (routed || w.dirty) && !due {
+		if (routed || early || w.dirty) && !due {
 			due = true
 			chores.Reset(choreDelay)
 		}
