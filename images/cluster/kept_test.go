@@ -138,7 +138,7 @@ func (k *kept) verdict() string {
 	if err != nil {
 		return ""
 	}
-	found := regexp.MustCompile(`nodegate_requirement\{name="kubeproxy\.audit",severity="\w+",verdict="(\w+)"\} 1`).FindStringSubmatch(text)
+	found := regexp.MustCompile(`nodegate_requirement\{[^}]*name="kubeproxy\.audit"[^}]*verdict="(\w+)"[^}]*\} 1`).FindStringSubmatch(text)
 	if found == nil {
 		return ""
 	}
