@@ -49,7 +49,7 @@ func TestChurn(t *testing.T) {
 }
 
 // inMotion does something while endpoints change.
-func inMotion(t *testing.T, churn *Churn, do func()) {
+func inMotion(t testing.TB, churn *Churn, do func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -178,7 +178,7 @@ func TestStale(t *testing.T) {
 	}
 }
 
-func addNode(t *testing.T, c *ControlPlane, b Backend) *ProxyNode {
+func addNode(t testing.TB, c *ControlPlane, b Backend) *ProxyNode {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), settleTime)
 	defer cancel()
@@ -191,7 +191,7 @@ func addNode(t *testing.T, c *ControlPlane, b Backend) *ProxyNode {
 }
 
 // until waits for something that is said by what.
-func until(t *testing.T, what string, is func() (bool, error)) {
+func until(t testing.TB, what string, is func() (bool, error)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), settleTime)
 	defer cancel()
