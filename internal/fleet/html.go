@@ -42,6 +42,11 @@ func HTML(w io.Writer, f Fleet) error {
 	if when := f.when(); when != "" {
 		p.put("<p class=quiet>", p.text(when, 0), "</p>\n")
 	}
+	if held := f.WouldBeHeld(); held != nil {
+		fmt.Fprintf(&p, "<p>%s would be held, if enforce were not warn: ", report.Count(len(held), "node"))
+		p.names(held, pageNames)
+		p.put("</p>\n")
+	}
 	p.put("</header>\n<main>\n")
 	p.heatMap()
 	p.checks()
