@@ -43,6 +43,9 @@ func (p *Policy) WriteEffective(w io.Writer) error {
 	if p.Publish.Condition != "" {
 		add("publish", p.Publish.want(), Metadata{Range: p.Publish.Range})
 	}
+	if p.Audit.On {
+		add("audit", p.Audit.want(), Metadata{Range: p.Audit.Range, Severity: p.Audit.Severity})
+	}
 	name, want := 0, 0
 	for _, l := range lines {
 		name, want = max(name, len(l.name)), max(want, min(len(l.want), 60))

@@ -3,7 +3,6 @@ package policy
 import (
 	"cmp"
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"slices"
 
@@ -51,7 +50,7 @@ func takenConditions() (kubelet, repair []string) {
 }
 
 func (r *reader) publish(b block) Publish {
-	p := Publish{Condition: defaultCondition, Range: b.Range}
+	p := Publish{Condition: defaultCondition, Kubeconfig: r.kubeconfig(b), Node: r.nodeName(b), Range: b.Range}
 	if c := r.text(b.get("condition"), "condition"); c != "" {
 		p.Condition = c
 	}
@@ -67,16 +66,10 @@ func (r *reader) publish(b block) Publish {
 		r.errorf(b.at("condition"), "Not a condition's type", "A condition's type is letters, digits, -, _ and ., for example %s or "+
 			"example.com/%s; %q is not.", defaultCondition, defaultCondition, p.Condition)
 	}
-	if p.Kubeconfig = r.text(b.get("kubeconfig"), "kubeconfig"); p.Kubeconfig != "" && !filepath.IsAbs(p.Kubeconfig) {
-		r.errorf(b.at("kubeconfig"), "Not an absolute path",
-			"watch runs in no folder of yours: write the whole path; %q is not one.", p.Kubeconfig)
-	}
 	p.By = Publisher(r.oneOf(b.get("by"), "by", string(ByWatch), string(ByTimer), string(ByPod)))
 	if p.By == ByPod && (b.get("kubeconfig") != nil || b.get("node") != nil) {
-		r.errorf(b.at("by"), "A Pod has an account", "A Pod publishes with its service account, for the Node that it runs on: leave kubeconfig and node out.")
-	}
-	if p.Node = r.text(b.get("node"), "node"); p.Node != "" && !isName(p.Node, 253, "-.") {
-		r.errorf(b.at("node"), "Not a node's name", "node is the Node's metadata.name, as `kubectl get nodes` prints it; %q is not.", p.Node)
+		r.errorf(b.at("by"), "A Pod has an account",
+			"A Pod publishes with its service account, for the Node that it runs on: leave kubeconfig and node out.")
 	}
 	return p
 }

@@ -64,3 +64,15 @@ func sandbox() []string {
 		"SystemCallErrorNumber", "EPERM",
 	}
 }
+
+// auditDropIn lets watch reach the API server, as a publish block does.
+func auditDropIn(prog Program) []byte {
+	return render(prog.header()+"# The policy has an audit block: watch compares kube-proxy's rules with the API server.",
+		section("Service", "IPAddressDeny", "", "IPAddressAllow", ""))
+}
+
+// writableDropIn gives watch what the gate has on its own command line; the unit may be a package's.
+func writableDropIn(prog Program) []byte {
+	return render(prog.header()+"# Installed with --allow-writable: others than root may write the policy.",
+		section("Service", "ExecStart", "", "ExecStart", prog.path+" watch"+prog.allow))
+}

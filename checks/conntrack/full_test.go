@@ -26,7 +26,7 @@ warn
 want: at most 80 % of the table
 got: 81 % of the table
 evidence: /proc/sys/net/netfilter/nf_conntrack_count: 81000 of 100000
-remedy: run: sysctl -w net.netfilter.nf_conntrack_max=200000; and see what fills the table: conntrack -L`},
+remedy: run: sysctl -w net.netfilter.nf_conntrack_max=200000; put it into the policy; and see what fills the table: conntrack -L`},
 		{What: "80 %", Problem: "conntrack.headroom", Node: conntrackNode("80000", "100000", ""), Want: `
 pass
 want: at most 80 % of the table
@@ -38,7 +38,7 @@ want: at most 80 % of the table
 got: 96 % of the table
 because: conntrack.full
 evidence: /proc/sys/net/netfilter/nf_conntrack_count: 96000 of 100000
-remedy: run: sysctl -w net.netfilter.nf_conntrack_max=200000; and see what fills the table: conntrack -L`},
+remedy: run: sysctl -w net.netfilter.nf_conntrack_max=200000; put it into the policy; and see what fills the table: conntrack -L`},
 		{What: "not loaded", Problem: "conntrack.headroom", Node: conntrackNode("", "", ""), Want: `
 skip
 skip: nf_conntrack is not loaded: nothing is tracked`},
@@ -47,7 +47,7 @@ fail
 want: at most 95 % of the table
 got: 96 % of the table
 evidence: /proc/sys/net/netfilter/nf_conntrack_count: 96000 of 100000
-remedy: run: sysctl -w net.netfilter.nf_conntrack_max=200000; and see what fills the table: conntrack -L`},
+remedy: run: sysctl -w net.netfilter.nf_conntrack_max=200000; put it into the policy; and see what fills the table: conntrack -L`},
 		{What: "95 %", Problem: "conntrack.full", Node: conntrackNode("95000", "100000", ""), Want: `
 pass
 want: at most 95 % of the table

@@ -132,10 +132,13 @@ func (o Observed) lost() Loss {
 	return RequestUndelivered
 }
 
+// lasting is the end of a remedy that the next boot would undo.
+const lasting = "; nodegate install makes it last"
+
 // explain says what was lost and what a person should do about it.
 func (o Observed) explain(lost Loss) (summary, remedy string) {
 	const (
-		forward = "sysctl -w net.ipv4.ip_forward=1"
+		forward = "sysctl -w net.ipv4.ip_forward=1" + lasting
 		dropped = "look for a DROP policy or rule: iptables -S FORWARD, nft list ruleset (families ip, inet and bridge)"
 	)
 	off := o.Settings.Forward != "1"
@@ -186,9 +189,9 @@ func (o Observed) explainUntranslated() (summary, remedy string) {
 		"translated back"
 	switch o.Settings.CallIPTables {
 	case Absent:
-		return summary + ": br_netfilter is not loaded", "modprobe br_netfilter && sysctl -w net.bridge.bridge-nf-call-iptables=1"
+		return summary + ": br_netfilter is not loaded", "modprobe br_netfilter && sysctl -w net.bridge.bridge-nf-call-iptables=1" + lasting
 	case "0":
-		return summary + ": net.bridge.bridge-nf-call-iptables is 0", "sysctl -w net.bridge.bridge-nf-call-iptables=1"
+		return summary + ": net.bridge.bridge-nf-call-iptables is 0", "sysctl -w net.bridge.bridge-nf-call-iptables=1" + lasting
 	}
 	return summary, "look for what takes frames past br_netfilter: nft list ruleset (families bridge and netdev), tc filter, flowtables"
 }

@@ -18,11 +18,12 @@ func (r ServiceResult) Summary() string {
 	if r.Attempts == 0 {
 		return "no attempt was made"
 	}
-	interval := fmt.Sprintf("%s %%, 95 %% confidence %s to %s %%", percent(r.Rate.Fraction), percent(r.Rate.Low), percent(r.Rate.High))
+	high := percent(r.Rate.High)
 	if r.Failed == 0 {
-		return fmt.Sprintf("none of %d failed (%s); %s", r.Attempts, interval, r.spread())
+		return fmt.Sprintf("all %d connections succeeded (with 95 %% confidence at most %s %% fail); %s", r.Attempts, high, r.spread())
 	}
-	return fmt.Sprintf("%d of %d failed (%s), %s", r.Failed, r.Attempts, interval, r.blame())
+	return fmt.Sprintf("%d of %d failed (%s %%, 95 %% confidence %s to %s %%), %s", r.Failed, r.Attempts,
+		percent(r.Rate.Fraction), percent(r.Rate.Low), high, r.blame())
 }
 
 // blame says where the failed attempts were sent.
@@ -52,13 +53,13 @@ func (r ServiceResult) blame() string {
 func (r ServiceResult) spread() string {
 	switch {
 	case len(r.Endpoints) == 0:
-		return "sent to unknown endpoints: " + r.Unknown.Why
+		return "which endpoints answered is not known: " + r.Unknown.Why
 	case len(r.Endpoints) == 1 && r.Endpoints[0].Address == r.Target:
-		return "conntrack knows of no translation"
+		return "the address itself answered: conntrack knows of no translation"
 	case len(r.Endpoints) == 1:
-		return "sent to 1 endpoint"
+		return "1 endpoint answered"
 	}
-	return fmt.Sprintf("sent to %d endpoints", len(r.Endpoints))
+	return fmt.Sprintf("%d endpoints answered", len(r.Endpoints))
 }
 
 // Render writes the result for people. note adds a word to a failing endpoint's

@@ -36,8 +36,8 @@ func TestServiceSummary(t *testing.T) {
 	}{
 		{nil, "no attempt was made"},
 		{stale, "257 of 1000 failed (25.7 %, 95 % confidence 23.1 to 28.5 %), all sent to 4 of 65 endpoints: 203.0.113.1:80, 203.0.113.2:80, 203.0.113.3:80, 203.0.113.4:80"},
-		{many(100, attempt{endpoint: endpoint(1)}), "none of 100 failed (0.0 %, 95 % confidence 0.0 to 3.7 %); sent to 1 endpoint"},
-		{many(2, attempt{endpoint: target}), "none of 2 failed (0.0 %, 95 % confidence 0.0 to 65.8 %); conntrack knows of no translation"},
+		{many(100, attempt{endpoint: endpoint(1)}), "all 100 connections succeeded (with 95 % confidence at most 3.7 % fail); 1 endpoint answered"},
+		{many(2, attempt{endpoint: target}), "all 2 connections succeeded (with 95 % confidence at most 65.8 % fail); the address itself answered: conntrack knows of no translation"},
 		{many(2, attempt{endpoint: target, failed: "refused"}), "2 of 2 failed (100.0 %, 95 % confidence 34.2 to 100.0 %), all sent to the address itself: conntrack knows of no translation"},
 		{many(1, attempt{failed: "timeout", unknown: errors.New("no privilege")}), "1 of 1 failed (100.0 %, 95 % confidence 20.7 to 100.0 %), sent to unknown endpoints: no privilege"},
 		{append(many(3, attempt{failed: "timeout", endpoint: endpoint(1)}), attempt{failed: "timeout", unknown: errors.New("no privilege")}),

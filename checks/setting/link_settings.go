@@ -53,7 +53,7 @@ func (l link) settings(ctx context.Context, h *host.Host, found host.Link) ([]se
 		required := policy.Sysctl{Value: s.Value}
 		all = append(all, setting{
 			name: key.String(), key: key, want: s.Value, got: got, ok: required.Allows(got),
-			remedy: fmt.Sprintf("run: sysctl -w %s", plain.Quoted(fmt.Sprintf("%s=%s", key, s.Value))),
+			remedy: makeItLast,
 		})
 	}
 	return all, nil

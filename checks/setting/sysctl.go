@@ -9,7 +9,6 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/host"
-	"nodegate/internal/plain"
 	"nodegate/policy"
 )
 
@@ -40,7 +39,7 @@ func (s sysctl) Inspect(_ context.Context, h *host.Host) (checks.State, error) {
 	st.Got, st.Pass = got, s.Allows(got)
 	if !st.Pass {
 		st.Changes = []checks.Change{writeSysctl(s.Key, got, s.Target(got))}
-		st.Remedy = "run: " + s.command(s.Key, got)
+		st.Remedy = makeItLast
 	}
 	return st, nil
 }
@@ -89,7 +88,7 @@ func (s sysctl) inspectGlob(h *host.Host) (checks.State, error) {
 		if !s.Allows(got) {
 			wrong = append(wrong, key.String()+" is "+got)
 			st.Changes = append(st.Changes, writeSysctl(key, got, s.Target(got)))
-			st.Differs(strings.Join(wrong, ", "), "run: "+s.command(key, got))
+			st.Differs(strings.Join(wrong, ", "), makeItLast)
 		}
 	}
 	if st.Evidence == nil {
@@ -98,9 +97,8 @@ func (s sysctl) inspectGlob(h *host.Host) (checks.State, error) {
 	return st, nil
 }
 
-func (s sysctl) command(key policy.Key, got string) string {
-	return "sysctl -w " + plain.Quoted(fmt.Sprintf("%s=%s", key, s.Target(got)))
-}
+// makeItLast is the remedy for a value that the policy asks for and that is another now.
+const makeItLast = "run: nodegate apply; nodegate install makes it last"
 
 // writeSysctl is the change that writes a parameter. The inspection after it
 // proves it: the kernel may clamp a value, or accept it and do nothing.

@@ -37,7 +37,7 @@ func inspectIPForward(ctx context.Context, h *host.Host, p *policy.Policy) (chec
 	var wrong, remedies []string
 	if now != "1" {
 		s.Cause = checks.SysctlCause(p, key)
-		wrong, remedies = append(wrong, "is "+now), append(remedies, "run: sysctl -w net.ipv4.ip_forward=1")
+		wrong, remedies = append(wrong, "is "+now), append(remedies, "run: sysctl -w net.ipv4.ip_forward=1; and put it into the policy")
 		// This may not be the reason: it is evidence only.
 		forgotten, _ := forgottenIPForward(ctx, h)
 		s.Evidence = append(s.Evidence, forgotten...)

@@ -56,12 +56,12 @@ want: 1, and nothing sets it to 0
 got: is 0
 because: sysctl.net.ipv4.ip_forward
 evidence: /proc/sys/net/ipv4/ip_forward: 0
-remedy: run: sysctl -w net.ipv4.ip_forward=1`},
+remedy: run: sysctl -w net.ipv4.ip_forward=1; and put it into the policy`},
 		{What: "off, and a file that cannot be read", Node: offUnread, Want: `warn
 want: 1, and nothing sets it to 0
 got: is 0
 evidence: /proc/sys/net/ipv4/ip_forward: 0
-remedy: run: sysctl -w net.ipv4.ip_forward=1`},
+remedy: run: sysctl -w net.ipv4.ip_forward=1; and put it into the policy`},
 		{What: "on, and a file that cannot be read", Node: onUnread, Want: "unknown\nerror: reading configuration: open /etc/sysctl.d/a.conf: input/output error"},
 		{What: "reset under its other name", Node: reset, Policy: checkstest.ForwardPolicy, Want: `warn
 want: 1, and nothing sets it to 0
@@ -108,7 +108,7 @@ want: 1, and nothing sets it to 0
 got: is 0
 evidence: /proc/sys/net/ipv4/ip_forward: 0
 evidence: /etc/systemd/network/10-uplink.network:4: IPForward=yes is not read from systemd 256 on
-remedy: run: sysctl -w net.ipv4.ip_forward=1`},
+remedy: run: sysctl -w net.ipv4.ip_forward=1; and put it into the policy`},
 		{What: "networkd 252 does not know the setting", Node: by("252"), Want: `pass
 want: 1, and nothing sets it to 0
 got: 1, and nothing sets it to 0

@@ -59,7 +59,8 @@ Exit status: 0 no finding or only warnings, 1 findings that break traffic, 2 unr
   kubectl get endpointslices -A -o json > slices.json
   nodegate audit --endpoints slices.json
   nodegate audit --service default/web          one Service's path, and each endpoint's chance
-  nodegate audit --format dot | dot -Tsvg > services.svg`,
+  nodegate audit --service default/web --format svg --output web.svg
+  nodegate audit --format dot | dot -Tsvg > services.svg     of many, those with a finding`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
@@ -79,10 +80,9 @@ Exit status: 0 no finding or only warnings, 1 findings that break traffic, 2 unr
 	f.StringVar(&o.proxy.Healthz, "healthz", "", "kube-proxy's health `URL` (default on the node http://127.0.0.1:10256/healthz)")
 	f.StringVar(&o.proxy.Metrics, "metrics", "", "kube-proxy's metrics `URL` (default on the node http://127.0.0.1:10249/metrics)")
 	f.StringArrayVar(&o.proxy.Logs, "log", nil, "read kube-proxy's log in `FILE` (default on the node: where it usually is)")
-	f.StringVarP(&o.format, "format", "f", "text", "text, json, junit, tap, prometheus, npd or dot")
-	f.StringVarP(&o.output, "output", "o", "", "write to `FILE` instead of standard output")
+	o.formatFlags(c, "it", "text", "json", "junit", "tap", "prometheus", "npd", "dot", "svg")
 	timeoutFlag(f, &o.timeout, auditTimeout, "give up after this long; what is not certain by then is unknown")
-	f.BoolVarP(&o.verbose, "verbose", "v", false, "list every Service, also of a large cluster")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "list or draw every Service, also of a large cluster")
 	c.MarkFlagsMutuallyExclusive("endpoints", "kubeconfig", "in-cluster")
 	return c
 }
@@ -100,7 +100,7 @@ func (o *auditOptions) run(c *cobra.Command) error {
 	ctx, cancel := context.WithTimeout(c.Context(), o.timeout)
 	defer cancel()
 	o.truth.Plugins = kube.NewPlugins(host.Credential)
-	a := &audit{auditOptions: o, host: h, stderr: c.ErrOrStderr(), began: time.Now()}
+	a := &auditRun{auditOptions: o, host: h, stderr: c.ErrOrStderr(), began: time.Now()}
 	if len(o.rules) > 0 {
 		err = a.files(ctx, c.InOrStdin())
 	} else {
@@ -121,13 +121,28 @@ func (o *auditOptions) run(c *cobra.Command) error {
 
 // renderer returns the writer of the requested format.
 func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *proxyrules.Report, report.Report) error, error) {
+	graph := map[string]func(io.Writer, *proxyrules.Report) error{
+		"dot": func(w io.Writer, rep *proxyrules.Report) error { return report.AuditDOT(w, rep, o.verbose) },
+	}
+	if o.service != "" {
+		graph["text"], graph["svg"] = report.ServiceTree, report.ServiceSVG
+	}
+	draw := graph[o.format]
 	switch {
-	case o.service != "":
+	case draw != nil && o.service != "":
 		return func(w io.Writer, rep *proxyrules.Report, _ report.Report) error {
-			return report.ServiceTree(w, rep, o.service)
+			one, err := report.OneService(rep, o.service)
+			if err != nil {
+				return err
+			}
+			return draw(w, one)
 		}, nil
-	case o.format == "dot":
-		return func(w io.Writer, rep *proxyrules.Report, _ report.Report) error { return report.AuditDOT(w, rep) }, nil
+	case o.service != "":
+		return nil, fmt.Errorf("--service is drawn as text, dot or svg; %q is none of them", o.format)
+	case draw != nil:
+		return func(w io.Writer, rep *proxyrules.Report, _ report.Report) error { return draw(w, rep) }, nil
+	case o.format == "svg":
+		return nil, errors.New("--format svg draws one Service: name it with --service NAMESPACE/NAME")
 	case o.format == "text":
 		return func(w io.Writer, rep *proxyrules.Report, r report.Report) error {
 			if err := report.AuditSummary(w, rep, o.verbose); err != nil {
@@ -142,7 +157,7 @@ func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *proxyrules.R
 	}
 	write, err := report.Renderer(o.format, report.Plain, o.verbose)
 	if err != nil {
-		return nil, fmt.Errorf("--format is text, json, junit, tap, prometheus, npd or dot; %q is none of them", o.format)
+		return nil, fmt.Errorf("--format is text, json, junit, tap, prometheus, npd, dot or svg; %q is none of them", o.format)
 	}
 	return func(w io.Writer, _ *proxyrules.Report, r report.Report) error { return write(w, r) }, nil
 }

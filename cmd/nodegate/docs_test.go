@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"nodegate/checks/catalog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -73,5 +75,82 @@ func TestReadme(t *testing.T) {
 	took := regexp.MustCompile(`, [0-9.]+(µs|ms|s)\)\n$`)
 	if d := cmp.Diff(took.ReplaceAllString(shown, ""), took.ReplaceAllString(string(out), "")); d != "" {
 		t.Error(d)
+	}
+}
+
+// TestCallsInDocs: every call of nodegate in the documents, in a block or in a sentence, is one that the program takes: verb, flags
+// and number of arguments. What the blocks of the guides do is run by TestGuides.
+func TestCallsInDocs(t *testing.T) {
+	var files []string
+	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../docs/guides/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
+	}
+	calls := 0
+	block, sentence := regexp.MustCompile("(?ms)^```sh.*?^```"), regexp.MustCompile("`nodegate [^`]*`")
+	call := regexp.MustCompile(`(?m)(?:^|[` + "`" + `|;&(] *|\bdo |sudo )nodegate( [^` + "`" + `|;&>#\n)]*)`)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		joined := strings.ReplaceAll(string(text), "\\\n", " ")
+		found := append(block.FindAllString(joined, -1), sentence.FindAllString(block.ReplaceAllString(joined, ""), -1)...)
+		for _, m := range call.FindAllStringSubmatch(strings.Join(found, "\n"), -1) {
+			args, _, _ := strings.Cut(m[1], "  ") // what follows is a remark
+			words := strings.Fields(strings.NewReplacer("'", "", `"`, "", "<", " ", "]", "", "[", "").Replace(args))
+			if len(words) == 0 || words[0] == strings.ToUpper(words[0]) { // COMMAND
+				continue
+			}
+			c, rest, err := newRoot().Find(words)
+			if err == nil {
+				err = c.ParseFlags(rest)
+			}
+			if err == nil && len(words) > 1 {
+				err = c.ValidateArgs(c.Flags().Args())
+			}
+			if err != nil && !strings.Contains(err.Error(), "help requested") {
+				t.Errorf("%s: nodegate%s: %v", file, m[1], err)
+			}
+			calls++
+		}
+	}
+	if calls < 100 {
+		t.Errorf("found %d calls", calls)
+	}
+}
+
+// TestTroubleshooting: what a row says that a command finds is a check that exists.
+func TestTroubleshooting(t *testing.T) {
+	text, err := os.ReadFile("../../docs/troubleshooting.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := catalog.Explain()
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, e := range all {
+		known[e.Name] = true
+	}
+	rows := 0
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(line, " | ")
+		if len(cells) != 4 {
+			continue
+		}
+		rows++
+		for _, name := range regexp.MustCompile("`([a-z-]+\\.[a-z_.-]+)`").FindAllStringSubmatch(cells[2], -1) {
+			if !known[name[1]] && name[1] != "10-nodegate.conf" {
+				t.Errorf("there is no check %s", name[1])
+			}
+		}
+	}
+	if rows < 20 {
+		t.Errorf("%d rows", rows)
 	}
 }

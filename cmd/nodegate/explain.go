@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/checks/catalog"
+	"nodegate/internal/report"
 	"nodegate/policy"
 )
 
@@ -43,17 +44,17 @@ are explained too, with their own symptom and tradeoff.`,
 				}
 				all = catalog.ExplainWith(p, all)
 			}
-			if len(args) == 0 {
-				return listExplanations(c.OutOrStdout(), all)
+			if len(args) > 0 {
+				if all, err = findExplanations(all, args[0]); err != nil {
+					return err
+				}
 			}
-			found, err := findExplanations(all, args[0])
-			switch {
-			case err != nil:
-				return err
-			case len(found) == 1:
-				return found[0].Write(c.OutOrStdout())
-			}
-			return listExplanations(c.OutOrStdout(), found)
+			return report.Fold(c.OutOrStdout(), func(w io.Writer) error {
+				if len(all) == 1 {
+					return all[0].Write(w)
+				}
+				return listExplanations(w, all)
+			})
 		},
 	}
 	c.Flags().StringArrayVarP(&o.policies, "policy", "p", nil, "also explain what a policy asks for, `FILE or directory`")

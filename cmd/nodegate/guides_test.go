@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"nodegate/internal/host/hosttest"
 )
 
 // guideBlock is one fenced block of a guide: the words after the fence, and the text.
@@ -44,10 +46,28 @@ func guideBlocks(t *testing.T, file string) []guideBlock {
 	return all
 }
 
-// TestGuides runs the commands of the guides for a workstation: the blocks "sh workstation", in the order of the guide, in a folder
-// with the files that its other blocks name. The blocks "sh node" are run by images/vm, in the scenario guides.
+// onNode runs the commands of a guide for a node, in a network namespace and with an /etc, /run, /var/lib and /usr/local/bin that are
+// gone with it. systemd is not there; its commands do nothing.
+const onNode = `exec unshare --mount --net sh -euc '
+for dir in /etc /var/lib /usr/local/bin /run; do
+	rm -rf scratch; mkdir scratch; [ $dir != /etc ] || cp -a /etc/. scratch
+	mount -t tmpfs tmpfs $dir; cp -a scratch/. $dir
+done
+ip link set lo up
+eval "$1"' sh "$1"`
+
+// TestGuides runs the commands of the guides: the blocks "sh workstation", in the order of the guide, in a folder with the files that
+// its other blocks name; then those of "sh scratch", as one. The blocks "sh node" are run by images/vm.
 func TestGuides(t *testing.T) {
-	for _, name := range []string{"kops", "fix-bridge", "kubeadm", "k3s-rke2"} {
+	guides, err := filepath.Glob("../../docs/guides/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range guides {
+		name := strings.TrimSuffix(filepath.Base(file), ".md")
+		if name == "bake-an-ami" { // images/release and images/packer run it
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			write := func(name, text string, mode os.FileMode) {
@@ -64,30 +84,40 @@ func TestGuides(t *testing.T) {
 			write("tools/kops", "#!/bin/sh\n[ \"$1\" != get ] || { printf 'apiVersion: kops.k8s.io/v1alpha2\\nkind: Cluster\\n'; "+
 				"cat nodegate.yaml 2>/dev/null || echo 'spec: {}'; }\n", 0o755)
 			write("nodegate", "the file whose sum is asked for\n", 0o644)
-			ran := 0
-			for _, b := range guideBlocks(t, "../../docs/guides/"+name+".md") {
+			write("tools/systemctl", "#!/bin/sh\n", 0o755)
+			if err := os.Mkdir(filepath.Join(dir, "image"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			write("image/usr/lib/systemd/system/kubelet.service", "[Service]\nExecStart=/bin/true\n", 0o644)
+			run := func(script, text string, want int) {
+				t.Helper()
+				cmd := exec.CommandContext(t.Context(), "sh", "-euc", script, "sh", text)
+				cmd.Dir = dir
+				cmd.Env = append(os.Environ(), "PATH="+dir+"/tools:"+os.Getenv("PATH"))
+				out, err := cmd.CombinedOutput()
+				if code := cmd.ProcessState.ExitCode(); code != want {
+					t.Errorf("exit %d, want %d (%v):\n%s%s", code, want, err, text, out)
+				}
+			}
+			ran, scratch := 0, ""
+			for _, b := range guideBlocks(t, file) {
 				switch {
 				case len(b.words) == 0:
 					t.Errorf("a block without a language")
 				case b.words[0] == "sh":
-					if len(b.words) < 2 || b.words[1] != "workstation" && b.words[1] != "node" {
-						t.Errorf("nothing runs this block; write ```sh workstation or ```sh node:\n%s", b.text)
-						continue
-					}
 					ran++
-					if b.words[1] == "node" {
-						continue
-					}
-					want := 0
-					if len(b.words) > 2 && b.words[2] == "exit=1" {
-						want = 1
-					}
-					cmd := exec.CommandContext(t.Context(), "sh", "-euc", b.text)
-					cmd.Dir = dir
-					cmd.Env = append(os.Environ(), "PATH="+dir+"/tools:"+os.Getenv("PATH"))
-					out, err := cmd.CombinedOutput()
-					if code := cmd.ProcessState.ExitCode(); code != want {
-						t.Errorf("exit %d, want %d (%v):\n%s%s", code, want, err, b.text, out)
+					switch where := append(b.words, "")[1]; where {
+					case "node":
+					case "scratch":
+						scratch += b.text
+					case "workstation":
+						want := 0
+						if len(b.words) > 2 && b.words[2] == "exit=1" {
+							want = 1
+						}
+						run(`eval "$1"`, b.text, want)
+					default:
+						t.Errorf("nothing runs this block; write ```sh workstation, ```sh scratch or ```sh node:\n%s", b.text)
 					}
 				case len(b.words) > 1:
 					write(b.words[1], b.text, 0o644)
@@ -95,6 +125,10 @@ func TestGuides(t *testing.T) {
 			}
 			if ran == 0 {
 				t.Error("no commands found in the guide")
+			}
+			if scratch != "" {
+				hosttest.NeedRoot(t)
+				run(onNode, scratch, 0)
 			}
 		})
 	}

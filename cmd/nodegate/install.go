@@ -78,6 +78,9 @@ that binary and the package's units are used.`,
 			if err != nil {
 				return err
 			}
+			if o.stays {
+				program = program.AllowingWritable()
+			}
 			files, err := units.Files(p, texts, program)
 			if err != nil {
 				return err

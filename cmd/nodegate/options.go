@@ -38,6 +38,7 @@ type options struct {
 
 	guarded       bool // refuse a policy that others than root may write
 	allowWritable bool // but not so
+	stays         bool // others may write what is, or will be, the installed policy
 	copied        bool // the files of --policy are copied, not used where they are
 
 	lint    bool     // refuse a policy that would be wrong on some node
@@ -50,6 +51,7 @@ type options struct {
 func (o *options) policyFlags(c *cobra.Command) {
 	c.Flags().StringArrayVarP(&o.policies, "policy", "p", nil, "policy `FILE or directory`; may be given more than once")
 	c.Flags().StringVar(&o.root, "root", "/", "`DIR` with the file tree of the machine")
+	_ = c.MarkFlagDirname("root") // it fails only where the flag does not exist
 	c.Flags().StringArrayVar(&o.vars, "var", nil, "set a variable of the policy, `NAME=VALUE`; NODEGATE_VAR_NAME does the same")
 	c.Flags().StringArrayVar(&o.varFiles, "var-file", nil, "set variables from the NAME = VALUE lines of `FILE`")
 }
@@ -230,6 +232,9 @@ func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
 		return err
 	}
 	r := report.New(h, p, found)
+	if o.some && h.Live() {
+		r.Next = report.NewPlan(found).Next(again(c.Flags()))
+	}
 	if err := o.write(c.OutOrStdout(), func(w io.Writer) error { return write(w, r) }); err != nil {
 		return err
 	}
@@ -248,7 +253,10 @@ func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
 const npdUnknown = 2
 
 func (o *options) write(stdout io.Writer, render func(io.Writer) error) error {
-	if o.output == "" {
+	switch {
+	case o.output == "" && o.format == "text":
+		return report.Fold(stdout, render)
+	case o.output == "":
 		return render(stdout)
 	}
 	f, err := os.Create(o.output)

@@ -6,6 +6,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"nodegate/internal/plain"
 )
 
 // formatFlags adds --format and --output. As with kubectl, -o json means the format;
@@ -54,4 +57,22 @@ func (v outputValue) Set(s string) error {
 func completeWith(c *cobra.Command, flag string, words ...string) {
 	// It fails only where the flag does not exist.
 	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// again returns the flags of a call that decide what is checked.
+func again(given *pflag.FlagSet) string {
+	var b strings.Builder
+	given.Visit(func(f *pflag.Flag) {
+		if !slices.Contains([]string{"policy", "var", "var-file", "stage"}, f.Name) {
+			return
+		}
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, v := range values {
+			b.WriteString(" --" + f.Name + " " + plain.Quote(v))
+		}
+	})
+	return b.String()
 }

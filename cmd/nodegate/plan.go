@@ -1,6 +1,8 @@
 package main
 
 import (
+	"io"
+
 	"github.com/spf13/cobra"
 
 	"nodegate/checks"
@@ -29,7 +31,8 @@ Exit status: 0 nothing to change, 1 something, 2 wrong call or policy, 3 unknown
 				return err
 			}
 			plan := report.NewPlan(r)
-			if err := plan.Text(c.OutOrStdout(), report.Painter(c.OutOrStdout())); err != nil {
+			text := func(w io.Writer) error { return plan.Text(w, report.Painter(c.OutOrStdout())) }
+			if err := report.Fold(c.OutOrStdout(), text); err != nil {
 				return err
 			}
 			return code(plan.Verdict())

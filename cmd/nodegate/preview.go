@@ -99,8 +99,14 @@ func (o *options) previewRenderer(stdout io.Writer) (func(io.Writer, []preview.N
 				reports = append(reports, n.Report)
 			}
 			f, errs := fleet.Merge(reports)
-			return errors.Join(append(errs, fleet.HTML(w, f))...)
+			return errors.Join(append(errs, fleet.Page(w, f, previewWords()))...)
 		}, nil
 	}
 	return nil, fmt.Errorf("--format is text, json or html; %q is none of them", o.format)
+}
+
+// previewWords is how the page of a fleet says what a policy would do.
+func previewWords() fleet.Words {
+	return fleet.Words{Wrong: "would be held, or are unknown", Fine: "none would be held",
+		Verdicts: map[report.Verdict]string{report.Fail: "held", report.Warn: "changed"}}
 }

@@ -33,7 +33,7 @@ func newProbe() *cobra.Command {
 
 func newProbeBridge() *cobra.Command {
 	var o datapath.BridgeOptions
-	var format string
+	var written options
 	var timeout time.Duration
 	c := &cobra.Command{
 		Use:   "bridge",
@@ -63,12 +63,12 @@ Exit status: 0 pass, 1 fail: lost, 2 wrong call, 3 unknown.`,
 			if !r.Pass {
 				verdict = report.Fail
 			}
-			return writeProbe(c.OutOrStdout(), format, r, r.Render, verdict, fmt.Sprintf("probe bridge, %s", r.Duration))
+			return written.writeProbe(c.OutOrStdout(), r, r.Render, verdict, fmt.Sprintf("probe bridge, %s", r.Duration))
 		},
 	}
 	c.Flags().BoolVar(&o.InScratch, "in-scratch", false, "build everything in a new network namespace")
 	c.Flags().DurationVar(&timeout, "timeout", time.Second, "wait this long for the reply")
-	c.Flags().StringVarP(&format, "format", "f", "text", "text or json")
+	written.formatFlags(c, "it", "text", "json")
 	return c
 }
 
@@ -124,7 +124,7 @@ Exit status: 0 none failed, 1 some failed, 2 wrong call, 3 unknown.`,
 				verdict = report.Fail
 			}
 			text := func(w io.Writer) error { return r.Render(w, note) }
-			return writeProbe(c.OutOrStdout(), audit.format, r, text, verdict,
+			return audit.writeProbe(c.OutOrStdout(), r, text, verdict,
 				fmt.Sprintf("probe service, %d of %d failed, %s", r.Failed, r.Attempts, r.Duration))
 		},
 	}
@@ -137,7 +137,8 @@ Exit status: 0 none failed, 1 some failed, 2 wrong call, 3 unknown.`,
 	f.StringVar(&o.Query, "query", "", "the `NAME` that a DNS query asks for (default kubernetes.default.svc.cluster.local.)")
 	f.StringVar(&audit.truth.Endpoints, "endpoints", "", "compare failing endpoints with the EndpointSlices in `FILE`")
 	f.StringVar(&audit.truth.Kubeconfig, "kubeconfig", "", "compare failing endpoints with the API server that `FILE` names")
-	f.StringVarP(&audit.format, "format", "f", "text", "text or json")
+	audit.formatFlags(c, "it", "text", "json")
+	completeWith(c, "proto", "tcp", "dns")
 	c.MarkFlagsMutuallyExclusive("endpoints", "kubeconfig")
 	return c
 }
@@ -179,20 +180,21 @@ func unknown(c *cobra.Command, err error) error {
 }
 
 // writeProbe writes a result, and returns the exit code of its verdict.
-func writeProbe(w io.Writer, format string, result any, text func(io.Writer) error, verdict report.Verdict, about string) error {
-	var err error
-	switch format {
-	case "text":
-		if err = text(w); err == nil {
+func (o *options) writeProbe(stdout io.Writer, result any, text func(io.Writer) error, verdict report.Verdict, about string) error {
+	render := map[string]func(io.Writer) error{
+		"text": func(w io.Writer) error {
+			if err := text(w); err != nil {
+				return err
+			}
 			fmt.Fprintln(w)
-			err = report.Total(w, report.Painter(w), verdict, about)
-		}
-	case "json":
-		err = report.JSON(w, result)
-	default:
-		err = fmt.Errorf("--format is text or json; %q is neither", format)
+			return report.Total(w, o.paint(stdout), verdict, about)
+		},
+		"json": func(w io.Writer) error { return report.JSON(w, result) },
+	}[o.format]
+	if render == nil {
+		return fmt.Errorf("--format is text or json; %q is neither", o.format)
 	}
-	if err != nil {
+	if err := o.write(stdout, render); err != nil {
 		return err
 	}
 	return code(verdict)

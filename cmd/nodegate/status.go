@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 )
 
 func newStatus() *cobra.Command {
-	var format string
+	var o options
 	name := report.WatchFile
 	c := &cobra.Command{
 		Use:   "status",
@@ -27,8 +28,8 @@ Exit status: as that of check. 3 also if watch does not run or is late.`,
   nodegate status --format json`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if format != "text" && format != "json" {
-				return fmt.Errorf("--format is text or json; %q is neither", format)
+			if o.format != "text" && o.format != "json" {
+				return fmt.Errorf("--format is text or json; %q is neither", o.format)
 			}
 			text, err := file.ReadInput(name, report.MaxFile)
 			if errors.Is(err, fs.ErrNotExist) {
@@ -44,18 +45,20 @@ Exit status: as that of check. 3 also if watch does not run or is late.`,
 				return fmt.Errorf("%s: %w", name, err)
 			}
 			now := time.Now()
-			if format == "json" {
-				_, err = c.OutOrStdout().Write(text)
-			} else {
-				err = d.Text(c.OutOrStdout(), now, report.Painter(c.OutOrStdout()), units.WatchUnit)
-			}
+			err = o.write(c.OutOrStdout(), func(w io.Writer) error {
+				if o.format == "json" {
+					_, err := w.Write(text)
+					return err
+				}
+				return d.Text(w, now, o.paint(c.OutOrStdout()), units.WatchUnit)
+			})
 			if err != nil {
 				return err
 			}
 			return code(d.Verdict(now))
 		},
 	}
-	c.Flags().StringVarP(&format, "format", "f", "text", "text or json")
+	o.formatFlags(c, "it", "text", "json")
 	c.Flags().StringVar(&name, "file", name, "read `FILE`, for example of another machine")
 	return c
 }

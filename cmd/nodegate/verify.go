@@ -32,7 +32,7 @@ SHA256SUMS -p FILE && sha256sum -c SHA256SUMS" does the same with the sums.
 Exit status: 0 all is as signed, 1 something is not, 2 wrong call or no list of
 sums, 3 a file could not be read.`,
 		Example: `  nodegate verify --key nodegate.pub dist/
-  nodegate verify --key nodegate.pub SHA256SUMS nodegate_1.0.0-1_amd64.deb`,
+  nodegate verify --key nodegate.pub SHA256SUMS nodegate-linux-amd64`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if keyFile == "" {

@@ -41,12 +41,43 @@ func TestRules(t *testing.T) {
 	run(t, nil, "promtool", "test", "rules", "nodegate.rules_test.yaml")
 }
 
+// TestRunbooks: every alert says where the documents tell what to do, and they do.
+func TestRunbooks(t *testing.T) {
+	rules, err := os.ReadFile("nodegate.rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	board, err := os.ReadFile("nodegate-dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	alerts := regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(string(rules), -1)
+	for _, a := range alerts {
+		if url := "docs/troubleshooting.md#" + strings.ToLower(a[1]) + `"`; !strings.Contains(string(rules), url) {
+			t.Errorf("%s has no runbook_url %s", a[1], url)
+		}
+	}
+	links := regexp.MustCompile(`https://example\.com/nodegate/([\w/.]+)(?:#(\w+))?`).FindAllStringSubmatch(string(rules)+string(board), -1)
+	if len(links) < len(alerts)+2 {
+		t.Errorf("%d links", len(links))
+	}
+	for _, link := range links {
+		text, err := os.ReadFile("../../" + link[1])
+		if err != nil {
+			t.Error(err)
+		}
+		if link[2] != "" && !regexp.MustCompile(`(?mi)^#+ `+link[2]+`$`).Match(text) {
+			t.Errorf("%s has no heading %s", link[1], link[2])
+		}
+	}
+}
+
 // TestDashboard: every expression is one that Prometheus understands.
 func TestDashboard(t *testing.T) {
 	hosttest.NeedProgram(t, "promtool")
 	rules := "groups:\n- name: dashboard\n  rules:\n"
 	for i, expr := range dashboard(t) {
-		expr = strings.NewReplacer("$__rate_interval", "5m", "$instance", ".*").Replace(expr)
+		expr = strings.NewReplacer("$__rate_interval", "5m", "$instance", ".*", "$cluster", ".*").Replace(expr)
 		quoted, err := json.Marshal(expr)
 		if err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	"nodegate/units"
 )
@@ -17,6 +18,10 @@ const nfpm = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2"
 
 // packages makes a .deb and an .rpm for each architecture.
 func (r release) packages() error {
+	changelog := filepath.Join(r.work, "changelog.Debian.gz")
+	if err := r.debianChangelog(changelog); err != nil {
+		return err
+	}
 	completions := filepath.Join(r.work, "completions")
 	if err := writeCompletions(completions); err != nil {
 		return err
@@ -29,7 +34,7 @@ func (r release) packages() error {
 		for _, format := range []string{"deb", "rpm"} {
 			cmd := exec.Command("go", "run", nfpm, "package", "--config", "images/package/nfpm.yaml", "--packager", format, "--target", r.dir)
 			cmd.Env = append(os.Environ(), "GOFLAGS=", "NFPM_ARCH="+arch, "NFPM_VERSION="+packageVersion(r.version), "NFPM_STAGE="+stage,
-				"NFPM_COMPLETIONS="+completions, fmt.Sprintf("SOURCE_DATE_EPOCH=%d", r.time.Unix()))
+				"NFPM_COMPLETIONS="+completions, "NFPM_CHANGELOG="+changelog, "NFPM_MAINTAINER="+maintainer, fmt.Sprintf("SOURCE_DATE_EPOCH=%d", r.time.Unix()))
 			if err := command(cmd); err != nil {
 				return err
 			}
@@ -47,6 +52,20 @@ func packageVersion(v string) string {
 		v = "0~" + v
 	}
 	return v
+}
+
+// maintainer is who the packages say made them: the project has no address yet.
+const maintainer = "The nodegate authors <nodegate@nodegate.invalid>"
+
+// debianChangelog writes the package's own changelog; that of the program lies beside it.
+func (r release) debianChangelog(name string) error {
+	text := fmt.Sprintf("nodegate (%s-1) unstable; urgency=medium\n\n  * Made of %s; changelog.gz says what is new.\n\n -- %s  %s\n",
+		packageVersion(r.version), r.version, maintainer, r.time.Format(time.RFC1123Z))
+	packed, err := pack([]byte(text))
+	if err != nil {
+		return err
+	}
+	return put(name, packed, 0o644)
 }
 
 // stage lays out what the package brings, as it will lie below /.
@@ -73,8 +92,17 @@ func (r release) stage(dir, arch, completions string) error {
 	if licenses, err = pack(licenses); err != nil {
 		return err
 	}
-	if err := put(dir+"/usr/share/doc/nodegate/third-party-licenses.gz", licenses, 0o644); err != nil {
+	changes, err := os.ReadFile("CHANGELOG.md")
+	if err != nil {
 		return err
+	}
+	if changes, err = pack(changes); err != nil {
+		return err
+	}
+	for name, content := range map[string][]byte{"third-party-licenses.gz": licenses, "changelog.gz": changes} {
+		if err := put(dir+"/usr/share/doc/nodegate/"+name, content, 0o644); err != nil {
+			return err
+		}
 	}
 	for from, to := range map[string]string{
 		"images/package/copyright":     "/usr/share/doc/nodegate/copyright",

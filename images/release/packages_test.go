@@ -32,7 +32,7 @@ func TestDeb(t *testing.T) {
 	say(t, "cp", r.the(t, "*_amd64.deb"), root+"/root/one.deb")
 	newer(t, root)
 
-	say(t, "cp", r.the(t, "*_amd64.deb"), root+"/root")
+	say(t, "cp", "-r", r.dir, root+"/root/dist")
 	install := regexp.MustCompile(`(?m)^apt install \./\S+`).FindString(readFile(t, repository+"/README.md"))
 	sayIn(t, root, "sh", "-euc", "cd /root; "+strings.Replace(install, "apt", "apt-get --yes --quiet -o Dpkg::Use-Pty=0", 1))
 	for _, early := range []string{dropIn, wants + "nodegate-apply.service", wants + "nodegate-watch.service"} {
@@ -65,6 +65,57 @@ func TestDeb(t *testing.T) {
 	sayIn(t, root, "dpkg", "-P", "nodegate")
 	if d := cmp.Diff(before, picture(t, root)); d != "" {
 		t.Errorf("after purge (-before +after):\n%s", d)
+	}
+}
+
+// TestLintian: Debian's own judge finds no mistake in the package, and nothing to
+// object to that its overrides do not answer.
+func TestLintian(t *testing.T) {
+	hosttest.NeedProgram(t, "lintian")
+	r := releaseMade(t)
+	if code, out := try(t, "lintian", "--allow-root", "--fail-on", "error,warning", r.the(t, "*_amd64.deb")); code != 0 {
+		t.Errorf("exit status %d:\n%s", code, out)
+	}
+}
+
+// TestVersion: a release is what its tag says; without a tag the version has the
+// commit and its time, and dpkg sorts it so: later commits later, all before 1.0.0.
+func TestVersion(t *testing.T) {
+	dir := t.TempDir()
+	say(t, "cp", repository+"/Makefile", dir)
+	git := func(args ...string) {
+		t.Helper()
+		say(t, "env", append([]string{"GIT_CONFIG_GLOBAL=/dev/null", "git", "-C", dir, "-c", "user.name=x", "-c", "user.email=x@localhost"}, args...)...)
+	}
+	commit := func(when string) {
+		t.Helper()
+		t.Setenv("GIT_COMMITTER_DATE", when)
+		git("commit", "--allow-empty", "-qm", when)
+	}
+	version := func() string {
+		t.Helper()
+		out := say(t, "env", "-u", "VERSION", "-u", "MAKEFLAGS", "make", "-n", "-C", dir, "dist")
+		return regexp.MustCompile(`VERSION='(.*?)'`).FindStringSubmatch(out)[1]
+	}
+	git("init", "-q")
+	git("add", "Makefile")
+	commit("2026-11-23T01:02:03+0900")
+	first := version()
+	if !regexp.MustCompile(`^0\.0\.0~20261122160203\.[0-9a-f]{7,}$`).MatchString(first) {
+		t.Errorf("without a tag: %s", first)
+	}
+	commit("2026-11-23T01:02:04+0900")
+	second := version()
+	git("tag", "v1.0.0")
+	tagged := version()
+	commit("2026-11-23T01:02:05+0900")
+	later := version()
+	if tagged != "v1.0.0" || !strings.HasPrefix(later, "v1.0.0-1-g") {
+		t.Errorf("with a tag: %s; after it: %s", tagged, later)
+	}
+	sorted := []string{first, second, tagged, later}
+	for i := range sorted[1:] {
+		say(t, "dpkg", "--compare-versions", packageVersion(sorted[i]), "lt", packageVersion(sorted[i+1]))
 	}
 }
 

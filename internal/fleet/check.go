@@ -3,8 +3,10 @@ package fleet
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"nodegate/internal/report"
+	"nodegate/policy"
 )
 
 // mergeChecks keeps the order of the reports, in which checks depend on each
@@ -13,7 +15,7 @@ func mergeChecks(reports []report.Read) []Check {
 	var all []*collected
 	byName := map[string]*collected{}
 	for n, r := range reports {
-		for _, res := range r.Results {
+		for _, res := range slices.Concat(facts(r), r.Results) {
 			c := byName[res.Name]
 			if c == nil {
 				c = &collected{Check: Check{Name: res.Name, of: make([]int, len(reports))}, at: map[stateKey]int{}, stages: map[string]bool{}}
@@ -31,6 +33,23 @@ func mergeChecks(reports []report.Read) []Check {
 		checks[i] = c.finish(reports)
 	}
 	return checks
+}
+
+// isFact begins the names of what is compared though no policy asks for it.
+const isFact = "node."
+
+// facts returns what a report says of its node, as checks that pass.
+func facts(r report.Read) []report.Result {
+	var all []report.Result
+	for _, f := range []struct{ name, got string }{
+		{"kernel", r.Node.Kernel}, {"os", r.Node.OS}, {"policy", strings.Join(r.Policy.Files, " ")},
+	} {
+		if f.got != "" {
+			all = append(all, report.Result{Name: isFact + f.name, Verdict: report.Pass, Severity: policy.Warn, Got: f.got,
+				Reason: "Nodes that differ in this differ in more."})
+		}
+	}
+	return all
 }
 
 type stateKey struct {
@@ -53,6 +72,7 @@ func (c *collected) add(node int, stage string, r report.Result) {
 	if c.Severity == "" || r.Severity == "block" {
 		c.Severity = string(r.Severity)
 	}
+	c.Reason, c.Ref = cmp.Or(c.Reason, r.Reason), cmp.Or(c.Ref, r.Ref)
 	if !r.Verdict.Fine() {
 		c.wrong++
 		if c.Remedy == "" {
@@ -119,6 +139,8 @@ func (c *collected) kind(compared int) Kind {
 		return Alike
 	case c.wrong > 0 && c.caused == c.wrong && !c.fineDiffer():
 		return Caused
+	case strings.HasPrefix(c.Name, isFact):
+		return Valued
 	case len(c.States) == 1:
 		return Wrong
 	case 2*len(most.Nodes) <= compared && c.wrong > 0:

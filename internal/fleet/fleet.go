@@ -8,7 +8,7 @@ import (
 	"nodegate/internal/report"
 )
 
-// Fleet is many reports in one table of checks and nodes, outliers first.
+// Fleet is many reports in one table of checks and nodes, the worst first.
 type Fleet struct {
 	Nodes  []Node
 	Checks []Check
@@ -32,6 +32,8 @@ type Check struct {
 	Severity string
 	Kind     Kind
 	States   []State // the most common first; a node is in one
+	Reason   string  // why it is asked
+	Ref      string  // where that is documented
 	Remedy   string  // of the first node on which it does not pass
 	Because  string  // the check that explains every failure of this one
 	of       []int   // node -> state

@@ -8,8 +8,9 @@ import (
 	"nodegate/internal/report"
 )
 
-// group puts alike nodes together: first those that differ in the most verdicts,
-// then in the most values. Nodes that differ in nothing come last.
+// group puts alike nodes together: first those with the worst verdict, then those that
+// differ in the most verdicts, then in the most values. Nodes that differ in nothing come
+// last.
 func group(checks []Check, nodes int) []Group {
 	var groups []Group
 	byKey := map[string]int{}
@@ -33,6 +34,9 @@ func group(checks []Check, nodes int) []Group {
 		groups[g].Nodes = append(groups[g].Nodes, n)
 	}
 	slices.SortStableFunc(groups, func(a, b Group) int {
+		if d := cmp.Compare(a.worst(checks), b.worst(checks)); d != 0 {
+			return d
+		}
 		verdictsA, valuesA := a.weight(checks)
 		verdictsB, valuesB := b.weight(checks)
 		return cmp.Or(cmp.Compare(verdictsB, verdictsA), cmp.Compare(valuesB, valuesA), cmp.Compare(len(a.Nodes), len(b.Nodes)))
@@ -47,6 +51,19 @@ func (c Check) likeness(node int) int {
 		return s
 	}
 	return slices.Index(report.Verdicts(), c.States[s].Verdict)
+}
+
+// worst returns the index in report.Verdicts of the worst verdict in which the nodes
+// differ.
+func (g Group) worst(checks []Check) int {
+	worst := len(report.Verdicts())
+	for _, i := range g.Differs {
+		s, _ := checks[i].Of(g.Nodes[0])
+		if v := slices.Index(report.Verdicts(), s.Verdict); v >= 0 && !s.fine() {
+			worst = min(worst, v)
+		}
+	}
+	return worst
 }
 
 // weight counts in how many checks the nodes have another verdict than most, or

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"bytes"
 	_ "embed"
 	"fmt"
@@ -22,15 +23,27 @@ const (
 //go:embed page.css
 var pageStyle string
 
+// Words are what a page calls its subject.
+type Words struct {
+	Wrong, Fine string                    // "3 nodes Wrong", "3 nodes, Fine"
+	Verdicts    map[report.Verdict]string // where a verdict has another name
+}
+
 // HTML writes the table as one page, without scripts or requests. The heat map has a row for each group of nodes that are alike and a
 // column for each check in which nodes differ; the checks follow, in the order
 // of the columns.
 func HTML(w io.Writer, f Fleet) error {
-	p := page{f: f}
-	title := fmt.Sprintf("%d of %s not as they should be", f.Count(report.Fail)+f.Count(report.Unknown), report.Count(len(f.Nodes), "node"))
+	return Page(w, f, Words{Wrong: "not as they should be", Fine: "all as they should be"})
+}
+
+// Page is HTML in other words.
+func Page(w io.Writer, f Fleet, words Words) error {
+	p := page{f: f, words: words}
+	title := fmt.Sprintf("%d of %s %s", f.Count(report.Fail)+f.Count(report.Unknown), report.Count(len(f.Nodes), "node"), words.Wrong)
 	if f.Verdict() == report.Pass {
-		title = report.Count(len(f.Nodes), "node") + ", all as they should be"
+		title = report.Count(len(f.Nodes), "node") + ", " + words.Fine
 	}
+	domain := p.text(strings.TrimPrefix(f.domain, "."), 80)
 	p.put(`<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -38,7 +51,7 @@ func HTML(w io.Writer, f Fleet) error {
 <meta name="color-scheme" content="light dark">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <title>nodegate fleet: `, p.text(title, 0), "</title>\n<style>\n", pageStyle,
-		"</style>\n<header>\n<h1>", p.text(title, 0), "</h1>\n<p>", p.text(f.summary(), 0), "</p>\n")
+		"</style>\n<header>\n<h1>", p.text(title, 0), "</h1>\n<p>", strings.Replace(p.text(f.summary(p.word), 0), domain, "<q>"+domain+"</q>", 1), "</p>\n")
 	if when := f.when(); when != "" {
 		p.put("<p class=quiet>", p.text(when, 0), "</p>\n")
 	}
@@ -58,8 +71,12 @@ func HTML(w io.Writer, f Fleet) error {
 
 type page struct {
 	bytes.Buffer
-	f Fleet
+	f     Fleet
+	words Words
 }
+
+// word returns the verdict of a state as the page's readers know it.
+func (p *page) word(s State) string { return cmp.Or(p.words.Verdicts[s.Verdict], s.word()) }
 
 func (p *page) put(parts ...string) {
 	for _, s := range parts {
@@ -75,7 +92,7 @@ func (p *page) text(s string, most int) string { return html.EscapeString(clean(
 func (s State) class() (class, sign string) {
 	switch s.Verdict {
 	case report.Fail:
-		return "fail", "F"
+		return "fail", ""
 	case report.Unknown:
 		return "unknown", "?"
 	case report.Warn:
@@ -97,11 +114,12 @@ func (p *page) heatMap() {
 		return
 	}
 	p.put("<section id=map>\n<h2>Nodes that differ</h2>\n<p class=quiet>A row is nodes that are alike, a column one of the checks below. ",
-		"<b class=fail>F</b> fail, <b class=unknown>?</b> unknown, <b class=warn>!</b> warn, ",
+		"<b class=fail>", p.failed(), "</b> ", p.word(State{Verdict: report.Fail}), ", <b class=unknown>?</b> unknown, <b class=warn>!</b> ",
+		p.word(State{Verdict: report.Warn}), ", ",
 		"<b class=value>≠</b> pass with a value that most do not have, ",
 		"<b class=skip>–</b> skipped, <b class=none>×</b> not asked.</p>\n<div class=scroll>\n<table>\n<thead><tr><th scope=col>nodes</th>")
 	for i, c := range columns {
-		fmt.Fprintf(p, "<th scope=col><a href=#c%d title=\"%s\">%d</a></th>", i+1, p.text(c.Name, 200), i+1)
+		fmt.Fprintf(p, "<th scope=col><a href=#c%d title=\"%s\">%s</a></th>", i+1, p.text(c.Name, 200), p.text(c.Name, 48))
 	}
 	p.put("</tr></thead>\n<tbody>\n")
 	left := 0
@@ -135,11 +153,14 @@ func (p *page) cell(c Check, node int) {
 	if class == "pass" && c.IsOdd(node) {
 		class, sign = "value", "≠"
 	}
-	if class == "pass" {
+	switch class {
+	case "pass":
 		p.put("<td class=pass>")
 		return
+	case "fail":
+		sign = p.failed()
 	}
-	p.put("<td class=", class, " title=\"", p.text(c.Name+": "+s.word()+" "+s.Got, 300), "\">", sign)
+	p.put("<td class=", class, " title=\"", p.text(c.Name+": "+p.word(s)+" "+s.Got, 300), "\">", sign)
 }
 
 // names lists nodes; more than first are folded.
@@ -187,19 +208,33 @@ func (p *page) checks() {
 				break
 			}
 			fmt.Fprintf(p, "<li><b class=%s>%s</b> <span>%s</span> <code>%s</code> ",
-				c.colour(j), s.word(), report.Count(len(s.Nodes), "node"), p.text(s.Got, pageValue))
+				c.colour(j), p.word(s), report.Count(len(s.Nodes), "node"), p.text(s.Got, pageValue))
 			if j > 0 || c.Kind == Wrong && len(c.States) > 1 {
 				p.names(s.Nodes, pageNames)
 			}
 			p.put("</li>\n")
 		}
 		p.put("</ul>\n")
+		if c.Reason != "" {
+			p.put("<p><b>Why</b> ", p.text(c.Reason, pageValue), p.link(c.Ref), "</p>\n")
+		}
 		if c.Remedy != "" && c.Kind != Caused {
 			p.put("<p><b>Do</b> ", p.text(c.Remedy, pageValue), "</p>\n")
 		}
 		p.put("</article>\n")
 	}
 	p.put("</section>\n")
+}
+
+// failed returns the sign of what fails: the first letter of its word.
+func (p *page) failed() string { return strings.ToUpper(p.word(State{Verdict: report.Fail})[:1]) }
+
+// link returns a link to an address that a browser may open, "" for any other.
+func (p *page) link(address string) string {
+	if !strings.HasPrefix(address, "https://") {
+		return ""
+	}
+	return ` <a rel=noreferrer href="` + p.text(address, 0) + `">source</a>`
 }
 
 // colour of a state in its check: a passing value that most do not have has its

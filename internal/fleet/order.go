@@ -8,19 +8,30 @@ import (
 	"nodegate/internal/report"
 )
 
-// byInterest orders checks by kind; within one kind, those with fewer odd nodes
-// first, then those with the worse verdict.
+// byInterest orders checks by the worst verdict, then by the number of nodes, the most
+// first. What follows from another check, and what needs no person, comes after.
 func byInterest(a, b Check) int {
-	if d := cmp.Compare(a.Kind, b.Kind); d != 0 {
-		return d
+	return cmp.Or(cmp.Compare(a.later(), b.later()), cmp.Compare(a.worst(), b.worst()), cmp.Compare(b.concerned(), a.concerned()))
+}
+
+// later returns 0 for a check that a person looks at.
+func (c Check) later() Kind {
+	if c.Kind < Caused {
+		return 0
 	}
-	if a.Kind == Wrong || a.Kind == Varies || a.Kind == Alike {
-		return cmp.Compare(a.worst(), b.worst())
+	return c.Kind
+}
+
+// concerned returns on how many nodes the check does not pass; where all pass, how many
+// are not as most.
+func (c Check) concerned() int {
+	n := 0
+	for _, s := range c.States {
+		if !s.fine() {
+			n += len(s.Nodes)
+		}
 	}
-	if d := cmp.Compare(a.Odd(), b.Odd()); d != 0 {
-		return d
-	}
-	return cmp.Compare(a.worst(), b.worst())
+	return cmp.Or(n, c.Odd())
 }
 
 // worst returns the index of the worst verdict in report.Verdicts.

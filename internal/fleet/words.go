@@ -74,11 +74,11 @@ func domain(nodes []Node) string {
 }
 
 // summary returns the fleet in one line: "1000 nodes, 98 checks, stage boot: 3 fail, 997 pass".
-func (f Fleet) summary() string {
+func (f Fleet) summary(word func(State) string) string {
 	var parts []string
 	for _, v := range []report.Verdict{report.Fail, report.Unknown, report.Pass} {
 		if n := f.Count(v); n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, v.Word()))
+			parts = append(parts, fmt.Sprintf("%d %s", n, word(State{Verdict: v})))
 		}
 	}
 	stages := f.Stages()
@@ -89,8 +89,19 @@ func (f Fleet) summary() string {
 	if f.domain != "" {
 		nodes += " of " + clean(strings.TrimPrefix(f.domain, "."), 80)
 	}
-	return fmt.Sprintf("%s, %s, stage %s: %s", nodes, report.Count(len(f.Checks), "check"),
+	return fmt.Sprintf("%s, %s, stage %s: %s", nodes, report.Count(len(f.Checks)-f.facts(), "check"),
 		strings.Join(stages, " and "), strings.Join(parts, ", "))
+}
+
+// facts returns how many checks no policy asks for.
+func (f Fleet) facts() int {
+	n := 0
+	for _, c := range f.Checks {
+		if strings.HasPrefix(c.Name, isFact) {
+			n++
+		}
+	}
+	return n
 }
 
 // when returns the time in which the nodes were checked.

@@ -67,16 +67,18 @@ func Log(level Level, line string, fields map[string]string) bool {
 
 // datagram sends one message to a socket of systemd's, if it is accepted in time.
 func datagram(socket string, message []byte) bool {
-	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: socket, Net: "unixgram"})
-	if err != nil {
-		return false
-	}
-	defer func() { _ = c.Close() }()
-	if err := c.SetWriteDeadline(time.Now().Add(patience)); err != nil {
-		return false
-	}
-	_, err = c.Write(message)
-	return err == nil
+	return InTime(func() bool {
+		c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: socket, Net: "unixgram"})
+		if err != nil {
+			return false
+		}
+		defer func() { _ = c.Close() }()
+		if err := c.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+			return false
+		}
+		_, err = c.Write(message)
+		return err == nil
+	})
 }
 
 // Console writes a line to the machine's console. It returns false where the
@@ -137,6 +139,15 @@ func InTime(write func() bool) bool {
 func IsTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil
+}
+
+// Columns returns the width of a terminal, 0 where it does not say.
+func Columns(f *os.File) int {
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	return int(size.Col)
 }
 
 // Journal passes the last hour of a unit's journal to read, as lines that begin

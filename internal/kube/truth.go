@@ -40,6 +40,9 @@ func (s Source) Server() (*API, error) {
 // what the API says.
 func (a *API) Unverified() bool { return a.client.blind }
 
+// Close ends the connections.
+func (a *API) Close() { a.client.http.CloseIdleConnections() }
+
 // Read reads what the API says into judged, once.
 func (s Source) Read(ctx context.Context, judged *proxyrules.Options) error {
 	if err := s.readFiles(judged); err != nil {

@@ -36,7 +36,7 @@ type Node struct {
 	File    string      `json:"file"`
 	Outcome Outcome     `json:"outcome"`
 	Reasons []Reason    `json:"reasons,omitempty"` // of the outcome, and what is changed besides
-	Report  report.Read `json:"-"`                 // as the gate would write it, after apply
+	Report  report.Read `json:"-"`                 // what apply would change is a warning
 }
 
 // Reason is one requirement, and what it does to the node.
@@ -133,7 +133,7 @@ func newNode(file string, found checks.Report, r report.Report) Node {
 		case len(res.State.Changes) > 0 && !stuck[res.State.Cause]:
 			reason.Outcome, reason.Text = Changed, res.State.Got+" -> "+res.State.Want
 			to := &r.Results[i]
-			to.Verdict, to.Fixed, to.Was, to.Got, to.Because, to.Remedy = report.Pass, true, to.Got, to.Want, "", ""
+			to.Verdict, to.Got, to.Because, to.Remedy = report.Warn, reason.Text, "", ""
 		}
 		if reason.Outcome != Changed {
 			stuck[res.Name] = true

@@ -11,13 +11,18 @@ import (
 )
 
 // AuditDOT writes the graph of Services and endpoints in the language of Graphviz. A Service with a finding is red; an edge to an
-// endpoint carries the chance in per cent, a dashed one is for policy Local.
-func AuditDOT(w io.Writer, rep *proxyrules.Report) error {
+// endpoint carries the chance in per cent, a dashed one is for policy Local. Of more than manyServices it has those with a finding
+// only, unless all is set.
+func AuditDOT(w io.Writer, rep *proxyrules.Report, all bool) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintln(b, "digraph kubeproxy {\n\trankdir=LR;\n\tnode [shape=box, fontname=monospace];")
-	endpoints := map[string]bool{}
+	endpoints, left := map[string]bool{}, 0
 	for i := range rep.Services {
 		s := service{&rep.Services[i]}
+		if !all && len(rep.Services) > manyServices && len(s.Findings) == 0 {
+			left++
+			continue
+		}
 		id := s.Family + " " + s.Name + " " + s.Protocol
 		color := ""
 		if s.Verdict == checks.Fail || s.Verdict == checks.Unknown {
@@ -36,6 +41,9 @@ func AuditDOT(w io.Writer, rep *proxyrules.Report) error {
 				fmt.Fprintf(b, "\t%s -> %s [label=\"%.2f %%\"%s];\n", quoteDOT(id), quoteDOT(e.Address), 100*e.Chance, list.style)
 			}
 		}
+	}
+	if left > 0 {
+		fmt.Fprintf(b, "\tlabel=\"%d Service ports without a finding are not drawn; -v draws them\";\n", left)
 	}
 	fmt.Fprintln(b, "}")
 	return b.Flush()

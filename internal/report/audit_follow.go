@@ -3,10 +3,8 @@ package report
 import (
 	"fmt"
 	"io"
-	"os"
 	"time"
 
-	"nodegate/internal/host"
 	"nodegate/internal/settle"
 )
 
@@ -30,14 +28,14 @@ func WriteConverged(w io.Writer, list []settle.Converged) error {
 
 // Following returns what tells a terminal that differences are being followed; nil on anything else.
 func Following(w io.Writer) func(open int, d time.Duration) {
-	f, ok := w.(*os.File)
-	if !ok || !host.IsTerminal(f) {
+	f := terminal(w)
+	if f == nil {
 		return nil
 	}
 	return func(open int, d time.Duration) {
-		fmt.Fprintf(w, "\r\x1b[K")
+		fmt.Fprint(f, "\r\x1b[K")
 		if open > 0 {
-			fmt.Fprintf(w, "following %s for %.0f s", Count(open, "difference"), d.Seconds())
+			fmt.Fprintf(f, "following %s for %.0f s", Count(open, "difference"), d.Seconds())
 		}
 	}
 }

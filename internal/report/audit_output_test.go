@@ -1,6 +1,9 @@
 package report_test
 
 import (
+	"encoding/xml"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -60,11 +63,80 @@ prod/sticky                   10.98.126.252:80/tcp  affinity 10800 s            
 	}
 }
 
+// tree writes one Service as a tree.
+func tree(w io.Writer, rep *proxyrules.Report, name string) error {
+	one, err := report.OneService(rep, name)
+	if err != nil {
+		return err
+	}
+	return report.ServiceTree(w, one)
+}
+
+// TestServiceSVG: the drawing is XML, has every line of the tree, and a box lies in it.
+func TestServiceSVG(t *testing.T) {
+	rep := judged(t, "", "")
+	one, err := report.OneService(&rep, "prod/lb-local")
+	if err != nil {
+		t.Fatal(err)
+	}
+	one.Services[0].ExternalIPs = []string{`<script>"&`}
+	var drawn, text strings.Builder
+	if err := errors.Join(report.ServiceSVG(&drawn, one), report.ServiceTree(&text, one)); err != nil {
+		t.Fatal(err)
+	}
+	var svg struct {
+		Width  int `xml:"width,attr"`
+		Height int `xml:"height,attr"`
+		Boxes  []struct {
+			Rect struct {
+				X int `xml:"x,attr"`
+				Y int `xml:"y,attr"`
+				W int `xml:"width,attr"`
+				H int `xml:"height,attr"`
+			} `xml:"rect"`
+			Text string `xml:"text"`
+		} `xml:"g"`
+	}
+	if err := xml.Unmarshal([]byte(drawn.String()), &svg); err != nil {
+		t.Fatalf("%v\n%s", err, drawn.String())
+	}
+	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
+	if len(svg.Boxes) != len(lines) {
+		t.Fatalf("%d boxes for %d lines", len(svg.Boxes), len(lines))
+	}
+	for i, box := range svg.Boxes {
+		if !strings.HasSuffix(lines[i], strings.TrimSpace(box.Text)) {
+			t.Errorf("box %d is %q, the line %q", i, box.Text, lines[i])
+		}
+		if box.Rect.X < 0 || box.Rect.X+box.Rect.W > svg.Width || box.Rect.Y+box.Rect.H > svg.Height {
+			t.Errorf("box %d lies outside: %+v in %d x %d", i, box.Rect, svg.Width, svg.Height)
+		}
+	}
+}
+
+// TestManyServicesDOT: of many Services those with a finding are drawn, all if asked.
+func TestManyServicesDOT(t *testing.T) {
+	rep := proxyrules.Report{}
+	for i := range 1000 {
+		rep.Services = append(rep.Services, proxyrules.Service{Name: fmt.Sprintf("prod/s%d", i), Verdict: checks.Pass})
+	}
+	rep.Services[7].Verdict, rep.Services[7].Findings = checks.Fail, []string{"kubeproxy.dispatch.empty"}
+	for all, want := range map[bool]int{false: 1, true: 1000} {
+		var b strings.Builder
+		if err := report.AuditDOT(&b, &rep, all); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(b.String(), "prod/s") / 2; got != want || !all && !strings.Contains(b.String(), "999 Service ports without a finding are not drawn") {
+			t.Errorf("all %t: %d Services\n%.300s", all, got, b.String())
+		}
+	}
+}
+
 func TestAuditTree(t *testing.T) {
 	rep := judged(t, "", "")
 	var b strings.Builder
 	for _, name := range []string{"prod/lb-local", "prod/empty", "default/kubernetes:https"} {
-		if err := report.ServiceTree(&b, &rep, name); err != nil {
+		if err := tree(&b, &rep, name); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -93,11 +165,11 @@ default/kubernetes:https (tcp, ip) pass
 	if got := b.String(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if err := report.ServiceTree(io.Discard, &rep, "prod/nothing"); err == nil {
+	if err := tree(io.Discard, &rep, "prod/nothing"); err == nil {
 		t.Error("no error for a Service that is not there")
 	}
 	b.Reset()
-	if err := report.ServiceTree(&b, &rep, "kube-system/kube-dns"); err != nil || strings.Count(b.String(), "ClusterIP") != 2 {
+	if err := tree(&b, &rep, "kube-system/kube-dns"); err != nil || strings.Count(b.String(), "ClusterIP") != 2 {
 		t.Errorf("both ports of kube-dns: %v\n%s", err, b.String())
 	}
 }
@@ -108,7 +180,7 @@ func TestAuditDOT(t *testing.T) {
 		Endpoints:      []proxyrules.Endpoint{{Address: "10.0.0.1:80", Chance: 0.5}, {Address: "10.0.0.2:80", Chance: 0.5}},
 		LocalEndpoints: []proxyrules.Endpoint{{Address: "10.0.0.1:80", Chance: 1}}}}}
 	var b strings.Builder
-	if err := report.AuditDOT(&b, &rep); err != nil {
+	if err := report.AuditDOT(&b, &rep, true); err != nil {
 		t.Fatal(err)
 	}
 	const want = `digraph kubeproxy {
@@ -154,13 +226,13 @@ func FuzzAuditOutput(f *testing.F) {
 		}
 		rep := proxyrules.Judge([]*ruleset.Set{set}, proxyrules.Options{})
 		var b strings.Builder
-		for _, err := range []error{report.AuditSummary(&b, &rep, true), report.AuditDOT(&b, &rep)} {
+		for _, err := range []error{report.AuditSummary(&b, &rep, true), report.AuditDOT(&b, &rep, true)} {
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
 		for _, s := range rep.Services {
-			if err := report.ServiceTree(&b, &rep, s.Name); err != nil {
+			if err := tree(&b, &rep, s.Name); err != nil {
 				t.Fatal(err)
 			}
 		}

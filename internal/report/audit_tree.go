@@ -7,28 +7,34 @@ import (
 	"strings"
 )
 
-// ServiceTree writes the path of a packet to one Service: from its addresses through its chains to the endpoints, with the chance of
-// each. The name is ns/name for every port or ns/name:port for one. It fails if the rules have no such Service.
-func ServiceTree(w io.Writer, rep *proxyrules.Report, name string) error {
+// ServiceTree writes the path of a packet to the Services of a report: from their addresses through their chains to the endpoints,
+// with the chance of each.
+func ServiceTree(w io.Writer, rep *proxyrules.Report) error {
 	var b strings.Builder
-	found := false
 	for i := range rep.Services {
-		s := service{&rep.Services[i]}
-		ns, svc, _ := proxyrules.SplitServicePort(s.Name)
-		if s.Name != name && ns+"/"+svc != name {
-			continue
-		}
-		if found {
+		if i > 0 {
 			b.WriteByte('\n')
 		}
-		found = true
-		s.tree(&b)
-	}
-	if !found {
-		return fmt.Errorf("the rules have no Service %q", name)
+		service{&rep.Services[i]}.tree(&b)
 	}
 	_, err := io.WriteString(w, printableLines(b.String()))
 	return err
+}
+
+// OneService returns the report with one Service only. The name is ns/name for every port or ns/name:port for one. It fails if the
+// rules have no such Service.
+func OneService(rep *proxyrules.Report, name string) (*proxyrules.Report, error) {
+	one := *rep
+	one.Services = nil
+	for _, s := range rep.Services {
+		if ns, svc, _ := proxyrules.SplitServicePort(s.Name); s.Name == name || ns+"/"+svc == name {
+			one.Services = append(one.Services, s)
+		}
+	}
+	if one.Services == nil {
+		return nil, fmt.Errorf("the rules have no Service %q", name)
+	}
+	return &one, nil
 }
 
 // branch is a line of a tree and what hangs below it.

@@ -3,9 +3,6 @@ package report
 import (
 	"io"
 	"os"
-
-	"nodegate/internal/host"
-	"nodegate/internal/plain"
 )
 
 // Paint colours a word; on anything but a terminal it returns the word alone.
@@ -33,8 +30,7 @@ func Painter(w io.Writer) Paint {
 
 // Colours reports whether w shows colours.
 func Colours(w io.Writer) bool {
-	f := plain.File(w)
-	return f != nil && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && host.IsTerminal(f)
+	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && terminal(w) != nil
 }
 
 // Verdict colours a word as its verdict.

@@ -36,6 +36,20 @@ func NewPlan(r checks.Report) Plan {
 	return p
 }
 
+// Next returns what a person does after a check, "" where each result says it
+// itself. flags are those of the check.
+func (p Plan) Next(flags string) string {
+	n, rest := len(p.change), len(p.byHand)+len(p.unknown)
+	if n == 0 {
+		return ""
+	}
+	next := fmt.Sprintf("nodegate apply%s changes %d of these; nodegate plan%s shows how", flags, n, flags)
+	if rest > 0 {
+		next += fmt.Sprintf("; %d more: do what it says", rest)
+	}
+	return next
+}
+
 // Verdict returns Pass if neither apply nor a person has anything to change.
 func (p Plan) Verdict() Verdict {
 	switch {

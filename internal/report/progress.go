@@ -3,23 +3,43 @@ package report
 import (
 	"fmt"
 	"io"
+	"os"
 	"strings"
+	"time"
 
 	"nodegate/internal/host"
 	"nodegate/internal/plain"
 )
 
-// Progress returns what draws a bar on a terminal; on anything else it is nil.
-func Progress(w io.Writer) func(done, failed, total int) {
+// terminal returns the terminal behind w, nil where there is none.
+func terminal(w io.Writer) *os.File {
 	f := plain.File(w)
 	if f == nil || !host.IsTerminal(f) {
 		return nil
 	}
+	return f
+}
+
+// Progress returns what draws a bar on a terminal; on anything else it is nil.
+func Progress(w io.Writer) func(done, failed, total int) {
+	f := terminal(w)
+	if f == nil {
+		return nil
+	}
+	return bar(f, time.Now)
+}
+
+// bar draws at most ten times a second, and removes itself at the end.
+func bar(w io.Writer, now func() time.Time) func(done, failed, total int) {
 	const width = 40
+	var drawn time.Time
 	return func(done, failed, total int) {
-		fmt.Fprintf(f, "\r[%-*s] %d/%d, %d failed", width, strings.Repeat("#", width*done/total), done, total, failed)
-		if done == total {
-			fmt.Fprint(f, "\r\x1b[K")
+		switch t := now(); {
+		case done == total:
+			fmt.Fprint(w, "\r\x1b[K")
+		case t.Sub(drawn) >= time.Second/10:
+			drawn = t
+			fmt.Fprintf(w, "\r[%-*s] %d/%d, %d failed", width, strings.Repeat("#", width*done/total), done, total, failed)
 		}
 	}
 }

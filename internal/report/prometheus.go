@@ -6,6 +6,7 @@ import (
 	"maps"
 	"nodegate/internal/plain"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -37,32 +38,43 @@ func oneIf(b bool) int {
 // prometheus writes the metrics of a report, for node_exporter's textfile collector.
 func prometheus(w io.Writer, r Report) error {
 	var e exposition
-	e.report(r)
+	stage := r.Stage
+	if r.Audit != nil {
+		stage = "audit"
+	}
+	e.report(r, stage)
 	return e.writeTo(w)
 }
 
-func (e *exposition) report(r Report) {
+// report writes a report's metrics. node_exporter reads several files of one machine:
+// the stage keeps those of watch, audit and each stage of check apart.
+func (e *exposition) report(r Report, stage string) {
+	of := "stage=" + label(stage)
 	e.metric("nodegate_requirement", "gauge", "Whether the requirement has this verdict, 1 or 0.")
 	for _, res := range r.Results {
 		for _, v := range []Verdict{Pass, Warn, Fail, Unknown, Skip} {
-			fmt.Fprintf(e, "nodegate_requirement{name=%s,severity=%s,verdict=%s} %d\n",
-				label(res.Name), label(string(res.Severity)), label(string(v)), oneIf(res.Verdict == v))
+			fmt.Fprintf(e, "nodegate_requirement{name=%s,severity=%s,%s,verdict=%s} %d\n",
+				label(res.Name), label(string(res.Severity)), of, label(string(v)), oneIf(res.Verdict == v))
 		}
 	}
-	e.metric("nodegate_holds", "gauge", "Whether every blocking requirement passes, 1 or 0.")
-	fmt.Fprintf(e, "nodegate_holds{stage=%s} %d\n", label(r.Stage), oneIf(r.Verdict == Pass))
-	e.metric("nodegate_enforce", "gauge", "1: the gate holds the unit of a node that does not pass; 0: it only reports.")
-	fmt.Fprintf(e, "nodegate_enforce %d\n", oneIf(r.Policy.Enforce == ""))
-	e.metric("nodegate_check_duration_seconds", "gauge", "How long the check took.")
-	fmt.Fprintf(e, "nodegate_check_duration_seconds %g\n", r.DurationMs/1000)
-	e.metric("nodegate_last_check_timestamp_seconds", "gauge", "When the check began.")
-	fmt.Fprintf(e, "nodegate_last_check_timestamp_seconds %d\n", r.began().Unix())
+	for _, m := range []struct {
+		name, help string
+		value      float64
+	}{
+		{"nodegate_holds", "Whether every blocking requirement passes, 1 or 0.", float64(oneIf(r.Verdict == Pass))},
+		{"nodegate_enforce", "1: the gate holds the unit of a node that does not pass; 0: it only reports.", float64(oneIf(r.Policy.Enforce == ""))},
+		{"nodegate_check_duration_seconds", "How long the check took.", r.DurationMs / 1000},
+		{"nodegate_last_check_timestamp_seconds", "When the check began.", float64(r.began().Unix())},
+	} {
+		e.metric(m.name, "gauge", m.help)
+		fmt.Fprintf(e, "%s{%s} %s\n", m.name, of, strconv.FormatFloat(m.value, 'f', -1, 64))
+	}
 }
 
 // Metrics writes the report's metrics, and what watch has done.
 func (d Watch) Metrics(w io.Writer) error {
 	var e exposition
-	e.report(d.Report)
+	e.report(d.Report, "watch")
 	e.metric("nodegate_watch_corrections_total", "counter", "How often a requirement that had drifted was corrected.")
 	for _, name := range slices.Sorted(maps.Keys(d.Corrected)) {
 		fmt.Fprintf(&e, "nodegate_watch_corrections_total{name=%s} %d\n", label(name), d.Corrected[name])
@@ -88,6 +100,9 @@ func (d Watch) Metrics(w io.Writer) error {
 	} {
 		e.metric(m.name, m.kind, m.help)
 		fmt.Fprintf(&e, "%s %d\n", m.name, m.value)
+	}
+	if d.Audit != nil {
+		e.auditing(d.Audit)
 	}
 	return e.writeTo(w)
 }

@@ -26,6 +26,8 @@ type Report struct {
 	DurationMs float64  `json:"durationMs"`
 	Results    []Result `json:"results"`
 	Audit      *Audit   `json:"audit,omitempty"`
+
+	Next string `json:"-"` // what a person does next, for the text
 }
 
 // APIVersion and the kinds of documents that this package writes and reads.

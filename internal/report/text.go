@@ -32,6 +32,9 @@ func (r Report) Text(w io.Writer, paint Paint, verbose bool) error {
 			t.evidence(res)
 		}
 	}
+	if r.Next != "" {
+		fmt.Fprintf(&t, "%s    %s\n", paint(Bold, "next"), r.Next)
+	}
 	t.total(r)
 	_, err := t.WriteTo(w)
 	return err

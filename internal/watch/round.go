@@ -19,6 +19,7 @@ import (
 type round struct {
 	host   *host.Host
 	policy func(reread bool) (*policy.Policy, error)
+	audit  func(*policy.Policy) []checks.Check
 	done   chan found
 	began  time.Time // the beginning of the one that runs, zero where none does
 	again  bool      // another one was requested while it ran
@@ -50,6 +51,9 @@ func (r *round) begin(ctx context.Context, last *policy.Policy, reread bool) {
 			f.policy = last
 		}
 		f.list = watched(f.policy)
+		if r.audit != nil {
+			f.list = append(f.list, r.audit(f.policy)...)
+		}
 		f.report = checks.Inspect(ctx, r.host, checks.Run, f.list)
 		r.done <- f
 	}()

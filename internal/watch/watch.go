@@ -27,8 +27,12 @@ type Watcher struct {
 	// kube-proxy's mode) are known only some time after boot. With reread it reads
 	// the files too. The rounds call it, never two at a time.
 	Policy func(reread bool) (*policy.Policy, error)
-	Off    func() string    // how somebody switched the gate off, "" where nobody did
-	Reread <-chan os.Signal // a request to read the files again
+	// Audit returns the verdict on kube-proxy's rules, as the policy asks for one. The rounds call it, never two at a time.
+	Audit    func(*policy.Policy) []checks.Check
+	Auditing func() *report.Auditing // what is known of the audit, nil where there is none
+	Off      func() string           // how somebody switched the gate off, "" where nobody did
+	Reread   <-chan os.Signal        // a request to read the files again
+	Again    <-chan struct{}         // a request for a round
 
 	AliveEvery time.Duration
 	Alive      func() // the loop makes progress; called every AliveEvery, never where that is 0
@@ -75,7 +79,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	events, lost, subscribed := make(chan host.LinkEvent, eventsQueued), make(chan error), make(chan struct{})
 	go subscribe(ctx, w.Host.Links, events, subscribed, lost)
 
-	round := &round{host: w.Observer, policy: w.Policy, done: make(chan found, 1)}
+	round := &round{host: w.Observer, policy: w.Policy, audit: w.Audit, done: make(chan found, 1)}
 	next := time.NewTimer(time.Hour)
 	next.Stop()
 	chores := time.NewTimer(time.Hour)
@@ -117,6 +121,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 			w.trouble("link notices were missed, every link is looked at again: " + err.Error())
 		case <-w.Reread:
 			w.begin(ctx, round, true)
+		case <-w.Again:
+			w.begin(ctx, round, false)
 		case <-next.C:
 			w.begin(ctx, round, false)
 			next.Reset(jitter(w.Every))

@@ -2,7 +2,8 @@ within 120 held 1
 throughout 25 held 1
 told br_netfilter
 not loaded br_netfilter || die "br_netfilter is loaded: nothing was broken"
-rm /etc/modprobe.d/broken.conf
+sh -eux /opt/held 2>&1
+sh -eux /opt/mend
 within 10 started 1
 saw 1
 

@@ -1,0 +1,61 @@
+package report
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestFold: no line is wider than the terminal but by one word that is too long; no
+// word is lost; a line that fits is left alone.
+func TestFold(t *testing.T) {
+	const text = "" +
+		"\x1b[31mfail   \x1b[0m module.br_netfilter   want loaded, got not loaded, and some more\n" +
+		"        why     Without it, the reply of a Service bypasses conntrack.\n" +
+		"        see     https://example.com/a/long/address/that/must/stay/whole/to/be/copied\n" +
+		"short\n" +
+		"nodegate: fail  (stage boot, 1 fail, 2 because of these, 13 pass)\n"
+	const want = "" +
+		"\x1b[31mfail   \x1b[0m module.br_netfilter   want\n" +
+		"        loaded, got not loaded, and some\n" +
+		"        more\n" +
+		"        why     Without it, the reply of\n" +
+		"                a Service bypasses\n" +
+		"                conntrack.\n" +
+		"        see     https://example.com/a/long/address/that/must/stay/whole/to/be/copied\n" +
+		"short\n" +
+		"nodegate: fail  (stage boot, 1 fail, 2\n" +
+		"                because of these, 13\n" +
+		"                pass)\n"
+	got := fold(text, 40)
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got)\n%s", d)
+	}
+	if got := fold(text, 200); got != text {
+		t.Errorf("a wide terminal changes the text:\n%s", got)
+	}
+	for columns := 1; columns < 100; columns++ {
+		if d := cmp.Diff(strings.Fields(text), strings.Fields(fold(text, columns))); d != "" {
+			t.Fatalf("%d columns: %s", columns, d)
+		}
+	}
+}
+
+// TestBar: the bar is drawn at most ten times a second, and is gone at the end.
+func TestBar(t *testing.T) {
+	var b strings.Builder
+	now := time.Unix(1, 0)
+	draw := bar(&b, func() time.Time { return now })
+	for i := range 1000 {
+		now = now.Add(time.Millisecond)
+		draw(i+1, 0, 1000)
+	}
+	if n := strings.Count(b.String(), "\r["); n != 10 {
+		t.Errorf("drawn %d times in a second", n)
+	}
+	if !strings.HasSuffix(b.String(), "\r\x1b[K") {
+		t.Errorf("%q stays", b.String())
+	}
+}

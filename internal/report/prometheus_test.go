@@ -1,0 +1,37 @@
+package report
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestSeriesApart: the files that watch, audit and check write for one machine have no
+// series in common: node_exporter serves nothing where two have.
+func TestSeriesApart(t *testing.T) {
+	results := []Result{{Name: "sysctl.net.ipv4.ip_forward", Verdict: Pass, Severity: "block"}}
+	var b strings.Builder
+	for _, r := range []Report{
+		{Stage: "image", Results: results}, {Stage: "boot", Results: results}, {Stage: "run", Results: results},
+		{Stage: "all", Results: results}, {Stage: "run", Results: results, Audit: &Audit{}},
+	} {
+		if err := prometheus(&b, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := Watch{Report: Report{Stage: "run", Results: results}, Watching: Watching{Since: time.Unix(1, 0)}}
+	if err := w.Metrics(&b); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for line := range strings.Lines(b.String()) {
+		series, _, _ := strings.Cut(line, "} ")
+		if !strings.HasPrefix(line, "#") && seen[series] {
+			t.Errorf("%s is there twice", series)
+		}
+		seen[series] = true
+	}
+	if len(seen) < 6*9 {
+		t.Errorf("only %d series:\n%s", len(seen), b.String())
+	}
+}
