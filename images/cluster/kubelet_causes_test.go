@@ -133,7 +133,6 @@ type kubeletNode struct {
 
 func newKubeletNode(t *testing.T, s *Space) *kubeletNode {
 	t.Helper()
-	hosttest.NeedRoot(t)
 	for _, program := range []string{"containerd", "ip"} {
 		hosttest.NeedProgram(t, program)
 	}
