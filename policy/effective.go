@@ -3,6 +3,8 @@ package policy
 import (
 	"fmt"
 	"io"
+
+	"github.com/hashicorp/hcl/v2"
 )
 
 // WriteEffective lists every requirement as the checks see it, with its source.
@@ -73,6 +75,9 @@ func (p *Policy) Advice() []string {
 		if l.Severity == Block && l.Reason == "" {
 			add(l.Metadata, "link "+l.Name+noReason)
 		}
+	}
+	if len(p.Modules)+len(p.Sysctls)+len(p.Links)+len(p.Problems)+len(p.Probes) == 0 && len(p.Files) > 0 {
+		add(Metadata{Range: hcl.Range{Filename: p.Files[0], Start: hcl.InitialPos}}, "the policy asks for nothing: every node passes. Start with: use \"kubernetes\" {}")
 	}
 	if p.Gate.OnTimeout == Release && !p.Gate.Repair {
 		add(Metadata{Range: p.Gate.Range}, "the gate neither repairs nor holds kubelet back: it only delays it")
