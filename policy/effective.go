@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/hashicorp/hcl/v2"
 )
@@ -61,6 +62,17 @@ func (p *Policy) Advice() []string {
 	add := func(a Metadata, what string) {
 		if !a.Builtin {
 			all = append(all, fmt.Sprintf("%s:%d:%d: Warning: %s", a.Range.Filename, a.Range.Start.Line, a.Range.Start.Column, what))
+		}
+	}
+	for _, m := range p.Modules {
+		i := slices.IndexFunc(p.Sysctls, func(s Sysctl) bool { return ModuleOf(s.Key) == m.Name && !s.Off })
+		asked := slices.ContainsFunc(p.Modules, func(o Module) bool { return o.Name == m.Name && !o.Off })
+		if i >= 0 && !asked {
+			at := m.Range
+			if m.Override.Filename != "" {
+				at = m.Override
+			}
+			add(Metadata{Range: at}, "module "+m.Name+" is left out, and "+p.Sysctls[i].Key.String()+" exists only with it: a node without it is held. Leave out both")
 		}
 	}
 	for _, s := range p.Sysctls {

@@ -38,6 +38,9 @@ func (r *reader) checkMatch(m Match, b block) {
 	if r.catalogue != nil && (strings.ContainsAny(m.Name, " \t/") || len(m.Name) > 15 && !strings.ContainsAny(m.Name, "*?[\\")) {
 		r.errorf(b.at("name"), "Not a name of a link", "%q matches no link: a name has at most 15 bytes, none of them white space or a slash.", m.Name)
 	}
+	if r.names && strings.ContainsAny(m.Name, "|^${}()+") {
+		r.warnf(b.at("name"), "No regular expression", "name is a glob: * is any text, ? one character, [01] one of these. %q matches no link.", m.Name)
+	}
 	module := strings.ReplaceAll(m.Driver, "-", "_")
 	if r.names && module != "" && !strings.Contains(module, " ") && !slices.Contains(r.catalogue.Modules, module) {
 		r.warnf(b.at("driver"), "Unknown driver", "%q: %s `ethtool -i LINK` prints a link's.%s", m.Driver, noKernel, nearest(module, r.catalogue.Modules))
