@@ -8,7 +8,7 @@ LINT     = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 export CGO_ENABLED = 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo cluster test test-vm test-cluster test-machines test-release bench lint fmt dist clean
+.PHONY: help build demo cluster test torture test-vm test-cluster test-machines test-release bench lint fmt dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ cluster: build ## a Kubernetes cluster of this machine's own, two nodes behind n
 test: ## everything that needs no virtual machine (as root, also the real kernel in namespaces)
 	$(GO) test ./...
 
+torture: build ## the real binary killed, starved and lied to, with counts: two minutes, LONG=1 an hour (root; images/torture/apt-packages)
+	LONG='$(LONG)' $(GO) test -tags torture -count=1 -timeout 120m -v ./images/torture/
+
 test-vm: ## boot real Debian nodes in QEMU (needs the packages in images/vm/apt-packages)
 	$(GO) test -tags vm -count=1 -timeout 60m -v ./images/vm/
 
@@ -38,8 +41,8 @@ bench: build ## a shell script, goss and the floor; audit, iptables-save and pro
 
 lint: ## gofmt, go vet and golangci-lint; findings fail
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
-	$(GO) vet ./... && $(GO) vet -tags vm,release,cluster ./images/...
-	$(GO) run $(LINT) run --build-tags vm,release,cluster ./...
+	$(GO) vet ./... && $(GO) vet -tags vm,release,cluster,torture ./images/...
+	$(GO) run $(LINT) run --build-tags vm,release,cluster,torture ./...
 	@if command -v packer >/dev/null; then packer fmt -check packer.pkr.hcl; else echo "no packer: its template is not checked"; fi
 
 fmt: ## format the Go files

@@ -63,6 +63,12 @@ func (l *loader) decode() {
 				continue
 			}
 			p.Publish = l.publish(b)
+		case "audit":
+			if p.Audit.On {
+				l.errorf(b.Range, "Second audit", "There is one audit block; the first is at %s. Remove one.", place(p.Audit.Range))
+				continue
+			}
+			p.Audit = l.audit(b)
 		}
 	}
 	p.Gate = defaultGate()

@@ -43,6 +43,12 @@ func (p *Policy) WriteEffective(w io.Writer) error {
 	g := p.Gate
 	add("gate", fmt.Sprintf("%s waits %s, looks every %s, then %s; repair %t", g.Unit, g.Budget, g.Interval, g.OnTimeout, g.Repair),
 		Metadata{Range: g.Range})
+	if p.Publish.Condition != "" {
+		add("publish", p.Publish.want(), Metadata{Range: p.Publish.Range})
+	}
+	if p.Audit.On {
+		add("audit", p.Audit.want(), Metadata{Range: p.Audit.Range, Severity: p.Audit.Severity})
+	}
 	name, want := 0, 0
 	for _, l := range lines {
 		name, want = max(name, len(l.name)), max(want, min(len(l.want), 60))

@@ -25,6 +25,7 @@ type Policy struct {
 	Probes   []Probe
 	Gate     Gate
 	Publish  Publish
+	Audit    Audit
 }
 
 // Metadata is what every requirement says about itself.

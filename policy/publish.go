@@ -1,19 +1,37 @@
 package policy
 
 import (
-	"path/filepath"
+	"cmp"
+	"fmt"
 	"regexp"
 	"slices"
 
 	"github.com/hashicorp/hcl/v2"
 )
 
-// Publish says how watch tells the cluster what it found: as a condition of this node's Node.
+// Publish says how watch, or a timer, tells the cluster what was found: as a condition of this node's Node.
 type Publish struct {
 	Condition  string // its type; "" where nothing is published
 	Kubeconfig string // absolute; "": kubelet's own, or a Pod's service account
 	Node       string // "": the node that the credentials are of
+	By         Publisher
 	Range      hcl.Range
+}
+
+// Publisher is who publishes.
+type Publisher string
+
+// The publishers: watch, a timer that starts one, and the Pod of a DaemonSet, with its service account.
+const (
+	ByWatch Publisher = "watch"
+	ByTimer Publisher = "timer"
+	ByPod   Publisher = "pod"
+)
+
+// want returns the publish block in words.
+func (p Publish) want() string {
+	return fmt.Sprintf("%s, by %s, of %s, with %s", p.Condition, p.By, cmp.Or(p.Node, "the credentials' node"),
+		cmp.Or(p.Kubeconfig, "kubelet's credentials"))
 }
 
 const defaultCondition = "NodegatePassed"
@@ -32,7 +50,7 @@ func takenConditions() (kubelet, repair []string) {
 }
 
 func (r *reader) publish(b block) Publish {
-	p := Publish{Condition: defaultCondition, Range: b.Range}
+	p := Publish{Condition: defaultCondition, Kubeconfig: r.kubeconfig(b), Node: r.nodeName(b), Range: b.Range}
 	if c := r.text(b.get("condition"), "condition"); c != "" {
 		p.Condition = c
 	}
@@ -48,12 +66,10 @@ func (r *reader) publish(b block) Publish {
 		r.errorf(b.at("condition"), "Not a condition's type", "A condition's type is letters, digits, -, _ and ., for example %s or "+
 			"example.com/%s; %q is not.", defaultCondition, defaultCondition, p.Condition)
 	}
-	if p.Kubeconfig = r.text(b.get("kubeconfig"), "kubeconfig"); p.Kubeconfig != "" && !filepath.IsAbs(p.Kubeconfig) {
-		r.errorf(b.at("kubeconfig"), "Not an absolute path",
-			"watch runs in no folder of yours: write the whole path; %q is not one.", p.Kubeconfig)
-	}
-	if p.Node = r.text(b.get("node"), "node"); p.Node != "" && !isName(p.Node, 253, "-.") {
-		r.errorf(b.at("node"), "Not a node's name", "node is the Node's metadata.name, as `kubectl get nodes` prints it; %q is not.", p.Node)
+	p.By = Publisher(r.oneOf(b.get("by"), "by", string(ByWatch), string(ByTimer), string(ByPod)))
+	if p.By == ByPod && (b.get("kubeconfig") != nil || b.get("node") != nil) {
+		r.errorf(b.at("by"), "A Pod has an account",
+			"A Pod publishes with its service account, for the Node that it runs on: leave kubeconfig and node out.")
 	}
 	return p
 }

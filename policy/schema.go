@@ -45,6 +45,7 @@ func fileSchema() *hcl.BodySchema {
 		{Type: "probe", LabelNames: []string{"name"}},
 		{Type: "gate"},
 		{Type: "publish"},
+		{Type: "audit"},
 		{Type: "variable", LabelNames: []string{"name"}},
 		{Type: "override", LabelNames: []string{"name"}},
 	}}
@@ -71,7 +72,9 @@ func blockSchema(blockType string) *hcl.BodySchema {
 	case "gate":
 		return attributes("unit", "unit_absent", "budget", "interval", "on_timeout", "repair", "enforce", "on_held")
 	case "publish":
-		return attributes("condition", "kubeconfig", "node")
+		return attributes("condition", "kubeconfig", "node", "by")
+	case "audit":
+		return attributes("kubeconfig", "node", "zone", "every", "settle", "severity")
 	}
 	return attributes()
 }

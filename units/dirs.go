@@ -42,7 +42,7 @@ func makeDirs(t Tree, dirs []string, mode fs.FileMode) error {
 }
 
 // removeDirs removes directories, children first, and leaves those that are not
-// empty.
+// empty, or that something is mounted on, as in a container.
 func removeDirs(t Tree, dirs []string) error {
 	var errs []error
 	for _, d := range slices.Backward(dirs) {
@@ -51,7 +51,7 @@ func removeDirs(t Tree, dirs []string) error {
 			continue
 		}
 		// Somebody may put a file into it just now.
-		if err := t.Remove(d); err != nil && !errors.Is(err, syscall.ENOTEMPTY) {
+		if err := t.Remove(d); err != nil && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EBUSY) {
 			errs = append(errs, err)
 		}
 	}

@@ -74,8 +74,12 @@ func Files(p *policy.Policy, texts []policy.File, prog Program) ([]File, error) 
 	if prog.bringsUnits() {
 		files = append(files, unitFiles(p.Gate, prog)...)
 	}
-	if p.Publish.Condition != "" {
-		files = append(files, File{Path: unitDir + "/" + WatchUnit + ".d/10-publish.conf", Mode: 0o644, Content: publishDropIn(prog)})
+	files = append(files, publishFiles(p, prog)...)
+	if p.Audit.On {
+		files = append(files, File{Path: unitDir + "/" + WatchUnit + ".d/10-audit.conf", Mode: 0o644, Content: auditDropIn(prog)})
+	}
+	if prog.allow != "" {
+		files = append(files, File{Path: unitDir + "/" + WatchUnit + ".d/10-writable.conf", Mode: 0o644, Content: writableDropIn(prog)})
 	}
 	return append(files,
 		File{Path: unitDir + "/multi-user.target.wants/" + ApplyUnit, Target: prog.unitDir() + "/" + ApplyUnit},

@@ -3,6 +3,7 @@ package units_test
 import (
 	"errors"
 	"io/fs"
+	"os"
 	"strings"
 	"testing"
 
@@ -24,27 +25,28 @@ func TestKilledAnywhere(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		setup, killed func(units.Tree) error
+		becomes       string // the policy
 	}{
-		{"install", func(units.Tree) error { return nil }, install(one)},
-		{"upgrade", install(one), install(two)},
-		{"uninstall", install(one), uninstall},
+		{"install", func(units.Tree) error { return nil }, install(one), policyOf(one)},
+		{"upgrade", install(one), install(two), policyOf(two)},
+		{"uninstall", install(one), uninstall, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			steps := 0
 			for kill := 0; ; kill++ {
 				finished := false
-				for _, finish := range []string{"install", "uninstall"} {
+				for _, finish := range []string{"install", "uninstall", "install after one failure"} {
 					root := node(t)
 					tree := open(t, root)
 					before := manifest(t, root)
 					must(t, c.setup(tree))
-					k := &killer{Tree: tree, left: kill}
+					k := &killer{Tree: tree, left: kill, once: finish == "install after one failure"}
 					was := policyIn(t, root)
-					finished = c.killed(k) == nil && !k.dead
-					if now := policyIn(t, root); c.name == "upgrade" && now != was && now != policyOf(two) {
+					finished = c.killed(k) == nil && k.left >= 0
+					if now := policyIn(t, root); now != was && now != c.becomes {
 						t.Fatalf("killed at write %d: the policy is neither the old one nor the new one, but\n%s", kill, now)
 					}
-					if finish == "install" {
+					if finish != "uninstall" {
 						if err := reinstall(tree, two); err != nil {
 							t.Fatalf("killed at write %d, then install: %v", kill, err)
 						}
@@ -72,6 +74,19 @@ func TestKilledAnywhere(t *testing.T) {
 func reinstall(tree units.Tree, f []units.File) error {
 	_, err := units.Install(tree, f, false)
 	return err
+}
+
+// TestKilledAtTheLock: who died with nothing but the lock made leaves nothing behind the next uninstall.
+func TestKilledAtTheLock(t *testing.T) {
+	root := node(t)
+	before := manifest(t, root)
+	must(t, os.WriteFile(root+"/var/lib/.nodegate.lock", nil, 0o600))
+	if _, err := units.Uninstall(open(t, root), false); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(before, manifest(t, root)); d != "" {
+		t.Errorf("left:\n%s", d)
+	}
 }
 
 // freshly returns what a fresh installation looks like, without the journal's memory
@@ -107,12 +122,13 @@ type killer struct {
 	units.Tree
 	left int
 	dead bool
+	once bool // it does not die: that write fails, and the later ones do not
 }
 
 var errDead = errors.New("killed")
 
 func (k *killer) die() bool {
-	k.dead = k.dead || k.left == 0
+	k.dead = k.dead && !k.once || k.left == 0
 	k.left--
 	return k.dead
 }

@@ -20,6 +20,13 @@ type Program struct {
 	path    string
 	content []byte // to be written at path; nil where a package provides it, with the units
 	carrier Delivery
+	allow   string // what the gate and watch get on their command lines
+}
+
+// AllowingWritable returns a program whose gate and watch use a policy that others than root may write.
+func (p Program) AllowingWritable() Program {
+	p.allow = " --allow-writable"
+	return p
 }
 
 // Delivery is anything other than install that puts nodegate's files onto a machine:
@@ -63,7 +70,7 @@ func (p Program) gate() string {
 	if p.carrier.Gate != "" {
 		return p.carrier.Gate
 	}
-	return p.path + " gate"
+	return p.path + " gate" + p.allow
 }
 
 func (p Program) unitDir() string {

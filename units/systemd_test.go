@@ -35,11 +35,11 @@ func TestLinkAsSystemctl(t *testing.T) {
 func TestUnitsVerify(t *testing.T) {
 	hosttest.NeedProgram(t, "systemd-analyze")
 	root := t.TempDir()
-	_, err := units.Install(open(t, root), files(t, policyOne, "#!/bin/sh\n"), false)
+	_, err := units.Install(open(t, root), files(t, policyOne+`publish { by = "timer" }`, "#!/bin/sh\n"), false)
 	must(t, err)
 	dir := root + "/etc/systemd/system/"
 	must(t, os.WriteFile(dir+"kubelet.service", []byte("[Service]\nExecStart=/bin/true\n"), 0o644))
-	cmd := exec.Command("systemd-analyze", "verify", "--man=no", dir+"kubelet.service", dir+"nodegate-apply.service")
+	cmd := exec.Command("systemd-analyze", "verify", "--man=no", dir+"kubelet.service", dir+"nodegate-apply.service", dir+units.PublishTimer)
 	cmd.Env = append(slices.Clone(os.Environ()), "SYSTEMD_UNIT_PATH="+dir+":")
 	out, _ := cmd.CombinedOutput()
 	for line := range strings.Lines(string(out)) {

@@ -13,7 +13,12 @@ import (
 // error joins one line for each such path. Where nothing is installed it returns no
 // change. It finishes a run that was killed.
 func Uninstall(t Tree, force bool) ([]Change, error) {
-	if n, err := t.Stat(stateDir); err != nil || n.Type == tree.Absent {
+	state, err := t.Stat(stateDir)
+	if err != nil {
+		return nil, err
+	}
+	// An installation that was killed at its beginning has left its lock only.
+	if lock, err := t.Stat(lockFile); err != nil || state.Type == tree.Absent && lock.Type == tree.Absent {
 		return nil, err
 	}
 	l, err := takeLock(t)
@@ -42,13 +47,27 @@ func uninstall(t Tree, l *lock, force bool) ([]Change, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	// The drop-in goes first, the binary that it calls last.
+	// The drop-in goes first, the binary that it calls last, the policy as a whole.
+	var s step
 	for _, e := range slices.Backward(j.Entries) {
 		// Already restored: a killed run did that, and its backup may be gone.
 		if now, err := t.Stat(e.Path); err == nil && sameNode(now, e.Before) {
 			continue
 		}
-		if err := e.restore(t); err != nil {
+		s.dropped = append(s.dropped, e)
+	}
+	if err := s.stageWhole(t); err != nil { // no room for a copy: then one by one
+		s.copied = ""
+		if err := t.UnstageDir(PolicyDir); err != nil {
+			return nil, err
+		}
+	}
+	for _, e := range s.dropped {
+		restore := e.restore
+		if s.isCopied(e.Path) {
+			restore = s.commitWhole
+		}
+		if err := restore(t); err != nil {
 			return changes, err
 		}
 		changes = append(changes, undoing(&e))
@@ -58,15 +77,20 @@ func uninstall(t Tree, l *lock, force bool) ([]Change, error) {
 
 // forget removes the directories that were made, the journal and the backups.
 // Without the journal the backups are only leftovers: the journal goes before them,
-// never after. The directories above the lock go when it is released.
+// never after, and they stay where it does. The directories above the lock go when it
+// is released.
 func forget(t Tree, j *journal, l *lock) error {
 	aboveState := func(d string) bool { return strings.HasPrefix(stateDir, d) }
-	errs := []error{removeDirs(t, slices.DeleteFunc(slices.Clone(j.Dirs), aboveState)), t.Remove(JournalFile)}
+	l.dirs = append(l.dirs, j.Dirs...)
+	err := errors.Join(removeDirs(t, slices.DeleteFunc(slices.Clone(j.Dirs), aboveState)), t.Remove(JournalFile))
+	if err != nil {
+		return err
+	}
+	var errs []error
 	if names, err := t.Names(backupDir); err == nil {
 		for _, n := range names {
 			errs = append(errs, t.Remove(backupDir+"/"+n))
 		}
 	}
-	l.dirs = append(l.dirs, j.Dirs...)
 	return errors.Join(append(errs, removeDirs(t, []string{stateDir, backupDir}))...)
 }

@@ -1,5 +1,7 @@
 package units
 
+import "slices"
+
 // WatchUnit is the service that keeps the node as apply made it.
 const WatchUnit = "nodegate-watch.service"
 
@@ -13,9 +15,9 @@ func watchUnit(prog Program) []byte {
 			"ConditionPathExists", "!"+Disabled,
 			"After", ApplyUnit,
 			"StartLimitIntervalSec", "0", // it uses a corrected policy without anybody's help
-		), section("Service",
+		), section("Service", slices.Concat([]string{
 			"Type", "notify",
-			"ExecStart", prog.path+" watch",
+			"ExecStart", prog.path + " watch",
 			"ExecReload", "/bin/kill -HUP $MAINPID",
 			"WatchdogSec", "60s",
 			"Restart", "always",
@@ -27,37 +29,50 @@ func watchUnit(prog Program) []byte {
 			"TasksMax", "64",
 			"OOMScoreAdjust", "-500",
 			"CapabilityBoundingSet", "CAP_NET_ADMIN CAP_NET_RAW CAP_SYS_MODULE",
-			"NoNewPrivileges", "yes",
-			"UMask", "0022",
-			"ProtectSystem", "strict",
-			"ProtectHome", "yes",
-			"PrivateTmp", "yes",
-			"PrivateDevices", "yes",
-			"ProtectControlGroups", "yes",
-			"ProtectClock", "yes",
-			"ProtectHostname", "yes",
-			"ProtectKernelLogs", "yes",
-			"RestrictAddressFamilies", "AF_UNIX AF_NETLINK AF_INET AF_INET6",
-			"RestrictNamespaces", "yes",
-			"RestrictRealtime", "yes",
-			"RestrictSUIDSGID", "yes",
-			"LockPersonality", "yes",
-			"MemoryDenyWriteExecute", "yes",
-			"RemoveIPC", "yes",
-			"KeyringMode", "private",
+		}, sandbox(), []string{
 			"IPAddressDeny", "any",
 			"IPAddressAllow", "localhost",
-			"SystemCallArchitectures", "native",
 			"SystemCallFilter", "@system-service @module",
 			"SystemCallFilter", "~@resources",
-			"SystemCallErrorNumber", "EPERM",
-		), section("Install",
+		})...), section("Install",
 			"WantedBy", "multi-user.target",
 		))
 }
 
-// publishDropIn lets watch reach the API server. Without a publish block it reaches nobody.
-func publishDropIn(prog Program) []byte {
-	return render(prog.header()+"# The policy has a publish block: watch writes a condition of this node's Node.",
+// sandbox is what neither watch nor the publisher needs.
+func sandbox() []string {
+	return []string{
+		"NoNewPrivileges", "yes",
+		"UMask", "0022",
+		"ProtectSystem", "strict",
+		"ProtectHome", "yes",
+		"PrivateTmp", "yes",
+		"PrivateDevices", "yes",
+		"ProtectControlGroups", "yes",
+		"ProtectClock", "yes",
+		"ProtectHostname", "yes",
+		"ProtectKernelLogs", "yes",
+		"RestrictAddressFamilies", "AF_UNIX AF_NETLINK AF_INET AF_INET6",
+		"RestrictNamespaces", "yes",
+		"RestrictRealtime", "yes",
+		"RestrictSUIDSGID", "yes",
+		"LockPersonality", "yes",
+		"MemoryDenyWriteExecute", "yes",
+		"RemoveIPC", "yes",
+		"KeyringMode", "private",
+		"SystemCallArchitectures", "native",
+		"SystemCallErrorNumber", "EPERM",
+	}
+}
+
+// auditDropIn does the same for the audit block.
+func auditDropIn(prog Program) []byte {
+	return render(prog.header()+"# The policy has an audit block: watch compares kube-proxy's rules with the API server.",
 		section("Service", "IPAddressDeny", "", "IPAddressAllow", ""))
+}
+
+// writableDropIn gives watch what the gate has on its own command line; the unit may be a package's.
+func writableDropIn(prog Program) []byte {
+	return render(prog.header()+"# Installed with --allow-writable: others than root may write the policy.",
+		section("Service", "ExecStart", "", "ExecStart", prog.path+" watch"+prog.allow))
 }

@@ -73,6 +73,14 @@ func Explain() ([]Explanation, error) {
 			In: uses[j.Name], Stages: strings.Join(stages, ", "), Severity: string(j.Severity),
 		})
 	}
+	all = append(all, Explanation{
+		Name: "kubeproxy.audit", Breaks: "Kube-proxy's rules on this node differ from the API, or kube-proxy is not there.",
+		Symptom: "A part of the connections to a Service fails, on some nodes, for hours, while kube-proxy's healthz says fine.",
+		How: "`nodegate watch`, where the policy has an audit block: it follows the API, and reads the rules when something has changed; " +
+			"what differs must stay the same for the settle time",
+		Remedy: "that of the finding; `nodegate audit --kubeconfig FILE` shows all",
+		Source: "https://github.com/kubernetes/kubernetes/issues/87615", Stages: "run", Severity: "block",
+	})
 	for _, k := range proxyrules.Kinds() {
 		severity := "block"
 		if k.Verdict == checks.Warn {

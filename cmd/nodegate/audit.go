@@ -99,7 +99,8 @@ func (o *auditOptions) run(c *cobra.Command) error {
 	defer h.Close()
 	ctx, cancel := context.WithTimeout(c.Context(), o.timeout)
 	defer cancel()
-	a := &audit{auditOptions: o, host: h, stderr: c.ErrOrStderr(), began: time.Now()}
+	o.truth.Plugins = kube.NewPlugins(host.Credential)
+	a := &auditRun{auditOptions: o, host: h, stderr: c.ErrOrStderr(), began: time.Now()}
 	if len(o.rules) > 0 {
 		err = a.files(ctx, c.InOrStdin())
 	} else {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"nodegate/internal/audit"
 	"nodegate/internal/host"
 	"nodegate/internal/input"
 	"nodegate/internal/kube"
@@ -16,8 +17,8 @@ import (
 	"nodegate/internal/settle"
 )
 
-// audit is one run of `nodegate audit`.
-type audit struct {
+// auditRun is one run of `nodegate audit`.
+type auditRun struct {
 	*auditOptions
 	host      *host.Host
 	stderr    io.Writer
@@ -28,7 +29,7 @@ type audit struct {
 }
 
 // files judges rules that were recorded: once.
-func (a *audit) files(ctx context.Context, stdin io.Reader) error {
+func (a *auditRun) files(ctx context.Context, stdin io.Reader) error {
 	var sets []*ruleset.Set
 	for _, name := range a.rules {
 		set, err := parseRules(name, stdin)
@@ -49,15 +50,15 @@ func (a *audit) files(ctx context.Context, stdin io.Reader) error {
 }
 
 // live judges this node's rules, and follows what differs.
-func (a *audit) live(ctx context.Context) error {
+func (a *auditRun) live(ctx context.Context) error {
 	a.proxy.Live, a.covered.Live = true, true
 	api, err := a.truth.Server()
 	if err != nil {
 		return err
 	}
 	if api != nil && api.Unverified() {
-		fmt.Fprintf(a.stderr, "nodegate: warning: %s has insecure-skip-tls-verify: anybody between here and the API server can invent what it says\n",
-			a.truth.Kubeconfig)
+		fmt.Fprintf(a.stderr, "nodegate: warning: %s has insecure-skip-tls-verify: anybody between here and the API server can "+
+			"invent what it says\n", a.truth.Kubeconfig)
 	}
 	opts := proxyrules.Options{NodeName: a.node, Zone: a.zone}
 	var versions *proxyrules.Versions
@@ -70,8 +71,8 @@ func (a *audit) live(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n := &node{host: a.host, presence: kube.Presence{Host: a.host, Healthz: a.proxy.Healthz, Metrics: a.proxy.Metrics}}
-	n.opts.BeLiberal = beLiberal(a.host)
+	n := audit.NewNode(a.host)
+	n.Presence.Healthz, n.Presence.Metrics = a.proxy.Healthz, a.proxy.Metrics
 	a.covered.Endpoints, a.covered.Services = opts.Endpoints != nil, opts.Services != nil
 	stale := false
 	if a.once || api == nil && opts.Endpoints != nil {
@@ -85,7 +86,7 @@ func (a *audit) live(ctx context.Context) error {
 	if unanswered != nil {
 		a.rep.Findings = append(a.rep.Findings, kube.Unanswered(unanswered))
 	}
-	a.proxy.Healthz, a.proxy.Metrics, a.proxy.Silent = n.presence.Healthz, n.presence.Metrics, kube.Silent(a.rep.Findings)
+	a.proxy.Healthz, a.proxy.Metrics, a.proxy.Silent = n.Presence.Healthz, n.Presence.Metrics, kube.Silent(a.rep.Findings)
 	asked := a.ask(ctx)
 	if a.rep.Mode != "" && !asked.Health && !a.proxy.Silent {
 		a.rep.Findings = append(a.rep.Findings, kube.UnreadableAnswer("kube-proxy", errors.New("neither healthz nor metrics answered")))
@@ -98,7 +99,7 @@ func (a *audit) live(ctx context.Context) error {
 }
 
 // look judges what one look shows.
-func (a *audit) look(ctx context.Context, n *node, opts proxyrules.Options) (err error) {
+func (a *auditRun) look(ctx context.Context, n *audit.Node, opts proxyrules.Options) (err error) {
 	if a.rep, err = n.Rules(ctx); err != nil {
 		return err
 	}
@@ -112,66 +113,29 @@ func (a *audit) look(ctx context.Context, n *node, opts proxyrules.Options) (err
 }
 
 // follow judges what settles. It reports whether some difference from the API has.
-func (a *audit) follow(ctx context.Context, n *node, api *kube.API, versions *proxyrules.Versions) (stale bool, err error) {
+func (a *auditRun) follow(ctx context.Context, n *audit.Node, api *kube.API, versions *proxyrules.Versions) (stale bool, err error) {
 	opts := settle.Options{Settle: a.settle, Node: a.node, Zone: a.zone, Progress: report.Following(a.stderr)}
 	if opts.Settle == 0 {
-		opts.Settle = kube.SettleTime(a.host)
+		opts.Settle = kube.SettleTime(a.host, kube.UsualSettle)
 	}
-	flows := a.flows(ctx, api, versions, opts.Settle)
+	flows := make(chan []proxyrules.Finding, 1)
+	go func() {
+		if versions == nil {
+			flows <- nil
+			return
+		}
+		flows <- n.Flows(ctx, api, versions, opts.Settle)
+	}()
 	out, err := settle.Run(ctx, n, api, versions, opts)
 	a.rep, a.converged = out.Report, out.Converged
 	a.rep.Conclude(append(a.rep.Findings, <-flows...))
 	return out.Stale, err
 }
 
-// flows looks for what conntrack still believes, beside the rules.
-func (a *audit) flows(ctx context.Context, api *kube.API, versions *proxyrules.Versions, d time.Duration) <-chan []proxyrules.Finding {
-	found := make(chan []proxyrules.Finding, 1)
-	go func() {
-		defer close(found)
-		if versions == nil {
-			return
-		}
-		list, err := settle.Flows(ctx, kube.Flows, api, versions, d)
-		if err != nil {
-			list = []proxyrules.Finding{kube.UnreadFlows(err)}
-		}
-		found <- list
-	}()
-	return found
-}
-
 // ask asks kube-proxy itself.
-func (a *audit) ask(ctx context.Context) kube.Proxy {
+func (a *auditRun) ask(ctx context.Context) kube.Proxy {
 	asked := kube.AskProxy(ctx, a.proxy, func(err error) { fmt.Fprintf(a.stderr, "nodegate: left out: %v\n", err) })
 	a.rep.Findings = append(a.rep.Findings, asked.Findings...)
 	a.covered.Health, a.covered.Log = asked.Health, asked.Log
 	return asked
-}
-
-// node is this node, looked at again and again.
-type node struct {
-	host     *host.Host
-	opts     proxyrules.Options
-	presence kube.Presence
-}
-
-func (n *node) Rules(ctx context.Context) (proxyrules.Report, error) {
-	sets, err := n.host.Rulesets(ctx)
-	if err != nil {
-		return proxyrules.Report{}, err
-	}
-	return proxyrules.Judge(sets, n.opts), nil
-}
-
-func (n *node) Proxy(ctx context.Context) []proxyrules.Finding { return n.presence.Look(ctx) }
-
-// beLiberal returns whether conntrack lets packets out of its window pass, nil where that is not known.
-func beLiberal(h *host.Host) *bool {
-	v, err := h.ReadSysctl("net/netfilter/nf_conntrack_tcp_be_liberal")
-	if err != nil {
-		return nil
-	}
-	liberal := v != "0"
-	return &liberal
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,6 +78,9 @@ that binary and the package's units are used.`,
 			if err != nil {
 				return err
 			}
+			if o.stays {
+				program = program.AllowingWritable()
+			}
 			files, err := units.Files(p, texts, program)
 			if err != nil {
 				return err
@@ -85,12 +89,13 @@ that binary and the package's units are used.`,
 				changes, err := units.Plan(t, files, force)
 				return printChanges(c.OutOrStdout(), t, changes, "would be installed", err)
 			}
+			started := units.Started(p)
 			changes, err := units.Install(t, files, force)
 			if err == nil && len(changes) > 0 {
-				err = tellSystemd(c.Context(), h, true, c.ErrOrStderr())
+				err = tellSystemd(c.Context(), h, started, c.ErrOrStderr())
 			}
 			if err == nil && start {
-				err = startUnits(c.Context(), h)
+				err = startUnits(c.Context(), h, started)
 			}
 			return printChanges(c.OutOrStdout(), t, changes, "installed", err)
 		},
@@ -125,7 +130,7 @@ func newEnough(h *host.Host, stderr io.Writer) error {
 
 func newUninstall() *cobra.Command {
 	var o options
-	var force, back bool
+	var force, back, stop bool
 	c := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Remove everything that install wrote, and put back the previous files",
@@ -149,7 +154,10 @@ func newUninstall() *cobra.Command {
 			}
 			changes, err := units.Uninstall(t, force)
 			if err == nil && len(changes) > 0 {
-				err = tellSystemd(c.Context(), h, false, c.ErrOrStderr())
+				err = tellSystemd(c.Context(), h, nil, c.ErrOrStderr())
+			}
+			if err == nil && stop {
+				err = stopUnits(c.Context(), h)
 			}
 			err = printChanges(c.OutOrStdout(), t, changes, "uninstalled", err)
 			switch {
@@ -162,6 +170,7 @@ func newUninstall() *cobra.Command {
 			return err
 		},
 	}
+	c.Flags().BoolVar(&stop, "stop", false, "then stop the units, by the systemd that runs below --root; on a running machine that is done anyway")
 	c.Flags().BoolVar(&back, "revert", false, "also put back the settings of the running machine, as revert does")
 	c.Flags().StringVar(&o.root, "root", "/", "`DIR` with the file tree of the machine")
 	c.Flags().BoolVar(&force, "force", false, "also remove or replace files that were changed since nodegate wrote them")
@@ -226,19 +235,22 @@ func ownBinary() ([]byte, error) {
 // systemd gives those 90 s.
 const reloadTimeout = 3 * time.Minute
 
-// tellSystemd makes systemd read its units again, and enables or stops ours.
-func tellSystemd(ctx context.Context, h *host.Host, enable bool, stderr io.Writer) error {
+// tellSystemd makes systemd read its units again, and enables some; without any, it stops ours.
+func tellSystemd(ctx context.Context, h *host.Host, enable []string, stderr io.Writer) error {
 	if !h.SystemdRuns() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
 	defer cancel()
+	if enable == nil {
+		return stopUnits(ctx, h)
+	}
 	err := h.Units.Reload(ctx)
-	if !enable && err == nil {
-		return h.Units.Stop(ctx, units.WatchUnit)
+	if err == nil && !slices.Contains(enable, units.PublishTimer) {
+		err = h.Units.Stop(ctx, units.PublishTimer)
 	}
 	if err == nil {
-		err = h.Units.Enable(ctx, units.ApplyUnit, units.WatchUnit)
+		err = h.Units.Enable(ctx, enable...)
 	}
 	if active, _, stateErr := h.Units.State(ctx, units.WatchUnit); stateErr == nil && active == "active" {
 		fmt.Fprintf(stderr, "nodegate: %s still runs what was installed before; run: systemctl restart %s\n", units.WatchUnit, units.WatchUnit)
@@ -249,13 +261,26 @@ func tellSystemd(ctx context.Context, h *host.Host, enable bool, stderr io.Write
 // startTimeout is for the units' own starts, one after the other.
 const startTimeout = 2 * time.Minute
 
-func startUnits(ctx context.Context, h *host.Host) error {
+func startUnits(ctx context.Context, h *host.Host, started []string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if err := h.Units.Reload(ctx); err != nil {
 		return err
 	}
-	return h.Units.Restart(ctx, units.ApplyUnit, units.WatchUnit)
+	return h.Units.Restart(ctx, started...)
+}
+
+// stopUnits stops what was installed and still runs.
+func stopUnits(ctx context.Context, h *host.Host) error {
+	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
+	defer cancel()
+	err := h.Units.Reload(ctx)
+	for _, unit := range []string{units.PublishTimer, units.WatchUnit} {
+		if err == nil {
+			err = h.Units.Stop(ctx, unit)
+		}
+	}
+	return err
 }
 
 func printChanges(w io.Writer, t *tree.Tree, changes []units.Change, done string, err error) error {

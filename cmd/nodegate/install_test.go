@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/policy"
 	"nodegate/units"
 )
 
@@ -16,14 +17,19 @@ func TestTellSystemd(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		booted  bool
-		enable  bool
+		enable  []string
 		want    []string
 		warning string
 	}{
-		{"install", true, true, []string{"systemctl daemon-reload", "systemctl enable nodegate-apply.service nodegate-watch.service"},
+		{"install", true, units.Started(&policy.Policy{}), []string{"systemctl daemon-reload", "systemctl stop nodegate-publish.timer",
+			"systemctl enable nodegate-apply.service nodegate-watch.service"},
 			"still runs what was installed before"},
-		{"uninstall", true, false, []string{"systemctl daemon-reload", "systemctl stop nodegate-watch.service"}, ""},
-		{"a container", false, true, nil, ""},
+		{"install, with a timer", true, units.Started(&policy.Policy{Publish: policy.Publish{By: policy.ByTimer}}), []string{
+			"systemctl daemon-reload", "systemctl enable nodegate-apply.service nodegate-watch.service nodegate-publish.timer"},
+			"still runs what was installed before"},
+		{"uninstall", true, nil, []string{"systemctl daemon-reload", "systemctl stop nodegate-publish.timer",
+			"systemctl stop nodegate-watch.service"}, ""},
+		{"a container", false, units.Started(&policy.Policy{}), nil, ""},
 	} {
 		m := &hosttest.Machine{Files: map[string]string{}, Units: map[string][2]string{units.WatchUnit: {"active", "enabled"}}}
 		if c.booted {

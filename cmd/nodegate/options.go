@@ -38,6 +38,7 @@ type options struct {
 
 	guarded       bool // refuse a policy that others than root may write
 	allowWritable bool // but not so
+	stays         bool // others may write what is, or will be, the installed policy
 	copied        bool // the files of --policy are copied, not used where they are
 
 	lint    bool     // refuse a policy that would be wrong on some node

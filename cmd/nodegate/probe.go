@@ -207,6 +207,7 @@ func (o *auditOptions) staleness(ctx context.Context, failing []datapath.Endpoin
 		return nil, nil
 	}
 	var judged proxyrules.Options
+	o.truth.Plugins = kube.NewPlugins(host.Credential)
 	if err := o.truth.Read(ctx, &judged); err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/checks"
+	"nodegate/internal/audit"
 	"nodegate/internal/host"
 	"nodegate/internal/host/file"
 	"nodegate/internal/kube"
@@ -73,12 +74,24 @@ SIGHUP makes it read the policy again. ` + units.WatchUnit + ` runs it, and
 				cancel()
 			}()
 		}
-		cluster := kube.NewPublisher(w.Trouble)
+		cluster := kube.NewPublisher(host.Credential, w.Trouble)
 		go cluster.Run(ctx)
 		w.Publish = func(s watch.State) {
 			w.publish(s, textfile)
-			cluster.Set(s.Publication(w.Observer))
+			want := s.Publication(w.Observer)
+			if s.Policy != nil && s.Policy.Publish.By != policy.ByWatch {
+				want = kube.Publication{}
+			}
+			cluster.Set(want)
 		}
+		again := make(chan struct{}, 1)
+		auditor := audit.New(ctx, w.Observer, func() {
+			select {
+			case again <- struct{}{}:
+			default: // one is asked for already
+			}
+		}, w.Trouble)
+		w.Audit, w.Auditing, w.Again = auditor.Checks, auditor.Document, again
 		hup := make(chan os.Signal, 1)
 		signal.Notify(hup, syscall.SIGHUP)
 		defer signal.Stop(hup)

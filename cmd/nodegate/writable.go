@@ -26,7 +26,7 @@ func (o *options) guardFlag(c *cobra.Command) {
 // guard returns an error for each file and directory of the policy that others than
 // root may write. A file that install copies may belong to whoever calls it.
 func (o *options) guard(h *host.Host, files []policy.File) error {
-	if !o.guarded || o.allowWritable {
+	if !o.guarded {
 		return nil
 	}
 	below := filepath.Join(h.Root, units.PolicyDir)
@@ -53,7 +53,11 @@ func (o *options) guard(h *host.Host, files []policy.File) error {
 		case mend != "" && (installed || !o.copied || mend != "chown root"):
 			errs = append(errs, fmt.Errorf("%s: others than root may write it, and so decide what root does; run: %s %s "+
 				"(or call with --allow-writable)", p, mend, plain.Quote(p)))
+			o.stays = o.stays || installed
 		}
+	}
+	if o.allowWritable {
+		return nil
 	}
 	return errors.Join(errs...)
 }

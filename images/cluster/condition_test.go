@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -105,6 +106,14 @@ func TestCondition(t *testing.T) {
 	if _, found := conditionOf(t, c, "other"); found {
 		t.Error("another node's condition was written")
 	}
+	// A credential plugin's certificate, without a name in the policy: the API server says whose it is.
+	plugged := strings.Replace(string(text), credentials(), c.plugin(t, "watched"), 1)
+	if err := os.WriteFile(policy, []byte(plugged), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := space.Shell(t.Context(), `"$1" publish --policy "$2"`, binary, policy); err != nil {
+		t.Errorf("with a credential plugin: %v", err)
+	}
 	var events struct {
 		Items []struct {
 			Reason, Message string
@@ -123,6 +132,33 @@ func TestCondition(t *testing.T) {
 	if want := "Passed SysctlNetIpv4IpForward Passed"; strings.Join(told, " ") != want {
 		t.Errorf("events: %q, want %q", told, want)
 	}
+}
+
+// plugin writes a kubeconfig whose credential plugin prints the certificate NAME.crt.
+func (c *ControlPlane) plugin(t *testing.T, name string) string {
+	t.Helper()
+	status := object{}
+	for suffix, field := range map[string]string{".crt": "clientCertificateData", ".key": "clientKeyData"} {
+		text, err := os.ReadFile(c.ca.file(name + suffix))
+		if err != nil {
+			t.Fatal(err)
+		}
+		status[field] = string(text)
+	}
+	const version = "client.authentication.k8s.io/v1"
+	answer, err := json.Marshal(object{"apiVersion": version, "kind": "ExecCredential", "status": status})
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := filepath.Join(c.Dir, "plugin")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\ncat <<'END'\n"+string(answer)+"\nEND\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file, err := c.ca.writeKubeconfig("plugged", Server, "exec: {apiVersion: "+version+", interactiveMode: Never, command: "+script+"}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 type nodeCondition struct{ Type, Status, Reason, Message string }

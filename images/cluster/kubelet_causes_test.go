@@ -86,7 +86,13 @@ func causes() []cause {
 // TestKubeletCauses breaks a node in every way of the table: nodegate names the cause, then a real kubelet exits with it.
 // With the cause removed, both are content. Where a real kubelet starts, nodegate does not hold it.
 func TestKubeletCauses(t *testing.T) {
-	n := newKubeletNode(t)
+	hosttest.NeedRoot(t)
+	s, err := NewSpace()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	n := newKubeletNode(t, s)
 	for _, c := range causes() {
 		t.Run(c.what, func(t *testing.T) {
 			n.write(t, c.flags)
@@ -125,7 +131,7 @@ type kubeletNode struct {
 	starts            int
 }
 
-func newKubeletNode(t *testing.T) *kubeletNode {
+func newKubeletNode(t *testing.T, s *Space) *kubeletNode {
 	t.Helper()
 	hosttest.NeedRoot(t)
 	for _, program := range []string{"containerd", "ip"} {
@@ -135,11 +141,6 @@ func newKubeletNode(t *testing.T) *kubeletNode {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := NewSpace()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
 	n := &kubeletNode{Space: s, kubelet: filepath.Join(bin, "kubelet"), nodegate: nodegate(t), dir: t.TempDir()}
 	valid, expired := n.certificates(t)
 	err = s.Shell(t.Context(), `

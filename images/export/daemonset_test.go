@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,11 +17,13 @@ import (
 // kustomize is the program that builds the base, as a Go module: Debian has only one of 2020.
 const kustomize = "sigs.k8s.io/kustomize/kustomize/v5@v5.6.0"
 
+const podPolicy = testPolicy + "publish { by = \"pod\" }\n"
+
 // base writes the exported folder.
-func base(t *testing.T) string {
+func base(t *testing.T, policy string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, f := range write(t, "daemonset", input(t, testPolicy, deliveries()["image"])).Tree {
+	for _, f := range write(t, "daemonset", input(t, policy, deliveries()["image"])).Tree {
 		name := filepath.Join(dir, f.Path)
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			t.Fatal(err)
@@ -38,7 +41,7 @@ func TestKustomizeBuilds(t *testing.T) {
 	version.Dir = t.TempDir() // outside of this module
 	out, err := version.CombinedOutput()
 	hosttest.Need(t, err == nil, "kustomize from the Go module proxy: "+strings.TrimSpace(string(out)))
-	build := exec.CommandContext(t.Context(), "go", "run", kustomize, "build", base(t))
+	build := exec.CommandContext(t.Context(), "go", "run", kustomize, "build", base(t, podPolicy))
 	build.Dir = version.Dir
 	var complaints bytes.Buffer
 	build.Stderr = &complaints
@@ -69,7 +72,7 @@ func TestKustomizeBuilds(t *testing.T) {
 		switch doc.Kind {
 		case "ConfigMap":
 			name = doc.Metadata.Name
-			if doc.Data["my.hcl"] != testPolicy {
+			if doc.Data["my.hcl"] != podPolicy {
 				t.Errorf("the policy in the config map is %q", doc.Data)
 			}
 		case "DaemonSet":
@@ -77,8 +80,10 @@ func TestKustomizeBuilds(t *testing.T) {
 				used += v.ConfigMap.Name
 			}
 		}
-		if doc.Metadata.Namespace != "kube-system" {
-			t.Errorf("%s in namespace %q", doc.Kind, doc.Metadata.Namespace)
+		want := map[string]string{"ConfigMap": "kube-system", "DaemonSet": "kube-system", "ServiceAccount": "kube-system",
+			"Role": "default", "RoleBinding": "default"}[doc.Kind]
+		if doc.Metadata.Namespace != want {
+			t.Errorf("%s in namespace %q, want %q", doc.Kind, doc.Metadata.Namespace, want)
 		}
 	}
 	if name == "" || name != used || !strings.HasPrefix(name, "nodegate-policy-") {
@@ -86,15 +91,22 @@ func TestKustomizeBuilds(t *testing.T) {
 	}
 }
 
-// TestLeastPrivilege: no container of the pod has a right that it does not need.
+// TestLeastPrivilege: no container of the pod has a right that it does not need, nor a token that it does not use.
 func TestLeastPrivilege(t *testing.T) {
-	text, err := os.ReadFile(base(t) + "/daemonset.yaml")
+	leastPrivilege(t, testPolicy, "")
+	leastPrivilege(t, podPolicy, "nodegate")
+}
+
+func leastPrivilege(t *testing.T, policy, account string) {
+	t.Helper()
+	text, err := os.ReadFile(base(t, policy) + "/daemonset.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	type container struct {
 		Image           string
-		SecurityContext map[string]any `yaml:"securityContext"`
+		SecurityContext map[string]any          `yaml:"securityContext"`
+		VolumeMounts    []struct{ Name string } `yaml:"volumeMounts"`
 	}
 	var d struct {
 		Spec struct {
@@ -103,6 +115,7 @@ func TestLeastPrivilege(t *testing.T) {
 					HostPID                      bool        `yaml:"hostPID"`
 					HostIPC                      bool        `yaml:"hostIPC"`
 					HostNetwork                  bool        `yaml:"hostNetwork"`
+					ServiceAccountName           string      `yaml:"serviceAccountName"`
 					AutomountServiceAccountToken *bool       `yaml:"automountServiceAccountToken"`
 					InitContainers               []container `yaml:"initContainers"`
 					Containers                   []container
@@ -112,21 +125,30 @@ func TestLeastPrivilege(t *testing.T) {
 	}
 	decode(t, text, &d)
 	pod := d.Spec.Template.Spec
-	if pod.HostPID || pod.HostIPC || pod.HostNetwork || pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
+	if pod.HostPID || pod.HostIPC || pod.HostNetwork || pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken ||
+		pod.ServiceAccountName != account {
 		t.Errorf("the pod: %+v", pod)
 	}
 	all := append(pod.InitContainers, pod.Containers...)
-	if len(all) != 2 || all[0].Image != deliveries()["image"].Image {
+	if len(all) != 2 {
 		t.Fatalf("containers: %+v", all)
 	}
-	for _, c := range all {
+	for i, c := range all {
 		s := c.SecurityContext
 		drop, _ := yaml.Marshal(s["capabilities"])
-		if s["privileged"] == true || s["allowPrivilegeEscalation"] != false || s["readOnlyRootFilesystem"] != true || string(drop) != "drop:\n    - ALL\n" {
+		if s["privileged"] == true || s["allowPrivilegeEscalation"] != false || s["readOnlyRootFilesystem"] != true || string(drop) != "drop:\n    - ALL\n" ||
+			s["seLinuxOptions"] == nil || c.Image != deliveries()["image"].Image {
 			t.Errorf("%s: %+v", c.Image, s)
+		}
+		token := slices.ContainsFunc(c.VolumeMounts, func(m struct{ Name string }) bool { return m.Name == "token" })
+		if want := account != "" && i == 1; token != want {
+			t.Errorf("container %d has a token: %v", i, token)
 		}
 	}
 	if strings.Contains(string(text), "path: /,") || strings.Contains(string(text), "path: /}") {
 		t.Error("the host's root is mounted")
+	}
+	if strings.Contains(string(text), "@RE") || strings.Contains(string(text), "@P") || strings.Contains(string(text), "@C") {
+		t.Errorf("a place is not filled:\n%s", text)
 	}
 }

@@ -72,34 +72,7 @@ spec:
       unhealthyLessThanOrEqualTo: 10%
 `},
 	{"rbac.yaml", "For a Pod that publishes (kubelet's own credentials need none of this). A service account may write every Node.",
-		`apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata:
-  name: nodegate-publish
-rules:
-- apiGroups: [""]
-  resources: [nodes]
-  verbs: [get]
-- apiGroups: [""]
-  resources: [nodes/status]
-  verbs: [patch]
-- apiGroups: [""]
-  resources: [events]
-  verbs: [create]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata:
-  name: nodegate-publish
-roleRef:
-  apiGroup: rbac.authorization.k8s.io
-  kind: ClusterRole
-  name: nodegate-publish
-subjects:
-- kind: ServiceAccount
-  name: nodegate
-  namespace: kube-system
-`},
+		publisherRBAC},
 }
 
 // readinessTaint is under the prefix that the Node Readiness Controller demands, and that Karpenter (1.13 on) takes for

@@ -63,6 +63,9 @@ func (s *settings) proof(p *policy.Policy) {
 	if p.Publish.Condition != "" {
 		s.lacks = append(s.lacks, Lack{"publish", "nobody writes " + p.Publish.Condition + " without nodegate on the node", p.Publish.Range})
 	}
+	if p.Audit.On {
+		s.lacks = append(s.lacks, Lack{"audit", "nobody compares kube-proxy's rules without nodegate on the node", p.Audit.Range})
+	}
 }
 
 // plainKey refuses what a target would not understand that splits keys at dots

@@ -50,6 +50,9 @@ func (p *Process) Wait() error {
 	return p.err
 }
 
+// PID is the process's number.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // Signal sends a signal. An error means that the process is gone.
 func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
 

@@ -155,9 +155,15 @@ func (g *Gate) proven(unit string, requirements int, waited time.Duration) {
 	} else {
 		g.Voice.log(host.LevelNotice, line, nil)
 	}
-	if n := report.CountPass(time.Now(), often); n >= oftenPasses {
-		g.Voice.say(host.LevelWarning, fmt.Sprintf("nodegate: the node passes for the %dth time in %s, and %s is started again and again: "+
-			"what makes it exit is not among the checks; run: nodegate status, or journalctl -b -u %s", n, often, unit, unit), nil)
+	passes := make(chan int, 1)
+	g.Voice.leave(func() { passes <- report.CountPass(time.Now(), often) })
+	select {
+	case n := <-passes:
+		if n >= oftenPasses {
+			g.Voice.say(host.LevelWarning, fmt.Sprintf("nodegate: the node passes for the %dth time in %s, and %s is started again and again: "+
+				"what makes it exit is not among the checks; run: nodegate status, or journalctl -b -u %s", n, often, unit, unit), nil)
+		}
+	default:
 	}
 }
 
@@ -170,14 +176,22 @@ const (
 // keep leaves what was found and changed for other tools. A file that cannot be
 // written (an ordinary user tries the gate) is no reason to be held.
 func (g *Gate) keep(p *policy.Policy, r checks.Report) {
-	report.KeepChanges(r)
+	kept := make(chan error, 1)
+	g.Voice.leave(func() {
+		kept <- report.Leave(report.File, report.New(g.Host, p, r))
+		report.KeepChanges(r)
+	})
 	for _, res := range r.Results {
 		if res.Fixed && !host.LogsToJournal() {
 			g.Voice.log(host.LevelNotice, fmt.Sprintf("nodegate: changed %s: was %s, is %s", res.Name, res.Was, res.State.Got), nil)
 		}
 	}
-	if err := report.Leave(report.File, report.New(g.Host, p, r)); err != nil {
-		g.Voice.log(host.LevelWarning, "nodegate: "+err.Error(), nil)
+	select {
+	case err := <-kept:
+		if err != nil {
+			g.Voice.log(host.LevelWarning, "nodegate: "+err.Error(), nil)
+		}
+	default:
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"nodegate/policy"
 )
 
-// leaveWords writes the report to the console, where it outlives the machine, once for each change.
+// leaveWords writes the report to the console, and to pstore where a program may, which outlive the machine, once for each change.
 func (g *Gate) leaveWords(p *policy.Policy, r checks.Report) {
 	lines, err := report.LastWords(report.New(g.Host, p, r))
 	if err != nil {
@@ -21,5 +21,6 @@ func (g *Gate) leaveWords(p *policy.Policy, r checks.Report) {
 		for _, line := range lines {
 			g.Voice.onConsole(line)
 		}
+		g.Voice.write("pstore", func() bool { return host.Persist(all + "\n") })
 	}
 }

@@ -37,6 +37,13 @@ func (v *Voice) log(level host.Level, line string, fields map[string]string) {
 	v.write("standard error", func() bool { return host.Print(v.Stderr, line) })
 }
 
+// leave writes files below /run. A file system that hangs holds nothing up.
+func (v *Voice) leave(write func()) {
+	v.write("/run", func() bool {
+		return host.InTime(func() bool { write(); return true })
+	})
+}
+
 // retry is how long an outlet is left alone after a loss: each message would cost
 // its patience, which belongs to the budget.
 const retry = 5 * time.Second
@@ -55,7 +62,7 @@ func (v *Voice) write(outlet string, write func() bool) {
 // losses says what was not heard, "" for nothing.
 func (v *Voice) losses() string {
 	var all []string
-	for _, outlet := range []string{"console", "journal", "standard error"} {
+	for _, outlet := range []string{"console", "pstore", "journal", "standard error", "/run"} {
 		if n := v.lost[outlet]; n > 0 {
 			all = append(all, fmt.Sprintf("%s %d", outlet, n))
 		}

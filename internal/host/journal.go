@@ -67,16 +67,18 @@ func Log(level Level, line string, fields map[string]string) bool {
 
 // datagram sends one message to a socket of systemd's, if it is accepted in time.
 func datagram(socket string, message []byte) bool {
-	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: socket, Net: "unixgram"})
-	if err != nil {
-		return false
-	}
-	defer func() { _ = c.Close() }()
-	if err := c.SetWriteDeadline(time.Now().Add(patience)); err != nil {
-		return false
-	}
-	_, err = c.Write(message)
-	return err == nil
+	return InTime(func() bool {
+		c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: socket, Net: "unixgram"})
+		if err != nil {
+			return false
+		}
+		defer func() { _ = c.Close() }()
+		if err := c.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+			return false
+		}
+		_, err = c.Write(message)
+		return err == nil
+	})
 }
 
 // Console writes a line to the machine's console. It returns false where the
@@ -91,6 +93,20 @@ func Console(line string) bool {
 		// A console that cannot be polled has no deadline: InTime bounds it.
 		_ = f.SetWriteDeadline(time.Now().Add(patience))
 		_, err = f.WriteString("\r\n" + plain.Escape(line) + "\r\n")
+		return err == nil
+	})
+}
+
+// Persist writes text to the kernel's store for programs, which survives a restart (pstore's pmsg), where there is one. It returns
+// false where that did not accept it in time.
+func Persist(text string) bool {
+	return InTime(func() bool {
+		f, err := os.OpenFile("/dev/pmsg0", os.O_WRONLY|unix.O_NONBLOCK, 0)
+		if err != nil {
+			return true
+		}
+		defer f.Close()
+		_, err = f.WriteString(text)
 		return err == nil
 	})
 }

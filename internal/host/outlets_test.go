@@ -26,6 +26,8 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "console":
 		os.Exit(said(host.Console("held")))
+	case "pstore":
+		os.Exit(said(host.Persist("held\n")))
 	case "journal":
 		os.Exit(said(host.Log(host.LevelError, "held\nby two lines", map[string]string{"NODEGATE_CHECK": "x"})))
 	case "status":
@@ -103,6 +105,32 @@ func TestStoppedConsole(t *testing.T) {
 	}
 	if outlet(t, "console", "/dev/console", name) {
 		t.Error("a stopped console accepted the line")
+	}
+}
+
+// TestPersist: what survives a restart gets the text as it is; a machine without it is no error.
+func TestPersist(t *testing.T) {
+	hosttest.NeedRoot(t)
+	const device = "/dev/pmsg0"
+	if _, err := os.Stat(device); err != nil {
+		if !outlet(t, "pstore", "", "") {
+			t.Error("a machine without pmsg is an error")
+		}
+		if err := os.WriteFile(device, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = os.Remove(device) }()
+	}
+	store := filepath.Join(t.TempDir(), "store")
+	if err := os.WriteFile(store, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	accepted := outlet(t, "pstore", device, store)
+	if text, err := os.ReadFile(store); !accepted || err != nil || string(text) != "held\n" {
+		t.Errorf("accepted: %v; it has %q, %v", accepted, text, err)
+	}
+	if outlet(t, "pstore", device, "/dev/full") {
+		t.Error("a store that is full accepted the text")
 	}
 }
 

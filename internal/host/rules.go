@@ -3,11 +3,16 @@ package host
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 	"time"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
 
 	"nodegate/internal/host/netns"
 	"nodegate/internal/host/program"
@@ -37,6 +42,40 @@ func readRulesets(ctx context.Context, rules Rules) ([]*ruleset.Set, error) {
 		return nil
 	})
 	return sets, err
+}
+
+// RulesGeneration returns what differs whenever the rules of the packet filter do: nftables' generation (NFTA_GEN_ID of the kernel's
+// include/uapi/linux/netfilter/nf_tables.h), which iptables-nft shares. It is "" where tables of the legacy backend are in use, which
+// have none. It needs CAP_NET_ADMIN.
+func (h *Host) RulesGeneration() (string, error) {
+	for _, file := range []string{"ip_tables_names", "ip6_tables_names"} {
+		if names, err := h.Files.ReadFile("/proc/thread-self/net/" + file); err == nil && len(names) > 0 {
+			return "", nil
+		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
+	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return "", fmt.Errorf("asking for the generation of the rules: %w", err)
+	}
+	defer c.Close()
+	ask := netlink.Message{Data: make([]byte, 4)} // nfgenmsg: no family, version 0
+	ask.Header.Type, ask.Header.Flags = unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETGEN, netlink.Request
+	answers, err := c.Execute(ask)
+	if err != nil {
+		return "", fmt.Errorf("asking for the generation of the rules: %w", err)
+	}
+	const genID = 1 // the others say who asks
+	for _, a := range answers {
+		d, err := netlink.NewAttributeDecoder(a.Data[min(4, len(a.Data)):])
+		for err == nil && d.Next() {
+			if d.Type() == genID {
+				return hex.EncodeToString(d.Bytes()), nil
+			}
+		}
+	}
+	return "", errors.New("the kernel does not say the generation of the rules")
 }
 
 // machineRules runs the machine's own iptables and nft, of all backends: an older kube-proxy may have left rules in another one.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/host/netns"
 )
 
 // TestAccepts asks the real kernel through both backends: it accepts MARK, rejects
@@ -85,4 +87,43 @@ func save(t *testing.T, program string) string {
 		}
 	}
 	return strings.Join(lines, "")
+}
+
+// TestRulesGeneration: it stays while nothing changes, differs after any change, and is not known with the legacy backend.
+func TestRulesGeneration(t *testing.T) {
+	hosttest.NeedRoot(t)
+	hosttest.NeedProgram(t, "nft")
+	hosttest.NeedProgram(t, "iptables-legacy")
+	h, err := host.Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	n, err := netns.New(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	err = n.Do(t.Context(), func() error {
+		var seen []string
+		for _, change := range []string{"", "", "nft add table ip nodegate", "iptables-nft -A OUTPUT -j ACCEPT", "iptables-legacy -L"} {
+			if words := strings.Fields(change); len(words) > 0 {
+				if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+					return fmt.Errorf("%s: %w\n%s", change, err, out)
+				}
+			}
+			generation, err := h.RulesGeneration()
+			if err != nil {
+				return err
+			}
+			seen = append(seen, generation)
+		}
+		if seen[0] == "" || seen[1] != seen[0] || seen[2] == seen[1] || seen[3] == seen[2] || seen[4] != "" {
+			t.Errorf("generations: %q", seen)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }

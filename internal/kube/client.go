@@ -16,13 +16,17 @@ import (
 	"time"
 )
 
+// token returns what proves who asks, "" where a certificate does.
+type token func(context.Context) (string, error)
+
 // Client reads from one API server.
 type Client struct {
-	server string
-	http   *http.Client
-	token  func() (string, error) // nil: the certificate is enough
-	node   string                 // whose credentials these are, where they are a node's
-	blind  bool                   // the server's certificate is not verified
+	server  string
+	http    *http.Client
+	token   token  // nil: the certificate is enough
+	refused func() // is told that the API server does not know the credentials; may be nil
+	node    string // whose credentials these are, where they are a node's
+	blind   bool   // the server's certificate is not verified
 }
 
 // do sends one request. kind is the body's type. The caller closes the answer's body.
@@ -37,15 +41,20 @@ func (c *Client) do(ctx context.Context, method, path, kind string, body io.Read
 		req.Header.Set("Content-Type", kind)
 	}
 	if c.token != nil {
-		token, err := c.token()
+		token, err := c.token(ctx)
 		if err != nil {
 			return nil, err
 		}
-		req.Header.Set("Authorization", "Bearer "+token)
+		if token != "" {
+			req.Header.Set("Authorization", "Bearer "+token)
+		}
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("asking the API server: %w", err)
+	}
+	if resp.StatusCode == http.StatusUnauthorized && c.refused != nil {
+		c.refused()
 	}
 	return resp, nil
 }
@@ -70,7 +79,7 @@ func (c *Client) get(ctx context.Context, path string, read func(io.Reader) erro
 }
 
 // newClient returns a client of one server, by TLS, that follows no redirects.
-func newClient(server string, tlsConfig *tls.Config, token func() (string, error)) (*Client, error) {
+func newClient(server string, tlsConfig *tls.Config, token token) (*Client, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "https" || u.Host == "" {
 		return nil, fmt.Errorf("the API server's address %q is not https://HOST[:PORT]", server)
@@ -137,8 +146,8 @@ func InCluster() (*Client, error) {
 }
 
 // tokenFile reads the token at every use: kubelet renews it.
-func tokenFile(name string) func() (string, error) {
-	return func() (string, error) {
+func tokenFile(name string) token {
+	return func(context.Context) (string, error) {
 		b, err := file.Read(name, maxConfig)
 		if err != nil {
 			return "", fmt.Errorf("reading the token: %w", err)

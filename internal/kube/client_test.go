@@ -137,17 +137,17 @@ func TestBadKubeconfig(t *testing.T) {
 		"inline data is not base64":                strings.Replace(good, "authority-data: ", "authority-data: '?'\n#", 1),
 		"certificate-authority contains no":        strings.Replace(good, "authority-data: ", "authority-data: aGVsbG8=\n#", 1),
 		"no such file":                             strings.Replace(good, "authority-data: ", "authority: nosuch.crt\n#", 1),
-		"uses a credential plugin, which nodegate": strings.Replace(good, "token: secret", "exec: {command: aws}", 1),
+		"uses an auth-provider, which Kubernetes ": strings.Replace(good, "token: secret", "auth-provider: {name: gcp}", 1),
 		"it has no certificate and no token":       strings.Replace(good, "token: secret", "username: me", 1),
 		"client certificate: ":                     strings.Replace(good, "token: secret", "client-certificate-data: aGVsbG8=", 1),
 	} {
 		name := kubeconfig(t, text)
-		_, err := kube.FromKubeconfig(name)
+		_, err := kube.FromKubeconfig(name, nil)
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name) {
 			t.Errorf("want an error with %q and the file, got %v", want, err)
 		}
 	}
-	if _, err := kube.FromKubeconfig("nosuch"); !errors.Is(err, os.ErrNotExist) {
+	if _, err := kube.FromKubeconfig("nosuch", nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing file: %v", err)
 	}
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")

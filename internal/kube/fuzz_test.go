@@ -16,7 +16,7 @@ func FuzzKubeconfig(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, text []byte) {
 		var k kubeconfig
 		if yaml.Unmarshal(text, &k) == nil {
-			_, _ = k.client(dir)
+			_, _ = k.client(dir+"/config", nil)
 		}
 	})
 }

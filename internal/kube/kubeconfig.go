@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
@@ -13,19 +14,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// kubeconfig is the part of client-go's format that a program without plugins
-// can use.
+// kubeconfig is the part of client-go's format that is used.
 type kubeconfig struct {
 	CurrentContext string `yaml:"current-context"`
 	Clusters       []struct {
 		Name    string
-		Cluster struct {
-			Server        string
-			Authority     string `yaml:"certificate-authority"`
-			AuthorityData string `yaml:"certificate-authority-data"`
-			ServerName    string `yaml:"tls-server-name"`
-			Insecure      bool   `yaml:"insecure-skip-tls-verify"`
-		}
+		Cluster cluster
 	}
 	Users []struct {
 		Name string
@@ -37,6 +31,18 @@ type kubeconfig struct {
 	}
 }
 
+type cluster struct {
+	Server        string
+	Authority     string `yaml:"certificate-authority"`
+	AuthorityData string `yaml:"certificate-authority-data"`
+	ServerName    string `yaml:"tls-server-name"`
+	Insecure      bool   `yaml:"insecure-skip-tls-verify"`
+	Extensions    []struct {
+		Name      string
+		Extension any
+	}
+}
+
 type user struct {
 	Certificate     string `yaml:"client-certificate"`
 	CertificateData string `yaml:"client-certificate-data"`
@@ -44,7 +50,7 @@ type user struct {
 	KeyData         string `yaml:"client-key-data"`
 	Token           string
 	TokenFile       string `yaml:"tokenFile"`
-	Exec            any
+	Exec            *exec
 	AuthProvider    any `yaml:"auth-provider"`
 }
 
@@ -52,9 +58,8 @@ type user struct {
 const maxConfig = 4 << 20
 
 // FromKubeconfig returns a client of the API server in a kubeconfig's current
-// context, with certificates or tokens. It runs no credential plugins: nodegate
-// starts no program that a file names. Errors name the file.
-func FromKubeconfig(name string) (*Client, error) {
+// context, with certificates, tokens, or what a credential plugin says. Errors name the file.
+func FromKubeconfig(name string, plugins *Plugins) (*Client, error) {
 	text, err := file.Read(name, maxConfig)
 	if err != nil {
 		return nil, fmt.Errorf("reading kubeconfig: %w", err)
@@ -63,60 +68,65 @@ func FromKubeconfig(name string) (*Client, error) {
 	if err := yaml.Unmarshal(text, &k); err != nil {
 		return nil, fmt.Errorf("reading kubeconfig: %s: %w", name, err)
 	}
-	c, err := k.client(filepath.Dir(name))
+	c, err := k.client(name, plugins)
 	if err != nil {
 		return nil, fmt.Errorf("reading kubeconfig: %s: %w", name, err)
 	}
 	return c, nil
 }
 
-func (k *kubeconfig) client(dir string) (*Client, error) {
-	cluster, userName := "", ""
+func (k *kubeconfig) client(name string, plugins *Plugins) (*Client, error) {
+	dir, clusterName, userName := filepath.Dir(name), "", ""
 	for _, c := range k.Contexts {
 		if c.Name == k.CurrentContext {
-			cluster, userName = c.Context.Cluster, c.Context.User
+			clusterName, userName = c.Context.Cluster, c.Context.User
 		}
 	}
-	if cluster == "" {
+	if clusterName == "" {
 		return nil, fmt.Errorf("there is no context %q, which current-context names", k.CurrentContext)
 	}
-	config := &tls.Config{}
-	server := ""
+	var in cluster
 	for _, c := range k.Clusters {
-		if c.Name != cluster {
-			continue
-		}
-		server = c.Cluster.Server
-		config.ServerName, config.InsecureSkipVerify = c.Cluster.ServerName, c.Cluster.Insecure
-		if authority, err := pem(dir, c.Cluster.Authority, c.Cluster.AuthorityData); err != nil {
-			return nil, err
-		} else if authority != nil {
-			if config.RootCAs, err = certPool(authority, "certificate-authority"); err != nil {
-				return nil, err
-			}
+		if c.Name == clusterName {
+			in = c.Cluster
 		}
 	}
-	if server == "" {
-		return nil, fmt.Errorf("cluster %q has no server", cluster)
+	if in.Server == "" {
+		return nil, fmt.Errorf("cluster %q has no server", clusterName)
+	}
+	config := &tls.Config{ServerName: in.ServerName, InsecureSkipVerify: in.Insecure}
+	authority, err := pem(dir, in.Authority, in.AuthorityData)
+	if err == nil && authority != nil {
+		config.RootCAs, err = certPool(authority, "certificate-authority")
+	}
+	if err != nil {
+		return nil, err
 	}
 	for _, u := range k.Users {
-		if u.Name == userName {
-			token, err := u.User.credentials(dir, config)
-			if err != nil {
-				return nil, fmt.Errorf("user %q: %w", userName, err)
-			}
-			client, err := newClient(server, config, token)
-			if err == nil {
-				client.node, client.blind = nodeOf(config.Certificates), config.InsecureSkipVerify
-			}
-			return client, err
+		if u.Name != userName {
+			continue
 		}
+		client, err := newClient(in.Server, config, nil)
+		if err != nil {
+			return nil, err
+		}
+		client.blind = in.Insecure
+		if u.User.isPlugin() {
+			err = plugins.use(client, config, *u.User.Exec, name, in, authority)
+		} else {
+			client.token, err = u.User.credentials(dir, config)
+			client.node = nodeOf(config.Certificates)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("user %q: %w", userName, err)
+		}
+		return client, nil
 	}
 	return nil, fmt.Errorf("there is no user %q, which the context names", userName)
 }
 
 // credentials puts a client certificate into config, or returns a token.
-func (u user) credentials(dir string, config *tls.Config) (func() (string, error), error) {
+func (u user) credentials(dir string, config *tls.Config) (token, error) {
 	cert, err := pem(dir, u.Certificate, u.CertificateData)
 	if err != nil {
 		return nil, err
@@ -136,21 +146,29 @@ func (u user) credentials(dir string, config *tls.Config) (func() (string, error
 	case u.TokenFile != "":
 		return tokenFile(beside(dir, u.TokenFile)), nil
 	case u.Token != "":
-		return func() (string, error) { return u.Token, nil }, nil
-	case u.Exec != nil || u.AuthProvider != nil:
-		return nil, errors.New("it uses a credential plugin, which nodegate does not run; " +
-			"use kube-proxy's own kubeconfig (kops: /var/lib/kube-proxy/kubeconfig), or: " +
+		return func(context.Context) (string, error) { return u.Token, nil }, nil
+	case u.AuthProvider != nil:
+		return nil, errors.New("it uses an auth-provider, which Kubernetes no longer has; use exec instead, " +
+			"kube-proxy's own kubeconfig (kops: /var/lib/kube-proxy/kubeconfig), or: " +
 			"kubectl get endpointslices -A -o json > slices.json, and --endpoints slices.json")
 	}
 	return nil, fmt.Errorf("it has no certificate and no token")
 }
+
+// isPlugin reports whether a credential plugin says who this is: certificates and tokens come first, as with kubectl.
+func (u user) isPlugin() bool {
+	return u.Exec != nil && u.Certificate+u.CertificateData+u.Token+u.TokenFile == ""
+}
+
+// nodeUser is the user of a node's credentials, without the node's name.
+const nodeUser = "system:node:"
 
 // nodeOf returns the node that a client certificate is of, "" where it is another's.
 func nodeOf(certificates []tls.Certificate) string {
 	if len(certificates) == 0 || certificates[0].Leaf == nil {
 		return ""
 	}
-	node, found := strings.CutPrefix(certificates[0].Leaf.Subject.CommonName, "system:node:")
+	node, found := strings.CutPrefix(certificates[0].Leaf.Subject.CommonName, nodeUser)
 	if !found {
 		return ""
 	}

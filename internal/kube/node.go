@@ -4,24 +4,27 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
 	"path"
+	"strings"
 	"time"
 )
 
 // strategicMerge keeps the conditions that the patch does not name.
 const strategicMerge = "application/strategic-merge-patch+json"
 
-// condition returns what a Node says of a condition now, and since when. All is zero where the Node has none of that type.
-func (c *Client) condition(ctx context.Context, node, kind string) (now Condition, since time.Time, err error) {
+// condition returns what a Node says of a condition now, since when, and when it was written. All is zero where the Node has none of
+// that type.
+func (c *Client) condition(ctx context.Context, node, kind string) (now Condition, since, written time.Time, err error) {
 	var n struct {
 		Status struct {
 			Conditions []struct {
 				Condition
-				LastTransitionTime time.Time
+				LastTransitionTime, LastHeartbeatTime time.Time
 			}
 		}
 	}
@@ -30,10 +33,10 @@ func (c *Client) condition(ctx context.Context, node, kind string) (now Conditio
 	})
 	for _, one := range n.Status.Conditions {
 		if one.Type == kind {
-			now, since = one.Condition, one.LastTransitionTime
+			now, since, written = one.Condition, one.LastTransitionTime, one.LastHeartbeatTime
 		}
 	}
-	return now, since, err
+	return now, since, written, err
 }
 
 // maxNode is more than etcd stores of one object.
@@ -102,6 +105,24 @@ func (c *Client) send(ctx context.Context, method, at, kind string, body any, re
 		return notThere(at)
 	}
 	return fmt.Errorf("%s %s: %s: %s", method, at, resp.Status, why(resp.Body))
+}
+
+// self returns the node that the API server takes us for (1.28 and later), where neither a certificate nor the policy says so.
+func (c *Client) self(ctx context.Context) (string, error) {
+	const kind, at = "authentication.k8s.io/v1", "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+	var review struct {
+		Status struct{ UserInfo struct{ Username string } }
+	}
+	err := c.send(ctx, http.MethodPost, at, "application/json", map[string]any{"apiVersion": kind, "kind": "SelfSubjectReview"},
+		func(r io.Reader) error { return json.NewDecoder(io.LimitReader(r, maxNode)).Decode(&review) })
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	node, found := strings.CutPrefix(review.Status.UserInfo.Username, nodeUser)
+	if !found || node == "" {
+		return "", errors.New("these credentials are of no node: write node = \"NAME\" in the publish block")
+	}
+	return node, nil
 }
 
 // notThere is the path of an object that the API server does not have. It is fs.ErrNotExist.

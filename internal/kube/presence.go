@@ -163,10 +163,13 @@ func Silent(findings []proxyrules.Finding) bool {
 	return slices.ContainsFunc(findings, func(f proxyrules.Finding) bool { return strings.HasPrefix(f.Name, "kubeproxy.process.") })
 }
 
-// SettleTime returns how long rules may differ from the API while kube-proxy is healthy: 15 s, or longer where it is
-// configured to write its rules less often.
-func SettleTime(h *host.Host) time.Duration {
-	const usual, beside = 15 * time.Second, 10 * time.Second
+// UsualSettle is how long the rules of a healthy kube-proxy may differ from the API.
+const UsualSettle = 15 * time.Second
+
+// SettleTime returns how long rules may differ from the API: so long, or longer where kube-proxy is configured to write its rules
+// less often.
+func SettleTime(h *host.Host, usual time.Duration) time.Duration {
+	const beside = 10 * time.Second
 	c, err := config.ReadKubeProxy(h.Files)
 	if err != nil {
 		return usual

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,7 @@ type Publication struct {
 // Publisher keeps one condition of one Node as it was last set. It writes when that changes, and once in a while to show that
 // it is alive. An API server that does not answer is asked less and less often, and gets the latest state in the end.
 type Publisher struct {
+	plugins *Plugins
 	trouble func(string)
 	latest  chan Publication
 	write   func(context.Context, Publication) error
@@ -35,8 +37,10 @@ type Publisher struct {
 	written Publication
 	at      time.Time // of the last write
 	since   time.Time // of the status, as the API has it
+	node    string    // whose credentials these are, where the API server said so
 	said    string
 	pause   time.Duration
+	spare   time.Duration // what the API has already is not written again for so long
 }
 
 const (
@@ -45,12 +49,12 @@ const (
 	messagePause = time.Minute      // and where only the words did
 	joinPause    = time.Second      // until the Node, and its credentials, exist
 	mostPause    = 30 * time.Second // while the API does not answer
-	writeTime    = 10 * time.Second
+	writeTime    = 10*time.Second + pluginTime
 )
 
 // NewPublisher returns one that tells trouble, once for each, what keeps it from publishing.
-func NewPublisher(trouble func(string)) *Publisher {
-	p := &Publisher{trouble: trouble, latest: make(chan Publication, 1)}
+func NewPublisher(run RunPlugin, trouble func(string)) *Publisher {
+	p := &Publisher{plugins: NewPlugins(run), trouble: trouble, latest: make(chan Publication, 1)}
 	p.write = p.toAPI
 	return p
 }
@@ -130,7 +134,7 @@ func (p *Publisher) rest(want Publication) time.Duration {
 
 // toAPI writes a condition, and an Event where its status changes.
 func (p *Publisher) toAPI(ctx context.Context, want Publication) error {
-	client, err := want.client()
+	client, err := p.client(want)
 	if err != nil {
 		return err
 	}
@@ -138,18 +142,22 @@ func (p *Publisher) toAPI(ctx context.Context, want Publication) error {
 		return errors.New("the kubeconfig has insecure-skip-tls-verify: a node's credentials are not shown to a server that anybody could be")
 	}
 	defer client.http.CloseIdleConnections() // the next write reads the credentials anew: kubelet rotates them
-	node := want.Node
+	node := cmp.Or(want.Node, client.node, p.node)
 	if node == "" {
-		node = client.node
-	}
-	if node == "" {
-		return errors.New("these credentials are of no node: write node = \"NAME\" in the publish block")
+		if node, err = client.self(ctx); err != nil {
+			return err
+		}
+		p.node = node
 	}
 	first := p.written.Type != want.Type
 	was := p.written.Condition
 	if first {
-		if was, p.since, err = client.condition(ctx, node, want.Type); err != nil {
+		var written time.Time
+		if was, p.since, written, err = client.condition(ctx, node, want.Type); err != nil {
 			return err
+		}
+		if was == want.Condition && time.Since(written) < p.spare {
+			return nil
 		}
 	}
 	now := time.Now()
@@ -167,16 +175,19 @@ func (p *Publisher) toAPI(ctx context.Context, want Publication) error {
 	return nil
 }
 
-func (p Publication) client() (*Client, error) {
-	if p.Kubeconfig == "" {
+func (p *Publisher) client(want Publication) (*Client, error) {
+	if want.Kubeconfig == "" {
 		return InCluster()
 	}
-	return FromKubeconfig(p.Kubeconfig)
+	return FromKubeconfig(want.Kubeconfig, p.plugins)
 }
 
-// Publish writes a condition once. It tells what is left out.
-func Publish(ctx context.Context, want Publication, trouble func(string)) error {
-	return NewPublisher(trouble).write(ctx, want)
+// Publish writes a condition once, unless the Node has had it for less than four minutes: whoever calls it every minute writes as
+// often as a Publisher. It tells what is left out.
+func Publish(ctx context.Context, run RunPlugin, want Publication, trouble func(string)) error {
+	p := NewPublisher(run, trouble)
+	p.spare = heartbeat - time.Minute
+	return p.write(ctx, want)
 }
 
 // Reason makes a condition's reason of the name of a check: "sysctl.net.ipv4.ip_forward" is SysctlNetIpv4IpForward.

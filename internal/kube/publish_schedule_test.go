@@ -38,7 +38,7 @@ func publishing(t *testing.T, a *api, do func(p *Publisher, told *[]string)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var told []string
-		p := NewPublisher(func(line string) { told = append(told, line) })
+		p := NewPublisher(nil, func(line string) { told = append(told, line) })
 		p.write = a.write
 		ended := make(chan struct{})
 		go func() { p.Run(ctx); close(ended) }()

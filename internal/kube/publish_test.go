@@ -2,12 +2,14 @@ package kube_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"nodegate/internal/kube"
 )
@@ -31,7 +33,7 @@ var fits = kube.Condition{Type: "NodegatePassed", Status: "True", Reason: "Passe
 
 func publish(t *testing.T, text string) error {
 	t.Helper()
-	return kube.Publish(t.Context(), kube.Publication{Condition: fits, Kubeconfig: kubeconfig(t, text), Node: "n"},
+	return kube.Publish(t.Context(), nil, kube.Publication{Condition: fits, Kubeconfig: kubeconfig(t, text), Node: "n"},
 		func(line string) { t.Error(line) })
 }
 
@@ -74,6 +76,22 @@ func TestPublishAgain(t *testing.T) {
 	}
 	if len(*requests) != 2 || !strings.Contains((*requests)[1], `"lastTransitionTime":"2026-01-02T03:04:05Z"`) {
 		t.Errorf("got %q", *requests)
+	}
+}
+
+// TestPublishSpare: called every minute, it writes where something differs, or where the last write is four minutes old.
+func TestPublishSpare(t *testing.T) {
+	const had = `{"type": "NodegatePassed", "status": "True", "reason": "Passed", "message": "every requirement of the policy passes",
+		"lastTransitionTime": "2026-01-02T03:04:05Z", "lastHeartbeatTime": "%s"}`
+	for _, c := range []struct {
+		had  string
+		last time.Duration
+		want int // requests
+	}{{had, 3 * time.Minute, 1}, {had, 5 * time.Minute, 2}, {strings.Replace(had, "every", "each", 1), time.Second, 2}} {
+		s, requests := node(t, fmt.Sprintf(c.had, time.Now().Add(-c.last).UTC().Format(time.RFC3339)))
+		if err := publish(t, forServer(s, "    token: secret\n")); err != nil || len(*requests) != c.want {
+			t.Errorf("written %s ago: %v, %q", c.last, err, *requests)
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ type Source struct {
 	Endpoints, Services string // files
 	Kubeconfig          string
 	InCluster           bool
+	Plugins             *Plugins // that a kubeconfig may name
 }
 
 // Server returns the API server of the source, nil where the source is files or nowhere.
@@ -23,7 +24,7 @@ func (s Source) Server() (*API, error) {
 	var err error
 	switch {
 	case s.Kubeconfig != "":
-		client, err = FromKubeconfig(s.Kubeconfig)
+		client, err = FromKubeconfig(s.Kubeconfig, s.Plugins)
 	case s.InCluster:
 		client, err = InCluster()
 	default:
@@ -38,6 +39,9 @@ func (s Source) Server() (*API, error) {
 // Unverified reports whether the kubeconfig asks for a server whose certificate is not verified: anybody between could invent
 // what the API says.
 func (a *API) Unverified() bool { return a.client.blind }
+
+// Close ends the connections.
+func (a *API) Close() { a.client.http.CloseIdleConnections() }
 
 // Read reads what the API says into judged, once.
 func (s Source) Read(ctx context.Context, judged *proxyrules.Options) error {

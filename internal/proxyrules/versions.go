@@ -70,6 +70,9 @@ func ServiceChange(object []byte, deleted bool) (Change, error) {
 // Relisted is the change from what was known to new lists.
 func Relisted(now *Versions) Change { return Change{relist: now} }
 
+// Relist returns the lists that a change brings, nil where it is one event.
+func (c Change) Relist() *Versions { return c.relist }
+
 // Apply makes a version of the change. It returns the Services, ns/name, that the change is about.
 func (v *Versions) Apply(c Change) []string {
 	switch {

@@ -101,5 +101,8 @@ func (d Watch) Metrics(w io.Writer) error {
 		e.metric(m.name, m.kind, m.help)
 		fmt.Fprintf(&e, "%s %d\n", m.name, m.value)
 	}
+	if d.Audit != nil {
+		e.auditing(d.Audit)
+	}
 	return e.writeTo(w)
 }

@@ -35,6 +35,7 @@ type Watching struct {
 	Corrected   map[string]int `json:"corrected"`
 	Last        []Correction   `json:"last"` // the last corrections, newest first
 	Fights      []Fight        `json:"fights"`
+	Audit       *Auditing      `json:"audit,omitempty"` // where the policy has an audit block
 }
 
 // Correction is one thing that was made right.

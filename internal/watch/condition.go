@@ -4,11 +4,12 @@ import (
 	"cmp"
 	"os"
 	"strings"
+	"time"
 
-	"nodegate/checks"
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
 	"nodegate/internal/kube"
+	"nodegate/internal/report"
 	"nodegate/policy"
 )
 
@@ -18,7 +19,6 @@ const maxMessage = 255
 // Condition returns what watch found as a condition of the Node. It changes only when the verdict does, or what fails: values,
 // times and counts are in the report.
 func (s State) Condition(kind string) kube.Condition {
-	c := kube.Condition{Type: kind, Status: "True", Reason: "Passed", Message: "every requirement of the policy passes"}
 	verdict := s.Report.Verdict()
 	var failing []string
 	for _, res := range s.Report.Results {
@@ -26,10 +26,35 @@ func (s State) Condition(kind string) kube.Condition {
 			failing = append(failing, res.Name)
 		}
 	}
+	warns := s.Policy != nil && s.Policy.Gate.Enforce == policy.Warn
+	return condition(kind, report.Verdict(verdict.String()), failing, warns, s.Off)
+}
+
+// Condition returns what a watch has written as a condition of the Node. Where it is late, nobody knows.
+func Condition(kind string, d report.Watch, now time.Time) kube.Condition {
+	if d.Late(now) != nil {
+		return late(kind)
+	}
+	var failing []string
+	for _, res := range d.Report.Results {
+		if res.Verdict == d.Report.Verdict && res.Because == "" {
+			failing = append(failing, res.Name)
+		}
+	}
+	return condition(kind, d.Report.Verdict, failing, d.Report.Policy.Enforce != "", d.Off)
+}
+
+// late is the condition of a node of which watch says nothing.
+func late(kind string) kube.Condition {
+	return kube.Condition{Type: kind, Status: "Unknown", Reason: "WatchIsLate", Message: "watch does not run on the node, or is late"}
+}
+
+func condition(kind string, verdict report.Verdict, failing []string, warns bool, off string) kube.Condition {
+	c := kube.Condition{Type: kind, Status: "True", Reason: "Passed", Message: "every requirement of the policy passes"}
 	switch verdict {
-	case checks.Fail:
+	case report.Fail:
 		c.Status, c.Message = "False", "fails: "
-	case checks.Unknown:
+	case report.Unknown:
 		c.Status, c.Message = "Unknown", "could not be told: "
 	default:
 		failing = nil
@@ -38,11 +63,11 @@ func (s State) Condition(kind string) kube.Condition {
 		c.Reason = kube.Reason(failing[0])
 		c.Message = list(c.Message, failing, maxMessage)
 	}
-	if s.Policy != nil && s.Policy.Gate.Enforce == policy.Warn && c.Status != "True" {
+	if warns && c.Status != "True" {
 		c.Message = list("nothing is held (enforce is warn); "+c.Message, nil, maxMessage)
 	}
-	if s.Off != "" {
-		c.Message = list("nothing is held or corrected, by "+s.Off+"; "+c.Message, nil, maxMessage)
+	if off != "" {
+		c.Message = list("nothing is held or corrected, by "+off+"; "+c.Message, nil, maxMessage)
 	}
 	return c
 }

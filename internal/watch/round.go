@@ -19,10 +19,13 @@ import (
 type round struct {
 	host   *host.Host
 	policy func(reread bool) (*policy.Policy, error)
+	audit  func(*policy.Policy) []checks.Check
 	done   chan found
 	began  time.Time // the beginning of the one that runs, zero where none does
 	again  bool      // another one was requested while it ran
 	reread bool      // and with the files read again
+	ended  time.Time // the end of the last one
+	took   time.Duration
 }
 
 // found is what a round found, and the policy it used.
@@ -48,6 +51,9 @@ func (r *round) begin(ctx context.Context, last *policy.Policy, reread bool) {
 			f.policy = last
 		}
 		f.list = watched(f.policy)
+		if r.audit != nil {
+			f.list = append(f.list, r.audit(f.policy)...)
+		}
 		f.report = checks.Inspect(ctx, r.host, checks.Run, f.list)
 		r.done <- f
 	}()
@@ -66,6 +72,8 @@ func (r *round) wait() {
 
 // end makes room for the next one, and begins it if it was requested.
 func (r *round) end(ctx context.Context, last *policy.Policy) {
+	r.ended = time.Now()
+	r.took = r.ended.Sub(r.began)
 	r.began = time.Time{}
 	if r.again {
 		r.begin(ctx, last, r.reread)

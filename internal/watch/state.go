@@ -40,6 +40,9 @@ func (w *Watcher) State() State {
 	s := w.record.state
 	s.Corrected, s.Last, s.Fights = maps.Clone(s.Corrected), slices.Clone(s.Last), slices.Clone(s.Fights)
 	s.Report.Results = slices.Clone(s.Report.Results)
+	if w.Auditing != nil {
+		s.Audit = w.Auditing()
+	}
 	return s
 }
 

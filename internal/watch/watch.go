@@ -27,8 +27,12 @@ type Watcher struct {
 	// kube-proxy's mode) are known only some time after boot. With reread it reads
 	// the files too. The rounds call it, never two at a time.
 	Policy func(reread bool) (*policy.Policy, error)
-	Off    func() string    // how somebody switched the gate off, "" where nobody did
-	Reread <-chan os.Signal // a request to read the files again
+	// Audit returns the verdict on kube-proxy's rules, as the policy asks for one. The rounds call it, never two at a time.
+	Audit    func(*policy.Policy) []checks.Check
+	Auditing func() *report.Auditing // what is known of the audit, nil where there is none
+	Off      func() string           // how somebody switched the gate off, "" where nobody did
+	Reread   <-chan os.Signal        // a request to read the files again
+	Again    <-chan struct{}         // a request for a round
 
 	AliveEvery time.Duration
 	Alive      func() // the loop makes progress; called every AliveEvery, never where that is 0
@@ -46,11 +50,13 @@ type Watcher struct {
 	fights   fights
 	known    map[int]*knownLink
 	verdicts map[string]checks.Verdict
+	glanced  map[string]string // the parameters when the last round began
 	dirty    bool
 }
 
 const (
 	choreDelay   = time.Second // what many events cause is done once, this much later
+	glanceEvery  = 2 * time.Second
 	roundTime    = 20 * time.Second
 	actionTime   = 10 * time.Second // for one correction; a modprobe that hangs must not hang the loop
 	resubscribe  = time.Second
@@ -73,7 +79,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	events, lost, subscribed := make(chan host.LinkEvent, eventsQueued), make(chan error), make(chan struct{})
 	go subscribe(ctx, w.Host.Links, events, subscribed, lost)
 
-	round := &round{host: w.Observer, policy: w.Policy, done: make(chan found, 1)}
+	round := &round{host: w.Observer, policy: w.Policy, audit: w.Audit, done: make(chan found, 1)}
 	next := time.NewTimer(time.Hour)
 	next.Stop()
 	chores := time.NewTimer(time.Hour)
@@ -85,6 +91,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 	defer chores.Stop()
 	first := true   // the notices begin for the first time
 	routed := false // a link changed that may carry a default route
+	early := false  // a round is wanted before the next one is due
+	glances, rest := ticks(glanceEvery)
+	defer rest()
 	for {
 		select {
 		case <-ctx.Done():
@@ -92,6 +101,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 			return nil
 		case e := <-events:
 			routed = w.event(ctx, e) || routed
+			early = early || w.concerns(e)
+		case <-glances:
+			early = w.glance() || early
 		case <-subscribed:
 			w.resync(ctx, first)
 			if first {
@@ -108,9 +120,11 @@ func (w *Watcher) Run(ctx context.Context) error {
 			}
 			w.trouble("link notices were missed, every link is looked at again: " + err.Error())
 		case <-w.Reread:
-			round.begin(ctx, w.policy, true)
+			w.begin(ctx, round, true)
+		case <-w.Again:
+			w.begin(ctx, round, false)
 		case <-next.C:
-			round.begin(ctx, w.policy, false)
+			w.begin(ctx, round, false)
 			next.Reset(jitter(w.Every))
 		case f := <-round.done:
 			w.finish(ctx, f)
@@ -127,12 +141,16 @@ func (w *Watcher) Run(ctx context.Context) error {
 				w.reconcileAll(ctx, w.routed())
 				routed = false
 			}
+			if early && round.affordable(time.Now()) {
+				early = false
+				w.begin(ctx, round, false)
+			}
 			if w.dirty {
 				w.dirty = false
 				w.publish()
 			}
 		}
-		if (routed || w.dirty) && !due {
+		if (routed || early || w.dirty) && !due {
 			due = true
 			chores.Reset(choreDelay)
 		}

@@ -111,7 +111,7 @@ func run(ctx context.Context, nodegate, pod, version string) error {
   plane kubectl get pods -A -o wide
   plane run web node1; service web
   node1 nodegate status
-  node1 modprobe -r br_netfilter; sleep 31; lsmod | grep br_netfilter
+  node1 rmmod br_netfilter; sleep 31; lsmod | grep br_netfilter
 Or, from another terminal: %s`, plane.EnterCommand())
 	return commands(ctx, plane, nodes)
 }

@@ -44,11 +44,14 @@ type daemonSet struct {
 					Name      string
 					HostPath  struct{ Path, Type string } `yaml:"hostPath"`
 					ConfigMap struct{ Name string }       `yaml:"configMap"`
+					EmptyDir  *struct{}                   `yaml:"emptyDir"`
 				}
 			}
 		}
 	}
 }
+
+const emptyDir = "an empty directory"
 
 func main() {
 	if len(os.Args) != 4 {
@@ -87,6 +90,9 @@ func run(base, rootfs, configMap string) error {
 		if v.ConfigMap.Name != "" {
 			source = configMap
 		}
+		if v.EmptyDir != nil {
+			source = emptyDir
+		}
 		if v.HostPath.Type == "DirectoryOrCreate" {
 			fmt.Println("mkdir -p " + source)
 		}
@@ -99,6 +105,8 @@ func run(base, rootfs, configMap string) error {
 		switch source := sources[m.Name]; {
 		case source == "":
 			return fmt.Errorf("no volume %s", m.Name)
+		case source == emptyDir:
+			unit = append(unit, "TemporaryFileSystem="+m.MountPath+":mode=0755")
 		case m.ReadOnly:
 			unit = append(unit, "BindReadOnlyPaths="+source+":"+m.MountPath)
 		default:

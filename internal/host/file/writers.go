@@ -2,6 +2,7 @@ package file
 
 import (
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -26,4 +27,33 @@ func MayOthersWrite(name string) (mend string, err error) {
 		return "chown root", nil
 	}
 	return "", nil
+}
+
+// MayOthersReplace is MayOthersWrite for a file, the file that a symbolic link leads to, and every directory above them, of which
+// it returns the first. In a directory with the sticky bit nobody may replace what root owns.
+func MayOthersReplace(name string) (place, mend string, err error) {
+	if name, err = filepath.Abs(name); err != nil {
+		return "", "", err
+	}
+	real, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		return "", "", err
+	}
+	for _, place := range []string{name, real} {
+		for ; ; place = filepath.Dir(place) {
+			info, err := os.Stat(place)
+			if err != nil {
+				return "", "", err
+			}
+			mend, err := MayOthersWrite(place)
+			sticky := info.IsDir() && info.Mode()&os.ModeSticky != 0 && mend == "chmod go-w"
+			if err != nil || mend != "" && !sticky {
+				return place, mend, err
+			}
+			if place == "/" {
+				break
+			}
+		}
+	}
+	return "", "", nil
 }

@@ -2,13 +2,13 @@
 package program
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"nodegate/internal/host/activity"
@@ -41,7 +41,7 @@ func Run(ctx context.Context, name string, args ...string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out bytes.Buffer
+	out := bounded{limit: maxOutput}
 	cmd.Stdout = &out
 	line := strings.Join(append([]string{name}, args...), " ")
 	defer activity.Doing(ctx, line)()
@@ -50,13 +50,16 @@ func Run(ctx context.Context, name string, args ...string) ([]byte, error) {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("%s did not end in %s and was stopped: %w", line, time.Since(began).Round(100*time.Millisecond), ctx.Err())
 		}
-		said := strings.Join(strings.Split(strings.TrimSpace(stderr.String()), "\n"), "; ")
+		if out.flood {
+			return nil, fmt.Errorf("%s: it printed more than %d bytes, and was stopped", line, maxOutput)
+		}
+		said := strings.Join(strings.Split(strings.TrimSpace(stderr.kept.String()), "\n"), "; ")
 		if said == "" {
 			return nil, fmt.Errorf("%s: %w", line, err)
 		}
 		return nil, fmt.Errorf("%s: %s", name, strings.TrimPrefix(said, name+": "))
 	}
-	return out.Bytes(), nil
+	return out.kept.Bytes(), nil
 }
 
 // Feed runs a program that reads a text, as Run does.
@@ -68,7 +71,7 @@ func Feed(ctx context.Context, text, name string, args ...string) error {
 	cmd.Stdin = strings.NewReader(text)
 	defer activity.Doing(ctx, strings.Join(append([]string{name}, args...), " "))()
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s: %w: %s", name, err, strings.Join(strings.Fields(stderr.String()), " "))
+		return fmt.Errorf("%s: %w: %s", name, err, strings.Join(strings.Fields(stderr.kept.String()), " "))
 	}
 	return nil
 }
@@ -89,24 +92,60 @@ func Stream(ctx context.Context, read func(source string, r io.Reader) error, na
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
+	// A child that the program leaves may hold its output open for ever.
+	defer context.AfterFunc(ctx, func() { out.Close() })()
 	readErr := read(line, out)
 	// Drain what read left, or the program never ends.
 	_, _ = io.Copy(io.Discard, out)
-	if err := cmd.Wait(); err != nil {
-		return fmt.Errorf("%s: %w: %s", name, err, strings.TrimSpace(stderr.String()))
+	err = cmd.Wait()
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s did not end and was stopped: %w", line, ctx.Err())
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", name, err, strings.TrimSpace(stderr.kept.String()))
 	}
 	return readErr
 }
 
-func command(ctx context.Context, name string, args []string) (*exec.Cmd, *bytes.Buffer, error) {
+func command(ctx context.Context, name string, args []string) (*exec.Cmd, *bounded, error) {
 	path, err := Find(name)
 	if err != nil {
 		return nil, nil, err
 	}
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = Environment()
-	cmd.WaitDelay = time.Second
-	stderr := &bytes.Buffer{}
+	cmd.WaitDelay = 500 * time.Millisecond // shorter than what a verb has after its --timeout
+	stderr := &bounded{limit: maxStderr, drop: true}
 	cmd.Stderr = stderr
 	return cmd, stderr, nil
+}
+
+const (
+	secretLimit    = 1 << 20
+	complaintLimit = 1 << 10
+)
+
+// Secret runs a program with more variables and returns its standard output, at most 1 MiB, which no error contains. With ctx end
+// the processes that it has started too.
+func Secret(ctx context.Context, env []string, name string, args ...string) ([]byte, error) {
+	cmd, _, err := command(ctx, name, args)
+	if err != nil {
+		return nil, err
+	}
+	out, complaints := &bounded{limit: secretLimit}, &bounded{limit: complaintLimit, drop: true}
+	cmd.Stdout, cmd.Stderr = out, complaints
+	cmd.Env = append(cmd.Env, env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	defer activity.Doing(ctx, name)()
+	began := time.Now()
+	switch err := cmd.Run(); {
+	case out.flood:
+		return nil, fmt.Errorf("it printed more than %d bytes", out.limit)
+	case err != nil && ctx.Err() != nil:
+		return nil, fmt.Errorf("it did not end in %s and was stopped: %w", time.Since(began).Round(100*time.Millisecond), ctx.Err())
+	case err != nil:
+		return nil, fmt.Errorf("%w: %s", err, strings.Join(strings.Fields(complaints.kept.String()), " "))
+	}
+	return out.kept.Bytes(), nil
 }

@@ -1,7 +1,7 @@
 systemctl stop kubelet.service nodegate-watch.service
 break_it() {
 	echo 'install br_netfilter /bin/false' >/etc/modprobe.d/rival.conf
-	! loaded br_netfilter || modprobe -r br_netfilter
+	! loaded br_netfilter || rmmod br_netfilter
 }
 break_it
 systemctl start --no-block kubelet.service

@@ -36,7 +36,7 @@ within 20 says "corrected sysctl.net.ipv4.ip_forward: was 0, is 1"
 within 20 says "sysctl.kernel.panic_on_warn: want 0, got 1"
 is kernel.panic_on_warn 1 || die "what is only to be told was corrected"
 is kernel.printk_ratelimit 7 || die "what is to be ignored was corrected"
-modprobe -r br_netfilter
+rmmod br_netfilter
 look
 within 20 loaded br_netfilter
 within 20 is net.bridge.bridge-nf-call-iptables 1

@@ -1,0 +1,256 @@
+//go:build cluster
+
+package cluster
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// paths are where the kinds of the exported base are made.
+func paths() map[string]string {
+	const rbac = "/apis/rbac.authorization.k8s.io/v1/"
+	const admission = "/apis/admissionregistration.k8s.io/v1/"
+	return map[string]string{
+		"DaemonSet": "/apis/apps/v1/namespaces/kube-system/daemonsets", "ServiceAccount": "/api/v1/namespaces/kube-system/serviceaccounts",
+		"ClusterRole": rbac + "clusterroles", "ClusterRoleBinding": rbac + "clusterrolebindings",
+		"Role": rbac + "namespaces/default/roles", "RoleBinding": rbac + "namespaces/default/rolebindings",
+		"ValidatingAdmissionPolicy": admission + "validatingadmissionpolicies", "ValidatingAdmissionPolicyBinding": admission + "validatingadmissionpolicybindings",
+	}
+}
+
+// TestDaemonSet: the API server takes the exported base, fields and all. What the container that stays runs publishes, with the token
+// of its Pod and the rights of the base; every other use of the token is refused, and it has no right that is not in the base.
+func TestDaemonSet(t *testing.T) {
+	c, binary := plane(t, Newest, append(ForRules(), "kubectl")), nodegate(t)
+	space, _, err := c.addSpace(t.Context(), "watched")
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy, base := filepath.Join(c.Dir, "pod.hcl"), filepath.Join(c.Dir, "base")
+	text := "sysctl \"net.ipv4.ip_forward\" {\n  value = 1\n  drift = \"report\"\n}\npublish { by = \"pod\" }\n"
+	if err := os.WriteFile(policy, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	image := "registry.example/nodegate@sha256:" + strings.Repeat("0", 64)
+	if err := c.Shell(t.Context(), `"$1" export daemonset --policy "$2" --image "$3" --output "$4"`, binary, policy, image, base); err != nil {
+		t.Fatal(err)
+	}
+	c.make(t, base)
+	pod := c.daemonSet(t)
+	command := pod.Containers[0].Command
+	root := newNodeRoot(t, binary, policy, pod)
+	before := root.files(t)
+	root.run(t, pod.InitContainers[0].Command)
+	if after := root.files(t); !strings.Contains(after, "/usr/local/bin/nodegate\n") {
+		t.Errorf("the init container leaves\n%s", after)
+	}
+	c.undo(t)
+	root.run(t, c.daemonSet(t).InitContainers[0].Command)
+	if after := root.files(t); after != before {
+		t.Errorf("after the undo there is\n%s\nbefore there was\n%s", after, before)
+	}
+	for _, name := range []string{"watched", "other"} {
+		if err := c.Create(t.Context(), "/api/v1/nodes", object{"metadata": object{"name": name}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	token := c.podToken(t, "watched")
+	start := func(env []string, args ...string) {
+		t.Helper()
+		log := filepath.Join(c.Dir, args[0]+".log")
+		p, err := space.Start(log, nil, "env", append(env, append([]string{binary}, args...)...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = p.Signal(syscall.SIGKILL) // an error means that it is gone
+			_ = p.Wait()                  // it was killed: that is no news
+			if text, _ := os.ReadFile(log); t.Failed() {
+				t.Logf("%s says:\n%s", args[0], text)
+			}
+		})
+	}
+	err = space.Shell(t.Context(), `sysctl -qw net.ipv4.ip_forward=1
+account=/var/run/secrets/kubernetes.io/serviceaccount; mkdir -p $account; cp "$1" $account/ca.crt; printf %s "$2" >$account/token`,
+		c.ca.file("ca.crt"), token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, port, _ := strings.Cut(strings.TrimPrefix(Server, "https://"), ":")
+	start([]string{"NODE_NAME=watched", "KUBERNETES_SERVICE_HOST=" + host, "KUBERNETES_SERVICE_PORT=" + port}, command[1:]...)
+	untilCondition(t, c, "watched", "Unknown") // there is no watch yet
+	start(nil, "watch", "--policy", policy, "--interval", "2s", "--allow-writable")
+	untilCondition(t, c, "watched", "True")
+	if err := space.Shell(t.Context(), "sysctl -qw net.ipv4.ip_forward=0"); err != nil {
+		t.Fatal(err)
+	}
+	untilCondition(t, c, "watched", "False")
+
+	for _, refused := range []struct{ what, path, kind, body, says string }{
+		{"another Node's condition", "/api/v1/nodes/other/status", "strategic-merge", `{"status":{"conditions":[{"type":"NodegatePassed","status":"True"}]}}`,
+			"its own Node only"},
+		{"another condition", "/api/v1/nodes/watched/status", "strategic-merge", `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`,
+			"writes the condition NodegatePassed only"},
+		{"its capacity", "/api/v1/nodes/watched/status", "merge", `{"status":{"capacity":{"cpu":"99"}}}`, "writes the condition NodegatePassed only"},
+		{"its labels", "/api/v1/nodes/watched/status", "merge", `{"metadata":{"labels":{"a":"b"}}}`, "writes the condition NodegatePassed only"},
+		{"its taints", "/api/v1/nodes/watched", "merge", `{"spec":{"taints":[]}}`, "cannot patch resource"},
+	} {
+		out, err := space.Output(t.Context(), "curl", "-s", "--cacert", c.ca.file("ca.crt"), "-H", "Authorization: Bearer "+token, "-X", "PATCH",
+			"-H", "Content-Type: application/"+refused.kind+"-patch+json", "-d", refused.body, Server+refused.path)
+		if err != nil || !strings.Contains(out, refused.says) {
+			t.Errorf("%s: %v\n%s", refused.what, err, out)
+		}
+	}
+	mine, others := c.rights(t, token, "default"), c.rights(t, c.token(t, "default", nil), "default")
+	for rule := range others {
+		delete(mine, rule)
+	}
+	want := map[string]bool{"get nodes": true, "patch nodes/status": true, "create events": true}
+	if !reflect.DeepEqual(mine, want) {
+		t.Errorf("the service account has the rights %v, want %v", mine, want)
+	}
+	system := c.rights(t, token, "kube-system")
+	if system["create events"] || !system["get nodes"] {
+		t.Errorf("in kube-system it has the rights %v", system)
+	}
+}
+
+// make makes what a folder of manifests says.
+func (c *ControlPlane) make(t *testing.T, dir string) {
+	t.Helper()
+	for _, name := range []string{"rbac.yaml", "own-node.yaml", "daemonset.yaml"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := yaml.NewDecoder(bytes.NewReader(text))
+		for {
+			var o object
+			if err := in.Decode(&o); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			kind := fmt.Sprint(o["kind"])
+			if err := c.API.Do(t.Context(), http.MethodPost, paths()[kind]+"?fieldValidation=Strict", o, nil); err != nil {
+				t.Fatalf("%s: %v", kind, err)
+			}
+		}
+	}
+}
+
+// podSpec is the part of the DaemonSet's Pod that this test acts on.
+type podSpec struct {
+	Containers, InitContainers []struct {
+		Command      []string
+		VolumeMounts []struct{ Name, MountPath string }
+	}
+}
+
+func (c *ControlPlane) daemonSet(t *testing.T) podSpec {
+	t.Helper()
+	var made struct {
+		Spec struct{ Template struct{ Spec podSpec } }
+	}
+	if err := c.API.Do(t.Context(), http.MethodGet, paths()["DaemonSet"]+"/nodegate", nil, &made); err != nil {
+		t.Fatal(err)
+	}
+	return made.Spec.Template.Spec
+}
+
+// undo runs the command of the documentation that makes the DaemonSet take back what it did.
+func (c *ControlPlane) undo(t *testing.T) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(repository, "docs/export.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if arguments, found := strings.CutPrefix(line, "kubectl -n kube-system patch "); found {
+			if err := c.Shell(t.Context(), `"$1" --kubeconfig "$2" -n kube-system patch `+arguments, c.program("kubectl"), c.Kubeconfig); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+	}
+	t.Fatal("docs/export.md has no undo")
+}
+
+// podToken returns a token of the service account nodegate in a Pod on a node.
+func (c *ControlPlane) podToken(t *testing.T, node string) string {
+	t.Helper()
+	pod := object{"metadata": object{"name": "nodegate"}, "spec": object{"nodeName": node, "serviceAccountName": "nodegate",
+		"automountServiceAccountToken": false, "containers": []object{{"name": "a", "image": "a"}}}}
+	var made struct{ Metadata struct{ UID string } }
+	if err := c.API.Do(t.Context(), http.MethodPost, "/api/v1/namespaces/kube-system/pods", pod, &made); err != nil {
+		t.Fatal(err)
+	}
+	return c.token(t, "nodegate", object{"kind": "Pod", "apiVersion": "v1", "name": "nodegate", "uid": made.Metadata.UID})
+}
+
+// token returns a token of a service account in kube-system.
+func (c *ControlPlane) token(t *testing.T, account string, bound object) string {
+	t.Helper()
+	spec := object{}
+	if bound != nil {
+		spec["boundObjectRef"] = bound
+	} else if err := c.Create(t.Context(), "/api/v1/namespaces/kube-system/serviceaccounts", object{"metadata": object{"name": account}}); err != nil {
+		t.Fatal(err)
+	}
+	var made struct{ Status struct{ Token string } }
+	path := "/api/v1/namespaces/kube-system/serviceaccounts/" + account + "/token"
+	if err := c.API.Do(t.Context(), http.MethodPost, path, object{"spec": spec}, &made); err != nil {
+		t.Fatal(err)
+	}
+	return made.Status.Token
+}
+
+// rights returns what a token may do in a namespace, and to what is in none: "get nodes".
+func (c *ControlPlane) rights(t *testing.T, token, namespace string) map[string]bool {
+	t.Helper()
+	var review struct {
+		Status struct {
+			ResourceRules []struct{ Verbs, APIGroups, Resources []string }
+		}
+	}
+	asker := &API{server: c.API.server, client: &http.Client{Timeout: requestTime, Transport: &bearer{c.API.client.Transport, token}}}
+	if err := asker.Do(t.Context(), http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
+		object{"spec": object{"namespace": namespace}}, &review); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]bool{}
+	for _, rule := range review.Status.ResourceRules {
+		for _, verb := range rule.Verbs {
+			for _, resource := range rule.Resources {
+				all[verb+" "+resource] = true
+			}
+		}
+	}
+	return all
+}
+
+// bearer sends a token, instead of the certificate of the administrator.
+type bearer struct {
+	to    http.RoundTripper
+	token string
+}
+
+func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	plain := b.to.(*http.Transport).Clone()
+	plain.TLSClientConfig.Certificates = nil
+	defer plain.CloseIdleConnections()
+	r.Header.Set("Authorization", "Bearer "+b.token)
+	return plain.RoundTrip(r)
+}

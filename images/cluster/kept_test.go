@@ -1,0 +1,200 @@
+//go:build cluster
+
+package cluster
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"nodegate/images/vm"
+)
+
+// keptPolicy only audits. The rules are read at least every 30 s.
+const keptPolicy = `
+audit {
+  kubeconfig = %q
+  node       = %q
+  every      = "30s"
+}
+`
+
+// TestKept lets watch audit nodes while endpoints change. Nobody is accused. Then kube-proxy is cut off from the API: watch says
+// so by itself, and no longer once it is back.
+func TestKept(t *testing.T) {
+	c, binary := plane(t, Newest, ForRules()), nodegate(t)
+	churn := Usual()
+	if err := churn.Prepare(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	victim, err := c.AddService(t.Context(), "victim", "TCP")
+	if err != nil {
+		t.Fatal(err)
+	}
+	victim.change()
+	if err := victim.Update(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	backends := []Backend{IptablesLegacy, NFTables} // without and with a generation of their rules
+	if os.Getenv("LONG") != "" {
+		backends = Backends()
+	}
+	for _, b := range backends {
+		t.Run(string(b), func(t *testing.T) {
+			n := addNode(t, c, b)
+			k := keep(t, n, binary)
+			k.until("before any change", "pass")
+			inMotion(t, churn, func() {
+				before := churn.Changes()
+				for end := time.Now().Add(length(time.Minute)); time.Now().Before(end); time.Sleep(time.Second) {
+					if v := k.verdict(); slices.Contains([]string{"fail", "warn"}, v) {
+						t.Fatalf("a healthy kube-proxy is accused (%s):\n%s", v, k.said())
+					}
+				}
+				t.Logf("%d changes: %s; %s", churn.Changes()-before, k.counts(), k.cost())
+			})
+			k.until("after the last change", "pass")
+			if err := n.CutProxy(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			victim.change()
+			if err := victim.Update(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			k.until("cut off", "fail")
+			t.Logf("found after %.1f s", time.Since(began).Seconds())
+			if said := k.said(); !strings.Contains(said, "default/victim") || strings.Contains(said, "churn-") {
+				t.Errorf("want default/victim accused, and nobody else:\n%s", said)
+			}
+			if err := n.MendProxy(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			began = time.Now()
+			k.until("and back", "pass")
+			t.Logf("passes again after %.1f s; %s", time.Since(began).Seconds(), k.counts())
+		})
+	}
+}
+
+// kept is a watch that audits.
+type kept struct {
+	t     *testing.T
+	watch *vm.Process
+	http  *http.Client
+	log   string
+	began time.Time
+}
+
+func keep(t *testing.T, n *ProxyNode, binary string) *kept {
+	t.Helper()
+	policy := filepath.Join(n.plane.Dir, n.Name+".hcl")
+	if err := os.WriteFile(policy, fmt.Appendf(nil, keptPolicy, n.plane.ProxyKubeconfig, n.Name), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	k := &kept{
+		t: t, log: filepath.Join(n.plane.Dir, n.Name+"-watch.log"), began: time.Now(),
+		http: &http.Client{Transport: &http.Transport{DialContext: n.DialContext}, Timeout: 10 * time.Second},
+	}
+	var err error
+	k.watch, err = n.Start(k.log, nil, binary, "watch", "--policy", policy, "--interval", "10s", "--listen", "127.0.0.1:9758",
+		"--allow-writable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		k.http.CloseIdleConnections()
+		_ = k.watch.Signal(syscall.SIGKILL) // an error means that it is gone
+		_ = k.watch.Wait()                  // it was killed: that is no news
+		if t.Failed() {
+			t.Logf("watch says:\n%s", k.said())
+		}
+	})
+	return k
+}
+
+func (k *kept) metrics() (string, error) {
+	answer, err := k.http.Get("http://127.0.0.1:9758/metrics")
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	return string(text), err
+}
+
+// verdict returns the audit's, "" where there is none yet.
+func (k *kept) verdict() string {
+	text, err := k.metrics()
+	if err != nil {
+		return ""
+	}
+	found := regexp.MustCompile(`nodegate_requirement\{[^}]*name="kubeproxy\.audit"[^}]*verdict="(\w+)"[^}]*\} 1`).FindStringSubmatch(text)
+	if found == nil {
+		return ""
+	}
+	return found[1]
+}
+
+func (k *kept) until(when, want string) {
+	k.t.Helper()
+	until(k.t, "verdict "+want+", "+when, func() (bool, error) { return k.verdict() == want, nil })
+}
+
+// said is what watch has logged.
+func (k *kept) said() string {
+	text, err := os.ReadFile(k.log)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// counts are the audit's metrics, in one line.
+func (k *kept) counts() string {
+	text, err := k.metrics()
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	var list []string
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, "nodegate_audit_"); ok && !strings.HasPrefix(rest, "last") {
+			list = append(list, strings.TrimSpace(rest))
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+// cost is watch's share of a processor since it started, with the programs that it ran, and its memory.
+func (k *kept) cost() string {
+	dir := fmt.Sprintf("/proc/%d/", k.watch.PID())
+	status, err := os.ReadFile(dir + "status")
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	stat, err := os.ReadFile(dir + "stat")
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	const hertz = 100 // USER_HZ
+	ticks := 0
+	for _, field := range strings.Fields(rest)[11:15] { // utime, stime, cutime, cstime
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		ticks += n
+	}
+	rss := regexp.MustCompile(`VmRSS:\s*(.*)`).FindStringSubmatch(string(status))[1]
+	return fmt.Sprintf("%.2f %% of a processor, %s resident", 100*float64(ticks)/hertz/time.Since(k.began).Seconds(), rss)
+}

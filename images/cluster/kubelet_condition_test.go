@@ -1,0 +1,218 @@
+//go:build cluster
+
+package cluster
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const kubeletPolicy = `
+sysctl "net.ipv4.ip_forward" {
+  value = 1
+  drift = "report"
+}
+
+link "d0" {
+  match { name = "d0" }
+  mtu   = 1400
+  drift = "report"
+}
+
+publish {}
+`
+
+// TestKubeletCondition: a real kubelet registers its Node, with the taint of `export readiness`; watch, with kubelet's credentials and
+// its usual round of half a minute, publishes beside kubelet's own updates. A real kube-scheduler keeps a Pod off until the condition is
+// True. The Node Readiness Controller is not run: a stand-in here removes the taint where the condition is True, as the exported rule
+// asks of the controller.
+func TestKubeletCondition(t *testing.T) {
+	c := plane(t, Newest, append(ForRules(), "kube-scheduler", "kubelet"))
+	space, address, err := c.addSpace(t.Context(), "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := newKubeletNode(t, space)
+	c.prepareKubelet(t, n, address)
+	watchLog := filepath.Join(c.Dir, "watch.log")
+	begin := func(log, program string, args ...string) {
+		t.Helper()
+		p, err := n.Start(log, nil, program, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			end(p)
+			if text, _ := os.ReadFile(log); t.Failed() {
+				t.Logf("%s says:\n%s", filepath.Base(log), text[max(0, len(text)-4000):])
+			}
+		})
+	}
+	begin(watchLog, n.nodegate, "watch", "--policy", "/etc/watched.hcl")
+	until(t, "a watch that misses its Node", func() (bool, error) {
+		text, err := os.ReadFile(watchLog)
+		return strings.Contains(string(text), "NodegatePassed"), err
+	})
+	begin(filepath.Join(c.Dir, "kubelet.log"), n.kubelet, n.flags...)
+	until(t, "a Node", func() (bool, error) {
+		return c.API.Do(t.Context(), http.MethodGet, "/api/v1/nodes/n1", nil, nil) == nil, nil
+	})
+	began := time.Now()
+	untilCondition(t, c, "n1", "False")
+	t.Logf("the condition is there %.1f s after the Node", time.Since(began).Seconds())
+
+	if err := c.run("kube-scheduler", c.program("kube-scheduler"), "--kubeconfig="+c.Kubeconfig, "--leader-elect=false"); err != nil {
+		t.Fatal(err)
+	}
+	// No controller makes it here.
+	if err := c.Create(t.Context(), "/api/v1/namespaces/default/serviceaccounts", object{"metadata": object{"name": "default"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Create(t.Context(), "/api/v1/namespaces/default/pods", object{"metadata": object{"name": "p"}, "spec": object{
+		"containers":                   []object{{"name": "a", "image": podImage, "imagePullPolicy": "Never"}},
+		"automountServiceAccountToken": false, "enableServiceLinks": false, "hostNetwork": true,
+		"tolerations": []object{{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}}, // there is no CNI here
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "a Pod that waits for the taint", func() (bool, error) {
+		p := c.pod(t)
+		return strings.Contains(p.why, "untolerated taint"), nil
+	})
+	c.watchKubelet(t)
+	if p := c.pod(t); p.node != "" {
+		t.Errorf("the Pod is on %s while the condition is False", p.node)
+	}
+	change := func(what, script, status string) {
+		t.Helper()
+		if err := n.Shell(t.Context(), script); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		untilCondition(t, c, "n1", status)
+		t.Logf("%s: the condition is %s after %.1f s", what, status, time.Since(began).Seconds())
+	}
+	change("the parameter is right", "sysctl -qw net.ipv4.ip_forward=1", "True")
+	c.untaint(t)
+	until(t, "a Pod on the Node", func() (bool, error) { return c.pod(t).node == "n1", nil })
+	change("the link is wrong", "ip link set d0 mtu 1300", "False")
+	change("the link is right", "ip link set d0 mtu 1400", "True")
+	change("the parameter is wrong", "sysctl -qw net.ipv4.ip_forward=0", "False")
+}
+
+// prepareKubelet writes the configuration of a kubelet that registers its Node, with the taint that `export readiness` says, and a
+// policy that fails.
+func (c *ControlPlane) prepareKubelet(t *testing.T, n *kubeletNode, address string) {
+	t.Helper()
+	if err := c.ca.issue("n1", "system:node:n1", []string{"system:nodes"}); err != nil {
+		t.Fatal(err)
+	}
+	credentials, err := c.ca.kubeconfig("n1", Server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.write(t, "--config-dir=/etc/dropins --kubeconfig=/etc/kubernetes/api.conf --node-ip="+address)
+	err = n.Shell(t.Context(), `
+cp "$1" /etc/kubernetes/api.conf
+printf %s "$2" >/etc/watched.hcl
+"$3" export readiness --policy /etc/watched.hcl --output /etc/readiness
+mkdir /etc/dropins
+cp /etc/readiness/kubelet.yaml /etc/dropins/10-nodegate.conf
+cat >/etc/dropins/20-often.conf <<'E'
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+nodeStatusUpdateFrequency: 1s
+nodeStatusReportFrequency: 1s
+enforceNodeAllocatable: [none]
+E
+ip link add d0 type bridge; ip link set d0 mtu 1400
+sysctl -qw net.ipv4.ip_forward=0`, credentials, kubeletPolicy, n.nodegate)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// watchKubelet looks at the Node for a while: the condition stays as it is while kubelet writes its own, and is written at most three
+// times in ten minutes.
+func (c *ControlPlane) watchKubelet(t *testing.T) {
+	t.Helper()
+	writes, kubelets := map[string]bool{}, map[string]bool{}
+	for deadline := time.Now().Add(length(time.Minute)); time.Now().Before(deadline); time.Sleep(500 * time.Millisecond) {
+		var node struct {
+			Status struct {
+				Conditions []struct{ Type, Status, LastHeartbeatTime string }
+			}
+		}
+		if err := c.API.Do(t.Context(), http.MethodGet, "/api/v1/nodes/n1", nil, &node); err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for _, one := range node.Status.Conditions {
+			switch one.Type {
+			case "NodegatePassed":
+				found = one.Status == "False"
+				writes[one.LastHeartbeatTime] = true
+			case "Ready":
+				kubelets[one.LastHeartbeatTime] = true
+			}
+		}
+		if !found {
+			t.Fatalf("the condition is gone, or another: %+v", node.Status.Conditions)
+		}
+	}
+	t.Logf("%d writes of the condition, %d of kubelet's own", len(writes), len(kubelets))
+	if len(writes) > 3 || len(kubelets) < 10 {
+		t.Errorf("%d writes of the condition, want at most 3; %d of kubelet's, want many", len(writes), len(kubelets))
+	}
+}
+
+type scheduled struct{ node, why string }
+
+// pod returns where the Pod p is, or why it is nowhere.
+func (c *ControlPlane) pod(t *testing.T) scheduled {
+	t.Helper()
+	var p struct {
+		Spec   struct{ NodeName string }
+		Status struct {
+			Conditions []struct{ Type, Status, Message string }
+		}
+	}
+	if err := c.API.Do(t.Context(), http.MethodGet, "/api/v1/namespaces/default/pods/p", nil, &p); err != nil {
+		t.Fatal(err)
+	}
+	s := scheduled{node: p.Spec.NodeName}
+	for _, one := range p.Status.Conditions {
+		if one.Type == "PodScheduled" && one.Status == "False" {
+			s.why = one.Message
+		}
+	}
+	return s
+}
+
+// untaint stands in for the Node Readiness Controller: it removes the exported taint, and no other, if the condition is True.
+func (c *ControlPlane) untaint(t *testing.T) {
+	t.Helper()
+	if now, _ := conditionOf(t, c, "n1"); now.Status != "True" {
+		t.Fatalf("the condition is %+v", now)
+	}
+	var node struct{ Spec struct{ Taints []object } }
+	if err := c.API.Do(t.Context(), http.MethodGet, "/api/v1/nodes/n1", nil, &node); err != nil {
+		t.Fatal(err)
+	}
+	others := []object{}
+	for _, taint := range node.Spec.Taints {
+		if taint["key"] != "readiness.k8s.io/nodegate" {
+			others = append(others, taint)
+		}
+	}
+	if len(others) == len(node.Spec.Taints) {
+		t.Errorf("the Node has no taint of ours: %v", node.Spec.Taints)
+	}
+	if err := c.API.Do(t.Context(), http.MethodPatch, "/api/v1/nodes/n1", object{"spec": object{"taints": others}}, nil); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,65 @@
+//go:build cluster
+
+package cluster
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// nodeRoot is a machine's folders, and a container that sees of them what the DaemonSet mounts, in a root that is read-only.
+type nodeRoot struct{ *Space }
+
+func newNodeRoot(t *testing.T, binary, policy string, pod podSpec) nodeRoot {
+	t.Helper()
+	s, err := NewSpace()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	script := `mkdir -p /run/machine/etc/systemd/system /run/machine/usr/local/bin /run/machine/run/systemd /run/pod /run/policy
+printf '[Service]\nExecStart=/bin/true\n' >/run/machine/etc/systemd/system/kubelet.service; : >/run/machine/run/systemd/private
+cp "$2" /run/policy; mount -t tmpfs -o mode=755 tmpfs /run/pod; cp "$1" /run/pod/nodegate; mkdir /run/pod/proc; mount --bind /proc /run/pod/proc
+`
+	for _, m := range pod.InitContainers[0].VolumeMounts { // in the order in which a runtime mounts them: parents first
+		on := "/run/pod" + m.MountPath
+		switch from := "/run/machine" + strings.TrimPrefix(m.MountPath, "/host"); m.Name {
+		case "policy":
+			script += "mkdir -p " + on + "; mount --bind /run/policy " + on + "\n"
+		case "lock":
+			script += "mkdir -p " + on + "; mount -t tmpfs -o mode=755 tmpfs " + on + "\n"
+		case "systemd":
+			script += "mkdir -p " + filepath.Dir(on) + "; : >" + on + "; mount --bind " + from + " " + on + "\n"
+		default:
+			script += "mkdir -p " + from + " " + on + "; mount --bind " + from + " " + on + "\n"
+		}
+	}
+	if err := s.Shell(t.Context(), script+"mount -o remount,ro /run/pod", binary, policy); err != nil {
+		t.Fatal(err)
+	}
+	return nodeRoot{s}
+}
+
+// run runs a container's command; there is no systemd to speak to.
+func (r nodeRoot) run(t *testing.T, command []string) {
+	t.Helper()
+	line := slices.DeleteFunc(slices.Clone(command), func(a string) bool { return a == "--start" || a == "--stop" })
+	if len(line) != len(command)-1 {
+		t.Errorf("%q does not speak to systemd", command)
+	}
+	if err := r.Shell(t.Context(), `chroot /run/pod "$@"`, line...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// files lists what is on the machine.
+func (r nodeRoot) files(t *testing.T) string {
+	t.Helper()
+	out, err := r.Output(t.Context(), "sh", "-c", "cd /run/machine && find . | sort")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}

@@ -1,0 +1,60 @@
+// Package audit compares this node's rules with the API server: once for `nodegate audit`, and for as long as it runs for
+// nodegate watch.
+package audit
+
+import (
+	"context"
+	"time"
+
+	"nodegate/internal/host"
+	"nodegate/internal/kube"
+	"nodegate/internal/proxyrules"
+	"nodegate/internal/settle"
+)
+
+// Node is this node, looked at again and again.
+type Node struct {
+	Host     *host.Host
+	Presence kube.Presence
+
+	opts proxyrules.Options
+}
+
+// NewNode returns the node that h is.
+func NewNode(h *host.Host) *Node {
+	return &Node{Host: h, Presence: kube.Presence{Host: h}, opts: proxyrules.Options{BeLiberal: beLiberal(h)}}
+}
+
+// Rules reads and judges the rules.
+func (n *Node) Rules(ctx context.Context) (proxyrules.Report, error) {
+	sets, err := n.Host.Rulesets(ctx)
+	if err != nil {
+		return proxyrules.Report{}, err
+	}
+	return proxyrules.Judge(sets, n.opts), nil
+}
+
+// Proxy looks for kube-proxy.
+func (n *Node) Proxy(ctx context.Context) []proxyrules.Finding { return n.Presence.Look(ctx) }
+
+// Generation returns that of the rules.
+func (n *Node) Generation(context.Context) (string, error) { return n.Host.RulesGeneration() }
+
+// Flows looks for what conntrack still believes. A table that cannot be read is a finding that says so.
+func (n *Node) Flows(ctx context.Context, api settle.API, now *proxyrules.Versions, d time.Duration) []proxyrules.Finding {
+	found, err := settle.Flows(ctx, kube.Flows, api, now, d)
+	if err != nil {
+		return []proxyrules.Finding{kube.UnreadFlows(err)}
+	}
+	return found
+}
+
+// beLiberal returns whether conntrack lets packets out of its window pass, nil where that is not known.
+func beLiberal(h *host.Host) *bool {
+	v, err := h.ReadSysctl("net/netfilter/nf_conntrack_tcp_be_liberal")
+	if err != nil {
+		return nil
+	}
+	liberal := v != "0"
+	return &liberal
+}

@@ -1,0 +1,101 @@
+package audit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+
+	"nodegate/internal/host"
+	"nodegate/internal/kube"
+	"nodegate/internal/proxyrules"
+	"nodegate/policy"
+)
+
+// server is an API server whose credentials are read again after every failure: they may not be there yet, or be renewed.
+type server struct {
+	host *host.Host
+	asks policy.Audit
+	warn func(string)
+
+	plugins *kube.Plugins
+
+	mu  sync.Mutex
+	api *kube.API
+}
+
+func (s *server) open() (*kube.API, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.api != nil {
+		return s.api, nil
+	}
+	source := kube.Source{Kubeconfig: s.asks.Kubeconfig, Plugins: s.plugins}
+	if source.Kubeconfig == "" {
+		source.InCluster = kube.InPod()
+	}
+	if source.Kubeconfig == "" && !source.InCluster {
+		found, err := proxyKubeconfig(s.host)
+		if err != nil {
+			return nil, err
+		}
+		source.Kubeconfig = found
+	}
+	api, err := source.Server()
+	if err != nil {
+		return nil, err
+	}
+	if api.Unverified() {
+		s.warn(fmt.Sprintf("audit: %s has insecure-skip-tls-verify: anybody between here and the API server can invent what it says",
+			cmp.Or(source.Kubeconfig, "the service account")))
+	}
+	s.api = api
+	return api, nil
+}
+
+// proxyKubeconfig returns where kops and hand-made units keep kube-proxy's credentials.
+func proxyKubeconfig(h *host.Host) (string, error) {
+	names := []string{"/var/lib/kube-proxy/kubeconfig", "/var/lib/kube-proxy/kubeconfig.conf", "/etc/kubernetes/kube-proxy.kubeconfig"}
+	for _, name := range names {
+		if _, err := h.Files.ReadFile(name); err == nil {
+			return name, nil
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
+	return "", fmt.Errorf("kube-proxy has no kubeconfig on this node (not %s): name one that may list and watch Services and "+
+		"EndpointSlices, audit { kubeconfig = \"...\" }", names[0])
+}
+
+// close forgets a client that failed.
+func (s *server) close(api *kube.API) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.api == api {
+		s.api = nil
+	}
+	api.Close()
+}
+
+func (s *server) List(ctx context.Context, latest bool) (*proxyrules.Versions, error) {
+	api, err := s.open()
+	if err != nil {
+		return nil, err
+	}
+	v, err := api.List(ctx, latest)
+	if err != nil {
+		s.close(api)
+	}
+	return v, err
+}
+
+func (s *server) Follow(ctx context.Context, from *proxyrules.Versions, send func(proxyrules.Change)) error {
+	api, err := s.open()
+	if err != nil {
+		return err
+	}
+	defer s.close(api)
+	return api.Follow(ctx, from, send)
+}

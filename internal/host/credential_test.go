@@ -1,0 +1,111 @@
+package host_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
+)
+
+// TestCredential runs real programs as credential plugins, and refuses what others may write.
+func TestCredential(t *testing.T) {
+	hosttest.NeedRoot(t)
+	const good = "#!/bin/sh\necho $A$1\n"
+	for _, c := range []struct {
+		what, script string
+		spoil        func(dir string) error
+		want         string // of the output, or of the error
+	}{
+		{"it runs", good, nil, "bc"},
+		{"it fails", "#!/bin/sh\necho secret; echo no role >&2; exit 3\n", nil, "exit status 3: no role"},
+		{"it prints too much", "#!/bin/sh\nhead -c 2000000 /dev/zero\n", nil, "more than 1048576 bytes"},
+		{"its kubeconfig", good, func(dir string) error { return os.Chmod(dir+"/config", 0o664) }, "/config, and so would decide what root runs; run: chmod go-w"},
+		{"another's kubeconfig", good, func(dir string) error { return os.Chown(dir+"/config", 65534, 0) }, "run: chown root"},
+		{"another's plugin", good, func(dir string) error { return os.Chown(dir+"/bin/plugin", 65534, 0) }, "/plugin, and so would"},
+		{"its directory", good, func(dir string) error { return os.Chmod(dir+"/bin", 0o777) }, "/bin, and so would"},
+		{"a link to another's", good, func(dir string) error {
+			theirs := dir + "/theirs"
+			if err := os.Mkdir(theirs, 0o755); err != nil {
+				return err
+			}
+			if err := os.Rename(dir+"/bin/plugin", theirs+"/real"); err != nil {
+				return err
+			}
+			if err := os.Symlink(theirs+"/real", dir+"/bin/plugin"); err != nil {
+				return err
+			}
+			return os.Chown(theirs, 65534, 0)
+		}, "/theirs, and so would"},
+		{"no plugin", good, func(dir string) error { return os.Remove(dir + "/bin/plugin") }, "no such file"},
+	} {
+		dir := t.TempDir()
+		write := func(name, text string, mode os.FileMode) {
+			t.Helper()
+			if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(name, []byte(text), mode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write(dir+"/config", "", 0o644)
+		write(dir+"/bin/plugin", c.script, 0o755)
+		if c.spoil != nil {
+			if err := c.spoil(dir); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out, err := host.Credential(t.Context(), dir+"/config", dir+"/bin/plugin", []string{"c"}, []string{"A=b"})
+		got := strings.TrimSpace(string(out))
+		if err != nil {
+			got = err.Error()
+		}
+		if (err == nil) != (c.what == "it runs") || !strings.Contains(got, c.want) || strings.Contains(got, "secret") {
+			t.Errorf("%s: got %.200q, %v; want %q", c.what, got, err, c.want)
+		}
+	}
+}
+
+// TestCredentialEnds: at the end of its time a plugin ends with what it has started.
+func TestCredentialEnds(t *testing.T) {
+	hosttest.NeedRoot(t)
+	dir := t.TempDir()
+	pid := dir + "/pid"
+	if err := os.WriteFile(dir+"/plugin", []byte("#!/bin/sh\nsleep 600 &\necho $! >"+pid+"\nwait\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for range 1000 {
+			if text, err := os.ReadFile(pid); err == nil && strings.HasSuffix(string(text), "\n") {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		cancel()
+	}()
+	_, err := host.Credential(ctx, dir+"/plugin", dir+"/plugin", nil, nil)
+	if err == nil || !strings.Contains(err.Error(), "was stopped: context canceled") {
+		t.Errorf("got %v", err)
+	}
+	text, err := os.ReadFile(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stat := "/proc/" + strings.TrimSpace(string(text)) + "/stat"
+	for i := 0; ; i++ {
+		state, err := os.ReadFile(stat)
+		if err != nil || strings.Contains(string(state), ") Z ") {
+			break // gone, or waiting for who adopted it
+		}
+		if i == 500 {
+			t.Fatalf("what the plugin has started runs on: %s", state)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}

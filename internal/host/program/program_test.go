@@ -1,0 +1,40 @@
+package program
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestFlood: a program that prints without end is stopped before it has used up the memory, whichever output it floods.
+func TestFlood(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	_, err := Run(ctx, "sh", "-c", "exec yes")
+	if err == nil || !strings.Contains(err.Error(), "it printed more than 16777216 bytes, and was stopped") {
+		t.Errorf("standard output: %v", err)
+	}
+	_, err = Run(ctx, "sh", "-c", "yes | head -c 20000000 >&2; exit 1")
+	if err == nil || len(err.Error()) > 2*maxStderr {
+		t.Errorf("standard error: %.200v", err)
+	}
+}
+
+// TestChildHoldsOutput: a program that leaves a child with its output holds nobody beyond the end of the context.
+func TestChildHoldsOutput(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	child := func(_ string, r io.Reader) error { _, err := io.Copy(io.Discard, r); return err }
+	done := make(chan error, 1)
+	go func() { done <- Stream(ctx, child, "sh", "-c", "sleep 20 & exit 0") }()
+	select {
+	case err := <-done:
+		if err == nil || !strings.Contains(err.Error(), "did not end and was stopped") {
+			t.Errorf("Stream: %v", err)
+		}
+	case <-time.After(15 * time.Second):
+		t.Error("it waits for the child")
+	}
+}

@@ -1,0 +1,242 @@
+package kube_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"io"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"nodegate/internal/input"
+	"nodegate/internal/kube"
+)
+
+// plugin answers as a credential plugin, and keeps what it was asked.
+type plugin struct {
+	says  func(run int) string
+	runs  int
+	asked []string // of the last run: command, arguments, variables
+}
+
+func (p *plugin) run(_ context.Context, _, command string, args, env []string) ([]byte, error) {
+	p.runs++
+	p.asked = slices.Concat([]string{command}, args, env)
+	text := p.says(p.runs)
+	if text == "" {
+		return nil, errors.New("exit status 1: no role")
+	}
+	return []byte(text), nil
+}
+
+// says returns an ExecCredential.
+func says(version string, status map[string]any) string {
+	text, err := json.Marshal(map[string]any{"apiVersion": "client.authentication.k8s.io/" + version, "kind": "ExecCredential", "status": status})
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// forPlugin returns a kubeconfig whose user has an exec block of one line.
+func forPlugin(s *httptest.Server, block string) string {
+	return forServer(s, "    exec: {"+block+"}\n")
+}
+
+const anExec = `apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, command: aws, args: [eks, get-token], env: [{name: A, value: b c}]`
+
+func listWith(t *testing.T, plugins *kube.Plugins, text string) error {
+	t.Helper()
+	api, err := kube.Source{Kubeconfig: kubeconfig(t, text), Plugins: plugins}.Server()
+	if err == nil {
+		_, err = api.List(t.Context(), false)
+	}
+	return err
+}
+
+// TestPluginIsKept: a token that expires is kept until then, one without an end for one client; one that the API server does not
+// know is forgotten.
+func TestPluginIsKept(t *testing.T) {
+	expiring := func(in time.Duration) map[string]any {
+		return map[string]any{"token": "secret", "expirationTimestamp": time.Now().Add(in).UTC().Format(time.RFC3339)}
+	}
+	for _, c := range []struct {
+		what   string
+		status map[string]any
+		runs   int // of two clients, two requests each
+	}{
+		{"for an hour", expiring(time.Hour), 1},
+		{"for five seconds", expiring(5 * time.Second), 4},
+		{"without an end", map[string]any{"token": "secret"}, 2},
+	} {
+		p := &plugin{says: func(int) string { return says("v1", c.status) }}
+		plugins, text := kube.NewPlugins(p.run), forPlugin(server(t), anExec)
+		name := kubeconfig(t, text)
+		for range 2 {
+			api, err := kube.Source{Kubeconfig: name, Plugins: plugins}.Server()
+			if err == nil {
+				_, err = api.List(t.Context(), false)
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", c.what, err)
+			}
+		}
+		if p.runs != c.runs {
+			t.Errorf("%s: %d runs, want %d", c.what, p.runs, c.runs)
+		}
+		if want := []string{"aws", "eks", "get-token", "A=b c"}; !slices.Equal(p.asked[:4], want) || !strings.HasPrefix(p.asked[4], "KUBERNETES_EXEC_INFO={") {
+			t.Errorf("asked %q", p.asked)
+		}
+	}
+	p := &plugin{says: func(run int) string {
+		return says("v1", map[string]any{"token": "t" + string(rune('0'+run)), "expirationTimestamp": "2999-01-02T03:04:05Z"})
+	}}
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	defer s.Close()
+	plugins, name := kube.NewPlugins(p.run), kubeconfig(t, forPlugin(s, anExec))
+	for range 2 {
+		if err := kube.Publish(t.Context(), p.run, kube.Publication{Condition: fits, Kubeconfig: name, Node: "n"}, nil); err == nil {
+			t.Error("refused, and written")
+		}
+		api, _ := kube.Source{Kubeconfig: name, Plugins: plugins}.Server()
+		_, _ = api.List(t.Context(), false) // it is refused
+	}
+	if p.runs != 4 {
+		t.Errorf("%d runs of four refused requests, want 4", p.runs)
+	}
+}
+
+// TestPluginIsTold: what a plugin may want to know of the cluster, where the kubeconfig says that it does.
+func TestPluginIsTold(t *testing.T) {
+	p := &plugin{says: func(int) string { return says("v1beta1", map[string]any{"token": "secret"}) }}
+	s := server(t)
+	text := strings.Replace(forPlugin(s, "apiVersion: client.authentication.k8s.io/v1beta1, command: ./bin/plugin, provideClusterInfo: true"),
+		"    server:", "    extensions: [{name: client.authentication.k8s.io/exec, extension: {audience: mine}}]\n    server:", 1)
+	name := kubeconfig(t, text)
+	api, err := kube.Source{Kubeconfig: name, Plugins: kube.NewPlugins(p.run)}.Server()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := api.List(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	var told struct {
+		APIVersion, Kind string
+		Spec             struct {
+			Interactive *bool
+			Cluster     struct {
+				Server    string
+				Authority []byte `json:"certificate-authority-data"`
+				Config    map[string]string
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(strings.TrimPrefix(p.asked[1], "KUBERNETES_EXEC_INFO=")), &told); err != nil {
+		t.Fatal(err)
+	}
+	in := told.Spec.Cluster
+	if told.APIVersion != "client.authentication.k8s.io/v1beta1" || told.Spec.Interactive == nil || *told.Spec.Interactive || in.Server != s.URL ||
+		!bytes.HasPrefix(in.Authority, []byte("-----BEGIN CERT")) || in.Config["audience"] != "mine" {
+		t.Errorf("told %q", p.asked[1])
+	}
+	if want := filepath.Join(filepath.Dir(name), "bin/plugin"); p.asked[0] != want {
+		t.Errorf("runs %s, want %s", p.asked[0], want)
+	}
+}
+
+// TestPluginCertificate: a plugin may print a certificate instead of a token.
+func TestPluginCertificate(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "me"}, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := func(kind string, b []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}))
+	}
+	p := &plugin{says: func(int) string {
+		return says("v1", map[string]any{"clientCertificateData": block("CERTIFICATE", der), "clientKeyData": block("PRIVATE KEY", private)})
+	}}
+	var who, header string
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		who, header = r.TLS.PeerCertificates[0].Subject.CommonName, r.Header.Get("Authorization")
+		_, _ = io.WriteString(w, "{}")
+	}))
+	s.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	s.StartTLS()
+	defer s.Close()
+	_ = listWith(t, kube.NewPlugins(p.run), forPlugin(s, anExec)) // the lists are empty
+	if who != "me" || header != "" || p.runs != 1 {
+		t.Errorf("the server sees %q and %q after %d runs", who, header, p.runs)
+	}
+}
+
+// TestPluginRefused: each mistake is named; no error has what may be a secret.
+func TestPluginRefused(t *testing.T) {
+	good := says("v1", map[string]any{"token": "secret"})
+	for _, c := range []struct{ what, block, says, want string }{
+		{"no command", "apiVersion: client.authentication.k8s.io/v1", good, "exec has no command"},
+		{"an old version", strings.Replace(anExec, "/v1", "/v1alpha1", 1), good, `client.authentication.k8s.io/v1alpha1"; nodegate knows`},
+		{"a terminal", strings.Replace(anExec, "Never", "Always", 1), good, "wants a terminal"},
+		{"it fails", anExec, "", "credential plugin aws: exit status 1: no role"},
+		{"it is absent", anExec + ", installHint: install it", "", "no role; the kubeconfig says: install it"},
+		{"no JSON", anExec, "secret", "it printed no ExecCredential"},
+		{"another version", anExec, says("v1beta1", map[string]any{"token": "secret"}), "the kubeconfig asks for client.authentication.k8s.io/v1"},
+		{"nothing", anExec, says("v1", map[string]any{}), "no token and no certificate"},
+		{"expired", anExec, says("v1", map[string]any{"token": "secret", "expirationTimestamp": "2001-02-03T04:05:06Z"}), "expired at 2001-02-03T04:05:06Z"},
+	} {
+		p := &plugin{says: func(int) string { return c.says }}
+		err := listWith(t, kube.NewPlugins(p.run), forPlugin(server(t), c.block))
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: got %v, want %q", c.what, err, c.want)
+		}
+		if p.runs > 0 && !errors.Is(err, input.ErrUnknown) {
+			t.Errorf("%s says something of the rules: %v", c.what, err)
+		}
+	}
+}
+
+// TestPublishSelf: where neither the policy nor a certificate names the node, the API server does.
+func TestPublishSelf(t *testing.T) {
+	for user, want := range map[string]string{"system:node:n7": "PATCH /api/v1/nodes/n7/status", "me": ""} {
+		var requests []string
+		s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			requests = append(requests, r.Method+" "+r.URL.Path)
+			if strings.HasSuffix(r.URL.Path, "/selfsubjectreviews") {
+				_, _ = io.WriteString(w, `{"status": {"userInfo": {"username": "`+user+`"}}}`)
+				return
+			}
+			_, _ = io.WriteString(w, "{}")
+		}))
+		name := kubeconfig(t, forServer(s, "    token: secret\n"))
+		err := kube.Publish(t.Context(), nil, kube.Publication{Condition: fits, Kubeconfig: name}, func(line string) { t.Error(line) })
+		s.Close()
+		if want == "" && (err == nil || !strings.Contains(err.Error(), "of no node")) || want != "" && !slices.Contains(requests, want) {
+			t.Errorf("%s: %v, %q", user, err, requests)
+		}
+	}
+}

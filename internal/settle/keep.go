@@ -1,0 +1,187 @@
+package settle
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"nodegate/internal/proxyrules"
+)
+
+// KeptNode is a node that is looked at for as long as nodegate watch runs.
+type KeptNode interface {
+	Node
+	// Generation returns what differs whenever the rules do, "" where only reading them says.
+	Generation(ctx context.Context) (string, error)
+	// Flows looks for what conntrack still believes, beside a round.
+	Flows(ctx context.Context, api API, now *proxyrules.Versions, settle time.Duration) []proxyrules.Finding
+}
+
+// Keeping bounds Keep.
+type Keeping struct {
+	Node, Zone string
+	Settle     func() time.Duration // asked before each round: kube-proxy's configuration may come later
+	Every      time.Duration        // the rules are read so often where Generation says nothing
+	Done       func(Kept)           // after each round
+}
+
+// Kept is what has been found.
+type Kept struct {
+	Findings   []proxyrules.Finding
+	Audited    time.Time // the end of the last round
+	Services   int       // ports of Services in the rules
+	Rounds     int
+	Reads      int   // of the rules
+	Changes    int   // of the API
+	Unanswered error // why the API was not compared with
+	Unread     error // why the rules were not
+	Delay      Delays
+}
+
+const (
+	quiet     = time.Second      // kube-proxy writes most changes within it
+	lookEvery = 30 * time.Second // at what costs little: the generation, and whether kube-proxy is there
+	share     = 100              // a round waits for so many times what reading the rules took before it: 1 % of a core, and Every at most
+	roundTime = time.Minute      // and the time that settling takes
+)
+
+// keeper is one Keep.
+type keeper struct {
+	node       KeptNode
+	feed       *feed
+	opts       Keeping
+	kept       Kept
+	doubt      bool          // the last round did not end in peace
+	generation string        // of the rules that it read
+	looked     time.Time     // last
+	again      time.Duration // after which what is in doubt is read again
+	full       time.Time     // the rules are read then in any case
+	rest       time.Time     // no round before
+}
+
+// Keep audits a node until the context ends. It keeps one watch of the API open, and reads the rules when a change of the API
+// has had time to settle, when they have changed, and every few minutes where that cannot be told.
+func Keep(ctx context.Context, node KeptNode, api API, opts Keeping) {
+	k := &keeper{node: node, feed: newFeed(api), opts: opts}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		k.feed.run(ctx)
+	}()
+	for ctx.Err() == nil {
+		wait := time.NewTimer(time.Until(k.next()))
+		select {
+		case <-ctx.Done():
+		case <-k.feed.news:
+		case <-wait.C:
+		}
+		wait.Stop()
+		if ctx.Err() == nil && !time.Now().Before(k.next()) {
+			k.turn(ctx)
+		}
+	}
+	<-done
+}
+
+// next returns when something is to be done, as far as is known now.
+func (k *keeper) next() time.Time {
+	at := k.looked.Add(lookEvery)
+	if k.doubt {
+		at = k.looked.Add(k.again)
+	}
+	first, known, unanswered := k.feed.pending()
+	switch {
+	case !known && unanswered == nil:
+		return time.Now().Add(lookEvery) // the first list is under way
+	case k.kept.Rounds == 0:
+		return time.Time{}
+	case !first.IsZero() && first.Add(quiet).Before(at):
+		at = first.Add(quiet)
+	}
+	if at.Before(k.rest) {
+		return k.rest
+	}
+	return at
+}
+
+// turn looks at what costs little, and makes a round where that is not enough.
+func (k *keeper) turn(ctx context.Context) {
+	k.looked = time.Now()
+	first, _, unanswered := k.feed.pending()
+	generation, err := k.node.Generation(ctx)
+	same := err == nil && generation != "" && generation == k.generation || generation == "" && k.looked.Before(k.full)
+	if same && !k.doubt && first.IsZero() && unanswered == nil && len(k.node.Proxy(ctx)) == 0 {
+		return
+	}
+	k.round(ctx, generation, unanswered)
+}
+
+func (k *keeper) round(ctx context.Context, generation string, unanswered error) {
+	settle := k.opts.Settle()
+	bounded, cancel := context.WithTimeout(ctx, settle+roundTime)
+	defer cancel()
+	began, read := time.Now(), &timed{Node: k.node}
+	now, changed := k.feed.begin()
+	opts := Options{Settle: settle, Node: k.opts.Node, Zone: k.opts.Zone}
+	flows := make(chan []proxyrules.Finding, 1)
+	var out Outcome
+	var err error
+	if unanswered != nil || now == nil {
+		flows <- nil
+		out, err = Run(bounded, read, nil, nil, opts)
+	} else {
+		go func() { flows <- k.node.Flows(bounded, k.feed, now, settle) }()
+		out, err = Run(bounded, read, k.feed, now, opts)
+	}
+	found := append(out.Report.Findings, <-flows...)
+	if ctx.Err() != nil {
+		return
+	}
+	k.generation = generation
+	k.looked = time.Now()
+	k.rest = k.looked.Add(min(share*read.took, k.opts.Every))
+	k.full = k.looked.Add(k.opts.Every - k.opts.Every/10 + rand.N(k.opts.Every/5+1))
+	k.again = min(2*k.again, k.opts.Every)
+	if k.doubt = len(found) > 0 || err != nil || unanswered != nil; !k.doubt || !alike(found, k.kept.Findings) {
+		k.again = lookEvery
+	}
+	k.kept.Findings, k.kept.Audited, k.kept.Unanswered, k.kept.Unread = found, k.looked, unanswered, err
+	k.kept.Services = len(out.Report.Services)
+	k.kept.Rounds++
+	k.kept.Reads += read.times
+	k.kept.Changes += len(changed)
+	k.kept.Delay.add(changed, out, began, read.first)
+	for _, f := range found {
+		if strings.HasPrefix(f.Name, "kubeproxy.truth.un") {
+			k.feed.restart()
+			break
+		}
+	}
+	k.opts.Done(k.kept)
+}
+
+// alike reports whether two rounds found the same, whatever they say of it.
+func alike(a, b []proxyrules.Finding) bool {
+	return slices.EqualFunc(a, b, func(a, b proxyrules.Finding) bool { return identity(&a) == identity(&b) })
+}
+
+// timed knows what reading the rules has cost.
+type timed struct {
+	Node
+	times int
+	took  time.Duration
+	first time.Time // the end of the first reading
+}
+
+func (t *timed) Rules(ctx context.Context) (proxyrules.Report, error) {
+	began := time.Now()
+	rep, err := t.Node.Rules(ctx)
+	t.times++
+	t.took += time.Since(began)
+	if t.first.IsZero() {
+		t.first = time.Now()
+	}
+	return rep, err
+}

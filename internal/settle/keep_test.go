@@ -1,0 +1,103 @@
+package settle_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"nodegate/checks"
+	"nodegate/internal/proxyrules"
+	"nodegate/internal/settle"
+)
+
+// Generation is unknown, as with the legacy backend.
+func (c *cluster) Generation(context.Context) (string, error) { return "", nil }
+
+func (c *cluster) Flows(context.Context, settle.API, *proxyrules.Versions, time.Duration) []proxyrules.Finding {
+	return nil
+}
+
+// TestKeep audits simulated clusters for ten minutes while their endpoints change. A healthy Service is never accused; one
+// whose rules are put back by hand is, and is no longer when they have been mended.
+func TestKeep(t *testing.T) {
+	rounds, found := 0, 0
+	for seed := range 6 {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(rand.New(rand.NewPCG(uint64(seed), 11)))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer synctest.Wait()
+			defer cancel()
+			go c.churn(ctx, time.Duration(20+c.IntN(3000))*time.Millisecond)
+			go c.proxy(ctx)
+			accused := map[string]bool{}
+			go settle.Keep(ctx, c, c, settle.Keeping{
+				Settle: func() time.Duration { return settleTime }, Every: time.Minute,
+				Done: func(k settle.Kept) {
+					rounds++
+					clear(accused)
+					for _, f := range k.Findings {
+						accused[f.Service] = f.Verdict == checks.Fail
+						if f.Verdict != checks.Fail || !c.stale[f.Service] {
+							t.Errorf("seed %d: %s is healthy, and in a finding: %s: %s", seed, f.Service, f.Name, f.Message)
+						}
+					}
+				},
+			})
+			time.Sleep(4 * time.Minute)
+			service := c.names[0]
+			c.stale[service], c.rules[service] = true, "99999"
+			time.Sleep(3 * time.Minute)
+			if !accused[service] {
+				t.Errorf("seed %d: the rules of %s are stale for 3 minutes, and nothing is found", seed, service)
+			}
+			found++
+			c.rules[service] = c.shadow[service]
+			delete(c.stale, service)
+			c.applied = len(c.log) - 1
+			time.Sleep(3 * time.Minute)
+			if accused[service] {
+				t.Errorf("seed %d: the rules of %s are mended for 3 minutes, and it is still accused", seed, service)
+			}
+		})
+	}
+	if rounds < 30 {
+		t.Errorf("%d rounds in an hour of motion", rounds)
+	}
+	t.Logf("%d rounds, %d stale Services", rounds, found)
+}
+
+// TestKeepStill: where nothing changes, the rules are not read again.
+func TestKeepStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &generation{newCluster(rand.New(rand.NewPCG(1, 1))), "7"}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer cancel()
+		go c.proxy(ctx)
+		var reads []int
+		go settle.Keep(ctx, c, c, settle.Keeping{
+			Settle: func() time.Duration { return settleTime }, Every: time.Minute,
+			Done: func(k settle.Kept) { reads = append(reads, k.Rounds) },
+		})
+		time.Sleep(time.Hour)
+		if !slices.Equal(reads, []int{1}) {
+			t.Errorf("rounds in an hour of peace: %v, want the first", reads)
+		}
+		c.generation = "8"
+		time.Sleep(time.Minute)
+		if len(reads) != 2 {
+			t.Errorf("a new generation of the rules: %d rounds, want 2", len(reads))
+		}
+	})
+}
+
+// generation is a cluster whose rules have one.
+type generation struct {
+	*cluster
+	generation string
+}
+
+func (g *generation) Generation(context.Context) (string, error) { return g.generation, nil }

@@ -1,0 +1,53 @@
+package watch
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"nodegate/internal/host"
+	"nodegate/policy"
+)
+
+// Where the cluster is to hear of a change, the rounds are too far apart. A look at what is cheap to read makes the next one early.
+
+// publishes reports whether the cluster hears what watch finds.
+func (w *Watcher) publishes() bool { return w.policy.Publish.Condition != "" }
+
+// begin begins a round.
+func (w *Watcher) begin(ctx context.Context, r *round, reread bool) {
+	w.glanced = w.parameters()
+	r.begin(ctx, w.policy, reread)
+}
+
+// glance reports whether a parameter that the policy asks for has changed since the last round began.
+func (w *Watcher) glance() bool { return !maps.Equal(w.glanced, w.parameters()) }
+
+// parameters reads the parameters that the policy asks for, where the cluster hears of them.
+func (w *Watcher) parameters() map[string]string {
+	now := map[string]string{}
+	for _, s := range w.policy.Sysctls {
+		if !w.publishes() || s.Off || s.Drift == policy.Ignore {
+			continue
+		}
+		value, err := w.Host.ReadSysctl(string(s.Key))
+		if err != nil {
+			value = err.Error()
+		}
+		now[string(s.Key)] = value
+	}
+	return now
+}
+
+// concerns reports whether a notice is about a link that a requirement could match.
+func (w *Watcher) concerns(e host.LinkEvent) bool {
+	for _, r := range w.links {
+		if w.publishes() && r.MayMatch(e.Link) {
+			return true
+		}
+	}
+	return false
+}
+
+// affordable reports whether a round now would leave the rounds at most a quarter of the time.
+func (r *round) affordable(now time.Time) bool { return r.began.IsZero() && now.Sub(r.ended) >= 3*r.took }

@@ -1,0 +1,38 @@
+package watch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"nodegate/internal/host/hosttest"
+)
+
+// TestEarly: where the cluster is to hear of it, a parameter or a link that changes is found before the next round is due.
+func TestEarly(t *testing.T) {
+	if !hosttest.OwnNetns(t) {
+		return
+	}
+	w := start(t, driftPolicy+`
+link "d" {
+  match { name = "d0" }
+  mtu   = 1400
+  drift = "report"
+}
+publish {}
+`, func(w *Watcher) { w.Every = time.Hour })
+	w.flip(t, "net/ipv4/conf/all/rp_filter", "2")
+	eventually(t, "that a parameter fails is reported", func() bool { return w.heard("fail sysctl.net.ipv4.conf.all.rp_filter") == 1 })
+	d := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "d0", MTU: 1400}}
+	if err := netlink.LinkAdd(d); err != nil {
+		t.Fatal(err)
+	}
+	// A link that has passed once is not set again: its drift is only reported.
+	rounds := w.State().Rounds
+	eventually(t, "a round for the link", func() bool { return w.State().Rounds > rounds })
+	if err := netlink.LinkSetMTU(d, 1300); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "that a link fails is reported", func() bool { return w.heard("fail link.d") == 1 })
+}

@@ -1,0 +1,73 @@
+package units
+
+import (
+	"path"
+	"slices"
+
+	"nodegate/policy"
+)
+
+// The units of a policy whose publish block has by = "timer".
+const (
+	PublishTimer   = "nodegate-publish.timer"
+	publishService = "nodegate-publish.service"
+)
+
+// Started returns the units that a machine starts by itself.
+func Started(p *policy.Policy) []string {
+	all := []string{ApplyUnit, WatchUnit}
+	if p.Publish.By == policy.ByTimer {
+		all = append(all, PublishTimer)
+	}
+	return all
+}
+
+// publishFiles returns what a publish block needs: leave for watch to reach the API server, or a publisher of its own. Without the
+// block watch reaches nobody.
+func publishFiles(p *policy.Policy, prog Program) []File {
+	switch {
+	case p.Publish.Condition == "", p.Publish.By == policy.ByPod:
+		return nil
+	case p.Publish.By == policy.ByWatch:
+		text := render(prog.header()+"# The policy has a publish block: watch writes a condition of this node's Node.",
+			section("Service", "IPAddressDeny", "", "IPAddressAllow", ""))
+		return []File{{Path: unitDir + "/" + WatchUnit + ".d/10-publish.conf", Mode: 0o644, Content: text}}
+	}
+	return []File{
+		{Path: unitDir + "/" + publishService, Mode: 0o644, Content: publishUnit(p.Gate, prog)},
+		{Path: unitDir + "/" + PublishTimer, Mode: 0o644, Content: publishTimer(prog)},
+		{Path: unitDir + "/timers.target.wants/" + PublishTimer, Target: unitDir + "/" + PublishTimer},
+	}
+}
+
+// publishUnit looks, and changes nothing. That a node fails, or is no Node yet, is no failure of the unit.
+func publishUnit(g policy.Gate, prog Program) []byte {
+	return render(prog.header()+"# Writes the verdict as a condition of this node's Node.",
+		section("Unit",
+			"Description", "Publish the verdict on the Kubernetes node policy",
+			"ConditionKernelCommandLine", "!nodegate=off",
+			"ConditionPathExists", "!"+Disabled,
+			"RequiresMountsFor", path.Dir(prog.path)+" /etc/nodegate",
+			"After", ApplyUnit+" "+g.Unit,
+		), section("Service", slices.Concat([]string{
+			"Type", "oneshot",
+			"ExecStart", prog.path + " publish --timeout 50s",
+			"SuccessExitStatus", "1 3",
+			"TimeoutStartSec", "60s",
+			"MemoryMax", "512M",
+			"TasksMax", "64",
+			"CapabilityBoundingSet", "CAP_NET_ADMIN CAP_NET_RAW",
+		}, sandbox(), []string{
+			"ProtectKernelTunables", "yes",
+			"SystemCallFilter", "@system-service",
+			"SystemCallFilter", "~@resources",
+		})...))
+}
+
+// publishTimer runs it once a minute: a write is due every five minutes, or where something has changed.
+func publishTimer(prog Program) []byte {
+	return render(prog.header()+"# "+publishService+" once a minute.",
+		section("Unit", "Description", "Publish the verdict on the Kubernetes node policy once a minute"),
+		section("Timer", "OnActiveSec", "5s", "OnUnitInactiveSec", "60s", "RandomizedDelaySec", "6s", "AccuracySec", "1s"),
+		section("Install", "WantedBy", "timers.target"))
+}
