@@ -94,7 +94,7 @@ func (p *Policy) Advice() []string {
 			add(l.Metadata, "link "+l.Name+noReason)
 		}
 	}
-	if len(p.Modules)+len(p.Sysctls)+len(p.Links)+len(p.Problems)+len(p.Probes) == 0 && len(p.Files) > 0 {
+	if len(p.Modules)+len(p.Sysctls)+len(p.Links)+len(p.Problems)+len(p.Probes) == 0 && !p.Audit.On && len(p.Files) > 0 {
 		add(Metadata{Range: hcl.Range{Filename: p.Files[0], Start: hcl.InitialPos}}, "the policy asks for nothing: every node passes. Start with: use \"kubernetes\" {}")
 	}
 	if p.Gate.OnTimeout == Release && !p.Gate.Repair {
