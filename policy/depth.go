@@ -15,7 +15,8 @@ const (
 	maxDepth     = 100   // brackets in brackets
 	maxOperators = 1_000 // operators in one expression
 
-	tooManyBrackets = "A policy has at most 100 brackets in one another; there are more here."
+	tooManyOperators = "An expression has at most 1000 operators, ${ } included; there are more here."
+	tooManyBrackets  = "A policy has at most 100 brackets in one another; there are more here."
 )
 
 // checkDepth returns an error where a file is nested too deeply to be parsed, or has
@@ -89,6 +90,11 @@ func (s *nesting) take(t hclsyntax.Token, isFor, endFor bool) string {
 		if len(s.levels) > maxDepth {
 			return tooManyBrackets
 		}
+		if t.Type == hclsyntax.TokenTemplateInterp { // each repeats a text
+			if top.operators++; top.operators > maxOperators {
+				return tooManyOperators
+			}
+		}
 		s.levels = append(s.levels, level{
 			block: t.Type == hclsyntax.TokenOBrace, control: t.Type == hclsyntax.TokenTemplateControl, operators: top.operators,
 		})
@@ -100,7 +106,7 @@ func (s *nesting) take(t hclsyntax.Token, isFor, endFor bool) string {
 		top.operators = 0
 	case operates(t.Type):
 		if top.operators++; top.operators > maxOperators {
-			return "An expression has at most 1000 operators; there are more here."
+			return tooManyOperators
 		}
 	}
 	return ""

@@ -19,6 +19,7 @@ func TestTooComplex(t *testing.T) {
 		"operators":         {"a.hcl", value(strings.Repeat("!", 100_000) + "true"), "at most 1000 operators"},
 		"sums over lines":   {"a.hcl", value("(" + strings.Repeat("1 +\n", 100_000) + "1)"), "at most 1000 operators"},
 		"choices":           {"a.hcl", value(strings.Repeat("true ? 1 : ", 10_000) + "1"), "at most 1000 operators"},
+		"repeated texts":    {"a.hcl", value(`"` + strings.Repeat("${node.name}", 10_000) + `"`), "at most 1000 operators"},
 		"for in for":        {"a.hcl", value(strings.Repeat("[for a in "+list+": ", 4) + "a]]]]"), "cannot contain another"},
 		"for in a template": {"a.hcl", value(`"%{ for a in [1] }%{ for b in [1] }x%{ endfor }%{ endfor }"`), "cannot contain another"},
 		"JSON":              {"a.hcl.json", `{"sysctl": ` + strings.Repeat("[", 100_000), "at most 100 brackets"},

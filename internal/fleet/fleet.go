@@ -3,6 +3,7 @@ package fleet
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"nodegate/internal/report"
@@ -88,6 +89,8 @@ func Merge(reports []report.Read) (Fleet, []error) {
 		kept = append(kept, r)
 	}
 	slices.SortStableFunc(kept, func(a, b report.Read) int { return natural(a.Node.Name, b.Node.Name) })
+	kept, tooMany := bounded(kept)
+	errs = append(errs, tooMany...)
 	for _, r := range kept {
 		f.Nodes = append(f.Nodes, Node{r.Node.Name, r.Stage, r.Verdict, r.File, r.Time, r.Policy.Enforce})
 	}
@@ -96,6 +99,38 @@ func Merge(reports []report.Read) (Fleet, []error) {
 	slices.SortStableFunc(f.Checks, byInterest)
 	f.Groups = group(f.Checks, len(kept))
 	return f, errs
+}
+
+// What a table may hold. A fleet asks a few hundred different checks, and most nodes are asked the same.
+const (
+	maxChecks   = 10_000
+	freeCells   = 1 << 20 // nodes times checks
+	cellsForOne = 16      // more for each result
+)
+
+// bounded leaves out the reports with which the table would become larger than what was read by far: those with
+// thousands of checks that no other node has.
+func bounded(reports []report.Read) (kept []report.Read, errs []error) {
+	checks := map[string]bool{}
+	results := 0
+	for _, r := range reports {
+		fresh := map[string]bool{}
+		for _, res := range r.Results {
+			if !checks[res.Name] {
+				fresh[res.Name] = true
+			}
+		}
+		n := len(checks) + len(fresh)
+		if n > maxChecks || n*(len(kept)+1) > freeCells+cellsForOne*(results+len(r.Results)) {
+			errs = append(errs, fmt.Errorf("%s: left out: with it there would be %d different checks on %d nodes, too many for one table",
+				r.File, n, len(kept)+1))
+			continue
+		}
+		maps.Copy(checks, fresh)
+		results += len(r.Results)
+		kept = append(kept, r)
+	}
+	return kept, errs
 }
 
 // Verdict returns the worst verdict of the nodes.

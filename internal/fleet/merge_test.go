@@ -1,6 +1,7 @@
 package fleet_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -47,4 +48,22 @@ func FuzzMerge(f *testing.F) {
 			t.Fatal(page.String())
 		}
 	})
+}
+
+// TestTooManyChecks: reports whose checks no other node has are left out, by name, before the table of all checks and all
+// nodes is made; the others are shown.
+func TestTooManyChecks(t *testing.T) {
+	var reports []report.Read
+	for n := range 200 {
+		r := report.Read{File: fmt.Sprintf("file-%d", n)}
+		r.Node.Name = fmt.Sprintf("node-%d", n)
+		for i := range 500 {
+			r.Results = append(r.Results, report.Result{Name: fmt.Sprintf("own.%d-%d", n, i), Verdict: report.Pass})
+		}
+		reports = append(reports, r)
+	}
+	f, errs := fleet.Merge(reports)
+	if len(f.Nodes) != 20 || len(errs) != 180 || !strings.Contains(errs[0].Error(), "file-20: left out: ") {
+		t.Errorf("%d nodes, %d errors, the first: %v", len(f.Nodes), len(errs), errs[0])
+	}
 }

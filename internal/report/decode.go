@@ -127,6 +127,7 @@ func decode(raw json.RawMessage) (Report, error) {
 	if d.Kind == KindWatch && d.Watched != nil {
 		d.Report = *d.Watched
 	}
+	d.Results = slices.Clone(d.Results) // without the room that decoding left: all of them are kept
 	return d.Report, d.check()
 }
 

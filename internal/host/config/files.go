@@ -13,6 +13,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"nodegate/internal/host/file"
 )
 
 // Files is where configuration is read from. Errors wrap the io/fs sentinels.
@@ -41,6 +43,7 @@ func Dirs(kind string) []string {
 func Collect(files Files, dirs []string, suffix string) ([]File, error) {
 	found := map[string]File{}
 	masked := map[string]bool{}
+	total := 0
 	for _, dir := range dirs {
 		names, err := files.ReadDir(dir)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -62,6 +65,10 @@ func Collect(files Files, dirs []string, suffix string) ([]File, error) {
 				masked[name] = true
 			default:
 				found[name] = f
+				total += len(f.Text)
+				if err := file.TooMuch(dir, total); err != nil {
+					return nil, err
+				}
 			}
 		}
 	}

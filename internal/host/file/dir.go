@@ -12,6 +12,17 @@ type Named struct {
 	Text []byte
 }
 
+// MaxTogether is what the files of one directory, or of one kind of configuration, may have together, in bytes.
+const MaxTogether = 64 << 20
+
+// TooMuch returns an error where files of so many bytes are too many to be read together.
+func TooMuch(where string, total int) error {
+	if total <= MaxTogether {
+		return nil
+	}
+	return fmt.Errorf("the files of %s are larger than %d bytes together", where, MaxTogether)
+}
+
 // wholeTries bounds how often a directory may be replaced while it is read.
 const wholeTries = 100
 
@@ -24,12 +35,16 @@ func ReadDir(dir string, open func() (*os.File, error), names func(dir string) (
 	once := func() ([]Named, error) {
 		all, err := names(dir)
 		var files []Named
+		total := 0
 		for _, n := range all {
 			if err != nil || !want(n) {
 				continue
 			}
 			f := Named{Name: dir + "/" + n}
-			f.Text, err = read(f.Name)
+			if f.Text, err = read(f.Name); err == nil {
+				total += len(f.Text)
+				err = TooMuch(dir, total)
+			}
 			files = append(files, f)
 		}
 		return files, err

@@ -1,0 +1,123 @@
+//go:build torture
+
+package torture
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestMemory gives every reader the input that costs it most, and wants at most ten times the input and 64 MiB of memory.
+func TestMemory(t *testing.T) {
+	dir := t.TempDir()
+	var s survey
+	try := func(what, input string, args ...string) {
+		var size int64
+		must(t, filepath.Walk(input, func(_ string, info os.FileInfo, err error) error {
+			if err == nil && info.Mode().IsRegular() {
+				size += min(info.Size(), 64<<20) // the ceiling of one file, and of one directory
+			}
+			return err
+		}))
+		size = min(size, 64<<20)
+		s.point(t, what, func() error {
+			cmd := exec.Command(nodegate(t), args...)
+			said := filepath.Join(dir, "said")
+			output, err := os.Create(said)
+			if err != nil {
+				return err
+			}
+			defer output.Close()
+			cmd.Stdout, cmd.Stderr = output, output
+			_ = cmd.Run() // most are refused
+			if cmd.ProcessState == nil {
+				return errors.New("it did not start")
+			}
+			head := make([]byte, 400)
+			n, err := output.ReadAt(head, 0)
+			if n == 0 {
+				return fmt.Errorf("it said nothing: %w", err)
+			}
+			out := string(head[:n])
+			used := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
+			t.Logf("%s: %d MiB of input, %d MiB of memory; it begins with %.150q", what, size>>20, used>>20, out)
+			if used > 10*size+64<<20 {
+				return fmt.Errorf("%d MiB of memory for %d MiB of input", used>>20, size>>20)
+			}
+			if cmd.ProcessState.ExitCode() < 0 || strings.Contains(out, "goroutine ") {
+				return fmt.Errorf("it crashed: %s", out)
+			}
+			return nil
+		})
+	}
+	for _, of := range []struct {
+		reports, results int
+		same             bool
+	}{{20, 10_000, false}, {1000, 500, false}, {190, 10_000, true}} {
+		f := filepath.Join(dir, fmt.Sprintf("reports-%d-%d-%v.json", of.reports, of.results, of.same))
+		file, err := os.Create(f)
+		must(t, err)
+		text := bufio.NewWriter(file) // this process must stay small: a child's memory counts from its fork on
+		for n := range of.reports {
+			fmt.Fprintf(text, `{"apiVersion":"nodegate/v1","kind":"Report","node":{"name":"n%d"},"stage":"boot","verdict":"pass","results":[`, n)
+			for i := range of.results {
+				if i > 0 {
+					fmt.Fprint(text, ",")
+				}
+				if of.same {
+					fmt.Fprintf(text, `{"name":"%d","verdict":"pass"}`, i)
+				} else {
+					fmt.Fprintf(text, `{"name":"own.%d-%d","severity":"block","verdict":"pass","want":"1","got":"1"}`, n, i)
+				}
+			}
+			fmt.Fprintln(text, "]}")
+		}
+		must(t, errors.Join(text.Flush(), file.Close()))
+		for _, format := range []string{"text", "json", "html"} {
+			try(fmt.Sprintf("report --format %s: %d reports of %d checks, the same everywhere: %v", format, of.reports, of.results, of.same), f,
+				"report", "--format", format, f)
+		}
+	}
+	for _, where := range []string{"etc/nodegate/policy.d/%d.hcl", "etc/sysctl.d/%d.conf"} {
+		root := filepath.Join(dir, filepath.Base(filepath.Dir(where)))
+		for n := range 60 {
+			f := filepath.Join(root, fmt.Sprintf(where, n))
+			write(t, f, "")
+			must(t, os.Truncate(f, 60<<20))
+		}
+		try("60 files of 60 MiB in "+filepath.Dir(where), root, "check", "--root", root, "--stage", "image")
+	}
+	for name, text := range map[string]string{
+		"brackets":   "sysctl \"a.b\" { value = " + strings.Repeat("[", 100_000) + "1" + strings.Repeat("]", 100_000) + " }\n",
+		"for in for": "sysctl \"a.b\" { value = [for a in range(1000) : [for b in range(1000) : [for c in range(1000) : a]]] }\n",
+		"doubling": "variable \"v\" { default = \"" + strings.Repeat("x", 1000) + "\" }\nsysctl \"a.b\" { value = \"" +
+			strings.Repeat("${var.v}", 100_000) + "\" }\n",
+	} {
+		f := filepath.Join(dir, strings.ReplaceAll(name, " ", "-")+".hcl")
+		write(t, f, text)
+		try("a policy with "+name, f, "check", "--stage", "image", "--root", dir, "--policy", f)
+		try("a policy with "+name+", lint", f, "lint", f)
+	}
+	endpoints, ports := make([]string, 1000), make([]string, 20_000)
+	for i := range endpoints {
+		endpoints[i] = fmt.Sprintf(`{"addresses":["10.1.%d.%d"]}`, i/250, i%250)
+	}
+	for i := range ports {
+		ports[i] = fmt.Sprintf(`{"name":"p%d","port":%d,"protocol":"TCP"}`, i, i+1)
+	}
+	slices := filepath.Join(dir, "slices.json")
+	write(t, slices, `{"items":[{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":{"name":"a","namespace":"b","labels":`+
+		`{"kubernetes.io/service-name":"s"}},"addressType":"IPv4","endpoints":[`+strings.Join(endpoints, ",")+`],"ports":[`+
+		strings.Join(ports, ",")+`]}]}`)
+	rules := filepath.Join(dir, "rules")
+	write(t, rules, "*nat\n:KUBE-SERVICES - [0:0]\nCOMMIT\n")
+	try("an EndpointSlice of 20,000 ports and 1,000 endpoints", slices, "audit", "--rules", rules, "--endpoints", slices)
+	s.close(t, "memory: ten times the input and 64 MiB")
+}

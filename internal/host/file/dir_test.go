@@ -1,0 +1,19 @@
+package file
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestTooMuch: many files, each below its ceiling, are refused together before all of them are in memory.
+func TestTooMuch(t *testing.T) {
+	read := 0
+	names := func(string) ([]string, error) { return strings.Fields(strings.Repeat("a ", 60)), nil }
+	_, err := ReadDir("/d", nil, names, func(string) bool { return true }, func(string) ([]byte, error) {
+		read++
+		return make([]byte, MaxTogether/2), nil
+	})
+	if err == nil || !strings.Contains(err.Error(), "/d are larger than") || read != 3 {
+		t.Errorf("%v after %d files", err, read)
+	}
+}
