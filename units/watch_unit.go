@@ -65,7 +65,7 @@ func sandbox() []string {
 	}
 }
 
-// auditDropIn does the same for the audit block.
+// auditDropIn lets watch reach the API server, as a publish block does.
 func auditDropIn(prog Program) []byte {
 	return render(prog.header()+"# The policy has an audit block: watch compares kube-proxy's rules with the API server.",
 		section("Service", "IPAddressDeny", "", "IPAddressAllow", ""))

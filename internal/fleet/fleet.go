@@ -23,6 +23,7 @@ type Node struct {
 	Verdict report.Verdict
 	File    string
 	Time    string
+	Enforce string // "warn" where the gate holds nothing
 }
 
 // Check is one requirement over all nodes.
@@ -88,7 +89,7 @@ func Merge(reports []report.Read) (Fleet, []error) {
 	}
 	slices.SortStableFunc(kept, func(a, b report.Read) int { return natural(a.Node.Name, b.Node.Name) })
 	for _, r := range kept {
-		f.Nodes = append(f.Nodes, Node{r.Node.Name, r.Stage, r.Verdict, r.File, r.Time})
+		f.Nodes = append(f.Nodes, Node{r.Node.Name, r.Stage, r.Verdict, r.File, r.Time, r.Policy.Enforce})
 	}
 	f.domain = domain(f.Nodes)
 	f.Checks = mergeChecks(kept)
@@ -116,6 +117,18 @@ func (f Fleet) Count(verdict report.Verdict) int {
 		}
 	}
 	return n
+}
+
+// WouldBeHeld returns the nodes that the gate would hold, and does not, because enforce is warn there. Only the gate's own reports say
+// so: at stage run more is asked than the gate asks.
+func (f Fleet) WouldBeHeld() []int {
+	var all []int
+	for i, n := range f.Nodes {
+		if n.Enforce == "warn" && n.Stage == "boot" && n.Verdict != report.Pass {
+			all = append(all, i)
+		}
+	}
+	return all
 }
 
 // Stages returns the stages of the reports, each once.

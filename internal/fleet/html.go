@@ -55,6 +55,11 @@ func Page(w io.Writer, f Fleet, words Words) error {
 	if when := f.when(); when != "" {
 		p.put("<p class=quiet>", p.text(when, 0), "</p>\n")
 	}
+	if held := f.WouldBeHeld(); held != nil {
+		fmt.Fprintf(&p, "<p>%s would be held, if enforce were not warn: ", report.Count(len(held), "node"))
+		p.names(held, pageNames)
+		p.put("</p>\n")
+	}
 	p.put("</header>\n<main>\n")
 	p.heatMap()
 	p.checks()

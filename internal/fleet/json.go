@@ -11,7 +11,7 @@ func JSON(w io.Writer, f Fleet) error {
 	d := jsonFleet{APIVersion: report.APIVersion, Kind: "FleetReport", Verdict: f.Verdict(),
 		Nodes: []jsonNode{}, Checks: []jsonCheck{}, Groups: []jsonGroup{}}
 	for _, n := range f.Nodes {
-		d.Nodes = append(d.Nodes, jsonNode{n.Name, n.Stage, n.Verdict, n.Time, n.File})
+		d.Nodes = append(d.Nodes, jsonNode{n.Name, n.Stage, n.Verdict, n.Time, n.File, n.Enforce})
 	}
 	for _, c := range f.Checks {
 		out := jsonCheck{Name: c.Name, Severity: c.Severity, Difference: c.Kind.String(), Because: c.Because, Remedy: c.Remedy}
@@ -49,6 +49,7 @@ type jsonNode struct {
 	Verdict report.Verdict `json:"verdict"`
 	Time    string         `json:"time,omitempty"`
 	File    string         `json:"file"`
+	Enforce string         `json:"enforce,omitempty"` // "warn" where the gate holds nothing
 }
 
 type jsonCheck struct {

@@ -35,6 +35,9 @@ func Text(w io.Writer, f Fleet, all bool, paint report.Paint) error {
 		t.list(Alike, "the same everywhere")
 	}
 	t.groups()
+	if held := f.WouldBeHeld(); held != nil {
+		fmt.Fprintf(&t, "%s would be held, if enforce were not warn: %s\n\n", report.Count(len(held), "node"), f.names(held, t.names))
+	}
 	_ = report.Total(&t, paint, f.Verdict(), f.summary(State.word))
 	_, err := t.WriteTo(w)
 	return err

@@ -63,7 +63,7 @@ func condition(kind string, verdict report.Verdict, failing []string, warns bool
 		c.Reason = kube.Reason(failing[0])
 		c.Message = list(c.Message, failing, maxMessage)
 	}
-	if warns && c.Status != "True" {
+	if warns {
 		c.Message = list("nothing is held (enforce is warn); "+c.Message, nil, maxMessage)
 	}
 	if off != "" {

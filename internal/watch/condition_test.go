@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"nodegate/checks"
+	"nodegate/internal/host/hosttest"
 	"nodegate/internal/kube"
 	"nodegate/internal/report"
 	"nodegate/internal/watch"
@@ -24,23 +26,41 @@ func TestCondition(t *testing.T) {
 		what    string
 		results []checks.Result
 		off     string
+		warns   bool
 		want    kube.Condition
 	}{
-		{"pass", []checks.Result{result("swap", checks.Pass, "off"), result("mtu", checks.Warn, "9001")}, "",
+		{"pass", []checks.Result{result("swap", checks.Pass, "off"), result("mtu", checks.Warn, "9001")}, "", false,
 			kube.Condition{Status: "True", Reason: "Passed", Message: "every requirement of the policy passes"}},
 		{"fail", []checks.Result{result("mtu", checks.Unknown, ""), result("sysctl.net.ipv4.ip_forward", checks.Fail, "0"),
-			result("swap", checks.Fail, "on")}, "",
+			result("swap", checks.Fail, "on")}, "", false,
 			kube.Condition{Status: "False", Reason: "SysctlNetIpv4IpForward", Message: "fails: sysctl.net.ipv4.ip_forward, swap"}},
-		{"unknown", []checks.Result{result("mtu", checks.Unknown, "")}, "",
+		{"unknown", []checks.Result{result("mtu", checks.Unknown, "")}, "", false,
 			kube.Condition{Status: "Unknown", Reason: "Mtu", Message: "could not be told: mtu"}},
-		{"off", []checks.Result{result("swap", checks.Fail, "on")}, "/etc/nodegate/disabled",
+		{"off", []checks.Result{result("swap", checks.Fail, "on")}, "/etc/nodegate/disabled", false,
 			kube.Condition{Status: "False", Reason: "Swap",
 				Message: "nothing is held or corrected, by /etc/nodegate/disabled; fails: swap"}},
+		{"warns, and passes", nil, "", true,
+			kube.Condition{Status: "True", Reason: "Passed", Message: "nothing is held (enforce is warn); every requirement of the policy passes"}},
+		{"warns, and fails", []checks.Result{result("swap", checks.Fail, "on")}, "", true,
+			kube.Condition{Status: "False", Reason: "Swap", Message: "nothing is held (enforce is warn); fails: swap"}},
 	} {
 		test.want.Type = "NodegatePassed"
-		s := watch.State{Watching: report.Watching{Off: test.off}, Report: checks.Report{Results: test.results}}
+		p := &policy.Policy{}
+		if test.warns {
+			p.Gate.Enforce = policy.Warn
+		}
+		s := watch.State{Watching: report.Watching{Off: test.off}, Policy: p, Report: checks.Report{Results: test.results}}
 		if got := s.Condition("NodegatePassed"); got != test.want {
 			t.Errorf("%s: got %+v, want %+v", test.what, got, test.want)
+		}
+		// What another process reads of it says the same.
+		now := time.Now()
+		s.LastRound, s.Interval = now, time.Minute
+		if got := watch.Condition("NodegatePassed", s.Document((&hosttest.Machine{}).Host()), now); got != test.want {
+			t.Errorf("%s: its document says %+v, want %+v", test.what, got, test.want)
+		}
+		if got := watch.Condition("NodegatePassed", s.Document((&hosttest.Machine{}).Host()), now.Add(time.Hour)); got.Status != "Unknown" {
+			t.Errorf("%s: an hour later its document says %+v", test.what, got)
 		}
 		for i := range s.Report.Results {
 			s.Report.Results[i].State.Got += " and 7"

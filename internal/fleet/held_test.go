@@ -1,0 +1,41 @@
+package fleet_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"nodegate/internal/fleet"
+	"nodegate/internal/report"
+)
+
+// TestWouldBeHeld: a policy that only warns shows whom it would hold, by the gate's own reports.
+func TestWouldBeHeld(t *testing.T) {
+	warns := func(text string) string { return strings.Replace(text, `"stage"`, `"policy":{"enforce":"warn"},"stage"`, 1) }
+	f := merged(t, warns(reportOf(t, "n1", "boot", fail("swap", "on"))), warns(reportOf(t, "n2", "boot", pass("swap", "off"))),
+		warns(reportOf(t, "n3", "run", fail("swap", "on"))), reportOf(t, "n4", "boot", fail("swap", "on")))
+	const want = "1 node would be held, if enforce were not warn: "
+	var text, page, document bytes.Buffer
+	if err := fleet.Text(&text, f, false, report.Plain); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text.String(), want+"n1\n") {
+		t.Errorf("the text:\n%s", &text)
+	}
+	if err := fleet.HTML(&page, f); err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(page.String(), want)
+	if line, _, _ := strings.Cut(rest, "</p>"); !strings.Contains(line, "n1") || strings.Contains(line, "n3") || strings.Contains(line, "n4") {
+		t.Errorf("the page says %q", line)
+	}
+	if err := fleet.JSON(&document, f); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(document.String(), `"enforce": "warn"`); n != 3 {
+		t.Errorf("%d nodes of the JSON say that the gate only warns, want 3:\n%s", n, &document)
+	}
+	if f := merged(t, reportOf(t, "n4", "boot", fail("swap", "on"))); f.WouldBeHeld() != nil {
+		t.Error("a node that is held would be held")
+	}
+}
