@@ -135,17 +135,21 @@ func inspect(ctx context.Context, h *host.Host, c Check) Result {
 }
 
 // dropIntactCauses removes the causes that did not fail: a symptom names a cause
-// only where that check is in the report and does not pass.
+// only where that check is in the report and does not pass. Where the policy leaves
+// the cause out, nobody mends it, and the changes that need it cannot be made.
 func dropIntactCauses(results []Result) {
-	broken := map[string]bool{}
+	verdicts := map[string]Verdict{}
 	for _, r := range results {
-		if r.Verdict != Pass && r.Verdict != Skip {
-			broken[r.Name] = true
-		}
+		verdicts[r.Name] = r.Verdict
 	}
 	for i := range results {
-		if !broken[results[i].State.Cause] {
-			results[i].State.Cause = ""
+		s := &results[i].State
+		verdict, is := verdicts[s.Cause]
+		if is && verdict == Skip {
+			s.Changes = nil
+		}
+		if !is || verdict == Skip || verdict == Pass {
+			s.Cause = ""
 		}
 	}
 }

@@ -126,7 +126,9 @@ func (o *options) evaluate(h *host.Host, files []policy.File, stderr io.Writer) 
 // printDiagnostics prints what is wrong with a policy, and returns exit status 2
 // where one of the mistakes is an error.
 func printDiagnostics(w io.Writer, files []policy.File, diags hcl.Diagnostics) error {
-	policy.WriteDiagnostics(w, files, diags)
+	if err := report.Fold(w, func(to io.Writer) error { policy.WriteDiagnostics(to, files, diags); return nil }); err != nil {
+		return err
+	}
 	if !diags.HasErrors() {
 		return nil
 	}

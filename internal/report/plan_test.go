@@ -45,3 +45,21 @@ what could not be told:
 		t.Errorf("(-want +got)\n%s\n%s", d, b.String())
 	}
 }
+
+// TestPlanLeftOut: what only a module brings that the policy leaves out, apply cannot change.
+func TestPlanLeftOut(t *testing.T) {
+	node := checkstest.Node(map[string]string{"/lib/modules/6.1.0/modules.dep": "kernel/net/ip_vs.ko:\n"}, nil)
+	p := checkstest.Load(t, `
+		module "ip_vs" { when = false }
+		sysctl "net.ipv4.vs.conntrack" { value = 1 }`)
+	var b strings.Builder
+	plan := report.NewPlan(checks.Inspect(t.Context(), node.Host(), checks.Boot, catalog.For(p, checks.Boot)))
+	if err := plan.Text(&b, report.Plain); err != nil {
+		t.Fatal(err)
+	}
+	want := "what apply cannot change:\n  ! sysctl.net.ipv4.vs.conntrack  no such parameter, wants 1; load ip_vs\n" +
+		"no change: 2 requirements checked; 1 for you: apply cannot make them pass\n"
+	if d := cmp.Diff(want, b.String()); d != "" {
+		t.Errorf("(-want +got)\n%s\n%s", d, b.String())
+	}
+}
