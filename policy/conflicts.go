@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,6 +41,7 @@ func (p *Policy) check(r *reader) {
 		sysctls[i] = merged
 	}
 	p.Sysctls = sysctls
+	p.forwarding(r)
 
 	problems := p.Problems[:0]
 	for _, j := range p.Problems {
@@ -69,6 +71,22 @@ func (p *Policy) check(r *reader) {
 				r.errorf(l.Range, "Contradiction", "This link sets %s; link %q at %s matches the same interfaces "+
 					"and sets it differently. Remove one of the two.", what, o.Name, place(o.Range))
 			}
+		}
+	}
+}
+
+// forwarding reports another value for what net.ipv4.ip_forward is under its other name:
+// the kernel keeps the two the same.
+func (p *Policy) forwarding(r *reader) {
+	i := slices.IndexFunc(p.Sysctls, func(s Sysctl) bool { return s.Key == "net/ipv4/ip_forward" && s.Applies() })
+	for _, s := range p.Sysctls {
+		other, _ := path.Match(string(s.Key), "net/ipv4/conf/all/forwarding")
+		if i < 0 || !other || !s.Applies() || r.catalogue == nil {
+			continue
+		}
+		if _, ok := p.Sysctls[i].and(s); !ok {
+			r.errorf(s.Range, "Contradiction", "%s is asked to be %s, and net.ipv4.ip_forward, which is the same as "+
+				"net.ipv4.conf.all.forwarding, to be %s at %s.", s.Key, s.Want(), p.Sysctls[i].Want(), place(p.Sysctls[i].Range))
 		}
 	}
 }

@@ -201,6 +201,9 @@ func (r *reader) gate(b block) Gate {
 	g.Repair = r.flag(b.get("repair"), "repair", g.Repair)
 	g.Enforce = Severity(r.oneOf(b.get("enforce"), "enforce", string(Block), string(Warn)))
 	g.OnHeld = r.command(b.get("on_held"), "on_held")
+	if r.names {
+		r.checkGate(g, b)
+	}
 	return g
 }
 
@@ -217,6 +220,7 @@ func (r *reader) match(blocks hcl.Blocks, link hcl.Range) Match {
 		DefaultRoute: r.flag(b.get("default_route"), "default_route", false),
 	}
 	r.checkKind(m.Kind, b.at("kind"))
+	r.checkMatch(m, b)
 	if _, err := path.Match(m.Name, ""); err != nil {
 		r.errorf(b.at("name"), "Not a glob", "%q is not a valid pattern: close the bracket, or write \\[ for a bracket.", m.Name)
 	}

@@ -3,6 +3,9 @@ package policy
 import (
 	"fmt"
 	"io"
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
 )
 
 // WriteEffective lists every requirement as the checks see it, with its source.
@@ -67,6 +70,17 @@ func (p *Policy) Advice() []string {
 			all = append(all, fmt.Sprintf("%s:%d:%d: Warning: %s", a.Range.Filename, a.Range.Start.Line, a.Range.Start.Column, what))
 		}
 	}
+	for _, m := range p.Modules {
+		i := slices.IndexFunc(p.Sysctls, func(s Sysctl) bool { return ModuleOf(s.Key) == m.Name && !s.Off })
+		asked := slices.ContainsFunc(p.Modules, func(o Module) bool { return o.Name == m.Name && !o.Off })
+		if i >= 0 && !asked {
+			at := m.Range
+			if m.Override.Filename != "" {
+				at = m.Override
+			}
+			add(Metadata{Range: at}, "module "+m.Name+" is left out, and "+p.Sysctls[i].Key.String()+" exists only with it: a node without it is held. Leave out both")
+		}
+	}
 	for _, s := range p.Sysctls {
 		if s.Reason == "" && s.Severity == Block && !s.Off {
 			add(s.Metadata, s.Key.String()+noReason)
@@ -79,6 +93,9 @@ func (p *Policy) Advice() []string {
 		if l.Severity == Block && l.Reason == "" {
 			add(l.Metadata, "link "+l.Name+noReason)
 		}
+	}
+	if len(p.Modules)+len(p.Sysctls)+len(p.Links)+len(p.Problems)+len(p.Probes) == 0 && !p.Audit.On && len(p.Files) > 0 {
+		add(Metadata{Range: hcl.Range{Filename: p.Files[0], Start: hcl.InitialPos}}, "the policy asks for nothing: every node passes. Start with: use \"kubernetes\" {}")
 	}
 	if p.Gate.OnTimeout == Release && !p.Gate.Repair {
 		add(Metadata{Range: p.Gate.Range}, "the gate neither repairs nor holds kubelet back: it only delays it")

@@ -33,6 +33,40 @@ func (r *reader) checkKind(kind string, at hcl.Range) {
 	}
 }
 
+// checkMatch reports a name or a driver that no link has.
+func (r *reader) checkMatch(m Match, b block) {
+	if r.catalogue != nil && (strings.ContainsAny(m.Name, " \t/") || len(m.Name) > 15 && !strings.ContainsAny(m.Name, "*?[\\")) {
+		r.errorf(b.at("name"), "Not a name of a link", "%q matches no link: a name has at most 15 bytes, none of them white space or a slash.", m.Name)
+	}
+	if r.names && strings.ContainsAny(m.Name, "|^${}()+") {
+		r.warnf(b.at("name"), "No regular expression", "name is a glob: * is any text, ? one character, [01] one of these. %q matches no link.", m.Name)
+	}
+	module := strings.ReplaceAll(m.Driver, "-", "_")
+	if r.names && module != "" && !strings.Contains(module, " ") && !slices.Contains(r.catalogue.Modules, module) {
+		r.warnf(b.at("driver"), "Unknown driver", "%q: %s `ethtool -i LINK` prints a link's.%s", m.Driver, noKernel, nearest(module, r.catalogue.Modules))
+	}
+}
+
+// checkGate reports a gate that would wait for itself, or that is not what it looks like.
+func (r *reader) checkGate(g Gate, b block) {
+	runtimes := []string{"containerd.service", "crio.service", "cri-o.service", "docker.service", "cri-docker.service"}
+	switch {
+	case strings.HasPrefix(g.Unit, "nodegate"):
+		r.errorf(b.at("unit"), "Gate of its own", "%s is nodegate's own unit, and would wait for itself. Name the unit that runs kubelet.", g.Unit)
+	case slices.Contains(runtimes, g.Unit):
+		r.warnf(b.at("unit"), "Not kubelet's unit", "%s is the container runtime: it would wait for kubelet.runtime, which waits for it. "+
+			"Name the unit that runs kubelet.", g.Unit)
+	case g.Interval >= g.Budget:
+		at := b.at("interval")
+		if b.get("interval") == nil {
+			at = b.at("budget")
+		}
+		r.warnf(at, "One attempt", "The budget is %s, and the next attempt would come after %s: there is only one.", g.Budget, g.Interval)
+	case len(g.OnHeld) > 0 && strings.Contains(g.OnHeld[0], " "):
+		r.warnf(b.at("on_held"), "One path", "%q is taken for the path of a program. Write each argument as an element of its own.", g.OnHeld[0])
+	}
+}
+
 // checkParameter reports a parameter that no kernel has, and values that it cannot have.
 func (r *reader) checkParameter(key Key, name hcl.Range, values []string, at hcl.Range) {
 	if r.catalogue == nil || key == "" {
@@ -131,4 +165,19 @@ func nearest(s string, known []string) string {
 		return ""
 	}
 	return " Did you mean " + strings.Join(names, " or ") + "?"
+}
+
+// didYouMean returns " Did you mean ...?" for the known word nearest to s, or ""
+// where none is near. hcl uses the same library for the same sentence.
+func didYouMean(s string, known []string) string {
+	best, distance := "", 4
+	for _, k := range known {
+		if d := levenshtein.Distance(s, k, nil); d < distance && d < len(k)/2+1 {
+			best, distance = k, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf(" Did you mean %q?", best)
 }

@@ -61,6 +61,8 @@ func (c *typeChecker) Enter(n hclsyntax.Node) hcl.Diagnostics {
 		if n.Op == hclsyntax.OpGreaterThan || n.Op == hclsyntax.OpGreaterThanOrEqual || less {
 			c.operand(n.LHS, n.RHS, want, less, n.Range())
 			c.operand(n.RHS, n.LHS, want, !less, n.Range())
+			c.bytes(n.LHS, n.RHS)
+			c.bytes(n.RHS, n.LHS)
 			return nil
 		}
 		c.operand(n.LHS, nil, want, false, n.LHS.Range())
@@ -73,6 +75,17 @@ func (c *typeChecker) Enter(n hclsyntax.Node) hcl.Diagnostics {
 		c.call(n)
 	}
 	return nil
+}
+
+// bytes reports memory that is compared with what can only be meant as GiB.
+func (c *typeChecker) bytes(fact, e hclsyntax.Expression) {
+	v, diags := e.Value(nil)
+	if name(fact) != "node.memory" || diags.HasErrors() || v.IsNull() || v.Type() != cty.Number {
+		return
+	}
+	if n, _ := v.AsBigFloat().Float64(); n < 1<<20 {
+		c.warnf(e.Range(), "Bytes", "node.memory is in bytes: every node has more than that. Write %s * 1024 * 1024 * 1024 for GiB.", v.AsBigFloat().Text('f', -1))
+	}
 }
 
 func tries(n hclsyntax.Node) int {
@@ -176,6 +189,11 @@ func (c *typeChecker) possible(fact string, e hclsyntax.Expression) {
 	case fact == "os.id" && strings.ToLower(strings.TrimSpace(text)) != text:
 		c.errorf(e.Range(), "Wrong value", "os.id is never %q: os-release(5) has it in lower case. Write %q.",
 			text, strings.ToLower(strings.TrimSpace(text)))
+	case fact == "os.version" && strings.Trim(text, "0123456789.") == text && text != "":
+		c.warnf(e.Range(), "Never equal", "os.version is a number such as %q; the distribution is os.id, the code name no fact.", usual(fact)[1])
+	case fact == "cni.name" && slices.Contains([]string{"flannel", "calico"}, text):
+		c.warnf(e.Range(), "Never equal", "cni.name is the \"name\" in the CNI's file; %s's own manifest writes %q.", text,
+			map[string]string{"flannel": "cbr0", "calico": "k8s-pod-network"}[text])
 	case (fact == "kernel.version" || fact == "kubelet.version") && strings.Count(text, ".") < 2:
 		c.warnf(e.Range(), "Never equal", "%s is a text such as %q: write version_at_least(%[1]s, %[3]q).", fact, usual(fact)[1], text)
 	}
@@ -207,6 +225,12 @@ func (c *typeChecker) call(n *hclsyntax.FunctionCallExpr) {
 			if _, err := versionNumbers(v.AsString()); err != nil {
 				c.errorf(arg.Range(), "Not a version", "%s.", capital(err.Error()))
 			}
+		}
+	}
+	if n.Name == "version_at_least" && len(n.Args) == 2 {
+		_, first := c.typeOf(n.Args[0])
+		if _, second := c.typeOf(n.Args[1]); second && !first {
+			c.warnf(n.Range(), "Turned round", "This asks whether %s is no newer than that. Write version_at_least(%[1]s, LEAST), or ! before it.", name(n.Args[1]))
 		}
 	}
 	if n.Name == "contains" && len(n.Args) == 2 {

@@ -154,3 +154,32 @@ func TestTroubleshooting(t *testing.T) {
 		t.Errorf("%d rows", rows)
 	}
 }
+
+// TestChanges: docs/changes.md has every file that install writes.
+func TestChanges(t *testing.T) {
+	text, err := os.ReadFile("../../docs/changes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	if err := os.WriteFile(root+"/node.hcl", []byte("use \"kubernetes\" {}\npublish { by = \"timer\" }\ngate { unit_absent = \"allow\" }\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "nodegate", "install", "--root", root, "--policy", root+"/node.hcl", "--dry-run").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	found := regexp.MustCompile("(?m)^ +create +"+regexp.QuoteMeta(root)+"(/.*)$").FindAllStringSubmatch(string(out), -1)
+	if len(found) < 10 {
+		t.Errorf("%d files:\n%s", len(found), out)
+	}
+	for _, m := range found {
+		name := m[1]
+		if dir := filepath.Dir(name); dir == "/etc/nodegate/policy.d" || strings.HasSuffix(dir, ".target.wants") {
+			name = filepath.Base(dir)
+		}
+		if !strings.Contains(string(text), filepath.Base(name)) {
+			t.Errorf("docs/changes.md does not have %s", m[1])
+		}
+	}
+}

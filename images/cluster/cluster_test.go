@@ -15,7 +15,7 @@ import (
 const repository = "../.."
 
 // plane starts a control plane of a version. Where the test fails, it says what the control plane has to say.
-func plane(t *testing.T, version string, programs []string) *ControlPlane {
+func plane(t testing.TB, version string, programs []string) *ControlPlane {
 	t.Helper()
 	hosttest.NeedRoot(t)
 	for _, program := range []string{"etcd", "ip", "nft", "iptables-nft", "iptables-legacy", "conntrack", "curl"} {
@@ -40,7 +40,7 @@ func plane(t *testing.T, version string, programs []string) *ControlPlane {
 	return c
 }
 
-func root(t *testing.T) string {
+func root(t testing.TB) string {
 	t.Helper()
 	dir, err := filepath.Abs(repository)
 	if err != nil {
@@ -50,7 +50,7 @@ func root(t *testing.T) string {
 }
 
 // nodegate builds the binary. NODEGATE names one to take instead.
-func nodegate(t *testing.T) string {
+func nodegate(t testing.TB) string {
 	t.Helper()
 	if binary := os.Getenv("NODEGATE"); binary != "" {
 		return binary

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"nodegate/images/vm"
@@ -42,6 +43,7 @@ type ControlPlane struct {
 
 	ca       *authority
 	programs map[string]*vm.Process
+	mu       sync.Mutex
 	spaces   []*Space // of the nodes
 }
 

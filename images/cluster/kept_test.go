@@ -19,12 +19,12 @@ import (
 	"nodegate/images/vm"
 )
 
-// keptPolicy only audits. The rules are read at least every 30 s.
+// keptPolicy only audits.
 const keptPolicy = `
 audit {
   kubeconfig = %q
   node       = %q
-  every      = "30s"
+  every      = %q
 }
 `
 
@@ -51,7 +51,7 @@ func TestKept(t *testing.T) {
 	for _, b := range backends {
 		t.Run(string(b), func(t *testing.T) {
 			n := addNode(t, c, b)
-			k := keep(t, n, binary)
+			k := keep(t, n, binary, "30s")
 			k.until("before any change", "pass")
 			inMotion(t, churn, func() {
 				before := churn.Changes()
@@ -88,17 +88,17 @@ func TestKept(t *testing.T) {
 
 // kept is a watch that audits.
 type kept struct {
-	t     *testing.T
+	t     testing.TB
 	watch *vm.Process
 	http  *http.Client
 	log   string
 	began time.Time
 }
 
-func keep(t *testing.T, n *ProxyNode, binary string) *kept {
+func keep(t testing.TB, n *ProxyNode, binary, every string) *kept {
 	t.Helper()
 	policy := filepath.Join(n.plane.Dir, n.Name+".hcl")
-	if err := os.WriteFile(policy, fmt.Appendf(nil, keptPolicy, n.plane.ProxyKubeconfig, n.Name), 0o644); err != nil {
+	if err := os.WriteFile(policy, fmt.Appendf(nil, keptPolicy, n.plane.ProxyKubeconfig, n.Name, every), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	k := &kept{
@@ -138,7 +138,7 @@ func (k *kept) verdict() string {
 	if err != nil {
 		return ""
 	}
-	found := regexp.MustCompile(`nodegate_requirement\{name="kubeproxy\.audit",severity="\w+",verdict="(\w+)"\} 1`).FindStringSubmatch(text)
+	found := regexp.MustCompile(`nodegate_requirement\{[^}]*name="kubeproxy\.audit"[^}]*verdict="(\w+)"[^}]*\} 1`).FindStringSubmatch(text)
 	if found == nil {
 		return ""
 	}
@@ -176,25 +176,40 @@ func (k *kept) counts() string {
 
 // cost is watch's share of a processor since it started, with the programs that it ran, and its memory.
 func (k *kept) cost() string {
-	dir := fmt.Sprintf("/proc/%d/", k.watch.PID())
-	status, err := os.ReadFile(dir + "status")
+	spent, resident := processorTime(k.t, k.watch), resident(k.t, k.watch)
+	return fmt.Sprintf("%.2f %% of a processor, %d MiB resident", 100*spent.Seconds()/time.Since(k.began).Seconds(), resident>>20)
+}
+
+// processorTime is what a process has used, and the children that it has waited for.
+func processorTime(t testing.TB, p *vm.Process) time.Duration {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID()))
 	if err != nil {
-		k.t.Fatal(err)
-	}
-	stat, err := os.ReadFile(dir + "stat")
-	if err != nil {
-		k.t.Fatal(err)
+		t.Fatal(err)
 	}
 	_, rest, _ := strings.Cut(string(stat), ") ")
-	const hertz = 100 // USER_HZ
-	ticks := 0
+	const tick = 10 * time.Millisecond // of USER_HZ
+	var spent time.Duration
 	for _, field := range strings.Fields(rest)[11:15] { // utime, stime, cutime, cstime
 		n, err := strconv.Atoi(field)
 		if err != nil {
-			k.t.Fatal(err)
+			t.Fatal(err)
 		}
-		ticks += n
+		spent += time.Duration(n) * tick
 	}
-	rss := regexp.MustCompile(`VmRSS:\s*(.*)`).FindStringSubmatch(string(status))[1]
-	return fmt.Sprintf("%.2f %% of a processor, %s resident", 100*float64(ticks)/hertz/time.Since(k.began).Seconds(), rss)
+	return spent
+}
+
+// resident is the memory of a process, in bytes.
+func resident(t testing.TB, p *vm.Process) int {
+	t.Helper()
+	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := strconv.Atoi(strings.Fields(string(statm))[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pages * os.Getpagesize()
 }

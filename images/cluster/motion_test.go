@@ -49,7 +49,7 @@ func TestChurn(t *testing.T) {
 }
 
 // inMotion does something while endpoints change.
-func inMotion(t *testing.T, churn *Churn, do func()) {
+func inMotion(t testing.TB, churn *Churn, do func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -129,20 +129,21 @@ func auditStale(t *testing.T, n *ProxyNode, binary string, victim *Service) {
 // so, and no longer once kube-proxy is back.
 func TestStale(t *testing.T) {
 	c, binary := plane(t, Newest, ForRules()), nodegate(t)
-	s, err := c.AddService(t.Context(), "web", "TCP")
-	if err != nil {
-		t.Fatal(err)
-	}
-	replace := func(t *testing.T) {
-		t.Helper()
-		s.change()
-		if err := s.Update(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	replace(t)
 	for _, b := range Backends() {
 		t.Run(string(b), func(t *testing.T) {
+			t.Parallel() // most of it is waiting
+			s, err := c.AddService(t.Context(), "web-"+strings.ToLower(string(b)), "TCP")
+			if err != nil {
+				t.Fatal(err)
+			}
+			replace := func(t *testing.T) {
+				t.Helper()
+				s.change()
+				if err := s.Update(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			replace(t)
 			n := addNode(t, c, b)
 			untilAudit(t, n, binary, "before", "pass")
 			ways := []struct {
@@ -178,11 +179,11 @@ func TestStale(t *testing.T) {
 	}
 }
 
-func addNode(t *testing.T, c *ControlPlane, b Backend) *ProxyNode {
+func addNode(t testing.TB, c *ControlPlane, b Backend) *ProxyNode {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), settleTime)
 	defer cancel()
-	n, err := c.AddProxyNode(ctx, fmt.Sprintf("%s-%d", b, len(c.spaces)), b)
+	n, err := c.AddProxyNode(ctx, "node-"+string(b), b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +192,7 @@ func addNode(t *testing.T, c *ControlPlane, b Backend) *ProxyNode {
 }
 
 // until waits for something that is said by what.
-func until(t *testing.T, what string, is func() (bool, error)) {
+func until(t testing.TB, what string, is func() (bool, error)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), settleTime)
 	defer cancel()

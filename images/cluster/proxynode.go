@@ -68,9 +68,12 @@ func (c *ControlPlane) addSpace(ctx context.Context, name string) (*Space, strin
 	if err != nil {
 		return nil, "", err
 	}
+	c.mu.Lock()
 	c.spaces = append(c.spaces, space)
-	address := fmt.Sprintf("%s.%d", network, 10+len(c.spaces))
-	if err := c.Connect(space, fmt.Sprintf("node%d", len(c.spaces)), bridge); err != nil {
+	number := len(c.spaces)
+	c.mu.Unlock()
+	address := fmt.Sprintf("%s.%d", network, 10+number)
+	if err := c.Connect(space, fmt.Sprintf("node%d", number), bridge); err != nil {
 		return nil, "", err
 	}
 	far := `ip address add "$1/24" dev eth0; ip link set eth0 up; ip route add default via "$2"`

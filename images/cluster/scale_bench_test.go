@@ -1,0 +1,142 @@
+//go:build cluster
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// BenchmarkScale measures what watch's audit costs a node and the API server: SERVICES (5000) Services of ten endpoints, first still,
+// then with one change a second, and WATCHERS (100) more watches of each kind.
+func BenchmarkScale(b *testing.B) {
+	c, binary := plane(b, Newest, ForRules()), nodegate(b)
+	churn := &Churn{Services: number(b, "SERVICES", 5000), Endpoints: 10, Scale: 50, Every: time.Second}
+	if err := churn.Prepare(b.Context(), c); err != nil {
+		b.Fatal(err)
+	}
+	server := c.programs["kube-apiserver"]
+	for _, backend := range []Backend{IptablesLegacy, IptablesNFT} {
+		b.Run(string(backend), func(b *testing.B) {
+			n := addNode(b, c, backend)
+			began := time.Now()
+			k := keep(b, n, binary, "5m")
+			k.until("at first", "pass")
+			b.ReportMetric(time.Since(began).Seconds(), "first-s")
+			const phase = 2 * time.Minute
+			measure := func(what string, during func()) {
+				before, at := processorTime(b, k.watch), time.Now()
+				during()
+				b.ReportMetric(100*(processorTime(b, k.watch)-before).Seconds()/time.Since(at).Seconds(), what+"-cpu-%")
+				b.ReportMetric(float64(resident(b, k.watch)>>20), what+"-MiB")
+			}
+			measure("still", func() { time.Sleep(phase) })
+			inMotion(b, churn, func() { measure("moving", func() { time.Sleep(phase) }) })
+			b.Log(k.counts())
+		})
+	}
+	b.Run("api", func(b *testing.B) {
+		const lists = 10
+		bytes := 0
+		before := processorTime(b, server)
+		for range lists {
+			bytes = list(b, c, slicesOfAll) + list(b, c, servicesOfAll)
+		}
+		b.ReportMetric(float64((processorTime(b, server)-before).Milliseconds())/lists, "ms/list")
+		b.ReportMetric(float64(bytes)/1e6, "MB/list")
+		spent := func() float64 {
+			before := processorTime(b, server)
+			changes := churn.Changes()
+			inMotion(b, churn, func() { time.Sleep(time.Minute) })
+			return (processorTime(b, server) - before).Seconds() * 1e6 / float64(churn.Changes()-changes)
+		}
+		alone := spent()
+		watchers := number(b, "WATCHERS", 100)
+		end := watchAll(b, c, watchers)
+		crowd := spent()
+		end()
+		b.ReportMetric((crowd-alone)/float64(watchers), "us/change/watcher")
+	})
+}
+
+const (
+	slicesOfAll   = "/apis/discovery.k8s.io/v1/endpointslices?resourceVersion=0"
+	servicesOfAll = "/api/v1/services?resourceVersion=0"
+)
+
+func number(b *testing.B, variable string, otherwise int) int {
+	b.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
+// list reads a list as nodegate does, and returns how many bytes went over the wire.
+func list(b *testing.B, c *ControlPlane, path string) int {
+	b.Helper()
+	answer, err := c.API.get(b.Context(), path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer answer.Body.Close()
+	n, err := io.Copy(io.Discard, answer.Body)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return int(n)
+}
+
+// watchAll opens so many watches of EndpointSlices and Services, until end.
+func watchAll(b *testing.B, c *ControlPlane, watchers int) (end func()) {
+	b.Helper()
+	ctx, cancel := context.WithCancel(b.Context())
+	var all sync.WaitGroup
+	for range watchers {
+		for _, path := range []string{slicesOfAll, servicesOfAll} {
+			all.Go(func() {
+				answer, err := c.API.get(ctx, path+"&watch=1&allowWatchBookmarks=1&timeoutSeconds=600")
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				defer answer.Body.Close()
+				_, _ = io.Copy(io.Discard, answer.Body) // ends with the context
+			})
+		}
+	}
+	time.Sleep(30 * time.Second) // a watch from 0 begins with all there is
+	return func() {
+		cancel()
+		all.Wait()
+	}
+}
+
+// get sends one request without the end that Do's have. The body is as it came: compressed.
+func (a *API) get(ctx context.Context, path string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.server+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept-Encoding", "gzip")
+	client := *a.client
+	client.Timeout = 0
+	answer, err := client.Do(request)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		answer.Body.Close()
+		err = fmt.Errorf("%s: %s", path, answer.Status)
+	}
+	return answer, err
+}
