@@ -96,7 +96,10 @@ func TestKubeletCondition(t *testing.T) {
 	}
 	change("the parameter is right", "sysctl -qw net.ipv4.ip_forward=1", "True")
 	c.untaint(t)
-	until(t, "a Pod on the Node", func() (bool, error) { return c.pod(t).node == "n1", nil })
+	until(t, "a Pod that runs", func() (bool, error) {
+		p := c.pod(t)
+		return p.phase == "Running" && p.node == "n1", nil
+	})
 	change("the link is wrong", "ip link set d0 mtu 1300", "False")
 	change("the link is right", "ip link set d0 mtu 1400", "True")
 	change("the parameter is wrong", "sysctl -qw net.ipv4.ip_forward=0", "False")
@@ -114,7 +117,13 @@ func (c *ControlPlane) prepareKubelet(t *testing.T, n *kubeletNode, address stri
 		t.Fatal(err)
 	}
 	n.write(t, "--config-dir=/etc/dropins --kubeconfig=/etc/kubernetes/api.conf --node-ip="+address)
+	images := filepath.Join(c.Dir, "images.tar")
+	if err := writeImages(podProgram(t), images); err != nil {
+		t.Fatal(err)
+	}
 	err = n.Shell(t.Context(), `
+ctr -n k8s.io images import "$4" >/dev/null
+: >/etc/hosts
 cp "$1" /etc/kubernetes/api.conf
 printf %s "$2" >/etc/watched.hcl
 "$3" export readiness --policy /etc/watched.hcl --output /etc/readiness
@@ -129,7 +138,7 @@ nodeStatusReportFrequency: 1s
 enforceNodeAllocatable: [none]
 E
 ip link add d0 type bridge; ip link set d0 mtu 1400
-sysctl -qw net.ipv4.ip_forward=0`, credentials, kubeletPolicy, n.nodegate)
+sysctl -qw net.ipv4.ip_forward=0`, credentials, kubeletPolicy, n.nodegate, images)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +178,7 @@ func (c *ControlPlane) watchKubelet(t *testing.T) {
 	}
 }
 
-type scheduled struct{ node, why string }
+type scheduled struct{ node, why, phase string }
 
 // pod returns where the Pod p is, or why it is nowhere.
 func (c *ControlPlane) pod(t *testing.T) scheduled {
@@ -177,13 +186,14 @@ func (c *ControlPlane) pod(t *testing.T) scheduled {
 	var p struct {
 		Spec   struct{ NodeName string }
 		Status struct {
+			Phase      string
 			Conditions []struct{ Type, Status, Message string }
 		}
 	}
 	if err := c.API.Do(t.Context(), http.MethodGet, "/api/v1/namespaces/default/pods/p", nil, &p); err != nil {
 		t.Fatal(err)
 	}
-	s := scheduled{node: p.Spec.NodeName}
+	s := scheduled{node: p.Spec.NodeName, phase: p.Status.Phase}
 	for _, one := range p.Status.Conditions {
 		if one.Type == "PodScheduled" && one.Status == "False" {
 			s.why = one.Message

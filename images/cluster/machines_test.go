@@ -55,15 +55,22 @@ func runner(t *testing.T, version string) Runner {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pod := filepath.Join(scratch.Dir, "pod")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", pod, "./images/cluster/pod")
-	cmd.Dir, cmd.Env = root(t), append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("building the Pods' program: %v\n%s", err, out)
-	}
+	pod := podProgram(t)
 	binary, c := nodegate(t), plane(t, version, ForMachines())
 	if err := c.LetNodesJoin(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return Runner{Nodes: Nodes{Base: base, Plane: c, Pod: pod, Scratch: scratch.Dir}, Nodegate: binary, Log: t.Logf}
+}
+
+// podProgram builds the program that runs in Pods.
+func podProgram(t *testing.T) string {
+	t.Helper()
+	pod := filepath.Join(t.TempDir(), "pod")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", pod, "./images/cluster/pod")
+	cmd.Dir, cmd.Env = root(t), append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("building the Pods' program: %v\n%s", err, out)
+	}
+	return pod
 }
