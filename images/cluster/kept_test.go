@@ -32,18 +32,7 @@ audit {
 // so by itself, and no longer once it is back.
 func TestKept(t *testing.T) {
 	c, binary := plane(t, Newest, ForRules()), nodegate(t)
-	churn := Usual()
-	if err := churn.Prepare(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
-	victim, err := c.AddService(t.Context(), "victim", "TCP")
-	if err != nil {
-		t.Fatal(err)
-	}
-	victim.change()
-	if err := victim.Update(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	churn, victim := motion(t, c)
 	backends := []Backend{IptablesLegacy, NFTables} // without and with a generation of their rules
 	if os.Getenv("LONG") != "" {
 		backends = Backends()

@@ -21,18 +21,7 @@ const settleTime = 3 * time.Minute
 // audit names that Service, and no other.
 func TestChurn(t *testing.T) {
 	c, binary := plane(t, Newest, ForRules()), nodegate(t)
-	churn := Usual()
-	if err := churn.Prepare(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
-	victim, err := c.AddService(t.Context(), "victim", "TCP")
-	if err != nil {
-		t.Fatal(err)
-	}
-	victim.change()
-	if err := victim.Update(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	churn, victim := motion(t, c)
 	for _, b := range Backends() {
 		t.Run(string(b), func(t *testing.T) {
 			n := addNode(t, c, b)
@@ -46,6 +35,24 @@ func TestChurn(t *testing.T) {
 			})
 		})
 	}
+}
+
+// motion makes the Services that change, and one that stays.
+func motion(t *testing.T, c *ControlPlane) (churn *Churn, victim *Service) {
+	t.Helper()
+	churn = Usual()
+	if err := churn.Prepare(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	victim, err := c.AddService(t.Context(), "victim", "TCP")
+	if err != nil {
+		t.Fatal(err)
+	}
+	victim.change()
+	if err := victim.Update(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return churn, victim
 }
 
 // inMotion does something while endpoints change.
