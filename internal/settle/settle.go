@@ -31,6 +31,7 @@ type API interface {
 // Options bound the loop.
 type Options struct {
 	Settle     time.Duration // a difference that stays the same for so long is a finding
+	Alone      time.Duration // and what the rules alone show, where it is there for so long; at least 2 s
 	Node, Zone string
 	Progress   func(open int, d time.Duration) // told after each look; nil: nobody
 }
@@ -224,7 +225,7 @@ func (l *loop) open() int {
 		}
 	}
 	for _, h := range l.alone {
-		if now.Sub(h.since) < tornTime || h.looks < tornLooks {
+		if now.Sub(h.since) < max(tornTime, l.opts.Alone) || h.looks < tornLooks {
 			n++
 		}
 	}
