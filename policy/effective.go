@@ -78,7 +78,10 @@ func (p *Policy) Advice() []string {
 			if m.Override.Filename != "" {
 				at = m.Override
 			}
-			add(Metadata{Range: at}, "module "+m.Name+" is left out, and "+p.Sysctls[i].Key.String()+" exists only with it: a node without it is held. Leave out both")
+			add(
+				Metadata{Range: at},
+				"module "+m.Name+" is left out, and "+p.Sysctls[i].Key.String()+" exists only with it: a node without it is held. Leave out both",
+			)
 		}
 	}
 	for _, s := range p.Sysctls {
@@ -95,7 +98,10 @@ func (p *Policy) Advice() []string {
 		}
 	}
 	if len(p.Modules)+len(p.Sysctls)+len(p.Links)+len(p.Problems)+len(p.Probes) == 0 && !p.Audit.On && len(p.Files) > 0 {
-		add(Metadata{Range: hcl.Range{Filename: p.Files[0], Start: hcl.InitialPos}}, "the policy asks for nothing: every node passes. Start with: use \"kubernetes\" {}")
+		add(
+			Metadata{Range: hcl.Range{Filename: p.Files[0], Start: hcl.InitialPos}},
+			"the policy asks for nothing: every node passes. Start with: use \"kubernetes\" {}",
+		)
 	}
 	if p.Gate.OnTimeout == Release && !p.Gate.Repair {
 		add(Metadata{Range: p.Gate.Range}, "the gate neither repairs nor holds kubelet back: it only delays it")

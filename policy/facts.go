@@ -66,7 +66,8 @@ func (r *reader) scope(e hcl.Expression) (scope *hcl.EvalContext, unknown []stri
 		}
 		typ, known := types[name]
 		if !known && attr == "" {
-			r.errorf(t.SourceRange(), "Unknown fact", "There is no fact %[1]s; a text is in quotes: %[1]q. The facts are %[2]s.", root, strings.Join(FactNames(), ", "))
+			r.errorf(t.SourceRange(), "Unknown fact",
+				"There is no fact %[1]s; a text is in quotes: %[1]q. The facts are %[2]s.", root, strings.Join(FactNames(), ", "))
 			ok = false
 			continue
 		}

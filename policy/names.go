@@ -36,14 +36,17 @@ func (r *reader) checkKind(kind string, at hcl.Range) {
 // checkMatch reports a name or a driver that no link has.
 func (r *reader) checkMatch(m Match, b block) {
 	if r.catalogue != nil && (strings.ContainsAny(m.Name, " \t/") || len(m.Name) > 15 && !strings.ContainsAny(m.Name, "*?[\\")) {
-		r.errorf(b.at("name"), "Not a name of a link", "%q matches no link: a name has at most 15 bytes, none of them white space or a slash.", m.Name)
+		r.errorf(b.at("name"), "Not a name of a link",
+			"%q matches no link: a name has at most 15 bytes, none of them white space or a slash.", m.Name)
 	}
 	if r.names && strings.ContainsAny(m.Name, "|^${}()+") {
-		r.warnf(b.at("name"), "No regular expression", "name is a glob: * is any text, ? one character, [01] one of these. %q matches no link.", m.Name)
+		r.warnf(b.at("name"), "No regular expression",
+			"name is a glob: * is any text, ? one character, [01] one of these. %q matches no link.", m.Name)
 	}
 	module := strings.ReplaceAll(m.Driver, "-", "_")
 	if r.names && module != "" && !strings.Contains(module, " ") && !slices.Contains(r.catalogue.Modules, module) {
-		r.warnf(b.at("driver"), "Unknown driver", "%q: %s `ethtool -i LINK` prints a link's.%s", m.Driver, noKernel, nearest(module, r.catalogue.Modules))
+		r.warnf(b.at("driver"), "Unknown driver",
+			"%q: %s `ethtool -i LINK` prints a link's.%s", m.Driver, noKernel, nearest(module, r.catalogue.Modules))
 	}
 }
 
@@ -52,7 +55,8 @@ func (r *reader) checkGate(g Gate, b block) {
 	runtimes := []string{"containerd.service", "crio.service", "cri-o.service", "docker.service", "cri-docker.service"}
 	switch {
 	case strings.HasPrefix(g.Unit, "nodegate"):
-		r.errorf(b.at("unit"), "Gate of its own", "%s is nodegate's own unit, and would wait for itself. Name the unit that runs kubelet.", g.Unit)
+		r.errorf(b.at("unit"), "Gate of its own",
+			"%s is nodegate's own unit, and would wait for itself. Name the unit that runs kubelet.", g.Unit)
 	case slices.Contains(runtimes, g.Unit):
 		r.warnf(b.at("unit"), "Not kubelet's unit", "%s is the container runtime: it would wait for kubelet.runtime, which waits for it. "+
 			"Name the unit that runs kubelet.", g.Unit)

@@ -84,7 +84,8 @@ func (c *typeChecker) bytes(fact, e hclsyntax.Expression) {
 		return
 	}
 	if n, _ := v.AsBigFloat().Float64(); n < 1<<20 {
-		c.warnf(e.Range(), "Bytes", "node.memory is in bytes: every node has more than that. Write %s * 1024 * 1024 * 1024 for GiB.", v.AsBigFloat().Text('f', -1))
+		c.warnf(e.Range(), "Bytes",
+			"node.memory is in bytes: every node has more than that. Write %s * 1024 * 1024 * 1024 for GiB.", v.AsBigFloat().Text('f', -1))
 	}
 }
 
@@ -230,7 +231,8 @@ func (c *typeChecker) call(n *hclsyntax.FunctionCallExpr) {
 	if n.Name == "version_at_least" && len(n.Args) == 2 {
 		_, first := c.typeOf(n.Args[0])
 		if _, second := c.typeOf(n.Args[1]); second && !first {
-			c.warnf(n.Range(), "Turned round", "This asks whether %s is no newer than that. Write version_at_least(%[1]s, LEAST), or ! before it.", name(n.Args[1]))
+			c.warnf(n.Range(), "Turned round",
+				"This asks whether %s is no newer than that. Write version_at_least(%[1]s, LEAST), or ! before it.", name(n.Args[1]))
 		}
 	}
 	if n.Name == "contains" && len(n.Args) == 2 {

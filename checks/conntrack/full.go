@@ -49,7 +49,10 @@ func inspectConntrackCount(h *host.Host, percent uint64, cause string) (checks.S
 	s.Got, s.Pass = fmt.Sprintf("%d %% of the table", count*100/most), count*100 <= percent*most
 	if !s.Pass {
 		s.Cause = cause
-		s.Remedy = fmt.Sprintf("run: sysctl -w net.netfilter.nf_conntrack_max=%d; put it into the policy; and see what fills the table: conntrack -L", 2*most)
+		s.Remedy = fmt.Sprintf(
+			"run: sysctl -w net.netfilter.nf_conntrack_max=%d; put it into the policy; and see what fills the table: conntrack -L",
+			2*most,
+		)
 	}
 	return s, nil
 }

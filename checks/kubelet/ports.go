@@ -19,7 +19,8 @@ func ports() checks.Problem {
 		Name: "kubelet.ports", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
 		Detects: "Another program listens on kubelet's port.",
 		Symptom: "kubelet exits: \"listen tcp 0.0.0.0:10250: bind: address already in use\".",
-		How: "Kubelet's port (10250) cannot be bound to, /proc/net/tcp and tcp6 have a listening socket there, and the process that has it open, by /proc/PID/fd, " +
+		How: "Kubelet's port (10250) cannot be bound to, /proc/net/tcp and tcp6 have a listening socket there, and the process that has it " +
+			"open, by /proc/PID/fd, " +
 			"is not kubelet, k3s or rke2.",
 		Remedy:   "stop the other program, or set port in kubelet's configuration",
 		TradeOff: "On another port the API server, metrics-server and network policies must follow.",

@@ -64,9 +64,10 @@ func (l link) changes(found host.Link, settings []setting) []checks.Change {
 		case s.key != "":
 			all = append(all, writeSysctl(s.key, s.got, s.want))
 		case s.name == "mtu":
-			all = append(all, checks.Change{What: found.Name + " mtu", From: s.got, To: s.want, Kind: checks.SetMTU, Target: found.Name, Make: func(ctx context.Context, h *host.Host) error {
-				return h.Links.SetMTU(ctx, found.Name, l.MTU)
-			}})
+			all = append(all, checks.Change{
+				What: found.Name + " mtu", From: s.got, To: s.want, Kind: checks.SetMTU, Target: found.Name,
+				Make: func(ctx context.Context, h *host.Host) error { return h.Links.SetMTU(ctx, found.Name, l.MTU) },
+			})
 		default:
 			features[s.name] = s.want == "on"
 			from, to = append(from, s.name+"="+s.got), append(to, s.name+"="+s.want)

@@ -103,11 +103,18 @@ const makeItLast = "run: nodegate apply; nodegate install makes it last"
 // writeSysctl is the change that writes a parameter. The inspection after it
 // proves it: the kernel may clamp a value, or accept it and do nothing.
 func writeSysctl(key policy.Key, from, to string) checks.Change {
-	return checks.Change{What: key.String(), From: from, To: to, Kind: checks.SetSysctl, Target: string(key), Make: func(_ context.Context, h *host.Host) error {
-		err := h.WriteSysctl(string(key), to)
-		if errors.Is(err, fs.ErrPermission) {
-			return fmt.Errorf("%s is read-only here: outside the initial network namespace, or without privilege: %w", key, err)
-		}
-		return err
-	}}
+	return checks.Change{
+		What:   key.String(),
+		From:   from,
+		To:     to,
+		Kind:   checks.SetSysctl,
+		Target: string(key),
+		Make: func(_ context.Context, h *host.Host) error {
+			err := h.WriteSysctl(string(key), to)
+			if errors.Is(err, fs.ErrPermission) {
+				return fmt.Errorf("%s is read-only here: outside the initial network namespace, or without privilege: %w", key, err)
+			}
+			return err
+		},
+	}
 }

@@ -81,7 +81,8 @@ func (o *options) chosen(all []checks.Check, stage checks.Stage) ([]checks.Check
 			wanted[name] = wanted[name] || match
 		}
 		if !found {
-			return nil, fmt.Errorf("the policy asks for no %q at stage %s; `nodegate policy show --effective` lists what it asks for.%s", pattern, stage, policy.Nearest(pattern, known))
+			return nil, fmt.Errorf("the policy asks for no %q at stage %s; `nodegate policy show --effective` lists what it asks for.%s",
+				pattern, stage, policy.Nearest(pattern, known))
 		}
 	}
 	return slices.DeleteFunc(all, func(c checks.Check) bool { return !wanted[c.Name()] }), nil

@@ -16,8 +16,9 @@ func newGate() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "gate",
 		Short: "Repair and check again and again until the node is proven; made for ExecStartPre",
-		Long: `Gate repairs this machine, as apply does, and only looks with --check-only. It keeps a unit's start waiting until every blocking requirement passes, for as
-long as the policy's gate block says, and repairs what it can if repair is set there.
+		Long: `Gate repairs this machine, as apply does, and only looks with --check-only. It keeps
+a unit's start waiting until every blocking requirement passes, for as long as the
+policy's gate block says, and repairs what it can if repair is set there.
 By hand it prints every change that it makes.
 While the unit is held, the gate says why: on the console, in the journal, in
 ` + report.File + ` and in the unit's status.

@@ -170,7 +170,8 @@ func newUninstall() *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().BoolVar(&stop, "stop", false, "then stop the units, by the systemd that runs below --root; on a running machine that is done anyway")
+	c.Flags().BoolVar(&stop, "stop", false,
+		"then stop the units, by the systemd that runs below --root; on a running machine that is done anyway")
 	c.Flags().BoolVar(&back, "revert", false, "also put back the settings of the running machine, as revert does")
 	c.Flags().StringVar(&o.root, "root", "/", "`DIR` with the file tree of the machine")
 	c.Flags().BoolVar(&force, "force", false, "also remove or replace files that were changed since nodegate wrote them")

@@ -46,7 +46,8 @@ func run(ctx context.Context, args []string) int {
 		return int(code)
 	}
 	call := ""
-	if said := err.Error(); strings.HasPrefix(said, "accepts ") || strings.HasPrefix(said, "requires ") || strings.HasPrefix(said, "unknown ") && c.HasParent() {
+	if said := err.Error(); strings.HasPrefix(said, "accepts ") || strings.HasPrefix(said, "requires ") ||
+		strings.HasPrefix(said, "unknown ") && c.HasParent() {
 		call = "; the call is: " + c.UseLine()
 	}
 	fmt.Fprintf(root.ErrOrStderr(), "nodegate: %v%s\n", err, call)

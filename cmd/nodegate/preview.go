@@ -45,7 +45,10 @@ be told of some.`,
 				return err
 			}
 			if loaded.Gate.Enforce == policy.Warn || loaded.Gate.OnTimeout == policy.Release {
-				fmt.Fprintln(c.ErrOrStderr(), "nodegate: the policy's gate holds no node for good (enforce, on_timeout): what is held here starts all the same")
+				fmt.Fprintln(
+					c.ErrOrStderr(),
+					"nodegate: the policy's gate holds no node for good (enforce, on_timeout): what is held here starts all the same",
+				)
 			}
 			known, err := o.known(c.ErrOrStderr())
 			if err != nil {

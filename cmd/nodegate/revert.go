@@ -70,7 +70,8 @@ func revertAll(ctx context.Context, h *host.Host, force, dryRun bool, w io.Write
 			loaded = append(loaded, s.Target)
 		case s.State == revert.Foreign && !force:
 			left[s.String()] = true
-			fmt.Fprintf(w, "  left     %s is %s: nodegate made it %s, and somebody else has changed it since; --force makes it %s\n", s, s.Now, s.Set, s.Was)
+			fmt.Fprintf(w, "  left     %s is %s: nodegate made it %s, and somebody else has changed it since; --force makes it %s\n",
+				s, s.Now, s.Set, s.Was)
 		case s.State == revert.AsSet || s.State == revert.Foreign:
 			now := s.Now
 			var err error

@@ -113,8 +113,10 @@ func daemonSet(in Input) (Result, error) {
 			tree = append(tree, units.File{Path: name, Mode: 0o644, Content: f.Content})
 		}
 	}
-	fill := []string{"@IMAGE@", in.Delivery.Image, "@ACCOUNT@", "No service account.", "@SERVICEACCOUNT@", "", "@CONDITION@", "", "@PUBLISHER@", "",
-		"@PUBLISHERVOLUMES@", ""}
+	fill := []string{
+		"@IMAGE@", in.Delivery.Image, "@ACCOUNT@", "No service account.", "@SERVICEACCOUNT@", "", "@CONDITION@", "", "@PUBLISHER@", "",
+		"@PUBLISHERVOLUMES@", "",
+	}
 	if byPod {
 		condition := in.Policy.Publish.Condition
 		fill = []string{"@IMAGE@", in.Delivery.Image, "@ACCOUNT@", "The service account's rights: rbac.yaml, own-node.yaml.",

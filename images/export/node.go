@@ -26,7 +26,8 @@ const systemDir = "/etc/systemd/system/"
 // the links, is left out.
 func (in Input) node(format string) (node, error) {
 	name := command(format)
-	all, err := units.Files(in.Policy, in.Texts, units.DeliveredBy(units.Delivery{Name: name, Path: in.Delivery.Path, Gate: in.Delivery.gate()}))
+	by := units.Delivery{Name: name, Path: in.Delivery.Path, Gate: in.Delivery.gate()}
+	all, err := units.Files(in.Policy, in.Texts, units.DeliveredBy(by))
 	if err != nil {
 		return node{}, err
 	}

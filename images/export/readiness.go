@@ -51,8 +51,10 @@ spec:
     matchLabels:
       kubernetes.io/os: linux
 `},
-	{"machine-health-check.yaml", "For Cluster API: part of a MachineHealthCheck. A machine whose condition is False for an hour is replaced;\n" +
-		"wait longer than a rollout of a policy takes, and set unhealthyLessThanOrEqualTo: a wrong policy must not replace a fleet.",
+	{
+		"machine-health-check.yaml",
+		"For Cluster API: part of a MachineHealthCheck. A machine whose condition is False for an hour is replaced;\n" +
+			"wait longer than a rollout of a policy takes, and set unhealthyLessThanOrEqualTo: a wrong policy must not replace a fleet.",
 		`apiVersion: cluster.x-k8s.io/v1beta2
 kind: MachineHealthCheck
 metadata:
@@ -70,7 +72,8 @@ spec:
   remediation:
     triggerIf:
       unhealthyLessThanOrEqualTo: 10%
-`},
+`,
+	},
 	{"rbac.yaml", "For a Pod that publishes (kubelet's own credentials need none of this). A service account may write every Node.",
 		publisherRBAC},
 }

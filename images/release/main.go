@@ -36,7 +36,10 @@ func main() {
 	case len(os.Args) == 4 && os.Args[1] == "extension":
 		err = runExtension(os.Args[2], os.Args[3])
 	default:
-		fmt.Fprintln(os.Stderr, "usage: release DIR   (run it by: make dist)\n       release extension PROGRAM FILE   (of this machine's architecture)")
+		fmt.Fprintln(
+			os.Stderr,
+			"usage: release DIR   (run it by: make dist)\n       release extension PROGRAM FILE   (of this machine's architecture)",
+		)
 		os.Exit(2)
 	}
 	if err != nil {

@@ -34,7 +34,8 @@ func (r release) packages() error {
 		for _, format := range []string{"deb", "rpm"} {
 			cmd := exec.Command("go", "run", nfpm, "package", "--config", "images/package/nfpm.yaml", "--packager", format, "--target", r.dir)
 			cmd.Env = append(os.Environ(), "GOFLAGS=", "NFPM_ARCH="+arch, "NFPM_VERSION="+packageVersion(r.version), "NFPM_STAGE="+stage,
-				"NFPM_COMPLETIONS="+completions, "NFPM_CHANGELOG="+changelog, "NFPM_MAINTAINER="+maintainer, fmt.Sprintf("SOURCE_DATE_EPOCH=%d", r.time.Unix()))
+				"NFPM_COMPLETIONS="+completions, "NFPM_CHANGELOG="+changelog, "NFPM_MAINTAINER="+maintainer,
+				fmt.Sprintf("SOURCE_DATE_EPOCH=%d", r.time.Unix()))
 			if err := command(cmd); err != nil {
 				return err
 			}

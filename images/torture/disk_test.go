@@ -172,7 +172,7 @@ func (b *bench) record(dir, name string, p phase) (log []logged, err error) {
 // boot mounts the disk as the power cut left it, and some writes more, and judges what is on it.
 func (b *bench) boot(dir, name string, p phase, more []logged, byUninstall bool) error {
 	try := dir + "/try"
-	defer os.Remove(try)
+	defer os.RemoveAll(try)
 	if err := command("cp", "--sparse=always", dir+"/base", try); err != nil {
 		return err
 	}

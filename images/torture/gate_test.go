@@ -52,7 +52,8 @@ func newWard(t *testing.T) *ward {
 	must(t, unix.Uname(&kernel))
 	must(t, os.MkdirAll("/lib/modules", 0o755))
 	write(t, w.dir+"/modules/"+unix.ByteSliceToString(kernel.Release[:])+"/modules.dep", "kernel/nodegate_no_such.ko:\n")
-	policy := "module \"nodegate_no_such\" {}\nsysctl \"net.ipv4.ip_forward\" { value = 1 }\nlink \"all\" {\n  mtu = 65535\n  match { name = \"*\" }\n}\n" +
+	policy := "module \"nodegate_no_such\" {}\nsysctl \"net.ipv4.ip_forward\" { value = 1 }\n" +
+		"link \"all\" {\n  mtu = 65535\n  match { name = \"*\" }\n}\n" +
 		"gate {\n  budget = \"4s\"\n  interval = \"5s\"\n}\n"
 	for _, name := range catalog.Names() {
 		policy += fmt.Sprintf("check %q {}\n", name)
@@ -119,7 +120,8 @@ func (sub subject) judge(out string, status int, err error) error {
 		return fmt.Errorf("it let the unit start: %s", last(out))
 	case status < 0 || strings.Contains(out, "goroutine "):
 		return fmt.Errorf("it crashed: %s", last(out))
-	case !strings.Contains(out, "held") && !strings.Contains(out, "nodegate_no_such") && !strings.Contains(out, "opening root"):
+	case !strings.Contains(out, "held") && !strings.Contains(out, "nodegate_no_such") && !strings.Contains(out, "opening root") &&
+		(sub[0] != "check" || !strings.Contains(out, "gave up after")): // at its --timeout, on a busy machine
 		return fmt.Errorf("it did not say why: %s", last(out))
 	}
 	return nil
@@ -128,8 +130,9 @@ func (sub subject) judge(out string, status int, err error) error {
 // seen lists what an untouched gate opens, looks at and runs.
 func (w *ward) seen(sub subject) (opened, looked, ran []string) {
 	add := func(list *[]string, p string) {
-		// A process is another one in the next run; the Go runtime reads these before the program begins.
-		if p != "" && !slices.Contains(*list, p) && !strings.HasPrefix(p, "/sys/kernel/mm/") && p != "/dev/console" {
+		// The Go runtime reads these of the kernel before the program begins, and would wait for a pipe there.
+		runtimes := strings.HasPrefix(p, "/sys/kernel/mm/") || strings.HasPrefix(p, "/sys/fs/cgroup/") || strings.HasPrefix(p, "/proc/self/")
+		if p != "" && !slices.Contains(*list, p) && !runtimes && p != "/dev/console" {
 			*list = append(*list, p)
 		}
 	}
@@ -287,7 +290,7 @@ func TestOutlets(t *testing.T) {
 				must(t, err)
 				client, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK, 0)
 				must(t, err)
-				defer unix.Close(client)
+				defer func() { _ = unix.Close(client) }()
 				must(t, unix.Connect(client, &unix.SockaddrUnix{Name: run + "/systemd/journal/socket"}))
 				for err == nil && a.what == "journal stopped" {
 					_, err = unix.Write(client, []byte("MESSAGE=full\n"))
@@ -304,7 +307,7 @@ func TestOutlets(t *testing.T) {
 				}
 				return inject.Action{}
 			})
-			socket.Close()
+			_ = socket.Close()
 			if err == nil && !reached {
 				return errNotReached
 			}

@@ -93,7 +93,7 @@ func start(r *inject.Run) (out string, status int, err error) {
 		return "", 0, err
 	}
 	defer r.Output.Close()
-	defer os.Remove(r.Output.Name())
+	defer os.RemoveAll(r.Output.Name())
 	r.Env = append(r.Env, "PATH=/usr/sbin:/usr/bin:/sbin:/bin")
 	r.Limit = limit
 	status, err = r.Start()

@@ -92,7 +92,8 @@ func (c Cache) tree(ctx context.Context, name string, options []string, mirror s
 		}
 	}
 	building := dir + ".building" // a killed build leaves this, never dir; the glob above takes it away
-	if _, err := run(ctx, buildTime, nil, "mmdebstrap", slices.DeleteFunc(append(options, building, mirror), func(word string) bool { return word == "" })...); err != nil {
+	words := slices.DeleteFunc(append(options, building, mirror), func(word string) bool { return word == "" })
+	if _, err := run(ctx, buildTime, nil, "mmdebstrap", words...); err != nil {
 		return nil, fmt.Errorf("building the base image: %w", err)
 	}
 	if _, err := open(building); err != nil {

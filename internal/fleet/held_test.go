@@ -11,7 +11,9 @@ import (
 
 // TestWouldBeHeld: a policy that only warns shows whom it would hold, by the gate's own reports.
 func TestWouldBeHeld(t *testing.T) {
-	warns := func(text string) string { return strings.Replace(text, `"stage"`, `"policy":{"enforce":"warn"},"stage"`, 1) }
+	warns := func(text string) string {
+		return strings.Replace(text, `"stage"`, `"policy":{"enforce":"warn"},"stage"`, 1)
+	}
 	f := merged(t, warns(reportOf(t, "n1", "boot", fail("swap", "on"))), warns(reportOf(t, "n2", "boot", pass("swap", "off"))),
 		warns(reportOf(t, "n3", "run", fail("swap", "on"))), reportOf(t, "n4", "boot", fail("swap", "on")))
 	const want = "1 node would be held, if enforce were not warn: "

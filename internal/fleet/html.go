@@ -1,8 +1,8 @@
 package fleet
 
 import (
-	"cmp"
 	"bytes"
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html"
@@ -51,7 +51,8 @@ func Page(w io.Writer, f Fleet, words Words) error {
 <meta name="color-scheme" content="light dark">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <title>nodegate fleet: `, p.text(title, 0), "</title>\n<style>\n", pageStyle,
-		"</style>\n<header>\n<h1>", p.text(title, 0), "</h1>\n<p>", strings.Replace(p.text(f.summary(p.word), 0), domain, "<q>"+domain+"</q>", 1), "</p>\n")
+		"</style>\n<header>\n<h1>", p.text(title, 0), "</h1>\n<p>",
+		strings.Replace(p.text(f.summary(p.word), 0), domain, "<q>"+domain+"</q>", 1), "</p>\n")
 	if when := f.when(); when != "" {
 		p.put("<p class=quiet>", p.text(when, 0), "</p>\n")
 	}

@@ -59,7 +59,7 @@ func (h *Host) RulesGeneration() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("asking for the generation of the rules: %w", err)
 	}
-	defer func() { _ = c.Close() }() // it was only asked
+	defer func() { _ = c.Close() }()              // it was only asked
 	ask := netlink.Message{Data: make([]byte, 4)} // nfgenmsg: no family, version 0
 	ask.Header.Type, ask.Header.Flags = unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETGEN, netlink.Request
 	answers, err := c.Execute(ask)

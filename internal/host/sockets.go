@@ -37,7 +37,8 @@ func (h *Host) PortIsFree(port string) bool {
 	}
 	defer func() { _ = unix.Close(fd) }()
 	// kubelet sets SO_REUSEADDR too, as every Go program: two such sockets may be bound until one listens.
-	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) != nil || unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 0) != nil {
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) != nil ||
+		unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 0) != nil {
 		return false
 	}
 	return unix.Bind(fd, &unix.SockaddrInet6{Port: int(number)}) == nil

@@ -37,9 +37,11 @@ func ServiceSVG(w io.Writer, rep *proxyrules.Report) error {
 	}
 	_, err := fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="monospace" font-size="13">
 <style>
-rect { fill: #f5f6f8; stroke: #8a93a2; } .head rect { fill: #dcefe1; } .bad rect { fill: #ffd9d6; stroke: #c62828; } path { fill: none; stroke: #8a93a2; }
+rect { fill: #f5f6f8; stroke: #8a93a2; } .head rect { fill: #dcefe1; } .bad rect { fill: #ffd9d6; stroke: #c62828; }
+path { fill: none; stroke: #8a93a2; }
 text { fill: #1b1f27; white-space: pre; } .back { fill: #fff; stroke: none; }
-@media (prefers-color-scheme: dark) { rect { fill: #1d2129; } .head rect { fill: #1f3a2a; } .bad rect { fill: #5a1f1c; } text { fill: #e6e9ee; } .back { fill: #14171c; } }
+@media (prefers-color-scheme: dark) { rect { fill: #1d2129; } .head rect { fill: #1f3a2a; }
+.bad rect { fill: #5a1f1c; } text { fill: #e6e9ee; } .back { fill: #14171c; } }
 </style>
 <rect class="back" width="100%%" height="100%%"/>
 %s</svg>

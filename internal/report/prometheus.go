@@ -62,7 +62,8 @@ func (e *exposition) report(r Report, stage string) {
 		value      float64
 	}{
 		{"nodegate_holds", "Whether every blocking requirement passes, 1 or 0.", float64(oneIf(r.Verdict == Pass))},
-		{"nodegate_enforce", "1: the gate holds the unit of a node that does not pass; 0: it only reports.", float64(oneIf(r.Policy.Enforce == ""))},
+		{"nodegate_enforce", "1: the gate holds the unit of a node that does not pass; 0: it only reports.",
+			float64(oneIf(r.Policy.Enforce == ""))},
 		{"nodegate_check_duration_seconds", "How long the check took.", r.DurationMs / 1000},
 		{"nodegate_last_check_timestamp_seconds", "When the check began.", float64(r.began().Unix())},
 	} {

@@ -50,4 +50,6 @@ func (w *Watcher) concerns(e host.LinkEvent) bool {
 }
 
 // affordable reports whether a round now would leave the rounds at most a quarter of the time.
-func (r *round) affordable(now time.Time) bool { return r.began.IsZero() && now.Sub(r.ended) >= 3*r.took }
+func (r *round) affordable(now time.Time) bool {
+	return r.began.IsZero() && now.Sub(r.ended) >= 3*r.took
+}

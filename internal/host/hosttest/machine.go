@@ -37,9 +37,11 @@ type Machine struct {
 	Crashes  map[string]host.Crash        // unit -> how it ends
 	Foreign  []host.Foreign               // routes and rules of other programs
 	Cgroups  map[string]host.CgroupDriver // socket -> the runtime's driver
-	Lacks    map[string][]string          // program -> words of the texts that the kernel rejects, "program WORD" where that program does; a program that is no key is not installed
-	Rejects  map[string]string            // program and rule -> why it is rejected, "" if it is accepted
-	Log      []string                     // every change that was requested
+	// Lacks is program -> words of the texts that the kernel rejects, "program WORD" where that program does; a program that is no
+	// key is not installed.
+	Lacks   map[string][]string
+	Rejects map[string]string // program and rule -> why it is rejected, "" if it is accepted
+	Log     []string          // every change that was requested
 }
 
 // Link is a network interface of a Machine.
