@@ -228,7 +228,7 @@ func TestGate(t *testing.T) {
 		area("cannot be run: ENOMEM", 3, ran, runs, inject.Action{Fail: unix.ENOMEM})
 	}
 	t.Logf("none used more than %d MiB", w.most>>20)
-	if w.most > 64<<20 {
+	if w.most > 256<<20 { // it counts from the fork on, with what this process has
 		t.Errorf("one used %d MiB", w.most>>20)
 	}
 }
