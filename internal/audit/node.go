@@ -37,6 +37,9 @@ func (n *Node) Rules(ctx context.Context) (proxyrules.Report, error) {
 // Proxy looks for kube-proxy.
 func (n *Node) Proxy(ctx context.Context) []proxyrules.Finding { return n.Presence.Look(ctx) }
 
+// Writer looks whether kube-proxy is writing rules.
+func (n *Node) Writer() int { return n.Presence.Writer() }
+
 // Generation returns that of the rules.
 func (n *Node) Generation(context.Context) (string, error) { return n.Host.RulesGeneration() }
 

@@ -16,10 +16,11 @@ import (
 
 // Process is a running program.
 type Process struct {
-	PID   int
-	Args  []string // its command line; a kernel thread and a dead process have none
-	Name  string   // as the kernel calls it, at most 15 bytes
-	State byte     // R running, S sleeping, D uninterruptible, T stopped, t traced, Z dead, ...
+	PID    int
+	Args   []string // its command line; a kernel thread and a dead process have none
+	Name   string   // as the kernel calls it, at most 15 bytes
+	Parent int
+	State  byte // R running, S sleeping, D uninterruptible, T stopped, t traced, Z dead, ...
 }
 
 // Processes returns the processes in this network namespace, and those whose namespace may not be read, in the order of
@@ -68,6 +69,9 @@ func (h *Host) Process(pid int) (Process, error) {
 		return Process{}, fmt.Errorf("reading %s/stat: %.80q is no state of a process", dir, stat)
 	}
 	p := Process{PID: pid, Name: string(stat[open+1 : end]), State: stat[end+2]}
+	if rest := strings.Fields(string(stat[end+3:])); len(rest) > 0 {
+		p.Parent, _ = strconv.Atoi(rest[0]) // 0, no process, where it is no number
+	}
 	line, err := h.Files.ReadFile(dir + "/cmdline")
 	if err != nil {
 		return Process{}, gone(err)

@@ -57,6 +57,22 @@ func (p *Presence) Look(ctx context.Context) []proxyrules.Finding {
 	return out.List
 }
 
+// Writer returns the process with which kube-proxy writes rules at this moment, 0 for none. Many rules take many seconds, one table
+// after the other.
+func (p *Presence) Writer() int {
+	processes, err := p.Host.Processes()
+	if err != nil {
+		return 0
+	}
+	proxy, found := findProxy(processes)
+	for _, c := range processes {
+		if found && c.Parent == proxy.PID && (command(c) == "nft" || strings.HasSuffix(command(c), "tables-restore")) {
+			return c.PID
+		}
+	}
+	return 0
+}
+
 // elsewhere looks for the pages of a process that does not answer where it usually does.
 func (p *Presence) elsewhere(ctx context.Context, proxy host.Process, refused error, out *proxyrules.Collector) {
 	if timedOut(refused) {

@@ -85,3 +85,28 @@ func TestPresence(t *testing.T) {
 		t.Errorf("kube-proxy elsewhere: %+v, healthz %q, want %s", found, p.Healthz, healthy.URL)
 	}
 }
+
+// TestWriter: only a program that kube-proxy has started, and that writes, is one.
+func TestWriter(t *testing.T) {
+	for _, c := range []struct {
+		parent, child string
+		of, want      int
+	}{
+		{"/usr/local/bin/kube-proxy", "iptables-restore", 7, 8},
+		{"kube-proxy", "/usr/sbin/ip6tables-restore", 7, 8},
+		{"k3s-server", "nft", 7, 8},
+		{"kube-proxy", "iptables-save", 7, 0},
+		{"kube-proxy", "iptables-restore", 1, 0},
+		{"bash", "iptables-restore", 7, 0},
+	} {
+		m := &hosttest.Machine{Files: map[string]string{
+			"/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]", "/proc/8/ns/net": "-> net:[1]",
+			"/proc/7/stat": "7 (a) S 1 7", "/proc/7/cmdline": c.parent + "\x00",
+			"/proc/8/stat": fmt.Sprintf("8 (b) R %d 8", c.of), "/proc/8/cmdline": c.child + "\x00-w\x00",
+		}}
+		p := kube.Presence{Host: m.Host()}
+		if got := p.Writer(); got != c.want {
+			t.Errorf("%s of process %d beside %s: writer %d, want %d", c.child, c.of, c.parent, got, c.want)
+		}
+	}
+}

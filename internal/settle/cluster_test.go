@@ -194,6 +194,9 @@ func (c *cluster) Rules(ctx context.Context) (proxyrules.Report, error) {
 
 func address(endpoint string) string { return "10.0." + endpoint[:1] + "." + endpoint }
 
+// Writer is one of many short writings.
+func (c *cluster) Writer() int { return int(time.Since(c.began) / (300 * time.Millisecond)) }
+
 func (c *cluster) Proxy(context.Context) []proxyrules.Finding { return nil }
 
 // List answers from a cache that is old, or with the latest.

@@ -18,6 +18,8 @@ type Node interface {
 	Rules(ctx context.Context) (proxyrules.Report, error)
 	// Proxy looks whether kube-proxy is there and answers. No finding: it does.
 	Proxy(ctx context.Context) []proxyrules.Finding
+	// Writer returns the process with which kube-proxy writes rules at this moment, 0 for none.
+	Writer() int
 }
 
 // API is what the rules are compared with.
@@ -58,6 +60,8 @@ const (
 	tornLooks = 3
 	tornTime  = 2 * time.Second
 	reserve   = time.Second // of the deadline, for what follows
+	// The usual writing takes less than the first; what takes longer than the second is stuck, and no excuse any more.
+	longWrite, stuckWrite = 2 * time.Second, 2 * time.Minute
 )
 
 // loop is one audit.
@@ -70,6 +74,8 @@ type loop struct {
 	began    time.Time
 	latest   proxyrules.Report
 	looks    int
+	writer   int            // kube-proxy's writing process at the last look, 0 for none
+	writing  time.Time      // when it was first seen
 	suspects []*suspect     // differences from the API
 	alone    []*held        // what the rules alone show
 	proxy    []*held        // what is wrong with kube-proxy
@@ -202,12 +208,32 @@ func (l *loop) look(ctx context.Context) error {
 	}
 	l.sift()
 	now := time.Now()
+	l.excuse(now)
 	if l.opts.Progress != nil {
 		l.opts.Progress(l.open(), now.Sub(l.began))
 	}
 	// A reading that takes seconds is not asked for all the time.
 	l.wait(ctx, min(now.Sub(began), 5*time.Second), func() bool { return false })
 	return nil
+}
+
+// excuse counts anew while kube-proxy is at one long writing: what differs is about to change.
+func (l *loop) excuse(now time.Time) {
+	if l.open() == 0 {
+		return
+	}
+	if pid := l.node.Writer(); pid != l.writer {
+		l.writer, l.writing = pid, now
+	}
+	if took := now.Sub(l.writing); l.writer == 0 || took < longWrite || took >= stuckWrite {
+		return
+	}
+	for _, s := range l.suspects {
+		s.since = now
+	}
+	for _, h := range l.alone {
+		h.since = now
+	}
 }
 
 // sift keeps the suspects that nothing explains.

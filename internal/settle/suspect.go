@@ -65,7 +65,7 @@ func (l *loop) judge(ctx context.Context, now time.Time) {
 	}
 	latest, err := l.api.List(ctx, true)
 	if err == nil {
-		l.wait(ctx, reserve/2, func() bool {
+		l.wait(ctx, 2*time.Second, func() bool {
 			return !slices.ContainsFunc(settled, func(s *suspect) bool { return !l.versions.Knew(latest, s.port) })
 		})
 	}

@@ -20,6 +20,17 @@ type still struct {
 	behind      bool   // the watch never tells what the list has
 	gone        string // what is wrong with kube-proxy
 	back        time.Duration
+	writes      time.Duration // kube-proxy is at one writing for so long, and the rules are right then
+}
+
+func (s *still) Writer() int {
+	switch took := time.Since(s.began); {
+	case took < s.writes:
+		return 7
+	case s.writes > 0:
+		s.rules[s.names[0]] = s.shadow[s.names[0]]
+	}
+	return 0
 }
 
 func (s *still) Follow(ctx context.Context, _ *proxyrules.Versions, _ func(proxyrules.Change)) error {
@@ -62,6 +73,8 @@ func TestUnsettled(t *testing.T) {
 		verdict checks.Verdict
 	}{
 		{"stale", still{}, true, time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
+		{"a long writing", still{writes: time.Minute}, true, 2 * time.Minute, "", checks.Pass},
+		{"a writing that is stuck", still{writes: time.Hour}, true, 4 * time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
 		{"nothing", still{}, false, time.Minute, "", checks.Pass},
 		{"too little time", still{}, true, 10 * time.Second, unsettled, checks.Unknown},
 		{"no watch", still{watch: errors.New("403 Forbidden")}, true, time.Minute, unsettled, checks.Unknown},
