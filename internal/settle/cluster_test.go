@@ -39,7 +39,7 @@ type event struct {
 }
 
 func newCluster(r *rand.Rand) *cluster {
-	c := &cluster{Rand: r, rules: map[string]string{}, stale: map[string]bool{}, shadow: map[string]string{},
+	c := &cluster{Rand: r, began: time.Now(), rules: map[string]string{}, stale: map[string]bool{}, shadow: map[string]string{},
 		lagged: time.Duration(1+r.IntN(3000)) * time.Millisecond}
 	for i := range 2 + r.IntN(6) {
 		c.names = append(c.names, fmt.Sprintf("default/s%d", i))
