@@ -229,10 +229,14 @@ func TestInstallation(t *testing.T) {
 		} {
 			var s survey
 			var number atomic.Int64
-			each(sample(t, len(calls), 10), 2, func(point int) {
-				if attack.torn && !calls[point].IsWrite() {
-					return
+			var points []int
+			for point, c := range calls {
+				if !attack.torn || c.IsWrite() {
+					points = append(points, point)
 				}
+			}
+			each(sample(t, len(points), 10), 2, func(chosen int) {
+				point := points[chosen]
 				root := fmt.Sprintf("%s/%s-%d", b.dir, p.name, number.Add(1))
 				copyTree(t, b.dir+"/"+p.start, root)
 				defer os.RemoveAll(root)
