@@ -27,7 +27,7 @@ test: ## everything that needs no virtual machine (as root, also the real kernel
 	$(GO) test ./...
 
 torture: build ## the real binary killed, starved and lied to, with counts: two minutes, LONG=1 an hour (root; images/torture/apt-packages)
-	LONG='$(LONG)' $(GO) test -tags torture -count=1 -timeout 120m -v ./images/torture/
+	LONG='$(LONG)' $(GO) test -tags torture -count=1 -timeout $(if $(LONG),120m,20m) -v ./images/torture/
 
 test-vm: ## boot real Debian nodes in QEMU (needs the packages in images/vm/apt-packages)
 	$(GO) test -tags vm -count=1 -timeout 60m -v ./images/vm/

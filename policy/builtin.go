@@ -16,9 +16,9 @@ type File struct {
 	Text []byte
 }
 
-// MaxFileSize is the most bytes that a policy file may have. People write policies;
-// anything larger is not one.
-const MaxFileSize = 1 << 20
+// MaxFileSize is the most bytes that a policy file may have, and all of a policy's together. People write policies;
+// anything larger is not one. The parser takes 200 times as much memory.
+const MaxFileSize = 256 << 10
 
 // IsPolicyFile reports whether the name of a file in a directory is a policy's. A
 // hidden file is none: editors and installers keep unfinished files there.

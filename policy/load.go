@@ -85,15 +85,22 @@ type loader struct {
 	used   map[string]bool // built-in policies already in
 	blocks []block
 	policy *Policy
+	size   int // of the files so far, without the built-in ones
 }
 
 // parse reads a file's blocks, and after them those of the built-in policies that it
 // uses.
 func (l *loader) parse(f File, builtin bool) {
 	at := hcl.Range{Filename: f.Name, Start: hcl.InitialPos, End: hcl.InitialPos}
+	if !builtin {
+		l.size += len(f.Text)
+	}
 	switch {
 	case len(f.Text) > MaxFileSize:
 		l.errorf(at, "File too large", "A policy file has at most %d KiB; this one is larger.", MaxFileSize>>10)
+		return
+	case l.size > MaxFileSize:
+		l.errorf(at, "Policy too large", "All files of a policy have at most %d KiB together; with this one it is more.", MaxFileSize>>10)
 		return
 	case len(bytes.TrimSpace(f.Text)) == 0:
 		l.errorf(at, "Empty file", "A policy asks for something; start with: use \"kubernetes\" {}")

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -244,5 +245,29 @@ func TestDefaultDrift(t *testing.T) {
 	if d := cmp.Diff([]policy.Drift{policy.Report, policy.Ignore, policy.Ignore, policy.Report},
 		drift(text+"\ngate { repair = false }")); d != "" {
 		t.Error(d)
+	}
+}
+
+// TestTooLarge: what nobody writes by hand is refused before it is parsed, in one file and in many.
+func TestTooLarge(t *testing.T) {
+	line := "module \"overlay\" {}\n"
+	text := []byte(strings.Repeat(line, policy.MaxFileSize/2/len(line)+1))
+	for name, c := range map[string]struct {
+		files int
+		text  []byte
+		want  string
+	}{
+		"one that fits": {1, text, ""},
+		"two together":  {2, text, "Policy too large"},
+		"one":           {1, append(text, text...), "File too large"},
+	} {
+		var files []policy.File
+		for i := range c.files {
+			files = append(files, policy.File{Name: fmt.Sprint(i, ".hcl"), Text: c.text})
+		}
+		_, diags := policy.Load(files, known())
+		if got := diags.Error(); c.want == "" && diags.HasErrors() || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %.200s, want %q", name, got, c.want)
+		}
 	}
 }

@@ -5,6 +5,7 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // conditionPolicy asks for one parameter of the node's own network namespace, and publishes.
@@ -85,6 +87,8 @@ func TestCondition(t *testing.T) {
 	}
 	untilCondition(t, c, "watched", "True")
 
+	outage(t, c, space, log)
+
 	// kubelet's own conditions are left alone, and a foreign node's cannot be written.
 	status := object{"status": object{"conditions": []object{{"type": "Ready", "status": "True"}}, "addresses": []object{
 		{"type": "InternalIP", "address": address}}}}
@@ -129,9 +133,41 @@ func TestCondition(t *testing.T) {
 			told = append(told, e.Reason)
 		}
 	}
-	if want := "Passed SysctlNetIpv4IpForward Passed"; strings.Join(told, " ") != want {
+	if want := "Passed SysctlNetIpv4IpForward Passed SysctlNetIpv4IpForward Passed"; strings.Join(told, " ") != want {
 		t.Errorf("events: %q, want %q", told, want)
 	}
+}
+
+// outage stops the API server. What became wrong meanwhile is published afterwards, and was complained of once.
+func outage(t *testing.T, c *ControlPlane, space *Space, log string) {
+	t.Helper()
+	said := func() string {
+		text, err := os.ReadFile(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	before := said()
+	server := c.programs["kube-apiserver"]
+	if err := server.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	err := space.Shell(t.Context(), "sysctl -qw net.ipv4.ip_forward=0")
+	time.Sleep(length(20 * time.Second))
+	if err := errors.Join(err, server.Signal(syscall.SIGCONT)); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	untilCondition(t, c, "watched", "False")
+	t.Logf("condition False %.1f s after the API server was back", time.Since(began).Seconds())
+	if n := strings.Count(strings.TrimPrefix(said(), before), "NodegatePassed"); n > 2 {
+		t.Errorf("%d complaints of one outage:\n%s", n, said())
+	}
+	if err := space.Shell(t.Context(), "sysctl -qw net.ipv4.ip_forward=1"); err != nil {
+		t.Fatal(err)
+	}
+	untilCondition(t, c, "watched", "True")
 }
 
 // plugin writes a kubeconfig whose credential plugin prints the certificate NAME.crt.
