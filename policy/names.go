@@ -150,12 +150,20 @@ func nearest(s string, known []string) string {
 	}
 	var near []candidate
 	s = strings.ToLower(s)
+	const far = 4
+	// Words of other lengths are never near: most are not compared.
+	distance := func(a, b string) int {
+		if len(a) > len(b)+far || len(b) > len(a)+far {
+			return far
+		}
+		return levenshtein.Distance(a, b, nil)
+	}
 	for _, k := range known {
-		switch d := levenshtein.Distance(s, k, nil); {
-		case d < 4 && d < len(last(k))/2+1:
+		switch d := distance(s, k); {
+		case d < far && d < len(last(k))/2+1:
 			near = append(near, candidate{k, d})
-		case last(s) != s && len(last(s)) > 3 && levenshtein.Distance(last(s), last(k), nil) < 2:
-			near = append(near, candidate{k, 10 + d})
+		case last(s) != s && len(last(s)) > 3 && distance(last(s), last(k)) < 2:
+			near = append(near, candidate{k, 10 + levenshtein.Distance(s, k, nil)})
 		}
 	}
 	slices.SortStableFunc(near, func(a, b candidate) int { return a.distance - b.distance })
