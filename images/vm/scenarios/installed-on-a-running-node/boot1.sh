@@ -1,7 +1,10 @@
 . /opt/vm/service.sh
 within 120 started 2
 if (saw 1) 2>/dev/null; then die "a stock machine looks fit: nothing is proven by what follows"; fi
-/opt/nodegate install
+printf 'use "kubernetes" {}\npublish { by = "timer" }\n' >/root/policy.hcl
+/opt/nodegate install --policy /root/policy.hcl
+timer=nodegate-publish.timer
+systemctl is-active --quiet $timer || die "$timer is not active"
 
 # stays: the newest start of the stand-in found what kubelet demands.
 stays() {
@@ -13,6 +16,12 @@ saw "$newest"
 make_service
 asks $service_address || die "the Service does not answer"
 
+# There is no API server here: the publisher says so, and that is no failure of its unit.
+tried() { journalctl -b -u nodegate-publish.service --no-pager -o cat | grep -q 'publishing the condition NodegatePassed'; }
+within 120 tried
+[ "$(systemctl show -P Result nodegate-publish.service)" = success ] || die "the publisher's unit failed"
+
 /opt/nodegate uninstall
+not systemctl is-active --quiet $timer || die "$timer is still active"
 throughout 6 systemctl is-active --quiet kubelet.service
 not started $((newest + 1)) || die "uninstall restarted kubelet"
