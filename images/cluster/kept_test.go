@@ -33,7 +33,7 @@ audit {
 func TestKept(t *testing.T) {
 	c, binary := plane(t, Newest, ForRules()), nodegate(t)
 	churn, victim := motion(t, c)
-	backends := []Backend{IptablesLegacy, NFTables} // without and with a generation of their rules
+	backends := []Backend{NFTables}
 	if os.Getenv("LONG") != "" {
 		backends = Backends()
 	}
