@@ -31,6 +31,7 @@ type feed struct {
 	err      error               // why it is not followed
 	failing  time.Time           // since when
 	again    context.CancelFunc  // lists again
+	behind   bool                // then past every cache: the watch has been behind
 }
 
 func newFeed(api API) *feed {
@@ -54,7 +55,8 @@ func (f *feed) once(ctx context.Context) error {
 	defer cancel()
 	f.mu.Lock()
 	f.again = cancel
-	latest := f.now != nil
+	latest := f.behind
+	f.behind = false
 	f.mu.Unlock()
 	now, err := f.api.List(ctx, latest)
 	if err != nil {
@@ -140,6 +142,7 @@ func (f *feed) restart() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.again != nil {
+		f.behind = true
 		f.again()
 	}
 }
