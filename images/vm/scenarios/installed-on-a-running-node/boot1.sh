@@ -4,7 +4,7 @@ if (saw 1) 2>/dev/null; then die "a stock machine looks fit: nothing is proven b
 printf 'use "kubernetes" {}\npublish { by = "timer" }\n' >/root/policy.hcl
 /opt/nodegate install --policy /root/policy.hcl
 timer=nodegate-publish.timer
-systemctl is-active --quiet $timer || die "$timer is not active"
+within 60 systemctl is-active --quiet $timer
 
 # stays: the newest start of the stand-in found what kubelet demands.
 stays() {
