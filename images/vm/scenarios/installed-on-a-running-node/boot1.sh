@@ -4,7 +4,7 @@ if (saw 1) 2>/dev/null; then die "a stock machine looks fit: nothing is proven b
 printf 'use "kubernetes" {}\npublish { by = "timer" }\n' >/root/policy.hcl
 /opt/nodegate install --policy /root/policy.hcl
 timer=nodegate-publish.timer
-within 60 systemctl is-active --quiet $timer
+systemctl start $timer # install starts nothing by itself
 
 # stays: the newest start of the stand-in found what kubelet demands.
 stays() {
