@@ -17,8 +17,8 @@ type File struct {
 }
 
 // MaxFileSize is the most bytes that a policy file may have, and all of a policy's together. People write policies;
-// anything larger is not one. The parser takes 200 times as much memory.
-const MaxFileSize = 256 << 10
+// anything larger is not one. The parser takes 400 times as much memory.
+const MaxFileSize = 128 << 10
 
 // IsPolicyFile reports whether the name of a file in a directory is a policy's. A
 // hidden file is none: editors and installers keep unfinished files there.

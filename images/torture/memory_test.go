@@ -101,10 +101,10 @@ func TestMemory(t *testing.T) {
 		try("60 files of 60 MiB in "+filepath.Dir(where), root, "check", "--root", root, "--stage", "image")
 	}
 	for name, text := range map[string]string{
-		"brackets":   "sysctl \"a.b\" { value = " + strings.Repeat("[", 100_000) + "1" + strings.Repeat("]", 100_000) + " }\n",
+		"brackets":   "sysctl \"a.b\" { value = " + strings.Repeat("[", 60_000) + "1" + strings.Repeat("]", 60_000) + " }\n",
 		"for in for": "sysctl \"a.b\" { value = [for a in range(1000) : [for b in range(1000) : [for c in range(1000) : a]]] }\n",
 		"doubling": "variable \"v\" { default = \"" + strings.Repeat("x", 1000) + "\" }\nsysctl \"a.b\" { value = \"" +
-			strings.Repeat("${var.v}", 30_000) + "\" }\n",
+			strings.Repeat("${var.v}", 16_000) + "\" }\n",
 	} {
 		f := filepath.Join(dir, strings.ReplaceAll(name, " ", "-")+".hcl")
 		write(t, f, text)
