@@ -76,7 +76,8 @@ func Files(p *policy.Policy, texts []policy.File, prog Program) ([]File, error) 
 	}
 	files = append(files, publishFiles(p, prog)...)
 	if p.Audit.On {
-		files = append(files, File{Path: unitDir + "/" + WatchUnit + ".d/10-audit.conf", Mode: 0o644, Content: auditDropIn(prog)})
+		files = append(files, File{Path: unitDir + "/" + WatchUnit + ".d/10-audit.conf", Mode: 0o644,
+			Content: networkDropIn(prog, "an audit block: watch compares kube-proxy's rules with the API server")})
 	}
 	if prog.allow != "" {
 		files = append(files, File{Path: unitDir + "/" + WatchUnit + ".d/10-writable.conf", Mode: 0o644, Content: writableDropIn(prog)})

@@ -29,9 +29,8 @@ func publishFiles(p *policy.Policy, prog Program) []File {
 	case p.Publish.Condition == "", p.Publish.By == policy.ByPod:
 		return nil
 	case p.Publish.By == policy.ByWatch:
-		text := render(prog.header()+"# The policy has a publish block: watch writes a condition of this node's Node.",
-			section("Service", "IPAddressDeny", "", "IPAddressAllow", ""))
-		return []File{{Path: unitDir + "/" + WatchUnit + ".d/10-publish.conf", Mode: 0o644, Content: text}}
+		return []File{{Path: unitDir + "/" + WatchUnit + ".d/10-publish.conf", Mode: 0o644,
+			Content: networkDropIn(prog, "a publish block: watch writes a condition of this node's Node")}}
 	}
 	return []File{
 		{Path: unitDir + "/" + publishService, Mode: 0o644, Content: publishUnit(p.Gate, prog)},

@@ -65,9 +65,9 @@ func sandbox() []string {
 	}
 }
 
-// auditDropIn lets watch reach the API server, as a publish block does.
-func auditDropIn(prog Program) []byte {
-	return render(prog.header()+"# The policy has an audit block: watch compares kube-proxy's rules with the API server.",
+// networkDropIn lets watch reach the API server, because the policy has what why says.
+func networkDropIn(prog Program, why string) []byte {
+	return render(prog.header()+"# The policy has "+why+".",
 		section("Service", "IPAddressDeny", "", "IPAddressAllow", ""))
 }
 

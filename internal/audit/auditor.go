@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -17,8 +18,8 @@ import (
 	"nodegate/policy"
 )
 
-// Name is the name of the audit's verdict among those of nodegate watch.
-const Name = "kubeproxy.audit"
+// name is the audit's verdict among those of nodegate watch.
+const name = "kubeproxy.audit"
 
 // Auditor audits in the background, as the policy in use asks.
 type Auditor struct {
@@ -102,7 +103,7 @@ type verdict struct {
 	began time.Time
 }
 
-func (v verdict) Name() string { return Name }
+func (v verdict) Name() string { return name }
 
 func (v verdict) Metadata() policy.Metadata {
 	m := policy.Metadata{
@@ -175,7 +176,7 @@ func (v verdict) Inspect(context.Context, *host.Host) (checks.State, error) {
 			got += fmt.Sprintf(" (and %s)", report.Count(more, "other finding"))
 		}
 		if worst == checks.Unknown {
-			return s, fmt.Errorf("%s", got)
+			return s, errors.New(got)
 		}
 		s.Differs(got, f.Remedy)
 		break

@@ -16,14 +16,14 @@ import (
 
 // server is an API server whose credentials are read again after every failure: they may not be there yet, or be renewed.
 type server struct {
-	host *host.Host
-	asks policy.Audit
-	warn func(string)
-
+	host    *host.Host
+	asks    policy.Audit
+	warn    func(string)
 	plugins *kube.Plugins
 
-	mu  sync.Mutex
-	api *kube.API
+	mu     sync.Mutex
+	api    *kube.API
+	warned bool
 }
 
 func (s *server) open() (*kube.API, error) {
@@ -47,7 +47,8 @@ func (s *server) open() (*kube.API, error) {
 	if err != nil {
 		return nil, err
 	}
-	if api.Unverified() {
+	if api.Unverified() && !s.warned {
+		s.warned = true
 		s.warn(fmt.Sprintf("audit: %s has insecure-skip-tls-verify: anybody between here and the API server can invent what it says",
 			cmp.Or(source.Kubeconfig, "the service account")))
 	}

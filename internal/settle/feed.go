@@ -25,13 +25,13 @@ type feed struct {
 	now      *proxyrules.Versions // nil: never listed
 	changed  map[string]time.Time // Services since the last round, and when they first did
 	relisted time.Time            // since the last round
-	changes  int
-	log      []proxyrules.Change // since the round that runs began
-	more     chan struct{}       // closed when the log grows
-	err      error               // why it is not followed
-	failing  time.Time           // since when
-	again    context.CancelFunc  // lists again
-	behind   bool                // then past every cache: the watch has been behind
+	rounds   bool                 // one runs
+	log      []proxyrules.Change  // since it began
+	more     chan struct{}        // closed when the log grows
+	err      error                // why it is not followed
+	failing  time.Time            // since when
+	again    context.CancelFunc   // lists again
+	behind   bool                 // then past every cache: the watch has been behind
 }
 
 func newFeed(api API) *feed {
@@ -66,28 +66,24 @@ func (f *feed) once(ctx context.Context) error {
 	return f.api.Follow(ctx, now, f.take)
 }
 
-// take keeps one change.
+// take keeps one change. New lists are copied: the round that runs changes what it is sent.
 func (f *feed) take(c proxyrules.Change) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.err, f.failing = nil, time.Time{}
 	if now := c.Relist(); now != nil {
-		f.relisted = time.Now()
-		if f.now == nil {
-			f.now = now.Now()
-		}
-	}
-	about := f.now.Apply(c)
-	f.now.Forget()
-	if c.Relist() == nil {
-		f.changes++
-		for _, service := range about {
+		f.relisted, f.now = time.Now(), now.Now()
+	} else {
+		for _, service := range f.now.Apply(c) {
 			if _, known := f.changed[service]; !known {
 				f.changed[service] = time.Now()
 			}
 		}
+		f.now.Forget()
 	}
-	f.log = append(f.log, c)
+	if f.rounds {
+		f.log = append(f.log, c)
+	}
 	close(f.more)
 	f.more = make(chan struct{})
 	f.wake()
@@ -126,15 +122,23 @@ func (f *feed) pending() (first time.Time, known bool, err error) {
 	return first, f.now != nil, err
 }
 
-// begin returns what the API says now, and which Services changed since the last round.
+// begin begins a round: it returns what the API says now, and which Services changed since the last one. The caller calls end.
 func (f *feed) begin() (now *proxyrules.Versions, changed map[string]time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	changed, f.changed, f.relisted, f.log = f.changed, map[string]time.Time{}, time.Time{}, nil
+	f.rounds = true
 	if f.now == nil {
 		return nil, changed
 	}
 	return f.now.Now(), changed
+}
+
+// end ends a round.
+func (f *feed) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.rounds, f.log = false, nil
 }
 
 // restart lists again: the watch is behind.

@@ -124,6 +124,7 @@ func (k *keeper) round(ctx context.Context, generation string, unanswered error)
 	defer cancel()
 	began, read := time.Now(), &timed{Node: k.node}
 	now, changed := k.feed.begin()
+	defer k.feed.end()
 	// A first writing of many rules takes seconds, table by table: nobody waits for this verdict.
 	opts := Options{Settle: settle, Alone: settle, Node: k.opts.Node, Zone: k.opts.Zone}
 	flows := make(chan []proxyrules.Finding, 1)

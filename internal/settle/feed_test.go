@@ -1,0 +1,62 @@
+package settle
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"nodegate/internal/proxyrules"
+)
+
+func slice(t *testing.T, address string) (text string, change proxyrules.Change) {
+	t.Helper()
+	text = fmt.Sprintf(`{"kind": "EndpointSlice", "addressType": "IPv4", "metadata": {"namespace": "default", "name": "web-1",
+		"labels": {"kubernetes.io/service-name": "web"}}, "ports": [{"port": 80}], "endpoints": [{"addresses": [%q]}]}`, address)
+	change, err := proxyrules.SliceChange([]byte(text), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text, change
+}
+
+func listed(t *testing.T, address string) *proxyrules.Versions {
+	t.Helper()
+	text, _ := slice(t, address)
+	v := proxyrules.NewVersions()
+	if err := v.ReadServices(strings.NewReader(`{"items": []}`)); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.ReadEndpointSlices(strings.NewReader(`{"items": [` + text + `]}`)); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// TestFeed: what a round is sent is its own, new lists too: the feed goes on in another goroutine. Between rounds nothing is kept
+// of what changes but its latest state.
+func TestFeed(t *testing.T) {
+	f := newFeed(nil)
+	f.take(proxyrules.Relisted(listed(t, "10.0.0.1")))
+	_, second := slice(t, "10.0.0.2")
+	f.take(second)
+	if len(f.log) != 0 {
+		t.Errorf("%d changes are kept although no round runs", len(f.log))
+	}
+	mine, changed := f.begin()
+	if !mine.Now().Endpoints.Has("10.0.0.2:80") || len(changed) != 1 {
+		t.Errorf("a round begins without the latest change: %v", changed)
+	}
+	f.take(proxyrules.Relisted(listed(t, "10.0.0.3")))
+	for _, c := range f.log {
+		mine.Apply(c)
+	}
+	_, fourth := slice(t, "10.0.0.4")
+	f.take(fourth)
+	if now := mine.Now().Endpoints; !now.Has("10.0.0.3:80") || now.Has("10.0.0.4:80") {
+		t.Error("what the feed takes changes what the round has")
+	}
+	f.end()
+	if next, _ := f.begin(); len(f.log) != 0 || !next.Now().Endpoints.Has("10.0.0.4:80") {
+		t.Error("the next round does not begin with what the API says now")
+	}
+}
