@@ -32,6 +32,8 @@ type Snapshot struct {
 	List    answer[[]Link]                  `json:"links"`
 	Default answer[[]string]                `json:"defaultRoutes"`
 	Routing answer[[]RoutingRule]           `json:"routingRules"`
+	Hops    answer[[]Hop]                   `json:"hops,omitzero"`
+	Clock   answer[bool]                    `json:"clockSynchronised,omitzero"`
 	Drivers map[string]answer[string]       `json:"drivers,omitempty"`
 	Offload map[string]answer[featureOf]    `json:"features,omitempty"`
 	Stats   map[string]answer[statsOf]      `json:"stats,omitempty"`

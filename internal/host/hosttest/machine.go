@@ -35,6 +35,8 @@ type Machine struct {
 	Runtime  map[string]string            // "v1 SOCKET" -> what the runtime says of itself; nobody behind a socket that is in no key
 	Spaces   map[string]host.Space        // path -> what is left there; much, elsewhere
 	Crashes  map[string]host.Crash        // unit -> how it ends
+	Hops     []host.Hop                   // gateways over VXLAN links
+	Unsynced bool                         // nothing keeps the clock right
 	Foreign  []host.Foreign               // routes and rules of other programs
 	Cgroups  map[string]host.CgroupDriver // socket -> the runtime's driver
 	// Lacks is program -> words of the texts that the kernel rejects, "program WORD" where that program does; a program that is no
@@ -166,6 +168,8 @@ func (m kernel) Version(_ context.Context, program string, flags ...string) (str
 	}
 	return "", fmt.Errorf("%s is not installed", program)
 }
+
+func (m kernel) Synchronised() (bool, error) { return !m.Unsynced, nil }
 
 func (m kernel) LoadModule(_ context.Context, name string) error {
 	m.Log = append(m.Log, "modprobe "+name)
