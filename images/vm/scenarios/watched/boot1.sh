@@ -101,6 +101,21 @@ is kernel.panic 0 || die "it corrects although it is switched off"
 rm /etc/nodegate/disabled
 within 20 is kernel.panic 10
 
+echo "--- the clock steps"
+# step HOURS KEY BAD GOOD: the same process goes on with its rounds, and what it knows is not too old.
+step() {
+	pid=$(main)
+	date -s "$1 hour" >/dev/null
+	sysctl -qw "$2=$3"
+	within 20 is "$2" "$4"
+	within 30 nodegate status >/dev/null
+	[ "$(main)" = "$pid" ] || die "$watch did not outlive a step of $1 hour"
+}
+step +1 vm.overcommit_memory 0 1
+step -1 kernel.panic_on_oops 0 1
+step -1 vm.panic_on_oom 1 0
+step +1 kernel.panic 0 10
+
 echo "--- uninstall"
 rm -r /etc/systemd/system/$watch.d
 nodegate uninstall
