@@ -64,7 +64,7 @@ func inspectNetworkdDamage(ctx context.Context, h *host.Host, _ *policy.Policy) 
 	kept := func(f host.Foreign) bool { return !gone(f) }
 	m := h.Memory
 	m.Lost = slices.DeleteFunc(m.Lost, kept)
-	if !m.Since.IsZero() && unit.Since.After(m.Since) {
+	if !m.Since.IsZero() && !unit.Since.Equal(m.Since) {
 		if lost := slices.DeleteFunc(m.Foreign, kept); len(lost) >= fewestLost {
 			m.Lost = append(m.Lost, lost...)
 		}
