@@ -2,9 +2,6 @@ package kubelet
 
 import (
 	"context"
-	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"nodegate/checks"
@@ -32,16 +29,10 @@ func clockUnsynchronised() checks.Problem {
 
 func inspectClock(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("a clock that follows another")
-	text, err := h.Text("/proc/uptime")
+	up, err := h.Uptime()
 	if err != nil {
 		return s, err
 	}
-	first, _, _ := strings.Cut(text, " ")
-	seconds, err := strconv.ParseFloat(first, 64)
-	if err != nil {
-		return s, fmt.Errorf("/proc/uptime begins with %q, no number", first)
-	}
-	up := time.Duration(seconds * float64(time.Second))
 	if up < clockTime {
 		s.Skip = "the machine has been up for less than 10 minutes"
 		return s, nil

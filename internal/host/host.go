@@ -129,6 +129,8 @@ type Rules interface {
 	// Dumps passes what every iptables backend saves, and kube-proxy's nftables
 	// tables as JSON, to read, one after the other; source is the command line.
 	Dumps(ctx context.Context, read func(source string, r io.Reader) error) error
+	// Others returns what other programs have in nf_tables that Kubernetes comes upon.
+	Others(ctx context.Context) (Others, error)
 	// Accepts reports whether the kernel accepts a rule of an iptables program. It
 	// tries the rule in a scratch network namespace: no rule of the machine changes.
 	// rejected is what the program prints, "" where the rule is accepted; err says

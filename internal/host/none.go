@@ -36,6 +36,8 @@ type noRules struct{}
 
 func (noRules) Dumps(context.Context, func(string, io.Reader) error) error { return errTree }
 
+func (noRules) Others(context.Context) (Others, error) { return Others{}, errTree }
+
 func (noRules) Accepts(context.Context, string, ...string) (rejected string, err error) {
 	return "", errTree
 }

@@ -184,6 +184,12 @@ func (r recordRules) Dumps(ctx context.Context, read func(string, io.Reader) err
 	return err
 }
 
+func (r recordRules) Others(ctx context.Context) (Others, error) {
+	v, err := r.Rules.Others(ctx)
+	r.s.Others = recordAnswer(v, err)
+	return v, err
+}
+
 func (r recordRules) Accepts(ctx context.Context, program string, rule ...string) (rejected string, err error) {
 	rejected, err = r.Rules.Accepts(ctx, program, rule...)
 	r.s.Tried[tried(program, rule)] = recordAnswer(rejected, err)

@@ -127,6 +127,10 @@ func (r replayRules) Dumps(_ context.Context, read func(string, io.Reader) error
 	return nil
 }
 
+func (r replayRules) Others(context.Context) (Others, error) {
+	return r.s.Others.get("rules of other programs")
+}
+
 func (r replayRules) Accepts(_ context.Context, program string, rule ...string) (rejected string, err error) {
 	what := tried(program, rule)
 	return r.s.Tried[what].get(what)

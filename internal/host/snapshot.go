@@ -42,6 +42,7 @@ type Snapshot struct {
 	Cgroups map[string]answer[CgroupDriver] `json:"cgroupDrivers,omitempty"`
 	Units   map[string]answer[unitState]    `json:"units,omitempty"`
 	Rules   []ruleDump                      `json:"rules,omitempty"`
+	Others  answer[Others]                  `json:"otherRules,omitzero"`
 	RuleErr answer[bool]                    `json:"rulesRead"`
 	Tried   map[string]answer[string]       `json:"rulesTried,omitempty"` // what was tried -> why it was rejected, "" if it was not
 }
