@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"runtime"
+	"sync"
+	"sync/atomic"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -37,16 +40,23 @@ func Generation(ctx context.Context) (string, error) {
 func Read(ctx context.Context, family string) (*ruleset.NFTTable, error) {
 	defer activity.Doing(ctx, "netlink: table "+family+" "+ruleset.KubeProxyTable)()
 	number := map[string]uint8{ruleset.IPv4: unix.NFPROTO_IPV4, ruleset.IPv6: unix.NFPROTO_IPV6}[family]
-	c, err := dial(ctx, number)
-	if err != nil {
-		return nil, err
-	}
-	defer c.close()
-	var t *ruleset.NFTTable
-	for range tries {
-		if t, err = c.table(family); !errors.Is(err, ErrTorn) {
-			break
+	conns := make(team, 0, readers)
+	defer func() {
+		for _, c := range conns {
+			c.close()
 		}
+	}()
+	for range min(readers, runtime.GOMAXPROCS(0)) {
+		c, err := dial(ctx, number) // here: another thread could be in another namespace
+		if err != nil {
+			return nil, err
+		}
+		conns = append(conns, c)
+	}
+	var t *ruleset.NFTTable
+	err := ErrTorn
+	for i := 0; i < tries && errors.Is(err, ErrTorn); i++ {
+		t, err = conns.table(family)
 	}
 	if ctx.Err() != nil {
 		err = ctx.Err()
@@ -54,13 +64,37 @@ func Read(ctx context.Context, family string) (*ruleset.NFTTable, error) {
 	return t, err
 }
 
+// readers is how many sockets ask at the same time. To find one of many sets takes the kernel longer than to send its elements.
+const readers = 4
+
+type team []*conn
+
+// each calls do for every number below n, by all sockets at the same time, until one fails.
+func (t team) each(n int, do func(member, i int) error) error {
+	var next atomic.Int64
+	errs := make([]error, len(t))
+	var all sync.WaitGroup
+	for member := range t {
+		all.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				if errs[member] = do(member, i); errs[member] != nil {
+					next.Store(int64(n))
+				}
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
 // table reads the table once. A change before the first answer, between two, or in one, is ErrTorn.
-func (c *conn) table(family string) (*ruleset.NFTTable, error) {
+func (t team) table(family string) (*ruleset.NFTTable, error) {
 	about := func(kind uint16, value string) netlink.Attribute {
 		return netlink.Attribute{Type: kind, Data: append([]byte(value), 0)}
 	}
 	const inTable = 1 // NFTA_CHAIN_TABLE, NFTA_SET_TABLE, NFTA_RULE_TABLE: all the same
 	of := []netlink.Attribute{about(inTable, ruleset.KubeProxyTable)}
+	c := t[0]
 	generation, err := c.generation()
 	if errors.Is(err, unix.EINVAL) {
 		return nil, fmt.Errorf("the kernel has no nf_tables: %w", errors.ErrUnsupported)
@@ -74,27 +108,42 @@ func (c *conn) table(family string) (*ruleset.NFTTable, error) {
 		return nil, err
 	}
 	d := nftwire.New(family)
-	add := func(message int, b []byte) error {
-		if binary.BigEndian.Uint16(b[2:]) != uint16(generation) { // nfgenmsg has the lower half of it
-			return ErrTorn
-		}
-		return d.Add(message, b)
-	}
-	if err := c.ask(unix.NFT_MSG_GETCHAIN, netlink.Dump, nil, add); err != nil {
-		return nil, err
-	}
-	if err := c.ask(unix.NFT_MSG_GETSET, netlink.Dump, of, add); err != nil {
-		return nil, err
-	}
-	for _, name := range d.Sets() {
-		set := []netlink.Attribute{of[0], about(unix.NFTA_SET_ELEM_LIST_SET, name)}
-		if err := c.ask(unix.NFT_MSG_GETSETELEM, netlink.Dump, set, add); errors.Is(err, unix.ENOENT) {
-			return nil, ErrTorn // it was there
-		} else if err != nil {
-			return nil, err
+	to := func(add func(message int, b []byte) error) func(message int, b []byte) error {
+		return func(message int, b []byte) error {
+			if binary.BigEndian.Uint16(b[2:]) != uint16(generation) { // nfgenmsg has the lower half of it
+				return ErrTorn
+			}
+			return add(message, b)
 		}
 	}
-	if err := c.ask(unix.NFT_MSG_GETRULE, netlink.Dump, of, add); err != nil {
+	if err := c.ask(unix.NFT_MSG_GETCHAIN, netlink.Dump, nil, to(d.Add)); err != nil {
+		return nil, err
+	}
+	if err := c.ask(unix.NFT_MSG_GETSET, netlink.Dump, of, to(d.Add)); err != nil {
+		return nil, err
+	}
+	sets := d.Sets()
+	err = t.each(len(sets), func(member, i int) error {
+		set := []netlink.Attribute{of[0], about(unix.NFTA_SET_ELEM_LIST_SET, sets[i])}
+		err := t[member].ask(unix.NFT_MSG_GETSETELEM, netlink.Dump, set, to(d.Add))
+		if errors.Is(err, unix.ENOENT) {
+			return ErrTorn // it was there
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	// A dump of all rules begins to count at the first one again for each 32 KiB.
+	chains, rules := d.Chains(), make([]func(message int, b []byte) error, len(t))
+	for i := range rules {
+		rules[i] = to(d.Rules().Add)
+	}
+	err = t.each(len(chains), func(member, i int) error {
+		chain := []netlink.Attribute{of[0], about(unix.NFTA_RULE_CHAIN, chains[i].Name)}
+		return t[member].ask(unix.NFT_MSG_GETRULE, netlink.Dump, chain, rules[member])
+	})
+	if err != nil {
 		return nil, err
 	}
 	if now, err := c.generation(); err != nil {

@@ -7,6 +7,7 @@ package nftwire
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -19,15 +20,20 @@ const (
 	slab     = 256       // rules that one allocation serves
 )
 
-// Decoder reads the messages of one table: its chains first, then the sets, their elements, and the rules.
+// Decoder reads the messages of one table: its chains first, then the sets, their elements, and the rules. The elements of
+// different sets may be added at the same time.
 type Decoder struct {
 	family string
 	table  *ruleset.NFTTable
 	sets   map[string]*wireSet
 	names  []string // of the sets, in their order
-	items  int
+	items  atomic.Int64
 	fields []field
+}
 
+// Rules reads the rules of some chains. Those of different chains may be read at the same time, by different Rules.
+type Rules struct {
+	*Decoder
 	slab []ruleset.NFTRule
 	rule rule
 }
@@ -52,7 +58,7 @@ func (d *Decoder) Add(message int, b []byte) error {
 	if string(a.text(table)) != ruleset.KubeProxyTable {
 		return nil
 	}
-	if d.items++; d.items > maxItems {
+	if d.items.Add(1) > maxItems {
 		return fmt.Errorf("more than %d objects", maxItems)
 	}
 	switch message {
@@ -62,11 +68,30 @@ func (d *Decoder) Add(message int, b []byte) error {
 		return d.addSet(&a)
 	case unix.NFT_MSG_NEWSETELEM:
 		return d.addElements(&a)
-	case unix.NFT_MSG_NEWRULE:
-		return d.addRule(&a)
 	}
 	return fmt.Errorf("message %d is not known", message)
 }
+
+// Rules returns what reads rules.
+func (d *Decoder) Rules() *Rules { return &Rules{Decoder: d} }
+
+// Add reads the message about a rule.
+func (d *Rules) Add(message int, b []byte) error {
+	if len(b) < nfGenMsg || message != unix.NFT_MSG_NEWRULE {
+		return fmt.Errorf("message %d is not known", message)
+	}
+	a, err := split(b[nfGenMsg:])
+	if err != nil {
+		return err
+	}
+	if d.items.Add(1) > maxItems {
+		return fmt.Errorf("more than %d objects", maxItems)
+	}
+	return d.addRule(&a)
+}
+
+// Chains returns the chains: their rules are to be asked for.
+func (d *Decoder) Chains() []*ruleset.NFTChain { return d.table.Chains }
 
 // Sets returns the names of the sets, those without a name too: their elements are to be asked for.
 func (d *Decoder) Sets() []string { return d.names }
@@ -115,7 +140,7 @@ func (d *Decoder) addChain(a *attributes) error {
 	return nil
 }
 
-func (d *Decoder) addRule(a *attributes) error {
+func (d *Rules) addRule(a *attributes) error {
 	c := d.table.Chain(string(a.text(unix.NFTA_RULE_CHAIN)))
 	if c == nil {
 		return fmt.Errorf("a rule of chain %.60q, which the table does not have", a.text(unix.NFTA_RULE_CHAIN))
@@ -126,7 +151,7 @@ func (d *Decoder) addRule(a *attributes) error {
 	out := &d.slab[0]
 	d.slab = d.slab[1:]
 	out.Handle = int(a.number(unix.NFTA_RULE_HANDLE))
-	d.rule = rule{Decoder: d, out: out, words: d.rule.words[:0]}
+	d.rule = rule{Decoder: d.Decoder, out: out, words: d.rule.words[:0]}
 	if err := d.rule.decode(a[unix.NFTA_RULE_EXPRESSIONS]); err != nil {
 		return fmt.Errorf("chain %s, rule %d: %w", c.Name, out.Handle, err)
 	}

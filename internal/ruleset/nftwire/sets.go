@@ -66,7 +66,7 @@ func (d *Decoder) addElements(a *attributes) error {
 		return fmt.Errorf("elements of set %.60q, which the table does not have", a.text(unix.NFTA_SET_ELEM_LIST_SET))
 	}
 	for b := a[unix.NFTA_SET_ELEM_LIST_ELEMENTS]; len(b) > 0; {
-		if d.items++; d.items > maxItems {
+		if d.items.Add(1) > maxItems {
 			return fmt.Errorf("more than %d objects", maxItems)
 		}
 		_, one, rest, err := next(b)
