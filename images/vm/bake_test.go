@@ -196,7 +196,7 @@ func (b *bake) boot(t *testing.T, r Runner, scenario string, boots int) error {
 	if s.Prepare != "" || s.Policy != "" || len(s.Boots) < boots {
 		t.Fatalf("%s needs another image than the baked one", scenario)
 	}
-	m := Machine{Base: r.Base, Disk: filepath.Join(b.dir, "disk.img"), Dir: b.dir}
+	m := Machine{Base: r.Base, Disk: filepath.Join(b.dir, "disk.img")}
 	mustRun(t, "qemu-img", "convert", "-O", "raw", b.out+"/disk/node.qcow2", m.Disk)
 	r.Log = t.Logf
 	return r.boots(t.Context(), m, s.Boots[:boots])
@@ -230,7 +230,7 @@ func identityPolicy(t *testing.T, dir string) string {
 // identity boots a copy of what was baked until its node is proven, and returns what must be each machine's own.
 func (b *bake) identity(t *testing.T, r Runner) map[string]string {
 	t.Helper()
-	m := Machine{Base: r.Base, Disk: filepath.Join(b.dir, "disk.img"), Dir: b.dir}
+	m := Machine{Base: r.Base, Disk: filepath.Join(b.dir, "disk.img")}
 	mustRun(t, "qemu-img", "convert", "-O", "raw", b.out+"/disk/node.qcow2", m.Disk)
 	g, err := m.Boot(t.Context(), "")
 	if err != nil {
