@@ -37,6 +37,9 @@ func TestBake(t *testing.T) {
 		if err != nil {
 			t.Fatalf("packer build: %v\n%s", err, out)
 		}
+		if !strings.Contains(out, "nodegate: pass  (stage boot,") {
+			t.Errorf("the image was not booted before it ships:\n%s", out)
+		}
 		if verdict := b.report(t).Verdict; verdict != "pass" {
 			t.Errorf("the report beside the image says %q", verdict)
 		}
@@ -158,6 +161,12 @@ func (b *bake) packer(t *testing.T, rival string) (string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	direct, err := json.Marshal([]string{
+		"--kernel", b.runner.Base.Kernel, "--initrd", b.runner.Base.Initrd, "--cmdline", "no_timer_check root=/dev/vda rw console=ttyS0",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	// The guide's words for current Packer, or for Debian's.
 	block := "sh debian"
 	if os.Getenv("PACKER") != "" {
@@ -167,6 +176,7 @@ func (b *bake) packer(t *testing.T, rival string) (string, error) {
 		"PATH=" + b.dir + "/bin:" + os.Getenv("PATH"), "PACKER_PLUGIN_PATH=" + os.Getenv("PACKER_PLUGIN_PATH"),
 		"PACKER_CACHE_DIR=" + b.dir + "/cache", "PACKER_CONFIG_DIR=" + b.dir, "CHECKPOINT_DISABLE=1", "PACKER_NO_COLOR=1",
 		"PKR_VAR_accelerator=tcg", "PKR_VAR_qemu_args=" + string(arguments),
+		"PKR_VAR_boot=true", "PKR_VAR_boot_args=" + string(direct),
 	}
 	// In a network namespace of its own nothing is there to be reached but loopback.
 	return run(t.Context(), bakeTime, env, "unshare", "--net", "sh", "-euc", `ip link set lo up; cd "$1"; eval "$2"`, "sh", b.dir, guideBlock(t, block))

@@ -10,16 +10,16 @@ import (
 // mostConsole is what is kept of a console, the newest: a machine may write for ever.
 const mostConsole = 16 << 20
 
-// recording is what came from a reader, up to now.
-type recording struct {
+// Recording is what came from a reader, up to now.
+type Recording struct {
 	mu    sync.Mutex
 	kept  []byte
 	ended chan struct{} // closed at the reader's end
 }
 
-// record reads to the end, and closes what it read.
-func record(from io.ReadCloser) *recording {
-	r := &recording{ended: make(chan struct{})}
+// Record reads to the end, and closes what it read.
+func Record(from io.ReadCloser) *Recording {
+	r := &Recording{ended: make(chan struct{})}
 	go func() {
 		defer close(r.ended)
 		defer from.Close()
@@ -28,7 +28,7 @@ func record(from io.ReadCloser) *recording {
 	return r
 }
 
-func (r *recording) Write(p []byte) (int, error) {
+func (r *Recording) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.kept = append(r.kept, p...)
@@ -38,7 +38,8 @@ func (r *recording) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (r *recording) text() string {
+// Text returns what was kept.
+func (r *Recording) Text() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return string(r.kept)

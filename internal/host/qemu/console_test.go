@@ -14,14 +14,14 @@ func TestPlain(t *testing.T) {
 
 // TestRecording: a machine that writes for ever costs no more than a bound, and its newest words are kept.
 func TestRecording(t *testing.T) {
-	r := &recording{}
+	r := &Recording{}
 	for range 3*mostConsole/1024 + 1 {
 		if n, err := r.Write([]byte(strings.Repeat("x", 1023) + "\n")); n != 1024 || err != nil {
 			t.Fatal(n, err)
 		}
 	}
 	_, _ = r.Write([]byte("the end\n"))
-	if got := r.text(); len(got) > 2*mostConsole || Tail(got, 1) != "the end" {
+	if got := r.Text(); len(got) > 2*mostConsole || Tail(got, 1) != "the end" {
 		t.Errorf("%d bytes are kept, and the last line is %.20q", len(got), Tail(got, 1))
 	}
 }

@@ -39,7 +39,7 @@ type Running struct {
 	*Process
 	Ports []net.Conn // this end of each of the Machine's
 
-	console    *recording
+	console    *Recording
 	complaints strings.Builder
 }
 
@@ -54,6 +54,7 @@ func (m Machine) Start() (*Running, error) {
 	}
 	cmd := exec.Command(program, m.arguments()...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.WaitDelay = time.Second
 	r := &Running{}
 	cmd.Stdout, cmd.Stderr = &r.complaints, &r.complaints
 	defer func() {
@@ -73,7 +74,7 @@ func (m Machine) Start() (*Running, error) {
 		r.close()
 		return nil, fmt.Errorf("starting %s: %w", program, err)
 	}
-	r.console = record(r.Ports[0])
+	r.console = Record(r.Ports[0])
 	r.Ports = r.Ports[1:]
 	return r, nil
 }
@@ -134,7 +135,7 @@ func (r *Running) Console() string {
 		<-r.console.ended // the rest
 	default:
 	}
-	return Plain(r.console.text())
+	return Plain(r.console.Text())
 }
 
 // Complaints returns what QEMU itself printed, once it is gone.
