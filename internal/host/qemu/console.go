@@ -45,9 +45,10 @@ func (r *Recording) Text() string {
 	return string(r.kept)
 }
 
-// Plain returns console text without the terminal's control sequences and carriage returns.
+// Plain returns console text without the terminal's control sequences and carriage returns; where the cursor was placed, a line begins.
 func Plain(text string) string {
-	return regexp.MustCompile(`\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-Z\\-_]|\r`).ReplaceAllString(text, "")
+	text = regexp.MustCompile(`\x1b\[[0-9;]*H`).ReplaceAllString(text, "\n")
+	return regexp.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]|\x1b[ -/]*[0-~]|\r`).ReplaceAllString(text, "")
 }
 
 // Tail returns the last n lines of text.
