@@ -135,13 +135,14 @@ func (t team) table(family string) (*ruleset.NFTTable, error) {
 		return nil, err
 	}
 	// A dump of all rules begins to count at the first one again for each 32 KiB.
-	chains, rules := d.Chains(), make([]func(message int, b []byte) error, len(t))
+	chains, rules := d.Chains(), make([]*nftwire.Rules, len(t))
 	for i := range rules {
-		rules[i] = to(d.Rules().Add)
+		rules[i] = d.Rules()
 	}
 	err = t.each(len(chains), func(member, i int) error {
 		chain := []netlink.Attribute{of[0], about(unix.NFTA_RULE_CHAIN, chains[i].Name)}
-		return t[member].ask(unix.NFT_MSG_GETRULE, netlink.Dump, chain, rules[member])
+		rules[member].Of = chains[i].Name
+		return t[member].ask(unix.NFT_MSG_GETRULE, netlink.Dump, chain, to(rules[member].Add))
 	})
 	if err != nil {
 		return nil, err
