@@ -25,7 +25,7 @@ import (
 
 func newInstall() *cobra.Command {
 	var o options
-	var force, dryRun, start bool
+	var force, dryRun, start, assess bool
 	c := &cobra.Command{
 		Use:   "install",
 		Short: "Put binary, policy, units and settings onto a machine or into an image",
@@ -81,6 +81,9 @@ that binary and the package's units are used.`,
 			if o.stays {
 				program = program.AllowingWritable()
 			}
+			if assess {
+				program = program.AssessingBoot()
+			}
 			files, err := units.Files(p, texts, program)
 			if err != nil {
 				return err
@@ -104,6 +107,8 @@ that binary and the package's units are used.`,
 	o.guardFlag(c)
 	o.copied, o.lint = true, true
 	c.Flags().BoolVar(&start, "start", false, "then start the units, by the systemd that runs below --root")
+	c.Flags().BoolVar(&assess, "assess-boot", false,
+		"call a boot good only where the node passes: where systemd-boot counts boots, a new kernel or image that does not pass is given up")
 	c.Flags().BoolVar(&force, "force", false, "overwrite files that were changed since nodegate wrote them")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "show what would be written and write nothing")
 	return c
