@@ -23,14 +23,13 @@ const (
 	killTime = 10 * time.Second
 )
 
-const program = "qemu-system-x86_64"
-
 // Machine is what stays the same between boots.
 type Machine struct {
 	Base *Base
-	Disk string // raw, written to by the guest: what one boot leaves, the next one finds
+	Disk string // written to by the guest: what one boot leaves, the next one finds
 	Dir  string // console logs go here, one a boot
 
+	Format string       // of the disk, as QEMU names it; "" is raw
 	Memory int          // MiB; 0 is 1024
 	Taps   []string     // network cards: one a tap device, which must exist where Enter leads
 	Enter  func() error // nil, or joins the namespaces that QEMU is to run in; see Start
@@ -59,7 +58,7 @@ func (m Machine) Boot(ctx context.Context, cmdline string) (*Guest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the agent's port: %w", err)
 	}
-	cmd := exec.Command(program, m.arguments(cmdline, console.Name())...)
+	cmd := exec.Command(m.Base.Arch.program, m.arguments(cmdline, console.Name())...)
 	cmd.ExtraFiles = []*os.File{theirs} // descriptor 3
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var complaints strings.Builder
@@ -67,7 +66,7 @@ func (m Machine) Boot(ctx context.Context, cmdline string) (*Guest, error) {
 	qemu, err := Start(cmd, m.Enter)
 	_ = theirs.Close() // open here as well, it would hide QEMU's death
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("starting %s: %w", program, err), port.Close())
+		return nil, errors.Join(fmt.Errorf("starting %s: %w", m.Base.Arch.program, err), port.Close())
 	}
 	g := &Guest{console: console.Name(), agent: newAgent(port), cmd: cmd, ended: qemu.ended}
 	if err := g.agent.hello(ctx); err != nil {
@@ -80,19 +79,19 @@ func (m Machine) Boot(ctx context.Context, cmdline string) (*Guest, error) {
 
 // arguments are QEMU's. -no-reboot makes the guest's reboot end QEMU; the next Boot then is the other half of it.
 func (m Machine) arguments(cmdline, console string) []string {
-	// no_timer_check: on a busy host the emulated timer is late, and the kernel would take it for a broken one and panic.
-	words := []string{"no_timer_check", "root=/dev/vda", "rw", "console=ttyS0", "loglevel=4", "net.ifnames=0", "systemd.show_status=true"}
+	words := []string{m.Base.Arch.words, "root=/dev/vda", "rw", "loglevel=4", "net.ifnames=0", "systemd.show_status=true"}
 	args := []string{
 		"-accel", "tcg,thread=multi", "-m", strconv.Itoa(cmp.Or(m.Memory, 1024)), "-smp", "2", "-no-reboot",
 		"-nodefaults", "-no-user-config", "-display", "none",
 		"-kernel", m.Base.Kernel, "-initrd", m.Base.Initrd,
 		"-append", strings.TrimSpace(strings.Join(words, " ") + " " + cmdline),
-		"-drive", "file=" + m.Disk + ",if=virtio,format=raw,cache=unsafe",
+		"-drive", "file=" + m.Disk + ",if=virtio,cache=unsafe,format=" + cmp.Or(m.Format, "raw"),
 		"-chardev", "file,id=console,path=" + console, "-serial", "chardev:console",
 		"-chardev", "socket,id=agent,fd=3",
 		"-device", "virtio-serial-pci", "-device", "virtserialport,chardev=agent,name=vm.agent",
 		"-device", "virtio-rng-pci",
 	}
+	args = append(args, m.Base.Arch.options...)
 	if len(m.Taps) == 0 {
 		return append(args, "-nic", "none")
 	}
