@@ -35,6 +35,7 @@ test-vm: ## boot real Debian nodes in QEMU (needs the packages in images/vm/apt-
 bench: build ## a shell script, goss and the floor; audit, iptables-save and probe; the boot cost in the VM
 	$(GO) run ./internal/bench bin/nodegate
 	$(GO) test -run "^$$" -bench . -benchtime 10x ./checks/catalog ./internal/proxyrules ./checks/datapath ./internal/preview
+	$(GO) test -run "^$$" -bench . -benchtime 3x ./internal/host/nftables
 	$(GO) test -exec "unshare --net" -run "^$$" -bench . -benchtime 1000x ./internal/watch
 	$(GO) run ./internal/bench/idle bin/nodegate
 	@if command -v qemu-system-x86_64 >/dev/null; then $(GO) test -tags vm -count=1 -run TestBootCost -v ./images/vm/; fi

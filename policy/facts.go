@@ -36,6 +36,9 @@ func FactNames() []string { return slices.Sorted(maps.Keys(factTypes())) }
 // variables that are wrong, or else all its facts.
 func (r *reader) scope(e hcl.Expression) (scope *hcl.EvalContext, unknown []string, ok bool) {
 	scope = &hcl.EvalContext{Functions: functions(false)}
+	if !r.affordable(e) {
+		return scope, nil, false
+	}
 	named := e.Variables()
 	if len(named) == 0 {
 		return scope, nil, true

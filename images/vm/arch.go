@@ -1,14 +1,13 @@
 package vm
 
 import (
-	"os"
 	"syscall"
 )
 
 // Arch is what differs between the processors that machines can have.
 type Arch struct {
 	Name    string   // as Debian and Go call it
-	program string   // the QEMU that emulates machines
+	program string   // the QEMU that emulates machines; "" is the host's usual one
 	options []string // its own
 	words   string   // the kernel's own
 	user    []string // what runs a program on this host, before the program's name
@@ -16,7 +15,7 @@ type Arch struct {
 
 func amd64() Arch {
 	// no_timer_check: on a busy host the emulated timer is late, and the kernel would take it for a broken one and panic.
-	return Arch{Name: "amd64", program: "qemu-system-x86_64", words: "no_timer_check console=ttyS0"}
+	return Arch{Name: "amd64", words: "no_timer_check console=ttyS0"}
 }
 
 // ARM64 is run by emulation too, wherever it runs.
@@ -49,6 +48,6 @@ func (a Arch) builder(options []string) ([]string, *syscall.SysProcAttr) {
 	// Root in a user namespace that has every user there is: the files' owners are as they are outside.
 	everybody := []syscall.SysProcIDMap{{Size: 1<<32 - 1}}
 	attr.Cloneflags |= syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS
-	attr.Unshareflags, attr.UidMappings, attr.GidMappings, attr.GidMappingsEnableSetgroups = 0, everybody, everybody, os.Geteuid() == 0
+	attr.Unshareflags, attr.UidMappings, attr.GidMappings, attr.GidMappingsEnableSetgroups = 0, everybody, everybody, true
 	return append([]string{"sh", "-euc", foreign, "foreign"}, command...), attr
 }

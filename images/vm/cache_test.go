@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/host/qemu"
 )
 
 func TestScratchSweepsTheDeadOnly(t *testing.T) {
@@ -141,7 +142,7 @@ func TestChildrenDieWithTheTest(t *testing.T) {
 	if os.Getenv("VM_TEST_PARENT") != "" {
 		cmd := exec.Command("sleep", "600")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		if _, err := Start(cmd, nil); err != nil {
+		if _, err := qemu.Start(cmd, nil); err != nil {
 			t.Fatal(err)
 		}
 		fmt.Println("child", cmd.Process.Pid)

@@ -112,7 +112,7 @@ func often(few int) int {
 // are until the guest flushes: when it is killed, what the guest wrote after its last flush is lost, as from the cache of a disk.
 func over(t *testing.T, m Machine) Machine {
 	t.Helper()
-	f, err := os.CreateTemp(m.Dir, "over-*.qcow2")
+	f, err := os.CreateTemp(filepath.Dir(m.Disk), "over-*.qcow2")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,8 +130,7 @@ func over(t *testing.T, m Machine) Machine {
 func TestUnflushedIsLost(t *testing.T) {
 	missing := Missing()
 	hosttest.Need(t, len(missing) == 0, strings.Join(missing, "\n"))
-	m := Machine{Dir: t.TempDir()}
-	m.Disk = filepath.Join(m.Dir, "disk.img")
+	m := Machine{Disk: filepath.Join(t.TempDir(), "disk.img")}
 	if err := os.WriteFile(m.Disk, make([]byte, 1<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}

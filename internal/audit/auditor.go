@@ -153,6 +153,9 @@ func (v verdict) Inspect(context.Context, *host.Host) (checks.State, error) {
 			s.Evidence = append(s.Evidence, checks.Seen(f.Name, subject(f)+f.Message))
 		}
 	}
+	for _, note := range k.Notes {
+		s.Evidence = append(s.Evidence, checks.Seen("note", note))
+	}
 	worst := v.worst()
 	switch {
 	case k.Rounds == 0 && time.Since(v.began) < firstRound:

@@ -41,7 +41,7 @@ func (n *Node) Proxy(ctx context.Context) []proxyrules.Finding { return n.Presen
 func (n *Node) Writer() int { return n.Presence.Writer() }
 
 // Generation returns that of the rules.
-func (n *Node) Generation(context.Context) (string, error) { return n.Host.RulesGeneration() }
+func (n *Node) Generation(ctx context.Context) (string, error) { return n.Host.RulesGeneration(ctx) }
 
 // Flows looks for what conntrack still believes. A table that cannot be read is a finding that says so.
 func (n *Node) Flows(ctx context.Context, api settle.API, now *proxyrules.Versions, d time.Duration) []proxyrules.Finding {

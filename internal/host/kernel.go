@@ -22,6 +22,15 @@ func (machineKernel) Release() (string, error) {
 	return unix.ByteSliceToString(u.Release[:]), nil
 }
 
+// Synchronised asks the kernel: STA_UNSYNC is there until a program such as chronyd has set the clock and keeps it.
+func (machineKernel) Synchronised() (bool, error) {
+	var t unix.Timex
+	if _, err := unix.Adjtimex(&t); err != nil {
+		return false, fmt.Errorf("adjtimex: %w", err)
+	}
+	return t.Status&unix.STA_UNSYNC == 0, nil
+}
+
 func (machineKernel) LoadModule(ctx context.Context, name string) error {
 	_, err := program.Run(ctx, "modprobe", "--", name)
 	return err

@@ -3,18 +3,16 @@ package host
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"strings"
 	"time"
 
-	"github.com/mdlayher/netlink"
-	"golang.org/x/sys/unix"
-
 	"nodegate/internal/host/netns"
+	"nodegate/internal/host/nftables"
 	"nodegate/internal/host/program"
 	"nodegate/internal/ruleset"
 )
@@ -30,7 +28,8 @@ func (h *Host) Rulesets(ctx context.Context) ([]*ruleset.Set, error) {
 
 func readRulesets(ctx context.Context, rules Rules) ([]*ruleset.Set, error) {
 	var sets []*ruleset.Set
-	err := rules.Dumps(ctx, func(source string, r io.Reader) error {
+	note := ""
+	parse := func(source string, r io.Reader) error {
 		set, err := ruleset.Parse(source, r)
 		if errors.Is(err, ruleset.ErrNoRules) {
 			return nil // nobody ever used that backend: it prints nothing
@@ -38,16 +37,45 @@ func readRulesets(ctx context.Context, rules Rules) ([]*ruleset.Set, error) {
 		if err != nil {
 			return fmt.Errorf("reading what %s printed: %w", source, err)
 		}
+		set.Note = note
 		sets = append(sets, set)
 		return nil
+	}
+	if _, is := rules.(machineRules); !is {
+		err := rules.Dumps(ctx, parse)
+		return sets, err
+	}
+	if !mayAskNFTables() {
+		err := dumps(ctx, parse, nil)
+		return sets, err
+	}
+	err := dumps(ctx, parse, func(family string) error {
+		t, err := nftables.Read(ctx, family)
+		switch {
+		case err == nil:
+			sets = append(sets, &ruleset.Set{Source: "netlink: " + tableName(family), NFT: []*ruleset.NFTTable{t}})
+			return nil
+		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, errors.ErrUnsupported):
+			return nil
+		case errors.Is(err, fs.ErrPermission) || ctx.Err() != nil:
+			return fmt.Errorf("reading %s over netlink: %w", tableName(family), err)
+		}
+		note = fmt.Sprintf("%s was read by nft -j, which takes longer and more memory: over netlink, %v", tableName(family), err)
+		return program.Stream(ctx, parse, "nft", printTable(family)...)
 	})
 	return sets, err
+}
+
+func tableName(family string) string { return "table " + family + " " + ruleset.KubeProxyTable }
+
+func printTable(family string) []string {
+	return []string{"-j", "list", "table", family, ruleset.KubeProxyTable}
 }
 
 // RulesGeneration returns what differs whenever the rules of the packet filter do: nftables' generation (NFTA_GEN_ID of the kernel's
 // include/uapi/linux/netfilter/nf_tables.h), which iptables-nft shares. It is "" where tables of the legacy backend are in use, which
 // have none. It needs CAP_NET_ADMIN.
-func (h *Host) RulesGeneration() (string, error) {
+func (h *Host) RulesGeneration(ctx context.Context) (string, error) {
 	for _, file := range []string{"ip_tables_names", "ip6_tables_names"} {
 		if names, err := h.Files.ReadFile("/proc/thread-self/net/" + file); err == nil && len(names) > 0 {
 			return "", nil
@@ -55,34 +83,46 @@ func (h *Host) RulesGeneration() (string, error) {
 			return "", err
 		}
 	}
-	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
-	if err != nil {
-		return "", fmt.Errorf("asking for the generation of the rules: %w", err)
+	return nftables.Generation(ctx)
+}
+
+// Others is what other programs have in nf_tables that Kubernetes comes upon.
+type Others = nftables.Others
+
+func (machineRules) Others(ctx context.Context) (Others, error) {
+	if !mayAskNFTables() {
+		return Others{}, nil
 	}
-	defer func() { _ = c.Close() }()              // it was only asked
-	ask := netlink.Message{Data: make([]byte, 4)} // nfgenmsg: no family, version 0
-	ask.Header.Type, ask.Header.Flags = unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETGEN, netlink.Request
-	answers, err := c.Execute(ask)
-	if err != nil {
-		return "", fmt.Errorf("asking for the generation of the rules: %w", err)
-	}
-	const genID = 1 // the others say who asks
-	for _, a := range answers {
-		d, err := netlink.NewAttributeDecoder(a.Data[min(4, len(a.Data)):])
-		for err == nil && d.Next() {
-			if d.Type() == genID {
-				return hex.EncodeToString(d.Bytes()), nil
-			}
-		}
-	}
-	return "", errors.New("the kernel does not say the generation of the rules")
+	return nftables.ReadOthers(ctx)
+}
+
+// mayAskNFTables reports whether nf_tables is there, or nft, which asks it whenever it runs: a question loads the module.
+func mayAskNFTables() bool {
+	_, absent := program.Find("nft")
+	_, unloaded := os.Stat("/sys/module/nf_tables")
+	return absent == nil || unloaded == nil
 }
 
 // machineRules runs the machine's own iptables and nft, of all backends: an older kube-proxy may have left rules in another one.
 type machineRules struct{}
 
-// Dumps never gives iptables-legacy-save the name of a table: it would create the table.
+// Dumps has nft print kube-proxy's tables: text can be recorded.
 func (machineRules) Dumps(ctx context.Context, read func(source string, r io.Reader) error) error {
+	if _, err := program.Find("nft"); err != nil {
+		return dumps(ctx, read, nil)
+	}
+	return dumps(ctx, read, func(family string) error {
+		tables, err := program.Run(ctx, "nft", "list", "tables", family)
+		if err != nil || !bytes.Contains(tables, []byte(tableName(family)+"\n")) {
+			return err
+		}
+		return program.Stream(ctx, read, "nft", printTable(family)...)
+	})
+}
+
+// dumps never gives iptables-legacy-save the name of a table: it would create the table. It calls table, where it is
+// not nil, for both families.
+func dumps(ctx context.Context, read func(source string, r io.Reader) error, table func(family string) error) error {
 	var errs []error
 	ran := 0
 	for _, family := range []string{"iptables", "ip6tables"} {
@@ -98,15 +138,9 @@ func (machineRules) Dumps(ctx context.Context, read func(source string, r io.Rea
 			errs = append(errs, program.Stream(ctx, read, save))
 		}
 	}
-	if _, err := program.Find("nft"); err == nil {
+	if table != nil {
 		ran++
-		tables, err := program.Run(ctx, "nft", "list", "tables")
-		errs = append(errs, err)
-		for _, family := range []string{"ip", "ip6"} {
-			if bytes.Contains(tables, []byte("table "+family+" kube-proxy\n")) {
-				errs = append(errs, program.Stream(ctx, read, "nft", "-j", "list", "table", family, "kube-proxy"))
-			}
-		}
+		errs = append(errs, table(ruleset.IPv4), table(ruleset.IPv6))
 	}
 	if ran == 0 {
 		return errors.New("neither iptables nor nft is installed: no program could print the rules")

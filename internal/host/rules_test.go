@@ -112,7 +112,7 @@ func TestRulesGeneration(t *testing.T) {
 					return fmt.Errorf("%s: %w\n%s", change, err, out)
 				}
 			}
-			generation, err := h.RulesGeneration()
+			generation, err := h.RulesGeneration(t.Context())
 			if err != nil {
 				return err
 			}
@@ -120,6 +120,54 @@ func TestRulesGeneration(t *testing.T) {
 		}
 		if seen[0] == "" || seen[1] != seen[0] || seen[2] == seen[1] || seen[3] == seen[2] || seen[4] != "" {
 			t.Errorf("generations: %q", seen)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTablesOfNFT: kube-proxy's tables are read over netlink; where they cannot be, nft prints them, and the set says so.
+func TestTablesOfNFT(t *testing.T) {
+	hosttest.NeedRoot(t)
+	hosttest.NeedProgram(t, "nft")
+	h, err := host.Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	n, err := netns.New(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	read := func() (source, note, rule string, err error) {
+		sets, err := h.Rulesets(t.Context())
+		for _, s := range sets {
+			if len(s.NFT) == 1 && s.NFT[0].Family == "ip6" {
+				return s.Source, s.Note, s.NFT[0].Chain("x").Rules[0].Text, err
+			}
+		}
+		return "", "", "", err
+	}
+	err = n.Do(t.Context(), func() error {
+		for _, c := range []struct{ command, source, note, rule string }{
+			{"add table ip kube-proxy-2", "", "", ""},
+			{"add table ip6 kube-proxy; add chain ip6 kube-proxy x; add rule ip6 kube-proxy x meta l4proto tcp drop", "netlink: table ip6 kube-proxy",
+				"", "meta l4proto tcp drop"},
+			{"insert rule ip6 kube-proxy x tcp dport 443 drop", "nft -j list table ip6 kube-proxy",
+				"table ip6 kube-proxy was read by nft -j, which takes longer and more memory: over netlink, " +
+					"chain x, rule 3: expression \"payload\": not of a form that is known",
+				"tcp dport 443 drop"},
+		} {
+			if out, err := exec.Command("nft", c.command).CombinedOutput(); err != nil {
+				return fmt.Errorf("%s: %w\n%s", c.command, err, out)
+			}
+			source, note, rule, err := read()
+			if err != nil || source != c.source || note != c.note || rule != c.rule {
+				t.Errorf("%s: %q, %q, %q, %v", c.command, source, note, rule, err)
+			}
 		}
 		return nil
 	})

@@ -35,6 +35,9 @@ func judge(sets []*ruleset.Set, opts Options, services bool) Report {
 	rep := Report{Services: []Service{}, Findings: []Finding{}, Families: map[string]bool{}}
 	var seen backends
 	for _, set := range sets {
+		if set.Note != "" {
+			rep.Notes = append(rep.Notes, set.Note)
+		}
 		for _, s := range set.Saves {
 			rep.judgeSave(s, &opts, out, services)
 		}

@@ -88,5 +88,8 @@ func (l Live) Fail(s *checks.State, findings []Finding) {
 		}
 		s.Evidence = append(s.Evidence, l.Evidence(f))
 	}
+	for _, note := range l.Notes {
+		s.Evidence = append(s.Evidence, checks.Seen("note", note))
+	}
 	s.Differs(strings.Join(got, ", "), findings[0].Remedy)
 }

@@ -16,6 +16,7 @@ type Report struct {
 	Version  VersionRange `json:"version"`
 	Services []Service    `json:"services"`
 	Findings []Finding    `json:"findings"`
+	Notes    []string     `json:"notes,omitempty"` // of the reading
 
 	Families map[string]bool `json:"-"` // that were judged
 }

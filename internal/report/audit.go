@@ -18,6 +18,7 @@ type Audit struct {
 	Version   string               `json:"version"`
 	Services  []proxyrules.Service `json:"services"`
 	Converged []settle.Converged   `json:"converged,omitempty"` // differed from the API for a while
+	Notes     []string             `json:"notes,omitempty"`     // of how the rules were read
 }
 
 // Covered is what there was to compare the rules with.
@@ -31,7 +32,7 @@ func NewAudit(h *host.Host, rep *proxyrules.Report, c Covered, began time.Time) 
 		r.Results = append(r.Results, auditResult(k, rep, c))
 	}
 	out := New(h, &policy.Policy{Files: []string{}}, r)
-	out.Audit = &Audit{Mode: rep.Mode, Version: rep.Version.String(), Services: rep.Services}
+	out.Audit = &Audit{Mode: rep.Mode, Version: rep.Version.String(), Services: rep.Services, Notes: rep.Notes}
 	if out.Audit.Services == nil {
 		out.Audit.Services = []proxyrules.Service{}
 	}

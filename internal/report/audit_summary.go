@@ -23,6 +23,11 @@ func AuditSummary(w io.Writer, rep *proxyrules.Report, all bool) error {
 			return err
 		}
 	}
+	for _, note := range rep.Notes {
+		if _, err := fmt.Fprintf(w, "note: %s\n", printable(note)); err != nil {
+			return err
+		}
+	}
 	for i := range rep.Findings {
 		if err := writeFinding(w, &rep.Findings[i]); err != nil {
 			return err

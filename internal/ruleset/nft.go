@@ -21,6 +21,11 @@ type NFTTable struct {
 	byName map[string]*NFTChain
 }
 
+// NewNFTTable returns a table with nothing in it.
+func NewNFTTable(family, name string) *NFTTable {
+	return &NFTTable{Family: family, Name: name, byName: map[string]*NFTChain{}, Sets: map[string]*NFTSet{}}
+}
+
 // Chain returns nil when the table has no such chain.
 func (t *NFTTable) Chain(name string) *NFTChain { return t.byName[name] }
 
@@ -123,7 +128,7 @@ func (p *nftParser) object(o *nftObject, line int) error {
 		p.table(o.Table.Family, o.Table.Name)
 	case o.Chain != nil:
 		if t := p.table(o.Chain.Family, o.Chain.Table); t != nil {
-			c := t.chain(o.Chain.Name)
+			c := t.AddChain(o.Chain.Name)
 			c.Hook, c.Handle, c.Line = o.Chain.Hook, o.Chain.Handle, line
 			c.Priority, _ = strconv.Atoi(string(o.Chain.Prio)) // 0 where there is none
 		} else {
@@ -157,12 +162,13 @@ func (p *nftParser) table(family, name string) *NFTTable {
 			return t
 		}
 	}
-	t := &NFTTable{Family: family, Name: name, byName: map[string]*NFTChain{}, Sets: map[string]*NFTSet{}}
+	t := NewNFTTable(family, name)
 	p.set.NFT = append(p.set.NFT, t)
 	return t
 }
 
-func (t *NFTTable) chain(name string) *NFTChain {
+// AddChain returns the chain of that name, a new one where the table has none.
+func (t *NFTTable) AddChain(name string) *NFTChain {
 	c := t.byName[name]
 	if c == nil {
 		c = &NFTChain{Name: name, Index: len(t.Chains)}

@@ -60,16 +60,24 @@ func (r *NFTRule) decode(statements []any) {
 			words = append(words, r.statement(name, arg))
 		}
 	}
-	r.Text = strings.Join(words, " ")
-	if len(r.Text) > 300 {
-		r.Text = r.Text[:300] + "..."
+	r.Text = RuleText(strings.Join(words, " "))
+}
+
+// RuleText shortens the words of a rule to what a finding shows.
+func RuleText(words string) string {
+	if len(words) > 300 {
+		return words[:300] + "..."
 	}
+	return words
 }
 
 func (r *NFTRule) statement(name string, arg any) string {
 	switch name {
 	case "match":
-		return r.match(arg)
+		left, _ := member(arg, "left")
+		right, _ := member(arg, "right")
+		op, _ := member(arg, "op")
+		return r.Match(nftText(left), nftText(op), nftText(right))
 	case "jump", "goto":
 		t, _ := member(arg, "target")
 		r.Target = nftText(t)
@@ -83,7 +91,9 @@ func (r *NFTRule) statement(name string, arg any) string {
 		r.FullyRandom = strings.Contains(nftText(flags), "fully-random")
 		return strings.TrimSpace("masquerade " + nftText(flags))
 	case "mangle":
-		return r.mangle(arg)
+		key, _ := member(arg, "key")
+		value, _ := member(arg, "value")
+		return r.Mangle(nftText(key), nftText(value))
 	case "vmap":
 		key, _ := member(arg, "key")
 		data, _ := member(arg, "data")
@@ -104,12 +114,12 @@ func (r *NFTRule) statement(name string, arg any) string {
 	return name
 }
 
-func (r *NFTRule) match(arg any) string {
-	left, _ := member(arg, "left")
-	right, _ := member(arg, "right")
-	op, _ := member(arg, "op")
-	l, rt, o := nftText(left), nftText(right), nftText(op)
+// Match adds a match in nft's words, {"ip saddr", "!=", "10.0.0.0/8"}, and returns its text.
+func (r *NFTRule) Match(l, o, rt string) string {
 	not := o == "!="
+	if l == "meta mark" && rt == "0/1" {
+		l, rt = "meta mark & 2147483648", "0" // nft prints a test of the first bit as a prefix
+	}
 	switch l {
 	case "ip saddr", "ip6 saddr":
 		r.Source, r.NotSource = rt, not
@@ -141,10 +151,8 @@ func (r *NFTRule) match(arg any) string {
 	return l + " " + o + " " + rt
 }
 
-func (r *NFTRule) mangle(arg any) string {
-	key, _ := member(arg, "key")
-	value, _ := member(arg, "value")
-	k, v := nftText(key), nftText(value)
+// Mangle adds that the rule sets k, "meta mark", to v, "meta mark | 16384", and returns its text.
+func (r *NFTRule) Mangle(k, v string) string {
 	if k == "meta mark" {
 		if bits, ok := strings.CutPrefix(v, "meta mark | "); ok {
 			r.MarkSet, _ = strconv.ParseUint(bits, 0, 32) // 0 marks nothing

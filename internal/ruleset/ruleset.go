@@ -20,6 +20,7 @@ import (
 // Set is what one program printed.
 type Set struct {
 	Source string // what was run, or the name of the file
+	Note   string // what a person should know of the reading
 	Lines  int    // of iptables-save text
 	Saves  []*Save
 	NFT    []*NFTTable // kube-proxy's own tables

@@ -30,6 +30,7 @@ type Keeping struct {
 // Kept is what has been found.
 type Kept struct {
 	Findings   []proxyrules.Finding
+	Notes      []string  // of how the rules were read
 	Audited    time.Time // the end of the last round
 	Services   int       // ports of Services in the rules
 	Rounds     int
@@ -150,6 +151,7 @@ func (k *keeper) round(ctx context.Context, generation string, unanswered error)
 		k.again = lookEvery
 	}
 	k.kept.Findings, k.kept.Audited, k.kept.Unanswered, k.kept.Unread = found, k.looked, unanswered, err
+	k.kept.Notes = out.Report.Notes
 	k.kept.Services = len(out.Report.Services)
 	k.kept.Rounds++
 	k.kept.Reads += read.times

@@ -1,0 +1,157 @@
+// Package nftables reads nf_tables over netlink: its generation, and kube-proxy's tables.
+package nftables
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+	"time"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// ErrTorn is the error of a reading that the rules changed under.
+var ErrTorn = errors.New("the rules changed while they were read")
+
+const (
+	nfGenMsg = 4 // the header of every message: struct nfgenmsg
+	patience = 5 * time.Second
+)
+
+// conn asks nf_tables of the network namespace that the calling thread was in. It reads each answer into the same buffer: the
+// library would keep all messages of a dump, and copy each.
+type conn struct {
+	*netlink.Conn
+	ctx    context.Context
+	raw    syscall.RawConn
+	family uint8
+	buffer []byte
+	end    func() bool
+}
+
+func dial(ctx context.Context, family uint8) (*conn, error) {
+	nl, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := nl.SyscallConn()
+	if err != nil {
+		_ = nl.Close() // it was not used
+		return nil, err
+	}
+	c := &conn{Conn: nl, ctx: ctx, raw: raw, family: family, buffer: make([]byte, 64<<10)} // a message of a dump has at most 32 KiB
+	c.end = context.AfterFunc(ctx, func() { _ = nl.SetDeadline(time.Unix(1, 0)) })
+	return c, nil
+}
+
+func (c *conn) close() {
+	c.end()
+	_ = c.Close() // it was only asked
+}
+
+// generation returns the number that every change of the rules raises: NFTA_GEN_ID of include/uapi/linux/netfilter/nf_tables.h.
+func (c *conn) generation() (uint32, error) {
+	var id []byte
+	err := c.ask(unix.NFT_MSG_GETGEN, netlink.Acknowledge, nil, func(_ int, b []byte) error {
+		a, err := netlink.NewAttributeDecoder(b[nfGenMsg:])
+		for err == nil && a.Next() {
+			if a.Type() == unix.NFTA_GEN_ID {
+				id = append(id[:0], a.Bytes()...)
+			}
+		}
+		return err
+	})
+	if err == nil && len(id) != 4 {
+		err = errors.New("the kernel does not say it")
+	}
+	if err != nil {
+		return 0, fmt.Errorf("asking for the generation of the rules: %w", err)
+	}
+	return binary.BigEndian.Uint32(id), nil
+}
+
+// ask sends a request and passes each answer to read, which may not keep it. What read fails with is returned when all are read.
+func (c *conn) ask(request int, flags netlink.HeaderFlags, about []netlink.Attribute, read func(message int, b []byte) error) error {
+	attributes, err := netlink.MarshalAttributes(about)
+	if err != nil {
+		return err
+	}
+	sent, err := c.Send(netlink.Message{
+		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | request), Flags: netlink.Request | flags},
+		Data:   append([]byte{c.family, unix.NFNETLINK_V0, 0, 0}, attributes...),
+	})
+	if err != nil {
+		return err
+	}
+	var failed error
+	for {
+		b, err := c.receive()
+		if err != nil {
+			return err
+		}
+		for len(b) > 0 {
+			size := uint32(0)
+			if len(b) >= unix.SizeofNlMsghdr {
+				size = binary.NativeEndian.Uint32(b)
+			}
+			if size < unix.SizeofNlMsghdr || size > uint32(len(b)) {
+				return io.ErrUnexpectedEOF
+			}
+			one := b[:size]
+			b = b[min(len(b), int(size+unix.NLMSG_ALIGNTO-1)&^(unix.NLMSG_ALIGNTO-1)):]
+			if binary.NativeEndian.Uint32(one[8:]) != sent.Header.Sequence {
+				continue // of an earlier request
+			}
+			if binary.NativeEndian.Uint16(one[6:])&unix.NLM_F_DUMP_INTR != 0 {
+				failed = ErrTorn
+			}
+			data := one[unix.SizeofNlMsghdr:]
+			switch kind := binary.NativeEndian.Uint16(one[4:]); {
+			case kind == unix.NLMSG_DONE || kind == unix.NLMSG_ERROR:
+				if len(data) >= 4 {
+					if no := int32(binary.NativeEndian.Uint32(data)); no < 0 {
+						return unix.Errno(-no)
+					}
+				}
+				return failed
+			case failed == nil && len(data) >= nfGenMsg:
+				failed = read(int(kind&0xff), data)
+			}
+		}
+	}
+}
+
+// receive returns what one call of the kernel gives, in the buffer.
+func (c *conn) receive() (b []byte, err error) {
+	for {
+		if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			return nil, err
+		}
+		if c.ctx.Err() != nil { // it may have ended before that deadline was set
+			return nil, c.ctx.Err()
+		}
+		var n int
+		var from unix.Sockaddr
+		var failed error
+		if err := c.raw.Read(func(fd uintptr) bool {
+			n, from, failed = unix.Recvfrom(int(fd), c.buffer, unix.MSG_TRUNC)
+			return failed != unix.EAGAIN && failed != unix.EINTR
+		}); err != nil {
+			return nil, err
+		}
+		if failed != nil {
+			return nil, failed
+		}
+		if kernel, ok := from.(*unix.SockaddrNetlink); !ok || kernel.Pid != 0 {
+			continue // another program may write to this socket
+		}
+		if n > len(c.buffer) {
+			return nil, fmt.Errorf("a message of %d bytes: %w", n, io.ErrShortBuffer)
+		}
+		return c.buffer[:n], nil
+	}
+}

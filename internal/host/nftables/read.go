@@ -1,0 +1,155 @@
+package nftables
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/activity"
+	"nodegate/internal/ruleset"
+	"nodegate/internal/ruleset/nftwire"
+)
+
+// tries is how often a table is read that changes meanwhile.
+const tries = 5
+
+// Generation returns what differs whenever the rules of nf_tables do. It needs CAP_NET_ADMIN.
+func Generation(ctx context.Context) (string, error) {
+	c, err := dial(ctx, unix.NFPROTO_UNSPEC)
+	if err != nil {
+		return "", fmt.Errorf("asking for the generation of the rules: %w", err)
+	}
+	defer c.close()
+	id, err := c.generation()
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%08x", id), nil
+}
+
+// Read returns kube-proxy's table of a family: fs.ErrNotExist where there is none. All of it is of one generation; where the rules
+// change too often for that it fails with ErrTorn. It needs CAP_NET_ADMIN.
+func Read(ctx context.Context, family string) (*ruleset.NFTTable, error) {
+	defer activity.Doing(ctx, "netlink: table "+family+" "+ruleset.KubeProxyTable)()
+	number := map[string]uint8{ruleset.IPv4: unix.NFPROTO_IPV4, ruleset.IPv6: unix.NFPROTO_IPV6}[family]
+	conns := make(team, 0, readers)
+	defer func() {
+		for _, c := range conns {
+			c.close()
+		}
+	}()
+	for range min(readers, runtime.GOMAXPROCS(0)) {
+		c, err := dial(ctx, number) // here: another thread could be in another namespace
+		if err != nil {
+			return nil, err
+		}
+		conns = append(conns, c)
+	}
+	var t *ruleset.NFTTable
+	err := ErrTorn
+	for i := 0; i < tries && errors.Is(err, ErrTorn); i++ {
+		t, err = conns.table(family)
+	}
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return t, err
+}
+
+// readers is how many sockets ask at the same time. To find one of many sets takes the kernel longer than to send its elements.
+const readers = 4
+
+type team []*conn
+
+// each calls do for every number below n, by all sockets at the same time, until one fails.
+func (t team) each(n int, do func(member, i int) error) error {
+	var next atomic.Int64
+	errs := make([]error, len(t))
+	var all sync.WaitGroup
+	for member := range t {
+		all.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				if errs[member] = do(member, i); errs[member] != nil {
+					next.Store(int64(n))
+				}
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// table reads the table once. A change before the first answer, between two, or in one, is ErrTorn.
+func (t team) table(family string) (*ruleset.NFTTable, error) {
+	about := func(kind uint16, value string) netlink.Attribute {
+		return netlink.Attribute{Type: kind, Data: append([]byte(value), 0)}
+	}
+	const inTable = 1 // NFTA_CHAIN_TABLE, NFTA_SET_TABLE, NFTA_RULE_TABLE: all the same
+	of := []netlink.Attribute{about(inTable, ruleset.KubeProxyTable)}
+	c := t[0]
+	generation, err := c.generation()
+	if errors.Is(err, unix.EINVAL) {
+		return nil, fmt.Errorf("the kernel has no nf_tables: %w", errors.ErrUnsupported)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := c.ask(unix.NFT_MSG_GETTABLE, netlink.Acknowledge, of, func(int, []byte) error { return nil }); errors.Is(err, unix.ENOENT) {
+		return nil, fmt.Errorf("no table %s %s: %w", family, ruleset.KubeProxyTable, fs.ErrNotExist)
+	} else if err != nil {
+		return nil, err
+	}
+	d := nftwire.New(family)
+	to := func(add func(message int, b []byte) error) func(message int, b []byte) error {
+		return func(message int, b []byte) error {
+			if binary.BigEndian.Uint16(b[2:]) != uint16(generation) { // nfgenmsg has the lower half of it
+				return ErrTorn
+			}
+			return add(message, b)
+		}
+	}
+	if err := c.ask(unix.NFT_MSG_GETCHAIN, netlink.Dump, nil, to(d.Add)); err != nil {
+		return nil, err
+	}
+	if err := c.ask(unix.NFT_MSG_GETSET, netlink.Dump, of, to(d.Add)); err != nil {
+		return nil, err
+	}
+	sets := d.Sets()
+	err = t.each(len(sets), func(member, i int) error {
+		set := []netlink.Attribute{of[0], about(unix.NFTA_SET_ELEM_LIST_SET, sets[i])}
+		err := t[member].ask(unix.NFT_MSG_GETSETELEM, netlink.Dump, set, to(d.Add))
+		if errors.Is(err, unix.ENOENT) {
+			return ErrTorn // it was there
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	// A dump of all rules begins to count at the first one again for each 32 KiB.
+	chains, rules := d.Chains(), make([]func(message int, b []byte) error, len(t))
+	for i := range rules {
+		rules[i] = to(d.Rules().Add)
+	}
+	err = t.each(len(chains), func(member, i int) error {
+		chain := []netlink.Attribute{of[0], about(unix.NFTA_RULE_CHAIN, chains[i].Name)}
+		return t[member].ask(unix.NFT_MSG_GETRULE, netlink.Dump, chain, rules[member])
+	})
+	if err != nil {
+		return nil, err
+	}
+	if now, err := c.generation(); err != nil {
+		return nil, err
+	} else if now != generation {
+		return nil, ErrTorn
+	}
+	return d.Table()
+}

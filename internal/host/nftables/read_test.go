@@ -1,0 +1,176 @@
+package nftables_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"nodegate/internal/host/hosttest"
+	"nodegate/internal/host/netns"
+	"nodegate/internal/host/nftables"
+	"nodegate/internal/ruleset"
+)
+
+const testdata = "../../proxyrules/testdata/"
+
+func readFile(t testing.TB, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// scratch is a network namespace of the test's own.
+func scratch(t testing.TB) *netns.Namespace {
+	t.Helper()
+	hosttest.NeedRoot(t)
+	hosttest.NeedProgram(t, "nft")
+	n, err := netns.New(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { n.Close() })
+	return n
+}
+
+// nft runs nft, in the namespace of the thread.
+func nft(stdin string, args ...string) (string, error) {
+	cmd := exec.Command("nft", args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("nft %v: %w\n%.2000s", args, err, errs.String())
+	}
+	return out.String(), nil
+}
+
+// recorded returns a recorded listing of nft as it can be loaded: nft lists maps before the chains to which they lead, and
+// takes a handle for a place.
+func recorded(t testing.TB, name string) string {
+	t.Helper()
+	var listing struct {
+		NFTables []map[string]map[string]any `json:"nftables"`
+	}
+	if err := json.Unmarshal([]byte(readFile(t, name)), &listing); err != nil {
+		t.Fatal(err)
+	}
+	var sorted []any
+	for _, kind := range []string{"table", "chain", "set", "map", "rule"} {
+		for _, object := range listing.NFTables {
+			o := object[kind]
+			if o == nil || o["table"] != ruleset.KubeProxyTable && o["name"] != ruleset.KubeProxyTable {
+				continue
+			}
+			delete(o, "handle")
+			sorted = append(sorted, object)
+		}
+	}
+	text, err := json.Marshal(map[string]any{"nftables": sorted})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// both reads a table of the thread's namespace over netlink and by nft -j.
+func both(t testing.TB, family string) (wire, text *ruleset.NFTTable, err error) {
+	wire, err = nftables.Read(t.Context(), family)
+	if err != nil {
+		return nil, nil, err
+	}
+	listing, err := nft("", "-j", "list", "table", family, ruleset.KubeProxyTable)
+	if err != nil {
+		return nil, nil, err
+	}
+	set, err := ruleset.Parse("", strings.NewReader(listing))
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(set.NFT) != 1 {
+		return nil, nil, fmt.Errorf("nft listed %d tables", len(set.NFT))
+	}
+	return wire, set.NFT[0], nil
+}
+
+// difference returns how two readings of a table differ. Lines are nft's alone; in a hash the elements have no order.
+func difference(wire, text *ruleset.NFTTable) string {
+	for _, t := range []*ruleset.NFTTable{wire, text} {
+		for _, s := range t.Sets {
+			slices.SortFunc(s.Elements, func(a, b ruleset.NFTElement) int { return strings.Compare(a.String(), b.String()) })
+		}
+	}
+	return cmp.Diff(text, wire, cmpopts.IgnoreUnexported(ruleset.NFTTable{}), cmpopts.IgnoreFields(ruleset.NFTChain{}, "Line"),
+		cmpopts.IgnoreFields(ruleset.NFTRule{}, "Line"), cmpopts.IgnoreFields(ruleset.NFTSet{}, "Line"), cmpopts.EquateEmpty())
+}
+
+// same fails unless both readings of what was loaded agree, element for element.
+func same(t *testing.T, load string, families []string, flags ...string) {
+	t.Helper()
+	err := scratch(t).Do(t.Context(), func() error {
+		if _, err := nft(load, append(flags, "-f", "-")...); err != nil {
+			return err
+		}
+		for _, family := range families {
+			wire, text, err := both(t, family)
+			if err != nil {
+				return err
+			}
+			if len(text.Chains) == 0 || len(text.Sets) == 0 {
+				t.Errorf("%s: nothing to compare", family)
+			}
+			if d := difference(wire, text); d != "" {
+				t.Errorf("%s: nft -j has -, netlink +:\n%s", family, d)
+			}
+			for _, c := range text.Chains {
+				if wire.Chain(c.Name) == nil {
+					t.Errorf("%s: no chain %s by its name", family, c.Name)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRecorded: what kube-proxy wrote and was recorded is the same over netlink as nft -j says.
+func TestRecorded(t *testing.T) {
+	same(t, recorded(t, testdata+"nft-list-ruleset.json"), []string{"ip", "ip6"}, "-j")
+	same(t, recorded(t, testdata+"nft-1.36-form.json"), []string{"ip"}, "-j")
+}
+
+// TestNone: a table that is not there is no error of the kernel.
+func TestNone(t *testing.T) {
+	err := scratch(t).Do(t.Context(), func() error {
+		for range 2 { // the second time with a table of another family and another name
+			if _, err := nftables.Read(t.Context(), "ip"); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("no table: %v", err)
+			}
+			if _, err := nft("table ip6 kube-proxy {\n}\ntable ip kube-proxy-2 {\nchain x {\ndrop\n}\n}\n", "-f", "-"); err != nil {
+				return err
+			}
+		}
+		table, err := nftables.Read(t.Context(), "ip6")
+		if err == nil && len(table.Chains)+len(table.Sets) > 0 {
+			t.Errorf("of an empty table: %v", table)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

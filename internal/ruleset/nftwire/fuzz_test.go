@@ -1,0 +1,104 @@
+package nftwire_test
+
+import (
+	"encoding/binary"
+	"iter"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"nodegate/internal/ruleset"
+	"nodegate/internal/ruleset/nftwire"
+)
+
+// messages are what a kernel sent: a byte for the type, two for the length, and the message.
+func messages(b []byte) iter.Seq2[int, []byte] {
+	return func(yield func(int, []byte) bool) {
+		for len(b) >= 3 {
+			size := min(int(binary.BigEndian.Uint16(b[1:])), len(b)-3)
+			if !yield(int(b[0]), b[3:3+size]) {
+				return
+			}
+			b = b[3+size:]
+		}
+	}
+}
+
+// recorded has the messages of the forms that package nftables compares with nft -j.
+func recorded(tb testing.TB, family string) []byte {
+	tb.Helper()
+	b, err := os.ReadFile("testdata/forms-" + family + ".bin")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return b
+}
+
+func decode(family string, b []byte) (*ruleset.NFTTable, error) {
+	d := nftwire.New(family)
+	rules := d.Rules()
+	for kind, message := range messages(b) {
+		add := d.Add
+		if kind == unix.NFT_MSG_NEWRULE {
+			add = rules.Add
+		}
+		if err := add(kind, message); err != nil {
+			return nil, err
+		}
+	}
+	return d.Table()
+}
+
+// FuzzTable reads any messages.
+func FuzzTable(f *testing.F) {
+	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
+		b := recorded(f, family)
+		if _, err := decode(family, b); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b, family == ruleset.IPv6)
+	}
+	f.Fuzz(func(t *testing.T, b []byte, six bool) {
+		table, err := decode(map[bool]string{false: ruleset.IPv4, true: ruleset.IPv6}[six], b)
+		if err != nil {
+			return
+		}
+		for i, c := range table.Chains {
+			if c.Index != i || table.Chain(c.Name) != c {
+				t.Fatalf("chain %q has index %d, not %d, or is not found by its name", c.Name, c.Index, i)
+			}
+		}
+	})
+}
+
+// FuzzMessage reads one message after those of a real table: a set's elements, or a rule that may look them up.
+func FuzzMessage(f *testing.F) {
+	table := recorded(f, ruleset.IPv4)
+	for kind, message := range messages(table) {
+		f.Add(kind, message)
+	}
+	f.Fuzz(func(t *testing.T, kind int, b []byte) {
+		d := nftwire.New(ruleset.IPv4)
+		for kind, message := range messages(table) {
+			if kind != unix.NFT_MSG_NEWRULE {
+				if err := d.Add(kind, message); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		rules := d.Rules()
+		_ = d.Add(kind, b) // a refusal is fine
+		if rules.Add(kind, b) != nil {
+			return
+		}
+		for _, c := range d.Chains() {
+			for _, r := range c.Rules {
+				if r.Text == "" && (!r.Always() || r.Target+r.Verdict+r.To != "" || r.Masquerade) {
+					t.Fatalf("a rule without words: %+v", r)
+				}
+			}
+		}
+		_, _ = d.Table()
+	})
+}

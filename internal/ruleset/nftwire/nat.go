@@ -1,0 +1,106 @@
+package nftwire
+
+import (
+	"net"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"nodegate/internal/ruleset"
+)
+
+// translate reads dnat to an address and a port, or to a random one of a map.
+func (r *rule) translate(b []byte) error {
+	const low, high = unix.NFTA_NAT_REG_ADDR_MIN, unix.NFTA_NAT_REG_ADDR_MAX
+	a, err := only(b, set(unix.NFTA_NAT_TYPE, unix.NFTA_NAT_FAMILY),
+		set(low, high, unix.NFTA_NAT_REG_PROTO_MIN, unix.NFTA_NAT_REG_PROTO_MAX, unix.NFTA_NAT_FLAGS))
+	if err != nil {
+		return err
+	}
+	if a.number(unix.NFTA_NAT_TYPE) != unix.NFT_NAT_DNAT {
+		r.out.Other = true
+		r.say("snat")
+		return nil
+	}
+	same := func(x, y int) bool { return a[y] == nil || slices.Equal(a[x], a[y]) }
+	to, err := r.get(a.number(low))
+	if err != nil {
+		return err
+	}
+	address := map[string]kind{ruleset.IPv4: ipv4, ruleset.IPv6: ipv6}[r.family]
+	if !same(low, high) || !same(unix.NFTA_NAT_REG_PROTO_MIN, unix.NFTA_NAT_REG_PROTO_MAX) {
+		return errForm
+	}
+	if to.mapped != nil {
+		return r.choose(to, address, &a)
+	}
+	if to.value == nil {
+		return errForm
+	}
+	ip, err := address.text(to.value)
+	if err != nil {
+		return err
+	}
+	port := ""
+	if a[unix.NFTA_NAT_REG_PROTO_MIN] != nil {
+		t, err := r.get(a.number(unix.NFTA_NAT_REG_PROTO_MIN))
+		if err != nil {
+			return err
+		}
+		if t.value == nil {
+			return errForm
+		}
+		if port, err = service.text(t.value); err != nil {
+			return err
+		}
+	}
+	words := "dnat to " + net.JoinHostPort(ip, port)
+	r.out.To = words[len("dnat to "):]
+	r.say(words)
+	return nil
+}
+
+// choose reads dnat to an address and a port that a map has.
+func (r *rule) choose(to *term, address kind, a *attributes) error {
+	from, err := slot(a.number(unix.NFTA_NAT_REG_ADDR_MIN))
+	if err != nil {
+		return err
+	}
+	port, err := slot(a.number(unix.NFTA_NAT_REG_PROTO_MIN))
+	if err != nil {
+		return err
+	}
+	if len(to.mapped.data) != 2 || to.mapped.data[0] != address || port != from+slots(address.size()) {
+		return errForm
+	}
+	list, err := r.members(to.mapped, to)
+	if err != nil {
+		return err
+	}
+	r.say("dnat to " + to.words + " map " + list)
+	return nil
+}
+
+func (r *rule) masquerade(b []byte) error {
+	a, err := only(b, 0, set(unix.NFTA_MASQ_FLAGS))
+	if err != nil {
+		return err
+	}
+	words := []string{"masquerade"}
+	var flags []string
+	for _, f := range []struct {
+		bit  uint64 // include/uapi/linux/netfilter/nf_nat.h
+		name string
+	}{{1 << 2, "random"}, {1 << 4, "fully-random"}, {1 << 3, "persistent"}} {
+		if a.number(unix.NFTA_MASQ_FLAGS)&f.bit != 0 {
+			flags = append(flags, f.name)
+		}
+	}
+	if flags != nil {
+		words = append(words, strings.Join(flags, ", "))
+	}
+	r.out.Masquerade, r.out.FullyRandom = true, slices.Contains(flags, "fully-random")
+	r.say(strings.Join(words, " "))
+	return nil
+}
