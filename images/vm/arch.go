@@ -31,10 +31,8 @@ func ARM64() Arch {
 const foreign = `
 formats=/proc/sys/fs/binfmt_misc
 if ! [ -e $formats/qemu-aarch64 ]; then
-	mount -t binfmt_misc binfmt_misc $formats
-	magic='\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00'
-	mask='\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff'
-	printf %s ":qemu-aarch64:M::$magic:$mask:$(command -v qemu-aarch64-static):F" >$formats/register
+	mount -t binfmt_misc binfmt_misc $formats || { echo "a kernel before 6.7 must know arm64 already: systemctl restart systemd-binfmt"; exit 1; }
+	cat /usr/lib/binfmt.d/qemu-aarch64.conf >$formats/register
 fi
 exec "$@"
 `

@@ -71,7 +71,8 @@ func TestOldestSystemd(t *testing.T) {
 	}
 }
 
-// TestARM64 puts another processor's node through the main scenario: its own binary installs, applies and gates, and again after each reboot.
+// TestARM64 puts another processor's node through the main scenario: its own binary installs, applies and gates, and does so again
+// after a reboot.
 func TestARM64(t *testing.T) {
 	r := newRunner(t)
 	arch, root, began := ARM64(), mustAbs(t, repository), time.Now()
