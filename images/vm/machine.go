@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -19,8 +20,9 @@ const (
 // Machine is what stays the same between boots.
 type Machine struct {
 	Base *Base
-	Disk string // raw, written to by the guest: what one boot leaves, the next one finds
+	Disk string // written to by the guest: what one boot leaves, the next one finds
 
+	Format string       // of the disk, as QEMU names it; "" is raw
 	Memory int          // MiB; 0 is 1024
 	Taps   []string     // network cards: one a tap device, which must exist where Enter leads
 	Enter  func() error // nil, or joins the namespaces that QEMU is to run in; see qemu.Start
@@ -38,12 +40,12 @@ type Guest struct {
 func (m Machine) Boot(ctx context.Context, cmdline string) (*Guest, error) {
 	ctx, cancel := context.WithTimeout(ctx, bootTime)
 	defer cancel()
-	// no_timer_check: on a busy host the emulated timer is late, and the kernel would take it for a broken one and panic.
-	words := "no_timer_check root=/dev/vda rw console=ttyS0 loglevel=4 net.ifnames=0 systemd.show_status=true"
+	words := m.Base.Arch.words + " root=/dev/vda rw loglevel=4 net.ifnames=0 systemd.show_status=true"
 	running, err := qemu.Machine{
-		Accelerator: qemu.TCG, Memory: m.Memory, Disk: qemu.Disk{File: m.Disk, Format: "raw"},
+		Program: m.Base.Arch.program, Accelerator: qemu.TCG, Memory: m.Memory,
+		Disk:   qemu.Disk{File: m.Disk, Format: cmp.Or(m.Format, "raw")},
 		Direct: qemu.Direct{Kernel: m.Base.Kernel, Initrd: m.Base.Initrd, Cmdline: strings.TrimSpace(words + " " + cmdline)},
-		Ports:  []string{"vm.agent"}, More: m.cards(), Enter: m.Enter,
+		Ports:  []string{"vm.agent"}, More: append(m.cards(), m.Base.Arch.options...), Enter: m.Enter,
 	}.Start()
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"nodegate/internal/report"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -70,7 +71,7 @@ func (r Runner) machine(ctx context.Context, s Scenario, dir string) (Machine, e
 	if err := r.Base.Clone(ctx, tree); err != nil {
 		return Machine{}, err
 	}
-	command := []string{r.Nodegate, "install", "--root", tree}
+	command := append(slices.Clone(r.Base.Arch.user), r.Nodegate, "install", "--root", tree)
 	if s.Policy != "" {
 		command = append(command, "--policy", s.Policy)
 	}

@@ -36,6 +36,9 @@ import (
 var tools = [...]struct{ program, debian string }{
 	{"mmdebstrap", "mmdebstrap"},
 	{"qemu-system-x86_64", "qemu-system-x86"},
+	{"qemu-system-aarch64", "qemu-system-arm"},
+	{"qemu-aarch64-static", "qemu-user-static"},
+	{"arch-test", "arch-test"},
 	{"mkfs.ext4", "e2fsprogs"},
 	{"cp", "coreutils"},
 }
@@ -58,15 +61,19 @@ func Missing() []string {
 // when it, or this process, is killed: it has process and mount namespaces of its own. (mmdebstrap mounts /proc and /sys
 // in its tree; left behind, they would be in the way of whoever removes the tree.)
 func run(ctx context.Context, limit time.Duration, env []string, name string, args ...string) (string, error) {
+	return runAs(ctx, apart(), limit, env, name, args...)
+}
+
+func apart() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Cloneflags: syscall.CLONE_NEWPID, Unshareflags: syscall.CLONE_NEWNS}
+}
+
+func runAs(ctx context.Context, as *syscall.SysProcAttr, limit time.Duration, env []string, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Pdeathsig:    syscall.SIGKILL,
-		Cloneflags:   syscall.CLONE_NEWPID,
-		Unshareflags: syscall.CLONE_NEWNS,
-	}
+	cmd.SysProcAttr = as
 	cmd.WaitDelay = 10 * time.Second
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

@@ -60,7 +60,10 @@ func Firmware(kind string) ([]string, error) {
 }
 
 // findProgram returns QEMU's path.
-func findProgram() (string, error) {
+func findProgram(asked string) (string, error) {
+	if asked != "" {
+		return asked, nil // exec finds it, or says that it cannot
+	}
 	for _, name := range []string{"qemu-system-x86_64", "/usr/libexec/qemu-kvm"} {
 		if found, err := exec.LookPath(name); err == nil {
 			return found, nil

@@ -16,6 +16,7 @@ import (
 
 // Machine is what QEMU is to emulate: two processors, a disk, a serial console, virtio ports, no network card.
 type Machine struct {
+	Program     string // "" is the one that emulates this host's kind of machine
 	Accelerator string // KVM or TCG
 	Memory      int    // MiB; 0 is 1024
 	Disk        Disk
@@ -48,7 +49,7 @@ const killTime = 10 * time.Second
 
 // Start starts QEMU, and the boot.
 func (m Machine) Start() (*Running, error) {
-	program, err := findProgram()
+	program, err := findProgram(m.Program)
 	if err != nil {
 		return nil, err
 	}
