@@ -97,7 +97,7 @@ func testImage(t *testing.T, r Runner, whole string, c imageCase) {
 	}
 	disk := filepath.Join(r.Scratch, "disk.img")
 	mustRun(t, "cp", "--sparse=always", whole, disk)
-	defer os.Remove(disk)
+	defer func() { _ = os.Remove(disk) }()
 	if c.change != "" {
 		if err := Change(t.Context(), disk, c.change+"\n"); err != nil {
 			t.Fatal(err)
