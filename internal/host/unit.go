@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"nodegate/internal/host/program"
 	"slices"
 	"strings"
 )
@@ -133,4 +134,10 @@ func (h *Host) ReadIfAny(name string) (text []byte, found bool, err error) {
 		return nil, false, nil
 	}
 	return text, err == nil, err
+}
+
+// Restart makes systemd restart the machine, and does not wait for it.
+func Restart(ctx context.Context) error {
+	_, err := program.Run(ctx, "systemctl", "--no-block", "reboot")
+	return err
 }
