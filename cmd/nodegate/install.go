@@ -218,9 +218,6 @@ func unitThere(ctx context.Context, h *host.Host, g policy.Gate, start bool, tex
 
 func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
-// maxBinary is far above the size of any build.
-const maxBinary = 256 << 20
-
 // reloadTimeout is systemctl's own for daemon-reload: generators run again, and
 // systemd gives those 90 s.
 const reloadTimeout = 3 * time.Minute

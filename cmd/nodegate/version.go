@@ -35,6 +35,9 @@ func fullVersion() string {
 	return fmt.Sprintf("nodegate %s%s %s/%s %s", version, revision, runtime.GOOS, runtime.GOARCH, runtime.Version())
 }
 
+// maxBinary is far above the size of any build.
+const maxBinary = 256 << 20
+
 // ownBinary returns the content of the running program.
 func ownBinary() ([]byte, error) {
 	name, err := os.Executable()
