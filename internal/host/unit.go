@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"nodegate/internal/host/program"
 	"slices"
 	"strings"
+
+	"nodegate/internal/host/program"
 )
 
 // LacksUnit reports whether systemd would find no file for a unit, and which services
