@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +14,6 @@ import (
 
 	"nodegate/checks/catalog"
 	"nodegate/internal/host"
-	"nodegate/internal/host/file"
 	"nodegate/internal/host/tree"
 	"nodegate/internal/report"
 	"nodegate/policy"
@@ -220,22 +217,6 @@ func unitThere(ctx context.Context, h *host.Host, g policy.Gate, start bool, tex
 }
 
 func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
-
-// maxBinary is far above the size of any build.
-const maxBinary = 256 << 20
-
-// ownBinary returns the content of the running program.
-func ownBinary() ([]byte, error) {
-	name, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("finding the nodegate binary: %w", err)
-	}
-	b, err := file.Read(filepath.Clean(name), maxBinary)
-	if err != nil {
-		return nil, fmt.Errorf("reading the nodegate binary: %w", err)
-	}
-	return b, nil
-}
 
 // reloadTimeout is systemctl's own for daemon-reload: generators run again, and
 // systemd gives those 90 s.

@@ -5,6 +5,7 @@ package vm
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -83,10 +84,11 @@ func TestBadBoot(t *testing.T) {
 	}
 	good.Kill()
 	kept := filepath.Join(dir, "failed-boot.json")
-	mustRun(t, "debugfs", "-R", "dump /var/lib/nodegate/failed-boot.json "+kept, fmt.Sprintf("%s?offset=%d", disk, treeStart*512))
+	said, _ := exec.CommandContext(t.Context(), "debugfs", "-c", "-R", "dump /var/lib/nodegate/failed-boot.json "+kept,
+		fmt.Sprintf("%s?offset=%d", disk, treeStart*512)).CombinedOutput()
 	text, err := os.ReadFile(kept)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v: %s\n%s", err, said, bad.Console())
 	}
 	reports, err := report.Decode(kept, strings.NewReader(string(text)))
 	if err != nil || len(reports) != 1 {
