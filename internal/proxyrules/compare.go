@@ -115,6 +115,10 @@ func (c *comparison) service(s *Service, p *apiServicePort) {
 	case s.InternalLocal && p.internal == "Cluster", serves && !s.InternalLocal && p.internal == "Local":
 		c.find("kubeproxy.truth.service-policy", s, "internalTrafficPolicy is %s in the API: the rules send connections to %s %s", p.internal,
 			s.ClusterIP, map[bool]string{true: "to endpoints of this node only", false: "to those of other nodes too"}[s.InternalLocal])
+	case s.AffinitySeconds != 0 && p.affinity == "None", s.AffinitySeconds == 0 && p.affinity == "ClientIP" && s.Blocked == "" &&
+		len(s.Endpoints)+len(s.LocalEndpoints) > 0:
+		c.find("kubeproxy.truth.service-policy", s, "sessionAffinity is %s in the API, the rules %s", p.affinity,
+			map[bool]string{true: "have none", false: fmt.Sprintf("keep clients for %d s", s.AffinitySeconds)}[s.AffinitySeconds == 0])
 	default:
 		for _, ip := range slices.Concat(s.ExternalIPs, s.LoadBalancerIPs) {
 			if p.outside != nil && !p.outside[ip] {

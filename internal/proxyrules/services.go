@@ -22,7 +22,7 @@ type apiServicePort struct {
 	proto, family         string
 	clusterIP             string
 	number, nodePort      int
-	internal              string          // internalTrafficPolicy; "" where the API does not say
+	internal, affinity    string          // internalTrafficPolicy, sessionAffinity; "" where the API does not say
 	outside               map[string]bool // addresses of load balancers, and external ones, in any family; nil: not known
 }
 
@@ -43,6 +43,7 @@ type serviceObject struct {
 		}
 		ExternalIPs           []string
 		InternalTrafficPolicy string
+		SessionAffinity       string
 	}
 	Status *struct {
 		LoadBalancer struct {
@@ -132,7 +133,7 @@ func (all *Services) add(s *serviceObject) {
 			}
 			all.list = append(all.list, apiServicePort{namespace: s.Metadata.Namespace, name: s.Metadata.Name, port: p.Name,
 				proto: proto, family: family, clusterIP: ip, number: p.Port, nodePort: p.NodePort,
-				internal: s.Spec.InternalTrafficPolicy, outside: outside})
+				internal: s.Spec.InternalTrafficPolicy, affinity: s.Spec.SessionAffinity, outside: outside})
 		}
 	}
 }
