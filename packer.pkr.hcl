@@ -176,6 +176,18 @@ variable "qemu_args" {
   description = "For qemu: more arguments, like [[\"-cdrom\", \"seed.iso\"]]."
 }
 
+variable "boot" {
+  type        = bool
+  default     = false
+  description = "For qemu: boot the image that was baked, as `nodegate image test` does; the build fails where its gate does not pass. It needs kubelet in the image."
+}
+
+variable "boot_args" {
+  type        = list(string)
+  default     = []
+  description = "For qemu: more arguments of that test, like [\"--firmware\", \"uefi\"]."
+}
+
 locals {
   bases = {
     debian = {
@@ -326,6 +338,15 @@ build {
   provisioner "shell" {
     execute_command = local.as_root
     inline          = ["/usr/local/bin/nodegate check --stage image", "/usr/local/bin/nodegate apply", "rm -r nodegate-bake", "sync"]
+  }
+
+  # Before it ships: on a throwaway overlay, with a network that leads nowhere.
+  post-processor "shell-local" {
+    only = ["qemu.node"]
+    inline = [var.boot ? join(" ", concat(
+      ["'${abspath(local.nodegate)}' image test '${var.output}/disk/node.qcow2' --accelerator ${var.accelerator} --timeout 10m"],
+      [for word in var.boot_args : "'${word}'"]
+    )) : ":"]
   }
 
   post-processor "manifest" {

@@ -16,6 +16,7 @@ const (
 	maxOperators = 1_000 // operators in one expression
 
 	tooManyOperators = "An expression has at most 1000 operators, ${ } included; there are more here."
+	forInJSON        = "A policy in JSON has no for expressions: what they would make cannot be counted. Write the values out."
 	tooManyBrackets  = "A policy has at most 100 brackets in one another; there are more here."
 )
 
@@ -26,12 +27,12 @@ func checkDepth(f File) hcl.Diagnostics {
 		return checkJSONDepth(f)
 	}
 	tokens, _ := hclsyntax.LexConfig(f.Text, f.Name, hcl.InitialPos) // what it rejects, the parser says better
-	return checkTokens(tokens)
+	return checkTokens(tokens, false)
 }
 
-// checkTokens does the same for what the scanner made of a file or a template.
-func checkTokens(tokens hclsyntax.Tokens) hcl.Diagnostics {
-	s := nesting{levels: []level{{}}}
+// checkTokens does the same for what the scanner made of a file, of an expression, or of a template in JSON.
+func checkTokens(tokens hclsyntax.Tokens, json bool) hcl.Diagnostics {
+	s := nesting{levels: []level{{}}, json: json}
 	for i, t := range tokens {
 		next := hclsyntax.TokenEOF
 		if i+1 < len(tokens) {
@@ -54,6 +55,7 @@ func tooDeep(at hcl.Range, what string) hcl.Diagnostics {
 type nesting struct {
 	levels    []level
 	templates int // open %{ for }
+	json      bool
 }
 
 type level struct {
@@ -75,6 +77,8 @@ func opens(t hclsyntax.TokenType) bool {
 func (s *nesting) take(t hclsyntax.Token, isFor, endFor bool) string {
 	top := &s.levels[len(s.levels)-1]
 	switch {
+	case isFor && s.json:
+		return forInJSON
 	case isFor:
 		if s.inFor() {
 			return "A for expression cannot contain another one: the number of results would multiply. Write the values out."
@@ -160,7 +164,7 @@ func checkJSONDepth(f File) hcl.Diagnostics {
 			}
 		case string:
 			tokens, _ := hclsyntax.LexTemplate([]byte(t), f.Name, hcl.InitialPos)
-			if diags := checkTokens(tokens); diags.HasErrors() {
+			if diags := checkTokens(tokens, true); diags.HasErrors() {
 				return tooDeep(at, diags[0].Detail)
 			}
 		}

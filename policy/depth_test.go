@@ -11,6 +11,8 @@ import (
 // before it is parsed. Without checkDepth this test does not end.
 func TestTooComplex(t *testing.T) {
 	value := func(v string) string { return "sysctl \"kernel.panic\" {\n  value = " + v + "\n}\n" }
+	many, long := strings.Repeat("1,", 3000)+"1", strings.Repeat("x", 60_000)
+	variable := "variable \"v\" { default = \"" + long + "\" }\n"
 	list := "[" + strings.Repeat("1,", 300) + "1]"
 	for what, c := range map[string]struct{ name, text, want string }{
 		"brackets":          {"a.hcl", value(strings.Repeat("[", 20_000)), "at most 100 brackets"},
@@ -26,11 +28,25 @@ func TestTooComplex(t *testing.T) {
 		"JSON in a string": {"a.hcl.json", `{"sysctl": {"kernel.panic": {"value": "${` + strings.Repeat(`\u005b`, 20_000) + `}"}}}`,
 			"at most 100 brackets"},
 		"JSON for in for": {"a.hcl.json", `{"sysctl": {"kernel.panic": {"value": "${[for a in [1] : [for b in [1] : b]]}"}}}`,
-			"cannot contain another"},
+			"has no for"},
+		"for over what is long": {"a.hcl", value("[for a in [" + many + "] : \"${a}" + long[:3000] + "\"]"), "more than 4 MiB of values"},
+		"for in a variable": {"a.hcl", "variable \"v\" { default = [for a in [" + many + "] : \"${a}" + long[:3000] + "\"] }\n",
+			"more than 4 MiB of values"},
+		"formats in a for": {"a.hcl", value("[for a in [" + many + "] : format(\"%d\", a)]"), "more than 4 MiB of values"},
+		"long, often":      {"a.hcl", variable + value(`"`+strings.Repeat("${var.v}", 900)+`"`), "more than 4 MiB of values"},
+		"little by little": {"a.hcl", variable + strings.Repeat(value("can(var.v) ? 1 : 2"), 900), "more than 4 MiB of values"},
+		"JSON, long, often": {"a.hcl.json", `{"variable": {"v": {"default": "` + long + `"}}, "sysctl": {"kernel.panic": {"value": "` +
+			strings.Repeat("${var.v}", 900) + `"}}}`, "more than 4 MiB of values"},
+		"an argument, often": {"a.hcl", value(`format("` + strings.Repeat("%[1]s", 100) + `", "` + long[:1000] + `")`), "more than 4096 bytes"},
+		"a wide number":      {"a.hcl", value(`format("%999999d", 1)`), "more than 4096 bytes"},
+		"a long pattern":     {"a.hcl", value(`regex("` + strings.Repeat("(a{1,1000})", 50) + `", "a")`), "at most 500 bytes"},
 	} {
 		_, diags := policy.Load([]policy.File{{Name: c.name, Text: []byte(c.text)}}, policy.Options{})
 		if !strings.Contains(diags.Error(), c.want) {
 			t.Errorf("%s: %.300v", what, diags)
+		}
+		if strings.Contains(c.want, "MiB") && len(diags) != 1 {
+			t.Errorf("%s: %d mistakes: what follows is not known", what, len(diags))
 		}
 	}
 	for what, text := range map[string]string{

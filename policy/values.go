@@ -3,7 +3,6 @@ package policy
 import (
 	"fmt"
 	"math/big"
-	"nodegate/internal/kernels"
 	"path"
 	"slices"
 	"strings"
@@ -13,6 +12,8 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
+
+	"nodegate/internal/kernels"
 )
 
 // reader turns expressions into Go values and gathers what is wrong with them. Its
@@ -25,10 +26,15 @@ type reader struct {
 	catalogue *kernels.Catalogue   // nil but for Lint
 	names     bool                 // compare names with it
 	warnings  hcl.Diagnostics
+	spent     int      // of maxCost
+	stopped   bool     // it is more than that
 	unknown   []string // the facts that the block being read needs and that are not known
 }
 
 func (r *reader) errorf(rng hcl.Range, summary, detail string, args ...any) {
+	if r.stopped {
+		return
+	}
 	r.diags = append(r.diags, &hcl.Diagnostic{
 		Severity: hcl.DiagError, Summary: summary, Detail: fmt.Sprintf(detail, args...), Subject: rng.Ptr(),
 	})

@@ -71,13 +71,21 @@ func (l *loader) variable(b block) (cty.Value, bool) {
 	if given {
 		at = l.givenAt(b.Name)
 		v = cty.StringVal(text)
+		tokens, _ := hclsyntax.LexExpression([]byte(text), at.Filename, hcl.InitialPos)
+		if diags := checkTokens(tokens, false); diags.HasErrors() {
+			l.diags = append(l.diags, diags...)
+			return cty.NilVal, false
+		}
 		// A list, a number or a bool is written as in a policy; a string as it is.
-		if e, diags := hclsyntax.ParseExpression([]byte(text), at.Filename, hcl.InitialPos); !diags.HasErrors() && typ != cty.String {
+		if e, diags := hclsyntax.ParseExpression([]byte(text), at.Filename, hcl.InitialPos); !diags.HasErrors() && typ != cty.String && l.affordable(e) {
 			if parsed, diags := e.Value(nil); !diags.HasErrors() {
 				v = parsed
 			}
 		}
 	} else if e := b.get("default"); e != nil {
+		if !l.affordable(e) {
+			return cty.NilVal, false
+		}
 		value, diags := e.Value(nil)
 		if l.diags = append(l.diags, diags...); diags.HasErrors() {
 			return cty.NilVal, false

@@ -58,7 +58,7 @@ func publishUnit(g policy.Gate, prog Program) []byte {
 			"CapabilityBoundingSet", "CAP_NET_ADMIN CAP_NET_RAW",
 		}, sandbox(), []string{
 			"ProtectKernelTunables", "yes",
-			"SystemCallFilter", "@system-service",
+			"SystemCallFilter", systemCalls,
 			"SystemCallFilter", "~@resources",
 		})...))
 }

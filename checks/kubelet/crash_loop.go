@@ -36,7 +36,7 @@ func inspectCrashLoop(ctx context.Context, h *host.Host, p *policy.Policy, now t
 	s := checks.Passing("up, or started by hand")
 	c, err := h.Units.Crashes(ctx, p.Gate.Unit)
 	stopped := c.Active == "inactive" || c.Active == "deactivating"
-	if err != nil || c.Restarts < loopRestarts || stopped || c.Active == "active" && now.Sub(c.Since) >= stableTime {
+	if err != nil || c.Restarts < loopRestarts || stopped || c.Active == "active" && now.Sub(c.Since).Abs() >= stableTime {
 		return s, err
 	}
 	s.Evidence = []checks.Evidence{checks.Seen(p.Gate.Unit, fmt.Sprintf("%s, restarted %d times, last %s", c.Active, c.Restarts, c.Exit))}

@@ -36,6 +36,7 @@ remedy: see what kubelet says at its end: journalctl -b -u kubelet _TRANSPORT=st
 		{What: "systemd has given up", Node: node(host.Crash{Restarts: 20, Active: "failed", Exit: "exit status 1", Line: line}, time.Hour),
 			Want: loops("failed")},
 		{What: "it has been up for long", Node: node(host.Crash{Restarts: 20, Active: "active"}, time.Hour), Want: right},
+		{What: "it is up, and the clock was set back", Node: node(host.Crash{Restarts: 20, Active: "active"}, -time.Hour), Want: right},
 		{What: "it died once", Node: node(host.Crash{Restarts: 1, Active: "active", Exit: "signal 9"}, time.Second), Want: right},
 		{What: "somebody stopped it", Node: node(host.Crash{Restarts: 5, Active: "inactive"}, time.Second), Want: right},
 		{What: "no systemd", Node: checkstest.Node(nil, nil), Want: right},

@@ -30,6 +30,8 @@ func Problems() []checks.Problem {
 		healthzPort(),
 		certificateDates(),
 		crashLoop(),
+		hostUsers(),
+		clockUnsynchronised(),
 	}
 }
 

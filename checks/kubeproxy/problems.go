@@ -9,5 +9,6 @@ func Problems() []checks.Problem {
 		proxyPostrouting(),
 		nodePortOverlap(),
 		ipvsSettings(),
+		nftUserData(),
 	}
 }

@@ -19,5 +19,7 @@ func Problems() []checks.Problem {
 		srcValidMark(),
 		cniLeftovers(),
 		tcpChecksumErrors(),
+		overlayEntries(),
+		udpGSO(),
 	}
 }

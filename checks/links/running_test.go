@@ -1,7 +1,11 @@
 package links_test
 
 import (
+	"context"
+	"errors"
 	"maps"
+	"os/exec"
+	"slices"
 	"testing"
 
 	"nodegate/checks"
@@ -101,5 +105,125 @@ evidence: /proc/net/snmp: Tcp InCsumErrors 7, then 9
 remedy: on the node that sends: ethtool -K LINK tx-checksum-ip-generic off, of the tunnel's link; a link block of the policy keeps it so`},
 		{What: "long ago", Node: node, Want: "pass\nwant: no wrong checksum now\ngot: no wrong checksum now\nevidence: /proc/net/snmp: Tcp InCsumErrors 7, then 7"},
 		{What: "never", Node: checkstest.Node(map[string]string{"/proc/net/snmp": snmp + "0\n"}, nil), Want: "pass\nwant: no wrong checksum now\ngot: no wrong checksum now"},
+	})
+}
+
+func TestOverlayEntries(t *testing.T) {
+	node := func(hops ...host.Hop) *hosttest.Machine {
+		m := checkstest.Node(nil, nil)
+		m.Hops = hops
+		return m
+	}
+	whole := host.Hop{Link: "flannel.1", Gateway: "10.244.1.0", MAC: "0e:00:00:00:00:01", Remote: "192.0.2.1"}
+	deaf, lost := whole, whole
+	deaf.Gateway, deaf.MAC, deaf.Remote = "10.244.2.0", "", ""
+	lost.Gateway, lost.MAC, lost.Remote = "10.244.3.0", "0e:00:00:00:00:03", ""
+	checkstest.RunOne(t, "overlay.entries", checks.Run, []checkstest.Case{
+		{What: "one of each is missing", Node: node(whole, deaf, lost), Want: `
+warn
+want: a neighbour and a forwarding entry for each gateway
+got: 2 of 3 gateways without
+evidence: flannel.1: via 10.244.2.0: no neighbour entry
+evidence: flannel.1: via 10.244.3.0: no forwarding entry for 0e:00:00:00:00:03
+remedy: restart the CNI's agent on this node, which makes them again`},
+		{What: "whole", Node: node(whole), Want: "pass\nwant: a neighbour and a forwarding entry for each gateway\n" +
+			"got: a neighbour and a forwarding entry for each gateway"},
+		{What: "made meanwhile", Node: node(deaf), Host: func(h *host.Host) { h.Links = &agent{h.Links, 3} },
+			Want: "pass\nwant: a neighbour and a forwarding entry for each gateway\ngot: a neighbour and a forwarding entry for each gateway"},
+		{What: "no overlay", Node: node(), Want: "skip\nskip: no routes with gateways over a VXLAN link that learns nothing"},
+	})
+}
+
+// agent makes the entries that are missing, at the look that is numbered.
+type agent struct {
+	host.Links
+	looks int
+}
+
+func (a *agent) Hops(ctx context.Context) ([]host.Hop, error) {
+	hops, err := a.Links.Hops(ctx)
+	if a.looks--; a.looks == 0 {
+		for i := range hops {
+			hops[i].MAC, hops[i].Remote = "0e:00:00:00:00:02", "192.0.2.2"
+		}
+	}
+	if a.looks < 0 {
+		return nil, errors.New("asked again although nothing was missing")
+	}
+	return hops, err
+}
+
+// TestOverlayEntriesKernel makes a node's flannel.1 by hand, and takes each entry away.
+func TestOverlayEntriesKernel(t *testing.T) {
+	h := checkstest.Scratch(t)
+	checkstest.PodNetwork(t)
+	run := func(command string) {
+		t.Helper()
+		if out, err := exec.Command("sh", "-ec", command).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", command, err, out)
+		}
+	}
+	verdict := func(what, want string) {
+		t.Helper()
+		r := checkstest.On(t.Context(), t, h, checks.Run, "overlay.entries", "")
+		got := r.Verdict.String()
+		for _, e := range r.State.Evidence {
+			got += "; " + e.Text
+		}
+		if r.Err != nil || got != want {
+			t.Errorf("%s: %s (%v), want %s", what, got, r.Err, want)
+		}
+	}
+	const mac = "0e:00:00:00:00:01"
+	run(`ip link add flannel.7 type vxlan id 7 dstport 8477 dev nic0 nolearning
+		ip link set flannel.7 up
+		ip address add 10.244.0.0/32 dev flannel.7`)
+	verdict("no routes yet", "skip")
+	run("ip route add 10.244.1.0/24 via 10.244.1.0 dev flannel.7 onlink; ip route add 10.244.9.0/24 dev flannel.7")
+	verdict("the route alone", "warn; via 10.244.1.0: no neighbour entry")
+	run("ip neigh add 10.244.1.0 lladdr " + mac + " dev flannel.7 nud permanent")
+	verdict("no forwarding entry", "warn; via 10.244.1.0: no forwarding entry for "+mac)
+	run("bridge fdb add " + mac + " dev flannel.7 dst 192.0.2.7")
+	verdict("whole", "pass")
+	foreign, err := h.Links.Foreign(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"neighbour 10.244.1.0 lladdr " + mac + " dev flannel.7", "fdb " + mac + " dst 192.0.2.7 dev flannel.7"} {
+		if !slices.Contains(foreign, host.Foreign{Text: want, Link: "flannel.7"}) {
+			t.Errorf("%s is not among what others made: %+v", want, foreign)
+		}
+	}
+	run("bridge fdb del " + mac + " dev flannel.7; bridge fdb append 00:00:00:00:00:00 dev flannel.7 dst 192.0.2.8")
+	verdict("an entry for all others", "pass")
+	run("ip link add learns type vxlan id 2 dstport 4789 dev nic0; ip link set learns up; ip route add 10.245.1.0/24 via 10.245.1.1 dev learns onlink")
+	verdict("a link that learns", "pass")
+}
+
+func TestUDPGSO(t *testing.T) {
+	node := func(parent, kernel, signature string) *hosttest.Machine {
+		m := checkstest.Node(nil, nil)
+		m.Kernel = kernel
+		m.Links = map[string]*hosttest.Link{
+			"tailscale0": {Kind: "tun"}, "eth0": {}, "flannel.1": {Kind: "vxlan", VXLAN: &host.VXLAN{Parent: parent}},
+		}
+		if signature != "" {
+			m.Files["/proc/version_signature"] = signature
+		}
+		return m
+	}
+	const want, link = "want: a kernel that keeps joined UDP packets\ngot: ", "\nevidence: flannel.1: sends through tailscale0, a tun link\nevidence: "
+	const good = "pass\n" + want + "a kernel that keeps joined UDP packets" + link
+	const remedy = "\nremedy: take Linux 6.8.5 or later; until then TS_TUN_DISABLE_UDP_GRO=true in /etc/default/tailscaled, and restart tailscaled"
+	checkstest.RunOne(t, "vxlan.udp-gso", checks.Run, []checkstest.Case{
+		{What: "flannel over Tailscale", Node: node("tailscale0", "6.6.25-talos", ""), Want: "warn\n" + want + "6.6.25" + link + "uname -r: 6.6.25-talos" + remedy},
+		{What: "Ubuntu's", Node: node("tailscale0", "6.8.0-31-generic", "Ubuntu 6.8.0-31.31-generic 6.8.1\n"),
+			Want: "warn\n" + want + "6.8.1" + link + "/proc/version_signature: 6.8.1" + remedy},
+		{What: "Ubuntu's later one", Node: node("tailscale0", "6.8.0-45-generic", "Ubuntu 6.8.0-45.45-generic 6.8.12\n"),
+			Want: good + "/proc/version_signature: 6.8.12"},
+		{What: "mended", Node: node("tailscale0", "6.8.5", ""), Want: good + "uname -r: 6.8.5"},
+		{What: "mended in 6.6", Node: node("tailscale0", "6.6.26", ""), Want: good + "uname -r: 6.6.26"},
+		{What: "before tun links took them", Node: node("tailscale0", "6.1.0-50-amd64", ""), Want: good + "uname -r: 6.1.0-50-amd64"},
+		{What: "over the network card", Node: node("eth0", "6.6.25", ""), Want: "skip\nskip: no VXLAN over a tun link"},
 	})
 }

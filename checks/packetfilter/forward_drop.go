@@ -2,6 +2,7 @@ package packetfilter
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"nodegate/checks"
@@ -14,12 +15,16 @@ import (
 func forwardDrop() checks.Problem {
 	return checks.Problem{
 		Name: "packetfilter.forward-drop", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
-		Detects: "The way of Pods' packets through iptables meets a DROP or REJECT for everything before a rule that accepts them.",
-		Symptom: "Pods reach nothing off their node; with ufw, or with the REJECT that Enterprise Linux has at the end of FORWARD.",
+		Detects: "The way of Pods' packets meets a DROP or REJECT for everything before a rule that accepts them.",
+		Symptom: "Pods reach nothing off their node; with ufw, with the REJECT that Enterprise Linux has at the end of FORWARD, or with an " +
+			"/etc/nftables.conf whose chain forward has policy drop.",
 		How: "raw PREROUTING, mangle PREROUTING and mangle FORWARD, then filter FORWARD, are followed in their hooks' order, jumps included: a " +
 			"DROP or REJECT without a condition, or FORWARD's policy DROP, before an ACCEPT of new connections. Rules with conditions are passed " +
-			"over, and so are tables of nft that are not iptables'. Where Docker is, docker.forward-drop judges FORWARD.",
-		Remedy:   "put the CNI's ACCEPT first: restart its agent, which inserts it; with ufw: ufw default allow routed",
+			"over. Beside them every base chain of nft at hook forward must let a packet pass, whatever the others say: one drops all where " +
+			"no rule accepts new connections or leads elsewhere before its drop, reject or policy drop. Where Docker is, docker.forward-drop " +
+			"judges FORWARD.",
+		Remedy: "put the CNI's ACCEPT first: restart its agent, which inserts it; with ufw: ufw default allow routed; in a table of nft's own " +
+			"let the Pods' links pass, or give the chain policy accept",
 		TradeOff: "The node forwards for its neighbours too, as any Kubernetes node does.",
 		Ref:      "https://github.com/moby/moby/issues/49536",
 		Inspect:  inspectForwardDrop,
@@ -35,6 +40,7 @@ func inspectForwardDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (ch
 	kubernetes := false
 	var got []string
 	for _, set := range sets {
+		kubernetes = kubernetes || set.NFT != nil
 		for _, save := range set.Saves {
 			if filter := save.Table("filter"); filter != nil {
 				kubernetes = kubernetes || filter.Declares("KUBE-FORWARD")
@@ -57,6 +63,17 @@ func inspectForwardDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (ch
 				got = append(got, step[0]+" "+step[1]+" drops in "+t.Source)
 			}
 		}
+	}
+	others, err := h.Rules.Others(ctx)
+	if errors.Is(err, host.ErrNotRecorded) {
+		s.Evidence = append(s.Evidence, checks.Seen("nf_tables", err.Error()))
+	} else if err != nil {
+		return s, err
+	}
+	for _, drop := range others.Drops {
+		s.Evidence = append(s.Evidence, checks.Seen("nf_tables", drop))
+		chain, _, _ := strings.Cut(drop, ":")
+		got = append(got, chain+" drops")
 	}
 	switch {
 	case !kubernetes:

@@ -1,6 +1,8 @@
 package packetfilter_test
 
 import (
+	"os/exec"
+	"strings"
 	"testing"
 
 	"nodegate/checks"
@@ -62,7 +64,8 @@ func TestForwardDrop(t *testing.T) {
 			" [0:0]\n:KUBE-FORWARD - [0:0]\n:FLANNEL-FWD - [0:0]\n:ufw-forward - [0:0]\n-A FLANNEL-FWD -s 10.244.0.0/16 -j ACCEPT\n" +
 			"-A KUBE-FORWARD -m mark --mark 0x4000/0x4000 -j ACCEPT\n-A ufw-forward -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n" + rules
 	}
-	const remedy = "\nremedy: put the CNI's ACCEPT first: restart its agent, which inserts it; with ufw: ufw default allow routed"
+	const remedy = "\nremedy: put the CNI's ACCEPT first: restart its agent, which inserts it; with ufw: ufw default allow routed; " +
+		"in a table of nft's own let the Pods' links pass, or give the chain policy accept"
 	const right = "pass\nwant: Pods' packets pass\ngot: Pods' packets pass"
 	const kube, flannel, reject = "-A FORWARD -j KUBE-FORWARD\n", "-A FORWARD -j FLANNEL-FWD\n", "-A FORWARD -j REJECT --reject-with icmp-host-prohibited\n"
 	checkstest.RunOne(t, "packetfilter.forward-drop", checks.Run, []checkstest.Case{
@@ -85,4 +88,77 @@ got: raw PREROUTING drops in iptables-nft-save
 evidence: iptables-nft-save: -A PREROUTING -j DROP` + remedy},
 		{What: "no kube-proxy", Node: saved("*filter\n:FORWARD DROP [0:0]\n"), Want: "skip\nskip: no rules of kube-proxy here"},
 	})
+}
+
+// TestNFTForwardDrop: chains of nft's own, on this kernel.
+func TestNFTForwardDrop(t *testing.T) {
+	h := checkstest.Scratch(t)
+	nft := func(text string) {
+		t.Helper()
+		cmd := exec.Command("nft", "-f", "-")
+		cmd.Stdin = strings.NewReader("flush ruleset\ntable ip kube-proxy { chain c {\n}\n}\n" + text)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("nft: %v: %s", err, out)
+		}
+	}
+	forward := func(policy, rules string) string {
+		return "table inet mine { chain pods {\naccept\n}\nchain forward { type filter hook forward priority 0; policy " + policy + ";\n" + rules + "\n}\n}\n"
+	}
+	for what, c := range map[string]struct{ rules, want string }{
+		"Debian's example":           {forward("drop", ""), "inet mine forward: policy drop"},
+		"established ones alone":     {forward("drop", "ct state established,related accept"), "inet mine forward: policy drop"},
+		"counted, then dropped":      {forward("accept", "counter log\ncounter drop"), "inet mine forward: drop"},
+		"refused":                    {forward("accept", "tcp dport 22 accept; reject with icmpx type admin-prohibited"), ""},
+		"refused at once":            {forward("accept", "ct state related accept; reject with icmpx type admin-prohibited"), "inet mine forward: reject"},
+		"the Pods' link passes":      {forward("drop", `iifname "cni0" accept`), ""},
+		"followed elsewhere":         {forward("drop", "jump pods"), ""},
+		"a map of verdicts":          {forward("drop", "ct state vmap { established : accept, new : jump pods }"), ""},
+		"invalid ones are dropped":   {forward("accept", "ct state invalid drop"), ""},
+		"new ones are accepted":      {forward("drop", "ct state established,new accept"), ""},
+		"a mark of the connection":   {forward("drop", "ct mark and 0x1 == 0x1 accept"), ""},
+		"everything returns":         {forward("accept", "return; drop"), ""},
+		"another hook":               {"table ip mine { chain input { type filter hook input priority 0; policy drop;\n}\n}\n", ""},
+		"what iptables-nft has made": {"table ip filter { chain FORWARD { type filter hook forward priority 0; policy drop;\n}\n}\n", ""},
+		"of IPv6":                    {"table ip6 mine { chain f { type filter hook forward priority 0; policy drop;\n}\n}\n", "ip6 mine f: policy drop"},
+	} {
+		nft(c.rules)
+		others, err := h.Rules.Others(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(others.Drops, "; "); got != c.want {
+			t.Errorf("%s: %q, want %q", what, got, c.want)
+		}
+	}
+	nft(forward("drop", ""))
+	r := checkstest.On(t.Context(), t, h, checks.Run, "packetfilter.forward-drop", "")
+	if r.Err != nil || r.Verdict.String() != "warn" || r.State.Got != "inet mine forward drops" {
+		t.Errorf("%s: %q, %v", r.Verdict, r.State.Got, r.Err)
+	}
+}
+
+// TestIncompatible: this kernel's iptables-nft, with a rule in its table that only nft can write.
+func TestIncompatible(t *testing.T) {
+	h := checkstest.Scratch(t)
+	run := func(command string) {
+		t.Helper()
+		if out, err := exec.Command("sh", "-ec", command).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", command, err, out)
+		}
+	}
+	is := func(check, want string) {
+		t.Helper()
+		r := checkstest.On(t.Context(), t, h, checks.Run, check, "")
+		if r.Verdict.String() != want {
+			t.Errorf("%s is %s (%v), want %s", check, r.Verdict, r.Err, want)
+		}
+	}
+	run("iptables-nft -A FORWARD -j ACCEPT; iptables-nft -t nat -N KUBE-SERVICES")
+	is("packetfilter.incompatible", "pass")
+	is("packetfilter.mark-bits", "skip")
+	run("nft add rule ip filter FORWARD ct count 3 accept")
+	is("packetfilter.incompatible", "warn")
+	is("packetfilter.mark-bits", "unknown")
+	run("nft flush chain ip filter FORWARD")
+	is("packetfilter.incompatible", "pass")
 }

@@ -17,7 +17,8 @@ func networkdDamage() checks.Problem {
 		Name: "writers.networkd-damage", Stages: []checks.Stage{checks.Run}, Severity: policy.Block,
 		Detects: "Routes and routing rules of the CNI vanished all at once when systemd-networkd started again.",
 		Symptom: "After an update of systemd in the night Pods of this node reach no others, or only some do; every Pod runs, the node is Ready.",
-		How: "Watch remembers the routes and rules that neither the kernel, advertisements, DHCP nor a static configuration made. Two or more " +
+		How: "Watch remembers the routes and rules that neither the kernel, advertisements, DHCP nor a static configuration made, and the " +
+			"permanent neighbour and forwarding entries of VXLAN links. Two or more " +
 			"that are gone after systemd-networkd started, though their link is still there, are shown until they are back. " +
 			"networkd.foreign-routes judges its configuration before.",
 		Remedy: "restart the CNI's agent on this node, which makes them again; then set ManageForeignRoutes=no and " +
@@ -63,7 +64,7 @@ func inspectNetworkdDamage(ctx context.Context, h *host.Host, _ *policy.Policy) 
 	kept := func(f host.Foreign) bool { return !gone(f) }
 	m := h.Memory
 	m.Lost = slices.DeleteFunc(m.Lost, kept)
-	if !m.Since.IsZero() && unit.Since.After(m.Since) {
+	if !m.Since.IsZero() && !unit.Since.Equal(m.Since) {
 		if lost := slices.DeleteFunc(m.Foreign, kept); len(lost) >= fewestLost {
 			m.Lost = append(m.Lost, lost...)
 		}

@@ -53,7 +53,7 @@ func TestNetworkdDamage(t *testing.T) {
 	round("a CNI restarts and makes them again later: networkd did nothing", fine)
 	m.Foreign = append(pods(1000, 2000), overlay...)
 	round("they are back", fine)
-	m.Crashes["systemd-networkd.service"] = host.Crash{Active: "active", Since: started.Add(time.Hour)}
+	m.Crashes["systemd-networkd.service"] = host.Crash{Active: "active", Since: started.Add(-time.Hour)} // the clock was set, too
 	m.Foreign = pods(1000, 2000)
 	round("networkd removes the overlay's", "fail: 2 of them gone since systemd-networkd started again")
 	round("they stay away", "fail: 2 of them gone since systemd-networkd started again")

@@ -21,7 +21,7 @@ const grace = 700 * time.Millisecond
 // untilSignal returns a context that SIGINT and SIGTERM end. Soon afterwards they end
 // the process too: it may be waiting for a pipe, or computing.
 func untilSignal() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
@@ -29,7 +29,7 @@ func untilSignal() context.Context {
 		if s, ok := (<-signals).(syscall.Signal); ok {
 			code += int(s)
 		}
-		cancel()
+		cancel(exit(code))
 		time.Sleep(grace)
 		os.Exit(code)
 	}()

@@ -90,7 +90,7 @@ Exit status: 0 pass, 1 fail, 2 wrong call or policy, 3 unknown.`,
 	root.AddCommand(
 		newCheck(), newPlan(), newApply(), newGate(), newInstall(), newUninstall(), newRevert(), newWatch(),
 		newStatus(), newPublish(), newAudit(), newProbe(), newProbeChild(), newLint(), newFmt(), newPolicy(),
-		newExplain(), newSnapshot(), newReport(), newPreview(), newExport(), newVerify(), newVersion(),
+		newExplain(), newSnapshot(), newReport(), newPreview(), newExport(), newImage(), newVerify(), newVersion(),
 	)
 	return root
 }

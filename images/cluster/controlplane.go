@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"nodegate/internal/host/qemu"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"time"
-
-	"nodegate/images/vm"
 )
 
 // The addresses of a cluster. They are seen in its own namespaces only, so that every cluster has the same.
@@ -42,7 +41,7 @@ type ControlPlane struct {
 	BootKubeconfig  string // of a kubelet that is not known yet
 
 	ca       *authority
-	programs map[string]*vm.Process
+	programs map[string]*qemu.Process
 	mu       sync.Mutex
 	spaces   []*Space // of the nodes
 }
@@ -56,7 +55,7 @@ func Start(ctx context.Context, version, bin, dir string) (*ControlPlane, error)
 	if err != nil {
 		return nil, err
 	}
-	c := &ControlPlane{Space: space, Version: version, Bin: bin, Dir: dir, programs: map[string]*vm.Process{}}
+	c := &ControlPlane{Space: space, Version: version, Bin: bin, Dir: dir, programs: map[string]*qemu.Process{}}
 	if err := c.start(ctx); err != nil {
 		err = fmt.Errorf("starting a control plane: %w\n%s", err, c.Logs())
 		c.Close()

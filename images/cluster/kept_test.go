@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"nodegate/internal/host/qemu"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,8 +16,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"nodegate/images/vm"
 )
 
 // keptPolicy only audits.
@@ -78,7 +77,7 @@ func TestKept(t *testing.T) {
 // kept is a watch that audits.
 type kept struct {
 	t     testing.TB
-	watch *vm.Process
+	watch *qemu.Process
 	http  *http.Client
 	log   string
 	began time.Time
@@ -170,7 +169,7 @@ func (k *kept) cost() string {
 }
 
 // processorTime is what a process has used, and the children that it has waited for.
-func processorTime(t testing.TB, p *vm.Process) time.Duration {
+func processorTime(t testing.TB, p *qemu.Process) time.Duration {
 	t.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID()))
 	if err != nil {
@@ -190,7 +189,7 @@ func processorTime(t testing.TB, p *vm.Process) time.Duration {
 }
 
 // resident is the memory of a process, in bytes.
-func resident(t testing.TB, p *vm.Process) int {
+func resident(t testing.TB, p *qemu.Process) int {
 	t.Helper()
 	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.PID()))
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"nodegate/images/vm"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/host/qemu"
 )
 
 // cause is a way to break a node so that a real kubelet exits at its start. Shell scripts break and mend it; kubelet's
@@ -243,7 +243,7 @@ func (n *kubeletNode) apply(t *testing.T, script string) (stop func()) {
 	return func() { end(p) }
 }
 
-func end(p *vm.Process) {
+func end(p *qemu.Process) {
 	_ = p.Signal(syscall.SIGKILL)
 	_ = p.Wait() // it was killed: that is no news
 }

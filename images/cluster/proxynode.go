@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"nodegate/internal/host/qemu"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"syscall"
-
-	"nodegate/images/vm"
 )
 
 // A Backend is what kube-proxy writes its rules with.
@@ -38,7 +37,7 @@ type ProxyNode struct {
 	Backend Backend
 
 	plane *ControlPlane
-	proxy *vm.Process
+	proxy *qemu.Process
 }
 
 // AddProxyNode makes a node, connects it to the control plane, and starts kube-proxy there. It ends with the control plane.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"nodegate/internal/host/qemu"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -115,8 +116,7 @@ func (r Runner) step(ctx context.Context, nodes []*MachineNode, s Step) error {
 	}
 	out, err := n.Guest.Run(ctx, library+s.Script)
 	if err != nil {
-		console, _ := n.Guest.Console()
-		return fmt.Errorf("%w\nconsole:\n%s", err, lastLines(console, 40))
+		return fmt.Errorf("%w\nconsole:\n%s", err, qemu.Tail(n.Guest.Console(), 40))
 	}
 	r.say(s, out.Stdout)
 	if out.Code != 0 {
@@ -142,8 +142,7 @@ func (r Runner) evidence(ctx context.Context, nodes []*MachineNode) string {
 		if err != nil {
 			seen.Stderr += err.Error()
 		}
-		console, _ := n.Guest.Console()
-		all += fmt.Sprintf("=== %s\n%s%s\n--- console\n%s\n", n.Name, seen.Stdout, seen.Stderr, lastLines(console, 15))
+		all += fmt.Sprintf("=== %s\n%s%s\n--- console\n%s\n", n.Name, seen.Stdout, seen.Stderr, qemu.Tail(n.Guest.Console(), 15))
 	}
 	return all
 }
@@ -177,10 +176,4 @@ func (c *ControlPlane) Kubectl(ctx context.Context, script string) (string, erro
 // EnterCommand is what a person types to be beside the control plane, with kubectl for the administrator.
 func (c *ControlPlane) EnterCommand() string {
 	return fmt.Sprintf("nsenter --target %d --net --pid --mount env KUBECONFIG=%s PATH=%s:$PATH bash", c.pid, c.Kubeconfig, c.Bin)
-}
-
-// lastLines returns the last n lines of text.
-func lastLines(text string, n int) string {
-	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }

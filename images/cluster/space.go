@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"nodegate/internal/host/qemu"
 	"os"
 	"os/exec"
 	"strconv"
@@ -15,14 +16,12 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"nodegate/images/vm"
 )
 
 // Space is a set of namespaces: network, processes and mounts. /proc, /sys and /run are its own; the other files are the
 // host's. All that runs in it ends with it.
 type Space struct {
-	first      *vm.Process
+	first      *qemu.Process
 	pid        int
 	namespaces []*os.File // in the order in which they are joined
 	kinds      []int
@@ -54,7 +53,7 @@ func NewSpace() (*Space, error) {
 	}
 	defer ready.Close()
 	cmd.Stdout = theirs
-	first, err := vm.Start(cmd, nil)
+	first, err := qemu.Start(cmd, nil)
 	theirs.Close()
 	if err != nil {
 		return nil, fmt.Errorf("making namespaces: %w", err)
@@ -105,7 +104,7 @@ func (s *Space) Connect(other *Space, link, master string) error {
 	cmd := exec.Command("sh", "-euc", script, "sh", link, strconv.Itoa(other.pid), master)
 	var complaints strings.Builder
 	cmd.Stdout, cmd.Stderr = &complaints, &complaints
-	p, err := vm.Start(cmd, s.EnterNetwork)
+	p, err := qemu.Start(cmd, s.EnterNetwork)
 	if err == nil {
 		err = p.Wait()
 	}
@@ -116,7 +115,7 @@ func (s *Space) Connect(other *Space, link, master string) error {
 }
 
 // Start starts a program in the Space. Its output goes to the file log, which is made where it is missing.
-func (s *Space) Start(log string, configure func(*exec.Cmd), name string, args ...string) (*vm.Process, error) {
+func (s *Space) Start(log string, configure func(*exec.Cmd), name string, args ...string) (*qemu.Process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, err
@@ -128,7 +127,7 @@ func (s *Space) Start(log string, configure func(*exec.Cmd), name string, args .
 	if configure != nil {
 		configure(cmd)
 	}
-	p, err := vm.Start(cmd, s.Enter)
+	p, err := qemu.Start(cmd, s.Enter)
 	if err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
@@ -142,7 +141,7 @@ func (s *Space) Output(ctx context.Context, name string, args ...string) (string
 	var out, complaints strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &complaints
 	cmd.WaitDelay = time.Second
-	p, err := vm.Start(cmd, s.Enter)
+	p, err := qemu.Start(cmd, s.Enter)
 	if err == nil {
 		err = p.Wait()
 	}
@@ -168,7 +167,7 @@ func (s *Space) DialContext(ctx context.Context, network, address string) (net.C
 		err  error
 	}
 	answered := make(chan answer, 1)
-	go vm.OnSpareThread(func() {
+	go qemu.OnSpareThread(func() {
 		var a answer
 		if a.err = s.Enter(); a.err == nil {
 			a.conn, a.err = (&net.Dialer{}).DialContext(ctx, network, address)

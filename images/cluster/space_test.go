@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"nodegate/images/vm"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/host/qemu"
 )
 
 func TestSpace(t *testing.T) {
@@ -74,7 +74,7 @@ func TestSpacesAreConnected(t *testing.T) {
 	var l net.Listener
 	var err error
 	done := make(chan struct{})
-	go vm.OnSpareThread(func() {
+	go qemu.OnSpareThread(func() {
 		defer close(done)
 		if err = there.Enter(); err == nil {
 			l, err = net.Listen("tcp", "10.77.0.2:80")

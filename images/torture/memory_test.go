@@ -14,8 +14,7 @@ import (
 	"testing"
 )
 
-// TestMemory gives every reader the input that costs it most, and wants at most ten times the input and 64 MiB of memory; of
-// a policy, 256 MiB.
+// TestMemory gives every reader the input that costs it most, and wants at most ten times the input and 64 MiB of memory.
 func TestMemory(t *testing.T) {
 	dir := t.TempDir()
 	var s survey
@@ -105,6 +104,10 @@ func TestMemory(t *testing.T) {
 		"for in for": "sysctl \"a.b\" { value = [for a in range(1000) : [for b in range(1000) : [for c in range(1000) : a]]] }\n",
 		"doubling": "variable \"v\" { default = \"" + strings.Repeat("x", 1000) + "\" }\nsysctl \"a.b\" { value = \"" +
 			strings.Repeat("${var.v}", 16_000) + "\" }\n",
+		"for over a text": "variable \"v\" { default = \"" + strings.Repeat("x", 60_000) + "\" }\nsysctl \"a.b\" { one_of = [for a in [" +
+			strings.Repeat("1,", 30_000) + "1] : \"${a}${var.v}\"] }\n",
+		"format":    "sysctl \"a.b\" { value = format(\"" + strings.Repeat("%[1]s", 12_000) + "\", \"" + strings.Repeat("x", 60_000) + "\") }\n",
+		"a pattern": "sysctl \"a.b\" { value = regex(\"" + strings.Repeat("((a{1,100}){1,10})", 1_000) + "\", \"a\") }\n",
 	} {
 		f := filepath.Join(dir, strings.ReplaceAll(name, " ", "-")+".hcl")
 		write(t, f, text)

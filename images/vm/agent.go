@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -33,8 +32,6 @@ type agent struct {
 }
 
 func newAgent(conn net.Conn) *agent { return &agent{conn: conn, in: bufio.NewReader(conn)} }
-
-func (a *agent) close() { _ = a.conn.Close() }
 
 // hello waits for the agent's first word.
 func (a *agent) hello(ctx context.Context) error {
@@ -117,9 +114,3 @@ func bounded(ctx context.Context, limit time.Duration) (context.Context, context
 	}
 	return context.WithTimeout(ctx, limit+answerTime)
 }
-
-// escapes are the terminal's control sequences, and the carriage returns.
-var escapes = regexp.MustCompile(`\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-Z\\-_]|\r`)
-
-// plain is console text without colours and cursor movements.
-func plain(text string) string { return escapes.ReplaceAllString(text, "") }

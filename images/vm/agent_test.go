@@ -2,6 +2,7 @@ package vm
 
 import (
 	"context"
+	"nodegate/internal/host/qemu"
 	"os/exec"
 	"strings"
 	"testing"
@@ -11,7 +12,7 @@ import (
 // startAgent runs the guest's agent on this host, on the other end of a socket as in the machine.
 func startAgent(t *testing.T) *agent {
 	t.Helper()
-	port, theirs, err := socketPair()
+	port, theirs, err := qemu.SocketPair()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +25,7 @@ func startAgent(t *testing.T) *agent {
 	theirs.Close()
 	a := newAgent(port)
 	t.Cleanup(func() {
-		a.close()
+		_ = port.Close()
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
@@ -77,11 +78,11 @@ func TestAgentStopsALongScript(t *testing.T) {
 }
 
 func TestAgentThatIsGone(t *testing.T) {
-	port, theirs, err := socketPair()
+	port, theirs, err := qemu.SocketPair()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer newAgent(port).close()
+	defer func() { _ = port.Close() }()
 	theirs.Close()
 	if err := newAgent(port).hello(t.Context()); err == nil || !strings.Contains(err.Error(), "gone") {
 		t.Errorf("got %v", err)
@@ -89,11 +90,11 @@ func TestAgentThatIsGone(t *testing.T) {
 }
 
 func TestAgentThatIsSilent(t *testing.T) {
-	port, theirs, err := socketPair()
+	port, theirs, err := qemu.SocketPair()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer newAgent(port).close()
+	defer func() { _ = port.Close() }()
 	defer theirs.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -107,12 +108,5 @@ func TestParseAnswerRefusesNonsense(t *testing.T) {
 		if out, err := parseAnswer("1", line); err == nil {
 			t.Errorf("%q: got %+v", line, out)
 		}
-	}
-}
-
-func TestPlain(t *testing.T) {
-	const raw = "\x1b[2J\x1b[0;1;31m[FAILED]\x1b[0m Failed\r\n\x1b[?25hnode login: "
-	if got, want := plain(raw), "[FAILED] Failed\nnode login: "; got != want {
-		t.Errorf("got %q, want %q", got, want)
 	}
 }

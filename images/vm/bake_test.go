@@ -37,6 +37,9 @@ func TestBake(t *testing.T) {
 		if err != nil {
 			t.Fatalf("packer build: %v\n%s", err, out)
 		}
+		if !strings.Contains(out, "nodegate: pass  (stage boot,") {
+			t.Errorf("the image was not booted before it ships:\n%s", out)
+		}
 		if verdict := b.report(t).Verdict; verdict != "pass" {
 			t.Errorf("the report beside the image says %q", verdict)
 		}
@@ -158,6 +161,12 @@ func (b *bake) packer(t *testing.T, rival string) (string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	direct, err := json.Marshal([]string{
+		"--kernel", b.runner.Base.Kernel, "--initrd", b.runner.Base.Initrd, "--cmdline", "no_timer_check root=/dev/vda rw console=ttyS0",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	// The guide's words for current Packer, or for Debian's.
 	block := "sh debian"
 	if os.Getenv("PACKER") != "" {
@@ -167,6 +176,7 @@ func (b *bake) packer(t *testing.T, rival string) (string, error) {
 		"PATH=" + b.dir + "/bin:" + os.Getenv("PATH"), "PACKER_PLUGIN_PATH=" + os.Getenv("PACKER_PLUGIN_PATH"),
 		"PACKER_CACHE_DIR=" + b.dir + "/cache", "PACKER_CONFIG_DIR=" + b.dir, "CHECKPOINT_DISABLE=1", "PACKER_NO_COLOR=1",
 		"PKR_VAR_accelerator=tcg", "PKR_VAR_qemu_args=" + string(arguments),
+		"PKR_VAR_boot=true", "PKR_VAR_boot_args=" + string(direct),
 	}
 	// In a network namespace of its own nothing is there to be reached but loopback.
 	return run(t.Context(), bakeTime, env, "unshare", "--net", "sh", "-euc", `ip link set lo up; cd "$1"; eval "$2"`, "sh", b.dir, guideBlock(t, block))
@@ -196,7 +206,7 @@ func (b *bake) boot(t *testing.T, r Runner, scenario string, boots int) error {
 	if s.Prepare != "" || s.Policy != "" || len(s.Boots) < boots {
 		t.Fatalf("%s needs another image than the baked one", scenario)
 	}
-	m := Machine{Base: r.Base, Disk: filepath.Join(b.dir, "disk.img"), Dir: b.dir}
+	m := Machine{Base: r.Base, Disk: filepath.Join(b.dir, "disk.img")}
 	mustRun(t, "qemu-img", "convert", "-O", "raw", b.out+"/disk/node.qcow2", m.Disk)
 	r.Log = t.Logf
 	return r.boots(t.Context(), m, s.Boots[:boots])
@@ -230,7 +240,7 @@ func identityPolicy(t *testing.T, dir string) string {
 // identity boots a copy of what was baked until its node is proven, and returns what must be each machine's own.
 func (b *bake) identity(t *testing.T, r Runner) map[string]string {
 	t.Helper()
-	m := Machine{Base: r.Base, Disk: filepath.Join(b.dir, "disk.img"), Dir: b.dir}
+	m := Machine{Base: r.Base, Disk: filepath.Join(b.dir, "disk.img")}
 	mustRun(t, "qemu-img", "convert", "-O", "raw", b.out+"/disk/node.qcow2", m.Disk)
 	g, err := m.Boot(t.Context(), "")
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -36,9 +37,11 @@ const noKeys = `rm -f "$1"/etc/ssh/ssh_host_*`
 
 // Base is a built Debian tree. It is shared: nobody writes into Tree, Clone copies it.
 type Base struct {
+	Arch   Arch
 	Tree   string // the root file system
 	Kernel string // the kernel to boot it with
 	Initrd string
+	used   *os.File // locked: while anybody has a tree open, nobody removes it
 }
 
 // options are mmdebstrap's arguments, all but the target. packages are added to guest-packages; from are the release and, where
@@ -60,15 +63,24 @@ func (c Cache) Base(ctx context.Context) (*Base, error) { return c.Tree(ctx, "ba
 // Tree returns the cached tree of that name, with more packages than guest-packages has, and builds it first when its
 // inputs changed or nobody has yet. Others that ask meanwhile wait. Trees of the same name and other inputs are removed.
 func (c Cache) Tree(ctx context.Context, name string, packages ...string) (*Base, error) {
-	return c.tree(ctx, name, options(packages, suite), "")
+	return c.tree(ctx, amd64(), name, options(packages, suite), "")
 }
 
 // Oldest returns the cached tree of guest-packages with the oldest systemd that nodegate is tried with.
 func (c Cache) Oldest(ctx context.Context) (*Base, error) {
-	return c.tree(ctx, "oldest", options(nil, oldest), "deb http://deb.debian.org/debian "+oldest+" main")
+	return c.tree(ctx, amd64(), "oldest", options(nil, oldest), "deb http://deb.debian.org/debian "+oldest+" main")
 }
 
-func (c Cache) tree(ctx context.Context, name string, options []string, mirror string) (*Base, error) {
+// Foreign returns the cached tree of guest-packages for another processor.
+func (c Cache) Foreign(ctx context.Context, a Arch) (*Base, error) {
+	words := options(nil, "--architectures="+a.Name, suite)
+	for i := range words {
+		words[i] = strings.ReplaceAll(words[i], "-amd64", "-"+a.Name) // the kernel's package
+	}
+	return c.tree(ctx, a, a.Name, words, "")
+}
+
+func (c Cache) tree(ctx context.Context, a Arch, name string, options []string, mirror string) (*Base, error) {
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("making the cache: %w", err)
 	}
@@ -80,33 +92,34 @@ func (c Cache) tree(ctx context.Context, name string, options []string, mirror s
 	sum := sha256.Sum256([]byte(strings.Join(options, "\x00")))
 	dir := filepath.Join(c.Dir, name+"-"+hex.EncodeToString(sum[:6]))
 	if _, err := os.Stat(dir); err == nil {
-		return open(dir)
+		return open(dir, a)
 	}
 	others, err := filepath.Glob(filepath.Join(c.Dir, name+"-*"))
 	if err != nil {
 		return nil, err
 	}
 	for _, other := range others {
-		if err := removeTree(other); err != nil {
+		if err := removeUnused(other); err != nil {
 			return nil, fmt.Errorf("removing an old base image: %w", err)
 		}
 	}
 	building := dir + ".building" // a killed build leaves this, never dir; the glob above takes it away
 	words := slices.DeleteFunc(append(options, building, mirror), func(word string) bool { return word == "" })
-	if _, err := run(ctx, buildTime, nil, "mmdebstrap", words...); err != nil {
+	command, as := a.builder(words)
+	if _, err := runAs(ctx, as, buildTime, nil, command[0], command[1:]...); err != nil {
 		return nil, fmt.Errorf("building the base image: %w", err)
 	}
-	if _, err := open(building); err != nil {
+	if _, err := open(building, a); err != nil {
 		return nil, err
 	}
 	if err := os.Rename(building, dir); err != nil {
 		return nil, fmt.Errorf("keeping the base image: %w", err)
 	}
-	return open(dir)
+	return open(dir, a)
 }
 
 // open finds the kernel in a built tree. Exactly one is expected.
-func open(dir string) (*Base, error) {
+func open(dir string, a Arch) (*Base, error) {
 	kernels, err := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*"))
 	if err != nil {
 		return nil, err
@@ -115,11 +128,25 @@ func open(dir string) (*Base, error) {
 		return nil, fmt.Errorf("base image %s: %d kernels, want one", dir, len(kernels))
 	}
 	version := strings.TrimPrefix(filepath.Base(kernels[0]), "vmlinuz-")
-	b := &Base{Tree: dir, Kernel: kernels[0], Initrd: filepath.Join(dir, "boot", "initrd.img-"+version)}
+	b := &Base{Arch: a, Tree: dir, Kernel: kernels[0], Initrd: filepath.Join(dir, "boot", "initrd.img-"+version)}
 	if _, err := os.Stat(b.Initrd); err != nil {
 		return nil, fmt.Errorf("base image without an initrd: %w", err)
 	}
-	return b, nil
+	b.used, err = Lock(dir, syscall.LOCK_SH)
+	return b, err
+}
+
+// removeUnused removes a tree, unless another run's machines boot with it: the next change of the inputs removes it then.
+func removeUnused(dir string) error {
+	unused, err := Lock(dir, syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unused.Close()
+	return removeTree(dir)
 }
 
 // Words splits a list of one word a line; # starts a comment.

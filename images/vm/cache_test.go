@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/host/qemu"
 )
 
 func TestScratchSweepsTheDeadOnly(t *testing.T) {
@@ -74,9 +75,35 @@ func TestOpenWantsOneKernelAndItsInitrd(t *testing.T) {
 		ok   bool
 	}{{"config-1", false}, {"vmlinuz-1", false}, {"initrd.img-1", true}, {"vmlinuz-2", false}} {
 		add(step.file)
-		if _, err := open(dir); (err == nil) != step.ok {
+		if _, err := open(dir, amd64()); (err == nil) != step.ok {
 			t.Errorf("with %s: %v", step.file, err)
 		}
+	}
+}
+
+// TestTreeInUse: two runs with different inputs share a cache, as those of two branches do.
+func TestTreeInUse(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "base-1")
+	if err := os.MkdirAll(filepath.Join(dir, "boot"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"vmlinuz-1", "initrd.img-1"} {
+		if err := os.WriteFile(filepath.Join(dir, "boot", name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := open(dir, amd64())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, used := range []bool{true, false} {
+		if err := removeUnused(dir); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(dir); (err == nil) != used {
+			t.Errorf("used %v: %v", used, err)
+		}
+		b.used.Close()
 	}
 }
 
@@ -115,7 +142,7 @@ func TestChildrenDieWithTheTest(t *testing.T) {
 	if os.Getenv("VM_TEST_PARENT") != "" {
 		cmd := exec.Command("sleep", "600")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		if _, err := Start(cmd, nil); err != nil {
+		if _, err := qemu.Start(cmd, nil); err != nil {
 			t.Fatal(err)
 		}
 		fmt.Println("child", cmd.Process.Pid)

@@ -4,15 +4,10 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
-	"net"
-	"os"
-	"os/exec"
+	"nodegate/internal/host/qemu"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -20,28 +15,23 @@ import (
 const (
 	bootTime = 4 * time.Minute
 	haltTime = 3 * time.Minute
-	killTime = 10 * time.Second
 )
-
-const program = "qemu-system-x86_64"
 
 // Machine is what stays the same between boots.
 type Machine struct {
 	Base *Base
-	Disk string // raw, written to by the guest: what one boot leaves, the next one finds
-	Dir  string // console logs go here, one a boot
+	Disk string // written to by the guest: what one boot leaves, the next one finds
 
+	Format string       // of the disk, as QEMU names it; "" is raw
 	Memory int          // MiB; 0 is 1024
 	Taps   []string     // network cards: one a tap device, which must exist where Enter leads
-	Enter  func() error // nil, or joins the namespaces that QEMU is to run in; see Start
+	Enter  func() error // nil, or joins the namespaces that QEMU is to run in; see qemu.Start
 }
 
 // Guest is one boot of a Machine.
 type Guest struct {
-	console string
-	agent   *agent
-	cmd     *exec.Cmd
-	ended   <-chan struct{} // closed when QEMU is gone
+	*qemu.Running
+	agent *agent
 }
 
 // Boot starts the machine and returns once its agent answers, which is early: units may still be starting. The words of
@@ -50,52 +40,26 @@ type Guest struct {
 func (m Machine) Boot(ctx context.Context, cmdline string) (*Guest, error) {
 	ctx, cancel := context.WithTimeout(ctx, bootTime)
 	defer cancel()
-	console, err := os.CreateTemp(m.Dir, "console-*.log")
+	words := m.Base.Arch.words + " root=/dev/vda rw loglevel=4 net.ifnames=0 systemd.show_status=true"
+	running, err := qemu.Machine{
+		Program: m.Base.Arch.program, Accelerator: qemu.TCG, Memory: m.Memory,
+		Disk:   qemu.Disk{File: m.Disk, Format: cmp.Or(m.Format, "raw")},
+		Direct: qemu.Direct{Kernel: m.Base.Kernel, Initrd: m.Base.Initrd, Cmdline: strings.TrimSpace(words + " " + cmdline)},
+		Ports:  []string{"vm.agent"}, More: append(m.cards(), m.Base.Arch.options...), Enter: m.Enter,
+	}.Start()
 	if err != nil {
-		return nil, fmt.Errorf("recording the console: %w", err)
+		return nil, err
 	}
-	console.Close()
-	port, theirs, err := socketPair()
-	if err != nil {
-		return nil, fmt.Errorf("making the agent's port: %w", err)
-	}
-	cmd := exec.Command(program, m.arguments(cmdline, console.Name())...)
-	cmd.ExtraFiles = []*os.File{theirs} // descriptor 3
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	var complaints strings.Builder
-	cmd.Stdout, cmd.Stderr = &complaints, &complaints
-	qemu, err := Start(cmd, m.Enter)
-	_ = theirs.Close() // open here as well, it would hide QEMU's death
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("starting %s: %w", program, err), port.Close())
-	}
-	g := &Guest{console: console.Name(), agent: newAgent(port), cmd: cmd, ended: qemu.ended}
+	g := &Guest{Running: running, agent: newAgent(running.Ports[0])}
 	if err := g.agent.hello(ctx); err != nil {
 		g.Kill()
-		log, _ := g.Console()
-		return nil, fmt.Errorf("booting: %w\n%s%s", err, complaints.String(), tail(log, 40))
+		return nil, fmt.Errorf("booting: %w\n%s%s", err, g.Complaints(), qemu.Tail(g.Console(), 80))
 	}
 	return g, nil
 }
 
-// arguments are QEMU's. -no-reboot makes the guest's reboot end QEMU; the next Boot then is the other half of it.
-func (m Machine) arguments(cmdline, console string) []string {
-	// no_timer_check: on a busy host the emulated timer is late, and the kernel would take it for a broken one and panic.
-	words := []string{"no_timer_check", "root=/dev/vda", "rw", "console=ttyS0", "loglevel=4", "net.ifnames=0", "systemd.show_status=true"}
-	args := []string{
-		"-accel", "tcg,thread=multi", "-m", strconv.Itoa(cmp.Or(m.Memory, 1024)), "-smp", "2", "-no-reboot",
-		"-nodefaults", "-no-user-config", "-display", "none",
-		"-kernel", m.Base.Kernel, "-initrd", m.Base.Initrd,
-		"-append", strings.TrimSpace(strings.Join(words, " ") + " " + cmdline),
-		"-drive", "file=" + m.Disk + ",if=virtio,format=raw,cache=unsafe",
-		"-chardev", "file,id=console,path=" + console, "-serial", "chardev:console",
-		"-chardev", "socket,id=agent,fd=3",
-		"-device", "virtio-serial-pci", "-device", "virtserialport,chardev=agent,name=vm.agent",
-		"-device", "virtio-rng-pci",
-	}
-	if len(m.Taps) == 0 {
-		return append(args, "-nic", "none")
-	}
+func (m Machine) cards() []string {
+	var args []string
 	for i, tap := range m.Taps {
 		sum := sha256.Sum256([]byte(tap)) // of one bridge, no two cards may have the same address
 		mac := fmt.Sprintf("52:54:00:%02x:%02x:%02x", sum[0], sum[1], sum[2])
@@ -131,51 +95,17 @@ func (g *Guest) shutdown(ctx context.Context, verb string) error {
 		}
 	}()
 	select {
-	case <-g.ended:
+	case <-g.Ended():
 		return nil
 	case err := <-asked:
 		return err
 	case <-ctx.Done():
-		log, _ := g.Console()
-		return fmt.Errorf("waiting for the %s: %w\n%s", verb, ctx.Err(), tail(log, 40))
+		return fmt.Errorf("waiting for the %s: %w\n%s", verb, ctx.Err(), qemu.Tail(g.Console(), 80))
 	}
-}
-
-// Kill ends the machine as a power cut would. It may be called at any time and more than once.
-func (g *Guest) Kill() {
-	_ = g.cmd.Process.Kill() // an error means that it is gone already
-	select {
-	case <-g.ended:
-	case <-time.After(killTime): // stuck in the kernel: nothing more can be done from here
-	}
-	g.agent.close()
-}
-
-// Console is all that the machine wrote to its serial console so far, without colours and carriage returns.
-func (g *Guest) Console() (string, error) {
-	raw, err := os.ReadFile(g.console)
-	if err != nil {
-		return "", fmt.Errorf("reading the console: %w", err)
-	}
-	return plain(string(raw)), nil
-}
-
-// socketPair returns one end for this process and the other for a child.
-func socketPair() (net.Conn, *os.File, error) {
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	ours, theirs := os.NewFile(uintptr(fds[0]), "agent"), os.NewFile(uintptr(fds[1]), "agent")
-	conn, err := net.FileConn(ours)
-	if err := errors.Join(err, ours.Close()); err != nil {
-		return nil, nil, errors.Join(err, theirs.Close())
-	}
-	return conn, theirs, nil
 }
 
 // MakeMachine turns a prepared tree into a machine with a disk in dir.
 func (b *Base) MakeMachine(ctx context.Context, tree, dir string) (Machine, error) {
-	m := Machine{Base: b, Disk: filepath.Join(dir, "disk.img"), Dir: dir}
+	m := Machine{Base: b, Disk: filepath.Join(dir, "disk.img")}
 	return m, MakeDisk(ctx, tree, m.Disk)
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"nodegate/internal/host/qemu"
 	"nodegate/internal/report"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -69,7 +71,7 @@ func (r Runner) machine(ctx context.Context, s Scenario, dir string) (Machine, e
 	if err := r.Base.Clone(ctx, tree); err != nil {
 		return Machine{}, err
 	}
-	command := []string{r.Nodegate, "install", "--root", tree}
+	command := append(slices.Clone(r.Base.Arch.user), r.Nodegate, "install", "--root", tree)
 	if s.Policy != "" {
 		command = append(command, "--policy", s.Policy)
 	}
@@ -117,14 +119,13 @@ func (r Runner) boot(ctx context.Context, m Machine, b Boot, more bool) error {
 	out, err := g.Run(scriptCtx, library+b.Script)
 	cancel()
 	if err != nil {
-		console, _ := g.Console()
-		return fmt.Errorf("%w\nconsole:\n%s", err, tail(console, 40))
+		return fmt.Errorf("%w\nconsole:\n%s", err, qemu.Tail(g.Console(), 40))
 	}
 	if said := strings.TrimSpace(out.Stdout); said != "" {
 		r.Log("%s", said)
 	}
-	console, consoleErr := g.Console()
-	wrong := []error{consoleErr}
+	console := g.Console()
+	var wrong []error
 	if out.Code != 0 {
 		wrong = append(wrong, fmt.Errorf("the script left with %d:\n%s", out.Code, out.Stderr))
 	}
@@ -136,7 +137,7 @@ func (r Runner) boot(ctx context.Context, m Machine, b Boot, more bool) error {
 		lookCtx, cancel := context.WithTimeout(ctx, afterwards)
 		defer cancel()
 		seen, _ := g.Run(lookCtx, evidence)
-		return fmt.Errorf("%w\nthe guest:\n%s\nconsole:\n%s", err, seen.Stdout+seen.Stderr, tail(console, 60))
+		return fmt.Errorf("%w\nthe guest:\n%s\nconsole:\n%s", err, seen.Stdout+seen.Stderr, qemu.Tail(console, 60))
 	}
 	if more {
 		return g.Reboot(ctx)

@@ -10,7 +10,6 @@
 // Contracts that hold everywhere in the package:
 //
 //   - Every wait has a deadline: the context's, or the package's own where the context has none.
-//   - A Guest's QEMU dies with the process that started it, however that process dies.
 //   - A killed build leaves no half image that a later run would take for a whole one.
 //   - The guest is driven through a virtio port and an agent of its own (rootfs/opt/vm/agent), which depends neither
 //     on nodegate nor on kubelet. The serial console is only listened to.
@@ -26,9 +25,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"nodegate/internal/host/qemu"
 	"os"
 	"os/exec"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -37,6 +36,9 @@ import (
 var tools = [...]struct{ program, debian string }{
 	{"mmdebstrap", "mmdebstrap"},
 	{"qemu-system-x86_64", "qemu-system-x86"},
+	{"qemu-system-aarch64", "qemu-system-arm"},
+	{"qemu-aarch64-static", "qemu-user-static"},
+	{"arch-test", "arch-test"},
 	{"mkfs.ext4", "e2fsprogs"},
 	{"cp", "coreutils"},
 }
@@ -59,32 +61,27 @@ func Missing() []string {
 // when it, or this process, is killed: it has process and mount namespaces of its own. (mmdebstrap mounts /proc and /sys
 // in its tree; left behind, they would be in the way of whoever removes the tree.)
 func run(ctx context.Context, limit time.Duration, env []string, name string, args ...string) (string, error) {
+	return runAs(ctx, apart(), limit, env, name, args...)
+}
+
+func apart() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Cloneflags: syscall.CLONE_NEWPID, Unshareflags: syscall.CLONE_NEWNS}
+}
+
+func runAs(ctx context.Context, as *syscall.SysProcAttr, limit time.Duration, env []string, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Pdeathsig:    syscall.SIGKILL,
-		Cloneflags:   syscall.CLONE_NEWPID,
-		Unshareflags: syscall.CLONE_NEWNS,
-	}
+	cmd.SysProcAttr = as
 	cmd.WaitDelay = 10 * time.Second
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := startAndWait(cmd); err != nil {
+	if err := qemu.Run(cmd); err != nil {
 		if ctx.Err() != nil {
 			err = fmt.Errorf("%w (limit %s)", ctx.Err(), limit)
 		}
-		return out.String(), fmt.Errorf("running %s: %w\n%s", name, err, tail(out.String(), 30))
+		return out.String(), fmt.Errorf("running %s: %w\n%s", name, err, qemu.Tail(out.String(), 30))
 	}
 	return out.String(), nil
-}
-
-// tail returns the last n lines of text.
-func tail(text string, n int) string {
-	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	if len(lines) > n {
-		lines = lines[len(lines)-n:]
-	}
-	return strings.Join(lines, "\n")
 }

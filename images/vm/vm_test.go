@@ -71,6 +71,29 @@ func TestOldestSystemd(t *testing.T) {
 	}
 }
 
+// TestARM64 puts another processor's node through the main scenario: its own binary installs, applies and gates, and does so again
+// after a reboot.
+func TestARM64(t *testing.T) {
+	r := newRunner(t)
+	arch, root, began := ARM64(), mustAbs(t, repository), time.Now()
+	var err error
+	if r.Base, err = DefaultCache(root).Foreign(t.Context(), arch); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("base image of %s ready after %.0f s", arch.Name, time.Since(began).Seconds())
+	r.Nodegate = filepath.Join(r.Scratch, "nodegate-"+arch.Name)
+	compile(t, root, r.Nodegate, "GOARCH="+arch.Name)
+	s, err := load(filepath.Join("scenarios", "installed-into-the-image"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Boots = s.Boots[:2]
+	s.Boots[0].Script += "[ \"$(uname -m)\" = aarch64 ] || die \"this is $(uname -m)\"\n"
+	if err := r.Run(t.Context(), s); err != nil {
+		t.Error(err)
+	}
+}
+
 func mustAbs(t *testing.T, name string) string {
 	t.Helper()
 	full, err := filepath.Abs(name)
@@ -112,11 +135,16 @@ func build(t *testing.T, root, dir string) string {
 		return binary
 	}
 	binary := filepath.Join(dir, "nodegate")
+	compile(t, root, binary)
+	return binary
+}
+
+func compile(t *testing.T, root, binary string, env ...string) {
+	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/nodegate")
 	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=0"), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("building nodegate: %v\n%s", err, out)
 	}
-	return binary
 }

@@ -28,6 +28,8 @@ type Gate struct {
 	doubt    string       // why it cannot be told whether the gate is switched off
 	held     string       // how the reasons are said; "" is held
 	words    string       // the last words that the console has
+	Next     string       // what follows where the budget ends; "" is that systemd tries again
+	tested   string       // the report that whoever tests this image has
 	shipped  <-chan error // what became of on_held; nil before it was run
 }
 
@@ -124,8 +126,8 @@ func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
 		if stuck != "" {
 			stuck = ": " + stuck
 		}
-		g.Voice.log(host.LevelError, fmt.Sprintf("nodegate: %s stays held after %s%s; systemd tries again%s", p.Gate.Unit, waited,
-			stuck, g.Voice.losses()), nil)
+		g.Voice.log(host.LevelError, fmt.Sprintf("nodegate: %s stays held after %s%s; %s%s", p.Gate.Unit, waited,
+			stuck, cmp.Or(g.Next, "systemd tries again"), g.Voice.losses()), nil)
 	}
 	if r.Verdict() == checks.Fail {
 		return Held
@@ -176,6 +178,7 @@ const (
 // keep leaves what was found and changed for other tools. A file that cannot be
 // written (an ordinary user tries the gate) is no reason to be held.
 func (g *Gate) keep(p *policy.Policy, r checks.Report) {
+	g.tellTester(p, r)
 	kept := make(chan error, 1)
 	g.Voice.leave(func() {
 		kept <- report.Leave(report.File, report.New(g.Host, p, r))

@@ -24,3 +24,19 @@ func (g *Gate) leaveWords(p *policy.Policy, r checks.Report) {
 		g.Voice.write("pstore", func() bool { return host.Persist(all + "\n") })
 	}
 }
+
+// tellTester writes the whole report for whoever tests this machine's image, once for each change.
+func (g *Gate) tellTester(p *policy.Policy, r checks.Report) {
+	if !host.HasReportPort() {
+		return
+	}
+	whole := report.New(g.Host, p, r)
+	short, err := report.LastWords(whole) // without times
+	if err != nil || strings.Join(short, "\n") == g.tested {
+		return
+	}
+	g.tested = strings.Join(short, "\n")
+	if lines, err := report.AllWords(whole); err == nil {
+		g.Voice.toTester(strings.Join(lines, "\n"))
+	}
+}

@@ -18,10 +18,19 @@ type Voice struct {
 	lostAt map[string]time.Time
 }
 
+// Say writes to the console, and to the journal or standard error.
+func (v *Voice) Say(level host.Level, line string) { v.say(level, line, nil) }
+
 // say writes to the console, and to the journal or standard error.
 func (v *Voice) say(level host.Level, line string, fields map[string]string) {
 	v.onConsole(line)
+	v.toTester(line)
 	v.log(level, line, fields)
+}
+
+// toTester writes to whoever tests this machine's image.
+func (v *Voice) toTester(text string) {
+	v.write("report port", func() bool { return host.Report(text + "\n") })
 }
 
 // onConsole writes to the console only.
@@ -62,7 +71,7 @@ func (v *Voice) write(outlet string, write func() bool) {
 // losses says what was not heard, "" for nothing.
 func (v *Voice) losses() string {
 	var all []string
-	for _, outlet := range []string{"console", "pstore", "journal", "standard error", "/run"} {
+	for _, outlet := range []string{"console", "report port", "pstore", "journal", "standard error", "/run"} {
 		if n := v.lost[outlet]; n > 0 {
 			all = append(all, fmt.Sprintf("%s %d", outlet, n))
 		}

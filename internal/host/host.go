@@ -71,6 +71,8 @@ type Space struct {
 // Kernel is the running kernel, and the programs beside it.
 type Kernel interface {
 	Release() (string, error)
+	// Synchronised reports whether the kernel's clock follows another one (adjtimex(2)).
+	Synchronised() (bool, error)
 	// LoadModule loads a module with what it depends on.
 	LoadModule(ctx context.Context, name string) error
 	// Version returns what a program of the system prints for --version, after other flags: kubelet parses them all first.
@@ -93,7 +95,9 @@ type Links interface {
 	// RoutingRules returns the rules that look up routes outside the tables that
 	// every machine has.
 	RoutingRules(ctx context.Context) ([]RoutingRule, error)
-	// Foreign returns the routes and rules that other programs made: the CNI, people.
+	// Hops returns the gateways of routes over VXLAN links whose entries an agent makes.
+	Hops(ctx context.Context) ([]Hop, error)
+	// Foreign returns the routes, the rules and the entries of VXLAN links that other programs made: the CNI, people.
 	Foreign(ctx context.Context) ([]Foreign, error)
 	Features(ctx context.Context, link string) (map[string]Feature, error)
 	SetFeatures(ctx context.Context, link string, on map[string]bool) error
@@ -125,6 +129,8 @@ type Rules interface {
 	// Dumps passes what every iptables backend saves, and kube-proxy's nftables
 	// tables as JSON, to read, one after the other; source is the command line.
 	Dumps(ctx context.Context, read func(source string, r io.Reader) error) error
+	// Others returns what other programs have in nf_tables that Kubernetes comes upon.
+	Others(ctx context.Context) (Others, error)
 	// Accepts reports whether the kernel accepts a rule of an iptables program. It
 	// tries the rule in a scratch network namespace: no rule of the machine changes.
 	// rejected is what the program prints, "" where the rule is accepted; err says
@@ -132,7 +138,7 @@ type Rules interface {
 	Accepts(ctx context.Context, program string, rule ...string) (rejected string, err error)
 	// Takes tries rules in one scratch network namespace: whole, and where that is rejected, which of the texts that it
 	// consists of are. program reads them: iptables-restore, ip6tables-restore or nft. It returns why each is rejected,
-	// "" where it is accepted; err says why they could not be tried.
+	// "" where it is accepted or was not tried; err says why they could not all be tried, after 12 s context.DeadlineExceeded.
 	Takes(ctx context.Context, program, whole string, texts []string) (rejected []string, err error)
 }
 

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
+	"io/fs"
 	"maps"
 	"net"
 	"os"
@@ -93,6 +95,32 @@ func Console(line string) bool {
 		// A console that cannot be polled has no deadline: InTime bounds it.
 		_ = f.SetWriteDeadline(time.Now().Add(patience))
 		_, err = f.WriteString("\r\n" + plain.Escape(line) + "\r\n")
+		return err == nil
+	})
+}
+
+// ReportPort is the name of the virtio port at which `nodegate image test` listens.
+const ReportPort = "org.nodegate.report"
+
+const reportPort = "/dev/virtio-ports/" + ReportPort
+
+// HasReportPort reports whether somebody tests this machine's image.
+func HasReportPort() bool {
+	_, err := os.Lstat(reportPort)
+	return err == nil
+}
+
+// Report writes text to whoever tests this machine's image. It returns false where that did not accept it in time. A machine
+// without such a port is no error.
+func Report(text string) bool {
+	return InTime(func() bool {
+		f, err := os.OpenFile(reportPort, os.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+		if err != nil {
+			return errors.Is(err, fs.ErrNotExist)
+		}
+		defer f.Close()
+		_ = f.SetWriteDeadline(time.Now().Add(patience)) // what cannot be polled does not block either
+		_, err = f.WriteString(plain.Escape(text))
 		return err == nil
 	})
 }

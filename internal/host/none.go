@@ -12,6 +12,7 @@ var errTree = errors.New("a file tree has no running kernel; ask at --stage imag
 type noKernel struct{}
 
 func (noKernel) Release() (string, error)                 { return "", errTree }
+func (noKernel) Synchronised() (bool, error)              { return false, errTree }
 func (noKernel) LoadModule(context.Context, string) error { return errTree }
 
 func (noKernel) Version(context.Context, string, ...string) (string, error) { return "", errTree }
@@ -24,6 +25,7 @@ func (noLinks) Watch(context.Context, func(), chan<- LinkEvent) error        { r
 func (noLinks) Driver(context.Context, string) (string, error)               { return "", errTree }
 func (noLinks) DefaultRoutes(context.Context) ([]string, error)              { return nil, errTree }
 func (noLinks) RoutingRules(context.Context) ([]RoutingRule, error)          { return nil, errTree }
+func (noLinks) Hops(context.Context) ([]Hop, error)                          { return nil, errTree }
 func (noLinks) Foreign(context.Context) ([]Foreign, error)                   { return nil, errTree }
 func (noLinks) Features(context.Context, string) (map[string]Feature, error) { return nil, errTree }
 func (noLinks) SetFeatures(context.Context, string, map[string]bool) error   { return errTree }
@@ -33,6 +35,8 @@ func (noLinks) Stats(context.Context, string) (map[string]uint64, error)     { r
 type noRules struct{}
 
 func (noRules) Dumps(context.Context, func(string, io.Reader) error) error { return errTree }
+
+func (noRules) Others(context.Context) (Others, error) { return Others{}, errTree }
 
 func (noRules) Accepts(context.Context, string, ...string) (rejected string, err error) {
 	return "", errTree

@@ -1,6 +1,7 @@
 package host_test
 
 import (
+	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -26,6 +27,8 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "console":
 		os.Exit(said(host.Console("held")))
+	case "port":
+		os.Exit(said(host.Report("held\n")))
 	case "pstore":
 		os.Exit(said(host.Persist("held\n")))
 	case "journal":
@@ -131,6 +134,46 @@ func TestPersist(t *testing.T) {
 	}
 	if outlet(t, "pstore", device, "/dev/full") {
 		t.Error("a store that is full accepted the text")
+	}
+}
+
+// TestReportPort: whoever tests this image is told, and neither a machine without such a port nor a tester that does not read
+// keeps the gate waiting.
+func TestReportPort(t *testing.T) {
+	hosttest.NeedRoot(t)
+	const dir = "/dev/virtio-ports"
+	if !outlet(t, "port", "", "") {
+		t.Error("a machine without the port is an error")
+	}
+	if err := os.Mkdir(dir, 0o755); err == nil {
+		defer func() { _ = os.Remove(dir) }()
+	}
+	ports := t.TempDir()
+	port := filepath.Join(ports, host.ReportPort)
+	if err := unix.Mkfifo(port, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if outlet(t, "port", dir, ports) {
+		t.Error("a port that nobody has open accepted the text")
+	}
+	tester, err := os.OpenFile(port, os.O_RDWR|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tester.Close()
+	text := make([]byte, 4096)
+	if !outlet(t, "port", dir, ports) {
+		t.Error("a port that is read did not accept the text")
+	}
+	if n, err := tester.Read(text); err != nil || string(text[:n]) != "held\n" {
+		t.Errorf("it read %q, %v", text[:n], err)
+	}
+	_ = tester.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+	if _, err := tester.Write(make([]byte, 1<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("the port does not fill up: %v", err)
+	}
+	if outlet(t, "port", dir, ports) {
+		t.Error("a port that nobody reads accepted the text")
 	}
 }
 

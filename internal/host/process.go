@@ -10,17 +10,19 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"nodegate/internal/host/program"
 )
 
 // Process is a running program.
 type Process struct {
-	PID    int
-	Args   []string // its command line; a kernel thread and a dead process have none
-	Name   string   // as the kernel calls it, at most 15 bytes
-	Parent int
-	State  byte // R running, S sleeping, D uninterruptible, T stopped, t traced, Z dead, ...
+	PID     int
+	Args    []string // its command line; a kernel thread and a dead process have none
+	Name    string   // as the kernel calls it, at most 15 bytes
+	Parent  int
+	Started time.Duration // after the boot
+	State   byte          // R running, S sleeping, D uninterruptible, T stopped, t traced, Z dead, ...
 }
 
 // Processes returns the processes in this network namespace, and those whose namespace may not be read, in the order of
@@ -71,6 +73,10 @@ func (h *Host) Process(pid int) (Process, error) {
 	p := Process{PID: pid, Name: string(stat[open+1 : end]), State: stat[end+2]}
 	if rest := strings.Fields(string(stat[end+3:])); len(rest) > 0 {
 		p.Parent, _ = strconv.Atoi(rest[0]) // 0, no process, where it is no number
+		if len(rest) > 18 {
+			ticks, _ := strconv.ParseInt(rest[18], 10, 64) // USER_HZ, which is 100 everywhere (proc_pid_stat(5))
+			p.Started = time.Duration(ticks) * 10 * time.Millisecond
+		}
 	}
 	line, err := h.Files.ReadFile(dir + "/cmdline")
 	if err != nil {
@@ -80,6 +86,20 @@ func (h *Host) Process(pid int) (Process, error) {
 		p.Args = strings.Split(text, "\x00")
 	}
 	return p, nil
+}
+
+// Uptime returns the time since the boot.
+func (h *Host) Uptime() (time.Duration, error) {
+	text, err := h.Text("/proc/uptime")
+	if err != nil {
+		return 0, err
+	}
+	first, _, _ := strings.Cut(text, " ")
+	seconds, err := strconv.ParseFloat(first, 64)
+	if err != nil {
+		return 0, fmt.Errorf("/proc/uptime begins with %.20q, no number", first)
+	}
+	return time.Duration(seconds * float64(time.Second)), nil
 }
 
 // gone makes "no such process" of a read fs.ErrNotExist.

@@ -72,6 +72,12 @@ func (r recordKernel) Release() (string, error) {
 	return v, err
 }
 
+func (r recordKernel) Synchronised() (bool, error) {
+	v, err := r.Kernel.Synchronised()
+	r.s.Clock = recordAnswer(v, err)
+	return v, err
+}
+
 func (r recordKernel) Version(ctx context.Context, program string, flags ...string) (string, error) {
 	v, err := r.Kernel.Version(ctx, program, flags...)
 	r.s.Version[tried(program, flags)] = recordAnswer(v, err)
@@ -98,6 +104,12 @@ func (r recordLinks) DefaultRoutes(ctx context.Context) ([]string, error) {
 func (r recordLinks) RoutingRules(ctx context.Context) ([]RoutingRule, error) {
 	v, err := r.Links.RoutingRules(ctx)
 	r.s.Routing = recordAnswer(v, err)
+	return v, err
+}
+
+func (r recordLinks) Hops(ctx context.Context) ([]Hop, error) {
+	v, err := r.Links.Hops(ctx)
+	r.s.Hops = recordAnswer(v, err)
 	return v, err
 }
 
@@ -170,6 +182,12 @@ func (r recordRules) Dumps(ctx context.Context, read func(string, io.Reader) err
 	})
 	r.s.RuleErr = recordAnswer(true, err)
 	return err
+}
+
+func (r recordRules) Others(ctx context.Context) (Others, error) {
+	v, err := r.Rules.Others(ctx)
+	r.s.Others = recordAnswer(v, err)
+	return v, err
 }
 
 func (r recordRules) Accepts(ctx context.Context, program string, rule ...string) (rejected string, err error) {

@@ -31,6 +31,7 @@ func (r replayFiles) Write(string, []byte) error            { return errReplay }
 type replayKernel struct{ s *Snapshot }
 
 func (r replayKernel) Release() (string, error)                 { return r.s.Kernel.get("kernel release") }
+func (r replayKernel) Synchronised() (bool, error)              { return r.s.Clock.get("state of the clock") }
 func (r replayKernel) LoadModule(context.Context, string) error { return errReplay }
 
 func (r replayKernel) Version(_ context.Context, program string, flags ...string) (string, error) {
@@ -60,6 +61,10 @@ func (r replayLinks) DefaultRoutes(context.Context) ([]string, error) {
 
 func (r replayLinks) RoutingRules(context.Context) ([]RoutingRule, error) {
 	return r.s.Routing.get("routing rules")
+}
+
+func (r replayLinks) Hops(context.Context) ([]Hop, error) {
+	return r.s.Hops.get("gateways of VXLAN links")
 }
 
 // Foreign fails: a recording remembers nothing.
@@ -120,6 +125,10 @@ func (r replayRules) Dumps(_ context.Context, read func(string, io.Reader) error
 		}
 	}
 	return nil
+}
+
+func (r replayRules) Others(context.Context) (Others, error) {
+	return r.s.Others.get("rules of other programs")
 }
 
 func (r replayRules) Accepts(_ context.Context, program string, rule ...string) (rejected string, err error) {

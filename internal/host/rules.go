@@ -45,8 +45,7 @@ func readRulesets(ctx context.Context, rules Rules) ([]*ruleset.Set, error) {
 		err := rules.Dumps(ctx, parse)
 		return sets, err
 	}
-	_, absent := program.Find("nft")
-	if _, err := os.Stat("/sys/module/nf_tables"); absent != nil && err != nil { // asking would load the module
+	if !mayAskNFTables() {
 		err := dumps(ctx, parse, nil)
 		return sets, err
 	}
@@ -85,6 +84,23 @@ func (h *Host) RulesGeneration(ctx context.Context) (string, error) {
 		}
 	}
 	return nftables.Generation(ctx)
+}
+
+// Others is what other programs have in nf_tables that Kubernetes comes upon.
+type Others = nftables.Others
+
+func (machineRules) Others(ctx context.Context) (Others, error) {
+	if !mayAskNFTables() {
+		return Others{}, nil
+	}
+	return nftables.ReadOthers(ctx)
+}
+
+// mayAskNFTables reports whether nf_tables is there, or nft, which asks it whenever it runs: a question loads the module.
+func mayAskNFTables() bool {
+	_, absent := program.Find("nft")
+	_, unloaded := os.Stat("/sys/module/nf_tables")
+	return absent == nil || unloaded == nil
 }
 
 // machineRules runs the machine's own iptables and nft, of all backends: an older kube-proxy may have left rules in another one.
@@ -137,7 +153,7 @@ const scratchChain = "NODEGATE-PROBE"
 
 // Takes needs CAP_SYS_ADMIN.
 func (machineRules) Takes(ctx context.Context, name, whole string, texts []string) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 12*time.Second)
 	defer cancel()
 	if _, err := program.Find(name); err != nil {
 		return nil, err

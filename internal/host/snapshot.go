@@ -32,6 +32,8 @@ type Snapshot struct {
 	List    answer[[]Link]                  `json:"links"`
 	Default answer[[]string]                `json:"defaultRoutes"`
 	Routing answer[[]RoutingRule]           `json:"routingRules"`
+	Hops    answer[[]Hop]                   `json:"hops,omitzero"`
+	Clock   answer[bool]                    `json:"clockSynchronised,omitzero"`
 	Drivers map[string]answer[string]       `json:"drivers,omitempty"`
 	Offload map[string]answer[featureOf]    `json:"features,omitempty"`
 	Stats   map[string]answer[statsOf]      `json:"stats,omitempty"`
@@ -40,6 +42,7 @@ type Snapshot struct {
 	Cgroups map[string]answer[CgroupDriver] `json:"cgroupDrivers,omitempty"`
 	Units   map[string]answer[unitState]    `json:"units,omitempty"`
 	Rules   []ruleDump                      `json:"rules,omitempty"`
+	Others  answer[Others]                  `json:"otherRules,omitzero"`
 	RuleErr answer[bool]                    `json:"rulesRead"`
 	Tried   map[string]answer[string]       `json:"rulesTried,omitempty"` // what was tried -> why it was rejected, "" if it was not
 }

@@ -35,6 +35,19 @@ func LastWords(r Report) ([]string, error) {
 		r.Results[i].Evidence = r.Results[i].Evidence[:min(1, len(r.Results[i].Evidence))]
 		r.Results[i].Reason = "" // nodegate explain has it
 	}
+	return pack(r)
+}
+
+// AllWords returns the lines for a whole report; one that is too large for its reader is shortened to its last words.
+func AllWords(r Report) ([]string, error) {
+	lines, err := pack(r)
+	if len(lines) > mostParts {
+		return LastWords(r)
+	}
+	return lines, err
+}
+
+func pack(r Report) ([]string, error) {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return nil, err

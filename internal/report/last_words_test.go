@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nodegate/checks"
 	"nodegate/policy"
 )
 
@@ -112,6 +113,31 @@ func TestLastWordsDamaged(t *testing.T) {
 	t.Logf("of 1,000 damaged logs %d gave the report as it was, %d none", right, refused)
 	if right == 0 || refused == 0 {
 		t.Error("that tests nothing")
+	}
+}
+
+// TestAllWords: everything of a report, what passes too, comes back; one that is too large comes back as its last words.
+func TestAllWords(t *testing.T) {
+	whole := held()
+	whole.Time = "2026-01-31T12:00:00.000Z"
+	whole.Results = append(whole.Results, Result{Name: "swap", Verdict: Pass, Evidence: []checks.Evidence{{Source: "a", Text: "b"}, {Source: "c"}}})
+	for _, size := range []int{0, 200_000} {
+		noise := make([]byte, size)
+		for i := range noise { // which cannot be compressed
+			noise[i] = 'A' + byte(rand.IntN(50))
+		}
+		whole.Results[len(whole.Results)-1].Want = string(noise)
+		lines, err := AllWords(whole)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := DecodeConsole("port", strings.NewReader(strings.Join(lines, "\n")))
+		if err != nil || len(got) != 1 {
+			t.Fatal(got, err)
+		}
+		if d := cmp.Diff(whole, got[0].Report); (d == "") != (size == 0) {
+			t.Errorf("of a report with %d bytes more: %.400s", size, d)
+		}
 	}
 }
 

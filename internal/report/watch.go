@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"nodegate/checks"
@@ -64,9 +65,25 @@ type Fight struct {
 	Writer string    `json:"writer"`
 }
 
-// NewWatch returns the document of a watch on h that did w and found r with p.
+// NewWatch returns the document of a watch on h that did w and found r with p. Its times are by the clock as it is now, also those of
+// before somebody set it: every age is true.
 func NewWatch(h *host.Host, w Watching, p *policy.Policy, r checks.Report) Watch {
-	return Watch{APIVersion, KindWatch, w, time.Now().UTC(), New(h, p, r)}
+	now := time.Now()
+	reset := func(t *time.Time) { *t = now.Add(t.Sub(now)).In(t.Location()) } // what has passed, by the clock that nobody sets
+	w.Last, w.Fights = slices.Clone(w.Last), slices.Clone(w.Fights)
+	times := []*time.Time{&w.Since, &w.LastRound, &r.Started}
+	for i := range w.Last {
+		times = append(times, &w.Last[i].Time)
+	}
+	for i := range w.Fights {
+		times = append(times, &w.Fights[i].Since, &w.Fights[i].Next)
+	}
+	for _, t := range times {
+		if !t.IsZero() {
+			reset(t)
+		}
+	}
+	return Watch{APIVersion, KindWatch, w, now.UTC(), New(h, p, r)}
 }
 
 // DecodeWatch reads what JSON wrote of a Watch.

@@ -16,12 +16,20 @@ func (w *Watcher) publishes() bool { return w.policy.Publish.Condition != "" }
 
 // begin begins a round.
 func (w *Watcher) begin(ctx context.Context, r *round, reread bool) {
-	w.glanced = w.parameters()
+	w.glanced, w.clock = w.parameters(), w.ahead()
 	r.begin(ctx, w.policy, reread)
 }
 
-// glance reports whether a parameter that the policy asks for has changed since the last round began.
-func (w *Watcher) glance() bool { return !maps.Equal(w.glanced, w.parameters()) }
+// glance reports whether a parameter that the policy asks for has changed since the last round began, or somebody set the clock: by the
+// new one the last round is too old, or in the future.
+func (w *Watcher) glance() bool {
+	return !maps.Equal(w.glanced, w.parameters()) || (w.ahead()-w.clock).Abs() > time.Second
+}
+
+// ahead returns by how much the clock was set since watch began: what went by on it, less what went by on the one that nobody sets.
+func (w *Watcher) ahead() time.Duration {
+	return time.Now().Round(0).Sub(w.began.Round(0)) - time.Since(w.began)
+}
 
 // parameters reads the parameters that the policy asks for, where the cluster hears of them.
 func (w *Watcher) parameters() map[string]string {

@@ -17,16 +17,19 @@ func Follow(ctx context.Context, name, kind, node string, every time.Duration, s
 	defer tick.Stop()
 	var read os.FileInfo // what last was read from
 	var d report.Watch
+	var seen time.Time
 	for {
 		// Whoever writes it replaces it. One that cannot be read, or decoded, is that of no watch, which is late.
 		info, err := os.Stat(name)
 		if err != nil || read == nil || !os.SameFile(info, read) || !info.ModTime().Equal(read.ModTime()) {
-			read, d = info, report.Watch{}
+			read, d, seen = info, report.Watch{}, time.Now()
 			if text, err := file.Read(name, report.MaxFile); err == nil {
 				d, _ = report.DecodeWatch(text)
 			}
 		}
-		set(kube.Publication{Condition: Condition(kind, d, time.Now()), Node: node})
+		// Not by the clock, which somebody may set: watch is late for that no more than before.
+		now := seen.Add(time.Since(seen))
+		set(kube.Publication{Condition: Condition(kind, d, now), Node: node})
 		select {
 		case <-ctx.Done():
 			return

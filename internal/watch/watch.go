@@ -51,6 +51,8 @@ type Watcher struct {
 	known    map[int]*knownLink
 	verdicts map[string]checks.Verdict
 	glanced  map[string]string // the parameters when the last round began
+	began    time.Time
+	clock    time.Duration // how far the clock had been set when the last round began
 	dirty    bool
 }
 
@@ -72,8 +74,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 	w.use(p)
 	w.fights, w.known, w.verdicts = fights{}, map[int]*knownLink{}, map[string]checks.Verdict{}
+	w.began = time.Now()
 	w.record.state = State{
-		Watching: report.Watching{Since: time.Now(), Interval: w.Every, Corrected: map[string]int{}}, Policy: p,
+		Watching: report.Watching{Since: w.began, Interval: w.Every, Corrected: map[string]int{}}, Policy: p,
 	}
 
 	events, lost, subscribed := make(chan host.LinkEvent, eventsQueued), make(chan error), make(chan struct{})

@@ -66,6 +66,8 @@ func (m links) DefaultRoutes(context.Context) ([]string, error) { return m.Route
 
 func (m links) RoutingRules(context.Context) ([]host.RoutingRule, error) { return m.Routing, nil }
 
+func (m links) Hops(context.Context) ([]host.Hop, error) { return slices.Clone(m.Machine.Hops), nil }
+
 func (m links) Foreign(context.Context) ([]host.Foreign, error) {
 	return slices.Clone(m.Machine.Foreign), nil
 }

@@ -35,6 +35,9 @@ type Machine struct {
 	Runtime  map[string]string            // "v1 SOCKET" -> what the runtime says of itself; nobody behind a socket that is in no key
 	Spaces   map[string]host.Space        // path -> what is left there; much, elsewhere
 	Crashes  map[string]host.Crash        // unit -> how it ends
+	Others   host.Others                  // of nf_tables
+	Hops     []host.Hop                   // gateways over VXLAN links
+	Unsynced bool                         // nothing keeps the clock right
 	Foreign  []host.Foreign               // routes and rules of other programs
 	Cgroups  map[string]host.CgroupDriver // socket -> the runtime's driver
 	// Lacks is program -> words of the texts that the kernel rejects, "program WORD" where that program does; a program that is no
@@ -167,6 +170,8 @@ func (m kernel) Version(_ context.Context, program string, flags ...string) (str
 	return "", fmt.Errorf("%s is not installed", program)
 }
 
+func (m kernel) Synchronised() (bool, error) { return !m.Unsynced, nil }
+
 func (m kernel) LoadModule(_ context.Context, name string) error {
 	m.Log = append(m.Log, "modprobe "+name)
 	brings, ok := m.Modules[name]
@@ -242,6 +247,8 @@ func (m rules) Dumps(_ context.Context, read func(string, io.Reader) error) erro
 	}
 	return nil
 }
+
+func (m rules) Others(context.Context) (host.Others, error) { return m.Machine.Others, nil }
 
 func (m rules) Accepts(_ context.Context, program string, rule ...string) (rejected string, err error) {
 	what := program + " " + strings.Join(rule, " ")

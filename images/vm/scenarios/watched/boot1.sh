@@ -101,6 +101,29 @@ is kernel.panic 0 || die "it corrects although it is switched off"
 rm /etc/nodegate/disabled
 within 20 is kernel.panic 10
 
+echo "--- the clock steps"
+# A round is due every ten minutes: only the step makes it look.
+sed -i 's/--interval 3s/--interval 10m/' /etc/systemd/system/$watch.d/50-test.conf
+systemctl daemon-reload
+systemctl restart $watch
+nodegate status
+# step HOURS KEY BAD GOOD: the same process looks at once, what it knows is not too old, and nothing happened in the future or an hour ago.
+step() {
+	pid=$(main) restarts=$(systemctl show -P NRestarts $watch)
+	sysctl -qw "$2=$3"
+	date -s "$1 hour" >/dev/null
+	within 20 is "$2" "$4"
+	within 20 nodegate status
+	nodegate status >/run/vm/status
+	not grep -E ' -[0-9]| [0-9]+h' /run/vm/status || die "the ages are wrong after a step of $1 hour"
+	sleep 10 # longer than systemd's watchdog waits
+	[ "$(main) $(systemctl show -P NRestarts $watch)" = "$pid $restarts" ] || die "$watch did not outlive a step of $1 hour"
+}
+step +1 vm.overcommit_memory 0 1
+step -1 kernel.panic_on_oops 0 1
+step -1 vm.panic_on_oom 1 0
+step +1 kernel.panic 0 10
+
 echo "--- uninstall"
 rm -r /etc/systemd/system/$watch.d
 nodegate uninstall

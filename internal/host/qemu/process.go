@@ -1,4 +1,4 @@
-package vm
+package qemu
 
 import (
 	"os/exec"
@@ -56,8 +56,8 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Signal sends a signal. An error means that the process is gone.
 func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
 
-// startAndWait is cmd.Run with Start's guarantee.
-func startAndWait(cmd *exec.Cmd) error {
+// Run is cmd.Run with Start's guarantee.
+func Run(cmd *exec.Cmd) error {
 	p, err := Start(cmd, nil)
 	if err != nil {
 		return err

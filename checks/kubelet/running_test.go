@@ -1,0 +1,57 @@
+package kubelet_test
+
+import (
+	"testing"
+
+	"nodegate/checks"
+	"nodegate/checks/checkstest"
+	"nodegate/internal/host/hosttest"
+)
+
+func TestHostUsers(t *testing.T) {
+	node := func(version, value string) *hosttest.Machine {
+		m := checkstest.Node(nil, nil)
+		if value != "" {
+			m = checkstest.Node(nil, map[string]string{"user/max_user_namespaces": value})
+		}
+		m.Version = map[string]string{"kubelet": "Kubernetes v" + version}
+		return m
+	}
+	checkstest.RunOne(t, "kubelet.host-users", checks.Run, []checkstest.Case{
+		{What: "a hardening guide", Node: node("1.36.0", "0"), Want: `
+warn
+want: user namespaces
+got: none
+evidence: /proc/sys/user/max_user_namespaces: 0
+remedy: run: sysctl -w user.max_user_namespaces=15000; and put it into the policy`},
+		{What: "a kernel without", Node: node("1.33.1", ""), Want: `
+warn
+want: user namespaces
+got: a kernel without them
+remedy: take a kernel with CONFIG_USER_NS`},
+		{What: "some", Node: node("1.36.0", "15000"), Want: `
+pass
+want: user namespaces
+got: user namespaces
+evidence: /proc/sys/user/max_user_namespaces: 15000`},
+		{What: "an older kubelet", Node: node("1.32.9", "0"), Want: "skip\nskip: kubelet is older than 1.33, or is not here"},
+	})
+}
+
+func TestClock(t *testing.T) {
+	node := func(uptime string, unsynced bool) *hosttest.Machine {
+		m := checkstest.Node(map[string]string{"/proc/uptime": uptime + " 1.00\n"}, nil)
+		m.Unsynced = unsynced
+		return m
+	}
+	checkstest.RunOne(t, "clock.unsynchronised", checks.Run, []checkstest.Case{
+		{What: "nobody sets it", Node: node("7265.31", true), Want: `
+warn
+want: a clock that follows another
+got: one that follows none
+evidence: adjtimex: STA_UNSYNC, 2h1m0s after the boot
+remedy: start chronyd or systemd-timesyncd, and see whether its servers answer: timedatectl; chronyc tracking`},
+		{What: "set", Node: node("7265.31", false), Want: "pass\nwant: a clock that follows another\ngot: a clock that follows another"},
+		{What: "just booted", Node: node("599.9", true), Want: "skip\nskip: the machine has been up for less than 10 minutes"},
+	})
+}

@@ -1,0 +1,40 @@
+package kubeproxy_test
+
+import (
+	"testing"
+
+	"nodegate/checks"
+	"nodegate/checks/checkstest"
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
+)
+
+func TestUserData(t *testing.T) {
+	node := func(mode, started, table string, sets ...string) *hosttest.Machine {
+		m := checkstest.Node(map[string]string{
+			"/var/lib/kube-proxy/config.conf": "kind: KubeProxyConfiguration\nmode: " + mode + "\n", "/proc/uptime": "1000.5 1.0\n",
+			"/proc/self/ns/net": "-> net:[1]", "/proc/77/ns/net": "-> net:[1]", "/proc/77/cmdline": "kube-proxy\x00",
+			"/proc/77/stat": "77 (kube-proxy) S 1 77 77 0 -1 0 0 0 0 0 0 0 0 0 20 0 9 0 " + started + " 0 0\n",
+		}, nil)
+		m.Others = host.Others{Unlistable: sets}
+		if table != "" {
+			m.Rules = map[string]string{"nft -j list table ip kube-proxy": table}
+		}
+		return m
+	}
+	const set = "inet filter allowed"
+	const table = `{"nftables": [{"metainfo": {}}, {"table": {"family": "ip", "name": "kube-proxy"}}]}`
+	const evidence = "\nevidence: nf_tables: inet filter allowed was made by nft 1.1.2 or later"
+	const good = "pass\nwant: sets that kube-proxy's nft can read\ngot: sets that kube-proxy's nft can read"
+	checkstest.RunOne(t, "kubeproxy.nft-user-data", checks.Run, []checkstest.Case{
+		{What: "it crashes", Node: node("nftables", "10000", "", set), Want: `
+warn
+want: sets that kube-proxy's nft can read
+got: no table of kube-proxy, which has run for 15m0s` + evidence + `
+remedy: kubectl -n kube-system set image daemonset/kube-proxy kube-proxy=IMAGE, of a release with nft 1.0.6.1 or later; until then write "typeof ip saddr" for "type ipv4_addr" in the sets of the node's own rules`},
+		{What: "its nft can read them", Node: node("nftables", "10000", table, set), Want: good + evidence},
+		{What: "no such set", Node: node("nftables", "10000", ""), Want: good},
+		{What: "just started", Node: node("nftables", "99000", "", set), Want: "skip\nskip: kube-proxy has just been started"},
+		{What: "another mode", Node: node("iptables", "10000", "", set), Want: "skip\nskip: kube-proxy is not known to be in nftables mode here"},
+	})
+}

@@ -1,0 +1,254 @@
+package nftables
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"nodegate/internal/ruleset"
+)
+
+// Others is what other programs have in nf_tables that Kubernetes comes upon.
+type Others struct {
+	// Drops are base chains of hook forward that drop every new packet, as `nft list ruleset` names them: "inet filter forward:
+	// policy drop". Chains with rules that would have to be followed, and those of iptables-nft, are not among them.
+	Drops []string `json:"drops,omitempty"`
+	// Unlistable are sets and maps whose user data nft before 1.1.2 crashes on: "inet filter allowed".
+	Unlistable []string `json:"unlistable,omitempty"`
+}
+
+// ReadOthers reads them; where they change too often for that it fails with ErrTorn. It needs CAP_NET_ADMIN.
+func ReadOthers(ctx context.Context) (o Others, err error) {
+	c, err := dial(ctx, unix.NFPROTO_UNSPEC)
+	if err != nil {
+		return o, err
+	}
+	defer c.close()
+	for range tries {
+		if o, err = c.others(); !errors.Is(err, ErrTorn) {
+			break
+		}
+	}
+	return o, err
+}
+
+func (c *conn) others() (Others, error) {
+	var o Others
+	c.family = unix.NFPROTO_UNSPEC
+	err := c.ask(unix.NFT_MSG_GETSET, unix.NLM_F_DUMP, nil, func(_ int, b []byte) error {
+		a, err := attributes(b[nfGenMsg:])
+		if err == nil && typedByValue(a[unix.NFTA_SET_USERDATA]) {
+			o.Unlistable = append(o.Unlistable, named(b[0], a[unix.NFTA_SET_TABLE], a[unix.NFTA_SET_NAME]))
+		}
+		return err
+	})
+	if err != nil {
+		return o, fmt.Errorf("listing the sets of nf_tables: %w", err)
+	}
+	var chains []forwardChain
+	err = c.ask(unix.NFT_MSG_GETCHAIN, unix.NLM_F_DUMP, nil, func(_ int, b []byte) error {
+		a, err := attributes(b[nfGenMsg:])
+		if err != nil || a[unix.NFTA_CHAIN_HOOK] == nil {
+			return err
+		}
+		hook, err := attributes(a[unix.NFTA_CHAIN_HOOK])
+		f := forwardChain{b[0], text(a[unix.NFTA_CHAIN_TABLE]), text(a[unix.NFTA_CHAIN_NAME]), number(a[unix.NFTA_CHAIN_POLICY])}
+		ip := slices.Contains([]byte{unix.NFPROTO_IPV4, unix.NFPROTO_IPV6, unix.NFPROTO_INET}, f.family)
+		if ip && number(hook[unix.NFTA_HOOK_HOOKNUM]) == unix.NF_INET_FORWARD && f.table != ruleset.KubeProxyTable && f.name != "FORWARD" {
+			chains = append(chains, f)
+		}
+		return err
+	})
+	if err != nil {
+		return o, fmt.Errorf("listing the chains of nf_tables: %w", err)
+	}
+	for _, f := range chains {
+		how, err := c.dropsNew(f)
+		if err != nil && !errors.Is(err, unix.ENOENT) { // gone meanwhile
+			return o, fmt.Errorf("reading chain %s of nf_tables: %w", f.name, err)
+		}
+		if how != "" {
+			o.Drops = append(o.Drops, named(f.family, []byte(f.table), []byte(f.name))+": "+how)
+		}
+	}
+	return o, nil
+}
+
+type forwardChain struct {
+	family      byte
+	table, name string
+	policy      uint32 // NF_DROP, NF_ACCEPT
+}
+
+// The verdicts of a rule (include/uapi/linux/netfilter.h and nf_tables.h).
+const (
+	nfDrop   = 0
+	nfAccept = 1
+	nfReturn = 0xfffffffb
+	stateNew = 8 // NF_CT_STATE_BIT(IP_CT_NEW)
+)
+
+// dropsNew returns how a chain drops every new packet: by its policy, or by a rule without a condition. It is "" where a rule may
+// accept one, or leads elsewhere.
+func (c *conn) dropsNew(f forwardChain) (how string, err error) {
+	c.family = f.family
+	ended := false
+	about := []attribute{{unix.NFTA_RULE_TABLE, f.table}, {unix.NFTA_RULE_CHAIN, f.name}}
+	err = c.ask(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, about, func(_ int, b []byte) error {
+		a, err := attributes(b[nfGenMsg:])
+		if err != nil || ended {
+			return err
+		}
+		r, err := readRule(a[unix.NFTA_RULE_EXPRESSIONS])
+		switch {
+		case err != nil:
+			return err
+		case r.elsewhere, r.accepts && !r.onlyOld, r.returns && r.always:
+			ended = true
+		case r.drops != "" && r.always:
+			ended, how = true, r.drops
+		}
+		return nil
+	})
+	if err == nil && !ended && f.policy == nfDrop {
+		how = "policy drop"
+	}
+	return how, err
+}
+
+// rule is what a rule does with a new packet.
+type rule struct {
+	always    bool   // it has no condition
+	onlyOld   bool   // its condition excludes new connections
+	accepts   bool   // its verdict
+	returns   bool   // to the policy
+	drops     string // drop, reject
+	elsewhere bool   // it jumps, or another part of it may have a verdict
+}
+
+func readRule(expressions []byte) (rule, error) {
+	r := rule{always: true}
+	list, err := netlink.NewAttributeDecoder(expressions)
+	if err != nil {
+		return r, err
+	}
+	state := false
+	for list.Next() {
+		e, err := attributes(list.Bytes())
+		if err != nil {
+			return r, err
+		}
+		data, err := attributes(e[unix.NFTA_EXPR_DATA])
+		if err != nil {
+			return r, err
+		}
+		switch text(e[unix.NFTA_EXPR_NAME]) {
+		case "counter", "log":
+		case "reject":
+			r.drops = "reject"
+		case "immediate":
+			value, err := attributes(data[unix.NFTA_IMMEDIATE_DATA])
+			if err != nil {
+				return r, err
+			}
+			verdict, err := attributes(value[unix.NFTA_DATA_VERDICT])
+			if err != nil || verdict == nil {
+				return r, err
+			}
+			switch number(verdict[unix.NFTA_VERDICT_CODE]) {
+			case nfDrop:
+				r.drops = "drop"
+			case nfAccept:
+				r.accepts = true
+			case nfReturn:
+				r.returns = true
+			default:
+				r.elsewhere = true
+			}
+		case "ct":
+			r.always, state = false, number(data[unix.NFTA_CT_KEY]) == unix.NFT_CT_STATE
+		case "bitwise":
+			mask, err := attributes(data[unix.NFTA_BITWISE_MASK])
+			if err != nil {
+				return r, err
+			}
+			if bits := mask[unix.NFTA_DATA_VALUE]; state && len(bits) == 4 {
+				r.onlyOld = binary.NativeEndian.Uint32(bits)&stateNew == 0
+			}
+			r.always = false
+		case "lookup":
+			r.always, r.elsewhere = false, r.elsewhere || data[unix.NFTA_LOOKUP_DREG] != nil // a map of verdicts
+		default:
+			r.always = false
+		}
+	}
+	return r, list.Err()
+}
+
+// typedByValue reports whether the user data of a set say its type by a bare value: a nested typeof (3 of the key, 4 of the data)
+// whose expression (0) is EXPR_VALUE (4). nft 1.1.2 and later write that for `type`; before, reading it is a null pointer
+// (kubernetes#136786; the enumerations are those of nftables' rule.h and expression.h).
+func typedByValue(userData []byte) bool {
+	const keyTypeof, dataTypeof, expression, value = 3, 4, 0, 4
+	for kind, nested := range tlv(userData) {
+		if kind != keyTypeof && kind != dataTypeof {
+			continue
+		}
+		for kind, b := range tlv(nested) {
+			if kind == expression && len(b) == 4 && binary.NativeEndian.Uint32(b) == value {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// tlv goes through libnftnl's user data: a byte that says what it is, one with the length, the content.
+func tlv(b []byte) func(yield func(byte, []byte) bool) {
+	return func(yield func(byte, []byte) bool) {
+		for len(b) >= 2 && len(b) >= 2+int(b[1]) {
+			if !yield(b[0], b[2:2+int(b[1])]) {
+				return
+			}
+			b = b[2+int(b[1]):]
+		}
+	}
+}
+
+func attributes(b []byte) (map[uint16][]byte, error) {
+	if len(b) == 0 {
+		return nil, nil
+	}
+	d, err := netlink.NewAttributeDecoder(b)
+	if err != nil {
+		return nil, err
+	}
+	all := map[uint16][]byte{}
+	for d.Next() {
+		all[d.Type()] = d.Bytes()
+	}
+	return all, d.Err()
+}
+
+func text(b []byte) string { return strings.TrimRight(string(b), "\x00") }
+
+func number(b []byte) uint32 {
+	if len(b) != 4 {
+		return 0
+	}
+	return binary.BigEndian.Uint32(b)
+}
+
+func named(family byte, table, name []byte) string {
+	families := map[byte]string{
+		unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6", unix.NFPROTO_ARP: "arp", unix.NFPROTO_BRIDGE: "bridge",
+		unix.NFPROTO_NETDEV: "netdev",
+	}
+	return families[family] + " " + text(table) + " " + text(name)
+}

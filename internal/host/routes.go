@@ -1,0 +1,225 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/netns"
+)
+
+// RoutingRule is a line of `ip rule`, of IPv4 or IPv6, that looks up a table other
+// than main, default and local.
+type RoutingRule struct {
+	Priority int    `json:"priority"`
+	Table    int    `json:"table"`
+	From     string `json:"from,omitempty"` // a prefix; "" is all
+	Routes   int    `json:"routes"`         // how many the table contains
+}
+
+func (m *machineLinks) RoutingRules(context.Context) ([]RoutingRule, error) {
+	found, err := netns.Dump(func() ([]netlink.Rule, error) { return netlink.RuleList(netlink.FAMILY_ALL) })
+	if err != nil {
+		return nil, fmt.Errorf("listing routing rules: %w", err)
+	}
+	var rules []RoutingRule
+	for _, r := range found {
+		switch r.Table {
+		case unix.RT_TABLE_LOCAL, unix.RT_TABLE_MAIN, unix.RT_TABLE_DEFAULT:
+			continue
+		}
+		rule := RoutingRule{Priority: r.Priority, Table: r.Table}
+		if r.Src != nil {
+			rule.From = r.Src.String()
+		}
+		rules = append(rules, rule)
+	}
+	if rules == nil {
+		return nil, nil // most machines: no need to ask for every route
+	}
+	routes, err := netns.Dump(func() ([]netlink.Route, error) {
+		return netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing routes: %w", err)
+	}
+	count := map[int]int{}
+	for _, r := range routes {
+		count[r.Table]++
+	}
+	for i := range rules {
+		rules[i].Routes = count[rules[i].Table]
+	}
+	return rules, nil
+}
+
+// Memory is what one inspection of a running node remembers for the next one. Only watch has one.
+type Memory struct {
+	Foreign []Foreign // routes, rules and entries that were there
+	Lost    []Foreign // those of them that are gone
+	Since   time.Time // the last start of systemd-networkd that was seen
+}
+
+// Foreign is a route, a routing rule, or a permanent neighbour or forwarding entry of a VXLAN link, that neither the kernel, nor advertisements, nor DHCP nor a static configuration made.
+type Foreign struct {
+	Text string // as ip prints it
+	Link string // the link of a route or an entry, "" for none
+}
+
+func (m *machineLinks) Foreign(context.Context) ([]Foreign, error) {
+	routes, err := netns.Dump(func() ([]netlink.Route, error) {
+		return netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing routes: %w", err)
+	}
+	links, err := netns.Dump(netlink.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("listing links: %w", err)
+	}
+	names := map[int]string{}
+	var all []Foreign
+	for _, l := range links {
+		names[l.Attrs().Index] = l.Attrs().Name
+		if _, is := l.(*netlink.Vxlan); is {
+			entries, err := foreignEntries(l)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, entries...)
+		}
+	}
+	for _, r := range routes {
+		switch r.Protocol {
+		case unix.RTPROT_KERNEL, unix.RTPROT_REDIRECT, unix.RTPROT_RA, unix.RTPROT_DHCP, unix.RTPROT_STATIC:
+			continue
+		}
+		to := "default"
+		if r.Dst != nil {
+			to = r.Dst.String()
+		}
+		f := Foreign{Text: to, Link: names[r.LinkIndex]}
+		if r.Gw != nil {
+			f.Text += " via " + r.Gw.String()
+		}
+		if f.Link != "" {
+			f.Text += " dev " + f.Link
+		}
+		f.Text += fmt.Sprintf(" table %d", r.Table)
+		all = append(all, f)
+	}
+	rules, err := netns.Dump(func() ([]netlink.Rule, error) { return netlink.RuleList(netlink.FAMILY_ALL) })
+	if err != nil {
+		return nil, fmt.Errorf("listing routing rules: %w", err)
+	}
+	for _, r := range rules {
+		if r.Protocol != unix.RTPROT_KERNEL {
+			all = append(all, Foreign{Text: strings.TrimSpace(r.String())})
+		}
+	}
+	return all, nil
+}
+
+// Hop is the gateway of routes over a VXLAN link that learns nothing: its agent enters where the gateway is.
+type Hop struct {
+	Link    string `json:"link"`
+	Gateway string `json:"gateway"`
+	MAC     string `json:"mac,omitempty"`    // of its permanent neighbour entry, "" for none
+	Remote  string `json:"remote,omitempty"` // the machine to which the link sends what is for MAC, "" for none
+}
+
+// Hops lists the gateways of all VXLAN links whose entries an agent makes: without learning, without a group, not told by
+// each packet's metadata (as Cilium's), and with routes that name gateways (as flannel's and Calico's).
+func (m *machineLinks) Hops(context.Context) ([]Hop, error) {
+	links, err := netns.Dump(netlink.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("listing links: %w", err)
+	}
+	var hops []Hop
+	for _, l := range links {
+		v, is := l.(*netlink.Vxlan)
+		if !is || v.Learning || v.FlowBased || v.L2miss || v.L3miss || v.Group != nil || v.RawFlags&unix.IFF_NOARP != 0 {
+			continue
+		}
+		entries, err := entriesOf(l)
+		if err != nil {
+			return nil, err
+		}
+		routes, err := netns.Dump(func() ([]netlink.Route, error) { return netlink.RouteList(l, netlink.FAMILY_ALL) })
+		if err != nil {
+			return nil, fmt.Errorf("listing routes: %w", err)
+		}
+		seen := map[string]bool{}
+		for _, r := range routes {
+			if r.Gw == nil || seen[r.Gw.String()] {
+				continue
+			}
+			seen[r.Gw.String()] = true
+			hop := Hop{Link: l.Attrs().Name, Gateway: r.Gw.String()}
+			for _, e := range entries {
+				if e.Family != unix.AF_BRIDGE && e.IP.Equal(r.Gw) && e.State&unix.NUD_PERMANENT != 0 {
+					hop.MAC = e.HardwareAddr.String()
+				}
+			}
+			hop.Remote = remote(entries, hop.MAC)
+			hops = append(hops, hop)
+		}
+	}
+	return hops, nil
+}
+
+// remote returns where a VXLAN link sends packets for an address; the address of zeros stands for all others.
+func remote(entries []netlink.Neigh, mac string) (to string) {
+	for _, e := range entries {
+		if e.Family != unix.AF_BRIDGE || e.IP == nil || mac == "" {
+			continue
+		}
+		switch e.HardwareAddr.String() {
+		case mac:
+			return e.IP.String()
+		case "00:00:00:00:00:00":
+			to = e.IP.String()
+		}
+	}
+	return to
+}
+
+// entriesOf returns the neighbour and forwarding entries of a link.
+func entriesOf(l netlink.Link) ([]netlink.Neigh, error) {
+	var all []netlink.Neigh
+	for _, family := range []int{unix.AF_INET, unix.AF_INET6, unix.AF_BRIDGE} {
+		some, err := netns.Dump(func() ([]netlink.Neigh, error) { return netlink.NeighList(l.Attrs().Index, family) })
+		if errors.Is(err, unix.EAFNOSUPPORT) {
+			continue // IPv6 is off
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing the neighbours of %s: %w", l.Attrs().Name, err)
+		}
+		for _, n := range some {
+			n.Family = family
+			all = append(all, n)
+		}
+	}
+	return all, nil
+}
+
+// foreignEntries returns what an agent has entered for a VXLAN link, as `ip neigh` and `bridge fdb` print it.
+func foreignEntries(l netlink.Link) ([]Foreign, error) {
+	entries, err := entriesOf(l)
+	var all []Foreign
+	for _, e := range entries {
+		f := Foreign{Link: l.Attrs().Name, Text: fmt.Sprintf("neighbour %s lladdr %s dev %s", e.IP, e.HardwareAddr, l.Attrs().Name)}
+		if e.Family == unix.AF_BRIDGE {
+			f.Text = fmt.Sprintf("fdb %s dst %s dev %s", e.HardwareAddr, e.IP, l.Attrs().Name)
+		}
+		if e.State&unix.NUD_PERMANENT != 0 && len(e.HardwareAddr) == 6 {
+			all = append(all, f)
+		}
+	}
+	return all, err
+}
