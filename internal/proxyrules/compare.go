@@ -87,6 +87,8 @@ func (c *comparison) services() {
 		case s.NodePort != 0 && s.NodePort != p.nodePort:
 			c.find("kubeproxy.truth.service-address", s, "the rules have node port %d, the API %d", s.NodePort, p.nodePort)
 			c.stale[key] = true
+		default:
+			c.service(s, p)
 		}
 	}
 	for i := range c.rep.Services {
@@ -97,6 +99,35 @@ func (c *comparison) services() {
 			c.stale[keyOf(s)] = true
 		}
 	}
+}
+
+// service compares what else is sure of one port of a Service. A Service without endpoints has too few rules for it, and before
+// 1.30 policies and addresses were written in other ways.
+func (c *comparison) service(s *Service, p *apiServicePort) {
+	if c.rep.Version.Min < 30 || s.ClusterIP == "" {
+		return
+	}
+	before := len(c.out.List)
+	serves := s.Blocked == "" && len(s.Endpoints) > 0
+	switch {
+	case serves && s.NodePort == 0 && p.nodePort != 0:
+		c.find("kubeproxy.truth.service-address", s, "the API has node port %d, the rules have none", p.nodePort)
+	case s.InternalLocal && p.internal == "Cluster", serves && !s.InternalLocal && p.internal == "Local":
+		c.find("kubeproxy.truth.service-policy", s, "internalTrafficPolicy is %s in the API: the rules send connections to %s %s", p.internal,
+			s.ClusterIP, map[bool]string{true: "to endpoints of this node only", false: "to those of other nodes too"}[s.InternalLocal])
+	case s.AffinitySeconds != 0 && p.affinity == "None", s.AffinitySeconds == 0 && p.affinity == "ClientIP" && s.Blocked == "" &&
+		len(s.Endpoints)+len(s.LocalEndpoints) > 0:
+		c.find("kubeproxy.truth.service-policy", s, "sessionAffinity is %s in the API, the rules %s", p.affinity,
+			map[bool]string{true: "have none", false: fmt.Sprintf("keep clients for %d s", s.AffinitySeconds)}[s.AffinitySeconds == 0])
+	default:
+		for _, ip := range slices.Concat(s.ExternalIPs, s.LoadBalancerIPs) {
+			if p.outside != nil && !p.outside[ip] {
+				c.find("kubeproxy.truth.service-address", s, "the rules still take what is sent to %s, which the Service has no longer", ip)
+				break
+			}
+		}
+	}
+	c.stale[keyOf(s)] = len(c.out.List) > before
 }
 
 // servicesBySlices does what slices alone allow. A Service is missing only if the controller's own slices show that it is

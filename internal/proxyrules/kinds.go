@@ -146,6 +146,8 @@ func truthKinds() []Kind {
 		{"kubeproxy.truth.service-missing", checks.Fail, "the API has a Service that the rules lack", quorum, "kubernetes#87615"},
 		{"kubeproxy.truth.service-address", checks.Fail, "a Service's addresses in the rules are not those in the API", quorum,
 			"kubernetes#87615"},
+		{"kubeproxy.truth.service-policy", checks.Fail, "the rules follow another internal traffic policy or session affinity than the API has", quorum,
+			"kubernetes#87615"},
 		{"kubeproxy.truth.unsettled", checks.Unknown, "the rules differ from the API, and the audit ended before that was certain",
 			"audit again, with a longer --timeout", ""},
 		{"kubeproxy.truth.unanswered", checks.Unknown, "the API server did not answer: the rules are compared with nothing",

@@ -98,7 +98,8 @@ func (r *Report) State(p ServicePort) string {
 		if s.Name != p.Name || s.Family != p.Family {
 			continue
 		}
-		fmt.Fprint(&b, s.Protocol, s.ClusterIP, s.Port, s.NodePort, s.ExternalIPs, s.LoadBalancerIPs, s.InternalLocal, s.ExternalLocal, s.Blocked)
+		fmt.Fprint(&b, s.Protocol, s.ClusterIP, s.Port, s.NodePort, s.ExternalIPs, s.LoadBalancerIPs, s.InternalLocal, s.ExternalLocal, s.Blocked,
+			s.AffinitySeconds)
 		for _, list := range [][]Endpoint{s.Endpoints, s.LocalEndpoints} {
 			var addresses []string
 			for _, e := range list {

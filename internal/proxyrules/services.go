@@ -2,6 +2,7 @@ package proxyrules
 
 import (
 	"io"
+	"net/netip"
 	"strings"
 
 	"nodegate/internal/input"
@@ -21,6 +22,8 @@ type apiServicePort struct {
 	proto, family         string
 	clusterIP             string
 	number, nodePort      int
+	internal, affinity    string          // internalTrafficPolicy, sessionAffinity; "" where the API does not say
+	outside               map[string]bool // addresses of load balancers, and external ones, in any family; nil: not known
 }
 
 // serviceObject is the part of a v1 Service that decides whether and where kube-proxy serves it.
@@ -38,7 +41,38 @@ type serviceObject struct {
 			Name, Protocol string
 			Port, NodePort int
 		}
+		ExternalIPs           []string
+		InternalTrafficPolicy string
+		SessionAffinity       string
 	}
+	Status *struct {
+		LoadBalancer struct {
+			Ingress []struct{ IP string }
+		}
+	}
+}
+
+// outside returns the addresses beside the ClusterIP at which kube-proxy may serve a Service, nil where that is not known.
+func (s *serviceObject) outside() map[string]bool {
+	if s.Status == nil {
+		return nil
+	}
+	all := map[string]bool{}
+	for _, i := range s.Status.LoadBalancer.Ingress {
+		all[canonical(i.IP)] = true
+	}
+	for _, ip := range s.Spec.ExternalIPs {
+		all[canonical(ip)] = true
+	}
+	return all
+}
+
+// canonical spells an address as rules have it.
+func canonical(ip string) string {
+	if a, err := netip.ParseAddr(ip); err == nil {
+		return a.Unmap().String()
+	}
+	return ip
 }
 
 // LoadServices reads a list of Services as `kubectl get services -A -o json` or the API prints it. Items of other kinds are
@@ -83,6 +117,7 @@ func (all *Services) add(s *serviceObject) {
 	if len(ips) == 0 {
 		ips = []string{s.Spec.ClusterIP}
 	}
+	outside := s.outside()
 	for _, ip := range ips {
 		if ip == "" || ip == "None" {
 			continue
@@ -97,7 +132,8 @@ func (all *Services) add(s *serviceObject) {
 				proto = "tcp"
 			}
 			all.list = append(all.list, apiServicePort{namespace: s.Metadata.Namespace, name: s.Metadata.Name, port: p.Name,
-				proto: proto, family: family, clusterIP: ip, number: p.Port, nodePort: p.NodePort})
+				proto: proto, family: family, clusterIP: ip, number: p.Port, nodePort: p.NodePort,
+				internal: s.Spec.InternalTrafficPolicy, affinity: s.Spec.SessionAffinity, outside: outside})
 		}
 	}
 }

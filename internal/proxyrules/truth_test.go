@@ -123,6 +123,19 @@ func TestTruthBreakages(t *testing.T) {
 			"kubeproxy.truth.service-missing kubeproxy.truth.service-stale"},
 		{"ClusterIP changed", eps, strings.ReplaceAll(svcs, `10.104.21.207`, `10.104.21.208`), "kubeproxy.truth.service-address"},
 		{"node port changed", eps, strings.Replace(svcs, `"nodePort": 31137`, `"nodePort": 31138`, 1), "kubeproxy.truth.service-address"},
+		{"node port added", eps, inService(svcs, "export", `"port": 80,`, `"port": 80, "nodePort": 31999,`), "kubeproxy.truth.service-address"},
+		{"internal policy now Local", eps, inService(svcs, "export", `"internalTrafficPolicy": "Cluster"`, `"internalTrafficPolicy": "Local"`),
+			"kubeproxy.truth.service-policy"},
+		{"internal policy now Cluster", eps, inService(svcs, "itp", `"internalTrafficPolicy": "Local"`, `"internalTrafficPolicy": "Cluster"`),
+			"kubeproxy.truth.service-policy"},
+		{"internal policy not said", eps, inService(svcs, "itp", `"internalTrafficPolicy": "Local",`, ``), ""},
+		{"affinity ended", eps, inService(svcs, "sticky", `"sessionAffinity": "ClientIP"`, `"sessionAffinity": "None"`),
+			"kubeproxy.truth.service-policy"},
+		{"affinity began", eps, inService(svcs, "export", `"sessionAffinity": "None"`, `"sessionAffinity": "ClientIP"`),
+			"kubeproxy.truth.service-policy"},
+		{"affinity began, no endpoints", eps, inService(svcs, "empty", `"sessionAffinity": "None"`, `"sessionAffinity": "ClientIP"`), ""},
+		{"no endpoints, internal policy now Local", eps,
+			inService(svcs, "empty", `"internalTrafficPolicy": "Cluster"`, `"internalTrafficPolicy": "Local"`), ""},
 		{"now headless", eps, strings.ReplaceAll(svcs, `"10.104.21.207"`, `"None"`), "kubeproxy.truth.service-stale"},
 		{"slices gone", strings.Replace(eps, `"kubernetes.io/service-name": "export"`, `"kubernetes.io/service-name": "gone"`, 1), "",
 			"kubeproxy.truth.service-stale"},
@@ -142,6 +155,47 @@ func TestTruthBreakages(t *testing.T) {
 				wantOne(t, Judge(mustParse(t, readFile(t, file)), opts), b.want)
 			})
 		}
+	}
+}
+
+// inService changes the text of one Service.
+func inService(svcs, name, old, now string) string {
+	before, after, _ := strings.Cut(svcs, `"name": "`+name+`",`)
+	changed := strings.Replace(after, old, now, 1)
+	if changed == after {
+		panic(name + " has no " + old)
+	}
+	return before + `"name": "` + name + `",` + changed
+}
+
+// TestOutsideAddresses: an address that the Service has no longer is found, one that is in its status or its externalIPs is not, and
+// without a status nothing is.
+func TestOutsideAddresses(t *testing.T) {
+	rules := Report{Mode: "nftables", Version: VersionRange{30, 36}, Families: map[string]bool{"ip": true}, Services: []Service{{
+		Name: "prod/lb", Protocol: "tcp", Family: "ip", ClusterIP: "10.96.0.7", Port: 80, ExternalIPs: []string{"192.0.2.7", "203.0.113.9"},
+		LoadBalancerIPs: []string{"192.0.2.7"},
+	}}}
+	old := rules
+	old.Version = VersionRange{29, 30}
+	const external, status = `"externalIPs": ["203.0.113.9"],`, `"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}, {"hostname": "x"}]}},`
+	for _, c := range []struct {
+		name             string
+		rep              Report
+		external, status string
+		want             string
+	}{
+		{"both", rules, external, status, ""},
+		{"another spelling", rules, `"externalIPs": ["::ffff:203.0.113.9"],`, status, ""},
+		{"external address gone", rules, "", status, "kubeproxy.truth.service-address"},
+		{"balancer gone", rules, external, `"status": {"loadBalancer": {}},`, "kubeproxy.truth.service-address"},
+		{"no status", rules, external, "", ""},
+		{"before 1.30", old, external, `"status": {"loadBalancer": {}},`, ""},
+	} {
+		list := `{"kind": "ServiceList", "items": [{` + c.status + `"metadata": {"namespace": "prod", "name": "lb"}, "spec": {` + c.external +
+			`"clusterIP": "10.96.0.7", "ports": [{"port": 80, "protocol": "TCP"}]}}]}`
+		t.Run(c.name, func(t *testing.T) {
+			wantOne(t, Report{Findings: Compare(&c.rep, Options{Services: services(t, list)})}, c.want)
+		})
 	}
 }
 

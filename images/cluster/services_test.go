@@ -19,9 +19,10 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// TestNetlink reads what a live kube-proxy wrote for Services of every kind over netlink and by nft -j: the same, element for element.
-func TestNetlink(t *testing.T) {
-	c := plane(t, Newest, ForRules())
+// TestServices: Services of every kind are found right in all backends. What a live kube-proxy wrote of them in nftables is the same over
+// netlink as nft -j says, element for element.
+func TestServices(t *testing.T) {
+	c, binary := plane(t, Newest, ForRules()), nodegate(t)
 	kinds := map[string]object{
 		"plain":  {},
 		"sticky": {"sessionAffinity": "ClientIP", "sessionAffinityConfig": object{"clientIP": object{"timeoutSeconds": 77}}},
@@ -52,7 +53,20 @@ func TestNetlink(t *testing.T) {
 			}
 		}
 	}
-	n := addNode(t, c, NFTables)
+	for _, b := range Backends() {
+		t.Run(string(b), func(t *testing.T) {
+			n := addNode(t, c, b)
+			untilAudit(t, n, binary, "with Services of every kind", "pass")
+			if b == NFTables {
+				sameTable(t, n)
+			}
+		})
+	}
+}
+
+// sameTable reads a table of Services in both ways until kube-proxy has written them.
+func sameTable(t *testing.T, n *ProxyNode) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := Until(ctx, func() error {

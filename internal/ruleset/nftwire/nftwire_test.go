@@ -50,6 +50,23 @@ func decode(family string, b []byte) (*ruleset.NFTTable, error) {
 	return d.Table()
 }
 
+// TestOtherChain: a kernel that sends the rules of another chain than was asked for is not believed.
+func TestOtherChain(t *testing.T) {
+	b := recorded(t, ruleset.IPv4)
+	d := nftwire.New(ruleset.IPv4)
+	rules := d.Rules()
+	rules.Of = "empty"
+	for kind, message := range messages(b) {
+		if kind != unix.NFT_MSG_NEWRULE {
+			if err := d.Add(kind, message); err != nil {
+				t.Fatal(err)
+			}
+		} else if rules.Add(kind, message) == nil {
+			t.Fatal("a rule of another chain was taken")
+		}
+	}
+}
+
 // FuzzTable reads any messages.
 func FuzzTable(f *testing.F) {
 	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
