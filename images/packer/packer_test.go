@@ -171,8 +171,8 @@ func TestGuide(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, block := range regexp.MustCompile("(?m)^```sh(.*)").FindAllStringSubmatch(string(text), -1) {
-		// release, workstation, tree: images/release; qemu, debian: images/vm.
-		if !slices.Contains([]string{" release", " workstation", " tree", " qemu", " amazon", " debian"}, block[1]) {
+		// release, workstation, tree: images/release; qemu, debian, boot: images/vm.
+		if !slices.Contains([]string{" release", " workstation", " tree", " qemu", " amazon", " debian", " boot"}, block[1]) {
 			t.Errorf("nothing runs the block %q", block[0])
 		}
 	}

@@ -60,6 +60,7 @@ func TestImage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	call := guideBlock(t, "sh boot")
 	t.Chdir(r.Scratch)
 	for _, c := range []imageCase{
 		{name: "whole, BIOS", says: []string{"nodegate: pass"}},
@@ -88,11 +89,11 @@ func TestImage(t *testing.T) {
 			says: []string{"silence: nothing on the serial console", "console=ttyS0"}},
 		{name: "switched off", code: 3, long: true, change: "write off /etc/nodegate/disabled", says: []string{"gate is switched off by /etc/nodegate/disabled"}},
 	} {
-		t.Run(c.name, func(t *testing.T) { testImage(t, r, whole, c) })
+		t.Run(c.name, func(t *testing.T) { testImage(t, r, whole, call, c) })
 	}
 }
 
-func testImage(t *testing.T, r Runner, whole string, c imageCase) {
+func testImage(t *testing.T, r Runner, whole, call string, c imageCase) {
 	if c.long && os.Getenv("LONG") == "" {
 		t.Skip("LONG=1 runs it")
 	}
@@ -111,7 +112,8 @@ func testImage(t *testing.T, r Runner, whole string, c imageCase) {
 		t.Fatal(err)
 	}
 	sum := sumOf(t, disk)
-	args := append([]string{"image", "test", disk, "--accelerator", "tcg", "--hold", "15s"}, strings.Split(c.args, " ")...)
+	args := strings.Fields(strings.Replace(call, "baked/disk/node.qcow2", disk, 1))[1:]
+	args = append(append(args, "--accelerator", "tcg", "--hold", "15s"), strings.Split(c.args, " ")...)
 	for i := range args {
 		args[i] = strings.ReplaceAll(args[i], ",console", " console") // a space in one word
 	}

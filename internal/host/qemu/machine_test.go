@@ -1,0 +1,18 @@
+package qemu
+
+import (
+	"slices"
+	"testing"
+)
+
+// TestDisk: a throwaway disk is only read, its format is never guessed, and a name with a comma is one name.
+func TestDisk(t *testing.T) {
+	for want, disk := range map[string]Disk{
+		"if=virtio,cache=unsafe,format=raw,file=/a,,b,snapshot=on": {File: "/a,b", Format: "raw", Throwaway: true},
+		"if=virtio,cache=unsafe,format=qcow2,file=/a":              {File: "/a", Format: "qcow2"},
+	} {
+		if args := (Machine{Accelerator: TCG, Disk: disk}).arguments(); !slices.Contains(args, want) {
+			t.Errorf("%q has no %s", args, want)
+		}
+	}
+}
