@@ -14,6 +14,7 @@ var builtin embed.FS
 type File struct {
 	Name string
 	Text []byte
+	own  bool // built in: nobody can have made it to hurt
 }
 
 // MaxFileSize is the most bytes that a policy file may have, and all of a policy's together. People write policies;
@@ -46,5 +47,5 @@ func Builtin(name string) (File, error) {
 	if err != nil || strings.ContainsAny(name, "./") {
 		return File{}, fmt.Errorf("there is no built-in policy %q; there is %s", name, strings.Join(Builtins(), ", "))
 	}
-	return File{Name: "builtin:" + name + ".hcl", Text: text}, nil
+	return File{Name: "builtin:" + name + ".hcl", Text: text, own: true}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 )
 
@@ -35,6 +36,9 @@ func FactNames() []string { return slices.Sorted(maps.Keys(factTypes())) }
 // expression may have no value: those of its facts that are not known here, or its
 // variables that are wrong, or else all its facts.
 func (r *reader) scope(e hcl.Expression) (scope *hcl.EvalContext, unknown []string, ok bool) {
+	if literal(e) {
+		return nil, nil, true
+	}
 	scope = &hcl.EvalContext{Functions: functions(false)}
 	if !r.affordable(e) {
 		return scope, nil, false
@@ -103,6 +107,17 @@ func (r *reader) scope(e hcl.Expression) (scope *hcl.EvalContext, unknown []stri
 		}
 	}
 	return scope, unknown, ok
+}
+
+// literal reports whether an expression stands for itself, as most of a policy do.
+func literal(e hcl.Expression) bool {
+	switch e := e.(type) {
+	case *hclsyntax.LiteralValueExpr:
+		return true
+	case *hclsyntax.TemplateExpr:
+		return e.IsStringLiteral()
+	}
+	return false
 }
 
 func (r *reader) fact(name string, typ cty.Type) cty.Value {

@@ -82,6 +82,7 @@ func Files(p *policy.Policy, texts []policy.File, prog Program) ([]File, error) 
 	if prog.allow != "" {
 		files = append(files, File{Path: unitDir + "/" + WatchUnit + ".d/10-writable.conf", Mode: 0o644, Content: writableDropIn(prog)})
 	}
+	files = append(files, bootFiles(p.Gate, prog)...)
 	return append(files,
 		File{Path: unitDir + "/multi-user.target.wants/" + ApplyUnit, Target: prog.unitDir() + "/" + ApplyUnit},
 		File{Path: unitDir + "/multi-user.target.wants/" + WatchUnit, Target: prog.unitDir() + "/" + WatchUnit},

@@ -108,11 +108,16 @@ func files(t *testing.T, text, binary string) []units.File {
 	last = last[:min(len(last), 10)]
 	texts := []policy.File{{Name: "a.hcl", Text: []byte(text)}, {Name: "b.hcl", Text: []byte("# " + last)}}
 	texts = append(texts, policy.File{Name: last + ".hcl", Text: []byte("# " + last)})
+	return filesOf(t, units.Copied([]byte(binary)), texts...)
+}
+
+func filesOf(t *testing.T, program units.Program, texts ...policy.File) []units.File {
+	t.Helper()
 	p, diags := policy.Load(texts, policy.Options{})
 	if diags.HasErrors() {
 		t.Fatal(diags)
 	}
-	f, err := units.Files(p, texts, units.Copied([]byte(binary)))
+	f, err := units.Files(p, texts, program)
 	must(t, err)
 	return f
 }

@@ -20,6 +20,7 @@ type Program struct {
 	path    string
 	content []byte // to be written at path; nil where a package provides it, with the units
 	carrier Delivery
+	assess  bool   // a unit judges the boot
 	allow   string // what the gate and watch get on their command lines
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/policy"
 	"nodegate/units"
 )
 
@@ -35,11 +36,13 @@ func TestLinkAsSystemctl(t *testing.T) {
 func TestUnitsVerify(t *testing.T) {
 	hosttest.NeedProgram(t, "systemd-analyze")
 	root := t.TempDir()
-	_, err := units.Install(open(t, root), files(t, policyOne+`publish { by = "timer" }`, "#!/bin/sh\n"), false)
+	program := units.Copied([]byte("#!/bin/sh\n")).AssessingBoot()
+	text := policy.File{Name: "a.hcl", Text: []byte(policyOne + `publish { by = "timer" }`)}
+	_, err := units.Install(open(t, root), filesOf(t, program, text), false)
 	must(t, err)
 	dir := root + "/etc/systemd/system/"
 	must(t, os.WriteFile(dir+"kubelet.service", []byte("[Service]\nExecStart=/bin/true\n"), 0o644))
-	cmd := exec.Command("systemd-analyze", "verify", "--man=no", dir+"kubelet.service", dir+"nodegate-apply.service", dir+units.PublishTimer)
+	cmd := exec.Command("systemd-analyze", "verify", "--man=no", dir+"kubelet.service", dir+"nodegate-apply.service", dir+units.PublishTimer, dir+units.BootUnit)
 	cmd.Env = append(slices.Clone(os.Environ()), "SYSTEMD_UNIT_PATH="+dir+":")
 	out, _ := cmd.CombinedOutput()
 	for line := range strings.Lines(string(out)) {

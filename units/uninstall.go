@@ -2,6 +2,7 @@ package units
 
 import (
 	"errors"
+	"io/fs"
 	"nodegate/internal/host/tree"
 	"slices"
 	"strings"
@@ -82,6 +83,9 @@ func uninstall(t Tree, l *lock, force bool) ([]Change, error) {
 func forget(t Tree, j *journal, l *lock) error {
 	aboveState := func(d string) bool { return strings.HasPrefix(stateDir, d) }
 	l.dirs = append(l.dirs, j.Dirs...)
+	if err := t.Remove(FailedBoot); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	err := errors.Join(removeDirs(t, slices.DeleteFunc(slices.Clone(j.Dirs), aboveState)), t.Remove(JournalFile))
 	if err != nil {
 		return err

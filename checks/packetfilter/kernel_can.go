@@ -2,6 +2,7 @@ package packetfilter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -49,14 +50,20 @@ func inspectKernelCan(ctx context.Context, h *host.Host, p *policy.Policy) (chec
 		return s, err
 	}
 	var wrong []string
+	var unfinished error
 	for _, family := range families(h) {
 		forms := formsOf(mode, family)
 		whole, texts := textOf(forms)
 		program := programOf(mode, family)
 		rejected, err := h.Rules.Takes(ctx, program, whole, texts)
+		if rejected == nil {
+			rejected = make([]string, len(forms))
+		}
+		if errors.Is(err, context.DeadlineExceeded) { // what was rejected until then is
+			unfinished, err = err, nil
+		}
 		if err != nil { // not installed, or not allowed: what the files say
 			s.Evidence = append(s.Evidence, checks.Seen(program, err.Error()))
-			rejected = make([]string, len(forms))
 		}
 		for i, f := range forms {
 			missing, bad := missingModules(h, release, f.modules)
@@ -80,8 +87,9 @@ func inspectKernelCan(ctx context.Context, h *host.Host, p *policy.Policy) (chec
 		list := strings.Join(wrong, ", ")
 		s.Differs("cannot without "+list, "install "+h.ModulePackage(release)+", which has "+list+"; run: modprobe -a "+
 			strings.Join(wrong, " "))
+		return s, nil
 	}
-	return s, nil
+	return s, unfinished
 }
 
 // kernelSaid reports whether the kernel rejected a text, and not the program that should have sent it.

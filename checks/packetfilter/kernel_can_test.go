@@ -1,11 +1,14 @@
 package packetfilter_test
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
 
 	"nodegate/checks"
 	"nodegate/checks/checkstest"
+	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 )
 
@@ -70,6 +73,15 @@ want: every form of rule
 got: every form of rule
 evidence: /var/lib/kube-proxy/config.conf: mode nftables
 evidence: nft: nft is not installed`},
+		{What: "too slow to tell, though the files are there", Node: node("nftables", strings.Fields(nftables+" nft_nat")...), Host: tooSlow,
+			Want: "unknown\nerror: nft has not returned: context deadline exceeded"},
+		{What: "too slow, and one is rejected until then", Node: lacks(node("nftables"), "nft", "fib daddr"), Host: tooSlow, Want: `
+fail
+want: every form of rule
+got: cannot without nft_fib, nft_fib_ipv4
+evidence: /var/lib/kube-proxy/config.conf: mode nftables
+evidence: nft: local addresses: RULE_APPEND failed (No such file or directory)
+remedy: install kernel-modules-extra-6.1.0, which has nft_fib, nft_fib_ipv4; run: modprobe -a nft_fib nft_fib_ipv4`},
 		{What: "no kube-proxy", Node: checkstest.Node(nil, nil), Want: "skip\nskip: kube-proxy's mode is not known here"},
 	})
 	tree := func(modules string) map[string]string {
@@ -111,4 +123,17 @@ remedy: install linux-modules-6.1.0 and linux-modules-extra-6.1.0, which has vxl
 		{What: "a whole kernel", Node: node(`{"name":"cbr0"}`, "kernel/drivers/net/vxlan/vxlan.ko:\n"), Want: "pass\nwant: the CNI's modules\ngot: the CNI's modules"},
 		{What: "another CNI", Node: node(`{"name":"mine"}`, ""), Want: "skip\nskip: no CNI is here whose modules are known"},
 	})
+}
+
+func tooSlow(h *host.Host) { h.Rules = slowRules{h.Rules} }
+
+// slowRules does not come to an end in time.
+type slowRules struct{ host.Rules }
+
+func (r slowRules) Takes(ctx context.Context, program, whole string, texts []string) ([]string, error) {
+	rejected, err := r.Rules.Takes(ctx, program, whole, texts)
+	if err == nil {
+		err = fmt.Errorf("%s has not returned: %w", program, context.DeadlineExceeded)
+	}
+	return rejected, err
 }

@@ -18,5 +18,6 @@ func Problems() []checks.Problem {
 		markBits(),
 		hostPort(),
 		forwardDrop(),
+		incompatible(),
 	}
 }

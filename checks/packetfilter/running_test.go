@@ -136,3 +136,29 @@ func TestNFTForwardDrop(t *testing.T) {
 		t.Errorf("%s: %q, %v", r.Verdict, r.State.Got, r.Err)
 	}
 }
+
+// TestIncompatible: this kernel's iptables-nft, with a rule in its table that only nft can write.
+func TestIncompatible(t *testing.T) {
+	h := checkstest.Scratch(t)
+	run := func(command string) {
+		t.Helper()
+		if out, err := exec.Command("sh", "-ec", command).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", command, err, out)
+		}
+	}
+	is := func(check, want string) {
+		t.Helper()
+		r := checkstest.On(t.Context(), t, h, checks.Run, check, "")
+		if r.Verdict.String() != want {
+			t.Errorf("%s is %s (%v), want %s", check, r.Verdict, r.Err, want)
+		}
+	}
+	run("iptables-nft -A FORWARD -j ACCEPT; iptables-nft -t nat -N KUBE-SERVICES")
+	is("packetfilter.incompatible", "pass")
+	is("packetfilter.mark-bits", "skip")
+	run("nft add rule ip filter FORWARD ct count 3 accept")
+	is("packetfilter.incompatible", "warn")
+	is("packetfilter.mark-bits", "unknown")
+	run("nft flush chain ip filter FORWARD")
+	is("packetfilter.incompatible", "pass")
+}

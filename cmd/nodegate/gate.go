@@ -2,12 +2,17 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"nodegate/internal/gate"
+	"nodegate/internal/host"
+	"nodegate/internal/host/file"
 	"nodegate/internal/report"
+	"nodegate/policy"
 	"nodegate/units"
 )
 
@@ -32,6 +37,8 @@ Break glass: nodegate=off on the kernel command line, or the file
 	o.policyFlags(c)
 	o.guardFlag(c)
 	budget := c.Flags().Duration("budget", 0, "wait this long, instead of the policy's budget")
+	assess := c.Flags().Bool("assess-boot", false, "judge this boot, not a unit's start: made for "+units.BootUnit+
+		"; a boot that does not pass leaves its report in "+units.FailedBoot+", and is restarted where the boot loader counts boots")
 	only := c.Flags().Bool("check-only", false, "change nothing, whatever the policy's repair says")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		h, err := o.machine()
@@ -50,16 +57,28 @@ Break glass: nodegate=off on the kernel command line, or the file
 		p, _, err := o.load(h, &mistakes)
 		if err != nil {
 			g.Unreadable(firstLine(mistakes.String(), err), mistakes.String())
+			if *assess {
+				giveUpBoot(c.Context(), h, g.Voice)
+			}
 			return exit(exitUsage)
 		}
 		if c.Flags().Changed("budget") {
 			p.Gate.Budget = *budget
 		}
 		p.Gate.Repair = p.Gate.Repair && !*only
-		switch g.Run(c.Context(), p) {
+		if *assess {
+			p.Gate.Unit, p.Gate.Repair, p.Gate.OnTimeout, p.Gate.OnHeld = "boot-complete.target", false, policy.Hold, nil
+			g.Next = "this boot is not good"
+		}
+		outcome := g.Run(c.Context(), p)
+		switch outcome {
 		case gate.Proven, gate.Off, gate.Released, gate.Tolerated:
 			return nil
-		case gate.Unknown:
+		}
+		if *assess && c.Context().Err() == nil {
+			giveUpBoot(c.Context(), h, g.Voice)
+		}
+		if outcome == gate.Unknown {
 			return exit(exitUnknown)
 		}
 		return exit(exitFail)
@@ -72,4 +91,32 @@ func firstLine(text string, err error) string {
 		return string(bytes.TrimSpace(line))
 	}
 	return err.Error()
+}
+
+// mostTries bounds the restarts of a machine whose boot loader has no other entry.
+const mostTries = 10
+
+// giveUpBoot keeps the report for the next boot, and restarts the machine where its boot loader counts boots: when the tries of this
+// entry are used up, it takes another.
+func giveUpBoot(ctx context.Context, h *host.Host, v gate.Voice) {
+	text, err := file.Read(report.File, report.MaxFile)
+	if err == nil {
+		err = file.Replace(units.FailedBoot, text, 0o644)
+	}
+	if err != nil {
+		v.Say(host.LevelWarning, "nodegate: keeping the report of this boot: "+err.Error())
+	}
+	tried, counted := h.BootTries()
+	switch {
+	case !counted:
+		return
+	case tried > mostTries:
+		v.Say(host.LevelError, fmt.Sprintf("nodegate: this boot is not good, nor were %d before it: not restarted again", tried-1))
+		return
+	}
+	v.Say(host.LevelError, fmt.Sprintf("nodegate: this boot is not good (try %d): restarting, so that the boot loader takes another entry when "+
+		"the tries are used up; %s has the report", tried, units.FailedBoot))
+	if err := host.Restart(ctx); err != nil {
+		v.Say(host.LevelError, "nodegate: restarting: "+err.Error())
+	}
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +14,6 @@ import (
 
 	"nodegate/checks/catalog"
 	"nodegate/internal/host"
-	"nodegate/internal/host/file"
 	"nodegate/internal/host/tree"
 	"nodegate/internal/report"
 	"nodegate/policy"
@@ -25,7 +22,7 @@ import (
 
 func newInstall() *cobra.Command {
 	var o options
-	var force, dryRun, start bool
+	var force, dryRun, start, assess bool
 	c := &cobra.Command{
 		Use:   "install",
 		Short: "Put binary, policy, units and settings onto a machine or into an image",
@@ -81,6 +78,9 @@ that binary and the package's units are used.`,
 			if o.stays {
 				program = program.AllowingWritable()
 			}
+			if assess {
+				program = program.AssessingBoot()
+			}
 			files, err := units.Files(p, texts, program)
 			if err != nil {
 				return err
@@ -104,6 +104,8 @@ that binary and the package's units are used.`,
 	o.guardFlag(c)
 	o.copied, o.lint = true, true
 	c.Flags().BoolVar(&start, "start", false, "then start the units, by the systemd that runs below --root")
+	c.Flags().BoolVar(&assess, "assess-boot", false,
+		"call a boot good only where the node passes: where systemd-boot counts boots, a new kernel or image that does not pass is given up")
 	c.Flags().BoolVar(&force, "force", false, "overwrite files that were changed since nodegate wrote them")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "show what would be written and write nothing")
 	return c
@@ -215,22 +217,6 @@ func unitThere(ctx context.Context, h *host.Host, g policy.Gate, start bool, tex
 }
 
 func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
-
-// maxBinary is far above the size of any build.
-const maxBinary = 256 << 20
-
-// ownBinary returns the content of the running program.
-func ownBinary() ([]byte, error) {
-	name, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("finding the nodegate binary: %w", err)
-	}
-	b, err := file.Read(filepath.Clean(name), maxBinary)
-	if err != nil {
-		return nil, fmt.Errorf("reading the nodegate binary: %w", err)
-	}
-	return b, nil
-}
 
 // reloadTimeout is systemctl's own for daemon-reload: generators run again, and
 // systemd gives those 90 s.

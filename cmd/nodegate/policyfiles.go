@@ -92,7 +92,7 @@ func readPolicy(p string) ([]policy.File, error) {
 	}
 	var files []policy.File
 	for _, f := range found {
-		files = append(files, policy.File(f))
+		files = append(files, policy.File{Name: f.Name, Text: f.Text})
 	}
 	return files, err
 }

@@ -75,6 +75,7 @@ func followed(c *cobra.Command, name, condition string) error {
 	node := os.Getenv("NODE_NAME")
 	switch {
 	case condition == "":
+		fmt.Fprintln(c.ErrOrStderr(), "nodegate: --condition is empty: nothing is published") // a Pod that ends is started again
 		<-c.Context().Done()
 		return nil
 	case node == "":

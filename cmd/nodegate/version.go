@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"nodegate/internal/host/file"
+	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 
@@ -30,4 +33,20 @@ func fullVersion() string {
 		}
 	}
 	return fmt.Sprintf("nodegate %s%s %s/%s %s", version, revision, runtime.GOOS, runtime.GOARCH, runtime.Version())
+}
+
+// maxBinary is far above the size of any build.
+const maxBinary = 256 << 20
+
+// ownBinary returns the content of the running program.
+func ownBinary() ([]byte, error) {
+	name, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding the nodegate binary: %w", err)
+	}
+	b, err := file.Read(filepath.Clean(name), maxBinary)
+	if err != nil {
+		return nil, fmt.Errorf("reading the nodegate binary: %w", err)
+	}
+	return b, nil
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -84,6 +85,7 @@ SIGHUP makes it read the policy again. ` + units.WatchUnit + ` runs it, and
 			}
 			cluster.Set(want)
 		}
+		debug.SetGCPercent(auditGC)
 		again := make(chan struct{}, 1)
 		auditor := audit.New(ctx, w.Observer, func() {
 			select {

@@ -25,7 +25,7 @@ func startAgent(t *testing.T) *agent {
 	theirs.Close()
 	a := newAgent(port)
 	t.Cleanup(func() {
-		port.Close()
+		_ = port.Close()
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
@@ -82,7 +82,7 @@ func TestAgentThatIsGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer port.Close()
+	defer func() { _ = port.Close() }()
 	theirs.Close()
 	if err := newAgent(port).hello(t.Context()); err == nil || !strings.Contains(err.Error(), "gone") {
 		t.Errorf("got %v", err)
@@ -94,7 +94,7 @@ func TestAgentThatIsSilent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer port.Close()
+	defer func() { _ = port.Close() }()
 	defer theirs.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

@@ -28,6 +28,7 @@ type Gate struct {
 	doubt    string       // why it cannot be told whether the gate is switched off
 	held     string       // how the reasons are said; "" is held
 	words    string       // the last words that the console has
+	Next     string       // what follows where the budget ends; "" is that systemd tries again
 	tested   string       // the report that whoever tests this image has
 	shipped  <-chan error // what became of on_held; nil before it was run
 }
@@ -125,8 +126,8 @@ func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
 		if stuck != "" {
 			stuck = ": " + stuck
 		}
-		g.Voice.log(host.LevelError, fmt.Sprintf("nodegate: %s stays held after %s%s; systemd tries again%s", p.Gate.Unit, waited,
-			stuck, g.Voice.losses()), nil)
+		g.Voice.log(host.LevelError, fmt.Sprintf("nodegate: %s stays held after %s%s; %s%s", p.Gate.Unit, waited,
+			stuck, cmp.Or(g.Next, "systemd tries again"), g.Voice.losses()), nil)
 	}
 	if r.Verdict() == checks.Fail {
 		return Held

@@ -18,6 +18,9 @@ type Voice struct {
 	lostAt map[string]time.Time
 }
 
+// Say writes to the console, and to the journal or standard error.
+func (v *Voice) Say(level host.Level, line string) { v.say(level, line, nil) }
+
 // say writes to the console, and to the journal or standard error.
 func (v *Voice) say(level host.Level, line string, fields map[string]string) {
 	v.onConsole(line)

@@ -138,7 +138,7 @@ type Rules interface {
 	Accepts(ctx context.Context, program string, rule ...string) (rejected string, err error)
 	// Takes tries rules in one scratch network namespace: whole, and where that is rejected, which of the texts that it
 	// consists of are. program reads them: iptables-restore, ip6tables-restore or nft. It returns why each is rejected,
-	// "" where it is accepted; err says why they could not be tried.
+	// "" where it is accepted or was not tried; err says why they could not all be tried, after 12 s context.DeadlineExceeded.
 	Takes(ctx context.Context, program, whole string, texts []string) (rejected []string, err error)
 }
 

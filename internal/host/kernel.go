@@ -3,6 +3,8 @@ package host
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -42,4 +44,23 @@ func (machineKernel) Version(ctx context.Context, name string, flags ...string) 
 	defer cancel()
 	out, err := program.Run(ctx, name, append(flags, "--version")...)
 	return strings.TrimSpace(string(out)), err
+}
+
+// bootCountPath is the variable in which systemd-boot says which entry it booted, where it counts that entry's boots: a path in
+// UTF-16 behind four bytes, like \loader\entries\node+2-1.conf (systemd.io/BOOT_LOADER_INTERFACE).
+const bootCountPath = "/sys/firmware/efi/efivars/LoaderBootCountPath-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+
+// BootTries returns how often the entry that was booted has been tried, this time included. counted is false where the boot loader
+// does not count, or this entry is known to be good.
+func (h *Host) BootTries() (tried int, counted bool) {
+	text, err := h.Text(bootCountPath)
+	if err != nil {
+		return 0, false
+	}
+	m := regexp.MustCompile(`\+[0-9]+-([0-9]+)\.(conf|efi)$`).FindStringSubmatch(strings.ReplaceAll(text, "\x00", ""))
+	if m == nil {
+		return 0, false
+	}
+	tried, err = strconv.Atoi(m[1])
+	return tried, err == nil
 }

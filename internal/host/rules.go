@@ -153,7 +153,7 @@ const scratchChain = "NODEGATE-PROBE"
 
 // Takes needs CAP_SYS_ADMIN.
 func (machineRules) Takes(ctx context.Context, name, whole string, texts []string) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 12*time.Second)
 	defer cancel()
 	if _, err := program.Find(name); err != nil {
 		return nil, err

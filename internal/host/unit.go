@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+
+	"nodegate/internal/host/program"
 )
 
 // LacksUnit reports whether systemd would find no file for a unit, and which services
@@ -133,4 +135,10 @@ func (h *Host) ReadIfAny(name string) (text []byte, found bool, err error) {
 		return nil, false, nil
 	}
 	return text, err == nil, err
+}
+
+// Restart makes systemd restart the machine, and does not wait for it.
+func Restart(ctx context.Context) error {
+	_, err := program.Run(ctx, "systemctl", "--no-block", "reboot")
+	return err
 }

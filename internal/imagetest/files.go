@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"nodegate/internal/report"
 	"nodegate/units"
@@ -17,7 +18,7 @@ import (
 // imageFormat returns qcow2 or raw. QEMU is told, because it would guess: what a guest writes into a raw disk can make it a
 // qcow2 that names any file of this machine. bare allows a file system without a boot sector.
 func imageFormat(name string, bare bool) (string, error) {
-	f, err := os.Open(name)
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a named pipe would hang
 	if err != nil {
 		return "", fmt.Errorf("reading the image: %w", err)
 	}
@@ -28,6 +29,9 @@ func imageFormat(name string, bare bool) (string, error) {
 	}
 	if info.IsDir() {
 		return "", fmt.Errorf("%s: a directory; for a file tree use: nodegate check --root %s", name, name)
+	}
+	if mode := info.Mode(); !mode.IsRegular() && mode&(os.ModeDevice|os.ModeCharDevice) != os.ModeDevice {
+		return "", fmt.Errorf("%s is neither a file nor a disk", name)
 	}
 	head := make([]byte, 512)
 	if _, err := io.ReadFull(f, head); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {

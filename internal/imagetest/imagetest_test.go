@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -167,7 +168,13 @@ func TestNoImage(t *testing.T) {
 			t.Errorf("%.20q: %s, want %s", c.text, got, c.want)
 		}
 	}
-	for name, want := range map[string]string{dir: "nodegate check --root " + dir, dir + "/nosuch": "no such file"} {
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		dir: "nodegate check --root " + dir, dir + "/nosuch": "no such file", pipe: "neither a file nor a disk", "/dev/zero": "neither a file nor a disk",
+	} {
 		if _, err := imageFormat(name, false); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", name, err, want)
 		}

@@ -21,7 +21,7 @@ type nftAudit struct {
 	byName  map[nodeKey]*nftNode
 
 	detector string // which ClusterIP traffic is masqueraded
-	mark     uint64
+	mark     uint32
 
 	mapDamaged bool // what it led to is not reported too
 }

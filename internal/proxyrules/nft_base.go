@@ -233,7 +233,7 @@ func (a *nftAudit) judgeMasquerade() {
 }
 
 // judgeMark returns the bit that marks packets; 0 when there is none to compare with.
-func (a *nftAudit) judgeMark() uint64 {
+func (a *nftAudit) judgeMark() uint32 {
 	c := a.chain("mark-for-masquerade")
 	if c == nil {
 		if s := a.chain("services"); s != nil {

@@ -13,27 +13,28 @@ type NFTRule struct {
 	Text         string // in nft's words
 
 	Source, Destination string
-	NotSource           bool // Source or In is negated
 	In                  string
 	Protocol            string
-	FromLocal           bool // fib saddr type local
-	State               bool // ct state
-	Other               bool // whatever else
+	Target              string // of jump or goto
+	Verdict             string // drop, reject, return, accept
+	To                  string // where dnat leads: ip:port
+	Lookup              string // vmap @name
+	Update              string // set that the rule adds the client to
+	Entries             []NFTEntry
+	Modulus             int // of numgen
 
-	MarkTest    uint64 // meta mark & x
-	MarkUnset   bool   // ... == 0
-	MarkSet     uint64 // meta mark set meta mark | x
-	MarkToggle  uint64 // ... ^ x
-	Target      string // of jump or goto
-	Verdict     string // drop, reject, return, accept
+	MarkTest   uint32 // meta mark & x
+	MarkSet    uint32 // meta mark set meta mark | x
+	MarkToggle uint32 // ... ^ x
+
+	NotSource   bool // Source or In is negated
+	FromLocal   bool // fib saddr type local
+	State       bool // ct state
+	Other       bool // whatever else
+	MarkUnset   bool // MarkTest ... == 0
 	Masquerade  bool
 	FullyRandom bool
-	To          string // where dnat leads: ip:port
-	Random      bool   // dispatch by numgen
-	Modulus     int    // of numgen
-	Entries     []NFTEntry
-	Lookup      string // vmap @name
-	Update      string // set that the rule adds the client to
+	Random      bool // dispatch by numgen
 }
 
 // NFTEntry is what numgen may choose.
@@ -143,7 +144,7 @@ func (r *NFTRule) Match(l, o, rt string) string {
 			r.Other = true
 			break
 		}
-		r.MarkTest, r.MarkUnset = bits, !not
+		r.MarkTest, r.MarkUnset = uint32(bits), !not
 	}
 	if o == "==" || o == "in" {
 		return l + " " + rt
@@ -155,13 +156,22 @@ func (r *NFTRule) Match(l, o, rt string) string {
 func (r *NFTRule) Mangle(k, v string) string {
 	if k == "meta mark" {
 		if bits, ok := strings.CutPrefix(v, "meta mark | "); ok {
-			r.MarkSet, _ = strconv.ParseUint(bits, 0, 32) // 0 marks nothing
+			r.MarkSet = mark(bits)
 		}
 		if bits, ok := strings.CutPrefix(v, "meta mark ^ "); ok {
-			r.MarkToggle, _ = strconv.ParseUint(bits, 0, 32)
+			r.MarkToggle = mark(bits)
 		}
 	}
 	return k + " set " + v
+}
+
+// mark returns 0, which marks nothing, for what is no mark.
+func mark(bits string) uint32 {
+	n, err := strconv.ParseUint(bits, 0, 32)
+	if err != nil {
+		return 0
+	}
+	return uint32(n)
 }
 
 // translate reads dnat to an address, and from 1.36 to a random one of a map.

@@ -123,6 +123,9 @@ type Chain struct {
 // Declared reports whether the chain has a declaration, as every chain has that a program printed.
 func (c *Chain) Declared() bool { return c.Policy != "" }
 
+// ErrIncompatible is the error for a table that iptables-nft-save does not print.
+var ErrIncompatible = errors.New("rules of nft's own are in it, and iptables cannot print it: see them with nft -a list ruleset")
+
 // ErrNoRules is the error for an input without any rule: a backend of iptables that nobody has used prints nothing.
 var ErrNoRules error = &input.Error{Msg: "the input has no rules: not even a table", Kind: input.ErrUnknown}
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -57,6 +58,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(readOnce) == "" {
 		os.Exit(m.Run())
 	}
+	debug.SetGCPercent(50) // as audit and watch do
 	table, err := nftables.Read(context.Background(), "ip")
 	if err != nil {
 		panic(err)

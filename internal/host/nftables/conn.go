@@ -2,6 +2,7 @@
 package nftables
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -29,8 +30,18 @@ type conn struct {
 	ctx    context.Context
 	raw    syscall.RawConn
 	family uint8
-	buffer []byte
+	number uint32 // of the last request
+	out    []byte
+	in     []byte
 	end    func() bool
+
+	fixed uint32 // the generation that all answers must be of, 0 for any
+}
+
+// attribute is a text that a request has.
+type attribute struct {
+	kind  uint16
+	value string
 }
 
 func dial(ctx context.Context, family uint8) (*conn, error) {
@@ -43,7 +54,7 @@ func dial(ctx context.Context, family uint8) (*conn, error) {
 		_ = nl.Close() // it was not used
 		return nil, err
 	}
-	c := &conn{Conn: nl, ctx: ctx, raw: raw, family: family, buffer: make([]byte, 64<<10)} // a message of a dump has at most 32 KiB
+	c := &conn{Conn: nl, ctx: ctx, raw: raw, family: family, in: make([]byte, 64<<10)} // a message of a dump has at most 32 KiB
 	c.end = context.AfterFunc(ctx, func() { _ = nl.SetDeadline(time.Unix(1, 0)) })
 	return c, nil
 }
@@ -56,7 +67,7 @@ func (c *conn) close() {
 // generation returns the number that every change of the rules raises: NFTA_GEN_ID of include/uapi/linux/netfilter/nf_tables.h.
 func (c *conn) generation() (uint32, error) {
 	var id []byte
-	err := c.ask(unix.NFT_MSG_GETGEN, netlink.Acknowledge, nil, func(_ int, b []byte) error {
+	err := c.ask(unix.NFT_MSG_GETGEN, unix.NLM_F_ACK, nil, func(_ int, b []byte) error {
 		a, err := netlink.NewAttributeDecoder(b[nfGenMsg:])
 		for err == nil && a.Next() {
 			if a.Type() == unix.NFTA_GEN_ID {
@@ -75,16 +86,8 @@ func (c *conn) generation() (uint32, error) {
 }
 
 // ask sends a request and passes each answer to read, which may not keep it. What read fails with is returned when all are read.
-func (c *conn) ask(request int, flags netlink.HeaderFlags, about []netlink.Attribute, read func(message int, b []byte) error) error {
-	attributes, err := netlink.MarshalAttributes(about)
-	if err != nil {
-		return err
-	}
-	sent, err := c.Send(netlink.Message{
-		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | request), Flags: netlink.Request | flags},
-		Data:   append([]byte{c.family, unix.NFNETLINK_V0, 0, 0}, attributes...),
-	})
-	if err != nil {
+func (c *conn) ask(request, flags uint16, about []attribute, read func(message int, b []byte) error) error {
+	if err := c.send(request, flags, about); err != nil {
 		return err
 	}
 	var failed error
@@ -103,7 +106,7 @@ func (c *conn) ask(request int, flags netlink.HeaderFlags, about []netlink.Attri
 			}
 			one := b[:size]
 			b = b[min(len(b), int(size+unix.NLMSG_ALIGNTO-1)&^(unix.NLMSG_ALIGNTO-1)):]
-			if binary.NativeEndian.Uint32(one[8:]) != sent.Header.Sequence {
+			if binary.NativeEndian.Uint32(one[8:]) != c.number {
 				continue // of an earlier request
 			}
 			if binary.NativeEndian.Uint16(one[6:])&unix.NLM_F_DUMP_INTR != 0 {
@@ -118,14 +121,42 @@ func (c *conn) ask(request int, flags netlink.HeaderFlags, about []netlink.Attri
 					}
 				}
 				return failed
-			case failed == nil && len(data) >= nfGenMsg:
+			case failed != nil || len(data) < nfGenMsg:
+			case c.fixed != 0 && binary.BigEndian.Uint16(data[2:]) != uint16(c.fixed): // nfgenmsg has the lower half of it
+				failed = ErrTorn
+			default:
 				failed = read(int(kind&0xff), data)
 			}
 		}
 	}
 }
 
-// receive returns what one call of the kernel gives, in the buffer.
+func (c *conn) send(request, flags uint16, about []attribute) error {
+	c.number++
+	b := binary.NativeEndian.AppendUint32(c.out[:0], 0) // its size
+	b = binary.NativeEndian.AppendUint16(b, unix.NFNL_SUBSYS_NFTABLES<<8|request)
+	b = binary.NativeEndian.AppendUint16(b, unix.NLM_F_REQUEST|flags)
+	b = binary.NativeEndian.AppendUint32(b, c.number)
+	b = append(b, 0, 0, 0, 0, c.family, unix.NFNETLINK_V0, 0, 0)
+	for _, a := range about {
+		b = binary.NativeEndian.AppendUint16(b, uint16(unix.SizeofNlAttr+len(a.value)+1))
+		b = binary.NativeEndian.AppendUint16(b, a.kind)
+		b = append(append(b, a.value...), 0)
+		for len(b)%unix.NLA_ALIGNTO != 0 {
+			b = append(b, 0)
+		}
+	}
+	binary.NativeEndian.PutUint32(b, uint32(len(b)))
+	c.out = b
+	var failed error
+	err := c.raw.Write(func(fd uintptr) bool {
+		failed = unix.Sendto(int(fd), b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+		return failed != unix.EAGAIN && failed != unix.EINTR
+	})
+	return cmp.Or(err, failed)
+}
+
+// receive returns what one call of the kernel gives, in a buffer.
 func (c *conn) receive() (b []byte, err error) {
 	for {
 		if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
@@ -138,7 +169,7 @@ func (c *conn) receive() (b []byte, err error) {
 		var from unix.Sockaddr
 		var failed error
 		if err := c.raw.Read(func(fd uintptr) bool {
-			n, from, failed = unix.Recvfrom(int(fd), c.buffer, unix.MSG_TRUNC)
+			n, from, failed = unix.Recvfrom(int(fd), c.in, unix.MSG_TRUNC)
 			return failed != unix.EAGAIN && failed != unix.EINTR
 		}); err != nil {
 			return nil, err
@@ -149,9 +180,9 @@ func (c *conn) receive() (b []byte, err error) {
 		if kernel, ok := from.(*unix.SockaddrNetlink); !ok || kernel.Pid != 0 {
 			continue // another program may write to this socket
 		}
-		if n > len(c.buffer) {
+		if n > len(c.in) {
 			return nil, fmt.Errorf("a message of %d bytes: %w", n, io.ErrShortBuffer)
 		}
-		return c.buffer[:n], nil
+		return c.in[:n], nil
 	}
 }

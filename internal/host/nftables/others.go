@@ -23,15 +23,25 @@ type Others struct {
 	Unlistable []string `json:"unlistable,omitempty"`
 }
 
-// ReadOthers reads them. It needs CAP_NET_ADMIN.
-func ReadOthers(ctx context.Context) (Others, error) {
-	var o Others
+// ReadOthers reads them; where they change too often for that it fails with ErrTorn. It needs CAP_NET_ADMIN.
+func ReadOthers(ctx context.Context) (o Others, err error) {
 	c, err := dial(ctx, unix.NFPROTO_UNSPEC)
 	if err != nil {
 		return o, err
 	}
 	defer c.close()
-	err = c.ask(unix.NFT_MSG_GETSET, netlink.Dump, nil, func(_ int, b []byte) error {
+	for range tries {
+		if o, err = c.others(); !errors.Is(err, ErrTorn) {
+			break
+		}
+	}
+	return o, err
+}
+
+func (c *conn) others() (Others, error) {
+	var o Others
+	c.family = unix.NFPROTO_UNSPEC
+	err := c.ask(unix.NFT_MSG_GETSET, unix.NLM_F_DUMP, nil, func(_ int, b []byte) error {
 		a, err := attributes(b[nfGenMsg:])
 		if err == nil && typedByValue(a[unix.NFTA_SET_USERDATA]) {
 			o.Unlistable = append(o.Unlistable, named(b[0], a[unix.NFTA_SET_TABLE], a[unix.NFTA_SET_NAME]))
@@ -42,7 +52,7 @@ func ReadOthers(ctx context.Context) (Others, error) {
 		return o, fmt.Errorf("listing the sets of nf_tables: %w", err)
 	}
 	var chains []forwardChain
-	err = c.ask(unix.NFT_MSG_GETCHAIN, netlink.Dump, nil, func(_ int, b []byte) error {
+	err = c.ask(unix.NFT_MSG_GETCHAIN, unix.NLM_F_DUMP, nil, func(_ int, b []byte) error {
 		a, err := attributes(b[nfGenMsg:])
 		if err != nil || a[unix.NFTA_CHAIN_HOOK] == nil {
 			return err
@@ -89,10 +99,8 @@ const (
 func (c *conn) dropsNew(f forwardChain) (how string, err error) {
 	c.family = f.family
 	ended := false
-	about := []netlink.Attribute{
-		{Type: unix.NFTA_RULE_TABLE, Data: append([]byte(f.table), 0)}, {Type: unix.NFTA_RULE_CHAIN, Data: append([]byte(f.name), 0)},
-	}
-	err = c.ask(unix.NFT_MSG_GETRULE, netlink.Dump, about, func(_ int, b []byte) error {
+	about := []attribute{{unix.NFTA_RULE_TABLE, f.table}, {unix.NFTA_RULE_CHAIN, f.name}}
+	err = c.ask(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, about, func(_ int, b []byte) error {
 		a, err := attributes(b[nfGenMsg:])
 		if err != nil || ended {
 			return err

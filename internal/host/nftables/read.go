@@ -2,7 +2,6 @@ package nftables
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"nodegate/internal/host/activity"
@@ -89,12 +87,9 @@ func (t team) each(n int, do func(member, i int) error) error {
 
 // table reads the table once. A change before the first answer, between two, or in one, is ErrTorn.
 func (t team) table(family string) (*ruleset.NFTTable, error) {
-	about := func(kind uint16, value string) netlink.Attribute {
-		return netlink.Attribute{Type: kind, Data: append([]byte(value), 0)}
-	}
-	const inTable = 1 // NFTA_CHAIN_TABLE, NFTA_SET_TABLE, NFTA_RULE_TABLE: all the same
-	of := []netlink.Attribute{about(inTable, ruleset.KubeProxyTable)}
+	of := []attribute{{unix.NFTA_RULE_TABLE, ruleset.KubeProxyTable}} // the number is the same of sets and the rest
 	c := t[0]
+	c.fixed = 0
 	generation, err := c.generation()
 	if errors.Is(err, unix.EINVAL) {
 		return nil, fmt.Errorf("the kernel has no nf_tables: %w", errors.ErrUnsupported)
@@ -102,30 +97,25 @@ func (t team) table(family string) (*ruleset.NFTTable, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.ask(unix.NFT_MSG_GETTABLE, netlink.Acknowledge, of, func(int, []byte) error { return nil }); errors.Is(err, unix.ENOENT) {
+	if err := c.ask(unix.NFT_MSG_GETTABLE, unix.NLM_F_ACK, of, func(int, []byte) error { return nil }); errors.Is(err, unix.ENOENT) {
 		return nil, fmt.Errorf("no table %s %s: %w", family, ruleset.KubeProxyTable, fs.ErrNotExist)
 	} else if err != nil {
 		return nil, err
 	}
 	d := nftwire.New(family)
-	to := func(add func(message int, b []byte) error) func(message int, b []byte) error {
-		return func(message int, b []byte) error {
-			if binary.BigEndian.Uint16(b[2:]) != uint16(generation) { // nfgenmsg has the lower half of it
-				return ErrTorn
-			}
-			return add(message, b)
-		}
+	for _, member := range t {
+		member.fixed = generation
 	}
-	if err := c.ask(unix.NFT_MSG_GETCHAIN, netlink.Dump, nil, to(d.Add)); err != nil {
+	if err := c.ask(unix.NFT_MSG_GETCHAIN, unix.NLM_F_DUMP, nil, d.Add); err != nil {
 		return nil, err
 	}
-	if err := c.ask(unix.NFT_MSG_GETSET, netlink.Dump, of, to(d.Add)); err != nil {
+	if err := c.ask(unix.NFT_MSG_GETSET, unix.NLM_F_DUMP, of, d.Add); err != nil {
 		return nil, err
 	}
 	sets := d.Sets()
 	err = t.each(len(sets), func(member, i int) error {
-		set := []netlink.Attribute{of[0], about(unix.NFTA_SET_ELEM_LIST_SET, sets[i])}
-		err := t[member].ask(unix.NFT_MSG_GETSETELEM, netlink.Dump, set, to(d.Add))
+		set := []attribute{of[0], {unix.NFTA_SET_ELEM_LIST_SET, sets[i]}}
+		err := t[member].ask(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, set, d.Add)
 		if errors.Is(err, unix.ENOENT) {
 			return ErrTorn // it was there
 		}
@@ -135,17 +125,19 @@ func (t team) table(family string) (*ruleset.NFTTable, error) {
 		return nil, err
 	}
 	// A dump of all rules begins to count at the first one again for each 32 KiB.
-	chains, rules := d.Chains(), make([]func(message int, b []byte) error, len(t))
+	chains, rules := d.Chains(), make([]*nftwire.Rules, len(t))
 	for i := range rules {
-		rules[i] = to(d.Rules().Add)
+		rules[i] = d.Rules()
 	}
 	err = t.each(len(chains), func(member, i int) error {
-		chain := []netlink.Attribute{of[0], about(unix.NFTA_RULE_CHAIN, chains[i].Name)}
-		return t[member].ask(unix.NFT_MSG_GETRULE, netlink.Dump, chain, rules[member])
+		chain := []attribute{of[0], {unix.NFTA_RULE_CHAIN, chains[i].Name}}
+		rules[member].Of = chains[i].Name
+		return t[member].ask(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, chain, rules[member].Add)
 	})
 	if err != nil {
 		return nil, err
 	}
+	c.fixed = 0
 	if now, err := c.generation(); err != nil {
 		return nil, err
 	} else if now != generation {

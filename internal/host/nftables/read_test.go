@@ -8,12 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/netns"
@@ -105,17 +101,6 @@ func both(t testing.TB, family string) (wire, text *ruleset.NFTTable, err error)
 	return wire, set.NFT[0], nil
 }
 
-// difference returns how two readings of a table differ. Lines are nft's alone; in a hash the elements have no order.
-func difference(wire, text *ruleset.NFTTable) string {
-	for _, t := range []*ruleset.NFTTable{wire, text} {
-		for _, s := range t.Sets {
-			slices.SortFunc(s.Elements, func(a, b ruleset.NFTElement) int { return strings.Compare(a.String(), b.String()) })
-		}
-	}
-	return cmp.Diff(text, wire, cmpopts.IgnoreUnexported(ruleset.NFTTable{}), cmpopts.IgnoreFields(ruleset.NFTChain{}, "Line"),
-		cmpopts.IgnoreFields(ruleset.NFTRule{}, "Line"), cmpopts.IgnoreFields(ruleset.NFTSet{}, "Line"), cmpopts.EquateEmpty())
-}
-
 // same fails unless both readings of what was loaded agree, element for element.
 func same(t *testing.T, load string, families []string, flags ...string) {
 	t.Helper()
@@ -131,7 +116,7 @@ func same(t *testing.T, load string, families []string, flags ...string) {
 			if len(text.Chains) == 0 || len(text.Sets) == 0 {
 				t.Errorf("%s: nothing to compare", family)
 			}
-			if d := difference(wire, text); d != "" {
+			if d := hosttest.DiffTables(text, wire); d != "" {
 				t.Errorf("%s: nft -j has -, netlink +:\n%s", family, d)
 			}
 			for _, c := range text.Chains {

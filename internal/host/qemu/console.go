@@ -45,9 +45,10 @@ func (r *Recording) Text() string {
 	return string(r.kept)
 }
 
-// Plain returns console text without the terminal's control sequences and carriage returns; where the cursor was placed, a line begins.
+// Plain returns console text without the terminal's control sequences and carriage returns; where the cursor
+// was placed at the left, a line begins. (SeaBIOS places it within words too.)
 func Plain(text string) string {
-	text = regexp.MustCompile(`\x1b\[[0-9;]*H`).ReplaceAllString(text, "\n")
+	text = regexp.MustCompile(`\x1b\[[0-9]+;0*1H`).ReplaceAllString(text, "\n")
 	return regexp.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]|\x1b[ -/]*[0-~]|\r`).ReplaceAllString(text, "")
 }
 

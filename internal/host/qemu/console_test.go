@@ -6,7 +6,7 @@ import (
 )
 
 func TestPlain(t *testing.T) {
-	const raw = "\x1bcSeaBIOS\x1b[=3h\x1b[01;02Hmenu\x1b(B\n\x1b[2J\x1b[0;1;31m[FAILED]\x1b[0m Failed\r\n\x1b[?25hnode login: "
+	const raw = "\x1bcSeaBIOS\x1b[=3h\x1b[02;01Hme\x1b[02;03Hnu\x1b(B\n\x1b[2J\x1b[0;1;31m[FAILED]\x1b[0m Failed\r\n\x1b[?25hnode login: "
 	if got, want := Plain(raw), "SeaBIOS\nmenu\n[FAILED] Failed\nnode login: "; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -1,6 +1,8 @@
 package nftwire
 
 import (
+	"encoding/binary"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -55,9 +57,10 @@ func (r *rule) translate(b []byte) error {
 			return err
 		}
 	}
-	words := "dnat to " + net.JoinHostPort(ip, port)
-	r.out.To = words[len("dnat to "):]
-	r.say(words)
+	r.say("dnat to")
+	r.to = len(r.words) + 1
+	r.say(net.JoinHostPort(ip, port))
+	r.end = len(r.words)
 	return nil
 }
 
@@ -102,5 +105,38 @@ func (r *rule) masquerade(b []byte) error {
 	}
 	r.out.Masquerade, r.out.FullyRandom = true, slices.Contains(flags, "fully-random")
 	r.say(strings.Join(words, " "))
+	return nil
+}
+
+// mangle reads what meta writes.
+func (r *rule) mangle(register uint64) error {
+	t, err := r.get(register)
+	if err != nil {
+		return err
+	}
+	const key = "meta mark"
+	value := ""
+	switch {
+	case t.value != nil:
+		value, err = mark.text(t.value)
+	case t.words != key || !t.masked:
+		err = errForm
+	default:
+		mask, xor := binary.NativeEndian.Uint32(t.mask), binary.NativeEndian.Uint32(t.xor)
+		switch {
+		case xor == 0:
+			value = fmt.Sprint(key, " & ", mask)
+		case mask == ^uint32(0):
+			value = fmt.Sprint(key, " ^ ", xor)
+		case mask == ^xor:
+			value = fmt.Sprint(key, " | ", xor)
+		default:
+			err = errForm
+		}
+	}
+	if err != nil {
+		return err
+	}
+	r.say(r.out.Mangle(key, value))
 	return nil
 }

@@ -34,6 +34,7 @@ type Decoder struct {
 // Rules reads the rules of some chains. Those of different chains may be read at the same time, by different Rules.
 type Rules struct {
 	*Decoder
+	Of   string // the chain that was asked for; any other's rule is an error. Of all of them where it is ""
 	slab []ruleset.NFTRule
 	rule rule
 }
@@ -142,8 +143,8 @@ func (d *Decoder) addChain(a *attributes) error {
 
 func (d *Rules) addRule(a *attributes) error {
 	c := d.table.Chain(string(a.text(unix.NFTA_RULE_CHAIN)))
-	if c == nil {
-		return fmt.Errorf("a rule of chain %.60q, which the table does not have", a.text(unix.NFTA_RULE_CHAIN))
+	if c == nil || d.Of != "" && d.Of != c.Name {
+		return fmt.Errorf("a rule of chain %.60q, which was not asked for", a.text(unix.NFTA_RULE_CHAIN))
 	}
 	if len(d.slab) == 0 {
 		d.slab = make([]ruleset.NFTRule, slab)

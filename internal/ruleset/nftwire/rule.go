@@ -1,11 +1,9 @@
 package nftwire
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -18,7 +16,8 @@ type rule struct {
 	out       *ruleset.NFTRule
 	registers [16]term // of four bytes
 	protocol  bool     // there is a match on it: nft prints a port as one of that protocol
-	words     []string
+	words     []byte
+	to, end   int // where in them the place is that dnat leads to
 }
 
 // term is what a register holds.
@@ -52,11 +51,20 @@ func (r *rule) decode(expressions []byte) error {
 			return fmt.Errorf("expression %.20q: %w", a.text(unix.NFTA_EXPR_NAME), err)
 		}
 	}
-	r.out.Text = ruleset.RuleText(strings.Join(r.words, " "))
+	text := string(r.words)
+	r.out.To = text[r.to:r.end]
+	r.out.Text = ruleset.RuleText(text)
 	return nil
 }
 
-func (r *rule) say(words string) { r.words = append(r.words, words) }
+func (r *rule) say(words ...string) {
+	for _, w := range words {
+		if len(r.words) > 0 {
+			r.words = append(r.words, ' ')
+		}
+		r.words = append(r.words, w...)
+	}
+}
 
 var errForm = errors.New("not of a form that is known")
 
@@ -260,39 +268,10 @@ func (r *rule) immediate(b []byte) error {
 	default:
 		return errForm
 	}
-	r.say(v.words())
-	return nil
-}
-
-// mangle reads what meta writes.
-func (r *rule) mangle(register uint64) error {
-	t, err := r.get(register)
-	if err != nil {
-		return err
+	if v.way != "" {
+		r.say(v.way, v.chain)
+	} else {
+		r.say(v.word)
 	}
-	const key = "meta mark"
-	value := ""
-	switch {
-	case t.value != nil:
-		value, err = mark.text(t.value)
-	case t.words != key || !t.masked:
-		err = errForm
-	default:
-		mask, xor := binary.NativeEndian.Uint32(t.mask), binary.NativeEndian.Uint32(t.xor)
-		switch {
-		case xor == 0:
-			value = fmt.Sprint(key, " & ", mask)
-		case mask == ^uint32(0):
-			value = fmt.Sprint(key, " ^ ", xor)
-		case mask == ^xor:
-			value = fmt.Sprint(key, " | ", xor)
-		default:
-			err = errForm
-		}
-	}
-	if err != nil {
-		return err
-	}
-	r.say(r.out.Mangle(key, value))
 	return nil
 }

@@ -124,15 +124,15 @@ func (s *wireSet) list() error {
 
 // each calls yield with the elements in the order of their keys.
 func (s *wireSet) each(yield func(e *element, key []string) error) error {
-	order := func(a, b *element) int { return strings.Compare(a.key, b.key) }
+	order := strings.Compare
 	if len(s.key) == 1 && s.key[0] == integer {
-		order = func(a, b *element) int { return cmp.Compare(native(a.key), native(b.key)) }
+		order = func(a, b string) int { return cmp.Compare(native(a), native(b)) }
 	}
 	slices.SortFunc(s.elements, func(a, b element) int {
 		if a.end != b.end && a.key == b.key {
 			return map[bool]int{true: -1, false: 1}[a.end]
 		}
-		return order(&a, &b)
+		return order(a.key, b.key)
 	})
 	for i := range s.elements {
 		e := &s.elements[i]
