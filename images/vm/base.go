@@ -21,7 +21,7 @@ var guestPackages string
 const (
 	suite     = "bookworm"
 	oldest    = "bullseye"       // systemd 247: nodegate is tried with nothing older
-	buildTime = 15 * time.Minute // mmdebstrap takes half a minute near a mirror
+	buildTime = 30 * time.Minute // mmdebstrap takes half a minute near a mirror, and four where QEMU runs what it installs
 )
 
 // bootHook runs in mmdebstrap before the kernel package: an initrd of the few modules that reach the disk and the
