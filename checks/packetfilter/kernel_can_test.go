@@ -73,6 +73,13 @@ want: every form of rule
 got: every form of rule
 evidence: /var/lib/kube-proxy/config.conf: mode nftables
 evidence: nft: nft is not installed`},
+		{What: "no nf_tables", Node: lacks(node("nftables"), "nft", "cache update"), Want: `
+fail
+want: every form of rule
+got: cannot without nf_tables
+evidence: /var/lib/kube-proxy/config.conf: mode nftables
+evidence: nft: session affinity: Error: cache initialization failed: Invalid argument
+remedy: install kernel-modules-extra-6.1.0, which has nf_tables; run: modprobe -a nf_tables`},
 		{What: "too slow to tell, though the files are there", Node: node("nftables", strings.Fields(nftables+" nft_nat")...), Host: tooSlow,
 			Want: "unknown\nerror: nft has not returned: context deadline exceeded"},
 		{What: "too slow, and one is rejected until then", Node: lacks(node("nftables"), "nft", "fib daddr"), Host: tooSlow, Want: `

@@ -40,8 +40,8 @@ type Machine struct {
 	Unsynced bool                         // nothing keeps the clock right
 	Foreign  []host.Foreign               // routes and rules of other programs
 	Cgroups  map[string]host.CgroupDriver // socket -> the runtime's driver
-	// Lacks is program -> words of the texts that the kernel rejects, "program WORD" where that program does; a program that is no
-	// key is not installed.
+	// Lacks is program -> words of the texts that the kernel rejects, "program WORD" where that program does, "cache WORD" where it
+	// finds no nf_tables; a program that is no key is not installed.
 	Lacks   map[string][]string
 	Rejects map[string]string // program and rule -> why it is rejected, "" if it is accepted
 	Log     []string          // every change that was requested
@@ -267,8 +267,11 @@ func (m rules) Takes(_ context.Context, program, _ string, texts []string) ([]st
 	rejected := make([]string, len(texts))
 	for i, text := range texts {
 		for _, word := range lacks {
-			switch word, own := strings.CutPrefix(word, "program "); {
+			all, none := strings.CutPrefix(word, "cache ")
+			switch word, own := strings.CutPrefix(all, "program "); {
 			case !strings.Contains(text, word):
+			case none:
+				rejected[i] = "Error: cache initialization failed: Invalid argument"
 			case own:
 				rejected[i] = "Error: syntax error, unexpected string"
 			default:
