@@ -8,10 +8,10 @@ LINT     = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 export CGO_ENABLED = 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo cluster test torture test-vm test-cluster test-machines test-release bench lint fmt dist clean
+.PHONY: help build demo cluster test torture test-vm test-arm64 test-cluster test-machines test-release bench lint fmt dist clean
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/nodegate, one static binary
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/nodegate ./cmd/nodegate
@@ -30,7 +30,10 @@ torture: build ## the real binary killed, starved and lied to, with counts: two 
 	LONG='$(LONG)' $(GO) test -tags torture -count=1 -timeout $(if $(LONG),120m,20m) -v ./images/torture/
 
 test-vm: ## boot real Debian nodes in QEMU (needs the packages in images/vm/apt-packages)
-	$(GO) test -tags vm -count=1 -timeout 60m -v ./images/vm/
+	$(GO) test -tags vm -count=1 -timeout 60m -v -skip TestARM64 ./images/vm/
+
+test-arm64: ## an emulated arm64 node; its image takes minutes to build
+	$(GO) test -tags vm -count=1 -timeout 40m -v -run TestARM64 ./images/vm/
 
 bench: build ## a shell script, goss and the floor; audit, iptables-save and probe; the boot cost in the VM
 	$(GO) run ./internal/bench bin/nodegate
