@@ -86,7 +86,7 @@ func TestImage(t *testing.T) {
 		{name: "nobody starts kubelet", code: 3, long: true, change: "rm /etc/systemd/system/multi-user.target.wants/kubelet.service",
 			args: "--timeout 90s", says: []string{"silence: the gate said nothing in 1m30s", "login:"}},
 		{name: "no serial console", code: 3, long: true, args: "--timeout 40s --kernel vmlinuz --cmdline quiet",
-			says: []string{"silence: nothing on the serial console", "console=ttyS0"}},
+			says: []string{"silence: the gate said nothing in 40s", "lacks console=ttyS0"}},
 		{name: "switched off", code: 3, long: true, change: "write off /etc/nodegate/disabled", says: []string{"gate is switched off by /etc/nodegate/disabled"}},
 	} {
 		t.Run(c.name, func(t *testing.T) { testImage(t, r, whole, call, c) })
