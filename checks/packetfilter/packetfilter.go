@@ -19,5 +19,6 @@ func Problems() []checks.Problem {
 		hostPort(),
 		forwardDrop(),
 		incompatible(),
+		ipsetRevision(),
 	}
 }

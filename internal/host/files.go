@@ -16,10 +16,21 @@ import (
 // has less than 1 MiB, a full rule dump of kube-proxy 16 MiB.
 const maxFile = 64 << 20
 
+// maxTail is some hundred lines of a log.
+const maxTail = 32 << 10
+
 // machineFiles reads and writes the running machine's files.
 type machineFiles struct{}
 
 func (machineFiles) ReadFile(name string) ([]byte, error) { return file.Read(name, maxFile) }
+
+func (machineFiles) Tail(name string) ([]byte, error) {
+	f, err := file.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return file.Tail(f, maxTail)
+}
 
 func (machineFiles) ReadDir(name string) ([]string, error) { return file.ListDir(name) }
 
@@ -88,6 +99,14 @@ func (t treeFiles) ReadFile(name string) ([]byte, error) {
 		return nil, err
 	}
 	return file.Drain(f, maxFile)
+}
+
+func (t treeFiles) Tail(name string) ([]byte, error) {
+	f, err := t.open(name)
+	if err != nil {
+		return nil, err
+	}
+	return file.Tail(f, maxTail)
 }
 
 func (t treeFiles) Exists(name string) (bool, error) {

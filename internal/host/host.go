@@ -48,6 +48,8 @@ type Proof struct {
 // io/fs sentinels.
 type Files interface {
 	ReadFile(name string) ([]byte, error)
+	// Tail returns the end of a file, at most 32 KiB: of a log.
+	Tail(name string) ([]byte, error)
 	// ReadDir returns the sorted names in a directory.
 	ReadDir(name string) ([]string, error)
 	// ReadLink returns the target of a symbolic link, unresolved.

@@ -49,6 +49,12 @@ func (r recordFiles) Exists(name string) (bool, error) {
 	return v, err
 }
 
+func (r recordFiles) Tail(name string) ([]byte, error) {
+	b, err := r.Files.Tail(name)
+	r.s.Files[name] = recordAnswer(text(b), err)
+	return b, err
+}
+
 func (r recordFiles) ReadLink(name string) (string, error) {
 	to, err := r.Files.ReadLink(name)
 	r.s.SymLink[name] = recordAnswer(to, err)

@@ -23,6 +23,7 @@ type replayFiles struct{ s *Snapshot }
 
 func (r replayFiles) ReadFile(name string) ([]byte, error)  { return r.s.Files[name].get(name) }
 func (r replayFiles) ReadDir(name string) ([]string, error) { return r.s.Dirs[name].get(name) }
+func (r replayFiles) Tail(name string) ([]byte, error)      { return r.ReadFile(name) }
 func (r replayFiles) ReadLink(name string) (string, error)  { return r.s.SymLink[name].get(name) }
 func (r replayFiles) Exists(name string) (bool, error)      { return r.s.Present[name].get(name) }
 func (r replayFiles) Space(name string) (Space, error)      { return r.s.Spaces[name].get(name) }

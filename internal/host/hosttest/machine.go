@@ -102,6 +102,8 @@ func (m files) ReadFile(name string) ([]byte, error) {
 	return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.ENOENT}
 }
 
+func (m files) Tail(name string) ([]byte, error) { return m.ReadFile(name) }
+
 func (m files) ReadDir(name string) ([]string, error) {
 	found := map[string]bool{}
 	for f := range m.Files {

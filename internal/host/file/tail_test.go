@@ -1,0 +1,25 @@
+package file_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"nodegate/internal/host/file"
+)
+
+func TestTail(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "log")
+	for content, want := range map[string]string{"": "", "abc": "abc", "abcdefgh": "defgh"} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := file.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := file.Tail(f, 5); err != nil || string(got) != want {
+			t.Errorf("the end of %q is %q (%v), want %q", content, got, err, want)
+		}
+	}
+}
