@@ -77,7 +77,8 @@ func (l *loader) variable(b block) (cty.Value, bool) {
 			return cty.NilVal, false
 		}
 		// A list, a number or a bool is written as in a policy; a string as it is.
-		if e, diags := hclsyntax.ParseExpression([]byte(text), at.Filename, hcl.InitialPos); !diags.HasErrors() && typ != cty.String && l.affordable(e) {
+		e, diags := hclsyntax.ParseExpression([]byte(text), at.Filename, hcl.InitialPos)
+		if !diags.HasErrors() && typ != cty.String && l.affordable(e) {
 			if parsed, diags := e.Value(nil); !diags.HasErrors() {
 				v = parsed
 			}

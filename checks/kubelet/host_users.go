@@ -18,10 +18,11 @@ func hostUsers() checks.Problem {
 		Symptom: "Such a Pod stays in ContainerCreating, \"no space left on device\", on this node only.",
 		How: "user.max_user_namespaces is 0, as hardening guides have it, and kubelet is 1.33 or later: from there on such Pods need no " +
 			"feature gate.",
-		Remedy:   "run: sysctl -w user.max_user_namespaces=15000; and put it into the policy",
-		TradeOff: "More of the kernel is open to users without rights: flaws in it were used from user namespaces. Pods without root inside are worth it.",
-		Ref:      "https://kubernetes.io/docs/concepts/workloads/pods/user-namespaces/",
-		Inspect:  inspectHostUsers,
+		Remedy: "run: sysctl -w user.max_user_namespaces=15000; and put it into the policy",
+		TradeOff: "More of the kernel is open to users without rights: flaws in it were used from user namespaces. Pods without root inside " +
+			"are worth it.",
+		Ref:     "https://kubernetes.io/docs/concepts/workloads/pods/user-namespaces/",
+		Inspect: inspectHostUsers,
 	}
 }
 

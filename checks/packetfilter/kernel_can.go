@@ -94,8 +94,9 @@ func inspectKernelCan(ctx context.Context, h *host.Host, p *policy.Policy) (chec
 
 // kernelSaid reports whether the kernel rejected a text, and not the program that should have sent it.
 func kernelSaid(rejected string) bool {
-	return regexp.MustCompile(`RULE_\w+ failed|CHAIN_\w+ failed|Could not process rule|missing kernel module|No chain/target/match|`+
-		`Table does not exist|line \d+ failed|cache initialization failed|Unable to initialize Netlink`).MatchString(rejected) && !strings.Contains(rejected, "Couldn't load")
+	said := regexp.MustCompile(`RULE_\w+ failed|CHAIN_\w+ failed|Could not process rule|missing kernel module|No chain/target/match|` +
+		`Table does not exist|line \d+ failed|cache initialization failed|Unable to initialize Netlink`)
+	return said.MatchString(rejected) && !strings.Contains(rejected, "Couldn't load")
 }
 
 // proxyMode returns kube-proxy's mode and the place that says so: its configuration, or the policy's own modules.

@@ -168,7 +168,9 @@ func TestIPSetRevision(t *testing.T) {
 	const complaint = "2026-07-15T08:54:52.832Z stderr F 2026-07-15 08:54:52.832 [ERROR][11] felix/ipsets.go 671: Bad return code from 'ipset list " +
 		"cali40this-host'. error=exit status 1 family=\"inet\" stderr=\"ipset v7.11: Kernel and userspace incompatible: settype hash:ip with " +
 		"revision 6 not supported by userspace.\\n\"\n"
-	later := func(at string) string { return "2026-07-15T" + at + "Z stdout F felix/summary.go 100: Summarising 12 dataplane reconciliation loops\n" }
+	later := func(at string) string {
+		return "2026-07-15T" + at + "Z stdout F felix/summary.go 100: Summarising 12 dataplane reconciliation loops\n"
+	}
 	node := func(name, log string) *hosttest.Machine {
 		return checkstest.Node(map[string]string{name: log, dir + "2.log": complaint}, nil)
 	}

@@ -114,8 +114,8 @@ func giveUpBoot(ctx context.Context, h *host.Host, v gate.Voice) {
 		v.Say(host.LevelError, fmt.Sprintf("nodegate: this boot is not good, nor were %d before it: not restarted again", tried-1))
 		return
 	}
-	v.Say(host.LevelError, fmt.Sprintf("nodegate: this boot is not good (try %d): restarting, so that the boot loader takes another entry when "+
-		"the tries are used up; %s has the report", tried, units.FailedBoot))
+	v.Say(host.LevelError, fmt.Sprintf("nodegate: this boot is not good (try %d): restarting, so that the boot loader takes another entry "+
+		"when the tries are used up; %s has the report", tried, units.FailedBoot))
 	if err := host.Restart(ctx); err != nil {
 		v.Say(host.LevelError, "nodegate: restarting: "+err.Error())
 	}

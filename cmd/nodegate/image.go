@@ -92,7 +92,8 @@ Exit status: 0 the gate passes in every boot, 1 it fails, or a boot does not com
 	f.IntVar(&t.Memory, "memory", t.Memory, "the machine's memory in `MiB`")
 	f.IntVar(&t.Boots, "boots", t.Boots, "boot `N` times, for what fails sometimes; each boot begins with the image as it is")
 	f.DurationVar(&t.Timeout, "timeout", t.Timeout, "give up on a boot after this long")
-	f.DurationVar(&t.Hold, "hold", t.Hold, "a verdict that is no pass counts once it has lasted for so `long`: what the gate waits for may still come")
+	f.DurationVar(&t.Hold, "hold", t.Hold, "a verdict that is no pass counts once it has lasted for so `long`: what the gate waits for may "+
+		"still come")
 	f.StringVar(&with, "with", "", "put the policy in `FILE` in force for the test, instead of the image's (the image needs systemd 252)")
 	f.StringVar(&t.Direct.Kernel, "kernel", "", "boot the kernel in `FILE`: for an image without a boot loader")
 	f.StringVar(&t.Direct.Initrd, "initrd", "", "the kernel's initial RAM disk, a `FILE`")

@@ -31,7 +31,8 @@ func ARM64() Arch {
 const foreign = `
 formats=/proc/sys/fs/binfmt_misc
 if ! [ -e $formats/qemu-aarch64 ]; then
-	mount -t binfmt_misc binfmt_misc $formats || { echo "a kernel before 6.7 must know arm64 already: systemctl restart systemd-binfmt"; exit 1; }
+	mount -t binfmt_misc binfmt_misc $formats ||
+		{ echo "a kernel before 6.7 must know arm64 already: systemctl restart systemd-binfmt"; exit 1; }
 	cat /usr/lib/binfmt.d/qemu-aarch64.conf >$formats/register
 fi
 exec "$@"

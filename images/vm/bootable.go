@@ -60,7 +60,9 @@ func (b *Base) MakeBootable(ctx context.Context, tree, disk, words string) error
 
 // Change runs debugfs's commands on the tree of a bootable disk.
 func Change(ctx context.Context, disk, commands string) error {
-	script := `printf '%s' "$COMMANDS" | debugfs -w -f - "$DISK?offset=$OFFSET" 2>&1 | tee /dev/stderr | { ! grep -iE 'not found|denied|invalid|usage'; }`
-	_, err := run(ctx, copyTime, []string{"DISK=" + disk, "COMMANDS=" + commands, fmt.Sprintf("OFFSET=%d", treeStart*512)}, "sh", "-euc", script)
+	script := `printf '%s' "$COMMANDS" | debugfs -w -f - "$DISK?offset=$OFFSET" 2>&1 | tee /dev/stderr |
+		{ ! grep -iE 'not found|denied|invalid|usage'; }`
+	env := []string{"DISK=" + disk, "COMMANDS=" + commands, fmt.Sprintf("OFFSET=%d", treeStart*512)}
+	_, err := run(ctx, copyTime, env, "sh", "-euc", script)
 	return err
 }

@@ -65,7 +65,8 @@ type Memory struct {
 	Since   time.Time // the last start of systemd-networkd that was seen
 }
 
-// Foreign is a route, a routing rule, or a permanent neighbour or forwarding entry of a VXLAN link, that neither the kernel, nor advertisements, nor DHCP nor a static configuration made.
+// Foreign is a route, a routing rule, or a permanent neighbour or forwarding entry of a VXLAN link, that neither the kernel, nor
+// advertisements, nor DHCP nor a static configuration made.
 type Foreign struct {
 	Text string // as ip prints it
 	Link string // the link of a route or an entry, "" for none

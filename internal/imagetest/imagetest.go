@@ -178,8 +178,8 @@ func (t Test) judge(s seen, late, over bool) boot {
 		b.remedy = "put console=ttyS0 on the image's kernel command line, or try the other --firmware"
 	default:
 		b.verdict, b.why = report.Unknown, fmt.Sprintf("silence: the gate said nothing in %s", t.Timeout)
-		b.remedy = "is nodegate installed in the image, and does kubelet start at boot? The gate speaks then. A slow machine needs a longer --timeout; " +
-			"where the kernel is not on the console, its command line lacks console=ttyS0"
+		b.remedy = "is nodegate installed in the image, and does kubelet start at boot? The gate speaks then. A slow machine needs a longer " +
+			"--timeout; where the kernel is not on the console, its command line lacks console=ttyS0"
 	}
 	return b
 }

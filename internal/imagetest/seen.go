@@ -27,7 +27,8 @@ func endings() []struct{ what, says string } {
 		{"emergency shell", `You are in (?:emergency|rescue) mode|Entering emergency mode|the root account is locked`},
 		{"the initial RAM disk's shell", `(?m)^\(initramfs\)|^dracut:/#`},
 		{"no boot", `No bootable device.*|Boot failed: not a bootable disk|^grub rescue>|^Shell> |BdsDxe: No bootable option.*|` +
-			`^Could not find kernel image: .*|^Loading .* failed: .*|^No DEFAULT or UI configuration directive found!|^Error loading .*Not [Ff]ound.*`},
+			`^Could not find kernel image: .*|^Loading .* failed: .*|^No DEFAULT or UI configuration directive found!|` +
+			`^Error loading .*Not [Ff]ound.*`},
 	}
 }
 

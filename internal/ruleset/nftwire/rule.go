@@ -141,8 +141,8 @@ func (r *rule) get(register uint64) (*term, error) {
 // bitwise reads ( register & mask ) ^ xor.
 func (r *rule) bitwise(b []byte) error {
 	const op = 6 // NFTA_BITWISE_OP: 0 is what Linux has always had
-	a, err := only(b, set(unix.NFTA_BITWISE_SREG, unix.NFTA_BITWISE_DREG, unix.NFTA_BITWISE_LEN, unix.NFTA_BITWISE_MASK, unix.NFTA_BITWISE_XOR),
-		set(op))
+	a, err := only(b, set(unix.NFTA_BITWISE_SREG, unix.NFTA_BITWISE_DREG, unix.NFTA_BITWISE_LEN, unix.NFTA_BITWISE_MASK,
+		unix.NFTA_BITWISE_XOR), set(op))
 	if err != nil {
 		return err
 	}

@@ -88,7 +88,8 @@ func (d *Decoder) addElement(s *wireSet, b []byte) error {
 	}
 	const keyEnd = 10 // NFTA_SET_ELEM_KEY_END
 	flags := a.number(unix.NFTA_SET_ELEM_FLAGS)
-	if flags&^unix.NFT_SET_ELEM_INTERVAL_END != 0 || a[keyEnd] != nil || a[unix.NFTA_SET_ELEM_OBJREF] != nil || a[unix.NFTA_SET_ELEM_KEY] == nil {
+	if flags&^unix.NFT_SET_ELEM_INTERVAL_END != 0 || a[keyEnd] != nil || a[unix.NFTA_SET_ELEM_OBJREF] != nil ||
+		a[unix.NFTA_SET_ELEM_KEY] == nil {
 		return errors.New("an element of a form that is not known")
 	}
 	key, _, err := d.data(a[unix.NFTA_SET_ELEM_KEY])
@@ -113,7 +114,8 @@ func (s *wireSet) list() error {
 		if s.data != nil {
 			return errors.New("a map to values")
 		}
-		s.out.Elements = append(s.out.Elements, ruleset.NFTElement{Key: key, Target: e.verdict.chain, Verdict: e.verdict.word, Comment: e.comment})
+		one := ruleset.NFTElement{Key: key, Target: e.verdict.chain, Verdict: e.verdict.word, Comment: e.comment}
+		s.out.Elements = append(s.out.Elements, one)
 		return nil
 	}); err != nil {
 		return err
