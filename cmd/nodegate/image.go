@@ -54,8 +54,13 @@ Exit status: 0 the gate passes in every boot, 1 it fails, or a boot does not com
 				return err
 			}
 			t.Image = args[0]
-			if t.Boots < 1 {
+			switch {
+			case t.Boots < 1:
 				return errors.New("--boots is 1 or more")
+			case t.Memory < 1:
+				return errors.New("--memory is 1 MiB or more")
+			case t.Timeout <= 0 || t.Hold < 0:
+				return errors.New("--timeout is longer than 0, and --hold is not negative")
 			}
 			if t.Direct.Kernel == "" && t.Direct != (qemu.Direct{}) {
 				return errors.New("--initrd and --cmdline go with --kernel")
