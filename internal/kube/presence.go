@@ -104,6 +104,47 @@ func (p *Presence) elsewhere(ctx context.Context, proxy host.Process, refused er
 	}
 }
 
+// Ports returns the TCP ports that kube-proxy listens on, nil where it is not there, which Look says. Whose sockets they are may be
+// hidden from us; then it returns those that anybody listens on: where nobody does, kube-proxy does not.
+func (p *Presence) Ports() (map[uint16]bool, error) {
+	processes, err := p.Host.Processes()
+	if err != nil {
+		return nil, err
+	}
+	proxy, found := findProxy(processes)
+	if !found && p.Host.SeesAllProcesses() {
+		return nil, nil
+	}
+	var listens []netip.AddrPort
+	if found {
+		listens, err = p.Host.Listening(proxy.PID)
+	}
+	if !found || err != nil {
+		if listens, err = p.Host.ListeningHere(); err != nil {
+			return nil, err
+		}
+	}
+	ports := map[uint16]bool{}
+	for _, a := range listens {
+		ports[a.Port()] = true
+	}
+	return ports, nil
+}
+
+// NoExternalIPs reports whether kube-proxy is configured to serve no externalIPs.
+func (p *Presence) NoExternalIPs() bool {
+	c, err := config.ReadKubeProxy(p.Host.Files)
+	if err == nil && c.NoExternalIPs {
+		return true
+	}
+	processes, err := p.Host.Processes()
+	if err != nil {
+		return false
+	}
+	proxy, _ := findProxy(processes)
+	return config.NoExternalIPs(strings.Join(proxy.Args, " "))
+}
+
 // isHealthz reports whether a page is kube-proxy's healthz.
 func isHealthz(ctx context.Context, address string) bool {
 	body, status, err := Page(ctx, address)

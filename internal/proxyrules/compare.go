@@ -22,6 +22,7 @@ func compare(rep *Report, opts *Options, known []Finding, out *Collector) {
 		}
 		c.endpoints(s)
 	}
+	c.healthPorts()
 }
 
 // Compare returns how rules that were judged alone differ from the API, as Judge finds it with both.
@@ -101,35 +102,6 @@ func (c *comparison) services() {
 	}
 }
 
-// service compares what else is sure of one port of a Service. A Service without endpoints has too few rules for it, and before
-// 1.30 policies and addresses were written in other ways.
-func (c *comparison) service(s *Service, p *apiServicePort) {
-	if c.rep.Version.Min < 30 || s.ClusterIP == "" {
-		return
-	}
-	before := len(c.out.List)
-	serves := s.Blocked == "" && len(s.Endpoints) > 0
-	switch {
-	case serves && s.NodePort == 0 && p.nodePort != 0:
-		c.find("kubeproxy.truth.service-address", s, "the API has node port %d, the rules have none", p.nodePort)
-	case s.InternalLocal && p.internal == "Cluster", serves && !s.InternalLocal && p.internal == "Local":
-		c.find("kubeproxy.truth.service-policy", s, "internalTrafficPolicy is %s in the API: the rules send connections to %s %s", p.internal,
-			s.ClusterIP, map[bool]string{true: "to endpoints of this node only", false: "to those of other nodes too"}[s.InternalLocal])
-	case s.AffinitySeconds != 0 && p.affinity == "None", s.AffinitySeconds == 0 && p.affinity == "ClientIP" && s.Blocked == "" &&
-		len(s.Endpoints)+len(s.LocalEndpoints) > 0:
-		c.find("kubeproxy.truth.service-policy", s, "sessionAffinity is %s in the API, the rules %s", p.affinity,
-			map[bool]string{true: "have none", false: fmt.Sprintf("keep clients for %d s", s.AffinitySeconds)}[s.AffinitySeconds == 0])
-	default:
-		for _, ip := range slices.Concat(s.ExternalIPs, s.LoadBalancerIPs) {
-			if p.outside != nil && !p.outside[ip] {
-				c.find("kubeproxy.truth.service-address", s, "the rules still take what is sent to %s, which the Service has no longer", ip)
-				break
-			}
-		}
-	}
-	c.stale[keyOf(s)] = len(c.out.List) > before
-}
-
 // servicesBySlices does what slices alone allow. A Service is missing only if the controller's own slices show that it is
 // neither headless nor another proxy's; it is stale only if it has endpoints and not one slice.
 func (c *comparison) servicesBySlices() {
@@ -157,6 +129,37 @@ func (c *comparison) servicesBySlices() {
 				"the rules still serve %s:%d with %d endpoints; the API has no EndpointSlice of it", s.ClusterIP, s.Port,
 				len(s.Endpoints)+len(s.LocalEndpoints))
 			c.stale[keyOf(s)] = true
+		}
+	}
+}
+
+// healthPorts compares where kube-proxy listens for the health checks of load balancers: with externalTrafficPolicy Local they ask each
+// node whether it has endpoints. Where node ports are answered at no address of this node, kube-proxy listens nowhere either.
+func (c *comparison) healthPorts() {
+	listening := c.rep.all().Listening
+	if c.opts.Services == nil || listening == nil {
+		return
+	}
+	for i := range c.opts.Services.list {
+		p := &c.opts.Services.list[i]
+		key := apiServiceKey{servicePort(p.namespace, p.name, p.port), p.proto, p.family}
+		s := c.inRules[key]
+		if p.health == 0 || s == nil || c.broken[key.name+" "+key.family] || c.stale[key] || !c.rep.all().NodePorts[p.family] {
+			continue
+		}
+		open, err := listening()
+		switch {
+		case err != nil:
+			c.find("kubeproxy.healthport.unread", s, "whether kube-proxy listens on health check node port %d could not be seen: %v", p.health, err)
+			return // so it is with all
+		case open == nil, open[uint16(p.health)]:
+		default:
+			c.out.Add(Finding{Name: "kubeproxy.healthport.closed", Service: s.Name, Family: s.Family,
+				Message: fmt.Sprintf("kube-proxy does not listen on health check node port %d: the load balancer takes this node for one "+
+					"without endpoints, and sends it nothing", p.health),
+				Remedy: fmt.Sprintf("see who has the port: ss -ltnp 'sport = :%d'; kube-proxy tries again whenever it writes its rules, and its log "+
+					"says why it fails (failed to start healthcheck). Free the port, or give the Service another healthCheckNodePort; a restart of "+
+					"kube-proxy mends nothing", p.health)})
 		}
 	}
 }
@@ -245,6 +248,7 @@ func same(got []Endpoint, want map[string]bool) bool {
 }
 
 func (d *difference) report(c *comparison, s *Service) {
+	c.stale[keyOf(s)] = len(d.stale)+len(d.missing) > 0
 	switch {
 	case len(d.stale) > 0:
 		msg := fmt.Sprintf("%d of %d endpoints in the rules are not in the API or not ready: %s; they take %.1f %% of new connections",
@@ -260,8 +264,9 @@ func (d *difference) report(c *comparison, s *Service) {
 }
 
 // few lists the first of many.
-func few(set map[string]bool) string {
-	list := slices.Sorted(maps.Keys(set))
+func few(set map[string]bool) string { return first(slices.Sorted(maps.Keys(set))) }
+
+func first(list []string) string {
 	if len(list) > 5 {
 		return fmt.Sprintf("%s and %d more", strings.Join(list[:5], ", "), len(list)-5)
 	}

@@ -2,6 +2,7 @@ package proxyrules
 
 import (
 	"fmt"
+	"slices"
 
 	"nodegate/checks"
 )
@@ -146,12 +147,18 @@ func truthKinds() []Kind {
 		{"kubeproxy.truth.service-missing", checks.Fail, "the API has a Service that the rules lack", quorum, "kubernetes#87615"},
 		{"kubeproxy.truth.service-address", checks.Fail, "a Service's addresses in the rules are not those in the API", quorum,
 			"kubernetes#87615"},
-		{"kubeproxy.truth.service-policy", checks.Fail, "the rules follow another internal traffic policy or session affinity than the API has",
+		{"kubeproxy.truth.service-policy", checks.Fail, "the rules follow another traffic policy or session affinity than the API has",
 			quorum, "kubernetes#87615"},
+		{"kubeproxy.truth.source-ranges", checks.Fail, "the rules let others use a load balancer's address than the API does", quorum,
+			"kubernetes#87615"},
 		{"kubeproxy.truth.unsettled", checks.Unknown, "the rules differ from the API, and the audit ended before that was certain",
 			"audit again, with a longer --timeout", ""},
 		{"kubeproxy.truth.unanswered", checks.Unknown, "the API server did not answer: the rules are compared with nothing",
 			"see whether the API server is up, and whether the kubeconfig's credentials may list and watch Services and EndpointSlices", ""},
+		{"kubeproxy.healthport.closed", checks.Fail, "kube-proxy does not listen on a Service's health check node port",
+			"see who has the port: ss -ltnp; kube-proxy tries again whenever it writes its rules", ""},
+		{"kubeproxy.healthport.unread", checks.Unknown, "whether kube-proxy listens on health check node ports could not be seen",
+			"run audit as root on the node itself", ""},
 		{"kubeproxy.conntrack.stale-flow", checks.Fail, "conntrack still sends flows to endpoints that the API no longer has",
 			"make conntrack forget these flows: conntrack -D with their Service and endpoint", "kubernetes#139628"},
 		{"kubeproxy.conntrack.unread", checks.Unknown, "conntrack's flows could not be read",
@@ -187,7 +194,7 @@ func truthKinds() []Kind {
 
 // Collector gathers findings and completes each from its kind.
 type Collector struct {
-	kinds map[string]Kind
+	kinds []Kind
 	List  []Finding
 	count map[string]int
 }
@@ -196,13 +203,7 @@ type Collector struct {
 const maxPerKind = 1000
 
 // NewCollector returns an empty one.
-func NewCollector() *Collector {
-	c := &Collector{kinds: map[string]Kind{}, count: map[string]int{}}
-	for _, k := range Kinds() {
-		c.kinds[k.Name] = k
-	}
-	return c
-}
+func NewCollector() *Collector { return &Collector{count: map[string]int{}} }
 
 // Addf adds a finding that is about no rule.
 func (c *Collector) Addf(name, format string, args ...any) {
@@ -214,7 +215,13 @@ func (c *Collector) Add(f Finding) {
 	if c.count[f.Name]++; c.count[f.Name] > maxPerKind {
 		return
 	}
-	k := c.kinds[f.Name]
+	if c.kinds == nil { // most collectors find nothing
+		c.kinds = Kinds()
+	}
+	k := Kind{}
+	if i := slices.IndexFunc(c.kinds, func(k Kind) bool { return k.Name == f.Name }); i >= 0 {
+		k = c.kinds[i]
+	}
 	if f.Verdict == checks.Unknown {
 		f.Verdict = k.Verdict
 	}
