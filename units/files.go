@@ -33,13 +33,9 @@ const (
 	applyTimeout = "60s"
 )
 
-// What systemd must be. Before 235 it takes no RuntimeDirectoryPreserve=, before 231 no
-// ExecStartPre=+, and starts kubelet without its gate. What is older than Tried was not
-// tried (images/vm, TestOldestSystemd).
-const (
-	OldestSystemd = 235
-	TriedSystemd  = 247
-)
+// OldestSystemd is the oldest that works (docs/supported.md): watch's system calls are
+// @system-service, which is not in 238.
+const OldestSystemd = 239
 
 // File is one file, or symbolic link, to be installed.
 type File struct {

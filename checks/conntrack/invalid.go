@@ -22,7 +22,7 @@ func conntrackInvalid() checks.Problem {
 		Symptom: "Long or busy connections through a Service break with \"connection reset by peer\": a late packet leaves untranslated, " +
 			"and the other side answers it with RST.",
 		How: "net.netfilter.nf_conntrack_tcp_be_liberal is 0, and filter KUBE-FORWARD lacks the DROP of INVALID before its ACCEPTs (it " +
-			"is there from 1.15; IPVS and nftables mode write none).",
+			"is there from 1.15; IPVS and nftables mode write none), or FORWARD accepts every packet before it gets there.",
 		Remedy:   "set net.netfilter.nf_conntrack_tcp_be_liberal=1, or restart kube-proxy in iptables mode, which writes the rule",
 		TradeOff: "The DROP breaks asymmetric routing (kubernetes#94861); be_liberal does not, but lets packets outside the TCP window through.",
 		Ref:      "https://github.com/kubernetes/kubernetes/pull/74840",
@@ -92,6 +92,16 @@ func judgeForward(s *checks.State, rep proxyrules.Live) error {
 		return errors.New("cannot see table filter: KUBE-FORWARD is not in what iptables-save prints")
 	}
 	for _, t := range rep.Filters {
+		for r := range t.Rules("FORWARD") {
+			if r.Target == "KUBE-FORWARD" {
+				break
+			}
+			if r.Target == "ACCEPT" && r.Always() {
+				s.Got, s.Cause = "be_liberal=0, KUBE-FORWARD not reached", beLiberalSysctl
+				s.Evidence = append(s.Evidence, checks.Seen(t.Source, r.Text+": accepts every packet before KUBE-FORWARD"))
+				return nil
+			}
+		}
 		drop, accept := proxyrules.InvalidDrop(t)
 		if drop == nil || accept != nil {
 			return fmt.Errorf("%s: table filter has kube-proxy's chains and no DROP of INVALID in KUBE-FORWARD", t.Source)

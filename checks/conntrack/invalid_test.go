@@ -20,6 +20,8 @@ func TestInvalidPackets(t *testing.T) {
 		"-A FORWARD -m conntrack --ctstate NEW -m comment --comment \"kubernetes load balancer firewall\" -j KUBE-PROXY-FIREWALL\n", "",
 		"-A OUTPUT -m conntrack --ctstate NEW -m comment --comment \"kubernetes load balancer firewall\" -j KUBE-PROXY-FIREWALL\n", "",
 		"-A KUBE-SVC-NPX46M4PTMTKRN6Y ! -s", "-A KUBE-SERVICES ! -s")
+	const toForward = "-A FORWARD -m comment --comment \"kubernetes forwarding rules\" -j KUBE-FORWARD\n"
+	bypassed := checkstest.Changed(t, toForward, "-A FORWARD -j ACCEPT\n"+toForward)
 	const changedName = "conntrack.be-liberal-changed"
 	checkstest.Run(t, []checkstest.Case{
 		{What: "DROP left out", Problem: "conntrack.invalid", Node: checkstest.ProxyNode(withoutDrop, "0"), Policy: `check "conntrack.be-liberal-changed" {}`, Want: `
@@ -60,6 +62,13 @@ want: be_liberal=1, or INVALID dropped
 got: be_liberal=0, KUBE-FORWARD not reached
 evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 0
 evidence: iptables filter FORWARD: FORWARD has no jump to KUBE-FORWARD that takes every packet
+remedy: run: sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1; and put it into the policy`},
+		{What: "KUBE-FORWARD bypassed", Problem: "conntrack.invalid", Node: checkstest.ProxyNode(bypassed, "0"), Want: `
+warn
+want: be_liberal=1, or INVALID dropped
+got: be_liberal=0, KUBE-FORWARD not reached
+evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 0
+evidence: iptables-nft-save: -A FORWARD -j ACCEPT: accepts every packet before KUBE-FORWARD
 remedy: run: sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1; and put it into the policy`},
 		{What: "no kube-proxy", Problem: "conntrack.invalid", Node: checkstest.ProxyNode("", "0"), Want: `
 skip

@@ -10,8 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/netns"
 )
 
@@ -151,43 +150,12 @@ func outOfWindow(t testing.TB, seen *netns.Capture, conn net.Conn) []byte {
 		}
 	}
 	me := conn.LocalAddr().(*net.TCPAddr).AddrPort()
-	return segment(addrPort(serverAddr+":80"), me, last.Seq+1<<30, last.Ack)
-}
-
-// segment is an IPv4 packet with a TCP segment that acknowledges.
-func segment(from, to netip.AddrPort, seq, ack uint32) []byte {
-	b := make([]byte, 40)
-	b[0], b[8], b[9] = 0x45, 64, unix.IPPROTO_TCP // the kernel fills in the rest
-	copy(b[12:], from.Addr().AsSlice())
-	copy(b[16:], to.Addr().AsSlice())
-	tcp := b[20:]
-	binary.BigEndian.PutUint16(tcp, from.Port())
-	binary.BigEndian.PutUint16(tcp[2:], to.Port())
-	binary.BigEndian.PutUint32(tcp[4:], seq)
-	binary.BigEndian.PutUint32(tcp[8:], ack)
-	tcp[12], tcp[13] = 5<<4, netns.ACK
-	binary.BigEndian.PutUint16(tcp[14:], 1000)
-	sum := uint32(unix.IPPROTO_TCP) + uint32(len(tcp))
-	for i := 12; i < len(b); i += 2 { // the addresses are the pseudo-header
-		sum += uint32(binary.BigEndian.Uint16(b[i:]))
-	}
-	for sum>>16 != 0 {
-		sum = sum&0xffff + sum>>16
-	}
-	binary.BigEndian.PutUint16(tcp[16:], ^uint16(sum))
-	return b
+	return hosttest.Segment(addrPort(serverAddr+":80"), me, last.Seq+1<<30, last.Ack)
 }
 
 func inject(t testing.TB, n *netns.Namespace, packet []byte) {
 	t.Helper()
-	must(t, n.Do(deadline(t), func() error {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = unix.Close(fd) }()
-		return unix.Sendto(fd, packet, 0, &unix.SockaddrInet4{Addr: [4]byte(packet[16:20])})
-	}))
+	must(t, n.Do(deadline(t), func() error { return hosttest.SendPacket(packet) }))
 }
 
 // invalid is how many packets the gateway found INVALID.

@@ -46,7 +46,7 @@ that binary and the package's units are used.`,
 				return err
 			}
 			defer h.Close()
-			if err := newEnough(h, c.ErrOrStderr()); err != nil {
+			if err := newEnough(h, assess, c.ErrOrStderr()); err != nil {
 				return err
 			}
 			if err := needRoot("install", ", or see what it would write: nodegate install --dry-run"); err != nil && h.Live() && !dryRun {
@@ -111,22 +111,24 @@ that binary and the package's units are used.`,
 	return c
 }
 
-// newEnough returns an error where systemd would start kubelet without its gate. A tree
+// newEnough returns an error where systemd would not do what the units ask for. A tree
 // that has no systemd yet gets one.
-func newEnough(h *host.Host, stderr io.Writer) error {
+func newEnough(h *host.Host, assess bool, stderr io.Writer) error {
 	version, _, err := h.SystemdVersion()
-	there, _ := h.Files.Exists("/usr/lib/systemd/systemd")
-	switch {
-	case err != nil && there: // before 232 it has no such library
-		fmt.Fprintf(stderr, "nodegate: %v; nodegate needs systemd %d\n", err, units.OldestSystemd)
-		return nil
-	case err != nil || version >= units.TriedSystemd:
-		return nil
-	case version < units.OldestSystemd:
-		return fmt.Errorf("systemd %d would start kubelet without its gate: nodegate needs %d, and is tried with %d and later", version,
-			units.OldestSystemd, units.TriedSystemd)
+	exists := func(name string) bool {
+		usr, _ := h.Files.Exists("/usr/lib/systemd/" + name)
+		split, _ := h.Files.Exists("/lib/systemd/" + name)
+		return usr || split
 	}
-	fmt.Fprintf(stderr, "nodegate: systemd %d: nodegate is tried with %d and later\n", version, units.TriedSystemd)
+	switch {
+	case err != nil && exists("systemd"): // before 232 it has no such library
+		fmt.Fprintf(stderr, "nodegate: %v; nodegate needs systemd %d\n", err, units.OldestSystemd)
+	case err == nil && version < units.OldestSystemd:
+		return fmt.Errorf("nodegate needs systemd %d, this is %d: kubelet could start without its gate, and watch would not run",
+			units.OldestSystemd, version)
+	case err == nil && assess && !exists("system/boot-complete.target"):
+		return fmt.Errorf("--assess-boot: systemd %d has no boot-complete.target, so nothing would ask whether the boot is good", version)
+	}
 	return nil
 }
 

@@ -48,7 +48,8 @@ func (d Delivery) script(name string, wake []string) string {
 
 // unit fetches. It is ordered after the network and nothing is ordered after it:
 // nodegate-apply comes before the network, and a cycle would make systemd drop one
-// of them. kubelet is held by its own gate, which systemd tries again.
+// of them. kubelet is held by its own gate, which systemd tries again. It is no
+// oneshot: before 244 systemd does not load one that has Restart=.
 func (d Delivery) unit(name string) string {
 	after := "network-online.target"
 	if d.Image != "" {
@@ -62,10 +63,9 @@ After=` + after + `
 StartLimitIntervalSec=0
 
 [Service]
-Type=oneshot
 RemainAfterExit=yes
 ExecStart=/bin/sh ` + fetchFile + ` fetch
-TimeoutStartSec=300s
+RuntimeMaxSec=300s
 Restart=on-failure
 RestartSec=5s
 
@@ -74,5 +74,6 @@ WantedBy=multi-user.target
 `
 }
 
-// onlyIfRight keeps a unit from running a binary that is not the one asked for.
-const onlyIfRight = "[Service]\nExecCondition=/bin/sh " + fetchFile + " check\n"
+// onlyIfRight keeps a unit from running a binary that is not the one asked for: it is
+// skipped, and before systemd 244, which ignores ExecCondition=, it fails.
+const onlyIfRight = "[Service]\nExecCondition=/bin/sh " + fetchFile + " check\nExecStartPre=/bin/sh " + fetchFile + " check\n"

@@ -185,18 +185,6 @@ func TestFetchCannotWrite(t *testing.T) {
 	}
 }
 
-// TestOldSystemd: one that does not load the unit that fetches says so, instead of waiting for it without end.
-func TestOldSystemd(t *testing.T) {
-	served := ""
-	b := newStand(t, serve(t, &served))
-	for version, old := range map[string]bool{"239 (239-82.el8)": true, "244 (244)": false, "252 (252.30-1~deb12u2)": false} {
-		b.file("tools/systemctl", "#!/bin/sh\necho 'systemd "+version+"'\necho +PAM\n", 0o755)
-		if out, ok := b.run("gate"); ok || strings.Contains(out, "systemd 239 cannot run nodegate-fetch.service") != old {
-			t.Errorf("systemd %s: %t %s", version, ok, out)
-		}
-	}
-}
-
 // TestFetchDirectory: mv would put the binary into it, and every later look would find nothing that runs.
 func TestFetchDirectory(t *testing.T) {
 	served := rightBinary

@@ -94,7 +94,7 @@ func TestARM64(t *testing.T) {
 	}
 }
 
-func mustAbs(t *testing.T, name string) string {
+func mustAbs(t testing.TB, name string) string {
 	t.Helper()
 	full, err := filepath.Abs(name)
 	if err != nil {
@@ -104,7 +104,7 @@ func mustAbs(t *testing.T, name string) string {
 }
 
 // newRunner builds the binary and the base image, or says why this host cannot. Where CI is set, "cannot" is a failure.
-func newRunner(t *testing.T) Runner {
+func newRunner(t testing.TB) Runner {
 	t.Helper()
 	missing := Missing()
 	hosttest.Need(t, len(missing) == 0, "a host that runs virtual machines:\n"+strings.Join(missing, "\n"))
@@ -129,7 +129,7 @@ func newRunner(t *testing.T) Runner {
 }
 
 // build builds the static binary. NODEGATE names one to take instead.
-func build(t *testing.T, root, dir string) string {
+func build(t testing.TB, root, dir string) string {
 	t.Helper()
 	if binary := os.Getenv("NODEGATE"); binary != "" {
 		return binary
@@ -139,7 +139,7 @@ func build(t *testing.T, root, dir string) string {
 	return binary
 }
 
-func compile(t *testing.T, root, binary string, env ...string) {
+func compile(t testing.TB, root, binary string, env ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/nodegate")
 	cmd.Dir = root

@@ -2,8 +2,10 @@ package settle_test
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -102,3 +104,50 @@ type generation struct {
 }
 
 func (g *generation) Generation(context.Context) (string, error) { return g.generation, nil }
+
+// TestKeepBoot: kube-proxy writes its first rules after the first round, and reading costs much. The node is not unknown for
+// minutes; where the rules stay away, reading them takes no more than one part in 50 of the time.
+func TestKeepBoot(t *testing.T) {
+	for _, comes := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			c := &boot{cluster: newCluster(rand.New(rand.NewPCG(1, 1)))}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer synctest.Wait()
+			defer cancel()
+			go c.proxy(ctx)
+			var last settle.Kept
+			go settle.Keep(ctx, c, c, settle.Keeping{
+				Settle: func() time.Duration { return settleTime }, Every: 5 * time.Minute, Done: func(k settle.Kept) { last = k },
+			})
+			time.Sleep(20 * time.Second)
+			if last.Rounds == 0 || last.Unread == nil {
+				t.Fatalf("the first round: %+v", last)
+			}
+			c.written.Store(comes)
+			time.Sleep(time.Minute)
+			if (last.Unread == nil) != comes {
+				t.Errorf("the rules come: %v; a minute later: %v", comes, last.Unread)
+			}
+			time.Sleep(time.Hour)
+			if used := time.Duration(last.Reads) * readTime; used > time.Hour/50 {
+				t.Errorf("the rules come: %v; reading took %v of an hour", comes, used)
+			}
+		})
+	}
+}
+
+const readTime = 3 * time.Second
+
+// boot is a cluster whose rules are not there yet.
+type boot struct {
+	*cluster
+	written atomic.Bool
+}
+
+func (b *boot) Rules(ctx context.Context) (proxyrules.Report, error) {
+	sleep(ctx, readTime)
+	if !b.written.Load() {
+		return proxyrules.Report{}, errors.New("no rules of kube-proxy")
+	}
+	return b.cluster.Rules(ctx)
+}

@@ -77,7 +77,7 @@ right_now() { sysctl $(cut -d' ' -f1 /opt/vm/sysctls) 2>&1 | diff -u /opt/vm/sys
 # or with kubelet's start waiting in the queue for what it is ordered after.
 held() {
 	not started "$1" || return 1
-	case $(systemctl show -P ActiveState kubelet.service) in
+	case $(systemctl show --property=ActiveState --value kubelet.service) in
 	activating | deactivating) ;;
 	*) systemctl list-jobs --no-legend | grep -q ' kubelet\.service ' ;;
 	esac

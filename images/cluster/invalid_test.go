@@ -1,0 +1,158 @@
+//go:build cluster
+
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+const beLiberal = "net.netfilter.nf_conntrack_tcp_be_liberal"
+
+// TestInvalid sends a segment outside the window through a real Service, from an endpoint on another node to a client on this one. Where
+// nothing stops it, it arrives untranslated, the client's kernel answers RST, and the connection is reset. nodegate check says before the
+// first packet which protection is missing.
+func TestInvalid(t *testing.T) {
+	c, binary := plane(t, Newest, ForRules()), nodegate(t)
+	policies := t.TempDir()
+	looks, sets := filepath.Join(policies, "looks.hcl"), filepath.Join(policies, "sets.hcl")
+	for file, text := range map[string]string{
+		looks: `check "conntrack.invalid" {}` + "\n" + `check "conntrack.be-liberal-changed" {}`,
+		sets:  `sysctl "` + beLiberal + `" { value = 1 }`,
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lax := way{"nothing stops it", "", untranslated, "be_liberal=0, nftables mode drops none", ""}
+	dropped := way{"as kube-proxy wrote it", "", stopped, "INVALID dropped", ""}
+	bypassed := way{"another program accepts all before", "$1 -I FORWARD -j ACCEPT", untranslated,
+		"be_liberal=0, KUBE-FORWARD not reached", ""}
+	changed := way{"be_liberal was 1 when kube-proxy started", "RESTART", untranslated, "be_liberal=0, no DROP of INVALID",
+		"be_liberal=0 now, not 0 when kube-proxy started"}
+	applied := way{"nodegate apply", binary + " apply --policy " + sets, translated, "be_liberal=1", ""}
+	for b, ways := range map[Backend][]way{
+		IptablesNFT: {dropped, bypassed, changed, applied}, IptablesLegacy: {dropped, bypassed, changed, applied}, NFTables: {lax, applied},
+	} {
+		t.Run(string(b), func(t *testing.T) {
+			f := newStrayFlow(t, c, b)
+			for _, w := range ways {
+				t.Run(w.name, func(t *testing.T) {
+					f.prepare(t, w.prepare)
+					f.judge(t, w, binary, looks)
+					f.try(t, w.arrives)
+				})
+			}
+		})
+	}
+}
+
+// way is a state of the node, what becomes of the stray segment then, and what nodegate finds.
+type way struct {
+	name, prepare string
+	arrives       string
+	found         string // by conntrack.invalid
+	changed       string // by conntrack.be-liberal-changed, where it warns
+}
+
+const (
+	stopped      = "stopped"
+	translated   = "translated"
+	untranslated = "untranslated"
+)
+
+// prepare brings the node into a state. It has kube-proxy's rules and be_liberal=0 otherwise.
+func (f strayFlow) prepare(t *testing.T, script string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), settleTime)
+	defer cancel()
+	undo := "while $1 -D FORWARD -j ACCEPT 2>/dev/null; do :; done; sysctl -qw " + beLiberal + "=0"
+	gone := func() error { return f.node.Shell(ctx, "! $1-save -t filter | grep INVALID", string(f.node.Backend)) }
+	steps := []func() error{func() error { return f.node.Shell(ctx, script, string(f.node.Backend)) }}
+	if script == "RESTART" {
+		steps = []func() error{
+			func() error { return f.node.Shell(ctx, "sysctl -qw "+beLiberal+"=1") },
+			func() error { return f.node.SignalProxy(syscall.SIGKILL) },
+			func() error { return f.node.StartProxy(ctx) },
+			func() error { return Until(ctx, gone) },
+			func() error { return f.node.Shell(ctx, "sysctl -qw "+beLiberal+"=0") },
+		}
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		if err := f.node.Shell(context.Background(), undo, string(f.node.Backend)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// judge wants of nodegate check what the way says.
+func (f strayFlow) judge(t *testing.T, w way, binary, policy string) {
+	t.Helper()
+	out, err := f.node.Output(t.Context(), binary, "check", "--stage", "run", "--format", "json", "--policy", policy)
+	var failed *exec.ExitError
+	if err != nil && !errors.As(err, &failed) {
+		t.Fatal(err)
+	}
+	var r struct {
+		Results []struct{ Name, Verdict, Got string }
+	}
+	if err := json.Unmarshal([]byte(out), &r); err != nil || len(r.Results) != 2 {
+		t.Fatalf("nodegate check: %v\n%s", err, out)
+	}
+	for _, res := range r.Results {
+		got, wantGot, want := res.Got, w.found, "pass"
+		if w.arrives == untranslated {
+			want = "warn"
+		}
+		if res.Name == "conntrack.be-liberal-changed" {
+			if wantGot = w.changed; wantGot == "" {
+				if res.Verdict == "warn" || res.Verdict == "fail" {
+					t.Errorf("%s: %s", res.Name, got)
+				}
+				continue
+			}
+		}
+		if res.Verdict != want || got != wantGot {
+			t.Errorf("%s says %s: %q, want %s: %q", res.Name, res.Verdict, got, want, wantGot)
+		}
+	}
+}
+
+// try opens a connection, sends the stray segment, and wants it to arrive so.
+func (f strayFlow) try(t *testing.T, arrives string) {
+	t.Helper()
+	if err := errors.Join(f.node.Shell(t.Context(), count, "prerouting", f.service.Ready[0], "ct state invalid", "ct state established"),
+		f.client.Shell(t.Context(), count, "input", "10.0.0.0/8", "ip saddr "+f.service.Ready[0], "ip saddr "+f.service.ClusterIP)); err != nil {
+		t.Fatal(err)
+	}
+	here, there := f.connect(t)
+	if err := exchange(here, there); err != nil {
+		t.Fatalf("before the stray segment: %v", err)
+	}
+	if err := f.stray(there); err != nil {
+		t.Fatal(err)
+	}
+	type seen struct{ node, client [2]int } // {bad, good}
+	want := map[string]seen{
+		stopped: {node: [2]int{1, 0}}, translated: {[2]int{0, 1}, [2]int{0, 1}}, untranslated: {[2]int{1, 0}, [2]int{1, 0}},
+	}[arrives]
+	until(t, "stray segment at the node", func() (bool, error) { return counted(t, f.node.Space) != [2]int{}, nil })
+	err := exchange(here, there)
+	if got := (seen{counted(t, f.node.Space), counted(t, f.client)}); got != want {
+		t.Errorf("the stray segment: %+v, want %+v: %s", got, want, arrives)
+	}
+	if reset := errors.Is(err, syscall.ECONNRESET); reset != (arrives == untranslated) || !reset && err != nil {
+		t.Errorf("the connection after a stray segment that arrives %s: %v", arrives, err)
+	}
+}
