@@ -37,7 +37,7 @@ func fields() map[string]field {
 		for _, ip := range ips {
 			list = append(list, object{"ip": ip})
 		}
-		return append(list, object{"ip": "192.0.2.99", "ipMode": "Proxy"})
+		return append(list, object{"ip": strings.Replace(ips[0], "192.0.2", "198.18.0", 1), "ipMode": "Proxy"}) // kube-proxy leaves it alone
 	}
 	return map[string]field{
 		"kept": {spec: balancer("Local", wide, narrow), ingress: at("192.0.2.1"), later: object{"publishNotReadyAddresses": true}},

@@ -50,7 +50,8 @@ func (p *Presence) Look(ctx context.Context) []proxyrules.Finding {
 		out.Addf("kubeproxy.process.silent", "there is no answer of kube-proxy (%v), and its process is not among those that can be "+
 			"seen from here, which are not all (another PID namespace): run audit with the host's", state)
 	case !found:
-		out.Addf("kubeproxy.process.absent", "no process of this node is kube-proxy, k3s or kubelite, and there is no answer: %v", state)
+		out.Addf("kubeproxy.process.absent", "no process of this node is kube-proxy, k3s or kubelite, and there is no answer (%v): what changes "+
+			"in the cluster does not come to this node's rules", state)
 	default:
 		p.elsewhere(ctx, proxy, state, out)
 	}

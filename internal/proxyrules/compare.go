@@ -81,12 +81,14 @@ func (c *comparison) services() {
 		case c.broken[key.name+" "+key.family]:
 		case s == nil:
 			c.find("kubeproxy.truth.service-missing", &Service{Name: key.name, Family: key.family},
-				"%s is %s:%d (%s) in the API; the rules do not have it", key.name, p.clusterIP, p.number, p.proto)
+				"it is at %s:%d (%s) in the API; this node does not answer there", p.clusterIP, p.number, p.proto)
 		case s.ClusterIP != "" && (s.ClusterIP != p.clusterIP || s.Port != p.number):
-			c.find("kubeproxy.truth.service-address", s, "the rules have %s:%d, the API %s:%d", s.ClusterIP, s.Port, p.clusterIP, p.number)
+			c.find("kubeproxy.truth.service-address", s, "this node answers at %s:%d, the Service is at %s:%d in the API",
+				s.ClusterIP, s.Port, p.clusterIP, p.number)
 			c.stale[key] = true
 		case s.NodePort != 0 && s.NodePort != p.nodePort:
-			c.find("kubeproxy.truth.service-address", s, "the rules have node port %d, the API %d", s.NodePort, p.nodePort)
+			c.find("kubeproxy.truth.service-address", s, "this node answers at node port %d, which is %s in the API",
+				s.NodePort, nodePort(p.nodePort))
 			c.stale[key] = true
 		default:
 			c.service(s, p)
@@ -96,10 +98,18 @@ func (c *comparison) services() {
 		s := &c.rep.Services[i]
 		if !inAPI[keyOf(s)] && !c.broken[s.Name+" "+s.Family] {
 			c.find("kubeproxy.truth.service-stale", s,
-				"the rules still serve %s:%d (%d endpoints)", s.ClusterIP, s.Port, len(s.Endpoints)+len(s.LocalEndpoints))
+				"this node still takes what is sent to %s:%d (%d endpoints), of a Service that the API no longer has",
+				s.ClusterIP, s.Port, len(s.Endpoints)+len(s.LocalEndpoints))
 			c.stale[keyOf(s)] = true
 		}
 	}
+}
+
+func nodePort(n int) string {
+	if n == 0 {
+		return "none"
+	}
+	return fmt.Sprint(n)
 }
 
 // servicesBySlices does what slices alone allow. A Service is missing only if the controller's own slices show that it is
@@ -118,7 +128,7 @@ func (c *comparison) servicesBySlices() {
 				continue
 			}
 			c.find("kubeproxy.truth.service-missing", &Service{Name: key.name, Family: key.family},
-				"%s (%s) has %d endpoints in the API; the rules do not have it", key.name, key.proto, len(eps))
+				"it has %d endpoints (%s) in the API; this node does not answer for it", len(eps), key.proto)
 		}
 	}
 	for i := range c.rep.Services {
@@ -126,7 +136,7 @@ func (c *comparison) servicesBySlices() {
 		ns, name, _ := SplitServicePort(s.Name)
 		if c.opts.Endpoints.services[ns+"/"+name] == nil && len(s.Endpoints)+len(s.LocalEndpoints) > 0 && !c.broken[s.Name+" "+s.Family] {
 			c.find("kubeproxy.truth.service-stale", s,
-				"the rules still serve %s:%d with %d endpoints; the API has no EndpointSlice of it", s.ClusterIP, s.Port,
+				"this node still takes what is sent to %s:%d (%d endpoints); the API has no EndpointSlice of it", s.ClusterIP, s.Port,
 				len(s.Endpoints)+len(s.LocalEndpoints))
 			c.stale[keyOf(s)] = true
 		}
@@ -251,15 +261,15 @@ func (d *difference) report(c *comparison, s *Service) {
 	c.stale[keyOf(s)] = len(d.stale)+len(d.missing) > 0
 	switch {
 	case len(d.stale) > 0:
-		msg := fmt.Sprintf("%d of %d endpoints in the rules are not in the API or not ready: %s; they take %.1f %% of new connections",
-			len(d.stale), d.total, few(d.stale), 100*min(d.chance, 1))
+		msg := fmt.Sprintf("%d of %d endpoints that this node sends connections to are not in the API, or not ready: %s; they take %.1f %% of "+
+			"new connections", len(d.stale), d.total, few(d.stale), 100*min(d.chance, 1))
 		if len(d.missing) > 0 {
-			msg += fmt.Sprintf("; %d that the API has are missing: %s", len(d.missing), few(d.missing))
+			msg += fmt.Sprintf("; %d others of the API get none: %s", len(d.missing), few(d.missing))
 		}
 		c.find("kubeproxy.truth.endpoint-stale", s, "%s", msg)
 	case len(d.missing) > 0:
 		c.find("kubeproxy.truth.endpoint-missing", s,
-			"%d endpoints of the API are not in the rules (which have %d): %s", len(d.missing), d.total, few(d.missing))
+			"%s: they are in the API, and not among the %d of this node's rules", few(d.missing), d.total)
 	}
 }
 

@@ -17,7 +17,7 @@ func (c *comparison) service(s *Service, p *apiServicePort) {
 		return
 	}
 	for _, differs := range []func(*Service, *apiServicePort) (name, words string){
-		c.addresses, sourceRanges, externalPolicy, internalPolicy, affinity,
+		c.addresses, c.sourceRanges, externalPolicy, internalPolicy, affinity,
 	} {
 		if name, words := differs(s, p); words != "" {
 			c.find(name, s, "%s", words)
@@ -66,10 +66,10 @@ func (r *Report) taken(ip string, by *Service) bool {
 
 // sourceRanges compares who may use the addresses of the load balancer. Where one of the ranges has the node's own address, the
 // rules let these addresses themselves in too.
-func sourceRanges(s *Service, p *apiServicePort) (name, words string) {
+func (c *comparison) sourceRanges(s *Service, p *apiServicePort) (name, words string) {
 	var own []string
 	for ip, what := range p.outside {
-		if what == balancerAddress {
+		if what == balancerAddress || what == proxiedAddress && c.rep.Version.Min < 30 {
 			own = append(own, ip)
 		}
 	}

@@ -54,7 +54,7 @@ func TestRecordedFields(t *testing.T) {
 		{"one range less", "ranges-less", `"198.51.100.0/24", `, ``, ranges,
 			"loadBalancerSourceRanges is 203.0.112.0/21 in the API; this node lets 198.51."},
 		{"one range more", "ranges-none", `"203.0.112.0/21"`, `"203.0.112.0/21", "10.0.0.0/8"`, ranges, "this node lets 203.0.112.0/21 use"},
-		{"a narrower range", "ranges-none", `"203.0.112.0/21"`, `"203.0.112.0/22"`, ranges, "is 203.0.112.0/22 in the API"},
+		{"a narrower range", "ranges-none", `"203.0.112.0/21"`, `" 203.0.112.0/22 "`, ranges, "is 203.0.112.0/22 in the API"},
 		{"no ranges", "ranges-none", `"loadBalancerSourceRanges": ["203.0.112.0/21"], `, ``, ranges, "anybody may use"},
 		{"everybody", "ranges-none", `"203.0.112.0/21"`, `"203.0.112.0/21", "0.0.0.0/0"`, ranges, "anybody may use"},
 		{"ranges at last", "ranges-now", `"ports"`, `"loadBalancerSourceRanges": ["10.0.0.0/8"], "ports"`, ranges, "lets anybody use"},
@@ -87,12 +87,15 @@ func TestFieldsIPv6(t *testing.T) {
 		ranges  = "kubeproxy.truth.source-ranges"
 		both    = `{"kind": "List", "items": [
  {"kind": "Service", "metadata": {"namespace": "prod", "name": "far"}, "spec": {"type": "ClusterIP",
-  "clusterIPs": ["10.96.0.9", "fd00:96::9"], "externalIPs": ["2001:DB8:0::9", "203.0.113.9"], "externalTrafficPolicy": "Local", "ports": [{"port": 80}]}, "status": {}},
+  "clusterIPs": ["10.96.0.9", "fd00:96::9"], "externalIPs": ["2001:DB8:0::9", "203.0.113.9"], "externalTrafficPolicy": "Local",
+  "ports": [{"port": 80}]}, "status": {}},
  {"kind": "Service", "metadata": {"namespace": "prod", "name": "web"}, "spec": {"type": "LoadBalancer", "clusterIPs": ["fd00:96::7"],
   "loadBalancerSourceRanges": ["192.0.2.0/24", "2001:db8:1::/48"], "externalTrafficPolicy": "Cluster",
   "ports": [{"name": "http", "port": 80}], "sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 10800}}},
   "status": {"loadBalancer": {"ingress": [{"ip": "2001:db8::7"}, {"hostname": "x"}, {"ip": "192.0.2.7"}]}}}]}`
 	)
+	own := []edit{before(`^-A FW\(prod/web:http tcp\) -s`,
+		`-A FW(prod/web:http tcp) -s 2001:db8::6/128 -m comment --comment "prod/web:http loadbalancer IP" -j EXT(prod/web:http tcp)`)}
 	everybody := []edit{sub(`^-A FW\(prod/web:http tcp\) -s`, "-s 2001:db8:1::/48 ", "")}
 	for _, c := range []struct {
 		what  string
@@ -111,6 +114,7 @@ func TestFieldsIPv6(t *testing.T) {
 		{"IPv6 is everybody's", nil, "192.0.2.0/24", "::/0", ranges},
 		{"and written so", everybody, "192.0.2.0/24", "::/0", ""},
 		{"everybody in the rules only", everybody, "", "", ranges},
+		{"before 1.30 a proxy's address may use itself", own, `{"hostname": "x"}`, `{"ip": "2001:db8::6", "ipMode": "Proxy"}`, ""},
 		{"before 1.30 a proxy's address is served", nil, `{"ip": "2001:db8::7"}`, `{"ip": "2001:db8::7", "ipMode": "Proxy"}`, ""},
 	} {
 		t.Run(c.what, func(t *testing.T) {

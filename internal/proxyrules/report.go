@@ -56,9 +56,18 @@ type Finding struct {
 	Line    int            `json:"line,omitempty"`   // in the input
 	Handle  int            `json:"handle,omitempty"` // nftables: as `nft -a` prints it
 	Rule    string         `json:"rule,omitempty"`
+	Means   string         `json:"-"` // to somebody who does not know the rules, where the message is about one
 	Message string         `json:"message"`
 	Remedy  string         `json:"remedy,omitempty"`
 	Ref     string         `json:"ref,omitempty"`
+}
+
+// Says returns what the finding means, and what was seen.
+func (f *Finding) Says() string {
+	if f.Means == "" {
+		return f.Message
+	}
+	return f.Means + " (" + f.Message + ")"
 }
 
 // Service is one port of a Service as the rules have it.

@@ -111,6 +111,9 @@ func TestUnsettled(t *testing.T) {
 			name, verdict := "", checks.Pass
 			for _, f := range out.Report.Findings {
 				name, verdict = f.Name, f.Verdict
+				if f.Verdict == checks.Fail && !strings.Contains(f.Message, "; so since ") {
+					t.Errorf("%s: it does not say since when: %s", c.what, f.Message)
+				}
 			}
 			if len(out.Report.Findings) > 1 || name != c.want || verdict != c.verdict {
 				t.Errorf("%s: %+v, want %s %s", c.what, out.Report.Findings, c.verdict, c.want)
