@@ -24,6 +24,7 @@ type Problem struct {
 	TradeOff string          // what the remedy costs, "" for nothing
 	Ref      string          // the source of all this
 	Later    bool            // judged when kubelet starts: apply, which runs early at boot, leaves it out
+	Beside   bool            // it waits for another program or in a namespace: it runs beside the other checks
 	Inspect  func(context.Context, *host.Host, *policy.Policy) (State, error)
 }
 
@@ -56,6 +57,11 @@ func Early(list []Check) []Check {
 		a, is := c.(asked)
 		return is && a.Later
 	})
+}
+
+func isBeside(c Check) bool {
+	a, is := c.(asked)
+	return is && a.Beside
 }
 
 // asked is a problem that a policy asks for.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"nodegate/internal/host"
@@ -13,13 +14,29 @@ import (
 )
 
 // Inspect runs every check and changes nothing. A context that ends makes the
-// remaining verdicts unknown.
+// remaining verdicts unknown. The checks that wait for others to answer run beside
+// the rest, from the first problem on: to try a rule may load the modules that the
+// settings before it are about.
 func Inspect(ctx context.Context, h *host.Host, stage Stage, list []Check) Report {
 	h = host.Once(h)
-	report := Report{Started: time.Now(), Stage: stage, Results: make([]Result, 0, len(list))}
-	for _, c := range list {
-		report.Results = append(report.Results, inspect(ctx, h, c))
+	report := Report{Started: time.Now(), Stage: stage, Results: make([]Result, len(list))}
+	var beside sync.WaitGroup
+	start := sync.OnceFunc(func() {
+		for i, c := range list {
+			if isBeside(c) {
+				beside.Go(func() { report.Results[i] = inspect(ctx, h, c) })
+			}
+		}
+	})
+	for i, c := range list {
+		if _, is := c.(asked); is {
+			start()
+		}
+		if !isBeside(c) {
+			report.Results[i] = inspect(ctx, h, c)
+		}
 	}
+	beside.Wait()
 	dropIntactCauses(report.Results)
 	report.Duration = time.Since(report.Started)
 	return report

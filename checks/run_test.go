@@ -3,12 +3,16 @@ package checks_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"nodegate/checks"
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
+	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 )
 
@@ -34,5 +38,85 @@ func TestUnknownNeverPasses(t *testing.T) {
 	r = checks.Inspect(ended, m.Host(), checks.Boot, catalog.For(checkstest.Load(t, `sysctl "kernel.panic" { value = 10 }`), checks.Boot))
 	if r.Verdict() != checks.Unknown {
 		t.Errorf("a check that was not run: %v", r.Verdict())
+	}
+}
+
+// slowRuntime does not answer before a rule is tried and a check that comes later in the list reads its file.
+type slowRuntime struct {
+	host.Runtimes
+	others *sync.WaitGroup
+}
+
+func (r slowRuntime) CRIVersion(ctx context.Context, socket, api string) (string, error) {
+	met := make(chan struct{})
+	go func() { r.others.Wait(); close(met) }()
+	select {
+	case <-met:
+		return r.Runtimes.CRIVersion(ctx, socket, api)
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+type meetingRules struct {
+	host.Rules
+	tried func()
+}
+
+func (r meetingRules) Takes(ctx context.Context, program, whole string, texts []string) ([]string, error) {
+	r.tried()
+	return r.Rules.Takes(ctx, program, whole, texts)
+}
+
+type meetingFiles struct {
+	host.Files
+	read func()
+}
+
+func (f meetingFiles) ReadFile(name string) ([]byte, error) {
+	if name == "/proc/sys/net/ipv4/conf/all/route_localnet" {
+		f.read()
+	}
+	return f.Files.ReadFile(name)
+}
+
+func TestBeside(t *testing.T) {
+	m := checkstest.Node(map[string]string{
+		"/var/lib/kube-proxy/config.conf":            "kind: KubeProxyConfiguration\nmode: iptables\n",
+		"/etc/kubernetes/kubelet.conf":               "users: []",
+		"/var/lib/kubelet/config.yaml":               "kind: KubeletConfiguration\ncontainerRuntimeEndpoint: unix:///run/crio.sock\n",
+		"/proc/sys/net/ipv4/conf/all/route_localnet": "0\n",
+	}, nil)
+	m.Runtime = map[string]string{"v1 /run/crio.sock": "cri-o 1.34.0"}
+	m.Lacks = map[string][]string{"iptables-restore": nil, "ip6tables-restore": nil}
+	var others sync.WaitGroup
+	others.Add(2)
+	h := m.Host()
+	h.Runtimes = slowRuntime{h.Runtimes, &others}
+	h.Rules = meetingRules{h.Rules, sync.OnceFunc(others.Done)}
+	h.Files = meetingFiles{h.Files, sync.OnceFunc(others.Done)}
+	h, recorded := host.Record(h)
+	p := checkstest.Load(t, `
+check "kubelet.runtime" {}
+check "packetfilter.kernel-can" {}
+check "route-localnet.martian" {}
+`)
+	list := catalog.For(p, checks.Run)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	r := checks.Inspect(ctx, h, checks.Run, list)
+	if r.Verdict() != checks.Pass {
+		t.Errorf("%+v", r.Results)
+	}
+	names := func(yield func(string) bool) {
+		for _, res := range r.Results {
+			yield(res.Name)
+		}
+	}
+	if got := slices.Collect(names); len(got) != 3 || !slices.Equal(got, []string{list[0].Name(), list[1].Name(), list[2].Name()}) {
+		t.Errorf("results in the order of %v", got)
+	}
+	if len(recorded.Runtime) == 0 || len(recorded.Tried) == 0 {
+		t.Error("the recording lacks what was asked beside the rest")
 	}
 }

@@ -26,6 +26,20 @@ func Record(h *Host) (*Host, *Snapshot) {
 	}, s
 }
 
+// note keeps the answer to one of many questions of a kind.
+func note[T any](s *Snapshot, answers map[string]answer[T], question string, v T, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answers[question] = recordAnswer(v, err)
+}
+
+// noteOne keeps the answer to the only question of a kind.
+func noteOne[T any](s *Snapshot, to *answer[T], v T, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*to = recordAnswer(v, err)
+}
+
 type recordFiles struct {
 	Files
 	s *Snapshot
@@ -33,37 +47,37 @@ type recordFiles struct {
 
 func (r recordFiles) ReadFile(name string) ([]byte, error) {
 	b, err := r.Files.ReadFile(name)
-	r.s.Files[name] = recordAnswer(text(b), err)
+	note(r.s, r.s.Files, name, text(b), err)
 	return b, err
 }
 
 func (r recordFiles) ReadDir(name string) ([]string, error) {
 	names, err := r.Files.ReadDir(name)
-	r.s.Dirs[name] = recordAnswer(names, err)
+	note(r.s, r.s.Dirs, name, names, err)
 	return names, err
 }
 
 func (r recordFiles) Exists(name string) (bool, error) {
 	v, err := r.Files.Exists(name)
-	r.s.Present[name] = recordAnswer(v, err)
+	note(r.s, r.s.Present, name, v, err)
 	return v, err
 }
 
 func (r recordFiles) Tail(name string) ([]byte, error) {
 	b, err := r.Files.Tail(name)
-	r.s.Files[name] = recordAnswer(text(b), err)
+	note(r.s, r.s.Files, name, text(b), err)
 	return b, err
 }
 
 func (r recordFiles) ReadLink(name string) (string, error) {
 	to, err := r.Files.ReadLink(name)
-	r.s.SymLink[name] = recordAnswer(to, err)
+	note(r.s, r.s.SymLink, name, to, err)
 	return to, err
 }
 
 func (r recordFiles) Space(name string) (Space, error) {
 	s, err := r.Files.Space(name)
-	r.s.Spaces[name] = recordAnswer(s, err)
+	note(r.s, r.s.Spaces, name, s, err)
 	return s, err
 }
 
@@ -74,19 +88,19 @@ type recordKernel struct {
 
 func (r recordKernel) Release() (string, error) {
 	v, err := r.Kernel.Release()
-	r.s.Kernel = recordAnswer(v, err)
+	noteOne(r.s, &r.s.Kernel, v, err)
 	return v, err
 }
 
 func (r recordKernel) Synchronised() (bool, error) {
 	v, err := r.Kernel.Synchronised()
-	r.s.Clock = recordAnswer(v, err)
+	noteOne(r.s, &r.s.Clock, v, err)
 	return v, err
 }
 
 func (r recordKernel) Version(ctx context.Context, program string, flags ...string) (string, error) {
 	v, err := r.Kernel.Version(ctx, program, flags...)
-	r.s.Version[tried(program, flags)] = recordAnswer(v, err)
+	note(r.s, r.s.Version, tried(program, flags), v, err)
 	return v, err
 }
 
@@ -97,43 +111,43 @@ type recordLinks struct {
 
 func (r recordLinks) List(ctx context.Context) ([]Link, error) {
 	v, err := r.Links.List(ctx)
-	r.s.List = recordAnswer(slices.Clone(v), err)
+	noteOne(r.s, &r.s.List, slices.Clone(v), err)
 	return v, err
 }
 
 func (r recordLinks) DefaultRoutes(ctx context.Context) ([]string, error) {
 	v, err := r.Links.DefaultRoutes(ctx)
-	r.s.Default = recordAnswer(v, err)
+	noteOne(r.s, &r.s.Default, v, err)
 	return v, err
 }
 
 func (r recordLinks) RoutingRules(ctx context.Context) ([]RoutingRule, error) {
 	v, err := r.Links.RoutingRules(ctx)
-	r.s.Routing = recordAnswer(v, err)
+	noteOne(r.s, &r.s.Routing, v, err)
 	return v, err
 }
 
 func (r recordLinks) Hops(ctx context.Context) ([]Hop, error) {
 	v, err := r.Links.Hops(ctx)
-	r.s.Hops = recordAnswer(v, err)
+	noteOne(r.s, &r.s.Hops, v, err)
 	return v, err
 }
 
 func (r recordLinks) Driver(ctx context.Context, link string) (string, error) {
 	v, err := r.Links.Driver(ctx, link)
-	r.s.Drivers[link] = recordAnswer(v, err)
+	note(r.s, r.s.Drivers, link, v, err)
 	return v, err
 }
 
 func (r recordLinks) Features(ctx context.Context, link string) (map[string]Feature, error) {
 	v, err := r.Links.Features(ctx, link)
-	r.s.Offload[link] = recordAnswer(v, err)
+	note(r.s, r.s.Offload, link, v, err)
 	return v, err
 }
 
 func (r recordLinks) Stats(ctx context.Context, link string) (map[string]uint64, error) {
 	v, err := r.Links.Stats(ctx, link)
-	r.s.Stats[link] = recordAnswer(v, err)
+	note(r.s, r.s.Stats, link, v, err)
 	return v, err
 }
 
@@ -144,13 +158,13 @@ type recordRuntimes struct {
 
 func (r recordRuntimes) CRIVersion(ctx context.Context, socket, api string) (string, error) {
 	v, err := r.Runtimes.CRIVersion(ctx, socket, api)
-	r.s.Runtime[api+" "+socket] = recordAnswer(v, err)
+	note(r.s, r.s.Runtime, api+" "+socket, v, err)
 	return v, err
 }
 
 func (r recordRuntimes) CgroupDriver(ctx context.Context, socket string) (CgroupDriver, error) {
 	v, err := r.Runtimes.CgroupDriver(ctx, socket)
-	r.s.Cgroups[socket] = recordAnswer(v, err)
+	note(r.s, r.s.Cgroups, socket, v, err)
 	return v, err
 }
 
@@ -161,13 +175,13 @@ type recordUnits struct {
 
 func (r recordUnits) State(ctx context.Context, unit string) (active, file string, err error) {
 	active, file, err = r.Units.State(ctx, unit)
-	r.s.Units[unit] = recordAnswer(unitState{active, file}, err)
+	note(r.s, r.s.Units, unit, unitState{active, file}, err)
 	return active, file, err
 }
 
 func (r recordUnits) Crashes(ctx context.Context, unit string) (Crash, error) {
 	c, err := r.Units.Crashes(ctx, unit)
-	r.s.Crashes[unit] = recordAnswer(c, err)
+	note(r.s, r.s.Crashes, unit, c, err)
 	return c, err
 }
 
@@ -186,19 +200,19 @@ func (r recordRules) Dumps(ctx context.Context, read func(string, io.Reader) err
 		r.s.Rules = append(r.s.Rules, ruleDump{source, string(text)})
 		return read(source, bytes.NewReader(text))
 	})
-	r.s.RuleErr = recordAnswer(true, err)
+	noteOne(r.s, &r.s.RuleErr, true, err)
 	return err
 }
 
 func (r recordRules) Others(ctx context.Context) (Others, error) {
 	v, err := r.Rules.Others(ctx)
-	r.s.Others = recordAnswer(v, err)
+	noteOne(r.s, &r.s.Others, v, err)
 	return v, err
 }
 
 func (r recordRules) Accepts(ctx context.Context, program string, rule ...string) (rejected string, err error) {
 	rejected, err = r.Rules.Accepts(ctx, program, rule...)
-	r.s.Tried[tried(program, rule)] = recordAnswer(rejected, err)
+	note(r.s, r.s.Tried, tried(program, rule), rejected, err)
 	return rejected, err
 }
 
@@ -209,7 +223,7 @@ func (r recordRules) Takes(ctx context.Context, program, whole string, texts []s
 		if err == nil {
 			why = rejected[i]
 		}
-		r.s.Tried[tried(program, []string{text})] = recordAnswer(why, err)
+		note(r.s, r.s.Tried, tried(program, []string{text}), why, err)
 	}
 	return rejected, err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"sync"
 	"syscall"
 	"time"
 	"unicode/utf8"
@@ -45,6 +46,8 @@ type Snapshot struct {
 	Others  answer[Others]                  `json:"otherRules,omitzero"`
 	RuleErr answer[bool]                    `json:"rulesRead"`
 	Tried   map[string]answer[string]       `json:"rulesTried,omitempty"` // what was tried -> why it was rejected, "" if it was not
+
+	mu sync.Mutex // while it fills up: some checks run beside each other
 }
 
 type (

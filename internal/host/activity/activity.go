@@ -5,6 +5,7 @@ package activity
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -25,9 +26,10 @@ func (s Step) String() string {
 
 // Activity is what a run is doing at the moment. It explains a run that does not
 // return: a program that is stuck in the kernel cannot be stopped, only named.
+// Steps may begin and end beside each other.
 type Activity struct {
 	mu    sync.Mutex
-	steps []Step
+	steps []*Step // in the order in which they began
 }
 
 type key struct{}
@@ -45,23 +47,23 @@ func Doing(ctx context.Context, what string) (end func()) {
 	if !is {
 		return func() {}
 	}
+	step := &Step{what, time.Now()}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.steps = append(a.steps, Step{what, time.Now()})
-	depth := len(a.steps) - 1
+	a.steps = append(a.steps, step)
 	return func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.steps = a.steps[:depth]
+		a.steps = slices.DeleteFunc(a.steps, func(s *Step) bool { return s == step })
 	}
 }
 
-// Now returns the innermost step.
+// Now returns the step that began last: the innermost one.
 func (a *Activity) Now() Step {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.steps) == 0 {
 		return Step{}
 	}
-	return a.steps[len(a.steps)-1]
+	return *a.steps[len(a.steps)-1]
 }
