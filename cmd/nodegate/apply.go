@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -34,6 +36,12 @@ to the gate and to check. Every change is kept in ` + report.ChangesFile + `, ol
 			}
 			if !h.Live() {
 				return errors.New("apply works on the running machine; for a file tree use: nodegate install --root DIR")
+			}
+			// systemd gives a folder to nodegate-apply.service: it writes nowhere else.
+			if own := os.Getenv("RUNTIME_DIRECTORY"); own != "" {
+				if err := host.ConfineWrites("/dev", "/proc", "/sys/devices", "/sys/kernel", "/sys/module", own); err != nil {
+					fmt.Fprintln(c.ErrOrStderr(), "nodegate:", err) // a node without this is better than none
+				}
 			}
 			return o.report(c, h, applyAndRecord)
 		},
