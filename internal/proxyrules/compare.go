@@ -167,9 +167,9 @@ func (c *comparison) healthPorts() {
 			c.out.Add(Finding{Name: "kubeproxy.healthport.closed", Service: s.Name, Family: s.Family,
 				Message: fmt.Sprintf("kube-proxy does not listen on health check node port %d: the load balancer takes this node for one "+
 					"without endpoints, and sends it nothing", p.health),
-				Remedy: fmt.Sprintf("see who has the port: ss -ltnp 'sport = :%d'; kube-proxy tries again whenever it writes its rules, and its log "+
-					"says why it fails (failed to start healthcheck). Free the port, or give the Service another healthCheckNodePort; a restart of "+
-					"kube-proxy mends nothing", p.health)})
+				Remedy: fmt.Sprintf("see who has the port: ss -ltnp 'sport = :%d'; kube-proxy's log says why it fails (failed to start healthcheck). "+
+					"Free the port, or give the Service another healthCheckNodePort: kube-proxy tries again at the next change of any Service or "+
+					"EndpointSlice, and need not be restarted", p.health)})
 		}
 	}
 }
@@ -264,7 +264,7 @@ func (d *difference) report(c *comparison, s *Service) {
 		msg := fmt.Sprintf("%d of %d endpoints that this node sends connections to are not in the API, or not ready: %s; they take %.1f %% of "+
 			"new connections", len(d.stale), d.total, few(d.stale), 100*min(d.chance, 1))
 		if len(d.missing) > 0 {
-			msg += fmt.Sprintf("; %d others of the API get none: %s", len(d.missing), few(d.missing))
+			msg += fmt.Sprintf("; these of the API get none: %s", few(d.missing))
 		}
 		c.find("kubeproxy.truth.endpoint-stale", s, "%s", msg)
 	case len(d.missing) > 0:

@@ -210,13 +210,44 @@ func TestHealthPorts(t *testing.T) {
 			{"something else", rules, inService(svcs, "kept", "192.0.2.1", "192.0.2.77"), ports(),
 				"kubeproxy.truth.service-address " + closed},
 			{"no node ports", nowhere, svcs, ports(), ""},
+			{"endpoints too", rules, svcs, ports(), "kubeproxy.truth.endpoint-stale " + closed},
 		} {
 			t.Run(c.what+" "+mode, func(t *testing.T) {
 				rep := Judge(mustParse(t, c.rules), Options{})
 				rep.Listening, rep.Findings = c.listening, nil
+				eps := eps
+				if c.what == "endpoints too" {
+					eps = editedSave(t, eps, sub(`"kept-1"`, "10.245.0.2", "10.245.9.9"))
+				}
 				wantOne(t, Report{Findings: Compare(&rep, Options{Services: services(t, c.svcs), Endpoints: endpoints(t, eps)})}, c.want)
 			})
 		}
+	}
+}
+
+// TestHealthPortVersions: a port that kube-proxy does not listen on is explained by a version that asks for none, and by no other.
+func TestHealthPortVersions(t *testing.T) {
+	rules, svcs, eps := recordedFields(t, "nft")
+	v := NewVersions()
+	if err := errors.Join(v.ReadServices(strings.NewReader(svcs)), v.ReadEndpointSlices(strings.NewReader(eps))); err != nil {
+		t.Fatal(err)
+	}
+	rep, kept := Judge(mustParse(t, rules), Options{}), ServicePort{"default/kept", "ip"}
+	rep.Listening = ports()
+	if found := v.Differences(&rep, kept, "node-nftables", ""); names(found) != "kubeproxy.healthport.closed" {
+		t.Errorf("it differs by %q", names(found))
+	}
+	if v.Explain(&rep, kept, "node-nftables", "") {
+		t.Error("explained by a version that asks for the port")
+	}
+	object, after, _ := strings.Cut(svcs[strings.Index(svcs, `{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "kept"`):], "},\n")
+	none, err := ServiceChange([]byte(strings.Replace(object+"}", `"healthCheckNodePort"`, `"x"`, 1)), false)
+	if err != nil || after == "" {
+		t.Fatal(err)
+	}
+	v.Apply(none)
+	if !v.Explain(&rep, kept, "node-nftables", "") {
+		t.Error("not explained by a version that asks for none")
 	}
 }
 
