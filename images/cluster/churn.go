@@ -3,12 +3,13 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 )
 
-// Churn is what changes in a cluster that lives: Services whose endpoints come, go and are not ready, and one that is
-// scaled from none to many and back.
+// Churn is what changes in a cluster that lives: Services whose endpoints come, go and are not ready, one that is scaled from
+// none to many and back, and what else they say, which is every third change.
 type Churn struct {
 	Services  int           // how many; the first one is the one that is scaled
 	Endpoints int           // of each of the others, about
@@ -56,20 +57,67 @@ func (c *Churn) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		s := c.services[n%len(c.services)]
-		if s == c.services[0] {
-			c.scale(s)
-		} else {
-			c.change(s, n)
-		}
-		if err := s.Update(ctx); err != nil {
+		if err := c.one(ctx, n); err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
-			return fmt.Errorf("changing %s: %w", s.Name, err)
+			return err
 		}
 		c.changes.Add(1)
 	}
+}
+
+// one makes the nth change.
+func (c *Churn) one(ctx context.Context, n int) error {
+	s := c.services[n%len(c.services)]
+	update := s.Update
+	switch {
+	case n%3 == 2:
+		update = func(ctx context.Context) error { return s.say(ctx, n/(3*len(c.services))+n%len(c.services)) }
+	case s == c.services[0]:
+		c.scale(s)
+	default:
+		c.change(s, n)
+	}
+	if err := update(ctx); err != nil {
+		return fmt.Errorf("changing %s: %w", s.Name, err)
+	}
+	return nil
+}
+
+// say changes what a Service says beside its endpoints, to the nth of some ways. All have addresses of their own.
+func (s *Service) say(ctx context.Context, n int) error {
+	_, number, _ := strings.Cut(s.Name, "-")
+	balanced := func(policy string, affinity int, external []string, ranges ...string) object {
+		spec := object{
+			"type": "LoadBalancer", "externalTrafficPolicy": policy, "externalIPs": external, "loadBalancerSourceRanges": ranges,
+			"sessionAffinity": "None", "sessionAffinityConfig": nil,
+		}
+		if affinity > 0 {
+			spec["sessionAffinity"] = "ClientIP"
+			spec["sessionAffinityConfig"] = object{"clientIP": object{"timeoutSeconds": affinity}}
+		}
+		return spec
+	}
+	first, second := []object{{"ip": "192.0.2.1" + number}}, []object{{"ip": "198.18.0.1" + number}}
+	external := []string{"203.0.113.1" + number}
+	const wide, narrow, own = "198.51.100.0/24", "203.0.112.0/21", network + ".0/24"
+	steps := []struct {
+		spec    object
+		ingress []object
+	}{
+		{balanced("Local", 60, nil), first},
+		{balanced("Local", 90, external, wide), nil},
+		{balanced("Cluster", 0, external, wide, narrow), second},
+		{balanced("Cluster", 0, nil, own), nil},
+		{balanced("Local", 0, nil), first},
+		{object{
+			"type": "ClusterIP", "externalTrafficPolicy": nil, "externalIPs": nil, "healthCheckNodePort": nil, "loadBalancerSourceRanges": nil,
+			"allocateLoadBalancerNodePorts": nil, "sessionAffinity": "None", "sessionAffinityConfig": nil,
+		}, nil},
+	}
+	step := steps[n%len(steps)]
+	return s.Patch(ctx, step.spec, step.ingress)
 }
 
 // Changes is how many changes the API has taken.

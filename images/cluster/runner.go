@@ -21,7 +21,9 @@ const (
 // nodeEvidence is what a person would look at first on a node where a step failed.
 const nodeEvidence = `
 systemctl --no-pager --failed || :
-systemctl --no-pager --full status kubelet.service containerd.service kube-proxy.service 'nodegate*' | grep -v '^ *$' | head -70
+systemctl --no-pager --full -n 4 status kubelet.service containerd.service kube-proxy.service 'nodegate*' | grep -v '^ *$' | head -90
+journalctl -b --no-pager -u nodegate-watch.service -o cat | tail -25
+/opt/nodegate status || :
 journalctl -b --no-pager -u kubelet.service -u containerd.service -p warning -o cat | tail -25
 head -c 3000 /run/nodegate/report.json || :
 lsmod | grep -E 'br_netfilter|overlay|conntrack' || :

@@ -13,6 +13,7 @@ type Service struct {
 	ClusterIP string
 	Ready     []string // the addresses that are ready
 	NotReady  []string
+	Node      string // that all of them are on; "": not said
 
 	plane *ControlPlane
 	given int // addresses that it has had by change
@@ -41,6 +42,21 @@ func (s *Service) Update(ctx context.Context) error {
 	return s.plane.API.Do(ctx, http.MethodPut, slicesPath+"/"+s.Name+"-1", s.slice(), nil)
 }
 
+// Patch changes what the Service says of itself, and its load balancer's addresses; nil leaves either alone.
+func (s *Service) Patch(ctx context.Context, spec object, ingress []object) error {
+	const path = "/api/v1/namespaces/default/services/"
+	if spec != nil {
+		if err := s.plane.API.Do(ctx, http.MethodPatch, path+s.Name, object{"spec": spec}, nil); err != nil {
+			return err
+		}
+	}
+	if ingress == nil {
+		return nil
+	}
+	status := object{"status": object{"loadBalancer": object{"ingress": ingress}}}
+	return s.plane.API.Do(ctx, http.MethodPatch, path+s.Name+"/status", status, nil)
+}
+
 // change gives the Service four endpoints that it has never had.
 func (s *Service) change() {
 	s.Ready = nil
@@ -54,9 +70,11 @@ func (s *Service) slice() object {
 	endpoints := []object{}
 	for ready, addresses := range map[bool][]string{true: s.Ready, false: s.NotReady} {
 		for _, a := range addresses {
-			endpoints = append(endpoints, object{
-				"addresses": []string{a}, "conditions": object{"ready": ready, "serving": ready, "terminating": false},
-			})
+			one := object{"addresses": []string{a}, "conditions": object{"ready": ready, "serving": ready, "terminating": false}}
+			if s.Node != "" {
+				one["nodeName"] = s.Node
+			}
+			endpoints = append(endpoints, one)
 		}
 	}
 	return object{

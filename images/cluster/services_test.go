@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"runtime"
 	"strings"
 	"testing"
@@ -27,8 +26,8 @@ func TestServices(t *testing.T) {
 		"plain":  {},
 		"sticky": {"sessionAffinity": "ClientIP", "sessionAffinityConfig": object{"clientIP": object{"timeoutSeconds": 77}}},
 		"ports":  {"type": "NodePort"},
-		"balanced": {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "loadBalancerSourceRanges": []string{"198.51.100.0/24", "203.0.112.0/21"},
-			"externalIPs": []string{"203.0.113.9"}},
+		"balanced": {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "externalIPs": []string{"203.0.113.9"},
+			"loadBalancerSourceRanges": []string{"198.51.100.0/24", "203.0.112.0/21"}},
 		"internal": {"internalTrafficPolicy": "Local"},
 		"empty":    {"type": "NodePort", "externalIPs": []string{"203.0.113.10"}},
 	}
@@ -37,14 +36,12 @@ func TestServices(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		patch := func(path string, change object) {
-			if err := c.API.Do(t.Context(), http.MethodPatch, "/api/v1/namespaces/default/services/"+name+path, change, nil); err != nil {
-				t.Fatal(err)
-			}
-		}
-		patch("", object{"spec": spec})
+		var ingress []object
 		if name == "balanced" {
-			patch("/status", object{"status": object{"loadBalancer": object{"ingress": []object{{"ip": "192.0.2.7"}}}}})
+			ingress = []object{{"ip": "192.0.2.7"}}
+		}
+		if err := s.Patch(t.Context(), spec, ingress); err != nil {
+			t.Fatal(err)
 		}
 		if name != "empty" {
 			s.change()

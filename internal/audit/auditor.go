@@ -150,7 +150,7 @@ func (v verdict) Inspect(context.Context, *host.Host) (checks.State, error) {
 	s := checks.Passing(fmt.Sprintf("the rules of %s agree with the API", report.Count(k.Services, "Service port")))
 	for i, f := range k.Findings {
 		if i < 20 {
-			s.Evidence = append(s.Evidence, checks.Seen(f.Name, subject(f)+f.Message))
+			s.Evidence = append(s.Evidence, checks.Seen(f.Name, subject(f)+f.Says()))
 		}
 	}
 	for _, note := range k.Notes {
@@ -174,7 +174,7 @@ func (v verdict) Inspect(context.Context, *host.Host) (checks.State, error) {
 		if f.Verdict != worst {
 			continue
 		}
-		got := subject(f) + f.Message
+		got := subject(f) + f.Says()
 		if more := len(k.Findings) - 1; more > 0 {
 			got += fmt.Sprintf(" (and %s)", report.Count(more, "other finding"))
 		}

@@ -19,6 +19,8 @@ func TestVerdict(t *testing.T) {
 		return proxyrules.Finding{Name: "kubeproxy.truth.x", Service: service, Verdict: v, Message: "differs", Remedy: "look"}
 	}
 	fail, warn, unknown := finding(checks.Fail, "default/web"), finding(checks.Warn, ""), finding(checks.Unknown, "")
+	ofRule := fail
+	ofRule.Means, ofRule.Message = "connections fail", "KUBE-SEP-X is empty"
 	broken := errors.New("no route to host")
 	kept := func(rounds int, err error, found ...proxyrules.Finding) settle.Kept {
 		return settle.Kept{Rounds: rounds, Services: 3, Unanswered: err, Findings: found}
@@ -33,6 +35,7 @@ func TestVerdict(t *testing.T) {
 		"the first round":      {kept(0, nil), time.Second, "skip the first audit has not ended", policy.Block},
 		"no round ends":        {kept(0, nil), time.Hour, "unknown no audit has ended since ", policy.Block},
 		"a stale Service":      {kept(1, nil, fail), 0, "fail default/web: differs", policy.Block},
+		"a broken rule":        {kept(1, nil, ofRule), 0, "fail default/web: connections fail (KUBE-SEP-X is empty)", policy.Block},
 		"and a warning before": {kept(1, nil, warn, fail), 0, "fail default/web: differs (and 1 other finding)", policy.Block},
 		"a warning":            {kept(1, nil, warn), 0, "fail differs", policy.Warn},
 		"not told":             {kept(1, nil, warn, unknown), 0, "unknown differs", policy.Block},

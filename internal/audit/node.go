@@ -4,6 +4,7 @@ package audit
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"nodegate/internal/host"
@@ -31,7 +32,9 @@ func (n *Node) Rules(ctx context.Context) (proxyrules.Report, error) {
 	if err != nil {
 		return proxyrules.Report{}, err
 	}
-	return proxyrules.Judge(sets, n.opts), nil
+	rep := proxyrules.Judge(sets, n.opts)
+	rep.Listening, rep.NoExternalIPs = sync.OnceValues(n.Presence.Ports), n.Presence.NoExternalIPs
+	return rep, nil
 }
 
 // Proxy looks for kube-proxy.

@@ -133,6 +133,15 @@ func (h *Host) Listening(pid int) ([]netip.AddrPort, error) {
 			sockets[strings.TrimSuffix(inode, "]")] = true
 		}
 	}
+	return h.listening(dir, func(inode string) bool { return sockets[inode] })
+}
+
+// ListeningHere returns the TCP addresses that anybody in this network namespace listens on.
+func (h *Host) ListeningHere() ([]netip.AddrPort, error) {
+	return h.listening("/proc/thread-self", func(string) bool { return true })
+}
+
+func (h *Host) listening(dir string, wanted func(inode string) bool) ([]netip.AddrPort, error) {
 	var list []netip.AddrPort
 	for _, table := range []string{"tcp", "tcp6"} {
 		text, err := h.Files.ReadFile(dir + "/net/" + table)
@@ -140,12 +149,12 @@ func (h *Host) Listening(pid int) ([]netip.AddrPort, error) {
 			continue // without IPv6
 		}
 		if err != nil {
-			return nil, fmt.Errorf("listing the sockets of process %d: %w", pid, err)
+			return nil, fmt.Errorf("listing sockets: %w", err)
 		}
 		for line := range strings.Lines(string(text)) {
 			const listen = "0A"
 			words := strings.Fields(line)
-			if len(words) < 10 || words[3] != listen || !sockets[words[9]] {
+			if len(words) < 10 || words[3] != listen || !wanted(words[9]) {
 				continue
 			}
 			if a, ok := kernelAddress(words[1]); ok {

@@ -53,7 +53,7 @@ func (m Metrics) words(now time.Time) string {
 // Unproven gives every difference from the API that was seen once a remedy that begins with looking again.
 func Unproven(findings []proxyrules.Finding) {
 	for i := range findings {
-		if f := &findings[i]; strings.HasPrefix(f.Name, "kubeproxy.truth.") {
+		if f := &findings[i]; strings.HasPrefix(f.Name, "kubeproxy.truth.") || strings.HasPrefix(f.Name, "kubeproxy.healthport.") {
 			f.Remedy = "look again first: one look may come before kube-proxy has written, and `nodegate audit` with the API follows " +
 				"what it sees until that is certain. Only if it stays so: " + f.Remedy
 		}

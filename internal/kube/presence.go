@@ -50,7 +50,8 @@ func (p *Presence) Look(ctx context.Context) []proxyrules.Finding {
 		out.Addf("kubeproxy.process.silent", "there is no answer of kube-proxy (%v), and its process is not among those that can be "+
 			"seen from here, which are not all (another PID namespace): run audit with the host's", state)
 	case !found:
-		out.Addf("kubeproxy.process.absent", "no process of this node is kube-proxy, k3s or kubelite, and there is no answer: %v", state)
+		out.Addf("kubeproxy.process.absent", "no process of this node is kube-proxy, k3s or kubelite, and there is no answer (%v): what changes "+
+			"in the cluster does not come to this node's rules", state)
 	default:
 		p.elsewhere(ctx, proxy, state, out)
 	}
@@ -102,6 +103,47 @@ func (p *Presence) elsewhere(ctx context.Context, proxy host.Process, refused er
 		out.Addf("kubeproxy.process.silent", "process %d (%s) runs, and does not answer: %v; it listens on %s", proxy.PID, command(proxy),
 			refused, cmp.Or(strings.Join(tried, ", "), "nothing"))
 	}
+}
+
+// Ports returns the TCP ports that kube-proxy listens on, nil where it is not there, which Look says. Whose sockets they are may be
+// hidden from us; then it returns those that anybody listens on: where nobody does, kube-proxy does not.
+func (p *Presence) Ports() (map[uint16]bool, error) {
+	processes, err := p.Host.Processes()
+	if err != nil {
+		return nil, err
+	}
+	proxy, found := findProxy(processes)
+	if !found && p.Host.SeesAllProcesses() {
+		return nil, nil
+	}
+	var listens []netip.AddrPort
+	if found {
+		listens, err = p.Host.Listening(proxy.PID)
+	}
+	if !found || err != nil {
+		if listens, err = p.Host.ListeningHere(); err != nil {
+			return nil, err
+		}
+	}
+	ports := map[uint16]bool{}
+	for _, a := range listens {
+		ports[a.Port()] = true
+	}
+	return ports, nil
+}
+
+// NoExternalIPs reports whether kube-proxy is configured to serve no externalIPs.
+func (p *Presence) NoExternalIPs() bool {
+	c, err := config.ReadKubeProxy(p.Host.Files)
+	if err == nil && c.NoExternalIPs {
+		return true
+	}
+	processes, err := p.Host.Processes()
+	if err != nil {
+		return false
+	}
+	proxy, _ := findProxy(processes)
+	return config.NoExternalIPs(strings.Join(proxy.Args, " "))
 }
 
 // isHealthz reports whether a page is kube-proxy's healthz.

@@ -110,3 +110,65 @@ func TestWriter(t *testing.T) {
 		}
 	}
 }
+
+// TestPorts: kube-proxy's ports are those of its own sockets. Where these are hidden, they are anybody's; where it is not there, nothing is
+// said.
+func TestPorts(t *testing.T) {
+	tcp := func(lines ...string) string { return "  sl  local_address\n" + strings.Join(lines, "\n") }
+	const (
+		own         = "   0: 00000000:7D64 00000000:0000 0A 0:0 0:0 0 0 0 77 1" // 32100
+		others      = "   1: 0100007F:7D65 00000000:0000 0A 0:0 0:0 0 0 0 78 1"
+		established = "   2: 0100007F:7D66 0100007F:0001 01 0:0 0:0 0 0 0 77 1"
+	)
+	machine := func(name, ns string) *hosttest.Machine {
+		return &hosttest.Machine{Files: map[string]string{
+			"/proc/7/stat": "7 (a) S 1 7", "/proc/7/cmdline": name + "\x00", "/proc/self/ns/pid": "-> " + ns,
+			"/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]", "/proc/7/fd/3": "-> socket:[77]",
+			"/proc/7/net/tcp": tcp(own, others, established), "/proc/thread-self/net/tcp": tcp(own, others, established),
+		}}
+	}
+	hidden := machine("kube-proxy", initialPIDs)
+	delete(hidden.Files, "/proc/7/fd/3")
+	for _, c := range []struct {
+		what string
+		m    *hosttest.Machine
+		want string
+	}{
+		{"its own", machine("kube-proxy", initialPIDs), "map[32100:true]"},
+		{"sockets hidden", hidden, "map[32100:true 32101:true]"},
+		{"processes hidden", machine("bash", "pid:[1]"), "map[32100:true 32101:true]"},
+		{"not there", machine("bash", initialPIDs), "map[]"},
+	} {
+		p := kube.Presence{Host: c.m.Host()}
+		got, err := p.Ports()
+		if fmt.Sprint(got) != c.want || err != nil || (got == nil) != (c.what == "not there") {
+			t.Errorf("%s: %v, %v, want %s", c.what, got, err, c.want)
+		}
+	}
+}
+
+// TestNoExternalIPs: by kube-proxy's configuration, or its command line.
+func TestNoExternalIPs(t *testing.T) {
+	for _, c := range []struct {
+		file, flag string
+		want       bool
+	}{
+		{"", "--v=2", false},
+		{"", "--feature-gates=A=true,AllowServiceExternalIPs=false", true},
+		{"", "--feature-gates=AllowServiceExternalIPs=true", false},
+		{"featureGates:\n  AllowServiceExternalIPs: false\n", "--v=2", true},
+		{"featureGates: {\"AllowServiceExternalIPs\": true}\n", "--v=2", false},
+	} {
+		m := &hosttest.Machine{Files: map[string]string{
+			"/proc/7/stat": "7 (a) S 1 7", "/proc/7/cmdline": "kube-proxy\x00" + c.flag + "\x00",
+			"/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]",
+		}}
+		if c.file != "" {
+			m.Files["/var/lib/kube-proxy/config.conf"] = "kind: KubeProxyConfiguration\n" + c.file
+		}
+		p := kube.Presence{Host: m.Host()}
+		if got := p.NoExternalIPs(); got != c.want {
+			t.Errorf("%q and %q: %v, want %v", c.file, c.flag, got, c.want)
+		}
+	}
+}

@@ -144,8 +144,9 @@ func DeadWatch(rep *proxyrules.Report, own []proxyrules.Finding) (proxyrules.Fin
 		return proxyrules.Finding{}, false
 	}
 	out := proxyrules.NewCollector()
-	out.Addf("kubeproxy.watch.dead", "the rules of %d Service ports differ from the API, yet kube-proxy reports itself healthy: "+
-		"its watch is dead. It hears of no change, so it queues nothing; healthz stays 200, and the hourly resync writes the old rules "+
-		"again with a fresh time stamp. Every change since then is missing on this node until kube-proxy is restarted", len(services))
+	out.Addf("kubeproxy.watch.dead", "this node's rules of %d Service ports are not what the API has, yet kube-proxy reports itself healthy: "+
+		"it has not heard of the changes (its watch is dead: it queues nothing then, healthz stays 200, and the hourly resync writes the "+
+		"old rules again with a fresh time stamp), or somebody else has changed its rules. Until it is restarted, other changes "+
+		"may be missing here too", len(services))
 	return out.List[0], true
 }

@@ -27,6 +27,7 @@ type audit struct {
 	broken       map[string]bool // Services with a finding, by name: a damaged rule may have lost its protocol
 	detector     string          // what most Services masquerade: "all", "not from 100.96.0.0/11"; empty: nothing
 	portalsEmpty bool
+	nodePorts    bool                         // are answered at some address
 	portsDamaged bool                         // a rule of KUBE-NODEPORTS is no longer what it was
 	large        bool                         // large-cluster mode: no comments on dispatch, stale chains stay for an hour
 	mark         uint64                       // the bit that KUBE-MARK-MASQ sets

@@ -22,6 +22,7 @@ func compare(rep *Report, opts *Options, known []Finding, out *Collector) {
 		}
 		c.endpoints(s)
 	}
+	c.healthPorts()
 }
 
 // Compare returns how rules that were judged alone differ from the API, as Judge finds it with both.
@@ -80,12 +81,14 @@ func (c *comparison) services() {
 		case c.broken[key.name+" "+key.family]:
 		case s == nil:
 			c.find("kubeproxy.truth.service-missing", &Service{Name: key.name, Family: key.family},
-				"%s is %s:%d (%s) in the API; the rules do not have it", key.name, p.clusterIP, p.number, p.proto)
+				"it is at %s:%d (%s) in the API; this node does not answer there", p.clusterIP, p.number, p.proto)
 		case s.ClusterIP != "" && (s.ClusterIP != p.clusterIP || s.Port != p.number):
-			c.find("kubeproxy.truth.service-address", s, "the rules have %s:%d, the API %s:%d", s.ClusterIP, s.Port, p.clusterIP, p.number)
+			c.find("kubeproxy.truth.service-address", s, "this node answers at %s:%d, the Service is at %s:%d in the API",
+				s.ClusterIP, s.Port, p.clusterIP, p.number)
 			c.stale[key] = true
 		case s.NodePort != 0 && s.NodePort != p.nodePort:
-			c.find("kubeproxy.truth.service-address", s, "the rules have node port %d, the API %d", s.NodePort, p.nodePort)
+			c.find("kubeproxy.truth.service-address", s, "this node answers at node port %d, which is %s in the API",
+				s.NodePort, nodePort(p.nodePort))
 			c.stale[key] = true
 		default:
 			c.service(s, p)
@@ -95,39 +98,18 @@ func (c *comparison) services() {
 		s := &c.rep.Services[i]
 		if !inAPI[keyOf(s)] && !c.broken[s.Name+" "+s.Family] {
 			c.find("kubeproxy.truth.service-stale", s,
-				"the rules still serve %s:%d (%d endpoints)", s.ClusterIP, s.Port, len(s.Endpoints)+len(s.LocalEndpoints))
+				"this node still takes what is sent to %s:%d (%d endpoints), of a Service that the API no longer has",
+				s.ClusterIP, s.Port, len(s.Endpoints)+len(s.LocalEndpoints))
 			c.stale[keyOf(s)] = true
 		}
 	}
 }
 
-// service compares what else is sure of one port of a Service. A Service without endpoints has too few rules for it, and before
-// 1.30 policies and addresses were written in other ways.
-func (c *comparison) service(s *Service, p *apiServicePort) {
-	if c.rep.Version.Min < 30 || s.ClusterIP == "" {
-		return
+func nodePort(n int) string {
+	if n == 0 {
+		return "none"
 	}
-	before := len(c.out.List)
-	serves := s.Blocked == "" && len(s.Endpoints) > 0
-	switch {
-	case serves && s.NodePort == 0 && p.nodePort != 0:
-		c.find("kubeproxy.truth.service-address", s, "the API has node port %d, the rules have none", p.nodePort)
-	case s.InternalLocal && p.internal == "Cluster", serves && !s.InternalLocal && p.internal == "Local":
-		c.find("kubeproxy.truth.service-policy", s, "internalTrafficPolicy is %s in the API: the rules send connections to %s %s", p.internal,
-			s.ClusterIP, map[bool]string{true: "to endpoints of this node only", false: "to those of other nodes too"}[s.InternalLocal])
-	case s.AffinitySeconds != 0 && p.affinity == "None", s.AffinitySeconds == 0 && p.affinity == "ClientIP" && s.Blocked == "" &&
-		len(s.Endpoints)+len(s.LocalEndpoints) > 0:
-		c.find("kubeproxy.truth.service-policy", s, "sessionAffinity is %s in the API, the rules %s", p.affinity,
-			map[bool]string{true: "have none", false: fmt.Sprintf("keep clients for %d s", s.AffinitySeconds)}[s.AffinitySeconds == 0])
-	default:
-		for _, ip := range slices.Concat(s.ExternalIPs, s.LoadBalancerIPs) {
-			if p.outside != nil && !p.outside[ip] {
-				c.find("kubeproxy.truth.service-address", s, "the rules still take what is sent to %s, which the Service has no longer", ip)
-				break
-			}
-		}
-	}
-	c.stale[keyOf(s)] = len(c.out.List) > before
+	return fmt.Sprint(n)
 }
 
 // servicesBySlices does what slices alone allow. A Service is missing only if the controller's own slices show that it is
@@ -146,7 +128,7 @@ func (c *comparison) servicesBySlices() {
 				continue
 			}
 			c.find("kubeproxy.truth.service-missing", &Service{Name: key.name, Family: key.family},
-				"%s (%s) has %d endpoints in the API; the rules do not have it", key.name, key.proto, len(eps))
+				"it has %d endpoints (%s) in the API; this node does not answer for it", len(eps), key.proto)
 		}
 	}
 	for i := range c.rep.Services {
@@ -154,9 +136,40 @@ func (c *comparison) servicesBySlices() {
 		ns, name, _ := SplitServicePort(s.Name)
 		if c.opts.Endpoints.services[ns+"/"+name] == nil && len(s.Endpoints)+len(s.LocalEndpoints) > 0 && !c.broken[s.Name+" "+s.Family] {
 			c.find("kubeproxy.truth.service-stale", s,
-				"the rules still serve %s:%d with %d endpoints; the API has no EndpointSlice of it", s.ClusterIP, s.Port,
+				"this node still takes what is sent to %s:%d (%d endpoints); the API has no EndpointSlice of it", s.ClusterIP, s.Port,
 				len(s.Endpoints)+len(s.LocalEndpoints))
 			c.stale[keyOf(s)] = true
+		}
+	}
+}
+
+// healthPorts compares where kube-proxy listens for the health checks of load balancers: with externalTrafficPolicy Local they ask each
+// node whether it has endpoints. Where node ports are answered at no address of this node, kube-proxy listens nowhere either.
+func (c *comparison) healthPorts() {
+	listening := c.rep.all().Listening
+	if c.opts.Services == nil || listening == nil {
+		return
+	}
+	for i := range c.opts.Services.list {
+		p := &c.opts.Services.list[i]
+		key := apiServiceKey{servicePort(p.namespace, p.name, p.port), p.proto, p.family}
+		s := c.inRules[key]
+		if p.health == 0 || s == nil || c.broken[key.name+" "+key.family] || c.stale[key] || !c.rep.all().NodePorts[p.family] {
+			continue
+		}
+		open, err := listening()
+		switch {
+		case err != nil:
+			c.find("kubeproxy.healthport.unread", s, "whether kube-proxy listens on health check node port %d could not be seen: %v", p.health, err)
+			return // so it is with all
+		case open == nil, open[uint16(p.health)]:
+		default:
+			c.out.Add(Finding{Name: "kubeproxy.healthport.closed", Service: s.Name, Family: s.Family,
+				Message: fmt.Sprintf("kube-proxy does not listen on health check node port %d: the load balancer takes this node for one "+
+					"without endpoints, and sends it nothing", p.health),
+				Remedy: fmt.Sprintf("see who has the port: ss -ltnp 'sport = :%d'; kube-proxy tries again whenever it writes its rules, and its log "+
+					"says why it fails (failed to start healthcheck). Free the port, or give the Service another healthCheckNodePort; a restart of "+
+					"kube-proxy mends nothing", p.health)})
 		}
 	}
 }
@@ -245,23 +258,25 @@ func same(got []Endpoint, want map[string]bool) bool {
 }
 
 func (d *difference) report(c *comparison, s *Service) {
+	c.stale[keyOf(s)] = len(d.stale)+len(d.missing) > 0
 	switch {
 	case len(d.stale) > 0:
-		msg := fmt.Sprintf("%d of %d endpoints in the rules are not in the API or not ready: %s; they take %.1f %% of new connections",
-			len(d.stale), d.total, few(d.stale), 100*min(d.chance, 1))
+		msg := fmt.Sprintf("%d of %d endpoints that this node sends connections to are not in the API, or not ready: %s; they take %.1f %% of "+
+			"new connections", len(d.stale), d.total, few(d.stale), 100*min(d.chance, 1))
 		if len(d.missing) > 0 {
-			msg += fmt.Sprintf("; %d that the API has are missing: %s", len(d.missing), few(d.missing))
+			msg += fmt.Sprintf("; %d others of the API get none: %s", len(d.missing), few(d.missing))
 		}
 		c.find("kubeproxy.truth.endpoint-stale", s, "%s", msg)
 	case len(d.missing) > 0:
 		c.find("kubeproxy.truth.endpoint-missing", s,
-			"%d endpoints of the API are not in the rules (which have %d): %s", len(d.missing), d.total, few(d.missing))
+			"%s: they are in the API, and not among the %d of this node's rules", few(d.missing), d.total)
 	}
 }
 
 // few lists the first of many.
-func few(set map[string]bool) string {
-	list := slices.Sorted(maps.Keys(set))
+func few(set map[string]bool) string { return first(slices.Sorted(maps.Keys(set))) }
+
+func first(list []string) string {
 	if len(list) > 5 {
 		return fmt.Sprintf("%s and %d more", strings.Join(list[:5], ", "), len(list)-5)
 	}

@@ -198,6 +198,7 @@ func (a *audit) judgeNodePortRule(c *chain, r *ruleset.Rule) {
 			ports.blamed = true // misspelt: reported as undeclared
 		}
 	case kinds == ruleset.ByDestination && !r.Has(ruleset.NotDestination), kinds&^ruleset.ByDestination == ruleset.ToLocal:
+		a.nodePorts = true
 	default:
 		a.about("kubeproxy.nodeports.condition", "nat", c, r, nil, "the jump is not for the addresses of this node")
 		c.blamed, ports.blamed = false, true

@@ -32,7 +32,7 @@ func Judge(sets []*ruleset.Set, opts Options) Report { return judge(sets, opts, 
 // judge leaves the Services out unless services is set. Nothing that it finds without them depends on them.
 func judge(sets []*ruleset.Set, opts Options, services bool) Report {
 	out := NewCollector()
-	rep := Report{Services: []Service{}, Findings: []Finding{}, Families: map[string]bool{}}
+	rep := Report{Services: []Service{}, Findings: []Finding{}, Families: map[string]bool{}, NodePorts: map[string]bool{}}
 	var seen backends
 	for _, set := range sets {
 		if set.Note != "" {
@@ -53,6 +53,8 @@ func judge(sets []*ruleset.Set, opts Options, services bool) Report {
 			if services {
 				a.judgeServices()
 				rep.Services = append(rep.Services, a.services()...)
+				to := t.Sets["nodeport-ips"] // nil: every address of the node
+				rep.NodePorts[t.Family] = to == nil || len(to.Elements) > 0
 			}
 		}
 	}
@@ -85,6 +87,7 @@ func (r *Report) judgeSave(s *ruleset.Save, opts *Options, out *Collector, servi
 		if found && services {
 			a.judgeServices()
 			r.Services = append(r.Services, a.services()...)
+			r.NodePorts[s.Family] = a.nodePorts
 		}
 	}
 }

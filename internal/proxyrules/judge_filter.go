@@ -106,9 +106,18 @@ func (a *audit) judgeSourceRanges(n *node) {
 	}
 	for i := range n.fw.Rules {
 		r := &n.fw.Rules[i]
-		if r.Target != "" && a.to(r) != n.ext {
+		switch {
+		case r.Target == "": // what the drop is for
+		case a.to(r) != n.ext:
 			a.about("kubeproxy.external.dispatch", "nat", n.fw, r, n, "%s leads to %s, not to the Service's own chain", n.fw.Name, r.Target)
 			return
+		case r.Always(): // older versions write a range of everybody
+			n.out.SourceRanges = append(n.out.SourceRanges, map[string]string{ruleset.IPv4: "0.0.0.0/0", ruleset.IPv6: "::/0"}[n.out.Family])
+		case r.Conditions() != ruleset.BySource || r.Has(ruleset.NotSource):
+			a.about("kubeproxy.chain.unexpected-rule", "nat", n.fw, r, n, "kube-proxy writes no such rule into %s", n.fw.Name)
+			return
+		default:
+			n.out.SourceRanges = append(n.out.SourceRanges, r.Source)
 		}
 	}
 	if a.drops == nil {

@@ -2,6 +2,7 @@ package proxyrules
 
 import (
 	"fmt"
+	"slices"
 
 	"nodegate/checks"
 )
@@ -17,10 +18,11 @@ type Kind struct {
 
 // Remedies that many findings share. They are text to paste, never run from here. NODE stands for the node's name.
 const (
-	restart = "restart kube-proxy, which rewrites every rule: " +
+	restart = "restart kube-proxy, which rewrites every rule (those that are there go on working meanwhile): " +
 		"kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE"
 	whoElse = "find what else writes iptables on this node (firewalld, another kube-proxy, a cleanup script), then " + restart
-	quorum  = "kubectl cordon NODE; " +
+	quorum  = "restart this node's kube-proxy, which then hears of every change again; its rules go on working meanwhile: " +
+		"kubectl cordon NODE; " +
 		"kubectl annotate node NODE cluster-autoscaler.kubernetes.io/scale-down-disabled=true; " +
 		"kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE; " +
 		"kubectl uncordon NODE once an audit passes"
@@ -46,112 +48,170 @@ func structureKinds() []Kind {
 				"nft -j list ruleset", ""},
 		{"kubeproxy.mode.ipvs", checks.Unknown, "kube-proxy runs in IPVS mode, which is not judged here",
 			"compare ipvsadm -Ln with the EndpointSlices", ""},
-		{"kubeproxy.backend.mixed", checks.Fail, "several backends have rules of kube-proxy: old rules shadow new",
+		{"kubeproxy.backend.mixed", checks.Fail,
+			"rules of kube-proxy are left in a second backend: connections to Services may follow the old ones, to endpoints that are gone",
 			"use one iptables backend for kube-proxy, kubelet and host (update-alternatives --config iptables), then reboot, or flush the " +
 				"other backend's KUBE chains", "kubernetes#109811"},
 		{"kubeproxy.backend.kubelet", checks.Warn, "kubelet and kube-proxy use different iptables backends",
 			"give the kube-proxy image and the host one iptables backend (update-alternatives --config iptables), then restart both",
 			"kubernetes#109811"},
 		{"kubeproxy.table.missing", checks.Unknown, "a table is missing from the save", "save all tables: run iptables-save without -t", ""},
-		{"kubeproxy.table.flushed", checks.Fail, "one table lost every chain of kube-proxy while another kept them", whoElse, refIptables},
-		{"kubeproxy.canary.missing", checks.Warn, "KUBE-PROXY-CANARY is gone: somebody flushed the table",
+		{"kubeproxy.table.flushed", checks.Fail,
+			"somebody has deleted kube-proxy's rules of one table: connections to Services fail, or get no answer", whoElse, refIptables},
+		{"kubeproxy.canary.missing", checks.Warn, "somebody has deleted rules: KUBE-PROXY-CANARY, by which kube-proxy notices that, is gone",
 			"kube-proxy repairs this within its sync period (30 s); if it does not, " + restart, "kubernetes#81517"},
-		{"kubeproxy.jump.missing", checks.Fail, "a root jump into kube-proxy's chains is missing", whoElse, refIptables},
-		{"kubeproxy.jump.loop", checks.Fail, "chains jump in a circle", restart, ""},
-		{"kubeproxy.chain.undeclared", checks.Fail, "a chain is used but not declared in its table", restart, refIptables},
-		{"kubeproxy.chain.unreferenced", checks.Warn, "no rule leads to a chain (legal only above 1000 endpoints)", restart, refIptables},
-		{"kubeproxy.chain.unexpected-rule", checks.Fail, "a rule that kube-proxy does not write is in one of its chains", whoElse, refIptables},
+		{"kubeproxy.jump.missing", checks.Fail, "packets do not come to kube-proxy's rules: connections to Services fail, or are not let through",
+			whoElse, refIptables},
+		{"kubeproxy.jump.loop", checks.Fail, "rules lead in a circle: the connections that come there fail", restart, ""},
+		{"kubeproxy.chain.undeclared", checks.Fail, "a rule leads to rules that are not there: the connections that it is for fail",
+			restart, refIptables},
+		{"kubeproxy.chain.unreferenced", checks.Warn, "rules are left over that no connection comes to (usual only above 1000 endpoints)",
+			restart, refIptables},
+		{"kubeproxy.chain.unexpected-rule", checks.Fail,
+			"a rule that kube-proxy does not write is among its own, and may catch connections to Services", whoElse, refIptables},
 		{"kubeproxy.rule.unreadable", checks.Unknown, "this host's iptables is too old to print the rule",
 			"read the rules with the iptables of the kube-proxy image; do not judge endpoints by this output",
 			"kubernetes#95409, kubernetes#114537"},
-		{"kubeproxy.masquerade.mark", checks.Fail, "the chain that marks packets for masquerading does not mark them", restart, refIptables},
-		{"kubeproxy.masquerade.mismatch", checks.Fail, "marking, masquerading and forwarding use different mark bits",
+		{"kubeproxy.masquerade.mark", checks.Fail,
+			"connections to Services from outside the Pods' network get no answer: they are not marked to leave with this node's address",
+			restart, refIptables},
+		{"kubeproxy.masquerade.mismatch", checks.Fail,
+			"connections to Services from outside the Pods' network get no answer: rules use different mark bits for them",
 			"give kube-proxy and kubelet the same iptablesMasqueradeBit, then " + restart, refIptables},
-		{"kubeproxy.masquerade.postrouting", checks.Fail, "marked packets are not masqueraded as they should be", restart, refIptables},
+		{"kubeproxy.masquerade.postrouting", checks.Fail,
+			"connections do not leave with the source address that they need: answers bypass this node, or clients' addresses are lost",
+			restart, refIptables},
 		{"kubeproxy.masquerade.double-snat", checks.Warn, "the old POSTROUTING form masquerades VXLAN packets a second time",
 			"upgrade kube-proxy to 1.16.13, 1.17.9, 1.18.6 or later; else a kernel with the fix (5.7, 5.4.41, 4.19.123, 4.14.181), else " +
 				"tx-checksum-ip-generic off on the VXLAN link", "kubernetes#92035"},
-		{"kubeproxy.masquerade.random-fully", checks.Warn, "MASQUERADE without --random-fully: source ports collide under load",
+		{"kubeproxy.masquerade.random-fully", checks.Warn,
+			"MASQUERADE without --random-fully: under load source ports collide, and some connections are delayed or fail",
 			"give kube-proxy iptables 1.6.2 or later", "kubernetes#78547"},
-		{"kubeproxy.forward.invalid-drop", checks.Fail, "INVALID packets are not dropped: a late packet resets its connection",
+		{"kubeproxy.forward.invalid-drop", checks.Fail,
+			"late packets are not dropped, and reset their connections: long transfers through Services break now and then",
 			"set net.netfilter.nf_conntrack_tcp_be_liberal=1, or " + restart, "kubernetes#74840, kubernetes#120412"},
 		{"kubeproxy.forward.be-liberal", checks.Unknown,
 			"INVALID packets are not dropped by a rule; the sysctl that replaces it is not known here",
 			"sysctl net.netfilter.nf_conntrack_tcp_be_liberal must print 1; else set it, or " + restart, "kubernetes#120412"},
-		{"kubeproxy.forward.invalid-order", checks.Fail, "the INVALID drop comes after an ACCEPT of KUBE-FORWARD", restart, "kubernetes#74840"},
-		{"kubeproxy.forward.accept", checks.Fail, "KUBE-FORWARD does not accept Service traffic", restart, refIptables},
-		{"kubeproxy.firewall.bare-drop", checks.Fail, "KUBE-FIREWALL drops every packet: the mark match was lost between iptables versions",
+		{"kubeproxy.forward.invalid-order", checks.Fail, "late packets are let through before they are dropped, and reset their connections",
+			restart, "kubernetes#74840"},
+		{"kubeproxy.forward.accept", checks.Fail, "connections to Services that this node forwards are dropped where policy FORWARD is DROP",
+			restart, refIptables},
+		{"kubeproxy.firewall.bare-drop", checks.Fail,
+			"KUBE-FIREWALL drops every packet of this node: the mark match was lost between iptables versions",
 			"use the same iptables version for kubelet and host (1.8.8 and later lose the match when 1.8.7 rewrites the rule): " +
 				"iptables -D KUBE-FIREWALL -j DROP, then upgrade", "kubernetes#112477"},
 		{"kubeproxy.firewall.localnet", checks.Warn, "KUBE-FIREWALL does not stop others from reaching localhost Services",
 			"restart kubelet; while route_localnet=1, 127.0.0.0/8 is open to the network", "kubernetes#90259"},
-		{"kubeproxy.firewall.unpaired", checks.Fail, "loadBalancerSourceRanges and its drop do not pair", restart, "kubernetes#110289"},
-		{"kubeproxy.nft.base-chain", checks.Fail, "a base chain of table kube-proxy is missing or hooked elsewhere", restart, refNFT},
-		{"kubeproxy.nft.map", checks.Fail, "a map or set of table kube-proxy is missing", restart, refNFT},
-		{"kubeproxy.nft.cluster-ips", checks.Fail, "set cluster-ips is not exactly the ClusterIPs in use", restart, refNFT},
-		{"kubeproxy.nft.hairpin-set", checks.Fail, "set hairpin-connections has what no endpoint could send", restart, refNFT},
+		{"kubeproxy.firewall.unpaired", checks.Fail, "loadBalancerSourceRanges lets everybody in, or nobody: its rules do not pair",
+			restart, "kubernetes#110289"},
+		{"kubeproxy.nft.base-chain", checks.Fail,
+			"packets do not come to kube-proxy's rules, or at the wrong moment: connections to Services fail", restart, refNFT},
+		{"kubeproxy.nft.map", checks.Fail, "a map or set of table kube-proxy is missing: the connections that it directs fail", restart, refNFT},
+		{"kubeproxy.nft.cluster-ips", checks.Fail,
+			"set cluster-ips is not exactly the ClusterIPs in use: connections to their other ports hang, or other addresses are rejected",
+			restart, refNFT},
+		{"kubeproxy.nft.hairpin-set", checks.Fail,
+			"set hairpin-connections has what no endpoint sends: a Pod that reaches itself by its Service may get no answer", restart, refNFT},
 	}
 }
 
 func serviceKinds() []Kind {
 	return []Kind{
-		{"kubeproxy.service.hash", checks.Fail, "a Service's rule leads to a chain whose name is not the Service's hash", restart, refIptables},
-		{"kubeproxy.service.address", checks.Fail, "a Service's rules disagree about its address or port", restart, refIptables},
+		{"kubeproxy.service.hash", checks.Fail, "connections to a Service are sent on by rules that have another Service's name",
+			restart, refIptables},
+		{"kubeproxy.service.address", checks.Fail, "a Service's rules name different addresses or ports: connections to one of them fail",
+			restart, refIptables},
 		{"kubeproxy.service.duplicate", checks.Fail,
-			"one address and port leads to two Services; only the first is reached", restart, refIptables},
-		{"kubeproxy.service.conflict", checks.Fail, "one ClusterIP and port is both dispatched and blocked", restart, refIptables},
-		{"kubeproxy.service.reject", checks.Fail, "a Service without endpoints is not rejected as it should be", restart, refIptables},
+			"one address and port is two Services': all connections go to the first", restart, refIptables},
+		{"kubeproxy.service.conflict", checks.Fail, "connections to a Service are blocked in one place and sent to its endpoints in another",
+			restart, refIptables},
+		{"kubeproxy.service.reject", checks.Fail,
+			"connections to a Service without endpoints are not refused as they should be: clients wait, or do not wait", restart, refIptables},
 		{"kubeproxy.service.masquerade", checks.Fail,
-			"a Service lacks the masquerading of off-cluster traffic that others have", restart, refIptables},
-		{"kubeproxy.service.portal", checks.Fail, "a Service's ClusterIP leads nowhere, though its chains are there", whoElse, refIptables},
-		{"kubeproxy.service.portals", checks.Fail, "KUBE-SERVICES is empty: no Service address leads anywhere", whoElse, refIptables},
-		{"kubeproxy.nodeports.order", checks.Fail, "the KUBE-NODEPORTS jump is not last in KUBE-SERVICES", restart, refIptables},
-		{"kubeproxy.nodeports.condition", checks.Fail, "the KUBE-NODEPORTS jump is not for the node's own addresses", restart, refIptables},
-		{"kubeproxy.nodeports.missing", checks.Fail, "nothing leads to KUBE-NODEPORTS", restart, refIptables},
-		{"kubeproxy.external.empty", checks.Fail, "the chain for external traffic has no rules", restart, refIptables},
-		{"kubeproxy.external.masquerade", checks.Fail, "external traffic is not masqueraded as its policy wants", restart, refIptables},
-		{"kubeproxy.external.dispatch", checks.Fail, "external traffic does not reach the Service's endpoints", restart, refIptables},
-		{"kubeproxy.external.pod", checks.Fail, "pod traffic to an external address is not short-circuited", restart, refIptables},
-		{"kubeproxy.external.order", checks.Fail, "the rules for external traffic are out of order", restart, refIptables},
-		{"kubeproxy.dispatch.empty", checks.Fail, "a Service's chain leads to no endpoint", restart, refIptables},
-		{"kubeproxy.dispatch.shadowed", checks.Fail, "an unconditional rule hides the endpoints after it", restart, refIptables},
+			"connections to a Service from outside the Pods' network get no answer: it lacks the masquerading that others have",
+			restart, refIptables},
+		{"kubeproxy.service.portal", checks.Fail,
+			"no connection to a Service's ClusterIP is sent anywhere, though the rules for its endpoints are there", whoElse, refIptables},
+		{"kubeproxy.service.portals", checks.Fail, "no connection to any Service address is sent anywhere", whoElse, refIptables},
+		{"kubeproxy.nodeports.order", checks.Fail, "connections to some Service addresses may be taken for ones to node ports",
+			restart, refIptables},
+		{"kubeproxy.nodeports.condition", checks.Fail, "node ports are not answered at exactly the addresses of this node", restart, refIptables},
+		{"kubeproxy.nodeports.missing", checks.Fail, "no connection to a node port is answered on this node", restart, refIptables},
+		{"kubeproxy.external.empty", checks.Fail,
+			"no connection from outside to a Service is answered: node port, external or load balancer address", restart, refIptables},
+		{"kubeproxy.external.masquerade", checks.Fail,
+			"connections from outside to a Service get no answer, or lose the client's address that policy Local keeps", restart, refIptables},
+		{"kubeproxy.external.dispatch", checks.Fail,
+			"connections from outside to a Service do not reach its endpoints, or others than its policy wants", restart, refIptables},
+		{"kubeproxy.external.pod", checks.Fail,
+			"Pods of this node do not reach a Service by its external addresses, or only the endpoints of this node", restart, refIptables},
+		{"kubeproxy.external.order", checks.Fail,
+			"connections from outside to a Service are sent on before they are prepared for it: some get no answer", restart, refIptables},
+		{"kubeproxy.dispatch.empty", checks.Fail, "every connection to a Service is lost: no rule leads to an endpoint", restart, refIptables},
+		{"kubeproxy.dispatch.shadowed", checks.Fail, "some endpoints of a Service get no connections: an earlier rule takes all",
+			restart, refIptables},
 		{"kubeproxy.dispatch.last", checks.Fail,
-			"the last dispatch rule is conditional: some connections match no endpoint", restart, refIptables},
-		{"kubeproxy.dispatch.duplicate", checks.Fail, "an endpoint is dispatched to twice", restart, refIptables},
-		{"kubeproxy.dispatch.probability", checks.Fail, "a dispatch probability is not 1/(endpoints left)", restart, refIptables},
-		{"kubeproxy.dispatch.condition", checks.Fail, "a dispatch rule has a condition that kube-proxy does not write", restart, refIptables},
-		{"kubeproxy.dispatch.order", checks.Fail, "rules of a Service's chain are out of order", restart, refIptables},
-		{"kubeproxy.dispatch.foreign", checks.Fail, "a Service dispatches to an endpoint of another Service", restart, refIptables},
-		{"kubeproxy.dispatch.count", checks.Fail, "numgen's modulus is not the number of endpoints", restart, refNFT},
-		{"kubeproxy.dispatch.keys", checks.Fail, "the dispatch keys are not 0 to N-1", restart, refNFT},
-		{"kubeproxy.affinity.set", checks.Fail, "session affinity does not cover exactly the endpoints", restart, refIptables},
-		{"kubeproxy.affinity.name", checks.Fail, "an affinity rule checks another endpoint's list", restart, refIptables},
-		{"kubeproxy.affinity.timeout", checks.Fail, "affinity rules disagree about the timeout, or do not reap", restart, refIptables},
-		{"kubeproxy.affinity.record", checks.Fail, "an endpoint does not record its clients: affinity never works", restart, refIptables},
-		{"kubeproxy.endpoint.empty", checks.Fail, "an endpoint's chain has no rules", restart, refIptables},
+			"a part of the connections to a Service fails: no rule takes them", restart, refIptables},
+		{"kubeproxy.dispatch.duplicate", checks.Fail, "one endpoint of a Service gets twice its share of connections", restart, refIptables},
+		{"kubeproxy.dispatch.probability", checks.Fail, "the endpoints of a Service get unequal shares of its connections", restart, refIptables},
+		{"kubeproxy.dispatch.condition", checks.Fail,
+			"a part of the connections to a Service is treated differently, by a condition that kube-proxy does not write", restart, refIptables},
+		{"kubeproxy.dispatch.order", checks.Fail, "some of a Service's rules come too late: its connections were sent on before",
+			restart, refIptables},
+		{"kubeproxy.dispatch.foreign", checks.Fail, "a part of the connections to a Service goes to an endpoint of another Service",
+			restart, refIptables},
+		{"kubeproxy.dispatch.count", checks.Fail,
+			"a part of the connections to a Service fails, or an endpoint gets none: the rule counts on another number of endpoints",
+			restart, refNFT},
+		{"kubeproxy.dispatch.keys", checks.Fail, "a part of the connections to a Service fails: no endpoint has their number", restart, refNFT},
+		{"kubeproxy.affinity.set", checks.Fail, "session affinity does not cover exactly a Service's endpoints: some clients change endpoint",
+			restart, refIptables},
+		{"kubeproxy.affinity.name", checks.Fail, "session affinity sends clients to another endpoint than they had", restart, refIptables},
+		{"kubeproxy.affinity.timeout", checks.Fail, "session affinity lasts longer with some endpoints than with others, or never ends",
+			restart, refIptables},
+		{"kubeproxy.affinity.record", checks.Fail, "session affinity never works with one endpoint: its clients are not remembered",
+			restart, refIptables},
+		{"kubeproxy.endpoint.empty", checks.Fail, "connections meant for one endpoint of a Service go nowhere", restart, refIptables},
 		{"kubeproxy.endpoint.hairpin", checks.Fail,
-			"an endpoint's traffic to itself is not masqueraded, or another address is", restart, refIptables},
-		{"kubeproxy.endpoint.dnat", checks.Fail, "an endpoint's chain translates to no endpoint or to another one", restart, refIptables},
-		{"kubeproxy.endpoint.order", checks.Fail, "an endpoint's rules are out of order", restart, refIptables},
-		{"kubeproxy.endpoint.hash", checks.Fail, "an endpoint's chain name is not the hash of Service and address", restart, refIptables},
-		{"kubeproxy.endpoint.protocol", checks.Fail, "an endpoint translates another protocol than its Service's", restart, refIptables},
+			"a Pod that reaches itself by its Service gets no answer", restart, refIptables},
+		{"kubeproxy.endpoint.dnat", checks.Fail, "connections meant for one endpoint of a Service go nowhere, or to another address",
+			restart, refIptables},
+		{"kubeproxy.endpoint.order", checks.Fail, "connections meant for one endpoint are sent on before they are prepared for it",
+			restart, refIptables},
+		{"kubeproxy.endpoint.hash", checks.Fail,
+			"connections meant for one endpoint of a Service go by rules that have another name: they may be another endpoint's, or stale",
+			restart, refIptables},
+		{"kubeproxy.endpoint.protocol", checks.Fail, "connections to one endpoint of a Service are not sent on: its rule is for another protocol",
+			restart, refIptables},
 	}
 }
 
 func truthKinds() []Kind {
 	return []Kind{
-		{"kubeproxy.truth.endpoint-stale", checks.Fail, "the rules lead to endpoints that the API no longer has", quorum, "kubernetes#87615"},
-		{"kubeproxy.truth.endpoint-missing", checks.Fail, "the API has endpoints that the rules lack", quorum, "kubernetes#87615"},
-		{"kubeproxy.truth.service-stale", checks.Fail, "the rules serve a Service that the API no longer has", quorum, "kubernetes#87615"},
-		{"kubeproxy.truth.service-missing", checks.Fail, "the API has a Service that the rules lack", quorum, "kubernetes#87615"},
-		{"kubeproxy.truth.service-address", checks.Fail, "a Service's addresses in the rules are not those in the API", quorum,
-			"kubernetes#87615"},
-		{"kubeproxy.truth.service-policy", checks.Fail, "the rules follow another internal traffic policy or session affinity than the API has",
+		{"kubeproxy.truth.endpoint-stale", checks.Fail, "a part of the connections to a Service goes to endpoints that the API no longer has",
 			quorum, "kubernetes#87615"},
+		{"kubeproxy.truth.endpoint-missing", checks.Fail,
+			"a Service's endpoints of the API get no connections from this node: the rules lack them", quorum, "kubernetes#87615"},
+		{"kubeproxy.truth.service-stale", checks.Fail, "this node still serves a Service that the API no longer has", quorum, "kubernetes#87615"},
+		{"kubeproxy.truth.service-missing", checks.Fail, "this node does not serve a Service that the API has", quorum, "kubernetes#87615"},
+		{"kubeproxy.truth.service-address", checks.Fail,
+			"this node does not serve a Service at exactly the addresses and ports that it has in the API", quorum,
+			"kubernetes#87615"},
+		{"kubeproxy.truth.service-policy", checks.Fail,
+			"this node chooses endpoints by another traffic policy or session affinity than the Service has in the API",
+			quorum, "kubernetes#87615"},
+		{"kubeproxy.truth.source-ranges", checks.Fail,
+			"this node lets others use a load balancer's address than loadBalancerSourceRanges does in the API", quorum,
+			"kubernetes#87615"},
 		{"kubeproxy.truth.unsettled", checks.Unknown, "the rules differ from the API, and the audit ended before that was certain",
 			"audit again, with a longer --timeout", ""},
 		{"kubeproxy.truth.unanswered", checks.Unknown, "the API server did not answer: the rules are compared with nothing",
 			"see whether the API server is up, and whether the kubeconfig's credentials may list and watch Services and EndpointSlices", ""},
+		{"kubeproxy.healthport.closed", checks.Fail, "kube-proxy does not listen on a Service's health check node port",
+			"see who has the port: ss -ltnp; kube-proxy tries again whenever it writes its rules", ""},
+		{"kubeproxy.healthport.unread", checks.Unknown, "whether kube-proxy listens on health check node ports could not be seen",
+			"run audit as root on the node itself", ""},
 		{"kubeproxy.conntrack.stale-flow", checks.Fail, "conntrack still sends flows to endpoints that the API no longer has",
 			"make conntrack forget these flows: conntrack -D with their Service and endpoint", "kubernetes#139628"},
 		{"kubeproxy.conntrack.unread", checks.Unknown, "conntrack's flows could not be read",
@@ -187,7 +247,7 @@ func truthKinds() []Kind {
 
 // Collector gathers findings and completes each from its kind.
 type Collector struct {
-	kinds map[string]Kind
+	kinds []Kind
 	List  []Finding
 	count map[string]int
 }
@@ -196,13 +256,7 @@ type Collector struct {
 const maxPerKind = 1000
 
 // NewCollector returns an empty one.
-func NewCollector() *Collector {
-	c := &Collector{kinds: map[string]Kind{}, count: map[string]int{}}
-	for _, k := range Kinds() {
-		c.kinds[k.Name] = k
-	}
-	return c
-}
+func NewCollector() *Collector { return &Collector{count: map[string]int{}} }
 
 // Addf adds a finding that is about no rule.
 func (c *Collector) Addf(name, format string, args ...any) {
@@ -214,7 +268,13 @@ func (c *Collector) Add(f Finding) {
 	if c.count[f.Name]++; c.count[f.Name] > maxPerKind {
 		return
 	}
-	k := c.kinds[f.Name]
+	if c.kinds == nil { // most collectors find nothing
+		c.kinds = Kinds()
+	}
+	k := Kind{}
+	if i := slices.IndexFunc(c.kinds, func(k Kind) bool { return k.Name == f.Name }); i >= 0 {
+		k = c.kinds[i]
+	}
 	if f.Verdict == checks.Unknown {
 		f.Verdict = k.Verdict
 	}
@@ -226,6 +286,8 @@ func (c *Collector) Add(f Finding) {
 	}
 	if f.Message == "" {
 		f.Message = k.Summary
+	} else if f.Table != "" {
+		f.Means = k.Summary
 	}
 	c.List = append(c.List, f)
 }

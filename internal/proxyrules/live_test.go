@@ -119,7 +119,7 @@ warn
 want: masqueraded once, from random ports
 got: mismatch
 evidence: iptables nat KUBE-POSTROUTING: -A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN: KUBE-MARK-MASQ sets 0x8000, this rule uses 0x4000/0x4000
-remedy: give kube-proxy and kubelet the same iptablesMasqueradeBit, then restart kube-proxy, which rewrites every rule: kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE`},
+remedy: give kube-proxy and kubelet the same iptablesMasqueradeBit, then restart kube-proxy, which rewrites every rule (those that are there go on working meanwhile): kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE`},
 		{What: "not random", Problem: "kubeproxy.postrouting", Node: checkstest.ProxyNode(notRandom, ""), Want: `
 warn
 want: masqueraded once, from random ports

@@ -172,6 +172,10 @@ func (a *nftAudit) judgeFirewallIPs() {
 			a.about(name, c, nil, n, "no element of @firewall-ips leads to %s: loadBalancerSourceRanges is not enforced", c.Name)
 		case !drops:
 			a.about(name, c, nil, n, "%s does not drop what loadBalancerSourceRanges excludes", c.Name)
+		case c.Rules[0].Sources != nil:
+			n.out.SourceRanges = c.Rules[0].Sources
+		default:
+			n.out.SourceRanges = []string{c.Rules[0].Source}
 		}
 	}
 }

@@ -18,7 +18,22 @@ type Report struct {
 	Findings []Finding    `json:"findings"`
 	Notes    []string     `json:"notes,omitempty"` // of the reading
 
-	Families map[string]bool `json:"-"` // that were judged
+	Families  map[string]bool `json:"-"` // that were judged
+	NodePorts map[string]bool `json:"-"` // families in which the rules answer node ports at some address
+
+	// What a live kube-proxy is asked where rules do not say enough; nil: there is none to ask.
+	Listening     func() (map[uint16]bool, error) `json:"-"` // TCP ports that it listens on; nil where it is not there
+	NoExternalIPs func() bool                     `json:"-"` // reports whether it is configured to serve no externalIPs (1.36)
+
+	whole *Report // of which this is one Service; nil: of itself
+}
+
+// all returns the report that this is one Service of.
+func (r *Report) all() *Report {
+	if r.whole != nil {
+		return r.whole
+	}
+	return r
 }
 
 // worse returns the worse of two verdicts: Fail before Unknown before Warn before Pass.
@@ -41,9 +56,18 @@ type Finding struct {
 	Line    int            `json:"line,omitempty"`   // in the input
 	Handle  int            `json:"handle,omitempty"` // nftables: as `nft -a` prints it
 	Rule    string         `json:"rule,omitempty"`
+	Means   string         `json:"-"` // to somebody who does not know the rules, where the message is about one
 	Message string         `json:"message"`
 	Remedy  string         `json:"remedy,omitempty"`
 	Ref     string         `json:"ref,omitempty"`
+}
+
+// Says returns what the finding means, and what was seen.
+func (f *Finding) Says() string {
+	if f.Means == "" {
+		return f.Message
+	}
+	return f.Means + " (" + f.Message + ")"
 }
 
 // Service is one port of a Service as the rules have it.
@@ -56,6 +80,7 @@ type Service struct {
 	NodePort        int            `json:"nodePort,omitempty"`
 	ExternalIPs     []string       `json:"externalIPs,omitempty"`
 	LoadBalancerIPs []string       `json:"loadBalancerIPs,omitempty"`
+	SourceRanges    []string       `json:"sourceRanges,omitempty"`  // which alone may use the load balancer's addresses
 	InternalLocal   bool           `json:"internalLocal,omitempty"` // internalTrafficPolicy Local
 	ExternalLocal   bool           `json:"externalLocal,omitempty"` // externalTrafficPolicy Local
 	Blocked         string         `json:"blocked,omitempty"`       // "reject" or "drop": ClusterIP traffic without endpoints
@@ -98,8 +123,8 @@ func (r *Report) State(p ServicePort) string {
 		if s.Name != p.Name || s.Family != p.Family {
 			continue
 		}
-		fmt.Fprint(&b, s.Protocol, s.ClusterIP, s.Port, s.NodePort, s.ExternalIPs, s.LoadBalancerIPs, s.InternalLocal, s.ExternalLocal, s.Blocked,
-			s.AffinitySeconds)
+		fmt.Fprint(&b, s.Protocol, s.ClusterIP, s.Port, s.NodePort, s.ExternalIPs, s.LoadBalancerIPs, s.SourceRanges, s.InternalLocal,
+			s.ExternalLocal, s.Blocked, s.AffinitySeconds)
 		for _, list := range [][]Endpoint{s.Endpoints, s.LocalEndpoints} {
 			var addresses []string
 			for _, e := range list {

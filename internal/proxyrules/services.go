@@ -22,9 +22,20 @@ type apiServicePort struct {
 	proto, family         string
 	clusterIP             string
 	number, nodePort      int
-	internal, affinity    string          // internalTrafficPolicy, sessionAffinity; "" where the API does not say
-	outside               map[string]bool // addresses of load balancers, and external ones, in any family; nil: not known
+	internal, affinity    string            // internalTrafficPolicy, sessionAffinity; "" where the API does not say
+	external              string            // externalTrafficPolicy; "" also where nothing from outside is served
+	timeout               int               // of the affinity, in seconds; 0: not known
+	outside               map[string]string // addresses of the family beside the ClusterIP, and what they are; nil: not known
+	sources               []string          // of the family, which alone may use the load balancer's addresses; none: everybody
+	health                int               // health check node port, with one port of the Service; 0: none
 }
+
+// What an address beside the ClusterIP is.
+const (
+	balancerAddress = "an address of its load balancer"
+	externalAddress = "an external address"
+	proxiedAddress  = "an address that its load balancer answers itself" // kube-proxy leaves it alone, from 1.30
+)
 
 // serviceObject is the part of a v1 Service that decides whether and where kube-proxy serves it.
 type serviceObject struct {
@@ -41,38 +52,92 @@ type serviceObject struct {
 			Name, Protocol string
 			Port, NodePort int
 		}
-		ExternalIPs           []string
-		InternalTrafficPolicy string
-		SessionAffinity       string
+		ExternalIPs              []string
+		InternalTrafficPolicy    string
+		ExternalTrafficPolicy    string
+		HealthCheckNodePort      int
+		LoadBalancerSourceRanges []string
+		SessionAffinity          string
+		SessionAffinityConfig    struct {
+			ClientIP struct{ TimeoutSeconds int }
+		}
 	}
 	Status *struct {
 		LoadBalancer struct {
-			Ingress []struct{ IP string }
+			Ingress []struct {
+				IP     string
+				IPMode *string
+			}
 		}
 	}
 }
 
-// outside returns the addresses beside the ClusterIP at which kube-proxy may serve a Service, nil where that is not known.
-func (s *serviceObject) outside() map[string]bool {
+// outside returns the addresses of a family at which kube-proxy serves a Service beside the ClusterIP, and who may use those of
+// the load balancer: newBaseServiceInfo of pkg/proxy/serviceport.go. It returns nil where that is not known: an address may be
+// spelled with leading zeros, which programs read in two ways.
+func (s *serviceObject) outside(family string) (addresses map[string]string, sources []string) {
 	if s.Status == nil {
-		return nil
+		return nil, nil
 	}
-	all := map[string]bool{}
-	for _, i := range s.Status.LoadBalancer.Ingress {
-		all[canonical(i.IP)] = true
+	addresses = map[string]string{}
+	known := true
+	add := func(ip, what string) {
+		a, err := netip.ParseAddr(ip)
+		known = known && err == nil
+		if a = a.Unmap(); familyOf(a) == family {
+			addresses[a.String()] = what
+		}
 	}
 	for _, ip := range s.Spec.ExternalIPs {
-		all[canonical(ip)] = true
+		add(ip, externalAddress)
 	}
-	return all
+	for _, i := range s.Status.LoadBalancer.Ingress {
+		switch {
+		case i.IP == "":
+		case i.IPMode == nil || *i.IPMode == "VIP":
+			add(i.IP, balancerAddress)
+		default:
+			add(i.IP, proxiedAddress)
+		}
+	}
+	everybody := false
+	for _, r := range s.Spec.LoadBalancerSourceRanges {
+		p, err := netip.ParsePrefix(strings.TrimSpace(r))
+		known = known && err == nil
+		if err == nil && familyOf(p.Addr()) == family {
+			sources = append(sources, p.Masked().String())
+			everybody = everybody || p.Bits() == 0
+		}
+	}
+	switch {
+	case !known:
+		return nil, nil
+	case everybody:
+		return addresses, nil
+	}
+	return addresses, sources
 }
 
-// canonical spells an address as rules have it.
-func canonical(ip string) string {
-	if a, err := netip.ParseAddr(ip); err == nil {
-		return a.Unmap().String()
+// externalPolicy returns externalTrafficPolicy where kube-proxy looks at it.
+func (s *serviceObject) externalPolicy() string {
+	switch s.Spec.Type {
+	case "LoadBalancer", "NodePort":
+		return s.Spec.ExternalTrafficPolicy
 	}
-	return ip
+	if len(s.Spec.ExternalIPs) > 0 {
+		return s.Spec.ExternalTrafficPolicy
+	}
+	return ""
+}
+
+func familyOf(a netip.Addr) string {
+	switch {
+	case a.Is4():
+		return ruleset.IPv4
+	case a.Is6():
+		return ruleset.IPv6
+	}
+	return ""
 }
 
 // LoadServices reads a list of Services as `kubectl get services -A -o json` or the API prints it. Items of other kinds are
@@ -117,7 +182,6 @@ func (all *Services) add(s *serviceObject) {
 	if len(ips) == 0 {
 		ips = []string{s.Spec.ClusterIP}
 	}
-	outside := s.outside()
 	for _, ip := range ips {
 		if ip == "" || ip == "None" {
 			continue
@@ -126,6 +190,11 @@ func (all *Services) add(s *serviceObject) {
 		if strings.Contains(ip, ":") {
 			family = ruleset.IPv6
 		}
+		outside, sources := s.outside(family)
+		health := 0
+		if s.Spec.Type == "LoadBalancer" && s.Spec.ExternalTrafficPolicy == "Local" {
+			health = s.Spec.HealthCheckNodePort
+		}
 		for _, p := range s.Spec.Ports {
 			proto := strings.ToLower(p.Protocol)
 			if proto == "" {
@@ -133,7 +202,9 @@ func (all *Services) add(s *serviceObject) {
 			}
 			all.list = append(all.list, apiServicePort{namespace: s.Metadata.Namespace, name: s.Metadata.Name, port: p.Name,
 				proto: proto, family: family, clusterIP: ip, number: p.Port, nodePort: p.NodePort,
-				internal: s.Spec.InternalTrafficPolicy, affinity: s.Spec.SessionAffinity, outside: outside})
+				internal: s.Spec.InternalTrafficPolicy, external: s.externalPolicy(), affinity: s.Spec.SessionAffinity,
+				timeout: s.Spec.SessionAffinityConfig.ClientIP.TimeoutSeconds, outside: outside, sources: sources, health: health})
+			health = 0
 		}
 	}
 }

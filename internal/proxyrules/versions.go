@@ -182,7 +182,7 @@ func (v *Versions) Explain(rep *Report, p ServicePort, node, zone string) bool {
 	name := p.Service()
 	c := compared{rep.only(p), p, node, zone}
 	return slices.ContainsFunc(append(slices.Clone(v.pastPort[name]), v.ports(name)), func(ports []apiServicePort) bool {
-		return len(c.service(ports)) == 0
+		return len(c.service(ports)) == 0 && len(c.health(ports)) == 0
 	}) && slices.ContainsFunc(append(slices.Clone(v.pastEps[name]), v.endpoints(name)), func(e *apiEndpoints) bool {
 		return len(c.endpoints(e)) == 0
 	})
@@ -197,7 +197,8 @@ func (v *Versions) Agrees(rep *Report, p ServicePort, node, zone string) bool {
 func (v *Versions) Differences(rep *Report, p ServicePort, node, zone string) []Finding {
 	name := p.Service()
 	c := compared{rep.only(p), p, node, zone}
-	return append(c.service(v.ports(name)), c.endpoints(v.endpoints(name))...)
+	ports := v.ports(name)
+	return slices.Concat(c.service(ports), c.endpoints(v.endpoints(name)), c.health(ports))
 }
 
 // Knew reports whether what another reading says of a Service port now is a version that the API had here.
@@ -224,47 +225,6 @@ func (e *apiEndpoints) text() string {
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
-}
-
-// compared is one Service port of the rules, compared with versions of the API.
-type compared struct {
-	rep        *Report
-	port       ServicePort
-	node, zone string
-}
-
-// only returns the report of one Service port.
-func (r *Report) only(p ServicePort) *Report {
-	one := &Report{Mode: r.Mode, Version: r.Version, Families: r.Families}
-	for i := range r.Services {
-		if s := &r.Services[i]; s.Name == p.Name && s.Family == p.Family {
-			one.Services = append(one.Services, *s)
-		}
-	}
-	return one
-}
-
-func (c compared) service(ports []apiServicePort) []Finding {
-	ports = slices.DeleteFunc(slices.Clone(ports), func(s apiServicePort) bool {
-		return s.family != c.port.Family || servicePort(s.namespace, s.name, s.port) != c.port.Name
-	})
-	out := NewCollector()
-	with := newComparison(c.rep, &Options{Services: &Services{list: ports}}, nil, out)
-	with.services()
-	return out.List
-}
-
-func (c compared) endpoints(e *apiEndpoints) []Finding {
-	all := &Endpoints{services: map[string]*apiEndpoints{}}
-	if e != nil {
-		all.services[c.port.Service()] = e
-	}
-	out := NewCollector()
-	with := newComparison(c.rep, &Options{Endpoints: all, NodeName: c.node, Zone: c.zone}, nil, out)
-	for i := range c.rep.Services {
-		with.endpoints(&c.rep.Services[i])
-	}
-	return out.List
 }
 
 // Now returns what the API says now, as if it had just been listed: without a past. It shares the objects, which nobody changes.

@@ -91,7 +91,7 @@ func notCovered(name, mode string, c Covered) string {
 	switch {
 	case strings.HasPrefix(name, "kubeproxy.process.") && !c.Live:
 		return "the rules are a file's, not this node's"
-	case strings.HasPrefix(name, "kubeproxy.conntrack.") && (!c.Live || !c.Endpoints):
+	case (strings.HasPrefix(name, "kubeproxy.conntrack.") || strings.HasPrefix(name, "kubeproxy.healthport.")) && (!c.Live || !c.Endpoints):
 		return "needs this node and the API: give --kubeconfig or --in-cluster"
 	case mode == "" && !strings.HasPrefix(name, "kubeproxy.sync.") && !strings.HasPrefix(name, "kubeproxy.watch."):
 		return "there are no rules to judge"
@@ -99,7 +99,7 @@ func notCovered(name, mode string, c Covered) string {
 		return "not in nftables mode"
 	case strings.HasPrefix(name, "kubeproxy.truth.endpoint") && !c.Endpoints:
 		return "not compared with the API: give --endpoints, --kubeconfig or --in-cluster"
-	case strings.HasPrefix(name, "kubeproxy.truth.service") && !c.Services && !c.Endpoints:
+	case (strings.HasPrefix(name, "kubeproxy.truth.service") || name == "kubeproxy.truth.source-ranges") && !c.Services && !c.Endpoints:
 		return "not compared with the API: give --services, --kubeconfig or --in-cluster"
 	case strings.HasPrefix(name, "kubeproxy.truth.un") && !c.Endpoints:
 		return "not compared with the API: give --kubeconfig or --in-cluster"

@@ -63,7 +63,11 @@ func writeFinding(w io.Writer, f *proxyrules.Finding) error {
 	if f.Service != "" {
 		fmt.Fprintf(&b, " (%s)", f.Service)
 	}
-	fmt.Fprintf(&b, "\n  %s\n", f.Message)
+	says, seen := f.Message, ""
+	if f.Means != "" {
+		says, seen = f.Means, f.Message
+	}
+	fmt.Fprintf(&b, "\n  %s\n", says)
 	var where []string
 	for _, part := range []string{f.Family, f.Table, f.Chain} {
 		if part != "" {
@@ -77,7 +81,7 @@ func writeFinding(w io.Writer, f *proxyrules.Finding) error {
 		where = append(where, "handle "+strconv.Itoa(f.Handle))
 	}
 	for _, part := range []struct{ label, text string }{
-		{"where", strings.Join(where, " ")}, {"rule", f.Rule}, {"remedy", f.Remedy}, {"ref", f.Ref},
+		{"seen", seen}, {"where", strings.Join(where, " ")}, {"rule", f.Rule}, {"remedy", f.Remedy}, {"ref", f.Ref},
 	} {
 		if part.text != "" {
 			fmt.Fprintf(&b, "  %-7s %s\n", part.label+":", part.text)

@@ -13,6 +13,7 @@ type NFTRule struct {
 	Text         string // in nft's words
 
 	Source, Destination string
+	Sources             []string // of Source, where it is a set without a name: "10.0.0.0/8", "range 10.0.0.1, 10.0.0.5"
 	In                  string
 	Protocol            string
 	Target              string // of jump or goto
@@ -78,6 +79,12 @@ func (r *NFTRule) statement(name string, arg any) string {
 		left, _ := member(arg, "left")
 		right, _ := member(arg, "right")
 		op, _ := member(arg, "op")
+		if set, _ := member(right, "set"); strings.HasSuffix(nftText(left), " saddr") {
+			list, _ := set.([]any)
+			for _, e := range list {
+				r.Sources = append(r.Sources, nftText(e))
+			}
+		}
 		return r.Match(nftText(left), nftText(op), nftText(right))
 	case "jump", "goto":
 		t, _ := member(arg, "target")

@@ -1,6 +1,9 @@
 package ruleset
 
-import "strings"
+import (
+	"net/netip"
+	"strings"
+)
 
 // scanner splits a rule into words: quoted strings with backslash escapes, as iptables-save writes them, and bare words.
 type scanner struct {
@@ -57,4 +60,14 @@ func unescape(s string) string {
 		b.WriteByte(s[i])
 	}
 	return b.String()
+}
+
+// Last returns the last address of a network.
+func Last(p netip.Prefix) netip.Addr {
+	b := p.Addr().AsSlice()
+	for i := p.Bits(); i < len(b)*8; i++ {
+		b[i/8] |= 0x80 >> (i % 8)
+	}
+	last, _ := netip.AddrFromSlice(b)
+	return last
 }

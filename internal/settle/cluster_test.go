@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +15,8 @@ import (
 	"nodegate/internal/settle"
 )
 
-// cluster is an API server, a kube-proxy and a node, all simulated. State is the endpoints of each Service; every version of
-// it is in log, in order.
+// cluster is an API server, a kube-proxy and a node, all simulated. State is the endpoints of each Service and the rest that it says;
+// every version of it is in log, in order.
 type cluster struct {
 	*rand.Rand
 	began   time.Time
@@ -32,10 +32,10 @@ type cluster struct {
 	shadow  map[string]string // the API now
 }
 
-// event is a version of one Service; endpoints are "1,5", or "gone".
+// event is a version of one Service: endpoints and one of the kinds, "1,5 3", or "gone".
 type event struct {
-	service, endpoints string
-	at                 time.Time
+	service, state string
+	at             time.Time
 }
 
 func newCluster(r *rand.Rand) *cluster {
@@ -43,7 +43,7 @@ func newCluster(r *rand.Rand) *cluster {
 		lagged: time.Duration(1+r.IntN(3000)) * time.Millisecond}
 	for i := range 2 + r.IntN(6) {
 		c.names = append(c.names, fmt.Sprintf("default/s%d", i))
-		c.put(c.names[i], c.endpoint()+","+c.endpoint())
+		c.put(c.names[i], c.endpoint()+","+c.endpoint()+" 0")
 	}
 	c.rules, c.applied = c.state(len(c.log)), len(c.log)
 	return c
@@ -51,42 +51,43 @@ func newCluster(r *rand.Rand) *cluster {
 
 func (c *cluster) endpoint() string { c.next++; return fmt.Sprint(c.next) }
 
-func (c *cluster) put(service, endpoints string) {
-	c.log = append(c.log, event{service, endpoints, time.Now()})
-	c.shadow[service] = endpoints
+func (c *cluster) put(service, state string) {
+	c.log = append(c.log, event{service, state, time.Now()})
+	c.shadow[service] = state
 }
 
 // state is what the API had after n versions.
 func (c *cluster) state(n int) map[string]string {
 	s := map[string]string{}
 	for _, e := range c.log[:n] {
-		s[e.service] = e.endpoints
+		s[e.service] = e.state
 	}
 	return s
 }
 
-// change makes one new version: an endpoint more, one less, none, the Service gone or back.
+// change makes one new version: an endpoint more, one less, none, the Service gone or back, or something else that it says.
 func (c *cluster) change() {
 	service := c.names[c.IntN(len(c.names))]
 	if c.hot {
 		service = c.names[0]
 	}
 	now := c.shadow[service]
-	list := strings.FieldsFunc(now, func(r rune) bool { return r == ',' })
-	switch k := c.IntN(10); {
+	_, number, _ := strings.Cut(now, " ")
+	list, _ := parts(now)
+	switch k := c.IntN(14); {
 	case now == "gone" || k < 4:
-		if now == "gone" {
-			list = nil
-		}
 		list = append(list, c.endpoint())
 	case k == 4:
-		list = []string{"gone"}
+		c.put(service, "gone")
+		return
 	case k == 5:
 		list = nil
-	case len(list) > 0:
+	case k < 10 && len(list) > 0:
 		list = list[1:]
+	case k >= 10:
+		number = strconv.Itoa(c.IntN(len(kinds()) - 1))
 	}
-	c.put(service, strings.Join(list, ","))
+	c.put(service, strings.Join(list, ",")+" "+number)
 }
 
 // audit runs one audit in motion.
@@ -110,7 +111,8 @@ func (c *cluster) audit(t *testing.T) settle.Outcome {
 		c.dead = true
 		for _, service := range c.names {
 			c.stale[service] = true
-			c.rules[service] += ",99999"
+			list, number, _ := strings.Cut(c.rules[service], " ")
+			c.rules[service] = list + ",99999 " + number
 		}
 	}
 	time.Sleep(time.Duration(c.IntN(500)) * time.Millisecond)
@@ -143,9 +145,9 @@ func (c *cluster) proxy(ctx context.Context) {
 			continue
 		}
 		c.applied = heard
-		for service, endpoints := range c.state(heard) {
+		for service, state := range c.state(heard) {
 			if !c.stale[service] {
-				c.rules[service] = endpoints
+				c.rules[service] = state
 			}
 		}
 	}
@@ -170,7 +172,9 @@ func sleep(ctx context.Context, d time.Duration) {
 
 // Rules reads the Services one after the other, while kube-proxy writes. Now and then what is read is torn.
 func (c *cluster) Rules(ctx context.Context) (proxyrules.Report, error) {
-	rep := proxyrules.Report{Mode: "iptables", Families: map[string]bool{"ip": true}}
+	open := map[uint16]bool{}
+	rep := proxyrules.Report{Mode: "iptables", Version: proxyrules.VersionRange{Min: 31, Max: 36}, Families: map[string]bool{"ip": true},
+		NodePorts: map[string]bool{"ip": true}, Listening: func() (map[uint16]bool, error) { return open, nil }}
 	for i, name := range c.names {
 		sleep(ctx, time.Duration(c.IntN(100))*time.Millisecond)
 		if ctx.Err() != nil {
@@ -180,8 +184,22 @@ func (c *cluster) Rules(ctx context.Context) (proxyrules.Report, error) {
 			continue
 		}
 		s := proxyrules.Service{Name: name, Family: "ip", Protocol: "tcp", ClusterIP: fmt.Sprintf("10.96.0.%d", i+1), Port: 80}
-		for _, e := range strings.FieldsFunc(c.rules[name], func(r rune) bool { return r == ',' }) {
+		endpoints, k := parts(c.rules[name])
+		for _, e := range endpoints {
 			s.Endpoints = append(s.Endpoints, proxyrules.Endpoint{Address: address(e) + ":80"})
+		}
+		open[uint16(k.health)] = true
+		if k.vip != "" {
+			s.LoadBalancerIPs = []string{k.vip}
+		}
+		if k.policy != "" {
+			s.NodePort = 30080 + i
+		}
+		if len(endpoints) == 0 {
+			s.Blocked = "reject"
+		} else {
+			s.AffinitySeconds, s.ExternalLocal = k.affinity, k.policy == "Local"
+			s.SourceRanges = strings.Fields(k.ranges)
 		}
 		rep.Services = append(rep.Services, s)
 		if !c.stale[name] && c.IntN(40) == 0 {
@@ -206,11 +224,11 @@ func (c *cluster) List(_ context.Context, latest bool) (*proxyrules.Versions, er
 		n = c.heard(2 * time.Second)
 	}
 	var services, slices []string
-	for service, endpoints := range c.state(n) {
-		if endpoints != "gone" {
-			services = append(services, c.service(service))
+	for service, state := range c.state(n) {
+		if state != "gone" {
+			services = append(services, c.service(service, state))
 		}
-		slices = append(slices, c.slice(service, endpoints))
+		slices = append(slices, c.slice(service, state))
 	}
 	v := proxyrules.NewVersions()
 	list := `{"metadata": {"resourceVersion": "%d"}, "items": [%s]}`
@@ -218,23 +236,6 @@ func (c *cluster) List(_ context.Context, latest bool) (*proxyrules.Versions, er
 		return nil, err
 	}
 	return v, v.ReadEndpointSlices(strings.NewReader(fmt.Sprintf(list, n, strings.Join(slices, ","))))
-}
-
-func (c *cluster) service(name string) string {
-	i := slices.Index(c.names, name)
-	return fmt.Sprintf(`{"kind": "Service", "metadata": {"namespace": "default", "name": %q},
-		"spec": {"clusterIP": "10.96.0.%d", "ports": [{"port": 80, "protocol": "TCP"}]}}`, strings.TrimPrefix(name, "default/"), i+1)
-}
-
-func (c *cluster) slice(name, endpoints string) string {
-	var list []string
-	for _, e := range strings.FieldsFunc(strings.TrimPrefix(endpoints, "gone"), func(r rune) bool { return r == ',' }) {
-		list = append(list, fmt.Sprintf(`{"addresses": [%q], "conditions": {"ready": true}}`, address(e)))
-	}
-	name = strings.TrimPrefix(name, "default/")
-	return fmt.Sprintf(`{"kind": "EndpointSlice", "addressType": "IPv4", "metadata": {"namespace": "default", "name": "%s-1",
-		"labels": {"kubernetes.io/service-name": %q}}, "endpoints": [%s], "ports": [{"name": "", "port": 80, "protocol": "TCP"}]}`,
-		name, name, strings.Join(list, ","))
 }
 
 // Follow sends every version since the list, late and in order.
@@ -247,16 +248,16 @@ func (c *cluster) Follow(ctx context.Context, from *proxyrules.Versions, send fu
 	for ; ctx.Err() == nil; sleep(ctx, time.Duration(1+c.IntN(200))*time.Millisecond) {
 		for upTo := c.heard(500 * time.Millisecond); n < upTo; n++ {
 			e := c.log[n]
-			slice, err := proxyrules.SliceChange([]byte(c.slice(e.service, e.endpoints)), false)
-			service, err2 := proxyrules.ServiceChange([]byte(c.service(e.service)), e.endpoints == "gone")
+			slice, err := proxyrules.SliceChange([]byte(c.slice(e.service, e.state)), false)
+			service, err2 := proxyrules.ServiceChange([]byte(c.service(e.service, e.state)), e.state == "gone")
 			if err := errors.Join(err, err2); err != nil {
 				return err
 			}
 			send(slice)
-			if (before[e.service] == "gone") != (e.endpoints == "gone") {
+			if (before[e.service] == "gone") != (e.state == "gone") || c.service(e.service, before[e.service]) != c.service(e.service, e.state) {
 				send(service)
 			}
-			before[e.service] = e.endpoints
+			before[e.service] = e.state
 		}
 	}
 	return nil

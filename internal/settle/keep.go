@@ -45,6 +45,7 @@ const (
 	quiet     = time.Second      // kube-proxy writes most changes within it
 	lookEvery = 30 * time.Second // at what costs little: the generation, and whether kube-proxy is there
 	share     = 100              // a round waits for so many times what reading the rules took before it: 1 % of a core, and Every at most
+	sooner    = 10               // the same after the first round that did not end in peace, twice as many after each one more
 	roundTime = time.Minute      // and the time that settling takes
 )
 
@@ -54,7 +55,7 @@ type keeper struct {
 	feed       *feed
 	opts       Keeping
 	kept       Kept
-	doubt      bool          // the last round did not end in peace
+	doubts     int           // the last rounds that did not end in peace
 	generation string        // of the rules that it read
 	looked     time.Time     // last
 	again      time.Duration // after which what is in doubt is read again
@@ -89,7 +90,7 @@ func Keep(ctx context.Context, node KeptNode, api API, opts Keeping) {
 // next returns when something is to be done, as far as is known now.
 func (k *keeper) next() time.Time {
 	at := k.looked.Add(lookEvery)
-	if k.doubt {
+	if k.doubts > 0 {
 		at = k.looked.Add(k.again)
 	}
 	first, known, unanswered := k.feed.pending()
@@ -113,7 +114,7 @@ func (k *keeper) turn(ctx context.Context) {
 	first, _, unanswered := k.feed.pending()
 	generation, err := k.node.Generation(ctx)
 	same := err == nil && generation != "" && generation == k.generation || generation == "" && k.looked.Before(k.full)
-	if same && !k.doubt && first.IsZero() && unanswered == nil && len(k.node.Proxy(ctx)) == 0 {
+	if same && k.doubts == 0 && first.IsZero() && unanswered == nil && len(k.node.Proxy(ctx)) == 0 {
 		return
 	}
 	k.round(ctx, generation, unanswered)
@@ -144,10 +145,17 @@ func (k *keeper) round(ctx context.Context, generation string, unanswered error)
 	}
 	k.generation = generation
 	k.looked = time.Now()
-	k.rest = k.looked.Add(min(share*read.took, k.opts.Every))
 	k.full = k.looked.Add(k.opts.Every - k.opts.Every/10 + rand.N(k.opts.Every/5+1))
 	k.again = min(2*k.again, k.opts.Every)
-	if k.doubt = len(found) > 0 || err != nil || unanswered != nil; !k.doubt || !alike(found, k.kept.Findings) {
+	share := share
+	if len(found) > 0 || err != nil || unanswered != nil {
+		share = min(share, sooner<<min(k.doubts, 4))
+		k.doubts++
+	} else {
+		k.doubts = 0
+	}
+	k.rest = k.looked.Add(min(time.Duration(share)*read.took, k.opts.Every))
+	if k.doubts == 0 || !alike(found, k.kept.Findings) {
 		k.again = lookEvery
 	}
 	k.kept.Findings, k.kept.Audited, k.kept.Unanswered, k.kept.Unread = found, k.looked, unanswered, err

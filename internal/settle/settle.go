@@ -5,6 +5,7 @@ package settle
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -271,6 +272,8 @@ func (l *loop) conclude(ctx context.Context) {
 		if h.looks < 2 && f.Verdict != checks.Unknown {
 			f.Verdict = checks.Unknown
 			f.Message += "; seen in the only reading that there was time for"
+		} else if h.looks > 1 {
+			f.Message += fmt.Sprintf("; so since %s (%s ago), in each of %d readings", h.since.Format(time.TimeOnly), seconds(now.Sub(h.since)), h.looks)
 		}
 		l.found = append(l.found, f)
 	}
@@ -279,6 +282,8 @@ func (l *loop) conclude(ctx context.Context) {
 		if now.Sub(h.since) < l.opts.Settle {
 			f.Verdict = checks.Unknown
 			f.Message += "; for " + seconds(now.Sub(h.since)) + ", then the time of the audit ended"
+		} else {
+			f.Message += fmt.Sprintf("; so since %s (%s ago)", h.since.Format(time.TimeOnly), seconds(now.Sub(h.since)))
 		}
 		l.found = append(l.found, f)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +21,7 @@ type still struct {
 	behind      bool   // the watch never tells what the list has
 	gone        string // what is wrong with kube-proxy
 	back        time.Duration
+	field       bool          // it is no endpoint that is stale
 	writes      time.Duration // kube-proxy is at one writing for so long, and the rules are right then
 }
 
@@ -43,7 +45,7 @@ func (s *still) Follow(ctx context.Context, _ *proxyrules.Versions, _ func(proxy
 
 func (s *still) List(ctx context.Context, latest bool) (*proxyrules.Versions, error) {
 	if latest && s.behind {
-		s.put(s.names[0], "77")
+		s.put(s.names[0], "77 0")
 	}
 	if latest && s.list != nil {
 		return nil, s.list
@@ -73,6 +75,7 @@ func TestUnsettled(t *testing.T) {
 		verdict checks.Verdict
 	}{
 		{"stale", still{}, true, time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
+		{"a stale field", still{field: true}, true, time.Minute, "kubeproxy.truth.service-address", checks.Fail},
 		{"a long writing", still{writes: time.Minute}, true, 2 * time.Minute, "", checks.Pass},
 		{"a writing that is stuck", still{writes: time.Hour}, true, 4 * time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
 		{"nothing", still{}, false, time.Minute, "", checks.Pass},
@@ -90,6 +93,9 @@ func TestUnsettled(t *testing.T) {
 			s.began = time.Now()
 			if c.stale {
 				s.rules[s.names[0]] = "99999"
+				if list, _, _ := strings.Cut(s.shadow[s.names[0]], " "); c.s.field {
+					s.rules[s.names[0]] = list + " 10"
+				}
 				s.stale[s.names[0]] = true
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), c.time)
@@ -105,6 +111,9 @@ func TestUnsettled(t *testing.T) {
 			name, verdict := "", checks.Pass
 			for _, f := range out.Report.Findings {
 				name, verdict = f.Name, f.Verdict
+				if f.Verdict == checks.Fail && !strings.Contains(f.Message, "; so since ") {
+					t.Errorf("%s: it does not say since when: %s", c.what, f.Message)
+				}
 			}
 			if len(out.Report.Findings) > 1 || name != c.want || verdict != c.verdict {
 				t.Errorf("%s: %+v, want %s %s", c.what, out.Report.Findings, c.verdict, c.want)

@@ -21,6 +21,13 @@ type KubeProxy struct {
 	Min        int64  // the least conntrack entries
 
 	MinSync time.Duration // the least time between two writings of its rules
+
+	NoExternalIPs bool // externalIPs of Services are not served
+}
+
+// NoExternalIPs reports whether a configuration or command line switches off the feature gate AllowServiceExternalIPs, from 1.36.
+func NoExternalIPs(text string) bool {
+	return regexp.MustCompile(`\bAllowServiceExternalIPs["']?\s*[:=]\s*["']?false`).MatchString(text)
 }
 
 // ReadKubeProxy looks where kops, kubeadm and hand-made units leave kube-proxy's
@@ -61,7 +68,7 @@ func ReadKubeProxy(files Files) (KubeProxy, error) {
 // parseKubeProxy reads a KubeProxyConfiguration, or a manifest whose command line
 // has the flags.
 func parseKubeProxy(text string) (KubeProxy, error) {
-	c := KubeProxy{Mode: "iptables", MaxPerCore: 32768, Min: 131072, MinSync: time.Second}
+	c := KubeProxy{Mode: "iptables", MaxPerCore: 32768, Min: 131072, MinSync: time.Second, NoExternalIPs: NoExternalIPs(text)}
 	if !strings.Contains(text, "KubeProxyConfiguration") {
 		flag := regexp.MustCompile(`--(?:proxy-(mode)|conntrack-(max-per-core|min)|iptables-(min-sync-period))[= ]"?(\w+)`)
 		for _, m := range flag.FindAllStringSubmatch(text, -1) {

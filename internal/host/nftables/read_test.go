@@ -136,6 +136,7 @@ func same(t *testing.T, load string, families []string, flags ...string) {
 func TestRecorded(t *testing.T) {
 	same(t, recorded(t, testdata+"nft-list-ruleset.json"), []string{"ip", "ip6"}, "-j")
 	same(t, recorded(t, testdata+"nft-1.36-form.json"), []string{"ip"}, "-j")
+	same(t, recorded(t, testdata+"fields-nft.json"), []string{"ip"}, "-j")
 }
 
 // TestNone: a table that is not there is no error of the kernel.

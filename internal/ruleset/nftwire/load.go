@@ -3,6 +3,7 @@ package nftwire
 import (
 	"fmt"
 	"net"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -159,8 +160,12 @@ func (r *rule) lookup(b []byte) error {
 	}
 	right := "@" + s.name
 	if s.out == nil {
-		if right, err = r.members(s, one); err != nil {
+		var keys []string
+		if right, keys, err = r.members(s, one); err != nil {
 			return err
+		}
+		if strings.HasSuffix(words, " saddr") {
+			r.out.Sources = keys
 		}
 	}
 	switch op := map[uint64]string{0: "==", 1: "!="}[a.number(unix.NFTA_LOOKUP_FLAGS)]; {
@@ -177,14 +182,15 @@ func (r *rule) lookup(b []byte) error {
 	return nil
 }
 
-// members returns the elements of a set without a name in nft's words, and takes those that numgen chooses from into the rule.
-func (r *rule) members(s *wireSet, by *term) (string, error) {
-	text, n := "", 0
+// members returns the elements of a set without a name in nft's words, and takes those that numgen chooses from into the rule. The keys
+// are those of a set that is no map.
+func (r *rule) members(s *wireSet, by *term) (text string, keys []string, err error) {
+	n := 0
 	if by.modulus != 0 {
 		r.out.Random, r.out.Modulus = by.random, by.modulus
 		r.out.Entries = make([]ruleset.NFTEntry, 0, len(s.elements))
 	}
-	err := s.each(func(e *element, key []string) error {
+	err = s.each(func(e *element, key []string) error {
 		words, to := key[0], e.verdict.chain
 		if len(key) > 1 {
 			return errForm
@@ -202,6 +208,8 @@ func (r *rule) members(s *wireSet, by *term) (string, error) {
 			words += " : " + values[0] + " . " + values[1]
 		case e.verdict != verdict{}:
 			words += " : " + e.verdict.words()
+		case by.modulus == 0:
+			keys = append(keys, words)
 		}
 		if by.modulus != 0 {
 			r.out.Entries = append(r.out.Entries, ruleset.NFTEntry{Key: int(native(e.key)), Target: to})
@@ -217,7 +225,7 @@ func (r *rule) members(s *wireSet, by *term) (string, error) {
 		return nil
 	})
 	s.elements = nil
-	return "{ " + text + " }", err
+	return "{ " + text + " }", keys, err
 }
 
 // update reads that the rule adds what it sees to a set.

@@ -77,7 +77,7 @@ func (r *rule) choose(to *term, address kind, a *attributes) error {
 	if len(to.mapped.data) != 2 || to.mapped.data[0] != address || port != from+slots(address.size()) {
 		return errForm
 	}
-	list, err := r.members(to.mapped, to)
+	list, _, err := r.members(to.mapped, to)
 	if err != nil {
 		return err
 	}

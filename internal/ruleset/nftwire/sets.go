@@ -159,7 +159,7 @@ func (s *wireSet) each(yield func(e *element, key []string) error) error {
 func (s *wireSet) until(e *element, after []element) (string, error) {
 	first, _ := netip.AddrFromSlice([]byte(e.key))
 	if len(after) == 0 {
-		return between(first, lastOf(netip.PrefixFrom(first, 0))), nil
+		return between(first, ruleset.Last(netip.PrefixFrom(first, 0))), nil
 	}
 	end, ok := netip.AddrFromSlice([]byte(after[0].key))
 	if !ok || end.BitLen() != first.BitLen() || !first.Less(end) {

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"nodegate/internal/ruleset"
 )
 
 // kind is what a value is. The first are nft's own numbers (include/datatype.h), as sets name them.
@@ -149,18 +151,9 @@ func between(first, last netip.Addr) string {
 		return first.String()
 	}
 	for bits := range first.BitLen() {
-		if p := netip.PrefixFrom(first, bits); p.Masked() == p && lastOf(p) == last {
+		if p := netip.PrefixFrom(first, bits); p.Masked() == p && ruleset.Last(p) == last {
 			return p.String()
 		}
 	}
 	return "range " + first.String() + ", " + last.String()
-}
-
-func lastOf(p netip.Prefix) netip.Addr {
-	b := p.Addr().AsSlice()
-	for i := p.Bits(); i < len(b)*8; i++ {
-		b[i/8] |= 0x80 >> (i % 8)
-	}
-	last, _ := netip.AddrFromSlice(b)
-	return last
 }

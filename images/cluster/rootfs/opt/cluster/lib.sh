@@ -34,6 +34,9 @@ held() {
 		journalctl -b -u kubelet.service --no-pager | grep -q 'nodegate: held'
 }
 
+# audit_says VERDICT: watch's audit of kube-proxy says so.
+audit_says() { /opt/nodegate status --format json | tr -d ' \n' | grep -q "\"kubeproxy.audit\",\"verdict\":\"$1\""; }
+
 # --- beside the control plane
 
 # joined NODE: the API knows it.

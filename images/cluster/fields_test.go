@@ -1,0 +1,225 @@
+//go:build cluster
+
+package cluster
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"nodegate/internal/host/qemu"
+)
+
+// field is one thing that a Service says, as it is first and as it becomes while kube-proxy is cut off.
+type field struct {
+	spec, later       object
+	ingress, ingress2 []object
+	elsewhere, empty  bool   // its endpoints are on another node; there are none
+	want              string // what audit says of it then; "" nothing
+}
+
+// fields are those that kube-proxy reads beside ports and endpoints.
+func fields() map[string]field {
+	const wide, narrow = "198.51.100.0/24", "203.0.112.0/21"
+	balancer := func(policy string, ranges ...string) object {
+		return object{"type": "LoadBalancer", "externalTrafficPolicy": policy, "loadBalancerSourceRanges": ranges}
+	}
+	nodePort := func(policy string) object { return object{"type": "NodePort", "externalTrafficPolicy": policy} }
+	sticky := func(seconds int) object {
+		return object{"sessionAffinity": "ClientIP", "sessionAffinityConfig": object{"clientIP": object{"timeoutSeconds": seconds}}}
+	}
+	external := func(ips ...string) object { return object{"externalIPs": append([]string{}, ips...)} }
+	at := func(ips ...string) (list []object) {
+		for _, ip := range ips {
+			list = append(list, object{"ip": ip})
+		}
+		return append(list, object{"ip": strings.Replace(ips[0], "192.0.2", "198.18.0", 1), "ipMode": "Proxy"}) // kube-proxy leaves it alone
+	}
+	return map[string]field{
+		"kept": {spec: balancer("Local", wide, narrow), ingress: at("192.0.2.1"), later: object{"publishNotReadyAddresses": true}},
+		"vip": {spec: balancer("Cluster"), ingress: at("192.0.2.2"), ingress2: at("192.0.2.2", "192.0.2.3"),
+			want: "does not answer what is sent to 192.0.2.3, port 80"},
+		"vip-none": {spec: balancer("Local"), ingress: at("192.0.2.4"), ingress2: at("192.0.2.5"), empty: true,
+			want: "still takes what is sent to 192.0.2.4, port 80"},
+		"external-more": {spec: external("203.0.113.1"), later: external("203.0.113.1", "203.0.113.2"),
+			want: "does not answer what is sent to 203.0.113.2, port 80"},
+		"external-less": {spec: external("203.0.113.3"), later: external(), want: "still takes what is sent to 203.0.113.3, port 80"},
+		"sticky":        {spec: sticky(77), later: sticky(300), want: "for 300 s in the API, for 77 s on this node"},
+		"to-local": {spec: nodePort("Cluster"), later: nodePort("Local"),
+			want: "externalTrafficPolicy is Local in the API: this node sends what comes from outside to endpoints of other nodes too"},
+		"to-local-none": {spec: nodePort("Cluster"), later: nodePort("Local"), elsewhere: true,
+			want: "externalTrafficPolicy is Local in the API"},
+		"to-cluster": {spec: nodePort("Local"), later: nodePort("Cluster"),
+			want: "externalTrafficPolicy is Cluster in the API: this node sends what comes from outside to its own endpoints only"},
+		"to-cluster-none": {spec: nodePort("Local"), later: nodePort("Cluster"), elsewhere: true,
+			want: "externalTrafficPolicy is Cluster in the API: this node drops what comes from outside"},
+		"ranges-less": {spec: balancer("Cluster", wide, narrow), later: balancer("Cluster", wide), ingress: at("192.0.2.6"),
+			want: "loadBalancerSourceRanges is 198.51.100.0/24 in the API; this node lets 198.51.100.0/24, 203.0.112.0/21 use"},
+		"ranges-none": {spec: balancer("Cluster", narrow), later: balancer("Cluster"), ingress: at("192.0.2.7"),
+			want: "anybody may use the load balancer's address (192.0.2.7) in the API; this node lets in 203.0.112.0/21 only"},
+		"ranges-now": {spec: balancer("Cluster"), later: balancer("Cluster", narrow), ingress: at("192.0.2.8"),
+			want: "this node lets anybody use the load balancer's address (192.0.2.8)"},
+		// The node's own address is in it: kube-proxy lets in the load balancer's address too.
+		"ranges-own": {spec: balancer("Cluster", network+".0/24"), ingress: at("192.0.2.9")},
+	}
+}
+
+// TestFields changes one thing of each of many Services while kube-proxy is cut off: audit says what, and of nothing else. RECORD names
+// a folder for what kube-proxy wrote before, and what the API said.
+func TestFields(t *testing.T) {
+	c, binary := plane(t, Newest, append(ForRules(), "kubectl")), nodegate(t)
+	all := map[string]*Service{}
+	for name := range fields() {
+		s, err := c.AddService(t.Context(), name, "TCP")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = s
+	}
+	for _, b := range []Backend{IptablesLegacy, NFTables} {
+		t.Run(string(b), func(t *testing.T) {
+			n := addNode(t, c, b)
+			for name, f := range fields() {
+				s := all[name]
+				if s.Node = n.Name; f.elsewhere {
+					s.Node = "node-elsewhere"
+				}
+				if !f.empty && len(s.Ready) == 0 {
+					s.change()
+				}
+				if err := s.Update(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if err := s.Patch(t.Context(), f.spec, f.ingress); err != nil {
+					t.Fatal(err)
+				}
+			}
+			untilAudit(t, n, binary, "before any change", "pass")
+			n.record(t, os.Getenv("RECORD"))
+			if err := n.CutProxy(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for name, f := range fields() {
+				if err := all[name].Patch(t.Context(), f.later, f.ingress2); err != nil {
+					t.Fatal(err)
+				}
+			}
+			a := untilAudit(t, n, binary, "cut off", "fail")
+			for name, f := range fields() {
+				said := said(a, "default/"+name+" ")
+				if f.want == "" && said != "" || !strings.Contains(said, f.want) {
+					t.Errorf("%s: audit says %q, want %q", name, said, f.want)
+				}
+			}
+			t.Log(a.Said())
+			if err := n.MendProxy(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			untilAudit(t, n, binary, "and back", "pass")
+		})
+	}
+}
+
+// said is the evidence of an audit's failures about one subject.
+func said(a Audit, subject string) string {
+	var list []string
+	for _, r := range a.Results {
+		for _, e := range r.Evidence {
+			if r.Verdict == "fail" && strings.HasPrefix(e.Source+" ", subject) {
+				list = append(list, r.Name+": "+e.Text)
+			}
+		}
+	}
+	return strings.Join(list, "; ")
+}
+
+// record writes what kube-proxy wrote, and what it read, to a folder; "" is none.
+func (n *ProxyNode) record(t *testing.T, dir string) {
+	t.Helper()
+	if dir == "" {
+		return
+	}
+	rules := []string{"iptables-legacy-save"}
+	if n.Backend == NFTables {
+		rules = strings.Fields("nft -j list table ip kube-proxy")
+	}
+	get := func(what string) []string {
+		return []string{n.plane.program("kubectl"), "--kubeconfig", n.plane.Kubeconfig, "get", what, "-o", "json"}
+	}
+	for name, command := range map[string][]string{
+		string(n.Backend) + ".rules": rules, string(n.Backend) + "-services.json": get("services"),
+		string(n.Backend) + "-slices.json": get("endpointslices"),
+	} {
+		text, err := n.Output(t.Context(), command[0], command[1:]...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestHealthPort: where another program has a Service's health check node port, audit says so, and no longer once kube-proxy has it.
+func TestHealthPort(t *testing.T) {
+	c, binary := plane(t, Newest, ForRules()), nodegate(t)
+	s, err := c.AddService(t.Context(), "balanced", "TCP")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.change()
+	if err := s.Update(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range []Backend{IptablesLegacy, NFTables} {
+		t.Run(string(b), func(t *testing.T) {
+			n := addNode(t, c, b)
+			taken := n.listen(t, ":32100")
+			spec := object{"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 32100}
+			if err := s.Patch(t.Context(), spec, nil); err != nil {
+				t.Fatal(err)
+			}
+			a := untilAudit(t, n, binary, "the port is another program's", "fail")
+			if got := a.Accusations(); !slices.Equal(got, []string{"kubeproxy.healthport.closed"}) {
+				t.Errorf("audit finds %v", got)
+			}
+			t.Log(a.Said())
+			if err := taken.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s.change() // kube-proxy tries again when it writes
+			if err := s.Update(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			untilAudit(t, n, binary, "kube-proxy has the port", "pass")
+			back := object{"type": "ClusterIP", "externalTrafficPolicy": nil, "healthCheckNodePort": nil}
+			if err := s.Patch(t.Context(), back, nil); err != nil {
+				t.Fatal(err)
+			}
+			untilAudit(t, n, binary, "no longer asked for", "pass")
+		})
+	}
+}
+
+// listen listens in the node's network.
+func (n *ProxyNode) listen(t *testing.T, address string) net.Listener {
+	t.Helper()
+	var l net.Listener
+	listened := make(chan error, 1)
+	go qemu.OnSpareThread(func() {
+		err := n.EnterNetwork()
+		if err == nil {
+			l, err = (&net.ListenConfig{}).Listen(context.WithoutCancel(t.Context()), "tcp", address)
+		}
+		listened <- err
+	})
+	if err := <-listened; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() }) // closed already, where the test has come so far
+	return l
+}

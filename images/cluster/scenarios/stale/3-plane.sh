@@ -1,0 +1,1 @@
+kubectl delete pod a --wait=true

@@ -1,0 +1,5 @@
+use "kubernetes" {}
+
+audit {
+  kubeconfig = "/etc/kubernetes/proxy.kubeconfig"
+}

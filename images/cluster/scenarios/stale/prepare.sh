@@ -1,0 +1,1 @@
+"$NODEGATE" install --root "$ROOT" --policy "$SCENARIO/policy.hcl"

@@ -1,0 +1,227 @@
+package proxyrules
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"nodegate/internal/ruleset"
+)
+
+// service compares what else is sure of one port of a Service, until something differs. Policies and addresses are written as they
+// are from 1.25 on, in nftables mode from 1.30.
+func (c *comparison) service(s *Service, p *apiServicePort) {
+	if c.rep.Version.Min < 25 || c.rep.Mode == "nftables" && c.rep.Version.Min < 30 || s.ClusterIP == "" {
+		return
+	}
+	for _, differs := range []func(*Service, *apiServicePort) (name, words string){
+		c.addresses, c.sourceRanges, externalPolicy, internalPolicy, affinity,
+	} {
+		if name, words := differs(s, p); words != "" {
+			c.find(name, s, "%s", words)
+			c.stale[keyOf(s)] = true
+			return
+		}
+	}
+}
+
+// dispatches reports whether the rules have endpoints for external traffic: without them, they have little else of a Service.
+func dispatches(s *Service) bool { return s.Blocked == "" && len(s.Endpoints) > 0 }
+
+// addresses compares where the Service is reached beside its ClusterIP, with and without endpoints.
+func (c *comparison) addresses(s *Service, p *apiServicePort) (name, words string) {
+	const wrong = "kubeproxy.truth.service-address"
+	if dispatches(s) && s.NodePort == 0 && p.nodePort != 0 {
+		return wrong, fmt.Sprintf("the API has node port %d, the rules have none: this node does not answer there", p.nodePort)
+	}
+	have := slices.Concat(s.ExternalIPs, s.LoadBalancerIPs)
+	if p.outside == nil || len(have) >= maxAddresses {
+		return "", ""
+	}
+	for _, ip := range have {
+		if what := p.outside[ip]; what == "" || what == proxiedAddress && c.rep.Version.Min >= 30 {
+			return wrong, fmt.Sprintf("this node still takes what is sent to %s, port %d: the Service has that address no longer", ip, p.number)
+		}
+	}
+	for _, ip := range slices.Sorted(maps.Keys(p.outside)) {
+		what := p.outside[ip]
+		ignored := what == proxiedAddress || what == externalAddress && c.rep.all().NoExternalIPs != nil && c.rep.all().NoExternalIPs()
+		if !slices.Contains(have, ip) && !c.rep.taken(ip, s) && !ignored {
+			return wrong, fmt.Sprintf("this node does not answer what is sent to %s, port %d: it is %s in the API, and the rules do not have it",
+				ip, p.number, what)
+		}
+	}
+	return "", ""
+}
+
+// taken reports whether the rules give an address and port of a Service to another one, which asks for it too.
+func (r *Report) taken(ip string, by *Service) bool {
+	return slices.ContainsFunc(r.all().Services, func(s Service) bool {
+		return s.Name != by.Name && s.Port == by.Port && s.Protocol == by.Protocol &&
+			(s.ClusterIP == ip || slices.Contains(s.ExternalIPs, ip) || slices.Contains(s.LoadBalancerIPs, ip))
+	})
+}
+
+// sourceRanges compares who may use the addresses of the load balancer. Where one of the ranges has the node's own address, the
+// rules let these addresses themselves in too.
+func (c *comparison) sourceRanges(s *Service, p *apiServicePort) (name, words string) {
+	var own []string
+	for ip, what := range p.outside {
+		if what == balancerAddress || what == proxiedAddress && c.rep.Version.Min < 30 {
+			own = append(own, ip)
+		}
+	}
+	if len(own) == 0 {
+		return "", ""
+	}
+	slices.Sort(own)
+	const wrong = "kubeproxy.truth.source-ranges"
+	let := s.SourceRanges
+	if slices.ContainsFunc(let, func(r string) bool { return strings.HasSuffix(r, "/0") }) {
+		let = nil // older versions write that everybody may
+	}
+	got, readable := spans(slices.Concat(let, own))
+	want, _ := spans(slices.Concat(p.sources, own))
+	at := strings.Join(own, ", ")
+	switch {
+	case !readable, slices.Equal(got, want) && (len(let) > 0) == (len(p.sources) > 0):
+	case len(p.sources) == 0:
+		return wrong, fmt.Sprintf("anybody may use the load balancer's address (%s) in the API; this node lets in %s only, and drops the rest",
+			at, first(let))
+	case len(let) > 0:
+		return wrong, fmt.Sprintf("loadBalancerSourceRanges is %s in the API; this node lets %s use the load balancer's address (%s)",
+			first(p.sources), first(let), at)
+	case dispatches(s):
+		return wrong, fmt.Sprintf("loadBalancerSourceRanges is %s in the API; this node lets anybody use the load balancer's address (%s)",
+			first(p.sources), at)
+	}
+	return "", ""
+}
+
+// span is addresses side by side.
+type span struct{ first, last netip.Addr }
+
+// spans returns the addresses of a list, in order: 10.0.0.0/8, 10.0.0.1 or, as nft says, range 10.0.0.1, 10.0.0.5. It returns false
+// where the list has something else.
+func spans(list []string) ([]span, bool) {
+	var all []span
+	for _, text := range list {
+		one := span{}
+		p, err := netip.ParsePrefix(text)
+		if from, to, isRange := strings.Cut(strings.TrimPrefix(text, "range "), ", "); isRange {
+			one.first, err = netip.ParseAddr(from)
+			one.last, _ = netip.ParseAddr(to)
+		} else if err == nil {
+			one = span{p.Masked().Addr(), ruleset.Last(p)}
+		} else {
+			one.first, err = netip.ParseAddr(text)
+			one.last = one.first
+		}
+		if err != nil || !one.last.IsValid() {
+			return nil, false
+		}
+		all = append(all, one)
+	}
+	slices.SortFunc(all, func(a, b span) int { return a.first.Compare(b.first) })
+	var merged []span
+	for _, s := range all {
+		if n := len(merged) - 1; n >= 0 && (s.first.Compare(merged[n].last) <= 0 || s.first == merged[n].last.Next()) {
+			if merged[n].last.Less(s.last) {
+				merged[n].last = s.last
+			}
+			continue
+		}
+		merged = append(merged, s)
+	}
+	return merged, true
+}
+
+// externalPolicy compares who takes what comes from outside. The rules show it also on a node without an endpoint.
+func externalPolicy(s *Service, p *apiServicePort) (name, words string) {
+	const wrong = "kubeproxy.truth.service-policy"
+	outside := s.NodePort != 0 || len(s.ExternalIPs)+len(s.LoadBalancerIPs) > 0
+	switch {
+	case !outside || len(s.Endpoints) == 0 || s.ExternalLocal == (p.external == "Local"):
+	case p.external == "Local":
+		return wrong, "externalTrafficPolicy is Local in the API: this node sends what comes from outside to endpoints of other nodes too, and " +
+			"hides the clients' addresses"
+	case p.external == "Cluster" && len(s.LocalEndpoints) == 0:
+		return wrong, "externalTrafficPolicy is Cluster in the API: this node drops what comes from outside, because it has no endpoint itself"
+	case p.external == "Cluster":
+		return wrong, "externalTrafficPolicy is Cluster in the API: this node sends what comes from outside to its own endpoints only"
+	}
+	return "", ""
+}
+
+func internalPolicy(s *Service, p *apiServicePort) (name, words string) {
+	if s.InternalLocal && p.internal == "Cluster" || dispatches(s) && !s.InternalLocal && p.internal == "Local" {
+		return "kubeproxy.truth.service-policy", fmt.Sprintf("internalTrafficPolicy is %s in the API: this node sends connections to %s %s",
+			p.internal, s.ClusterIP, map[bool]string{true: "to its own endpoints only", false: "to endpoints of other nodes too"}[s.InternalLocal])
+	}
+	return "", ""
+}
+
+func affinity(s *Service, p *apiServicePort) (name, words string) {
+	const wrong = "kubeproxy.truth.service-policy"
+	switch {
+	case s.AffinitySeconds != 0 && p.affinity == "None":
+		return wrong, fmt.Sprintf("sessionAffinity is None in the API: this node keeps a client with one endpoint for %d s", s.AffinitySeconds)
+	case s.AffinitySeconds == 0 && p.affinity == "ClientIP" && s.Blocked == "" && len(s.Endpoints)+len(s.LocalEndpoints) > 0:
+		return wrong, "sessionAffinity is ClientIP in the API: this node sends each connection of a client to any endpoint"
+	case s.AffinitySeconds != 0 && p.affinity == "ClientIP" && p.timeout != 0 && s.AffinitySeconds != p.timeout:
+		return wrong, fmt.Sprintf("sessionAffinity keeps a client with one endpoint for %d s in the API, for %d s on this node",
+			p.timeout, s.AffinitySeconds)
+	}
+	return "", ""
+}
+
+// compared is one Service port of the rules, compared with versions of the API.
+type compared struct {
+	rep        *Report
+	port       ServicePort
+	node, zone string
+}
+
+// only returns the report of one Service port.
+func (r *Report) only(p ServicePort) *Report {
+	one := &Report{Mode: r.Mode, Version: r.Version, Families: r.Families, whole: r}
+	for i := range r.Services {
+		if s := &r.Services[i]; s.Name == p.Name && s.Family == p.Family {
+			one.Services = append(one.Services, *s)
+		}
+	}
+	return one
+}
+
+func (c compared) service(ports []apiServicePort) []Finding {
+	return c.with(ports, func(with comparison) { with.services() })
+}
+
+func (c compared) health(ports []apiServicePort) []Finding {
+	return c.with(ports, func(with comparison) { with.healthPorts() })
+}
+
+// with compares in one way with the ports of a version.
+func (c compared) with(ports []apiServicePort, how func(comparison)) []Finding {
+	ports = slices.DeleteFunc(slices.Clone(ports), func(s apiServicePort) bool {
+		return s.family != c.port.Family || servicePort(s.namespace, s.name, s.port) != c.port.Name
+	})
+	out := NewCollector()
+	how(newComparison(c.rep, &Options{Services: &Services{list: ports}}, nil, out))
+	return out.List
+}
+
+func (c compared) endpoints(e *apiEndpoints) []Finding {
+	all := &Endpoints{services: map[string]*apiEndpoints{}}
+	if e != nil {
+		all.services[c.port.Service()] = e
+	}
+	out := NewCollector()
+	with := newComparison(c.rep, &Options{Endpoints: all, NodeName: c.node, Zone: c.zone}, nil, out)
+	for i := range c.rep.Services {
+		with.endpoints(&c.rep.Services[i])
+	}
+	return out.List
+}
