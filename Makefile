@@ -23,8 +23,9 @@ cluster: build ## a Kubernetes cluster of this machine's own, two nodes behind n
 	$(GO) build -o bin/pod ./images/cluster/pod
 	$(GO) run ./images/cluster/up bin/nodegate bin/pod
 
+# Twice as many packages as processors: their tests wait more than they compute.
 test: ## everything that needs no virtual machine (as root, also the real kernel in namespaces)
-	$(GO) test ./...
+	$(GO) test -p $$((2 * $$(nproc))) ./...
 
 torture: build ## the real binary killed, starved and lied to, with counts: two minutes, LONG=1 an hour (root; images/torture/apt-packages)
 	LONG='$(LONG)' $(GO) test -tags torture -count=1 -timeout $(if $(LONG),120m,20m) -v ./images/torture/
