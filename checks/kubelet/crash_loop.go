@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -39,10 +40,11 @@ func inspectCrashLoop(ctx context.Context, h *host.Host, p *policy.Policy, now t
 	if err != nil || c.Restarts < loopRestarts || stopped || c.Active == "active" && now.Sub(c.Since).Abs() >= stableTime {
 		return s, err
 	}
-	s.Evidence = []checks.Evidence{checks.Seen(p.Gate.Unit, fmt.Sprintf("%s, restarted %d times, last %s", c.Active, c.Restarts, c.Exit))}
+	exit := cmp.Or(c.Exit, "an end that is not known")
+	s.Evidence = []checks.Evidence{checks.Seen(p.Gate.Unit, fmt.Sprintf("%s, restarted %d times, last %s", c.Active, c.Restarts, exit))}
 	if c.Line != "" {
 		s.Evidence = append(s.Evidence, checks.Seen("journalctl -u "+p.Gate.Unit, c.Line))
 	}
-	s.Differs("restarts again and again: "+c.Exit, "")
+	s.Differs("restarts again and again: "+exit, "")
 	return s, nil
 }

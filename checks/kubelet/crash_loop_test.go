@@ -18,23 +18,25 @@ func TestCrashLoop(t *testing.T) {
 		return m
 	}
 	const right = "pass\nwant: up, or started by hand\ngot: up, or started by hand"
-	loops := func(state string) string {
+	loops := func(state, exit string) string {
 		return `
 fail
 want: up, or started by hand
-got: restarts again and again: exit status 1
-evidence: kubelet.service: ` + state + `, restarted 20 times, last exit status 1
+got: restarts again and again: ` + exit + `
+evidence: kubelet.service: ` + state + `, restarted 20 times, last ` + exit + `
 evidence: journalctl -u kubelet.service: E1121 run.go:72] "command failed" err="x"
 remedy: see what kubelet says at its end: journalctl -b -u kubelet _TRANSPORT=stdout | tail`
 	}
 	const line = `E1121 run.go:72] "command failed" err="x"`
 	checkstest.RunOne(t, "kubelet.crash-loop", checks.Run, []checkstest.Case{
 		{What: "it waits for its next start", Node: node(host.Crash{Restarts: 20, Active: "activating", Exit: "exit status 1", Line: line}, time.Hour),
-			Want: loops("activating")},
+			Want: loops("activating", "exit status 1")},
 		{What: "it runs for a moment", Node: node(host.Crash{Restarts: 20, Active: "active", Exit: "exit status 1", Line: line}, time.Second),
-			Want: loops("active")},
+			Want: loops("active", "exit status 1")},
+		{What: "how it ends is not known", Node: node(host.Crash{Restarts: 20, Active: "activating", Line: line}, time.Second),
+			Want: loops("activating", "an end that is not known")},
 		{What: "systemd has given up", Node: node(host.Crash{Restarts: 20, Active: "failed", Exit: "exit status 1", Line: line}, time.Hour),
-			Want: loops("failed")},
+			Want: loops("failed", "exit status 1")},
 		{What: "it has been up for long", Node: node(host.Crash{Restarts: 20, Active: "active"}, time.Hour), Want: right},
 		{What: "it is up, and the clock was set back", Node: node(host.Crash{Restarts: 20, Active: "active"}, -time.Hour), Want: right},
 		{What: "it died once", Node: node(host.Crash{Restarts: 1, Active: "active", Exit: "signal 9"}, time.Second), Want: right},

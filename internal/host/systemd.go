@@ -123,15 +123,37 @@ func (m *machineUnits) Crashes(ctx context.Context, unit string) (Crash, error) 
 		c.Exit = fmt.Sprintf("signal %d", status)
 	}
 	if restarts > 0 {
-		// What the service wrote itself: systemd and nodegate write to the same unit's journal, by another way. A journal
-		// that cannot be read leaves the line empty.
-		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-		defer cancel()
-		said, _ := program.Run(ctx, "journalctl", "--boot", "--no-pager", "--quiet", "--output=cat", "--lines=30", "--unit="+unit,
-			"_TRANSPORT=stdout")
-		c.Line = lastError(string(said))
+		// A journal that cannot be read leaves these empty.
+		journal := func(match string) string {
+			ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+			defer cancel()
+			said, _ := program.Run(ctx, "journalctl", "--boot", "--no-pager", "--quiet", "--output=cat", "--lines=30", "--unit="+unit, match)
+			return string(said)
+		}
+		// What the service wrote itself: systemd and nodegate write to the same unit's journal, by another way.
+		c.Line = lastError(journal("_TRANSPORT=stdout"))
+		if c.Exit == "" { // systemd has forgotten it: the next process runs, or its gate
+			c.Exit = lastExit(journal("MESSAGE_ID="+processExit))
+		}
 	}
 	return c, nil
+}
+
+// processExit is the message with which systemd says how a service's process has ended (sd-messages.h, SD_MESSAGE_UNIT_PROCESS_EXIT).
+const processExit = "98e322203f7a4ed290d09fe03c09fe15"
+
+// lastExit returns what the last of these messages says of the main process, "" where none does: "kubelet.service: Main process exited,
+// code=exited, status=3/FAILURE". The gate is a control process.
+func lastExit(log string) string {
+	said := regexp.MustCompile(`Main process exited, code=(exited|killed|dumped), status=(\d+)`)
+	last := ""
+	for _, m := range said.FindAllStringSubmatch(log, -1) {
+		last = "signal " + m[2]
+		if m[1] == "exited" {
+			last = "exit status " + m[2]
+		}
+	}
+	return last
 }
 
 // lastError returns the last line of a log that is an error, as klog or Go's log package write it, else the last line.
