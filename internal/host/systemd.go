@@ -133,7 +133,7 @@ func (m *machineUnits) Crashes(ctx context.Context, unit string) (Crash, error) 
 		// What the service wrote itself: systemd and nodegate write to the same unit's journal, by another way.
 		c.Line = lastError(journal("_TRANSPORT=stdout"))
 		if c.Exit == "" { // systemd has forgotten it: the next process runs, or its gate
-			c.Exit = lastExit(journal("MESSAGE_ID="+processExit))
+			c.Exit = lastExit(journal("MESSAGE_ID=" + processExit))
 		}
 	}
 	return c, nil
