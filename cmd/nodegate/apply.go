@@ -10,6 +10,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/host"
+	"nodegate/internal/host/confine"
 	"nodegate/internal/report"
 )
 
@@ -39,7 +40,7 @@ to the gate and to check. Every change is kept in ` + report.ChangesFile + `, ol
 			}
 			// systemd gives a folder to nodegate-apply.service: it writes nowhere else.
 			if own := os.Getenv("RUNTIME_DIRECTORY"); own != "" {
-				if err := host.ConfineWrites("/dev", "/proc", "/sys/devices", "/sys/kernel", "/sys/module", own); err != nil {
+				if err := confine.Writes("/dev", "/proc", "/sys/devices", "/sys/kernel", "/sys/module", own); err != nil {
 					fmt.Fprintln(c.ErrOrStderr(), "nodegate:", err) // a node without this is better than none
 				}
 			}

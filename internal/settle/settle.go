@@ -273,7 +273,8 @@ func (l *loop) conclude(ctx context.Context) {
 			f.Verdict = checks.Unknown
 			f.Message += "; seen in the only reading that there was time for"
 		} else if h.looks > 1 {
-			f.Message += fmt.Sprintf("; so since %s (%s ago), in each of %d readings", h.since.Format(time.TimeOnly), seconds(now.Sub(h.since)), h.looks)
+			f.Message += fmt.Sprintf("; so since %s (%s ago), in each of %d readings",
+				h.since.Format(time.TimeOnly), seconds(now.Sub(h.since)), h.looks)
 		}
 		l.found = append(l.found, f)
 	}

@@ -1,4 +1,5 @@
-package host
+// Package confine takes rights away from this process.
+package confine
 
 import (
 	"errors"
@@ -15,10 +16,10 @@ const changesFiles = unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_F
 	unix.LANDLOCK_ACCESS_FS_MAKE_SOCK | unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK |
 	unix.LANDLOCK_ACCESS_FS_MAKE_SYM
 
-// ConfineWrites leaves this process, and what it starts, the right to change files below these folders and nowhere else, for good. Where
+// Writes leaves this process, and what it starts, the right to change files below these folders and nowhere else, for good. Where
 // the kernel has no Landlock (before 5.13, or switched off) it does nothing. It takes microseconds; a mount namespace, as systemd's
 // ProtectSystem= makes one, tens of milliseconds of a boot. It needs no_new_privs or CAP_SYS_ADMIN.
-func ConfineWrites(folders ...string) error {
+func Writes(folders ...string) error {
 	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno == unix.ENOSYS || errno == unix.EOPNOTSUPP {
 		return nil
