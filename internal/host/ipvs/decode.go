@@ -90,11 +90,11 @@ func (a *attributes) text(kind int) string {
 	return text
 }
 
-// decodeFamily returns the number of a family, and whether that is IPVS.
-func decodeFamily(message []byte) (uint16, bool) {
+// decodeFamily returns the number of a family, and whether that has the name.
+func decodeFamily(message []byte, name string) (uint16, bool) {
 	a, err := read(message, 0)
 	number := a.number(unix.CTRL_ATTR_FAMILY_ID)
-	return uint16(number), err == nil && number != 0 && a.text(unix.CTRL_ATTR_FAMILY_NAME) == "IPVS"
+	return uint16(number), err == nil && number != 0 && a.text(unix.CTRL_ATTR_FAMILY_NAME) == name
 }
 
 // decodeServer returns a virtual server. ok is false for one of a kind that kube-proxy does not make: a firewall mark's, or of another

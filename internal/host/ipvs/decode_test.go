@@ -111,7 +111,7 @@ func TestMalformed(t *testing.T) {
 	if _, _, err := decodeServer(nil); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Error(err)
 	}
-	if number, ok := decodeFamily(append(make([]byte, header), 6, 0, 2, 0, 'I', 'P', 0, 0)); ok {
+	if number, ok := decodeFamily(append(make([]byte, header), 6, 0, 2, 0, 'I', 'P', 0, 0), "IP"); ok {
 		t.Error(number)
 	}
 }
@@ -121,7 +121,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(service(f, unix.AF_INET6, unix.IPPROTO_UDP, "fd00::1", 2))
 	f.Add(destination(f, unix.AF_INET, "10.0.0.1", 1))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		_, _ = decodeFamily(b)
+		_, _ = decodeFamily(b, "IPVS")
 		if s, ok, err := decodeServer(b); ok && (err != nil || !s.Address.IsValid() || s.Protocol == "") {
 			t.Errorf("%+v %v", s, err)
 		}

@@ -32,7 +32,7 @@ func Read(ctx context.Context) (*ruleset.IPVS, error) {
 		return nil, err
 	}
 	defer c.close()
-	all := &ruleset.IPVS{Bound: map[netip.Addr]bool{}, Local: map[netip.Addr]bool{}}
+	all := &ruleset.IPVS{}
 	messages, err := c.ask(getService, nil)
 	if err != nil {
 		return nil, err
@@ -75,27 +75,32 @@ type conn struct {
 	end    func() bool
 }
 
+// dial asks nothing where the module is not loaded.
 func dial(ctx context.Context) (*conn, error) {
 	if _, err := os.Stat("/proc/thread-self/net/ip_vs"); err != nil {
 		return nil, fmt.Errorf("looking for IPVS: %w", err)
 	}
+	return dialFamily(ctx, "IPVS")
+}
+
+func dialFamily(ctx context.Context, name string) (*conn, error) {
 	nl, err := netlink.Dial(unix.NETLINK_GENERIC, nil)
 	if err != nil {
-		return nil, fmt.Errorf("asking for IPVS: %w", err)
+		return nil, fmt.Errorf("asking for %s: %w", name, err)
 	}
 	c := &conn{Conn: nl, ctx: ctx, family: unix.GENL_ID_CTRL}
 	c.end = context.AfterFunc(ctx, func() { _ = nl.SetDeadline(time.Unix(1, 0)) })
-	// To ask for the family by its name loads the module; a list of all does not.
+	// To ask for one family by its name loads its module; to list all does not.
 	families, err := c.ask(unix.CTRL_CMD_GETFAMILY, nil)
 	for _, m := range families {
-		if number, ok := decodeFamily(m); ok {
+		if number, ok := decodeFamily(m, name); ok {
 			c.family = number
 			return c, nil
 		}
 	}
 	c.close()
 	if err == nil {
-		err = fmt.Errorf("the kernel has no IPVS: %w", fs.ErrNotExist)
+		err = fmt.Errorf("the kernel has no %s: %w", name, fs.ErrNotExist)
 	}
 	return nil, err
 }
@@ -150,6 +155,7 @@ func (c *conn) ask(command uint8, about []byte) ([][]byte, error) {
 
 // addresses reads which addresses are the node's, and which of them kube-proxy's.
 func addresses(of *ruleset.IPVS) error {
+	of.Bound, of.Local = map[netip.Addr]bool{}, map[netip.Addr]bool{}
 	every, err := net.InterfaceAddrs()
 	if err != nil {
 		return fmt.Errorf("reading addresses: %w", err)
