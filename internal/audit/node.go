@@ -10,6 +10,7 @@ import (
 	"nodegate/internal/host"
 	"nodegate/internal/kube"
 	"nodegate/internal/proxyrules"
+	"nodegate/internal/ruleset"
 	"nodegate/internal/settle"
 )
 
@@ -42,16 +43,25 @@ func (n *Node) Rules(ctx context.Context) (proxyrules.Report, error) {
 // Proxy looks for kube-proxy.
 func (n *Node) Proxy(ctx context.Context) []proxyrules.Finding { return n.Presence.Look(ctx) }
 
-// Writer looks whether kube-proxy is writing rules. In IPVS mode no program shows it.
-func (n *Node) Writer() int {
-	const itself = 1 // kube-proxy, whichever process that is
-	switch {
-	case n.mode != "ipvs":
-		return n.Presence.Writer()
-	case n.Presence.Behind(context.Background(), kube.SettleTime(n.Host, kube.UsualSettle)-5*time.Second):
-		return itself
+// Writer looks whether kube-proxy is writing rules.
+func (n *Node) Writer() int { return n.Presence.Writer() }
+
+// Written asks kube-proxy in IPVS mode, where one writing is hundreds of short programs, and takes long where the node is slow.
+func (n *Node) Written() map[string]settle.Written {
+	if n.mode != "ipvs" {
+		return nil
 	}
-	return 0
+	all := map[string]settle.Written{}
+	for family, f := range n.Presence.Figures(context.Background()).Families {
+		w := settle.Written{At: f.LastSync, Waits: f.LastQueued.After(f.LastSync)}
+		if family != "IPv6" {
+			all[ruleset.IPv4] = w
+		}
+		if family != "IPv4" {
+			all[ruleset.IPv6] = w
+		}
+	}
+	return all
 }
 
 // Generation returns that of the rules.

@@ -231,6 +231,9 @@ func address(endpoint string) string {
 // Writer is one of many short writings.
 func (c *cluster) Writer() int { return int(time.Since(c.began) / (300 * time.Millisecond)) }
 
+// Written says nothing.
+func (c *cluster) Written() map[string]settle.Written { return nil }
+
 func (c *cluster) Proxy(context.Context) []proxyrules.Finding { return nil }
 
 // List answers from a cache that is old, or with the latest.

@@ -21,6 +21,14 @@ type Node interface {
 	Proxy(ctx context.Context) []proxyrules.Finding
 	// Writer returns the process with which kube-proxy writes rules at this moment, 0 for none.
 	Writer() int
+	// Written returns what kube-proxy says of its writings, by family, where Writer does not show them.
+	Written() map[string]Written
+}
+
+// Written is what kube-proxy says of its writings in one family.
+type Written struct {
+	At    time.Time // the end of the last one
+	Waits bool      // it has heard of a change since
 }
 
 // API is what the rules are compared with.
@@ -200,6 +208,7 @@ func (l *loop) wait(ctx context.Context, d time.Duration, enough func() bool) bo
 func (l *loop) look(ctx context.Context) error {
 	l.sift() // a change that came since the last look may explain what it saw
 	began := time.Now()
+	written := l.node.Written() // before the rules are read: what was written by then is in them
 	rep, err := l.node.Rules(ctx)
 	if err != nil {
 		return err
@@ -214,6 +223,9 @@ func (l *loop) look(ctx context.Context) error {
 	}
 	l.sift()
 	now := time.Now()
+	for _, s := range l.suspects {
+		s.wrote(written[s.port.Family])
+	}
 	l.excuse(now)
 	if l.opts.Progress != nil {
 		l.opts.Progress(l.open(), now.Sub(l.began))

@@ -23,6 +23,19 @@ type still struct {
 	back        time.Duration
 	field       bool          // it is no endpoint that is stale
 	writes      time.Duration // kube-proxy is at one writing for so long, and the rules are right then
+	slow        time.Duration // kube-proxy says that each of its writings takes so long, and that a change waits
+	mends       bool          // the second of these has the change
+}
+
+func (s *still) Written() map[string]settle.Written {
+	if s.slow == 0 {
+		return nil
+	}
+	ended := time.Since(s.began) / s.slow
+	if s.mends && ended >= 2 {
+		s.rules[s.names[0]] = s.shadow[s.names[0]]
+	}
+	return map[string]settle.Written{"ip": {At: s.began.Add(ended * s.slow), Waits: true}}
 }
 
 func (s *still) Writer() int {
@@ -78,6 +91,11 @@ func TestUnsettled(t *testing.T) {
 		{"a stale field", still{field: true}, true, time.Minute, "kubeproxy.truth.service-address", checks.Fail},
 		{"a long writing", still{writes: time.Minute}, true, 2 * time.Minute, "", checks.Pass},
 		{"a writing that is stuck", still{writes: time.Hour}, true, 4 * time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
+		{"slow writings", still{slow: 20 * time.Second, mends: true}, true, time.Minute, "", checks.Pass},
+		{"slow writings that mend nothing", still{slow: 20 * time.Second}, true, time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
+		{"a slow writing, too little time", still{slow: 40 * time.Second}, true, time.Minute, unsettled, checks.Unknown},
+		{"a slow writing that is stuck", still{slow: time.Hour}, true, 4 * time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
+		{"usual writings that mend nothing", still{slow: time.Second}, true, 20 * time.Second, "kubeproxy.truth.endpoint-stale", checks.Fail},
 		{"nothing", still{}, false, time.Minute, "", checks.Pass},
 		{"too little time", still{}, true, 10 * time.Second, unsettled, checks.Unknown},
 		{"no watch", still{watch: errors.New("403 Forbidden")}, true, time.Minute, unsettled, checks.Unknown},

@@ -1,2 +1,1 @@
-kubectl create configmap enough
 kubectl delete pod a --wait=true
