@@ -25,12 +25,6 @@ type Node interface {
 	Written() map[string]Written
 }
 
-// Written is what kube-proxy says of its writings in one family.
-type Written struct {
-	At    time.Time // the end of the last one
-	Waits bool      // it has heard of a change since
-}
-
 // API is what the rules are compared with.
 type API interface {
 	// Follow sends what changes since the lists until the context ends; an error says why it cannot go on.
@@ -53,13 +47,6 @@ type Outcome struct {
 	Converged []Converged
 	Looks     int  // how often the rules were read
 	Stale     bool // some difference from the API has settled
-}
-
-// Converged is a Service port that differed from the API and no longer does.
-type Converged struct {
-	Service string  `json:"service"`
-	Family  string  `json:"family"`
-	After   float64 `json:"afterSeconds"`
 }
 
 const (

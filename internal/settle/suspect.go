@@ -33,6 +33,19 @@ func (s *suspect) wrote(w Written) {
 	s.written, s.waited = w.At, s.waited || w.Waits
 }
 
+// Written is what kube-proxy says of its writings in one family.
+type Written struct {
+	At    time.Time // the end of the last one
+	Waits bool      // it has heard of a change since
+}
+
+// Converged is a Service port that differed from the API and no longer does.
+type Converged struct {
+	Service string  `json:"service"`
+	Family  string  `json:"family"`
+	After   float64 `json:"afterSeconds"`
+}
+
 // explained reports whether a suspect is none: the rules agree with some version that the API had.
 func (l *loop) explained(s *suspect, now time.Time) bool {
 	if l.latest.Broken(s.port) {
