@@ -82,7 +82,7 @@ func TestUntilKeepsItsBudget(t *testing.T) {
 	defer close(stuck.release)
 	gate := policy.Gate{Budget: 3 * time.Second, Interval: 100 * time.Millisecond}
 	said := 0
-	_, err := checks.Until(t.Context(), (&hosttest.Machine{}).Host(), gate, []checks.Check{stuck}, func(r checks.Report, waiting activity.Step) bool {
+	r, err := checks.Until(t.Context(), (&hosttest.Machine{}).Host(), gate, []checks.Check{stuck}, func(r checks.Report, waiting activity.Step) bool {
 		if strings.HasPrefix(waiting.String(), "test.hangs has not returned for ") && len(r.Results) == 0 {
 			said++
 		}
@@ -90,6 +90,9 @@ func TestUntilKeepsItsBudget(t *testing.T) {
 	})
 	if !errors.Is(err, checks.ErrBudget) || !strings.HasPrefix(err.Error(), "test.hangs has not returned for ") || said == 0 {
 		t.Errorf("%v, said %d times before", err, said)
+	}
+	if len(r.Results) != 1 || r.Verdict() != checks.Unknown || !errors.Is(r.Results[0].Err, checks.ErrBudget) {
+		t.Errorf("what is known then: %+v", r)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	gate.Budget = time.Hour
