@@ -41,32 +41,42 @@ func causes() []cause {
 		{what: "no certificate authority", breaks: "echo 'tlsCertFile: /etc/no.crt\ntlsPrivateKeyFile: /etc/no.key' >>" + c,
 			check: "kubelet.config", says: "open /etc/no.crt"},
 		{what: "no folder of drop-ins", flags: "--config-dir=/etc/none", check: "kubelet.config", says: "lstat /etc/none"},
-		{what: "a drop-in without a kind", flags: "--config-dir=/etc/dropins", breaks: "mkdir /etc/dropins; echo 'maxPods: 9' >/etc/dropins/1.conf",
-			mends: "rm -r /etc/dropins", check: "kubelet.config", says: "Object 'Kind' is missing"},
+		{what: "a drop-in without a kind", flags: "--config-dir=/etc/dropins",
+			breaks: "mkdir /etc/dropins; echo 'maxPods: 9' >/etc/dropins/1.conf",
+			mends:  "rm -r /etc/dropins", check: "kubelet.config", says: "Object 'Kind' is missing"},
 		{what: "a field that kubelet does not know", breaks: "echo 'fooBar: 1' >>" + c},
 
 		{what: "--pod-infra-container-image", flags: "--pod-infra-container-image=pause", check: "kubelet.flags", says: "unknown flag"},
 		{what: "--container-runtime", flags: "--container-runtime=remote", check: "kubelet.flags", says: "unknown flag"},
-		{what: "a role as a label", flags: "--node-labels=node-role.kubernetes.io/worker=", check: "kubelet.flags", says: "node-role.kubernetes.io"},
+		{what: "a role as a label", flags: "--node-labels=node-role.kubernetes.io/worker=", check: "kubelet.flags",
+			says: "node-role.kubernetes.io"},
 		{what: "a cloud of kubelet's own", flags: "--cloud-provider=aws", check: "kubelet.flags", says: "built-in cloud providers are disabled"},
 
 		{what: "cgroup v1", breaks: "mount -t tmpfs tmpfs /sys/fs/cgroup", mends: "umount /sys/fs/cgroup", check: "kubelet.cgroup-v1",
 			says: "configured to not run on a host using cgroup v1"},
-		{what: "zram", breaks: "printf 'Filename Type Size Used Priority\\n/dev/zram0 partition 9 0 100\\n' >/etc/swaps; mount --bind /etc/swaps /proc/swaps",
-			mends: "umount /proc/swaps", check: "swap", says: "running with swap on is not supported"},
-		{what: "kernel.panic", breaks: "echo 0 >/etc/panic; mount --bind /etc/panic /proc/sys/kernel/panic; echo 'protectKernelDefaults: true' >>" + c,
-			mends: "umount /proc/sys/kernel/panic", check: "kubelet.protect-kernel-defaults", says: "invalid kernel flag: kernel/panic"},
+		{what: "zram",
+			breaks: "printf 'Filename Type Size Used Priority\\n/dev/zram0 partition 9 0 100\\n' >/etc/swaps; mount --bind /etc/swaps /proc/swaps",
+			mends:  "umount /proc/swaps", check: "swap", says: "running with swap on is not supported"},
+		{what: "kernel.panic",
+			breaks: "echo 0 >/etc/panic; mount --bind /etc/panic /proc/sys/kernel/panic; echo 'protectKernelDefaults: true' >>" + c,
+			mends:  "umount /proc/sys/kernel/panic", check: "kubelet.protect-kernel-defaults", says: "invalid kernel flag: kernel/panic"},
 		{what: "no /dev/kmsg", breaks: "mount -t tmpfs tmpfs /dev; mknod -m 666 /dev/null c 1 3", mends: "umount -l /dev", check: "kubelet.kmsg",
 			says: "open /dev/kmsg"},
 
-		{what: "a folder that is read-only", breaks: "cp " + c + " /etc/; mount -t tmpfs -o ro tmpfs /var/lib/kubelet; mount --bind /etc/config.yaml /etc/config.yaml",
-			flags: "--config=/etc/config.yaml", mends: "umount /etc/config.yaml /var/lib/kubelet", check: "kubelet.root-dir", says: "read-only file system"},
-		{what: "a full folder", flags: "--config=/etc/config.yaml", breaks: "cp " + c + " /etc/; mount -t tmpfs -o size=8k tmpfs /var/lib/kubelet; " +
-			"dd if=/dev/zero of=/var/lib/kubelet/filler || true", mends: "umount /var/lib/kubelet", check: "kubelet.root-dir", says: "no space left on device"},
+		{what: "a folder that is read-only", breaks: "cp " + c +
+			" /etc/; mount -t tmpfs -o ro tmpfs /var/lib/kubelet; mount --bind /etc/config.yaml /etc/config.yaml",
+			flags: "--config=/etc/config.yaml", mends: "umount /etc/config.yaml /var/lib/kubelet", check: "kubelet.root-dir",
+			says: "read-only file system"},
+		{what: "a full folder", flags: "--config=/etc/config.yaml", breaks: "cp " + c +
+			" /etc/; mount -t tmpfs -o size=8k tmpfs /var/lib/kubelet; " +
+			"dd if=/dev/zero of=/var/lib/kubelet/filler || true", mends: "umount /var/lib/kubelet", check: "kubelet.root-dir",
+			says: "no space left on device"},
 		{what: "a folder without inodes", flags: "--config=/etc/config.yaml", breaks: "cp " + c + " /etc/; mount -t tmpfs -o nr_inodes=2 tmpfs " +
-			"/var/lib/kubelet; touch /var/lib/kubelet/filler", mends: "umount /var/lib/kubelet", check: "kubelet.root-dir", says: "no space left on device"},
+			"/var/lib/kubelet; touch /var/lib/kubelet/filler", mends: "umount /var/lib/kubelet", check: "kubelet.root-dir",
+			says: "no space left on device"},
 
-		{what: "no runtime", flags: "--container-runtime-endpoint=unix:///run/none.sock", check: "kubelet.runtime", says: "validate CRI v1 runtime API"},
+		{what: "no runtime", flags: "--container-runtime-endpoint=unix:///run/none.sock", check: "kubelet.runtime",
+			says: "validate CRI v1 runtime API"},
 		{what: "a runtime without CRI", flags: "--container-runtime-endpoint=unix:///run/bare.sock", check: "kubelet.runtime",
 			says: "validate CRI v1 runtime API"},
 
@@ -164,7 +174,8 @@ mount -t cgroup2 cgroup2 /sys/fs/cgroup
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Shell(t.Context(), `i=0; until [ -S "$1" ]; do i=$((i+1)); [ $i -lt 300 ]; sleep 0.1; done`, "/run/"+socket+".sock"); err != nil {
+		if err := s.Shell(t.Context(), `i=0; until [ -S "$1" ]; do i=$((i+1)); [ $i -lt 300 ]; sleep 0.1; done`,
+			"/run/"+socket+".sock"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -136,7 +136,8 @@ func (b *bake) base(t *testing.T, rival string) {
 		}
 	}
 	mustRun(t, "chmod", "755", tree+"/etc/systemd/network", tree+"/etc/systemd/networkd.conf.d")
-	mustRun(t, "chmod", "644", tree+"/etc/systemd/network/50-eth0.network", tree+"/etc/systemd/networkd.conf.d/cni.conf", tree+"/etc/modprobe.d/rival.conf")
+	mustRun(t, "chmod", "644", tree+"/etc/systemd/network/50-eth0.network", tree+"/etc/systemd/networkd.conf.d/cni.conf",
+		tree+"/etc/modprobe.d/rival.conf")
 	mustRun(t, "rm", tree+"/etc/systemd/system/ssh.service")
 	mustRun(t, "systemctl", "--root="+tree, "enable", "ssh.service", "systemd-networkd.service")
 	raw := filepath.Join(b.dir, "base.img")
@@ -179,7 +180,8 @@ func (b *bake) packer(t *testing.T, rival string) (string, error) {
 		"PKR_VAR_boot=true", "PKR_VAR_boot_args=" + string(direct),
 	}
 	// In a network namespace of its own nothing is there to be reached but loopback.
-	return run(t.Context(), bakeTime, env, "unshare", "--net", "sh", "-euc", `ip link set lo up; cd "$1"; eval "$2"`, "sh", b.dir, guideBlock(t, block))
+	return run(t.Context(), bakeTime, env, "unshare", "--net", "sh", "-euc", `ip link set lo up; cd "$1"; eval "$2"`, "sh", b.dir,
+		guideBlock(t, block))
 }
 
 // guideBlock is the text of the guide's only block with these words.
@@ -221,7 +223,8 @@ func (b *bake) shared(t *testing.T) {
 	mustRun(t, "debugfs", "-R", "rdump /etc "+tree, disk)
 	mustRun(t, "debugfs", "-R", "rdump /var "+tree, disk)
 	mustRun(t, "debugfs", "-R", "rdump /root "+tree, disk)
-	out, err := exec.CommandContext(t.Context(), b.runner.Nodegate, "check", "--root", tree, "--policy", identityPolicy(t, b.dir)).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), b.runner.Nodegate, "check", "--root", tree, "--policy",
+		identityPolicy(t, b.dir)).CombinedOutput()
 	if err != nil {
 		t.Errorf("the disk that was baked: %v\n%s", err, out)
 	}
