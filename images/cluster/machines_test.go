@@ -26,7 +26,7 @@ func TestScenarios(t *testing.T) {
 	for _, s := range scenarios {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Log(s.Description)
-			r := runner(t, Newest)
+			r := runner(t, Newest, s.Flannel)
 			ctx, cancel := context.WithTimeout(t.Context(), wholeTime)
 			defer cancel()
 			if err := r.Run(ctx, s); err != nil {
@@ -37,7 +37,7 @@ func TestScenarios(t *testing.T) {
 }
 
 // runner has what a scenario needs, from the control plane to the image of the Pods.
-func runner(t *testing.T, version string) Runner {
+func runner(t *testing.T, version string, flannel bool) Runner {
 	t.Helper()
 	missing := vm.Missing()
 	hosttest.Need(t, len(missing) == 0, "a host that runs virtual machines:\n"+strings.Join(missing, "\n"))
@@ -57,10 +57,21 @@ func runner(t *testing.T, version string) Runner {
 	}
 	pod := podProgram(t)
 	binary, c := nodegate(t), plane(t, version, ForMachines())
-	if err := c.LetNodesJoin(t.Context()); err != nil {
+	r := Runner{Nodes: Nodes{Base: base, Plane: c, Pod: pod, Scratch: scratch.Dir}, Nodegate: binary, Log: t.Logf}
+	var flags []string
+	if flannel {
+		if r.Flannel, err = BuildFlannel(t.Context(), CacheDir(root(t))); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.LetFlannel(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		flags = NodeCIDRs()
+	}
+	if err := c.LetNodesJoin(t.Context(), flags...); err != nil {
 		t.Fatal(err)
 	}
-	return Runner{Nodes: Nodes{Base: base, Plane: c, Pod: pod, Scratch: scratch.Dir}, Nodegate: binary, Log: t.Logf}
+	return r
 }
 
 // podProgram builds the program that runs in Pods.
