@@ -8,5 +8,3 @@ link "overlay" {
   offload = { tx-checksum-ip-generic = false }
   reason  = "What the scenario asks for, so that it can be seen."
 }
-
-check "overlay.entries" {}
