@@ -20,7 +20,7 @@ import (
 // The versions of Kubernetes that the tests know: the newest minor, and one about two years old.
 const (
 	Newest = "1.36.3"
-	Older  = "1.31.14"
+	Older  = "1.28.15"
 )
 
 // ForRules returns the programs that a control plane and a ProxyNode need.

@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"os/exec"
@@ -17,7 +18,8 @@ import (
 
 const wholeTime = 25 * time.Minute // one scenario
 
-// TestScenarios runs every folder of scenarios/ as a subtest, each with a control plane and machines of its own.
+// TestScenarios runs every folder of scenarios/ as a subtest, each with a control plane and machines of its own. KUBERNETES
+// names another version than the newest.
 func TestScenarios(t *testing.T) {
 	scenarios, err := Load("scenarios")
 	if err != nil {
@@ -26,7 +28,7 @@ func TestScenarios(t *testing.T) {
 	for _, s := range scenarios {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Log(s.Description)
-			r := runner(t, Newest, s.Flannel)
+			r := runner(t, cmp.Or(os.Getenv("KUBERNETES"), Newest), s.Flannel)
 			ctx, cancel := context.WithTimeout(t.Context(), wholeTime)
 			defer cancel()
 			if err := r.Run(ctx, s); err != nil {
