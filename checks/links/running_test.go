@@ -128,6 +128,8 @@ func TestOverlayEntries(t *testing.T) {
 	deaf, lost := whole, whole
 	deaf.Gateway, deaf.MAC, deaf.Remote = "10.244.2.0", "", ""
 	lost.Gateway, lost.MAC, lost.Remote = "10.244.3.0", "0e:00:00:00:00:03", ""
+	anew := node()
+	anew.Links = map[string]*hosttest.Link{"flannel.1": {Kind: "vxlan", VXLAN: &host.VXLAN{}}}
 	checkstest.RunOne(t, "overlay.entries", checks.Run, []checkstest.Case{
 		{What: "one of each is missing", Node: node(whole, deaf, lost), Want: `
 warn
@@ -140,6 +142,13 @@ remedy: restart the CNI's agent on this node, which makes them again`},
 			"got: a neighbour and a forwarding entry for each gateway"},
 		{What: "made meanwhile", Node: node(deaf), Host: func(h *host.Host) { h.Links = &agent{h.Links, 3} },
 			Want: "pass\nwant: a neighbour and a forwarding entry for each gateway\ngot: a neighbour and a forwarding entry for each gateway"},
+		{What: "made anew", Node: anew, Host: func(h *host.Host) {
+			h.Memory = &host.Memory{Tunnels: map[string]host.Tunnel{"flannel.1": {Index: -1, Gateways: 2}, "gone": {Index: -2, Gateways: 1}}}
+		}, Want: `
+warn
+want: a neighbour and a forwarding entry for each gateway
+got: flannel.1 made anew, without the routes by 2 gateways that it had
+remedy: restart the CNI's agent on this node, which makes them again`},
 		{What: "no overlay", Node: node(), Want: "skip\nskip: no routes with gateways over a VXLAN link that learns nothing"},
 	})
 }
@@ -209,6 +218,22 @@ func TestOverlayEntriesKernel(t *testing.T) {
 	run("ip link add learns type vxlan id 2 dstport 4789 dev nic0; ip link set learns up; ip route add 10.245.1.0/24 via 10.245.1.1 dev " +
 		"learns onlink")
 	verdict("a link that learns", "pass")
+
+	run("ip link del learns")
+	h.Memory = &host.Memory{}
+	verdict("remembered", "pass")
+	run("ip route flush dev flannel.7")
+	verdict("all other nodes left", "skip")
+	run(`ip link del flannel.7
+		ip link add flannel.7 type vxlan id 7 dstport 8477 dev nic0 nolearning
+		ip link set flannel.7 up`)
+	verdict("made anew without routes", "warn")
+	run(`ip neigh add 10.244.1.0 lladdr ` + mac + ` dev flannel.7 nud permanent
+		bridge fdb add ` + mac + ` dev flannel.7 dst 192.0.2.7
+		ip route add 10.244.1.0/24 via 10.244.1.0 dev flannel.7 onlink`)
+	verdict("with its routes", "pass")
+	run("ip link del flannel.7")
+	verdict("gone", "skip")
 }
 
 func TestUDPGSO(t *testing.T) {

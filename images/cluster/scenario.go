@@ -15,6 +15,8 @@ import (
 //
 //	scenario.md    one sentence: what the scenario proves
 //	policy.hcl     optional: for prepare.sh
+//	flannel        optional, empty: real flanneld with its VXLAN backend is between the nodes, in place of routes; their
+//	               CIDRs are kube-controller-manager's
 //	prepare.sh     optional: run on the host for each node, sh -eu, with $ROOT the tree, $NODEGATE the binary, $NODE the
 //	               node's name and $SCENARIO this folder. Without it nothing is installed. The binary is /opt/nodegate
 //	               in each node either way
@@ -26,6 +28,7 @@ import (
 type Scenario struct {
 	vm.Folder
 	Machines int
+	Flannel  bool
 	Steps    []Step
 }
 
@@ -53,6 +56,10 @@ func load(dir string) (Scenario, error) {
 	steps := map[int]Step{}
 	var err error
 	s.Folder, err = vm.ReadFolder(dir, func(name, text string) error {
+		if name == "flannel" && text == "" {
+			s.Flannel = true
+			return nil
+		}
 		number, step, err := readStep(name, text)
 		if _, twice := steps[number]; err == nil && twice {
 			err = fmt.Errorf("%s: there is another step %d", name, number)
