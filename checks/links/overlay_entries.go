@@ -76,6 +76,8 @@ func madeAnew(ctx context.Context, h *host.Host, hops []host.Hop) (bare []string
 			h.Memory.Tunnels[l.Name] = host.Tunnel{Index: l.Index, Gateways: n}
 		case known && was.Index != l.Index:
 			bare = append(bare, fmt.Sprintf("%s made anew, without the routes by %d gateways that it had", l.Name, was.Gateways))
+		default: // the other nodes have left
+			delete(h.Memory.Tunnels, l.Name)
 		}
 	}
 	return bare, nil

@@ -224,13 +224,23 @@ func TestOverlayEntriesKernel(t *testing.T) {
 	verdict("remembered", "pass")
 	run("ip route flush dev flannel.7")
 	verdict("all other nodes left", "skip")
-	run(`ip link del flannel.7
-		ip link add flannel.7 type vxlan id 7 dstport 8477 dev nic0 nolearning
-		ip link set flannel.7 up`)
+	anew := func() {
+		run(`ip link del flannel.7
+			ip link add flannel.7 type vxlan id 7 dstport 8477 dev nic0 nolearning
+			ip link set flannel.7 up`)
+	}
+	reached := func() {
+		run(`ip neigh add 10.244.1.0 lladdr ` + mac + ` dev flannel.7 nud permanent
+			bridge fdb add ` + mac + ` dev flannel.7 dst 192.0.2.7
+			ip route add 10.244.1.0/24 via 10.244.1.0 dev flannel.7 onlink`)
+	}
+	anew()
+	verdict("made anew where there is no other node", "skip")
+	reached()
+	verdict("another node again", "pass")
+	anew()
 	verdict("made anew without routes", "warn")
-	run(`ip neigh add 10.244.1.0 lladdr ` + mac + ` dev flannel.7 nud permanent
-		bridge fdb add ` + mac + ` dev flannel.7 dst 192.0.2.7
-		ip route add 10.244.1.0/24 via 10.244.1.0 dev flannel.7 onlink`)
+	reached()
 	verdict("with its routes", "pass")
 	run("ip link del flannel.7")
 	verdict("gone", "skip")
