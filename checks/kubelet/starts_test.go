@@ -27,6 +27,9 @@ got: v1, and kubelet 1.35
 evidence: /proc/mounts: tmpfs at /sys/fs/cgroup
 remedy: boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line, or set failCgroupV1: false`},
 		{What: "v1 and 1.34", Node: node(v1, "", "v1.34.4"), Want: right + "evidence: /proc/mounts: tmpfs at /sys/fs/cgroup"},
+		{What: "v1, and a kubelet that does not say its version", Node: node(v1, "", "hangs"), Want: `
+unknown
+error: /usr/bin/kubelet --version did not end: context deadline exceeded`},
 		{What: "v1, and kubelet is told", Node: node(v1, "failCgroupV1: false\n", "v1.36.3"),
 			Want: right + `evidence: /proc/mounts: tmpfs at /sys/fs/cgroup
 evidence: /var/lib/kubelet/config.yaml: failCgroupV1: false`},

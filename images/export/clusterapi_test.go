@@ -8,6 +8,25 @@ import (
 	"testing"
 )
 
+// TestTemplated: what Cluster API's YAML and cloud-init's Jinja leave as it is can be read.
+func TestTemplated(t *testing.T) {
+	var k kubeadmConfig
+	decode(t, write(t, "kubeadm", input(t, testPolicy[1:], deliveries()["url"])).Text, &k)
+	for _, f := range k.Spec.Files {
+		if f.Encoding != "" {
+			t.Errorf("%s: %s, and nothing would change it", f.Path, f.Encoding)
+		}
+	}
+	for text, want := range map[string]bool{
+		"# ü\n\tuse \"kubernetes\" {}\n": false, " a\n": true, "\ta\n": true, "a \n": false, "\na\n": true, "a\n\n": true, "a": true, "a\r\n": true, "a\u0085\n": true,
+		"{{ a }}\n": true, "{% a\n": true, "{# a\n": true, "${ a }\n": false,
+	} {
+		if templated(text) != want {
+			t.Errorf("%q: %v, want %v", text, !want, want)
+		}
+	}
+}
+
 // TestClusterAPI: both versions; kubeadm starts after nodegate-apply, or after the wait has ended.
 func TestClusterAPI(t *testing.T) {
 	var commands []string
