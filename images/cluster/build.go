@@ -20,6 +20,8 @@ import (
 const (
 	Newest = "1.36.3"
 	Older  = "1.31.14"
+
+	containerd = "2.4.2" // what people put on a Debian 11, whose own has no CRI v1
 )
 
 // ForRules returns the programs that a control plane and a ProxyNode need.
@@ -43,6 +45,22 @@ var staging = regexp.MustCompile(`(?m)^\s+(k8s\.io/\S+) v0\.0\.0$`)
 // Build returns the folder with programs of one version of Kubernetes, such as 1.36.3. What is missing there is compiled
 // first, in a module of its own, which takes minutes. Others that ask meanwhile wait.
 func Build(ctx context.Context, cache, version string, programs []string) (string, error) {
+	write := func(dir string) error { return writeModule(ctx, dir, version) }
+	flags := "-s -w -X k8s.io/component-base/version.gitVersion=v" + version
+	return build(ctx, cache, version, write, flags, "k8s.io/kubernetes/cmd/", programs)
+}
+
+// BuildContainerd is Build of containerd's programs.
+func BuildContainerd(ctx context.Context, cache string) (string, error) {
+	write := func(dir string) error {
+		text := "module containerd\n\ngo 1.26\n\nrequire github.com/containerd/containerd/v2 v" + containerd + "\n"
+		return os.WriteFile(filepath.Join(dir, "go.mod"), []byte(text), 0o644)
+	}
+	programs := []string{"containerd", "containerd-shim-runc-v2", "ctr"}
+	return build(ctx, cache, "containerd-"+containerd, write, "-s -w", "github.com/containerd/containerd/v2/cmd/", programs)
+}
+
+func build(ctx context.Context, cache, version string, write func(dir string) error, flags, where string, programs []string) (string, error) {
 	bin, module := filepath.Join(cache, "bin-"+version), filepath.Join(cache, "src-"+version)
 	for _, dir := range []string{bin, module} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -62,12 +80,11 @@ func Build(ctx context.Context, cache, version string, programs []string) (strin
 		case !errors.Is(err, fs.ErrNotExist):
 			return "", err
 		}
-		if err := writeModule(ctx, module, version); err != nil {
+		if err := write(module); err != nil {
 			return "", err
 		}
 		building := target + ".building" // a killed build leaves this, never target
-		flags := "-s -w -X k8s.io/component-base/version.gitVersion=v" + version
-		if _, err := goTool(ctx, module, "build", "-o", building, "-ldflags", flags, "k8s.io/kubernetes/cmd/"+program); err != nil {
+		if _, err := goTool(ctx, module, "build", "-o", building, "-ldflags", flags, where+program); err != nil {
 			return "", fmt.Errorf("building %s %s: %w", program, version, err)
 		}
 		if err := os.Rename(building, target); err != nil {

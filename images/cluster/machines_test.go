@@ -26,18 +26,34 @@ func TestScenarios(t *testing.T) {
 	for _, s := range scenarios {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Log(s.Description)
-			r := runner(t, Newest)
-			ctx, cancel := context.WithTimeout(t.Context(), wholeTime)
-			defer cancel()
-			if err := r.Run(ctx, s); err != nil {
-				t.Error(err)
+			if len(s.Suites) == 0 {
+				runScenario(t, s, vm.Suite)
+			}
+			for _, suite := range s.Suites {
+				t.Run(suite, func(t *testing.T) { runScenario(t, s, suite) })
 			}
 		})
 	}
 }
 
+func runScenario(t *testing.T, s Scenario, suite string) {
+	t.Helper()
+	r := runner(t, Newest, suite)
+	var err error
+	if len(s.Suites) > 0 {
+		if r.Containerd, err = BuildContainerd(t.Context(), CacheDir(root(t))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), wholeTime)
+	defer cancel()
+	if err := r.Run(ctx, s); err != nil {
+		t.Error(err)
+	}
+}
+
 // runner has what a scenario needs, from the control plane to the image of the Pods.
-func runner(t *testing.T, version string) Runner {
+func runner(t *testing.T, version, suite string) Runner {
 	t.Helper()
 	missing := vm.Missing()
 	hosttest.Need(t, len(missing) == 0, "a host that runs virtual machines:\n"+strings.Join(missing, "\n"))
@@ -51,7 +67,7 @@ func runner(t *testing.T, version string) Runner {
 			t.Error(err)
 		}
 	})
-	base, err := NodeBase(t.Context(), cache)
+	base, err := NodeBase(t.Context(), cache, suite)
 	if err != nil {
 		t.Fatal(err)
 	}
