@@ -86,7 +86,8 @@ func (r Runner) prepare(ctx context.Context, s Scenario, tree string, number int
 		return nil
 	}
 	cmd := exec.CommandContext(ctx, "sh", "-eu", s.Prepare)
-	cmd.Env = append(os.Environ(), "ROOT="+tree, "NODEGATE="+r.Nodegate, "SCENARIO="+s.Dir, "CONTAINERD="+r.Containerd, fmt.Sprintf("NODE=node%d", number))
+	cmd.Env = append(os.Environ(), "ROOT="+tree, "NODEGATE="+r.Nodegate, "SCENARIO="+s.Dir, "CONTAINERD="+r.Containerd,
+		fmt.Sprintf("NODE=node%d", number))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s: %w\n%s", s.Prepare, err, out)

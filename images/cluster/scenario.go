@@ -15,6 +15,8 @@ import (
 //
 //	scenario.md    one sentence: what the scenario proves
 //	policy.hcl     optional: for prepare.sh
+//	flannel        optional, empty: real flanneld with its VXLAN backend is between the nodes, in place of routes; their
+//	               CIDRs are kube-controller-manager's
 //	prepare.sh     optional: run on the host for each node, sh -eu, with $ROOT the tree, $NODEGATE the binary, $NODE the
 //	               node's name and $SCENARIO this folder. Without it nothing is installed. The binary is /opt/nodegate
 //	               in each node either way
@@ -29,12 +31,13 @@ type Scenario struct {
 	vm.Folder
 	Machines int
 	Suites   []string // of Debian; empty: vm.Suite
+	Flannel  bool
 	Steps    []Step
 }
 
 // Step is one step of a Scenario.
 type Step struct {
-	Node   int    // 0 beside the control plane
+	Node   int // 0 beside the control plane
 	Reboot bool
 	Script string // or words for the kernel's command line
 }
@@ -57,8 +60,12 @@ func load(dir string) (Scenario, error) {
 	steps := map[int]Step{}
 	var err error
 	s.Folder, err = vm.ReadFolder(dir, func(name, text string) error {
-		if name == "suites" {
+		switch {
+		case name == "suites":
 			s.Suites = vm.Words(text)
+			return nil
+		case name == "flannel" && text == "":
+			s.Flannel = true
 			return nil
 		}
 		number, step, err := readStep(name, text)

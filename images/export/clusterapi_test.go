@@ -40,7 +40,8 @@ func TestClusterAPI(t *testing.T) {
 		}
 		commands = k.Spec.PreKubeadmCommands
 	}
-	if _, err := clusterAPI(input(t, testPolicy+strings.Repeat("# 10\n", 2048), Delivery{})); err == nil || !strings.Contains(err.Error(), "split it") {
+	if _, err := clusterAPI(input(t, testPolicy+strings.Repeat("# 10\n", 2048), Delivery{})); err == nil ||
+		!strings.Contains(err.Error(), "split it") {
 		t.Errorf("a policy that the API server refuses: %v", err)
 	}
 	for _, c := range []struct {

@@ -165,7 +165,8 @@ func TestKops(t *testing.T) {
 	var k kopsOut
 	decode(t, r.Text, &k)
 	for _, h := range k.Spec.Hooks {
-		if !h.UseRawManifest || !strings.Contains(h.Manifest, "\n[Install]\nWantedBy=multi-user.target\n") || strings.Join(h.Roles, " ") != "ControlPlane Node APIServer" {
+		if !h.UseRawManifest || !strings.Contains(h.Manifest, "\n[Install]\nWantedBy=multi-user.target\n") ||
+			strings.Join(h.Roles, " ") != "ControlPlane Node APIServer" {
 			t.Errorf("hook %+v", h)
 		}
 	}
@@ -186,7 +187,8 @@ func TestKops(t *testing.T) {
 	}
 	// What nodeup's `sysctl --system` would fail at is in neither place.
 	for _, text := range append(strings.Split(files["/etc/sysctl.d/99-zz-nodegate.conf"], "\n"), k.Spec.SysctlParameters...) {
-		if !strings.HasPrefix(text, "#") && (strings.Contains(text, "*") && strings.Contains(text, "=0") || strings.Contains(text, "bridge") || strings.Contains(text, "netfilter") || strings.Contains(text, "eth0")) {
+		if !strings.HasPrefix(text, "#") && (strings.Contains(text, "*") && strings.Contains(text, "=0") || strings.Contains(text, "bridge") ||
+			strings.Contains(text, "netfilter") || strings.Contains(text, "eth0")) {
 			t.Errorf("a key that may not be there: %s", text)
 		}
 	}

@@ -35,7 +35,8 @@ func TestSigned(t *testing.T) {
 		}
 	}
 	all(0)
-	if out := say(t, nodegate, "verify", "--key", r.public, dir); !strings.Contains(out, "ok: 12 files") || !strings.Contains(out, "provenance: v1.0.0 from commit 0123456789abcdef0123456789abcdef01234567, by ") {
+	if out := say(t, nodegate, "verify", "--key", r.public, dir); !strings.Contains(out, "ok: 12 files") ||
+		!strings.Contains(out, "provenance: v1.0.0 from commit 0123456789abcdef0123456789abcdef01234567, by ") {
 		t.Errorf("verify says: %s", out)
 	}
 	image := filepath.Join(dir, "nodegate-image.oci.tar")
@@ -46,7 +47,8 @@ func TestSigned(t *testing.T) {
 	all(0)
 	provenance := filepath.Join(dir, "nodegate.provenance.json")
 	write(t, provenance+".minisig", readFile(t, filepath.Join(dir, "SHA256SUMS.minisig")))
-	if code, out := try(t, nodegate, "verify", "--key", r.public, dir); code != 1 || !strings.Contains(out, "nodegate.provenance.json: the signature does not match") {
+	if code, out := try(t, nodegate, "verify", "--key", r.public, dir); code != 1 ||
+		!strings.Contains(out, "nodegate.provenance.json: the signature does not match") {
 		t.Errorf("a provenance with another file's signature: exit status %d\n%s", code, out)
 	}
 	write(t, filepath.Join(dir, "SHA256SUMS"), readFile(t, filepath.Join(dir, "SHA256SUMS"))+"\n")
@@ -145,9 +147,11 @@ func TestARM64(t *testing.T) {
 	before := picture(t, root)
 	say(t, "qemu-aarch64-static", arm64, "install", "--root", root)
 	for _, args := range [][]string{
-		{"check", "--root", root}, {"check", "--root", root, "-v", "--format", "tap"}, {"policy", "list"}, {"policy", "show", "kubernetes"}, {"policy", "show", "--effective"},
+		{"check", "--root", root}, {"check", "--root", root, "-v", "--format", "tap"}, {"policy", "list"}, {"policy", "show", "kubernetes"},
+		{"policy", "show", "--effective"},
 		{"explain", "vxlan.checksum"}, {"lint", root + "/etc/nodegate/policy.d"}, {"fmt", "--help"},
-		{"audit", "--rules", "../../internal/proxyrules/testdata/iptables-save.txt"}, {"install", "--root", root, "--dry-run", "--policy", "nosuch"},
+		{"audit", "--rules", "../../internal/proxyrules/testdata/iptables-save.txt"},
+		{"install", "--root", root, "--dry-run", "--policy", "nosuch"},
 	} {
 		code1, out1 := try(t, amd64, args...)
 		code2, out2 := try(t, "qemu-aarch64-static", append([]string{arm64}, args...)...)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"nodegate/internal/host/ipvs"
 	"nodegate/internal/host/netns"
 	"nodegate/internal/host/nftables"
 	"nodegate/internal/host/program"
@@ -45,6 +46,12 @@ func readRulesets(ctx context.Context, rules Rules) ([]*ruleset.Set, error) {
 		err := rules.Dumps(ctx, parse)
 		return sets, err
 	}
+	switch virtual, err := ipvs.Read(ctx); {
+	case err == nil:
+		sets = append(sets, &ruleset.Set{Source: "netlink: IPVS", IPVS: virtual})
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
 	if !mayAskNFTables() {
 		err := dumps(ctx, parse, nil)
 		return sets, err
@@ -73,8 +80,8 @@ func printTable(family string) []string {
 }
 
 // RulesGeneration returns what differs whenever the rules of the packet filter do: nftables' generation (NFTA_GEN_ID of the kernel's
-// include/uapi/linux/netfilter/nf_tables.h), which iptables-nft shares. It is "" where tables of the legacy backend are in use, which
-// have none. It needs CAP_NET_ADMIN.
+// include/uapi/linux/netfilter/nf_tables.h), which iptables-nft shares. It is "" where tables of the legacy backend or IPVS are in use,
+// which have none. It needs CAP_NET_ADMIN.
 func (h *Host) RulesGeneration(ctx context.Context) (string, error) {
 	for _, file := range []string{"ip_tables_names", "ip6_tables_names"} {
 		if names, err := h.Files.ReadFile("/proc/thread-self/net/" + file); err == nil && len(names) > 0 {
@@ -82,6 +89,9 @@ func (h *Host) RulesGeneration(ctx context.Context) (string, error) {
 		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", err
 		}
+	}
+	if used, err := ipvs.InUse(ctx); used || err != nil {
+		return "", err
 	}
 	return nftables.Generation(ctx)
 }

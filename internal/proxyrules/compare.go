@@ -13,6 +13,12 @@ func compare(rep *Report, opts *Options, known []Finding, out *Collector) {
 	if opts.Endpoints == nil && opts.Services == nil || len(rep.Services) == 0 && len(rep.Families) == 0 {
 		return // nothing to compare with, or nothing was judged, which is a finding already
 	}
+	if rep.ipvs != nil {
+		if opts.Services == nil {
+			return
+		}
+		rep.name(opts.Services.list)
+	}
 	c := newComparison(rep, opts, known, out)
 	c.services()
 	for i := range rep.Services {
@@ -185,6 +191,10 @@ func (c *comparison) endpoints(s *Service) {
 		eps = api.ports[apiPort{port, s.Protocol, s.Family}]
 	}
 	e := expect(eps, c.opts.NodeName, c.opts.Zone)
+	if c.rep.ipvs != nil {
+		c.serverEndpoints(s, &e)
+		return
+	}
 	external := s.NodePort != 0 || len(s.ExternalIPs)+len(s.LoadBalancerIPs) > 0
 	d := difference{stale: map[string]bool{}, missing: map[string]bool{}}
 	if !s.InternalLocal || external {
@@ -201,6 +211,7 @@ type difference struct {
 	stale, missing map[string]bool
 	chance         float64 // of a connection to a stale endpoint
 	total          int
+	at             string // in IPVS mode, where not at the ClusterIP: "at 192.0.2.1:80, "
 }
 
 func (d *difference) compareCluster(s *Service, e *expectation, v VersionRange) {
@@ -261,15 +272,15 @@ func (d *difference) report(c *comparison, s *Service) {
 	c.stale[keyOf(s)] = len(d.stale)+len(d.missing) > 0
 	switch {
 	case len(d.stale) > 0:
-		msg := fmt.Sprintf("%d of %d endpoints that this node sends connections to are not in the API, or not ready: %s; they take %.1f %% of "+
-			"new connections", len(d.stale), d.total, few(d.stale), 100*min(d.chance, 1))
+		msg := fmt.Sprintf("%s%d of %d endpoints that this node sends connections to are not in the API, or not ready: %s; they take %.1f %% of "+
+			"new connections", d.at, len(d.stale), d.total, few(d.stale), 100*min(d.chance, 1))
 		if len(d.missing) > 0 {
 			msg += fmt.Sprintf("; these of the API get none: %s", few(d.missing))
 		}
 		c.find("kubeproxy.truth.endpoint-stale", s, "%s", msg)
 	case len(d.missing) > 0:
 		c.find("kubeproxy.truth.endpoint-missing", s,
-			"%s: they are in the API, and not among the %d of this node's rules", few(d.missing), d.total)
+			"%s%s: they are in the API, and not among the %d of this node's rules", d.at, few(d.missing), d.total)
 	}
 }
 

@@ -13,12 +13,15 @@ import (
 // service compares what else is sure of one port of a Service, until something differs. Policies and addresses are written as they
 // are from 1.25 on, in nftables mode from 1.30.
 func (c *comparison) service(s *Service, p *apiServicePort) {
-	if c.rep.Version.Min < 25 || c.rep.Mode == "nftables" && c.rep.Version.Min < 30 || s.ClusterIP == "" {
+	differences := []func(*Service, *apiServicePort) (name, words string){
+		c.addresses, c.sourceRanges, externalPolicy, internalPolicy, affinity,
+	}
+	if c.rep.ipvs != nil {
+		differences = []func(*Service, *apiServicePort) (name, words string){c.addresses, c.places, affinity}
+	} else if c.rep.Version.Min < 25 || c.rep.Mode == "nftables" && c.rep.Version.Min < 30 || s.ClusterIP == "" {
 		return
 	}
-	for _, differs := range []func(*Service, *apiServicePort) (name, words string){
-		c.addresses, c.sourceRanges, externalPolicy, internalPolicy, affinity,
-	} {
+	for _, differs := range differences {
 		if name, words := differs(s, p); words != "" {
 			c.find(name, s, "%s", words)
 			c.stale[keyOf(s)] = true
@@ -33,7 +36,7 @@ func dispatches(s *Service) bool { return s.Blocked == "" && len(s.Endpoints) > 
 // addresses compares where the Service is reached beside its ClusterIP, with and without endpoints.
 func (c *comparison) addresses(s *Service, p *apiServicePort) (name, words string) {
 	const wrong = "kubeproxy.truth.service-address"
-	if dispatches(s) && s.NodePort == 0 && p.nodePort != 0 {
+	if dispatches(s) && s.NodePort == 0 && p.nodePort != 0 && (c.rep.ipvs == nil || c.rep.all().NodePorts[s.Family]) {
 		return wrong, fmt.Sprintf("the API has node port %d, the rules have none: this node does not answer there", p.nodePort)
 	}
 	have := slices.Concat(s.ExternalIPs, s.LoadBalancerIPs)
@@ -51,6 +54,24 @@ func (c *comparison) addresses(s *Service, p *apiServicePort) (name, words strin
 		if !slices.Contains(have, ip) && !c.rep.taken(ip, s) && !ignored {
 			return wrong, fmt.Sprintf("this node does not answer what is sent to %s, port %d: it is %s in the API, and the rules do not have it",
 				ip, p.number, what)
+		}
+	}
+	return "", ""
+}
+
+// places compares where the virtual servers of a Service port are with where they are reached.
+func (c *comparison) places(s *Service, p *apiServicePort) (name, words string) {
+	const wrong = "kubeproxy.truth.service-address"
+	v := c.rep.ipvs
+	for _, at := range s.servers {
+		if ip := at.Address.Addr(); !v.Local[ip] {
+			return wrong, fmt.Sprintf("%s is not on kube-ipvs0: what comes for port %d from elsewhere than this node itself is not taken", ip,
+				at.Address.Port())
+		}
+	}
+	for _, ip := range v.nodes[s.Family] {
+		if s.NodePort != 0 && v.at[place(ip, s.NodePort, s.Protocol)] == nil {
+			return wrong, fmt.Sprintf("this node does not answer node port %d at %s, where it answers others", p.nodePort, ip)
 		}
 	}
 	return "", ""
@@ -182,11 +203,18 @@ type compared struct {
 	rep        *Report
 	port       ServicePort
 	node, zone string
+	left       []Service // IPVS mode: of it where the API does not have it
+}
+
+func newCompared(rep *Report, p ServicePort, node, zone string) compared {
+	c := compared{rep: rep.only(p), port: p, node: node, zone: zone}
+	c.left = c.leftOver()
+	return c
 }
 
 // only returns the report of one Service port.
 func (r *Report) only(p ServicePort) *Report {
-	one := &Report{Mode: r.Mode, Version: r.Version, Families: r.Families, whole: r}
+	one := &Report{Mode: r.Mode, Version: r.Version, Families: r.Families, whole: r, ipvs: r.ipvs}
 	for i := range r.Services {
 		if s := &r.Services[i]; s.Name == p.Name && s.Family == p.Family {
 			one.Services = append(one.Services, *s)
@@ -205,23 +233,54 @@ func (c compared) health(ports []apiServicePort) []Finding {
 
 // with compares in one way with the ports of a version.
 func (c compared) with(ports []apiServicePort, how func(comparison)) []Finding {
-	ports = slices.DeleteFunc(slices.Clone(ports), func(s apiServicePort) bool {
-		return s.family != c.port.Family || servicePort(s.namespace, s.name, s.port) != c.port.Name
-	})
 	out := NewCollector()
-	how(newComparison(c.rep, &Options{Services: &Services{list: ports}}, nil, out))
+	how(newComparison(c.named(ports), &Options{Services: &Services{list: c.own(ports)}}, nil, out))
 	return out.List
 }
 
-func (c compared) endpoints(e *apiEndpoints) []Finding {
+// own returns those of a Service's ports that are compared.
+func (c compared) own(ports []apiServicePort) []apiServicePort {
+	return slices.DeleteFunc(slices.Clone(ports), func(s apiServicePort) bool {
+		return s.family != c.port.Family || servicePort(s.namespace, s.name, s.port) != c.port.Name
+	})
+}
+
+// endpoints compares a report with a version of the endpoints.
+func (c compared) endpoints(rep *Report, e *apiEndpoints) []Finding {
 	all := &Endpoints{services: map[string]*apiEndpoints{}}
 	if e != nil {
 		all.services[c.port.Service()] = e
 	}
 	out := NewCollector()
-	with := newComparison(c.rep, &Options{Endpoints: all, NodeName: c.node, Zone: c.zone}, nil, out)
-	for i := range c.rep.Services {
-		with.endpoints(&c.rep.Services[i])
+	with := newComparison(rep, &Options{Endpoints: all, NodeName: c.node, Zone: c.zone}, nil, out)
+	for i := range rep.Services {
+		with.endpoints(&rep.Services[i])
 	}
 	return out.List
+}
+
+// claimant returns the Service port that has a virtual server without a name in the API; with past, or had. It returns p where there is
+// none, or p has a name.
+func (v *Versions) claimant(rep *Report, p ServicePort, past bool) ServicePort {
+	if rep.ipvs == nil || rep.ipvs.at[p.Name] == nil {
+		return p
+	}
+	among := func(ports []apiServicePort) bool {
+		i := slices.IndexFunc(ports, func(of apiServicePort) bool { return rep.ipvs.serves(rep.ipvs.at[p.Name], &of) })
+		if i >= 0 {
+			p = ServicePort{servicePort(ports[i].namespace, ports[i].name, ports[i].port), ports[i].family}
+		}
+		return i >= 0
+	}
+	for name := range v.objects {
+		if among(v.ports(name)) {
+			return p
+		}
+	}
+	for _, versions := range v.pastPort {
+		if past && slices.ContainsFunc(versions, among) {
+			return p
+		}
+	}
+	return p
 }

@@ -46,8 +46,8 @@ func structureKinds() []Kind {
 		{"kubeproxy.rules.absent", checks.Unknown, "the input has no rules of kube-proxy",
 			"read the rules on a node where kube-proxy runs, with every backend: iptables-nft-save, iptables-legacy-save, " +
 				"nft -j list ruleset", ""},
-		{"kubeproxy.mode.ipvs", checks.Unknown, "kube-proxy runs in IPVS mode, which is not judged here",
-			"compare ipvsadm -Ln with the EndpointSlices", ""},
+		{"kubeproxy.mode.ipvs", checks.Unknown, "rules of kube-proxy's IPVS mode, which say nothing without the node's kernel and the API",
+			"run the audit on the node, with the API: --kubeconfig, --in-cluster, or --services and --endpoints", ""},
 		{"kubeproxy.backend.mixed", checks.Fail,
 			"rules of kube-proxy are left in a second backend: connections to Services may follow the old ones, to endpoints that are gone",
 			"use one iptables backend for kube-proxy, kubelet and host (update-alternatives --config iptables), then reboot, or flush the " +

@@ -26,6 +26,7 @@ type Report struct {
 	NoExternalIPs func() bool                     `json:"-"` // reports whether it is configured to serve no externalIPs (1.36)
 
 	whole *Report // of which this is one Service; nil: of itself
+	ipvs  *ipvs   // nil: not in IPVS mode, or not read
 }
 
 // all returns the report that this is one Service of.
@@ -91,6 +92,8 @@ type Service struct {
 	LocalEndpoints  []Endpoint     `json:"localEndpoints,omitempty"` // this node's, for policy Local
 	Verdict         checks.Verdict `json:"verdict"`
 	Findings        []string       `json:"findings,omitempty"` // names of the findings about it
+
+	servers []virtualServer // IPVS mode: the ClusterIP's first
 }
 
 // Endpoint is one place that a Service's connections go to.
@@ -117,6 +120,9 @@ func (r *Report) Broken(p ServicePort) bool {
 
 // State is what the rules have of a Service port, in one line: it changes when kube-proxy writes anything else.
 func (r *Report) State(p ServicePort) string {
+	if r.ipvs != nil {
+		return r.ipvs.state(p)
+	}
 	var b strings.Builder
 	for i := range r.Services {
 		s := &r.Services[i]

@@ -164,6 +164,11 @@ func (v *Versions) ports(name string) []apiServicePort {
 	return all.list
 }
 
+// portVersions returns the ports of a Service as they were and are.
+func (v *Versions) portVersions(name string) [][]apiServicePort {
+	return append(slices.Clone(v.pastPort[name]), v.ports(name))
+}
+
 // ServicePort names a port of a Service, ns/name[:port], in one address family.
 type ServicePort struct{ Name, Family string }
 
@@ -179,12 +184,26 @@ func Of(f *Finding) ServicePort { return ServicePort{f.Service, f.Family} }
 // Explain reports whether a Service port of the rules agrees with some version that the API had: one of the Service and one
 // of its endpoints, which the API does not order against each other.
 func (v *Versions) Explain(rep *Report, p ServicePort, node, zone string) bool {
+	p = v.claimant(rep, p, true)
 	name := p.Service()
-	c := compared{rep.only(p), p, node, zone}
-	return slices.ContainsFunc(append(slices.Clone(v.pastPort[name]), v.ports(name)), func(ports []apiServicePort) bool {
-		return len(c.service(ports)) == 0 && len(c.health(ports)) == 0
-	}) && slices.ContainsFunc(append(slices.Clone(v.pastEps[name]), v.endpoints(name)), func(e *apiEndpoints) bool {
-		return len(c.endpoints(e)) == 0
+	c := newCompared(rep, p, node, zone)
+	ports, endpoints := v.portVersions(name), append(slices.Clone(v.pastEps[name]), v.endpoints(name))
+	served := func(with []apiServicePort) bool { return len(c.service(with)) == 0 && len(c.health(with)) == 0 }
+	reached := func(with []apiServicePort) bool {
+		rep := c.named(with)
+		return slices.ContainsFunc(endpoints, func(e *apiEndpoints) bool { return len(c.endpoints(rep, e)) == 0 })
+	}
+	if rep.ipvs == nil {
+		return slices.ContainsFunc(ports, served) && reached(nil)
+	}
+	tried := map[string]bool{} // most versions are alike
+	return slices.ContainsFunc(ports, func(with []apiServicePort) bool {
+		text := fmt.Sprint(with)
+		if tried[text] {
+			return false
+		}
+		tried[text] = true
+		return served(with) && reached(with)
 	})
 }
 
@@ -195,17 +214,18 @@ func (v *Versions) Agrees(rep *Report, p ServicePort, node, zone string) bool {
 
 // Differences returns how a Service port of the rules differs from what the API says now.
 func (v *Versions) Differences(rep *Report, p ServicePort, node, zone string) []Finding {
+	p = v.claimant(rep, p, false)
 	name := p.Service()
-	c := compared{rep.only(p), p, node, zone}
+	c := newCompared(rep, p, node, zone)
 	ports := v.ports(name)
-	return slices.Concat(c.service(ports), c.endpoints(v.endpoints(name)), c.health(ports))
+	return slices.Concat(c.service(ports), c.endpoints(c.named(ports), v.endpoints(name)), c.health(ports))
 }
 
 // Knew reports whether what another reading says of a Service port now is a version that the API had here.
 func (v *Versions) Knew(now *Versions, p ServicePort) bool {
 	name := p.Service()
 	ports, endpoints := fmt.Sprint(now.ports(name)), now.endpoints(name).text()
-	return slices.ContainsFunc(append(slices.Clone(v.pastPort[name]), v.ports(name)), func(past []apiServicePort) bool {
+	return slices.ContainsFunc(v.portVersions(name), func(past []apiServicePort) bool {
 		return fmt.Sprint(past) == ports
 	}) && slices.ContainsFunc(append(slices.Clone(v.pastEps[name]), v.endpoints(name)), func(past *apiEndpoints) bool {
 		return past.text() == endpoints
@@ -250,4 +270,17 @@ func (v *Versions) Now() *Versions {
 func (v *Versions) Forget() {
 	clear(v.pastEps)
 	clear(v.pastPort)
+}
+
+// Name gives the report the names of the Services that the API has now, where the rules have none of their own: in IPVS mode.
+func (v *Versions) Name(rep *Report) {
+	if rep.ipvs == nil {
+		return
+	}
+	var ports []apiServicePort
+	for name := range v.objects {
+		ports = append(ports, v.ports(name)...)
+	}
+	rep.name(ports)
+	rep.ipvs.versions = v.portVersions
 }

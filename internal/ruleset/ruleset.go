@@ -24,6 +24,7 @@ type Set struct {
 	Lines  int    // of iptables-save text
 	Saves  []*Save
 	NFT    []*NFTTable // kube-proxy's own tables
+	IPVS   *IPVS       // nil: not read, or the kernel has none
 
 	// ServiceChains counts the chains of kube-proxy's iptables mode by family, as an nft listing shows them: nft cannot print
 	// their matches, so that nothing else of them is kept.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/proxyrules"
+	"nodegate/internal/ruleset"
 	"nodegate/internal/settle"
 )
 
@@ -30,6 +32,7 @@ type cluster struct {
 	hot     bool              // one Service changes all the time, faster than kube-proxy writes
 	lagged  time.Duration     // at most: kube-proxy's writing, and the watch
 	shadow  map[string]string // the API now
+	ipvs    bool              // kube-proxy's mode
 }
 
 // event is a version of one Service: endpoints and one of the kinds, "1,5 3", or "gone".
@@ -175,6 +178,7 @@ func (c *cluster) Rules(ctx context.Context) (proxyrules.Report, error) {
 	open := map[uint16]bool{}
 	rep := proxyrules.Report{Mode: "iptables", Version: proxyrules.VersionRange{Min: 31, Max: 36}, Families: map[string]bool{"ip": true},
 		NodePorts: map[string]bool{"ip": true}, Listening: func() (map[uint16]bool, error) { return open, nil }}
+	virtual := &ruleset.IPVS{}
 	for i, name := range c.names {
 		sleep(ctx, time.Duration(c.IntN(100))*time.Millisecond)
 		if ctx.Err() != nil {
@@ -189,6 +193,10 @@ func (c *cluster) Rules(ctx context.Context) (proxyrules.Report, error) {
 			s.Endpoints = append(s.Endpoints, proxyrules.Endpoint{Address: address(e) + ":80"})
 		}
 		open[uint16(k.health)] = true
+		if c.ipvs {
+			virtual.Servers = append(virtual.Servers, c.virtualServers(i, endpoints, k)...)
+			continue
+		}
 		if k.vip != "" {
 			s.LoadBalancerIPs = []string{k.vip}
 		}
@@ -207,10 +215,18 @@ func (c *cluster) Rules(ctx context.Context) (proxyrules.Report, error) {
 				Verdict: checks.Fail})
 		}
 	}
+	if c.ipvs {
+		listening := rep.Listening
+		rep = judgeIPVS(virtual)
+		rep.Listening = listening
+	}
 	return rep, nil
 }
 
-func address(endpoint string) string { return "10.0." + endpoint[:1] + "." + endpoint }
+func address(endpoint string) string {
+	n, _ := strconv.Atoi(endpoint)
+	return netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}).String()
+}
 
 // Writer is one of many short writings.
 func (c *cluster) Writer() int { return int(time.Since(c.began) / (300 * time.Millisecond)) }

@@ -116,6 +116,9 @@ func (l *loop) first(ctx context.Context) (err error) {
 		return err
 	}
 	l.looks = 1
+	if l.versions != nil {
+		l.versions.Name(&l.latest)
+	}
 	now := time.Now()
 	l.alone = hold(l.latest.Findings, now)
 	if l.latest.Mode != "" {
@@ -201,7 +204,9 @@ func (l *loop) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.latest = rep
+	if l.latest = rep; l.versions != nil {
+		l.versions.Name(&l.latest)
+	}
 	l.looks++
 	l.alone = still(l.alone, rep.Findings)
 	if len(l.proxy) > 0 {

@@ -17,13 +17,20 @@ const settleTime = 15 * time.Second
 // TestSchedules audits simulated clusters while their endpoints change: kube-proxy hears of every change late, and writes its
 // rules late; the API server's list is old, its watch late, and the rules of two Services are never read at the same
 // instant. A healthy kube-proxy is never accused, whatever the schedule; what is really stale is always found.
-func TestSchedules(t *testing.T) {
-	schedules, converged, stale := 100, 0, 0
+func TestSchedules(t *testing.T) { testSchedules(t, 100, false) }
+
+func testSchedules(t *testing.T, schedules int, ipvs bool) {
+	converged, stale := 0, 0
 	for seed := range schedules {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCluster(rand.New(rand.NewPCG(uint64(seed), 7)))
+			c.ipvs = ipvs
 			out := c.audit(t)
 			converged += len(out.Converged)
+			for i := range out.Report.Findings {
+				f := &out.Report.Findings[i]
+				f.Service = c.called(f.Service)
+			}
 			for _, f := range out.Report.Findings {
 				switch {
 				case !strings.HasPrefix(f.Name, "kubeproxy.truth."):

@@ -70,7 +70,7 @@ func ReadKubeProxy(files Files) (KubeProxy, error) {
 func parseKubeProxy(text string) (KubeProxy, error) {
 	c := KubeProxy{Mode: "iptables", MaxPerCore: 32768, Min: 131072, MinSync: time.Second, NoExternalIPs: NoExternalIPs(text)}
 	if !strings.Contains(text, "KubeProxyConfiguration") {
-		flag := regexp.MustCompile(`--(?:proxy-(mode)|conntrack-(max-per-core|min)|iptables-(min-sync-period))[= ]"?(\w+)`)
+		flag := regexp.MustCompile(`--(?:proxy-(mode)|conntrack-(max-per-core|min)|(?:iptables|ipvs)-(min-sync-period))[= ]"?(\w+)`)
 		for _, m := range flag.FindAllStringSubmatch(text, -1) {
 			var err error
 			switch m[1] + m[2] + m[3] {
@@ -95,7 +95,7 @@ func parseKubeProxy(text string) (KubeProxy, error) {
 			MaxPerCore *int32 `yaml:"maxPerCore"`
 			Min        *int32
 		}
-		IPTables, NFTables struct {
+		IPTables, IPVS, NFTables struct {
 			MinSyncPeriod string `yaml:"minSyncPeriod"`
 		}
 	}
@@ -105,7 +105,7 @@ func parseKubeProxy(text string) (KubeProxy, error) {
 	if file.Mode != "" {
 		c.Mode = file.Mode
 	}
-	for _, period := range []string{file.IPTables.MinSyncPeriod, file.NFTables.MinSyncPeriod} {
+	for _, period := range []string{file.IPTables.MinSyncPeriod, file.IPVS.MinSyncPeriod, file.NFTables.MinSyncPeriod} {
 		// kubeadm writes 0s, which is kube-proxy's default.
 		if d, err := time.ParseDuration(period); err == nil && d > c.MinSync {
 			c.MinSync = d

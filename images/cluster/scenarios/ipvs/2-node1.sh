@@ -1,0 +1,28 @@
+within 120 systemctl is-active --quiet nodegate-watch.service
+within 300 audit_says pass
+ipvsadm -Ln
+ip -brief address show kube-ipvs0
+
+# Many audits while endpoints change.
+audits=0 wrong=0 unknown=0 followed=0
+end=$(($(cut -d. -f1 /proc/uptime) + 330))
+while [ "$(cut -d. -f1 /proc/uptime)" -lt $end ] && [ $audits -lt 300 ]; do
+	code=0
+	/opt/nodegate audit --kubeconfig /etc/kubernetes/proxy.kubeconfig --node node1 >/run/audit.txt 2>/run/audit.err || code=$?
+	audits=$((audits + 1))
+	if grep -q 'converged after' /run/audit.txt; then followed=$((followed + 1)); fi
+	case $code in
+	0) ;;
+	3) unknown=$((unknown + 1)); cat /run/audit.txt /run/audit.err ;;
+	*) wrong=$((wrong + 1)); cat /run/audit.txt /run/audit.err ;;
+	esac
+done
+echo "$audits audits while endpoints change: $wrong accuse, $unknown cannot tell, $followed followed a difference that passed"
+[ $wrong = 0 ] && [ $unknown = 0 ] && [ $audits -ge 20 ] && [ $followed -gt 0 ] || die "a healthy node is accused, or nothing changed"
+audit_says pass || die "watch says something else: $(/opt/nodegate status)"
+
+# A connection that stays while its endpoint goes.
+mkfifo /run/hold
+(sleep 900 >/run/hold) &
+busybox nc 10.96.0.78 80 </run/hold >/dev/null 2>&1 &
+within 20 sh -c 'ipvsadm -Ln -t 10.96.0.78:80 | grep -q "Masq *1 *1 "'

@@ -1,0 +1,1 @@
+kubectl label pod slow app-

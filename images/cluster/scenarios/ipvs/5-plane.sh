@@ -1,0 +1,2 @@
+kubectl create configmap enough
+kubectl delete pod a --wait=true

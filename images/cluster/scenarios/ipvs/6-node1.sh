@@ -1,0 +1,32 @@
+accuses() {
+	audit="/opt/nodegate audit --kubeconfig /etc/kubernetes/proxy.kubeconfig --node node1"
+	code=0
+	$audit >/run/audit.txt 2>/run/audit.err || code=$?
+	cat /run/audit.txt
+	[ $code = 1 ] || die "exit $code: $(cat /run/audit.err)"
+	grep -q "$1" /run/audit.txt || die "not '$1'"
+}
+passes() { /opt/nodegate audit --kubeconfig /etc/kubernetes/proxy.kubeconfig --node node1 >/run/audit.txt 2>&1; }
+
+accuses 'default/server.*1 of 4 endpoints.*they take 25.0 % of new connections'
+within 300 audit_says fail
+/opt/nodegate status | grep -q 'default/server: .* they take 25.0 % of new connections' || die "watch does not name the Service and the fraction"
+health=$(wget -S -O /dev/null http://127.0.0.1:10256/healthz 2>&1 || :)
+echo "$health" | grep -q ' 200 OK' || die "kube-proxy's healthz does not say that all is well: $health"
+nft delete table inet cut
+within 300 passes
+within 300 audit_says pass
+
+# By hand, beside a kube-proxy that is stopped: it would mend it.
+systemctl kill -s STOP kube-proxy.service
+real=$(ipvsadm -Ln -t 10.96.0.77:80 | sed -n 's/.*-> \([0-9.]*:8080\) .*/\1/p' | head -n 1)
+ipvsadm -d -t 10.96.0.77:80 -r "$real"
+accuses "default/server.*$real: they are in the API, and not among the 2"
+ipvsadm -a -t 10.96.0.77:80 -r "$real" -m -w 1
+ip address del 10.96.0.77/32 dev kube-ipvs0
+accuses 'default/server.*10.96.0.77 is not on kube-ipvs0'
+ip address add 10.96.0.77/32 dev kube-ipvs0
+ipvsadm -A -t 10.96.0.79:81 -s rr
+accuses '10.96.0.79:81/tcp.*still takes what is sent to 10.96.0.79:81'
+systemctl kill -s CONT kube-proxy.service
+within 300 passes

@@ -1,0 +1,6 @@
+use "kubernetes" {}
+use "kube-proxy-ipvs" {}
+
+audit {
+  kubeconfig = "/etc/kubernetes/proxy.kubeconfig"
+}

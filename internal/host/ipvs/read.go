@@ -1,0 +1,187 @@
+// Package ipvs reads the virtual servers of IPVS over generic netlink.
+package ipvs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/activity"
+	"nodegate/internal/ruleset"
+)
+
+const (
+	device   = "kube-ipvs0" // to which kube-proxy gives the addresses of Services
+	patience = 5 * time.Second
+)
+
+// Read returns the virtual servers of the network namespace that the calling thread is in, fs.ErrNotExist where the kernel has no
+// IPVS: it never loads the module. It needs CAP_NET_ADMIN.
+func Read(ctx context.Context) (*ruleset.IPVS, error) {
+	defer activity.Doing(ctx, "netlink: IPVS")()
+	c, err := dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.close()
+	all := &ruleset.IPVS{}
+	messages, err := c.ask(getService, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range messages {
+		s, ok, err := decodeServer(m)
+		if err != nil {
+			return nil, fmt.Errorf("reading a virtual server: %w", err)
+		}
+		if !ok {
+			continue
+		}
+		if s.Servers, err = c.servers(&s); err != nil {
+			return nil, err
+		}
+		all.Servers = append(all.Servers, s)
+	}
+	return all, addresses(all)
+}
+
+// InUse reports whether IPVS has a virtual server. It never loads the module, and needs CAP_NET_ADMIN where that is loaded.
+func InUse(ctx context.Context) (bool, error) {
+	c, err := dial(ctx)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer c.close()
+	messages, err := c.ask(getService, nil)
+	return len(messages) > 0, err
+}
+
+// conn asks IPVS.
+type conn struct {
+	*netlink.Conn
+	ctx    context.Context
+	family uint16
+	end    func() bool
+}
+
+// dial asks nothing where the module is not loaded.
+func dial(ctx context.Context) (*conn, error) {
+	if _, err := os.Stat("/proc/thread-self/net/ip_vs"); err != nil {
+		return nil, fmt.Errorf("looking for IPVS: %w", err)
+	}
+	return dialFamily(ctx, "IPVS")
+}
+
+func dialFamily(ctx context.Context, name string) (*conn, error) {
+	nl, err := netlink.Dial(unix.NETLINK_GENERIC, nil)
+	if err != nil {
+		return nil, fmt.Errorf("asking for %s: %w", name, err)
+	}
+	c := &conn{Conn: nl, ctx: ctx, family: unix.GENL_ID_CTRL}
+	c.end = context.AfterFunc(ctx, func() { _ = nl.SetDeadline(time.Unix(1, 0)) })
+	// To ask for one family by its name loads its module; to list all does not.
+	families, err := c.ask(unix.CTRL_CMD_GETFAMILY, nil)
+	for _, m := range families {
+		if number, ok := decodeFamily(m, name); ok {
+			c.family = number
+			return c, nil
+		}
+	}
+	c.close()
+	if err == nil {
+		err = fmt.Errorf("the kernel has no %s: %w", name, fs.ErrNotExist)
+	}
+	return nil, err
+}
+
+func (c *conn) close() {
+	c.end()
+	_ = c.Close() // it was only asked
+}
+
+// servers returns where a virtual server's connections go, none where it is gone by now.
+func (c *conn) servers(of *ruleset.VirtualServer) ([]ruleset.RealServer, error) {
+	about, err := encode(of)
+	if err != nil {
+		return nil, err
+	}
+	messages, err := c.ask(getDestination, about)
+	if err != nil {
+		return nil, err
+	}
+	var all []ruleset.RealServer
+	for _, m := range messages {
+		s, err := decodeDestination(m, of.Address.Addr().Is4())
+		if err != nil {
+			return nil, fmt.Errorf("reading a real server of %s: %w", of.Address, err)
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// ask returns what the kernel lists, each message with its generic header.
+func (c *conn) ask(command uint8, about []byte) ([][]byte, error) {
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		return nil, err
+	}
+	if c.ctx.Err() != nil { // it may have ended before that deadline was set
+		return nil, c.ctx.Err()
+	}
+	answers, err := c.Execute(netlink.Message{
+		Header: netlink.Header{Type: netlink.HeaderType(c.family), Flags: netlink.Request | netlink.Dump},
+		Data:   append([]byte{command, version, 0, 0}, about...),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("asking for IPVS: %w", errors.Join(err, c.ctx.Err()))
+	}
+	messages := make([][]byte, len(answers))
+	for i, a := range answers {
+		messages[i] = a.Data
+	}
+	return messages, nil
+}
+
+// addresses reads which addresses are the node's, and which of them kube-proxy's.
+func addresses(of *ruleset.IPVS) error {
+	of.Bound, of.Local = map[netip.Addr]bool{}, map[netip.Addr]bool{}
+	every, err := net.InterfaceAddrs()
+	if err != nil {
+		return fmt.Errorf("reading addresses: %w", err)
+	}
+	add(of.Local, every)
+	links, err := net.Interfaces()
+	if err != nil {
+		return fmt.Errorf("reading links: %w", err)
+	}
+	for _, l := range links {
+		if l.Name == device {
+			own, err := l.Addrs()
+			if err != nil {
+				return fmt.Errorf("reading addresses of %s: %w", device, err)
+			}
+			add(of.Bound, own)
+		}
+	}
+	return nil
+}
+
+func add(to map[netip.Addr]bool, list []net.Addr) {
+	for _, a := range list {
+		if n, ok := a.(*net.IPNet); ok {
+			ip, _ := netip.AddrFromSlice(n.IP)
+			to[ip.Unmap()] = true
+		}
+	}
+}

@@ -1,0 +1,299 @@
+package proxyrules
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"nodegate/internal/ruleset"
+)
+
+// ipvs is the virtual servers of a node in IPVS mode. They have no names: of which Service each is, only the addresses of the API say
+// (pkg/proxy/ipvs/proxier.go).
+type ipvs struct {
+	*ruleset.IPVS
+	at       map[string]*ruleset.VirtualServer        // by place
+	families map[string]bool                          // whose rules are of IPVS mode
+	nodes    map[string][]netip.Addr                  // by family: where node ports of the API's Services are answered
+	claims   map[*ruleset.VirtualServer][]ServicePort // who of the API asks for it
+	versions func(service string) [][]apiServicePort  // what the API has and had; nil: only what it has
+}
+
+// virtualServer is one of a Service port.
+type virtualServer struct {
+	*ruleset.VirtualServer
+	local     bool       // the policy of what comes there is Local
+	endpoints []Endpoint // that get new connections
+}
+
+// place spells a virtual server: 10.96.0.1:443/tcp.
+func place(address netip.Addr, port int, proto string) string {
+	return netip.AddrPortFrom(address, uint16(port)).String() + "/" + proto
+}
+
+func newIPVS(all *ruleset.IPVS) *ipvs {
+	v := &ipvs{IPVS: all, at: make(map[string]*ruleset.VirtualServer, len(all.Servers)), families: map[string]bool{}}
+	for i := range all.Servers {
+		s := &all.Servers[i]
+		v.at[place(s.Address.Addr(), int(s.Address.Port()), s.Protocol)] = s
+	}
+	return v
+}
+
+// judgeIPVS notes a family whose iptables rules are of IPVS mode. What else these have is not judged.
+func (r *Report) judgeIPVS(s *ruleset.Save, opts *Options, out *Collector) {
+	f := Finding{Name: "kubeproxy.mode.ipvs", Family: s.Family}
+	dispatches := false
+	for rule := range s.Table("nat").Rules("KUBE-SERVICES") {
+		kind, _ := serviceChain(rule.Target)
+		dispatches = dispatches || kind == "SVC"
+	}
+	switch {
+	case dispatches:
+		f.Message = "these are rules of IPVS mode and of iptables mode: which of them kube-proxy still writes is not known"
+		f.Remedy = "clean up what the other mode left (kube-proxy --cleanup, then restart kube-proxy), or reboot"
+	case r.ipvs == nil:
+		f.Message = "these are rules of IPVS mode, and its virtual servers are not among them: they are read from the node's kernel only"
+	default:
+		r.ipvs.families[s.Family] = true
+		if opts.Services != nil {
+			return
+		}
+		f.Message = "in IPVS mode nothing on the node has the name of a Service: there is nothing to judge without the Services of the API"
+	}
+	out.Add(f)
+}
+
+// settleIPVS leaves the virtual servers in the report where they are kube-proxy's, and it writes nothing else.
+func (r *Report) settleIPVS(out *Collector) {
+	switch {
+	case r.ipvs == nil:
+	case len(r.ipvs.families) == 0: // somebody else's
+		r.ipvs = nil
+	case len(r.Families) > 0:
+		r.ipvs = nil
+		out.Add(Finding{Name: "kubeproxy.mode.ipvs", Message: "rules of IPVS mode stand beside those of another mode"})
+	default:
+		r.Families = r.ipvs.families
+	}
+}
+
+// name makes the Services of the report: what there is for those of the API, and what is for none of them.
+func (r *Report) name(ports []apiServicePort) {
+	v := r.ipvs
+	v.findNodes(ports)
+	v.claims = map[*ruleset.VirtualServer][]ServicePort{}
+	var unknown []*apiServicePort // not all addresses of these could be read
+	r.Services = make([]Service, 0, len(ports))
+	for i := range ports {
+		p := &ports[i]
+		if !r.Families[p.family] {
+			continue
+		}
+		s, found := v.service(p)
+		for _, at := range s.servers {
+			v.claims[at.VirtualServer] = append(v.claims[at.VirtualServer], ServicePort{s.Name, s.Family})
+		}
+		if found {
+			r.Services = append(r.Services, s)
+		}
+		if p.outside == nil {
+			unknown = append(unknown, p)
+		}
+	}
+	for i := range v.Servers {
+		at := &v.Servers[i]
+		s, stale := v.nameless(at)
+		may := func(p *apiServicePort) bool { return v.serves(at, p) }
+		if len(v.claims[at]) == 0 && stale && r.Families[s.Family] && !slices.ContainsFunc(unknown, may) {
+			r.Services = append(r.Services, s)
+		}
+	}
+	for family, nodes := range v.nodes {
+		r.NodePorts[family] = len(nodes) > 0
+	}
+	r.Findings = slices.DeleteFunc(r.Findings, func(f Finding) bool { return f.Name == "kubeproxy.mode.ipvs" && r.Families[f.Family] })
+}
+
+// findNodes finds the addresses of the node at which node ports are answered: kube-proxy has a virtual server at each, for each port.
+func (v *ipvs) findNodes(ports []apiServicePort) {
+	type nodePort struct {
+		family, proto string
+		port          int
+	}
+	known := map[nodePort]bool{}
+	for i := range ports {
+		known[nodePort{ports[i].family, ports[i].proto, ports[i].nodePort}] = ports[i].nodePort != 0
+	}
+	v.nodes = map[string][]netip.Addr{}
+	for i := range v.Servers {
+		s := &v.Servers[i]
+		ip := s.Address.Addr()
+		family := familyOf(ip)
+		if known[nodePort{family, s.Protocol, int(s.Address.Port())}] && v.Local[ip] && !v.Bound[ip] && !slices.Contains(v.nodes[family], ip) {
+			v.nodes[family] = append(v.nodes[family], ip)
+		}
+	}
+}
+
+// service returns what there is of a Service port. It reports whether its ClusterIP is served.
+func (v *ipvs) service(p *apiServicePort) (s Service, found bool) {
+	s = Service{Name: servicePort(p.namespace, p.name, p.port), Protocol: p.proto, Family: p.family, ClusterIP: p.clusterIP, Port: p.number,
+		InternalLocal: p.internal == "Local", ExternalLocal: p.external == "Local"}
+	add := func(address string, port int, local bool) bool {
+		ip, err := netip.ParseAddr(address)
+		at := v.at[place(ip, port, p.proto)]
+		if err != nil || at == nil {
+			return false
+		}
+		s.servers = append(s.servers, virtualServer{at, local, endpointsOf(at)})
+		return true
+	}
+	if found = add(p.clusterIP, p.number, s.InternalLocal); found {
+		s.AffinitySeconds, s.Endpoints = s.servers[0].Affinity, s.servers[0].endpoints
+	}
+	for _, ip := range slices.Sorted(maps.Keys(p.outside)) {
+		switch {
+		case !add(ip, p.number, s.ExternalLocal):
+		case p.outside[ip] == externalAddress:
+			s.ExternalIPs = append(s.ExternalIPs, ip)
+		default:
+			s.LoadBalancerIPs = append(s.LoadBalancerIPs, ip)
+		}
+	}
+	for _, ip := range v.nodes[p.family] {
+		if p.nodePort != 0 && add(ip.String(), p.nodePort, s.ExternalLocal) {
+			s.NodePort = p.nodePort
+		}
+	}
+	return s, found
+}
+
+// nameless returns a virtual server as a Service that the API does not have, called by its place. It reports whether that is
+// certainly kube-proxy's: its address is on kube-ipvs0. Others may be excluded from what kube-proxy cleans up (excludeCIDRs).
+func (v *ipvs) nameless(at *ruleset.VirtualServer) (s Service, certain bool) {
+	ip, port := at.Address.Addr(), int(at.Address.Port())
+	return Service{Name: place(ip, port, at.Protocol), Protocol: at.Protocol, Family: familyOf(ip), ClusterIP: ip.String(), Port: port,
+		AffinitySeconds: at.Affinity, Endpoints: endpointsOf(at)}, v.Bound[ip]
+}
+
+// serves reports whether a Service port may have a virtual server there.
+func (v *ipvs) serves(at *ruleset.VirtualServer, p *apiServicePort) bool {
+	ip, port := at.Address.Addr(), int(at.Address.Port())
+	if at.Protocol != p.proto || familyOf(ip) != p.family {
+		return false
+	}
+	cluster, _ := netip.ParseAddr(p.clusterIP)
+	return port == p.number && (ip == cluster || p.outside == nil || p.outside[ip.String()] != "") || port == p.nodePort && !v.Bound[ip]
+}
+
+// endpointsOf returns where new connections go. Schedulers whose names begin with w share them by weight, the others evenly.
+func endpointsOf(at *ruleset.VirtualServer) []Endpoint {
+	total := 0.0
+	weight := func(s ruleset.RealServer) float64 {
+		if strings.HasPrefix(at.Scheduler, "w") {
+			return float64(s.Weight)
+		}
+		return float64(min(s.Weight, 1))
+	}
+	for _, s := range at.Servers {
+		total += weight(s)
+	}
+	var list []Endpoint
+	for _, s := range at.Servers {
+		if s.Weight > 0 {
+			list = append(list, Endpoint{Address: s.Address.String(), Chance: weight(s) / total})
+		}
+	}
+	return list
+}
+
+// named returns the report as it is with one version of the Service's ports: in IPVS mode it has no names of its own.
+func (c compared) named(ports []apiServicePort) *Report {
+	if c.rep.ipvs == nil {
+		return c.rep
+	}
+	one := *c.rep
+	one.Services = nil
+	ports = c.own(ports)
+	for i := range ports {
+		if s, found := c.rep.ipvs.service(&ports[i]); found {
+			one.Services = append(one.Services, s)
+		}
+	}
+	if len(ports) == 0 {
+		one.Services = c.left
+	}
+	return &one
+}
+
+// leftOver returns what there is of a Service port where the API does not have it: what other versions had, unless another Service has
+// it now.
+func (c compared) leftOver() []Service {
+	v := c.rep.ipvs
+	if v == nil {
+		return nil
+	}
+	if at := v.at[c.port.Name]; at != nil {
+		if s, stale := v.nameless(at); stale {
+			return []Service{s}
+		}
+	}
+	if v.versions == nil {
+		return nil
+	}
+	for _, ports := range v.versions(c.port.Service()) {
+		for _, p := range c.own(ports) {
+			s, found := v.service(&p)
+			if found && !slices.ContainsFunc(v.claims[s.servers[0].VirtualServer], func(by ServicePort) bool { return by != c.port }) {
+				return []Service{s}
+			}
+		}
+	}
+	return nil
+}
+
+// state is what there is at all places that a Service port has or had in the API, so that it changes with what kube-proxy does only.
+// External addresses are left out: another Service may have them too.
+func (v *ipvs) state(p ServicePort) string {
+	var ports []apiServicePort
+	if v.versions != nil {
+		ports = compared{port: p}.own(slices.Concat(v.versions(p.Service())...))
+	}
+	for i := range ports {
+		ports[i].outside = map[string]string{}
+	}
+	var lines []string
+	for place, at := range v.at {
+		if place == p.Name || slices.ContainsFunc(ports, func(of apiServicePort) bool { return v.serves(at, &of) }) {
+			lines = append(lines, fmt.Sprint(place, v.Local[at.Address.Addr()], at.Affinity, endpointsOf(at)))
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// serverEndpoints compares the endpoints of each virtual server of a Service port by the policy of what comes there, until some differ.
+func (c *comparison) serverEndpoints(s *Service, e *expectation) {
+	for i, at := range s.servers {
+		d := difference{stale: map[string]bool{}, missing: map[string]bool{}}
+		if i > 0 {
+			d.at = fmt.Sprintf("at %s, ", at.Address)
+		}
+		as := &Service{Endpoints: at.endpoints, LocalEndpoints: at.endpoints}
+		switch {
+		case len(c.rep.ipvs.claims[at.VirtualServer]) > 1: // it has the endpoints of the one that was written last
+		case !at.local:
+			d.compareCluster(as, e, c.rep.Version)
+		case e.local == nil || len(e.local) > 0:
+			d.compareLocal(as, e)
+		case len(at.endpoints) > 0: // where the node has none, kube-proxy takes others, or none
+			d.compareCluster(as, e, c.rep.Version)
+		}
+		if d.report(c, s); c.stale[keyOf(s)] {
+			return
+		}
+	}
+}

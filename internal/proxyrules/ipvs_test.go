@@ -1,0 +1,215 @@
+package proxyrules
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"nodegate/internal/ruleset"
+)
+
+// ipvsSave is a part of what kube-proxy writes for iptables in IPVS mode.
+const ipvsSave = "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-NODE-PORT - [0:0]\n:KUBE-LOAD-BALANCER - [0:0]\n-A KUBE-SERVICES -m set " +
+	"--match-set KUBE-CLUSTER-IP dst,dst -j ACCEPT\nCOMMIT\n"
+
+// virtualServers reads lines like "tcp 10.96.0.10:80 rr 77 10.0.0.1:80 10.0.0.2:80=0": the scheduler, seconds of affinity or 0, and real
+// servers of weight 1, or of another. An address that begins with + is not on kube-ipvs0, one with - is nowhere on the node.
+func virtualServers(t testing.TB, text string) *ruleset.IPVS {
+	t.Helper()
+	all := &ruleset.IPVS{Bound: map[netip.Addr]bool{}, Local: map[netip.Addr]bool{}}
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) == 0 {
+			continue
+		}
+		s := ruleset.VirtualServer{Protocol: f[0], Address: netip.MustParseAddrPort(strings.TrimLeft(f[1], "+-")), Scheduler: f[2]}
+		if _, err := fmt.Sscan(f[3], &s.Affinity); err != nil {
+			t.Fatal(err)
+		}
+		all.Bound[s.Address.Addr()] = !strings.ContainsAny(f[1][:1], "+-")
+		all.Local[s.Address.Addr()] = f[1][0] != '-'
+		for _, real := range f[4:] {
+			address, weight, weighs := strings.Cut(real, "=")
+			r := ruleset.RealServer{Address: netip.MustParseAddrPort(address), Weight: 1}
+			if weighs {
+				if _, err := fmt.Sscan(weight, &r.Weight); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.Servers = append(s.Servers, r)
+		}
+		all.Servers = append(all.Servers, s)
+	}
+	return all
+}
+
+// ipvsNode is a node in IPVS mode with Services of every kind, ipvsAPI what the API says of them: endpoints .1 to .3 of web, of which
+// .1 is on node a; .4 of sticky; none of none.
+const (
+	ipvsNode = `
+tcp 10.96.0.10:80 rr 0 10.0.0.1:8080 10.0.0.2:8080 10.0.0.3:8080
+tcp 192.0.2.1:80 rr 0 10.0.0.1:8080
+tcp +203.0.113.1:80 rr 0 10.0.0.1:8080
+tcp +172.18.0.2:30080 rr 0 10.0.0.1:8080
+tcp +10.0.0.254:30080 rr 0 10.0.0.1:8080
+udp 10.96.0.11:53 rr 77 10.0.0.4:53 10.0.0.9:53=0
+udp +172.18.0.2:30053 rr 77 10.0.0.4:53
+udp +10.0.0.254:30053 rr 77 10.0.0.4:53
+tcp 10.96.0.12:80 rr 0
+tcp -198.51.100.7:8443 wlc 0 10.9.9.9:8443
+tcp +172.18.0.2:8443 wlc 0 10.9.9.9:8443
+`
+	ipvsServices = `{"kind": "List", "items": [
+ {"kind": "Service", "metadata": {"namespace": "prod", "name": "web"}, "spec": {"type": "LoadBalancer", "clusterIP": "10.96.0.10",
+  "ports": [{"port": 80, "protocol": "TCP", "nodePort": 30080}], "sessionAffinity": "None", "externalTrafficPolicy": "Local",
+  "internalTrafficPolicy": "Cluster", "externalIPs": ["203.0.113.1"]},
+  "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1", "ipMode": "VIP"}, {"ip": "192.0.2.99", "ipMode": "Proxy"}]}}},
+ {"kind": "Service", "metadata": {"namespace": "prod", "name": "sticky"}, "spec": {"type": "NodePort", "clusterIP": "10.96.0.11",
+  "ports": [{"port": 53, "protocol": "UDP", "nodePort": 30053}], "sessionAffinity": "ClientIP", "externalTrafficPolicy": "Cluster",
+  "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 77}}}, "status": {"loadBalancer": {}}},
+ {"kind": "Service", "metadata": {"namespace": "prod", "name": "none"}, "spec": {"type": "ClusterIP", "clusterIP": "10.96.0.12",
+  "ports": [{"port": 80, "protocol": "TCP"}], "internalTrafficPolicy": "Local"}, "status": {"loadBalancer": {}}},
+ {"kind": "Service", "metadata": {"namespace": "prod", "name": "headless"}, "spec": {"type": "ClusterIP", "clusterIP": "None",
+  "ports": [{"port": 80, "protocol": "TCP"}]}, "status": {"loadBalancer": {}}}]}`
+	ipvsSlices = `{"kind": "List", "items": [
+ {"kind": "EndpointSlice", "addressType": "IPv4", "metadata": {"namespace": "prod", "name": "web-1", "labels": {"kubernetes.io/service-name": "web"}},
+  "endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": true}, "nodeName": "a"}, {"addresses": ["10.0.0.2"], "nodeName": "b",
+  "conditions": {"ready": true}}, {"addresses": ["10.0.0.3"], "conditions": {"ready": true}, "nodeName": "b"}], "ports": [{"name": "", "port": 8080}]},
+ {"kind": "EndpointSlice", "addressType": "IPv4", "metadata": {"namespace": "prod", "name": "sticky-1", "labels":
+  {"kubernetes.io/service-name": "sticky"}}, "endpoints": [{"addresses": ["10.0.0.4"], "conditions": {"ready": true}, "nodeName": "b"}],
+  "ports": [{"name": "", "port": 53, "protocol": "UDP"}]}]}`
+)
+
+// TestIPVS: virtual servers that are as kube-proxy makes them are no finding; each difference is named, with the Service and the fraction.
+func TestIPVS(t *testing.T) {
+	const (
+		stale, missing   = "kubeproxy.truth.endpoint-stale", "kubeproxy.truth.endpoint-missing"
+		address, policy  = "kubeproxy.truth.service-address", "kubeproxy.truth.service-policy"
+		left, unanswered = "kubeproxy.truth.service-stale", "kubeproxy.truth.service-missing"
+		web, draining    = "tcp 10.96.0.10:80 rr 0 10.0.0.1:8080", "10.0.0.9:53=0"
+	)
+	for _, c := range []struct{ what, old, now, want, service, words string }{
+		{"healthy", "", "", "", "", ""},
+		{"a stale endpoint", web, web + " 10.0.0.7:8080", stale, "prod/web",
+			"1 of 4 endpoints that this node sends connections to are not in the API, or not ready: 10.0.0.7:8080; they take 25.0 % of"},
+		{"a draining one", web, web + " 10.0.0.7:8080=0", "", "", ""},
+		{"a draining one that takes connections again", draining, "10.0.0.9:53=1", stale, "prod/sticky", "they take 50.0 % of"},
+		{"by weight", "tcp 10.96.0.10:80 rr 0", "tcp 10.96.0.10:80 wrr 0 10.0.0.7:8080=5", stale, "prod/web", "they take 62.5 % of"},
+		{"weights that rr does not use", "tcp 10.96.0.10:80 rr 0", "tcp 10.96.0.10:80 rr 0 10.0.0.7:8080=5", stale, "prod/web", "25.0 %"},
+		{"a missing endpoint", "10.0.0.2:8080", "", missing, "prod/web", "10.0.0.2:8080: they are in the API, and not among the 2"},
+		{"a ready one that gets nothing", "10.0.0.2:8080", "10.0.0.2:8080=0", missing, "prod/web", "10.0.0.2:8080: they are in the API"},
+		{"another port", "10.0.0.2:8080", "10.0.0.2:80", stale, "prod/web", "10.0.0.2:80; they take 33.3 %"},
+		{"nothing gets anything", "udp 10.96.0.11:53 rr 77 10.0.0.4:53", "udp 10.96.0.11:53 rr 77 10.0.0.4:53=0", missing, "prod/sticky", "10.0.0.4:53"},
+		{"policy Local, another node's", "tcp 192.0.2.1:80 rr 0", "tcp 192.0.2.1:80 rr 0 10.0.0.2:8080", stale, "prod/web",
+			"at 192.0.2.1:80, 1 of 2 endpoints"},
+		{"a node port", "tcp +10.0.0.254:30080 rr 0 10.0.0.1:8080", "tcp +10.0.0.254:30080 rr 0 10.0.0.7:8080", stale, "prod/web",
+			"at 10.0.0.254:30080, 1 of 1 endpoints"},
+		{"a Service is not there", "tcp 10.96.0.12:80 rr 0", "", unanswered, "prod/none", "it is at 10.96.0.12:80 (tcp) in the API"},
+		{"a Service of old", web, "udp 10.96.0.10:80 rr 0 10.0.0.7:80\n" + web, left, "10.96.0.10:80/udp",
+			"still takes what is sent to 10.96.0.10:80 (1 endpoints)"},
+		{"a Service of old that is not kube-proxy's", web, "tcp +10.96.0.13:80 rr 0 10.0.0.7:80\n" + web, "", "", ""},
+		{"the balancer's address is not served", "tcp 192.0.2.1:80 rr 0", "tcp 192.0.2.1:81 rr 0", address + " " + left, "prod/web",
+			"does not answer what is sent to 192.0.2.1, port 80: it is an address of its load balancer"},
+		{"the proxy's address is served", web, "tcp 192.0.2.99:80 rr 0 10.0.0.1:8080\n" + web, "", "", ""},
+		{"not on the device", "tcp 10.96.0.10:80", "tcp -10.96.0.10:80", address, "prod/web", "10.96.0.10 is not on kube-ipvs0"},
+		{"an external address elsewhere", "tcp +203.0.113.1", "tcp -203.0.113.1", address, "prod/web", "203.0.113.1 is not on kube-ipvs0"},
+		{"no node port", "udp +172.18.0.2:30053 rr 77 10.0.0.4:53\nudp +10.0.0.254:30053 rr 77 10.0.0.4:53", "", address, "prod/sticky",
+			"the API has node port 30053, the rules have none"},
+		{"a node port at one address only", "udp +10.0.0.254:30053 rr 77 10.0.0.4:53", "", address, "prod/sticky",
+			"does not answer node port 30053 at 10.0.0.254"},
+		{"no affinity", "udp 10.96.0.11:53 rr 77", "udp 10.96.0.11:53 rr 0", policy, "prod/sticky", "sessionAffinity is ClientIP"},
+		{"another affinity", "udp 10.96.0.11:53 rr 77", "udp 10.96.0.11:53 rr 300", policy, "prod/sticky", "for 77 s in the API, for 300 s"},
+		{"an affinity", "tcp 10.96.0.10:80 rr 0", "tcp 10.96.0.10:80 rr 10", policy, "prod/web", "sessionAffinity is None"},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			if !strings.Contains(ipvsNode, c.old) {
+				t.Fatalf("no %q", c.old)
+			}
+			sets := append(mustParse(t, ipvsSave), &ruleset.Set{IPVS: virtualServers(t, strings.Replace(ipvsNode, c.old, c.now, 1))})
+			opts := Options{Services: services(t, ipvsServices), Endpoints: endpoints(t, ipvsSlices), NodeName: "a"}
+			rep := Judge(sets, opts)
+			wantOne(t, rep, c.want)
+			if c.want != "" && (rep.Findings[0].Service != c.service || !strings.Contains(rep.Findings[0].Message, c.words)) {
+				t.Errorf("%s: %s, want %q", rep.Findings[0].Service, rep.Findings[0].Message, c.words)
+			}
+			alone := Judge(sets, Options{})
+			wantOne(t, alone, "kubeproxy.mode.ipvs")
+			if later := Compare(&alone, opts); names(later) != c.want || len(alone.Findings) != 0 {
+				t.Errorf("judged first, and compared then: %q and %q, want %q", names(alone.Findings), names(later), c.want)
+			}
+		})
+	}
+}
+
+// TestIPVSPolicies: which endpoints are right depends on the policy of what comes there, also where this node has none.
+func TestIPVSPolicies(t *testing.T) {
+	const stale, missing = "kubeproxy.truth.endpoint-stale", "kubeproxy.truth.endpoint-missing"
+	for _, c := range []struct{ what, node, endpoint, servers, want string }{
+		{"Local, none here: others'", "a", "10.0.0.4 rs @b", "10.0.0.4:80", ""},
+		{"Local, none here: none", "a", "10.0.0.4 rs @b", "", ""},
+		{"Local, none here: a stale one", "a", "10.0.0.4 rs @b", "10.0.0.5:80", stale},
+		{"Local, here", "b", "10.0.0.4 rs @b", "10.0.0.4:80", ""},
+		{"Local, here: not served", "b", "10.0.0.4 rs @b", "", missing},
+		{"Local, on a node without a name", "", "10.0.0.4 rs @b", "10.0.0.4:80", ""},
+		{"terminating, and nothing else", "b", "10.0.0.4 st @b", "10.0.0.4:80", ""},
+		{"not ready", "b", "10.0.0.4 - @b", "10.0.0.4:80", stale},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			api := services(t, `{"kind": "List", "items": [{"kind": "Service", "metadata": {"namespace": "prod", "name": "np"}, "spec": {"type": "ClusterIP",
+				"clusterIP": "10.96.0.9", "ports": [{"port": 80}], "internalTrafficPolicy": "Local"}, "status": {}}]}`)
+			node := &ruleset.Set{IPVS: virtualServers(t, "tcp 10.96.0.9:80 rr 0 "+c.servers)}
+			wantOne(t, Judge(append(mustParse(t, ipvsSave), node), Options{Services: api, NodeName: c.node,
+				Endpoints: endpoints(t, sliceText("", c.endpoint))}), c.want)
+		})
+	}
+}
+
+// TestIPVSShared: of an address that two Services ask for, one of them gets the endpoints. An address that could not be read may be
+// anywhere. An address that kube-proxy does not bind is no other program's Service.
+func TestIPVSShared(t *testing.T) {
+	const odd = `"externalIPs": ["203.0.113.1"`
+	both := strings.Replace(ipvsServices, `"spec": {"type": "ClusterIP", "clusterIP": "10.96.0.12",`,
+		`"spec": {"type": "ClusterIP", "clusterIP": "10.96.0.12", "externalIPs": ["203.0.113.1"],`, 1)
+	for _, c := range []struct{ what, api, servers string }{
+		{"shared", both, ipvsNode},
+		{"unreadable", strings.Replace(ipvsServices, odd, odd+`, "203.0.113.010"`, 1), "tcp 203.0.113.8:80 rr 0 10.0.0.1:8080" + ipvsNode},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			wantOne(t, Judge(append(mustParse(t, ipvsSave), &ruleset.Set{IPVS: virtualServers(t, c.servers)}), Options{
+				Services: services(t, c.api), Endpoints: endpoints(t, ipvsSlices), NodeName: "a"}), "")
+		})
+	}
+}
+
+// TestIPVSUnjudged: what is no proof is unknown, neither a finding nor nothing.
+func TestIPVSUnjudged(t *testing.T) {
+	dispatches := strings.Replace(ipvsSave, "COMMIT", "-A KUBE-SERVICES -d 10.96.0.1/32 -j KUBE-SVC-NPX46M4PTMTKRN6Y\nCOMMIT", 1)
+	leftover := strings.Replace(ipvsSave, ":KUBE-NODE-PORT", ":KUBE-SVC-NPX46M4PTMTKRN6Y - [0:0]\n:KUBE-NODE-PORT", 1)
+	node := &ruleset.Set{IPVS: virtualServers(t, ipvsNode)}
+	api := Options{Services: services(t, ipvsServices), Endpoints: endpoints(t, ipvsSlices), NodeName: "a"}
+	for _, c := range []struct {
+		what, words string
+		sets        []*ruleset.Set
+		opts        Options
+	}{
+		{"from a file", "its virtual servers are not among them", mustParse(t, ipvsSave), api},
+		{"without Services", "without the Services of the API", append(mustParse(t, ipvsSave), node), Options{Endpoints: api.Endpoints}},
+		{"beside iptables mode", "IPVS mode and of iptables mode", append(mustParse(t, dispatches), node), api},
+		{"with what iptables mode left", "", append(mustParse(t, leftover), node), api},
+		{"beside nftables mode", "another mode", append(mustParse(t, ipvsSave, readFile(t, "nft-list-ruleset.json")), node), api},
+		{"of another program", "", append(mustParse(t, readFile(t, "iptables-save.txt")), node), Options{}},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			said := ""
+			for _, f := range Judge(c.sets, c.opts).Findings {
+				if !strings.HasPrefix(f.Name, "kubeproxy.truth.") || c.words == "" { // those of nftables mode are another node's
+					said += f.Name + " " + f.Verdict.String() + ": " + f.Message
+				}
+			}
+			if c.words == "" && said != "" || c.words != "" && (!strings.HasPrefix(said, "kubeproxy.mode.ipvs unknown: ") || !strings.Contains(said, c.words)) {
+				t.Errorf("%q, want %q", said, c.words)
+			}
+		})
+	}
+}
