@@ -21,6 +21,8 @@ import (
 const (
 	Newest = "1.36.3"
 	Older  = "1.28.15"
+
+	containerd = "2.4.2" // what people put on a Debian 11, whose own has no CRI v1
 )
 
 // ForRules returns the programs that a control plane and a ProxyNode need.
@@ -50,6 +52,20 @@ func Build(ctx context.Context, cache, version string, programs []string) (strin
 			return err
 		}
 		_, err := goTool(ctx, module, "build", "-o", target, "-ldflags", flags, "k8s.io/kubernetes/cmd/"+program)
+		return err
+	})
+}
+
+// BuildContainerd is Build of containerd's programs.
+func BuildContainerd(ctx context.Context, cache string) (string, error) {
+	const module = "github.com/containerd/containerd/v2"
+	programs := []string{"containerd", "containerd-shim-runc-v2", "ctr"}
+	return build(cache, "containerd-"+containerd, programs, func(dir, program, target string) error {
+		text := fmt.Sprintf("module containerd\n\ngo 1.26\n\nrequire %s v%s\n", module, containerd)
+		if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte(text), 0o644); err != nil {
+			return err
+		}
+		_, err := goTool(ctx, dir, "build", "-o", target, "-ldflags", "-s -w", module+"/cmd/"+program)
 		return err
 	})
 }

@@ -41,9 +41,13 @@ type Nodes struct {
 	Scratch string // trees and disks; the caller removes it
 }
 
-// NodeBase returns the Debian tree that nodes are made of, and builds it first where the cache has none.
-func NodeBase(ctx context.Context, cache vm.Cache) (*vm.Base, error) {
-	return cache.Tree(ctx, "cluster", vm.Words(guestPackages)...)
+// NodeBase returns the tree of a Debian release that nodes are made of, and builds it first where the cache has none.
+func NodeBase(ctx context.Context, cache vm.Cache, suite string) (*vm.Base, error) {
+	packages := vm.Words(guestPackages)
+	if suite != vm.Suite {
+		return cache.Other(ctx, suite, suite+".cluster", packages...)
+	}
+	return cache.Tree(ctx, "cluster", packages...)
 }
 
 // Make makes the disk of a node that has not joined yet; number is 1 or above. prepare may change its tree. The caller

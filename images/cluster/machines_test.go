@@ -28,18 +28,28 @@ func TestScenarios(t *testing.T) {
 	for _, s := range scenarios {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Log(s.Description)
-			r := runner(t, cmp.Or(os.Getenv("KUBERNETES"), Newest), s.Flannel)
-			ctx, cancel := context.WithTimeout(t.Context(), wholeTime)
-			defer cancel()
-			if err := r.Run(ctx, s); err != nil {
-				t.Error(err)
+			if len(s.Suites) == 0 {
+				runScenario(t, s, vm.Suite)
+			}
+			for _, suite := range s.Suites {
+				t.Run(suite, func(t *testing.T) { runScenario(t, s, suite) })
 			}
 		})
 	}
 }
 
+func runScenario(t *testing.T, s Scenario, suite string) {
+	t.Helper()
+	r := runner(t, cmp.Or(os.Getenv("KUBERNETES"), Newest), s, suite)
+	ctx, cancel := context.WithTimeout(t.Context(), wholeTime)
+	defer cancel()
+	if err := r.Run(ctx, s); err != nil {
+		t.Error(err)
+	}
+}
+
 // runner has what a scenario needs, from the control plane to the image of the Pods.
-func runner(t *testing.T, version string, flannel bool) Runner {
+func runner(t *testing.T, version string, s Scenario, suite string) Runner {
 	t.Helper()
 	missing := vm.Missing()
 	hosttest.Need(t, len(missing) == 0, "a host that runs virtual machines:\n"+strings.Join(missing, "\n"))
@@ -53,7 +63,7 @@ func runner(t *testing.T, version string, flannel bool) Runner {
 			t.Error(err)
 		}
 	})
-	base, err := NodeBase(t.Context(), cache)
+	base, err := NodeBase(t.Context(), cache, suite)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +71,12 @@ func runner(t *testing.T, version string, flannel bool) Runner {
 	binary, c := nodegate(t), plane(t, version, ForMachines())
 	r := Runner{Nodes: Nodes{Base: base, Plane: c, Pod: pod, Scratch: scratch.Dir}, Nodegate: binary, Log: t.Logf}
 	var flags []string
-	if flannel {
+	if len(s.Suites) > 0 {
+		if r.Containerd, err = BuildContainerd(t.Context(), CacheDir(root(t))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.Flannel {
 		if r.Flannel, err = BuildFlannel(t.Context(), CacheDir(root(t))); err != nil {
 			t.Fatal(err)
 		}

@@ -118,6 +118,22 @@ func TestImage(t *testing.T) {
 	}
 }
 
+// TestUnpacked: skopeo and umoci find each architecture's program in the image.
+func TestUnpacked(t *testing.T) {
+	hosttest.NeedRoot(t)
+	hosttest.NeedProgram(t, "skopeo")
+	hosttest.NeedProgram(t, "umoci")
+	r := releaseMade(t)
+	for _, arch := range architectures() {
+		image, to := t.TempDir()+":"+arch, filepath.Join(t.TempDir(), "bundle")
+		say(t, "skopeo", "copy", "--override-arch", arch, "oci-archive:"+r.the(t, "nodegate-image.oci.tar"), "oci:"+image)
+		say(t, "umoci", "unpack", "--image", image, to)
+		if readFile(t, to+"/rootfs/nodegate") != readFile(t, r.the(t, "nodegate-linux-"+arch)) {
+			t.Errorf("%s: the image has another program", arch)
+		}
+	}
+}
+
 // TestARM64: under qemu-user the arm64 binary says what the other one says.
 func TestARM64(t *testing.T) {
 	hosttest.NeedRoot(t)

@@ -34,6 +34,22 @@ held() {
 		journalctl -b -u kubelet.service --no-pager | grep -q 'nodegate: held'
 }
 
+# named: the checks that hold kubelet now.
+named() { /opt/nodegate check --stage boot | awk '$1 == "fail" || $1 == "unknown" { print $2 }' | sort | xargs; }
+
+# names CHECKS: those, and no others.
+names() { [ "$(named)" = "$*" ]; }
+
+# exits WORDS: behind a gate that is open kubelet exits with these words, and exits again. It is held afterwards.
+exits() {
+	before=$(systemctl show -P NRestarts kubelet.service)
+	touch /etc/nodegate/disabled
+	within 240 sh -c "journalctl -b --no-pager -o cat -u kubelet.service | grep -q -e '$1'"
+	within 240 sh -c "[ \$(systemctl show -P NRestarts kubelet.service) -ge $((before + 3)) ]"
+	rm /etc/nodegate/disabled
+	within 240 held
+}
+
 # audit_says VERDICT: watch's audit of kube-proxy says so.
 audit_says() { /opt/nodegate status --format json | tr -d ' \n' | grep -q "\"kubeproxy.audit\",\"verdict\":\"$1\""; }
 
