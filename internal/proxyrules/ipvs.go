@@ -18,7 +18,7 @@ type ipvs struct {
 	families map[string]bool                          // whose rules are of IPVS mode
 	nodes    map[string][]netip.Addr                  // by family: where node ports of the API's Services are answered
 	claims   map[*ruleset.VirtualServer][]ServicePort // who of the API asks for it
-	versions func(service string) [][]apiServicePort  // what the API has and had; nil: only what it has
+	versions func(service string) [][]apiServicePort  // what the API has and had, where that is followed
 }
 
 // virtualServer is one of a Service port.
@@ -34,7 +34,8 @@ func place(address netip.Addr, port int, proto string) string {
 }
 
 func newIPVS(all *ruleset.IPVS) *ipvs {
-	v := &ipvs{IPVS: all, at: make(map[string]*ruleset.VirtualServer, len(all.Servers)), families: map[string]bool{}}
+	v := &ipvs{IPVS: all, at: make(map[string]*ruleset.VirtualServer, len(all.Servers)), families: map[string]bool{},
+		versions: func(string) [][]apiServicePort { return nil }}
 	for i := range all.Servers {
 		s := &all.Servers[i]
 		v.at[place(s.Address.Addr(), int(s.Address.Port()), s.Protocol)] = s
@@ -149,6 +150,9 @@ func (v *ipvs) service(p *apiServicePort) (s Service, found bool) {
 			return false
 		}
 		s.servers = append(s.servers, virtualServer{at, local, endpointsOf(at)})
+		if local && len(s.LocalEndpoints) == 0 {
+			s.LocalEndpoints = endpointsOf(at)
+		}
 		return true
 	}
 	if found = add(p.clusterIP, p.number, s.InternalLocal); found {
@@ -241,9 +245,6 @@ func (c compared) leftOver() []Service {
 			return []Service{s}
 		}
 	}
-	if v.versions == nil {
-		return nil
-	}
 	for _, ports := range v.versions(c.port.Service()) {
 		for _, p := range c.own(ports) {
 			s, found := v.service(&p)
@@ -258,10 +259,7 @@ func (c compared) leftOver() []Service {
 // state is what there is at all places that a Service port has or had in the API, so that it changes with what kube-proxy does only.
 // External addresses are left out: another Service may have them too.
 func (v *ipvs) state(p ServicePort) string {
-	var ports []apiServicePort
-	if v.versions != nil {
-		ports = compared{port: p}.own(slices.Concat(v.versions(p.Service())...))
-	}
+	ports := compared{port: p}.own(slices.Concat(v.versions(p.Service())...))
 	for i := range ports {
 		ports[i].outside = map[string]string{}
 	}

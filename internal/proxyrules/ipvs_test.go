@@ -109,6 +109,7 @@ func TestIPVS(t *testing.T) {
 		{"a Service of old", web, "udp 10.96.0.10:80 rr 0 10.0.0.7:80\n" + web, left, "10.96.0.10:80/udp",
 			"still takes what is sent to 10.96.0.10:80 (1 endpoints)"},
 		{"a Service of old that is not kube-proxy's", web, "tcp +10.96.0.13:80 rr 0 10.0.0.7:80\n" + web, "", "", ""},
+		{"a node port elsewhere", web, "tcp -198.51.100.8:30080 rr 0 10.0.0.7:80\n" + web, "", "", ""},
 		{"the balancer's address is not served", "tcp 192.0.2.1:80 rr 0", "tcp 192.0.2.1:81 rr 0", address + " " + left, "prod/web",
 			"does not answer what is sent to 192.0.2.1, port 80: it is an address of its load balancer"},
 		{"the proxy's address is served", web, "tcp 192.0.2.99:80 rr 0 10.0.0.1:8080\n" + web, "", "", ""},
