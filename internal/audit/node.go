@@ -19,6 +19,7 @@ type Node struct {
 	Presence kube.Presence
 
 	opts proxyrules.Options
+	mode string // of kube-proxy, as last seen
 }
 
 // NewNode returns the node that h is.
@@ -33,6 +34,7 @@ func (n *Node) Rules(ctx context.Context) (proxyrules.Report, error) {
 		return proxyrules.Report{}, err
 	}
 	rep := proxyrules.Judge(sets, n.opts)
+	n.mode = rep.Mode
 	rep.Listening, rep.NoExternalIPs = sync.OnceValues(n.Presence.Ports), n.Presence.NoExternalIPs
 	return rep, nil
 }
@@ -40,8 +42,17 @@ func (n *Node) Rules(ctx context.Context) (proxyrules.Report, error) {
 // Proxy looks for kube-proxy.
 func (n *Node) Proxy(ctx context.Context) []proxyrules.Finding { return n.Presence.Look(ctx) }
 
-// Writer looks whether kube-proxy is writing rules.
-func (n *Node) Writer() int { return n.Presence.Writer() }
+// Writer looks whether kube-proxy is writing rules. In IPVS mode no program shows it.
+func (n *Node) Writer() int {
+	const itself = 1 // kube-proxy, whichever process that is
+	switch {
+	case n.mode != "ipvs":
+		return n.Presence.Writer()
+	case n.Presence.Behind(context.Background(), kube.SettleTime(n.Host, kube.UsualSettle)-5*time.Second):
+		return itself
+	}
+	return 0
+}
 
 // Generation returns that of the rules.
 func (n *Node) Generation(ctx context.Context) (string, error) { return n.Host.RulesGeneration(ctx) }

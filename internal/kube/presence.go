@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -72,6 +73,27 @@ func (p *Presence) Writer() int {
 		}
 	}
 	return 0
+}
+
+// Behind reports whether kube-proxy says that a change waits, and that it has written nothing for so long: in IPVS mode one writing is
+// hundreds of short programs, and is slow where the node is. After two minutes it is not slow but stuck.
+func (p *Presence) Behind(ctx context.Context, long time.Duration) bool {
+	page, _, err := Page(ctx, cmp.Or(p.Metrics, defaultMetrics))
+	if err != nil {
+		return false
+	}
+	m, err := ParseMetrics(bytes.NewReader(page))
+	for _, f := range m.Families {
+		since := f.LastSync
+		if since.IsZero() {
+			since = f.LastQueued // it has never written any
+		}
+		waited := time.Since(since)
+		if err == nil && f.LastQueued.After(f.LastSync) && waited > long && waited < 2*time.Minute {
+			return true
+		}
+	}
+	return false
 }
 
 // elsewhere looks for the pages of a process that does not answer where it usually does.

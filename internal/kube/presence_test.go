@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/kube"
@@ -113,6 +114,39 @@ func TestWriter(t *testing.T) {
 
 // TestPorts: kube-proxy's ports are those of its own sockets. Where these are hidden, they are anybody's; where it is not there, nothing is
 // said.
+// TestBehind: a change that waits while nothing is written excuses what differs for a time; one that is being heard of all the time does
+// not, nor does a kube-proxy that writes again and again what it knows.
+func TestBehind(t *testing.T) {
+	const at = "kubeproxy_sync_proxy_rules_last_%stimestamp_seconds{ip_family=\"IPv4\"} %d\n"
+	for _, c := range []struct {
+		what            string
+		written, queued time.Duration // ago; negative: never
+		want            bool
+	}{
+		{"slow", 20 * time.Second, time.Second, true},
+		{"the first writing", -1, 20 * time.Second, true},
+		{"usual", 3 * time.Second, time.Second, false},
+		{"nothing waits", 20 * time.Second, 30 * time.Second, false},
+		{"stuck", 5 * time.Minute, time.Second, false},
+		{"stuck from the beginning", -1, 5 * time.Minute, false},
+	} {
+		page := ""
+		if c.written >= 0 {
+			page = fmt.Sprintf(at, "", time.Now().Add(-c.written).Unix())
+		}
+		page += fmt.Sprintf(at, "queued_", time.Now().Add(-c.queued).Unix())
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, page) }))
+		p := kube.Presence{Metrics: server.URL}
+		if got := p.Behind(t.Context(), 10*time.Second); got != c.want {
+			t.Errorf("%s: %v, want %v", c.what, got, c.want)
+		}
+		server.Close()
+		if p.Behind(t.Context(), 10*time.Second) {
+			t.Errorf("%s: it is behind, and gives no answer", c.what)
+		}
+	}
+}
+
 func TestPorts(t *testing.T) {
 	tcp := func(lines ...string) string { return "  sl  local_address\n" + strings.Join(lines, "\n") }
 	const (

@@ -1,5 +1,5 @@
-within 60 sh -c 'ipvsadm -Ln -t 10.96.0.78:80 | grep -q "Masq *0 *1 "'
-/opt/nodegate audit --kubeconfig /etc/kubernetes/proxy.kubeconfig --node node1 || die "an endpoint that drains is accused"
+within 120 sh -c 'ipvsadm -Ln -t 10.96.0.78:80 | grep -q "Masq *0 *1 "'
+/opt/nodegate audit --kubeconfig /etc/kubernetes/proxy.kubeconfig --node node1 --timeout 3m || die "an endpoint that drains is accused"
 ipvsadm -Ln -t 10.96.0.78:80
 
 # kube-proxy alone hears nothing more of the API, as behind a broken connection that nobody has closed.
