@@ -112,8 +112,6 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-// TestPorts: kube-proxy's ports are those of its own sockets. Where these are hidden, they are anybody's; where it is not there, nothing is
-// said.
 // TestBehind: a change that waits while nothing is written excuses what differs for a time; one that is being heard of all the time does
 // not, nor does a kube-proxy that writes again and again what it knows.
 func TestBehind(t *testing.T) {
@@ -147,6 +145,8 @@ func TestBehind(t *testing.T) {
 	}
 }
 
+// TestPorts: kube-proxy's ports are those of its own sockets. Where these are hidden, they are anybody's; where it is not there, nothing is
+// said.
 func TestPorts(t *testing.T) {
 	tcp := func(lines ...string) string { return "  sl  local_address\n" + strings.Join(lines, "\n") }
 	const (

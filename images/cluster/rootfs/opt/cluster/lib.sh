@@ -37,8 +37,8 @@ held() {
 # named: the checks that hold kubelet now.
 named() { /opt/nodegate check --stage boot | awk '$1 == "fail" || $1 == "unknown" { print $2 }' | sort | xargs; }
 
-# names CHECKS: those, and no others.
-names() { [ "$(named)" = "$*" ]; }
+# named_only CHECKS: those, and no others.
+named_only() { [ "$(named)" = "$*" ]; }
 
 # exits WORDS: behind a gate that is open kubelet exits with these words, and exits again. It is held afterwards.
 exits() {
