@@ -3,6 +3,7 @@ package checks
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"nodegate/internal/host"
@@ -28,7 +29,9 @@ const (
 // g.Budget is over, with the context's error when that ends, and without an error
 // when goOn returns false. goOn must not block. It is called after every attempt,
 // and every g.Interval while a step of an attempt has not returned: waiting then is
-// that step, and r is the report before, which at first has no results.
+// that step, and r is the report before, which at first has no results. Where the
+// budget ends before the first attempt has returned, what is returned says that
+// all requirements are unknown.
 //
 // Attempts run beside the clock: one that hangs cannot delay the end of the
 // budget. It is left behind, and h must not be used any more.
@@ -43,7 +46,7 @@ func Until(
 	defer tick.Stop()
 	budget := time.NewTimer(max(g.Budget, firstAttempt))
 	defer budget.Stop()
-	last := Report{Stage: Boot}
+	began, last := time.Now(), Report{Stage: Boot}
 	for {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTime)
 		bounded, doing := activity.With(bounded)
@@ -64,7 +67,11 @@ func Until(
 				}
 			case <-budget.C:
 				cancel()
-				return last, Overdue{doing.Now()}
+				late := Overdue{doing.Now()}
+				if len(last.Results) == 0 {
+					last = uninspected(began, list, late)
+				}
+				return last, late
 			case <-ctx.Done():
 				cancel()
 				return last, context.Cause(ctx)
@@ -79,6 +86,15 @@ func Until(
 			return last, context.Cause(ctx)
 		}
 	}
+}
+
+// uninspected is the report of a first attempt that did not return: nothing is known, because of what it waited for.
+func uninspected(began time.Time, list []Check, why Overdue) Report {
+	r := Report{Started: began, Duration: time.Since(began), Stage: Boot}
+	for _, c := range list {
+		r.Results = append(r.Results, Result{Name: c.Name(), Metadata: c.Metadata(), Err: fmt.Errorf("not inspected in time: %w", why)})
+	}
+	return r
 }
 
 // Overdue is ErrBudget, and the step that had not returned.

@@ -41,7 +41,8 @@ func TestUntilOpensByItself(t *testing.T) {
 	m.Sysctl("kernel/panic", "0")
 	p.Gate.Repair = true
 	attempts = 0
-	r, _ = checks.Until(ctx, m.Host(), p.Gate, catalog.For(p, checks.Boot), func(checks.Report, activity.Step) bool { attempts++; return true })
+	r, _ = checks.Until(ctx, m.Host(), p.Gate, catalog.For(p, checks.Boot),
+		func(checks.Report, activity.Step) bool { attempts++; return true })
 	if attempts != 1 || !r.Results[0].Fixed {
 		t.Errorf("with repair: %d attempts, fixed %t", attempts, r.Results[0].Fixed)
 	}
@@ -49,12 +50,14 @@ func TestUntilOpensByItself(t *testing.T) {
 	m.Sysctl("kernel/panic", "0")
 	p.Gate.Budget = 0
 	always := func(checks.Report, activity.Step) bool { return true }
-	if r, err := checks.Until(ctx, m.Host(), p.Gate, catalog.For(p, checks.Boot), always); r.Verdict() != checks.Fail || !errors.Is(err, checks.ErrBudget) {
+	if r, err := checks.Until(ctx, m.Host(), p.Gate, catalog.For(p, checks.Boot), always); r.Verdict() != checks.Fail ||
+		!errors.Is(err, checks.ErrBudget) {
 		t.Errorf("a budget of nothing still makes one whole attempt: %v, %v", r.Verdict(), err)
 	}
 	p.Gate.Budget = time.Minute
 	attempts = 0
-	r, err := checks.Until(ctx, m.Host(), p.Gate, catalog.For(p, checks.Boot), func(checks.Report, activity.Step) bool { attempts++; return attempts < 2 })
+	r, err := checks.Until(ctx, m.Host(), p.Gate, catalog.For(p, checks.Boot),
+		func(checks.Report, activity.Step) bool { attempts++; return attempts < 2 })
 	if attempts != 2 || r.Verdict() != checks.Fail || err != nil {
 		t.Errorf("told to end after two attempts: %d, %v, %v", attempts, r.Verdict(), err)
 	}
@@ -82,18 +85,23 @@ func TestUntilKeepsItsBudget(t *testing.T) {
 	defer close(stuck.release)
 	gate := policy.Gate{Budget: 3 * time.Second, Interval: 100 * time.Millisecond}
 	said := 0
-	_, err := checks.Until(t.Context(), (&hosttest.Machine{}).Host(), gate, []checks.Check{stuck}, func(r checks.Report, waiting activity.Step) bool {
-		if strings.HasPrefix(waiting.String(), "test.hangs has not returned for ") && len(r.Results) == 0 {
-			said++
-		}
-		return true
-	})
+	r, err := checks.Until(t.Context(), (&hosttest.Machine{}).Host(), gate, []checks.Check{stuck},
+		func(r checks.Report, waiting activity.Step) bool {
+			if strings.HasPrefix(waiting.String(), "test.hangs has not returned for ") && len(r.Results) == 0 {
+				said++
+			}
+			return true
+		})
 	if !errors.Is(err, checks.ErrBudget) || !strings.HasPrefix(err.Error(), "test.hangs has not returned for ") || said == 0 {
 		t.Errorf("%v, said %d times before", err, said)
 	}
+	if len(r.Results) != 1 || r.Verdict() != checks.Unknown || !errors.Is(r.Results[0].Err, checks.ErrBudget) {
+		t.Errorf("what is known then: %+v", r)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	gate.Budget = time.Hour
-	_, err = checks.Until(ctx, (&hosttest.Machine{}).Host(), gate, []checks.Check{stuck}, func(checks.Report, activity.Step) bool { cancel(); return true })
+	_, err = checks.Until(ctx, (&hosttest.Machine{}).Host(), gate, []checks.Check{stuck},
+		func(checks.Report, activity.Step) bool { cancel(); return true })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("a signal while an attempt hangs: %v", err)
 	}

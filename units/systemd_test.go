@@ -42,7 +42,8 @@ func TestUnitsVerify(t *testing.T) {
 	must(t, err)
 	dir := root + "/etc/systemd/system/"
 	must(t, os.WriteFile(dir+"kubelet.service", []byte("[Service]\nExecStart=/bin/true\n"), 0o644))
-	cmd := exec.Command("systemd-analyze", "verify", "--man=no", dir+"kubelet.service", dir+"nodegate-apply.service", dir+units.PublishTimer, dir+units.BootUnit)
+	cmd := exec.Command("systemd-analyze", "verify", "--man=no", dir+"kubelet.service", dir+"nodegate-apply.service", dir+units.PublishTimer,
+		dir+units.BootUnit)
 	cmd.Env = append(slices.Clone(os.Environ()), "SYSTEMD_UNIT_PATH="+dir+":")
 	out, _ := cmd.CombinedOutput()
 	for line := range strings.Lines(string(out)) {

@@ -17,7 +17,8 @@ import (
 // built-in policy is named on a node on which it does not hold.
 func TestEveryBuiltinRequirementFails(t *testing.T) {
 	facts := map[string]any{"kernel.version": "5.4.0", "node.cpus": int64(2)}
-	known := policy.Options{Checks: catalog.Names(), Vars: map[string]string{}, Fact: func(name string) (any, bool) { v, ok := facts[name]; return v, ok }}
+	known := policy.Options{Checks: catalog.Names(), Vars: map[string]string{},
+		Fact: func(name string) (any, bool) { v, ok := facts[name]; return v, ok }}
 	tested := map[string]bool{}
 	for _, name := range policy.Builtins() {
 		f, err := policy.Builtin(name)

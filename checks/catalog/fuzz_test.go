@@ -20,7 +20,8 @@ func FuzzSnapshot(f *testing.F) {
 	for _, name := range catalog.Names() {
 		text += "check \"" + name + "\" {}\n"
 	}
-	m := checkstest.Node(map[string]string{"/proc/swaps": "Filename\n/dev/sda2 partition 1 0 -2\n"}, map[string]string{"net/ipv4/ip_forward": "1"})
+	m := checkstest.Node(map[string]string{"/proc/swaps": "Filename\n/dev/sda2 partition 1 0 -2\n"},
+		map[string]string{"net/ipv4/ip_forward": "1"})
 	p := checkstest.Load(f, text+checkstest.ForwardPolicy)
 	list := catalog.For(p, checks.All)
 	recorded, snapshot := host.Record(m.Host())

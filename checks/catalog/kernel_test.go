@@ -32,9 +32,12 @@ func TestRemediesInARealKernel(t *testing.T) {
 		broken  [][2]string
 		got     string
 	}{
-		{"rp-filter.effective", [][2]string{{"net/ipv4/conf/all/rp_filter", "1"}, {"net/ipv4/conf/flannel.1/rp_filter", "1"}, {"net/ipv4/conf/lxc0a/rp_filter", "0"}}, "flannel.1=1 lxc0a=1"},
-		{"rp-filter.effective", [][2]string{{"net/ipv4/conf/all/rp_filter", "2"}, {"net/ipv4/conf/flannel.1/rp_filter", "1"}, {"net/ipv4/conf/lxc0a/rp_filter", "0"}}, "lxc0a=2"},
-		{"nodeport.overlap", [][2]string{{"net/ipv4/ip_local_port_range", "20000 60999"}, {"net/ipv4/ip_local_reserved_ports", "6443,30000-30100"}}, "local ports 20000-60999, port 30101 not reserved"},
+		{"rp-filter.effective", [][2]string{{"net/ipv4/conf/all/rp_filter", "1"}, {"net/ipv4/conf/flannel.1/rp_filter", "1"},
+			{"net/ipv4/conf/lxc0a/rp_filter", "0"}}, "flannel.1=1 lxc0a=1"},
+		{"rp-filter.effective", [][2]string{{"net/ipv4/conf/all/rp_filter", "2"}, {"net/ipv4/conf/flannel.1/rp_filter", "1"},
+			{"net/ipv4/conf/lxc0a/rp_filter", "0"}}, "lxc0a=2"},
+		{"nodeport.overlap", [][2]string{{"net/ipv4/ip_local_port_range", "20000 60999"},
+			{"net/ipv4/ip_local_reserved_ports", "6443,30000-30100"}}, "local ports 20000-60999, port 30101 not reserved"},
 	} {
 		// Not t.Run: that is another thread, in another namespace.
 		for _, b := range c.broken {
@@ -81,7 +84,8 @@ func TestRulesOnTheKernel(t *testing.T) {
 
 	load(checkstest.Changed(t, checkstest.DropInvalid, "", checkstest.ReturnClear, "", checkstest.Masquerade, checkstest.OldForm,
 		":FORWARD ACCEPT [0:0]\n", ":FORWARD DROP [0:0]\n:DOCKER - [0:0]\n",
-		"-A KUBE-FORWARD -m comment --comment \"kubernetes forwarding rules\"", "-A KUBE-FIREWALL -j DROP\n-A KUBE-FORWARD -m comment --comment \"kubernetes forwarding rules\""))
+		"-A KUBE-FORWARD -m comment --comment \"kubernetes forwarding rules\"",
+		"-A KUBE-FIREWALL -j DROP\n-A KUBE-FORWARD -m comment --comment \"kubernetes forwarding rules\""))
 	checkstest.Is(t, h, "old form", "kubeproxy.postrouting", "warn: double-snat")
 	checkstest.Is(t, h, "DROP left out", "conntrack.be-liberal-changed", "warn: be_liberal=0 now, not 0 when kube-proxy started")
 	checkstest.Is(t, h, "DROP left out", "conntrack.invalid", "warn: be_liberal=0, no DROP of INVALID")
@@ -101,7 +105,8 @@ func TestRulesOnTheKernel(t *testing.T) {
 	if err := h.Links.SetFeatures(t.Context(), "flannel.1", map[string]bool{"tx-checksum-ip-generic": false}); err != nil {
 		t.Fatal(err)
 	}
-	checkstest.Is(t, &old, "offload off", "vxlan.checksum", "pass: not all four conditions: no tunnel without outer checksum offloads the inner one")
+	checkstest.Is(t, &old, "offload off", "vxlan.checksum",
+		"pass: not all four conditions: no tunnel without outer checksum offloads the inner one")
 	if err := h.Links.SetFeatures(t.Context(), "flannel.1", map[string]bool{"tx-checksum-ip-generic": true}); err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +120,8 @@ func TestCountersOnTheKernel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"conntrack.losses", "udp.checksum-errors", "conntrack.headroom", "conntrack.full", "conntrack.hashsize", "iptables.version"} {
+	for _, name := range []string{"conntrack.losses", "udp.checksum-errors", "conntrack.headroom", "conntrack.full", "conntrack.hashsize",
+		"iptables.version"} {
 		r := checkstest.On(t.Context(), t, h, checks.Run, name, "")
 		if r.Verdict == checks.Unknown {
 			t.Errorf("%s: %v", name, r.Err)

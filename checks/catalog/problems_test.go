@@ -11,7 +11,8 @@ import (
 func TestProblemsSayEverything(t *testing.T) {
 	seen := map[string]bool{}
 	for _, j := range catalog.Problems() {
-		for what, text := range map[string]string{"Detects": j.Detects, "Symptom": j.Symptom, "How": j.How, "Remedy": j.Remedy, "Ref": j.Ref, "Severity": string(j.Severity)} {
+		for what, text := range map[string]string{"Detects": j.Detects, "Symptom": j.Symptom, "How": j.How, "Remedy": j.Remedy, "Ref": j.Ref,
+			"Severity": string(j.Severity)} {
 			if strings.TrimSpace(text) == "" {
 				t.Errorf("%s has no %s", j.Name, what)
 			}

@@ -22,8 +22,9 @@ func TestProblemsReplay(t *testing.T) {
 		"/usr/lib/systemd/network/99-default.link": checkstest.DefaultLink, "/usr/lib/systemd/libsystemd-shared-252.so": "",
 		"/proc/net/stat/arp_cache": checkstest.NeighbourHeader + "0010 0 0 0 0 0 0 0 0 0 0 0 0\n",
 	}, map[string]string{
-		"net/ipv4/ip_forward": "1", "net/ipv4/conf/all/rp_filter": "1", "net/ipv4/conf/flannel.1/rp_filter": "0", "net/ipv4/neigh/default/gc_thresh3": "1024",
-		"net/ipv4/conf/all/route_localnet": "1", "net/ipv4/ip_local_port_range": "1024 65535", "net/ipv4/ip_local_reserved_ports": "",
+		"net/ipv4/ip_forward": "1", "net/ipv4/conf/all/rp_filter": "1", "net/ipv4/conf/flannel.1/rp_filter": "0",
+		"net/ipv4/neigh/default/gc_thresh3": "1024",
+		"net/ipv4/conf/all/route_localnet":  "1", "net/ipv4/ip_local_port_range": "1024 65535", "net/ipv4/ip_local_reserved_ports": "",
 		"fs/inotify/max_user_watches": "1", "fs/inotify/max_user_instances": "1",
 	})
 	m.Links = map[string]*hosttest.Link{"flannel.1": {Kind: "vxlan"}}
@@ -31,7 +32,8 @@ func TestProblemsReplay(t *testing.T) {
 	m.Units = map[string][2]string{"firewalld.service": {"active", "enabled"}, "systemd-networkd.service": {"active", "enabled"}}
 	text := checkstest.ForwardPolicy
 	for _, name := range []string{
-		"sysctl.who-wins", "link.mac-address-policy", "networkd.foreign-routes", "networkmanager.cni-links", "nm-cloud-setup", "firewalld", "ip-forward.writers",
+		"sysctl.who-wins", "link.mac-address-policy", "networkd.foreign-routes", "networkmanager.cni-links", "nm-cloud-setup", "firewalld",
+		"ip-forward.writers",
 		"rp-filter.effective", "kubelet.protect-kernel-defaults", "swap", "cgroup.version", "nodeport.overlap", "inotify.limits", "ipvs.settings",
 		"neighbour.table", "route-localnet.martian",
 	} {
@@ -67,7 +69,8 @@ fail`, live)
 
 // TestTrafficReplay: a snapshot answers what the node answered.
 func TestTrafficReplay(t *testing.T) {
-	m := checkstest.ProxyNode(checkstest.Changed(t, checkstest.ReturnClear, "", checkstest.Masquerade, checkstest.OldForm, checkstest.DropInvalid, ""), "0")
+	m := checkstest.ProxyNode(checkstest.Changed(t, checkstest.ReturnClear, "", checkstest.Masquerade, checkstest.OldForm,
+		checkstest.DropInvalid, ""), "0")
 	m.Kernel = "5.4.38"
 	m.Files["/etc/os-release"] = "ID=flatcar\n"
 	m.Files["/proc/net/stat/nf_conntrack"] = "entries insert_failed drop early_drop\n00000001 0000000a 00000000 00000000\n"

@@ -61,7 +61,11 @@ evidence: /proc/sys/net/netfilter/nf_conntrack_count: 95000 of 0`},
 		{What: "not loaded", Problem: "conntrack.full", Node: conntrackNode("", "", ""), Want: `
 skip
 skip: nf_conntrack is not loaded: nothing is tracked`},
-		{What: "small", Problem: "conntrack.hashsize", Stage: checks.Run, Node: conntrackNode("1", "1048576", "65536"), Want: "\n" + "warn\nwant: at least a quarter of nf_conntrack_max\ngot: 65536 buckets for 1048576 entries\nevidence: /proc/sys/net/netfilter/nf_conntrack_buckets: 65536\nevidence: /proc/sys/net/netfilter/nf_conntrack_max: 1048576\nremedy: run: echo 262144 > /sys/module/nf_conntrack/parameters/hashsize; and write `options nf_conntrack hashsize=262144` to /etc/modprobe.d/nf_conntrack.conf"},
+		{What: "small", Problem: "conntrack.hashsize", Stage: checks.Run, Node: conntrackNode("1", "1048576", "65536"), Want: "\n" +
+			"warn\nwant: at least a quarter of nf_conntrack_max\ngot: 65536 buckets for 1048576 entries\nevidence: " +
+			"/proc/sys/net/netfilter/nf_conntrack_buckets: 65536\nevidence: /proc/sys/net/netfilter/nf_conntrack_max: 1048576\nremedy: run: echo " +
+			"262144 > /sys/module/nf_conntrack/parameters/hashsize; and write `options nf_conntrack hashsize=262144` to " +
+			"/etc/modprobe.d/nf_conntrack.conf"},
 		{What: "right", Problem: "conntrack.hashsize", Node: conntrackNode("1", "262144", "65536"), Want: `
 pass
 want: at least a quarter of nf_conntrack_max

@@ -7,7 +7,8 @@ import (
 )
 
 func FuzzConntrackStat(f *testing.F) {
-	f.Add("entries  found insert_failed drop early_drop\n00000010  00000000 0000000a 00000000 00000001\n0000000f  ffffffff 0000000a 00000000 00000001\n")
+	f.Add("entries  found insert_failed drop early_drop\n00000010  00000000 0000000a 00000000 00000001\n0000000f  ffffffff 0000000a " +
+		"00000000 00000001\n")
 	f.Add("entries\n")
 	f.Add("a b\n1\n")
 	f.Add("a a\n1 2\n")

@@ -7,14 +7,18 @@ import (
 )
 
 func TestInvalidPackets(t *testing.T) {
-	withoutDrop, late := checkstest.Changed(t, checkstest.DropInvalid, ""), checkstest.Changed(t, checkstest.DropInvalid, "", checkstest.AcceptMark, checkstest.AcceptMark+checkstest.DropInvalid)
+	withoutDrop, late := checkstest.Changed(t, checkstest.DropInvalid, ""),
+		checkstest.Changed(t, checkstest.DropInvalid, "", checkstest.AcceptMark, checkstest.AcceptMark+checkstest.DropInvalid)
 	foreign := checkstest.Changed(t, checkstest.DropInvalid, "-A KUBE-FORWARD -j LOG\n"+checkstest.DropInvalid)
 	gone := checkstest.Changed(t, checkstest.DropInvalid, "", checkstest.AcceptMark, "", ":KUBE-FORWARD - [0:0]\n", "",
 		"-A FORWARD -m comment --comment \"kubernetes forwarding rules\" -j KUBE-FORWARD\n", "",
-		"-A KUBE-FORWARD -m comment --comment \"kubernetes forwarding conntrack rule\" -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n", "")
+		"-A KUBE-FORWARD -m comment --comment \"kubernetes forwarding conntrack rule\" -m conntrack --ctstate RELATED,ESTABLISHED -j "+
+			"ACCEPT\n", "")
 	notReached := checkstest.Changed(t, "-A FORWARD -m comment --comment \"kubernetes forwarding rules\" -j KUBE-FORWARD\n", "")
-	old := checkstest.Changed(t, "-A KUBE-FORWARD -m comment --comment \"kubernetes forwarding conntrack rule\" -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n",
-		"-A KUBE-FORWARD -s 10.244.0.0/16 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A KUBE-FORWARD -d 10.244.0.0/16 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n",
+	old := checkstest.Changed(t,
+		"-A KUBE-FORWARD -m comment --comment \"kubernetes forwarding conntrack rule\" -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n",
+		"-A KUBE-FORWARD -s 10.244.0.0/16 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A KUBE-FORWARD -d 10.244.0.0/16 -m conntrack "+
+			"--ctstate RELATED,ESTABLISHED -j ACCEPT\n",
 		checkstest.DropInvalid, "", ":KUBE-PROXY-FIREWALL - [0:0]\n", "",
 		"-A INPUT -m conntrack --ctstate NEW -m comment --comment \"kubernetes load balancer firewall\" -j KUBE-PROXY-FIREWALL\n", "",
 		"-A FORWARD -m conntrack --ctstate NEW -m comment --comment \"kubernetes load balancer firewall\" -j KUBE-PROXY-FIREWALL\n", "",
@@ -24,7 +28,8 @@ func TestInvalidPackets(t *testing.T) {
 	bypassed := checkstest.Changed(t, toForward, "-A FORWARD -j ACCEPT\n"+toForward)
 	const changedName = "conntrack.be-liberal-changed"
 	checkstest.Run(t, []checkstest.Case{
-		{What: "DROP left out", Problem: "conntrack.invalid", Node: checkstest.ProxyNode(withoutDrop, "0"), Policy: `check "conntrack.be-liberal-changed" {}`, Want: `
+		{What: "DROP left out", Problem: "conntrack.invalid", Node: checkstest.ProxyNode(withoutDrop, "0"),
+			Policy: `check "conntrack.be-liberal-changed" {}`, Want: `
 warn
 want: be_liberal=1, or INVALID dropped
 got: be_liberal=0, no DROP of INVALID

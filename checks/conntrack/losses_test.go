@@ -12,10 +12,13 @@ func TestLosses(t *testing.T) {
 	const (
 		header = "entries  found invalid insert insert_failed drop early_drop\n"
 		quiet  = header + "00000010  00000000 00000000 00000000 00000000 00000000 00000000\n"
-		past   = header + "00000010  00000000 00000000 00000000 0000000a 00000000 00000001\n00000010  00000000 00000000 00000000 00000010 00000000 00000000\n"
-		more   = header + "00000010  00000000 00000000 00000000 0000000a 00000000 00000002\n00000010  00000000 00000000 00000000 00000014 00000000 00000000\n"
-		full   = header + "00000010  00000000 00000000 00000000 0000000a 00000005 00000001\n00000010  00000000 00000000 00000000 00000010 00000000 00000000\n"
-		stat   = "/proc/net/stat/nf_conntrack"
+		past   = header +
+			"00000010  00000000 00000000 00000000 0000000a 00000000 00000001\n00000010  00000000 00000000 00000000 00000010 00000000 00000000\n"
+		more = header +
+			"00000010  00000000 00000000 00000000 0000000a 00000000 00000002\n00000010  00000000 00000000 00000000 00000014 00000000 00000000\n"
+		full = header +
+			"00000010  00000000 00000000 00000000 0000000a 00000005 00000001\n00000010  00000000 00000000 00000000 00000010 00000000 00000000\n"
+		stat = "/proc/net/stat/nf_conntrack"
 
 		snmp      = "/proc/net/snmp"
 		udpHeader = "Udp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors InCsumErrors\n"
@@ -63,7 +66,8 @@ skip: nf_conntrack is not loaded: nothing is tracked`},
 		{What: "another form", Problem: "conntrack.losses", Node: node(stat, "entries\n00000001\n"), Want: `
 unknown
 error: /proc/net/stat/nf_conntrack has no column insert_failed`},
-		{What: "rising", Problem: "udp.checksum-errors", Node: node(snmp, udpHeader+"Udp: 282 0 3 283 0 0 3\n"), Host: then(snmp, udpHeader+"Udp: 282 0 9 283 0 0 9\n"), Want: `
+		{What: "rising", Problem: "udp.checksum-errors", Node: node(snmp, udpHeader+"Udp: 282 0 3 283 0 0 3\n"),
+			Host: then(snmp, udpHeader+"Udp: 282 0 9 283 0 0 9\n"), Want: `
 warn
 want: no wrong checksum now
 got: InCsumErrors rising

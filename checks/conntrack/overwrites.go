@@ -56,7 +56,7 @@ func inspectConntrackOverwritten(ctx context.Context, h *host.Host, p *policy.Po
 		s.Evidence = []checks.Evidence{checks.Seen(c.From, "conntrack.maxPerCore 0")}
 		return s, nil
 	}
-	minor := h.KubeletMinor(ctx)
+	minor, _ := h.KubeletMinor(ctx) // unknown: either
 	from := c.From
 	if from == "" {
 		from = "kube-proxy's defaults"

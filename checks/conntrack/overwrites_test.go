@@ -37,7 +37,8 @@ want: 262144
 got: kube-proxy writes 131072
 evidence: /var/lib/kubelet/pods/6b1a/volumes/kubernetes.io~configmap/kube-proxy/config.conf: max(131072, 32768 x 4 CPUs)
 remedy: set conntrack.maxPerCore: 0 in kube-proxy's configuration (/var/lib/kubelet/pods/6b1a/volumes/kubernetes.io~configmap/kube-proxy/config.conf), or let the policy ask for 131072`},
-		{What: "raised, by flags", Problem: name, Policy: asks, Node: node("0-15", "1.34.1", manifest, "  - --conntrack-max-per-core=65536\n"), Want: `
+		{What: "raised, by flags", Problem: name, Policy: asks,
+			Node: node("0-15", "1.34.1", manifest, "  - --conntrack-max-per-core=65536\n"), Want: `
 warn
 want: 262144
 got: kube-proxy writes 1048576
@@ -61,10 +62,12 @@ evidence: /var/lib/kubelet/pods/6b1a/volumes/kubernetes.io~configmap/kube-proxy/
 		{What: "no configuration", Problem: name, Policy: asks, Node: node("0-3", "1.34.1", "", ""), Want: `
 unknown
 error: by default kube-proxy writes 131072 over the policy's 262144, and no configuration on this node tells whether conntrack.maxPerCore is 0`},
-		{What: "a cap or not", Problem: name, Policy: `sysctl "net.netfilter.nf_conntrack_max" { value = 1048576 }`, Node: node("0-63", "", volume, conf+"32768\n"), Want: `
+		{What: "a cap or not", Problem: name, Policy: `sysctl "net.netfilter.nf_conntrack_max" { value = 1048576 }`,
+			Node: node("0-63", "", volume, conf+"32768\n"), Want: `
 unknown
 error: kube-proxy writes 2097152 or 1048576, depending on its version (1.36 has a cap), which cannot be told here`},
-		{What: "the cap of 1.36", Problem: name, Policy: `sysctl "net.netfilter.nf_conntrack_max" { value = 1048576 }`, Node: node("0-63", "1.36.0", volume, conf+"32768\n"), Want: `
+		{What: "the cap of 1.36", Problem: name, Policy: `sysctl "net.netfilter.nf_conntrack_max" { value = 1048576 }`,
+			Node: node("0-63", "1.36.0", volume, conf+"32768\n"), Want: `
 pass
 want: 1048576
 got: kube-proxy writes 1048576

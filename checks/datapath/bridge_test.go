@@ -104,16 +104,19 @@ func TestBridgeLosses(t *testing.T) {
 			in(t, n, "iptables", "-t", "raw", "-A", "PREROUTING", "-p", "tcp", "--dport", "80", "-j", "NOTRACK")
 		}},
 		{"bridge drops the request", RequestUnseen, func(t *testing.T, n *netns.Namespace) {
-			in(t, n, "nft", "add table bridge b; add chain bridge b c { type filter hook prerouting priority -350; }; add rule bridge b c tcp dport 80 drop")
+			in(t, n, "nft",
+				"add table bridge b; add chain bridge b c { type filter hook prerouting priority -350; }; add rule bridge b c tcp dport 80 drop")
 		}},
 		{"bridge drops the reply", ReplyUnseen, func(t *testing.T, n *netns.Namespace) {
-			in(t, n, "nft", "add table bridge b; add chain bridge b c { type filter hook prerouting priority -350; }; add rule bridge b c tcp sport 80 drop")
+			in(t, n, "nft",
+				"add table bridge b; add chain bridge b c { type filter hook prerouting priority -350; }; add rule bridge b c tcp sport 80 drop")
 		}},
 		{"reply dropped in forward", ReplyDropped, func(t *testing.T, n *netns.Namespace) {
 			in(t, n, "iptables", "-A", "FORWARD", "-p", "tcp", "--sport", "80", "-j", "DROP")
 		}},
 		{"bridge drops the reply on its way out", ReplyDropped, func(t *testing.T, n *netns.Namespace) {
-			in(t, n, "nft", "add table bridge b; add chain bridge b c { type filter hook postrouting priority 400; }; add rule bridge b c tcp sport 80 drop")
+			in(t, n, "nft",
+				"add table bridge b; add chain bridge b c { type filter hook postrouting priority 400; }; add rule bridge b c tcp sport 80 drop")
 		}},
 		{"reply untracked", ReplyUntranslated, func(t *testing.T, n *netns.Namespace) {
 			in(t, n, "iptables", "-t", "raw", "-A", "PREROUTING", "-p", "tcp", "--sport", "80", "-j", "NOTRACK")
@@ -212,7 +215,8 @@ func TestBridgeConcurrent(t *testing.T) {
 
 func TestBridgeCancelled(t *testing.T) {
 	n := newNetns(t)
-	for _, after := range []time.Duration{0, time.Millisecond, 3 * time.Millisecond, 8 * time.Millisecond, 30 * time.Millisecond, 200 * time.Millisecond} {
+	for _, after := range []time.Duration{0, time.Millisecond, 3 * time.Millisecond, 8 * time.Millisecond, 30 * time.Millisecond,
+		200 * time.Millisecond} {
 		ctx, cancel := context.WithTimeout(context.Background(), after)
 		start := time.Now()
 		_, err := bridgeOn(ctx, n, BridgeOptions{Timeout: 10 * time.Second}) // ip_forward is 0: it waits

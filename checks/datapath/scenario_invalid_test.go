@@ -81,7 +81,8 @@ func newGateway(t *testing.T) (gateway, client, server *netns.Namespace) {
 		join(t, gateway, end.name, end.near+"/24", end.n, "eth0", end.addr+"/24")
 		must(t, end.n.AddRoute(deadline(t), prefix("0.0.0.0/0"), netip.MustParseAddr(end.near)))
 	}
-	in(t, gateway, "iptables", "-t", "nat", "-A", "PREROUTING", "-d", "198.51.100.10", "-p", "tcp", "--dport", "80", "-j", "DNAT", "--to-destination", serverAddr+":80")
+	in(t, gateway, "iptables", "-t", "nat", "-A", "PREROUTING", "-d", "198.51.100.10", "-p", "tcp", "--dport", "80", "-j", "DNAT",
+		"--to-destination", serverAddr+":80")
 	return gateway, client, server
 }
 

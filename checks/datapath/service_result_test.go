@@ -35,13 +35,19 @@ func TestServiceSummary(t *testing.T) {
 		want     string
 	}{
 		{nil, "no attempt was made"},
-		{stale, "257 of 1000 failed (25.7 %, 95 % confidence 23.1 to 28.5 %), all sent to 4 of 65 endpoints: 203.0.113.1:80, 203.0.113.2:80, 203.0.113.3:80, 203.0.113.4:80"},
-		{many(100, attempt{endpoint: endpoint(1)}), "all 100 connections succeeded (with 95 % confidence at most 3.7 % fail); 1 endpoint answered"},
-		{many(2, attempt{endpoint: target}), "all 2 connections succeeded (with 95 % confidence at most 65.8 % fail); the address itself answered: conntrack knows of no translation"},
-		{many(2, attempt{endpoint: target, failed: "refused"}), "2 of 2 failed (100.0 %, 95 % confidence 34.2 to 100.0 %), all sent to the address itself: conntrack knows of no translation"},
-		{many(1, attempt{failed: "timeout", unknown: errors.New("no privilege")}), "1 of 1 failed (100.0 %, 95 % confidence 20.7 to 100.0 %), sent to unknown endpoints: no privilege"},
+		{stale, "257 of 1000 failed (25.7 %, 95 % confidence 23.1 to 28.5 %), all sent to 4 of 65 endpoints: 203.0.113.1:80, 203.0.113.2:80, " +
+			"203.0.113.3:80, 203.0.113.4:80"},
+		{many(100, attempt{endpoint: endpoint(1)}),
+			"all 100 connections succeeded (with 95 % confidence at most 3.7 % fail); 1 endpoint answered"},
+		{many(2, attempt{endpoint: target}), "all 2 connections succeeded (with 95 % confidence at most 65.8 % fail); the address itself " +
+			"answered: conntrack knows of no translation"},
+		{many(2, attempt{endpoint: target, failed: "refused"}),
+			"2 of 2 failed (100.0 %, 95 % confidence 34.2 to 100.0 %), all sent to the address itself: conntrack knows of no translation"},
+		{many(1, attempt{failed: "timeout", unknown: errors.New("no privilege")}),
+			"1 of 1 failed (100.0 %, 95 % confidence 20.7 to 100.0 %), sent to unknown endpoints: no privilege"},
 		{append(many(3, attempt{failed: "timeout", endpoint: endpoint(1)}), attempt{failed: "timeout", unknown: errors.New("no privilege")}),
-			"4 of 4 failed (100.0 %, 95 % confidence 51.0 to 100.0 %), sent to 1 of 1 endpoints: 203.0.113.1:80; 1 of them to unknown ones: no privilege"},
+			"4 of 4 failed (100.0 %, 95 % confidence 51.0 to 100.0 %), sent to 1 of 1 endpoints: 203.0.113.1:80; 1 of them to unknown ones: no " +
+				"privilege"},
 	} {
 		r := ServiceResult{Target: target}
 		r.count(c.attempts)
@@ -77,7 +83,8 @@ func TestDistribution(t *testing.T) {
 		took = append(took, time.Duration(100-i)*time.Millisecond)
 	}
 	l := distribution(took)
-	if l.Min != Millis(time.Millisecond) || l.P50 != Millis(50*time.Millisecond) || l.P99 != Millis(99*time.Millisecond) || l.Max != Millis(100*time.Millisecond) {
+	if l.Min != Millis(time.Millisecond) || l.P50 != Millis(50*time.Millisecond) || l.P99 != Millis(99*time.Millisecond) ||
+		l.Max != Millis(100*time.Millisecond) {
 		t.Errorf("%+v", l)
 	}
 	n := 0

@@ -128,7 +128,8 @@ func TestScenarioStaleEndpoint(t *testing.T) {
 	must(t, r.Render(&text, func(a netip.AddrPort) string { return fmt.Sprintf("stale: %v", gone[a]) }))
 	t.Logf("\n%s", &text)
 	failing := r.Failing()
-	if len(r.Endpoints) != 10 || len(failing) != 1 || !gone[failing[0].Address] || failing[0].Failed != failing[0].Attempts || r.Unknown.Attempts != 0 {
+	if len(r.Endpoints) != 10 || len(failing) != 1 || !gone[failing[0].Address] || failing[0].Failed != failing[0].Attempts ||
+		r.Unknown.Attempts != 0 {
 		t.Errorf("%+v", r)
 	}
 	if r.Rate.Low > 0.1 || r.Rate.High < 0.1 {
@@ -196,7 +197,8 @@ func TestServiceCancelled(t *testing.T) {
 	ctx, cancel = context.WithCancel(context.Background())
 	time.AfterFunc(100*time.Millisecond, cancel)
 	start = time.Now()
-	if _, err = serviceIn(ctx, n, service+":8080", ServiceOptions{N: 1000, Timeout: time.Minute}); !errors.Is(err, context.Canceled) || time.Since(start) > 2*time.Second {
+	if _, err = serviceIn(ctx, n, service+":8080", ServiceOptions{N: 1000, Timeout: time.Minute}); !errors.Is(err, context.Canceled) ||
+		time.Since(start) > 2*time.Second {
 		t.Errorf("%v after %s", err, time.Since(start))
 	}
 }

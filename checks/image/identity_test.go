@@ -12,7 +12,8 @@ func TestIdentity(t *testing.T) {
 	checkstest.RunOne(t, "image.identity", checks.Image, []checkstest.Case{
 		{What: "clean", Tree: map[string]string{
 			"/etc/machine-id": "uninitialized\n", "/var/lib/dbus/machine-id": "-> /etc/machine-id", "/etc/ssh/ssh_config": "Host *\n",
-			"/root/.bash_history": "-> /dev/null", "/home/admin/.ssh/authorized_keys": "ssh-ed25519 AAAA", "/home/aquota.user": "q", "/home/admin/.zsh_history": "",
+			"/root/.bash_history": "-> /dev/null", "/home/admin/.ssh/authorized_keys": "ssh-ed25519 AAAA", "/home/aquota.user": "q",
+			"/home/admin/.zsh_history":      "",
 			"/var/lib/dhcp/dhclient.leases": "", "/var/lib/systemd/catalog": "c",
 		}, Want: `
 pass
@@ -22,9 +23,11 @@ got: nothing that must be each machine's own`},
 			"/etc/machine-id": "6e6f64656761746500000000006e6f64\n", "/var/lib/dbus/machine-id": "6e6f64656761746500000000006e6f64\n",
 			"/etc/ssh/ssh_host_rsa_key": "KEY", "/etc/ssh/ssh_host_rsa_key.pub": "ssh-rsa AAAA",
 			"/var/lib/dhcp/dhclient.eth0.leases": "lease {}", "/var/lib/NetworkManager/secret_key": "K",
-			"/var/lib/cloud/instances/i-1/user-data.txt": "#cloud-config", "/var/lib/systemd/random-seed": "R", "/var/lib/systemd/credential.secret": "S",
+			"/var/lib/cloud/instances/i-1/user-data.txt": "#cloud-config", "/var/lib/systemd/random-seed": "R",
+			"/var/lib/systemd/credential.secret":                               "S",
 			"/var/log/journal/6e6f64656761746500000000006e6f64/system.journal": "J",
-			"/home/a b/.bash_history": "ls", "/root/.aws/credentials": "[default]", "/var/lib/kubelet/pki/kubelet-client-current.pem": "PEM",
+			"/home/a b/.bash_history":                                          "ls", "/root/.aws/credentials": "[default]",
+			"/var/lib/kubelet/pki/kubelet-client-current.pem": "PEM",
 		}, Want: `
 fail
 want: nothing that must be each machine's own

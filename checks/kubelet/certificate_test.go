@@ -27,18 +27,21 @@ func TestCertificate(t *testing.T) {
 		files             map[string]string
 	}{
 		{what: "no kubeconfig", files: map[string]string{drop: ""}, want: "skip"},
-		{what: "valid", from: -time.Hour, until: time.Hour, want: "pass: a client certificate with which kubelet starts", dates: "pass: a client certificate that is valid now"},
+		{what: "valid", from: -time.Hour, until: time.Hour, want: "pass: a client certificate with which kubelet starts",
+			dates: "pass: a client certificate that is valid now"},
 		{what: "expired", from: -2 * time.Hour, until: -time.Hour, want: "fail: expired since ", dates: "warn: expired since "},
 		{what: "expired, and kubelet starts with it", from: -2 * time.Hour, until: -time.Hour, want: "pass: ", dates: "warn: expired since ",
 			files: map[string]string{drop: "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf\n"}},
 		{what: "the clock is behind", from: time.Hour, until: 2 * time.Hour, want: "pass: ", dates: "warn: valid only from "},
 		{what: "expired, and bootstrap", from: -2 * time.Hour, until: -time.Hour, want: "skip",
 			files: map[string]string{"/etc/kubernetes/bootstrap-kubelet.conf": "x"}},
-		{what: "missing", files: map[string]string{"/var/lib/kubelet/pki/kubelet.pem": "absent"}, want: "fail: missing, and no bootstrap kubeconfig"},
+		{what: "missing", files: map[string]string{"/var/lib/kubelet/pki/kubelet.pem": "absent"},
+			want: "fail: missing, and no bootstrap kubeconfig"},
 		{what: "a token", files: map[string]string{"/etc/kubernetes/kubelet.conf": "users: [{user: {token: x}}]"}, want: "skip"},
 	} {
 		files := map[string]string{
-			drop: "[Service]\nExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf --bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf\n",
+			drop: "[Service]\nExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf " +
+				"--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf\n",
 			"/usr/lib/systemd/system/kubelet.service": "[Service]\nExecStart=/usr/bin/kubelet\n",
 			"/etc/kubernetes/kubelet.conf":            "users: [{name: u, user: {client-certificate: ../../var/lib/kubelet/pki/kubelet.pem}}]\n",
 			"/var/lib/kubelet/pki/kubelet.pem":        certificate(t, now.Add(c.from), now.Add(c.until)),
@@ -68,7 +71,8 @@ func certificate(t *testing.T, from, until time.Time) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "system:node:n1"}, NotBefore: from, NotAfter: until}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "system:node:n1"}, NotBefore: from,
+		NotAfter: until}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)

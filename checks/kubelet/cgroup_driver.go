@@ -52,8 +52,13 @@ func inspectCgroupDriver(ctx context.Context, h *host.Host, _ *policy.Policy) (c
 	if setting.Value != "" {
 		s.Evidence = append(s.Evidence, checks.Seen(setting.From.Source, setting.From.Text))
 	}
-	if own != runtime.Driver && (!runtime.Told || h.KubeletMinor(ctx) < 31) {
-		s.Differs("kubelet "+own+", runtime "+runtime.Driver, "")
+	if own == runtime.Driver {
+		return s, nil
 	}
-	return s, nil
+	minor, err := h.KubeletMinor(ctx)
+	if !runtime.Told || err == nil && minor < 31 {
+		s.Differs("kubelet "+own+", runtime "+runtime.Driver, "")
+		return s, nil
+	}
+	return s, err
 }

@@ -42,9 +42,9 @@ func inspectCgroupV1(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 	if setting.Value == "false" {
 		return s, nil
 	}
-	minor := h.KubeletMinor(ctx)
+	minor, err := h.KubeletMinor(ctx)
 	if minor >= 35 || minor >= 31 && setting.Value == "true" {
 		s.Differs(fmt.Sprintf("v1, and kubelet 1.%d", minor), "")
 	}
-	return s, nil
+	return s, err
 }

@@ -42,36 +42,44 @@ ExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELE
 `,
 	}
 	joined := map[string]string{
-		kubeadmConfig: header + "authentication:\n  x509:\n    clientCAFile: /etc/kubernetes/pki/ca.crt\n", "/etc/kubernetes/kubelet.conf": "users: []",
+		kubeadmConfig:                  header + "authentication:\n  x509:\n    clientCAFile: /etc/kubernetes/pki/ca.crt\n",
+		"/etc/kubernetes/kubelet.conf": "users: []",
 	}
 	maps.Copy(joined, kubeadm)
-	extra := map[string]string{"/etc/default/kubelet": "KUBELET_EXTRA_ARGS=\"--config-dir /etc/kubelet.d --v=2\"\n", "/etc/kubernetes/pki/ca.crt": "x"}
+	extra := map[string]string{"/etc/default/kubelet": "KUBELET_EXTRA_ARGS=\"--config-dir /etc/kubelet.d --v=2\"\n",
+		"/etc/kubernetes/pki/ca.crt": "x"}
 	maps.Copy(extra, joined)
 	checkstest.RunOne(t, "kubelet.config", checks.Boot, []checkstest.Case{
-		{What: "right, with a field that nobody knows", Node: withUnit(flag, map[string]string{kubeadmConfig: header + "fooBar: 1\n"}), Want: right},
+		{What: "right, with a field that nobody knows", Node: withUnit(flag, map[string]string{kubeadmConfig: header + "fooBar: 1\n"}),
+			Want: right},
 		broken("missing type", "failSwapOn: false\n", "without apiVersion or kind"),
 		broken("another version", "apiVersion: kubelet.config.k8s.io/v1\nkind: KubeletConfiguration\n",
 			"of apiVersion kubelet.config.k8s.io/v1, not kubelet.config.k8s.io/v1beta1"),
-		broken("another kind", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfig\n", "of kind KubeletConfig, not KubeletConfiguration"),
+		broken("another kind", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfig\n",
+			"of kind KubeletConfig, not KubeletConfiguration"),
 		broken("empty", "", "empty"),
 		broken("not YAML", "a: [\n", "not readable: line 1: did not find expected node content"),
 		{What: "missing", Node: withUnit(flag, nil), Want: broken("", "", "missing").Want},
 		{What: "no configuration at all", Node: withUnit("", nil), Want: right},
-		{What: "kubeadm has not joined", Node: withUnit("", kubeadm), Want: "skip\nskip: " + "this node has joined no cluster yet: kubeadm join writes kubelet's files"},
+		{What: "kubeadm has not joined", Node: withUnit("", kubeadm), Want: "skip\nskip: " +
+			"this node has joined no cluster yet: kubeadm join writes kubelet's files"},
 		{What: "joined, without the authority", Node: withUnit("", joined), Want: `
 fail
 want: files that kubelet can read
 got: /etc/kubernetes/pki/ca.crt is missing
 evidence: /var/lib/kubelet/config.yaml: authentication.x509.clientCAFile: /etc/kubernetes/pki/ca.crt
 remedy: correct the file; the reference of KubeletConfiguration has all fields`},
-		{What: "a drop-in without a type, of the arguments' file", Node: withUnit("", with(extra, "/etc/kubelet.d/10-a.conf", "failSwapOn: false\n")), Want: `
+		{What: "a drop-in without a type, of the arguments' file",
+			Node: withUnit("", with(extra, "/etc/kubelet.d/10-a.conf", "failSwapOn: false\n")), Want: `
 fail
 want: files that kubelet can read
 got: /etc/kubelet.d/10-a.conf is without apiVersion or kind
 remedy: correct the file; the reference of KubeletConfiguration has all fields`},
-		{What: "a script starts kubelet", Node: checkstest.Node(map[string]string{unitFile: "[Service]\nExecStart=/opt/start --config /none\n"}, nil),
+		{What: "a script starts kubelet",
+			Node: checkstest.Node(map[string]string{unitFile: "[Service]\nExecStart=/opt/start --config /none\n"}, nil),
 			Want: "skip\nskip: kubelet's command line cannot be known: kubelet.service runs /opt/start, not kubelet itself"},
-		{What: "no unit", Node: checkstest.Node(nil, nil), Want: "skip\nskip: kubelet's command line cannot be known: kubelet.service has 0 commands"},
+		{What: "no unit", Node: checkstest.Node(nil, nil),
+			Want: "skip\nskip: kubelet's command line cannot be known: kubelet.service has 0 commands"},
 	})
 }
 
@@ -96,7 +104,8 @@ func TestFlags(t *testing.T) {
 		`kubelet: E1121 run.go:72] "command failed" err="failed to parse kubelet flag: unknown flag: --pod-infra-container-image"`)
 	old.Files[unitFile] = "[Service]\nEnvironmentFile=/etc/default/kubelet\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS\n"
 	checkstest.RunOne(t, "kubelet.flags", checks.Boot, []checkstest.Case{
-		{What: "ordinary: kubelet is not asked", Node: node("--v=2 --node-labels=a=b --cloud-provider=external", "v1.36.3", "broken"), Want: right},
+		{What: "ordinary: kubelet is not asked", Node: node("--v=2 --node-labels=a=b --cloud-provider=external", "v1.36.3", "broken"),
+			Want: right},
 		{What: "a flag that is gone", Node: old, Want: `
 fail
 want: flags that kubelet has

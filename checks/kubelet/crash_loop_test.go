@@ -29,7 +29,8 @@ remedy: see what kubelet says at its end: journalctl -b -u kubelet _TRANSPORT=st
 	}
 	const line = `E1121 run.go:72] "command failed" err="x"`
 	checkstest.RunOne(t, "kubelet.crash-loop", checks.Run, []checkstest.Case{
-		{What: "it waits for its next start", Node: node(host.Crash{Restarts: 20, Active: "activating", Exit: "exit status 1", Line: line}, time.Hour),
+		{What: "it waits for its next start",
+			Node: node(host.Crash{Restarts: 20, Active: "activating", Exit: "exit status 1", Line: line}, time.Hour),
 			Want: loops("activating", "exit status 1")},
 		{What: "it runs for a moment", Node: node(host.Crash{Restarts: 20, Active: "active", Exit: "exit status 1", Line: line}, time.Second),
 			Want: loops("active", "exit status 1")},

@@ -58,8 +58,14 @@ func inspectFlags(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.S
 			blame("node-labels", "--node-labels may not set "+label)
 		}
 	}
-	if cloud := k.Flags["cloud-provider"].Value; cloud != "" && cloud != "external" && h.KubeletMinor(ctx) >= 31 {
-		blame("cloud-provider", "--cloud-provider="+cloud+" is no longer in kubelet")
+	if cloud := k.Flags["cloud-provider"].Value; cloud != "" && cloud != "external" {
+		minor, err := h.KubeletMinor(ctx)
+		if err != nil {
+			return s, err
+		}
+		if minor >= 31 {
+			blame("cloud-provider", "--cloud-provider="+cloud+" is no longer in kubelet")
+		}
 	}
 	for flag := range k.Flags {
 		if ordinary(flag) {

@@ -29,9 +29,9 @@ func hostUsers() checks.Problem {
 func inspectHostUsers(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	const key = "user/max_user_namespaces"
 	s := checks.Passing("user namespaces")
-	if h.KubeletMinor(ctx) < 33 {
+	if minor, err := h.KubeletMinor(ctx); err != nil || minor < 33 {
 		s.Skip = "kubelet is older than 1.33, or is not here"
-		return s, nil
+		return s, err
 	}
 	value, err := h.ReadSysctl(key)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -21,14 +21,16 @@ got: max_user_watches=524288 max_user_instances=128
 evidence: /proc/sys/fs/inotify/max_user_watches: 524288
 evidence: /proc/sys/fs/inotify/max_user_instances: 128
 remedy: run: sysctl -w fs.inotify.max_user_instances=8192; and put it into the policy`},
-		{What: "the policy says so itself", Node: checkstest.Node(nil, low), Policy: "sysctl \"fs.inotify.max_user_instances\" { min = 512 }", Want: `warn
+		{What: "the policy says so itself", Node: checkstest.Node(nil, low),
+			Policy: "sysctl \"fs.inotify.max_user_instances\" { min = 512 }", Want: `warn
 want: max_user_watches>=524288 max_user_instances>=512
 got: max_user_watches=524288 max_user_instances=128
 because: sysctl.fs.inotify.max_user_instances
 evidence: /proc/sys/fs/inotify/max_user_watches: 524288
 evidence: /proc/sys/fs/inotify/max_user_instances: 128
 remedy: run: sysctl -w fs.inotify.max_user_instances=8192; and put it into the policy`},
-		{What: "kops", Node: checkstest.Node(nil, map[string]string{"fs/inotify/max_user_watches": "1048576", "fs/inotify/max_user_instances": "8192"}), Want: `pass
+		{What: "kops", Node: checkstest.Node(nil, map[string]string{"fs/inotify/max_user_watches": "1048576",
+			"fs/inotify/max_user_instances": "8192"}), Want: `pass
 want: max_user_watches>=524288 max_user_instances>=512
 got: max_user_watches=1048576 max_user_instances=8192
 evidence: /proc/sys/fs/inotify/max_user_watches: 1048576

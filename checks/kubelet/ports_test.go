@@ -10,14 +10,16 @@ import (
 func TestPorts(t *testing.T) {
 	const header = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 	line := func(port, state string) string {
-		return "   0: 00000000:" + port + " 00000000:0000 " + state + " 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100 0 0 10 0\n"
+		return "   0: 00000000:" + port + " 00000000:0000 " + state +
+			" 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100 0 0 10 0\n"
 	}
 	node := func(tcp, comm string) checkstest.Case {
 		return checkstest.Case{Node: checkstest.Node(map[string]string{
 			"/proc/net/tcp": header + tcp, "/proc/815/comm": comm + "\n", "/proc/815/fd/3": "-> socket:[4711]", "/proc/self/comm": "x",
 		}, nil)}
 	}
-	free, own, stranger := node(line("0016", "0A")+line("280A", "01"), "sshd"), node(line("280A", "0A"), "kubelet"), node(line("280A", "0A"), "nginx")
+	free, own, stranger := node(line("0016", "0A")+line("280A", "01"), "sshd"), node(line("280A", "0A"), "kubelet"),
+		node(line("280A", "0A"), "nginx")
 	free.What, free.Want = "free", `
 pass
 want: free, or kubelet's own

@@ -67,7 +67,7 @@ func inspectRuntime(ctx context.Context, h *host.Host, _ *policy.Policy) (checks
 	switch {
 	case err == nil:
 		s.Evidence = append(s.Evidence, checks.Seen(socket, old+", CRI v1alpha2 only"))
-		if minor := h.KubeletMinor(ctx); minor > 0 && minor < 26 {
+		if minor, _ := h.KubeletMinor(ctx); minor > 0 && minor < 26 {
 			s.Got = "CRI v1alpha2, which kubelet before 1.26 uses"
 			return s, nil
 		}

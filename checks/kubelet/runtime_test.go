@@ -39,7 +39,8 @@ got: CRI v1alpha2 only: containerd 1.4.13
 evidence: /var/lib/kubelet/config.yaml: containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
 evidence: /run/containerd/containerd.sock: containerd 1.4.13, CRI v1alpha2 only
 remedy: install containerd 1.6 or CRI-O 1.20 or later`},
-		{What: "of Debian 11, and a kubelet of its time", Node: node(map[string]string{"v1alpha2 " + socket: "containerd 1.4.13"}, "Kubernetes v1.22.1"), Want: `
+		{What: "of Debian 11, and a kubelet of its time", Node: node(map[string]string{"v1alpha2 " + socket: "containerd 1.4.13"},
+			"Kubernetes v1.22.1"), Want: `
 pass
 want: CRI v1
 got: CRI v1alpha2, which kubelet before 1.26 uses

@@ -27,7 +27,11 @@ got: v1, and kubelet 1.35
 evidence: /proc/mounts: tmpfs at /sys/fs/cgroup
 remedy: boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line, or set failCgroupV1: false`},
 		{What: "v1 and 1.34", Node: node(v1, "", "v1.34.4"), Want: right + "evidence: /proc/mounts: tmpfs at /sys/fs/cgroup"},
-		{What: "v1, and kubelet is told", Node: node(v1, "failCgroupV1: false\n", "v1.36.3"), Want: right + `evidence: /proc/mounts: tmpfs at /sys/fs/cgroup
+		{What: "v1, and a kubelet that does not say its version", Node: node(v1, "", "hangs"), Want: `
+unknown
+error: /usr/bin/kubelet --version did not end: context deadline exceeded`},
+		{What: "v1, and kubelet is told", Node: node(v1, "failCgroupV1: false\n", "v1.36.3"),
+			Want: right + `evidence: /proc/mounts: tmpfs at /sys/fs/cgroup
 evidence: /var/lib/kubelet/config.yaml: failCgroupV1: false`},
 		{What: "no kubelet", Node: checkstest.Node(nil, nil), Want: "skip\nskip: no configuration of kubelet is here"},
 	})
@@ -42,15 +46,21 @@ func TestRootDir(t *testing.T) {
 	want := func(verdict, got, seen string) string {
 		return "\n" + verdict + "\nwant: a file system to write to\ngot: " + got + "\n" + seen
 	}
-	const remedy = "\nremedy: see why it is read-only (dmesg: a file system with errors is mounted so), or make space: crictl rmi --prune, journalctl --vacuum-size=100M"
+	const remedy = "\nremedy: see why it is read-only (dmesg: a file system with errors is mounted so), or make space: crictl rmi --prune, " +
+		"journalctl --vacuum-size=100M"
 	missing := node("ro", host.Space{Free: 1 << 30}, nil)
 	missing.Refuse = map[string]error{"s /data/kubelet": syscall.ENOENT}
 	checkstest.RunOne(t, "kubelet.root-dir", checks.Boot, []checkstest.Case{
-		{What: "space, on a file system that counts no inodes", Node: node("rw", host.Space{Free: 1 << 20}, nil), Want: want("pass", "a file system to write to", "")},
-		{What: "read-only", Node: node("ro,relatime", host.Space{Free: 1 << 20}, nil), Want: want("fail", "read-only", "evidence: /proc/1/mounts: /dev/sdb /data ext4 ro,relatime"+remedy)},
-		{What: "the folder is not made, and cannot be", Node: missing, Want: want("fail", "read-only", "evidence: /proc/1/mounts: /dev/sdb /data ext4 ro"+remedy)},
-		{What: "full", Node: node("rw", host.Space{Free: 4096}, nil), Want: want("fail", "4096 bytes left", "evidence: /data/kubelet: 4096 bytes left"+remedy)},
-		{What: "no inodes", Node: node("rw", host.Space{Free: 1 << 30, Inodes: 10}, nil), Want: want("fail", "no inode left", "evidence: /data/kubelet: no inode left"+remedy)},
+		{What: "space, on a file system that counts no inodes", Node: node("rw", host.Space{Free: 1 << 20}, nil),
+			Want: want("pass", "a file system to write to", "")},
+		{What: "read-only", Node: node("ro,relatime", host.Space{Free: 1 << 20}, nil),
+			Want: want("fail", "read-only", "evidence: /proc/1/mounts: /dev/sdb /data ext4 ro,relatime"+remedy)},
+		{What: "the folder is not made, and cannot be", Node: missing,
+			Want: want("fail", "read-only", "evidence: /proc/1/mounts: /dev/sdb /data ext4 ro"+remedy)},
+		{What: "full", Node: node("rw", host.Space{Free: 4096}, nil),
+			Want: want("fail", "4096 bytes left", "evidence: /data/kubelet: 4096 bytes left"+remedy)},
+		{What: "no inodes", Node: node("rw", host.Space{Free: 1 << 30, Inodes: 10}, nil),
+			Want: want("fail", "no inode left", "evidence: /data/kubelet: no inode left"+remedy)},
 		{What: "full, and kubelet has run before", Node: node("rw", host.Space{}, map[string]string{"/data/kubelet/cpu_manager_state": "{}"}),
 			Want: want("pass", "a file system to write to", "evidence: /data/kubelet: 0 bytes left")},
 	})
@@ -97,15 +107,18 @@ got: kubelet systemd, runtime cgroupfs
 evidence: /run/containerd/containerd.sock: cgroupfs
 evidence: /var/lib/kubelet/config.yaml: cgroupDriver: systemd
 remedy: set SystemdCgroup = true in containerd's configuration, at the path of its version, and cgroupDriver: systemd in kubelet's`},
-		{What: "they differ, and kubelet obeys the runtime", Node: node("", host.CgroupDriver{Driver: "systemd", Told: true}), Want: right + "systemd"},
+		{What: "they differ, and kubelet obeys the runtime", Node: node("", host.CgroupDriver{Driver: "systemd", Told: true}),
+			Want: right + "systemd"},
 		{What: "no runtime", Node: node("", host.CgroupDriver{}), Want: "skip\nskip: the runtime at " + socket + " does not say its driver"},
 	})
 }
 
 func TestResolvConf(t *testing.T) {
-	const stub, right = "# by systemd-resolved\nnameserver 127.0.0.53\noptions edns0\n", "\npass\nwant: resolvers that a Pod reaches\ngot: resolvers that a Pod reaches\n"
+	const stub, right = "# by systemd-resolved\nnameserver 127.0.0.53\noptions edns0\n",
+		"\npass\nwant: resolvers that a Pod reaches\ngot: resolvers that a Pod reaches\n"
 	config := header + "resolvConf: /run/systemd/resolve/resolv.conf\n"
-	const remedy = "\nremedy: set resolvConf: /run/systemd/resolve/resolv.conf in kubelet's configuration, as kubeadm does where systemd-resolved runs"
+	const remedy = "\nremedy: set resolvConf: /run/systemd/resolve/resolv.conf in kubelet's configuration, as kubeadm does where " +
+		"systemd-resolved runs"
 	node := func(files map[string]string) *hosttest.Machine { return withUnit("--config="+kubeadmConfig, files) }
 	checkstest.RunOne(t, "kubelet.resolv-conf", checks.Run, []checkstest.Case{
 		{What: "the stub", Node: node(map[string]string{"/etc/resolv.conf": stub}), Want: `
@@ -113,7 +126,8 @@ warn
 want: resolvers that a Pod reaches
 got: a resolver on the loopback: 127.0.0.53
 evidence: /etc/resolv.conf: nameserver 127.0.0.53` + remedy},
-		{What: "as kubeadm does", Node: node(map[string]string{kubeadmConfig: config, "/etc/resolv.conf": stub, "/run/systemd/resolve/resolv.conf": "nameserver 10.0.0.2\n"}),
+		{What: "as kubeadm does", Node: node(map[string]string{kubeadmConfig: config, "/etc/resolv.conf": stub,
+			"/run/systemd/resolve/resolv.conf": "nameserver 10.0.0.2\n"}),
 			Want: right + "evidence: /var/lib/kubelet/config.yaml: resolvConf: /run/systemd/resolve/resolv.conf"},
 		{What: "missing", Node: node(map[string]string{kubeadmConfig: config}), Want: `
 warn
@@ -129,7 +143,8 @@ func TestRuntimeNofile(t *testing.T) {
 	node := func(comm, limit string) *hosttest.Machine {
 		return checkstest.Node(map[string]string{
 			"/proc/9/stat": "9 (" + comm + ") S 1", "/proc/9/cmdline": "/usr/bin/" + comm + "\x00",
-			"/proc/9/limits": "Limit                     Soft Limit           Hard Limit           Units     \nMax open files            " + limit + "               files     \n",
+			"/proc/9/limits": "Limit                     Soft Limit           Hard Limit           Units     \nMax open files            " + limit +
+				"               files     \n",
 		}, nil)
 	}
 	checkstest.RunOne(t, "kubelet.runtime-nofile", checks.Run, []checkstest.Case{
@@ -147,7 +162,8 @@ remedy: write /etc/systemd/system/containerd.service.d/nofile.conf with [Service
 }
 
 func TestMounts(t *testing.T) {
-	const fstab = "# a comment\nUUID=1 / ext4 defaults 0 1\n/dev/nvme1n1 /var/lib/containerd/ xfs defaults,nofail 0 2\n/dev/sdb /srv ext4 defaults 0 2\n" +
+	const fstab = "# a comment\nUUID=1 / ext4 defaults 0 1\n/dev/nvme1n1 /var/lib/containerd/ xfs defaults,nofail 0 2\n/dev/sdb /srv ext4 " +
+		"defaults 0 2\n" +
 		"/dev/sdc /var/lib/kubelet ext4 noauto 0 0\n"
 	const root = "/dev/vda / ext4 rw 0 0\n"
 	checkstest.RunOne(t, "kubelet.mounts", checks.Run, []checkstest.Case{
@@ -158,7 +174,8 @@ got: not mounted: /var/lib/containerd
 evidence: /etc/fstab: /dev/nvme1n1 /var/lib/containerd/ xfs defaults,nofail 0 2
 remedy: mount it before kubelet and the runtime start: order their units after it with RequiresMountsFor=, and after ` +
 			`cloud-config.service where cloud-init writes /etc/fstab`},
-		{What: "mounted", Node: checkstest.Node(map[string]string{"/etc/fstab": fstab, "/proc/mounts": root + "/dev/nvme1n1 /var/lib/containerd xfs rw 0 0\n"}, nil),
+		{What: "mounted", Node: checkstest.Node(map[string]string{"/etc/fstab": fstab,
+			"/proc/mounts": root + "/dev/nvme1n1 /var/lib/containerd xfs rw 0 0\n"}, nil),
 			Want: "pass\nwant: mounted\ngot: mounted"},
 		{What: "a machine without the file", Node: checkstest.Node(nil, nil), Want: "skip\nskip: there is no /etc/fstab"},
 	})
@@ -167,12 +184,14 @@ remedy: mount it before kubelet and the runtime start: order their units after i
 func TestHealthzPort(t *testing.T) {
 	const line = "0: 0100007F:2808 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100 0 0 10 0\n"
 	checkstest.RunOne(t, "kubelet.healthz-port", checks.Run, []checkstest.Case{
-		{What: "a stranger", Node: checkstest.Node(map[string]string{"/proc/net/tcp": line, "/proc/815/comm": "nginx\n", "/proc/815/fd/3": "-> socket:[4711]"}, nil), Want: `
+		{What: "a stranger", Node: checkstest.Node(map[string]string{"/proc/net/tcp": line, "/proc/815/comm": "nginx\n",
+			"/proc/815/fd/3": "-> socket:[4711]"}, nil), Want: `
 warn
 want: free, or kubelet's own
 got: port 10248 by nginx (pid 815)
 evidence: /proc/net/tcp: port 10248: nginx (pid 815)
 remedy: stop the other program, or set healthzPort in kubelet's configuration`},
-		{What: "free", Node: checkstest.Node(map[string]string{"/proc/net/tcp": ""}, nil), Want: "pass\nwant: free, or kubelet's own\ngot: free, or kubelet's own"},
+		{What: "free", Node: checkstest.Node(map[string]string{"/proc/net/tcp": ""}, nil),
+			Want: "pass\nwant: free, or kubelet's own\ngot: free, or kubelet's own"},
 	})
 }

@@ -18,14 +18,18 @@ got: swap on /dev/sda2, /swapfile
 evidence: /proc/swaps: /dev/sda2 partition 2097148 0 -2
 evidence: /proc/swaps: /swapfile file 1048572 0 -3
 remedy: run: swapoff /dev/sda2 /swapfile; take it out of /etc/fstab, or set failSwapOn: false in kubelet's configuration`},
-		{What: "off", Node: checkstest.Node(map[string]string{"/proc/swaps": header, kubeadmConfig: unset}, nil), Want: "pass\nwant: no swap\ngot: no swap"},
-		{What: "tolerated, in JSON", Node: checkstest.Node(map[string]string{"/proc/swaps": header + "/dev/zram0 partition 1 0 100\n", eksConfig: `{"kind":"KubeletConfiguration","failSwapOn":false}`}, nil), Want: `pass
+		{What: "off", Node: checkstest.Node(map[string]string{"/proc/swaps": header, kubeadmConfig: unset}, nil),
+			Want: "pass\nwant: no swap\ngot: no swap"},
+		{What: "tolerated, in JSON", Node: checkstest.Node(map[string]string{"/proc/swaps": header + "/dev/zram0 partition 1 0 100\n",
+			eksConfig: `{"kind":"KubeletConfiguration","failSwapOn":false}`}, nil), Want: `pass
 want: no swap, or failSwapOn false
 got: swap, and failSwapOn false
 evidence: /proc/swaps: /dev/zram0 partition 1 0 100
 evidence: /etc/kubernetes/kubelet/config.json: failSwapOn: false`},
 		{What: "tolerated by an argument, which overrides", Node: checkstest.Node(map[string]string{
-			"/proc/swaps": header + "/dev/zram0 partition 1 0 100\n", "/etc/default/kubelet": "#KUBELET_EXTRA_ARGS=--fail-swap-on=true\nKUBELET_EXTRA_ARGS=\"--v=2 --config /etc/k.yaml --fail-swap-on=false\"\n",
+			"/proc/swaps": header + "/dev/zram0 partition 1 0 100\n",
+			"/etc/default/kubelet": "#KUBELET_EXTRA_ARGS=--fail-swap-on=true\nKUBELET_EXTRA_ARGS=\"--v=2 --config /etc/k.yaml " +
+				"--fail-swap-on=false\"\n",
 			"/etc/k.yaml": "failSwapOn: true\n",
 		}, nil), Want: `pass
 want: no swap, or failSwapOn false
@@ -43,7 +47,8 @@ evidence: /proc/swaps: /dev/zram0 partition 1 0 100
 evidence: /etc/kubelet.d/10-swap.conf: failSwapOn: false`},
 		{What: "no kubelet yet", Node: checkstest.Node(map[string]string{"/proc/swaps": on}, nil),
 			Want: "skip\nskip: no configuration of kubelet is here"},
-		{What: "zram of the distribution", Node: checkstest.Node(map[string]string{"/proc/swaps": header + "/dev/zram0 partition 1 0 100\n", kubeadmConfig: unset}, nil), Want: `fail
+		{What: "zram of the distribution", Node: checkstest.Node(map[string]string{"/proc/swaps": header + "/dev/zram0 partition 1 0 100\n",
+			kubeadmConfig: unset}, nil), Want: `fail
 want: no swap, or failSwapOn false
 got: swap on /dev/zram0
 evidence: /proc/swaps: /dev/zram0 partition 1 0 100
@@ -53,6 +58,7 @@ remedy: run: swapoff /dev/zram0; take it out of /etc/fstab, or set failSwapOn: f
 			Want: `
 skip
 skip: k3s and RKE2 start kubelet with --fail-swap-on=false`},
-		{What: "cannot be told", Node: checkstest.Node(map[string]string{kubeadmConfig: unset}, nil), Want: "unknown\nerror: looking for swap: open /proc/swaps: no such file or directory"},
+		{What: "cannot be told", Node: checkstest.Node(map[string]string{kubeadmConfig: unset}, nil),
+			Want: "unknown\nerror: looking for swap: open /proc/swaps: no such file or directory"},
 	})
 }

@@ -24,7 +24,8 @@ want: 0
 got: ens5 pps_allowance_exceeded=34
 evidence: ethtool -S ens5: pps_allowance_exceeded=34
 remedy: take a larger instance type; for linklocal (1024 packets a second to DNS, IMDS and NTP) run NodeLocal DNSCache; for conntrack lower the number of tracked connections`},
-		{What: "exceeded now", Problem: "ena.allowance", Node: rising, Host: func(h *host.Host) { h.Links = &risingStats{Links: h.Links} }, Want: `
+		{What: "exceeded now", Problem: "ena.allowance", Node: rising,
+			Host: func(h *host.Host) { h.Links = &risingStats{Links: h.Links} }, Want: `
 warn
 want: 0
 got: ens5 pps_allowance_exceeded=8 rising
@@ -35,7 +36,8 @@ pass
 want: 0
 got: 0
 evidence: ethtool -S ens5: every *_allowance_exceeded is 0, or the driver has none`},
-		{What: "another driver", Problem: "ena.allowance", Node: &hosttest.Machine{Links: map[string]*hosttest.Link{"eth0": {Driver: "virtio_net"}}}, Want: `
+		{What: "another driver", Problem: "ena.allowance",
+			Node: &hosttest.Machine{Links: map[string]*hosttest.Link{"eth0": {Driver: "virtio_net"}}}, Want: `
 skip
 skip: no link has the driver ena`},
 	})

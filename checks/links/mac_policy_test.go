@@ -10,7 +10,8 @@ import (
 func TestMACAddressPolicy(t *testing.T) {
 	const lib252, lib241 = "/usr/lib/x86_64-linux-gnu/systemd/libsystemd-shared-252.so", "/lib/systemd/libsystemd-shared-241.so"
 	checkstest.RunOne(t, "link.mac-address-policy", checks.Image, []checkstest.Case{
-		{What: "the default of systemd 242", Tree: map[string]string{"/usr/lib/systemd/network/99-default.link": checkstest.DefaultLink, lib252: ""}, Want: `warn
+		{What: "the default of systemd 242", Tree: map[string]string{"/usr/lib/systemd/network/99-default.link": checkstest.DefaultLink,
+			lib252: ""}, Want: `warn
 want: no persistent MAC address on CNI links
 got: persistent for flannel.1 vxlan.calico veth* cali*
 evidence: /usr/lib/systemd/network/99-default.link:6: MACAddressPolicy=persistent
@@ -29,7 +30,8 @@ remedy: write to /etc/systemd/network/10-cni.link: [Match] OriginalName=vxlan.ca
 			"/usr/lib/systemd/network/99-default.link": checkstest.DefaultLink, lib252: "",
 			"/etc/systemd/network/99-default.link.d/no.conf": "[Link]\nMACAddressPolicy=none\n",
 		}, Want: "pass\nwant: no persistent MAC address on CNI links\ngot: no persistent MAC address on CNI links"},
-		{What: "before systemd 242", Tree: map[string]string{"/lib/systemd/network/99-default.link": checkstest.DefaultLink, lib241: ""}, Want: `pass
+		{What: "before systemd 242", Tree: map[string]string{"/lib/systemd/network/99-default.link": checkstest.DefaultLink,
+			lib241: ""}, Want: `pass
 want: no persistent MAC address on CNI links
 got: no persistent MAC address on CNI links
 evidence: /lib/systemd/network/99-default.link:6: MACAddressPolicy=persistent
@@ -37,7 +39,8 @@ evidence: /lib/systemd/libsystemd-shared-241.so: systemd 241`},
 		{What: "a condition on the machine", Tree: map[string]string{
 			"/usr/lib/systemd/network/99-default.link": checkstest.DefaultLink, lib252: "",
 			"/etc/systemd/network/10-vm.link": "[Match]\nVirtualization=vm\n[Link]\nMACAddressPolicy=none\n",
-		}, Want: "unknown\nerror: MACAddressPolicy of flannel.1: /etc/systemd/network/10-vm.link:2: unknown whether Virtualization=vm matches on the node"},
+		}, Want: "unknown\nerror: MACAddressPolicy of flannel.1: /etc/systemd/network/10-vm.link:2: unknown whether Virtualization=vm matches " +
+			"on the node"},
 		{What: "no udev", Tree: map[string]string{"/etc/hostname": "n"}, Want: `
 skip
 skip: no .link file is here`},

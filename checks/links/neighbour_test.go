@@ -45,6 +45,7 @@ evidence: /proc/net/stat/arp_cache: entries 16, table_fulls 0
 evidence: /proc/sys/net/ipv4/neigh/default/gc_thresh3: 1024
 evidence: /proc/net/stat/ndisc_cache: entries 2, table_fulls 0
 evidence: /proc/sys/net/ipv6/neigh/default/gc_thresh3: 1024`},
-		{What: "a short line", Node: table("00000010 0000\n", ""), Want: "unknown\nerror: reading /proc/net/stat/arp_cache: the line \"00000010 0000\" is too short"},
+		{What: "a short line", Node: table("00000010 0000\n", ""),
+			Want: "unknown\nerror: reading /proc/net/stat/arp_cache: the line \"00000010 0000\" is too short"},
 	})
 }

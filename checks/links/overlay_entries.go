@@ -2,7 +2,9 @@ package links
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"nodegate/checks"
 	"nodegate/internal/host"
@@ -16,10 +18,14 @@ const agentTime = 20
 func overlayEntries() checks.Problem {
 	return checks.Problem{
 		Name: "overlay.entries", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
-		Detects: "A VXLAN link of the CNI has a route to a node, but no entry that says where its gateway is.",
-		Symptom: "Pods of this node reach those of all nodes but one; that one is reached from all others.",
+		Detects: "A VXLAN link of the CNI has a route to a node, but no entry that says where its gateway is; or it was made anew without " +
+			"its routes.",
+		Symptom: "Pods of this node reach those of all nodes but one; that one is reached from all others. Without routes they reach no " +
+			"other node.",
 		How: "Of each gateway of the routes over a VXLAN link that learns nothing (flannel's, Calico's): its permanent neighbour entry and, " +
-			"for the address in it, the forwarding entry. What is missing for 2 seconds is said. Cilium's links have neither.",
+			"for the address in it, the forwarding entry. What is missing for 2 seconds is said. Cilium's links have neither. Watch " +
+			"remembers the links that had such routes: one that was deleted and made anew (as flanneld 0.28 does by itself) and has none " +
+			"is said until it has one.",
 		Remedy: "restart the CNI's agent on this node, which makes them again",
 		TradeOff: "None for Pods that run: the routes stay while the agent is away. With the entries by hand (ip neigh, bridge fdb) the next " +
 			"change of that node is missed again.",
@@ -32,13 +38,49 @@ func inspectOverlayEntries(ctx context.Context, h *host.Host, _ *policy.Policy) 
 	for look := 0; ; look++ {
 		hops, err := h.Links.Hops(ctx)
 		s := judgeHops(hops)
-		if err != nil || s.Pass || s.Skip != "" || look == agentTime {
+		bare, bareErr := madeAnew(ctx, h, hops)
+		if bare != nil {
+			s.Skip = ""
+			s.Differs(strings.Join(bare, ", "), "")
+		}
+		if err = errors.Join(err, bareErr); err != nil || s.Pass || s.Skip != "" || look == agentTime {
 			return s, err
 		}
 		if err := checks.Pause(ctx); err != nil {
 			return s, err
 		}
 	}
+}
+
+// madeAnew returns the VXLAN links that were made anew without the routes that their predecessors had, as far as watch
+// remembers these.
+func madeAnew(ctx context.Context, h *host.Host, hops []host.Hop) (bare []string, err error) {
+	if h.Memory == nil {
+		return nil, nil
+	}
+	links, err := h.Links.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	gateways := map[string]int{}
+	for _, hop := range hops {
+		gateways[hop.Link]++
+	}
+	for _, l := range links {
+		was, known := h.Memory.Tunnels[l.Name]
+		switch n := gateways[l.Name]; {
+		case n > 0:
+			if h.Memory.Tunnels == nil {
+				h.Memory.Tunnels = map[string]host.Tunnel{}
+			}
+			h.Memory.Tunnels[l.Name] = host.Tunnel{Index: l.Index, Gateways: n}
+		case known && was.Index != l.Index:
+			bare = append(bare, fmt.Sprintf("%s made anew, without the routes by %d gateways that it had", l.Name, was.Gateways))
+		default: // the other nodes have left
+			delete(h.Memory.Tunnels, l.Name)
+		}
+	}
+	return bare, nil
 }
 
 func judgeHops(hops []host.Hop) checks.State {

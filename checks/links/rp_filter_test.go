@@ -29,7 +29,8 @@ got: lxc12ab=2
 evidence: /proc/sys/net/ipv4/conf/all/rp_filter: 2
 evidence: /proc/sys/net/ipv4/conf/lxc12ab/rp_filter: 0, effective 2, needs 0
 remedy: run: sysctl -w net.ipv4.conf.all.rp_filter=0; and put a link block with that sysctl into the policy`},
-		{What: "strict on a tunnel whose name has a dot", Node: links("0", map[string]string{"flannel.1": "1", "cni0": "2", "cali1": "1"}, kinds), Want: `warn
+		{What: "strict on a tunnel whose name has a dot", Node: links("0", map[string]string{"flannel.1": "1", "cni0": "2", "cali1": "1"},
+			kinds), Want: `warn
 want: 0 on lxc* and cilium_*, not 1 on tunnels, CNI bridges and ENIs
 got: flannel.1=1
 evidence: /proc/sys/net/ipv4/conf/all/rp_filter: 0

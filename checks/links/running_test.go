@@ -15,9 +15,11 @@ import (
 )
 
 func TestAcceptRA(t *testing.T) {
-	const all, gateway = "00000000000000000000000000000000 00 00000000000000000000000000000000 00 ", "fe800000000000000000000000000001 00000400 00000001 00000000 "
+	const all, gateway = "00000000000000000000000000000000 00 00000000000000000000000000000000 00 ",
+		"fe800000000000000000000000000001 00000400 00000001 00000000 "
 	node := func(flags, accept string) *hosttest.Machine {
-		return checkstest.Node(map[string]string{"/proc/net/ipv6_route": all + gateway + flags + "     eth0\n" + all + gateway + "00200200       lo\n"},
+		return checkstest.Node(map[string]string{"/proc/net/ipv6_route": all + gateway + flags + "     eth0\n" + all + gateway +
+			"00200200       lo\n"},
 			map[string]string{"net/ipv6/conf/eth0/forwarding": "1", "net/ipv6/conf/eth0/accept_ra": accept})
 	}
 	checkstest.RunOne(t, "accept-ra.forwarding", checks.Run, []checkstest.Case{
@@ -63,9 +65,11 @@ evidence: /proc/sys/net/ipv4/conf/all/src_valid_mark: 0`},
 }
 
 func TestCNILeftovers(t *testing.T) {
-	const dir, flannel, calico = "/etc/cni/net.d/", `{"name":"cbr0","plugins":[{"type":"flannel"}]}`, `{"name":"k8s-pod-network","plugins":[{"type":"calico"}]}`
+	const dir, flannel, calico = "/etc/cni/net.d/", `{"name":"cbr0","plugins":[{"type":"flannel"}]}`,
+		`{"name":"k8s-pod-network","plugins":[{"type":"calico"}]}`
 	node := func(files map[string]string, links map[string]*hosttest.Link) *hosttest.Machine {
-		m := checkstest.Node(map[string]string{dir + "200-loopback.conf": `{"name":"lo","type":"loopback"}`, dir + "87-podman.conflist": `{"name":"podman","plugins":[{"type":"bridge"}]}`}, nil)
+		m := checkstest.Node(map[string]string{dir + "200-loopback.conf": `{"name":"lo","type":"loopback"}`,
+			dir + "87-podman.conflist": `{"name":"podman","plugins":[{"type":"bridge"}]}`}, nil)
 		maps.Copy(m.Files, files)
 		m.Links = links
 		return m
@@ -73,19 +77,23 @@ func TestCNILeftovers(t *testing.T) {
 	tunnel := func(port int) *hosttest.Link { return &hosttest.Link{Kind: "vxlan", VXLAN: &host.VXLAN{Port: port}} }
 	const remedy = "\nremedy: remove the file and the links of the CNI that is gone, and restart the node: its routes and rules go too"
 	checkstest.RunOne(t, "cni.leftovers", checks.Run, []checkstest.Case{
-		{What: "one, beside examples", Node: node(map[string]string{dir + "10-flannel.conflist": flannel}, nil), Want: "pass\nwant: one CNI\ngot: one CNI"},
+		{What: "one, beside examples", Node: node(map[string]string{dir + "10-flannel.conflist": flannel}, nil),
+			Want: "pass\nwant: one CNI\ngot: one CNI"},
 		{What: "two", Node: node(map[string]string{dir + "10-calico.conflist": calico, dir + "20-flannel.conflist": flannel}, nil), Want: `
 warn
 want: one CNI
 got: calico in 10-calico.conflist, flannel in 20-flannel.conflist
 evidence: /etc/cni/net.d: the runtime uses the first: calico in 10-calico.conflist` + remedy},
-		{What: "Multus calls the others", Node: node(map[string]string{dir + "00-multus.conf": `{"name":"m","type":"multus"}`, dir + "10-calico.conflist": calico}, nil),
+		{What: "Multus calls the others",
+			Node: node(map[string]string{dir + "00-multus.conf": `{"name":"m","type":"multus"}`, dir + "10-calico.conflist": calico}, nil),
 			Want: "pass\nwant: one CNI\ngot: one CNI"},
-		{What: "two tunnels on one port", Node: node(nil, map[string]*hosttest.Link{"flannel.1": tunnel(8472), "cilium_vxlan": tunnel(8472), "vxlan9": tunnel(8472)}), Want: `
+		{What: "two tunnels on one port",
+			Node: node(nil, map[string]*hosttest.Link{"flannel.1": tunnel(8472), "cilium_vxlan": tunnel(8472), "vxlan9": tunnel(8472)}), Want: `
 warn
 want: one CNI
 got: cilium_vxlan and flannel.1 on port 8472` + remedy},
-		{What: "two tunnels of one CNI", Node: node(nil, map[string]*hosttest.Link{"flannel.1": tunnel(8472), "flannel-v6.1": tunnel(8472)}), Want: "pass\nwant: one CNI\ngot: one CNI"},
+		{What: "two tunnels of one CNI", Node: node(nil, map[string]*hosttest.Link{"flannel.1": tunnel(8472), "flannel-v6.1": tunnel(8472)}),
+			Want: "pass\nwant: one CNI\ngot: one CNI"},
 		{What: "none", Node: checkstest.Node(nil, nil), Want: "skip\nskip: no CNI is here yet"},
 	})
 }
@@ -103,8 +111,10 @@ want: no wrong checksum now
 got: InCsumErrors rising
 evidence: /proc/net/snmp: Tcp InCsumErrors 7, then 9
 remedy: on the node that sends: ethtool -K LINK tx-checksum-ip-generic off, of the tunnel's link; a link block of the policy keeps it so`},
-		{What: "long ago", Node: node, Want: "pass\nwant: no wrong checksum now\ngot: no wrong checksum now\nevidence: /proc/net/snmp: Tcp InCsumErrors 7, then 7"},
-		{What: "never", Node: checkstest.Node(map[string]string{"/proc/net/snmp": snmp + "0\n"}, nil), Want: "pass\nwant: no wrong checksum now\ngot: no wrong checksum now"},
+		{What: "long ago", Node: node,
+			Want: "pass\nwant: no wrong checksum now\ngot: no wrong checksum now\nevidence: /proc/net/snmp: Tcp InCsumErrors 7, then 7"},
+		{What: "never", Node: checkstest.Node(map[string]string{"/proc/net/snmp": snmp + "0\n"}, nil),
+			Want: "pass\nwant: no wrong checksum now\ngot: no wrong checksum now"},
 	})
 }
 
@@ -118,6 +128,8 @@ func TestOverlayEntries(t *testing.T) {
 	deaf, lost := whole, whole
 	deaf.Gateway, deaf.MAC, deaf.Remote = "10.244.2.0", "", ""
 	lost.Gateway, lost.MAC, lost.Remote = "10.244.3.0", "0e:00:00:00:00:03", ""
+	anew := node()
+	anew.Links = map[string]*hosttest.Link{"flannel.1": {Kind: "vxlan", VXLAN: &host.VXLAN{}}}
 	checkstest.RunOne(t, "overlay.entries", checks.Run, []checkstest.Case{
 		{What: "one of each is missing", Node: node(whole, deaf, lost), Want: `
 warn
@@ -130,6 +142,13 @@ remedy: restart the CNI's agent on this node, which makes them again`},
 			"got: a neighbour and a forwarding entry for each gateway"},
 		{What: "made meanwhile", Node: node(deaf), Host: func(h *host.Host) { h.Links = &agent{h.Links, 3} },
 			Want: "pass\nwant: a neighbour and a forwarding entry for each gateway\ngot: a neighbour and a forwarding entry for each gateway"},
+		{What: "made anew", Node: anew, Host: func(h *host.Host) {
+			h.Memory = &host.Memory{Tunnels: map[string]host.Tunnel{"flannel.1": {Index: -1, Gateways: 2}, "gone": {Index: -2, Gateways: 1}}}
+		}, Want: `
+warn
+want: a neighbour and a forwarding entry for each gateway
+got: flannel.1 made anew, without the routes by 2 gateways that it had
+remedy: restart the CNI's agent on this node, which makes them again`},
 		{What: "no overlay", Node: node(), Want: "skip\nskip: no routes with gateways over a VXLAN link that learns nothing"},
 	})
 }
@@ -196,8 +215,35 @@ func TestOverlayEntriesKernel(t *testing.T) {
 	}
 	run("bridge fdb del " + mac + " dev flannel.7; bridge fdb append 00:00:00:00:00:00 dev flannel.7 dst 192.0.2.8")
 	verdict("an entry for all others", "pass")
-	run("ip link add learns type vxlan id 2 dstport 4789 dev nic0; ip link set learns up; ip route add 10.245.1.0/24 via 10.245.1.1 dev learns onlink")
+	run("ip link add learns type vxlan id 2 dstport 4789 dev nic0; ip link set learns up; ip route add 10.245.1.0/24 via 10.245.1.1 dev " +
+		"learns onlink")
 	verdict("a link that learns", "pass")
+
+	run("ip link del learns")
+	h.Memory = &host.Memory{}
+	verdict("remembered", "pass")
+	run("ip route flush dev flannel.7")
+	verdict("all other nodes left", "skip")
+	anew := func() {
+		run(`ip link del flannel.7
+			ip link add flannel.7 type vxlan id 7 dstport 8477 dev nic0 nolearning
+			ip link set flannel.7 up`)
+	}
+	reached := func() {
+		run(`ip neigh add 10.244.1.0 lladdr ` + mac + ` dev flannel.7 nud permanent
+			bridge fdb add ` + mac + ` dev flannel.7 dst 192.0.2.7
+			ip route add 10.244.1.0/24 via 10.244.1.0 dev flannel.7 onlink`)
+	}
+	anew()
+	verdict("made anew where there is no other node", "skip")
+	reached()
+	verdict("another node again", "pass")
+	anew()
+	verdict("made anew without routes", "warn")
+	reached()
+	verdict("with its routes", "pass")
+	run("ip link del flannel.7")
+	verdict("gone", "skip")
 }
 
 func TestUDPGSO(t *testing.T) {
@@ -212,11 +258,14 @@ func TestUDPGSO(t *testing.T) {
 		}
 		return m
 	}
-	const want, link = "want: a kernel that keeps joined UDP packets\ngot: ", "\nevidence: flannel.1: sends through tailscale0, a tun link\nevidence: "
+	const want, link = "want: a kernel that keeps joined UDP packets\ngot: ",
+		"\nevidence: flannel.1: sends through tailscale0, a tun link\nevidence: "
 	const good = "pass\n" + want + "a kernel that keeps joined UDP packets" + link
-	const remedy = "\nremedy: take Linux 6.8.5 or later; until then TS_TUN_DISABLE_UDP_GRO=true in /etc/default/tailscaled, and restart tailscaled"
+	const remedy = "\nremedy: take Linux 6.8.5 or later; until then TS_TUN_DISABLE_UDP_GRO=true in /etc/default/tailscaled, and restart " +
+		"tailscaled"
 	checkstest.RunOne(t, "vxlan.udp-gso", checks.Run, []checkstest.Case{
-		{What: "flannel over Tailscale", Node: node("tailscale0", "6.6.25-talos", ""), Want: "warn\n" + want + "6.6.25" + link + "uname -r: 6.6.25-talos" + remedy},
+		{What: "flannel over Tailscale", Node: node("tailscale0", "6.6.25-talos", ""), Want: "warn\n" + want + "6.6.25" + link +
+			"uname -r: 6.6.25-talos" + remedy},
 		{What: "Ubuntu's", Node: node("tailscale0", "6.8.0-31-generic", "Ubuntu 6.8.0-31.31-generic 6.8.1\n"),
 			Want: "warn\n" + want + "6.8.1" + link + "/proc/version_signature: 6.8.1" + remedy},
 		{What: "Ubuntu's later one", Node: node("tailscale0", "6.8.0-45-generic", "Ubuntu 6.8.0-45.45-generic 6.8.12\n"),

@@ -27,7 +27,8 @@ func TestDockerForwardDrop(t *testing.T) {
 -A KUBE-FORWARD -m mark --mark 0x4000/0x4000 -j ACCEPT
 `
 	node := func(more string) *hosttest.Machine {
-		return &hosttest.Machine{Rules: map[string]string{"iptables-nft-save": docker + more + "COMMIT\n", "ip6tables-nft-save": docker + "COMMIT\n"}}
+		return &hosttest.Machine{Rules: map[string]string{"iptables-nft-save": docker + more + "COMMIT\n",
+			"ip6tables-nft-save": docker + "COMMIT\n"}}
 	}
 	open := node("")
 	open.Rules["iptables-nft-save"] = "*filter\n:FORWARD ACCEPT [0:0]\n:DOCKER - [0:0]\nCOMMIT\n*nat\n:FORWARD DROP [0:0]\nCOMMIT\n"
@@ -38,7 +39,8 @@ want: FORWARD accepts Pods
 got: FORWARD drops in iptables-nft-save
 evidence: iptables-nft-save: :FORWARD DROP
 remedy: run: iptables-nft -P FORWARD ACCEPT; and set net.ipv4.ip_forward=1 before Docker starts, or it closes FORWARD again`},
-		{What: "flannel accepts", Problem: "docker.forward-drop", Node: node("-A FORWARD -m comment --comment \"flanneld forward -j DROP\" -j FLANNEL-FWD\n-A FLANNEL-FWD -s 10.244.0.0/16 -j ACCEPT\n"), Want: `
+		{What: "flannel accepts", Problem: "docker.forward-drop", Node: node("-A FORWARD -m comment --comment " +
+			"\"flanneld forward -j DROP\" -j FLANNEL-FWD\n-A FLANNEL-FWD -s 10.244.0.0/16 -j ACCEPT\n"), Want: `
 pass
 want: FORWARD accepts Pods
 got: FORWARD accepts Pods

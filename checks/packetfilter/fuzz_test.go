@@ -14,7 +14,8 @@ func TestMarkRegression(t *testing.T) {
 		want        checks.Verdict
 	}{
 		{"6.6.56", "", checks.Pass}, {"6.6.57", "", checks.Fail}, {"6.6.58-talos", "talos", checks.Fail}, {"6.6.59", "", checks.Pass},
-		{"6.11.3", "", checks.Pass}, {"6.11.4-301.fc41.x86_64", "fedora", checks.Fail}, {"6.11.5-1", "arch", checks.Fail}, {"6.11.6", "", checks.Pass},
+		{"6.11.3", "", checks.Pass}, {"6.11.4-301.fc41.x86_64", "fedora", checks.Fail}, {"6.11.5-1", "arch", checks.Fail},
+		{"6.11.6", "", checks.Pass},
 		{"6.8.0-55-generic", "ubuntu", checks.Pass}, {"6.8.0-56-generic", "ubuntu", checks.Fail}, {"6.8.0-57-lowlatency", "ubuntu", checks.Fail},
 		{"6.8.0-58-generic", "ubuntu", checks.Pass}, {"6.8.0-1024-aws", "ubuntu", checks.Unknown}, {"6.8.0-56-generic", "debian", checks.Pass},
 		{"5.15.0-127-generic", "ubuntu", checks.Fail}, {"", "", checks.Unknown},

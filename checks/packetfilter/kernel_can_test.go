@@ -39,7 +39,8 @@ pass
 want: every form of rule
 got: every form of rule
 evidence: /var/lib/kube-proxy/config.conf: mode iptables`},
-		{What: "Enterprise Linux 10 without kernel-modules-extra", Node: lacks(node("iptables", "xt_comment"), "iptables-restore", "statistic", "comment"), Want: `
+		{What: "Enterprise Linux 10 without kernel-modules-extra",
+			Node: lacks(node("iptables", "xt_comment"), "iptables-restore", "statistic", "comment"), Want: `
 fail
 want: every form of rule
 got: cannot without xt_comment, xt_statistic
@@ -59,7 +60,8 @@ pass
 want: every form of rule
 got: every form of rule
 evidence: /var/lib/kube-proxy/config.conf: mode nftables`},
-		{What: "no nft to try with, and the files say which one is missing", Node: without(node("nftables", strings.Fields(nftables)...), "nft"), Want: `
+		{What: "no nft to try with, and the files say which one is missing",
+			Node: without(node("nftables", strings.Fields(nftables)...), "nft"), Want: `
 fail
 want: every form of rule
 got: cannot without nft_nat
@@ -105,9 +107,10 @@ want: every form of rule
 got: every form of rule
 evidence: /lib/modules/6.12.0: cannot iptables mode without ip6t_REJECT, ipt_REJECT, xt_MASQUERADE, xt_addrtype, xt_comment, xt_conntrack, ` +
 			`xt_mark, xt_nat, xt_recent, xt_statistic, xt_tcpudp`},
-		{What: "the same, for a policy of mode ipvs", Policy: "module \"ip_vs\" {}\n", Tree: tree(nftables + " nft_nat ip6t_REJECT ipt_REJECT xt_MASQUERADE " +
-			"xt_addrtype xt_comment xt_conntrack xt_mark xt_nat xt_recent xt_statistic xt_tcpudp ip_vs ip_vs_rr ip_set xt_set ip_set_bitmap_port " +
-			"ip_set_hash_ip ip_set_hash_ipport ip_set_hash_ipportip"), Want: `
+		{What: "the same, for a policy of mode ipvs", Policy: "module \"ip_vs\" {}\n",
+			Tree: tree(nftables + " nft_nat ip6t_REJECT ipt_REJECT xt_MASQUERADE " +
+				"xt_addrtype xt_comment xt_conntrack xt_mark xt_nat xt_recent xt_statistic xt_tcpudp ip_vs ip_vs_rr ip_set xt_set ip_set_bitmap_port " +
+				"ip_set_hash_ip ip_set_hash_ipport ip_set_hash_ipportip"), Want: `
 fail
 want: every form of rule
 got: 6.12.0 cannot ipvs mode without ip_set_hash_ipportnet
@@ -118,7 +121,8 @@ remedy: install kernel-modules-extra-6.12.0`},
 
 func TestKernelCNI(t *testing.T) {
 	node := func(conflist string, dep string) *hosttest.Machine {
-		return checkstest.Node(map[string]string{"/etc/cni/net.d/10-x.conflist": conflist, "/lib/modules/6.1.0/modules.dep": dep, "/etc/os-release": "ID=ubuntu\n"}, nil)
+		return checkstest.Node(map[string]string{"/etc/cni/net.d/10-x.conflist": conflist, "/lib/modules/6.1.0/modules.dep": dep,
+			"/etc/os-release": "ID=ubuntu\n"}, nil)
 	}
 	checkstest.RunOne(t, "packetfilter.kernel-can-cni", checks.Run, []checkstest.Case{
 		{What: "a small kernel", Node: node(`{"name":"cbr0"}`, ""), Want: `
@@ -127,7 +131,8 @@ want: the CNI's modules
 got: without vxlan
 evidence: /etc/cni/net.d: cbr0
 remedy: install linux-modules-6.1.0 and linux-modules-extra-6.1.0, which has vxlan`},
-		{What: "a whole kernel", Node: node(`{"name":"cbr0"}`, "kernel/drivers/net/vxlan/vxlan.ko:\n"), Want: "pass\nwant: the CNI's modules\ngot: the CNI's modules"},
+		{What: "a whole kernel", Node: node(`{"name":"cbr0"}`, "kernel/drivers/net/vxlan/vxlan.ko:\n"),
+			Want: "pass\nwant: the CNI's modules\ngot: the CNI's modules"},
 		{What: "another CNI", Node: node(`{"name":"mine"}`, ""), Want: "skip\nskip: no CNI is here whose modules are known"},
 	})
 }

@@ -11,7 +11,8 @@ import (
 )
 
 func TestRouteLocalnetMartian(t *testing.T) {
-	const drop = "-A KUBE-FIREWALL ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment \"block incoming localnet connections\" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP\n"
+	const drop = "-A KUBE-FIREWALL ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment \"block incoming localnet connections\" -m " +
+		"conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP\n"
 	rules := func(on, text string) *hosttest.Machine {
 		m := checkstest.Node(nil, map[string]string{"net/ipv4/conf/all/route_localnet": on})
 		m.Rules = map[string]string{"iptables-nft-save": "*filter\n" + text + "COMMIT\n", "ip6tables-nft-save": "*filter\nCOMMIT\n"}
@@ -73,7 +74,8 @@ func TestMartianRuleInARealKernel(t *testing.T) {
 	}
 	iptables("-N", "KUBE-FIREWALL")
 	look(checks.Warn, "route_localnet=1 without the KUBE-FIREWALL rule")
-	iptables("-A", "KUBE-FIREWALL", "!", "-s", "127.0.0.0/8", "-d", "127.0.0.0/8", "-m", "comment", "--comment", "block incoming localnet connections",
+	iptables("-A", "KUBE-FIREWALL", "!", "-s", "127.0.0.0/8", "-d", "127.0.0.0/8", "-m", "comment", "--comment",
+		"block incoming localnet connections",
 		"-m", "conntrack", "!", "--ctstate", "RELATED,ESTABLISHED,DNAT", "-j", "DROP")
 	look(checks.Warn, "the rule is in KUBE-FIREWALL, and INPUT does not jump there")
 	iptables("-I", "INPUT", "-j", "KUBE-FIREWALL")

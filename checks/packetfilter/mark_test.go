@@ -41,14 +41,17 @@ evidence: scratch namespace: ip6tables-nft -t mangle -j MARK --set-xmark 0x4000/
 remedy: install the next kernel, or the package that has its xt_mark module`},
 		{What: "taken, whatever the release", Problem: name, Node: says(node("6.6.58", "arch", ""), ""),
 			Want: taken + "scratch namespace: ip6tables-nft -t mangle -j MARK --set-xmark 0x4000/0x4000: taken"},
-		{What: "a rule stands", Problem: name, Node: node("6.6.58", "talos", checkstest.ProxySave), Want: taken + "ip6tables-nft-save: -A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000"},
-		{What: "cannot be tried, one of them", Problem: name, Node: node("6.8.0-56-generic", "ubuntu", "*nat\n:KUBE-MARK-MASQ - [0:0]\nCOMMIT\n"), Want: `
+		{What: "a rule stands", Problem: name, Node: node("6.6.58", "talos", checkstest.ProxySave),
+			Want: taken + "ip6tables-nft-save: -A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000"},
+		{What: "cannot be tried, one of them", Problem: name,
+			Node: node("6.8.0-56-generic", "ubuntu", "*nat\n:KUBE-MARK-MASQ - [0:0]\nCOMMIT\n"), Want: `
 unknown
 error: kernel 6.8.0-56-generic may refuse ip6tables' MARK (Ubuntu's 5.15.0-127, 6.8.0-56 and 6.8.0-57 lost it): ` + tried + `: not permitted`},
 		{What: "cannot be tried, a cloud's kernel", Problem: name, Node: node("6.8.0-1024-aws", "ubuntu", ""), Want: `
 unknown
 error: kernel 6.8.0-1024-aws may refuse ip6tables' MARK (Ubuntu numbers this kernel apart from 5.15.0-127, 6.8.0-56 and 6.8.0-57, which lost it): ` + tried + `: not permitted`},
-		{What: "cannot be tried, another kernel", Problem: name, Node: node("6.1.0-28-amd64", "debian", ""), Want: taken + "uname -r: 6.1.0-28-amd64: not one of those that lost it"},
+		{What: "cannot be tried, another kernel", Problem: name, Node: node("6.1.0-28-amd64", "debian", ""),
+			Want: taken + "uname -r: 6.1.0-28-amd64: not one of those that lost it"},
 		{What: "not tried without kube-proxy", Problem: name, Node: says(noProxy, ""), Want: `
 unknown
 error: kernel 6.6.58 may refuse ip6tables' MARK (stable kernels 6.6.57, 6.6.58, 6.11.4 and 6.11.5 lost it): kube-proxy keeps no iptables rules here, so it was not tried`},

@@ -43,7 +43,8 @@ func TestHostPort(t *testing.T) {
 	const chains = "*nat\n:CNI-HOSTPORT-DNAT - [0:0]\n:KUBE-NODEPORTS - [0:0]\n:CNI-DN-1 - [0:0]\n:KUBE-EXT-1 - [0:0]\n" +
 		"-A KUBE-NODEPORTS -p tcp -m comment --comment \"ns/name\" -m tcp --dport 30080 -j KUBE-EXT-1\n"
 	rule := func(protocol, ports string) string {
-		return "-A CNI-HOSTPORT-DNAT -p " + protocol + " -m comment --comment \"dnat name: \\\"cbr0\\\" id: \\\"1\\\"\" -m multiport --dports " + ports + " -j CNI-DN-1\n"
+		return "-A CNI-HOSTPORT-DNAT -p " + protocol + " -m comment --comment \"dnat name: \\\"cbr0\\\" id: \\\"1\\\"\" -m multiport --dports " +
+			ports + " -j CNI-DN-1\n"
 	}
 	checkstest.RunOne(t, "packetfilter.host-port", checks.Run, []checkstest.Case{
 		{What: "kubelet's and a NodePort", Node: saved(chains + rule("tcp", "8080,10250") + rule("tcp", "30080") + rule("udp", "22")), Want: `
@@ -67,7 +68,8 @@ func TestForwardDrop(t *testing.T) {
 	const remedy = "\nremedy: put the CNI's ACCEPT first: restart its agent, which inserts it; with ufw: ufw default allow routed; " +
 		"in a table of nft's own let the Pods' links pass, or give the chain policy accept"
 	const right = "pass\nwant: Pods' packets pass\ngot: Pods' packets pass"
-	const kube, flannel, reject = "-A FORWARD -j KUBE-FORWARD\n", "-A FORWARD -j FLANNEL-FWD\n", "-A FORWARD -j REJECT --reject-with icmp-host-prohibited\n"
+	const kube, flannel, reject = "-A FORWARD -j KUBE-FORWARD\n", "-A FORWARD -j FLANNEL-FWD\n",
+		"-A FORWARD -j REJECT --reject-with icmp-host-prohibited\n"
 	checkstest.RunOne(t, "packetfilter.forward-drop", checks.Run, []checkstest.Case{
 		{What: "healthy", Node: saved(filter("ACCEPT", kube)), Want: right},
 		{What: "flannel before the REJECT of Enterprise Linux", Node: saved(filter("DROP", kube+flannel+reject)), Want: right},
@@ -81,7 +83,8 @@ warn
 want: Pods' packets pass
 got: filter FORWARD drops in iptables-nft-save
 evidence: iptables-nft-save: :FORWARD DROP` + remedy},
-		{What: "a DROP in raw", Node: saved("*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -j DROP\nCOMMIT\n" + filter("ACCEPT", kube)[len("*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -d 172.17.0.2/32 ! -i docker0 -j DROP\nCOMMIT\n"):]), Want: `
+		{What: "a DROP in raw", Node: saved("*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -j DROP\nCOMMIT\n" +
+			filter("ACCEPT", kube)[len("*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -d 172.17.0.2/32 ! -i docker0 -j DROP\nCOMMIT\n"):]), Want: `
 warn
 want: Pods' packets pass
 got: raw PREROUTING drops in iptables-nft-save
@@ -102,14 +105,16 @@ func TestNFTForwardDrop(t *testing.T) {
 		}
 	}
 	forward := func(policy, rules string) string {
-		return "table inet mine { chain pods {\naccept\n}\nchain forward { type filter hook forward priority 0; policy " + policy + ";\n" + rules + "\n}\n}\n"
+		return "table inet mine { chain pods {\naccept\n}\nchain forward { type filter hook forward priority 0; policy " + policy + ";\n" +
+			rules + "\n}\n}\n"
 	}
 	for what, c := range map[string]struct{ rules, want string }{
-		"Debian's example":           {forward("drop", ""), "inet mine forward: policy drop"},
-		"established ones alone":     {forward("drop", "ct state established,related accept"), "inet mine forward: policy drop"},
-		"counted, then dropped":      {forward("accept", "counter log\ncounter drop"), "inet mine forward: drop"},
-		"refused":                    {forward("accept", "tcp dport 22 accept; reject with icmpx type admin-prohibited"), ""},
-		"refused at once":            {forward("accept", "ct state related accept; reject with icmpx type admin-prohibited"), "inet mine forward: reject"},
+		"Debian's example":       {forward("drop", ""), "inet mine forward: policy drop"},
+		"established ones alone": {forward("drop", "ct state established,related accept"), "inet mine forward: policy drop"},
+		"counted, then dropped":  {forward("accept", "counter log\ncounter drop"), "inet mine forward: drop"},
+		"refused":                {forward("accept", "tcp dport 22 accept; reject with icmpx type admin-prohibited"), ""},
+		"refused at once": {forward("accept", "ct state related accept; reject with icmpx type admin-prohibited"),
+			"inet mine forward: reject"},
 		"the Pods' link passes":      {forward("drop", `iifname "cni0" accept`), ""},
 		"followed elsewhere":         {forward("drop", "jump pods"), ""},
 		"a map of verdicts":          {forward("drop", "ct state vmap { established : accept, new : jump pods }"), ""},
@@ -119,7 +124,8 @@ func TestNFTForwardDrop(t *testing.T) {
 		"everything returns":         {forward("accept", "return; drop"), ""},
 		"another hook":               {"table ip mine { chain input { type filter hook input priority 0; policy drop;\n}\n}\n", ""},
 		"what iptables-nft has made": {"table ip filter { chain FORWARD { type filter hook forward priority 0; policy drop;\n}\n}\n", ""},
-		"of IPv6":                    {"table ip6 mine { chain f { type filter hook forward priority 0; policy drop;\n}\n}\n", "ip6 mine f: policy drop"},
+		"of IPv6": {"table ip6 mine { chain f { type filter hook forward priority 0; policy drop;\n}\n}\n",
+			"ip6 mine f: policy drop"},
 	} {
 		nft(c.rules)
 		others, err := h.Rules.Others(t.Context())
@@ -165,7 +171,8 @@ func TestIncompatible(t *testing.T) {
 
 func TestIPSetRevision(t *testing.T) {
 	const dir = "/var/log/pods/kube-system_calico-node-9qbzx_4f6c/calico-node/"
-	const complaint = "2026-07-15T08:54:52.832Z stderr F 2026-07-15 08:54:52.832 [ERROR][11] felix/ipsets.go 671: Bad return code from 'ipset list " +
+	const complaint = "2026-07-15T08:54:52.832Z stderr F 2026-07-15 08:54:52.832 [ERROR][11] felix/ipsets.go 671: Bad return code from " +
+		"'ipset list " +
 		"cali40this-host'. error=exit status 1 family=\"inet\" stderr=\"ipset v7.11: Kernel and userspace incompatible: settype hash:ip with " +
 		"revision 6 not supported by userspace.\\n\"\n"
 	later := func(at string) string {

@@ -42,7 +42,8 @@ error: cannot tell the version of iptables from "BusyBox"`},
 skip
 skip: iptables is not installed: kube-proxy brings its own`},
 	})
-	r := checkstest.On(t.Context(), t, (&hosttest.Machine{Version: map[string]string{"iptables": "iptables v1.8.7 (nf_tables)"}}).Host(), checks.Run, "iptables.version", "")
+	r := checkstest.On(t.Context(), t, (&hosttest.Machine{Version: map[string]string{"iptables": "iptables v1.8.7 (nf_tables)"}}).Host(),
+		checks.Run, "iptables.version", "")
 	if r.Verdict != checks.Pass || len(r.State.Evidence) != 2 || r.State.Evidence[1].Source != "note" {
 		t.Errorf("1.8.7 on nf_tables is not noted: %+v", r.State)
 	}

@@ -10,7 +10,8 @@ import (
 
 func TestModuleInImage(t *testing.T) {
 	const k1, k2 = "/lib/modules/6.1.0-13-amd64/", "/lib/modules/6.1.0-18-amd64/"
-	const dep = "kernel/net/bridge/br_netfilter.ko.xz: kernel/net/bridge/bridge.ko.xz kernel/net/802/stp.ko.xz\nkernel/net/bridge/bridge.ko.xz: kernel/net/802/stp.ko.xz\nkernel/net/802/stp.ko.xz:\n"
+	const dep = "kernel/net/bridge/br_netfilter.ko.xz: kernel/net/bridge/bridge.ko.xz " +
+		"kernel/net/802/stp.ko.xz\nkernel/net/bridge/bridge.ko.xz: kernel/net/802/stp.ko.xz\nkernel/net/802/stp.ko.xz:\n"
 	// tree is a good image, and what is changed in it; a "" takes a file out.
 	tree := func(changes ...string) map[string]string {
 		files := map[string]string{
@@ -45,7 +46,8 @@ got: not in 6.1.0-18-amd64
 evidence: /lib/modules/6.1.0-13-amd64: loadable
 evidence: /lib/modules/6.1.0-18-amd64: not installed
 remedy: install linux-image-6.1.0-18-amd64, which has br_netfilter, or remove the kernel`},
-		{"Rocky Linux 10 without kernel-modules-extra", tree(k2+"modules.builtin", "", "/etc/os-release", "ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n"), `fail
+		{"Rocky Linux 10 without kernel-modules-extra", tree(k2+"modules.builtin", "", "/etc/os-release",
+			"ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n"), `fail
 want: in every kernel
 got: not in 6.1.0-18-amd64
 evidence: /lib/modules/6.1.0-13-amd64: loadable
@@ -76,7 +78,8 @@ got: in every kernel
 evidence: /lib/modules/6.1.0-13-amd64: loadable
 evidence: /etc/modprobe.d/b.conf:1: blacklisted: systemd-modules-load skips it, nodegate-apply still loads it by name
 evidence: /lib/modules/6.1.0-18-amd64: built in`},
-		{"an install line that loads it", tree("/etc/modprobe.d/b.conf", "install br_netfilter /sbin/modprobe --ignore-install br_netfilter\n"), `pass
+		{"an install line that loads it", tree("/etc/modprobe.d/b.conf",
+			"install br_netfilter /sbin/modprobe --ignore-install br_netfilter\n"), `pass
 want: in every kernel
 got: in every kernel
 evidence: /lib/modules/6.1.0-13-amd64: loadable

@@ -13,7 +13,8 @@ import (
 func TestIPForwardWriters(t *testing.T) {
 	networkd := map[string][2]string{"systemd-networkd.service": {"active", "enabled"}}
 	off := checkstest.Node(nil, map[string]string{"net/ipv4/ip_forward": "0"})
-	reset := checkstest.Node(map[string]string{"/etc/sysctl.d/99-hardening.conf": "net.ipv4.conf.all.forwarding=0\n"}, map[string]string{"net/ipv4/ip_forward": "1"})
+	reset := checkstest.Node(map[string]string{"/etc/sysctl.d/99-hardening.conf": "net.ipv4.conf.all.forwarding=0\n"},
+		map[string]string{"net/ipv4/ip_forward": "1"})
 	unread := map[string]error{"r /etc/sysctl.d/a.conf": syscall.EIO}
 	offUnread := checkstest.Node(map[string]string{"/etc/sysctl.d/a.conf": ""}, map[string]string{"net/ipv4/ip_forward": "0"})
 	onUnread := checkstest.Node(map[string]string{"/etc/sysctl.d/a.conf": ""}, map[string]string{"net/ipv4/ip_forward": "1"})
@@ -49,7 +50,8 @@ evidence: /proc/sys/net/ipv4/ip_forward: 1`
 	with6 := func(value string) *hosttest.Machine {
 		return networkd256(map[string]string{"/etc/systemd/networkd.conf": "[Network]\nIPv6Forwarding=" + value + "\n"}, "1")
 	}
-	forgotten := networkd256(map[string]string{"/etc/systemd/network/10-uplink.network": "[Match]\nName=eth0\n[Network]\nIPForward=yes\n"}, "0")
+	forgotten := networkd256(map[string]string{
+		"/etc/systemd/network/10-uplink.network": "[Match]\nName=eth0\n[Network]\nIPForward=yes\n"}, "0")
 	checkstest.RunOne(t, "ip-forward.writers", checks.Run, []checkstest.Case{
 		{What: "off, and the policy has it", Node: off, Policy: checkstest.ForwardPolicy, Want: `warn
 want: 1, and nothing sets it to 0
@@ -62,7 +64,8 @@ want: 1, and nothing sets it to 0
 got: is 0
 evidence: /proc/sys/net/ipv4/ip_forward: 0
 remedy: run: sysctl -w net.ipv4.ip_forward=1; and put it into the policy`},
-		{What: "on, and a file that cannot be read", Node: onUnread, Want: "unknown\nerror: reading configuration: open /etc/sysctl.d/a.conf: input/output error"},
+		{What: "on, and a file that cannot be read", Node: onUnread,
+			Want: "unknown\nerror: reading configuration: open /etc/sysctl.d/a.conf: input/output error"},
 		{What: "reset under its other name", Node: reset, Policy: checkstest.ForwardPolicy, Want: `warn
 want: 1, and nothing sets it to 0
 got: 0 by /etc/sysctl.d/99-hardening.conf:1
@@ -87,10 +90,12 @@ evidence: /etc/systemd/network/10-uplink.network:4: IPv4Forwarding=no
 remedy: take "IPv4Forwarding=no" out of /etc/systemd/network/10-uplink.network:4`},
 		{What: "networkd 256, a link that an earlier file takes", Node: onLink("[Match]\nName=eth0\n", map[string]string{
 			"/etc/systemd/network/05-first.network": "[Match]\nName=eth*\n[Network]\nDHCP=yes\n"}), Want: allowed},
-		{What: "networkd 256, a file that may be the link's, and forwarding is on there", Node: onLink("[Match]\nMACAddress=52:54:00:12:34:56\n", map[string]string{
-			"/proc/sys/net/ipv4/conf/eth0/forwarding": "1\n"}), Want: allowed},
-		{What: "networkd 256, a file that may be the link's, and forwarding is off there", Node: onLink("[Match]\nMACAddress=52:54:00:12:34:56\n", map[string]string{
-			"/proc/sys/net/ipv4/conf/eth0/forwarding": "0\n"}), Want: `warn
+		{What: "networkd 256, a file that may be the link's, and forwarding is on there",
+			Node: onLink("[Match]\nMACAddress=52:54:00:12:34:56\n", map[string]string{
+				"/proc/sys/net/ipv4/conf/eth0/forwarding": "1\n"}), Want: allowed},
+		{What: "networkd 256, a file that may be the link's, and forwarding is off there",
+			Node: onLink("[Match]\nMACAddress=52:54:00:12:34:56\n", map[string]string{
+				"/proc/sys/net/ipv4/conf/eth0/forwarding": "0\n"}), Want: `warn
 want: 1, and nothing sets it to 0
 got: 0 on eth0 by /etc/systemd/network/10-uplink.network:4
 evidence: /proc/sys/net/ipv4/ip_forward: 1

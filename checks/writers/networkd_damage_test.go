@@ -24,7 +24,8 @@ func TestNetworkdDamage(t *testing.T) {
 		}
 		return all
 	}
-	overlay := []host.Foreign{{Text: "10.244.1.0/24 dev flannel.1 table 254", Link: "flannel.1"}, {Text: "ip rule 512: from all to 10.0.0.9/32 table 10"}}
+	overlay := []host.Foreign{{Text: "10.244.1.0/24 dev flannel.1 table 254", Link: "flannel.1"},
+		{Text: "ip rule 512: from all to 10.0.0.9/32 table 10"}}
 	h := m.Host()
 	round := func(what, want string) {
 		t.Helper()

@@ -57,7 +57,8 @@ evidence: /etc/systemd/system/multi-user.target.wants/systemd-networkd.service: 
 evidence: /usr/lib/systemd/libsystemd-shared-247.so: systemd 247
 evidence: /usr/lib/systemd/networkd.conf.d/50-cni.conf:2: ManageForeignRoutes=no
 remedy: write to /etc/systemd/networkd.conf.d/99-cni.conf: [Network] ManageForeignRoutingPolicyRules=no; then run: systemctl restart systemd-networkd (systemd 247 knows ManageForeignRoutingPolicyRules only where the distribution backported it; 249 does)`},
-		{What: "245 cannot be told", Tree: files("245", both), Want: "unknown\nerror: systemd 245 has no ManageForeignRoutes: cannot tell what networkd removes"},
+		{What: "245 cannot be told", Tree: files("245", both),
+			Want: "unknown\nerror: systemd 245 has no ManageForeignRoutes: cannot tell what networkd removes"},
 		{What: "off", Tree: map[string]string{"/etc/hostname": "n"}, Want: `
 skip
 skip: systemd-networkd is off`},

@@ -40,7 +40,8 @@ evidence: NetworkManager.service: active, enabled
 remedy: write to /etc/NetworkManager/conf.d/99-cni.conf: [keyfile] unmanaged-devices+=interface-name:flannel*;interface-name:cali*;interface-name:tunl*;interface-name:vxlan.calico; then run: nmcli general reload`},
 		{What: "Calico's file, and a main file before it", Node: nm(map[string]string{
 			"/etc/NetworkManager/NetworkManager.conf": "[main]\nplugins=keyfile\n[keyfile]\nunmanaged-devices=interface-name:flannel*\n",
-			"/etc/NetworkManager/conf.d/calico.conf":  "[keyfile]\nunmanaged-devices=interface-name:cali*;interface-name:tunl*;interface-name:vxlan.calico\n",
+			"/etc/NetworkManager/conf.d/calico.conf": "[keyfile]\nunmanaged-devices=" +
+				"interface-name:cali*;interface-name:tunl*;interface-name:vxlan.calico\n",
 		}), Want: `
 warn
 want: CNI interfaces unmanaged
@@ -60,13 +61,15 @@ evidence: NetworkManager.service: active, enabled
 evidence: /usr/lib/NetworkManager/conf.d/10-rke2.conf:2: unmanaged-devices=interface-name:flannel*;interface-name:cali*
 evidence: /etc/NetworkManager/conf.d/tunnels.conf:2: unmanaged-devices+=interface-name:tunl*,interface-name:=vxlan.calico`},
 		{What: "a device section", Node: nm(map[string]string{
-			"/etc/NetworkManager/conf.d/cni.conf": "[device-cni]\nmatch-device=interface-name:flannel*;interface-name:cali*;interface-name:tunl*;interface-name:vxlan.calico\nmanaged=0\n",
+			"/etc/NetworkManager/conf.d/cni.conf": "[device-cni]\nmatch-device=" +
+				"interface-name:flannel*;interface-name:cali*;interface-name:tunl*;interface-name:vxlan.calico\nmanaged=0\n",
 		}), Want: `pass
 want: CNI interfaces unmanaged
 got: CNI interfaces unmanaged
 evidence: NetworkManager.service: active, enabled
 evidence: /etc/NetworkManager/conf.d/cni.conf:3: managed=0 for interface-name:flannel*;interface-name:cali*;interface-name:tunl*;interface-name:vxlan.calico`},
-		{What: "NetworkManager's own udev rules leave veths alone", Node: nm(map[string]string{"/usr/lib/udev/rules.d/85-nm-unmanaged.rules": nmRules}), Want: `warn
+		{What: "NetworkManager's own udev rules leave veths alone", Node: nm(map[string]string{
+			"/usr/lib/udev/rules.d/85-nm-unmanaged.rules": nmRules}), Want: `warn
 want: CNI interfaces unmanaged
 got: managed: flannel* tunl* vxlan.calico
 evidence: NetworkManager.service: active, enabled
@@ -74,7 +77,8 @@ evidence: /usr/lib/udev/rules.d/85-nm-unmanaged.rules:6: NM_UNMANAGED=1 for cali
 remedy: write to /etc/NetworkManager/conf.d/99-cni.conf: [keyfile] unmanaged-devices+=interface-name:flannel*;interface-name:tunl*;interface-name:vxlan.calico; then run: nmcli general reload`},
 		{What: "a udev rule for all of them", Node: nm(map[string]string{
 			"/usr/lib/udev/rules.d/85-nm-unmanaged.rules": nmRules,
-			"/etc/udev/rules.d/90-cni.rules":              `SUBSYSTEM=="net", ACTION!="remove", KERNEL=="flannel*|tunl*|vxlan.calico", ENV{NM_UNMANAGED}="1"` + "\n",
+			"/etc/udev/rules.d/90-cni.rules": `SUBSYSTEM=="net", ACTION!="remove", ` +
+				`KERNEL=="flannel*|tunl*|vxlan.calico", ENV{NM_UNMANAGED}="1"` + "\n",
 		}), Want: `
 pass
 want: CNI interfaces unmanaged

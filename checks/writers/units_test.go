@@ -36,7 +36,8 @@ remedy: run: systemctl disable --now nm-cloud-setup.service nm-cloud-setup.timer
 		{Priority: 30401, Table: 30401, From: "10.0.2.5/32", Routes: 1},
 	}
 	other := checkstest.Node(nil, nil)
-	other.Routing = []host.RoutingRule{{Priority: 1024, Table: 2, From: "10.0.1.5/32", Routes: 2}, {Priority: 30300, Table: 30300, From: "10.0.1.5/32"}}
+	other.Routing = []host.RoutingRule{{Priority: 1024, Table: 2, From: "10.0.1.5/32", Routes: 2},
+		{Priority: 30300, Table: 30300, From: "10.0.1.5/32"}}
 	checkstest.RunOne(t, "nm-cloud-setup", checks.Run, []checkstest.Case{
 		{What: "off, and its rules stand", Node: stale, Want: `
 warn
@@ -67,7 +68,8 @@ evidence: nm-cloud-setup.service: inactive
 evidence: nm-cloud-setup.timer: inactive`},
 	})
 	checkstest.RunOne(t, "nm-cloud-setup", checks.Image, []checkstest.Case{
-		{What: "enabled in an image", Tree: map[string]string{"/etc/systemd/system/timers.target.wants/nm-cloud-setup.timer": "-> /usr/lib/systemd/system/nm-cloud-setup.timer"}, Want: `warn
+		{What: "enabled in an image", Tree: map[string]string{
+			"/etc/systemd/system/timers.target.wants/nm-cloud-setup.timer": "-> /usr/lib/systemd/system/nm-cloud-setup.timer"}, Want: `warn
 want: off
 got: nm-cloud-setup.timer is enabled
 evidence: nm-cloud-setup.service: not enabled

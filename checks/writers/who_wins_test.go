@@ -32,23 +32,26 @@ got: net.ipv4.ip_forward=0 at sysctl --system
 evidence: /etc/sysctl.conf:1: net.ipv4.ip_forward = 0; the policy wants 1, as /etc/sysctl.d/99-zz-nodegate.conf:2 says
 evidence: /etc/sysctl.d/99-zz-nodegate.conf:2: net.ipv4.ip_forward = 1
 remedy: take "net.ipv4.ip_forward = 0" out of /etc/sysctl.conf:1`},
-		{What: "a glob loses against our own line, a masked file is not read", Policy: "sysctl \"net.ipv4.conf.all.rp_filter\" { value = 0 }\n", Tree: map[string]string{
-			"/usr/lib/sysctl.d/99-zzz-vendor.conf": "net.ipv4.conf.*.rp_filter = 2\n",
-			"/usr/lib/sysctl.d/99-zzzz.conf":       "net.ipv4.conf.all.rp_filter = 1\n",
-			"/etc/sysctl.d/99-zzzz.conf":           "-> /dev/null",
-			"/etc/sysctl.d/99-zz-nodegate.conf":    "net.ipv4.conf.all.rp_filter = 0\n",
-		}, Want: `pass
+		{What: "a glob loses against our own line, a masked file is not read", Policy: "sysctl \"net.ipv4.conf.all.rp_filter\" { value = 0 }\n",
+			Tree: map[string]string{
+				"/usr/lib/sysctl.d/99-zzz-vendor.conf": "net.ipv4.conf.*.rp_filter = 2\n",
+				"/usr/lib/sysctl.d/99-zzzz.conf":       "net.ipv4.conf.all.rp_filter = 1\n",
+				"/etc/sysctl.d/99-zzzz.conf":           "-> /dev/null",
+				"/etc/sysctl.d/99-zz-nodegate.conf":    "net.ipv4.conf.all.rp_filter = 0\n",
+			}, Want: `pass
 want: the policy's values win
 got: the policy's values win
 evidence: /etc/sysctl.d/99-zz-nodegate.conf:1: net.ipv4.conf.all.rp_filter = 0`},
-		{What: "a glob wins where nobody names the parameter", Policy: "sysctl \"net.ipv4.conf.all.rp_filter\" { value = 0 }\n", Tree: map[string]string{
-			"/usr/lib/sysctl.d/50-default.conf": "net.ipv4.conf.*.rp_filter = 2\n",
-		}, Want: `warn
+		{What: "a glob wins where nobody names the parameter", Policy: "sysctl \"net.ipv4.conf.all.rp_filter\" { value = 0 }\n",
+			Tree: map[string]string{
+				"/usr/lib/sysctl.d/50-default.conf": "net.ipv4.conf.*.rp_filter = 2\n",
+			}, Want: `warn
 want: the policy's values win
 got: net.ipv4.conf.all.rp_filter=2 at boot and at sysctl --system
 evidence: /usr/lib/sysctl.d/50-default.conf:1: net.ipv4.conf.*.rp_filter = 2; the policy wants 0
 remedy: take "net.ipv4.conf.*.rp_filter = 2" out of /usr/lib/sysctl.d/50-default.conf:1`},
-		{What: "bounds have no one value", Policy: "sysctl \"fs.inotify.max_user_watches\" { min = 1 }\n", Tree: map[string]string{"/etc/hostname": "n"},
+		{What: "bounds have no one value", Policy: "sysctl \"fs.inotify.max_user_watches\" { min = 1 }\n",
+			Tree: map[string]string{"/etc/hostname": "n"},
 			Want: `
 skip
 skip: the policy has no parameter with one exact value`},
@@ -69,15 +72,18 @@ func TestWhoWinsAgainstTuneD(t *testing.T) {
 	off := tuned("net.ipv4.ip_forward=0\n", "", "")
 	delete(off, "/etc/systemd/system/multi-user.target.wants/tuned.service")
 	checkstest.RunOne(t, "sysctl.who-wins", checks.Image, []checkstest.Case{
-		{What: "the included profile has it otherwise", Policy: checkstest.ForwardPolicy, Tree: tuned("net.ipv4.ip_forward=0\n", "", ""), Want: `warn
+		{What: "the included profile has it otherwise", Policy: checkstest.ForwardPolicy,
+			Tree: tuned("net.ipv4.ip_forward=0\n", "", ""), Want: `warn
 want: the policy's values win
 got: net.ipv4.ip_forward=0 by TuneD
 evidence: /usr/lib/tuned/base/tuned.conf:2: TuneD writes net.ipv4.ip_forward = 0; the policy wants 1
 evidence: tuned.service: applies the parameters of its profile whenever it starts (node)
 remedy: take it out of /usr/lib/tuned/base/tuned.conf:2, or write "net.ipv4.ip_forward = 1" to a file in /etc/sysctl.d, which TuneD applies after its profile unless reapply_sysctl is 0`},
-		{What: "TuneD applies sysctl.d after it", Policy: checkstest.ForwardPolicy, Tree: tuned("net.ipv4.ip_forward=0\n", "", "net.ipv4.ip_forward = 1\n"),
+		{What: "TuneD applies sysctl.d after it", Policy: checkstest.ForwardPolicy,
+			Tree: tuned("net.ipv4.ip_forward=0\n", "", "net.ipv4.ip_forward = 1\n"),
 			Want: wins + "\nevidence: /etc/sysctl.d/50-own.conf:1: net.ipv4.ip_forward = 1\n" + applies},
-		{What: "TuneD does not apply sysctl.d after it", Policy: checkstest.ForwardPolicy, Tree: tuned("net.ipv4.ip_forward=0\n", "reapply_sysctl=0\n", "net.ipv4.ip_forward = 1\n"), Want: `
+		{What: "TuneD does not apply sysctl.d after it", Policy: checkstest.ForwardPolicy,
+			Tree: tuned("net.ipv4.ip_forward=0\n", "reapply_sysctl=0\n", "net.ipv4.ip_forward = 1\n"), Want: `
 warn
 want: the policy's values win
 got: net.ipv4.ip_forward=0 by TuneD
@@ -85,28 +91,33 @@ evidence: /usr/lib/tuned/base/tuned.conf:2: TuneD writes net.ipv4.ip_forward = 0
 evidence: /etc/sysctl.d/50-own.conf:1: net.ipv4.ip_forward = 1
 evidence: tuned.service: applies the parameters of its profile whenever it starts (node)
 remedy: take it out of /usr/lib/tuned/base/tuned.conf:2, or write "net.ipv4.ip_forward = 1" to a file in /etc/sysctl.d, which TuneD applies after its profile unless reapply_sysctl is 0`},
-		{What: "it only raises", Policy: "sysctl \"net.core.somaxconn\" { value = 4096 }\n", Tree: tuned("net.core.somaxconn=>2048\n", "", ""), Want: wins + "\n" + applies},
-		{What: "it raises above", Policy: "sysctl \"net.core.somaxconn\" { value = 1024 }\n", Tree: tuned("net.core.somaxconn=>2048\n", "", ""), Want: `warn
+		{What: "it only raises", Policy: "sysctl \"net.core.somaxconn\" { value = 4096 }\n", Tree: tuned("net.core.somaxconn=>2048\n", "", ""),
+			Want: wins + "\n" + applies},
+		{What: "it raises above", Policy: "sysctl \"net.core.somaxconn\" { value = 1024 }\n",
+			Tree: tuned("net.core.somaxconn=>2048\n", "", ""), Want: `warn
 want: the policy's values win
 got: net.core.somaxconn=>2048 by TuneD
 evidence: /usr/lib/tuned/base/tuned.conf:2: TuneD writes net.core.somaxconn = >2048; the policy wants 1024
 evidence: tuned.service: applies the parameters of its profile whenever it starts (node)
 remedy: take it out of /usr/lib/tuned/base/tuned.conf:2, or write "net.core.somaxconn = 1024" to a file in /etc/sysctl.d, which TuneD applies after its profile unless reapply_sysctl is 0`},
 		{What: "only on some machines", Policy: checkstest.ForwardPolicy, Tree: tuned("net.ipv4.ip_forward=0\nuname_regex=aarch64\n", "", ""),
-			Want: wins + "\nevidence: /usr/lib/tuned/base/tuned.conf:2: TuneD writes net.ipv4.ip_forward = 0; the policy wants 1; whether it does depends on uname_regex=aarch64\n" + applies},
+			Want: wins + "\nevidence: /usr/lib/tuned/base/tuned.conf:2: TuneD writes net.ipv4.ip_forward = 0; the policy wants 1; whether it " +
+				"does depends on uname_regex=aarch64\n" + applies},
 		{What: "TuneD is off", Policy: checkstest.ForwardPolicy, Tree: off, Want: wins},
 	})
 }
 
 func TestWhoWinsNamesWriters(t *testing.T) {
 	m := checkstest.Node(map[string]string{
-		"/etc/sysctl.d/99-zz-nodegate.conf": "net.ipv4.ip_forward = 1\nkernel.panic = 5\n",
-		"/var/lib/kubelet/config.yaml":      "kind: KubeletConfiguration\n",
-		"/etc/tuned/active_profile":         "throughput-performance\n", "/usr/lib/tuned/throughput-performance/tuned.conf": "[sysctl]\nvm.swappiness=10\n",
-		"/etc/sysctl.d/99-k8s-general.conf":         "# kops\n",
-		"/usr/lib/systemd/libsystemd-shared-257.so": "", "/etc/systemd/networkd.conf": "[Network]\nIPv4Forwarding=yes\n",
+		"/etc/sysctl.d/99-zz-nodegate.conf":                "net.ipv4.ip_forward = 1\nkernel.panic = 5\n",
+		"/var/lib/kubelet/config.yaml":                     "kind: KubeletConfiguration\n",
+		"/etc/tuned/active_profile":                        "throughput-performance\n",
+		"/usr/lib/tuned/throughput-performance/tuned.conf": "[sysctl]\nvm.swappiness=10\n",
+		"/etc/sysctl.d/99-k8s-general.conf":                "# kops\n",
+		"/usr/lib/systemd/libsystemd-shared-257.so":        "", "/etc/systemd/networkd.conf": "[Network]\nIPv4Forwarding=yes\n",
 	}, nil)
-	m.Units = map[string][2]string{"docker.service": {"active", "enabled"}, "tuned.service": {"inactive", "enabled"}, "systemd-networkd.service": {"active", "enabled"}}
+	m.Units = map[string][2]string{"docker.service": {"active", "enabled"}, "tuned.service": {"inactive", "enabled"},
+		"systemd-networkd.service": {"active", "enabled"}}
 	p := checkstest.Load(t, "check \"sysctl.who-wins\" {}\n"+checkstest.ForwardPolicy+`
 		sysctl "kernel.panic" { value = 5 }
 		sysctl "net.netfilter.nf_conntrack_max" { value = 131072 }`)

@@ -14,7 +14,8 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// TestApplyConfined, of a binary as it is shipped: where systemd gave it a folder, apply changes the machine and that folder, and no other file.
+// TestApplyConfined, of a binary as it is shipped: where systemd gave it a folder, apply changes the machine and that folder, and no
+// other file.
 func TestApplyConfined(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "unshare")

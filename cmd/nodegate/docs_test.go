@@ -162,10 +162,12 @@ func TestChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	root := t.TempDir()
-	if err := os.WriteFile(root+"/node.hcl", []byte("use \"kubernetes\" {}\npublish { by = \"timer\" }\ngate { unit_absent = \"allow\" }\n"), 0o644); err != nil {
+	if err := os.WriteFile(root+"/node.hcl", []byte("use \"kubernetes\" {}\npublish { by = \"timer\" }\ngate { unit_absent = \"allow\" }\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), "nodegate", "install", "--root", root, "--policy", root+"/node.hcl", "--dry-run").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "nodegate", "install", "--root", root, "--policy", root+"/node.hcl",
+		"--dry-run").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

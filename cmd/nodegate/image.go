@@ -82,6 +82,9 @@ Exit status: 0 the gate passes in every boot, 1 it fails, or a boot does not com
 			if err := o.write(c.OutOrStdout(), func(w io.Writer) error { return write(w, out.Report) }); err != nil {
 				return err
 			}
+			if out.NoKVM != "" {
+				fmt.Fprintf(c.ErrOrStderr(), "nodegate: KVM on this host cannot run the machine (%s): it was emulated\n", report.OneLine(out.NoKVM))
+			}
 			if out.Console != "" {
 				fmt.Fprintf(c.ErrOrStderr(), "nodegate: the console:\n%s\n", out.Console)
 			}
@@ -93,7 +96,7 @@ Exit status: 0 the gate passes in every boot, 1 it fails, or a boot does not com
 	}
 	f := c.Flags()
 	f.StringVar(&t.Firmware, "firmware", t.Firmware, "bios or uefi")
-	f.StringVar(&t.Accelerator, "accelerator", t.Accelerator, "kvm, tcg (slow), or auto: kvm where there is one")
+	f.StringVar(&t.Accelerator, "accelerator", t.Accelerator, "kvm, tcg (slow), or auto: kvm where it works")
 	f.IntVar(&t.Memory, "memory", t.Memory, "the machine's memory in `MiB`")
 	f.IntVar(&t.Boots, "boots", t.Boots, "boot `N` times, for what fails sometimes; each boot begins with the image as it is")
 	f.DurationVar(&t.Timeout, "timeout", t.Timeout, "give up on a boot after this long")

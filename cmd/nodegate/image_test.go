@@ -16,7 +16,8 @@ func TestImageSignals(t *testing.T) {
 	for s, code := range map[os.Signal]int{os.Interrupt: 130, syscall.SIGTERM: 143} {
 		dir, tmp := t.TempDir(), t.TempDir()
 		for name, text := range map[string]string{
-			"image": "QFI\xfb", "with.hcl": "", "qemu-system-x86_64": "#!/bin/sh\necho $$ >" + dir + "/new && mv " + dir + "/new " + dir + "/pid\nexec sleep 600\n",
+			"image": "QFI\xfb", "with.hcl": "", "qemu-system-x86_64": "#!/bin/sh\necho $$ >" + dir + "/new && mv " + dir + "/new " + dir +
+				"/pid\nexec sleep 600\n",
 		} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
 				t.Fatal(err)

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,7 +20,9 @@ import (
 // The versions of Kubernetes that the tests know: the newest minor, and one about two years old.
 const (
 	Newest = "1.36.3"
-	Older  = "1.31.14"
+	Older  = "1.28.15"
+
+	containerd = "2.4.2" // what people put on a Debian 11, whose own has no CRI v1
 )
 
 // ForRules returns the programs that a control plane and a ProxyNode need.
@@ -43,6 +46,33 @@ var staging = regexp.MustCompile(`(?m)^\s+(k8s\.io/\S+) v0\.0\.0$`)
 // Build returns the folder with programs of one version of Kubernetes, such as 1.36.3. What is missing there is compiled
 // first, in a module of its own, which takes minutes. Others that ask meanwhile wait.
 func Build(ctx context.Context, cache, version string, programs []string) (string, error) {
+	flags := "-s -w -X k8s.io/component-base/version.gitVersion=v" + version
+	return build(cache, version, programs, func(module, program, target string) error {
+		if err := writeModule(ctx, module, version); err != nil {
+			return err
+		}
+		_, err := goTool(ctx, module, "build", "-o", target, "-ldflags", flags, "k8s.io/kubernetes/cmd/"+program)
+		return err
+	})
+}
+
+// BuildContainerd is Build of containerd's programs.
+func BuildContainerd(ctx context.Context, cache string) (string, error) {
+	const module = "github.com/containerd/containerd/v2"
+	programs := []string{"containerd", "containerd-shim-runc-v2", "ctr"}
+	return build(cache, "containerd-"+containerd, programs, func(dir, program, target string) error {
+		text := fmt.Sprintf("module containerd\n\ngo 1.26\n\nrequire %s v%s\n", module, containerd)
+		if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte(text), 0o644); err != nil {
+			return err
+		}
+		_, err := goTool(ctx, dir, "build", "-o", target, "-ldflags", "-s -w", module+"/cmd/"+program)
+		return err
+	})
+}
+
+// build returns the folder with programs of a version, and has compile make each that is missing, in a folder for its
+// module.
+func build(cache, version string, programs []string, compile func(module, program, target string) error) (string, error) {
 	bin, module := filepath.Join(cache, "bin-"+version), filepath.Join(cache, "src-"+version)
 	for _, dir := range []string{bin, module} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -62,12 +92,8 @@ func Build(ctx context.Context, cache, version string, programs []string) (strin
 		case !errors.Is(err, fs.ErrNotExist):
 			return "", err
 		}
-		if err := writeModule(ctx, module, version); err != nil {
-			return "", err
-		}
 		building := target + ".building" // a killed build leaves this, never target
-		flags := "-s -w -X k8s.io/component-base/version.gitVersion=v" + version
-		if _, err := goTool(ctx, module, "build", "-o", building, "-ldflags", flags, "k8s.io/kubernetes/cmd/"+program); err != nil {
+		if err := compile(module, program, building); err != nil {
 			return "", fmt.Errorf("building %s %s: %w", program, version, err)
 		}
 		if err := os.Rename(building, target); err != nil {
@@ -83,15 +109,11 @@ func writeModule(ctx context.Context, dir, version string) error {
 	if _, err := os.Stat(target); err == nil {
 		return nil
 	}
-	found, err := goTool(ctx, dir, "mod", "download", "-json", "k8s.io/kubernetes@v"+version)
+	found, err := download(ctx, dir, "k8s.io/kubernetes@v"+version)
 	if err != nil {
 		return err
 	}
-	name := regexp.MustCompile(`"GoMod": "([^"]*)"`).FindStringSubmatch(found)
-	if name == nil {
-		return fmt.Errorf("k8s.io/kubernetes@v%s: no go.mod in %s", version, found)
-	}
-	theirs, err := os.ReadFile(name[1])
+	theirs, err := os.ReadFile(found.GoMod)
 	if err != nil {
 		return err
 	}
@@ -100,6 +122,18 @@ func writeModule(ctx context.Context, dir, version string) error {
 		text += fmt.Sprintf("replace %s v0.0.0 => %s v0%s\n", m[1], m[1], strings.TrimPrefix(version, "1"))
 	}
 	return os.WriteFile(target, []byte(text), 0o644)
+}
+
+// downloaded is where the go command keeps a module.
+type downloaded struct{ GoMod, Dir string }
+
+// download fetches a module, MODULE@VERSION.
+func download(ctx context.Context, dir, module string) (d downloaded, err error) {
+	out, err := goTool(ctx, dir, "mod", "download", "-json", module)
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &d)
+	}
+	return d, err
 }
 
 // goTool runs the go command in a module of its own, behind everybody else.

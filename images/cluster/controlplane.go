@@ -82,9 +82,10 @@ func (c *ControlPlane) start(ctx context.Context) error {
 	return c.untilReady(ctx)
 }
 
-// LetNodesJoin starts kube-controller-manager, which signs the certificates of kubelets, and lets them ask for one.
-func (c *ControlPlane) LetNodesJoin(ctx context.Context) error {
-	if err := c.run("kube-controller-manager", c.program("kube-controller-manager"), c.controllers()...); err != nil {
+// LetNodesJoin starts kube-controller-manager, which signs the certificates of kubelets, and lets them ask for one. flags
+// are kube-controller-manager's, beside its own.
+func (c *ControlPlane) LetNodesJoin(ctx context.Context, flags ...string) error {
+	if err := c.run("kube-controller-manager", c.program("kube-controller-manager"), append(c.controllers(), flags...)...); err != nil {
 		return err
 	}
 	return c.makeToken(ctx)
@@ -104,6 +105,7 @@ func (c *ControlPlane) credentials() (err error) {
 		c.ca.issue("admin", "admin", []string{"system:masters"}),
 		c.ca.issue("controllers", "system:kube-controller-manager", nil),
 		c.ca.issue("proxy", "system:kube-proxy", nil),
+		c.ca.issue("flannel", flannelUser, nil),
 	)
 	if err != nil {
 		return err

@@ -26,7 +26,8 @@ func paths() map[string]string {
 		"DaemonSet": "/apis/apps/v1/namespaces/kube-system/daemonsets", "ServiceAccount": "/api/v1/namespaces/kube-system/serviceaccounts",
 		"ClusterRole": rbac + "clusterroles", "ClusterRoleBinding": rbac + "clusterrolebindings",
 		"Role": rbac + "namespaces/default/roles", "RoleBinding": rbac + "namespaces/default/rolebindings",
-		"ValidatingAdmissionPolicy": admission + "validatingadmissionpolicies", "ValidatingAdmissionPolicyBinding": admission + "validatingadmissionpolicybindings",
+		"ValidatingAdmissionPolicy": admission + "validatingadmissionpolicies", "ValidatingAdmissionPolicyBinding": admission +
+			"validatingadmissionpolicybindings",
 	}
 }
 
@@ -99,11 +100,13 @@ account=/var/run/secrets/kubernetes.io/serviceaccount; mkdir -p $account; cp "$1
 	untilCondition(t, c, "watched", "False")
 
 	for _, refused := range []struct{ what, path, kind, body, says string }{
-		{"another Node's condition", "/api/v1/nodes/other/status", "strategic-merge", `{"status":{"conditions":[{"type":"NodegatePassed","status":"True"}]}}`,
+		{"another Node's condition", "/api/v1/nodes/other/status", "strategic-merge",
+			`{"status":{"conditions":[{"type":"NodegatePassed","status":"True"}]}}`,
 			"its own Node only"},
 		{"another condition", "/api/v1/nodes/watched/status", "strategic-merge", `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`,
 			"writes the condition NodegatePassed only"},
-		{"its capacity", "/api/v1/nodes/watched/status", "merge", `{"status":{"capacity":{"cpu":"99"}}}`, "writes the condition NodegatePassed only"},
+		{"its capacity", "/api/v1/nodes/watched/status", "merge", `{"status":{"capacity":{"cpu":"99"}}}`,
+			"writes the condition NodegatePassed only"},
 		{"its labels", "/api/v1/nodes/watched/status", "merge", `{"metadata":{"labels":{"a":"b"}}}`, "writes the condition NodegatePassed only"},
 		{"its taints", "/api/v1/nodes/watched", "merge", `{"spec":{"taints":[]}}`, "cannot patch resource"},
 	} {
@@ -179,7 +182,8 @@ func (c *ControlPlane) undo(t *testing.T) {
 	}
 	for line := range strings.Lines(string(text)) {
 		if arguments, found := strings.CutPrefix(line, "kubectl -n kube-system patch "); found {
-			if err := c.Shell(t.Context(), `"$1" --kubeconfig "$2" -n kube-system patch `+arguments, c.program("kubectl"), c.Kubeconfig); err != nil {
+			if err := c.Shell(t.Context(), `"$1" --kubeconfig "$2" -n kube-system patch `+arguments, c.program("kubectl"),
+				c.Kubeconfig); err != nil {
 				t.Fatal(err)
 			}
 			return
@@ -206,7 +210,8 @@ func (c *ControlPlane) token(t *testing.T, account string, bound object) string 
 	spec := object{}
 	if bound != nil {
 		spec["boundObjectRef"] = bound
-	} else if err := c.Create(t.Context(), "/api/v1/namespaces/kube-system/serviceaccounts", object{"metadata": object{"name": account}}); err != nil {
+	} else if err := c.Create(t.Context(), "/api/v1/namespaces/kube-system/serviceaccounts",
+		object{"metadata": object{"name": account}}); err != nil {
 		t.Fatal(err)
 	}
 	var made struct{ Status struct{ Token string } }

@@ -3,17 +3,10 @@
 package cluster
 
 import (
-	"encoding/json"
-	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"nodegate/internal/host/hosttest"
-	"nodegate/internal/host/qemu"
 )
 
 // cause is a way to break a node so that a real kubelet exits at its start. Shell scripts break and mend it; kubelet's
@@ -41,32 +34,42 @@ func causes() []cause {
 		{what: "no certificate authority", breaks: "echo 'tlsCertFile: /etc/no.crt\ntlsPrivateKeyFile: /etc/no.key' >>" + c,
 			check: "kubelet.config", says: "open /etc/no.crt"},
 		{what: "no folder of drop-ins", flags: "--config-dir=/etc/none", check: "kubelet.config", says: "lstat /etc/none"},
-		{what: "a drop-in without a kind", flags: "--config-dir=/etc/dropins", breaks: "mkdir /etc/dropins; echo 'maxPods: 9' >/etc/dropins/1.conf",
-			mends: "rm -r /etc/dropins", check: "kubelet.config", says: "Object 'Kind' is missing"},
+		{what: "a drop-in without a kind", flags: "--config-dir=/etc/dropins",
+			breaks: "mkdir /etc/dropins; echo 'maxPods: 9' >/etc/dropins/1.conf",
+			mends:  "rm -r /etc/dropins", check: "kubelet.config", says: "Object 'Kind' is missing"},
 		{what: "a field that kubelet does not know", breaks: "echo 'fooBar: 1' >>" + c},
 
 		{what: "--pod-infra-container-image", flags: "--pod-infra-container-image=pause", check: "kubelet.flags", says: "unknown flag"},
 		{what: "--container-runtime", flags: "--container-runtime=remote", check: "kubelet.flags", says: "unknown flag"},
-		{what: "a role as a label", flags: "--node-labels=node-role.kubernetes.io/worker=", check: "kubelet.flags", says: "node-role.kubernetes.io"},
+		{what: "a role as a label", flags: "--node-labels=node-role.kubernetes.io/worker=", check: "kubelet.flags",
+			says: "node-role.kubernetes.io"},
 		{what: "a cloud of kubelet's own", flags: "--cloud-provider=aws", check: "kubelet.flags", says: "built-in cloud providers are disabled"},
 
 		{what: "cgroup v1", breaks: "mount -t tmpfs tmpfs /sys/fs/cgroup", mends: "umount /sys/fs/cgroup", check: "kubelet.cgroup-v1",
 			says: "configured to not run on a host using cgroup v1"},
-		{what: "zram", breaks: "printf 'Filename Type Size Used Priority\\n/dev/zram0 partition 9 0 100\\n' >/etc/swaps; mount --bind /etc/swaps /proc/swaps",
-			mends: "umount /proc/swaps", check: "swap", says: "running with swap on is not supported"},
-		{what: "kernel.panic", breaks: "echo 0 >/etc/panic; mount --bind /etc/panic /proc/sys/kernel/panic; echo 'protectKernelDefaults: true' >>" + c,
-			mends: "umount /proc/sys/kernel/panic", check: "kubelet.protect-kernel-defaults", says: "invalid kernel flag: kernel/panic"},
+		{what: "zram",
+			breaks: "printf 'Filename Type Size Used Priority\\n/dev/zram0 partition 9 0 100\\n' >/etc/swaps; mount --bind /etc/swaps /proc/swaps",
+			mends:  "umount /proc/swaps", check: "swap", says: "running with swap on is not supported"},
+		{what: "kernel.panic",
+			breaks: "echo 0 >/etc/panic; mount --bind /etc/panic /proc/sys/kernel/panic; echo 'protectKernelDefaults: true' >>" + c,
+			mends:  "umount /proc/sys/kernel/panic", check: "kubelet.protect-kernel-defaults", says: "invalid kernel flag: kernel/panic"},
 		{what: "no /dev/kmsg", breaks: "mount -t tmpfs tmpfs /dev; mknod -m 666 /dev/null c 1 3", mends: "umount -l /dev", check: "kubelet.kmsg",
 			says: "open /dev/kmsg"},
 
-		{what: "a folder that is read-only", breaks: "cp " + c + " /etc/; mount -t tmpfs -o ro tmpfs /var/lib/kubelet; mount --bind /etc/config.yaml /etc/config.yaml",
-			flags: "--config=/etc/config.yaml", mends: "umount /etc/config.yaml /var/lib/kubelet", check: "kubelet.root-dir", says: "read-only file system"},
-		{what: "a full folder", flags: "--config=/etc/config.yaml", breaks: "cp " + c + " /etc/; mount -t tmpfs -o size=8k tmpfs /var/lib/kubelet; " +
-			"dd if=/dev/zero of=/var/lib/kubelet/filler || true", mends: "umount /var/lib/kubelet", check: "kubelet.root-dir", says: "no space left on device"},
+		{what: "a folder that is read-only", breaks: "cp " + c +
+			" /etc/; mount -t tmpfs -o ro tmpfs /var/lib/kubelet; mount --bind /etc/config.yaml /etc/config.yaml",
+			flags: "--config=/etc/config.yaml", mends: "umount /etc/config.yaml /var/lib/kubelet", check: "kubelet.root-dir",
+			says: "read-only file system"},
+		{what: "a full folder", flags: "--config=/etc/config.yaml", breaks: "cp " + c +
+			" /etc/; mount -t tmpfs -o size=8k tmpfs /var/lib/kubelet; " +
+			"dd if=/dev/zero of=/var/lib/kubelet/filler || true", mends: "umount /var/lib/kubelet", check: "kubelet.root-dir",
+			says: "no space left on device"},
 		{what: "a folder without inodes", flags: "--config=/etc/config.yaml", breaks: "cp " + c + " /etc/; mount -t tmpfs -o nr_inodes=2 tmpfs " +
-			"/var/lib/kubelet; touch /var/lib/kubelet/filler", mends: "umount /var/lib/kubelet", check: "kubelet.root-dir", says: "no space left on device"},
+			"/var/lib/kubelet; touch /var/lib/kubelet/filler", mends: "umount /var/lib/kubelet", check: "kubelet.root-dir",
+			says: "no space left on device"},
 
-		{what: "no runtime", flags: "--container-runtime-endpoint=unix:///run/none.sock", check: "kubelet.runtime", says: "validate CRI v1 runtime API"},
+		{what: "no runtime", flags: "--container-runtime-endpoint=unix:///run/none.sock", check: "kubelet.runtime",
+			says: "validate CRI v1 runtime API"},
 		{what: "a runtime without CRI", flags: "--container-runtime-endpoint=unix:///run/bare.sock", check: "kubelet.runtime",
 			says: "validate CRI v1 runtime API"},
 
@@ -119,181 +122,4 @@ func TestKubeletCauses(t *testing.T) {
 			}
 		})
 	}
-}
-
-// kubeletNode is namespaces with a real containerd and, one after the other, real kubelets in standalone mode: they make
-// no cgroups.
-type kubeletNode struct {
-	*Space
-	kubelet, nodegate string
-	dir               string
-	flags             []string
-	starts            int
-}
-
-func newKubeletNode(t *testing.T, s *Space) *kubeletNode {
-	t.Helper()
-	for _, program := range []string{"containerd", "ip"} {
-		hosttest.NeedProgram(t, program)
-	}
-	bin, err := Build(t.Context(), CacheDir(root(t)), Newest, []string{"kubelet"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := &kubeletNode{Space: s, kubelet: filepath.Join(bin, "kubelet"), nodegate: nodegate(t), dir: t.TempDir()}
-	valid, expired := n.certificates(t)
-	err = s.Shell(t.Context(), `
-mount -t tmpfs tmpfs /var/lib; mount -t tmpfs tmpfs /var/log; mount -t tmpfs tmpfs /etc
-mkdir -p /etc/systemd/system /etc/kubernetes /etc/containerd /var/lib/kubelet
-echo root:x:0:0::/root:/bin/sh >/etc/passwd; echo root:x:0: >/etc/group; echo nameserver 192.0.2.1 >/etc/resolv.conf
-cp "$1" /etc/kubernetes/valid.conf; cp "$2" /etc/kubernetes/expired.conf
-printf 'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\nsandbox_image = "%s"\nrestrict_oom_score_adj = true\ndisable_cgroup = true\n' "$3" >/etc/containerd/config.toml
-printf 'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n' >/etc/containerd/bare.toml
-for c in swap kubelet.runtime kubelet.certificate kubelet.ports kubelet.config kubelet.flags kubelet.cgroup-v1 kubelet.root-dir kubelet.kmsg; do
-  echo "check \"$c\" {}"
-done >/etc/policy.hcl
-echo 'check "kubelet.protect-kernel-defaults" { severity = "block" }' >>/etc/policy.hcl
-mount -t cgroup2 cgroup2 /sys/fs/cgroup
-`, valid, expired, pauseImage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, socket := range map[string]string{"config": "containerd/containerd", "bare": "bare"} {
-		_, err := s.Start(filepath.Join(n.dir, name+".log"), nil, "containerd", "--config", "/etc/containerd/"+name+".toml",
-			"--address", "/run/"+socket+".sock", "--root", "/var/lib/"+name, "--state", "/run/"+name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Shell(t.Context(), `i=0; until [ -S "$1" ]; do i=$((i+1)); [ $i -lt 300 ]; sleep 0.1; done`, "/run/"+socket+".sock"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return n
-}
-
-// certificates returns a kubeconfig with a client certificate that is valid, and one with an expired one.
-func (n *kubeletNode) certificates(t *testing.T) (valid, expired string) {
-	t.Helper()
-	a, err := newAuthority(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := [2]string{}
-	for i, name := range []string{"valid", "expired"} {
-		if name == "expired" {
-			a.certificate.NotAfter = time.Now().Add(-time.Hour)
-		}
-		if err := a.issue(name, "system:node:n1", []string{"system:nodes"}); err != nil {
-			t.Fatal(err)
-		}
-		if files[i], err = a.kubeconfig(name, "https://127.0.0.1:6443"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return files[0], files[1]
-}
-
-// write writes kubelet's unit and configuration, and empties its folder.
-func (n *kubeletNode) write(t *testing.T, flags string) {
-	t.Helper()
-	n.flags = strings.Fields("--hostname-override=n1 --config=/var/lib/kubelet/config.yaml " + flags)
-	config := `apiVersion: kubelet.config.k8s.io/v1beta1
-kind: KubeletConfiguration
-cgroupDriver: cgroupfs
-cgroupsPerQOS: false
-enforceNodeAllocatable: []
-volumePluginDir: /var/lib/kubelet/volume-plugins
-authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
-authorization: {mode: AlwaysAllow}
-`
-	unit := "[Service]\nExecStart=" + n.kubelet + " " + strings.Join(n.flags, " ") + "\n"
-	err := n.Shell(t.Context(), `
-rm -rf /var/lib/kubelet/*
-printf %s "$1" >/var/lib/kubelet/config.yaml
-printf %s "$2" >/etc/systemd/system/kubelet.service
-cp /etc/kubernetes/valid.conf /etc/kubernetes/kubelet.conf`, config, unit)
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// apply runs a script in the node. "LISTEN ADDRESS" is a program that listens there until stop is called.
-func (n *kubeletNode) apply(t *testing.T, script string) (stop func()) {
-	t.Helper()
-	address, listens := strings.CutPrefix(script, "LISTEN ")
-	if !listens {
-		if err := n.Shell(t.Context(), script); err != nil {
-			t.Fatal(err)
-		}
-		return func() {}
-	}
-	p, err := n.Start(filepath.Join(n.dir, "listener.log"), nil, n.nodegate, "watch", "--policy", "/etc/policy.hcl", "--listen", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	host, port, _ := strings.Cut(address, ":")
-	wait := `i=0; until grep -q "$1 00000000:0000 0A" /proc/net/tcp; do i=$((i+1)); [ $i -lt 300 ]; sleep 0.1; done`
-	number := 0
-	if _, err := fmt.Sscan(port, &number); err != nil || host == "" {
-		t.Fatalf("%s is no address", address)
-	}
-	if err := n.Shell(t.Context(), wait, fmt.Sprintf(":%04X", number)); err != nil {
-		t.Fatal(err)
-	}
-	return func() { end(p) }
-}
-
-func end(p *qemu.Process) {
-	_ = p.Signal(syscall.SIGKILL)
-	_ = p.Wait() // it was killed: that is no news
-}
-
-// judge returns the check by which nodegate would hold kubelet, "" for none.
-func (n *kubeletNode) judge(t *testing.T) string {
-	t.Helper()
-	out, err := n.Output(t.Context(), n.nodegate, "check", "--stage", "boot", "--format", "json", "--policy", "/etc/policy.hcl")
-	var r struct {
-		Results []struct{ Name, Verdict, Because string }
-	}
-	if bad := json.Unmarshal([]byte(out), &r); bad != nil || len(r.Results) < 9 {
-		t.Fatalf("nodegate check: %v, %v\n%s", bad, err, out)
-	}
-	var names []string
-	for _, res := range r.Results {
-		if res.Because == "" && (res.Verdict == "fail" || res.Verdict == "unknown") {
-			names = append(names, res.Name)
-		}
-	}
-	return strings.Join(names, " ")
-}
-
-// start starts a kubelet, and returns whether it runs and is healthy, and what it says. It is ended either way.
-func (n *kubeletNode) start(t *testing.T) (runs bool, said string) {
-	t.Helper()
-	n.starts++
-	log := filepath.Join(n.dir, fmt.Sprintf("kubelet%d.log", n.starts))
-	p, err := n.Start(log, nil, n.kubelet, n.flags...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer end(p)
-	const quiet = 3 * time.Second // after its last words of starting, a kubelet that will exit has done so
-	var served time.Time
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		text, _ := os.ReadFile(log) // it is there: Start made it
-		select {
-		case <-p.Ended():
-			return false, string(text)
-		default:
-		}
-		if served.IsZero() && strings.Contains(string(text), "Started kubelet") {
-			served = time.Now()
-		}
-		if !served.IsZero() && time.Since(served) > quiet {
-			return true, string(text)
-		}
-	}
-	text, _ := os.ReadFile(log)
-	t.Fatalf("kubelet neither starts nor exits:\n%s", text)
-	return false, ""
 }

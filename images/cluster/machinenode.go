@@ -12,7 +12,7 @@ import (
 	"nodegate/images/vm"
 )
 
-//go:embed all:rootfs
+//go:embed all:rootfs all:flannel
 var rootfs embed.FS
 
 //go:embed guest-packages
@@ -25,7 +25,7 @@ const nodeMemory = 2048
 type MachineNode struct {
 	Name    string
 	Address string
-	PodCIDR string
+	PodCIDR string // empty with flannel: kube-controller-manager decides
 	Machine vm.Machine
 	Guest   *vm.Guest // the boot that runs, or nil
 
@@ -37,12 +37,17 @@ type Nodes struct {
 	Base    *vm.Base
 	Plane   *ControlPlane
 	Pod     string // the program that runs in Pods
+	Flannel string // flanneld, which makes an overlay; empty for routes between the nodes
 	Scratch string // trees and disks; the caller removes it
 }
 
-// NodeBase returns the Debian tree that nodes are made of, and builds it first where the cache has none.
-func NodeBase(ctx context.Context, cache vm.Cache) (*vm.Base, error) {
-	return cache.Tree(ctx, "cluster", vm.Words(guestPackages)...)
+// NodeBase returns the tree of a Debian release that nodes are made of, and builds it first where the cache has none.
+func NodeBase(ctx context.Context, cache vm.Cache, suite string) (*vm.Base, error) {
+	packages := vm.Words(guestPackages)
+	if suite != vm.Suite {
+		return cache.Other(ctx, suite, suite+".cluster", packages...)
+	}
+	return cache.Tree(ctx, "cluster", packages...)
 }
 
 // Make makes the disk of a node that has not joined yet; number is 1 or above. prepare may change its tree. The caller
@@ -53,6 +58,9 @@ func (m Nodes) Make(ctx context.Context, number int, prepare func(tree string) e
 		PodCIDR: fmt.Sprintf("10.244.%d.0/24", number), number: number,
 	}
 	dir := filepath.Join(m.Scratch, n.Name)
+	if m.Flannel != "" {
+		n.PodCIDR = ""
+	}
 	tree := filepath.Join(dir, "tree")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -71,7 +79,7 @@ func (m Nodes) Make(ctx context.Context, number int, prepare func(tree string) e
 		return nil, err
 	}
 	tap := "tap-" + n.Name
-	script := `ip tuntap add dev "$1" mode tap; ip link set "$1" master "$2" up; ip route add "$3" via "$4"`
+	script := `ip tuntap add dev "$1" mode tap; ip link set "$1" master "$2" up; test -z "$3" || ip route add "$3" via "$4"`
 	if err := m.Plane.Shell(ctx, script, tap, bridge, n.PodCIDR, n.Address); err != nil {
 		return nil, err
 	}
@@ -97,30 +105,21 @@ func (m Nodes) files(tree string, n *MachineNode) error {
 	if err := os.RemoveAll(filepath.Join(tree, "lib/systemd/system/kubelet.service")); err != nil { // the stand-in's
 		return err
 	}
-	err := fs.WalkDir(rootfs, "rootfs", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		text, err := rootfs.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel("rootfs", path)
-		if err != nil {
-			return err
-		}
-		return write(filepath.Join(tree, rel), string(text))
-	})
-	wrong := []error{err}
-	for name, text := range map[string]string{
-		"etc/hostname":            n.Name + "\n",
-		"etc/kubernetes/node.env": fmt.Sprintf("NODE=%s\nADDRESS=%s\n", n.Name, n.Address),
-		"etc/cni/net.d/10-bridge.conflist": fmt.Sprintf(`{"cniVersion": "0.4.0", "name": "pods", "plugins": [
+	wrong := []error{writeAll("rootfs", tree)}
+	files := map[string]string{
+		"etc/hostname":                        n.Name + "\n",
+		"etc/kubernetes/node.env":             fmt.Sprintf("NODE=%s\nNODE_NAME=%s\nADDRESS=%s\n", n.Name, n.Name, n.Address),
+		"etc/systemd/network/50-eth0.network": m.network(n),
+	}
+	if m.Flannel != "" {
+		wrong = append(wrong, m.flannel(tree))
+	} else {
+		files["etc/cni/net.d/10-bridge.conflist"] = fmt.Sprintf(`{"cniVersion": "0.4.0", "name": "pods", "plugins": [
  {"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": false, "hairpinMode": true,
   "ipam": {"type": "host-local", "ranges": [[{"subnet": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
-`, n.PodCIDR),
-		"etc/systemd/network/50-eth0.network": m.network(n),
-	} {
+`, n.PodCIDR)
+	}
+	for name, text := range files {
 		wrong = append(wrong, write(filepath.Join(tree, name), text))
 	}
 	for from, to := range map[string]string{
@@ -137,10 +136,28 @@ func (m Nodes) files(tree string, n *MachineNode) error {
 	return errors.Join(wrong...)
 }
 
-// network is the node's card, with a route to the Pods of each other node.
+// writeAll writes a folder of rootfs.
+func writeAll(folder, tree string) error {
+	return fs.WalkDir(rootfs, folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := rootfs.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(folder, path)
+		if err != nil {
+			return err
+		}
+		return write(filepath.Join(tree, rel), string(text))
+	})
+}
+
+// network is the node's card, with a route to the Pods of each other node where flannel makes none.
 func (m Nodes) network(n *MachineNode) string {
 	text := fmt.Sprintf("[Match]\nName=eth0\n\n[Network]\nAddress=%s/24\nGateway=%s\n", n.Address, Address)
-	for other := 1; other <= 2; other++ {
+	for other := 1; other <= 2 && m.Flannel == ""; other++ {
 		if other != n.number {
 			text += fmt.Sprintf("\n[Route]\nDestination=10.244.%d.0/24\nGateway=%s.%d\n", other, network, 100+other)
 		}

@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"os/exec"
@@ -17,7 +18,8 @@ import (
 
 const wholeTime = 25 * time.Minute // one scenario
 
-// TestScenarios runs every folder of scenarios/ as a subtest, each with a control plane and machines of its own.
+// TestScenarios runs every folder of scenarios/ as a subtest, each with a control plane and machines of its own. KUBERNETES
+// names another version than the newest.
 func TestScenarios(t *testing.T) {
 	scenarios, err := Load("scenarios")
 	if err != nil {
@@ -26,18 +28,28 @@ func TestScenarios(t *testing.T) {
 	for _, s := range scenarios {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Log(s.Description)
-			r := runner(t, Newest)
-			ctx, cancel := context.WithTimeout(t.Context(), wholeTime)
-			defer cancel()
-			if err := r.Run(ctx, s); err != nil {
-				t.Error(err)
+			if len(s.Suites) == 0 {
+				runScenario(t, s, vm.Suite)
+			}
+			for _, suite := range s.Suites {
+				t.Run(suite, func(t *testing.T) { runScenario(t, s, suite) })
 			}
 		})
 	}
 }
 
+func runScenario(t *testing.T, s Scenario, suite string) {
+	t.Helper()
+	r := runner(t, cmp.Or(os.Getenv("KUBERNETES"), Newest), s, suite)
+	ctx, cancel := context.WithTimeout(t.Context(), wholeTime)
+	defer cancel()
+	if err := r.Run(ctx, s); err != nil {
+		t.Error(err)
+	}
+}
+
 // runner has what a scenario needs, from the control plane to the image of the Pods.
-func runner(t *testing.T, version string) Runner {
+func runner(t *testing.T, version string, s Scenario, suite string) Runner {
 	t.Helper()
 	missing := vm.Missing()
 	hosttest.Need(t, len(missing) == 0, "a host that runs virtual machines:\n"+strings.Join(missing, "\n"))
@@ -51,16 +63,32 @@ func runner(t *testing.T, version string) Runner {
 			t.Error(err)
 		}
 	})
-	base, err := NodeBase(t.Context(), cache)
+	base, err := NodeBase(t.Context(), cache, suite)
 	if err != nil {
 		t.Fatal(err)
 	}
 	pod := podProgram(t)
 	binary, c := nodegate(t), plane(t, version, ForMachines())
-	if err := c.LetNodesJoin(t.Context()); err != nil {
+	r := Runner{Nodes: Nodes{Base: base, Plane: c, Pod: pod, Scratch: scratch.Dir}, Nodegate: binary, Log: t.Logf}
+	var flags []string
+	if len(s.Suites) > 0 {
+		if r.Containerd, err = BuildContainerd(t.Context(), CacheDir(root(t))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.Flannel {
+		if r.Flannel, err = BuildFlannel(t.Context(), CacheDir(root(t))); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.LetFlannel(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		flags = NodeCIDRs()
+	}
+	if err := c.LetNodesJoin(t.Context(), flags...); err != nil {
 		t.Fatal(err)
 	}
-	return Runner{Nodes: Nodes{Base: base, Plane: c, Pod: pod, Scratch: scratch.Dir}, Nodegate: binary, Log: t.Logf}
+	return r
 }
 
 // podProgram builds the program that runs in Pods.

@@ -41,8 +41,9 @@ kubectl get events -A --sort-by=.lastTimestamp | tail -25 || :
 // Runner runs scenarios, each on machines of its own.
 type Runner struct {
 	Nodes
-	Nodegate string // the binary, static
-	Log      func(format string, args ...any)
+	Nodegate   string // the binary, static
+	Containerd string // the folder that $CONTAINERD names
+	Log        func(format string, args ...any)
 }
 
 // Run runs one scenario to its end or to its first failure, which the error describes with what is needed to understand
@@ -62,7 +63,7 @@ func (r Runner) Run(ctx context.Context, s Scenario) error {
 		}
 	}()
 	for _, n := range nodes {
-		if err := r.boot(ctx, n); err != nil {
+		if err := r.boot(ctx, n, ""); err != nil {
 			return err
 		}
 	}
@@ -85,7 +86,8 @@ func (r Runner) prepare(ctx context.Context, s Scenario, tree string, number int
 		return nil
 	}
 	cmd := exec.CommandContext(ctx, "sh", "-eu", s.Prepare)
-	cmd.Env = append(os.Environ(), "ROOT="+tree, "NODEGATE="+r.Nodegate, "SCENARIO="+s.Dir, fmt.Sprintf("NODE=node%d", number))
+	cmd.Env = append(os.Environ(), "ROOT="+tree, "NODEGATE="+r.Nodegate, "SCENARIO="+s.Dir, "CONTAINERD="+r.Containerd,
+		fmt.Sprintf("NODE=node%d", number))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s: %w\n%s", s.Prepare, err, out)
@@ -93,8 +95,8 @@ func (r Runner) prepare(ctx context.Context, s Scenario, tree string, number int
 	return nil
 }
 
-func (r Runner) boot(ctx context.Context, n *MachineNode) (err error) {
-	n.Guest, err = n.Machine.Boot(ctx, "")
+func (r Runner) boot(ctx context.Context, n *MachineNode, cmdline string) (err error) {
+	n.Guest, err = n.Machine.Boot(ctx, cmdline)
 	if err != nil {
 		return fmt.Errorf("%s: %w", n.Name, err)
 	}
@@ -110,11 +112,11 @@ func (r Runner) step(ctx context.Context, nodes []*MachineNode, s Step) error {
 		return err
 	}
 	n := nodes[s.Node-1]
-	if s.Script == "" {
+	if s.Reboot {
 		if err := n.Guest.Reboot(ctx); err != nil {
 			return err
 		}
-		return r.boot(ctx, n)
+		return r.boot(ctx, n, s.Script)
 	}
 	out, err := n.Guest.Run(ctx, library+s.Script)
 	if err != nil {

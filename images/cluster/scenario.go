@@ -15,24 +15,31 @@ import (
 //
 //	scenario.md    one sentence: what the scenario proves
 //	policy.hcl     optional: for prepare.sh
+//	flannel        optional, empty: real flanneld with its VXLAN backend is between the nodes, in place of routes; their
+//	               CIDRs are kube-controller-manager's
 //	prepare.sh     optional: run on the host for each node, sh -eu, with $ROOT the tree, $NODEGATE the binary, $NODE the
 //	               node's name and $SCENARIO this folder. Without it nothing is installed. The binary is /opt/nodegate
 //	               in each node either way
+//	suites         optional: releases of Debian; the scenario runs once on each. $CONTAINERD is a folder with a containerd
+//	               for those that lack a current one, then. Without it: on vm.Suite
 //	N-nodeM.sh     step N, run in that node: sh -eu with rootfs/opt/cluster/lib.sh, and must exit 0
 //	N-plane.sh     step N, run beside the control plane, with kubectl for the administrator; likewise
-//	N-nodeM.reboot step N: the node reboots; the file is empty
+//	N-nodeM.reboot step N: the node reboots; what the file says is added to the kernel's command line
 //
 // There are two machines where a step runs in node2, or names it. All machines boot before step 1.
 type Scenario struct {
 	vm.Folder
 	Machines int
+	Suites   []string // of Debian; empty: vm.Suite
+	Flannel  bool
 	Steps    []Step
 }
 
 // Step is one step of a Scenario.
 type Step struct {
-	Node   int    // 0 beside the control plane
-	Script string // empty: the node reboots
+	Node   int // 0 beside the control plane
+	Reboot bool
+	Script string // or words for the kernel's command line
 }
 
 // Where names the place of the step.
@@ -53,6 +60,14 @@ func load(dir string) (Scenario, error) {
 	steps := map[int]Step{}
 	var err error
 	s.Folder, err = vm.ReadFolder(dir, func(name, text string) error {
+		switch {
+		case name == "suites":
+			s.Suites = vm.Words(text)
+			return nil
+		case name == "flannel" && text == "":
+			s.Flannel = true
+			return nil
+		}
 		number, step, err := readStep(name, text)
 		if _, twice := steps[number]; err == nil && twice {
 			err = fmt.Errorf("%s: there is another step %d", name, number)
@@ -92,12 +107,12 @@ func readStep(name, text string) (number int, step Step, err error) {
 	case "node2":
 		step.Node = 2
 	}
-	step.Script = strings.TrimSpace(text)
-	switch reboots := m[3] == "reboot"; {
-	case reboots && step.Node == 0:
+	step.Script, step.Reboot = strings.TrimSpace(text), m[3] == "reboot"
+	switch {
+	case step.Reboot && step.Node == 0:
 		err = fmt.Errorf("%s: the control plane does not reboot", name)
-	case reboots != (step.Script == ""):
-		err = fmt.Errorf("%s: a script says something, a reboot nothing", name)
+	case !step.Reboot && step.Script == "":
+		err = fmt.Errorf("%s: a script says something", name)
 	}
 	return number, step, err
 }

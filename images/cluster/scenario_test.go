@@ -25,7 +25,9 @@ func TestLoad(t *testing.T) {
 		files map[string]string
 		want  string // in the error; empty for none
 	}{
-		{"right", map[string]string{"scenario.md": "x", "1-plane.sh": "a", "2-node2.sh": "b", "3-node1.reboot": ""}, ""},
+		{"right", map[string]string{"scenario.md": "x", "1-plane.sh": "a", "2-node2.sh": "b", "3-node1.reboot": "ro\n", "suites": "trixie"}, ""},
+		{"with flannel", map[string]string{"scenario.md": "x", "flannel": "", "1-plane.sh": "a", "2-node2.sh": "b", "3-node1.reboot": ""}, ""},
+		{"what is no flag", map[string]string{"scenario.md": "x", "flannel": "vxlan", "1-plane.sh": "a"}, "flannel"},
 		{"no description", map[string]string{"1-plane.sh": "a"}, "scenario.md"},
 		{"no steps", map[string]string{"scenario.md": "x"}, "no step 1"},
 		{"a gap", map[string]string{"scenario.md": "x", "1-plane.sh": "a", "3-plane.sh": "b"}, "no step 2"},
@@ -50,7 +52,9 @@ func TestLoad(t *testing.T) {
 		case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
 			t.Errorf("%s: got %v, want %q in it", test.what, err, test.want)
 		}
-		if test.want == "" && (s.Machines != 2 || len(s.Steps) != 3 || s.Steps[1].Where() != "node2" || s.Steps[2].Script != "") {
+		_, flannel := test.files["flannel"]
+		if test.want == "" && (s.Flannel != flannel || s.Machines != 2 || len(s.Steps) != 3 || s.Steps[1].Where() != "node2" ||
+			s.Steps[2] != (Step{1, true, strings.TrimSpace(test.files["3-node1.reboot"])}) || strings.Join(s.Suites, " ") != test.files["suites"]) {
 			t.Errorf("%s: %+v", test.what, s)
 		}
 	}

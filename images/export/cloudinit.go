@@ -19,6 +19,7 @@ type cloudFile struct {
 	Path        string
 	Owner       string `yaml:",omitempty"`
 	Permissions string
+	Encoding    string `yaml:",omitempty"`
 	Content     string
 }
 
@@ -53,10 +54,10 @@ func firstBoot(dropIn units.File) string {
 func (n node) cloudFiles(owner string) []cloudFile {
 	var all []cloudFile
 	for _, u := range n.units {
-		all = append(all, cloudFile{systemDir + u.name, owner, "0644", u.text})
+		all = append(all, cloudFile{Path: systemDir + u.name, Owner: owner, Permissions: "0644", Content: u.text})
 	}
 	for _, f := range n.files {
-		all = append(all, cloudFile{f.Path, owner, fmt.Sprintf("%04o", f.Mode), string(f.Content)})
+		all = append(all, cloudFile{Path: f.Path, Owner: owner, Permissions: fmt.Sprintf("%04o", f.Mode), Content: string(f.Content)})
 	}
 	return all
 }

@@ -2,9 +2,11 @@ package export
 
 import (
 	"cmp"
+	"encoding/base64"
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"nodegate/units"
@@ -33,6 +35,14 @@ type kubeadmConfig struct {
 	}
 }
 
+// templated reports whether a text would not be itself on the node: Cluster API indents it into a YAML block, and makes a
+// Jinja template of the whole.
+func templated(text string) bool {
+	changed := func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) } // line ends of YAML 1.1, among others
+	return strings.ContainsFunc(text, changed) || text != strings.TrimRight(strings.TrimLeft(text, " \t\n"), "\n")+"\n" ||
+		slices.ContainsFunc([]string{"{{", "{%", "{#"}, func(sign string) bool { return strings.Contains(text, sign) })
+}
+
 // clusterAPI is a bootstrap configuration that brings nodegate. kubeadm starts
 // kubelet after the commands have run: nothing need be held before.
 func clusterAPI(in Input) (Result, error) {
@@ -47,7 +57,11 @@ func clusterAPI(in Input) (Result, error) {
 	k := kubeadmConfig{APIVersion: "bootstrap.cluster.x-k8s.io/" + version, Kind: "KubeadmConfig"}
 	k.Metadata.Name = "nodegate"
 	k.Spec.Files = n.cloudFiles("root:root")
-	for _, f := range k.Spec.Files {
+	for i := range k.Spec.Files {
+		f := &k.Spec.Files[i]
+		if templated(f.Content) {
+			f.Encoding, f.Content = "base64", base64.StdEncoding.EncodeToString([]byte(f.Content))
+		}
 		if size := utf8.RuneCountInString(f.Content); size > maxContent {
 			return Result{}, fmt.Errorf("%s has %d characters, and Cluster API takes %d at most: split it into several policy files", f.Path,
 				size, maxContent)

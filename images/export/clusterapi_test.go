@@ -8,6 +8,25 @@ import (
 	"testing"
 )
 
+// TestTemplated: what Cluster API's YAML and cloud-init's Jinja leave as it is can be read.
+func TestTemplated(t *testing.T) {
+	var k kubeadmConfig
+	decode(t, write(t, "kubeadm", input(t, testPolicy[1:], deliveries()["url"])).Text, &k)
+	for _, f := range k.Spec.Files {
+		if f.Encoding != "" {
+			t.Errorf("%s: %s, and nothing would change it", f.Path, f.Encoding)
+		}
+	}
+	for text, want := range map[string]bool{
+		"# ü\n\tuse \"kubernetes\" {}\n": false, " a\n": true, "\ta\n": true, "a \n": false, "\na\n": true, "a\n\n": true, "a": true, "a\r\n": true, "a\u0085\n": true,
+		"{{ a }}\n": true, "{% a\n": true, "{# a\n": true, "${ a }\n": false,
+	} {
+		if templated(text) != want {
+			t.Errorf("%q: %v, want %v", text, !want, want)
+		}
+	}
+}
+
 // TestClusterAPI: both versions; kubeadm starts after nodegate-apply, or after the wait has ended.
 func TestClusterAPI(t *testing.T) {
 	var commands []string
@@ -21,7 +40,8 @@ func TestClusterAPI(t *testing.T) {
 		}
 		commands = k.Spec.PreKubeadmCommands
 	}
-	if _, err := clusterAPI(input(t, testPolicy+strings.Repeat("# 10\n", 2048), Delivery{})); err == nil || !strings.Contains(err.Error(), "split it") {
+	if _, err := clusterAPI(input(t, testPolicy+strings.Repeat("# 10\n", 2048), Delivery{})); err == nil ||
+		!strings.Contains(err.Error(), "split it") {
 		t.Errorf("a policy that the API server refuses: %v", err)
 	}
 	for _, c := range []struct {

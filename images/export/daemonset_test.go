@@ -136,7 +136,8 @@ func leastPrivilege(t *testing.T, policy, account string) {
 	for i, c := range all {
 		s := c.SecurityContext
 		drop, _ := yaml.Marshal(s["capabilities"])
-		if s["privileged"] == true || s["allowPrivilegeEscalation"] != false || s["readOnlyRootFilesystem"] != true || string(drop) != "drop:\n    - ALL\n" ||
+		if s["privileged"] == true || s["allowPrivilegeEscalation"] != false || s["readOnlyRootFilesystem"] != true ||
+			string(drop) != "drop:\n    - ALL\n" ||
 			s["seLinuxOptions"] == nil || c.Image != deliveries()["image"].Image {
 			t.Errorf("%s: %+v", c.Image, s)
 		}

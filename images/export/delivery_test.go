@@ -28,7 +28,8 @@ func TestPath(t *testing.T) {
 		d.Path = "/opt/bin/nodegate"
 		for _, format := range []string{"kops", "cloud-init", "ignition", "butane", "kubeadm"} {
 			in := input(t, testPolicy, d)
-			if text := string(write(t, format, in).Text); strings.Contains(text, units.Binary) || format != "ignition" && !strings.Contains(text, d.Path) {
+			if text := string(write(t, format, in).Text); strings.Contains(text, units.Binary) || format != "ignition" &&
+				!strings.Contains(text, d.Path) {
 				t.Errorf("%s, %s: not only %s", format, name, d.Path)
 			}
 		}

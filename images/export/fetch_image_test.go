@@ -46,7 +46,8 @@ func registry(t *testing.T, file, content string) (host, digest string) {
 	const manifestType = "application/vnd.oci.image.manifest.v1+json"
 	layers := []any{add("application/vnd.oci.image.layer.v1.tar", layer.Bytes())}
 	config := add("application/vnd.oci.image.config.v1+json", encode(map[string]any{
-		"architecture": "amd64", "os": "linux", "rootfs": map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + hexSum(layer.String())}},
+		"architecture": "amd64", "os": "linux", "rootfs": map[string]any{"type": "layers",
+			"diff_ids": []string{"sha256:" + hexSum(layer.String())}},
 	}))
 	manifest := add(manifestType, encode(map[string]any{"schemaVersion": 2, "mediaType": manifestType, "config": config, "layers": layers}))
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -212,7 +212,8 @@ func TestFetchDiskFull(t *testing.T) {
 			}
 		}
 		b.file("bin/x", "", 0o644)
-		cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-euc", `mount -t tmpfs -o size=64k tmpfs "$1/bin"; exec sh "$1/fetch" fetch`, "sh", b.dir)
+		cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-euc",
+			`mount -t tmpfs -o size=64k tmpfs "$1/bin"; exec sh "$1/fetch" fetch`, "sh", b.dir)
 		cmd.Env = []string{"PATH=" + strings.Join(b.path, ":")}
 		out, err := cmd.CombinedOutput()
 		if err == nil || !strings.Contains(string(out), "is the disk full?") || strings.Contains(string(out), "could not fetch") {

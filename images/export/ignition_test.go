@@ -47,7 +47,8 @@ func TestExtension(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if text := string(r.Text); strings.Contains(text, units.Binary) || !strings.Contains(text, extensionFile) || !strings.Contains(text, "systemd-sysext.service") {
+		if text := string(r.Text); strings.Contains(text, units.Binary) || !strings.Contains(text, extensionFile) ||
+			!strings.Contains(text, "systemd-sysext.service") {
 			t.Errorf("%s:\n%s", f.Name, text)
 		}
 		file := t.TempDir() + "/config.ign"
@@ -64,7 +65,8 @@ func TestExtension(t *testing.T) {
 		if err := json.Unmarshal(r.Text, &c); err != nil {
 			t.Fatal(err)
 		}
-		if c.Storage.Files[0].Path != extensionFile || c.Storage.Files[0].Contents.Verification.Hash != "sha256-"+d.SHA256 || c.Storage.Files[0].Mode != 0o644 {
+		if c.Storage.Files[0].Path != extensionFile || c.Storage.Files[0].Contents.Verification.Hash != "sha256-"+d.SHA256 ||
+			c.Storage.Files[0].Mode != 0o644 {
 			t.Errorf("%+v", c.Storage.Files[0])
 		}
 	}

@@ -45,7 +45,8 @@ func TestUnitsVerify(t *testing.T) {
 		out, _ := cmd.CombinedOutput()
 		for line := range strings.Lines(string(out)) {
 			// The binary is not on this machine.
-			if (strings.Contains(line, "nodegate") || strings.Contains(line, "k3s")) && !strings.Contains(line, "is not executable") && !strings.Contains(line, "Failed to create") {
+			if (strings.Contains(line, "nodegate") || strings.Contains(line, "k3s")) && !strings.Contains(line, "is not executable") &&
+				!strings.Contains(line, "Failed to create") {
 				t.Errorf("%s: systemd-analyze verify: %s", name, line)
 			}
 		}
@@ -85,7 +86,8 @@ func TestNothingRunsUnverified(t *testing.T) {
 		for _, f := range n.files {
 			files[f.Path] = string(f.Content)
 		}
-		if after := strings.Contains(n.units[0].text, "\nAfter=network-online.target containerd.service\n"); n.units[0].name != fetchUnit || after != (name == "image") {
+		if after := strings.Contains(n.units[0].text, "\nAfter=network-online.target containerd.service\n"); n.units[0].name != fetchUnit ||
+			after != (name == "image") {
 			t.Errorf("%s: the first unit is\n%s", name, n.units[0].text)
 		}
 		asked := 0
@@ -99,7 +101,8 @@ func TestNothingRunsUnverified(t *testing.T) {
 		if asked != len(n.units)-1 || asked < 2 {
 			t.Errorf("%s: %d of %d units ask", name, asked, len(n.units)-1)
 		}
-		if gate := string(n.dropIn.Content); !strings.Contains(gate, "\nExecStartPre=+/bin/sh "+fetchFile+" gate\n") || strings.Contains(gate, units.Binary) {
+		if gate := string(n.dropIn.Content); !strings.Contains(gate, "\nExecStartPre=+/bin/sh "+fetchFile+" gate\n") ||
+			strings.Contains(gate, units.Binary) {
 			t.Errorf("%s: the gate is\n%s", name, gate)
 		}
 	}

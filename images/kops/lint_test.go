@@ -123,7 +123,8 @@ func TestLarge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	group := "---\napiVersion: kops.k8s.io/v1alpha3\nkind: InstanceGroup\nspec:\n  fileAssets:\n  - name: a\n    path: /etc/a\n    content: |\n" +
+	group := "---\napiVersion: kops.k8s.io/v1alpha3\nkind: InstanceGroup\nspec:\n  fileAssets:\n  - name: a\n    path: /etc/a\n    " +
+		"content: |\n" +
 		strings.Repeat("      "+strings.Repeat("x", 990)+"\n", 1000)
 	text := []byte(strings.Repeat(group, 11) + "---\n" + string(trap))
 	if len(text) < 10e6 {

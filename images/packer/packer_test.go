@@ -107,7 +107,8 @@ func TestValid(t *testing.T) {
 	for _, args := range [][]string{
 		{"-only=qemu.node"},
 		{"-only=amazon-ebs.node"},
-		{"-only=amazon-ebs.node", "-var", "distribution=ubuntu", "-var", "architecture=arm64", "-var", "encrypt=false", "-var", "imdsv2_only=false"},
+		{"-only=amazon-ebs.node", "-var", "distribution=ubuntu", "-var", "architecture=arm64", "-var", "encrypt=false", "-var",
+			"imdsv2_only=false"},
 		{"-only=amazon-ebs.node", "-var", "distribution=ubuntu", "-var", "region=cn-northwest-1", "-var", "session_manager_profile=ssm"},
 		{"-only=amazon-ebs.node", "-var", "distribution=amazon-linux-2023", "-var", "region=us-gov-west-1", "-var", `tags={team="nodes"}`},
 		{"-only=amazon-ebs.node", "-var", "region=us-gov-west-1", "-var", "base_owner=123456789012", "-var", `ssh_from=["192.0.2.7/32"]`},

@@ -182,7 +182,7 @@ check "swap" {}
 
 // TestScrape: a real Prometheus scrapes a real watch, with the rules loaded.
 func TestScrape(t *testing.T) {
-	for _, program := range []string{"promtool", "prometheus", "go", "unshare"} {
+	for _, program := range []string{"promtool", "prometheus", "prometheus-node-exporter", "go", "unshare"} {
 		hosttest.NeedProgram(t, program)
 	}
 	if !hosttest.OwnNetns(t) {
@@ -223,6 +223,7 @@ func TestScrape(t *testing.T) {
 	}
 	run(t, strings.NewReader(string(text)), "promtool", "check", "metrics")
 	known(t, metrics)
+	exported(t, binary, dir)
 
 	start(t, "prometheus", "--config.file="+dir+"/prometheus.yml", "--storage.tsdb.path="+dir+"/data", "--web.listen-address=127.0.0.1:9090")
 	for expr, want := range map[string]string{
@@ -239,6 +240,24 @@ func TestScrape(t *testing.T) {
 			}
 			return got, err
 		})
+	}
+}
+
+// exported: node_exporter reads watch's file beside one of a check.
+func exported(t *testing.T, binary, dir string) {
+	t.Helper()
+	check := exec.CommandContext(t.Context(), binary, "check", "--stage", "run", "--policy", dir+"/node.hcl",
+		"--format", "prometheus", "--output", dir+"/check.prom")
+	if out, _ := check.CombinedOutput(); check.ProcessState.ExitCode() != 1 { // one parameter differs
+		t.Fatalf("check: exit status %d\n%s", check.ProcessState.ExitCode(), out)
+	}
+	start(t, "prometheus-node-exporter", "--collector.disable-defaults", "--collector.textfile", "--collector.textfile.directory="+dir,
+		"--web.listen-address=127.0.0.1:9100")
+	got := eventually(t, "node_exporter", func() (string, error) { return get(t.Context(), "http://127.0.0.1:9100/metrics") })
+	for _, want := range []string{"\nnode_textfile_scrape_error 0\n", `nodegate_holds{stage="watch"} 0`, `nodegate_holds{stage="run"} 0`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("node_exporter does not say %q:\n%s", want, got)
+		}
 	}
 }
 

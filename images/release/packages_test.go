@@ -85,7 +85,8 @@ func TestVersion(t *testing.T) {
 	say(t, "cp", repository+"/Makefile", dir)
 	git := func(args ...string) {
 		t.Helper()
-		say(t, "env", append([]string{"GIT_CONFIG_GLOBAL=/dev/null", "git", "-C", dir, "-c", "user.name=x", "-c", "user.email=x@localhost"}, args...)...)
+		say(t, "env", append([]string{"GIT_CONFIG_GLOBAL=/dev/null", "git", "-C", dir, "-c", "user.name=x", "-c", "user.email=x@localhost"},
+			args...)...)
 	}
 	commit := func(when string) {
 		t.Helper()

@@ -67,14 +67,16 @@ func makeDist(checkout, secret string, env ...string) error {
 	if err := os.MkdirAll(checkout, 0o755); err != nil {
 		return err
 	}
-	copying := exec.Command("sh", "-euc", `git ls-files -z --cached --others --exclude-standard | tar --null --files-from - --create | tar -x -C "$1"`, "sh", checkout)
+	copying := exec.Command("sh", "-euc",
+		`git ls-files -z --cached --others --exclude-standard | tar --null --files-from - --create | tar -x -C "$1"`, "sh", checkout)
 	copying.Dir = repository
 	if err := command(copying); err != nil {
 		return err
 	}
 	dist := exec.Command("make", "dist", "VERSION=v1.0.0")
 	dist.Dir = checkout
-	dist.Env = append(os.Environ(), "SOURCE_DATE_EPOCH=1700000000", "SOURCE_COMMIT=0123456789abcdef0123456789abcdef01234567", "NODEGATE_SIGNING_KEY="+secret)
+	dist.Env = append(os.Environ(), "SOURCE_DATE_EPOCH=1700000000", "SOURCE_COMMIT=0123456789abcdef0123456789abcdef01234567",
+		"NODEGATE_SIGNING_KEY="+secret)
 	dist.Env = append(dist.Env, env...)
 	return command(dist)
 }
@@ -185,7 +187,8 @@ func say(t *testing.T, name string, args ...string) string {
 func try(t *testing.T, name string, args ...string) (int, string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
-	cmd.Env = append(os.Environ(), "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive")
+	cmd.Env = append(os.Environ(), "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C",
+		"DEBIAN_FRONTEND=noninteractive")
 	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.CombinedOutput()
 	if err != nil && cmd.ProcessState == nil {

@@ -35,7 +35,8 @@ func TestSigned(t *testing.T) {
 		}
 	}
 	all(0)
-	if out := say(t, nodegate, "verify", "--key", r.public, dir); !strings.Contains(out, "ok: 12 files") || !strings.Contains(out, "provenance: v1.0.0 from commit 0123456789abcdef0123456789abcdef01234567, by ") {
+	if out := say(t, nodegate, "verify", "--key", r.public, dir); !strings.Contains(out, "ok: 12 files") ||
+		!strings.Contains(out, "provenance: v1.0.0 from commit 0123456789abcdef0123456789abcdef01234567, by ") {
 		t.Errorf("verify says: %s", out)
 	}
 	image := filepath.Join(dir, "nodegate-image.oci.tar")
@@ -46,7 +47,8 @@ func TestSigned(t *testing.T) {
 	all(0)
 	provenance := filepath.Join(dir, "nodegate.provenance.json")
 	write(t, provenance+".minisig", readFile(t, filepath.Join(dir, "SHA256SUMS.minisig")))
-	if code, out := try(t, nodegate, "verify", "--key", r.public, dir); code != 1 || !strings.Contains(out, "nodegate.provenance.json: the signature does not match") {
+	if code, out := try(t, nodegate, "verify", "--key", r.public, dir); code != 1 ||
+		!strings.Contains(out, "nodegate.provenance.json: the signature does not match") {
 		t.Errorf("a provenance with another file's signature: exit status %d\n%s", code, out)
 	}
 	write(t, filepath.Join(dir, "SHA256SUMS"), readFile(t, filepath.Join(dir, "SHA256SUMS"))+"\n")
@@ -116,6 +118,22 @@ func TestImage(t *testing.T) {
 	}
 }
 
+// TestUnpacked: skopeo and umoci find each architecture's program in the image.
+func TestUnpacked(t *testing.T) {
+	hosttest.NeedRoot(t)
+	hosttest.NeedProgram(t, "skopeo")
+	hosttest.NeedProgram(t, "umoci")
+	r := releaseMade(t)
+	for _, arch := range architectures() {
+		image, to := t.TempDir()+":"+arch, filepath.Join(t.TempDir(), "bundle")
+		say(t, "skopeo", "copy", "--override-arch", arch, "oci-archive:"+r.the(t, "nodegate-image.oci.tar"), "oci:"+image)
+		say(t, "umoci", "unpack", "--image", image, to)
+		if readFile(t, to+"/rootfs/nodegate") != readFile(t, r.the(t, "nodegate-linux-"+arch)) {
+			t.Errorf("%s: the image has another program", arch)
+		}
+	}
+}
+
 // TestARM64: under qemu-user the arm64 binary says what the other one says.
 func TestARM64(t *testing.T) {
 	hosttest.NeedRoot(t)
@@ -129,9 +147,11 @@ func TestARM64(t *testing.T) {
 	before := picture(t, root)
 	say(t, "qemu-aarch64-static", arm64, "install", "--root", root)
 	for _, args := range [][]string{
-		{"check", "--root", root}, {"check", "--root", root, "-v", "--format", "tap"}, {"policy", "list"}, {"policy", "show", "kubernetes"}, {"policy", "show", "--effective"},
+		{"check", "--root", root}, {"check", "--root", root, "-v", "--format", "tap"}, {"policy", "list"}, {"policy", "show", "kubernetes"},
+		{"policy", "show", "--effective"},
 		{"explain", "vxlan.checksum"}, {"lint", root + "/etc/nodegate/policy.d"}, {"fmt", "--help"},
-		{"audit", "--rules", "../../internal/proxyrules/testdata/iptables-save.txt"}, {"install", "--root", root, "--dry-run", "--policy", "nosuch"},
+		{"audit", "--rules", "../../internal/proxyrules/testdata/iptables-save.txt"},
+		{"install", "--root", root, "--dry-run", "--policy", "nosuch"},
 	} {
 		code1, out1 := try(t, amd64, args...)
 		code2, out2 := try(t, "qemu-aarch64-static", append([]string{arm64}, args...)...)

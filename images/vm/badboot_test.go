@@ -108,5 +108,6 @@ func TestBadBoot(t *testing.T) {
 
 // entry is one of systemd-boot's; the highest version is tried first.
 func entry(version int, more string) string {
-	return fmt.Sprintf("title node\nsort-key node\nversion %d\nlinux /vmlinuz\ninitrd /initrd.img\noptions root=/dev/vda2 rw %s %s\n", version, words, more)
+	return fmt.Sprintf("title node\nsort-key node\nversion %d\nlinux /vmlinuz\ninitrd /initrd.img\noptions root=/dev/vda2 rw %s %s\n", version,
+		words, more)
 }

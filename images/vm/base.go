@@ -19,7 +19,7 @@ import (
 var guestPackages string
 
 const (
-	suite     = "bookworm"
+	Suite     = "bookworm"       // of every tree of which nothing else is said
 	oldest    = "bullseye"       // systemd 247: nodegate is tried with nothing older
 	buildTime = 30 * time.Minute // mmdebstrap takes half a minute near a mirror, and four where QEMU runs what it installs
 )
@@ -63,17 +63,23 @@ func (c Cache) Base(ctx context.Context) (*Base, error) { return c.Tree(ctx, "ba
 // Tree returns the cached tree of that name, with more packages than guest-packages has, and builds it first when its
 // inputs changed or nobody has yet. Others that ask meanwhile wait. Trees of the same name and other inputs are removed.
 func (c Cache) Tree(ctx context.Context, name string, packages ...string) (*Base, error) {
-	return c.tree(ctx, amd64(), name, options(packages, suite), "")
+	return c.tree(ctx, amd64(), name, options(packages, Suite), "")
+}
+
+// Other is Tree of another release of Debian, which must have the packages.
+func (c Cache) Other(ctx context.Context, suite, name string, packages ...string) (*Base, error) {
+	arch := amd64()
+	// Without CMPXCHG16B (feature 141): emulated by QEMU 7.2 it leaves an address in the flags now and then, and Linux 6.12 panics.
+	arch.words += " clearcpuid=141"
+	return c.tree(ctx, arch, name, options(packages, suite), "deb http://deb.debian.org/debian "+suite+" main")
 }
 
 // Oldest returns the cached tree of guest-packages with the oldest systemd that nodegate is tried with.
-func (c Cache) Oldest(ctx context.Context) (*Base, error) {
-	return c.tree(ctx, amd64(), "oldest", options(nil, oldest), "deb http://deb.debian.org/debian "+oldest+" main")
-}
+func (c Cache) Oldest(ctx context.Context) (*Base, error) { return c.Other(ctx, oldest, "oldest") }
 
 // Foreign returns the cached tree of guest-packages for another processor.
 func (c Cache) Foreign(ctx context.Context, a Arch) (*Base, error) {
-	words := options(nil, "--architectures="+a.Name, suite)
+	words := options(nil, "--architectures="+a.Name, Suite)
 	for i := range words {
 		words[i] = strings.ReplaceAll(words[i], "-amd64", "-"+a.Name) // the kernel's package
 	}

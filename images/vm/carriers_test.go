@@ -93,7 +93,8 @@ func requirements(t *testing.T, nodegate, snapshot string) map[string]string {
 	if err := os.WriteFile(file, text, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), nodegate, "check", "--snapshot", file, "--policy", "carriers.hcl", "--stage", "boot", "--format", "json").Output()
+	out, err := exec.CommandContext(t.Context(), nodegate, "check", "--snapshot", file, "--policy", "carriers.hcl", "--stage", "boot",
+		"--format", "json").Output()
 	var report struct {
 		Results []struct{ Name, Verdict, Got string }
 	}

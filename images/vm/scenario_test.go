@@ -111,7 +111,8 @@ func TestExpectation(t *testing.T) {
 // TestShellSyntax reads every script with the shell that will run it, long before a machine boots.
 func TestShellSyntax(t *testing.T) {
 	var scripts []string
-	for _, pattern := range []string{"scenarios/*/*.sh", "carriers/*/*.sh", "carriers_prepare.sh", "rootfs/opt/vm/*.sh", "rootfs/opt/vm/agent", "rootfs/opt/vm/kubelet"} {
+	for _, pattern := range []string{"scenarios/*/*.sh", "carriers/*/*.sh", "carriers_prepare.sh", "rootfs/opt/vm/*.sh", "rootfs/opt/vm/agent",
+		"rootfs/opt/vm/kubelet"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
 			t.Fatalf("%s: %v, %v", pattern, found, err)

@@ -24,7 +24,8 @@ func withoutModules(t *testing.T, tree string) []breakage {
 			"nft_reject_ipv4", "nft_reject_ipv6",
 		},
 		"ipvs": {
-			"ip_vs", "ip_vs_rr", "ip_set", "xt_set", "ip_set_bitmap_port", "ip_set_hash_ip", "ip_set_hash_ipport", "ip_set_hash_ipportip", "ip_set_hash_ipportnet",
+			"ip_vs", "ip_vs_rr", "ip_set", "xt_set", "ip_set_bitmap_port", "ip_set_hash_ip", "ip_set_hash_ipport", "ip_set_hash_ipportip",
+			"ip_set_hash_ipportnet",
 		},
 	} {
 		all = append(all, breakage{mode + " mode, whole", "", taken(t, tree, mode, "")})

@@ -257,7 +257,8 @@ func TestFacts(t *testing.T) {
 	if err := fleet.HTML(&page, f); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"8 nodes not as most", "6.1.0-49", `because it is so <a rel=noreferrer href="https://example.com/a">source</a>`, "for reasons</p>"} {
+	for _, want := range []string{"8 nodes not as most", "6.1.0-49",
+		`because it is so <a rel=noreferrer href="https://example.com/a">source</a>`, "for reasons</p>"} {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("no %q on the page", want)
 		}

@@ -77,13 +77,14 @@ func (g *Gate) Unreadable(mistake, all string) {
 // Run checks, and repairs where the policy says so, until the node passes.
 func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
 	began := time.Now()
-	off, tolerated := false, false
+	off, tolerated, kept := false, false, false
 	if p.Gate.Enforce == policy.Warn {
 		g.held = "would be held"
 	}
 	r, err := checks.Until(ctx, g.Host, p.Gate, catalog.For(p, checks.Boot), func(r checks.Report, waiting activity.Step) bool {
 		if waiting.What == "" {
 			g.keep(p, r)
+			kept = true
 		}
 		if waiting.What != "" || r.Verdict() != checks.Pass {
 			g.explain(r, waiting)
@@ -96,6 +97,9 @@ func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
 		}
 		return !off && !tolerated
 	})
+	if errors.Is(err, checks.ErrBudget) && !kept {
+		g.keep(p, r)
+	}
 	defer g.told()
 	waited := time.Since(began).Round(time.Millisecond)
 	switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"strconv"
 	"strings"
@@ -151,25 +152,22 @@ func (h *Host) cni() (any, bool) {
 // kubeletVersion runs the kubelet of the unit, or the one in the search path.
 func (h *Host) kubeletVersion(ctx context.Context) (string, error) {
 	if k, _ := h.Kubelet(); k.Command != nil {
-		if said, err := h.Kernel.Version(ctx, k.Command[0]); err == nil {
-			return said, nil
+		if said, err := h.Kernel.Version(ctx, k.Command[0]); err == nil || errors.Is(err, context.DeadlineExceeded) {
+			return said, err
 		}
 	}
 	return h.Kernel.Version(ctx, "kubelet")
 }
 
-// KubeletMinor returns the 34 of kubelet 1.34.1, or 0 where the version is unknown.
-// It runs kubelet.
-func (h *Host) KubeletMinor(ctx context.Context) int {
-	v, _ := h.Fact(ctx, "kubelet.version")
-	text, _ := v.(string)
-	parts := strings.Split(text, ".")
-	if len(parts) < 2 || parts[0] != "1" {
-		return 0
+// KubeletMinor returns the 34 of kubelet 1.34.1, or 0 where there is no kubelet or none that says so. An error says that it
+// did not answer in time. It runs kubelet.
+func (h *Host) KubeletMinor(ctx context.Context) (minor int, err error) {
+	said, err := h.kubeletVersion(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return 0, err
 	}
-	minor, err := strconv.Atoi(parts[1])
-	if err != nil {
-		return 0
+	if _, err := fmt.Sscanf(said, "Kubernetes v1.%d.", &minor); err != nil {
+		return 0, nil
 	}
-	return minor
+	return minor, nil
 }

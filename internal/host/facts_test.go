@@ -37,11 +37,13 @@ func TestKubeProxy(t *testing.T) {
 		{"kops in IPVS mode", map[string]string{"/etc/kubernetes/manifests/kube-proxy.manifest": "- --proxy-mode=ipvs\n- --ipvs-min-sync-period=6s\n"},
 			config.KubeProxy{From: "/etc/kubernetes/manifests/kube-proxy.manifest", Mode: "ipvs", MaxPerCore: 32768, Min: 131072, MinSync: 6 * time.Second}, true},
 		{"kops", map[string]string{"/etc/kubernetes/manifests/kube-proxy.manifest": "- --proxy-mode=nftables\n- --conntrack-min=\"7\"\n"},
-			config.KubeProxy{From: "/etc/kubernetes/manifests/kube-proxy.manifest", Mode: "nftables", MaxPerCore: 32768, Min: 7, MinSync: time.Second}, true},
+			config.KubeProxy{From: "/etc/kubernetes/manifests/kube-proxy.manifest", Mode: "nftables", MaxPerCore: 32768, Min: 7,
+				MinSync: time.Second}, true},
 		{"a manifest that points at another file", map[string]string{
 			"/etc/kubernetes/manifests/kube-proxy.yaml": "- --config=/var/lib/kube-proxy/config.yaml\n",
 			"/var/lib/kube-proxy/config.yaml":           "kind: KubeProxyConfiguration\n",
-		}, config.KubeProxy{From: "/var/lib/kube-proxy/config.yaml", Mode: "iptables", MaxPerCore: 32768, Min: 131072, MinSync: time.Second}, true},
+		}, config.KubeProxy{From: "/var/lib/kube-proxy/config.yaml", Mode: "iptables", MaxPerCore: 32768, Min: 131072,
+			MinSync: time.Second}, true},
 	} {
 		h := (&hosttest.Machine{Files: c.files}).Host()
 		if got, err := config.ReadKubeProxy(h.Files); err != nil || got != c.want {

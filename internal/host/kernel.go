@@ -38,9 +38,9 @@ func (machineKernel) LoadModule(ctx context.Context, name string) error {
 	return err
 }
 
-// Version waits at most two seconds.
+// Version waits at most ten seconds: a kubelet whose 100 MB have not been read from a slow disk yet takes some of them.
 func (machineKernel) Version(ctx context.Context, name string, flags ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	out, err := program.Run(ctx, name, append(flags, "--version")...)
 	return strings.TrimSpace(string(out)), err

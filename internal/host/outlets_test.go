@@ -181,7 +181,8 @@ func TestReportPort(t *testing.T) {
 func TestHungJournal(t *testing.T) {
 	hosttest.NeedRoot(t)
 	dir := t.TempDir()
-	for _, c := range []struct{ what, path string }{{"journal", filepath.Join(dir, "systemd/journal/socket")}, {"status", filepath.Join(dir, "notify")}} {
+	for _, c := range []struct{ what, path string }{{"journal", filepath.Join(dir, "systemd/journal/socket")},
+		{"status", filepath.Join(dir, "notify")}} {
 		if err := os.MkdirAll(filepath.Dir(c.path), 0o755); err != nil {
 			t.Fatal(err)
 		}

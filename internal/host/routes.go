@@ -63,7 +63,11 @@ type Memory struct {
 	Foreign []Foreign // routes, rules and entries that were there
 	Lost    []Foreign // those of them that are gone
 	Since   time.Time // the last start of systemd-networkd that was seen
+	Tunnels map[string]Tunnel
 }
+
+// Tunnel is a VXLAN link as it was when routes over it had gateways.
+type Tunnel struct{ Index, Gateways int }
 
 // Foreign is a route, a routing rule, or a permanent neighbour or forwarding entry of a VXLAN link, that neither the kernel, nor
 // advertisements, nor DHCP nor a static configuration made.

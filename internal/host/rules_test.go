@@ -154,7 +154,8 @@ func TestTablesOfNFT(t *testing.T) {
 	err = n.Do(t.Context(), func() error {
 		for _, c := range []struct{ command, source, note, rule string }{
 			{"add table ip kube-proxy-2", "", "", ""},
-			{"add table ip6 kube-proxy; add chain ip6 kube-proxy x; add rule ip6 kube-proxy x meta l4proto tcp drop", "netlink: table ip6 kube-proxy",
+			{"add table ip6 kube-proxy; add chain ip6 kube-proxy x; add rule ip6 kube-proxy x meta l4proto tcp drop",
+				"netlink: table ip6 kube-proxy",
 				"", "meta l4proto tcp drop"},
 			{"insert rule ip6 kube-proxy x tcp dport 443 drop", "nft -j list table ip6 kube-proxy",
 				"table ip6 kube-proxy was read by nft -j, which takes longer and more memory: over netlink, " +

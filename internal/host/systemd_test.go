@@ -22,7 +22,8 @@ func TestLastExit(t *testing.T) {
 	const three = "kubelet.service: Main process exited, code=exited, status=3/FAILURE\n"
 	const killed = "kubelet.service: Main process exited, code=killed, status=9/KILL\n"
 	for log, want := range map[string]string{
-		"": "", control: "", three: "exit status 3", three + control: "exit status 3", three + killed: "signal 9", killed + three: "exit status 3",
+		"": "", control: "", three: "exit status 3", three + control: "exit status 3", three + killed: "signal 9",
+		killed + three: "exit status 3",
 	} {
 		if got := lastExit(log); got != want {
 			t.Errorf("%q: %q, want %q", log, got, want)

@@ -3,6 +3,7 @@ package imagetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -33,14 +34,35 @@ type Test struct {
 type Outcome struct {
 	Report  report.Report // of the first boot that did not pass, else of the last; its first result is about the boots
 	Passed  int
+	NoKVM   string // QEMU's words, where the machine was emulated because KVM could not run it
 	Console string // how that boot ended on its console, where it came to no verdict
 }
 
 // Check is the name of the result about the boots.
 const Check = "image.boots"
 
-// Run boots the image again and again. An error says that it could not be tested, or that ctx ended.
+// noKVM is the error of a host whose KVM cannot run the machine: QEMU's words.
+type noKVM string
+
+func (e noKVM) Error() string {
+	return "KVM on this host cannot run the machine (" + string(e) + "): --accelerator tcg emulates it"
+}
+
+// Run boots the image again and again. An error says that it could not be tested, or that ctx ended. With qemu.Auto a machine that KVM
+// cannot run is emulated.
 func (t Test) Run(ctx context.Context) (Outcome, error) {
+	out, err := t.run(ctx)
+	var words noKVM
+	if t.Accelerator != qemu.Auto || !errors.As(err, &words) {
+		return out, err
+	}
+	t.Accelerator = qemu.TCG
+	out, err = t.run(ctx)
+	out.NoKVM = string(words)
+	return out, err
+}
+
+func (t Test) run(ctx context.Context) (Outcome, error) {
 	machine, undo, err := t.machine()
 	if err != nil {
 		return Outcome{}, err
@@ -131,13 +153,16 @@ func (t Test) boot(ctx context.Context, m qemu.Machine, number int) (boot, error
 		case <-ctx.Done():
 			return boot{}, context.Cause(ctx)
 		case <-r.Ended():
-			if err := r.Wait(); err != nil {
+			if err := r.Wait(); err != nil && r.NoKVM() == "" {
 				return boot{}, fmt.Errorf("QEMU: %w: %s", err, report.OneLine(strings.TrimSpace(r.Complaints())))
 			}
 			over = true
 		case <-limit:
 			return t.judge(see(r.Console(), port.Text()), true, false), nil
 		case <-tick.C:
+		}
+		if words := r.NoKVM(); words != "" {
+			return boot{}, noKVM(words)
 		}
 		now := see(r.Console(), port.Text())
 		if t.Progress != nil {
@@ -180,6 +205,9 @@ func (t Test) judge(s seen, late, over bool) boot {
 		b.verdict, b.why = report.Unknown, fmt.Sprintf("silence: the gate said nothing in %s", t.Timeout)
 		b.remedy = "is nodegate installed in the image, and does kubelet start at boot? The gate speaks then. A slow machine needs a longer " +
 			"--timeout; where the kernel is not on the console, its command line lacks console=ttyS0"
+	}
+	if b.remedy != "" && t.Accelerator != qemu.TCG {
+		b.remedy += "; or KVM hangs on this host: try --accelerator tcg"
 	}
 	return b
 }

@@ -51,13 +51,15 @@ func TestBoots(t *testing.T) {
 		want, console string
 	}{
 		{"passes", "cat pass >&4; exec sleep 60", Test{}, "pass: the gate passes in 1 boot, got it passes in 1 of 1; swap pass", ""},
-		{"passes each time", "cat pass >&4; exec sleep 60", Test{Boots: 3}, "pass: the gate passes in 3 boots, got it passes in 3 of 3; swap pass", ""},
+		{"passes each time", "cat pass >&4; exec sleep 60", Test{Boots: 3},
+			"pass: the gate passes in 3 boots, got it passes in 3 of 3; swap pass", ""},
 		{"passes some time", "[ ! -e second ] || { cat pass >&4; exec sleep 60; }; >second; cat fail >&4; exec sleep 60", Test{Boots: 3},
 			"fail: the gate passes in 3 boots, got it passes in 2 of 3; swap fail", ""},
 		{"passes in the end", "cat fail >&4; sleep 0.3; cat pass >&4; exec sleep 60", Test{Hold: time.Minute},
 			"pass: the gate passes in 1 boot, got it passes in 1 of 1; swap pass", ""},
 		{"fails", "cat fail >&4; exec sleep 60", Test{}, "fail: the gate passes in 1 boot, got it passes in 0 of 1; swap fail", ""},
-		{"cannot tell", "cat unknown >&4; exec sleep 60", Test{}, "unknown: the gate passes in 1 boot, got it passes in 0 of 1; swap unknown", ""},
+		{"cannot tell", "cat unknown >&4; exec sleep 60", Test{},
+			"unknown: the gate passes in 1 boot, got it passes in 0 of 1; swap unknown", ""},
 		{"a torn report", "head -c 200 pass >&4; echo login: >&3; exec sleep 60", Test{},
 			"unknown: the gate passes in 1 boot, got it passes in 0 of 1; silence: the gate said nothing in 1s", "login:"},
 		{"a policy that is no policy", "echo 'nodegate: held: the policy cannot be read: x' >&4; exec sleep 60", Test{},
@@ -65,15 +67,19 @@ func TestBoots(t *testing.T) {
 		{"panics", "printf 'a\\r\\n\\033[1mKernel panic - not syncing: no init\\r\\nCPU: 0\\r\\n' >&3; exit 0", Test{},
 			"fail: the gate passes in 1 boot, got it passes in 0 of 1; kernel panic: Kernel panic - not syncing: no init",
 			"a\nKernel panic - not syncing: no init\nCPU: 0"},
-		{"panics the second time", "[ -e third ] || { >third; cat pass >&4; exec sleep 60; }; echo 'Kernel panic - not syncing' >&3", Test{Boots: 2},
+		{"panics the second time", "[ -e third ] || { >third; cat pass >&4; exec sleep 60; }; echo 'Kernel panic - not syncing' >&3",
+			Test{Boots: 2},
 			"fail: the gate passes in 2 boots, got it passes in 1 of 2; boot 2: kernel panic: Kernel panic - not syncing",
 			"Kernel panic - not syncing"},
 		{"restarts", "echo Rebooting. >&3", Test{},
-			"fail: the gate passes in 1 boot, got it passes in 0 of 1; the machine restarted or switched itself off before its gate's verdict", "Rebooting."},
-		{"no console", "exec sleep 60", Test{}, "unknown: the gate passes in 1 boot, got it passes in 0 of 1; silence: nothing on the serial console in 1s", ""},
+			"fail: the gate passes in 1 boot, got it passes in 0 of 1; the machine restarted or switched itself off before its gate's verdict",
+			"Rebooting."},
+		{"no console", "exec sleep 60", Test{},
+			"unknown: the gate passes in 1 boot, got it passes in 0 of 1; silence: nothing on the serial console in 1s", ""},
 		{"switched off", "echo 'nodegate: gate is switched off by x' >&4; exec sleep 60", Test{Timeout: time.Minute},
 			"unknown: the gate passes in 1 boot, got it passes in 0 of 1; nodegate: gate is switched off by x", ""},
-		{"another policy", "cat with >&4; exec sleep 60", Test{Policy: []byte("x")}, "pass: the gate passes in 1 boot, got it passes in 1 of 1; swap pass", ""},
+		{"another policy", "cat with >&4; exec sleep 60", Test{Policy: []byte("x")},
+			"pass: the gate passes in 1 boot, got it passes in 1 of 1; swap pass", ""},
 		{"another policy that was not taken", "cat pass >&4; exec sleep 60", Test{Policy: []byte("x")},
 			"unknown: the gate passes in 1 boot, got it passes in 0 of 1; the policy was " + installed +
 				": the image's systemd took no other (252 and later does); swap pass", ""},
@@ -173,7 +179,8 @@ func TestNoImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		dir: "nodegate check --root " + dir, dir + "/nosuch": "no such file", pipe: "neither a file nor a disk", "/dev/zero": "neither a file nor a disk",
+		dir: "nodegate check --root " + dir, dir + "/nosuch": "no such file", pipe: "neither a file nor a disk",
+		"/dev/zero": "neither a file nor a disk",
 	} {
 		if _, err := imageFormat(name, false); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", name, err, want)
@@ -181,7 +188,7 @@ func TestNoImage(t *testing.T) {
 	}
 }
 
-// TestNoQEMU: the error says which package has it; so does QEMU's own complaint.
+// TestNoQEMU: the error says which package has it; so does QEMU's own complaint. A KVM that stops is told.
 func TestNoQEMU(t *testing.T) {
 	dir := t.TempDir()
 	image := filepath.Join(dir, "image")
@@ -202,9 +209,26 @@ func TestNoQEMU(t *testing.T) {
 	if _, err := test.Run(t.Context()); err == nil || !strings.Contains(err.Error(), `QEMU: exit status 1: Failed to get "write" lock`) {
 		t.Errorf("a QEMU that refuses: %v", err)
 	}
+	script = "#!/bin/sh\ncase \"$*\" in *'-accel kvm'*) echo 'KVM internal error. Suberror: 1' >&2; exec sleep 60;; esac\n" +
+		"echo 'nodegate: gate is switched off by x' >&4; exec sleep 60\n"
+	if err := os.WriteFile(filepath.Join(dir, "qemu-system-x86_64"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":/usr/bin:/bin")
+	test.Accelerator = qemu.KVM
+	if _, err := test.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot run the machine (KVM internal error. Suberror: 1)") {
+		t.Errorf("a KVM that stops: %v", err)
+	}
+	test.Accelerator = qemu.Auto
+	out, err := test.Run(t.Context())
+	_, noDevice := os.Stat("/dev/kvm")
+	if err != nil || len(out.Report.Results) == 0 || (out.NoKVM == "") != (noDevice != nil) {
+		t.Errorf("the same, where emulation will do: %+v, %v", out, err)
+	}
 	for _, wrong := range []Test{{Firmware: "efi", Accelerator: qemu.TCG}, {Firmware: qemu.BIOS, Accelerator: "xen"}} {
 		wrong.Image, wrong.Boots = image, 1
-		if _, err := wrong.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "none of them") && !strings.Contains(err.Error(), "neither") {
+		if _, err := wrong.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "none of them") &&
+			!strings.Contains(err.Error(), "neither") {
 			t.Errorf("%+v: %v", wrong, err)
 		}
 	}

@@ -16,8 +16,9 @@ func TestCatalogue(t *testing.T) {
 		"net/ipv4/ip_forward": {1}, "net/ipv4/tcp_rmem": {3}, "net/ipv4/conf/eth0.100/rp_filter": {1}, "net/ipv6/conf/all/disable_ipv6": {1},
 		"net/ipv4/conf/*/rp_filter": {1}, "net/ipv4/neigh/default/gc_thresh3": {1}, "net/bridge/bridge-nf-call-iptables": {1},
 		"net/netfilter/nf_conntrack_max": {1}, "net/ipv4/vs/conntrack": {1}, "kernel/printk": {4}, "net/ipv4/ip_local_port_range": {2},
-		"kernel/core_pattern": nil, "net/ipv4/tcp_congestion_control": nil, "kernel/watchdog_cpumask": nil, "net/ipv4/ip_local_reserved_ports": nil,
-		"net/ipv4/tcp_*mem": {3}, "net/ipv4/tcp_*": nil, "net/ipv4/route/flush": nil,
+		"kernel/core_pattern": nil, "net/ipv4/tcp_congestion_control": nil, "kernel/watchdog_cpumask": nil,
+		"net/ipv4/ip_local_reserved_ports": nil,
+		"net/ipv4/tcp_*mem":                {3}, "net/ipv4/tcp_*": nil, "net/ipv4/route/flush": nil,
 	} {
 		if got, known := c.Parameter(key); !known || !slices.Equal(got, want) {
 			t.Errorf("%s: %v, %t, want %v", key, got, known, want)

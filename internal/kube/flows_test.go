@@ -17,7 +17,8 @@ func TestUnreadFlows(t *testing.T) {
 }
 
 func TestClosing(t *testing.T) {
-	for state, want := range map[string]bool{"": false, "SYN_SENT": false, "ESTABLISHED": false, "FIN_WAIT": true, "TIME_WAIT": true, "CLOSE": true} {
+	for state, want := range map[string]bool{"": false, "SYN_SENT": false, "ESTABLISHED": false, "FIN_WAIT": true, "TIME_WAIT": true,
+		"CLOSE": true} {
 		if got := closing(host.Flow{TCPState: state}); got != want {
 			t.Errorf("%q: got %v", state, got)
 		}

@@ -45,7 +45,8 @@ func (p *plugin) run(_ context.Context, _, command string, args, env []string) (
 
 // says returns an ExecCredential.
 func says(version string, status map[string]any) string {
-	text, err := json.Marshal(map[string]any{"apiVersion": "client.authentication.k8s.io/" + version, "kind": "ExecCredential", "status": status})
+	text, err := json.Marshal(map[string]any{"apiVersion": "client.authentication.k8s.io/" + version, "kind": "ExecCredential",
+		"status": status})
 	if err != nil {
 		panic(err)
 	}
@@ -57,7 +58,8 @@ func forPlugin(s *httptest.Server, block string) string {
 	return forServer(s, "    exec: {"+block+"}\n")
 }
 
-const anExec = `apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, command: aws, args: [eks, get-token], env: [{name: A, value: b c}]`
+const anExec = `apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, command: aws, args: [eks, get-token], env: [{name: ` +
+	`A, value: b c}]`
 
 func listWith(t *testing.T, plugins *kube.Plugins, text string) error {
 	t.Helper()
@@ -98,7 +100,8 @@ func TestPluginIsKept(t *testing.T) {
 		if p.runs != c.runs {
 			t.Errorf("%s: %d runs, want %d", c.what, p.runs, c.runs)
 		}
-		if want := []string{"aws", "eks", "get-token", "A=b c"}; !slices.Equal(p.asked[:4], want) || !strings.HasPrefix(p.asked[4], "KUBERNETES_EXEC_INFO={") {
+		if want := []string{"aws", "eks", "get-token", "A=b c"}; !slices.Equal(p.asked[:4], want) ||
+			!strings.HasPrefix(p.asked[4], "KUBERNETES_EXEC_INFO={") {
 			t.Errorf("asked %q", p.asked)
 		}
 	}
@@ -151,7 +154,8 @@ func TestPluginIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := told.Spec.Cluster
-	if told.APIVersion != "client.authentication.k8s.io/v1beta1" || told.Spec.Interactive == nil || *told.Spec.Interactive || in.Server != s.URL ||
+	if told.APIVersion != "client.authentication.k8s.io/v1beta1" || told.Spec.Interactive == nil || *told.Spec.Interactive ||
+		in.Server != s.URL ||
 		!bytes.HasPrefix(in.Authority, []byte("-----BEGIN CERT")) || in.Config["audience"] != "mine" {
 		t.Errorf("told %q", p.asked[1])
 	}
@@ -205,9 +209,11 @@ func TestPluginRefused(t *testing.T) {
 		{"it fails", anExec, "", "credential plugin aws: exit status 1: no role"},
 		{"it is absent", anExec + ", installHint: install it", "", "no role; the kubeconfig says: install it"},
 		{"no JSON", anExec, "secret", "it printed no ExecCredential"},
-		{"another version", anExec, says("v1beta1", map[string]any{"token": "secret"}), "the kubeconfig asks for client.authentication.k8s.io/v1"},
+		{"another version", anExec, says("v1beta1", map[string]any{"token": "secret"}),
+			"the kubeconfig asks for client.authentication.k8s.io/v1"},
 		{"nothing", anExec, says("v1", map[string]any{}), "no token and no certificate"},
-		{"expired", anExec, says("v1", map[string]any{"token": "secret", "expirationTimestamp": "2001-02-03T04:05:06Z"}), "expired at 2001-02-03T04:05:06Z"},
+		{"expired", anExec, says("v1", map[string]any{"token": "secret", "expirationTimestamp": "2001-02-03T04:05:06Z"}),
+			"expired at 2001-02-03T04:05:06Z"},
 	} {
 		p := &plugin{says: func(int) string { return c.says }}
 		err := listWith(t, kube.NewPlugins(p.run), forPlugin(server(t), c.block))

@@ -18,22 +18,36 @@ func TestJudgeHealth(t *testing.T) {
 		status     int
 		want       string
 	}{
-		{"1.22", `{"lastUpdated": "2026-11-20 22:59:59.9 +0000 UTC m=+86400.1","currentTime": "2026-11-20 23:00:00 +0000 UTC m=+86400.2"}`, 200, ""},
+		{"1.22",
+			`{"lastUpdated": "2026-11-20 22:59:59.9 +0000 UTC m=+86400.1","currentTime": "2026-11-20 23:00:00 +0000 UTC m=+86400.2"}`, 200, ""},
 		{"1.22, never synced", `{"lastUpdated": "0001-01-01 00:00:00 +0000 UTC","currentTime": "2026-11-20 23:00:00 +0000 UTC m=+3.2"}`,
 			200, "kubeproxy.sync.never"},
 		{"1.22, " +
-			"503", `{"lastUpdated": "2026-11-20 22:40:59.9 +0000 UTC m=+86400.1","currentTime": "2026-11-20 23:00:00 +0000 UTC m=+86400.2"}`, 503, "kubeproxy.sync.unhealthy"},
-		{"1.30", `{"lastUpdated": "2026-11-20 22:59:59.9 +0000 UTC m=+86400.1","currentTime": "2026-11-20 23:00:00 +0000 UTC m=+86400.2", "nodeEligible": true}`, 200, ""},
+			"503", `{"lastUpdated": "2026-11-20 22:40:59.9 +0000 UTC m=+86400.1","currentTime": "2026-11-20 23:00:00 +0000 UTC m=+86400.2"}`, 503,
+			"kubeproxy.sync.unhealthy"},
+		{"1.30",
+			`{"lastUpdated": "2026-11-20 22:59:59.9 +0000 UTC m=+86400.1","currentTime": "2026-11-20 23:00:00 +0000 UTC m=+86400.2", ` +
+				`"nodeEligible": true}`, 200, ""},
 		{"1.30, not " +
-			"eligible", `{"lastUpdated": "2026-11-20 22:59:59.9 +0000 UTC m=+86400.1","currentTime": "2026-11-20 23:00:00 +0000 UTC m=+86400.2", "nodeEligible": false}`, 503, "kubeproxy.sync.ineligible"},
-		{"1.34", `{"lastUpdated":"2026-11-20T23:00:00Z","currentTime":"2026-11-20T23:00:00Z","nodeEligible":true,"healthy":true,"status":{"IPv4":{"lastUpdated":"2026-11-20T22:30:00.5Z","healthy":true},"IPv6":{"lastUpdated":"2026-11-20T22:30:00.5Z","healthy":true}}}`, 200, ""},
+			"eligible",
+			`{"lastUpdated": "2026-11-20 22:59:59.9 +0000 UTC m=+86400.1","currentTime": "2026-11-20 23:00:00 +0000 UTC m=+86400.2", ` +
+				`"nodeEligible": false}`, 503, "kubeproxy.sync.ineligible"},
+		{"1.34",
+			`{"lastUpdated":"2026-11-20T23:00:00Z","currentTime":"2026-11-20T23:00:00Z","nodeEligible":true,"healthy":true,` +
+				`"status":{"IPv4":{"lastUpdated":"2026-11-20T22:30:00.5Z","healthy":true},` +
+				`"IPv6":{"lastUpdated":"2026-11-20T22:30:00.5Z","healthy":true}}}`, 200, ""},
 		{"1.34, never " +
 			"synced", `{"lastUpdated":"2026-11-20T23:00:00Z","currentTime":"2026-11-20T23:00:00Z","nodeEligible":true,"healthy":true}`,
 			200, "kubeproxy.sync.never"},
 		{"1.34, IPv6 " +
-			"stuck", `{"lastUpdated":"2026-11-20T22:30:00Z","currentTime":"2026-11-20T23:00:00Z","nodeEligible":true,"healthy":false,"status":{"IPv4":{"lastUpdated":"2026-11-20T22:59:00Z","healthy":true},"IPv6":{"lastUpdated":"2026-11-20T22:30:00Z","healthy":false}}}`, 503, "kubeproxy.sync.unhealthy"},
+			"stuck",
+			`{"lastUpdated":"2026-11-20T22:30:00Z","currentTime":"2026-11-20T23:00:00Z","nodeEligible":true,"healthy":false,` +
+				`"status":{"IPv4":{"lastUpdated":"2026-11-20T22:59:00Z","healthy":true},` +
+				`"IPv6":{"lastUpdated":"2026-11-20T22:30:00Z","healthy":false}}}`, 503, "kubeproxy.sync.unhealthy"},
 		{"1.34, healthy and " +
-			"old", `{"lastUpdated":"2026-11-20T23:00:00Z","currentTime":"2026-11-20T23:00:00Z","healthy":true,"status":{"IPv4":{"lastUpdated":"2026-11-20T20:00:00Z","healthy":true}}}`, 200, "kubeproxy.sync.dead"},
+			"old",
+			`{"lastUpdated":"2026-11-20T23:00:00Z","currentTime":"2026-11-20T23:00:00Z","healthy":true,` +
+				`"status":{"IPv4":{"lastUpdated":"2026-11-20T20:00:00Z","healthy":true}}}`, 200, "kubeproxy.sync.dead"},
 	} {
 		t.Run(h.name, func(t *testing.T) {
 			health, err := kube.ParseHealth([]byte(h.body), h.status)
@@ -101,7 +115,10 @@ func TestJudgeMetrics(t *testing.T) {
 func TestJudgeLog(t *testing.T) {
 	now := time.Date(2026, 11, 20, 23, 0, 0, 0, time.UTC)
 	line := func(at string) string {
-		return `E1120 ` + at + `.123456       1 reflector.go:158] "Unhandled Error" err="k8s.io/client-go/informers/factory.go:160: Failed to watch *v1.Service: failed to list *v1.Service: Get \"https://10.0.0.5:6443/api/v1/services?limit=500\": dial tcp 10.0.0.5:6443: connect: connection refused"` + "\n"
+		return `E1120 ` + at +
+			`.123456       1 reflector.go:158] "Unhandled Error" err="k8s.io/client-go/informers/factory.go:160: Failed to watch *v1.Service: ` +
+			`failed to list *v1.Service: Get \"https://10.0.0.5:6443/api/v1/services?limit=500\": dial tcp 10.0.0.5:6443: connect: connection ` +
+			`refused"` + "\n"
 	}
 	for _, l := range []struct{ name, text, want string }{
 		{"nothing", "I1120 22:59:00.000000       1 server.go:1] \"Starting\"\n", ""},
@@ -128,7 +145,8 @@ func TestJudgeLog(t *testing.T) {
 }
 
 func TestDeadWatch(t *testing.T) {
-	rep := proxyrules.Report{Findings: []proxyrules.Finding{{Name: "kubeproxy.truth.endpoint-stale", Verdict: checks.Fail, Service: "prod/np", Family: "ip"}}}
+	rep := proxyrules.Report{Findings: []proxyrules.Finding{{Name: "kubeproxy.truth.endpoint-stale", Verdict: checks.Fail, Service: "prod/np",
+		Family: "ip"}}}
 	f, ok := kube.DeadWatch(&rep, nil)
 	if !ok || f.Name != "kubeproxy.watch.dead" {
 		t.Fatalf("%+v", f)
@@ -148,7 +166,8 @@ func TestDeadWatch(t *testing.T) {
 }
 
 func FuzzOwnEndpoints(f *testing.F) {
-	f.Add(`{"lastUpdated":"2026-11-20T23:00:00Z","currentTime":"2026-11-20T23:00:00Z","healthy":true,"status":{"IPv4":{"lastUpdated":"2026-11-20T22:30:00.5Z","healthy":true}}}`)
+	f.Add(`{"lastUpdated":"2026-11-20T23:00:00Z","currentTime":"2026-11-20T23:00:00Z","healthy":true,` +
+		`"status":{"IPv4":{"lastUpdated":"2026-11-20T22:30:00.5Z","healthy":true}}}`)
 	f.Add("kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family=\"IPv4\"} 1.7999990e+09\n")
 	f.Add("E1120 22:10:00.123456 1 reflector.go:158] failed to list *v1.Service: x\n")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -101,8 +101,9 @@ func TestPreview(t *testing.T) {
 		snapshot(t, node("lacks-module", "6.1.0", "30", ""), newPolicy),
 		snapshot(t, swapping, newPolicy),
 		snapshot(t, node("asked-less", "5.4.0", "30", ""), "check \"swap\" { severity = \"block\" }\n"),
-		reported(t, node("reported", "6.1.0", "3", has), old+"check \"swap\" { severity = \"block\" }\nlink \"eth\" {\n match { name = \"eth0\" }\n mtu = 1500\n}\n"+
-			"sysctl \"net.ipv4.vs.conntrack\" { value = 1 }\nsysctl \"vm.swappiness\" { value = 2 }\n"),
+		reported(t, node("reported", "6.1.0", "3", has),
+			old+"check \"swap\" { severity = \"block\" }\nlink \"eth\" {\n match { name = \"eth0\" }\n mtu = 1500\n}\n"+
+				"sysctl \"net.ipv4.vs.conntrack\" { value = 1 }\nsysctl \"vm.swappiness\" { value = 2 }\n"),
 		reported(t, node("reported-less", "6.1.0", "30", has), old),
 		"", "{}",
 	)

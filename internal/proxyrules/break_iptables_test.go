@@ -54,7 +54,8 @@ var iptablesBreakages = []struct {
 	{"marked too late", "kubeproxy.dispatch.order",
 		[]edit{del("^-A " + svcNP + " .*MARK-MASQ"),
 			after("^-A "+svcNP+" .*100.96.1.3",
-				`-A `+svcNP+` ! -s 100.96.0.0/11 -d 10.104.34.55/32 -p tcp -m comment --comment "prod/np cluster IP" -m tcp --dport 80 -j KUBE-MARK-MASQ`)}},
+				`-A `+svcNP+
+					` ! -s 100.96.0.0/11 -d 10.104.34.55/32 -p tcp -m comment --comment "prod/np cluster IP" -m tcp --dport 80 -j KUBE-MARK-MASQ`)}},
 	{"another service's endpoint", "kubeproxy.dispatch.foreign", []edit{sub("^-A "+svcNP+" .*100.96.1.2:80", sepNP2, sepEX1)}},
 
 	{"DNAT elsewhere", "kubeproxy.endpoint.dnat", []edit{sub("^-A "+sepNP1+" .*DNAT", "100.96.1.1:80", "100.96.1.9:80")}},
@@ -85,7 +86,8 @@ var iptablesBreakages = []struct {
 		`-A KUBE-SERVICES -d 10.104.21.207/32 -p tcp -m comment --comment "prod/np cluster IP" -m tcp --dport 80 -j `+svcNP)}},
 	{"rejected and dispatched", "kubeproxy.service.conflict",
 		[]edit{after("^-A KUBE-SERVICES .*prod/empty",
-			`-A KUBE-SERVICES -d 10.104.34.55/32 -p tcp -m comment --comment "prod/np has no endpoints" -m tcp --dport 80 -j REJECT --reject-with icmp-port-unreachable`)}},
+			`-A KUBE-SERVICES -d 10.104.34.55/32 -p tcp -m comment --comment "prod/np has no endpoints" -m tcp --dport 80 -j REJECT `+
+				`--reject-with icmp-port-unreachable`)}},
 	{"accepted, not rejected", "kubeproxy.service.reject",
 		[]edit{sub("^-A KUBE-SERVICES .*prod/empty", "REJECT --reject-with icmp-port-unreachable", "ACCEPT")}},
 	{"ClusterIP not masqueraded", "kubeproxy.service.masquerade", []edit{del("^-A " + svcNP + " .*MARK-MASQ")}},
@@ -95,7 +97,8 @@ var iptablesBreakages = []struct {
 	{"node ports before services", "kubeproxy.nodeports.order",
 		[]edit{del("^-A KUBE-SERVICES .*nodeports"),
 			before("^-A KUBE-SERVICES .*prod/np",
-				`-A KUBE-SERVICES -m comment --comment "kubernetes service nodeports; NOTE: this must be the last rule in this chain" -m addrtype --dst-type LOCAL -j KUBE-NODEPORTS`)}},
+				`-A KUBE-SERVICES -m comment --comment "kubernetes service nodeports; NOTE: this must be the last rule in this chain" -m addrtype `+
+					`--dst-type LOCAL -j KUBE-NODEPORTS`)}},
 	{"node ports for any address", "kubeproxy.nodeports.condition",
 		[]edit{sub("^-A KUBE-SERVICES .*nodeports", "-m addrtype --dst-type LOCAL ", "")}},
 	{"node port on localhost only", "kubeproxy.nodeports.missing", []edit{del("^-A KUBE-NODEPORTS -p tcp .*prod/np")}},

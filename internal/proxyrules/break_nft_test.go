@@ -8,7 +8,8 @@ var nftBreakages = []struct {
 	edits      []edit
 }{
 	{"base chain gone", "kubeproxy.nft.base-chain",
-		[]edit{del(`"chain".*"name": "nat-prerouting".*ip", "table": "kube-proxy|"family": "ip", "table": "kube-proxy", "name": "nat-prerouting"`), del(`"ip", "table": "kube-proxy", "chain": "nat-prerouting"`)}},
+		[]edit{del(`"chain".*"name": "nat-prerouting".*ip", "table": "kube-proxy|"family": "ip", "table": "kube-proxy", "name": ` +
+			`"nat-prerouting"`), del(`"ip", "table": "kube-proxy", "chain": "nat-prerouting"`)}},
 	{"base chain on another hook", "kubeproxy.nft.base-chain",
 		[]edit{sub(`"ip", "table": "kube-proxy", "name": "nat-output"`, `"hook": "output"`, `"hook": "input"`)}},
 	{"base chain with another priority",
@@ -76,7 +77,8 @@ var nftBreakages = []struct {
 		[]edit{sub(`"ip", "table": "kube-proxy", "chain": "masquerading".*fully-random`, `{"flags": "fully-random"}`, `null`)}},
 	{"a rule of somebody else", "kubeproxy.chain.unexpected-rule",
 		[]edit{before(`"chain": "service-CFIEJ2HK-prod/np/tcp/".*numgen`,
-			`{"rule": {"family": "ip", "table": "kube-proxy", "chain": "service-CFIEJ2HK-prod/np/tcp/", "handle": 900, "expr": [{"return": null}]}}`)}},
+			`{"rule": {"family": "ip", "table": "kube-proxy", "chain": "service-CFIEJ2HK-prod/np/tcp/", "handle": 900, "expr": [{"return": `+
+				`null}]}}`)}},
 	{"a portal gone", "kubeproxy.chain.unreferenced",
 		[]edit{sub(`{"map": {"family": "ip", "name": "service-ips"`,
 			`[{"concat": ["10.104.21.207", "tcp", 80]}, {"goto": {"target": "service-QJDDRABM-prod/export/tcp/"}}], `, ``),

@@ -55,7 +55,8 @@ func FuzzRules(f *testing.F) {
 
 func FuzzEndpointSlices(f *testing.F) {
 	f.Add(sliceText("", "10.0.0.1 rs @n1 +a *n1", "10.0.0.2 st"))
-	f.Add(`{"items": [{"kind": "EndpointSlice", "endpoints": [{"addresses": []}, {"addresses": ["::1"], "hints": {}}], "ports": [{}, {"port": 1}]}]}`)
+	f.Add(`{"items": [{"kind": "EndpointSlice", "endpoints": [{"addresses": []}, {"addresses": ["::1"], "hints": {}}], "ports": [{}, ` +
+		`{"port": 1}]}]}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		eps, err := LoadEndpointSlices(strings.NewReader(text))
 		if err != nil {

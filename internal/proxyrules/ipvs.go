@@ -107,7 +107,8 @@ func (r *Report) name(ports []apiServicePort) {
 	for i := range v.Servers {
 		at := &v.Servers[i]
 		s, stale := v.nameless(at)
-		if len(v.claims[at]) == 0 && stale && r.Families[s.Family] && !slices.ContainsFunc(unknown, func(p *apiServicePort) bool { return v.serves(at, p) }) {
+		may := func(p *apiServicePort) bool { return v.serves(at, p) }
+		if len(v.claims[at]) == 0 && stale && r.Families[s.Family] && !slices.ContainsFunc(unknown, may) {
 			r.Services = append(r.Services, s)
 		}
 	}

@@ -35,7 +35,8 @@ func sliceText(labels string, endpoints ...string) string {
 		rest = append(rest, `"addresses": ["`+ip+`"]`, `"conditions": {`+strings.Join(conditions, ", ")+`}`)
 		list = append(list, "{"+strings.Join(rest, ", ")+"}")
 	}
-	return `{"items": [{"addressType": "IPv4", "metadata": {"namespace": "prod", "name": "x", "labels": {` + labels + `"kubernetes.io/service-name": "np"}},
+	return `{"items": [{"addressType": "IPv4", "metadata": {"namespace": "prod", "name": "x", "labels": {` + labels +
+		`"kubernetes.io/service-name": "np"}},
 		"endpoints": [` + strings.Join(list, ", ") + `], "ports": [{"name": "", "port": 80, "protocol": "TCP"}]}], "kind": "EndpointSliceList"}`
 }
 
@@ -144,7 +145,9 @@ func TestTruthBreakages(t *testing.T) {
 			`"items": [`+oneSlice(`"endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io", `), 1), "",
 			"kubeproxy.truth.service-missing"},
 		{"unknown service, headless", strings.Replace(eps, `"items": [`,
-			`"items": [`+oneSlice(`"service.kubernetes.io/headless": "", "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io", `), 1), "", ""},
+			`"items": [`+
+				oneSlice(`"service.kubernetes.io/headless": "", "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io", `),
+			1), "", ""},
 	} {
 		for _, file := range []string{"iptables-save.txt", "nft-list-ruleset.json"} {
 			t.Run(b.name+" "+file, func(t *testing.T) {
@@ -177,7 +180,8 @@ func TestOutsideAddresses(t *testing.T) {
 	}}}
 	old := rules
 	old.Version = VersionRange{29, 30}
-	const external, status = `"externalIPs": ["203.0.113.9"],`, `"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}, {"hostname": "x"}]}},`
+	const external, status = `"externalIPs": ["203.0.113.9"],`,
+		`"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}, {"hostname": "x"}]}},`
 	for _, c := range []struct {
 		name             string
 		rep              Report

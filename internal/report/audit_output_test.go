@@ -127,7 +127,8 @@ func TestManyServicesDOT(t *testing.T) {
 		if err := report.AuditDOT(&b, &rep, all); err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Count(b.String(), "prod/s") / 2; got != want || !all && !strings.Contains(b.String(), "999 Service ports without a finding are not drawn") {
+		if got := strings.Count(b.String(), "prod/s") / 2; got != want || !all &&
+			!strings.Contains(b.String(), "999 Service ports without a finding are not drawn") {
 			t.Errorf("all %t: %d Services\n%.300s", all, got, b.String())
 		}
 	}

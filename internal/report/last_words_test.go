@@ -13,8 +13,9 @@ import (
 )
 
 func held() Report {
-	r := Report{APIVersion: APIVersion, Kind: KindReport, Node: Node{Name: "node-1", Kernel: "6.1.0"}, Policy: Policy{Files: []string{"a.hcl"}},
-		Stage: "boot", Verdict: Fail, Time: "2026-01-02T03:04:05.000Z", DurationMs: 12}
+	r := Report{APIVersion: APIVersion, Kind: KindReport, Node: Node{Name: "node-1", Kernel: "6.1.0"},
+		Policy: Policy{Files: []string{"a.hcl"}},
+		Stage:  "boot", Verdict: Fail, Time: "2026-01-02T03:04:05.000Z", DurationMs: 12}
 	for i := range 60 {
 		v := Pass
 		if i%4 == 0 {
@@ -120,7 +121,8 @@ func TestLastWordsDamaged(t *testing.T) {
 func TestAllWords(t *testing.T) {
 	whole := held()
 	whole.Time = "2026-01-31T12:00:00.000Z"
-	whole.Results = append(whole.Results, Result{Name: "swap", Verdict: Pass, Evidence: []checks.Evidence{{Source: "a", Text: "b"}, {Source: "c"}}})
+	whole.Results = append(whole.Results, Result{Name: "swap", Verdict: Pass,
+		Evidence: []checks.Evidence{{Source: "a", Text: "b"}, {Source: "c"}}})
 	for _, size := range []int{0, 200_000} {
 		noise := make([]byte, size)
 		for i := range noise { // which cannot be compressed

@@ -42,7 +42,8 @@ func TestProvenance(t *testing.T) {
 		must(t, os.WriteFile(name, text, 0o600))
 		must(t, os.WriteFile(name+signature.Suffix, minisign.Sign(private, text), 0o600))
 		_, err = signature.Provenance(dir, key, list)
-		if (c.want == "") != (err == nil) || err != nil && (!strings.Contains(err.Error(), c.want) || errors.Is(err, signature.ErrDiffers) != c.differs) {
+		if (c.want == "") != (err == nil) || err != nil &&
+			(!strings.Contains(err.Error(), c.want) || errors.Is(err, signature.ErrDiffers) != c.differs) {
 			t.Errorf("%s: %v, want %q", c.what, err, c.want)
 		}
 		must(t, os.WriteFile(name, append(text, ' '), 0o600))

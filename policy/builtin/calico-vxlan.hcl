@@ -24,3 +24,4 @@ link "calico" {
 
 check "vxlan.checksum" {}
 check "link.mac-address-policy" {}
+check "overlay.entries" {}

@@ -61,7 +61,7 @@ func run(ctx context.Context, nodegate, pod, version string) error {
 	if err != nil {
 		return err
 	}
-	base, err := cluster.NodeBase(ctx, cache)
+	base, err := cluster.NodeBase(ctx, cache, vm.Suite)
 	if err != nil {
 		return err
 	}

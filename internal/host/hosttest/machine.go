@@ -28,7 +28,7 @@ type Machine struct {
 	Notices  chan host.LinkEvent          // about links
 	Routes   []string                     // links with a default route
 	Routing  []host.RoutingRule           // rules that not every machine has
-	Version  map[string]string            // program -> what it prints for --version
+	Version  map[string]string            // program -> what it prints for --version; "... hangs": it does not end
 	Rejected map[string]string            // program -> what it says where it is given flags beside --version
 	Units    map[string][2]string         // unit -> ActiveState, UnitFileState
 	Rules    map[string]string            // command line -> its output
@@ -166,7 +166,10 @@ func (m kernel) Version(_ context.Context, program string, flags ...string) (str
 	if why := m.Rejected[program]; why != "" && flags != nil {
 		return "", errors.New(why)
 	}
-	if v, ok := m.Machine.Version[program]; ok {
+	switch v, ok := m.Machine.Version[program]; {
+	case strings.HasSuffix(v, "hangs"):
+		return "", fmt.Errorf("%s --version did not end: %w", program, context.DeadlineExceeded)
+	case ok:
 		return v, nil
 	}
 	return "", fmt.Errorf("%s is not installed", program)

@@ -40,7 +40,8 @@ func large(endpointChains bool) string {
 			fmt.Fprintf(&b, "\tchain %s { ip saddr %s jump mark-for-masquerade; meta l4proto tcp dnat to %s:80; }\n", chain, address, address)
 		}
 		if endpointChains {
-			fmt.Fprintf(&b, "\tchain service-%s { ip daddr %s ip saddr != 100.64.0.0/10 jump mark-for-masquerade; numgen random mod 10 vmap { %s }; }\n",
+			fmt.Fprintf(&b,
+				"\tchain service-%s { ip daddr %s ip saddr != 100.64.0.0/10 jump mark-for-masquerade; numgen random mod 10 vmap { %s }; }\n",
 				name, ip, strings.Join(dispatch, ", "))
 		} else {
 			fmt.Fprintf(&b, "\tchain service-%s { meta l4proto tcp dnat ip addr . port to numgen random mod 10 map { %s }; }\n",

@@ -153,7 +153,8 @@ func TestUnknown(t *testing.T) {
 			if strings.Contains(rule, "masquerade") {
 				hook = []any{"postrouting", 100}
 			}
-			if _, err := nft(fmt.Sprintf("table ip kube-proxy {\nchain x {\ntype nat hook %s priority %d\n"+rule+"\n}\n}\n", hook...), "-f", "-"); err != nil {
+			if _, err := nft(fmt.Sprintf("table ip kube-proxy {\nchain x {\ntype nat hook %s priority %d\n"+rule+"\n}\n}\n", hook...), "-f",
+				"-"); err != nil {
 				return err
 			}
 			if _, err := nftables.Read(t.Context(), "ip"); err == nil || err.Error() != want {

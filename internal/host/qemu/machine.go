@@ -41,7 +41,7 @@ type Running struct {
 	Ports []net.Conn // this end of each of the Machine's
 
 	console    *Recording
-	complaints strings.Builder
+	complaints Recording
 }
 
 // killTime is how long a killed QEMU may take to be gone.
@@ -142,7 +142,20 @@ func (r *Running) Console() string {
 // Complaints returns what QEMU itself printed, once it is gone.
 func (r *Running) Complaints() string {
 	<-r.Ended()
-	return r.complaints.String()
+	return r.complaints.Text()
+}
+
+// NoKVM returns QEMU's words where KVM cannot run the machine, "" where it can as far as is known. There are hosts, most of them
+// virtual machines, whose KVM stops at an instruction that it does not know: QEMU says so, and waits for ever.
+func (r *Running) NoKVM() string {
+	for line := range strings.Lines(r.complaints.Text()) {
+		for _, words := range []string{"KVM internal error", "kvm run failed", "failed to initialize kvm"} {
+			if strings.Contains(line, words) {
+				return strings.TrimSpace(line)
+			}
+		}
+	}
+	return ""
 }
 
 // SocketPair returns one end for this process and the other for a child.

@@ -34,10 +34,49 @@ held() {
 		journalctl -b -u kubelet.service --no-pager | grep -q 'nodegate: held'
 }
 
+# named: the checks that hold kubelet now.
+named() { /opt/nodegate check --stage boot | awk '$1 == "fail" || $1 == "unknown" { print $2 }' | sort | xargs; }
+
+# named_only CHECKS: those, and no others.
+named_only() { [ "$(named)" = "$*" ]; }
+
+# exits WORDS: behind a gate that is open kubelet exits with these words, and exits again. It is held afterwards.
+exits() {
+	before=$(systemctl show -P NRestarts kubelet.service)
+	touch /etc/nodegate/disabled
+	within 240 sh -c "journalctl -b --no-pager -o cat -u kubelet.service | grep -q -e '$1'"
+	within 240 sh -c "[ \$(systemctl show -P NRestarts kubelet.service) -ge $((before + 3)) ]"
+	rm /etc/nodegate/disabled
+	within 240 held
+}
+
 # audit_says VERDICT: watch's audit of kube-proxy says so.
 audit_says() { /opt/nodegate status --format json | tr -d ' \n' | grep -q "\"kubeproxy.audit\",\"verdict\":\"$1\""; }
 
+# --- on a node with flannel
+
+# made: flanneld's link is there.
+made() { [ -e /sys/class/net/flannel.1 ]; }
+
+# offload: what its tx-checksum-ip-generic is, on or off.
+offload() { ethtool -k flannel.1 | sed -n 's/^\ttx-checksum-ip-generic: //p'; }
+
+# sent [WORDS]: how many IPv4 packets the kernel's trace has that left by flannel.1; with those WORDS in their line.
+sent() { grep -c "net_dev_start_xmit: dev=flannel.1 .*${1:-}" /sys/kernel/tracing/trace || :; }
+
+# names CHECK VERDICT [WORDS]: nodegate, by its policy or by the one in POLICY, says so of this check, in these words.
+names() {
+	said=$(/opt/nodegate check ${POLICY:+--policy "$POLICY"} --stage run -v "$1") || :
+	echo "$said" | grep -q "^$2  *$1 .*${3:-}" || die "of $1 is wanted $2 ${3:-}, nodegate says: $said"
+}
+
 # --- beside the control plane
+
+# pods_by NODE: the Pods of a node with flannel are reached from here through it.
+pods_by() {
+	range=$(kubectl get node "$1" -o 'jsonpath={.spec.podCIDR}')
+	ip route replace "$range" via "$(kubectl get node "$1" -o 'jsonpath={.status.addresses[?(@.type=="InternalIP")].address}')"
+}
 
 # joined NODE: the API knows it.
 joined() { kubectl get node "$1" >/dev/null 2>&1; }

@@ -1,0 +1,1 @@
+within 300 ready node1

@@ -1,0 +1,10 @@
+[ "$(stat -f -c %T /sys/fs/cgroup)" = tmpfs ] || die "this is not cgroup v1"
+within 240 held
+within 120 named_only kubelet.cgroup-v1
+exits 'configured to not run on a host using cgroup v1'
+echo "cgroup v1: named, and kubelet exits with it"
+
+cp /etc/kubernetes/kubelet.yaml /run/kubelet.yaml
+echo 'failCgroupV1: false' >>/etc/kubernetes/kubelet.yaml
+within 240 kubelet_runs
+cp /run/kubelet.yaml /etc/kubernetes/kubelet.yaml

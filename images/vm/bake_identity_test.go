@@ -1,0 +1,111 @@
+//go:build vm
+
+package vm
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// shared fails where the baked disk has files of one machine. The bake must not only remove them: the shutdown must not write them again.
+func (b *bake) shared(t *testing.T) {
+	t.Helper()
+	disk, tree := filepath.Join(b.dir, "disk.img"), filepath.Join(b.dir, "baked-tree")
+	mustRun(t, "qemu-img", "convert", "-O", "raw", b.out+"/disk/node.qcow2", disk)
+	mustRun(t, "mkdir", tree)
+	mustRun(t, "debugfs", "-R", "rdump /etc "+tree, disk)
+	mustRun(t, "debugfs", "-R", "rdump /var "+tree, disk)
+	mustRun(t, "debugfs", "-R", "rdump /root "+tree, disk)
+	out, err := exec.CommandContext(t.Context(), b.runner.Nodegate, "check", "--root", tree, "--policy",
+		identityPolicy(t, b.dir)).CombinedOutput()
+	if err != nil {
+		t.Errorf("the disk that was baked: %v\n%s", err, out)
+	}
+	mustRun(t, "rm", "-r", tree)
+}
+
+func identityPolicy(t *testing.T, dir string) string {
+	t.Helper()
+	name := filepath.Join(dir, "identity.hcl")
+	if err := os.WriteFile(name, []byte("check \"image.identity\" {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// identity boots a copy of what was baked until its node is proven, and returns what must be each machine's own.
+func (b *bake) identity(t *testing.T, r Runner) map[string]string {
+	t.Helper()
+	m := Machine{Base: r.Base, Disk: filepath.Join(b.dir, "disk.img")}
+	mustRun(t, "qemu-img", "convert", "-O", "raw", b.out+"/disk/node.qcow2", m.Disk)
+	g, err := m.Boot(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Kill()
+	ask := func(script string) string {
+		ctx, cancel := context.WithTimeout(t.Context(), bootScript)
+		defer cancel()
+		out, err := g.Run(ctx, library+script)
+		if err != nil || out.Code != 0 {
+			t.Fatalf("%s: exit %d, %v\n%s", script, out.Code, err, out.Stderr)
+		}
+		return strings.TrimSpace(out.Stdout)
+	}
+	ask("first_start; saw 1; within 120 settled; within 60 test -s /etc/ssh/ssh_host_ed25519_key.pub")
+	return map[string]string{
+		"machine-id":  ask("cat /etc/machine-id"),
+		"host key":    ask("cut -d' ' -f2 /etc/ssh/ssh_host_ed25519_key.pub"),
+		"random seed": ask("sha256sum </var/lib/systemd/random-seed"),
+	}
+}
+
+type bakeReport struct{ Verdict, Stage string }
+
+func (b *bake) report(t *testing.T) bakeReport {
+	t.Helper()
+	var rep bakeReport
+	readJSON(t, b.out+"/qemu-report.json", &rep)
+	if rep.Stage != "image" {
+		t.Errorf("the report is of stage %q", rep.Stage)
+	}
+	return rep
+}
+
+func (b *bake) manifest(t *testing.T) {
+	t.Helper()
+	var m struct {
+		Builds []struct {
+			Files []struct{ Name string }
+			Data  map[string]string `json:"custom_data"`
+		}
+	}
+	readJSON(t, b.out+"/manifest.json", &m)
+	if got := fmt.Sprintf("%+v", m); got != "{Builds:[{Files:[{Name:node.qcow2}] Data:map[report:qemu-report.json]}]}" {
+		t.Errorf("the manifest: %s", got)
+	}
+}
+
+func readJSON(t *testing.T, name string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustRun(t *testing.T, name string, args ...string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+}
