@@ -1,4 +1,4 @@
-restarted() { [ "$(systemctl show -P NRestarts kubelet)" -ge "$1" ]; }
+restarted() { [ "$(systemctl show --value -p NRestarts kubelet)" -ge "$1" ]; }
 status() { nodegate status --format json | tr -d '\n' | grep "$@" >/dev/null; }
 within 240 restarted 3
 within 120 status 'kubelet.crash-loop.*restarts again and again: exit status 3.*a reason that no check knows'

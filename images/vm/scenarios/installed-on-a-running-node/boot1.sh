@@ -19,7 +19,7 @@ asks $service_address || die "the Service does not answer"
 # There is no API server here: the publisher says so, and that is no failure of its unit.
 tried() { journalctl -b -u nodegate-publish.service --no-pager -o cat | grep -q 'publishing the condition NodegatePassed'; }
 within 120 tried
-[ "$(systemctl show -P Result nodegate-publish.service)" = success ] || die "the publisher's unit failed"
+[ "$(systemctl show --value -p Result nodegate-publish.service)" = success ] || die "the publisher's unit failed"
 
 /opt/nodegate uninstall
 not systemctl is-active --quiet $timer || die "$timer is still active"

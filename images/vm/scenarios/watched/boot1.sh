@@ -1,5 +1,5 @@
 watch=nodegate-watch.service
-main() { systemctl show -P MainPID $watch; }
+main() { systemctl show --value -p MainPID $watch; }
 look() { systemctl kill -s HUP --kill-who=main $watch; } # a round now, not in half a minute
 says() { journalctl -b -u $watch --no-pager -o cat | grep -F "$1" >/dev/null; }
 vxlan() { ip link add "$1" type vxlan id "$2" dstport 8472; }
@@ -16,7 +16,7 @@ HCL
 first_start
 saw 1
 within 60 systemctl is-active --quiet $watch
-[ "$(systemctl show -P UnitFileState $watch)" = enabled ] || die "$watch is not enabled"
+[ "$(systemctl show --value -p UnitFileState $watch)" = enabled ] || die "$watch is not enabled"
 
 echo "--- links that appear after kubelet"
 vxlan flannel.1 1
@@ -55,12 +55,12 @@ systemctl status $watch | grep -F 'Status: "pass; ' || die "systemctl status is 
 echo "--- a fight"
 # used: processor time in the next 20 seconds.
 used() {
-	before=$(systemctl show -P CPUUsageNSec $watch)
+	before=$(systemctl show --value -p CPUUsageNSec $watch)
 	sleep 20
-	echo "processor time of $watch in 20 s $1: $((($(systemctl show -P CPUUsageNSec $watch) - before) / 1000000)) ms (under emulation)"
+	echo "processor time of $watch in 20 s $1: $((($(systemctl show --value -p CPUUsageNSec $watch) - before) / 1000000)) ms (under emulation)"
 }
 mkdir -p /etc/systemd/system/$watch.d
-printf '[Service]\nExecStart=\nExecStart=/usr/local/bin/nodegate watch --interval 3s --listen 127.0.0.1:9758\nWatchdogSec=8s\nTimeoutAbortSec=2s\n' >/etc/systemd/system/$watch.d/50-test.conf
+printf '[Service]\nExecStart=\nExecStart=/usr/local/bin/nodegate watch --interval 3s --listen 127.0.0.1:9758\nCPUAccounting=yes\nWatchdogSec=8s\nTimeoutAbortSec=2s\n' >/etc/systemd/system/$watch.d/50-test.conf
 systemctl daemon-reload
 systemctl restart $watch
 used "in peace, with a round every 3 s"
@@ -109,7 +109,7 @@ systemctl restart $watch
 nodegate status
 # step HOURS KEY BAD GOOD: the same process looks at once, what it knows is not too old, and nothing happened in the future or an hour ago.
 step() {
-	pid=$(main) restarts=$(systemctl show -P NRestarts $watch)
+	pid=$(main) restarts=$(systemctl show --value -p NRestarts $watch)
 	sysctl -qw "$2=$3"
 	date -s "$1 hour" >/dev/null
 	within 20 is "$2" "$4"
@@ -117,7 +117,7 @@ step() {
 	nodegate status >/run/vm/status
 	not grep -E ' -[0-9]| [0-9]+h' /run/vm/status || die "the ages are wrong after a step of $1 hour"
 	sleep 10 # longer than systemd's watchdog waits
-	[ "$(main) $(systemctl show -P NRestarts $watch)" = "$pid $restarts" ] || die "$watch did not outlive a step of $1 hour"
+	[ "$(main) $(systemctl show --value -p NRestarts $watch)" = "$pid $restarts" ] || die "$watch did not outlive a step of $1 hour"
 }
 step +1 vm.overcommit_memory 0 1
 step -1 kernel.panic_on_oops 0 1
