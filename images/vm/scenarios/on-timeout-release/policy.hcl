@@ -2,7 +2,7 @@ use "kubernetes" {}
 
 gate {
   unit       = "kubelet.service"
-  budget     = "5s"
+  budget     = "20s"
   interval   = "1s"
   on_timeout = "release"
 }
