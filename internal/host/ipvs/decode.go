@@ -36,8 +36,7 @@ func read(message []byte, in uint16) (attributes, error) {
 	if len(message) < header {
 		return all, io.ErrUnexpectedEOF
 	}
-	var take func(d *netlink.AttributeDecoder) error
-	take = func(d *netlink.AttributeDecoder) error {
+	take := func(d *netlink.AttributeDecoder) error {
 		for d.Next() {
 			if kind := d.Type(); int(kind) < len(all) {
 				all[kind] = d.Bytes()

@@ -10,24 +10,10 @@ accuses() {
 
 accuses default/server '1 of 4 endpoints that this node sends connections to are not in the API'
 grep -q 'they take 25.0 % of new connections' /run/audit.txt || die "the fraction is another"
-within 300 audit_says fail
+within 360 audit_says fail # it reads the rules again after 100 times what reading took, five minutes at most
 /opt/nodegate status | grep -q 'default/server: .* they take 25.0 % of new connections' || die "watch does not name the Service and the fraction"
 health=$(wget -S -O /dev/null http://127.0.0.1:10256/healthz 2>&1 || :)
 echo "$health" | grep -q ' 200 OK' || die "kube-proxy's healthz does not say that all is well: $health"
 nft delete table inet cut
 within 300 passes
 within 300 audit_says pass
-
-# By hand, beside a kube-proxy that is stopped: it would mend it.
-systemctl kill -s STOP kube-proxy.service
-real=$(ipvsadm -Ln -t 10.96.0.77:80 | sed -n 's/.*-> \([0-9.]*:8080\) .*/\1/p' | head -n 1)
-ipvsadm -d -t 10.96.0.77:80 -r "$real"
-accuses default/server "$real: they are in the API, and not among the 2"
-ipvsadm -a -t 10.96.0.77:80 -r "$real" -m -w 1
-ip address del 10.96.0.77/32 dev kube-ipvs0
-accuses default/server '10.96.0.77 is not on kube-ipvs0'
-ip address add 10.96.0.77/32 dev kube-ipvs0
-ipvsadm -A -t 10.96.0.79:81 -s rr
-accuses 10.96.0.79:81/tcp 'still takes what is sent to 10.96.0.79:81'
-systemctl kill -s CONT kube-proxy.service
-within 300 passes
