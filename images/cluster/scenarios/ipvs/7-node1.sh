@@ -1,23 +1,13 @@
-passes() { /opt/nodegate audit --kubeconfig /etc/kubernetes/proxy.kubeconfig --node node1 --timeout 2m >/run/audit.txt 2>&1; }
-# accuses SERVICE WORDS: an audit finds that, and fails.
-accuses() {
-	code=0
-	passes || code=$?
-	cat /run/audit.txt
-	[ $code = 1 ] || die "an audit leaves with $code"
-	grep -F -A 1 "($1)" /run/audit.txt | grep -qF "$2" || die "no finding about $1 says: $2"
-}
-
 # By hand, beside a kube-proxy that is stopped: it would mend it.
 systemctl kill -s STOP kube-proxy.service
 real=$(ipvsadm -Ln -t 10.96.0.77:80 | sed -n 's/.*-> \([0-9.]*:8080\) .*/\1/p' | head -n 1)
 ipvsadm -d -t 10.96.0.77:80 -r "$real"
-accuses default/server "$real: they are in the API, and not among the 2"
+audit_accuses default/server "$real: they are in the API, and not among the 2"
 ipvsadm -a -t 10.96.0.77:80 -r "$real" -m -w 1
 ip address del 10.96.0.77/32 dev kube-ipvs0
-accuses default/server '10.96.0.77 is not on kube-ipvs0'
+audit_accuses default/server '10.96.0.77 is not on kube-ipvs0'
 ip address add 10.96.0.77/32 dev kube-ipvs0
 ipvsadm -A -t 10.96.0.79:81 -s rr
-accuses 10.96.0.79:81/tcp 'still takes what is sent to 10.96.0.79:81'
+audit_accuses 10.96.0.79:81/tcp 'still takes what is sent to 10.96.0.79:81'
 systemctl kill -s CONT kube-proxy.service
-within 300 passes
+within 300 audit_passes

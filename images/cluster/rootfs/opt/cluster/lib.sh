@@ -53,6 +53,18 @@ exits() {
 # audit_says VERDICT: watch's audit of kube-proxy says so.
 audit_says() { /opt/nodegate status --format json | tr -d ' \n' | grep -q "\"kubeproxy.audit\",\"verdict\":\"$1\""; }
 
+# audit_passes: an audit made now does; /run/audit.txt has it.
+audit_passes() { /opt/nodegate audit --kubeconfig /etc/kubernetes/proxy.kubeconfig --node node1 --timeout 2m >/run/audit.txt 2>&1; }
+
+# audit_accuses SERVICE WORDS: an audit made now finds that, and fails.
+audit_accuses() {
+	code=0
+	audit_passes || code=$?
+	cat /run/audit.txt
+	[ $code = 1 ] || die "an audit leaves with $code"
+	grep -F -A 1 "($1)" /run/audit.txt | grep -qF "$2" || die "no finding about $1 says: $2"
+}
+
 # --- on a node with flannel
 
 # made: flanneld's link is there.
@@ -71,6 +83,16 @@ names() {
 }
 
 # --- beside the control plane
+
+# across SECONDS: the Pods client and far, of two nodes, reach each other over the overlay, directly and through their Services.
+across() {
+	within "$1" directly
+	within 30 through
+	within 60 back
+}
+directly() { asks client "$(address far):8080" far; }
+through() { asks client "$(cluster_ip far):80" far; }
+back() { asks far "$(cluster_ip client):80" client; }
 
 # pods_by NODE: the Pods of a node with flannel are reached from here through it.
 pods_by() {
