@@ -24,6 +24,7 @@ const network = "[Match]\nName=eth0\n\n[Network]\nDHCP=ipv4\n"
 // what came out as two machines, of which one goes through a scenario. An image that does not hold fails the build, and leaves
 // its report.
 func TestBake(t *testing.T) {
+	t.Parallel()
 	r := newRunner(t)
 	for _, program := range []string{cmp.Or(os.Getenv("PACKER"), "packer"), "qemu-img", "ssh-keygen"} {
 		hosttest.NeedProgram(t, program)
@@ -154,7 +155,7 @@ func (b *bake) packer(t *testing.T, rival string) (string, error) {
 	}
 	arguments, err := json.Marshal([][]string{
 		{"-kernel", b.runner.Base.Kernel}, {"-initrd", b.runner.Base.Initrd}, // the node image has no boot loader
-		{"-append", "no_timer_check root=/dev/vda rw console=ttyS0 net.ifnames=0"}, {"-m", "1024M"}, {"-smp", "2"},
+		{"-append", "no_timer_check root=/dev/vda rw console=ttyS0 net.ifnames=0"}, {"-m", "1024M"}, {"-smp", "1"},
 	})
 	if err != nil {
 		t.Fatal(err)
