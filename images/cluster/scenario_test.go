@@ -27,6 +27,7 @@ func TestLoad(t *testing.T) {
 	}{
 		{"right", map[string]string{"scenario.md": "x", "1-plane.sh": "a", "2-node2.sh": "b", "3-node1.reboot": "ro\n", "suites": "trixie"}, ""},
 		{"with flannel", map[string]string{"scenario.md": "x", "flannel": "", "1-plane.sh": "a", "2-node2.sh": "b", "3-node1.reboot": ""}, ""},
+		{"baked without a policy", map[string]string{"scenario.md": "x", "bake": "", "1-plane.sh": "a"}, "no policy.hcl"},
 		{"what is no flag", map[string]string{"scenario.md": "x", "flannel": "vxlan", "1-plane.sh": "a"}, "flannel"},
 		{"no description", map[string]string{"1-plane.sh": "a"}, "scenario.md"},
 		{"no steps", map[string]string{"scenario.md": "x"}, "no step 1"},

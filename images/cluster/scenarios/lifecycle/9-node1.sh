@@ -1,0 +1,10 @@
+keep kubelet kubelet_process
+nodegate uninstall
+systemctl cat kubelet.service
+not grep -rq nodegate /etc/systemd /etc/modules-load.d /etc/sysctl.d || die "not all is uninstalled"
+[ -z "$(systemctl show -P ExecStartPre kubelet.service)" ] || die "kubelet still has a gate"
+systemctl --quiet is-active nodegate-watch.service && die "watch still runs"
+dpkg -P nodegate
+[ -z "$(systemctl list-unit-files --no-legend 'nodegate*')" ] || die "units are left: $(systemctl list-unit-files --no-legend 'nodegate*')"
+[ -z "$(ls -d /etc/nodegate /var/lib/nodegate /usr/bin/nodegate 2>/dev/null)" ] || die "files are left"
+unchanged kubelet kubelet_process || die "kubelet was restarted"
