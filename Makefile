@@ -31,7 +31,7 @@ torture: build ## the real binary killed, starved and lied to, with counts: two 
 	LONG='$(LONG)' $(GO) test -tags torture -count=1 -timeout $(if $(LONG),120m,20m) -v ./images/torture/
 
 test-vm: ## boot real Debian nodes in QEMU (needs the packages in images/vm/apt-packages)
-	$(GO) test -tags vm -count=1 -timeout 80m -v -skip TestARM64 ./images/vm/
+	$(GO) test -tags vm -count=1 -timeout 80m -v -skip 'TestARM64|TestBootCost' ./images/vm/
 
 test-arm64: ## an emulated arm64 node; its image takes minutes to build
 	$(GO) test -tags vm -count=1 -timeout 40m -v -run TestARM64 ./images/vm/

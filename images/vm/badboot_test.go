@@ -19,6 +19,7 @@ import (
 // TestBadBoot: systemd-boot tries a new entry once, whose kernel may not load br_netfilter. The node restarts by itself, boots the
 // entry before it, and has the report of the boot that was not good. That entry is new, too: it passes, and is not counted any more.
 func TestBadBoot(t *testing.T) {
+	t.Parallel()
 	r := newRunner(t)
 	base, err := DefaultCache(mustAbs(t, repository)).Tree(t.Context(), "boot", "systemd-boot")
 	if err != nil {

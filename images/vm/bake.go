@@ -82,7 +82,7 @@ func (b Bake) Run(ctx context.Context, tree string) (string, error) {
 	}
 	builder, err := json.Marshal([][]string{
 		{"-kernel", b.Base.Kernel}, {"-initrd", b.Base.Initrd}, {"-append", direct + " net.ifnames=0 bake " + b.Words},
-		{"-m", fmt.Sprintf("%dM", cmp.Or(b.Memory, 1024))}, {"-smp", "2"},
+		{"-m", fmt.Sprintf("%dM", cmp.Or(b.Memory, 1024))}, {"-smp", "1"},
 	})
 	if err != nil {
 		return "", err

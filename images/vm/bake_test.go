@@ -15,6 +15,7 @@ import (
 // TestBake bakes the node image as docs/guides/bake-an-ami.md says, and boots what came out as two machines, of which one goes
 // through a scenario. An image that does not hold fails the build, and leaves its report.
 func TestBake(t *testing.T) {
+	t.Parallel()
 	r := newRunner(t)
 	for _, program := range []string{cmp.Or(os.Getenv("PACKER"), "packer"), "qemu-img", "ssh-keygen"} {
 		hosttest.NeedProgram(t, program)

@@ -23,6 +23,7 @@ import (
 // such tool, a stand-in in this folder), and compares what the machine then is with what `nodegate apply` makes of it:
 // the same, or else different where the export had said so.
 func TestCarriers(t *testing.T) {
+	t.Parallel()
 	scenarios, err := Load("carriers")
 	if err != nil {
 		t.Fatal(err)
@@ -31,12 +32,9 @@ func TestCarriers(t *testing.T) {
 	var mu sync.Mutex
 	machines := map[string]map[string]string{}
 	t.Run("carrier", func(t *testing.T) {
-		slots := make(chan struct{}, atOnce)
 		for _, s := range scenarios {
 			t.Run(s.Name, func(t *testing.T) {
 				t.Parallel()
-				slots <- struct{}{}
-				defer func() { <-slots }()
 				ctx, cancel := context.WithTimeout(t.Context(), wholeTime)
 				defer cancel()
 				snapshot := ""

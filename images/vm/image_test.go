@@ -37,6 +37,7 @@ type imageCase struct {
 
 // TestImage boots one image, whole and broken, as people do before they ship it.
 func TestImage(t *testing.T) {
+	t.Parallel()
 	r := newRunner(t)
 	tree, whole := filepath.Join(r.Scratch, "image-tree"), filepath.Join(r.Scratch, "whole.raw")
 	if err := r.Base.Clone(t.Context(), tree); err != nil {
@@ -62,7 +63,6 @@ func TestImage(t *testing.T) {
 		}
 	}
 	call := guideBlock(t, "sh boot")
-	t.Chdir(r.Scratch)
 	for _, c := range []imageCase{
 		{name: "whole, BIOS", auto: true, says: []string{"nodegate: pass"}},
 		{name: "whole, UEFI, qcow2", args: "--firmware uefi -o json", says: []string{`"name": "image.boots"`, `"name": "module.br_netfilter"`},
@@ -105,7 +105,7 @@ func testImage(t *testing.T, r Runner, whole, call string, c imageCase) {
 	mustRun(t, "cp", "--sparse=always", whole, disk)
 	defer func() { _ = os.Remove(disk) }()
 	if c.change != "" {
-		if err := Change(t.Context(), disk, c.change+"\n"); err != nil {
+		if err := Change(t.Context(), disk, strings.ReplaceAll(c.change, "write ", "write "+r.Scratch+"/")+"\n"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -126,6 +126,7 @@ func testImage(t *testing.T, r Runner, whole, call string, c imageCase) {
 	}
 	args = slices.DeleteFunc(args, func(word string) bool { return word == "" })
 	cmd := exec.CommandContext(t.Context(), r.Nodegate, args...)
+	cmd.Dir = r.Scratch
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	began := time.Now()

@@ -42,7 +42,7 @@ func (m Machine) Boot(ctx context.Context, cmdline string) (*Guest, error) {
 	defer cancel()
 	words := m.Base.Arch.words + " root=/dev/vda rw loglevel=4 net.ifnames=0 systemd.show_status=true"
 	running, err := qemu.Machine{
-		Program: m.Base.Arch.program, Accelerator: qemu.TCG, Memory: m.Memory,
+		Program: m.Base.Arch.program, Accelerator: qemu.TCG, Memory: m.Memory, Processors: 1, // two cost a quarter more of the host's
 		Disk:   qemu.Disk{File: m.Disk, Format: cmp.Or(m.Format, "raw")},
 		Direct: qemu.Direct{Kernel: m.Base.Kernel, Initrd: m.Base.Initrd, Cmdline: strings.TrimSpace(words + " " + cmdline)},
 		Ports:  []string{"vm.agent"}, More: append(m.cards(), m.Base.Arch.options...), Enter: m.Enter,

@@ -13,6 +13,7 @@ import (
 // TestMachine tests what the scenarios stand on: that a machine which cannot boot is an error with its console in it, that
 // what one boot writes the next one finds, and that no QEMU is left by Kill, Reboot or PowerOff.
 func TestMachine(t *testing.T) {
+	t.Parallel()
 	r := newRunner(t)
 	tree := filepath.Join(r.Scratch, "tree")
 	if err := r.Base.Clone(t.Context(), tree); err != nil {

@@ -49,6 +49,7 @@ cmp -s /run/now /run/a || cmp -s /run/now /run/b || die "the policy is neither t
 // TestPowerCutUpgrade kills QEMU in the middle of upgrades: the node boots and proves itself, and the next upgrade begins. What is lost is
 // the guest's memory, and what its disk's cache held. LONG=1: 30 times.
 func TestPowerCutUpgrade(t *testing.T) {
+	t.Parallel()
 	r, m := powered(t)
 	script := booted // then what an upgrade was cut in is looked at first
 	cuts := often(3)
@@ -68,6 +69,7 @@ func TestPowerCutUpgrade(t *testing.T) {
 
 // TestPowerCutFirstBoot does the same all over a first boot. LONG=1: 30 times.
 func TestPowerCutFirstBoot(t *testing.T) {
+	t.Parallel()
 	r, fresh := powered(t)
 	began := time.Now()
 	if err := r.boots(t.Context(), over(t, fresh), []Boot{{Script: booted}}); err != nil {

@@ -19,6 +19,7 @@ type release struct{ name, source string }
 // TestTrees checks real Debian trees at stage image: as they come from the archive with nodegate installed, and broken
 // by hand, one thing at a time.
 func TestTrees(t *testing.T) {
+	t.Parallel()
 	r := newRunner(t)
 	for _, rel := range []release{
 		{"bullseye", "deb http://deb.debian.org/debian bullseye main"},

@@ -17,12 +17,12 @@ import (
 
 const (
 	repository = "../.."
-	atOnce     = 2                // machines at a time
 	wholeTime  = 15 * time.Minute // one scenario
 )
 
-// TestScenarios runs every folder of scenarios/ as a subtest.
+// TestScenarios runs every folder of scenarios/ as a subtest. How many machines run at a time is go test's -parallel.
 func TestScenarios(t *testing.T) {
+	t.Parallel()
 	scenarios, err := Load("scenarios")
 	if err != nil {
 		t.Fatal(err)
@@ -30,12 +30,9 @@ func TestScenarios(t *testing.T) {
 	// The longest first, or two cores wait for one machine at the end.
 	slices.SortStableFunc(scenarios, func(a, b Scenario) int { return len(b.Boots) - len(a.Boots) })
 	r := newRunner(t)
-	slots := make(chan struct{}, atOnce)
 	for _, s := range scenarios {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
-			slots <- struct{}{}
-			defer func() { <-slots }()
 			ctx, cancel := context.WithTimeout(t.Context(), wholeTime)
 			defer cancel()
 			r := r
@@ -50,6 +47,7 @@ func TestScenarios(t *testing.T) {
 
 // TestOldestSystemd puts the oldest systemd that nodegate is tried with through what depends on systemd most.
 func TestOldestSystemd(t *testing.T) {
+	t.Parallel()
 	r := newRunner(t)
 	var err error
 	if r.Base, err = DefaultCache(mustAbs(t, repository)).Oldest(t.Context()); err != nil {
@@ -57,6 +55,7 @@ func TestOldestSystemd(t *testing.T) {
 	}
 	for _, name := range []string{"installed-into-the-image", "flipped-and-held", "kops-fetched"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s, err := load(filepath.Join("scenarios", name))
 			if err != nil {
 				t.Fatal(err)

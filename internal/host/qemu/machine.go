@@ -14,11 +14,12 @@ import (
 	"time"
 )
 
-// Machine is what QEMU is to emulate: two processors, a disk, a serial console, virtio ports, no network card.
+// Machine is what QEMU is to emulate: processors, a disk, a serial console, virtio ports, no network card.
 type Machine struct {
 	Program     string // "" is the one that emulates this host's kind of machine
 	Accelerator string // KVM or TCG
 	Memory      int    // MiB; 0 is 1024
+	Processors  int    // 0 is 2
 	Disk        Disk
 	Direct      Direct
 	Ports       []string     // names of the guest's virtio ports
@@ -91,7 +92,8 @@ func (m Machine) arguments() []string {
 		drive += ",snapshot=on" // QEMU removes the name of its overlay before it uses it
 	}
 	args := []string{
-		"-accel", accelerator, "-m", strconv.Itoa(cmp.Or(m.Memory, 1024)), "-smp", "2", "-no-reboot",
+		"-accel", accelerator, "-m", strconv.Itoa(cmp.Or(m.Memory, 1024)),
+		"-smp", strconv.Itoa(cmp.Or(m.Processors, 2)), "-no-reboot",
 		"-nodefaults", "-no-user-config", "-display", "none",
 		"-drive", drive,
 		"-chardev", "socket,id=console,fd=3", "-serial", "chardev:console",
