@@ -1,7 +1,7 @@
 keep kubelet kubelet_process
 nodegate uninstall
-systemctl cat kubelet.service
-not grep -rq nodegate /etc/systemd /etc/modules-load.d /etc/sysctl.d || die "not all is uninstalled"
+left=$(find /etc -name '*nodegate*' ! -path /etc/nodegate; grep -rl bin/nodegate /etc || :)
+[ -z "$left" ] || die "left are: $left"
 [ -z "$(systemctl show -P ExecStartPre kubelet.service)" ] || die "kubelet still has a gate"
 systemctl --quiet is-active nodegate-watch.service && die "watch still runs"
 dpkg -P nodegate
