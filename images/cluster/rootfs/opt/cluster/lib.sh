@@ -52,10 +52,10 @@ held() {
 # kubelet_process: which process it is; another one where kubelet was restarted.
 kubelet_process() { systemctl show -p MainPID,ExecMainStartTimestampMonotonic,NRestarts kubelet.service; }
 
-# kubelet_began: when, on the clock that begins with the kernel, and how long what is before it took: its gate, where it has one.
+# kubelet_began: when, on the clock that begins with the kernel, and how much of it is its gate, where it has one.
 kubelet_began() {
 	echo "$(systemctl show -P ExecMainStartTimestampMonotonic kubelet.service) $(systemctl show -P InactiveExitTimestampMonotonic kubelet.service)" |
-		awk '{ printf "kubelet began %.1f s after the kernel, and %.1f s after its own start had begun\n", $1 / 1e6, ($1 - $2) / 1e6 }'
+		awk '{ gate = ($1 - $2) / 1e6; printf "kubelet began %.1f s after the kernel, %.1f s of them in its gate\n", $1 / 1e6, gate < 0 ? 0 : gate }'
 }
 
 # proven BINARY: that binary's gate has passed, and let kubelet begin once.
