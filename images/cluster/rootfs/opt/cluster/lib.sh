@@ -54,8 +54,8 @@ kubelet_process() { systemctl show -p MainPID,ExecMainStartTimestampMonotonic,NR
 
 # kubelet_began: when, on the clock that begins with the kernel, and how much of it is its gate, where it has one.
 kubelet_began() {
-	echo "$(systemctl show -P ExecMainStartTimestampMonotonic kubelet.service) $(systemctl show -P InactiveExitTimestampMonotonic kubelet.service)" |
-		awk '{ gate = ($1 - $2) / 1e6; printf "kubelet began %.1f s after the kernel, %.1f s of them in its gate\n", $1 / 1e6, gate < 0 ? 0 : gate }'
+	for at in ExecMainStart InactiveExit; do systemctl show -P ${at}TimestampMonotonic kubelet.service; done | xargs |
+		awk '{ gate = $1 - $2; if (gate < 0) gate = 0; printf "kubelet began %.1f s after the kernel, its gate took %.1f s\n", $1 / 1e6, gate / 1e6 }'
 }
 
 # proven BINARY: that binary's gate has passed, and let kubelet begin once.
@@ -153,7 +153,9 @@ ready_again() { ready "$1" && not unchanged boot boot_of "$1"; }
 since_power_on() { eval "echo \$$1_on $(date +%s%3N)" | awk '{ printf "%.1f s", ($2 - $1) / 1000 }'; }
 
 # container POD: how often it was restarted, which one it is, and since when.
-container() { kubectl get pod "$1" -o 'jsonpath={.status.containerStatuses[0].restartCount} {.status.containerStatuses[0].containerID} {.status.containerStatuses[0].state.running.startedAt}'; }
+container() {
+	kubectl get pod "$1" -o 'jsonpath={range .status.containerStatuses[*]}{.restartCount} {.containerID} {.state.running.startedAt}{end}'
+}
 
 # restarted POD TIMES: it runs again.
 restarted() { running "$1" && [ "$(container "$1" | cut -d' ' -f1)" = "$2" ]; }
