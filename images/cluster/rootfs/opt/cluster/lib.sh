@@ -55,7 +55,7 @@ kubelet_process() { systemctl show -p MainPID,ExecMainStartTimestampMonotonic,NR
 # kubelet_began: when, on the clock that begins with the kernel, and how much of it is its gate, where it has one.
 kubelet_began() {
 	for at in ExecMainStart InactiveExit; do systemctl show -P ${at}TimestampMonotonic kubelet.service; done | xargs |
-		awk '{ gate = $1 - $2; if (gate < 0) gate = 0; printf "kubelet began %.1f s after the kernel, its gate took %.1f s\n", $1 / 1e6, gate / 1e6 }'
+		awk '{ gate = $1 - $2; print "kubelet began " $1 / 1e6 " s after the kernel; its gate took " (gate < 0 ? 0 : gate / 1e6) " s" }'
 }
 
 # proven BINARY: that binary's gate has passed, and let kubelet begin once.
