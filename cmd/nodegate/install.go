@@ -259,12 +259,12 @@ func startUnits(ctx context.Context, h *host.Host, started []string) error {
 	return h.Units.Restart(ctx, started...)
 }
 
-// stopUnits stops what was installed and still runs.
+// stopUnits stops what was installed and still runs, or counts as active: systemd would keep a unit whose file is gone.
 func stopUnits(ctx context.Context, h *host.Host) error {
 	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
 	defer cancel()
 	err := h.Units.Reload(ctx)
-	for _, unit := range []string{units.PublishTimer, units.WatchUnit} {
+	for _, unit := range []string{units.PublishTimer, units.WatchUnit, units.ApplyUnit} {
 		if err == nil {
 			err = h.Units.Stop(ctx, unit)
 		}

@@ -28,7 +28,7 @@ func TestTellSystemd(t *testing.T) {
 			"systemctl daemon-reload", "systemctl enable nodegate-apply.service nodegate-watch.service nodegate-publish.timer"},
 			"still runs what was installed before"},
 		{"uninstall", true, nil, []string{"systemctl daemon-reload", "systemctl stop nodegate-publish.timer",
-			"systemctl stop nodegate-watch.service"}, ""},
+			"systemctl stop nodegate-watch.service", "systemctl stop nodegate-apply.service"}, ""},
 		{"a container", false, units.Started(&policy.Policy{}), nil, ""},
 	} {
 		m := &hosttest.Machine{Files: map[string]string{}, Units: map[string][2]string{units.WatchUnit: {"active", "enabled"}}}

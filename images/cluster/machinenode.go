@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"nodegate/images/vm"
 )
@@ -30,6 +31,7 @@ type MachineNode struct {
 	Guest   *vm.Guest // the boot that runs, or nil
 
 	number int
+	on     time.Time // when the boot began
 }
 
 // Nodes makes machines for one control plane.
@@ -39,6 +41,8 @@ type Nodes struct {
 	Pod     string // the program that runs in Pods
 	Flannel string // flanneld, which makes an overlay; empty for routes between the nodes
 	Scratch string // trees and disks; the caller removes it
+
+	Bake *vm.Bake // nil, or what Packer bakes of the trees; Dir and Base are set here
 }
 
 // NodeBase returns the tree of a Debian release that nodes are made of, and builds it first where the cache has none.
@@ -75,7 +79,7 @@ func (m Nodes) Make(ctx context.Context, number int, prepare func(tree string) e
 		return nil, fmt.Errorf("preparing %s: %w", n.Name, err)
 	}
 	var err error
-	if n.Machine, err = m.Base.MakeMachine(ctx, tree, dir); err != nil {
+	if n.Machine, err = m.machine(ctx, tree, dir); err != nil {
 		return nil, err
 	}
 	tap := "tap-" + n.Name
@@ -85,6 +89,18 @@ func (m Nodes) Make(ctx context.Context, number int, prepare func(tree string) e
 	}
 	n.Machine.Memory, n.Machine.Taps, n.Machine.Enter = nodeMemory, []string{tap}, m.Plane.EnterNetwork
 	return n, os.RemoveAll(tree)
+}
+
+func (m Nodes) machine(ctx context.Context, tree, dir string) (vm.Machine, error) {
+	if m.Bake == nil {
+		return m.Base.MakeMachine(ctx, tree, dir)
+	}
+	b := *m.Bake
+	b.Base, b.Dir, b.Memory = m.Base, dir, nodeMemory
+	// The machine that builds is no node: what kubelet keeps there, no two nodes may share.
+	b.Words = "systemd.mask=kubelet.service systemd.mask=kube-proxy.service"
+	_, err := b.Run(ctx, tree)
+	return vm.Machine{Base: m.Base, Disk: b.Image(), Format: "qcow2"}, err
 }
 
 // programs copies what was compiled here, and the images.

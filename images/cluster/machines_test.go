@@ -76,6 +76,14 @@ func runner(t *testing.T, version string, s Scenario, suite string) Runner {
 			t.Fatal(err)
 		}
 	}
+	if s.Bake {
+		policy, err := os.ReadFile(s.Policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Releases = releases(t)
+		r.Bake = &vm.Bake{Repository: root(t), Nodegate: r.Releases + "/v1.0.0/nodegate-linux-amd64", Policy: string(policy)}
+	}
 	if s.Flannel {
 		if r.Flannel, err = BuildFlannel(t.Context(), CacheDir(root(t))); err != nil {
 			t.Fatal(err)
@@ -101,4 +109,21 @@ func podProgram(t *testing.T) string {
 		t.Fatalf("building the Pods' program: %v\n%s", err, out)
 	}
 	return pod
+}
+
+// releases makes two, as `make dist` does, as far as this machine needs them.
+func releases(t *testing.T) string {
+	t.Helper()
+	for _, program := range []string{cmp.Or(os.Getenv("PACKER"), "packer"), "qemu-img", "ssh-keygen"} {
+		hosttest.NeedProgram(t, program)
+	}
+	dir := t.TempDir()
+	for _, version := range []string{"v1.0.0", "v1.0.1"} {
+		cmd := exec.CommandContext(t.Context(), "go", "run", "./images/release", "deb", filepath.Join(dir, version))
+		cmd.Dir, cmd.Env = root(t), append(os.Environ(), "VERSION="+version, "SOURCE_DATE_EPOCH=1700000000")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("making %s: %v\n%s", version, err, out)
+		}
+	}
+	return dir
 }

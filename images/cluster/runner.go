@@ -43,6 +43,7 @@ type Runner struct {
 	Nodes
 	Nodegate   string // the binary, static
 	Containerd string // the folder that $CONTAINERD names
+	Releases   string // the folder that $RELEASES names
 	Log        func(format string, args ...any)
 }
 
@@ -51,11 +52,13 @@ type Runner struct {
 func (r Runner) Run(ctx context.Context, s Scenario) error {
 	var nodes []*MachineNode
 	for number := 1; number <= s.Machines; number++ {
+		began := time.Now()
 		n, err := r.Make(ctx, number, func(tree string) error { return r.prepare(ctx, s, tree, number) })
 		if err != nil {
 			return err
 		}
 		nodes = append(nodes, n)
+		r.Log("%s made after %.0f s", n.Name, time.Since(began).Seconds())
 	}
 	defer func() {
 		for _, n := range nodes {
@@ -87,7 +90,7 @@ func (r Runner) prepare(ctx context.Context, s Scenario, tree string, number int
 	}
 	cmd := exec.CommandContext(ctx, "sh", "-eu", s.Prepare)
 	cmd.Env = append(os.Environ(), "ROOT="+tree, "NODEGATE="+r.Nodegate, "SCENARIO="+s.Dir, "CONTAINERD="+r.Containerd,
-		fmt.Sprintf("NODE=node%d", number))
+		"RELEASES="+r.Releases, fmt.Sprintf("NODE=node%d", number))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s: %w\n%s", s.Prepare, err, out)
@@ -96,6 +99,7 @@ func (r Runner) prepare(ctx context.Context, s Scenario, tree string, number int
 }
 
 func (r Runner) boot(ctx context.Context, n *MachineNode, cmdline string) (err error) {
+	n.on = time.Now()
 	n.Guest, err = n.Machine.Boot(ctx, cmdline)
 	if err != nil {
 		return fmt.Errorf("%s: %w", n.Name, err)
@@ -107,7 +111,11 @@ func (r Runner) step(ctx context.Context, nodes []*MachineNode, s Step) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
 	if s.Node == 0 {
-		out, err := r.Plane.Kubectl(ctx, s.Script)
+		times := ""
+		for _, n := range nodes {
+			times += fmt.Sprintf("%s_on=%d\n", n.Name, n.on.UnixMilli())
+		}
+		out, err := r.Plane.Kubectl(ctx, times+s.Script)
 		r.say(s, out)
 		return err
 	}

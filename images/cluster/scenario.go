@@ -14,11 +14,13 @@ import (
 // and no others:
 //
 //	scenario.md    one sentence: what the scenario proves
-//	policy.hcl     optional: for prepare.sh
+//	policy.hcl     optional: for prepare.sh, or what is baked
 //	flannel        optional, empty: real flanneld with its VXLAN backend is between the nodes, in place of routes; their
 //	               CIDRs are kube-controller-manager's
+//	bake           optional, empty: Packer bakes the disks, with policy.hcl and the older one of two releases; $RELEASES is a folder
+//	               with both, then, v1.0.0/ and v1.0.1/, each with its program and its .deb
 //	prepare.sh     optional: run on the host for each node, sh -eu, with $ROOT the tree, $NODEGATE the binary, $NODE the
-//	               node's name and $SCENARIO this folder. Without it nothing is installed. The binary is /opt/nodegate
+//	               node's name and $SCENARIO this folder. Without it nothing is installed, but what is baked. The binary is /opt/nodegate
 //	               in each node either way
 //	suites         optional: releases of Debian; the scenario runs once on each. $CONTAINERD is a folder with a containerd
 //	               for those that lack a current one, then. Without it: on vm.Suite
@@ -32,6 +34,7 @@ type Scenario struct {
 	Machines int
 	Suites   []string // of Debian; empty: vm.Suite
 	Flannel  bool
+	Bake     bool
 	Steps    []Step
 }
 
@@ -67,6 +70,9 @@ func load(dir string) (Scenario, error) {
 		case name == "flannel" && text == "":
 			s.Flannel = true
 			return nil
+		case name == "bake" && text == "":
+			s.Bake = true
+			return nil
 		}
 		number, step, err := readStep(name, text)
 		if _, twice := steps[number]; err == nil && twice {
@@ -80,6 +86,9 @@ func load(dir string) (Scenario, error) {
 		return err
 	})
 	wrong := []error{err}
+	if s.Bake && s.Policy == "" {
+		wrong = append(wrong, errors.New("bake: no policy.hcl to bake with"))
+	}
 	if len(steps) == 0 {
 		wrong = append(wrong, errors.New("no step 1"))
 	}

@@ -27,6 +27,10 @@ func TestLoad(t *testing.T) {
 	}{
 		{"right", map[string]string{"scenario.md": "x", "1-plane.sh": "a", "2-node2.sh": "b", "3-node1.reboot": "ro\n", "suites": "trixie"}, ""},
 		{"with flannel", map[string]string{"scenario.md": "x", "flannel": "", "1-plane.sh": "a", "2-node2.sh": "b", "3-node1.reboot": ""}, ""},
+		{"baked", map[string]string{
+			"scenario.md": "x", "bake": "", "policy.hcl": "", "1-plane.sh": "a", "2-node2.sh": "b", "3-node1.reboot": "",
+		}, ""},
+		{"baked without a policy", map[string]string{"scenario.md": "x", "bake": "", "1-plane.sh": "a"}, "no policy.hcl"},
 		{"what is no flag", map[string]string{"scenario.md": "x", "flannel": "vxlan", "1-plane.sh": "a"}, "flannel"},
 		{"no description", map[string]string{"1-plane.sh": "a"}, "scenario.md"},
 		{"no steps", map[string]string{"scenario.md": "x"}, "no step 1"},
@@ -53,7 +57,8 @@ func TestLoad(t *testing.T) {
 			t.Errorf("%s: got %v, want %q in it", test.what, err, test.want)
 		}
 		_, flannel := test.files["flannel"]
-		if test.want == "" && (s.Flannel != flannel || s.Machines != 2 || len(s.Steps) != 3 || s.Steps[1].Where() != "node2" ||
+		_, bake := test.files["bake"]
+		if test.want == "" && (s.Flannel != flannel || s.Bake != bake || s.Machines != 2 || len(s.Steps) != 3 || s.Steps[1].Where() != "node2" ||
 			s.Steps[2] != (Step{1, true, strings.TrimSpace(test.files["3-node1.reboot"])}) || strings.Join(s.Suites, " ") != test.files["suites"]) {
 			t.Errorf("%s: %+v", test.what, s)
 		}

@@ -32,13 +32,15 @@ func main() {
 	var err error
 	switch {
 	case len(os.Args) == 2:
-		err = run(os.Args[1])
+		err = run(os.Args[1], release.all)
+	case len(os.Args) == 3 && os.Args[1] == "deb":
+		err = run(os.Args[2], release.deb)
 	case len(os.Args) == 4 && os.Args[1] == "extension":
 		err = runExtension(os.Args[2], os.Args[3])
 	default:
 		fmt.Fprintln(
 			os.Stderr,
-			"usage: release DIR   (run it by: make dist)\n       release extension PROGRAM FILE   (of this machine's architecture)",
+			"usage: release DIR   (run it by: make dist)\n       release deb DIR, release extension PROGRAM FILE   (of this machine's architecture)",
 		)
 		os.Exit(2)
 	}
@@ -48,7 +50,8 @@ func main() {
 	}
 }
 
-func run(dir string) error {
+// run makes in dir what the steps say.
+func run(dir string, steps func(release) error) error {
 	r := release{version: os.Getenv("VERSION"), commit: sourceCommit(), dir: dir}
 	if r.version == "" {
 		return fmt.Errorf("VERSION is not set; run it by: make dist")
@@ -64,13 +67,24 @@ func run(dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return fmt.Errorf("making the folder of the release: %w", err)
 	}
-	steps := []func() error{r.binaries, r.boms, r.packages, r.image, r.extensions, r.provenance, r.sums, r.sign}
-	for _, step := range steps {
+	return steps(r)
+}
+
+func (r release) all() error {
+	for _, step := range []func() error{r.binaries, r.boms, r.packages, r.image, r.extensions, r.provenance, r.sums, r.sign} {
 		if err := step(); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// deb makes the program and the Debian package of this machine's architecture, for tests.
+func (r release) deb() error {
+	if err := command(r.build(runtime.GOARCH)); err != nil {
+		return err
+	}
+	return r.packagesOf([]string{"deb"}, runtime.GOARCH)
 }
 
 // runExtension writes the system extension of one program, for tests.

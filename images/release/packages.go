@@ -17,7 +17,9 @@ import (
 const nfpm = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2"
 
 // packages makes a .deb and an .rpm for each architecture.
-func (r release) packages() error {
+func (r release) packages() error { return r.packagesOf([]string{"deb", "rpm"}, architectures()...) }
+
+func (r release) packagesOf(formats []string, architectures ...string) error {
 	changelog := filepath.Join(r.work, "changelog.Debian.gz")
 	if err := r.debianChangelog(changelog); err != nil {
 		return err
@@ -26,12 +28,12 @@ func (r release) packages() error {
 	if err := writeCompletions(completions); err != nil {
 		return err
 	}
-	for _, arch := range architectures() {
+	for _, arch := range architectures {
 		stage := filepath.Join(r.work, "package-"+arch)
 		if err := r.stage(stage, arch, completions); err != nil {
 			return err
 		}
-		for _, format := range []string{"deb", "rpm"} {
+		for _, format := range formats {
 			cmd := exec.Command("go", "run", nfpm, "package", "--config", "images/package/nfpm.yaml", "--packager", format, "--target", r.dir)
 			cmd.Env = append(os.Environ(), "GOFLAGS=", "NFPM_ARCH="+arch, "NFPM_VERSION="+packageVersion(r.version), "NFPM_STAGE="+stage,
 				"NFPM_COMPLETIONS="+completions, "NFPM_CHANGELOG="+changelog, "NFPM_MAINTAINER="+maintainer,

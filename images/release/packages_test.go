@@ -18,6 +18,7 @@ import (
 const (
 	wants     = "/etc/systemd/system/multi-user.target.wants/"
 	dropIn    = "/etc/systemd/system/kubelet.service.d/10-nodegate.conf"
+	takesOver = "/usr/bin/nodegate install" // the package says so where it is not in force
 	ownPolicy = "/etc/nodegate/policy.d/mine.hcl"
 )
 
@@ -49,7 +50,9 @@ func TestDeb(t *testing.T) {
 		t.Error("the package's binary was copied")
 	}
 
-	sayIn(t, root, "dpkg", "-i", "/root/two.deb")
+	if out := sayIn(t, root, "dpkg", "-i", "/root/two.deb"); strings.Contains(out, takesOver) {
+		t.Errorf("the package in force offers to take over:\n%s", out)
+	}
 	held(t, root, "two")
 
 	write(t, root+ownPolicy, "use \"kubernetes\" {}\n")
@@ -156,11 +159,26 @@ func TestDebRefuses(t *testing.T) {
 	say(t, "cp", r.the(t, "nodegate-linux-amd64"), other)
 	write(t, other, readFile(t, other)+"another\n")
 	sayIn(t, root, "/root/nodegate", "install")
+	if out := sayIn(t, root, "dpkg", "-i", "/root/one.deb"); !strings.Contains(out, takesOver) {
+		t.Errorf("the package does not say that it is not in force:\n%s", out)
+	}
 	sayIn(t, root, "dpkg", "-P", "nodegate")
 	if !strings.Contains(readFile(t, root+dropIn), "ExecStartPre=+/usr/local/bin/nodegate gate") {
 		t.Error("the package took an installation away that did not need it")
 	}
 	sayIn(t, root, "/usr/local/bin/nodegate", "check", "--stage", "image")
+
+	// Asked to, it takes over, and can go.
+	sayIn(t, root, "dpkg", "-i", "/root/one.deb")
+	sayIn(t, root, strings.Fields(takesOver)...)
+	held(t, root, "one")
+	if _, err := os.Lstat(root + "/usr/local/bin/nodegate"); err == nil {
+		t.Error("two programs are installed")
+	}
+	sayIn(t, root, "dpkg", "-P", "nodegate")
+	if _, err := os.Lstat(root + dropIn); err == nil {
+		t.Error("the gate calls a program that is gone")
+	}
 }
 
 // TestRPM: the same life under the real rpm.

@@ -14,16 +14,15 @@ import (
 )
 
 // shared fails where the baked disk has files of one machine. The bake must not only remove them: the shutdown must not write them again.
-func (b *bake) shared(t *testing.T) {
+func (b bake) shared(t *testing.T) {
 	t.Helper()
-	disk, tree := filepath.Join(b.dir, "disk.img"), filepath.Join(b.dir, "baked-tree")
-	mustRun(t, "qemu-img", "convert", "-O", "raw", b.out+"/disk/node.qcow2", disk)
+	disk, tree := b.machine(t).Disk, filepath.Join(b.Dir, "baked-tree")
 	mustRun(t, "mkdir", tree)
 	mustRun(t, "debugfs", "-R", "rdump /etc "+tree, disk)
 	mustRun(t, "debugfs", "-R", "rdump /var "+tree, disk)
 	mustRun(t, "debugfs", "-R", "rdump /root "+tree, disk)
-	out, err := exec.CommandContext(t.Context(), b.runner.Nodegate, "check", "--root", tree, "--policy",
-		identityPolicy(t, b.dir)).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), b.Nodegate, "check", "--root", tree, "--policy",
+		identityPolicy(t, b.Dir)).CombinedOutput()
 	if err != nil {
 		t.Errorf("the disk that was baked: %v\n%s", err, out)
 	}
@@ -40,11 +39,9 @@ func identityPolicy(t *testing.T, dir string) string {
 }
 
 // identity boots a copy of what was baked until its node is proven, and returns what must be each machine's own.
-func (b *bake) identity(t *testing.T, r Runner) map[string]string {
+func (b bake) identity(t *testing.T) map[string]string {
 	t.Helper()
-	m := Machine{Base: r.Base, Disk: filepath.Join(b.dir, "disk.img")}
-	mustRun(t, "qemu-img", "convert", "-O", "raw", b.out+"/disk/node.qcow2", m.Disk)
-	g, err := m.Boot(t.Context(), "")
+	g, err := b.machine(t).Boot(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,17 +65,17 @@ func (b *bake) identity(t *testing.T, r Runner) map[string]string {
 
 type bakeReport struct{ Verdict, Stage string }
 
-func (b *bake) report(t *testing.T) bakeReport {
+func (b bake) report(t *testing.T) bakeReport {
 	t.Helper()
 	var rep bakeReport
-	readJSON(t, b.out+"/qemu-report.json", &rep)
+	readJSON(t, b.Out()+"/qemu-report.json", &rep)
 	if rep.Stage != "image" {
 		t.Errorf("the report is of stage %q", rep.Stage)
 	}
 	return rep
 }
 
-func (b *bake) manifest(t *testing.T) {
+func (b bake) manifest(t *testing.T) {
 	t.Helper()
 	var m struct {
 		Builds []struct {
@@ -86,7 +83,7 @@ func (b *bake) manifest(t *testing.T) {
 			Data  map[string]string `json:"custom_data"`
 		}
 	}
-	readJSON(t, b.out+"/manifest.json", &m)
+	readJSON(t, b.Out()+"/manifest.json", &m)
 	if got := fmt.Sprintf("%+v", m); got != "{Builds:[{Files:[{Name:node.qcow2}] Data:map[report:qemu-report.json]}]}" {
 		t.Errorf("the manifest: %s", got)
 	}

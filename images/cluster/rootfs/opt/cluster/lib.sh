@@ -20,6 +20,21 @@ within() {
 	echo "$* after $(($(cut -d. -f1 /proc/uptime) - began)) s"
 }
 
+# keep NAME COMMAND...: what it says now is kept, until the machine stops.
+keep() {
+	kept=$1
+	shift
+	"$@" >"/run/kept.$kept"
+	[ -s "/run/kept.$kept" ] || die "nothing from: $*"
+}
+
+# unchanged NAME COMMAND...: it says what was kept.
+unchanged() {
+	kept=$1
+	shift
+	[ "$("$@")" = "$(cat "/run/kept.$kept")" ]
+}
+
 # --- on a node
 
 # loaded MODULE: it is in /proc/modules.
@@ -32,6 +47,28 @@ kubelet_runs() { [ "$(systemctl show -P SubState kubelet.service)" = running ]; 
 held() {
 	[ "$(systemctl show -P SubState kubelet.service)" = start-pre ] &&
 		journalctl -b -u kubelet.service --no-pager | grep -q 'nodegate: held'
+}
+
+# kubelet_process: which process it is; another one where kubelet was restarted.
+kubelet_process() { systemctl show -p MainPID,ExecMainStartTimestampMonotonic,NRestarts kubelet.service; }
+
+# kubelet_began: when, on the clock that begins with the kernel, and how much of it is its gate, where it has one.
+kubelet_began() {
+	for at in ExecMainStart InactiveExit; do systemctl show -P ${at}TimestampMonotonic kubelet.service; done | xargs |
+		awk '{ gate = $1 - $2; print "kubelet began " $1 / 1e6 " s after the kernel; its gate took " (gate < 0 ? 0 : gate / 1e6) " s" }'
+}
+
+# proven BINARY: that binary's gate has passed, and let kubelet begin once.
+proven() {
+	systemctl show -P ExecStartPre kubelet.service | grep -q "path=$1 ; argv\[\]=$1 gate ;.*code=exited ; status=0" &&
+		kubelet_runs && [ "$(systemctl show -P NRestarts kubelet.service)" = 0 ] &&
+		tr -d ' \n' </run/nodegate/report.json | grep -q '"stage":"boot","verdict":"pass"'
+}
+
+# watched_by BINARY VERSION: nodegate-watch runs that file as it is now, and it is of that version.
+watched_by() {
+	pid=$(systemctl show -P MainPID nodegate-watch.service)
+	[ "$(readlink "/proc/$pid/exe")" = "$1" ] && "$1" version | grep -q "^nodegate $2 "
 }
 
 # named: the checks that hold kubelet now.
@@ -105,6 +142,33 @@ joined() { kubectl get node "$1" >/dev/null 2>&1; }
 
 # ready NODE
 ready() { [ "$(kubectl get node "$1" -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}' 2>/dev/null)" = True ]; }
+
+# boot_of NODE: the boot that its kubelet told of last.
+boot_of() { kubectl get node "$1" -o 'jsonpath={.status.nodeInfo.bootID}'; }
+
+# ready_again NODE: since another boot than the kept one.
+ready_again() { ready "$1" && not unchanged boot boot_of "$1"; }
+
+# since_power_on NODE: seconds since its machine was switched on.
+since_power_on() { eval "echo \$$1_on $(date +%s%3N)" | awk '{ printf "%.1f s", ($2 - $1) / 1000 }'; }
+
+# container POD: how often it was restarted, which one it is, and since when.
+container() {
+	kubectl get pod "$1" -o 'jsonpath={range .status.containerStatuses[*]}{.restartCount} {.containerID} {.state.running.startedAt}{end}'
+}
+
+# restarted POD TIMES: it runs again.
+restarted() { running "$1" && [ "$(container "$1" | cut -d' ' -f1)" = "$2" ]; }
+
+# untouched NODE POD: kubelet renews its lease, the Node is Ready, and the Pod's container is the one that was kept.
+untouched() {
+	keep lease lease "$1"
+	within 60 not unchanged lease lease "$1"
+	ready "$1" || die "$1 is not Ready"
+	running "$2" || die "$2 does not run"
+	unchanged "$2" container "$2" || die "$2 was $(cat "/run/kept.$2"), is $(container "$2")"
+}
+lease() { kubectl get lease -n kube-node-lease "$1" -o 'jsonpath={.spec.renewTime}'; }
 
 # run POD NODE [LABEL]: a Pod of the test's program on that node.
 run() {

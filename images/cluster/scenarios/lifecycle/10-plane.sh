@@ -1,0 +1,1 @@
+untouched node1 web

@@ -1,0 +1,4 @@
+[ -z "$(systemctl show -P ExecStartPre kubelet.service)" ] || die "kubelet has a gate"
+not loaded br_netfilter || die "br_netfilter is loaded: something of nodegate is left"
+[ ! -e /run/nodegate ] || die "nodegate has run"
+kubelet_began

@@ -1,0 +1,2 @@
+mkdir "$ROOT/opt/releases"
+cp "$RELEASES"/*/*.deb "$ROOT/opt/releases"
