@@ -49,7 +49,7 @@ func inspectDockerForwardDrop(ctx context.Context, h *host.Host, _ *policy.Polic
 		}
 		s.Evidence = append(s.Evidence, checks.Seen(t.Source, ":FORWARD DROP"))
 		got = append(got, "FORWARD drops in "+t.Source)
-		commands = append(commands, strings.TrimSuffix(t.Source, "-save")+" -P FORWARD ACCEPT")
+		commands = append(commands, ruleset.Program(t.Source)+" -P FORWARD ACCEPT")
 	}
 	switch {
 	case !docker:

@@ -153,9 +153,11 @@ func (d *Rules) addRule(a *attributes) error {
 	d.slab = d.slab[1:]
 	out.Handle = int(a.number(unix.NFTA_RULE_HANDLE))
 	d.rule = rule{Decoder: d.Decoder, out: out, words: d.rule.words[:0]}
-	if err := d.rule.decode(a[unix.NFTA_RULE_EXPRESSIONS]); err != nil {
+	if err := d.rule.decode(a[unix.NFTA_RULE_EXPRESSIONS], d.rule.expression); err != nil {
 		return fmt.Errorf("chain %s, rule %d: %w", c.Name, out.Handle, err)
 	}
+	text := string(d.rule.words)
+	out.To, out.Text = text[d.rule.to:d.rule.end], ruleset.RuleText(text)
 	c.Rules = append(c.Rules, out)
 	return nil
 }
