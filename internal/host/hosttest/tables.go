@@ -24,7 +24,6 @@ func DiffTables(text, wire *ruleset.NFTTable) string {
 }
 
 // DiffSets returns how what was read over netlink of iptables-nft differs from what iptables-nft-save printed: "" where in no line.
-// not: in no line. Only the name of the source is their own.
 func DiffSets(text, wire *ruleset.Set) string {
 	if reflect.DeepEqual(text, wire) {
 		return "" // go-cmp takes 15 s for 200,000 rules
