@@ -3,6 +3,7 @@ package nftwire
 import (
 	"bufio"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -117,7 +118,8 @@ func saveChain(table string, a *attributes) (SaveChain, error) {
 	if !plain(c.Name) {
 		return c, errText
 	}
-	if a[unix.NFTA_CHAIN_HOOK] == nil {
+	hook := slices.Index(saveHooks(), c.Name)
+	if a[unix.NFTA_CHAIN_HOOK] == nil && hook < 0 {
 		return c, nil
 	}
 	h, err := split(a[unix.NFTA_CHAIN_HOOK])
@@ -125,12 +127,12 @@ func saveChain(table string, a *attributes) (SaveChain, error) {
 		return c, err
 	}
 	const typ = 7 // NFTA_CHAIN_TYPE
-	c.hook = slices.Index(saveHooks(), c.Name)
-	priority, kind, ok := builtin(table, c.hook)
-	if !ok || c.hook < 0 || uint64(c.hook) != h.number(unix.NFTA_HOOK_HOOKNUM) ||
+	priority, kind, ok := builtin(table, hook)
+	if hook < 0 || !ok || h[unix.NFTA_HOOK_HOOKNUM] == nil || uint64(hook) != h.number(unix.NFTA_HOOK_HOOKNUM) ||
 		int32(h.number(unix.NFTA_HOOK_PRIORITY)) != priority || string(a.text(typ)) != kind {
-		return c, fmt.Errorf("its hook is none that iptables makes")
+		return c, errors.New("its hook is none that iptables makes")
 	}
+	c.hook = hook
 	c.policy = "ACCEPT"
 	if a[unix.NFTA_CHAIN_POLICY] != nil && a.number(unix.NFTA_CHAIN_POLICY) == 0 {
 		c.policy = "DROP"

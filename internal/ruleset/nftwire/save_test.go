@@ -82,8 +82,8 @@ func attr(kind uint16, values ...[]byte) []byte {
 
 // extension returns a rule of chain FORWARD with one match or target.
 func extension(kind, name string, revision byte, info []byte) []byte {
-	return slices.Concat([]byte{2, 0, 0, 0}, attr(unix.NFTA_RULE_TABLE, []byte("filter\x00")), attr(unix.NFTA_RULE_CHAIN, []byte("FORWARD\x00")),
-		attr(unix.NFTA_RULE_EXPRESSIONS, attr(unix.NFTA_LIST_ELEM, attr(unix.NFTA_EXPR_NAME, []byte(kind+"\x00")),
+	return slices.Concat([]byte{2, 0, 0, 0}, attr(unix.NFTA_RULE_TABLE, []byte("filter\x00")),
+		attr(unix.NFTA_RULE_CHAIN, []byte("FORWARD\x00")), attr(unix.NFTA_RULE_EXPRESSIONS, attr(unix.NFTA_LIST_ELEM, attr(unix.NFTA_EXPR_NAME, []byte(kind+"\x00")),
 			attr(unix.NFTA_EXPR_DATA, attr(unix.NFTA_MATCH_NAME, []byte(name+"\x00")), attr(unix.NFTA_MATCH_REV, []byte{0, 0, 0, revision}),
 				attr(unix.NFTA_MATCH_INFO, info)))))
 }
@@ -177,6 +177,9 @@ func sameRules(t *testing.T, text string, want int) {
 				rules += len(c.Rules)
 			}
 		}
+	}
+	if err != nil && strings.Contains(err.Error(), "declared twice") {
+		return // no kernel has it; that it is an error is enough
 	}
 	if rules != want || err != nil && text != "" {
 		t.Fatalf("%d rules, not %d: %v\n%s", rules, want, err, text)
