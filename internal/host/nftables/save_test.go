@@ -223,12 +223,16 @@ func TestSaveTorn(t *testing.T) {
 			texts := 0
 			var set *ruleset.Set
 			err := nftables.Save(t.Context(), ruleset.IPv4, func(r io.Reader) (err error) {
+				var first [1]byte // once it is there, the generation has been asked for
+				if _, err := io.ReadFull(r, first[:]); err != nil {
+					return err
+				}
 				if texts++; texts <= changes {
 					if _, err := run("", "iptables-nft", "-A", "INPUT", "-j", "DROP"); err != nil {
 						return err
 					}
 				}
-				set, err = ruleset.Parse("", r)
+				set, err = ruleset.Parse("", io.MultiReader(bytes.NewReader(first[:]), r))
 				return err
 			})
 			if got := fmt.Sprint(err); want == "" && (err != nil || texts != changes+1) || want != "" && (got != want || set != nil) {

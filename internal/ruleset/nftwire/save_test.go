@@ -80,12 +80,17 @@ func attr(kind uint16, values ...[]byte) []byte {
 	return append(b, make([]byte, -len(b)&3)...)
 }
 
-// extension returns a rule of chain FORWARD with one match or target.
-func extension(kind, name string, revision byte, info []byte) []byte {
+// rule returns a rule of chain FORWARD.
+func rule(expressions ...[]byte) []byte {
 	return slices.Concat([]byte{2, 0, 0, 0}, attr(unix.NFTA_RULE_TABLE, []byte("filter\x00")),
-		attr(unix.NFTA_RULE_CHAIN, []byte("FORWARD\x00")), attr(unix.NFTA_RULE_EXPRESSIONS, attr(unix.NFTA_LIST_ELEM, attr(unix.NFTA_EXPR_NAME, []byte(kind+"\x00")),
-			attr(unix.NFTA_EXPR_DATA, attr(unix.NFTA_MATCH_NAME, []byte(name+"\x00")), attr(unix.NFTA_MATCH_REV, []byte{0, 0, 0, revision}),
-				attr(unix.NFTA_MATCH_INFO, info)))))
+		attr(unix.NFTA_RULE_CHAIN, []byte("FORWARD\x00")), attr(unix.NFTA_RULE_EXPRESSIONS, expressions...))
+}
+
+// extension returns a match or a target.
+func extension(kind, name string, revision byte, info []byte) []byte {
+	return attr(unix.NFTA_LIST_ELEM, attr(unix.NFTA_EXPR_NAME, []byte(kind+"\x00")),
+		attr(unix.NFTA_EXPR_DATA, attr(unix.NFTA_MATCH_NAME, []byte(name+"\x00")), attr(unix.NFTA_MATCH_REV, []byte{0, 0, 0, revision}),
+			attr(unix.NFTA_MATCH_INFO, info)))
 }
 
 // TestExtensions: what the kernels of tests have not, and what no kernel sends.
@@ -97,13 +102,16 @@ func TestExtensions(t *testing.T) {
 		message []byte
 		want    string
 	}{
-		{extension("match", "nfacct", 0, counted), "-A FORWARD -m nfacct --nfacct-name  ct_state_invalid_dropped_pkts\n"}, // as recorded
-		{extension("match", "mark", 1, marked), "-A FORWARD -m mark ! --mark 0x4000/0x4000\n"},                            // before 1.8
-		{extension("match", "tcp", 0, ported), "-A FORWARD -m tcp ! --sport 1:2 ! --dport 3\n"},
-		{extension("match", "nfacct", 0, counted[:32]), `table filter, chain FORWARD, rule 0: expression "match": nfacct.0: 32 bytes, not 40`},
-		{extension("match", "nfacct", 2, counted), `table filter, chain FORWARD, rule 0: expression "match": nfacct.2: not known`},
-		{extension("target", "nfacct", 0, counted), `table filter, chain FORWARD, rule 0: expression "target": nfacct.0: not known`},
-		{extension("match", "comment", 0, append([]byte("a\nCOMMIT"), make([]byte, 248)...)),
+		{rule(extension("match", "nfacct", 0, counted)), "-A FORWARD -m nfacct --nfacct-name  ct_state_invalid_dropped_pkts\n"}, // as recorded
+		{rule(extension("match", "mark", 1, marked)), "-A FORWARD -m mark ! --mark 0x4000/0x4000\n"},                            // before 1.8
+		{rule(extension("match", "tcp", 0, ported)), "-A FORWARD -m tcp ! --sport 1:2 ! --dport 3\n"},
+		{rule(extension("match", "nfacct", 0, counted[:32])),
+			`table filter, chain FORWARD, rule 0: expression "match": nfacct.0: 32 bytes, not 40`},
+		{rule(extension("match", "nfacct", 2, counted)), `table filter, chain FORWARD, rule 0: expression "match": nfacct.2: not known`},
+		{rule(extension("target", "nfacct", 0, counted)), `table filter, chain FORWARD, rule 0: expression "target": nfacct.0: not known`},
+		{rule(extension("target", "MARK", 2, marked[:8]), extension("match", "mark", 1, marked)),
+			`table filter, chain FORWARD, rule 0: expression "match": it comes after the target`},
+		{rule(extension("match", "comment", 0, append([]byte("a\nCOMMIT"), make([]byte, 248)...))),
 			`table filter, chain FORWARD, rule 0: expression "match": comment.0: a text that is none of one line`},
 	} {
 		var out bytes.Buffer
@@ -120,7 +128,7 @@ func TestExtensions(t *testing.T) {
 		}
 	}
 	s := nftwire.NewSave(ruleset.IPv4, &bytes.Buffer{})
-	if s.Of("INPUT"); s.AddRule(unix.NFT_MSG_NEWRULE, extension("match", "mark", 1, marked)) == nil {
+	if s.Of("INPUT"); s.AddRule(unix.NFT_MSG_NEWRULE, rule(extension("match", "mark", 1, marked))) == nil {
 		t.Error("a rule of another chain was taken")
 	}
 }
