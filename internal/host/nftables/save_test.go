@@ -178,6 +178,7 @@ func TestSaveForeign(t *testing.T) {
 	for _, c := range []struct{ commands, want string }{
 		{"add table ip filter", ""},
 		{"add table ip filter; add chain ip filter x; add rule ip filter x ip saddr 10.0.0.1 counter drop comment \"of nft\"", ""},
+		{"add table ip filter; add chain ip filter x; add rule ip filter x ip protocol tcp tcp dport 80 counter drop", ""}, // as iptables 1.8.11
 		{"add table ip mine; add chain ip mine x { type filter hook input priority 0; }; add rule ip mine x tcp dport { 1, 2 } drop", ""},
 		{"add table ip filter; add chain ip filter x { type filter hook input priority 0; }",
 			`table filter, chain "x": its hook is none that iptables makes`},

@@ -45,6 +45,9 @@ const user = math.MaxInt // the hook of a chain that has none
 func NewSave(family string, w io.Writer) *Save {
 	s := &Save{Decoder: Decoder{family: family, table: ruleset.NewNFTTable(family, ""), fields: fields(family)},
 		out: bufio.NewWriterSize(w, 32<<10)}
+	if family == ruleset.IPv4 { // since iptables 1.8.10
+		s.fields = append(s.fields, field{unix.NFT_PAYLOAD_NETWORK_HEADER, 9, "ip protocol", proto})
+	}
 	s.rule.Decoder = &s.Decoder
 	return s
 }
