@@ -1,7 +1,8 @@
-// Package nftwire decodes what nf_tables sends over netlink into the model of package ruleset, as the JSON of `nft -j` gives it.
+// Package nftwire decodes what nf_tables sends over netlink: kube-proxy's tables into the model of package ruleset, as the JSON of
+// `nft -j` gives it (Decoder), and iptables-nft's into the text of iptables-nft-save (Save), which package ruleset reads.
 //
-// It knows what kube-proxy writes, and not much more. What it does not know is an error, never a guess: whoever asks it reads
-// `nft -j` then. It opens no socket; package host does.
+// It knows what kube-proxy and its neighbours write, and not much more. What it does not know is an error, never a guess: whoever asks
+// it runs the program then. It opens no socket; package host does.
 package nftwire
 
 import (
