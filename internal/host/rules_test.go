@@ -8,9 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
@@ -223,9 +226,40 @@ func TestTablesOfIptables(t *testing.T) {
 		if !errors.Is(err, ruleset.ErrIncompatible) || !strings.Contains(err.Error(), "over netlink, table filter, chain INPUT, rule ") {
 			t.Errorf("a rule of nft's own: %v", err)
 		}
+		// On a host without iptables-nft it is an error, too, and what is known is read all the same.
+		if err := hide("/usr/sbin/ip6tables-nft"); err != nil {
+			return err
+		}
+		_, err = h.Rulesets(t.Context())
+		if errors.Is(err, ruleset.ErrIncompatible) || !strings.Contains(fmt.Sprint(err), "ip6tables-nft-save is not installed") ||
+			!strings.Contains(fmt.Sprint(err), "over netlink, table filter, chain INPUT, rule ") {
+			t.Errorf("without the program: %v", err)
+		}
+		if out, err := exec.Command("nft", "flush chain ip6 filter INPUT; add rule ip6 filter INPUT counter drop").CombinedOutput(); err != nil {
+			return fmt.Errorf("%w\n%s", err, out)
+		}
+		sets, err := h.Rulesets(t.Context())
+		if err != nil || len(sets) != 1 || sets[0].Saves[0].Table("filter").Chain("INPUT").Rules[0].Text != "-A INPUT -j DROP" {
+			t.Errorf("without the program: %v, %v", sets, err)
+		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// hide takes a program out of the sight of the calling thread, which ends with its namespace.
+func hide(program string) error {
+	file, err := filepath.EvalSymlinks(program)
+	if err != nil {
+		return err
+	}
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+		return err
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	return unix.Mount("/dev/null", file, "", unix.MS_BIND, "")
 }
