@@ -47,7 +47,7 @@ func inspectBareDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 		if bare == nil {
 			s.Evidence = append(s.Evidence, checks.Seen(t.Source, "KUBE-FIREWALL: every DROP has a match"))
 		} else {
-			got = append(got, "bare DROP in "+t.Source)
+			got = append(got, "bare DROP in "+ruleset.Program(t.Source))
 		}
 	}
 	switch {
