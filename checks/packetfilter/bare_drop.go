@@ -42,12 +42,12 @@ func inspectBareDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 		bare := proxyrules.BareDrops(t)
 		for _, r := range bare {
 			s.Evidence = append(s.Evidence, checks.Seen(t.Source, r.Text))
-			commands = append(commands, strings.TrimSuffix(t.Source, "-save")+" -D"+strings.TrimPrefix(r.Text, "-A"))
+			commands = append(commands, ruleset.Program(t.Source)+" -D"+strings.TrimPrefix(r.Text, "-A"))
 		}
 		if bare == nil {
 			s.Evidence = append(s.Evidence, checks.Seen(t.Source, "KUBE-FIREWALL: every DROP has a match"))
 		} else {
-			got = append(got, "bare DROP in "+t.Source)
+			got = append(got, "bare DROP in "+ruleset.Program(t.Source))
 		}
 	}
 	switch {

@@ -48,8 +48,8 @@ func inspectDockerForwardDrop(ctx context.Context, h *host.Host, _ *policy.Polic
 			continue
 		}
 		s.Evidence = append(s.Evidence, checks.Seen(t.Source, ":FORWARD DROP"))
-		got = append(got, "FORWARD drops in "+t.Source)
-		commands = append(commands, strings.TrimSuffix(t.Source, "-save")+" -P FORWARD ACCEPT")
+		got = append(got, "FORWARD drops in "+ruleset.Program(t.Source))
+		commands = append(commands, ruleset.Program(t.Source)+" -P FORWARD ACCEPT")
 	}
 	switch {
 	case !docker:

@@ -36,7 +36,7 @@ func TestDockerForwardDrop(t *testing.T) {
 		{What: "closed", Problem: "docker.forward-drop", Node: node(""), Want: `
 warn
 want: FORWARD accepts Pods
-got: FORWARD drops in iptables-nft-save
+got: FORWARD drops in iptables-nft
 evidence: iptables-nft-save: :FORWARD DROP
 remedy: run: iptables-nft -P FORWARD ACCEPT; and set net.ipv4.ip_forward=1 before Docker starts, or it closes FORWARD again`},
 		{What: "flannel accepts", Problem: "docker.forward-drop", Node: node("-A FORWARD -m comment --comment " +

@@ -60,7 +60,7 @@ func inspectForwardDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (ch
 				default:
 					continue
 				}
-				got = append(got, step[0]+" "+step[1]+" drops in "+t.Source)
+				got = append(got, step[0]+" "+step[1]+" drops in "+ruleset.Program(t.Source))
 			}
 		}
 	}

@@ -95,7 +95,7 @@ func findMark(ctx context.Context, h *host.Host) (f markFound, err error) {
 		return f, err
 	}
 	for _, set := range sets {
-		program := strings.TrimSuffix(set.Source, "-save")
+		program := ruleset.Program(set.Source)
 		ipv6 := strings.HasPrefix(program, "ip6")
 		for _, s := range set.Saves {
 			for _, t := range s.Tables {

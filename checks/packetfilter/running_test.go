@@ -76,18 +76,18 @@ func TestForwardDrop(t *testing.T) {
 		{What: "flannel after it", Node: saved(filter("ACCEPT", kube+reject+flannel)), Want: `
 warn
 want: Pods' packets pass
-got: filter FORWARD drops in iptables-nft-save
+got: filter FORWARD drops in iptables-nft
 evidence: iptables-nft-save: -A FORWARD -j REJECT --reject-with icmp-host-prohibited` + remedy},
 		{What: "ufw", Node: saved(filter("DROP", kube+"-A FORWARD -j ufw-forward\n")), Want: `
 warn
 want: Pods' packets pass
-got: filter FORWARD drops in iptables-nft-save
+got: filter FORWARD drops in iptables-nft
 evidence: iptables-nft-save: :FORWARD DROP` + remedy},
 		{What: "a DROP in raw", Node: saved("*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -j DROP\nCOMMIT\n" +
 			filter("ACCEPT", kube)[len("*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -d 172.17.0.2/32 ! -i docker0 -j DROP\nCOMMIT\n"):]), Want: `
 warn
 want: Pods' packets pass
-got: raw PREROUTING drops in iptables-nft-save
+got: raw PREROUTING drops in iptables-nft
 evidence: iptables-nft-save: -A PREROUTING -j DROP` + remedy},
 		{What: "no kube-proxy", Node: saved("*filter\n:FORWARD DROP [0:0]\n"), Want: "skip\nskip: no rules of kube-proxy here"},
 	})

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
 	"strings"
 	"testing"
@@ -18,8 +19,8 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// TestServices: Services of every kind are found right in all backends. What a live kube-proxy wrote of them in nftables is the same over
-// netlink as nft -j says, element for element.
+// TestServices: Services of every kind are found right in all backends. What a live kube-proxy wrote of them in nftables and iptables-nft
+// is the same over netlink as nft -j and iptables-nft-save say, element for element.
 func TestServices(t *testing.T) {
 	c, binary := plane(t, Newest, ForRules()), nodegate(t)
 	kinds := map[string]object{
@@ -54,8 +55,11 @@ func TestServices(t *testing.T) {
 		t.Run(string(b), func(t *testing.T) {
 			n := addNode(t, c, b)
 			untilAudit(t, n, binary, "with Services of every kind", "pass")
-			if b == NFTables {
+			switch b {
+			case NFTables:
 				sameTable(t, n)
+			case IptablesNFT:
+				sameSave(t, n)
 			}
 		})
 	}
@@ -86,6 +90,45 @@ func sameTable(t *testing.T, n *ProxyNode) {
 	}
 }
 
+// sameSave reads the tables of iptables-nft in both ways until kube-proxy lets them be.
+func sameSave(t *testing.T, n *ProxyNode) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := Until(ctx, func() error {
+		var wire *ruleset.Set
+		err := n.inside(func() error {
+			return nftables.Save(ctx, ruleset.IPv4, func(r io.Reader) (err error) {
+				wire, err = ruleset.Parse("", r)
+				return err
+			})
+		})
+		if err != nil {
+			return err
+		}
+		listing, err := n.Output(ctx, "iptables-nft-save")
+		if err != nil {
+			return err
+		}
+		text, err := ruleset.Parse("", strings.NewReader(listing))
+		if err != nil {
+			return err
+		}
+		if d := hosttest.DiffSets(text, wire); d != "" {
+			return fmt.Errorf("iptables-nft-save has -, netlink +:\n%s", d)
+		}
+		for _, part := range []string{"-m recent", "-m statistic", "-j DNAT", "KUBE-FW-", "-j REJECT", "-m addrtype"} {
+			if !strings.Contains(listing, part) {
+				return fmt.Errorf("no %s among what kube-proxy wrote:\n%s", part, listing)
+			}
+		}
+		t.Logf("%d lines are the same", wire.Lines)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func names(t *ruleset.NFTTable) []string {
 	var all []string
 	for _, c := range t.Chains {
@@ -97,9 +140,9 @@ func names(t *ruleset.NFTTable) []string {
 	return all
 }
 
-// table reads kube-proxy's table in both ways.
-func (n *ProxyNode) table(ctx context.Context, family string) (wire, text *ruleset.NFTTable, err error) {
-	read := make(chan error)
+// inside calls do in the node's network namespace.
+func (n *ProxyNode) inside(do func() error) error {
+	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread ends in the node's namespace
 		err := errors.New("the node has no network namespace of its own")
@@ -109,11 +152,19 @@ func (n *ProxyNode) table(ctx context.Context, family string) (wire, text *rules
 			}
 		}
 		if err == nil {
-			wire, err = nftables.Read(ctx, family)
+			err = do()
 		}
-		read <- err
+		done <- err
 	}()
-	if err := <-read; err != nil {
+	return <-done
+}
+
+// table reads kube-proxy's table in both ways.
+func (n *ProxyNode) table(ctx context.Context, family string) (wire, text *ruleset.NFTTable, err error) {
+	if err := n.inside(func() (err error) {
+		wire, err = nftables.Read(ctx, family)
+		return err
+	}); err != nil {
 		return nil, nil, err
 	}
 	listing, err := n.Output(ctx, "nft", "-j", "list", "table", family, ruleset.KubeProxyTable)

@@ -18,7 +18,7 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// Rulesets reads and parses the rules of every backend of the packet filter: one set for each program that printed any. They are
+// Rulesets reads and parses the rules of every backend of the packet filter: one set for each that has any. They are
 // shared: nobody may change them. On a host of Once they are read once.
 func (h *Host) Rulesets(ctx context.Context) ([]*ruleset.Set, error) {
 	if once, ok := h.Rules.(*rulesOnce); ok {
@@ -31,6 +31,8 @@ func readRulesets(ctx context.Context, rules Rules) ([]*ruleset.Set, error) {
 	var sets []*ruleset.Set
 	note := ""
 	parse := func(source string, r io.Reader) error {
+		said := note
+		note = ""
 		set, err := ruleset.Parse(source, r)
 		if errors.Is(err, ruleset.ErrNoRules) {
 			return nil // nobody ever used that backend: it prints nothing
@@ -38,7 +40,7 @@ func readRulesets(ctx context.Context, rules Rules) ([]*ruleset.Set, error) {
 		if err != nil {
 			return fmt.Errorf("reading what %s printed: %w", source, err)
 		}
-		set.Note = note
+		set.Note = said
 		sets = append(sets, set)
 		return nil
 	}
@@ -52,11 +54,12 @@ func readRulesets(ctx context.Context, rules Rules) ([]*ruleset.Set, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
+	noted := func(text string) { note = text }
 	if !mayAskNFTables() {
-		err := dumps(ctx, parse, nil)
+		err := dumps(ctx, parse, noted, nil)
 		return sets, err
 	}
-	err := dumps(ctx, parse, func(family string) error {
+	err := dumps(ctx, parse, noted, func(family string) error {
 		t, err := nftables.Read(ctx, family)
 		switch {
 		case err == nil:
@@ -67,7 +70,7 @@ func readRulesets(ctx context.Context, rules Rules) ([]*ruleset.Set, error) {
 		case errors.Is(err, fs.ErrPermission) || ctx.Err() != nil:
 			return fmt.Errorf("reading %s over netlink: %w", tableName(family), err)
 		}
-		note = fmt.Sprintf("%s was read by nft -j, which takes longer and more memory: over netlink, %v", tableName(family), err)
+		noted(fmt.Sprintf("%s was read by nft -j, which takes longer and more memory: over netlink, %v", tableName(family), err))
 		return program.Stream(ctx, parse, "nft", printTable(family)...)
 	})
 	return sets, err
@@ -113,15 +116,16 @@ func mayAskNFTables() bool {
 	return absent == nil || unloaded == nil
 }
 
-// machineRules runs the machine's own iptables and nft, of all backends: an older kube-proxy may have left rules in another one.
+// machineRules reads the machine's own rules, of all backends: an older kube-proxy may have left rules in another one.
 type machineRules struct{}
 
 // Dumps has nft print kube-proxy's tables: text can be recorded.
 func (machineRules) Dumps(ctx context.Context, read func(source string, r io.Reader) error) error {
+	noted := func(string) {}
 	if _, err := program.Find("nft"); err != nil {
-		return dumps(ctx, read, nil)
+		return dumps(ctx, read, noted, nil)
 	}
-	return dumps(ctx, read, func(family string) error {
+	return dumps(ctx, read, noted, func(family string) error {
 		tables, err := program.Run(ctx, "nft", "list", "tables", family)
 		if err != nil || !bytes.Contains(tables, []byte(tableName(family)+"\n")) {
 			return err
@@ -132,15 +136,23 @@ func (machineRules) Dumps(ctx context.Context, read func(source string, r io.Rea
 
 // dumps never gives iptables-legacy-save the name of a table: it would create the table. It calls table, where it is
 // not nil, for both families.
-func dumps(ctx context.Context, read func(source string, r io.Reader) error, table func(family string) error) error {
+func dumps(ctx context.Context, read func(source string, r io.Reader) error, noted func(string), table func(family string) error) error {
 	var errs []error
 	ran := 0
-	for _, family := range []string{"iptables", "ip6tables"} {
-		backends := []string{family + "-nft-save", family + "-legacy-save"}
-		if _, err := program.Find(backends[0]); err != nil {
-			backends = []string{family + "-save"} // before 1.8 there is one
+	ask := mayAskNFTables()
+	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
+		name := map[string]string{ruleset.IPv4: "iptables", ruleset.IPv6: "ip6tables"}[family]
+		programs := []string{name + "-nft-save", name + "-legacy-save"}
+		if _, err := program.Find(programs[0]); err != nil {
+			programs = []string{name + "-save"} // before 1.8 there is one
+		} else if ask {
+			programs = programs[1:]
 		}
-		for _, save := range backends {
+		if ask {
+			ran++
+			errs = append(errs, iptablesNFT(ctx, family, name+"-nft", read, noted))
+		}
+		for _, save := range programs {
 			if _, err := program.Find(save); err != nil {
 				continue
 			}
@@ -156,6 +168,23 @@ func dumps(ctx context.Context, read func(source string, r io.Reader) error, tab
 		return errors.New("neither iptables nor nft is installed: no program could print the rules")
 	}
 	return errors.Join(errs...)
+}
+
+// iptablesNFT reads the tables of iptables-nft over netlink. Where a rule is not known there, the save program reads them all.
+func iptablesNFT(ctx context.Context, family, name string, read func(string, io.Reader) error, noted func(string)) error {
+	err := nftables.Save(ctx, family, func(r io.Reader) error { return read("netlink: "+name, r) })
+	if err == nil || errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	err = fmt.Errorf("over netlink, %w", err)
+	if errors.Is(err, fs.ErrPermission) || ctx.Err() != nil {
+		return fmt.Errorf("reading the rules of %s: %w", name, err)
+	}
+	noted(fmt.Sprintf("the rules of %s were read by %s-save, which takes longer and more memory: %v", name, name, err))
+	if failed := program.Stream(ctx, read, name+"-save"); failed != nil {
+		return fmt.Errorf("reading the rules of %s: %w; %w", name, failed, err)
+	}
+	return nil
 }
 
 // scratchChain is the chain in which a rule is tried.

@@ -8,12 +8,17 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/netns"
+	"nodegate/internal/ruleset"
 )
 
 // TestAccepts asks the real kernel through both backends: it accepts MARK, rejects
@@ -175,4 +180,86 @@ func TestTablesOfNFT(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestTablesOfIptables: what iptables-nft wrote is read over netlink; where it cannot be, its save program prints it, and the set says so.
+func TestTablesOfIptables(t *testing.T) {
+	hosttest.NeedRoot(t)
+	hosttest.NeedProgram(t, "ip6tables-nft")
+	h, err := host.Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	n, err := netns.New(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	err = n.Do(t.Context(), func() error {
+		for _, c := range []struct{ rule, source, note, text string }{
+			{"-p tcp -m tcp --dport 443 -j DROP", "netlink: ip6tables-nft", "", "-A INPUT -p tcp -m tcp --dport 443 -j DROP"},
+			{"-m u32 --u32 0=1", "ip6tables-nft-save", "the rules of ip6tables-nft were read by ip6tables-nft-save, which takes longer and " +
+				"more memory: over netlink, table filter, chain INPUT, rule N: expression \"match\": u32.0: not known",
+				`-A INPUT -m u32 --u32 "0x0=0x1"`},
+		} {
+			args := append([]string{"-I", "INPUT"}, strings.Fields(c.rule)...)
+			if out, err := exec.Command("ip6tables-nft", args...).CombinedOutput(); err != nil {
+				return fmt.Errorf("%s: %w\n%s", c.rule, err, out)
+			}
+			sets, err := h.Rulesets(t.Context())
+			if err != nil || len(sets) != 1 || len(sets[0].Saves) != 1 {
+				return fmt.Errorf("%s: %d sets, %w", c.rule, len(sets), err)
+			}
+			s := sets[0]
+			note := regexp.MustCompile(`rule \d+`).ReplaceAllString(s.Note, "rule N")
+			text := s.Saves[0].Table("filter").Chain("INPUT").Rules[0].Text
+			if s.Source != c.source || note != c.note || text != c.text || s.Saves[0].Family != "ip6" || s.Saves[0].Backend != "nft" {
+				t.Errorf("%s: %q, %q, %q", c.rule, s.Source, s.Note, text)
+			}
+		}
+		// What iptables itself cannot print is an error that says which rule it is.
+		if out, err := exec.Command("nft", "add rule ip6 filter INPUT tcp dport 1 reject").CombinedOutput(); err != nil {
+			return fmt.Errorf("%w\n%s", err, out)
+		}
+		_, err := h.Rulesets(t.Context())
+		if !errors.Is(err, ruleset.ErrIncompatible) || !strings.Contains(err.Error(), "over netlink, table filter, chain INPUT, rule ") {
+			t.Errorf("a rule of nft's own: %v", err)
+		}
+		// On a host without iptables-nft it is an error, too, and what is known is read all the same.
+		if err := hide("/usr/sbin/ip6tables-nft"); err != nil {
+			return err
+		}
+		_, err = h.Rulesets(t.Context())
+		if errors.Is(err, ruleset.ErrIncompatible) || !strings.Contains(fmt.Sprint(err), "ip6tables-nft-save is not installed") ||
+			!strings.Contains(fmt.Sprint(err), "over netlink, table filter, chain INPUT, rule ") {
+			t.Errorf("without the program: %v", err)
+		}
+		if out, err := exec.Command("nft", "flush chain ip6 filter INPUT; add rule ip6 filter INPUT counter drop").CombinedOutput(); err != nil {
+			return fmt.Errorf("%w\n%s", err, out)
+		}
+		sets, err := h.Rulesets(t.Context())
+		if err != nil || len(sets) != 1 || sets[0].Saves[0].Table("filter").Chain("INPUT").Rules[0].Text != "-A INPUT -j DROP" {
+			t.Errorf("without the program: %v, %v", sets, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hide takes a program out of the sight of the calling thread, which ends with its namespace.
+func hide(program string) error {
+	file, err := filepath.EvalSymlinks(program)
+	if err != nil {
+		return err
+	}
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+		return err
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	return unix.Mount("/dev/null", file, "", unix.MS_BIND, "")
 }

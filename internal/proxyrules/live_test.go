@@ -154,20 +154,20 @@ skip: no rules of kube-proxy here`},
 		{What: "bare", Problem: "iptables.bare-drop", Node: checkstest.ProxyNode(bare, ""), Want: `
 fail
 want: no DROP without a match
-got: bare DROP in iptables-nft-save
+got: bare DROP in iptables-nft
 evidence: iptables-nft-save: -A KUBE-FIREWALL -m comment --comment "kubernetes firewall for dropping \"marked\" packets" -j DROP
 remedy: run: iptables-nft -D KUBE-FIREWALL -m comment --comment "kubernetes firewall for dropping \"marked\" packets" -j DROP; then use the same iptables version for kubelet and host`},
 		{What: "bare, without kube-proxy", Problem: "iptables.bare-drop", Node: checkstest.ProxyNode(kubeletOnly, ""), Want: `
 fail
 want: no DROP without a match
-got: bare DROP in iptables-nft-save
+got: bare DROP in iptables-nft
 evidence: iptables-nft-save: -A KUBE-FIREWALL -j DROP
 remedy: run: iptables-nft -D KUBE-FIREWALL -j DROP; then use the same iptables version for kubelet and host`},
 		{What: "bare twice", Problem: "iptables.bare-drop", Node: checkstest.ProxyNode(strings.Replace(kubeletOnly, "[3:180] ",
 			"-A KUBE-FIREWALL -m comment --comment once -j DROP\n", 1), ""), Want: `
 fail
 want: no DROP without a match
-got: bare DROP in iptables-nft-save
+got: bare DROP in iptables-nft
 evidence: iptables-nft-save: -A KUBE-FIREWALL -m comment --comment once -j DROP
 evidence: iptables-nft-save: -A KUBE-FIREWALL -j DROP
 remedy: run: iptables-nft -D KUBE-FIREWALL -m comment --comment once -j DROP; iptables-nft -D KUBE-FIREWALL -j DROP; then use the same iptables version for kubelet and host`},

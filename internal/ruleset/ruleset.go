@@ -19,7 +19,7 @@ import (
 
 // Set is what one program printed.
 type Set struct {
-	Source string // what was run, or the name of the file
+	Source string // what was run, "netlink: " and what was read, or the name of the file
 	Note   string // what a person should know of the reading
 	Lines  int    // of iptables-save text
 	Saves  []*Save
@@ -49,6 +49,11 @@ type Save struct {
 	Backend string // Legacy or NFT; empty when no header names it
 	Tables  []*Table
 	Chains  int // in all tables
+}
+
+// Program returns the iptables that changes what a source shows: "iptables-nft" of "iptables-nft-save" and "netlink: iptables-nft".
+func Program(source string) string {
+	return strings.TrimPrefix(strings.TrimSuffix(source, "-save"), "netlink: ")
 }
 
 // Table returns the table of that name, nil if there is none.

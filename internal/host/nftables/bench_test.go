@@ -3,6 +3,7 @@ package nftables_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"nodegate/internal/host/nftables"
+	"nodegate/internal/ruleset"
 )
 
 // large returns the rules of 5,000 Services of 10 endpoints: until 1.35 each endpoint has a chain, from 1.36 a place in a map.
@@ -60,15 +62,41 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	debug.SetGCPercent(50) // as audit and watch do
-	table, err := nftables.Read(context.Background(), "ip")
-	if err != nil {
-		panic(err)
+	ctx, lines, chains := context.Background(), 200_000, 5000
+	parse := func(r io.Reader) error {
+		set, err := ruleset.Parse("", r)
+		if err == nil {
+			lines = set.Lines
+		}
+		return err
 	}
-	status, err := os.ReadFile("/proc/self/status") // ru_maxrss would be the parent's
-	if err != nil || len(table.Chains) < 5000 {
-		panic(fmt.Sprint(err, len(table.Chains)))
+	status := func() []byte {
+		b, _ := os.ReadFile("/proc/self/status") // ru_maxrss would be the parent's
+		return b
 	}
-	_, _ = os.Stdout.Write(status)
+	var err error
+	switch os.Getenv(readOnce) {
+	case "save":
+		err = nftables.Save(ctx, ruleset.IPv4, parse)
+	case "iptables-nft-save":
+		cmd := exec.Command("iptables-nft-save")
+		out, _ := cmd.StdoutPipe() // its first use
+		if err = cmd.Start(); err == nil {
+			err = errors.Join(parse(out), cmd.Wait())
+		}
+		status = func() []byte {
+			return fmt.Appendf(nil, "VmHWM: %d", cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss)
+		}
+	default:
+		var table *ruleset.NFTTable
+		if table, err = nftables.Read(ctx, ruleset.IPv4); err == nil {
+			chains = len(table.Chains)
+		}
+	}
+	if err != nil || lines < 200_000 || chains < 5000 {
+		panic(fmt.Sprint(err, lines, chains))
+	}
+	_, _ = os.Stdout.Write(status())
 }
 
 // BenchmarkRead reads over netlink and by nft -j, in turns: wanted are 0.25 of the time and less than 100 MiB.
@@ -90,9 +118,7 @@ func BenchmarkRead(b *testing.B) {
 						return err
 					}
 					wire += time.Since(began)
-					_, after, _ := bytes.Cut(out, []byte("VmHWM:"))
-					kb, _ := strconv.Atoi(strings.Fields(string(after))[0])
-					peak = max(peak, float64(kb)/1024)
+					peak = max(peak, peakOf(out))
 
 					list := exec.Command("nft", "-j", "list", "ruleset")
 					list.Stdout = io.Discard
@@ -107,6 +133,52 @@ func BenchmarkRead(b *testing.B) {
 				b.ReportMetric(peak, "MiB-peak")
 				b.ReportMetric(peakText, "nft-MiB-peak")
 				b.ReportMetric(wire.Seconds()/float64(b.N), "s/read")
+				return nil
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
+
+// peakOf returns the MiB that a process says in its status it had at most.
+func peakOf(status []byte) float64 {
+	_, after, _ := bytes.Cut(status, []byte("VmHWM:"))
+	kb, _ := strconv.Atoi(strings.Fields(string(after))[0])
+	return float64(kb) / 1024
+}
+
+// BenchmarkSave reads iptables-nft's tables over netlink, and has iptables-nft-save print them, both into the model, in turns. The time
+// of iptables-nft-save depends on the order in which chains were made: it sorts them.
+func BenchmarkSave(b *testing.B) {
+	save := recordedSaves(b, testdata+"iptables-save-5000x10.txt.gz")[ruleset.IPv4]
+	for name, text := range map[string]string{"in-order": save, "shuffled": shuffled(save)} {
+		b.Run(name, func(b *testing.B) {
+			err := scratch(b).Do(b.Context(), func() error {
+				if _, err := run(text, program(b, ruleset.IPv4, "-restore")); err != nil {
+					return err
+				}
+				program(b, ruleset.IPv4, "-save")
+				ways := []string{"save", "iptables-nft-save"}
+				var took [2]time.Duration
+				var peak [2]float64
+				for b.Loop() {
+					for i, way := range ways {
+						cmd := exec.Command(os.Args[0])
+						cmd.Env = append(os.Environ(), readOnce+"="+way)
+						out, err := cmd.Output()
+						if err != nil {
+							return err
+						}
+						took[i] += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+						peak[i] = max(peak[i], peakOf(out))
+					}
+				}
+				b.ReportMetric(took[0].Seconds()/took[1].Seconds(), "of-save's-CPU")
+				b.ReportMetric(peak[0], "MiB-peak")
+				b.ReportMetric(peak[1], "save-MiB-peak")
+				b.ReportMetric(took[0].Seconds()/float64(b.N), "CPU-s/read")
 				return nil
 			})
 			if err != nil {

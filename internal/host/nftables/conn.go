@@ -1,4 +1,4 @@
-// Package nftables reads nf_tables over netlink: its generation, and kube-proxy's tables.
+// Package nftables reads nf_tables over netlink: its generation, kube-proxy's tables, and those of iptables-nft.
 package nftables
 
 import (

@@ -1,6 +1,7 @@
 package nftables
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +38,6 @@ func Generation(ctx context.Context) (string, error) {
 // change too often for that it fails with ErrTorn. It needs CAP_NET_ADMIN.
 func Read(ctx context.Context, family string) (*ruleset.NFTTable, error) {
 	defer activity.Doing(ctx, "netlink: table "+family+" "+ruleset.KubeProxyTable)()
-	number := map[string]uint8{ruleset.IPv4: unix.NFPROTO_IPV4, ruleset.IPv6: unix.NFPROTO_IPV6}[family]
 	conns := make(team, 0, readers)
 	defer func() {
 		for _, c := range conns {
@@ -45,20 +45,19 @@ func Read(ctx context.Context, family string) (*ruleset.NFTTable, error) {
 		}
 	}()
 	for range min(readers, runtime.GOMAXPROCS(0)) {
-		c, err := dial(ctx, number) // here: another thread could be in another namespace
+		c, err := dial(ctx, protocolOf(family)) // here: another thread could be in another namespace
 		if err != nil {
 			return nil, err
 		}
 		conns = append(conns, c)
 	}
 	var t *ruleset.NFTTable
-	err := ErrTorn
-	for i := 0; i < tries && errors.Is(err, ErrTorn); i++ {
-		t, err = conns.table(family)
-	}
-	if ctx.Err() != nil {
-		err = ctx.Err()
-	}
+	err := whole(ctx, func() error {
+		return conns.steady(func() (err error) {
+			t, err = conns.table(family)
+			return err
+		})
+	})
 	return t, err
 }
 
@@ -85,27 +84,52 @@ func (t team) each(n int, do func(member, i int) error) error {
 	return errors.Join(errs...)
 }
 
-// table reads the table once. A change before the first answer, between two, or in one, is ErrTorn.
-func (t team) table(family string) (*ruleset.NFTTable, error) {
-	of := []attribute{{unix.NFTA_RULE_TABLE, ruleset.KubeProxyTable}} // the number is the same of sets and the rest
+// steady calls read, and fails with ErrTorn unless all that it read is of one generation.
+func (t team) steady(read func() error) error {
 	c := t[0]
 	c.fixed = 0
 	generation, err := c.generation()
 	if errors.Is(err, unix.EINVAL) {
-		return nil, fmt.Errorf("the kernel has no nf_tables: %w", errors.ErrUnsupported)
+		return fmt.Errorf("the kernel has no nf_tables: %w", errors.ErrUnsupported)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
+	for _, member := range t {
+		member.fixed = generation
+	}
+	err = read()
+	c.fixed = 0
+	now, failed := c.generation()
+	if failed == nil && now != generation {
+		return ErrTorn
+	}
+	return cmp.Or(err, failed)
+}
+
+// whole calls read again where it was torn.
+func whole(ctx context.Context, read func() error) error {
+	err := ErrTorn
+	for i := 0; i < tries && errors.Is(err, ErrTorn); i++ {
+		err = read()
+	}
+	return cmp.Or(ctx.Err(), err)
+}
+
+func protocolOf(family string) uint8 {
+	return map[string]uint8{ruleset.IPv4: unix.NFPROTO_IPV4, ruleset.IPv6: unix.NFPROTO_IPV6}[family]
+}
+
+// table reads the table once.
+func (t team) table(family string) (*ruleset.NFTTable, error) {
+	of := []attribute{{unix.NFTA_RULE_TABLE, ruleset.KubeProxyTable}} // the number is the same of sets and the rest
+	c := t[0]
 	if err := c.ask(unix.NFT_MSG_GETTABLE, unix.NLM_F_ACK, of, func(int, []byte) error { return nil }); errors.Is(err, unix.ENOENT) {
 		return nil, fmt.Errorf("no table %s %s: %w", family, ruleset.KubeProxyTable, fs.ErrNotExist)
 	} else if err != nil {
 		return nil, err
 	}
 	d := nftwire.New(family)
-	for _, member := range t {
-		member.fixed = generation
-	}
 	if err := c.ask(unix.NFT_MSG_GETCHAIN, unix.NLM_F_DUMP, nil, d.Add); err != nil {
 		return nil, err
 	}
@@ -113,7 +137,7 @@ func (t team) table(family string) (*ruleset.NFTTable, error) {
 		return nil, err
 	}
 	sets := d.Sets()
-	err = t.each(len(sets), func(member, i int) error {
+	err := t.each(len(sets), func(member, i int) error {
 		set := []attribute{of[0], {unix.NFTA_SET_ELEM_LIST_SET, sets[i]}}
 		err := t[member].ask(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, set, d.Add)
 		if errors.Is(err, unix.ENOENT) {
@@ -136,12 +160,6 @@ func (t team) table(family string) (*ruleset.NFTTable, error) {
 	})
 	if err != nil {
 		return nil, err
-	}
-	c.fixed = 0
-	if now, err := c.generation(); err != nil {
-		return nil, err
-	} else if now != generation {
-		return nil, ErrTorn
 	}
 	return d.Table()
 }

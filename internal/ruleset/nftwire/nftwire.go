@@ -1,7 +1,8 @@
-// Package nftwire decodes what nf_tables sends over netlink into the model of package ruleset, as the JSON of `nft -j` gives it.
+// Package nftwire decodes what nf_tables sends over netlink: kube-proxy's tables into the model of package ruleset, as the JSON of
+// `nft -j` gives it (Decoder), and iptables-nft's into the text of iptables-nft-save (Save), which package ruleset reads.
 //
-// It knows what kube-proxy writes, and not much more. What it does not know is an error, never a guess: whoever asks it reads
-// `nft -j` then. It opens no socket; package host does.
+// It knows what kube-proxy and its neighbours write, and not much more. What it does not know is an error, never a guess: whoever asks
+// it runs the program then. It opens no socket; package host does.
 package nftwire
 
 import (
@@ -153,9 +154,11 @@ func (d *Rules) addRule(a *attributes) error {
 	d.slab = d.slab[1:]
 	out.Handle = int(a.number(unix.NFTA_RULE_HANDLE))
 	d.rule = rule{Decoder: d.Decoder, out: out, words: d.rule.words[:0]}
-	if err := d.rule.decode(a[unix.NFTA_RULE_EXPRESSIONS]); err != nil {
+	if err := d.rule.decode(a[unix.NFTA_RULE_EXPRESSIONS], d.rule.expression); err != nil {
 		return fmt.Errorf("chain %s, rule %d: %w", c.Name, out.Handle, err)
 	}
+	text := string(d.rule.words)
+	out.To, out.Text = text[d.rule.to:d.rule.end], ruleset.RuleText(text)
 	c.Rules = append(c.Rules, out)
 	return nil
 }

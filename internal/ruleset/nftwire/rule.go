@@ -36,7 +36,8 @@ type term struct {
 	mapped  *wireSet // what the term chooses from
 }
 
-func (r *rule) decode(expressions []byte) error {
+// decode calls do for each expression.
+func (r *rule) decode(expressions []byte, do func(name string, b []byte) error) error {
 	for b := expressions; len(b) > 0; {
 		_, one, rest, err := next(b)
 		if err != nil {
@@ -47,13 +48,10 @@ func (r *rule) decode(expressions []byte) error {
 		if err != nil {
 			return err
 		}
-		if err := r.expression(string(a.text(unix.NFTA_EXPR_NAME)), a[unix.NFTA_EXPR_DATA]); err != nil {
+		if err := do(string(a.text(unix.NFTA_EXPR_NAME)), a[unix.NFTA_EXPR_DATA]); err != nil {
 			return fmt.Errorf("expression %.20q: %w", a.text(unix.NFTA_EXPR_NAME), err)
 		}
 	}
-	text := string(r.words)
-	r.out.To = text[r.to:r.end]
-	r.out.Text = ruleset.RuleText(text)
 	return nil
 }
 
@@ -164,21 +162,26 @@ func (r *rule) bitwise(b []byte) error {
 	return r.put(a.number(unix.NFTA_BITWISE_DREG), masked)
 }
 
-func (r *rule) compare(b []byte) error {
+// operands returns what a comparison compares.
+func (r *rule) operands(b []byte) (t *term, op uint64, value []byte, err error) {
 	a, err := only(b, set(unix.NFTA_CMP_SREG, unix.NFTA_CMP_OP, unix.NFTA_CMP_DATA), 0)
 	if err != nil {
-		return err
+		return nil, 0, nil, err
 	}
-	t, err := r.get(a.number(unix.NFTA_CMP_SREG))
-	if err != nil {
-		return err
+	if t, err = r.get(a.number(unix.NFTA_CMP_SREG)); err != nil {
+		return nil, 0, nil, err
 	}
-	value, _, err := r.data(a[unix.NFTA_CMP_DATA])
+	value, _, err = r.data(a[unix.NFTA_CMP_DATA])
+	return t, a.number(unix.NFTA_CMP_OP), value, err
+}
+
+func (r *rule) compare(b []byte) error {
+	t, code, value, err := r.operands(b)
 	if err != nil {
 		return err
 	}
 	op := ""
-	switch a.number(unix.NFTA_CMP_OP) {
+	switch code {
 	case unix.NFT_CMP_EQ:
 		op = "=="
 	case unix.NFT_CMP_NEQ:

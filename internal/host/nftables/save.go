@@ -1,0 +1,59 @@
+package nftables
+
+import (
+	"cmp"
+	"context"
+	"io"
+
+	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/activity"
+	"nodegate/internal/ruleset/nftwire"
+)
+
+// Save passes to read what iptables-nft-save would print of a family, line for line; where there is no table that is nothing. A text
+// that ends without an error is of one generation; where the rules changed meanwhile it ends with one, and read is called again. Save
+// fails where a rule is not known. It needs CAP_NET_ADMIN.
+func Save(ctx context.Context, family string, read func(io.Reader) error) error {
+	defer activity.Doing(ctx, "netlink: iptables-nft, family "+family)()
+	c, err := dial(ctx, protocolOf(family))
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	return whole(ctx, func() error {
+		r, w := io.Pipe()
+		wrote := make(chan error, 1)
+		go func() {
+			err := team{c}.steady(func() error { return c.save(nftwire.NewSave(family, w)) })
+			_ = w.CloseWithError(err) // it never fails
+			wrote <- err
+		}()
+		failed := read(r)
+		_ = r.CloseWithError(failed)
+		return cmp.Or(<-wrote, failed)
+	})
+}
+
+// save reads the tables once.
+func (c *conn) save(s *nftwire.Save) error {
+	for _, request := range []uint16{unix.NFT_MSG_GETTABLE, unix.NFT_MSG_GETCHAIN} {
+		if err := c.ask(request, unix.NLM_F_DUMP, nil, s.Add); err != nil {
+			return err
+		}
+	}
+	for _, t := range s.Tables() {
+		s.Begin(t)
+		for i := range t.Chains {
+			s.Of(t.Chains[i].Name)
+			chain := []attribute{{unix.NFTA_RULE_TABLE, t.Name}, {unix.NFTA_RULE_CHAIN, t.Chains[i].Name}}
+			if err := c.ask(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, chain, s.AddRule); err != nil {
+				return err
+			}
+		}
+		if err := s.End(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
