@@ -94,11 +94,9 @@ func save(t *testing.T, program string) string {
 	return strings.Join(lines, "")
 }
 
-// TestRulesGeneration: it stays while nothing changes, differs after any change, and is not known with the legacy backend.
-func TestRulesGeneration(t *testing.T) {
-	hosttest.NeedRoot(t)
-	hosttest.NeedProgram(t, "nft")
-	hosttest.NeedProgram(t, "iptables-legacy")
+// inScratch calls test with this machine, in a network namespace of its own.
+func inScratch(t *testing.T, test func(h *host.Host) error) {
+	t.Helper()
 	h, err := host.Open("/")
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +107,17 @@ func TestRulesGeneration(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer n.Close()
-	err = n.Do(t.Context(), func() error {
+	if err := n.Do(t.Context(), func() error { return test(h) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRulesGeneration: it stays while nothing changes, differs after any change, and is not known with the legacy backend.
+func TestRulesGeneration(t *testing.T) {
+	hosttest.NeedRoot(t)
+	hosttest.NeedProgram(t, "nft")
+	hosttest.NeedProgram(t, "iptables-legacy")
+	inScratch(t, func(h *host.Host) error {
 		var seen []string
 		for _, change := range []string{"", "", "nft add table ip nodegate", "iptables-nft -A OUTPUT -j ACCEPT", "iptables-legacy -L"} {
 			if words := strings.Fields(change); len(words) > 0 {
@@ -128,35 +136,22 @@ func TestRulesGeneration(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // TestTablesOfNFT: kube-proxy's tables are read over netlink; where they cannot be, nft prints them, and the set says so.
 func TestTablesOfNFT(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "nft")
-	h, err := host.Open("/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer h.Close()
-	n, err := netns.New(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer n.Close()
-	read := func() (source, note, rule string, err error) {
-		sets, err := h.Rulesets(t.Context())
-		for _, s := range sets {
-			if len(s.NFT) == 1 && s.NFT[0].Family == "ip6" {
-				return s.Source, s.Note, s.NFT[0].Chain("x").Rules[0].Text, err
+	inScratch(t, func(h *host.Host) error {
+		read := func() (source, note, rule string, err error) {
+			sets, err := h.Rulesets(t.Context())
+			for _, s := range sets {
+				if len(s.NFT) == 1 && s.NFT[0].Family == "ip6" {
+					return s.Source, s.Note, s.NFT[0].Chain("x").Rules[0].Text, err
+				}
 			}
+			return "", "", "", err
 		}
-		return "", "", "", err
-	}
-	err = n.Do(t.Context(), func() error {
 		for _, c := range []struct{ command, source, note, rule string }{
 			{"add table ip kube-proxy-2", "", "", ""},
 			{"add table ip6 kube-proxy; add chain ip6 kube-proxy x; add rule ip6 kube-proxy x meta l4proto tcp drop",
@@ -177,26 +172,13 @@ func TestTablesOfNFT(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // TestTablesOfIptables: what iptables-nft wrote is read over netlink; where it cannot be, its save program prints it, and the set says so.
 func TestTablesOfIptables(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "ip6tables-nft")
-	h, err := host.Open("/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer h.Close()
-	n, err := netns.New(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer n.Close()
-	err = n.Do(t.Context(), func() error {
+	inScratch(t, func(h *host.Host) error {
 		for _, c := range []struct{ rule, source, note, text string }{
 			{"-p tcp -m tcp --dport 443 -j DROP", "netlink: ip6tables-nft", "", "-A INPUT -p tcp -m tcp --dport 443 -j DROP"},
 			{"-m u32 --u32 0=1", "ip6tables-nft-save", "the rules of ip6tables-nft were read by ip6tables-nft-save, which takes longer and " +
@@ -244,9 +226,6 @@ func TestTablesOfIptables(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // hide takes a program out of the sight of the calling thread, which ends with its namespace.
