@@ -23,7 +23,10 @@ var sysctls = []string{
 	"vm.panic_on_oom", "fs.inotify.max_user_watches", "fs.file-max",
 }
 
-const rounds = 100
+const (
+	rounds       = 100
+	floorPackage = "nodegate/internal/bench/floor"
+)
 
 // contender is one way to do the same check.
 type contender struct {
@@ -104,8 +107,7 @@ func contenders(ctx context.Context, dir, nodegate string) ([]*contender, error)
 		}
 	}
 	floor := filepath.Join(dir, "floor")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w", "-o", floor,
-		"./images/bench/floor").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w", "-o", floor, floorPackage).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("building the floor: %w\n%s", err, out)
 	}
 	all := []*contender{
