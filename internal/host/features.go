@@ -11,7 +11,8 @@ import (
 
 // The library asks for the names of all features before each question about them:
 // three ioctls, each of which waits for the lock that every change of any link holds
-// (rtnl_lock). The names are the same for every link of a kernel
+// (rtnl_lock), and a MiB of memory, which costs more than all else that check does
+// with a link. The names are the same for every link of a kernel
 // (net/ethtool/common.c, netdev_features_strings): here they are read once, and a
 // question is one ioctl.
 
@@ -29,6 +30,21 @@ type getFeatures struct {
 type setFeatures struct {
 	cmd, size uint32
 	words     [featureWords]struct{ valid, requested uint32 }
+}
+
+const stringsOfFeatures = 4 // ETH_SS_FEATURES
+
+// setInfo is struct ethtool_sset_info, of one set.
+type setInfo struct {
+	cmd, _ uint32
+	mask   uint64
+	count  uint32
+}
+
+// setStrings is struct ethtool_gstrings.
+type setStrings struct {
+	cmd, set, count uint32
+	names           [32 * featureWords][32]byte // ETH_GSTRING_LEN
 }
 
 func (m *machineLinks) Features(_ context.Context, link string) (map[string]Feature, error) {
@@ -78,16 +94,22 @@ func (m *machineLinks) featureNames(link string) (map[string]uint, error) {
 	if m.names != nil {
 		return m.names, nil
 	}
-	t, err := m.ethtool()
-	if err != nil {
-		return nil, err
+	count := setInfo{cmd: unix.ETHTOOL_GSSET_INFO, mask: 1 << stringsOfFeatures}
+	if err := m.features(link, unsafe.Pointer(&count)); err != nil {
+		return nil, linkErr("counting features", link, err)
 	}
-	names, err := t.FeatureNames(link)
-	if err != nil {
+	text := setStrings{cmd: unix.ETHTOOL_GSTRINGS, set: stringsOfFeatures, count: count.count}
+	if int(text.count) > len(text.names) { // the kernel writes all of them, whatever the room
+		return nil, fmt.Errorf("reading the names of features: the kernel has %d, nodegate expects at most %d", text.count, len(text.names))
+	}
+	if err := m.features(link, unsafe.Pointer(&text)); err != nil {
 		return nil, linkErr("reading the names of features", link, err)
 	}
-	if len(names) > 32*featureWords {
-		return nil, fmt.Errorf("reading the names of features: the kernel has %d, nodegate expects at most %d", len(names), 32*featureWords)
+	names := make(map[string]uint, text.count)
+	for i := range text.names[:text.count] {
+		if name := unix.ByteSliceToString(text.names[i][:]); name != "" {
+			names[name] = uint(i)
+		}
 	}
 	if len(names) > 0 {
 		m.names = names
