@@ -25,8 +25,10 @@ func TestScenarios(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ran := 0
 	for _, s := range scenarios {
 		t.Run(s.Name, func(t *testing.T) {
+			ran++
 			t.Log(s.Description)
 			if len(s.Suites) == 0 {
 				runScenario(t, s, vm.Suite)
@@ -35,6 +37,9 @@ func TestScenarios(t *testing.T) {
 				t.Run(suite, func(t *testing.T) { runScenario(t, s, suite) })
 			}
 		})
+	}
+	if ran == 0 {
+		t.Error("no scenario of that name: see the folders of scenarios/")
 	}
 }
 

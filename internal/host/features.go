@@ -11,8 +11,7 @@ import (
 
 // The library asks for the names of all features before each question about them:
 // three ioctls, each of which waits for the lock that every change of any link holds
-// (rtnl_lock), and a MiB of memory, which costs more than all else that check does
-// with a link. The names are the same for every link of a kernel
+// (rtnl_lock), and a MiB of memory. The names are the same for every link of a kernel
 // (net/ethtool/common.c, netdev_features_strings): here they are read once, and a
 // question is one ioctl.
 
