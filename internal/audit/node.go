@@ -67,6 +67,9 @@ func (n *Node) Written() map[string]settle.Written {
 // Generation returns that of the rules.
 func (n *Node) Generation(ctx context.Context) (string, error) { return n.Host.RulesGeneration(ctx) }
 
+// Spent returns what this process has used of the processors.
+func (n *Node) Spent() time.Duration { return n.Host.ProcessorTime() }
+
 // Flows looks for what conntrack still believes. A table that cannot be read is a finding that says so.
 func (n *Node) Flows(ctx context.Context, api settle.API, now *proxyrules.Versions, d time.Duration) []proxyrules.Finding {
 	found, err := settle.Flows(ctx, kube.Flows, api, now, d)

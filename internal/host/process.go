@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"nodegate/internal/host/program"
 )
 
@@ -23,6 +25,19 @@ type Process struct {
 	Parent  int
 	Started time.Duration // after the boot
 	State   byte          // R running, S sleeping, D uninterruptible, T stopped, t traced, Z dead, ...
+}
+
+// ProcessorTime returns what this process has used of the processors since it began, in the kernel, too, and the programs that it
+// ran and that have ended.
+func (h *Host) ProcessorTime() time.Duration {
+	var sum time.Duration
+	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
+		var used unix.Rusage
+		if unix.Getrusage(who, &used) == nil { // it has no error that could occur here
+			sum += time.Duration(used.Utime.Nano() + used.Stime.Nano())
+		}
+	}
+	return sum
 }
 
 // Processes returns the processes in this network namespace, and those whose namespace may not be read, in the order of

@@ -4,8 +4,10 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"slices"
 	"testing"
+	"time"
 
 	"nodegate/internal/host"
 )
@@ -36,5 +38,32 @@ func TestProcesses(t *testing.T) {
 			t.Errorf("%s is not in %v, %v", want, got, err)
 		}
 		_ = l.Close()
+	}
+}
+
+// TestProcessorTime: what this process computes counts, and what its programs did.
+func TestProcessorTime(t *testing.T) {
+	h, err := host.Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	took := func(do func()) time.Duration {
+		before := h.ProcessorTime()
+		do()
+		return h.ProcessorTime() - before
+	}
+	program := took(func() {
+		if err := exec.Command("sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done").Run(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if program <= 0 {
+		t.Errorf("a program that computes took %s", program)
+	}
+	for before, end := h.ProcessorTime(), time.Now().Add(30*time.Second); h.ProcessorTime()-before < 10*time.Millisecond; {
+		if time.Now().After(end) {
+			t.Fatal("30 s of computing are less than 10 ms of a processor")
+		}
 	}
 }

@@ -33,6 +33,7 @@ type cluster struct {
 	lagged  time.Duration     // at most: kube-proxy's writing, and the watch
 	shadow  map[string]string // the API now
 	ipvs    bool              // kube-proxy's mode
+	spent   time.Duration     // on reading the rules
 }
 
 // event is a version of one Service: endpoints and one of the kinds, "1,5 3", or "gone".
@@ -175,6 +176,8 @@ func sleep(ctx context.Context, d time.Duration) {
 
 // Rules reads the Services one after the other, while kube-proxy writes. Now and then what is read is torn.
 func (c *cluster) Rules(ctx context.Context) (proxyrules.Report, error) {
+	began := time.Now()
+	defer func() { c.spent += time.Since(began) }()
 	open := map[uint16]bool{}
 	rep := proxyrules.Report{Mode: "iptables", Version: proxyrules.VersionRange{Min: 31, Max: 36}, Families: map[string]bool{"ip": true},
 		NodePorts: map[string]bool{"ip": true}, Listening: func() (map[uint16]bool, error) { return open, nil }}

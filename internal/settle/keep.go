@@ -15,6 +15,8 @@ type KeptNode interface {
 	Node
 	// Generation returns what differs whenever the rules do, "" where only reading them says.
 	Generation(ctx context.Context) (string, error)
+	// Spent returns the processor time that this process has used since it began, with the programs that it ran.
+	Spent() time.Duration
 	// Flows looks for what conntrack still believes, beside a round.
 	Flows(ctx context.Context, api API, now *proxyrules.Versions, settle time.Duration) []proxyrules.Finding
 }
@@ -44,8 +46,7 @@ type Kept struct {
 const (
 	quiet     = time.Second      // kube-proxy writes most changes within it
 	lookEvery = 30 * time.Second // at what costs little: the generation, and whether kube-proxy is there
-	share     = 100              // a round waits for so many times what reading the rules took before it: 1 % of a core, and Every at most
-	sooner    = 10               // the same after the first round that did not end in peace, twice as many after each one more
+	sooner    = 10               // times what it used is waited for at most after a round without peace, and twice as long after each one more
 	roundTime = time.Minute      // and the time that settling takes
 )
 
@@ -61,12 +62,13 @@ type keeper struct {
 	again      time.Duration // after which what is in doubt is read again
 	full       time.Time     // the rules are read then in any case
 	rest       time.Time     // no round before
+	budget     budget
 }
 
 // Keep audits a node until the context ends. It keeps one watch of the API open, and reads the rules when a change of the API
 // has had time to settle, when they have changed, and every few minutes where that cannot be told.
 func Keep(ctx context.Context, node KeptNode, api API, opts Keeping) {
-	k := &keeper{node: node, feed: newFeed(api), opts: opts}
+	k := &keeper{node: node, feed: newFeed(api), opts: opts, budget: newBudget(opts.Every, time.Now())}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -124,7 +126,7 @@ func (k *keeper) round(ctx context.Context, generation string, unanswered error)
 	settle := k.opts.Settle()
 	bounded, cancel := context.WithTimeout(ctx, settle+roundTime)
 	defer cancel()
-	began, read := time.Now(), &timed{Node: k.node}
+	began, read, spent := time.Now(), &counted{Node: k.node}, k.node.Spent()
 	now, changed := k.feed.begin()
 	defer k.feed.end()
 	// A first writing of many rules takes seconds, table by table: nobody waits for this verdict.
@@ -147,14 +149,15 @@ func (k *keeper) round(ctx context.Context, generation string, unanswered error)
 	k.looked = time.Now()
 	k.full = k.looked.Add(k.opts.Every - k.opts.Every/10 + rand.N(k.opts.Every/5+1))
 	k.again = min(2*k.again, k.opts.Every)
-	share := share
+	used := k.node.Spent() - spent
+	rest := k.budget.spend(used, k.looked)
 	if len(found) > 0 || err != nil || unanswered != nil {
-		share = min(share, sooner<<min(k.doubts, 4))
+		rest = min(rest, used*sooner<<min(k.doubts, 4))
 		k.doubts++
 	} else {
 		k.doubts = 0
 	}
-	k.rest = k.looked.Add(min(time.Duration(share)*read.took, k.opts.Every))
+	k.rest = k.looked.Add(rest)
 	if k.doubts == 0 || !alike(found, k.kept.Findings) {
 		k.again = lookEvery
 	}
@@ -179,21 +182,18 @@ func alike(a, b []proxyrules.Finding) bool {
 	return slices.EqualFunc(a, b, func(a, b proxyrules.Finding) bool { return identity(&a) == identity(&b) })
 }
 
-// timed knows what reading the rules has cost.
-type timed struct {
+// counted counts how often the rules are read.
+type counted struct {
 	Node
 	times int
-	took  time.Duration
 	first time.Time // the end of the first reading
 }
 
-func (t *timed) Rules(ctx context.Context) (proxyrules.Report, error) {
-	began := time.Now()
-	rep, err := t.Node.Rules(ctx)
-	t.times++
-	t.took += time.Since(began)
-	if t.first.IsZero() {
-		t.first = time.Now()
+func (c *counted) Rules(ctx context.Context) (proxyrules.Report, error) {
+	rep, err := c.Node.Rules(ctx)
+	c.times++
+	if c.first.IsZero() {
+		c.first = time.Now()
 	}
 	return rep, err
 }

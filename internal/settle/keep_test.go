@@ -18,6 +18,8 @@ import (
 // Generation is unknown, as with the legacy backend.
 func (c *cluster) Generation(context.Context) (string, error) { return "", nil }
 
+func (c *cluster) Spent() time.Duration { return c.spent }
+
 func (c *cluster) Flows(context.Context, settle.API, *proxyrules.Versions, time.Duration) []proxyrules.Finding {
 	return nil
 }
@@ -136,6 +138,44 @@ func TestKeepBoot(t *testing.T) {
 	}
 }
 
+// TestKeepAfterBoot: the first round comes while kube-proxy still writes, and reads the rules again and again. That does not keep
+// watch from what goes stale soon after.
+func TestKeepAfterBoot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &slow{newCluster(rand.New(rand.NewPCG(1, 1)))}
+		service := c.names[0]
+		good := c.rules[service]
+		c.rules[service] = "99999"
+		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer cancel()
+		var last settle.Kept
+		go settle.Keep(ctx, c, c, settle.Keeping{
+			Settle: func() time.Duration { return settleTime }, Every: 5 * time.Minute, Done: func(k settle.Kept) { last = k },
+		})
+		time.Sleep(4 * time.Second)
+		c.rules[service] = good
+		time.Sleep(time.Minute)
+		if last.Rounds != 1 || last.Reads < 3 || len(last.Findings) > 0 {
+			t.Fatalf("after a minute: %d rounds, %d readings, findings %v; want one round that ended well", last.Rounds, last.Reads, last.Findings)
+		}
+		c.put(c.names[1], "99999 0")
+		time.Sleep(time.Minute)
+		if len(last.Findings) == 0 {
+			t.Errorf("a Service is stale for a minute, and nothing is found after %d rounds", last.Rounds)
+		}
+	})
+}
+
+// slow is a cluster of which one reading costs half a second.
+type slow struct{ *cluster }
+
+func (s *slow) Rules(ctx context.Context) (proxyrules.Report, error) {
+	sleep(ctx, time.Second/2)
+	s.spent += time.Second / 2
+	return s.cluster.Rules(ctx)
+}
+
 const readTime = 3 * time.Second
 
 // boot is a cluster whose rules are not there yet.
@@ -146,6 +186,7 @@ type boot struct {
 
 func (b *boot) Rules(ctx context.Context) (proxyrules.Report, error) {
 	sleep(ctx, readTime)
+	b.spent += readTime
 	if !b.written.Load() {
 		return proxyrules.Report{}, errors.New("no rules of kube-proxy")
 	}

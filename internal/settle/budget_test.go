@@ -1,0 +1,43 @@
+package settle
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// TestBudget: rounds that begin whenever they may use one part in share of the time and what had been saved before, if each uses
+// less than that part of every; and the next one never waits for longer than every.
+func TestBudget(t *testing.T) {
+	const every = 5 * time.Minute
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		now := time.Unix(0, 0)
+		b := newBudget(every, now)
+		most := time.Duration(r.Int64N(int64(every / share)))
+		var sum time.Duration
+		for end := now.Add(24 * time.Hour); now.Before(end); {
+			used := time.Duration(r.Int64N(int64(most) + 1))
+			wait := b.spend(used, now)
+			if wait > every {
+				t.Fatalf("seed %d: after %s of a processor the next round waits %s", seed, used, wait)
+			}
+			now = now.Add(max(wait, time.Second))
+			if sum += used; sum > now.Sub(time.Unix(0, 0))/share+2*every/share {
+				t.Fatalf("seed %d: after %s, rounds have used %s", seed, now.Sub(time.Unix(0, 0)), sum)
+			}
+		}
+	}
+}
+
+// TestBudgetSaved: the first round that costs much delays nothing, the one after it does.
+func TestBudgetSaved(t *testing.T) {
+	now := time.Unix(0, 0)
+	b := newBudget(5*time.Minute, now)
+	if wait := b.spend(2900*time.Millisecond, now); wait != 0 {
+		t.Errorf("the first round: the next waits %s", wait)
+	}
+	if wait := b.spend(600*time.Millisecond, now.Add(10*time.Second)); wait != 40*time.Second {
+		t.Errorf("the second round owes 0.4 s, the third waits %s", wait)
+	}
+}
