@@ -36,10 +36,10 @@ test-vm: ## boot real Debian nodes in QEMU (needs the packages in images/vm/apt-
 test-arm64: ## an emulated arm64 node; its image takes minutes to build
 	$(GO) test -tags vm -count=1 -timeout 40m -v -run TestARM64 ./images/vm/
 
-bench: build ## a shell script, goss and the floor; audit, iptables-save and probe; the boot cost, native and in the VM
-	$(GO) run ./internal/bench bin/nodegate
+bench: build ## a shell script, goss and the floor; audit, iptables-save and probe; the boot cost, native and in the VM. OLD=BINARY runs beside it
+	$(GO) run ./internal/bench bin/nodegate $(OLD)
 	$(GO) test -run "^$$" -bench . -benchtime 10x ./checks/catalog ./internal/proxyrules ./checks/datapath ./internal/preview
-	$(GO) test -run "^$$" -bench . -benchtime 3x ./internal/host/nftables
+	BINARIES="$(CURDIR)/bin/nodegate $(OLD)" $(GO) test -run "^$$" -bench . -benchtime 3x -timeout 30m ./internal/host/nftables
 	$(GO) test -exec "unshare --net" -run "^$$" -bench . -benchtime 1000x ./internal/watch
 	$(GO) run ./internal/bench/idle bin/nodegate
 	@if command -v qemu-system-x86_64 >/dev/null; then \

@@ -37,19 +37,19 @@ type contender struct {
 }
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: bench NODEGATE-BINARY")
+	if len(os.Args) < 2 {
+		fmt.Fprintln(os.Stderr, "usage: bench NODEGATE-BINARY [OTHER...]")
 		os.Exit(2)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	if err := bench(ctx, os.Args[1]); err != nil {
+	if err := bench(ctx, os.Args[1], os.Args[2:]); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func bench(ctx context.Context, nodegate string) error {
+func bench(ctx context.Context, nodegate string, others []string) error {
 	dir, err := os.MkdirTemp("", "nodegate-bench-")
 	if err != nil {
 		return err
@@ -58,6 +58,9 @@ func bench(ctx context.Context, nodegate string) error {
 	all, err := contenders(ctx, dir, nodegate)
 	if err != nil {
 		return err
+	}
+	for _, other := range others {
+		all = append(all, &contender{name: filepath.Base(other) + " check", argv: append([]string{other}, all[0].argv[1:]...)})
 	}
 	for _, c := range all {
 		if err := c.run(ctx, false); err != nil {

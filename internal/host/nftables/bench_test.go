@@ -187,3 +187,72 @@ func BenchmarkSave(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkAudit runs whole programs, in turns, on the rules of 5,000 Services of 10 endpoints: those that BINARIES lists, the first
+// one beside each other.
+func BenchmarkAudit(b *testing.B) {
+	binaries := strings.Fields(os.Getenv("BINARIES"))
+	if len(binaries) == 0 {
+		b.Skip("BINARIES lists none")
+	}
+	save := recordedSaves(b, testdata+"iptables-save-5000x10.txt.gz")[ruleset.IPv4]
+	for name, load := range map[string]func() (string, error){
+		"nftables-1.36":   func() (string, error) { return nft(large(false), "-f", "-") },
+		"nftables-1.35":   func() (string, error) { return nft(large(true), "-f", "-") },
+		"iptables-nft":    func() (string, error) { return run(save, program(b, ruleset.IPv4, "-restore")) },
+		"iptables-legacy": func() (string, error) { return run(save, "iptables-legacy-restore") },
+	} {
+		b.Run(name, func(b *testing.B) {
+			err := scratch(b).Do(b.Context(), func() error {
+				if _, err := load(); err != nil {
+					return err
+				}
+				all := make([]cost, len(binaries))
+				for i, binary := range binaries {
+					all[i].argv = []string{binary, "audit", "--timeout", "5m"}
+					// Without kube-proxy an audit looks again until it is sure. What knows no such flag never does.
+					if help, _ := exec.Command(binary, "audit", "--help").Output(); bytes.Contains(help, []byte("--once")) {
+						all[i].argv = append(all[i].argv, "--once")
+					}
+				}
+				for b.Loop() {
+					for i := range all {
+						if err := all[i].audit(b.Context()); err != nil {
+							return err
+						}
+					}
+				}
+				for i, c := range all {
+					b.ReportMetric(c.took.Seconds()/float64(b.N), fmt.Sprintf("s/audit-%d", i))
+					b.ReportMetric(c.processor.Seconds()/float64(b.N), fmt.Sprintf("CPU-s/audit-%d", i))
+					b.ReportMetric(c.peak, fmt.Sprintf("MiB-peak-%d", i))
+				}
+				return nil
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
+
+// cost is what the audits of one program took, with the programs that it ran.
+type cost struct {
+	argv            []string
+	took, processor time.Duration
+	peak            float64
+}
+
+func (c *cost) audit(ctx context.Context) error {
+	began := time.Now()
+	cmd := exec.CommandContext(ctx, c.argv[0], c.argv[1:]...)
+	out, err := cmd.CombinedOutput()
+	c.took += time.Since(began)
+	// No kube-proxy wrote these rules: the verdict fail is no error here. Usage and what could not be read are.
+	if code := cmd.ProcessState.ExitCode(); code != 0 && code != 1 {
+		return fmt.Errorf("%q: %w\n%s", c.argv, err, out)
+	}
+	c.processor += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	c.peak = max(c.peak, float64(cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss)/1024)
+	return nil
+}
