@@ -142,7 +142,7 @@ func TestKeepBoot(t *testing.T) {
 // watch from what goes stale soon after.
 func TestKeepAfterBoot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &slow{newCluster(rand.New(rand.NewPCG(1, 1)))}
+		c := &costly{newCluster(rand.New(rand.NewPCG(1, 1)))}
 		service := c.names[0]
 		good := c.rules[service]
 		c.rules[service] = "99999"
@@ -167,13 +167,13 @@ func TestKeepAfterBoot(t *testing.T) {
 	})
 }
 
-// slow is a cluster of which one reading costs half a second.
-type slow struct{ *cluster }
+// costly is a cluster of which one reading costs half a second.
+type costly struct{ *cluster }
 
-func (s *slow) Rules(ctx context.Context) (proxyrules.Report, error) {
+func (c *costly) Rules(ctx context.Context) (proxyrules.Report, error) {
 	sleep(ctx, time.Second/2)
-	s.spent += time.Second / 2
-	return s.cluster.Rules(ctx)
+	c.spent += time.Second / 2
+	return c.cluster.Rules(ctx)
 }
 
 const readTime = 3 * time.Second
