@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"nodegate/checks"
 	"nodegate/internal/host"
 	"nodegate/policy"
 )
@@ -56,6 +57,7 @@ type Reconciled struct {
 	Was   string // what differed: "tx-checksum-ip-generic=on", "" for nothing
 	Still string // what differs after the change
 	Set   bool   // may() permitted the change
+	Made  []checks.Change
 }
 
 // Reconcile inspects one link, changes what differs and can be changed if may
@@ -80,7 +82,11 @@ func (r LinkRequirement) Reconcile(ctx context.Context, h *host.Host, found host
 	if s.Was != "" && may() {
 		s.Set = true
 		for _, c := range r.changes(found, settings) {
-			err = errors.Join(err, c.Make(ctx, h))
+			failed := c.Make(ctx, h)
+			if failed == nil {
+				s.Made = append(s.Made, c)
+			}
+			err = errors.Join(err, failed)
 		}
 		if err == nil {
 			if r.MTU != 0 {

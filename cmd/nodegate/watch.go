@@ -155,7 +155,7 @@ func newWatcher(o *options, stderr io.Writer) (*watcher, error) {
 	}
 	w.Alive, w.AliveEvery = host.Alive, host.Watchdog()
 	w.Ready = func(watch.State) { host.Ready() }
-	w.Corrected, w.Changed, w.Fighting = w.corrected, w.changed, w.fighting
+	w.Corrected, w.Wrote, w.Changed, w.Fighting = w.corrected, report.KeepChange, w.changed, w.fighting
 	w.Trouble = func(line string) { w.say(host.LevelWarning, line, nil) }
 	return w, nil
 }
@@ -173,8 +173,6 @@ func (w *watcher) corrected(c report.Correction) {
 	name, verb, level := c.Subject(), "corrected", host.LevelNotice
 	if c.New {
 		verb, level = "set", host.LevelInfo
-	} else {
-		report.KeepChange(report.Change{Time: c.Time.UTC(), Name: name, Was: c.Was, Now: c.Now})
 	}
 	w.say(level, fmt.Sprintf("%s %s: was %s, is %s", verb, name, c.Was, c.Now), map[string]string{
 		"NODEGATE_EVENT": verb, "NODEGATE_CHECK": c.Name, "NODEGATE_LINK": c.Link, "NODEGATE_WAS": c.Was, "NODEGATE_GOT": c.Now,

@@ -54,6 +54,11 @@ type Write struct {
 	To     string            `json:"to"`
 }
 
+// NewChange returns the line about what was made for a requirement.
+func NewChange(at time.Time, name, was, now string, made []checks.Change) Change {
+	return Change{at.UTC(), name, was, now, writes(made)}
+}
+
 func writes(made []checks.Change) []Write {
 	var all []Write
 	for _, c := range made {
@@ -111,7 +116,7 @@ func KeepChanges(r checks.Report) {
 		if !res.Fixed && res.Made == nil {
 			continue
 		}
-		KeepChange(Change{time.Now().UTC(), res.Name, res.Was, res.State.Got, writes(res.Made)})
+		KeepChange(NewChange(time.Now(), res.Name, res.Was, res.State.Got, res.Made))
 		if !res.Fixed || !host.LogsToJournal() {
 			continue
 		}

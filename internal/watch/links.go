@@ -25,6 +25,7 @@ func (w *Watcher) event(ctx context.Context, e host.LinkEvent) (routed bool) {
 	w.change(func(s *State) { s.LinkEvents++ })
 	if e.Gone {
 		delete(w.known, e.Link.Index)
+		delete(w.present, e.Link.Index)
 		return false
 	}
 	for _, r := range w.links {
@@ -60,9 +61,10 @@ func (w *Watcher) resync(ctx context.Context, first bool) {
 		w.trouble(err.Error())
 		return
 	}
-	gone := maps.Clone(w.known)
+	gone, there := maps.Clone(w.known), map[int]bool{}
 	for _, l := range links {
 		delete(gone, l.Index)
+		there[l.Index] = first || w.present[l.Index]
 		for _, r := range w.links {
 			if first && r.Metadata().Drift != policy.Correct && r.MayMatch(l) {
 				w.know(l).passed[r.Name()] = true
@@ -72,6 +74,7 @@ func (w *Watcher) resync(ctx context.Context, first bool) {
 	for index := range gone {
 		delete(w.known, index)
 	}
+	w.present = there
 	w.reconcileAll(ctx, w.links)
 }
 
@@ -125,6 +128,9 @@ func (w *Watcher) reconcile(ctx context.Context, r setting.LinkRequirement, l ho
 	s, err := r.Reconcile(ctx, w.Host, l, appeared, func() bool {
 		return (appeared || r.Metadata().Drift == policy.Correct) && w.Off() == "" && w.fights.may(key, now)
 	})
+	if len(s.Made) > 0 && (w.present == nil || w.present[l.Index]) {
+		w.wrote(report.NewChange(now, r.Name()+" of "+l.Name, s.Was, r.Want(), s.Made))
+	}
 	k.passed[r.Name()] = k.passed[r.Name()] || err == nil && s.Was == "" || s.Set && err == nil && s.Still == ""
 	switch {
 	case err != nil:

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/policy"
 )
 
 // TestRecreated: one vxlan is made and removed again and again while veths that
@@ -211,11 +214,51 @@ func TestChanged(t *testing.T) {
 	// Notices come in order: then watch has seen told0 too.
 	add(t, vxlan("after", 2))
 	eventually(t, "a later link is set", func() bool { return w.off("after") })
+	// What is recorded is put back by revert: not what goes with its link.
+	if w.heard("wrote link.there of before: [{offload before "+feature+"=on "+feature+"=off}]") != 2 || w.heard("wrote") != 2 {
+		t.Error("recorded is not what was written to the link that was there, twice, and nothing else")
+	}
 	if mtu(t, "told1") != 1500 {
 		t.Errorf("mtu of told1 is %d: it was there before watch, and its drift is only reported", mtu(t, "told1"))
 	}
 	if mtu(t, "told0") != 1200 || mtu(t, "left0") != 1500 {
 		t.Errorf("mtu of told0 is %d, of left0 %d; want 1200 and 1500, as nobody may correct them", mtu(t, "told0"), mtu(t, "left0"))
+	}
+}
+
+// TestRereadMatch: a policy that is read again asks for another driver; a link of the
+// former one is left alone from then on.
+func TestRereadMatch(t *testing.T) {
+	if !hosttest.OwnNetns(t) {
+		return
+	}
+	reread := make(chan os.Signal)
+	w := start(t, "", func(w *Watcher) {
+		w.Reread = reread
+		text := `link "some" {
+			match { driver = "vxlan" }
+			mtu = 1400
+		}`
+		w.Policy = func(again bool) (*policy.Policy, error) {
+			if again {
+				text = strings.NewReplacer("vxlan", "bridge", "1400", "1300").Replace(text)
+			}
+			return load(text)
+		}
+	})
+	former := vxlan("vxlan0", 1)
+	add(t, former)
+	eventually(t, "the first policy is in use", func() bool { return mtu(t, "vxlan0") == 1400 })
+	reread <- os.Interrupt
+	eventually(t, "the policy is read again", func() bool { return w.heard("the policy was read again") == 1 })
+	if err := netlink.LinkSetMTU(former, 1350); err != nil {
+		t.Fatal(err)
+	}
+	// Notices come in order: then watch has seen the other one too.
+	add(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "bridge0"}})
+	eventually(t, "the second policy is in use", func() bool { return mtu(t, "bridge0") == 1300 })
+	if got := mtu(t, "vxlan0"); got != 1350 {
+		t.Errorf("mtu of vxlan0 is %d, want 1350: no requirement matches it any more", got)
 	}
 }
 

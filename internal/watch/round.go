@@ -131,6 +131,9 @@ func (w *Watcher) finish(ctx context.Context, f found) {
 		if res.Fixed {
 			w.corrected(report.Correction{Time: now, Name: res.Name, Was: res.Was, Now: res.State.Got})
 		}
+		if len(res.Made) > 0 {
+			w.wrote(report.NewChange(now, res.Name, res.Was, res.State.Got, res.Made))
+		}
 		w.announce(res)
 	}
 	w.end(now)

@@ -5,7 +5,6 @@ package watch
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"time"
@@ -40,6 +39,7 @@ type Watcher struct {
 	Ready     func(State)              // after the first round
 	Publish   func(State)              // something has changed; called at most once a second
 	Corrected func(report.Correction)  // something was corrected
+	Wrote     func(report.Change)      // what was written, but for links that came after the beginning: it goes with them
 	Changed   func(checks.Result)      // a requirement began to fail or to be unknown, or it passes again
 	Fighting  func(report.Fight, bool) // a fight began, or (true) is over
 	Trouble   func(string)             // anything else that a person should know
@@ -49,6 +49,7 @@ type Watcher struct {
 	links    []setting.LinkRequirement
 	fights   fights
 	known    map[int]*knownLink
+	present  map[int]bool // the links that were there at the beginning, nil before it
 	verdicts map[string]checks.Verdict
 	glanced  map[string]string // the parameters when the last round began
 	began    time.Time
@@ -219,12 +220,21 @@ func (w *Watcher) take(f found) {
 	if f.err == nil {
 		w.use(f.policy)
 		if f.reread {
-			w.trouble(fmt.Sprintf("the policy was read again: %d files", len(f.policy.Files)))
+			for _, k := range w.known {
+				clear(k.matches) // a requirement of the same name may ask for other links now
+			}
+			w.trouble("the policy was read again: " + report.Count(len(f.policy.Files), "file"))
 		}
 	} else if said = f.err.Error(); said != w.State().PolicyError {
 		w.trouble("the policy cannot be read, the last good one stays in use: " + said)
 	}
 	w.change(func(s *State) { s.PolicyError, s.Policy = said, w.policy })
+}
+
+func (w *Watcher) wrote(c report.Change) {
+	if w.Wrote != nil {
+		w.Wrote(c)
+	}
 }
 
 func (w *Watcher) trouble(line string) {

@@ -59,6 +59,7 @@ func start(t testing.TB, text string, set func(*Watcher)) *watching {
 		Corrected: func(c report.Correction) {
 			w.note("corrected %s %s new=%t: %s -> %s", c.Name, c.Link, c.New, c.Was, c.Now)
 		},
+		Wrote:    func(c report.Change) { w.note("wrote %s: %v", c.Name, c.Writes) },
 		Changed:  func(r checks.Result) { w.note("%s %s", r.Verdict, r.Name) },
 		Fighting: func(f report.Fight, over bool) { w.note("fight %s over=%t: %s", f.Name, over, f.Writer) },
 		Trouble:  func(line string) { w.note("trouble %s", line) },
