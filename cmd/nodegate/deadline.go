@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -45,22 +48,48 @@ func timeoutFlag(f *pflag.FlagSet, to *time.Duration, otherwise time.Duration, u
 	f.Lookup("timeout").Annotations = map[string][]string{boundAll: nil}
 }
 
+// begin refuses values that stand for a mistake in a script, and bounds the verb.
+func begin(c *cobra.Command, _ []string) error {
+	var empty error
+	c.Flags().Visit(func(f *pflag.Flag) {
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		what, _ := pflag.UnquoteUsage(f)
+		if _, format := f.Value.(outputValue); format {
+			return // its value is empty where it is the name of a format
+		}
+		if slices.Contains(values, "") && (strings.Contains(what, "FILE") || strings.Contains(what, "DIR")) {
+			empty = fmt.Errorf("--%s is empty: is a variable of the script not set? Name the %s, or leave --%[1]s out", f.Name, what)
+		}
+	})
+	if empty != nil {
+		return empty
+	}
+	return bound(c)
+}
+
 // bound ends the process soon after --timeout: the checks end by themselves, but what
 // is read before them may never come.
-func bound(c *cobra.Command, _ []string) {
+func bound(c *cobra.Command) error {
 	f := c.Flags().Lookup("timeout")
 	if f == nil {
-		return
+		return nil
 	}
 	if _, all := f.Annotations[boundAll]; !all {
-		return
+		return nil
 	}
 	limit, err := time.ParseDuration(f.Value.String())
 	if err != nil {
-		return
+		return err
+	}
+	if limit <= 0 {
+		return fmt.Errorf("--timeout is how long this may take, longer than 0, for example %s; %s is not", f.DefValue, limit)
 	}
 	time.AfterFunc(limit+grace, func() {
 		host.Print(os.Stderr, "nodegate: gave up after "+limit.String()+" (--timeout)")
 		os.Exit(exitUnknown)
 	})
+	return nil
 }

@@ -70,7 +70,7 @@ Exit status: 0 pass, 1 fail, 2 wrong call or policy, 3 unknown.`,
   nodegate plan                      what apply would change
   nodegate install --root /mnt/image install it into an image
   nodegate lint my.hcl               is this policy right?`,
-		PersistentPreRun: bound,
+		PersistentPreRunE: begin,
 		SilenceErrors:    true,
 		SilenceUsage:     true,
 	}

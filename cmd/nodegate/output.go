@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,6 +44,8 @@ func (v outputValue) Type() string { return "string" }
 
 func (v outputValue) Set(s string) error {
 	switch {
+	case s == "":
+		return errors.New("is a variable of the script not set? Name the FILE, or leave it out")
 	case slices.Contains(v.formats, s):
 		v.format = s
 	case slices.Contains([]string{"yaml", "wide", "json", "html", "text"}, s):
