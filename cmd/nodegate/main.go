@@ -71,8 +71,8 @@ Exit status: 0 pass, 1 fail, 2 wrong call or policy, 3 unknown.`,
   nodegate install --root /mnt/image install it into an image
   nodegate lint my.hcl               is this policy right?`,
 		PersistentPreRunE: begin,
-		SilenceErrors:    true,
-		SilenceUsage:     true,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
 	}
 	// Nothing from outside reaches a terminal or a log raw.
 	root.SetOut(plain.NewWriter(os.Stdout, report.Colours(os.Stdout)))
