@@ -7,6 +7,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/host"
+	"nodegate/internal/host/config"
 	"nodegate/policy"
 )
 
@@ -34,7 +35,7 @@ func imageUnits() checks.Problem {
 		Detects: "nodegate is not installed in the image, or its unit is not enabled, or kubelet is not held, or does not exist.",
 		Symptom: "Nodes made from the image start kubelet without being checked; they join the cluster and lose packets.",
 		How: "The binary, nodegate-apply.service, the link that enables it, the policy's gate unit and its drop-in are looked for " +
-			"below the root.",
+			"below the root, and drop-ins after it that take the gate out again.",
 		Remedy:   "run: nodegate install --root TREE, as the last step that writes to the image",
 		TradeOff: "",
 		Ref:      "https://www.freedesktop.org/software/systemd/man/latest/systemd.unit.html",
@@ -53,7 +54,7 @@ func inspectImageUnits(ctx context.Context, h *host.Host, p *policy.Policy) (che
 		case !found:
 			missing = append(missing, "no "+what)
 			s.Evidence = append(s.Evidence, checks.Seen(name, "missing"))
-		case !strings.Contains(string(text), mustSay):
+		case !strings.Contains("\n"+string(text), "\n"+mustSay):
 			missing = append(missing, what+" does not run the gate")
 			s.Evidence = append(s.Evidence, checks.Seen(name, "no line "+mustSay))
 		default:
@@ -83,11 +84,22 @@ func inspectImageUnits(ctx context.Context, h *host.Host, p *policy.Policy) (che
 	if err := look(dropInDir+"/"+p.Gate.Unit+".d/10-nodegate.conf", "ExecStartPre=+"+binary+" gate", "drop-in of "+p.Gate.Unit); err != nil {
 		return s, err
 	}
+	undone, err := gateUndone(h, p.Gate.Unit, binary)
+	if err != nil {
+		return s, err
+	}
 	lack, likely, err := h.LacksUnit(p.Gate.Unit)
 	if err != nil {
 		return s, err
 	}
 	remedy := "run: nodegate install --root " + h.Root
+	if undone != "" {
+		s.Evidence = append(s.Evidence, checks.Seen(undone, "ExecStartPre="))
+		if missing == nil {
+			remedy = "take the line out of " + undone + ", or name the file so that it sorts before ours"
+		}
+		missing = append(missing, undone+" takes the gate out of "+p.Gate.Unit)
+	}
 	if lack && !p.Gate.MayLack {
 		s.Evidence = append(s.Evidence, checks.Seen(p.Gate.Unit, "no such unit; "+host.LikeKubelet(likely)))
 		if missing == nil {
@@ -99,6 +111,27 @@ func inspectImageUnits(ctx context.Context, h *host.Host, p *policy.Policy) (che
 		s.Differs(strings.Join(missing, ", "), remedy)
 	}
 	return s, nil
+}
+
+// gateUndone returns the place where a drop-in that systemd reads after ours takes the
+// gate out again, by an empty ExecStartPre; "" where none does.
+func gateUndone(h *host.Host, unit, binary string) (string, error) {
+	files, err := config.DropIns(h.Files, config.Dirs("systemd/system"), unit)
+	if err != nil {
+		return "", err
+	}
+	entries, _ := config.ParseFiles(files) // systemd ignores a line that it cannot read, too
+	gated, undone := false, ""
+	for _, e := range entries {
+		switch {
+		case e.Section != "Service" || e.Key != "ExecStartPre":
+		case strings.HasPrefix(e.Value, "+"+binary+" gate"):
+			gated, undone = true, ""
+		case e.Value == "" && gated:
+			gated, undone = false, e.At()
+		}
+	}
+	return undone, nil
 }
 
 // findInstallation returns the installation that has a binary. Without any it

@@ -21,6 +21,9 @@ func TestImageUnits(t *testing.T) {
 	}
 	typo := maps.Clone(good)
 	typo["/etc/systemd/system/kublet.service.d/10-nodegate.conf"] = good["/etc/systemd/system/k3s.service.d/10-nodegate.conf"]
+	undone := maps.Clone(good)
+	undone["/etc/systemd/system/k3s.service.d/09-before.conf"] = "[Service]\nExecStartPre=\n"
+	undone["/usr/lib/systemd/system/k3s.service.d/20-vendor.conf"] = "[Service]\nExecStartPre=\nExecStartPre=/sbin/modprobe overlay\n"
 	packaged := map[string]string{
 		"/usr/lib/systemd/system/kubelet.service":                            "",
 		"/usr/bin/nodegate":                                                  "ELF",
@@ -32,7 +35,7 @@ func TestImageUnits(t *testing.T) {
 		"/usr/local/bin/nodegate":                                            "ELF",
 		"/etc/systemd/system/nodegate-apply.service":                         "-> /dev/null",
 		"/etc/systemd/system/multi-user.target.wants/nodegate-apply.service": "-> /etc/systemd/system/nodegate-apply.service",
-		"/etc/systemd/system/k3s.service.d/10-nodegate.conf":                 "[Service]\n",
+		"/etc/systemd/system/k3s.service.d/10-nodegate.conf":                 "[Service]\n# ExecStartPre=+/usr/local/bin/nodegate gate\n",
 	}
 	checkstest.RunOne(t, "image.units", checks.Image, []checkstest.Case{
 		{What: "installed", Tree: good, Policy: `gate { unit = "k3s.service" }`, Want: `
@@ -59,6 +62,15 @@ evidence: /usr/lib/systemd/system/nodegate-apply.service: present
 evidence: /etc/systemd/system/multi-user.target.wants/nodegate-apply.service: enabled
 evidence: /etc/systemd/system/kubelet.service.d/10-nodegate.conf: no line ExecStartPre=+/usr/bin/nodegate gate
 remedy: run: nodegate install --root ROOT`},
+		{What: "undone by a drop-in that comes later", Tree: undone, Policy: `gate { unit = "k3s.service" }`, Want: `
+fail
+want: installed and enabled
+got: /usr/lib/systemd/system/k3s.service.d/20-vendor.conf:2 takes the gate out of k3s.service
+evidence: /etc/systemd/system/nodegate-apply.service: present
+evidence: /etc/systemd/system/multi-user.target.wants/nodegate-apply.service: enabled
+evidence: /etc/systemd/system/k3s.service.d/10-nodegate.conf: present
+evidence: /usr/lib/systemd/system/k3s.service.d/20-vendor.conf:2: ExecStartPre=
+remedy: take the line out of /usr/lib/systemd/system/k3s.service.d/20-vendor.conf:2, or name the file so that it sorts before ours`},
 		{What: "a typo in the unit's name", Tree: typo, Policy: `gate { unit = "kublet.service" }`, Want: `
 fail
 want: installed and enabled
