@@ -200,7 +200,10 @@ func inspectImageCan(h *host.Host, mode string) (checks.State, error) {
 			packages = append(packages, h.ModulePackage(release))
 		}
 	}
-	if wrong != nil {
+	switch {
+	case len(releases) == 0:
+		s.Differs("no kernel in the image", "install a kernel with its modules below /lib/modules")
+	case wrong != nil:
 		s.Differs(strings.Join(wrong, "; "), "install "+strings.Join(packages, ", "))
 	}
 	return s, nil

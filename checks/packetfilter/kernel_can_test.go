@@ -107,6 +107,11 @@ want: every form of rule
 got: every form of rule
 evidence: /lib/modules/6.12.0: cannot iptables mode without ip6t_REJECT, ipt_REJECT, xt_MASQUERADE, xt_addrtype, xt_comment, xt_conntrack, ` +
 			`xt_mark, xt_nat, xt_recent, xt_statistic, xt_tcpudp`},
+		{What: "no kernel, and nothing tried is no pass", Tree: map[string]string{"etc/os-release": "ID=rocky\n"}, Want: `
+fail
+want: every form of rule
+got: no kernel in the image
+remedy: install a kernel with its modules below /lib/modules`},
 		{What: "the same, for a policy of mode ipvs", Policy: "module \"ip_vs\" {}\n",
 			Tree: tree(nftables + " nft_nat ip6t_REJECT ipt_REJECT xt_MASQUERADE " +
 				"xt_addrtype xt_comment xt_conntrack xt_mark xt_nat xt_recent xt_statistic xt_tcpudp ip_vs ip_vs_rr ip_set xt_set ip_set_bitmap_port " +

@@ -2,6 +2,8 @@ package setting
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -9,6 +11,7 @@ import (
 	"nodegate/checks"
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
+	"nodegate/internal/plain"
 	"nodegate/policy"
 )
 
@@ -54,6 +57,14 @@ func (m installedModule) Inspect(_ context.Context, h *host.Host) (checks.State,
 	return s, nil
 }
 
+// depmod returns the command that lists a kernel's modules anew.
+func depmod(h *host.Host, release string) string {
+	if h.Root == "/" {
+		return "depmod " + release
+	}
+	return "depmod --basedir " + plain.Quote(h.Root) + " " + release
+}
+
 // inKernel is what the files of one installed kernel show about a module.
 type inKernel struct {
 	wrong, remedy string // "" where the module can be loaded
@@ -63,6 +74,13 @@ type inKernel struct {
 func (m installedModule) inspectKernel(h *host.Host, release string, modprobe []config.Modprobe) (inKernel, error) {
 	dir := "/lib/modules/" + release
 	state, err := h.InstalledModule(release, m.Module.Name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return inKernel{
+			wrong:  "no modules.dep in " + release,
+			remedy: "run: " + depmod(h, release) + "; or, if that kernel is gone, remove " + strings.TrimSuffix(h.Root, "/") + dir,
+			seen:   []checks.Evidence{checks.Seen(dir+"/modules.dep", "missing")},
+		}, nil
+	}
 	if err != nil {
 		return inKernel{}, err
 	}
@@ -86,7 +104,7 @@ func (m installedModule) inspectKernel(h *host.Host, release string, modprobe []
 		if !slices.Contains(names, path.Base(file)) {
 			return inKernel{
 				wrong:  "file missing in " + release,
-				remedy: "install " + h.ModulePackage(release) + " again, or run: depmod " + release,
+				remedy: "install " + h.ModulePackage(release) + " again, or run: " + depmod(h, release),
 				seen:   []checks.Evidence{checks.Seen(file, "in modules.dep, but the file does not exist")},
 			}, nil
 		}

@@ -1,6 +1,7 @@
 package setting_test
 
 import (
+	"strings"
 	"testing"
 
 	"nodegate/checks"
@@ -64,7 +65,17 @@ want: in every kernel
 got: file missing in 6.1.0-13-amd64
 evidence: /lib/modules/6.1.0-13-amd64/kernel/net/802/stp.ko.xz: in modules.dep, but the file does not exist
 evidence: /lib/modules/6.1.0-18-amd64: built in
-remedy: install linux-image-6.1.0-13-amd64 again, or run: depmod 6.1.0-13-amd64`},
+remedy: install linux-image-6.1.0-13-amd64 again, or run: depmod --basedir ROOT 6.1.0-13-amd64`},
+		{"what a removed kernel left", tree(k2+"modules.builtin", "", k2+"modules.dep", "", k2+"updates/dkms/x.ko", "x"), `fail
+want: in every kernel
+got: no modules.dep in 6.1.0-18-amd64
+evidence: /lib/modules/6.1.0-13-amd64: loadable
+evidence: /lib/modules/6.1.0-18-amd64/modules.dep: missing
+remedy: run: depmod --basedir ROOT 6.1.0-18-amd64; or, if that kernel is gone, remove ROOT/lib/modules/6.1.0-18-amd64`},
+		{"no kernel", map[string]string{"/etc/os-release": "ID=debian\n"}, `fail
+want: in every kernel
+got: no kernel in the image
+remedy: install a kernel with its modules below /lib/modules`},
 		{"disabled as CIS says, by what it needs", tree("/etc/modprobe.d/cis.conf", "# CIS 3.2\ninstall stp /bin/false\nblacklist stp\n"), `fail
 want: in every kernel
 got: disabled in /etc/modprobe.d/cis.conf:2
@@ -87,8 +98,9 @@ evidence: /lib/modules/6.1.0-18-amd64: built in`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := checkstest.Load(t, `module "br_netfilter" {}`)
-			r := checks.Inspect(t.Context(), checkstest.Tree(t, c.tree), checks.Image, catalog.For(p, checks.Image))
-			checkstest.Equal(t, r.Results[0].Name, c.want, checkstest.Text(r.Results[0]))
+			h := checkstest.Tree(t, c.tree)
+			r := checks.Inspect(t.Context(), h, checks.Image, catalog.For(p, checks.Image))
+			checkstest.Equal(t, r.Results[0].Name, c.want, strings.ReplaceAll(checkstest.Text(r.Results[0]), h.Root, "ROOT"))
 		})
 	}
 }

@@ -86,9 +86,9 @@ func (t treeFiles) open(name string) (*os.File, error) {
 
 // named puts the requested path into an error of a file handle.
 func (t treeFiles) named(name string, err error) error {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		return &fs.PathError{Op: pe.Op, Path: t.root + name, Err: pe.Err}
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		return &fs.PathError{Op: "open", Path: t.root + name, Err: errno}
 	}
 	return err
 }

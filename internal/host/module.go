@@ -78,7 +78,7 @@ func (h *Host) provided(name string) bool {
 
 // Releases returns the kernels that have a module directory.
 func (h *Host) Releases() ([]string, error) {
-	names, err := h.Files.ReadDir("/lib/modules")
+	names, err := h.ReadDirIfAny("/lib/modules")
 	if err != nil {
 		return nil, fmt.Errorf("listing installed kernels below %s: %w", h.Root, err)
 	}
