@@ -115,7 +115,7 @@ func prepare(t Tree, j *journal, files []File, force bool) (*step, error) {
 		errs = append(errs, s.add(t, f, force))
 	}
 	for _, e := range j.Entries {
-		if s.next.find(e.Path) != nil {
+		if slices.ContainsFunc(files, func(f File) bool { return f.Path == e.Path }) {
 			continue
 		}
 		now, err := t.Stat(e.Path)
