@@ -141,7 +141,7 @@ func (s *step) add(t Tree, f File, force bool) error {
 	e := entry{Path: f.Path, Before: now, Wrote: []tree.Node{want}}
 	known := s.old.find(f.Path)
 	if known != nil {
-		if !known.ours(now) && !force {
+		if !known.ours(now) && !sameNode(now, want) && !force {
 			return changedError(t, f.Path)
 		}
 		e.Before = known.Before

@@ -217,6 +217,27 @@ func TestSomebodyChangedAFile(t *testing.T) {
 	}
 }
 
+// TestEditedInPlace: somebody edits the installed policy, and installs it: nothing is
+// lost by that, so it is not refused, and uninstall knows the file as nodegate's.
+func TestEditedInPlace(t *testing.T) {
+	root := node(t)
+	tree := open(t, root)
+	before := manifest(t, root)
+	_, err := units.Install(tree, files(t, policyOne, "one"), false)
+	must(t, err)
+	must(t, os.WriteFile(root+"/etc/nodegate/policy.d/a.hcl", []byte(policyTwo), 0o644))
+	_, err = units.Install(tree, files(t, policyTwo, "one"), false)
+	must(t, err)
+	if again, err := units.Install(tree, files(t, policyTwo, "one"), false); err != nil || len(again) != 0 {
+		t.Errorf("the second time: %v, %v", again, err)
+	}
+	_, err = units.Uninstall(tree, false)
+	must(t, err)
+	if d := cmp.Diff(before, manifest(t, root)); d != "" {
+		t.Errorf("uninstall left a difference:\n%s", d)
+	}
+}
+
 func TestNothingLeavesTheRoot(t *testing.T) {
 	outside := t.TempDir()
 	for name, prepare := range map[string]func(root string) error{
