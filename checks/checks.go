@@ -56,6 +56,7 @@ type Change struct {
 	Kind     ChangeKind
 	Target   string        // the module, the parameter's path, the link
 	Found    func() string // what it was, where that shows only when it is made
+	Failed   string        // what a person should do where it was made and did not help, "" for the state's remedy
 	Make     func(context.Context, *host.Host) error
 }
 

@@ -85,6 +85,11 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check) Report 
 		}
 		if r.Verdict != Pass && r.Err == nil {
 			r.Err = cmpError(failures[i], undone(was.State.Changes, r.State.Changes))
+			for _, c := range was.State.Changes {
+				if r.Err != nil && c.Failed != "" {
+					r.State.Remedy = c.Failed // what was just tried does not help
+				}
+			}
 		}
 	}
 	return after

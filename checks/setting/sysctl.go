@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"syscall"
 
 	"nodegate/checks"
 	"nodegate/internal/host"
@@ -109,9 +110,10 @@ func writeSysctl(key policy.Key, from, to string) checks.Change {
 		To:     to,
 		Kind:   checks.SetSysctl,
 		Target: string(key),
+		Failed: "correct the policy, or run nodegate on the machine itself where this is a container",
 		Make: func(_ context.Context, h *host.Host) error {
 			err := h.WriteSysctl(string(key), to)
-			if errors.Is(err, fs.ErrPermission) {
+			if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
 				return fmt.Errorf("%s is read-only here: outside the initial network namespace, or without privilege: %w", key, err)
 			}
 			return err

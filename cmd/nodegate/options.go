@@ -234,6 +234,7 @@ func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
 		return err
 	}
 	r := report.New(h, p, found)
+	r.Repeat(again(c.Flags()))
 	if o.some && h.Live() {
 		r.Next = report.NewPlan(found).Next(again(c.Flags()))
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"nodegate/internal/plain"
+	"nodegate/internal/report"
 )
 
 // formatFlags adds --format and --output. As with kubectl, -o json means the format;
@@ -63,10 +64,14 @@ func completeWith(c *cobra.Command, flag string, words ...string) {
 }
 
 // again returns the flags of a call that decide what is checked.
-func again(given *pflag.FlagSet) string {
+func again(given *pflag.FlagSet) report.Call {
+	return report.Call{Policy: repeated(given, "policy", "var", "var-file"), Stage: repeated(given, "stage")}
+}
+
+func repeated(given *pflag.FlagSet, names ...string) string {
 	var b strings.Builder
 	given.Visit(func(f *pflag.Flag) {
-		if !slices.Contains([]string{"policy", "var", "var-file", "stage"}, f.Name) {
+		if !slices.Contains(names, f.Name) {
 			return
 		}
 		values := []string{f.Value.String()}

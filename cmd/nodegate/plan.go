@@ -31,7 +31,7 @@ Exit status: 0 nothing to change, 1 something, 2 wrong call or policy, 3 unknown
 				return err
 			}
 			plan := report.NewPlan(r)
-			text := func(w io.Writer) error { return plan.Text(w, report.Painter(c.OutOrStdout())) }
+			text := func(w io.Writer) error { return plan.Text(w, report.Painter(c.OutOrStdout()), again(c.Flags())) }
 			if err := report.Fold(c.OutOrStdout(), text); err != nil {
 				return err
 			}

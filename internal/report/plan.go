@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	"nodegate/checks"
@@ -36,13 +37,38 @@ func NewPlan(r checks.Report) Plan {
 	return p
 }
 
+// Call is the flags of a call that decide what is checked, as the calls that it
+// recommends need them: without them these are about another policy.
+type Call struct {
+	Policy string // " --policy my.hcl"
+	Stage  string // " --stage run", which install does not have
+}
+
+// repeat returns a remedy in which the calls of nodegate have the flags.
+func (c Call) repeat(remedy string) string {
+	return regexp.MustCompile(`\bnodegate (apply|install)\b`).ReplaceAllStringFunc(remedy, func(verb string) string {
+		if verb == "nodegate apply" {
+			return verb + c.Policy + c.Stage
+		}
+		return verb + c.Policy
+	})
+}
+
+// Repeat makes the calls in the remedies of a report those for this call's policy.
+func (r *Report) Repeat(c Call) {
+	for i := range r.Results {
+		r.Results[i].Remedy = c.repeat(r.Results[i].Remedy)
+	}
+}
+
 // Next returns what a person does after a check, "" where each result says it
-// itself. flags are those of the check.
-func (p Plan) Next(flags string) string {
+// itself.
+func (p Plan) Next(c Call) string {
 	n, rest := len(p.change), len(p.byHand)+len(p.unknown)
 	if n == 0 {
 		return ""
 	}
+	flags := c.Policy + c.Stage
 	next := fmt.Sprintf("nodegate apply%s changes %d of these; nodegate plan%s shows how", flags, n, flags)
 	if rest > 0 {
 		next += fmt.Sprintf("; %d more: do what it says", rest)
@@ -62,7 +88,7 @@ func (p Plan) Verdict() Verdict {
 }
 
 // Text writes old and new of each change, and below it what apply cannot change.
-func (p Plan) Text(w io.Writer, paint Paint) error {
+func (p Plan) Text(w io.Writer, paint Paint, call Call) error {
 	t := text{paint: paint}
 	for _, list := range [][]checks.Result{p.change, p.byHand, p.unknown} {
 		for _, res := range list {
@@ -76,7 +102,7 @@ func (p Plan) Text(w io.Writer, paint Paint) error {
 		fmt.Fprintln(&t, "what apply cannot change:")
 	}
 	for _, res := range p.byHand {
-		do := res.State.Remedy
+		do := call.repeat(res.State.Remedy)
 		if res.IsSymptom() {
 			do = "because of " + res.State.Cause
 		}
@@ -91,9 +117,9 @@ func (p Plan) Text(w io.Writer, paint Paint) error {
 	var parts []string
 	switch n := len(p.change); {
 	case n == 1:
-		parts = append(parts, "1 change; run `nodegate apply` to make it")
+		parts = append(parts, call.repeat("1 change; run `nodegate apply` to make it"))
 	case n > 1:
-		parts = append(parts, fmt.Sprintf("%d changes; run `nodegate apply` to make them", n))
+		parts = append(parts, call.repeat(fmt.Sprintf("%d changes; run `nodegate apply` to make them", n)))
 	default:
 		parts = append(parts, fmt.Sprintf("no change: %s checked", Count(p.checked, "requirement")))
 	}

@@ -28,7 +28,7 @@ func TestPlan(t *testing.T) {
 		sysctl "kernel.panic" { value = 10 }`)
 	var b strings.Builder
 	plan := report.NewPlan(checks.Inspect(t.Context(), node.Host(), checks.Boot, catalog.For(p, checks.Boot)))
-	if err := plan.Text(&b, report.Plain); err != nil {
+	if err := plan.Text(&b, report.Plain, report.Call{}); err != nil {
 		t.Fatal(err)
 	}
 	want := `  ~ module.ip_vs                               not loaded -> loaded
@@ -54,7 +54,7 @@ func TestPlanLeftOut(t *testing.T) {
 		sysctl "net.ipv4.vs.conntrack" { value = 1 }`)
 	var b strings.Builder
 	plan := report.NewPlan(checks.Inspect(t.Context(), node.Host(), checks.Boot, catalog.For(p, checks.Boot)))
-	if err := plan.Text(&b, report.Plain); err != nil {
+	if err := plan.Text(&b, report.Plain, report.Call{}); err != nil {
 		t.Fatal(err)
 	}
 	want := "what apply cannot change:\n  ! sysctl.net.ipv4.vs.conntrack  no such parameter, wants 1; load ip_vs\n" +
