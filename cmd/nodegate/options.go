@@ -234,6 +234,10 @@ func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
 		return err
 	}
 	r := report.New(h, p, found)
+	nothing := len(r.Results) == 0 && o.some
+	if nothing {
+		r.Verdict = report.Unknown
+	}
 	r.Repeat(again(c.Flags()))
 	if o.some && h.Live() {
 		r.Next = report.NewPlan(found).Next(again(c.Flags()))
@@ -241,9 +245,8 @@ func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
 	if err := o.write(c.OutOrStdout(), func(w io.Writer) error { return write(w, r) }); err != nil {
 		return err
 	}
-	if len(r.Results) == 0 && o.some {
+	if nothing {
 		fmt.Fprintf(c.ErrOrStderr(), "nodegate: nothing was checked: the policy asks for nothing at stage %s\n", r.Stage)
-		return exit(exitUnknown)
 	}
 	if o.format == "npd" && r.Verdict == report.Unknown {
 		return exit(npdUnknown)

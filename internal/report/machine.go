@@ -117,6 +117,9 @@ func tap(w io.Writer, r Report) error {
 // npd writes one line of at most 80 bytes, node-problem-detector's default for a
 // custom plugin's message.
 func npd(w io.Writer, r Report) error {
+	if len(r.Results) == 0 && r.Verdict == Unknown {
+		return NotChecked(w, "the policy asks for nothing at stage "+r.Stage)
+	}
 	line := "node policy passes"
 	for _, res := range r.Results {
 		if r.Verdict != Pass && res.Verdict == r.Verdict && res.Because == "" {
