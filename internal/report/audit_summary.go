@@ -18,8 +18,8 @@ const manyServices = 40
 // addresses, endpoints and verdict. Of more than manyServices it lists those with a finding only, unless all is set.
 func AuditSummary(w io.Writer, rep *proxyrules.Report, all bool) error {
 	if rep.Mode != "" {
-		if _, err := fmt.Fprintf(w, "kube-proxy in %s mode, rules of version %s, %d Service ports\n", rep.Mode, rep.Version,
-			len(rep.Services)); err != nil {
+		if _, err := fmt.Fprintf(w, "kube-proxy in %s mode, rules of version %s, %s\n", rep.Mode, rep.Version,
+			Count(len(rep.Services), "Service port")); err != nil {
 			return err
 		}
 	}

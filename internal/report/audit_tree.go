@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"nodegate/internal/proxyrules"
+	"nodegate/policy"
+	"slices"
 	"strings"
 )
 
@@ -26,13 +28,20 @@ func ServiceTree(w io.Writer, rep *proxyrules.Report) error {
 func OneService(rep *proxyrules.Report, name string) (*proxyrules.Report, error) {
 	one := *rep
 	one.Services = nil
+	var names []string
 	for _, s := range rep.Services {
-		if ns, svc, _ := proxyrules.SplitServicePort(s.Name); s.Name == name || ns+"/"+svc == name {
+		ns, svc, _ := proxyrules.SplitServicePort(s.Name)
+		names = append(names, ns+"/"+svc)
+		if s.Name == name || ns+"/"+svc == name {
 			one.Services = append(one.Services, s)
 		}
 	}
+	if one.Services == nil && !strings.Contains(name, "/") {
+		return nil, fmt.Errorf("--service is NAMESPACE/NAME[:PORT]; %q has no namespace", name)
+	}
 	if one.Services == nil {
-		return nil, fmt.Errorf("the rules have no Service %q", name)
+		slices.Sort(names)
+		return nil, fmt.Errorf("the rules have no Service %q.%s", name, policy.Nearest(name, slices.Compact(names)))
 	}
 	return &one, nil
 }

@@ -43,6 +43,8 @@ func TestMalformed(t *testing.T) {
 		{"prose", "hello\n", `line 1: not a line of iptables-save: "hello"`, input.ErrUnreadable},
 		{"an iptables -L listing", "Chain INPUT (policy ACCEPT)\n",
 			`line 1: not a line of iptables-save: "Chain INPUT (policy ACCEPT)"`, input.ErrUnreadable},
+		{"nft's own text", "table ip kube-proxy {\n", "line 1: this is what nft prints for people; give what `nft -j list ruleset` prints",
+			input.ErrUnreadable},
 		{"no table", "-A INPUT -j ACCEPT\n", `line 1: rule outside of a table: "-A INPUT -j ACCEPT"`, input.ErrUnreadable},
 		{"chain outside", ":X - [0:0]\n", `line 1: chain outside of a table: "X - [0:0]"`, input.ErrUnreadable},
 		{"chain without policy", "*nat\n:X\n", `line 2: chain without a policy: "X"`, input.ErrUnreadable},

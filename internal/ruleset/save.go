@@ -83,6 +83,9 @@ func (p *saveParser) line(s string) error {
 	if s[0] == 0x1f || s[0] == 0xfd {
 		return p.unreadable("not text: compressed data")
 	}
+	if p.table == nil && strings.HasPrefix(s, "table ") && strings.HasSuffix(s, "{") {
+		return p.unreadable("this is what nft prints for people; give what `nft -j list ruleset` prints")
+	}
 	return p.unreadable("not a line of iptables-save: %.60q", s)
 }
 
