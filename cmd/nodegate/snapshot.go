@@ -17,9 +17,12 @@ func newSnapshot() *cobra.Command {
 		Short: "Record what the checks read, to run them again elsewhere",
 		Long: `Snapshot runs the checks and records everything that they read: files below /proc
 and /sys that the policy names, links and their features. "nodegate check
---snapshot FILE" runs the same policy on the recording, on any machine.`,
+--snapshot FILE" runs the installed policy, which is recorded too, on the recording,
+on any machine. A --policy, --var or --stage that is given here must be given there.`,
 		Example: `  nodegate snapshot -o node17.json
-  nodegate check --snapshot node17.json`,
+  nodegate check --snapshot node17.json
+  nodegate snapshot --policy new.hcl -o node17.json
+  nodegate check --policy new.hcl --snapshot node17.json`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			h, err := o.machine()
