@@ -30,7 +30,7 @@ func (l link) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
 		s.Skip = "no link matches yet"
 		return s, nil
 	}
-	var wrong []string
+	var wrong, changeable, remedies []string
 	for _, found := range links {
 		settings, err := l.settings(ctx, h, found)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -41,12 +41,27 @@ func (l link) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
 		}
 		for _, set := range settings {
 			s.Evidence = append(s.Evidence, checks.Evidence{Source: found.Name, Text: set.name + "=" + set.got})
-			if !set.ok {
-				wrong = append(wrong, fmt.Sprintf("%s: %s=%s", found.Name, set.name, set.got))
-				s.Differs(strings.Join(wrong, ", "), set.remedy)
+			switch {
+			case set.ok:
+				continue
+			case set.stuck && !slices.Contains(remedies, set.remedy):
+				remedies = append(remedies, set.remedy)
+			case !set.stuck:
+				changeable = append(changeable, set.remedy)
 			}
+			wrong = append(wrong, fmt.Sprintf("%s: %s=%s", found.Name, set.name, set.got))
 		}
 		s.Changes = append(s.Changes, l.changes(found, settings)...)
+	}
+	switch len(changeable) {
+	case 0:
+	case 1:
+		remedies = append(remedies, changeable[0])
+	default: // one command for all of them
+		remedies = append(remedies, makeItLast)
+	}
+	if wrong != nil {
+		s.Differs(strings.Join(wrong, ", "), strings.Join(remedies, "; "))
 	}
 	return s, nil
 }

@@ -41,6 +41,11 @@ func TestLinkAnswers(t *testing.T) {
 		  match { default_route = true }
 		  offload = { tx-tcp-segmentation = true }
 		}
+		link "several" {
+		  match { driver = "ena" }
+		  offload = { lro = true }
+		  mtu     = 1400
+		}
 		link "later"   {
 		  match { kind = "vxlan" }
 		  mtu = 1450
@@ -51,6 +56,16 @@ pass link.group
 fail link.fixed: want lro=on, got ens5: lro=fixed by the driver
 fail link.named: want rx-gro=on rx-lro=on, got ens5: rx-gro=unknown to this kernel, ens5: rx-lro=off [fixed]
 fail link.blocked: want tx-tcp-segmentation=on, got ens5: tx-tcp-segmentation=off [requested on]
+fail link.several: want lro=on mtu=1400, got ens5: lro=fixed by the driver, ens5: mtu=9001, ens6: lro=fixed by the driver, ens6: mtu=1500
 skip link.later: no link matches yet
 fail`, checkstest.Print(r))
+	remedies := ""
+	for _, res := range r.Results {
+		remedies += res.State.Remedy + "\n"
+	}
+	checkstest.Equal(t, "remedies", `
+this device cannot change it: leave lro out for this kind of link
+run: ethtool -k ens5 for the names it knows; the driver fixes it: leave rx-lro out for this kind of link
+another feature that it needs is off, most often a checksum: ethtool -k ens5
+this device cannot change it: leave lro out for this kind of link; run: nodegate apply; nodegate install makes it last`, remedies)
 }
