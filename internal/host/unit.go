@@ -46,8 +46,8 @@ func template(unit string) string {
 
 func likeKubelet(name string) bool {
 	base, ok := strings.CutSuffix(name, ".service")
-	return ok && (strings.Contains(base, "kubelet") || strings.HasPrefix(base, "k3s") || strings.HasPrefix(base, "rke2-") ||
-		strings.HasPrefix(base, "k0s"))
+	return ok && (strings.Contains(base, "kubelet") || strings.Contains(base, "kubelite") || // MicroK8s
+		strings.HasPrefix(base, "k3s") || strings.HasPrefix(base, "rke2-") || strings.HasPrefix(base, "k0s"))
 }
 
 // LikeKubelet says which services look like a kubelet.
