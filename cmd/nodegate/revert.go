@@ -40,8 +40,8 @@ Exit status: 0 all is as before, 1 something was left, 2 wrong call.`,
 				return err
 			}
 			defer h.Close()
-			if active, _, err := h.Units.State(c.Context(), units.WatchUnit); err == nil && active == "active" && !dryRun {
-				return fmt.Errorf("%[1]s runs and would set it again; run: systemctl stop %[1]s, or nodegate uninstall --revert", units.WatchUnit)
+			if err := corrected(c.Context(), h); err != nil && !dryRun {
+				return err
 			}
 			return revertAll(c.Context(), h, force, dryRun, c.OutOrStdout())
 		},
@@ -49,6 +49,19 @@ Exit status: 0 all is as before, 1 something was left, 2 wrong call.`,
 	c.Flags().BoolVar(&force, "force", false, "also put back what somebody else has changed since")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "show what would be put back and write nothing")
 	return c
+}
+
+// corrected returns an error where watch runs, and would set again what is put back.
+func corrected(ctx context.Context, h *host.Host) error {
+	active, _, err := h.Units.State(ctx, units.WatchUnit)
+	if err != nil || active != "active" {
+		return nil
+	}
+	if off, err := h.BreakGlass(units.Disabled); err == nil && off != "" {
+		return nil // then watch corrects nothing
+	}
+	return fmt.Errorf("%[1]s runs and would set it again; run: touch %[2]s, or systemctl stop %[1]s, or nodegate uninstall --revert",
+		units.WatchUnit, units.Disabled)
 }
 
 // revertAll puts back all settings, and keeps the record of those that it leaves.
