@@ -119,7 +119,7 @@ type Units interface {
 	Reload(ctx context.Context) error
 	// Enable does what `systemctl enable` does.
 	Enable(ctx context.Context, units ...string) error
-	// Stop does what `systemctl stop` does. A unit that systemd does not know counts
+	// Stop does what `systemctl stop` and `systemctl reset-failed` do. A unit that systemd does not know counts
 	// as stopped.
 	Stop(ctx context.Context, unit string) error
 	// Restart restarts the units, each after the one before has started.

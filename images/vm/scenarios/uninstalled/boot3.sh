@@ -1,3 +1,14 @@
 first_start
 saw 1
+# systemd would list a unit that has failed until the restart, though its file is gone.
+install -D -m 0644 /dev/stdin /run/systemd/system/nodegate-apply.service.d/fails.conf <<'EOF'
+[Service]
+ExecStart=
+ExecStart=/bin/false
+EOF
+systemctl daemon-reload
+! systemctl restart nodegate-apply || die "nodegate-apply was to fail"
+rm -r /run/systemd/system/nodegate-apply.service.d
 /opt/nodegate uninstall
+left=$(systemctl list-units --all --no-legend --plain 'nodegate*')
+[ -z "$left" ] || die "systemd still lists $left"
