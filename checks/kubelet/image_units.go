@@ -7,7 +7,6 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/host"
-	"nodegate/internal/host/config"
 	"nodegate/policy"
 )
 
@@ -84,7 +83,7 @@ func inspectImageUnits(ctx context.Context, h *host.Host, p *policy.Policy) (che
 	if err := look(dropInDir+"/"+p.Gate.Unit+".d/10-nodegate.conf", "ExecStartPre=+"+binary+" gate", "drop-in of "+p.Gate.Unit); err != nil {
 		return s, err
 	}
-	undone, err := gateUndone(h, p.Gate.Unit, binary)
+	undone, err := h.GateUndone(p.Gate.Unit)
 	if err != nil {
 		return s, err
 	}
@@ -111,27 +110,6 @@ func inspectImageUnits(ctx context.Context, h *host.Host, p *policy.Policy) (che
 		s.Differs(strings.Join(missing, ", "), remedy)
 	}
 	return s, nil
-}
-
-// gateUndone returns the place where a drop-in that systemd reads after ours takes the
-// gate out again, by an empty ExecStartPre; "" where none does.
-func gateUndone(h *host.Host, unit, binary string) (string, error) {
-	files, err := config.DropIns(h.Files, config.Dirs("systemd/system"), unit)
-	if err != nil {
-		return "", err
-	}
-	entries, _ := config.ParseFiles(files) // systemd ignores a line that it cannot read, too
-	gated, undone := false, ""
-	for _, e := range entries {
-		switch {
-		case e.Section != "Service" || e.Key != "ExecStartPre":
-		case strings.HasPrefix(e.Value, "+"+binary+" gate"):
-			gated, undone = true, ""
-		case e.Value == "" && gated:
-			gated, undone = false, e.At()
-		}
-	}
-	return undone, nil
 }
 
 // findInstallation returns the installation that has a binary. Without any it

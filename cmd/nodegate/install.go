@@ -97,6 +97,10 @@ that binary and the package's units are used.`,
 			if err == nil && start {
 				err = startUnits(c.Context(), h, started)
 			}
+			if undone, unread := h.GateUndone(p.Gate.Unit); err == nil && unread == nil && undone != "" {
+				fmt.Fprintf(c.ErrOrStderr(), "nodegate: %s takes the gate out of %s again, by an empty ExecStartPre=: it starts unproven; "+
+					"take the line out, or name the file so that it sorts before ours\n", undone, p.Gate.Unit)
+			}
 			return printChanges(c.OutOrStdout(), t, changes, "installed", err)
 		},
 	}

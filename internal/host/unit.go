@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"nodegate/internal/host/config"
 	"nodegate/internal/host/program"
 )
 
@@ -32,6 +33,27 @@ func (h *Host) LacksUnit(unit string) (lacks bool, likely []string, err error) {
 		}
 	}
 	return lacks, likely, nil
+}
+
+// GateUndone returns the place where a drop-in that systemd reads after ours takes the
+// gate of a unit out again, by an empty ExecStartPre; "" where none does.
+func (h *Host) GateUndone(unit string) (string, error) {
+	files, err := config.DropIns(h.Files, config.Dirs("systemd/system"), unit)
+	if err != nil {
+		return "", err
+	}
+	entries, _ := config.ParseFiles(files) // systemd ignores a line that it cannot read, too
+	gated, undone := false, ""
+	for _, e := range entries {
+		switch {
+		case e.Section != "Service" || e.Key != "ExecStartPre":
+		case strings.HasPrefix(e.Value, "+/") && strings.Contains(e.Value, "/nodegate gate"):
+			gated, undone = true, ""
+		case e.Value == "" && gated:
+			gated, undone = false, e.At()
+		}
+	}
+	return undone, nil
 }
 
 // template returns the template of a unit that is an instance of one: a@b.service is
