@@ -73,23 +73,29 @@ func begin(c *cobra.Command, _ []string) error {
 // bound ends the process soon after --timeout: the checks end by themselves, but what
 // is read before them may never come.
 func bound(c *cobra.Command) error {
-	f := c.Flags().Lookup("timeout")
-	if f == nil {
-		return nil
-	}
-	if _, all := f.Annotations[boundAll]; !all {
-		return nil
-	}
-	limit, err := time.ParseDuration(f.Value.String())
-	if err != nil {
+	limit, err := limitOf(c)
+	if err != nil || limit == 0 {
 		return err
-	}
-	if limit <= 0 {
-		return fmt.Errorf("--timeout is how long this may take, longer than 0, for example %s; %s is not", f.DefValue, limit)
 	}
 	time.AfterFunc(limit+grace, func() {
 		host.Print(os.Stderr, "nodegate: gave up after "+limit.String()+" (--timeout)")
 		os.Exit(exitUnknown)
 	})
 	return nil
+}
+
+// limitOf returns how long a call may take, 0 where it has no end of its own.
+func limitOf(c *cobra.Command) (time.Duration, error) {
+	f := c.Flags().Lookup("timeout")
+	if f == nil || c.Flags().Changed("follow") { // publish goes on then until it is stopped
+		return 0, nil
+	}
+	if _, all := f.Annotations[boundAll]; !all {
+		return 0, nil
+	}
+	limit, err := time.ParseDuration(f.Value.String())
+	if err == nil && limit <= 0 {
+		err = fmt.Errorf("--timeout is how long this may take, longer than 0, for example %s; %s is not", f.DefValue, limit)
+	}
+	return limit, err
 }

@@ -67,6 +67,7 @@ Exit status: that of check, once the condition is written; 3 where it could not 
 	c.Flags().StringVar(&follow, "follow", "", "go on publishing what watch writes into `FILE`")
 	c.Flags().StringVar(&condition, "condition", "", "with --follow: the condition's `TYPE`")
 	timeoutFlag(c.Flags(), &o.timeout, defaultTimeout, "give up after this long")
+	c.MarkFlagsMutuallyExclusive("follow", "timeout") // it goes on until it is stopped
 	return c
 }
 
