@@ -10,5 +10,5 @@ systemctl daemon-reload
 ! systemctl restart nodegate-apply || die "nodegate-apply was to fail"
 rm -r /run/systemd/system/nodegate-apply.service.d
 /opt/nodegate uninstall
-left=$(systemctl list-units --all --no-legend --plain 'nodegate*')
+left=$(systemctl list-units --all --state=failed --no-legend --plain 'nodegate*')
 [ -z "$left" ] || die "systemd still lists $left"
