@@ -276,7 +276,7 @@ func (v *ipvs) state(p ServicePort) string {
 // serverEndpoints compares the endpoints of each virtual server of a Service port by the policy of what comes there, until some differ.
 func (c *comparison) serverEndpoints(s *Service, e *expectation) {
 	for i, at := range s.servers {
-		d := difference{stale: map[string]bool{}, missing: map[string]bool{}}
+		d := newDifference(e)
 		if i > 0 {
 			d.at = fmt.Sprintf("at %s, ", at.Address)
 		}
@@ -284,11 +284,11 @@ func (c *comparison) serverEndpoints(s *Service, e *expectation) {
 		switch {
 		case len(c.rep.ipvs.claims[at.VirtualServer]) > 1: // it has the endpoints of the one that was written last
 		case !at.local:
-			d.compareCluster(as, e, c.rep.Version)
+			d.compareCluster(as, c.rep.Version)
 		case e.local == nil || len(e.local) > 0:
-			d.compareLocal(as, e)
+			d.compareLocal(as)
 		case len(at.endpoints) > 0: // where the node has none, kube-proxy takes others, or none
-			d.compareCluster(as, e, c.rep.Version)
+			d.compareCluster(as, c.rep.Version)
 		}
 		if d.report(c, s); c.stale[keyOf(s)] {
 			return
