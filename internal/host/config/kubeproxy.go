@@ -25,8 +25,8 @@ type KubeProxy struct {
 	NoExternalIPs bool // externalIPs of Services are not served
 }
 
-// NoExternalIPs reports whether a configuration or command line switches off the feature gate AllowServiceExternalIPs, from 1.36.
-func NoExternalIPs(text string) bool {
+// noExternalIPs reports whether a configuration or command line switches off the feature gate AllowServiceExternalIPs, from 1.36.
+func noExternalIPs(text string) bool {
 	return regexp.MustCompile(`\bAllowServiceExternalIPs["']?\s*[:=]\s*["']?false`).MatchString(text)
 }
 
@@ -55,20 +55,19 @@ func ReadKubeProxy(files Files) (KubeProxy, error) {
 		if strings.Contains(string(text), "--config=") {
 			continue // a manifest that refers to a file, maybe one of the others
 		}
-		c, err := parseKubeProxy(string(text))
+		c, err := ParseKubeProxy(string(text))
 		if err != nil {
 			return c, fmt.Errorf("reading %s: %w", name, err)
 		}
 		c.From = name
 		return c, nil
 	}
-	return parseKubeProxy("")
+	return ParseKubeProxy("")
 }
 
-// parseKubeProxy reads a KubeProxyConfiguration, or a manifest whose command line
-// has the flags.
-func parseKubeProxy(text string) (KubeProxy, error) {
-	c := KubeProxy{Mode: "iptables", MaxPerCore: 32768, Min: 131072, MinSync: time.Second, NoExternalIPs: NoExternalIPs(text)}
+// ParseKubeProxy reads a KubeProxyConfiguration, or the flags of a manifest or command line.
+func ParseKubeProxy(text string) (KubeProxy, error) {
+	c := KubeProxy{Mode: "iptables", MaxPerCore: 32768, Min: 131072, MinSync: time.Second, NoExternalIPs: noExternalIPs(text)}
 	if !strings.Contains(text, "KubeProxyConfiguration") {
 		flag := regexp.MustCompile(`--(?:proxy-(mode)|conntrack-(max-per-core|min)|(?:iptables|ipvs)-(min-sync-period))[= ]"?(\w+)`)
 		for _, m := range flag.FindAllStringSubmatch(text, -1) {
