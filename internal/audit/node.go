@@ -27,7 +27,9 @@ type Node struct {
 
 // NewNode returns the node that h is.
 func NewNode(h *host.Host) *Node {
-	return &Node{Host: h, Presence: kube.Presence{Host: h}, opts: proxyrules.Options{BeLiberal: beLiberal(h)}}
+	n := &Node{Host: h, Presence: kube.Presence{Host: h}}
+	n.opts = proxyrules.Options{BeLiberal: beLiberal(h), NodePortAddresses: n.Presence.NodePortAddresses}
+	return n
 }
 
 // Rules reads and judges the rules.

@@ -149,6 +149,11 @@ func (p *Presence) NoExternalIPs() bool {
 	return slices.ContainsFunc(configurations(p.Host), func(c config.KubeProxy) bool { return c.NoExternalIPs })
 }
 
+// NodePortAddresses reports whether kube-proxy is configured to answer node ports at some addresses only.
+func (p *Presence) NodePortAddresses() bool {
+	return slices.ContainsFunc(configurations(p.Host), func(c config.KubeProxy) bool { return c.NodePortAddresses })
+}
+
 // configurations returns what is on the node of kube-proxy's configuration, and what its process has: the file that this names, as it
 // sees it itself, else its flags. What cannot be read is left out.
 func configurations(h *host.Host) []config.KubeProxy {

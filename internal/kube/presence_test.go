@@ -149,17 +149,21 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-// TestNoExternalIPs: by kube-proxy's configuration, or its command line.
-func TestNoExternalIPs(t *testing.T) {
+// TestConfigured: by kube-proxy's configuration, or its command line.
+func TestConfigured(t *testing.T) {
 	for _, c := range []struct {
-		file, flag string
-		want       bool
+		file, flag           string
+		noExternal, nodePort bool
 	}{
-		{"", "--v=2", false},
-		{"", "--feature-gates=A=true,AllowServiceExternalIPs=false", true},
-		{"", "--feature-gates=AllowServiceExternalIPs=true", false},
-		{"featureGates:\n  AllowServiceExternalIPs: false\n", "--v=2", true},
-		{"featureGates: {\"AllowServiceExternalIPs\": true}\n", "--v=2", false},
+		{"", "--v=2", false, false},
+		{"", "--feature-gates=A=true,AllowServiceExternalIPs=false", true, false},
+		{"", "--feature-gates=AllowServiceExternalIPs=true", false, false},
+		{"featureGates:\n  AllowServiceExternalIPs: false\n", "--v=2", true, false},
+		{"featureGates: {\"AllowServiceExternalIPs\": true}\n", "--v=2", false, false},
+		{"", "--nodeport-addresses=10.0.0.0/8", false, true},
+		{"nodePortAddresses:\n- 10.0.0.0/8\n", "--v=2", false, true},
+		{"nodePortAddresses: null\n", "--v=2", false, false},
+		{"nodePortAddresses: []\n", "--nodeport-addresses=", false, false},
 	} {
 		m := &hosttest.Machine{Files: map[string]string{
 			"/proc/7/stat": "7 (a) S 1 7", "/proc/7/cmdline": "kube-proxy\x00" + c.flag + "\x00",
@@ -169,8 +173,11 @@ func TestNoExternalIPs(t *testing.T) {
 			m.Files["/var/lib/kube-proxy/config.conf"] = "kind: KubeProxyConfiguration\n" + c.file
 		}
 		p := kube.Presence{Host: m.Host()}
-		if got := p.NoExternalIPs(); got != c.want {
-			t.Errorf("%q and %q: %v, want %v", c.file, c.flag, got, c.want)
+		if got := p.NoExternalIPs(); got != c.noExternal {
+			t.Errorf("%q and %q: no external addresses: %v, want %v", c.file, c.flag, got, c.noExternal)
+		}
+		if got := p.NodePortAddresses(); got != c.nodePort {
+			t.Errorf("%q and %q: addresses of node ports: %v, want %v", c.file, c.flag, got, c.nodePort)
 		}
 	}
 }

@@ -80,3 +80,14 @@ func TestUpstream(t *testing.T) {
 		})
 	}
 }
+
+// TestNodePortsNowhere: where kube-proxy is told to answer node ports at some addresses, and this node has none of them, it writes the
+// node ports and nothing that leads there.
+func TestNodePortsNowhere(t *testing.T) {
+	text := editedSave(t, readFile(t, "iptables-save.txt"), del("^-A KUBE-SERVICES .*nodeports"))
+	for some, want := range map[bool]string{true: "", false: "kubeproxy.nodeports.missing"} {
+		opts := Options{NodePortAddresses: func() bool { return some }, NodeName: "node0",
+			Services: services(t, readFile(t, "services.json")), Endpoints: endpoints(t, readFile(t, "endpointslices.json"))}
+		wantOne(t, Judge(mustParse(t, text), opts), want)
+	}
+}

@@ -23,6 +23,8 @@ type KubeProxy struct {
 	MinSync time.Duration // the least time between two writings of its rules
 
 	NoExternalIPs bool // externalIPs of Services are not served
+
+	NodePortAddresses bool // node ports are answered at some addresses only, of which a node may have none
 }
 
 // noExternalIPs reports whether a configuration or command line switches off the feature gate AllowServiceExternalIPs, from 1.36.
@@ -69,6 +71,7 @@ func ReadKubeProxy(files Files) (KubeProxy, error) {
 func ParseKubeProxy(text string) (KubeProxy, error) {
 	c := KubeProxy{Mode: "iptables", MaxPerCore: 32768, Min: 131072, MinSync: time.Second, NoExternalIPs: noExternalIPs(text)}
 	if !strings.Contains(text, "KubeProxyConfiguration") {
+		c.NodePortAddresses = regexp.MustCompile(`--nodeport-addresses[= ]"?\w`).MatchString(text)
 		flag := regexp.MustCompile(`--(?:proxy-(mode)|conntrack-(max-per-core|min)|(?:iptables|ipvs)-(min-sync-period))[= ]"?(\w+)`)
 		for _, m := range flag.FindAllStringSubmatch(text, -1) {
 			var err error
@@ -94,6 +97,7 @@ func ParseKubeProxy(text string) (KubeProxy, error) {
 			MaxPerCore *int32 `yaml:"maxPerCore"`
 			Min        *int32
 		}
+		NodePortAddresses        []string `yaml:"nodePortAddresses"`
 		IPTables, IPVS, NFTables struct {
 			MinSyncPeriod string `yaml:"minSyncPeriod"`
 		}
@@ -110,6 +114,7 @@ func ParseKubeProxy(text string) (KubeProxy, error) {
 			c.MinSync = d
 		}
 	}
+	c.NodePortAddresses = len(file.NodePortAddresses) > 0
 	if v := file.Conntrack.MaxPerCore; v != nil {
 		c.MaxPerCore = int64(*v)
 	}
