@@ -104,9 +104,14 @@ func (c *comparison) services() {
 	for i := range c.rep.Services {
 		s := &c.rep.Services[i]
 		if !inAPI[keyOf(s)] && !c.broken[s.Name+" "+s.Family] {
-			c.find("kubeproxy.truth.service-stale", s,
-				"this node still takes what is sent to %s:%d (%d endpoints), of a Service that the API no longer has",
-				s.ClusterIP, s.Port, len(s.Endpoints)+len(s.LocalEndpoints))
+			n := len(s.Endpoints) + len(s.LocalEndpoints)
+			if c.rep.ipvs != nil && s.NodePort != 0 {
+				c.find("kubeproxy.truth.service-stale", s, "this node still answers node port %d at %s (%d endpoints), which no Service of the API has",
+					s.NodePort, s.ClusterIP, n)
+			} else {
+				c.find("kubeproxy.truth.service-stale", s,
+					"this node still takes what is sent to %s:%d (%d endpoints), of a Service that the API no longer has", s.ClusterIP, s.Port, n)
+			}
 			c.stale[keyOf(s)] = true
 		}
 	}
