@@ -207,7 +207,7 @@ func (c *comparison) endpoints(s *Service) {
 		d.compareCluster(s, c.rep.Version)
 	}
 	if s.InternalLocal || s.ExternalLocal {
-		d.compareLocal(s)
+		d.compareLocal(s, c.rep.Version)
 	}
 	d.report(c, s)
 }

@@ -28,12 +28,19 @@ func (d *difference) compareCluster(s *Service, v VersionRange) {
 	}
 }
 
-func (d *difference) compareLocal(s *Service) {
-	if d.local == nil {
-		d.compare(s.LocalEndpoints, d.known, nil)
-		return
+func (d *difference) compareLocal(s *Service, v VersionRange) {
+	ready := false
+	for address := range d.local {
+		ready = ready || d.ready[address]
 	}
-	d.compare(s.LocalEndpoints, d.local, d.local)
+	switch {
+	case d.local == nil:
+		d.compare(s.LocalEndpoints, d.known, nil)
+	case !ready && v.Min < 26 && len(s.LocalEndpoints) == 0:
+		// before 1.26 policy Local does not fall back either
+	default:
+		d.compare(s.LocalEndpoints, d.local, d.local)
+	}
 }
 
 // compare notes endpoints that are not allowed, and wanted ones that are missing. What is not sure of one endpoint decides about the others.

@@ -222,7 +222,7 @@ func (c *comparison) serverEndpoints(s *Service, e *expectation) {
 		case !at.local:
 			d.compareCluster(as, c.rep.Version)
 		case e.local == nil || len(e.local) > 0:
-			d.compareLocal(as)
+			d.compareLocal(as, c.rep.Version)
 		case len(at.endpoints) > 0: // where the node has none, kube-proxy takes others, or none
 			d.compareCluster(as, c.rep.Version)
 		}
