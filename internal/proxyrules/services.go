@@ -85,7 +85,7 @@ func (s *serviceObject) outside(family string) (addresses map[string]string, sou
 	add := func(ip, what string) {
 		a, err := netip.ParseAddr(ip)
 		known = known && err == nil
-		if a = a.Unmap(); familyOf(a) == family {
+		if a = a.Unmap(); familyOf(a) == family && (what != proxiedAddress || addresses[a.String()] == "") {
 			addresses[a.String()] = what
 		}
 	}

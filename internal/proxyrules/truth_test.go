@@ -195,6 +195,8 @@ func TestOutsideAddresses(t *testing.T) {
 	}{
 		{"both", rules, external, status, ""},
 		{"another spelling", rules, `"externalIPs": ["::ffff:203.0.113.9"],`, status, ""},
+		{"its load balancer answers the external address", rules, external,
+			`"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}, {"ip": "203.0.113.9", "ipMode": "Proxy"}]}},`, ""},
 		{"external address gone", rules, "", status, "kubeproxy.truth.service-address"},
 		{"balancer gone", rules, external, `"status": {"loadBalancer": {}},`, "kubeproxy.truth.service-address"},
 		{"no status", rules, external, "", ""},
