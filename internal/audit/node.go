@@ -20,12 +20,16 @@ type Node struct {
 	Presence kube.Presence
 
 	opts proxyrules.Options
-	mode string // of kube-proxy, as last seen
+	// Of kube-proxy, as last seen.
+	mode     string
+	families int
 }
 
 // NewNode returns the node that h is.
 func NewNode(h *host.Host) *Node {
-	return &Node{Host: h, Presence: kube.Presence{Host: h}, opts: proxyrules.Options{BeLiberal: beLiberal(h)}}
+	n := &Node{Host: h, Presence: kube.Presence{Host: h}}
+	n.opts = proxyrules.Options{BeLiberal: beLiberal(h), NodePortAddresses: n.Presence.NodePortAddresses}
+	return n
 }
 
 // Rules reads and judges the rules.
@@ -35,7 +39,7 @@ func (n *Node) Rules(ctx context.Context) (proxyrules.Report, error) {
 		return proxyrules.Report{}, err
 	}
 	rep := proxyrules.Judge(sets, n.opts)
-	n.mode = rep.Mode
+	n.mode, n.families = rep.Mode, len(rep.Families)
 	rep.Listening, rep.NoExternalIPs = sync.OnceValues(n.Presence.Ports), n.Presence.NoExternalIPs
 	return rep, nil
 }
@@ -53,7 +57,7 @@ func (n *Node) Written() map[string]settle.Written {
 	}
 	all := map[string]settle.Written{}
 	for family, f := range n.Presence.Figures(context.Background()).Families {
-		w := settle.Written{At: f.LastSync, Waits: f.LastQueued.After(f.LastSync)}
+		w := settle.Written{At: f.LastSync, Queued: f.LastQueued, Shared: family == "" && n.families > 1}
 		if family != "IPv6" {
 			all[ruleset.IPv4] = w
 		}

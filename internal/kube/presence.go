@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -145,16 +146,36 @@ func (p *Presence) Ports() (map[uint16]bool, error) {
 
 // NoExternalIPs reports whether kube-proxy is configured to serve no externalIPs.
 func (p *Presence) NoExternalIPs() bool {
-	c, err := config.ReadKubeProxy(p.Host.Files)
-	if err == nil && c.NoExternalIPs {
-		return true
+	return slices.ContainsFunc(configurations(p.Host), func(c config.KubeProxy) bool { return c.NoExternalIPs })
+}
+
+// NodePortAddresses reports whether kube-proxy is configured to answer node ports at some addresses only.
+func (p *Presence) NodePortAddresses() bool {
+	return slices.ContainsFunc(configurations(p.Host), func(c config.KubeProxy) bool { return c.NodePortAddresses })
+}
+
+// configurations returns what is on the node of kube-proxy's configuration, and what its process has: the file that this names, as it
+// sees it itself, else its flags. What cannot be read is left out.
+func configurations(h *host.Host) []config.KubeProxy {
+	var all []config.KubeProxy
+	if c, err := config.ReadKubeProxy(h.Files); err == nil {
+		all = append(all, c)
 	}
-	processes, err := p.Host.Processes()
-	if err != nil {
-		return false
+	processes, err := h.Processes()
+	proxy, found := findProxy(processes)
+	if err != nil || !found {
+		return all
 	}
-	proxy, _ := findProxy(processes)
-	return config.NoExternalIPs(strings.Join(proxy.Args, " "))
+	text := strings.Join(proxy.Args, " ")
+	if m := regexp.MustCompile(`--config[= ](/\S+)`).FindStringSubmatch(text); m != nil {
+		if file, err := h.Files.ReadFile(fmt.Sprintf("/proc/%d/root%s", proxy.PID, m[1])); err == nil {
+			text = string(file)
+		}
+	}
+	if c, err := config.ParseKubeProxy(text); err == nil {
+		all = append(all, c)
+	}
+	return all
 }
 
 // isHealthz reports whether a page is kube-proxy's healthz.
@@ -239,9 +260,8 @@ const UsualSettle = 15 * time.Second
 // less often.
 func SettleTime(h *host.Host, usual time.Duration) time.Duration {
 	const beside = 10 * time.Second
-	c, err := config.ReadKubeProxy(h.Files)
-	if err != nil {
-		return usual
+	for _, c := range configurations(h) {
+		usual = max(usual, c.MinSync+beside)
 	}
-	return max(usual, c.MinSync+beside)
+	return usual
 }

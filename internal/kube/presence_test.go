@@ -2,11 +2,13 @@ package kube_test
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/kube"
@@ -147,17 +149,21 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-// TestNoExternalIPs: by kube-proxy's configuration, or its command line.
-func TestNoExternalIPs(t *testing.T) {
+// TestConfigured: by kube-proxy's configuration, or its command line.
+func TestConfigured(t *testing.T) {
 	for _, c := range []struct {
-		file, flag string
-		want       bool
+		file, flag           string
+		noExternal, nodePort bool
 	}{
-		{"", "--v=2", false},
-		{"", "--feature-gates=A=true,AllowServiceExternalIPs=false", true},
-		{"", "--feature-gates=AllowServiceExternalIPs=true", false},
-		{"featureGates:\n  AllowServiceExternalIPs: false\n", "--v=2", true},
-		{"featureGates: {\"AllowServiceExternalIPs\": true}\n", "--v=2", false},
+		{"", "--v=2", false, false},
+		{"", "--feature-gates=A=true,AllowServiceExternalIPs=false", true, false},
+		{"", "--feature-gates=AllowServiceExternalIPs=true", false, false},
+		{"featureGates:\n  AllowServiceExternalIPs: false\n", "--v=2", true, false},
+		{"featureGates: {\"AllowServiceExternalIPs\": true}\n", "--v=2", false, false},
+		{"", "--nodeport-addresses=10.0.0.0/8", false, true},
+		{"nodePortAddresses:\n- 10.0.0.0/8\n", "--v=2", false, true},
+		{"nodePortAddresses: null\n", "--v=2", false, false},
+		{"nodePortAddresses: []\n", "--nodeport-addresses=", false, false},
 	} {
 		m := &hosttest.Machine{Files: map[string]string{
 			"/proc/7/stat": "7 (a) S 1 7", "/proc/7/cmdline": "kube-proxy\x00" + c.flag + "\x00",
@@ -167,8 +173,39 @@ func TestNoExternalIPs(t *testing.T) {
 			m.Files["/var/lib/kube-proxy/config.conf"] = "kind: KubeProxyConfiguration\n" + c.file
 		}
 		p := kube.Presence{Host: m.Host()}
-		if got := p.NoExternalIPs(); got != c.want {
-			t.Errorf("%q and %q: %v, want %v", c.file, c.flag, got, c.want)
+		if got := p.NoExternalIPs(); got != c.noExternal {
+			t.Errorf("%q and %q: no external addresses: %v, want %v", c.file, c.flag, got, c.noExternal)
+		}
+		if got := p.NodePortAddresses(); got != c.nodePort {
+			t.Errorf("%q and %q: addresses of node ports: %v, want %v", c.file, c.flag, got, c.nodePort)
+		}
+	}
+}
+
+// TestSettleTime: a kube-proxy that writes less often is waited for, wherever that is configured.
+func TestSettleTime(t *testing.T) {
+	const manifest, mine = "/etc/kubernetes/manifests/kube-proxy.manifest", "/proc/7/root/etc/mine.yaml"
+	const thirty = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nnftables:\n  minSyncPeriod: 30s\n"
+	for _, c := range []struct {
+		what, args string
+		files      map[string]string
+		want       time.Duration
+	}{
+		{"nothing", "kube-proxy --v=2", nil, 15 * time.Second},
+		{"no kube-proxy", "bash", nil, 15 * time.Second},
+		{"a manifest", "bash", map[string]string{manifest: "kube-proxy --iptables-min-sync-period=20s"}, 30 * time.Second},
+		{"its flags", "kube-proxy --iptables-min-sync-period=20s", nil, 30 * time.Second},
+		{"the file that it names", "kube-proxy --config=/etc/mine.yaml", map[string]string{mine: thirty}, 40 * time.Second},
+		{"in two words", "kube-proxy --config /etc/mine.yaml", map[string]string{mine: thirty}, 40 * time.Second},
+		{"a file that may not be read", "kube-proxy --config=/etc/mine.yaml", nil, 15 * time.Second},
+		{"the longer one", "kube-proxy --ipvs-min-sync-period=1s", map[string]string{manifest: "kube-proxy --ipvs-min-sync-period=20s"}, 30 * time.Second},
+		{"shorter than usual", "kube-proxy --iptables-min-sync-period=2s", nil, 15 * time.Second},
+	} {
+		m := &hosttest.Machine{Files: map[string]string{"/proc/7/stat": "7 (a) S 1 7", "/proc/7/cmdline": strings.ReplaceAll(c.args, " ", "\x00") + "\x00",
+			"/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]"}}
+		maps.Copy(m.Files, c.files)
+		if got := kube.SettleTime(m.Host(), kube.UsualSettle); got != c.want {
+			t.Errorf("%s: %s, want %s", c.what, got, c.want)
 		}
 	}
 }

@@ -85,6 +85,7 @@ func (c *comparison) services() {
 		s := c.inRules[key]
 		switch {
 		case c.broken[key.name+" "+key.family]:
+		case s == nil && p.unsure && c.rep.Version.Min < 36:
 		case s == nil:
 			c.find("kubeproxy.truth.service-missing", &Service{Name: key.name, Family: key.family},
 				"it is at %s:%d (%s) in the API; this node does not answer there", p.clusterIP, p.number, p.proto)
@@ -103,9 +104,14 @@ func (c *comparison) services() {
 	for i := range c.rep.Services {
 		s := &c.rep.Services[i]
 		if !inAPI[keyOf(s)] && !c.broken[s.Name+" "+s.Family] {
-			c.find("kubeproxy.truth.service-stale", s,
-				"this node still takes what is sent to %s:%d (%d endpoints), of a Service that the API no longer has",
-				s.ClusterIP, s.Port, len(s.Endpoints)+len(s.LocalEndpoints))
+			n := len(s.Endpoints) + len(s.LocalEndpoints)
+			if c.rep.ipvs != nil && s.NodePort != 0 {
+				c.find("kubeproxy.truth.service-stale", s, "this node still answers node port %d at %s (%d endpoints), which no Service of the API has",
+					s.NodePort, s.ClusterIP, n)
+			} else {
+				c.find("kubeproxy.truth.service-stale", s,
+					"this node still takes what is sent to %s:%d (%d endpoints), of a Service that the API no longer has", s.ClusterIP, s.Port, n)
+			}
 			c.stale[keyOf(s)] = true
 		}
 	}
@@ -196,92 +202,14 @@ func (c *comparison) endpoints(s *Service) {
 		return
 	}
 	external := s.NodePort != 0 || len(s.ExternalIPs)+len(s.LoadBalancerIPs) > 0
-	d := difference{stale: map[string]bool{}, missing: map[string]bool{}}
+	d := newDifference(&e)
 	if !s.InternalLocal || external {
-		d.compareCluster(s, &e, c.rep.Version)
+		d.compareCluster(s, c.rep.Version)
 	}
 	if s.InternalLocal || s.ExternalLocal {
-		d.compareLocal(s, &e)
+		d.compareLocal(s, c.rep.Version)
 	}
 	d.report(c, s)
-}
-
-// difference gathers what is too much and what is missing, over both policies.
-type difference struct {
-	stale, missing map[string]bool
-	chance         float64 // of a connection to a stale endpoint
-	total          int
-	at             string // in IPVS mode, where not at the ClusterIP: "at 192.0.2.1:80, "
-}
-
-func (d *difference) compareCluster(s *Service, e *expectation, v VersionRange) {
-	switch {
-	case e.fallback && v.Min < 26 && len(s.Endpoints) == 0:
-		// before 1.26 policy Cluster does not fall back to terminating endpoints
-	case !e.fallback && same(s.Endpoints, e.ready):
-		// hints that this kube-proxy does not follow, or none
-	case e.hintsUnknown && len(s.Endpoints) > 0:
-		d.compare(s.Endpoints, e.ready, nil)
-	default:
-		d.compare(s.Endpoints, e.cluster, e.cluster)
-	}
-}
-
-func (d *difference) compareLocal(s *Service, e *expectation) {
-	if e.local == nil {
-		d.compare(s.LocalEndpoints, e.known, nil)
-		return
-	}
-	d.compare(s.LocalEndpoints, e.local, e.local)
-}
-
-// compare notes endpoints that are not allowed, and wanted ones that are missing.
-func (d *difference) compare(got []Endpoint, allowed, wanted map[string]bool) {
-	have := make(map[string]bool, len(got))
-	d.total += len(got)
-	for _, ep := range got {
-		if ep.Address == "" {
-			continue // could not be read
-		}
-		have[ep.Address] = true
-		if !allowed[ep.Address] {
-			d.stale[ep.Address] = true
-			d.chance += ep.Chance
-		}
-	}
-	for address := range wanted {
-		if !have[address] {
-			d.missing[address] = true
-		}
-	}
-}
-
-func same(got []Endpoint, want map[string]bool) bool {
-	if len(got) != len(want) {
-		return false
-	}
-	for _, ep := range got {
-		if !want[ep.Address] {
-			return false
-		}
-	}
-	return true
-}
-
-func (d *difference) report(c *comparison, s *Service) {
-	c.stale[keyOf(s)] = len(d.stale)+len(d.missing) > 0
-	switch {
-	case len(d.stale) > 0:
-		msg := fmt.Sprintf("%s%d of %d endpoints that this node sends connections to are not in the API, or not ready: %s; they take %.1f %% of "+
-			"new connections", d.at, len(d.stale), d.total, few(d.stale), 100*min(d.chance, 1))
-		if len(d.missing) > 0 {
-			msg += fmt.Sprintf("; these of the API get none: %s", few(d.missing))
-		}
-		c.find("kubeproxy.truth.endpoint-stale", s, "%s", msg)
-	case len(d.missing) > 0:
-		c.find("kubeproxy.truth.endpoint-missing", s,
-			"%s%s: they are in the API, and not among the %d of this node's rules", d.at, few(d.missing), d.total)
-	}
 }
 
 // few lists the first of many.

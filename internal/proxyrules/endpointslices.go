@@ -1,9 +1,10 @@
 package proxyrules
 
 import (
+	"cmp"
 	"io"
 	"net"
-	"slices"
+	"net/netip"
 	"strconv"
 	"strings"
 
@@ -33,6 +34,7 @@ type apiEndpoint struct {
 	zones, nodes         []string // hints
 	ready                bool
 	serving, terminating bool
+	unsure               bool // kube-proxy uses it, or does not
 }
 
 // endpointSlice is the part of a discovery.k8s.io/v1 EndpointSlice that kube-proxy looks at.
@@ -126,10 +128,11 @@ func (all *Endpoints) add(s *endpointSlice) {
 	}
 	svc.managed = svc.managed || s.Metadata.Labels[labelManagedBy] == "endpointslice-controller.k8s.io"
 	_, headless := s.Metadata.Labels[labelHeadless]
-	svc.ignored = svc.ignored || headless || s.Metadata.Labels[labelProxy] != ""
+	_, others := s.Metadata.Labels[labelProxy]
+	svc.ignored = svc.ignored || headless || others
 	for _, p := range s.Ports {
-		if p.Port == nil {
-			continue
+		if p.Port == nil || *p.Port == 0 || headless {
+			continue // kube-proxy does not see these
 		}
 		key := apiPort{text(p.Name, ""), strings.ToLower(text(p.Protocol, "TCP")), family}
 		for _, e := range s.Endpoints {
@@ -137,12 +140,13 @@ func (all *Endpoints) add(s *endpointSlice) {
 				continue
 			}
 			ep := apiEndpoint{
-				address:     net.JoinHostPort(e.Addresses[0], strconv.Itoa(int(*p.Port))),
+				address:     net.JoinHostPort(canonical(e.Addresses[0]), strconv.Itoa(int(*p.Port))),
 				node:        text(e.NodeName, ""),
 				ready:       yes(e.Conditions.Ready, true),
+				serving:     yes(e.Conditions.Serving, true),
 				terminating: yes(e.Conditions.Terminating, false),
+				unsure:      others, // until 1.35 kube-proxy passes over them
 			}
-			ep.serving = yes(e.Conditions.Serving, ep.ready)
 			if e.Hints != nil {
 				for _, z := range e.Hints.ForZones {
 					ep.zones = append(ep.zones, z.Name)
@@ -184,102 +188,18 @@ func yes(b *bool, otherwise bool) bool {
 	return *b
 }
 
-// expectation is what kube-proxy should have made of the endpoints of one Service port: CategorizeEndpoints of
-// pkg/proxy/topology.go, for a node whose name and zone may be unknown.
-type expectation struct {
-	cluster      map[string]bool // endpoints for policy Cluster
-	ready        map[string]bool // without hints: older kube-proxies, and Services that do not ask for them
-	local        map[string]bool // endpoints for policy Local; nil when the node is unknown
-	known        map[string]bool // any that kube-proxy could use
-	hintsUnknown bool            // hints exist, but not which apply here
-	fallback     bool            // nothing is ready: cluster has endpoints that still serve while they terminate
-}
-
-func expect(endpoints []apiEndpoint, node, zone string) expectation {
-	endpoints = distinct(endpoints)
-	e := expectation{cluster: map[string]bool{}, ready: map[string]bool{}, known: map[string]bool{}}
-	draining := map[string]bool{}
-	for _, ep := range endpoints {
-		switch {
-		case ep.ready:
-			e.ready[ep.address] = true
-		case ep.serving && ep.terminating:
-			draining[ep.address] = true
-		default:
-			continue
+// canonical spells an address as the kernel does. The API keeps it as it was written; in IPv4 with leading zeros, which kube-proxy
+// passes over.
+func canonical(address string) string {
+	a, err := netip.ParseAddr(address)
+	if err != nil {
+		parts := strings.Split(address, ".")
+		for i, p := range parts {
+			parts[i] = cmp.Or(strings.TrimLeft(p, "0"), "0")
 		}
-		e.known[ep.address] = true
-	}
-	applies := e.hints(endpoints, node, zone)
-	for _, ep := range endpoints {
-		if ep.ready && applies(ep) {
-			e.cluster[ep.address] = true
+		if a, err = netip.ParseAddr(strings.Join(parts, ".")); err != nil {
+			return address
 		}
 	}
-	if len(e.cluster) == 0 {
-		e.cluster, e.fallback = draining, len(draining) > 0
-	}
-	if node != "" {
-		e.local = local(endpoints, node)
-	}
-	return e
-}
-
-// hints returns which endpoints this node should use. Hints count only if every ready endpoint has one and one names this node
-// or zone; a node's hint counts before a zone's.
-func (e *expectation) hints(endpoints []apiEndpoint, node, zone string) func(apiEndpoint) bool {
-	allNodes, allZones, forNode, forZone := true, true, false, false
-	for _, ep := range endpoints {
-		if ep.ready {
-			allNodes = allNodes && len(ep.nodes) > 0
-			allZones = allZones && len(ep.zones) > 0
-			forNode = forNode || slices.Contains(ep.nodes, node)
-			forZone = forZone || slices.Contains(ep.zones, zone)
-		}
-	}
-	ready := len(e.ready) > 0
-	e.hintsUnknown = ready && (allNodes && node == "" || allZones && zone == "")
-	switch {
-	case ready && allNodes && forNode:
-		return func(ep apiEndpoint) bool { return slices.Contains(ep.nodes, node) }
-	case ready && allZones && forZone:
-		return func(ep apiEndpoint) bool { return slices.Contains(ep.zones, zone) }
-	}
-	return func(apiEndpoint) bool { return true }
-}
-
-// local returns this node's ready endpoints or, if there are none, those that still serve while they terminate.
-func local(endpoints []apiEndpoint, node string) map[string]bool {
-	ready, draining := map[string]bool{}, map[string]bool{}
-	for _, ep := range endpoints {
-		switch {
-		case ep.node != node:
-		case ep.ready:
-			ready[ep.address] = true
-		case ep.serving && ep.terminating:
-			draining[ep.address] = true
-		}
-	}
-	if len(ready) > 0 {
-		return ready
-	}
-	return draining
-}
-
-// distinct keeps one of the endpoints with the same address: while it moves between slices an endpoint may be in two, and
-// kube-proxy prefers the one that is ready, then the one that serves.
-func distinct(endpoints []apiEndpoint) []apiEndpoint {
-	at := make(map[string]int, len(endpoints))
-	kept := make([]apiEndpoint, 0, len(endpoints))
-	for _, ep := range endpoints {
-		i, again := at[ep.address]
-		switch {
-		case !again:
-			at[ep.address] = len(kept)
-			kept = append(kept, ep)
-		case ep.ready && !kept[i].ready, ep.serving && !kept[i].serving && !kept[i].ready:
-			kept[i] = ep
-		}
-	}
-	return kept
+	return a.Unmap().String()
 }

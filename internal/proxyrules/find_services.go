@@ -218,6 +218,9 @@ func (a *audit) judgeNodePortJump(c *chain) {
 	if ports == nil || len(ports.Rules) == 0 || ports.Refs > 0 || ports.blamed || a.portalsEmpty {
 		return
 	}
+	if a.opts.NodePortAddresses != nil && a.opts.NodePortAddresses() {
+		return // this node may have none of them
+	}
 	a.about("kubeproxy.nodeports.missing", "nat", c, nil, nil, "KUBE-SERVICES has no jump to KUBE-NODEPORTS: no node port is answered")
 	c.blamed = false
 }

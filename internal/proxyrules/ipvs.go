@@ -137,6 +137,9 @@ func (v *ipvs) findNodes(ports []apiServicePort) {
 			v.nodes[family] = append(v.nodes[family], ip)
 		}
 	}
+	for _, nodes := range v.nodes {
+		slices.SortFunc(nodes, netip.Addr.Compare)
+	}
 }
 
 // service returns what there is of a Service port. It reports whether its ClusterIP is served.
@@ -175,14 +178,6 @@ func (v *ipvs) service(p *apiServicePort) (s Service, found bool) {
 	return s, found
 }
 
-// nameless returns a virtual server as a Service that the API does not have, called by its place. It reports whether that is
-// certainly kube-proxy's: its address is on kube-ipvs0. Others may be excluded from what kube-proxy cleans up (excludeCIDRs).
-func (v *ipvs) nameless(at *ruleset.VirtualServer) (s Service, certain bool) {
-	ip, port := at.Address.Addr(), int(at.Address.Port())
-	return Service{Name: place(ip, port, at.Protocol), Protocol: at.Protocol, Family: familyOf(ip), ClusterIP: ip.String(), Port: port,
-		AffinitySeconds: at.Affinity, Endpoints: endpointsOf(at)}, v.Bound[ip]
-}
-
 // serves reports whether a Service port may have a virtual server there.
 func (v *ipvs) serves(at *ruleset.VirtualServer, p *apiServicePort) bool {
 	ip, port := at.Address.Addr(), int(at.Address.Port())
@@ -214,69 +209,10 @@ func endpointsOf(at *ruleset.VirtualServer) []Endpoint {
 	return list
 }
 
-// named returns the report as it is with one version of the Service's ports: in IPVS mode it has no names of its own.
-func (c compared) named(ports []apiServicePort) *Report {
-	if c.rep.ipvs == nil {
-		return c.rep
-	}
-	one := *c.rep
-	one.Services = nil
-	ports = c.own(ports)
-	for i := range ports {
-		if s, found := c.rep.ipvs.service(&ports[i]); found {
-			one.Services = append(one.Services, s)
-		}
-	}
-	if len(ports) == 0 {
-		one.Services = c.left
-	}
-	return &one
-}
-
-// leftOver returns what there is of a Service port where the API does not have it: what other versions had, unless another Service has
-// it now.
-func (c compared) leftOver() []Service {
-	v := c.rep.ipvs
-	if v == nil {
-		return nil
-	}
-	if at := v.at[c.port.Name]; at != nil {
-		if s, stale := v.nameless(at); stale {
-			return []Service{s}
-		}
-	}
-	for _, ports := range v.versions(c.port.Service()) {
-		for _, p := range c.own(ports) {
-			s, found := v.service(&p)
-			if found && !slices.ContainsFunc(v.claims[s.servers[0].VirtualServer], func(by ServicePort) bool { return by != c.port }) {
-				return []Service{s}
-			}
-		}
-	}
-	return nil
-}
-
-// state is what there is at all places that a Service port has or had in the API, so that it changes with what kube-proxy does only.
-// External addresses are left out: another Service may have them too.
-func (v *ipvs) state(p ServicePort) string {
-	ports := compared{port: p}.own(slices.Concat(v.versions(p.Service())...))
-	for i := range ports {
-		ports[i].outside = map[string]string{}
-	}
-	var lines []string
-	for place, at := range v.at {
-		if place == p.Name || slices.ContainsFunc(ports, func(of apiServicePort) bool { return v.serves(at, &of) }) {
-			lines = append(lines, fmt.Sprint(place, v.Local[at.Address.Addr()], at.Affinity, endpointsOf(at)))
-		}
-	}
-	slices.Sort(lines)
-	return strings.Join(lines, "\n")
-}
-
 // serverEndpoints compares the endpoints of each virtual server of a Service port by the policy of what comes there, until some differ.
 func (c *comparison) serverEndpoints(s *Service, e *expectation) {
 	for i, at := range s.servers {
-		d := difference{stale: map[string]bool{}, missing: map[string]bool{}}
+		d := newDifference(e)
 		if i > 0 {
 			d.at = fmt.Sprintf("at %s, ", at.Address)
 		}
@@ -284,11 +220,11 @@ func (c *comparison) serverEndpoints(s *Service, e *expectation) {
 		switch {
 		case len(c.rep.ipvs.claims[at.VirtualServer]) > 1: // it has the endpoints of the one that was written last
 		case !at.local:
-			d.compareCluster(as, e, c.rep.Version)
+			d.compareCluster(as, c.rep.Version)
 		case e.local == nil || len(e.local) > 0:
-			d.compareLocal(as, e)
+			d.compareLocal(as, c.rep.Version)
 		case len(at.endpoints) > 0: // where the node has none, kube-proxy takes others, or none
-			d.compareCluster(as, e, c.rep.Version)
+			d.compareCluster(as, c.rep.Version)
 		}
 		if d.report(c, s); c.stale[keyOf(s)] {
 			return

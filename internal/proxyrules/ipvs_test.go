@@ -87,6 +87,7 @@ func TestIPVS(t *testing.T) {
 		stale, missing   = "kubeproxy.truth.endpoint-stale", "kubeproxy.truth.endpoint-missing"
 		address, policy  = "kubeproxy.truth.service-address", "kubeproxy.truth.service-policy"
 		left, unanswered = "kubeproxy.truth.service-stale", "kubeproxy.truth.service-missing"
+		both30           = "tcp +172.18.0.2:30081 rr 0 10.0.0.7:8080\ntcp +10.0.0.254:30081 rr 0 10.0.0.7:8080\n"
 		web, draining    = "tcp 10.96.0.10:80 rr 0 10.0.0.1:8080", "10.0.0.9:53=0"
 	)
 	for _, c := range []struct{ what, old, now, want, service, words string }{
@@ -110,6 +111,9 @@ func TestIPVS(t *testing.T) {
 			"still takes what is sent to 10.96.0.10:80 (1 endpoints)"},
 		{"a Service of old that is not kube-proxy's", web, "tcp +10.96.0.13:80 rr 0 10.0.0.7:80\n" + web, "", "", ""},
 		{"a node port elsewhere", web, "tcp -198.51.100.8:30080 rr 0 10.0.0.7:80\n" + web, "", "", ""},
+		{"a node port of old", web, both30 + web, left, "10.0.0.254:30081/tcp", "still answers node port 30081 at 10.0.0.254 (1 endpoints), which no"},
+		{"another program's port", web, strings.ReplaceAll(both30, "30081", "8080") + web, "", "", ""},
+		{"at one address only", web, "tcp +10.0.0.254:30081 rr 0 10.0.0.7:8080\n" + web, "", "", ""},
 		{"the balancer's address is not served", "tcp 192.0.2.1:80 rr 0", "tcp 192.0.2.1:81 rr 0", address + " " + left, "prod/web",
 			"does not answer what is sent to 192.0.2.1, port 80: it is an address of its load balancer"},
 		{"the proxy's address is served", web, "tcp 192.0.2.99:80 rr 0 10.0.0.1:8080\n" + web, "", "", ""},

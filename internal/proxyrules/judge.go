@@ -26,6 +26,9 @@ type Options struct {
 	Services  *Services  // the API's Services; nil: Services known only from the rules
 	NodeName  string     // for local endpoints and node hints
 	Zone      string     // for zone hints
+
+	// NodePortAddresses reports whether kube-proxy is configured to answer node ports at some addresses only; nil: it is not.
+	NodePortAddresses func() bool
 }
 
 // Judge compares the rules with kube-proxy's invariants and, with Options.Endpoints, with the API. Several sets are several readings of

@@ -28,6 +28,7 @@ type apiServicePort struct {
 	outside               map[string]string // addresses of the family beside the ClusterIP, and what they are; nil: not known
 	sources               []string          // of the family, which alone may use the load balancer's addresses; none: everybody
 	health                int               // health check node port, with one port of the Service; 0: none
+	unsure                bool              // until 1.35 kube-proxy does not serve it
 }
 
 // What an address beside the ClusterIP is.
@@ -84,7 +85,7 @@ func (s *serviceObject) outside(family string) (addresses map[string]string, sou
 	add := func(ip, what string) {
 		a, err := netip.ParseAddr(ip)
 		known = known && err == nil
-		if a = a.Unmap(); familyOf(a) == family {
+		if a = a.Unmap(); familyOf(a) == family && (what != proxiedAddress || addresses[a.String()] == "") {
 			addresses[a.String()] = what
 		}
 	}
@@ -175,9 +176,11 @@ func loadServices(r io.Reader, keep func(*serviceObject)) (*Services, error) {
 
 // add keeps the ports that kube-proxy serves: not those of headless and ExternalName Services or of another proxy.
 func (all *Services) add(s *serviceObject) {
-	if s.Spec.Type == "ExternalName" || s.Metadata.Labels[labelProxy] != "" {
+	_, others := s.Metadata.Labels[labelProxy]
+	if s.Spec.Type == "ExternalName" || others {
 		return
 	}
+	_, unsure := s.Metadata.Labels[labelHeadless]
 	ips := s.Spec.ClusterIPs
 	if len(ips) == 0 {
 		ips = []string{s.Spec.ClusterIP}
@@ -186,6 +189,7 @@ func (all *Services) add(s *serviceObject) {
 		if ip == "" || ip == "None" {
 			continue
 		}
+		ip = canonical(ip)
 		family := ruleset.IPv4
 		if strings.Contains(ip, ":") {
 			family = ruleset.IPv6
@@ -203,7 +207,8 @@ func (all *Services) add(s *serviceObject) {
 			all.list = append(all.list, apiServicePort{namespace: s.Metadata.Namespace, name: s.Metadata.Name, port: p.Name,
 				proto: proto, family: family, clusterIP: ip, number: p.Port, nodePort: p.NodePort,
 				internal: s.Spec.InternalTrafficPolicy, external: s.externalPolicy(), affinity: s.Spec.SessionAffinity,
-				timeout: s.Spec.SessionAffinityConfig.ClientIP.TimeoutSeconds, outside: outside, sources: sources, health: health})
+				timeout: s.Spec.SessionAffinityConfig.ClientIP.TimeoutSeconds, outside: outside, sources: sources, health: health,
+				unsure: unsure})
 			health = 0
 		}
 	}

@@ -54,8 +54,8 @@ func TestExpectations(t *testing.T) {
 	local := graph(Service{NodePort: 30080, ExternalLocal: true, Endpoints: three, LocalEndpoints: three[:1]})
 	noLocal := graph(Service{NodePort: 30080, ExternalLocal: true, Endpoints: three})
 	internal := graph(Service{InternalLocal: true, LocalEndpoints: three[:1]})
-	old := none
-	old.Version = VersionRange{20, 20}
+	old, oldLocal := none, noLocal
+	old.Version, oldLocal.Version = VersionRange{20, 20}, VersionRange{20, 20}
 	const stale, missing = "kubeproxy.truth.endpoint-stale", "kubeproxy.truth.endpoint-missing"
 
 	for _, c := range []struct {
@@ -99,6 +99,11 @@ func TestExpectations(t *testing.T) {
 		{"local terminating: fallback", graph(Service{NodePort: 30080, ExternalLocal: true, Endpoints: three[1:],
 			LocalEndpoints: three[:1]}), Options{NodeName: "n1"},
 			[]string{"10.0.0.1 st @n1", "10.0.0.2 rs @n2", "10.0.0.3 rs @n2"}, ""},
+		{"local terminating, not taken", noLocal, Options{NodeName: "n1"},
+			[]string{"10.0.0.1 rs @n2", "10.0.0.2 rs @n2", "10.0.0.3 rs @n2", "10.0.0.4 st @n1"}, missing},
+		{"local terminating, before 1.26", oldLocal, Options{NodeName: "n1"},
+			[]string{"10.0.0.1 rs @n2", "10.0.0.2 rs @n2", "10.0.0.3 rs @n2", "10.0.0.4 st @n1"}, ""},
+		{"local, before 1.26", oldLocal, Options{NodeName: "n1"}, []string{"10.0.0.1 rs @n1", "10.0.0.2 rs @n2", "10.0.0.3 rs @n2"}, missing},
 		{"internal local", internal, Options{NodeName: "n1"}, []string{"10.0.0.1 rs @n1", "10.0.0.2 rs @n2"}, ""},
 		{"internal local, node not known", internal, Options{}, []string{"10.0.0.1 rs @n1", "10.0.0.2 rs @n2"}, ""},
 		{"internal local, gone", internal, Options{}, []string{"10.0.0.2 rs @n2"}, stale},
@@ -190,6 +195,8 @@ func TestOutsideAddresses(t *testing.T) {
 	}{
 		{"both", rules, external, status, ""},
 		{"another spelling", rules, `"externalIPs": ["::ffff:203.0.113.9"],`, status, ""},
+		{"its load balancer answers the external address", rules, external,
+			`"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}, {"ip": "203.0.113.9", "ipMode": "Proxy"}]}},`, ""},
 		{"external address gone", rules, "", status, "kubeproxy.truth.service-address"},
 		{"balancer gone", rules, external, `"status": {"loadBalancer": {}},`, "kubeproxy.truth.service-address"},
 		{"no status", rules, external, "", ""},

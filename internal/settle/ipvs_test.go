@@ -41,7 +41,7 @@ func (c *cluster) virtualServers(i int, endpoints []string, k kind) []ruleset.Vi
 // called returns the name of a Service, also where a finding has only its place.
 func (c *cluster) called(service string) string {
 	for i, name := range c.names {
-		if service == fmt.Sprintf("10.96.0.%d:80/tcp", i+1) {
+		if service == fmt.Sprintf("10.96.0.%d:80/tcp", i+1) || service == fmt.Sprintf("172.18.0.2:%d/tcp", 30080+i) {
 			return name
 		}
 	}

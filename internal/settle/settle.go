@@ -70,14 +70,15 @@ type loop struct {
 	began    time.Time
 	latest   proxyrules.Report
 	looks    int
-	writer   int            // kube-proxy's writing process at the last look, 0 for none
-	writing  time.Time      // when it was first seen
-	suspects []*suspect     // differences from the API
-	alone    []*held        // what the rules alone show
-	proxy    []*held        // what is wrong with kube-proxy
-	changes  map[string]int // of a Service, since the list
-	events   chan change    // of the API, since the list
-	broken   error          // why the API is not followed any more
+	writings map[string]*writings // of kube-proxy, by family
+	writer   int                  // kube-proxy's writing process at the last look, 0 for none
+	writing  time.Time            // when it was first seen
+	suspects []*suspect           // differences from the API
+	alone    []*held              // what the rules alone show
+	proxy    []*held              // what is wrong with kube-proxy
+	changes  map[string]int       // of a Service, since the list
+	events   chan change          // of the API, since the list
+	broken   error                // why the API is not followed any more
 	out      Outcome
 	found    []proxyrules.Finding
 }
@@ -85,7 +86,8 @@ type loop struct {
 // Run looks at the node until nothing is in doubt, or until the context ends. What is still in doubt then is unknown. The
 // versions are what the API has listed, before; both they and the API are nil where the rules are compared with nothing.
 func Run(ctx context.Context, node Node, api API, versions *proxyrules.Versions, opts Options) (Outcome, error) {
-	l := &loop{node: node, api: api, versions: versions, opts: opts, began: time.Now(), changes: map[string]int{}}
+	l := &loop{node: node, api: api, versions: versions, opts: opts, began: time.Now(), changes: map[string]int{},
+		writings: map[string]*writings{}}
 	looking := ctx
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
@@ -210,8 +212,11 @@ func (l *loop) look(ctx context.Context) error {
 	}
 	l.sift()
 	now := time.Now()
-	for _, s := range l.suspects {
-		s.wrote(written[s.port.Family])
+	for family, said := range written {
+		if l.writings[family] == nil {
+			l.writings[family] = &writings{}
+		}
+		l.writings[family].note(said)
 	}
 	l.excuse(now)
 	if l.opts.Progress != nil {

@@ -16,27 +16,6 @@ type suspect struct {
 	first proxyrules.Finding
 	since time.Time // the rules have been as they are
 	state string    // of the rules
-
-	written  time.Time // the end of kube-proxy's last writing, as it was said last
-	writings int       // that have ended since
-	waited   bool      // since then it has heard of changes that it had not written
-}
-
-// writings is how many must have ended before a difference is no matter of time: one was under way when kube-proxy heard of the change.
-const writings = 2
-
-// wrote notes what kube-proxy said of its writings before the rules were read.
-func (s *suspect) wrote(w Written) {
-	if !s.written.IsZero() && w.At.After(s.written) {
-		s.writings++
-	}
-	s.written, s.waited = w.At, s.waited || w.Waits
-}
-
-// Written is what kube-proxy says of its writings in one family.
-type Written struct {
-	At    time.Time // the end of the last one
-	Waits bool      // it has heard of a change since
 }
 
 // Converged is a Service port that differed from the API and no longer does.
@@ -56,7 +35,7 @@ func (l *loop) explained(s *suspect, now time.Time) bool {
 		return true
 	}
 	if state := l.latest.State(s.port); state != s.state {
-		s.since, s.state, s.writings, s.waited = now, state, 0, false // kube-proxy is at work
+		s.since, s.state = now, state // kube-proxy is at work
 	}
 	return false
 }
@@ -74,7 +53,8 @@ func (l *loop) isHeld(p proxyrules.ServicePort) bool {
 // settled reports whether a suspect has been the same for long enough.
 func (l *loop) settled(s *suspect, now time.Time) bool {
 	took := now.Sub(s.since)
-	return took >= l.opts.Settle && (!s.waited || s.writings >= writings || took >= stuckWrite)
+	w := l.writings[s.port.Family]
+	return took >= l.opts.Settle && (w == nil || w.done(s.since.Add(l.opts.Settle), now) || took >= stuckWrite)
 }
 
 // judge makes findings of the suspects. Before anything is called stale, the API is asked once more, past every cache: its

@@ -23,7 +23,7 @@ type still struct {
 	back        time.Duration
 	field       bool          // it is no endpoint that is stale
 	writes      time.Duration // kube-proxy is at one writing for so long, and the rules are right then
-	slow        time.Duration // kube-proxy says that each of its writings takes so long, and that a change waits
+	slow        time.Duration // kube-proxy says that each of its writings takes so long, and that it hears of changes all the time
 	mends       bool          // the second of these has the change
 }
 
@@ -35,7 +35,7 @@ func (s *still) Written() map[string]settle.Written {
 	if s.mends && ended >= 2 {
 		s.rules[s.names[0]] = s.shadow[s.names[0]]
 	}
-	return map[string]settle.Written{"ip": {At: s.began.Add(ended * s.slow), Waits: true}}
+	return map[string]settle.Written{"ip": {At: s.began.Add(ended * s.slow), Queued: time.Now()}}
 }
 
 func (s *still) Writer() int {

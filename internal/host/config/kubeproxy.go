@@ -23,10 +23,12 @@ type KubeProxy struct {
 	MinSync time.Duration // the least time between two writings of its rules
 
 	NoExternalIPs bool // externalIPs of Services are not served
+
+	NodePortAddresses bool // node ports are answered at some addresses only, of which a node may have none
 }
 
-// NoExternalIPs reports whether a configuration or command line switches off the feature gate AllowServiceExternalIPs, from 1.36.
-func NoExternalIPs(text string) bool {
+// noExternalIPs reports whether a configuration or command line switches off the feature gate AllowServiceExternalIPs, from 1.36.
+func noExternalIPs(text string) bool {
 	return regexp.MustCompile(`\bAllowServiceExternalIPs["']?\s*[:=]\s*["']?false`).MatchString(text)
 }
 
@@ -55,21 +57,21 @@ func ReadKubeProxy(files Files) (KubeProxy, error) {
 		if strings.Contains(string(text), "--config=") {
 			continue // a manifest that refers to a file, maybe one of the others
 		}
-		c, err := parseKubeProxy(string(text))
+		c, err := ParseKubeProxy(string(text))
 		if err != nil {
 			return c, fmt.Errorf("reading %s: %w", name, err)
 		}
 		c.From = name
 		return c, nil
 	}
-	return parseKubeProxy("")
+	return ParseKubeProxy("")
 }
 
-// parseKubeProxy reads a KubeProxyConfiguration, or a manifest whose command line
-// has the flags.
-func parseKubeProxy(text string) (KubeProxy, error) {
-	c := KubeProxy{Mode: "iptables", MaxPerCore: 32768, Min: 131072, MinSync: time.Second, NoExternalIPs: NoExternalIPs(text)}
+// ParseKubeProxy reads a KubeProxyConfiguration, or the flags of a manifest or command line.
+func ParseKubeProxy(text string) (KubeProxy, error) {
+	c := KubeProxy{Mode: "iptables", MaxPerCore: 32768, Min: 131072, MinSync: time.Second, NoExternalIPs: noExternalIPs(text)}
 	if !strings.Contains(text, "KubeProxyConfiguration") {
+		c.NodePortAddresses = regexp.MustCompile(`--nodeport-addresses[= ]"?\w`).MatchString(text)
 		flag := regexp.MustCompile(`--(?:proxy-(mode)|conntrack-(max-per-core|min)|(?:iptables|ipvs)-(min-sync-period))[= ]"?(\w+)`)
 		for _, m := range flag.FindAllStringSubmatch(text, -1) {
 			var err error
@@ -95,6 +97,7 @@ func parseKubeProxy(text string) (KubeProxy, error) {
 			MaxPerCore *int32 `yaml:"maxPerCore"`
 			Min        *int32
 		}
+		NodePortAddresses        []string `yaml:"nodePortAddresses"`
 		IPTables, IPVS, NFTables struct {
 			MinSyncPeriod string `yaml:"minSyncPeriod"`
 		}
@@ -111,6 +114,7 @@ func parseKubeProxy(text string) (KubeProxy, error) {
 			c.MinSync = d
 		}
 	}
+	c.NodePortAddresses = len(file.NodePortAddresses) > 0
 	if v := file.Conntrack.MaxPerCore; v != nil {
 		c.MaxPerCore = int64(*v)
 	}

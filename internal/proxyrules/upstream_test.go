@@ -1,0 +1,93 @@
+package proxyrules
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestUpstream: what the API may say in other ways than its controllers do, and what kube-proxy makes of it (pkg/proxy of 1.28 to 1.36,
+// informers of cmd/kube-proxy/app/server.go). The rules have the endpoints .1 and .2, .1 on node n1.
+func TestUpstream(t *testing.T) {
+	const stale, missing, left = "kubeproxy.truth.endpoint-stale", "kubeproxy.truth.endpoint-missing", "kubeproxy.truth.service-stale"
+	const unanswered, address = "kubeproxy.truth.service-missing", "kubeproxy.truth.service-address"
+	two := []Endpoint{{Address: "10.0.0.1:80", Chance: 0.5}, {Address: "10.0.0.2:80", Chance: 0.5}}
+	served := []Service{{Name: "prod/np", Protocol: "tcp", Family: "ip", ClusterIP: "10.96.0.7", Port: 80, Endpoints: two}}
+	local := []Service{served[0]}
+	local[0].NodePort, local[0].ExternalLocal, local[0].LocalEndpoints = 30080, true, two[:1]
+	without := []Service{served[0]}
+	without[0].Endpoints = two[1:]
+	in6 := []Service{{Name: "prod/np", Protocol: "tcp", Family: "ip6", ClusterIP: "fd00::7", Port: 80, Endpoints: []Endpoint{{Address: "[fd00::1]:80"}}}}
+	blocked := []Service{{Name: "prod/np", Protocol: "tcp", Family: "ip", ClusterIP: "10.96.0.7", Port: 80, Blocked: "reject"}}
+	both := sliceText("", "10.0.0.1 rs @n1", "10.0.0.2 rs @n2")
+	// more adds a slice to both, labelled so, with one endpoint.
+	more := func(labels, endpoint string) string {
+		_, slice, _ := strings.Cut(sliceText(labels, endpoint), `"items": [`)
+		slice, _, _ = strings.Cut(slice, `], "kind"`)
+		return strings.Replace(both, `], "kind"`, ", "+slice+`], "kind"`, 1)
+	}
+	const headless, others = `"service.kubernetes.io/headless": "", `, `"service.kubernetes.io/service-proxy-name": "", `
+	sixth := strings.NewReplacer(`"IPv4"`, `"IPv6"`, "10.0.0.1", "FD00:0::1").Replace(sliceText("", "10.0.0.1 rs"))
+	for _, c := range []struct {
+		what        string
+		rules       []Service
+		ip, labels  string // of the Service
+		slices      string
+		version     int
+		want, wants string // and in rules of 1.36, where that differs
+	}{
+		{"as usual", served, "10.96.0.7", "", both, 31, "", ""},
+		{"a Service of another proxy, without its name", nil, "10.96.0.7", others, both, 31, "", ""},
+		{"the same, still served", served, "10.96.0.7", others, both, 31, left, ""},
+		{"a Service called headless", nil, "10.96.0.7", headless, both, 31, "", unanswered},
+		{"the same, served", served, "10.96.0.7", headless, both, 31, "", ""},
+		{"a Service that is not there", nil, "10.96.0.7", "", both, 31, unanswered, ""},
+		{"a slice called headless", served, "10.96.0.7", "", more(headless, "10.0.0.3 rs"), 31, "", ""},
+		{"a slice of another proxy", served, "10.96.0.7", "", more(others, "10.0.0.3 rs"), 31, "", ""},
+		{"a slice more", served, "10.96.0.7", "", more("", "10.0.0.3 rs"), 31, missing, ""},
+		{"IPv6 as it is not printed", in6, "FD00:0:0::7", "", sixth, 31, "", ""},
+		{"IPv6, another address", in6, "fd00::8", "", sixth, 31, address, ""},
+		{"leading zeros", served, "10.096.000.7", "", strings.ReplaceAll(both, "10.0.0.1", "010.00.0.1"), 31, "", ""},
+		{"port 0", blocked, "10.96.0.7", "", strings.ReplaceAll(both, `"port": 80`, `"port": 0`), 31, "", ""},
+		{"serving is not said", served, "10.96.0.7", "", strings.NewReplacer(`"serving": true, "terminating": false`, `"terminating": true`, `"ready": true`,
+			`"ready": false`).Replace(both), 31, "", ""},
+		{"nothing is said", served, "10.96.0.7", "", strings.ReplaceAll(both, `"ready": true, "serving": true, "terminating": false`, ""), 31, "", ""},
+
+		{"one Pod replaces another at its address, the old one is taken", without, "10.96.0.7", "", more("", "10.0.0.1 t @n1"), 31, "", ""},
+		{"the same, the new one is taken", served, "10.96.0.7", "", more("", "10.0.0.1 t @n1"), 31, "", ""},
+		{"the same, and one is missing", []Service{blocked[0]}, "10.96.0.7", "", more("", "10.0.0.1 t @n1"), 31, missing, ""},
+		{"the same, on this node", []Service{local[0]}, "10.96.0.7", "", more("", "10.0.0.1 st @n1"), 31, "", ""},
+		{"twice alike", without, "10.96.0.7", "", more("", "10.0.0.1 rs @n1"), 31, missing, ""},
+
+		{"hints for nodes that are not followed", served, "10.96.0.7", "", sliceText("", "10.0.0.1 rs +z *n1", "10.0.0.2 rs +z *n2", "10.0.0.3 rs +y *n3"),
+			31, "", ""},
+		{"the same, and one is stale", served, "10.96.0.7", "", sliceText("", "10.0.0.1 rs +z *n1", "10.0.0.2 rs +y *n2", "10.0.0.3 rs +y *n3"), 31, stale, ""},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			api := `{"kind": "ServiceList", "items": [{"metadata": {"namespace": "prod", "name": "np", "labels": {` + strings.TrimSuffix(c.labels, ", ") + `}},
+				"spec": {"type": "NodePort", "clusterIP": "` + c.ip + `", "ports": [{"port": 80, "protocol": "TCP"}]}}]}`
+			if len(c.rules) > 0 && c.rules[0].NodePort != 0 {
+				api = strings.Replace(api, `"port": 80,`, `"port": 80, "nodePort": 30080,`, 1)
+			}
+			for _, version := range []int{c.version, 36} {
+				rep := Report{Mode: "iptables", Version: VersionRange{version, 36}, Services: c.rules, Families: map[string]bool{"ip": true, "ip6": true}}
+				want := c.want
+				if version == 36 && c.wants != "" {
+					want = c.wants
+				}
+				found := Compare(&rep, Options{Services: services(t, api), Endpoints: endpoints(t, c.slices), NodeName: "n1", Zone: "z"})
+				wantOne(t, Report{Findings: found}, want)
+			}
+		})
+	}
+}
+
+// TestNodePortsNowhere: where kube-proxy is told to answer node ports at some addresses, and this node has none of them, it writes the
+// node ports and nothing that leads there.
+func TestNodePortsNowhere(t *testing.T) {
+	text := editedSave(t, readFile(t, "iptables-save.txt"), del("^-A KUBE-SERVICES .*nodeports"))
+	for some, want := range map[bool]string{true: "", false: "kubeproxy.nodeports.missing"} {
+		opts := Options{NodePortAddresses: func() bool { return some }, NodeName: "node0",
+			Services: services(t, readFile(t, "services.json")), Endpoints: endpoints(t, readFile(t, "endpointslices.json"))}
+		wantOne(t, Judge(mustParse(t, text), opts), want)
+	}
+}

@@ -1,0 +1,43 @@
+package settle
+
+import (
+	"testing"
+	"time"
+)
+
+// TestWritings: what kube-proxy says of its writings, at seconds from the first look, and from when on a difference that has settled
+// after 15 s is one.
+func TestWritings(t *testing.T) {
+	type said struct{ at, queued int } // the end of the last writing, and the last change
+	from := time.Unix(1e9, 0)
+	second := func(s int) time.Time { return from.Add(time.Duration(s) * time.Second) }
+	for _, c := range []struct {
+		what   string
+		shared bool
+		says   map[int]said // from then on
+		want   int
+	}{
+		{"nothing for long", false, map[int]said{0: {-30, -300}}, 0},
+		{"a change before the first look, a writing that ends", false, map[int]said{0: {-1, -2}, 20: {20, -2}}, 20},
+		{"a change during a writing, the next one ends", false, map[int]said{0: {-1, -2}, 5: {5, 3}, 30: {30, 3}}, 30},
+		{"changes all the time, short writings", false, map[int]said{0: {0, 0}, 10: {10, 10}, 16: {16, 16}, 18: {18, 18}}, 18},
+		{"changes all the time, a long writing", false, map[int]said{0: {0, 0}, 14: {14, 14}, 40: {40, 40}, 50: {50, 50}}, 50},
+		{"no writing ends", false, map[int]said{0: {-1, -2}}, 118},
+		{"of two families, each ends twice", true, map[int]said{0: {-1, -2}, 5: {5, -2}, 10: {10, -2}, 20: {20, -2}}, 20},
+	} {
+		w, got := writings{}, -1
+		for s := range 120 {
+			if say, ok := c.says[s]; ok {
+				w.note(Written{At: second(say.at), Queued: second(say.queued), Shared: c.shared})
+			}
+			w.note(Written{}) // it does not answer
+			if w.done(second(15), second(s)) {
+				got = s
+				break
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: after %d s, want %d", c.what, got, c.want)
+		}
+	}
+}
