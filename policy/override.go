@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -63,9 +64,7 @@ func (l *loader) override(b *block, o block) {
 			attrs[name] = a
 		}
 	}
-	for name, a := range content.Attributes {
-		attrs[name] = a
-	}
+	maps.Copy(attrs, content.Attributes)
 	b.Attrs, b.Override = attrs, o.Range
 	if len(content.Blocks) > 0 {
 		b.Blocks = content.Blocks

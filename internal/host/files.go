@@ -86,8 +86,7 @@ func (t treeFiles) open(name string) (*os.File, error) {
 
 // named puts the requested path into an error of a file handle.
 func (t treeFiles) named(name string, err error) error {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
+	if pe, is := errors.AsType[*fs.PathError](err); is {
 		return &fs.PathError{Op: pe.Op, Path: t.root + name, Err: pe.Err}
 	}
 	return err

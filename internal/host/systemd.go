@@ -208,8 +208,7 @@ func (m *machineUnits) Stop(ctx context.Context, unit string) error {
 		return err
 	}
 	err = await(ctx, "stopping", unit, conn.StopUnitContext)
-	var answer godbus.Error
-	if errors.As(err, &answer) && answer.Name == "org.freedesktop.systemd1.NoSuchUnit" {
+	if answer, is := errors.AsType[godbus.Error](err); is && answer.Name == "org.freedesktop.systemd1.NoSuchUnit" {
 		return nil
 	}
 	return err

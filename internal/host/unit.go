@@ -108,10 +108,8 @@ func (h *Host) unitLinked(unit string) (bool, Evidence, error) {
 			if err != nil {
 				return false, Evidence{}, err
 			}
-			for _, w := range wanted {
-				if w == unit {
-					return true, Evidence{dir + "/" + name + "/" + unit, "enabled"}, nil
-				}
+			if slices.Contains(wanted, unit) {
+				return true, Evidence{dir + "/" + name + "/" + unit, "enabled"}, nil
 			}
 		}
 	}

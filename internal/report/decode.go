@@ -48,9 +48,8 @@ func Decode(file string, r io.Reader) ([]Read, error) {
 		begin := in.InputOffset() - int64(len(raw))
 		report, err := decode(raw)
 		if err != nil {
-			var wrong *json.UnmarshalTypeError
 			at := begin
-			if errors.As(err, &wrong) {
+			if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is {
 				at += wrong.Offset
 			}
 			return reports, fmt.Errorf("%s: %w", position(file, text, at), err)
@@ -118,8 +117,7 @@ type document struct {
 func decode(raw json.RawMessage) (Report, error) {
 	var d document
 	if err := json.Unmarshal(raw, &d); err != nil {
-		var wrong *json.UnmarshalTypeError
-		if errors.As(err, &wrong) && wrong.Field != "" {
+		if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is && wrong.Field != "" {
 			return Report{}, fmt.Errorf("%s is a %s here, not what a report has there: %w", wrong.Field, wrong.Value, err)
 		}
 		return Report{}, fmt.Errorf("no report of a node: %w", err)
