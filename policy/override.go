@@ -48,7 +48,7 @@ func (l *loader) overrideNothing(o block, name string, names []string) {
 		l.errorf(o.Range, "Not a built-in requirement", "%s is your own, at %s: change it there.", o.Name, place(l.blocks[i].Range))
 		return
 	}
-	l.errorf(o.Range, "Nothing to override", "No built-in policy in use has %s.%s", o.Name, nearest(name, names))
+	l.errorf(o.Range, "Nothing to override", "No built-in policy in use has %s.%s", o.Name, Nearest(name, names))
 }
 
 // override puts o's attributes in place of those of b. The values of a sysctl go
