@@ -88,10 +88,8 @@ func jsonError(err error) error {
 
 // position returns file:line:column of a byte, counted from 1.
 func position(file string, text []byte, offset int64) string {
-	before := text[:min(offset, int64(len(text)))]
-	line := bytes.Count(before, []byte("\n")) + 1
-	column := len(before) - bytes.LastIndexByte(before, '\n')
-	return fmt.Sprintf("%s:%d:%d", file, line, column)
+	p := place{file: file, text: text}
+	return p.at(min(offset, int64(len(text))))
 }
 
 // place counts lines up to offsets that only grow: a file may hold thousands of reports.
