@@ -69,12 +69,11 @@ func (r *reader) cost(e hcl.Expression) int {
 
 // costOf returns the size of what t names. The name of a "for" stands for a part of what it goes through.
 func (r *reader) costOf(t hcl.Traversal) int {
-	if len(t) > 1 && t.RootName() == "var" {
-		if a, is := t[1].(hcl.TraverseAttr); is {
-			return size(r.vars[a.Name])
-		}
+	name := factName(t)
+	if variable, is := strings.CutPrefix(name, "var."); is {
+		return size(r.vars[variable])
 	}
-	if factTypes()[factName(t)] != cty.NilType {
+	if factTypes()[name] != cty.NilType {
 		return factCost
 	}
 	return 0

@@ -3,6 +3,7 @@ package policy
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -117,12 +118,7 @@ func (s *nesting) take(t hclsyntax.Token, isFor, endFor bool) string {
 }
 
 func (s *nesting) inFor() bool {
-	for _, l := range s.levels {
-		if l.isFor {
-			return true
-		}
-	}
-	return s.templates > 0
+	return s.templates > 0 || slices.ContainsFunc(s.levels, func(l level) bool { return l.isFor })
 }
 
 func closes(t hclsyntax.TokenType) bool {

@@ -52,13 +52,8 @@ func (r *reader) scope(e hcl.Expression) (scope *hcl.EvalContext, unknown []stri
 	var wrong, all []string
 	ok = true
 	for _, t := range named {
-		root, attr := t.RootName(), ""
-		if len(t) > 1 {
-			if a, is := t[1].(hcl.TraverseAttr); is {
-				attr = a.Name
-			}
-		}
-		name := root + "." + attr
+		name := factName(t)
+		root, attr, _ := strings.Cut(name, ".")
 		if root == "var" {
 			v, declared := r.vars[attr]
 			if declared && !v.IsKnown() {
@@ -92,7 +87,7 @@ func (r *reader) scope(e hcl.Expression) (scope *hcl.EvalContext, unknown []stri
 		if facts[root] == nil {
 			facts[root] = map[string]cty.Value{}
 		}
-		facts[root][strings.TrimPrefix(name, root+".")] = v
+		facts[root][attr] = v
 	}
 	if len(all) > 0 {
 		scope.Functions = functions(true)

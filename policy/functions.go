@@ -71,7 +71,7 @@ func versionNumbers(s string) ([]int, error) {
 		digits = digits[:end]
 	}
 	var numbers []int
-	for _, part := range strings.Split(strings.Trim(digits, "."), ".") {
+	for part := range strings.SplitSeq(strings.Trim(digits, "."), ".") {
 		n, err := strconv.Atoi(part)
 		if err != nil {
 			return nil, fmt.Errorf("%q is not a version such as 5.4.41", s)

@@ -19,15 +19,7 @@ type Key string
 func ParseKey(s string) (Key, error) {
 	p := s
 	if i := strings.IndexAny(s, "./"); i >= 0 && s[i] == '.' {
-		p = strings.Map(func(r rune) rune {
-			switch r {
-			case '.':
-				return '/'
-			case '/':
-				return '.'
-			}
-			return r
-		}, s)
+		p = swapped(s)
 	}
 	if strings.HasPrefix(s, "/") {
 		return "", fmt.Errorf("%q is an absolute path; write it relative to /proc/sys, for example net.ipv4.ip_forward", s)
@@ -57,7 +49,10 @@ func ParseKey(s string) (Key, error) {
 
 // String returns the key as sysctl(8) prints it: dots between components, and a
 // slash for a dot inside one.
-func (k Key) String() string {
+func (k Key) String() string { return swapped(string(k)) }
+
+// swapped puts slashes for dots, and dots for slashes.
+func swapped(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch r {
 		case '/':
@@ -66,7 +61,7 @@ func (k Key) String() string {
 			return '/'
 		}
 		return r
-	}, string(k))
+	}, s)
 }
 
 // IsGlob reports whether the key is a pattern, which may match any number of

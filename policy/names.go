@@ -23,13 +23,13 @@ const noKernel = "no kernel of Debian 11, 12 or 13 has it."
 
 func (r *reader) checkModule(b block) {
 	if name := strings.ReplaceAll(b.Name, "-", "_"); r.names && !slices.Contains(r.catalogue.Modules, name) {
-		r.warnf(b.Range, "Unknown module", "%s: %s%s", b.Name, noKernel, nearest(name, r.catalogue.Modules))
+		r.warnf(b.Range, "Unknown module", "%s: %s%s", b.Name, noKernel, Nearest(name, r.catalogue.Modules))
 	}
 }
 
 func (r *reader) checkKind(kind string, at hcl.Range) {
 	if r.names && kind != "" && !slices.Contains(r.catalogue.Kinds, kind) {
-		r.warnf(at, "Unknown kind", "%q is no kind of link: %s%s", kind, noKernel, nearest(kind, r.catalogue.Kinds))
+		r.warnf(at, "Unknown kind", "%q is no kind of link: %s%s", kind, noKernel, Nearest(kind, r.catalogue.Kinds))
 	}
 }
 
@@ -46,7 +46,7 @@ func (r *reader) checkMatch(m Match, b block) {
 	module := strings.ReplaceAll(m.Driver, "-", "_")
 	if r.names && module != "" && !strings.Contains(module, " ") && !slices.Contains(r.catalogue.Modules, module) {
 		r.warnf(b.at("driver"), "Unknown driver",
-			"%q: %s `ethtool -i LINK` prints a link's.%s", m.Driver, noKernel, nearest(module, r.catalogue.Modules))
+			"%q: %s `ethtool -i LINK` prints a link's.%s", m.Driver, noKernel, Nearest(module, r.catalogue.Modules))
 	}
 }
 
@@ -82,7 +82,7 @@ func (r *reader) checkParameter(key Key, name hcl.Range, values []string, at hcl
 		for _, p := range r.catalogue.Parameters {
 			all = append(all, Key(p).String())
 		}
-		r.warnf(name, "Unknown parameter", "%s: %s%s", key, noKernel, nearest(key.String(), all))
+		r.warnf(name, "Unknown parameter", "%s: %s%s", key, noKernel, Nearest(key.String(), all))
 	}
 	for _, v := range values {
 		fields := strings.Fields(v)
@@ -136,13 +136,9 @@ func insteadOf(word string) string {
 	return ""
 }
 
-// Nearest returns " Did you mean ...?" for up to three of the known words, "" where none
-// is near.
-func Nearest(s string, known []string) string { return nearest(s, known) }
-
-// nearest returns " Did you mean ...?" for up to three names: the nearest ones, and those
-// that end as s does, most often below another folder.
-func nearest(s string, known []string) string {
+// Nearest returns " Did you mean ...?" for up to three of the known names, the nearest ones
+// and those that end as s does, most often below another folder; "" where none is near.
+func Nearest(s string, known []string) string {
 	last := func(s string) string { return s[strings.LastIndexByte(s, '.')+1:] }
 	type candidate struct {
 		name     string

@@ -40,7 +40,7 @@ func offloadNames(name string) (features []string, group bool) {
 	if g := offloadGroup(name); g != nil {
 		return g, true
 	}
-	for _, k := range strings.Fields(kernelFeatures) {
+	for k := range strings.FieldsSeq(kernelFeatures) {
 		if k == name {
 			return []string{k}, false
 		}

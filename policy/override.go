@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -47,7 +48,7 @@ func (l *loader) overrideNothing(o block, name string, names []string) {
 		l.errorf(o.Range, "Not a built-in requirement", "%s is your own, at %s: change it there.", o.Name, place(l.blocks[i].Range))
 		return
 	}
-	l.errorf(o.Range, "Nothing to override", "No built-in policy in use has %s.%s", o.Name, nearest(name, names))
+	l.errorf(o.Range, "Nothing to override", "No built-in policy in use has %s.%s", o.Name, Nearest(name, names))
 }
 
 // override puts o's attributes in place of those of b. The values of a sysctl go
@@ -63,9 +64,7 @@ func (l *loader) override(b *block, o block) {
 			attrs[name] = a
 		}
 	}
-	for name, a := range content.Attributes {
-		attrs[name] = a
-	}
+	maps.Copy(attrs, content.Attributes)
 	b.Attrs, b.Override = attrs, o.Range
 	if len(content.Blocks) > 0 {
 		b.Blocks = content.Blocks

@@ -186,7 +186,7 @@ func (c *typeChecker) possible(fact string, e hclsyntax.Expression) {
 	switch {
 	case words != nil && !slices.Contains(words, text):
 		c.errorf(e.Range(), "Wrong value", "%s is never %q; it is one of %s.%s",
-			fact, text, strings.Join(quoted(words), ", "), nearest(text, words))
+			fact, text, strings.Join(quoted(words), ", "), Nearest(text, words))
 	case fact == "os.id" && strings.ToLower(strings.TrimSpace(text)) != text:
 		c.errorf(e.Range(), "Wrong value", "os.id is never %q: os-release(5) has it in lower case. Write %q.",
 			text, strings.ToLower(strings.TrimSpace(text)))

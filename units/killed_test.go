@@ -100,7 +100,7 @@ func freshly(t *testing.T, f []units.File) string {
 
 func withoutTimes(manifest string) string {
 	var kept []string
-	for _, l := range strings.Split(manifest, "\n") {
+	for l := range strings.SplitSeq(manifest, "\n") {
 		if strings.Contains(l, "/var/lib/nodegate/") {
 			continue // the order of the journal's entries is its history
 		}

@@ -43,7 +43,7 @@ func TestOldestSystemd(t *testing.T) {
 
 func words(text string) map[string]bool {
 	all := map[string]bool{}
-	for _, w := range strings.Fields(text) {
+	for w := range strings.FieldsSeq(text) {
 		all[w] = true
 	}
 	return all

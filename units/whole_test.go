@@ -139,7 +139,7 @@ func TestStagedNames(t *testing.T) {
 	if left == 0 {
 		t.Fatal("nothing was left: the test sees nothing")
 	}
-	for _, line := range strings.Split(manifest(t, root), "\n") {
+	for line := range strings.SplitSeq(manifest(t, root), "\n") {
 		name := path.Base(strings.TrimSuffix(strings.Fields(line)[0], "/"))
 		if strings.Contains(name, "nodegate-new") && !strings.HasSuffix(name, ".nodegate-new") {
 			t.Errorf("%s could be taken for a file of its kind", name)

@@ -25,7 +25,7 @@ func Obey(t *testing.T, h *host.Host, remedy string) {
 			continue
 		}
 		arguments, _, _ = strings.Cut(arguments, ", and ")
-		for _, assignment := range strings.Fields(arguments) {
+		for assignment := range strings.FieldsSeq(arguments) {
 			name, value, _ := strings.Cut(strings.Trim(assignment, "'"), "=")
 			key, err := policy.ParseKey(name)
 			if err != nil {

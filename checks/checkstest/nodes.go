@@ -1,6 +1,7 @@
 package checkstest
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,9 +44,7 @@ func Tree(t *testing.T, files map[string]string) *host.Host {
 // Node is a machine of files, and of parameters by their path below /proc/sys.
 func Node(files map[string]string, sysctls map[string]string) *hosttest.Machine {
 	m := &hosttest.Machine{Files: map[string]string{}}
-	for name, content := range files {
-		m.Files[name] = content
-	}
+	maps.Copy(m.Files, files)
 	for key, value := range sysctls {
 		m.Sysctl(key, value)
 	}

@@ -27,5 +27,11 @@ func readBeLiberal(h *host.Host) (bool, checks.Evidence, error) {
 // beLiberalSysctl is the cause of both problems with be_liberal, where the policy sets it.
 const beLiberalSysctl = "sysctl.net.netfilter.nf_conntrack_tcp_be_liberal"
 
-// noConntrack is why a problem of conntrack does not apply.
-const noConntrack = "nf_conntrack is not loaded: nothing is tracked"
+// unread returns the state where conntrack's parameters cannot be read: without nf_conntrack the problem does not apply.
+func unread(s checks.State, err error) (checks.State, error) {
+	if errors.Is(err, fs.ErrNotExist) {
+		s.Skip = "nf_conntrack is not loaded: nothing is tracked"
+		return s, nil
+	}
+	return s, err
+}

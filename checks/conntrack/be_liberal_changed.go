@@ -2,8 +2,6 @@ package conntrack
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 
 	"nodegate/checks"
 	"nodegate/internal/host"
@@ -28,12 +26,8 @@ func beLiberalChanged() checks.Problem {
 func inspectBeLiberalChanged(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("be_liberal as kube-proxy found it")
 	liberal, said, err := readBeLiberal(h)
-	if errors.Is(err, fs.ErrNotExist) {
-		s.Skip = noConntrack
-		return s, nil
-	}
 	if err != nil {
-		return s, err
+		return unread(s, err)
 	}
 	s.Evidence = []checks.Evidence{said}
 	if liberal {

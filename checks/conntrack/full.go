@@ -2,9 +2,7 @@ package conntrack
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"nodegate/checks"
 	"nodegate/internal/host"
 	"nodegate/policy"
@@ -30,12 +28,8 @@ func conntrackFull() checks.Problem {
 func inspectConntrackCount(h *host.Host, percent uint64, cause string) (checks.State, error) {
 	s := checks.State{Want: fmt.Sprintf("at most %d %% of the table", percent)}
 	count, err := conntrackNumber(h, "count")
-	if errors.Is(err, fs.ErrNotExist) {
-		s.Skip = noConntrack
-		return s, nil
-	}
 	if err != nil {
-		return s, err
+		return unread(s, err)
 	}
 	most, err := conntrackNumber(h, "max")
 	if err != nil {

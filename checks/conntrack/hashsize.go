@@ -2,9 +2,7 @@ package conntrack
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 
 	"nodegate/checks"
 	"nodegate/internal/host"
@@ -28,12 +26,8 @@ func conntrackHashsize() checks.Problem {
 func inspectHashsize(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.State{Want: "at least a quarter of nf_conntrack_max"}
 	buckets, err := conntrackNumber(h, "buckets")
-	if errors.Is(err, fs.ErrNotExist) {
-		s.Skip = noConntrack
-		return s, nil
-	}
 	if err != nil {
-		return s, err
+		return unread(s, err)
 	}
 	most, err := conntrackNumber(h, "max")
 	if err != nil {

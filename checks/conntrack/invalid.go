@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 
 	"nodegate/checks"
@@ -33,12 +32,8 @@ func conntrackInvalid() checks.Problem {
 func inspectConntrackInvalid(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.State{Want: "be_liberal=1, or INVALID dropped"}
 	liberal, said, err := readBeLiberal(h)
-	if errors.Is(err, fs.ErrNotExist) {
-		s.Skip = noConntrack
-		return s, nil
-	}
 	if err != nil {
-		return s, err
+		return unread(s, err)
 	}
 	s.Evidence = []checks.Evidence{said}
 	if liberal {

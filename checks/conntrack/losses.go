@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strconv"
 	"strings"
 
@@ -35,12 +34,8 @@ const conntrackStat = "/proc/net/stat/nf_conntrack"
 func inspectConntrackLosses(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("no loss now")
 	first, err := readConntrackStat(h)
-	if errors.Is(err, fs.ErrNotExist) {
-		s.Skip = noConntrack
-		return s, nil
-	}
 	if err != nil {
-		return s, err
+		return unread(s, err)
 	}
 	second := first
 	counters := []string{"insert_failed", "drop", "early_drop"}

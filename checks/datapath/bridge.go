@@ -20,12 +20,6 @@ type BridgeOptions struct {
 	// Timeout is how long to wait for the reply; 0 is one second. Building and
 	// removing are bounded by ctx, or by ten seconds more.
 	Timeout time.Duration `json:"timeout,omitempty"`
-	// Subnet, IPv4 and /24 or wider, is where the bridge gets its /28; the
-	// default is the documentation range 203.0.113.0/24. Service is the first
-	// of sixteen addresses; the default is 198.51.100.10:80. The host must
-	// route neither, except by default.
-	Subnet  netip.Prefix   `json:"subnet,omitzero"`
-	Service netip.AddrPort `json:"service,omitzero"`
 	// Backend is netns.BackendNftables, netns.BackendIptables, or "" for nftables
 	// and iptables where the kernel has no nf_tables.
 	Backend string `json:"backend,omitempty"`
@@ -146,31 +140,11 @@ func (o BridgeOptions) timeout() time.Duration {
 }
 
 func (o BridgeOptions) check() error {
-	subnet, service := o.addresses()
 	switch {
 	case o.Timeout < 0:
 		return fmt.Errorf("probing a bridge: timeout %s is negative", o.Timeout)
 	case !o.InScratch && (o.CallIPTables != nil || o.Forward != nil):
 		return errors.New("probing a bridge: the host's settings are not changed; CallIPTables and Forward go with InScratch")
-	case !subnet.IsValid() || !subnet.Addr().Is4() || subnet.Bits() > 24 || subnet.Masked() != subnet:
-		return fmt.Errorf("probing a bridge: subnet %s is not an IPv4 network of /24 or wider", subnet)
-	case !service.IsValid() || !service.Addr().Is4() || service.Port() == 0 || !nth(service.Addr(), slots).IsValid():
-		return fmt.Errorf("probing a bridge: service %s is not an IPv4 address and port", service)
-	case subnet.Contains(service.Addr()) || subnet.Contains(nth(service.Addr(), slots-1)):
-		return fmt.Errorf("probing a bridge: service %s lies in subnet %s", service, subnet)
 	}
 	return nil
-}
-
-// addresses is the options' with the defaults: ranges that RFC 5737 keeps for
-// documentation, so that no network should have them.
-func (o BridgeOptions) addresses() (subnet netip.Prefix, service netip.AddrPort) {
-	subnet, service = o.Subnet, o.Service
-	if subnet == (netip.Prefix{}) {
-		subnet = netip.PrefixFrom(netip.AddrFrom4([4]byte{203, 0, 113, 0}), 24)
-	}
-	if service == (netip.AddrPort{}) {
-		service = netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 51, 100, 10}), 80)
-	}
-	return subnet, service
 }

@@ -34,7 +34,7 @@ func bridgeOn(ctx context.Context, router *netns.Namespace, o BridgeOptions) (r 
 	} else if r.Removed, err = clean(ctx, router, o.Backend == netns.BackendIptables); err != nil {
 		return r, fmt.Errorf("removing leftovers: %w", err)
 	}
-	s, err := takeSlot(ctx, router, o)
+	s, err := takeSlot(ctx, router)
 	if err != nil {
 		return r, err
 	}

@@ -235,26 +235,20 @@ func TestBridgeRouted(t *testing.T) {
 	n := newNetns(t)
 	must(t, n.AddAddr(deadline(t), "lo", prefix("203.0.113.99/24")))
 	_, err := bridgeOn(deadline(t), n, BridgeOptions{})
-	if err == nil || !strings.Contains(err.Error(), "203.0.113.1 is routed on this host (203.0.113.0/24)") {
+	if err == nil || !strings.Contains(err.Error(), "203.0.113.1 is routed on this host (203.0.113.0/24)") ||
+		!strings.Contains(err.Error(), "nodegate probe bridge --in-scratch") {
 		t.Error(err)
 	}
-	sysctl(t, n, forwardKey, "1")
-	if r := onHost(t, n, BridgeOptions{Subnet: prefix("198.18.0.0/24"), Service: addrPort("198.18.1.1:8080")}); !r.Pass {
-		t.Error(r.Summary)
+	if r, err := Bridge(deadline(t), BridgeOptions{InScratch: true}); err != nil || !r.Pass { // what the error says to do
+		t.Error(r.Summary, err)
 	}
 }
 
 func TestBridgeOptions(t *testing.T) {
 	on := true
 	for want, o := range map[string]BridgeOptions{
-		"timeout -1s is negative":            {Timeout: -time.Second},
-		"the host's settings are not":        {Forward: &on},
-		"subnet 10.0.0.0/25 is not":          {Subnet: prefix("10.0.0.0/25")},
-		"subnet fd00::/24 is not":            {Subnet: prefix("fd00::/24")},
-		"service [fd00::1]:80 is not":        {Service: addrPort("[fd00::1]:80")},
-		"service 255.255.255.250:80 is not":  {Service: addrPort("255.255.255.250:80")},
-		"198.51.100.10:0 is not":             {Service: addrPort("198.51.100.10:0")},
-		"203.0.113.7:80 lies in subnet 203.": {Service: addrPort("203.0.113.7:80")},
+		"timeout -1s is negative":     {Timeout: -time.Second},
+		"the host's settings are not": {Forward: &on},
 	} {
 		if _, err := Bridge(deadline(t), o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

@@ -143,8 +143,7 @@ func wrongCall(format string, args ...any) error { return CallError{fmt.Errorf(f
 // resolve prefers IPv4, as kube-proxy's iptables rules for it are the common case.
 func resolve(ctx context.Context, addr string) (netip.AddrPort, error) {
 	name, service, err := net.SplitHostPort(addr)
-	var bad *net.AddrError
-	if errors.As(err, &bad) {
+	if bad, is := errors.AsType[*net.AddrError](err); is {
 		return netip.AddrPort{}, wrongCall("want HOST:PORT: %s", bad.Err)
 	} else if err != nil {
 		return netip.AddrPort{}, err

@@ -2,7 +2,6 @@ package datapath
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -37,25 +36,14 @@ const slotBits = 28
 // firstGroup is "ngp" and the number of the slot: a link group that nobody else has.
 const firstGroup = 'n'<<24 | 'g'<<16 | 'p'<<8
 
-func newSlot(i int, o BridgeOptions) slot {
-	subnet, service := o.addresses()
-	first := nth(subnet.Addr(), i<<(32-slotBits))
-	s := slot{name: Prefix + strconv.Itoa(i), group: firstGroup + uint32(i), gateway: nth(first, 1), client: nth(first, 2),
-		server: nth(first, 3)}
-	s.service = netip.AddrPortFrom(nth(service.Addr(), i), service.Port())
-	s.endpoint = netip.AddrPortFrom(s.server, service.Port())
+// newSlot returns the i-th slot. Its addresses are of ranges that RFC 5737 keeps for documentation: no network should
+// have them, and the host must not route them, except by default.
+func newSlot(i int) slot {
+	at := func(n int) netip.Addr { return netip.AddrFrom4([4]byte{203, 0, 113, byte(i<<(32-slotBits) + n)}) }
+	s := slot{name: Prefix + strconv.Itoa(i), group: firstGroup + uint32(i), gateway: at(1), client: at(2), server: at(3)}
+	s.service = netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 51, 100, byte(10 + i)}), 80)
+	s.endpoint = netip.AddrPortFrom(s.server, s.service.Port())
 	return s
-}
-
-// nth is the n-th IPv4 address after a; it is not valid past the last one.
-func nth(a netip.Addr, n int) netip.Addr {
-	b := a.As4()
-	v := uint64(binary.BigEndian.Uint32(b[:])) + uint64(n)
-	if v > 1<<32-1 {
-		return netip.Addr{}
-	}
-	binary.BigEndian.PutUint32(b[:], uint32(v))
-	return netip.AddrFrom4(b)
 }
 
 // links is the host's ends of what the slot is made of: the bridge comes last.
@@ -74,9 +62,9 @@ func (s slot) mac(link byte) net.HardwareAddr {
 }
 
 // takeSlot takes the first free slot.
-func takeSlot(ctx context.Context, router *netns.Namespace, o BridgeOptions) (slot, error) {
+func takeSlot(ctx context.Context, router *netns.Namespace) (slot, error) {
 	for i := range slots {
-		s := newSlot(i, o)
+		s := newSlot(i)
 		lock, err := router.Lock(ctx, s.lockName())
 		if errors.Is(err, syscall.EADDRINUSE) {
 			continue
@@ -97,7 +85,8 @@ func (s slot) unrouted(ctx context.Context, router *netns.Namespace) error {
 			return err
 		}
 		if found {
-			return fmt.Errorf("%s is routed on this host (%s): give the probe another subnet or Service address", a, route)
+			return fmt.Errorf("%s is routed on this host (%s), and the probe needs it: RFC 5737 keeps it for documentation, take the route "+
+				"away; or prove the kernel without this host's settings: nodegate probe bridge --in-scratch", a, route)
 		}
 	}
 	return nil
@@ -124,7 +113,7 @@ func clean(ctx context.Context, router *netns.Namespace, all bool) ([]string, er
 	var removed []string
 	var errs []error
 	for i := range slots {
-		s := newSlot(i, BridgeOptions{})
+		s := newSlot(i)
 		if !found(s) {
 			continue
 		}

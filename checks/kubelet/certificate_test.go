@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"maps"
 	"math/big"
 	"strings"
 	"testing"
@@ -46,9 +47,7 @@ func TestCertificate(t *testing.T) {
 			"/etc/kubernetes/kubelet.conf":            "users: [{name: u, user: {client-certificate: ../../var/lib/kubelet/pki/kubelet.pem}}]\n",
 			"/var/lib/kubelet/pki/kubelet.pem":        certificate(t, now.Add(c.from), now.Add(c.until)),
 		}
-		for name, text := range c.files {
-			files[name] = text
-		}
+		maps.Copy(files, c.files)
 		if files["/var/lib/kubelet/pki/kubelet.pem"] == "absent" {
 			delete(files, "/var/lib/kubelet/pki/kubelet.pem")
 		}

@@ -8,7 +8,6 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/host"
-	"nodegate/internal/host/config"
 	"nodegate/policy"
 )
 
@@ -72,7 +71,7 @@ func inspectFlags(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.S
 			continue
 		}
 		_, err := h.Kernel.Version(ctx, k.Command[0], k.Command[1:]...)
-		if flag, why := refusedFlag(k, err); why != "" {
+		if flag, why := refusedFlag(err); why != "" {
 			blame(flag, why)
 		}
 		break
@@ -85,7 +84,7 @@ func inspectFlags(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.S
 
 // refusedFlag returns what kubelet says of its flags, and which one it names. Another error is none of the flags: that
 // kubelet is not installed, for example.
-func refusedFlag(k config.Kubelet, err error) (flag, why string) {
+func refusedFlag(err error) (flag, why string) {
 	if err == nil {
 		return "", ""
 	}

@@ -95,7 +95,7 @@ remedy: install kernel-modules-extra-6.1.0, which has nft_fib, nft_fib_ipv4; run
 	})
 	tree := func(modules string) map[string]string {
 		all := ""
-		for _, name := range strings.Fields(modules) {
+		for name := range strings.FieldsSeq(modules) {
 			all += "kernel/net/" + name + ".ko.xz:\n"
 		}
 		return map[string]string{"lib/modules/6.12.0/modules.dep": all, "etc/os-release": "ID=rocky\nID_LIKE=\"rhel centos fedora\"\n"}

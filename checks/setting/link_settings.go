@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -109,10 +110,7 @@ func (l link) judge(device, feature string, f host.Feature, known, on bool) sett
 }
 
 func (l link) disablesChecksum() bool {
-	for _, o := range l.Offloads {
-		if !o.On && strings.HasPrefix(o.Features[len(o.Features)-1], "tx-checksum-") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.Offloads, func(o policy.Offload) bool {
+		return !o.On && strings.HasPrefix(o.Features[len(o.Features)-1], "tx-checksum-")
+	})
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/internal/host"
-	"nodegate/internal/host/file"
 	"nodegate/internal/input"
 	"nodegate/internal/kube"
 	"nodegate/internal/plain"
@@ -177,17 +176,13 @@ func inputError(err error) error {
 	return err
 }
 
-// parseRules parses a file, or standard input for "-", and names it in errors.
+// parseRules parses a file, or standard input, and names it in errors.
 func parseRules(name string, stdin io.Reader) (*ruleset.Set, error) {
-	in, shown := stdin, "standard input"
-	if name != "-" {
-		f, err := file.OpenInput(name)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		in, shown = f, name
+	in, shown, err := openNamed(name, stdin)
+	if err != nil {
+		return nil, err
 	}
+	defer in.Close()
 	set, err := ruleset.Parse(name, in)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", shown, err)

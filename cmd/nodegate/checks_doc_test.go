@@ -61,7 +61,7 @@ func TestChecksTable(t *testing.T) {
 		if strings.Contains(shown[e.Name], "VM ") {
 			inVM++
 		}
-		for _, name := range strings.Split(shown[e.Name], ", ") {
+		for name := range strings.SplitSeq(shown[e.Name], ", ") {
 			if scenario, is := strings.CutPrefix(name, "VM "); is {
 				breaks(t, scenario, e.Name)
 			} else if !slices.Contains(tests, name) {

@@ -33,12 +33,7 @@ are explained too, with their own symptom and tradeoff.`,
 				return err
 			}
 			if len(o.policies) > 0 {
-				h, err := o.machine()
-				if err != nil {
-					return err
-				}
-				defer h.Close()
-				p, _, err := o.load(h, c.ErrOrStderr())
+				p, _, err := o.policyAlone(c)
 				if err != nil {
 					return err
 				}

@@ -50,12 +50,7 @@ held until it is there and the gate passes.`,
 			if format.Tree && o.output == "" {
 				return fmt.Errorf("%s is a folder of files: say where with --output DIR", format.Name)
 			}
-			h, err := o.machine()
-			if err != nil {
-				return err
-			}
-			defer h.Close()
-			p, texts, err := o.load(h, c.ErrOrStderr())
+			p, texts, err := o.policyAlone(c)
 			if err != nil {
 				return err
 			}

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/images/kops"
-	"nodegate/internal/host/file"
 	"nodegate/internal/report"
 	"nodegate/policy"
 )
@@ -37,12 +36,7 @@ manifest.`,
 				return lintKops(c, manifest)
 			}
 			o.policies = args
-			h, err := o.machine()
-			if err != nil {
-				return err
-			}
-			defer h.Close()
-			p, _, err := o.load(h, c.ErrOrStderr())
+			p, _, err := o.policyAlone(c)
 			if err != nil {
 				return err
 			}
@@ -70,12 +64,9 @@ func summary(p *policy.Policy) string {
 }
 
 func lintKops(c *cobra.Command, name string) error {
-	text, err := readManifest(c, name)
+	text, name, err := readManifest(c, name)
 	if err != nil {
 		return fmt.Errorf("reading the manifest: %w", err)
-	}
-	if name == "-" {
-		name = "standard input"
 	}
 	r, err := kops.Lint(text)
 	if err != nil {
@@ -104,15 +95,12 @@ func lintKops(c *cobra.Command, name string) error {
 
 // readManifest reads one byte more than a manifest may have, so that kops.Lint
 // can reject one that is too large.
-func readManifest(c *cobra.Command, name string) ([]byte, error) {
-	in := c.InOrStdin()
-	if name != "-" {
-		f, err := file.OpenInput(name)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		in = f
+func readManifest(c *cobra.Command, name string) (text []byte, shown string, err error) {
+	in, shown, err := openNamed(name, c.InOrStdin())
+	if err != nil {
+		return nil, "", err
 	}
-	return io.ReadAll(io.LimitReader(in, kops.MaxSize+1))
+	defer in.Close()
+	text, err = io.ReadAll(io.LimitReader(in, kops.MaxSize+1))
+	return text, shown, err
 }

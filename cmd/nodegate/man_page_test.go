@@ -74,7 +74,7 @@ func unindent(s string) string {
 
 // prose is a help text: paragraphs, and indented lines that stay as they are.
 func (p *page) prose(s string) {
-	for _, paragraph := range strings.Split(strings.Trim(s, "\n"), "\n\n") {
+	for paragraph := range strings.SplitSeq(strings.Trim(s, "\n"), "\n\n") {
 		if strings.HasPrefix(paragraph, " ") {
 			p.code(paragraph)
 			continue

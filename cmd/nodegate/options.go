@@ -105,6 +105,16 @@ func (o *options) load(h *host.Host, stderr io.Writer) (*policy.Policy, []policy
 	return p, files, nil
 }
 
+// policyAlone is load for a verb that needs nothing else of the machine.
+func (o *options) policyAlone(c *cobra.Command) (*policy.Policy, []policy.File, error) {
+	h, err := o.machine()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer h.Close()
+	return o.load(h, c.ErrOrStderr())
+}
+
 // evaluate evaluates policy files with the facts of h as it is now.
 func (o *options) evaluate(h *host.Host, files []policy.File, stderr io.Writer) (*policy.Policy, error) {
 	known, err := o.known(stderr)

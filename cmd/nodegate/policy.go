@@ -52,12 +52,7 @@ func newPolicyShow() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
 			case effective && len(args) == 0:
-				h, err := o.machine()
-				if err != nil {
-					return err
-				}
-				defer h.Close()
-				p, _, err := o.load(h, c.ErrOrStderr())
+				p, _, err := o.policyAlone(c)
 				if err != nil {
 					return err
 				}

@@ -35,12 +35,7 @@ be told of some.`,
 			if err != nil {
 				return err
 			}
-			h, err := o.machine()
-			if err != nil {
-				return err
-			}
-			defer h.Close()
-			loaded, files, err := o.load(h, c.ErrOrStderr())
+			loaded, files, err := o.policyAlone(c)
 			if err != nil {
 				return err
 			}

@@ -104,8 +104,7 @@ Exit status: 0 none failed, 1 some failed, 2 wrong call, 3 unknown.`,
 			ctx, cancel := context.WithTimeout(c.Context(), audit.timeout)
 			defer cancel()
 			r, err := datapath.Service(ctx, args[0], o)
-			var wrong datapath.CallError
-			if errors.As(err, &wrong) {
+			if _, is := errors.AsType[datapath.CallError](err); is {
 				return fmt.Errorf("%w; for example: nodegate probe service 10.96.0.10:53 --proto dns -n 1000", err)
 			}
 			if err != nil && r.Attempts == 0 {

@@ -107,16 +107,22 @@ func readReports(names []string, stdin io.Reader, decode decoder) (reports []rep
 }
 
 func readReport(name string, stdin io.Reader, decode decoder) ([]report.Read, error) {
-	if name == "-" {
-		return decode("standard input", stdin)
-	}
-	if info, err := os.Stat(name); err == nil && info.IsDir() {
+	if info, err := os.Stat(name); name != "-" && err == nil && info.IsDir() {
 		return nil, fmt.Errorf("%s: a directory; name its files: %s/*.json", name, name)
 	}
-	f, err := file.OpenInput(name)
+	in, shown, err := openNamed(name, stdin)
 	if err != nil {
 		return nil, fmt.Errorf("reading report: %w", err)
 	}
-	defer f.Close()
-	return decode(name, f)
+	defer in.Close()
+	return decode(shown, in)
+}
+
+// openNamed opens a file, or standard input for "-", and returns how errors name it.
+func openNamed(name string, stdin io.Reader) (in io.ReadCloser, shown string, err error) {
+	if name == "-" {
+		return io.NopCloser(stdin), "standard input", nil
+	}
+	in, err = file.OpenInput(name)
+	return in, name, err
 }

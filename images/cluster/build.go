@@ -17,10 +17,8 @@ import (
 	"nodegate/images/vm"
 )
 
-// The versions of Kubernetes that the tests know: the newest minor, and one about two years old.
 const (
-	Newest = "1.36.3"
-	Older  = "1.28.15"
+	Newest = "1.36.3" // of Kubernetes: what the tests run where $KUBERNETES names no other
 
 	containerd = "2.4.2" // what people put on a Debian 11, whose own has no CRI v1
 )

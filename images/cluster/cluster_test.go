@@ -26,7 +26,7 @@ func plane(t testing.TB, version string, programs []string) *ControlPlane {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	c, err := Start(t.Context(), version, bin, t.TempDir())
+	c, err := Start(t.Context(), bin, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ publish {
 // late; the condition follows the verdict; the certificate is rotated meanwhile; another Node may not be written.
 func TestCondition(t *testing.T) {
 	c, binary := plane(t, Newest, ForRules()), nodegate(t)
-	space, address, err := c.addSpace(t.Context(), "watched")
+	space, address, err := c.addSpace(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,10 +31,9 @@ const startTime = 2 * time.Minute
 // kube-controller-manager, once machines are to join.
 type ControlPlane struct {
 	*Space
-	API     *API
-	Version string
-	Bin     string // the folder with Kubernetes' programs
-	Dir     string // certificates, kubeconfigs, logs
+	API *API
+	Bin string // the folder with Kubernetes' programs
+	Dir string // certificates, kubeconfigs, logs
 
 	Kubeconfig      string // of the administrator
 	ProxyKubeconfig string // of kube-proxy
@@ -46,16 +45,15 @@ type ControlPlane struct {
 	spaces   []*Space // of the nodes
 }
 
-// Start starts a control plane with the programs in bin, which are of this version. Its files go to dir. The caller
-// closes it.
-func Start(ctx context.Context, version, bin, dir string) (*ControlPlane, error) {
+// Start starts a control plane with the programs in bin. Its files go to dir. The caller closes it.
+func Start(ctx context.Context, bin, dir string) (*ControlPlane, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	space, err := NewSpace()
 	if err != nil {
 		return nil, err
 	}
-	c := &ControlPlane{Space: space, Version: version, Bin: bin, Dir: dir, programs: map[string]*qemu.Process{}}
+	c := &ControlPlane{Space: space, Bin: bin, Dir: dir, programs: map[string]*qemu.Process{}}
 	if err := c.start(ctx); err != nil {
 		err = fmt.Errorf("starting a control plane: %w\n%s", err, c.Logs())
 		c.Close()

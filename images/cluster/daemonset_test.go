@@ -35,7 +35,7 @@ func paths() map[string]string {
 // of its Pod and the rights of the base; every other use of the token is refused, and it has no right that is not in the base.
 func TestDaemonSet(t *testing.T) {
 	c, binary := plane(t, Newest, append(ForRules(), "kubectl")), nodegate(t)
-	space, _, err := c.addSpace(t.Context(), "watched")
+	space, _, err := c.addSpace(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

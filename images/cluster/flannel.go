@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"nodegate/images/vm"
 )
 
 // FlannelVersion is the version of flanneld that the tests run.
@@ -76,9 +78,9 @@ func (m Nodes) flannel(tree string) error {
 	credentials, err := m.Plane.ca.kubeconfig("flannel", Server)
 	return errors.Join(
 		err,
-		writeAll("flannel", tree),
+		vm.WriteAll(rootfs, "flannel", tree),
 		copyFile(m.Flannel, filepath.Join(tree, "usr/local/bin/flanneld"), 0o755),
 		copyFile(credentials, filepath.Join(tree, "etc/kubernetes/flannel.kubeconfig"), 0o600),
-		link("/etc/systemd/system/flanneld.service", filepath.Join(tree, "etc/systemd/system/multi-user.target.wants/flanneld.service")),
+		vm.Link("/etc/systemd/system/flanneld.service", filepath.Join(tree, "etc/systemd/system/multi-user.target.wants/flanneld.service")),
 	)
 }

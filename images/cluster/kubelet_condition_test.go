@@ -32,7 +32,7 @@ publish {}
 // asks of the controller.
 func TestKubeletCondition(t *testing.T) {
 	c := plane(t, Newest, append(ForMachines(), "kube-scheduler"))
-	space, address, err := c.addSpace(t.Context(), "n1")
+	space, address, err := c.addSpace(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

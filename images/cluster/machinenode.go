@@ -121,7 +121,7 @@ func (m Nodes) files(tree string, n *MachineNode) error {
 	if err := os.RemoveAll(filepath.Join(tree, "lib/systemd/system/kubelet.service")); err != nil { // the stand-in's
 		return err
 	}
-	wrong := []error{writeAll("rootfs", tree)}
+	wrong := []error{vm.WriteAll(rootfs, "rootfs", tree)}
 	files := map[string]string{
 		"etc/hostname":                        n.Name + "\n",
 		"etc/kubernetes/node.env":             fmt.Sprintf("NODE=%s\nNODE_NAME=%s\nADDRESS=%s\n", n.Name, n.Name, n.Address),
@@ -136,7 +136,7 @@ func (m Nodes) files(tree string, n *MachineNode) error {
 `, n.PodCIDR)
 	}
 	for name, text := range files {
-		wrong = append(wrong, write(filepath.Join(tree, name), text))
+		wrong = append(wrong, vm.Write(filepath.Join(tree, name), []byte(text), 0o644))
 	}
 	for from, to := range map[string]string{
 		m.Plane.ca.file("ca.crt"): "ca.crt", m.Plane.BootKubeconfig: "bootstrap.kubeconfig", m.Plane.ProxyKubeconfig: "proxy.kubeconfig",
@@ -147,27 +147,9 @@ func (m Nodes) files(tree string, n *MachineNode) error {
 		"kubelet.service": "/etc", "kube-proxy.service": "/etc", "cluster-images.service": "/etc",
 		"containerd.service": "/lib", "systemd-networkd.service": "/lib",
 	} {
-		wrong = append(wrong, link(from+"/systemd/system/"+unit, filepath.Join(tree, "etc/systemd/system/multi-user.target.wants", unit)))
+		wrong = append(wrong, vm.Link(from+"/systemd/system/"+unit, filepath.Join(tree, "etc/systemd/system/multi-user.target.wants", unit)))
 	}
 	return errors.Join(wrong...)
-}
-
-// writeAll writes a folder of rootfs.
-func writeAll(folder, tree string) error {
-	return fs.WalkDir(rootfs, folder, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		text, err := rootfs.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(folder, path)
-		if err != nil {
-			return err
-		}
-		return write(filepath.Join(tree, rel), string(text))
-	})
 }
 
 // network is the node's card, with a route to the Pods of each other node where flannel makes none.
@@ -181,33 +163,10 @@ func (m Nodes) network(n *MachineNode) string {
 	return text
 }
 
-func write(file, text string) error {
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(file); err != nil { // neither an old mode nor a symbolic link lives on
-		return err
-	}
-	return os.WriteFile(file, []byte(text), 0o644)
-}
-
 func copyFile(from, to string, mode fs.FileMode) error {
 	text, err := os.ReadFile(from)
 	if err != nil {
 		return err
 	}
-	if err := write(to, string(text)); err != nil {
-		return err
-	}
-	return os.Chmod(to, mode)
-}
-
-func link(to, file string) error {
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(file); err != nil {
-		return err
-	}
-	return os.Symlink(to, file)
+	return vm.Write(to, text, mode)
 }

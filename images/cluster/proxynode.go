@@ -42,7 +42,7 @@ type ProxyNode struct {
 
 // AddProxyNode makes a node, connects it to the control plane, and starts kube-proxy there. It ends with the control plane.
 func (c *ControlPlane) AddProxyNode(ctx context.Context, name string, b Backend) (*ProxyNode, error) {
-	space, address, err := c.addSpace(ctx, name)
+	space, address, err := c.addSpace(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("adding node %s: %w", name, err)
 	}
@@ -62,7 +62,7 @@ func (c *ControlPlane) AddProxyNode(ctx context.Context, name string, b Backend)
 }
 
 // addSpace makes a Space that is connected to the bridge, and returns its address.
-func (c *ControlPlane) addSpace(ctx context.Context, name string) (*Space, string, error) {
+func (c *ControlPlane) addSpace(ctx context.Context) (*Space, string, error) {
 	space, err := NewSpace()
 	if err != nil {
 		return nil, "", err

@@ -37,7 +37,7 @@ func newStrayFlow(t *testing.T, c *ControlPlane, b Backend) strayFlow {
 	f := strayFlow{node: addNode(t, c, b)}
 	var address string
 	var err error
-	f.endpoint, address, err = c.addSpace(t.Context(), "elsewhere")
+	f.endpoint, address, err = c.addSpace(t.Context())
 	must(err)
 	t.Cleanup(f.endpoint.Close)
 	f.client, err = NewSpace()

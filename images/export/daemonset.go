@@ -33,62 +33,9 @@ const publisherVolumes = `      - {name: run, hostPath: {path: /run/nodegate, ty
 `
 
 // publisherRBAC is what a service account needs to publish. Events of Nodes are in the namespace default.
-const publisherRBAC = `apiVersion: v1
-kind: ServiceAccount
-metadata:
-  name: nodegate
-  namespace: kube-system
-automountServiceAccountToken: false
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata:
-  name: nodegate-publish
-rules:
-- apiGroups: [""]
-  resources: [nodes]
-  verbs: [get]
-- apiGroups: [""]
-  resources: [nodes/status]
-  verbs: [patch]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata:
-  name: nodegate-publish
-roleRef:
-  apiGroup: rbac.authorization.k8s.io
-  kind: ClusterRole
-  name: nodegate-publish
-subjects:
-- kind: ServiceAccount
-  name: nodegate
-  namespace: kube-system
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata:
-  name: nodegate-publish
-  namespace: default
-rules:
-- apiGroups: [""]
-  resources: [events]
-  verbs: [create]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata:
-  name: nodegate-publish
-  namespace: default
-roleRef:
-  apiGroup: rbac.authorization.k8s.io
-  kind: Role
-  name: nodegate-publish
-subjects:
-- kind: ServiceAccount
-  name: nodegate
-  namespace: kube-system
-`
+//
+//go:embed readiness/rbac.yaml
+var publisherRBAC string
 
 // daemonSet is a kustomize base. Its pod installs below the host's folders and
 // asks the host's systemd to start the units; what stays is a container that publishes what

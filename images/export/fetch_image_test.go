@@ -143,7 +143,7 @@ func TestFetchImage(t *testing.T) {
 	t.Run("no ctr", func(t *testing.T) {
 		b := newStand(t, Delivery{Image: host + "/nodegate@" + digest})
 		b.path = []string{b.dir + "/tools"}
-		for _, n := range strings.Fields("sh cut sha256sum cat mktemp mkdir rm mv chmod") {
+		for n := range strings.FieldsSeq("sh cut sha256sum cat mktemp mkdir rm mv chmod") {
 			if err := os.Symlink(lookPath(t, n), b.dir+"/tools/"+n); err != nil {
 				t.Fatal(err)
 			}

@@ -159,8 +159,8 @@ func TestFetchTools(t *testing.T) {
 	for _, tool := range []string{"curl", "wget", ""} {
 		b := newStand(t, d)
 		b.path = []string{b.dir + "/tools"}
-		names := strings.Fields("sh cut sha256sum cat mktemp mkdir rm mv chmod " + tool)
-		for _, n := range names {
+		names := strings.FieldsSeq("sh cut sha256sum cat mktemp mkdir rm mv chmod " + tool)
+		for n := range names {
 			if err := os.Symlink(lookPath(t, n), b.dir+"/tools/"+n); err != nil {
 				t.Fatal(err)
 			}
@@ -206,7 +206,7 @@ func TestFetchDiskFull(t *testing.T) {
 		hosttest.NeedProgram(t, tool)
 		b := newStand(t, serve(t, &served))
 		b.path = []string{b.dir + "/tools"}
-		for _, n := range strings.Fields("sh cut sha256sum cat mktemp mkdir rm mv chmod df tail mount " + tool) {
+		for n := range strings.FieldsSeq("sh cut sha256sum cat mktemp mkdir rm mv chmod df tail mount " + tool) {
 			if err := os.Symlink(lookPath(t, n), b.dir+"/tools/"+n); err != nil {
 				t.Fatal(err)
 			}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 
 	"go.yaml.in/yaml/v3"
 
@@ -61,15 +62,7 @@ type ignitionUnit struct {
 type octal uint32
 
 func (o octal) MarshalYAML() (any, error) {
-	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: "0" + formatOctal(o)}, nil
-}
-
-func formatOctal(o octal) string {
-	digits := ""
-	for ; o > 0; o /= 8 {
-		digits = string(rune('0'+o%8)) + digits
-	}
-	return digits
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: fmt.Sprintf("%#o", uint32(o))}, nil
 }
 
 // machine is what both formats say: Ignition writes every file before systemd

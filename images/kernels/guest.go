@@ -32,7 +32,7 @@ func guest() {
 	if err != nil {
 		say("! %v", err)
 	}
-	for _, name := range strings.Fields(string(list)) {
+	for name := range strings.FieldsSeq(string(list)) {
 		if err := load("/modules/" + name); err != nil {
 			say("! %s: %v", name, err)
 		}

@@ -3,6 +3,7 @@ package kops
 import (
 	"encoding/base64"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -94,12 +95,9 @@ func gates(a *yaml.Node) bool {
 	if yes(a, "isBase64") {
 		body, _ = decode(body)
 	}
-	for _, s := range settings(body, "") {
-		if s.section == "Service" && s.name == "ExecStartPre" && s.values != "" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(settings(body, ""), func(s setting) bool {
+		return s.section == "Service" && s.name == "ExecStartPre" && s.values != ""
+	})
 }
 
 // decode reads base64 with or without its padding.

@@ -1,6 +1,7 @@
 package kops
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -120,20 +121,12 @@ func settings(text, section string) []setting {
 
 // installed reports whether a unit's text says who starts it at boot.
 func installed(all []setting) bool {
-	for _, s := range all {
-		if s.section == "Install" && (s.name == "WantedBy" || s.name == "RequiredBy") && s.values != "" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(all, func(s setting) bool {
+		return s.section == "Install" && (s.name == "WantedBy" || s.name == "RequiredBy") && s.values != ""
+	})
 }
 
 // names reports whether a list of units names one.
 func (s setting) names(unit string) bool {
-	for _, u := range strings.Fields(s.values) {
-		if u == unit {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(strings.Fields(s.values), unit)
 }

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -43,19 +45,24 @@ func (b *Base) Clone(ctx context.Context, dir string) error {
 	if _, err := run(ctx, copyTime, nil, "cp", "-a", "--reflink=auto", b.Tree, dir); err != nil {
 		return fmt.Errorf("copying the base image: %w", err)
 	}
-	err := fs.WalkDir(rootfs, "rootfs", func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
+	if err := WriteAll(rootfs, "rootfs", dir); err != nil {
+		return fmt.Errorf("adding the agent and the stand-in: %w", err)
+	}
+	for link, to := range enabled() {
+		if err := Link(to, filepath.Join(dir, link)); err != nil {
+			return fmt.Errorf("enabling units: %w", err)
+		}
+	}
+	return nil
+}
+
+// WriteAll writes the files of a folder into a tree; those that name their interpreter can be run.
+func WriteAll(files fs.FS, folder, tree string) error {
+	return fs.WalkDir(files, folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
 			return err
 		}
-		rel, err := filepath.Rel("rootfs", path)
-		if err != nil {
-			return err
-		}
-		target := filepath.Join(dir, rel)
-		if d.IsDir() {
-			return os.MkdirAll(target, 0o755)
-		}
-		content, err := rootfs.ReadFile(path)
+		content, err := fs.ReadFile(files, path)
 		if err != nil {
 			return err
 		}
@@ -63,35 +70,34 @@ func (b *Base) Clone(ctx context.Context, dir string) error {
 		if bytes.HasPrefix(content, []byte("#!")) {
 			mode = 0o755
 		}
-		return replace(target, content, mode)
+		return Write(filepath.Join(tree, strings.TrimPrefix(path, folder)), content, mode)
 	})
-	if err != nil {
-		return fmt.Errorf("adding the agent and the stand-in: %w", err)
-	}
-	for link, to := range enabled() {
-		target := filepath.Join(dir, link)
-		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
-			return fmt.Errorf("enabling units: %w", err)
-		}
-		if err := os.RemoveAll(target); err != nil {
-			return fmt.Errorf("enabling units: %w", err)
-		}
-		if err := os.Symlink(to, target); err != nil {
-			return fmt.Errorf("enabling units: %w", err)
-		}
-	}
-	return nil
 }
 
-// replace writes a file anew, so that neither an old mode nor a symbolic link lives on.
-func replace(path string, content []byte, mode fs.FileMode) error {
-	if err := os.RemoveAll(path); err != nil {
+// Write writes a file of a tree anew, so that neither an old mode nor a symbolic link lives on.
+func Write(file string, content []byte, mode fs.FileMode) error {
+	if err := makeRoom(file); err != nil {
 		return err
 	}
-	if err := os.WriteFile(path, content, mode); err != nil {
+	if err := os.WriteFile(file, content, mode); err != nil {
 		return err
 	}
-	return os.Chmod(path, mode)
+	return os.Chmod(file, mode)
+}
+
+// Link makes a symbolic link in a tree, in place of what was there.
+func Link(to, file string) error {
+	if err := makeRoom(file); err != nil {
+		return err
+	}
+	return os.Symlink(to, file)
+}
+
+func makeRoom(file string) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	return os.RemoveAll(file)
 }
 
 // MakeDisk makes an ext4 disk of the tree, owners and modes included. The disk must not exist; the tree may go afterwards.
@@ -100,11 +106,7 @@ func MakeDisk(ctx context.Context, tree, disk string) error {
 	if err != nil {
 		return fmt.Errorf("making a disk: %w", err)
 	}
-	err = f.Truncate(diskSize)
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
+	if err := errors.Join(f.Truncate(diskSize), f.Close()); err != nil {
 		return fmt.Errorf("making a disk: %w", err)
 	}
 	_, err = run(ctx, copyTime, nil, "mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=1,lazy_journal_init=1", "-d", tree, disk)

@@ -19,12 +19,12 @@ type Fleet struct {
 
 // Node is one report.
 type Node struct {
-	Name    string
-	Stage   string
-	Verdict report.Verdict
-	File    string
-	Time    string
-	Enforce string // "warn" where the gate holds nothing
+	Name    string         `json:"name"`
+	Stage   string         `json:"stage"`
+	Verdict report.Verdict `json:"verdict"`
+	Time    string         `json:"time,omitempty"`
+	File    string         `json:"file"`
+	Enforce string         `json:"enforce,omitempty"` // "warn" where the gate holds nothing
 }
 
 // Check is one requirement over all nodes.
@@ -92,7 +92,7 @@ func Merge(reports []report.Read) (Fleet, []error) {
 	kept, tooMany := bounded(kept)
 	errs = append(errs, tooMany...)
 	for _, r := range kept {
-		f.Nodes = append(f.Nodes, Node{r.Node.Name, r.Stage, r.Verdict, r.File, r.Time, r.Policy.Enforce})
+		f.Nodes = append(f.Nodes, Node{r.Node.Name, r.Stage, r.Verdict, r.Time, r.File, r.Policy.Enforce})
 	}
 	f.domain = domain(f.Nodes)
 	f.Checks = mergeChecks(kept)

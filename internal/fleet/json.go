@@ -9,10 +9,7 @@ import (
 // JSON writes the table for other tools. Fields are added, never renamed.
 func JSON(w io.Writer, f Fleet) error {
 	d := jsonFleet{APIVersion: report.APIVersion, Kind: "FleetReport", Verdict: f.Verdict(),
-		Nodes: []jsonNode{}, Checks: []jsonCheck{}, Groups: []jsonGroup{}}
-	for _, n := range f.Nodes {
-		d.Nodes = append(d.Nodes, jsonNode{n.Name, n.Stage, n.Verdict, n.Time, n.File, n.Enforce})
-	}
+		Nodes: append([]Node{}, f.Nodes...), Checks: []jsonCheck{}, Groups: []jsonGroup{}}
 	for _, c := range f.Checks {
 		out := jsonCheck{Name: c.Name, Severity: c.Severity, Difference: c.Kind.String(), Because: c.Because, Remedy: c.Remedy}
 		for i, s := range c.States {
@@ -38,18 +35,9 @@ type jsonFleet struct {
 	APIVersion string         `json:"apiVersion"`
 	Kind       string         `json:"kind"`
 	Verdict    report.Verdict `json:"verdict"`
-	Nodes      []jsonNode     `json:"nodes"`
+	Nodes      []Node         `json:"nodes"`
 	Checks     []jsonCheck    `json:"checks"`
 	Groups     []jsonGroup    `json:"groups"` // of nodes that are alike
-}
-
-type jsonNode struct {
-	Name    string         `json:"name"`
-	Stage   string         `json:"stage"`
-	Verdict report.Verdict `json:"verdict"`
-	Time    string         `json:"time,omitempty"`
-	File    string         `json:"file"`
-	Enforce string         `json:"enforce,omitempty"` // "warn" where the gate holds nothing
 }
 
 type jsonCheck struct {

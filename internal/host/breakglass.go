@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -11,10 +12,8 @@ import (
 // that cannot be read does not switch it off either.
 func (h *Host) BreakGlass(disabledFile string) (string, error) {
 	if cmdline, err := h.Text("/proc/cmdline"); err == nil {
-		for _, word := range strings.Fields(cmdline) {
-			if word == "nodegate=off" {
-				return "nodegate=off on the kernel command line", nil
-			}
+		if slices.Contains(strings.Fields(cmdline), "nodegate=off") {
+			return "nodegate=off on the kernel command line", nil
 		}
 	}
 	exists, err := h.Files.Exists(disabledFile)

@@ -86,8 +86,7 @@ func (t treeFiles) open(name string) (*os.File, error) {
 
 // named puts the requested path into an error of a file handle.
 func (t treeFiles) named(name string, err error) error {
-	var errno unix.Errno
-	if errors.As(err, &errno) {
+	if errno, is := errors.AsType[unix.Errno](err); is {
 		return &fs.PathError{Op: "open", Path: t.root + name, Err: errno}
 	}
 	return err

@@ -26,18 +26,24 @@ func Record(h *Host) (*Host, *Snapshot) {
 	}, s
 }
 
-// note keeps the answer to one of many questions of a kind.
-func note[T any](s *Snapshot, answers map[string]answer[T], question string, v T, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	answers[question] = recordAnswer(v, err)
+// note keeps the answer to one of many questions of a kind, and returns it.
+func note[T any](s *Snapshot, answers map[string]answer[T], question string) func(T, error) (T, error) {
+	return func(v T, err error) (T, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		answers[question] = recordAnswer(v, err)
+		return v, err
+	}
 }
 
-// noteOne keeps the answer to the only question of a kind.
-func noteOne[T any](s *Snapshot, to *answer[T], v T, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	*to = recordAnswer(v, err)
+// noteOne keeps the answer to the only question of a kind, and returns it.
+func noteOne[T any](s *Snapshot, to *answer[T]) func(T, error) (T, error) {
+	return func(v T, err error) (T, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		*to = recordAnswer(v, err)
+		return v, err
+	}
 }
 
 type recordFiles struct {
@@ -46,39 +52,27 @@ type recordFiles struct {
 }
 
 func (r recordFiles) ReadFile(name string) ([]byte, error) {
-	b, err := r.Files.ReadFile(name)
-	note(r.s, r.s.Files, name, text(b), err)
-	return b, err
+	return note(r.s, r.s.Files, name)(r.Files.ReadFile(name))
 }
 
 func (r recordFiles) ReadDir(name string) ([]string, error) {
-	names, err := r.Files.ReadDir(name)
-	note(r.s, r.s.Dirs, name, names, err)
-	return names, err
+	return note(r.s, r.s.Dirs, name)(r.Files.ReadDir(name))
 }
 
 func (r recordFiles) Exists(name string) (bool, error) {
-	v, err := r.Files.Exists(name)
-	note(r.s, r.s.Present, name, v, err)
-	return v, err
+	return note(r.s, r.s.Present, name)(r.Files.Exists(name))
 }
 
 func (r recordFiles) Tail(name string) ([]byte, error) {
-	b, err := r.Files.Tail(name)
-	note(r.s, r.s.Files, name, text(b), err)
-	return b, err
+	return note(r.s, r.s.Files, name)(r.Files.Tail(name))
 }
 
 func (r recordFiles) ReadLink(name string) (string, error) {
-	to, err := r.Files.ReadLink(name)
-	note(r.s, r.s.SymLink, name, to, err)
-	return to, err
+	return note(r.s, r.s.SymLink, name)(r.Files.ReadLink(name))
 }
 
 func (r recordFiles) Space(name string) (Space, error) {
-	s, err := r.Files.Space(name)
-	note(r.s, r.s.Spaces, name, s, err)
-	return s, err
+	return note(r.s, r.s.Spaces, name)(r.Files.Space(name))
 }
 
 type recordKernel struct {
@@ -87,21 +81,15 @@ type recordKernel struct {
 }
 
 func (r recordKernel) Release() (string, error) {
-	v, err := r.Kernel.Release()
-	noteOne(r.s, &r.s.Kernel, v, err)
-	return v, err
+	return noteOne(r.s, &r.s.Kernel)(r.Kernel.Release())
 }
 
 func (r recordKernel) Synchronised() (bool, error) {
-	v, err := r.Kernel.Synchronised()
-	noteOne(r.s, &r.s.Clock, v, err)
-	return v, err
+	return noteOne(r.s, &r.s.Clock)(r.Kernel.Synchronised())
 }
 
 func (r recordKernel) Version(ctx context.Context, program string, flags ...string) (string, error) {
-	v, err := r.Kernel.Version(ctx, program, flags...)
-	note(r.s, r.s.Version, tried(program, flags), v, err)
-	return v, err
+	return note(r.s, r.s.Version, tried(program, flags))(r.Kernel.Version(ctx, program, flags...))
 }
 
 type recordLinks struct {
@@ -110,45 +98,32 @@ type recordLinks struct {
 }
 
 func (r recordLinks) List(ctx context.Context) ([]Link, error) {
-	v, err := r.Links.List(ctx)
-	noteOne(r.s, &r.s.List, slices.Clone(v), err)
-	return v, err
+	v, err := noteOne(r.s, &r.s.List)(r.Links.List(ctx))
+	return slices.Clone(v), err
 }
 
 func (r recordLinks) DefaultRoutes(ctx context.Context) ([]string, error) {
-	v, err := r.Links.DefaultRoutes(ctx)
-	noteOne(r.s, &r.s.Default, v, err)
-	return v, err
+	return noteOne(r.s, &r.s.Default)(r.Links.DefaultRoutes(ctx))
 }
 
 func (r recordLinks) RoutingRules(ctx context.Context) ([]RoutingRule, error) {
-	v, err := r.Links.RoutingRules(ctx)
-	noteOne(r.s, &r.s.Routing, v, err)
-	return v, err
+	return noteOne(r.s, &r.s.Routing)(r.Links.RoutingRules(ctx))
 }
 
 func (r recordLinks) Hops(ctx context.Context) ([]Hop, error) {
-	v, err := r.Links.Hops(ctx)
-	noteOne(r.s, &r.s.Hops, v, err)
-	return v, err
+	return noteOne(r.s, &r.s.Hops)(r.Links.Hops(ctx))
 }
 
 func (r recordLinks) Driver(ctx context.Context, link string) (string, error) {
-	v, err := r.Links.Driver(ctx, link)
-	note(r.s, r.s.Drivers, link, v, err)
-	return v, err
+	return note(r.s, r.s.Drivers, link)(r.Links.Driver(ctx, link))
 }
 
 func (r recordLinks) Features(ctx context.Context, link string) (map[string]Feature, error) {
-	v, err := r.Links.Features(ctx, link)
-	note(r.s, r.s.Offload, link, v, err)
-	return v, err
+	return note(r.s, r.s.Offload, link)(r.Links.Features(ctx, link))
 }
 
 func (r recordLinks) Stats(ctx context.Context, link string) (map[string]uint64, error) {
-	v, err := r.Links.Stats(ctx, link)
-	note(r.s, r.s.Stats, link, v, err)
-	return v, err
+	return note(r.s, r.s.Stats, link)(r.Links.Stats(ctx, link))
 }
 
 type recordRuntimes struct {
@@ -157,15 +132,11 @@ type recordRuntimes struct {
 }
 
 func (r recordRuntimes) CRIVersion(ctx context.Context, socket, api string) (string, error) {
-	v, err := r.Runtimes.CRIVersion(ctx, socket, api)
-	note(r.s, r.s.Runtime, api+" "+socket, v, err)
-	return v, err
+	return note(r.s, r.s.Runtime, api+" "+socket)(r.Runtimes.CRIVersion(ctx, socket, api))
 }
 
 func (r recordRuntimes) CgroupDriver(ctx context.Context, socket string) (CgroupDriver, error) {
-	v, err := r.Runtimes.CgroupDriver(ctx, socket)
-	note(r.s, r.s.Cgroups, socket, v, err)
-	return v, err
+	return note(r.s, r.s.Cgroups, socket)(r.Runtimes.CgroupDriver(ctx, socket))
 }
 
 type recordUnits struct {
@@ -175,14 +146,12 @@ type recordUnits struct {
 
 func (r recordUnits) State(ctx context.Context, unit string) (active, file string, err error) {
 	active, file, err = r.Units.State(ctx, unit)
-	note(r.s, r.s.Units, unit, unitState{active, file}, err)
-	return active, file, err
+	u, err := note(r.s, r.s.Units, unit)(unitState{active, file}, err)
+	return u.Active, u.File, err
 }
 
 func (r recordUnits) Crashes(ctx context.Context, unit string) (Crash, error) {
-	c, err := r.Units.Crashes(ctx, unit)
-	note(r.s, r.s.Crashes, unit, c, err)
-	return c, err
+	return note(r.s, r.s.Crashes, unit)(r.Units.Crashes(ctx, unit))
 }
 
 type recordRules struct {
@@ -200,20 +169,16 @@ func (r recordRules) Dumps(ctx context.Context, read func(string, io.Reader) err
 		r.s.Rules = append(r.s.Rules, ruleDump{source, string(text)})
 		return read(source, bytes.NewReader(text))
 	})
-	noteOne(r.s, &r.s.RuleErr, true, err)
+	_, err = noteOne(r.s, &r.s.RuleErr)(true, err)
 	return err
 }
 
 func (r recordRules) Others(ctx context.Context) (Others, error) {
-	v, err := r.Rules.Others(ctx)
-	noteOne(r.s, &r.s.Others, v, err)
-	return v, err
+	return noteOne(r.s, &r.s.Others)(r.Rules.Others(ctx))
 }
 
-func (r recordRules) Accepts(ctx context.Context, program string, rule ...string) (rejected string, err error) {
-	rejected, err = r.Rules.Accepts(ctx, program, rule...)
-	note(r.s, r.s.Tried, tried(program, rule), rejected, err)
-	return rejected, err
+func (r recordRules) Accepts(ctx context.Context, program string, rule ...string) (string, error) {
+	return note(r.s, r.s.Tried, tried(program, rule))(r.Rules.Accepts(ctx, program, rule...))
 }
 
 func (r recordRules) Takes(ctx context.Context, program, whole string, texts []string) ([]string, error) {
@@ -223,7 +188,7 @@ func (r recordRules) Takes(ctx context.Context, program, whole string, texts []s
 		if err == nil {
 			why = rejected[i]
 		}
-		note(r.s, r.s.Tried, tried(program, []string{text}), why, err)
+		_, _ = note(r.s, r.s.Tried, tried(program, []string{text}))(why, err)
 	}
 	return rejected, err
 }

@@ -102,8 +102,7 @@ func recordAnswer[T any](v T, err error) answer[T] {
 	if err == nil {
 		return answer[T]{Value: v, Asked: true}
 	}
-	var no syscall.Errno
-	if errors.As(err, &no) {
+	if no, is := errors.AsType[syscall.Errno](err); is {
 		return answer[T]{Error: unix.ErrnoName(no), Asked: true}
 	}
 	if errors.Is(err, fs.ErrNotExist) {

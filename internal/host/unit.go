@@ -2,8 +2,6 @@ package host
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"slices"
 	"strings"
 
@@ -131,10 +129,8 @@ func (h *Host) unitLinked(unit string) (bool, Evidence, error) {
 			if err != nil {
 				return false, Evidence{}, err
 			}
-			for _, w := range wanted {
-				if w == unit {
-					return true, Evidence{dir + "/" + name + "/" + unit, "enabled"}, nil
-				}
+			if slices.Contains(wanted, unit) {
+				return true, Evidence{dir + "/" + name + "/" + unit, "enabled"}, nil
 			}
 		}
 	}
@@ -143,20 +139,12 @@ func (h *Host) unitLinked(unit string) (bool, Evidence, error) {
 
 // ReadDirIfAny lists a directory that may be absent.
 func (h *Host) ReadDirIfAny(dir string) ([]string, error) {
-	names, err := h.Files.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	return names, err
+	return config.ReadDirIfAny(h.Files, dir)
 }
 
 // ReadIfAny reads a file that may be absent.
 func (h *Host) ReadIfAny(name string) (text []byte, found bool, err error) {
-	text, err = h.Files.ReadFile(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, false, nil
-	}
-	return text, err == nil, err
+	return config.ReadIfAny(h.Files, name)
 }
 
 // Restart makes systemd restart the machine, and does not wait for it.

@@ -71,7 +71,7 @@ func (c *Catalogue) Parameter(key string) (numbers []int, known bool) {
 			typ, known = c.types[p], true
 		}
 	}
-	for _, n := range strings.Split(typ, ",") {
+	for n := range strings.SplitSeq(typ, ",") {
 		if n, err := strconv.Atoi(n); err == nil {
 			numbers = append(numbers, n)
 		}

@@ -48,9 +48,8 @@ func Decode(file string, r io.Reader) ([]Read, error) {
 		begin := in.InputOffset() - int64(len(raw))
 		report, err := decode(raw)
 		if err != nil {
-			var wrong *json.UnmarshalTypeError
 			at := begin
-			if errors.As(err, &wrong) {
+			if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is {
 				at += wrong.Offset
 			}
 			return reports, fmt.Errorf("%s: %w", position(file, text, at), err)
@@ -89,10 +88,8 @@ func jsonError(err error) error {
 
 // position returns file:line:column of a byte, counted from 1.
 func position(file string, text []byte, offset int64) string {
-	before := text[:min(offset, int64(len(text)))]
-	line := bytes.Count(before, []byte("\n")) + 1
-	column := len(before) - bytes.LastIndexByte(before, '\n')
-	return fmt.Sprintf("%s:%d:%d", file, line, column)
+	p := place{file: file, text: text}
+	return p.at(min(offset, int64(len(text))))
 }
 
 // place counts lines up to offsets that only grow: a file may hold thousands of reports.
@@ -118,8 +115,7 @@ type document struct {
 func decode(raw json.RawMessage) (Report, error) {
 	var d document
 	if err := json.Unmarshal(raw, &d); err != nil {
-		var wrong *json.UnmarshalTypeError
-		if errors.As(err, &wrong) && wrong.Field != "" {
+		if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is && wrong.Field != "" {
 			return Report{}, fmt.Errorf("%s is a %s here, not what a report has there: %w", wrong.Field, wrong.Value, err)
 		}
 		return Report{}, fmt.Errorf("no report of a node: %w", err)

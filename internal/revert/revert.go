@@ -79,12 +79,12 @@ func split(w report.Write) []Step {
 		return []Step{{Kind: w.Kind, Target: w.Target, Was: w.From, Set: w.To}}
 	}
 	to := map[string]string{}
-	for _, entry := range strings.Split(w.To, ", ") {
+	for entry := range strings.SplitSeq(w.To, ", ") {
 		name, value, _ := strings.Cut(entry, "=")
 		to[name] = value
 	}
 	var all []Step
-	for _, entry := range strings.Split(w.From, ", ") {
+	for entry := range strings.SplitSeq(w.From, ", ") {
 		name, value, _ := strings.Cut(entry, "=")
 		value, _, _ = strings.Cut(value, " ") // "off [requested on]"
 		all = append(all, Step{Kind: w.Kind, Target: w.Target, Feature: name, Was: value, Set: to[name]})

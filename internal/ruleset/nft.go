@@ -14,16 +14,16 @@ const KubeProxyTable = "kube-proxy"
 
 // NFTTable is a table of nftables.
 type NFTTable struct {
-	Family, Name string
-	Chains       []*NFTChain        // in the order of the listing
-	Sets         map[string]*NFTSet // and maps
+	Family string
+	Chains []*NFTChain        // in the order of the listing
+	Sets   map[string]*NFTSet // and maps
 
 	byName map[string]*NFTChain
 }
 
 // NewNFTTable returns a table with nothing in it.
-func NewNFTTable(family, name string) *NFTTable {
-	return &NFTTable{Family: family, Name: name, byName: map[string]*NFTChain{}, Sets: map[string]*NFTSet{}}
+func NewNFTTable(family string) *NFTTable {
+	return &NFTTable{Family: family, byName: map[string]*NFTChain{}, Sets: map[string]*NFTSet{}}
 }
 
 // Chain returns nil when the table has no such chain.
@@ -61,17 +61,16 @@ func (e NFTElement) String() string { return strings.Join(e.Key, " . ") }
 
 // nftObject is one member of the array "nftables".
 type nftObject struct {
-	Metainfo json.RawMessage
-	Table    *nftBody
-	Chain    *nftBody
-	Rule     *nftBody
-	Set      *nftBody
-	Map      *nftBody
+	Table *nftBody
+	Chain *nftBody
+	Rule  *nftBody
+	Set   *nftBody
+	Map   *nftBody
 }
 
 type nftBody struct {
 	Family, Table, Name, Chain string
-	Hook, Comment              string
+	Hook                       string
 	Handle                     int
 	Prio                       json.RawMessage
 	Timeout                    int
@@ -162,7 +161,7 @@ func (p *nftParser) table(family, name string) *NFTTable {
 			return t
 		}
 	}
-	t := NewNFTTable(family, name)
+	t := NewNFTTable(family)
 	p.set.NFT = append(p.set.NFT, t)
 	return t
 }

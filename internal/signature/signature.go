@@ -19,11 +19,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The names of the list, and of a signature, in a release's folder.
+// The name of the list in a release's folder, and what the name of a signature adds.
 const (
-	ListName      = "SHA256SUMS"
-	Suffix        = ".minisig"
-	SignatureName = ListName + Suffix
+	ListName = "SHA256SUMS"
+	Suffix   = ".minisig"
 )
 
 // maxList limits what is read before anything is proven.

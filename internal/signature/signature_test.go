@@ -36,7 +36,7 @@ func signed(t *testing.T, list string) (dir string, key minisign.PublicKey) {
 	must(t, err)
 	dir = t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, signature.ListName), []byte(list), 0o644))
-	must(t, os.WriteFile(filepath.Join(dir, signature.SignatureName), minisign.Sign(private, []byte(list)), 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, signature.ListName+signature.Suffix), minisign.Sign(private, []byte(list)), 0o644))
 	return dir, key
 }
 
@@ -123,7 +123,7 @@ func TestMinisign(t *testing.T) {
 	}
 	text, err = os.ReadFile(list)
 	must(t, err)
-	must(t, os.WriteFile(filepath.Join(dir, signature.SignatureName), minisign.Sign(theirs, text), 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, signature.ListName+signature.Suffix), minisign.Sign(theirs, text), 0o644))
 	minisignProgram(t, "-V", "-p", public, "-m", list)
 }
 

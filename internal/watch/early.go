@@ -3,8 +3,10 @@ package watch
 import (
 	"context"
 	"maps"
+	"slices"
 	"time"
 
+	"nodegate/checks/setting"
 	"nodegate/internal/host"
 	"nodegate/policy"
 )
@@ -49,12 +51,7 @@ func (w *Watcher) parameters() map[string]string {
 
 // concerns reports whether a notice is about a link that a requirement could match.
 func (w *Watcher) concerns(e host.LinkEvent) bool {
-	for _, r := range w.links {
-		if w.publishes() && r.MayMatch(e.Link) {
-			return true
-		}
-	}
-	return false
+	return w.publishes() && slices.ContainsFunc(w.links, func(r setting.LinkRequirement) bool { return r.MayMatch(e.Link) })
 }
 
 // affordable reports whether a round now would leave the rounds at most a quarter of the time.

@@ -70,7 +70,7 @@ func run(ctx context.Context, nodegate, pod, version string) error {
 		return err
 	}
 	say("starting the control plane")
-	plane, err := cluster.Start(ctx, version, bin, dir)
+	plane, err := cluster.Start(ctx, bin, dir)
 	if err != nil {
 		return err
 	}

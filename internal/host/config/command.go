@@ -1,9 +1,7 @@
 package config
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"regexp"
 	"strings"
@@ -46,12 +44,11 @@ func unitCommand(files Files, unit []File) (command []argument, unknown string, 
 	}
 	for _, name := range environmentFiles {
 		name, optional := strings.CutPrefix(name, "-")
-		text, err := files.ReadFile(name)
+		text, found, err := ReadIfAny(files, name)
 		switch {
-		case errors.Is(err, fs.ErrNotExist) && optional:
-		case err != nil && !errors.Is(err, fs.ErrNotExist):
-			return nil, "", fmt.Errorf("reading kubelet's variables: %w", err)
 		case err != nil:
+			return nil, "", fmt.Errorf("reading kubelet's variables: %w", err)
+		case !found && !optional:
 			return nil, name + ", which kubelet.service reads, is missing", nil
 		}
 		lines, _ := ParseINI(name, append([]byte("[E]\n"), text...))

@@ -45,10 +45,7 @@ func Collect(files Files, dirs []string, suffix string) ([]File, error) {
 	masked := map[string]bool{}
 	total := 0
 	for _, dir := range dirs {
-		names, err := files.ReadDir(dir)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
+		names, err := ReadDirIfAny(files, dir)
 		if err != nil {
 			return nil, fmt.Errorf("listing %s: %w", dir, err)
 		}
@@ -125,6 +122,24 @@ func read(files Files, name string) (f File, null bool, err error) {
 		return File{}, false, fmt.Errorf("reading configuration: %w", err)
 	}
 	return File{name, text}, false, nil
+}
+
+// ReadIfAny reads a file that may be absent.
+func ReadIfAny(files Files, name string) (text []byte, found bool, err error) {
+	text, err = files.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	return text, err == nil, err
+}
+
+// ReadDirIfAny lists a directory that may be absent.
+func ReadDirIfAny(files Files, dir string) ([]string, error) {
+	names, err := files.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return names, err
 }
 
 // At returns a place as people write it: file:line.

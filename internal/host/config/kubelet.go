@@ -1,9 +1,7 @@
 package config
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -83,7 +81,7 @@ func ReadKubelet(files Files) (Kubelet, error) {
 		}
 	}
 	for _, dir := range dirs {
-		names, err := readDirIfAny(files, dir)
+		names, err := ReadDirIfAny(files, dir)
 		if err != nil {
 			return k, err
 		}
@@ -136,7 +134,7 @@ func (k *Kubelet) commandFlags(words []argument) {
 // places where they put the configuration.
 func (k *Kubelet) guess(files Files, found []File) (configs, dirs []string, err error) {
 	for _, name := range []string{"/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet", "/etc/sysconfig/kubelet"} {
-		text, exists, err := readOptional(files, name)
+		text, exists, err := ReadIfAny(files, name)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -159,7 +157,7 @@ func (k *Kubelet) guess(files Files, found []File) (configs, dirs []string, err 
 
 // readConfig reads the scalars of a KubeletConfiguration. JSON is YAML too.
 func (k *Kubelet) readConfig(files Files, name string) error {
-	text, found, err := readOptional(files, name)
+	text, found, err := ReadIfAny(files, name)
 	if err != nil || !found {
 		return err
 	}
@@ -191,24 +189,6 @@ func KernelDefaults() [][2]string {
 		{"vm/overcommit_memory", "1"}, {"vm/panic_on_oom", "0"}, {"kernel/panic", "10"},
 		{"kernel/panic_on_oops", "1"}, {"kernel/keys/root_maxkeys", "1000000"}, {"kernel/keys/root_maxbytes", "25000000"},
 	}
-}
-
-// readDirIfAny lists a directory that may be absent.
-func readDirIfAny(files Files, dir string) ([]string, error) {
-	names, err := files.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	return names, err
-}
-
-// readOptional reads a file that may be absent.
-func readOptional(files Files, name string) (text []byte, found bool, err error) {
-	text, err = files.ReadFile(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, false, nil
-	}
-	return text, err == nil, err
 }
 
 // KubeletFileMistake returns why kubelet exits over a file of configuration, in words that complete "FILE is", or "".

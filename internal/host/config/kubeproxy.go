@@ -1,9 +1,7 @@
 package config
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"regexp"
 	"strconv"
 	"strings"
@@ -39,22 +37,19 @@ func ReadKubeProxy(files Files) (KubeProxy, error) {
 		"/etc/kubernetes/manifests/kube-proxy.manifest", "/etc/kubernetes/manifests/kube-proxy.yaml",
 		"/var/lib/kube-proxy/config.conf", "/var/lib/kube-proxy/config.yaml",
 	}
-	pods, err := files.ReadDir("/var/lib/kubelet/pods")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	pods, err := ReadDirIfAny(files, "/var/lib/kubelet/pods")
+	if err != nil {
 		return KubeProxy{}, fmt.Errorf("looking for kube-proxy's Pod: %w", err)
 	}
 	for _, pod := range pods {
 		names = append(names, "/var/lib/kubelet/pods/"+pod+"/volumes/kubernetes.io~configmap/kube-proxy/config.conf")
 	}
 	for _, name := range names {
-		text, err := files.ReadFile(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
+		text, found, err := ReadIfAny(files, name)
 		if err != nil {
 			return KubeProxy{}, fmt.Errorf("reading kube-proxy's configuration: %w", err)
 		}
-		if strings.Contains(string(text), "--config=") {
+		if !found || strings.Contains(string(text), "--config=") {
 			continue // a manifest that refers to a file, maybe one of the others
 		}
 		c, err := ParseKubeProxy(string(text))

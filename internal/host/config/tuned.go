@@ -22,11 +22,11 @@ type TunedSetting struct {
 func TunedSysctls(files Files) ([]TunedSetting, error) {
 	p := tunedProfile{files: files, units: map[string]*tunedUnit{}}
 	for _, file := range []string{"/etc/tuned/active_profile", "/etc/tuned/post_loaded_profile"} {
-		text, err := readIfAny(files, file)
+		text, _, err := ReadIfAny(files, file)
 		if err != nil {
 			return nil, err
 		}
-		if err := p.load(strings.Fields(text)); err != nil {
+		if err := p.load(strings.Fields(string(text))); err != nil {
 			return nil, err
 		}
 	}
@@ -195,12 +195,12 @@ func ParseTuned(name string, text []byte) ([]Entry, error) {
 
 // tunedReapplies returns the parameters that TuneD sets back after its profile.
 func tunedReapplies(files Files) (keys []string, err error) {
-	main, err := readIfAny(files, "/etc/tuned/tuned-main.conf")
+	main, _, err := ReadIfAny(files, "/etc/tuned/tuned-main.conf")
 	if err != nil {
 		return nil, err
 	}
 	// The file has no sections. TuneD warns about a line that it cannot read.
-	settings, _ := ParseTuned("/etc/tuned/tuned-main.conf", []byte("[main]\n"+main))
+	settings, _ := ParseTuned("/etc/tuned/tuned-main.conf", append([]byte("[main]\n"), main...))
 	if e, set := Last(settings, "main", "reapply_sysctl"); set {
 		if on, valid := ParseBool(e.Value); valid && !on {
 			return nil, nil
@@ -210,8 +210,8 @@ func tunedReapplies(files Files) (keys []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	last, err := readIfAny(files, "/etc/sysctl.conf")
-	for _, f := range append(found, File{"/etc/sysctl.conf", []byte(last)}) {
+	last, _, err := ReadIfAny(files, "/etc/sysctl.conf")
+	for _, f := range append(found, File{"/etc/sysctl.conf", last}) {
 		for line := range strings.Lines(string(f.Text)) {
 			line = strings.Trim(line, space)
 			if key, _, assigns := strings.Cut(line, "="); assigns && line[0] != '#' && line[0] != ';' {
@@ -220,13 +220,4 @@ func tunedReapplies(files Files) (keys []string, err error) {
 		}
 	}
 	return keys, err
-}
-
-// readIfAny returns the text of a file, "" where it does not exist.
-func readIfAny(files Files, name string) (string, error) {
-	text, err := files.ReadFile(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	return string(text), err
 }

@@ -145,8 +145,7 @@ func (n *Namespace) SetSysctl(ctx context.Context, key, value string) error {
 		_, err = f.WriteString(value)
 		return err
 	})
-	var at *fs.PathError
-	if errors.As(err, &at) {
+	if at, is := errors.AsType[*fs.PathError](err); is {
 		err = at.Err
 	}
 	if err != nil {

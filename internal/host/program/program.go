@@ -23,7 +23,7 @@ func Find(name string) (string, error) {
 	if filepath.IsAbs(name) {
 		return exec.LookPath(name)
 	}
-	for _, dir := range strings.Split(SearchPath, ":") {
+	for dir := range strings.SplitSeq(SearchPath, ":") {
 		if p, err := exec.LookPath(dir + "/" + name); err == nil {
 			return p, nil
 		}

@@ -42,7 +42,7 @@ type Rules struct {
 
 // New returns a decoder for kube-proxy's table of a family.
 func New(family string) *Decoder {
-	return &Decoder{family: family, table: ruleset.NewNFTTable(family, ruleset.KubeProxyTable), sets: map[string]*wireSet{},
+	return &Decoder{family: family, table: ruleset.NewNFTTable(family), sets: map[string]*wireSet{},
 		fields: fields(family)}
 }
 

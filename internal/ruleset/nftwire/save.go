@@ -43,7 +43,7 @@ const user = math.MaxInt // the hook of a chain that has none
 
 // NewSave returns what writes to w.
 func NewSave(family string, w io.Writer) *Save {
-	s := &Save{Decoder: Decoder{family: family, table: ruleset.NewNFTTable(family, ""), fields: fields(family)},
+	s := &Save{Decoder: Decoder{family: family, table: ruleset.NewNFTTable(family), fields: fields(family)},
 		out: bufio.NewWriterSize(w, 32<<10)}
 	if family == ruleset.IPv4 { // since iptables 1.8.10
 		s.fields = append(s.fields, field{unix.NFT_PAYLOAD_NETWORK_HEADER, 9, "ip protocol", proto})
