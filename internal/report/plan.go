@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 
 	"nodegate/checks"
@@ -46,16 +45,14 @@ type Call struct {
 
 // repeat returns a remedy in which the calls of nodegate have the flags.
 func (c Call) repeat(remedy string) string {
-	return regexp.MustCompile(`\bnodegate (apply|install)\b`).ReplaceAllStringFunc(remedy, func(verb string) string {
-		if verb == "nodegate apply" {
-			return verb + c.Policy + c.Stage
-		}
-		return verb + c.Policy
-	})
+	return strings.NewReplacer("nodegate apply", "nodegate apply"+c.Policy+c.Stage, "nodegate install", "nodegate install"+c.Policy).Replace(remedy)
 }
 
 // Repeat makes the calls in the remedies of a report those for this call's policy.
 func (r *Report) Repeat(c Call) {
+	if c == (Call{}) {
+		return
+	}
 	for i := range r.Results {
 		r.Results[i].Remedy = c.repeat(r.Results[i].Remedy)
 	}
