@@ -208,15 +208,10 @@ func (m *machineUnits) Stop(ctx context.Context, unit string) error {
 		return err
 	}
 	err = await(ctx, "stopping", unit, conn.StopUnitContext)
-<<<<<<< HEAD
 	if err == nil { // one that has failed is listed, though its file is gone
 		err = conn.ResetFailedUnitContext(ctx, unit)
 	}
-	var answer godbus.Error
-	if errors.As(err, &answer) && answer.Name == "org.freedesktop.systemd1.NoSuchUnit" {
-=======
 	if answer, is := errors.AsType[godbus.Error](err); is && answer.Name == "org.freedesktop.systemd1.NoSuchUnit" {
->>>>>>> less
 		return nil
 	}
 	return err
