@@ -18,8 +18,8 @@ import (
 
 const wholeTime = 25 * time.Minute // one scenario
 
-// TestScenarios runs every folder of scenarios/ as a subtest, each with a control plane and machines of its own. KUBERNETES
-// names another version than the newest.
+// TestScenarios runs every folder of scenarios/ as a subtest, each with a control plane and machines of its own; go
+// test's -parallel is how many at a time. KUBERNETES names another version than the newest.
 func TestScenarios(t *testing.T) {
 	scenarios, err := Load("scenarios")
 	if err != nil {
@@ -29,6 +29,7 @@ func TestScenarios(t *testing.T) {
 	for _, s := range scenarios {
 		t.Run(s.Name, func(t *testing.T) {
 			ran++
+			t.Parallel()
 			t.Log(s.Description)
 			if len(s.Suites) == 0 {
 				runScenario(t, s, vm.Suite)
