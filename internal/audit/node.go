@@ -56,7 +56,12 @@ func (n *Node) Written() map[string]settle.Written {
 		return nil
 	}
 	all := map[string]settle.Written{}
-	for family, f := range n.Presence.Figures(context.Background()).Families {
+	figures, slow := n.Presence.Figures(context.Background())
+	if slow { // it may have heard of anything
+		now := settle.Written{Queued: time.Now()}
+		return map[string]settle.Written{ruleset.IPv4: now, ruleset.IPv6: now}
+	}
+	for family, f := range figures.Families {
 		w := settle.Written{At: f.LastSync, Queued: f.LastQueued, Shared: family == "" && n.families > 1}
 		if family != "IPv6" {
 			all[ruleset.IPv4] = w

@@ -3,11 +3,13 @@ package audit
 import (
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
 
+	"nodegate/internal/host/hosttest"
 	"nodegate/internal/kube"
 	"nodegate/internal/settle"
 )
@@ -40,6 +42,24 @@ func TestWritten(t *testing.T) {
 		server.Close()
 		if got := n.Written(); len(got) != 0 {
 			t.Errorf("%s: %+v without an answer", c.what, got)
+		}
+	}
+}
+
+// TestWrittenSlow: a kube-proxy that runs and is too slow to answer may have heard of anything; of one that is stopped that is no excuse.
+func TestWrittenSlow(t *testing.T) {
+	hanging, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = hanging.Close() }()
+	for state, want := range map[string]bool{"S": true, "R": true, "T": false} {
+		m := &hosttest.Machine{Files: map[string]string{"/proc/7/stat": "7 (a) " + state + " 1 7", "/proc/7/cmdline": "kube-proxy\x00",
+			"/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]"}}
+		n := Node{Presence: kube.Presence{Host: m.Host(), Metrics: "http://" + hanging.Addr().String()}, mode: "ipvs"}
+		got := n.Written()
+		if recent := time.Since(got["ip"].Queued) < time.Minute && got["ip"] == got["ip6"]; recent != want {
+			t.Errorf("in state %s: %+v", state, got)
 		}
 	}
 }

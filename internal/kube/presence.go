@@ -76,14 +76,20 @@ func (p *Presence) Writer() int {
 	return 0
 }
 
-// Figures returns what kube-proxy says of its writings, nothing where it does not answer.
-func (p *Presence) Figures(ctx context.Context) Metrics {
+// Figures returns what kube-proxy says of its writings, nothing where it does not answer. It reports whether it is too slow to answer: its
+// process is there, and neither stopped nor dead.
+func (p *Presence) Figures(ctx context.Context) (m Metrics, slow bool) {
 	page, _, err := Page(ctx, cmp.Or(p.Metrics, defaultMetrics))
-	if err != nil {
-		return Metrics{}
+	if err == nil {
+		m, _ = ParseMetrics(bytes.NewReader(page))
+		return m, false
 	}
-	m, _ := ParseMetrics(bytes.NewReader(page))
-	return m
+	if !timedOut(err) {
+		return m, false
+	}
+	processes, err := p.Host.Processes()
+	proxy, found := findProxy(processes)
+	return m, err == nil && found && !ended(proxy)
 }
 
 // elsewhere looks for the pages of a process that does not answer where it usually does.

@@ -21,6 +21,7 @@ func (w *writings) note(said Written) {
 	if said == (Written{}) {
 		return
 	}
+	said.Shared = said.Shared || w.last.Shared
 	if w.last = said; len(w.ends) == 0 || said.At.After(w.ends[len(w.ends)-1]) {
 		w.ends = append(w.ends, said.At)
 	}
