@@ -43,7 +43,8 @@ func (d *difference) compareLocal(s *Service, v VersionRange) {
 	}
 }
 
-// compare notes endpoints that are not allowed, and wanted ones that are missing. What is not sure of one endpoint decides about the others.
+// compare notes endpoints that are not allowed, and wanted ones that are missing. What is not sure of one endpoint decides about the
+// others.
 func (d *difference) compare(got []Endpoint, allowed, wanted map[string]bool) {
 	if len(d.unsure) > 0 {
 		allowed = d.known

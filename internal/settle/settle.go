@@ -212,12 +212,7 @@ func (l *loop) look(ctx context.Context) error {
 	}
 	l.sift()
 	now := time.Now()
-	for family, said := range written {
-		if l.writings[family] == nil {
-			l.writings[family] = &writings{}
-		}
-		l.writings[family].note(said)
-	}
+	l.note(written)
 	l.excuse(now)
 	if l.opts.Progress != nil {
 		l.opts.Progress(l.open(), now.Sub(l.began))

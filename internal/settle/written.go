@@ -16,6 +16,16 @@ type writings struct {
 	ends []time.Time // the latest last
 }
 
+// note notes what was said of each family before the rules were read.
+func (l *loop) note(written map[string]Written) {
+	for family, said := range written {
+		if l.writings[family] == nil {
+			l.writings[family] = &writings{}
+		}
+		l.writings[family].note(said)
+	}
+}
+
 // note takes what was said before the rules were read. Where nothing was, it is as it was.
 func (w *writings) note(said Written) {
 	if said == (Written{}) {
