@@ -110,7 +110,7 @@ func writeSysctl(key policy.Key, from, to string) checks.Change {
 		To:     to,
 		Kind:   checks.SetSysctl,
 		Target: string(key),
-		Failed: "correct the policy, or run nodegate on the machine itself where this is a container",
+		Failed: "run it as root, and on the machine itself where this is a container; or correct the policy",
 		Make: func(_ context.Context, h *host.Host) error {
 			err := h.WriteSysctl(string(key), to)
 			if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
