@@ -16,7 +16,6 @@ import (
 	"nodegate/policy"
 	"nodegate/units"
 
-	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/tree"
 )
 
@@ -264,46 +263,4 @@ func TestNothingLeavesTheRoot(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestFullRoot(t *testing.T) {
-	hosttest.NeedRoot(t)
-	root := t.TempDir()
-	must(t, syscall.Mount("none", root, "tmpfs", 0, "size=64k"))
-	t.Cleanup(func() { must(t, syscall.Unmount(root, syscall.MNT_DETACH)) })
-	must(t, os.MkdirAll(root+"/var/lib", 0o755))
-	before := manifest(t, root)
-	_, err := units.Install(open(t, root), files(t, policyOne, strings.Repeat("x", 1<<20)), false)
-	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), root+"/usr/local/bin/nodegate") {
-		t.Errorf("a full root: %v", err)
-	}
-	if d := cmp.Diff(before, manifest(t, root)); d != "" {
-		t.Errorf("it failed and yet changed:\n%s", d)
-	}
-}
-
-func TestReadOnlyRoot(t *testing.T) {
-	hosttest.NeedRoot(t)
-	root := t.TempDir()
-	must(t, syscall.Mount("none", root, "tmpfs", syscall.MS_RDONLY, ""))
-	t.Cleanup(func() { must(t, syscall.Unmount(root, syscall.MNT_DETACH)) })
-	_, err := units.Install(open(t, root), files(t, policyOne, "one"), false)
-	if !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), root+"/") {
-		t.Errorf("a read-only root: %v", err)
-	}
-}
-
-// TestSecondInstaller: two at a time do not mix.
-func TestSecondInstaller(t *testing.T) {
-	root := node(t)
-	first := open(t, root)
-	release, err := first.Lock("/var/lib/.nodegate.lock")
-	must(t, err)
-	_, err = units.Install(open(t, root), files(t, policyOne, "one"), false)
-	if err == nil || !strings.Contains(err.Error(), "another nodegate is installing") {
-		t.Errorf("while another one installs: %v", err)
-	}
-	must(t, release())
-	_, err = units.Install(open(t, root), files(t, policyOne, "one"), false)
-	must(t, err)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"nodegate/checks"
 	"nodegate/internal/host"
@@ -81,12 +82,15 @@ func chainOwner(chain string) string {
 	return ""
 }
 
-var marking = regexp.MustCompile(`--(?:set-x?mark|mark) 0x([0-9a-fA-F]+)(?:/0x([0-9a-fA-F]+))?`)
+// marking is compiled when a chain needs it: most runs have none.
+var marking = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`--(?:set-x?mark|mark) 0x([0-9a-fA-F]+)(?:/0x([0-9a-fA-F]+))?`)
+})
 
 // bitsOf returns the bits of the mark that a chain's rules look at or set.
 func bitsOf(c *ruleset.Chain) (bits uint64) {
 	for i := range c.Rules {
-		for _, m := range marking.FindAllStringSubmatch(c.Rules[i].Text, -1) {
+		for _, m := range marking().FindAllStringSubmatch(c.Rules[i].Text, -1) {
 			value, _ := strconv.ParseUint(m[1], 16, 64) // the expression matches nothing else
 			mask, _ := strconv.ParseUint(m[2], 16, 64)
 			if mask == 0 || mask == 0xffffffff { // xor, or the whole mark is replaced

@@ -21,13 +21,17 @@ import (
 // by the next run.
 const grace = 700 * time.Millisecond
 
+// unhandled is how long SIGINT and SIGTERM end the process as they end one without a handler, as if they had come before it began. The
+// runtime takes a tenth of a check to set up a handler, and most checks end before this time does.
+const unhandled = 10 * time.Millisecond
+
 // untilSignal returns a context that SIGINT and SIGTERM end. Soon afterwards they end
 // the process too: it may be waiting for a pipe, or computing.
 func untilSignal() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
+	time.AfterFunc(unhandled, func() {
+		signals := make(chan os.Signal, 1)
+		signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 		code := 128
 		if s, ok := (<-signals).(syscall.Signal); ok {
 			code += int(s)
@@ -35,7 +39,7 @@ func untilSignal() context.Context {
 		cancel(exit(code))
 		time.Sleep(grace)
 		os.Exit(code)
-	}()
+	})
 	return ctx
 }
 

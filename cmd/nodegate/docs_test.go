@@ -58,6 +58,21 @@ func TestCommandReference(t *testing.T) {
 	}
 }
 
+// TestVerbs: the word that a call begins with makes the command of that name, and only that.
+func TestVerbs(t *testing.T) {
+	for _, v := range verbs() {
+		root := newRoot(v.name, "--help")
+		if all := root.Commands(); len(all) != 1 || all[0].Name() != v.name {
+			t.Errorf("%s: %d commands, the first %s", v.name, len(all), all[0].Name())
+		}
+	}
+	for _, args := range [][]string{nil, {"--help"}, {"help", "check"}, {"chek"}, {"completion", "bash"}, {"__complete", "ch"}} {
+		if all := newRoot(args...).Commands(); len(all) != len(verbs()) {
+			t.Errorf("%q: %d commands", args, len(all))
+		}
+	}
+}
+
 // TestReadme: the report in README is what check prints of the recorded node,
 // except for the time it took.
 func TestReadme(t *testing.T) {

@@ -16,7 +16,7 @@ func newHelp(root *cobra.Command) *cobra.Command {
 		Use:   "help [command]",
 		Short: "Help about any command",
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return verbs(root), cobra.ShellCompDirectiveNoFileComp
+			return available(root), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			c, rest, err := root.Find(args)
@@ -34,10 +34,12 @@ func unknownVerb(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return fmt.Errorf("unknown command %q for \"nodegate\".%s `nodegate help` lists the commands", args[0], policy.Nearest(args[0], verbs(c)))
+	nearest := policy.Nearest(args[0], available(c))
+	return fmt.Errorf("unknown command %q for \"nodegate\".%s `nodegate help` lists the commands", args[0], nearest)
 }
 
-func verbs(root *cobra.Command) []string {
+// available returns the verbs that help lists.
+func available(root *cobra.Command) []string {
 	var names []string
 	for _, c := range root.Commands() {
 		if c.IsAvailableCommand() {

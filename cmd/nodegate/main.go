@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"nodegate/internal/plain"
-	"nodegate/internal/report"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"nodegate/internal/plain"
+	"nodegate/internal/report"
 )
 
 // version is set by the build.
@@ -31,11 +33,20 @@ type exit int
 func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
 func main() {
+	growStack()
 	os.Exit(run(untilSignal(), os.Args[1:]))
 }
 
+// growStack makes the stack as large as a check needs it, at once: doubled four times, with what is on it, it takes a tenth of a check.
+//
+//go:noinline
+func growStack() byte {
+	var frame [24 << 10]byte
+	return frame[len(os.Args)%len(frame)]
+}
+
 func run(ctx context.Context, args []string) int {
-	root := newRoot()
+	root := newRoot(args...)
 	root.SetArgs(args)
 	c, err := root.ExecuteContextC(ctx)
 	var code exit
@@ -54,7 +65,24 @@ func run(ctx context.Context, args []string) int {
 	return exitUsage
 }
 
-func newRoot() *cobra.Command {
+// verb is a word of the command line, and what makes its command.
+type verb struct {
+	name string
+	new  func() *cobra.Command
+}
+
+func verbs() []verb {
+	return []verb{
+		{"check", newCheck}, {"plan", newPlan}, {"apply", newApply}, {"gate", newGate}, {"install", newInstall},
+		{"uninstall", newUninstall}, {"revert", newRevert}, {"watch", newWatch}, {"status", newStatus}, {"publish", newPublish},
+		{"audit", newAudit}, {"probe", newProbe}, {childCommand, newProbeChild}, {"lint", newLint}, {"fmt", newFmt}, {"policy", newPolicy},
+		{"explain", newExplain}, {"snapshot", newSnapshot}, {"report", newReport}, {"preview", newPreview}, {"export", newExport},
+		{"image", newImage}, {"verify", newVerify}, {"version", newVersion},
+	}
+}
+
+// newRoot returns the command for a call. Where the first of its args is a verb, no other one is there: their flags alone take 160 KiB.
+func newRoot(args ...string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "nodegate",
 		Short: "Make a Linux machine fit to be a Kubernetes node, and prove it before kubelet starts",
@@ -87,10 +115,13 @@ Exit status: 0 pass, 1 fail, 2 wrong call or policy, 3 unknown.`,
 	}
 	root.Args = unknownVerb
 	root.SetHelpCommand(newHelp(root))
-	root.AddCommand(
-		newCheck(), newPlan(), newApply(), newGate(), newInstall(), newUninstall(), newRevert(), newWatch(),
-		newStatus(), newPublish(), newAudit(), newProbe(), newProbeChild(), newLint(), newFmt(), newPolicy(),
-		newExplain(), newSnapshot(), newReport(), newPreview(), newExport(), newImage(), newVerify(), newVersion(),
-	)
+	all := verbs()
+	if called := slices.IndexFunc(all, func(v verb) bool { return len(args) > 0 && v.name == args[0] }); called >= 0 {
+		all = all[called : called+1]
+		root.CompletionOptions.DisableDefaultCmd = true
+	}
+	for _, v := range all {
+		root.AddCommand(v.new())
+	}
 	return root
 }

@@ -3,12 +3,15 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"nodegate/internal/host"
 	"nodegate/internal/plain"
 	"nodegate/internal/report"
 )
@@ -83,4 +86,87 @@ func repeated(given *pflag.FlagSet, names ...string) string {
 		}
 	})
 	return b.String()
+}
+
+// paint colours the report if it goes to a terminal.
+func (o *options) paint(stdout io.Writer) report.Paint {
+	if o.output != "" {
+		return report.Plain
+	}
+	return report.Painter(stdout)
+}
+
+// report runs the checks on h, writes the report and returns the exit code.
+func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
+	write, err := report.Renderer(o.format, o.paint(c.OutOrStdout()), o.verbose)
+	if err != nil {
+		return err
+	}
+	p, found, err := o.examine(c, h, run)
+	if err != nil && o.format == "npd" { // its only message is a line on standard output
+		why := err.Error()
+		if errors.As(err, new(exit)) {
+			why = "the policy is wrong; run: nodegate lint"
+		}
+		err = errors.Join(err, o.write(c.OutOrStdout(), func(w io.Writer) error { return report.NotChecked(w, why) }))
+	}
+	if err != nil {
+		return err
+	}
+	r := report.New(h, p, found)
+	nothing := len(r.Results) == 0 && o.some
+	if nothing {
+		r.Verdict = report.Unknown
+	}
+	r.Repeat(again(c.Flags()))
+	if o.some && h.Live() {
+		r.Next = report.NewPlan(found).Next(again(c.Flags()))
+	}
+	if err := o.write(c.OutOrStdout(), func(w io.Writer) error { return write(w, r) }); err != nil {
+		return err
+	}
+	if nothing {
+		fmt.Fprintf(c.ErrOrStderr(), "nodegate: nothing was checked: the policy asks for nothing at stage %s\n", r.Stage)
+	}
+	if o.format == "npd" && r.Verdict == report.Unknown {
+		return exit(npdUnknown)
+	}
+	return code(r.Verdict)
+}
+
+// npdUnknown is the exit status of node-problem-detector's custom plugins for
+// unknown.
+const npdUnknown = 2
+
+func (o *options) write(stdout io.Writer, render func(io.Writer) error) error {
+	switch {
+	case o.output == "" && o.format == "text":
+		return report.Fold(stdout, render)
+	case o.output == "":
+		return render(stdout)
+	}
+	f, err := os.Create(o.output)
+	if err != nil {
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	return errors.Join(render(plain.NewWriter(f, false)), f.Close())
+}
+
+// exact returns the writer of a document that must not change, a policy for example:
+// only on a terminal is it escaped.
+func exact(stdout io.Writer) io.Writer {
+	if f := plain.File(stdout); f != nil && !host.IsTerminal(f) {
+		return f
+	}
+	return stdout
+}
+
+func code(v report.Verdict) error {
+	switch v {
+	case report.Pass:
+		return nil
+	case report.Unknown:
+		return exit(exitUnknown)
+	}
+	return exit(exitFail)
 }

@@ -48,7 +48,8 @@ func readiness(in Input) (Result, error) {
 			return Result{}, err
 		}
 		filled := strings.NewReplacer("@CONDITION@", condition, "@TAINT@", readinessTaint).Replace(string(text))
-		tree = append(tree, units.File{Path: name, Mode: 0o644, Content: []byte(head("readiness", in, nil, strings.Split(what, "\n")...) + filled)})
+		comment := head("readiness", in, nil, strings.Split(what, "\n")...)
+		tree = append(tree, units.File{Path: name, Mode: 0o644, Content: []byte(comment + filled)})
 	}
 	return Result{Tree: tree}, nil
 }

@@ -27,10 +27,13 @@ func TestWritten(t *testing.T) {
 		families         int
 		want             map[string]settle.Written
 	}{
-		{"two families", "ipvs", fmt.Sprintf(last+last+last+last, "", `{ip_family="IPv4"}`, 50, "queued_", `{ip_family="IPv4"}`, 60, "", `{ip_family="IPv6"}`, 40,
-			"queued_", `{ip_family="IPv6"}`, 30), 2, map[string]settle.Written{"ip": at(50, 60), "ip6": at(40, 30)}},
-		{"one figure of two families", "ipvs", fmt.Sprintf(last+last, "", "", 50, "queued_", "", 60), 2, map[string]settle.Written{"ip": shared, "ip6": shared}},
-		{"one figure", "ipvs", fmt.Sprintf(last+last, "", "", 50, "queued_", "", 60), 1, map[string]settle.Written{"ip": at(50, 60), "ip6": at(50, 60)}},
+		{"two families", "ipvs", fmt.Sprintf(last+last+last+last, "", `{ip_family="IPv4"}`, 50, "queued_", `{ip_family="IPv4"}`, 60,
+			"", `{ip_family="IPv6"}`, 40, "queued_", `{ip_family="IPv6"}`, 30),
+			2, map[string]settle.Written{"ip": at(50, 60), "ip6": at(40, 30)}},
+		{"one figure of two families", "ipvs", fmt.Sprintf(last+last, "", "", 50, "queued_", "", 60),
+			2, map[string]settle.Written{"ip": shared, "ip6": shared}},
+		{"one figure", "ipvs", fmt.Sprintf(last+last, "", "", 50, "queued_", "", 60),
+			1, map[string]settle.Written{"ip": at(50, 60), "ip6": at(50, 60)}},
 		{"another mode", "iptables", fmt.Sprintf(last, "", "", 50), 1, nil},
 		{"another program", "ipvs", "up 1\n", 1, map[string]settle.Written{}},
 	} {

@@ -32,10 +32,13 @@ func TestKubeProxy(t *testing.T) {
 		known bool // the fact is
 	}{
 		{"nothing", nil, config.KubeProxy{Mode: "iptables", MaxPerCore: 32768, Min: 131072, MinSync: time.Second}, false},
-		{"kubeadm", map[string]string{volume: "kind: KubeProxyConfiguration\nmode: \"ipvs\"\nipvs:\n  minSyncPeriod: 7s\nconntrack:\n  maxPerCore: 0\n"},
+		{"kubeadm", map[string]string{
+			volume: "kind: KubeProxyConfiguration\nmode: \"ipvs\"\nipvs:\n  minSyncPeriod: 7s\nconntrack:\n  maxPerCore: 0\n"},
 			config.KubeProxy{From: volume, Mode: "ipvs", Min: 131072, MinSync: 7 * time.Second}, true},
-		{"kops in IPVS mode", map[string]string{"/etc/kubernetes/manifests/kube-proxy.manifest": "- --proxy-mode=ipvs\n- --ipvs-min-sync-period=6s\n"},
-			config.KubeProxy{From: "/etc/kubernetes/manifests/kube-proxy.manifest", Mode: "ipvs", MaxPerCore: 32768, Min: 131072, MinSync: 6 * time.Second}, true},
+		{"kops in IPVS mode", map[string]string{
+			"/etc/kubernetes/manifests/kube-proxy.manifest": "- --proxy-mode=ipvs\n- --ipvs-min-sync-period=6s\n"},
+			config.KubeProxy{From: "/etc/kubernetes/manifests/kube-proxy.manifest", Mode: "ipvs", MaxPerCore: 32768, Min: 131072,
+				MinSync: 6 * time.Second}, true},
 		{"kops", map[string]string{"/etc/kubernetes/manifests/kube-proxy.manifest": "- --proxy-mode=nftables\n- --conntrack-min=\"7\"\n"},
 			config.KubeProxy{From: "/etc/kubernetes/manifests/kube-proxy.manifest", Mode: "nftables", MaxPerCore: 32768, Min: 7,
 				MinSync: time.Second}, true},

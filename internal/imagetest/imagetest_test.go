@@ -216,7 +216,8 @@ func TestNoQEMU(t *testing.T) {
 	}
 	t.Setenv("PATH", dir+":/usr/bin:/bin")
 	test.Accelerator = qemu.KVM
-	if _, err := test.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot run the machine (KVM internal error. Suberror: 1)") {
+	const cannot = "cannot run the machine (KVM internal error. Suberror: 1)"
+	if _, err := test.Run(t.Context()); err == nil || !strings.Contains(err.Error(), cannot) {
 		t.Errorf("a KVM that stops: %v", err)
 	}
 	test.Accelerator = qemu.Auto

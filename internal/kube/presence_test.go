@@ -198,10 +198,12 @@ func TestSettleTime(t *testing.T) {
 		{"the file that it names", "kube-proxy --config=/etc/mine.yaml", map[string]string{mine: thirty}, 40 * time.Second},
 		{"in two words", "kube-proxy --config /etc/mine.yaml", map[string]string{mine: thirty}, 40 * time.Second},
 		{"a file that may not be read", "kube-proxy --config=/etc/mine.yaml", nil, 15 * time.Second},
-		{"the longer one", "kube-proxy --ipvs-min-sync-period=1s", map[string]string{manifest: "kube-proxy --ipvs-min-sync-period=20s"}, 30 * time.Second},
+		{"the longer one", "kube-proxy --ipvs-min-sync-period=1s", map[string]string{
+			manifest: "kube-proxy --ipvs-min-sync-period=20s"}, 30 * time.Second},
 		{"shorter than usual", "kube-proxy --iptables-min-sync-period=2s", nil, 15 * time.Second},
 	} {
-		m := &hosttest.Machine{Files: map[string]string{"/proc/7/stat": "7 (a) S 1 7", "/proc/7/cmdline": strings.ReplaceAll(c.args, " ", "\x00") + "\x00",
+		m := &hosttest.Machine{Files: map[string]string{
+			"/proc/7/stat": "7 (a) S 1 7", "/proc/7/cmdline": strings.ReplaceAll(c.args, " ", "\x00") + "\x00",
 			"/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]"}}
 		maps.Copy(m.Files, c.files)
 		if got := kube.SettleTime(m.Host(), kube.UsualSettle); got != c.want {

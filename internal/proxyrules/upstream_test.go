@@ -16,7 +16,8 @@ func TestUpstream(t *testing.T) {
 	local[0].NodePort, local[0].ExternalLocal, local[0].LocalEndpoints = 30080, true, two[:1]
 	without := []Service{served[0]}
 	without[0].Endpoints = two[1:]
-	in6 := []Service{{Name: "prod/np", Protocol: "tcp", Family: "ip6", ClusterIP: "fd00::7", Port: 80, Endpoints: []Endpoint{{Address: "[fd00::1]:80"}}}}
+	in6 := []Service{{Name: "prod/np", Protocol: "tcp", Family: "ip6", ClusterIP: "fd00::7", Port: 80,
+		Endpoints: []Endpoint{{Address: "[fd00::1]:80"}}}}
 	blocked := []Service{{Name: "prod/np", Protocol: "tcp", Family: "ip", ClusterIP: "10.96.0.7", Port: 80, Blocked: "reject"}}
 	both := sliceText("", "10.0.0.1 rs @n1", "10.0.0.2 rs @n2")
 	// more adds a slice to both, labelled so, with one endpoint.
@@ -48,9 +49,10 @@ func TestUpstream(t *testing.T) {
 		{"IPv6, another address", in6, "fd00::8", "", sixth, 31, address, ""},
 		{"leading zeros", served, "10.096.000.7", "", strings.ReplaceAll(both, "10.0.0.1", "010.00.0.1"), 31, "", ""},
 		{"port 0", blocked, "10.96.0.7", "", strings.ReplaceAll(both, `"port": 80`, `"port": 0`), 31, "", ""},
-		{"serving is not said", served, "10.96.0.7", "", strings.NewReplacer(`"serving": true, "terminating": false`, `"terminating": true`, `"ready": true`,
-			`"ready": false`).Replace(both), 31, "", ""},
-		{"nothing is said", served, "10.96.0.7", "", strings.ReplaceAll(both, `"ready": true, "serving": true, "terminating": false`, ""), 31, "", ""},
+		{"serving is not said", served, "10.96.0.7", "", strings.NewReplacer(
+			`"serving": true, "terminating": false`, `"terminating": true`, `"ready": true`, `"ready": false`).Replace(both), 31, "", ""},
+		{"nothing is said", served, "10.96.0.7", "", strings.ReplaceAll(both, `"ready": true, "serving": true, "terminating": false`, ""),
+			31, "", ""},
 
 		{"one Pod replaces another at its address, the old one is taken", without, "10.96.0.7", "", more("", "10.0.0.1 t @n1"), 31, "", ""},
 		{"the same, the new one is taken", served, "10.96.0.7", "", more("", "10.0.0.1 t @n1"), 31, "", ""},
@@ -58,18 +60,21 @@ func TestUpstream(t *testing.T) {
 		{"the same, on this node", []Service{local[0]}, "10.96.0.7", "", more("", "10.0.0.1 st @n1"), 31, "", ""},
 		{"twice alike", without, "10.96.0.7", "", more("", "10.0.0.1 rs @n1"), 31, missing, ""},
 
-		{"hints for nodes that are not followed", served, "10.96.0.7", "", sliceText("", "10.0.0.1 rs +z *n1", "10.0.0.2 rs +z *n2", "10.0.0.3 rs +y *n3"),
-			31, "", ""},
-		{"the same, and one is stale", served, "10.96.0.7", "", sliceText("", "10.0.0.1 rs +z *n1", "10.0.0.2 rs +y *n2", "10.0.0.3 rs +y *n3"), 31, stale, ""},
+		{"hints for nodes that are not followed", served, "10.96.0.7", "",
+			sliceText("", "10.0.0.1 rs +z *n1", "10.0.0.2 rs +z *n2", "10.0.0.3 rs +y *n3"), 31, "", ""},
+		{"the same, and one is stale", served, "10.96.0.7", "",
+			sliceText("", "10.0.0.1 rs +z *n1", "10.0.0.2 rs +y *n2", "10.0.0.3 rs +y *n3"), 31, stale, ""},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			api := `{"kind": "ServiceList", "items": [{"metadata": {"namespace": "prod", "name": "np", "labels": {` + strings.TrimSuffix(c.labels, ", ") + `}},
+			api := `{"kind": "ServiceList", "items": [
+				{"metadata": {"namespace": "prod", "name": "np", "labels": {` + strings.TrimSuffix(c.labels, ", ") + `}},
 				"spec": {"type": "NodePort", "clusterIP": "` + c.ip + `", "ports": [{"port": 80, "protocol": "TCP"}]}}]}`
 			if len(c.rules) > 0 && c.rules[0].NodePort != 0 {
 				api = strings.Replace(api, `"port": 80,`, `"port": 80, "nodePort": 30080,`, 1)
 			}
 			for _, version := range []int{c.version, 36} {
-				rep := Report{Mode: "iptables", Version: VersionRange{version, 36}, Services: c.rules, Families: map[string]bool{"ip": true, "ip6": true}}
+				rep := Report{Mode: "iptables", Version: VersionRange{version, 36}, Services: c.rules,
+					Families: map[string]bool{"ip": true, "ip6": true}}
 				want := c.want
 				if version == 36 && c.wants != "" {
 					want = c.wants

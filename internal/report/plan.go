@@ -45,7 +45,13 @@ type Call struct {
 
 // repeat returns a remedy in which the calls of nodegate have the flags.
 func (c Call) repeat(remedy string) string {
-	return strings.NewReplacer("nodegate apply", "nodegate apply"+c.Policy+c.Stage, "nodegate install", "nodegate install"+c.Policy).Replace(remedy)
+	if !strings.Contains(remedy, "nodegate ") {
+		return remedy
+	}
+	return strings.NewReplacer(
+		"nodegate apply", "nodegate apply"+c.Policy+c.Stage,
+		"nodegate install", "nodegate install"+c.Policy,
+	).Replace(remedy)
 }
 
 // Repeat makes the calls in the remedies of a report those for this call's policy.

@@ -13,17 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Read reads a regular file of at most limit bytes. It refuses everything else
-// without waiting for it: a named pipe, a device or a terminal in the place of a
-// file must not block the caller.
-func Read(name string, limit int64) ([]byte, error) {
-	f, err := Open(name)
-	if err != nil {
-		return nil, err
-	}
-	return Drain(f, limit)
-}
-
 // Open opens a regular file for reading, and refuses everything else.
 func Open(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
@@ -58,10 +47,17 @@ func ReadInput(name string, limit int64) ([]byte, error) {
 // Regular returns an error where f, which is called name, is no regular file.
 func Regular(f *os.File, name string) error {
 	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file but %s", name, kind(info.Mode()))
+	if err == nil {
+		err = regular(info.Mode(), name)
 	}
 	return err
+}
+
+func regular(mode fs.FileMode, name string) error {
+	if mode.IsRegular() {
+		return nil
+	}
+	return fmt.Errorf("%s is not a regular file but %s", name, kind(mode))
 }
 
 func kind(mode fs.FileMode) string {

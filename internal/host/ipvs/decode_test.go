@@ -68,7 +68,8 @@ func TestDecode(t *testing.T) {
 		{service(t, unix.AF_INET6, unix.IPPROTO_UDP, "fd00::1", 3), ruleset.VirtualServer{Address: netip.MustParseAddrPort("[fd00::1]:443"),
 			Protocol: "udp", Scheduler: "rr", Affinity: 10800}, true},
 		{service(t, unix.AF_INET, unix.IPPROTO_ESP, "10.96.0.1", 2), ruleset.VirtualServer{}, false},
-		{message(t, aService, func(e *netlink.AttributeEncoder) { e.Uint16(aFamily, unix.AF_INET); e.Uint32(aMark, 5) }), ruleset.VirtualServer{}, false},
+		{message(t, aService, func(e *netlink.AttributeEncoder) { e.Uint16(aFamily, unix.AF_INET); e.Uint32(aMark, 5) }),
+			ruleset.VirtualServer{}, false},
 	} {
 		got, ok, err := decodeServer(c.message)
 		if err != nil || ok != c.ok || !reflect.DeepEqual(got, c.want) {

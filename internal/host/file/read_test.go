@@ -1,0 +1,76 @@
+package file
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestRead: what is read is the whole of it, and what is no regular file is refused at once.
+func TestRead(t *testing.T) {
+	dir := t.TempDir() + "/"
+	long := bytes.Repeat([]byte("0123456789\n"), 5000)
+	write := func(name string, content []byte) {
+		if err := os.WriteFile(dir+name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("long", long)
+	write("empty", nil)
+	write("sparse", nil)
+	socket, err := net.Listen("unix", dir+"socket")
+	if err := errors.Join(err, os.Truncate(dir+"sparse", 300<<30), syscall.Mkfifo(dir+"pipe", 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = socket.Close() })
+	const limit = 1 << 20
+	for name, wrong := range map[string]string{
+		"long": "", "empty": "",
+		"sparse": "is larger than 1048576 bytes", "pipe": "is not a regular file but a named pipe", "": "is not a regular file but a directory",
+		"socket": "no such device or address", "/dev/null": "is not a regular file but a device", "none": "no such file or directory",
+		"a\x00": "invalid argument",
+	} {
+		if !strings.HasPrefix(name, "/") {
+			name = dir + name
+		}
+		got, err := Read(name, limit)
+		if wrong == "" {
+			if want, _ := os.ReadFile(name); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%s: %d bytes, %v; want %d", name, len(got), err, len(want))
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), wrong) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%q: %v, want: %s", name, err, wrong)
+		}
+	}
+	if _, err := Read(dir+"none", limit); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	if _, err := Read(dir+"long", int64(len(long))); err != nil {
+		t.Error(err)
+	}
+	if _, err := Read(dir+"long", int64(len(long)-1)); err == nil {
+		t.Error("one byte too many was read")
+	}
+}
+
+// TestReadProc: the kernel does not say how long the files are that it makes up; the limit holds all the same.
+func TestReadProc(t *testing.T) {
+	const name = "/proc/self/limits" // some 1,300 bytes
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Read(name, 1<<20); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := Read(name, 1000); err == nil {
+		t.Error("it read more than the limit")
+	}
+}
