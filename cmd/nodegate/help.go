@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -20,8 +21,11 @@ func newHelp(root *cobra.Command) *cobra.Command {
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			c, rest, err := root.Find(args)
-			if err != nil || len(rest) > 0 {
+			if err != nil {
 				return unknownVerb(root, args)
+			}
+			if len(rest) > 0 {
+				return unknownVerb(c, rest)
 			}
 			c.InitDefaultHelpFlag()
 			return c.Help()
@@ -35,7 +39,8 @@ func unknownVerb(c *cobra.Command, args []string) error {
 		return nil
 	}
 	nearest := policy.Nearest(args[0], available(c))
-	return fmt.Errorf("unknown command %q for \"nodegate\".%s `nodegate help` lists the commands", args[0], nearest)
+	return fmt.Errorf("unknown command %q for %q.%s `%s` lists the commands", args[0], c.CommandPath(), nearest,
+		strings.Replace(c.CommandPath(), "nodegate", "nodegate help", 1))
 }
 
 // available returns the verbs that help lists.

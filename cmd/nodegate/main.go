@@ -49,6 +49,9 @@ func run(ctx context.Context, args []string) int {
 	root := newRoot(args...)
 	root.SetArgs(args)
 	c, err := root.ExecuteContextC(ctx)
+	if err == nil && !c.Runnable() { // help was printed: `probe brigde` in a script must not pass for a probe
+		err = unknownVerb(c, c.Flags().Args())
+	}
 	var code exit
 	switch {
 	case err == nil:
@@ -58,7 +61,7 @@ func run(ctx context.Context, args []string) int {
 	}
 	call := ""
 	if said := err.Error(); strings.HasPrefix(said, "accepts ") || strings.HasPrefix(said, "requires ") ||
-		strings.HasPrefix(said, "unknown ") && c.HasParent() {
+		strings.HasPrefix(said, "unknown ") && c.HasParent() && c.Runnable() {
 		call = "; the call is: " + c.UseLine()
 	}
 	fmt.Fprintf(root.ErrOrStderr(), "nodegate: %v%s\n", err, call)
