@@ -1,6 +1,7 @@
 // Package gate keeps one start of a unit waiting until the node passes, or until
 // the policy's budget ends. It must neither hang nor open by mistake: every
-// outcome but Off, Proven and Released keeps the unit held.
+// outcome but Proven, and what somebody chose (Off, Released, Tolerated), keeps
+// the unit held.
 package gate
 
 import (
