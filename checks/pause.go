@@ -11,8 +11,10 @@ import (
 const pauseTime = 100 * time.Millisecond
 
 // Pause waits between two reads of counters: 100 ms, or until ctx ends.
-func Pause(ctx context.Context) error {
-	t := time.NewTimer(pauseTime)
+func Pause(ctx context.Context) error { return pause(ctx, pauseTime) }
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:

@@ -25,6 +25,7 @@ type Problem struct {
 	Ref      string          // the source of all this
 	Later    bool            // judged when kubelet starts: apply, which runs early at boot, leaves it out
 	Beside   bool            // it waits for another program or in a namespace: it runs beside the other checks
+	Moves    bool            // other programs may just be writing what it judges: what does not pass is looked at again
 	Inspect  func(context.Context, *host.Host, *policy.Policy) (State, error)
 }
 

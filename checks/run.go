@@ -17,8 +17,8 @@ import (
 // remaining verdicts unknown. The checks that wait for others to answer run beside
 // the rest, from the first problem on: to try a rule may load the modules that the
 // settings before it are about.
-func Inspect(ctx context.Context, h *host.Host, stage Stage, list []Check) Report {
-	h = host.Once(h)
+func Inspect(ctx context.Context, live *host.Host, stage Stage, list []Check) Report {
+	h := host.Once(live)
 	report := Report{Started: time.Now(), Stage: stage, Results: make([]Result, len(list))}
 	var beside sync.WaitGroup
 	start := sync.OnceFunc(func() {
@@ -37,6 +37,7 @@ func Inspect(ctx context.Context, h *host.Host, stage Stage, list []Check) Repor
 		}
 	}
 	beside.Wait()
+	lookAgain(ctx, live, list, report.Results)
 	dropIntactCauses(report.Results)
 	report.Duration = time.Since(report.Started)
 	return report

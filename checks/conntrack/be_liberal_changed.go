@@ -12,7 +12,7 @@ import (
 // beLiberalChanged: kube-proxy reads be_liberal once, at its start.
 func beLiberalChanged() checks.Problem {
 	return checks.Problem{
-		Name: "conntrack.be-liberal-changed", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
+		Name: "conntrack.be-liberal-changed", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Moves: true,
 		Detects:  "nf_conntrack_tcp_be_liberal was set when kube-proxy started, so that it left its DROP of INVALID packets out, and is 0 now.",
 		Symptom:  "Connections through Services that held for weeks break with \"connection reset by peer\" since somebody ran sysctl --system.",
 		How:      "be_liberal is 0 and filter KUBE-FORWARD, of a form that 1.29 or later writes, has no DROP of INVALID.",

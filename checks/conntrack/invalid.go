@@ -16,7 +16,7 @@ import (
 // translated back, and reset the connection.
 func conntrackInvalid() checks.Problem {
 	return checks.Problem{
-		Name: "conntrack.invalid", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
+		Name: "conntrack.invalid", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Moves: true,
 		Detects: "Nothing stops packets that conntrack finds INVALID: neither kube-proxy's rule nor nf_conntrack_tcp_be_liberal.",
 		Symptom: "Long or busy connections through a Service break with \"connection reset by peer\": a late packet leaves untranslated, " +
 			"and the other side answers it with RST.",

@@ -15,7 +15,7 @@ import (
 // proxyPostrouting: what kube-proxy marks must be masqueraded once, from random ports.
 func proxyPostrouting() checks.Problem {
 	return checks.Problem{
-		Name: "kubeproxy.postrouting", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
+		Name: "kubeproxy.postrouting", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Moves: true,
 		Detects: "kube-proxy's masquerading is of the old form, uses no random ports, or disagrees about the mark's bit.",
 		Symptom: "Connections to Services stall for 1, 3 or 63 seconds, or answers never come back because traffic leaves with a Pod's or " +
 			"client's address.",

@@ -18,7 +18,7 @@ const syncTime = 2 * time.Minute
 // nftUserData: the nft in kube-proxy's image crashes on what a newer nft has written.
 func nftUserData() checks.Problem {
 	return checks.Problem{
-		Name: "kubeproxy.nft-user-data", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
+		Name: "kubeproxy.nft-user-data", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Moves: true,
 		Detects: "kube-proxy in nftables mode writes nothing, and sets are there on which an nft before 1.1.2, as in its image, crashes.",
 		Symptom: "No Service works on this node; kube-proxy logs \"Failed to list existing sets: failed to run nft: signal: segmentation " +
 			"fault\" every few seconds.",

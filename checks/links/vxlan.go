@@ -17,7 +17,7 @@ import (
 // vxlanChecksum: four things that are harmless alone break VXLAN together.
 func vxlanChecksum() checks.Problem {
 	return checks.Problem{
-		Name: "vxlan.checksum", Stages: []checks.Stage{checks.Run}, Severity: policy.Block,
+		Name: "vxlan.checksum", Stages: []checks.Stage{checks.Run}, Severity: policy.Block, Moves: true,
 		Detects: "VXLAN packets leave with a wrong UDP checksum: they are masqueraded a second time, and the kernel \"updates\" a checksum " +
 			"that was left out.",
 		Symptom: "The node reaches Services only after 1, 3 or 63 seconds; the peer's dmesg says \"UDP: bad checksum. From ... to ...:8472\".",

@@ -12,7 +12,7 @@ import (
 // iptablesBackends: the kernel runs the rules of every backend one after the other.
 func iptablesBackends() checks.Problem {
 	return checks.Problem{
-		Name: "iptables.backends", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
+		Name: "iptables.backends", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Moves: true,
 		Detects: "Two packet filter backends (iptables-legacy, iptables-nft, nftables) both hold Service chains of kube-proxy.",
 		Symptom: "Some connections to a Service go to Pods that are long gone: the rules of the backend that kube-proxy left shadow those " +
 			"it writes.",

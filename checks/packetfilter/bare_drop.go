@@ -14,7 +14,7 @@ import (
 // bareDrop: an iptables that does not understand a rule writes it back without its match.
 func bareDrop() checks.Problem {
 	return checks.Problem{
-		Name: "iptables.bare-drop", Stages: []checks.Stage{checks.Run}, Severity: policy.Block,
+		Name: "iptables.bare-drop", Stages: []checks.Stage{checks.Run}, Severity: policy.Block, Moves: true,
 		Detects: "KUBE-FIREWALL has a DROP without a match: the mark match was lost between iptables versions.",
 		Symptom: "The node drops every packet that it sends and receives; it turns NotReady, and SSH ends.",
 		How: "Table filter of every iptables backend has -A KUBE-FIREWALL -j DROP with no condition (iptables 1.8.7 and 1.8.8 of " +

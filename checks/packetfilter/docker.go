@@ -14,7 +14,7 @@ import (
 // dockerForwardDrop: Docker closes forwarding for everybody when it is the one that opens ip_forward.
 func dockerForwardDrop() checks.Problem {
 	return checks.Problem{
-		Name: "docker.forward-drop", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
+		Name: "docker.forward-drop", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Moves: true,
 		Detects: "Docker set the policy of FORWARD to DROP, and no rule accepts what Pods forward.",
 		Symptom: "Pods reach nothing off their node and nothing reaches them, though every Pod runs and the node is Ready.",
 		How: "Table filter of an IPv4 iptables backend has :FORWARD DROP and a chain DOCKER, and FORWARD leads to no ACCEPT for new " +

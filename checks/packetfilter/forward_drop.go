@@ -14,7 +14,7 @@ import (
 // forwardDrop: a firewall of the node drops what Pods send, before a rule accepts it.
 func forwardDrop() checks.Problem {
 	return checks.Problem{
-		Name: "packetfilter.forward-drop", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
+		Name: "packetfilter.forward-drop", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Moves: true,
 		Detects: "The way of Pods' packets meets a DROP or REJECT for everything before a rule that accepts them.",
 		Symptom: "Pods reach nothing off their node; with ufw, with the REJECT that Enterprise Linux has at the end of FORWARD, or with an " +
 			"/etc/nftables.conf whose chain forward has policy drop.",

@@ -15,7 +15,7 @@ import (
 // hostPort: a Pod's hostPort is translated before the node's own programs see the packet.
 func hostPort() checks.Problem {
 	return checks.Problem{
-		Name: "packetfilter.host-port", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
+		Name: "packetfilter.host-port", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Moves: true,
 		Detects: "A Pod's hostPort takes the port of kubelet, of SSH or of a NodePort.",
 		Symptom: "SSH to the node, kubectl logs and exec, or a NodePort reach a Pod instead; the node may turn NotReady for the API server only.",
 		How: "A rule of chain CNI-HOSTPORT-DNAT (portmap's) is for TCP port 22 or 10250, or for a port that KUBE-NODEPORTS has a rule " +

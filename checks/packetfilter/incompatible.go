@@ -13,7 +13,7 @@ import (
 // incompatible: what nft has written into a table of iptables' hides the whole table.
 func incompatible() checks.Problem {
 	return checks.Problem{
-		Name: "packetfilter.incompatible", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
+		Name: "packetfilter.incompatible", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Moves: true,
 		Detects: "A table of iptables-nft contains rules of nft's own: iptables can neither print it nor change it by number.",
 		Symptom: "Calico's agent restarts and logs \"incompatible, use 'nft' tool\"; iptables-save shows nothing of the table, and every " +
 			"check of its rules is unknown.",

@@ -14,7 +14,7 @@ import (
 // rule closes it again.
 func routeLocalnetMartian() checks.Problem {
 	return checks.Problem{
-		Name: "route-localnet.martian", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
+		Name: "route-localnet.martian", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Moves: true,
 		Detects: "route_localnet is on and nothing drops packets from elsewhere to 127.0.0.0/8 (CVE-2020-8558).",
 		Symptom: "A neighbour on the node's network, or a Pod with CAP_NET_RAW, reaches services that listen on 127.0.0.1 only.",
 		How: "net.ipv4.conf.all.route_localnet is 1 and no IPv4 rule in KUBE-FIREWALL drops what is not from 127.0.0.0/8 to " +

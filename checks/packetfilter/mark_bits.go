@@ -19,7 +19,7 @@ import (
 // markBits: two programs that keep different things in one bit of a packet's mark.
 func markBits() checks.Problem {
 	return checks.Problem{
-		Name: "packetfilter.mark-bits", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
+		Name: "packetfilter.mark-bits", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Moves: true,
 		Detects: "Two of kube-proxy, Calico, Cilium, Tailscale and the CNI's portmap use the same bit of the packet's mark.",
 		Symptom: "Packets of Pods are masqueraded, accepted or dropped that must not be, and only while both programs run.",
 		How: "The bits of every --mark, --set-mark and --set-xmark in the chains of each program, by the chains' names, in all tables of all " +

@@ -18,7 +18,8 @@ import (
 const checksHeader = `# Checks
 
 Every check by its name. "nodegate explain NAME" says more: symptom, detection, trade-off. At stage boot, the gate's, a problem of severity
-warn is left out: it cannot hold kubelet. "UPDATE=1 go test ./cmd/nodegate" writes all columns but the last.
+warn is left out: it cannot hold kubelet. A check that judges the packet filter's rules, which kube-proxy or a CNI may just be writing, looks again a
+second later where it does not pass, until it passes or says the same twice. "UPDATE=1 go test ./cmd/nodegate" writes all columns but the last.
 
 The last column is written by hand: the tests that show each check failing. "VM" is a booted Debian in QEMU that is broken in that way
 (images/vm/scenarios), TestTrees real Debian 11, 12 and 13 trees, a test whose name ends in Kernel the kernel in network namespaces,

@@ -18,6 +18,7 @@ import (
 // question; the real machine, a fake or a replay can answer it.
 type Host struct {
 	Root   string // "/" for the running machine
+	Moves  bool   // others change it while it is asked: not a recording, not a file tree
 	Files  Files
 	Kernel Kernel
 	Links  Links
@@ -208,7 +209,7 @@ func Open(root string) (*Host, error) {
 	}
 	links, units := &machineLinks{}, &machineUnits{socket: systemdSocket}
 	return &Host{
-		Root: root, Files: machineFiles{}, Kernel: machineKernel{}, Links: links, Units: units, Rules: machineRules{},
+		Root: root, Moves: true, Files: machineFiles{}, Kernel: machineKernel{}, Links: links, Units: units, Rules: machineRules{},
 		Runtimes: machineRuntimes{},
 		opened:   []interface{ Close() }{links, units},
 	}, nil
