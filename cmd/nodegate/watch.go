@@ -128,7 +128,7 @@ func newWatcher(o *options, stderr io.Writer) (*watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	look.Memory = &host.Memory{}
+	look.Remember()
 	w := &watcher{Watcher: &watch.Watcher{Host: h, Observer: look}, stderr: stderr}
 	var files []policy.File
 	w.Policy = func(reread bool) (*policy.Policy, error) {

@@ -33,8 +33,10 @@ type Host struct {
 
 	Memory *Memory // nil but for watch
 
-	opened  []interface{ Close() }
-	kubelet func() (config.Kubelet, error) // of Once
+	opened []interface{ Close() }
+	// Of Once.
+	kubelet func() (config.Kubelet, error)
+	wanted  func() (map[string]string, error)
 }
 
 // Proof is what a probe with real packets found.

@@ -10,15 +10,16 @@ import (
 )
 
 // Once returns a host that reads and parses the rules of the packet filter, lists
-// the links, reads kubelet's configuration and asks a program for its version at most
-// once, and returns them from memory later. It is for one run of the checks: several of
-// them need the same, some beside each other.
+// the links, reads kubelet's configuration and which units targets want, and asks a
+// program for its version at most once, and returns them from memory later. It is for
+// one run of the checks: several of them need the same, some beside each other.
 func Once(h *Host) *Host {
 	once := *h
 	once.opened = nil // h closes them
 	once.Rules = &rulesOnce{Rules: h.Rules}
 	once.Links = &linksOnce{Links: h.Links}
 	once.Kernel = &kernelOnce{Kernel: h.Kernel}
+	once.wanted = sync.OnceValues(func() (map[string]string, error) { return wantedUnits(h.Files) })
 	once.kubelet = sync.OnceValues(func() (config.Kubelet, error) { return config.ReadKubelet(h.Files) })
 	return &once
 }

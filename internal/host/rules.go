@@ -86,8 +86,8 @@ func printTable(family string) []string {
 // include/uapi/linux/netfilter/nf_tables.h), which iptables-nft shares. It is "" where tables of the legacy backend or IPVS are in use,
 // which have none. It needs CAP_NET_ADMIN.
 func (h *Host) RulesGeneration(ctx context.Context) (string, error) {
-	for _, file := range []string{"ip_tables_names", "ip6_tables_names"} {
-		if names, err := h.Files.ReadFile("/proc/thread-self/net/" + file); err == nil && len(names) > 0 {
+	for _, file := range legacyNames {
+		if names, err := h.Files.ReadFile(file); err == nil && len(names) > 0 {
 			return "", nil
 		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", err
@@ -157,7 +157,9 @@ func dumps(ctx context.Context, read func(source string, r io.Reader) error, not
 				continue
 			}
 			ran++
-			errs = append(errs, program.Stream(ctx, read, save))
+			if !strings.HasSuffix(save, "-legacy-save") || hasLegacy(family) {
+				errs = append(errs, program.Stream(ctx, read, save))
+			}
 		}
 	}
 	if table != nil {
@@ -168,6 +170,17 @@ func dumps(ctx context.Context, read func(source string, r io.Reader) error, not
 		return errors.New("neither iptables nor nft is installed: no program could print the rules")
 	}
 	return errors.Join(errs...)
+}
+
+// legacyNames are the files in which the kernel lists the tables of the legacy backend.
+var legacyNames = map[string]string{
+	ruleset.IPv4: "/proc/thread-self/net/ip_tables_names", ruleset.IPv6: "/proc/thread-self/net/ip6_tables_names",
+}
+
+// hasLegacy is false where the save program would read the same file, print nothing and end.
+func hasLegacy(family string) bool {
+	names, err := os.ReadFile(legacyNames[family])
+	return len(names) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist)
 }
 
 // iptablesNFT reads the tables of iptables-nft over netlink. Where a rule is not known there, the save program reads them all.

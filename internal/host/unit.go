@@ -116,25 +116,41 @@ func (h *Host) unitLinked(unit string) (bool, Evidence, error) {
 	if to, err := h.Files.ReadLink("/etc/systemd/system/" + unit); err == nil && to == "/dev/null" {
 		return false, Evidence{"/etc/systemd/system/" + unit, "masked"}, nil
 	}
+	read := h.wanted
+	if read == nil {
+		read = func() (map[string]string, error) { return wantedUnits(h.Files) }
+	}
+	wanted, err := read()
+	if where, is := wanted[unit]; is {
+		return true, Evidence{where, "enabled"}, nil
+	}
+	return false, Evidence{unit, "not enabled"}, err
+}
+
+// wantedUnits returns the units that are linked into a target, and where.
+func wantedUnits(f config.Files) (map[string]string, error) {
+	wanted := map[string]string{}
 	for _, dir := range []string{"/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"} {
-		names, err := h.ReadDirIfAny(dir)
+		names, err := config.ReadDirIfAny(f, dir)
 		if err != nil {
-			return false, Evidence{}, err
+			return nil, err
 		}
 		for _, name := range names {
 			if !strings.HasSuffix(name, ".wants") && !strings.HasSuffix(name, ".requires") {
 				continue
 			}
-			wanted, err := h.ReadDirIfAny(dir + "/" + name)
+			units, err := config.ReadDirIfAny(f, dir+"/"+name)
 			if err != nil {
-				return false, Evidence{}, err
+				return nil, err
 			}
-			if slices.Contains(wanted, unit) {
-				return true, Evidence{dir + "/" + name + "/" + unit, "enabled"}, nil
+			for _, unit := range units {
+				if _, is := wanted[unit]; !is {
+					wanted[unit] = dir + "/" + name + "/" + unit
+				}
 			}
 		}
 	}
-	return false, Evidence{unit, "not enabled"}, nil
+	return wanted, nil
 }
 
 // ReadDirIfAny lists a directory that may be absent.

@@ -1,0 +1,65 @@
+package host_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"nodegate/internal/host"
+)
+
+// TestRemember: a program is started again for its version only where it is another one, is called otherwise, or failed.
+func TestRemember(t *testing.T) {
+	h, err := host.Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	h.Remember()
+	dir := t.TempDir()
+	kubelet, started := filepath.Join(dir, "kubelet"), filepath.Join(dir, "started")
+	install := func(end string) {
+		t.Helper()
+		text := "#!/bin/sh\necho $* >> " + started + "\n" + end + "\n"
+		if err := os.WriteFile(kubelet+".new", []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(kubelet+".new", kubelet); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask := func(flags ...string) string {
+		said, err := host.Once(h).Kernel.Version(t.Context(), kubelet, flags...)
+		if err != nil {
+			return err.Error()
+		}
+		return said
+	}
+	for i, step := range []struct {
+		end    string // of a new kubelet, "" for the old one
+		flags  []string
+		want   string
+		starts int
+	}{
+		{"echo v1", nil, "v1", 1},
+		{"", nil, "v1", 1},
+		{"", []string{"--v=4"}, "v1", 2},
+		{"", nil, "v1", 2},
+		{"echo v2", nil, "v2", 3},
+		{"echo unknown flag >&2; exit 1", nil, "unknown flag", 4},
+		{"", nil, "unknown flag", 5},
+	} {
+		if step.end != "" {
+			install(step.end)
+		}
+		got := ask(step.flags...)
+		b, err := os.ReadFile(started)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if starts := strings.Count(string(b), "\n"); !strings.Contains(got, step.want) || starts != step.starts {
+			t.Errorf("step %d: %q after %d starts, want %q after %d", i, got, starts, step.want, step.starts)
+		}
+	}
+}
