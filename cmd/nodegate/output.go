@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -17,10 +18,11 @@ import (
 )
 
 // formatFlags adds --format and --output. As with kubectl, -o json means the format;
-// any other word is a file.
+// any other word is a file, whose extension is the format if none is given.
 func (o *options) formatFlags(c *cobra.Command, what string, formats ...string) {
 	c.Flags().StringVarP(&o.format, "format", "f", "text", list(formats))
-	c.Flags().VarP(outputValue{o, formats}, "output", "o", "write "+what+" to `FILE` instead of standard output; the name of a format is that")
+	c.Flags().VarP(outputValue{o, formats, c.Flags()}, "output", "o",
+		"write "+what+" to `FILE` instead of standard output, as its extension says; the name of a format is that")
 	completeWith(c, "format", formats...)
 }
 
@@ -34,6 +36,7 @@ func list(words []string) string {
 type outputValue struct {
 	*options
 	formats []string
+	given   *pflag.FlagSet
 }
 
 func (v outputValue) String() string {
@@ -51,11 +54,14 @@ func (v outputValue) Set(s string) error {
 	case s == "":
 		return errors.New("is a variable of the script not set? Name the FILE, or leave it out")
 	case slices.Contains(v.formats, s):
-		v.format = s
+		return v.given.Set("format", s)
 	case slices.Contains([]string{"yaml", "wide", "json", "html", "text"}, s):
 		return fmt.Errorf("%s is no format of this verb; there is %s (a file of that name is ./%s)", s, list(v.formats), s)
 	default:
 		v.output = s
+		if extension := strings.TrimPrefix(filepath.Ext(s), "."); slices.Contains(v.formats, extension) && !v.given.Changed("format") {
+			v.format = extension
+		}
 	}
 	return nil
 }

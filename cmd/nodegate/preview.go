@@ -28,7 +28,7 @@ know what that one did not ask for.
 Exit status: 0 no node is held, 1 some are, 2 wrong call, policy or file, 3 it cannot
 be told of some.`,
 		Example: `  nodegate preview --policy new.hcl snapshots/*.json
-  nodegate preview --policy new.hcl reports/*.json --format html --output preview.html`,
+  nodegate preview --policy new.hcl reports/*.json -o preview.html`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			write, err := o.previewRenderer(c.OutOrStdout())

@@ -33,7 +33,7 @@ value. Nodes that are alike are shown as one.
 Exit status: 0 all nodes pass, 1 some fail, 2 a file is no report (the others are
 shown all the same), 3 some are unknown.`,
 		Example: `  nodegate report reports/*.json
-  nodegate report reports/*.json --format html -o fleet.html
+  nodegate report reports/*.json -o fleet.html
   aws ec2 get-console-output --instance-id i-0123 --output text --latest | nodegate report --console -
   for n in $(cat nodes); do ssh $n cat /run/nodegate/watch.json; done | nodegate report -`,
 		Args: func(c *cobra.Command, args []string) error {

@@ -56,7 +56,7 @@ type Document struct {
 }
 
 // Nodes returns what the policy would do to the nodes of the documents, in their order.
-// The errors are of documents that are neither, and of mistakes in the policy.
+// The errors are of documents that are neither, of nodes that are in two, and of mistakes in the policy.
 func (p Policy) Nodes(ctx context.Context, count int, read func(i int) (Document, error)) ([]Node, []error) {
 	nodes, errs := make([][]Node, count), make([]error, count)
 	var work sync.WaitGroup
@@ -79,8 +79,16 @@ func (p Policy) Nodes(ctx context.Context, count int, read func(i int) (Document
 	work.Wait()
 	var all []Node
 	var wrong []error
+	files := map[string]string{}
 	for i := range nodes {
-		all = append(all, nodes[i]...)
+		for _, n := range nodes[i] {
+			if first, is := files[n.Name]; is {
+				wrong = append(wrong, fmt.Errorf("%s: node %.200q is recorded already, in %s; keep the newer", n.File, n.Name, first))
+				continue
+			}
+			files[n.Name] = n.File
+			all = append(all, n)
+		}
 		if errs[i] != nil {
 			wrong = append(wrong, errs[i])
 		}
