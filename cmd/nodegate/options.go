@@ -119,12 +119,18 @@ func (o *options) evaluate(h *host.Host, files []policy.File, stderr io.Writer) 
 	if err != nil {
 		return nil, err
 	}
+	return o.on(h, policy.Read(files, known), files, stderr)
+}
+
+// on is evaluate for files that were read already.
+func (o *options) on(h *host.Host, read policy.Source, files []policy.File, stderr io.Writer) (*policy.Policy, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
+	var fact func(name string) (any, bool)
 	if !o.noFacts {
-		known.Fact = func(name string) (any, bool) { return h.Fact(ctx, name) }
+		fact = func(name string) (any, bool) { return h.Fact(ctx, name) }
 	}
-	p, diags := policy.Load(files, known)
+	p, diags := read.For(fact)
 	if err := printDiagnostics(stderr, files, diags); err != nil {
 		return nil, err
 	}

@@ -131,16 +131,21 @@ func newWatcher(o *options, stderr io.Writer) (*watcher, error) {
 	look.Remember()
 	w := &watcher{Watcher: &watch.Watcher{Host: h, Observer: look}, stderr: stderr}
 	var files []policy.File
+	var source policy.Source
 	w.Policy = func(reread bool) (*policy.Policy, error) {
+		var mistakes bytes.Buffer
 		if reread || files == nil {
 			read, err := o.policyFiles(look)
 			if err != nil {
 				return nil, err
 			}
-			files = read
+			known, err := o.known(&mistakes)
+			if err != nil {
+				return nil, errors.New(firstLine(mistakes.String(), err))
+			}
+			files, source = read, policy.Read(read, known)
 		}
-		var mistakes bytes.Buffer
-		p, err := o.evaluate(look, files, &mistakes)
+		p, err := o.on(look, source, files, &mistakes)
 		if err != nil {
 			return nil, errors.New(firstLine(mistakes.String(), err))
 		}
