@@ -23,6 +23,7 @@ type round struct {
 	done   chan found
 	began  time.Time // the beginning of the one that runs, zero where none does
 	again  bool      // another one was requested while it ran
+	cut    bool      // the last one was cut off
 	reread bool      // and with the files read again
 	ended  time.Time // the end of the last one
 	took   time.Duration
@@ -33,6 +34,7 @@ type found struct {
 	policy *policy.Policy
 	err    error // why the policy is the last one that could be read
 	reread bool
+	cut    bool // its time was over before everything was inspected
 	list   []checks.Check
 	report checks.Report
 }
@@ -55,8 +57,18 @@ func (r *round) begin(ctx context.Context, last *policy.Policy, reread bool) {
 			f.list = append(f.list, r.audit(f.policy)...)
 		}
 		f.report = checks.Inspect(ctx, r.host, checks.Run, f.list)
+		f.cut = ctx.Err() != nil
 		r.done <- f
 	}()
+}
+
+// repeats reports whether a round says nothing yet, and is done again at once: a machine that was busy for so long is not one of which
+// nothing is known. A second one in turn that is cut off says what it does not know.
+func (r *round) repeats(f found) bool {
+	again := f.cut && !r.cut && !f.reread
+	r.cut = f.cut
+	r.again = r.again || again
+	return again
 }
 
 // wait gives a round that runs half a second to end with its context.

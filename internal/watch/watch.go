@@ -131,7 +131,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 			w.begin(ctx, round, false)
 			next.Reset(jitter(w.Every))
 		case f := <-round.done:
-			w.finish(ctx, f)
+			if !round.repeats(f) || w.State().Rounds == 0 {
+				w.finish(ctx, f)
+			}
 			round.end(ctx, w.policy)
 		case <-alive:
 			// A round that ignores its deadline hangs in the kernel: then systemd's

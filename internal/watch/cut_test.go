@@ -1,0 +1,68 @@
+package watch
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
+	"nodegate/policy"
+)
+
+// busyFiles take longer than a round for a parameter, as many times as left says.
+type busyFiles struct {
+	host.Files
+	left *atomic.Int32
+}
+
+func (f busyFiles) ReadFile(name string) ([]byte, error) {
+	if name == "/proc/sys/kernel/panic" && f.left.Load() > 0 {
+		f.left.Add(-1)
+		time.Sleep(roundTime + time.Second)
+	}
+	return f.Files.ReadFile(name)
+}
+
+// TestCut: a machine that is busy for one round is no unknown one; one that is busy for two is.
+func TestCut(t *testing.T) {
+	const oops = "sysctl.kernel.panic_on_oops"
+	for busy, want := range map[int32][]string{1: nil, 2: {"unknown " + oops, "pass " + oops}} {
+		synctest.Test(t, func(t *testing.T) {
+			m := &hosttest.Machine{Files: map[string]string{}, Notices: make(chan host.LinkEvent)}
+			m.Sysctl("kernel/panic", "10")
+			m.Sysctl("kernel/panic_on_oops", "1")
+			var left atomic.Int32
+			look := m.Host()
+			look.Files = busyFiles{look.Files, &left}
+			var said []string
+			ctx, cancel := context.WithCancel(t.Context())
+			w := &Watcher{
+				Host: m.Host(), Observer: look, Every: time.Minute, Off: func() string { return "" },
+				Policy: func(bool) (*policy.Policy, error) {
+					return load("sysctl \"kernel.panic\" { value = 10 }\nsysctl \"kernel.panic_on_oops\" { value = 1 }")
+				},
+				Changed: func(r checks.Result) { said = append(said, r.Verdict.String()+" "+r.Name) },
+			}
+			ended := make(chan error)
+			go func() { ended <- w.Run(ctx) }()
+			time.Sleep(10 * time.Second)
+			if s := w.State(); s.Rounds != 1 || s.Report.Verdict() != checks.Pass {
+				t.Errorf("at first: %d rounds, %v", s.Rounds, s.Report.Verdict())
+			}
+			left.Store(busy)
+			time.Sleep(4 * time.Minute)
+			if s := w.State(); s.Report.Verdict() != checks.Pass || !slices.Equal(said, want) || left.Load() != 0 {
+				t.Errorf("busy for %d rounds: %v afterwards, said was %q, want %q", busy, s.Report.Verdict(), said, want)
+			}
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
