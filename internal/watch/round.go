@@ -23,10 +23,10 @@ type round struct {
 	done   chan found
 	began  time.Time // the beginning of the one that runs, zero where none does
 	again  bool      // another one was requested while it ran
-	cut    bool      // the last one was cut off
 	reread bool      // and with the files read again
 	ended  time.Time // the end of the last one
 	took   time.Duration
+	cut    bool // the last one was cut off
 }
 
 // found is what a round found, and the policy it used.
