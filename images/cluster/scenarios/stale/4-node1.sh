@@ -13,3 +13,7 @@ awk "BEGIN { off = 100 * $fails - $said; exit !(-3 < off && off < 3) }" || die "
 
 nft delete table inet cut
 within 300 audit_says pass
+
+for unit in kubelet containerd kube-proxy nodegate-watch; do
+	echo "$unit has used $(($(systemctl show -P CPUUsageNSec "$unit.service") / 1000000000)) s of processor time"
+done
