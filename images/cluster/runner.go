@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	stepTime   = 12 * time.Minute // one step, its waits included, on emulated machines that share two processors
+	stepTime   = 20 * time.Minute // one step, its waits included, on emulated machines that share two processors
 	library    = ". /opt/cluster/lib.sh\n"
 	afterwards = time.Minute
 )

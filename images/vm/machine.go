@@ -13,8 +13,8 @@ import (
 
 // The package's own deadlines. They are wide: two emulated machines share two cores with whatever else runs there.
 const (
-	bootTime = 4 * time.Minute
-	haltTime = 3 * time.Minute
+	bootTime = 8 * time.Minute
+	haltTime = 6 * time.Minute
 )
 
 // Machine is what stays the same between boots.

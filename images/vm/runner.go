@@ -15,7 +15,7 @@ import (
 
 const (
 	prepareTime = 5 * time.Minute
-	bootScript  = 12 * time.Minute // one boot script, its deliberate waits included
+	bootScript  = 20 * time.Minute // one boot script, its deliberate waits included
 	afterwards  = time.Minute
 )
 

@@ -28,15 +28,23 @@ func (f busyFiles) ReadFile(name string) ([]byte, error) {
 	return f.Files.ReadFile(name)
 }
 
-// TestCut: a machine that is busy for one round is no unknown one; one that is busy for two is.
+// TestCut: a machine that is busy for one round is no unknown one, nor while watch starts; one that is busy for two is.
 func TestCut(t *testing.T) {
 	const oops = "sysctl.kernel.panic_on_oops"
-	for busy, want := range map[int32][]string{1: nil, 2: {"unknown " + oops, "pass " + oops}} {
+	for _, test := range []struct {
+		starts, busy int32 // rounds, when watch starts and later
+		want         []string
+	}{
+		{0, 1, nil},
+		{1, 0, nil},
+		{0, 2, []string{"unknown " + oops, "pass " + oops}},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			m := &hosttest.Machine{Files: map[string]string{}, Notices: make(chan host.LinkEvent)}
 			m.Sysctl("kernel/panic", "10")
 			m.Sysctl("kernel/panic_on_oops", "1")
 			var left atomic.Int32
+			left.Store(test.starts)
 			look := m.Host()
 			look.Files = busyFiles{look.Files, &left}
 			var said []string
@@ -50,14 +58,14 @@ func TestCut(t *testing.T) {
 			}
 			ended := make(chan error)
 			go func() { ended <- w.Run(ctx) }()
-			time.Sleep(10 * time.Second)
+			time.Sleep(10*time.Second + time.Duration(test.starts)*2*roundTime)
 			if s := w.State(); s.Rounds != 1 || s.Report.Verdict() != checks.Pass {
 				t.Errorf("at first: %d rounds, %v", s.Rounds, s.Report.Verdict())
 			}
-			left.Store(busy)
+			left.Store(test.busy)
 			time.Sleep(4 * time.Minute)
-			if s := w.State(); s.Report.Verdict() != checks.Pass || !slices.Equal(said, want) || left.Load() != 0 {
-				t.Errorf("busy for %d rounds: %v afterwards, said was %q, want %q", busy, s.Report.Verdict(), said, want)
+			if s := w.State(); s.Report.Verdict() != checks.Pass || !slices.Equal(said, test.want) || left.Load() != 0 {
+				t.Errorf("%+v: %v afterwards, said was %q", test, s.Report.Verdict(), said)
 			}
 			cancel()
 			if err := <-ended; err != nil {

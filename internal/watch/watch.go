@@ -131,7 +131,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 			w.begin(ctx, round, false)
 			next.Reset(jitter(w.Every))
 		case f := <-round.done:
-			if !round.repeats(f) || w.State().Rounds == 0 {
+			if !round.repeats(f) {
 				w.finish(ctx, f)
 			}
 			round.end(ctx, w.policy)
