@@ -3,6 +3,8 @@ package checkstest
 import (
 	"context"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,10 +64,30 @@ func (c Case) run(t *testing.T) {
 	if c.Host != nil {
 		c.Host(h)
 	}
+	noted := &notedRules{Rules: h.Rules}
+	h.Rules = noted
 	Equal(t, c.What, c.Want, Text(On(t.Context(), t, h, c.Stage, c.Problem, c.Policy)))
+	if noted.read && !moves(c.Problem) {
+		t.Errorf("%s reads rules that others write: it needs Moves", c.Problem)
+	}
 	if after := c.Node.String(); after != before || c.Node.Log != nil {
 		t.Errorf("the check changed the node: %q", c.Node.Log)
 	}
+}
+
+// notedRules notes that the rules were read.
+type notedRules struct {
+	host.Rules
+	read bool
+}
+
+func (r *notedRules) Dumps(ctx context.Context, read func(string, io.Reader) error) error {
+	r.read = true
+	return r.Rules.Dumps(ctx, read)
+}
+
+func moves(problem string) bool {
+	return slices.ContainsFunc(catalog.Problems(), func(p checks.Problem) bool { return p.Name == problem && p.Moves })
 }
 
 // On returns the result of one problem on a host.
