@@ -6,6 +6,7 @@ import (
 	"nodegate/checks"
 	"nodegate/internal/host"
 	"nodegate/internal/proxyrules"
+	"nodegate/internal/proxyrules/live"
 	"nodegate/policy"
 )
 
@@ -33,13 +34,13 @@ func inspectBeLiberalChanged(ctx context.Context, h *host.Host, _ *policy.Policy
 	if liberal {
 		return s, nil
 	}
-	rep, err := proxyrules.ReadLive(ctx, h, proxyrules.Options{BeLiberal: &liberal})
+	rep, err := live.Read(ctx, h, proxyrules.Options{BeLiberal: &liberal})
 	if err != nil {
 		return s, err
 	}
 	switch {
 	case rep.Mode == "":
-		s.Skip = proxyrules.NoRules
+		s.Skip = live.None
 		return s, nil
 	case rep.Mode != "iptables":
 		s.Skip = rep.Mode + " mode writes no rule that depends on be_liberal"

@@ -6,6 +6,7 @@ import (
 	"nodegate/checks"
 	"nodegate/internal/host"
 	"nodegate/internal/proxyrules"
+	"nodegate/internal/proxyrules/live"
 	"nodegate/policy"
 )
 
@@ -28,14 +29,14 @@ func iptablesBackends() checks.Problem {
 
 func inspectBackends(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("one backend")
-	rep, err := proxyrules.ReadLive(ctx, h, proxyrules.Options{})
+	rep, err := live.Read(ctx, h, proxyrules.Options{})
 	if err != nil {
 		return s, err
 	}
 	findings := rep.About("kubeproxy.backend.mixed")
 	switch {
 	case rep.Mode == "":
-		s.Skip = proxyrules.NoRules
+		s.Skip = live.None
 	case len(findings) > 0:
 		rep.Fail(&s, findings)
 	default:

@@ -27,16 +27,16 @@ type Options struct {
 	NodeName  string     // for local endpoints and node hints
 	Zone      string     // for zone hints
 
+	// WithoutServices leaves the Services out. Nothing that is found without them depends on them.
+	WithoutServices bool
+
 	// NodePortAddresses reports whether kube-proxy is configured to answer node ports at some addresses only; nil: it is not.
 	NodePortAddresses func() bool
 }
 
 // Judge compares the rules with kube-proxy's invariants and, with Options.Endpoints, with the API. Several sets are several readings of
 // one node: both iptables backends and nft are judged in one report.
-func Judge(sets []*ruleset.Set, opts Options) Report { return judge(sets, opts, true) }
-
-// judge leaves the Services out unless services is set. Nothing that it finds without them depends on them.
-func judge(sets []*ruleset.Set, opts Options, services bool) Report {
+func Judge(sets []*ruleset.Set, opts Options) Report {
 	out := NewCollector()
 	rep := Report{Services: []Service{}, Findings: []Finding{}, Families: map[string]bool{}, NodePorts: map[string]bool{}}
 	var seen backends
@@ -50,7 +50,7 @@ func judge(sets []*ruleset.Set, opts Options, services bool) Report {
 			rep.Notes = append(rep.Notes, set.Note)
 		}
 		for _, s := range set.Saves {
-			rep.judgeSave(s, &opts, out, services)
+			rep.judgeSave(s, &opts, out)
 		}
 		seen.add(set)
 	}
@@ -61,7 +61,7 @@ func judge(sets []*ruleset.Set, opts Options, services bool) Report {
 			a := newNFTAudit(t, out)
 			a.judge()
 			rep.Version = rep.Version.narrow(a.version)
-			if services {
+			if !opts.WithoutServices {
 				a.judgeServices()
 				rep.Services = append(rep.Services, a.services()...)
 				to := t.Sets["nodeport-ips"] // nil: every address of the node
@@ -85,7 +85,7 @@ func judge(sets []*ruleset.Set, opts Options, services bool) Report {
 	return rep
 }
 
-func (r *Report) judgeSave(s *ruleset.Save, opts *Options, out *Collector, services bool) {
+func (r *Report) judgeSave(s *ruleset.Save, opts *Options, out *Collector) {
 	switch {
 	case isIPVS(s):
 		r.Mode = "ipvs"
@@ -96,7 +96,7 @@ func (r *Report) judgeSave(s *ruleset.Save, opts *Options, out *Collector, servi
 		a := newAudit(s, opts, out)
 		found := a.judge()
 		r.Version = r.Version.narrow(a.version)
-		if found && services {
+		if found && !opts.WithoutServices {
 			a.judgeServices()
 			r.Services = append(r.Services, a.services()...)
 			r.NodePorts[s.Family] = a.nodePorts

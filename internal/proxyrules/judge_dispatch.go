@@ -2,6 +2,7 @@ package proxyrules
 
 import (
 	"math"
+	"strings"
 
 	"nodegate/internal/ruleset"
 )
@@ -106,45 +107,121 @@ func (a *audit) endpoints() []Endpoint {
 	return list
 }
 
-// judgeAffinity: invariant 3. The same endpoints are checked as are dispatched to, and each records its clients.
-func (a *audit) judgeAffinity(n *node, c *chain) {
+// judgeExternal: invariant 8, the KUBE-EXT chain (1.24 and later). Policy Cluster marks everything and goes to SVC. Policy Local
+// sends pods to SVC, marks what this node itself sends and sends it to SVC, and leaves the rest to SVL if there are local endpoints.
+func (a *audit) judgeExternal(n *node) {
+	c := n.ext
 	if c.blamed {
 		return
 	}
-	a.stamp++
-	for i, r := range a.recents {
-		recent, reaps := r.Extra(), r.Has(ruleset.RecentReap)
-		switch first := a.recents[0].Extra().Seconds; {
-		case recent.Recent != r.Target || r.Has(ruleset.RecentOther):
-			a.about("kubeproxy.affinity.name", "nat", c, r, n, "the rule checks list %s and leads to %s", recent.Recent, r.Target)
-			return
-		case recent.Seconds != first || !reaps:
-			a.about("kubeproxy.affinity.timeout", "nat", c, r, n, "rule %d of %d: %d seconds, reap %t; the first has %d",
-				i+1, len(a.recents), recent.Seconds, reaps, first)
-			return
-		}
-		if to := a.to(r); to != nil {
-			to.stamp = a.stamp
-		}
-		n.out.AffinitySeconds = int(recent.Seconds)
-	}
-	for _, r := range a.targets {
-		to := a.to(r)
-		if to == nil || to.blamed || to.translate == nil {
+	at := external{}
+	for i := range c.Rules {
+		r := &c.Rules[i]
+		what := externalRule(r, a.to(r), n)
+		if what != "" && at[what] == 0 {
+			at[what] = i + 1
 			continue
 		}
-		dnat := to.translate
-		switch records := dnat.Has(ruleset.RecentSet); {
-		case len(a.recents) > 0 && to.stamp != a.stamp, len(a.recents) == 0 && records:
-			a.about("kubeproxy.affinity.set", "nat", c, r, n, "%s is dispatched to but not checked for affinity", r.Target)
-			return
-		case len(a.recents) > 0 && (!records || dnat.Extra().Recent != r.Target || dnat.Has(ruleset.RecentOther)):
-			a.about("kubeproxy.affinity.record", "nat", to, dnat, n, "%s does not record its clients in its own list", r.Target)
-			return
+		switch kind, _ := serviceChain(r.Target); {
+		case r.Jump == 0 && strings.HasPrefix(r.Target, "KUBE-"): // reported as undeclared
+		case kind != "":
+			a.about("kubeproxy.external.dispatch", "nat", c, r, n, "%s leads to %s, a chain of another Service", c.Name, r.Target)
+		default:
+			a.about("kubeproxy.chain.unexpected-rule", "nat", c, r, n, "kube-proxy writes no such rule into %s", c.Name)
+		}
+		return
+	}
+	n.out.ExternalLocal = at.local()
+	local := ""
+	if n.svl != nil {
+		local = n.svl.Name
+	}
+	pods := podRange(a.detector)
+	name, blamed, why := at.judge(pods != "", local)
+	if pod := at["pod"]; name == "" && pod > 0 && pods != "" {
+		if r := &c.Rules[pod-1]; pods != r.Source && pods != r.Extra().In {
+			name, blamed, why = "pod", "pod", "pods are told apart by another range here than for ClusterIPs: "+pods
 		}
 	}
-	if len(a.recents) > len(a.targets) {
-		last := a.recents[len(a.recents)-1]
-		a.about("kubeproxy.affinity.set", "nat", c, last, n, "%d affinity rules for %d endpoints", len(a.recents), len(a.targets))
+	if name == "" {
+		return
 	}
+	var r *ruleset.Rule
+	if at[blamed] > 0 {
+		r = &c.Rules[at[blamed]-1]
+	}
+	a.about("kubeproxy.external."+name, "nat", c, r, n, "%s: %s", c.Name, why)
+}
+
+// podRange returns the range or interface by which kube-proxy knows pods, "" if it does not: of "not from interface cni0" it is cni0.
+func podRange(detector string) string {
+	rest, ok := strings.CutPrefix(detector, "not from ")
+	if !ok {
+		return ""
+	}
+	return strings.TrimPrefix(rest, "interface ")
+}
+
+// externalRule returns what a rule of a KUBE-EXT chain that leads to a chain does, "" if kube-proxy writes no such rule.
+func externalRule(r *ruleset.Rule, to *chain, n *node) string {
+	switch {
+	case r.Target == "KUBE-MARK-MASQ" && r.Always():
+		return "mark"
+	case r.Target == "KUBE-MARK-MASQ" && r.Conditions() == ruleset.FromLocal:
+		return "markHost"
+	case to == nil:
+	case to == n.svc && r.Always():
+		return "cluster"
+	case to == n.svc && r.Conditions() == ruleset.FromLocal:
+		return "toHost"
+	case to == n.svc && r.Conditions()&^(ruleset.BySource|ruleset.ByInterface) == 0:
+		return "pod"
+	case to == n.svl && r.Always():
+		return "toLocal"
+	}
+	return ""
+}
+
+// external is the places, from 1, of the rules for external traffic by what they do. Policy Cluster has mark and cluster; policy Local
+// has pod, markHost and toHost, and toLocal if there are local endpoints.
+type external map[string]int
+
+func (at external) local() bool {
+	return at["pod"]+at["markHost"]+at["toHost"]+at["toLocal"] > 0
+}
+
+// judge returns the last part of a finding's name, which rule to blame and the reason; an empty name when all is well. With detector,
+// pods have a rule of their own; local is the chain of local endpoints, "" if there is none.
+func (at external) judge(detector bool, local string) (name, blamed, why string) {
+	if !at.local() {
+		switch {
+		case at["mark"]+at["cluster"] == 0:
+			return "empty", "", "there are no rules: external traffic is not answered"
+		case at["cluster"] == 0:
+			return "dispatch", "mark", "nothing leads to the Service's endpoints"
+		case at["mark"] == 0:
+			return "masquerade", "cluster", "external traffic is not masqueraded: replies from other nodes' endpoints bypass this node"
+		case at["mark"] > at["cluster"]:
+			return "order", "mark", "traffic is dispatched before it is marked"
+		}
+		return "", "", ""
+	}
+	switch {
+	case at["mark"] > 0:
+		return "masquerade", "mark", "policy Local keeps the client's address, but everything is masqueraded"
+	case at["cluster"] > 0:
+		return "dispatch", "cluster", "policy Local, but everything goes to all endpoints"
+	case at["markHost"] == 0:
+		return "masquerade", "toHost", "what the node itself sends is not masqueraded"
+	case at["toHost"] == 0:
+		return "dispatch", "markHost", "what the node itself sends does not reach the endpoints"
+	case at["pod"] == 0 && detector:
+		return "pod", "markHost", "pods of this node cannot reach endpoints on others"
+	case at["toLocal"] == 0 && local != "":
+		return "dispatch", "toHost", "nothing leads to " + local + ", the local endpoints"
+	case at["markHost"] > at["toHost"], at["pod"] > at["markHost"],
+		at["toLocal"] > 0 && (at["toLocal"] < at["toHost"] || at["toLocal"] < at["pod"]):
+		return "order", "markHost", "the rules are out of order"
+	}
+	return "", "", ""
 }

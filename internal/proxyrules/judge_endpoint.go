@@ -177,3 +177,46 @@ func splitAddress(s string) (ip, port string) {
 	}
 	return strings.TrimSuffix(strings.TrimPrefix(s[:i], "["), "]"), s[i+1:]
 }
+
+// judgeAffinity: invariant 3. The same endpoints are checked as are dispatched to, and each records its clients.
+func (a *audit) judgeAffinity(n *node, c *chain) {
+	if c.blamed {
+		return
+	}
+	a.stamp++
+	for i, r := range a.recents {
+		recent, reaps := r.Extra(), r.Has(ruleset.RecentReap)
+		switch first := a.recents[0].Extra().Seconds; {
+		case recent.Recent != r.Target || r.Has(ruleset.RecentOther):
+			a.about("kubeproxy.affinity.name", "nat", c, r, n, "the rule checks list %s and leads to %s", recent.Recent, r.Target)
+			return
+		case recent.Seconds != first || !reaps:
+			a.about("kubeproxy.affinity.timeout", "nat", c, r, n, "rule %d of %d: %d seconds, reap %t; the first has %d",
+				i+1, len(a.recents), recent.Seconds, reaps, first)
+			return
+		}
+		if to := a.to(r); to != nil {
+			to.stamp = a.stamp
+		}
+		n.out.AffinitySeconds = int(recent.Seconds)
+	}
+	for _, r := range a.targets {
+		to := a.to(r)
+		if to == nil || to.blamed || to.translate == nil {
+			continue
+		}
+		dnat := to.translate
+		switch records := dnat.Has(ruleset.RecentSet); {
+		case len(a.recents) > 0 && to.stamp != a.stamp, len(a.recents) == 0 && records:
+			a.about("kubeproxy.affinity.set", "nat", c, r, n, "%s is dispatched to but not checked for affinity", r.Target)
+			return
+		case len(a.recents) > 0 && (!records || dnat.Extra().Recent != r.Target || dnat.Has(ruleset.RecentOther)):
+			a.about("kubeproxy.affinity.record", "nat", to, dnat, n, "%s does not record its clients in its own list", r.Target)
+			return
+		}
+	}
+	if len(a.recents) > len(a.targets) {
+		last := a.recents[len(a.recents)-1]
+		a.about("kubeproxy.affinity.set", "nat", c, last, n, "%d affinity rules for %d endpoints", len(a.recents), len(a.targets))
+	}
+}

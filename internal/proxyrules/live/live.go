@@ -1,4 +1,5 @@
-package proxyrules
+// Package live reads kube-proxy's rules of a node and says what a check says of them.
+package live
 
 import (
 	"context"
@@ -6,15 +7,16 @@ import (
 	"strings"
 
 	"nodegate/checks"
+	"nodegate/internal/proxyrules"
 	"nodegate/internal/ruleset"
 )
 
-// NoRules is why a problem of kube-proxy's rules does not apply.
-const NoRules = "no rules of kube-proxy here"
+// None is why a problem of kube-proxy's rules does not apply.
+const None = "no rules of kube-proxy here"
 
-// Live is a node's rules of kube-proxy in every backend, judged without the Services. Mode is "" where there are none.
-type Live struct {
-	Report
+// Rules is a node's rules of kube-proxy in every backend, judged without the Services. Mode is "" where there are none.
+type Rules struct {
+	proxyrules.Report
 	Filters []*ruleset.Table // tables filter with chains of kube-proxy
 }
 
@@ -23,13 +25,14 @@ type Reader interface {
 	Rulesets(ctx context.Context) ([]*ruleset.Set, error)
 }
 
-// ReadLive reads and judges the rules of a node.
-func ReadLive(ctx context.Context, node Reader, opts Options) (Live, error) {
+// Read reads and judges the rules of a node.
+func Read(ctx context.Context, node Reader, opts proxyrules.Options) (Rules, error) {
+	opts.WithoutServices = true
 	sets, err := node.Rulesets(ctx)
 	if err != nil {
-		return Live{}, err
+		return Rules{}, err
 	}
-	live := Live{Report: judge(sets, opts, false)}
+	live := Rules{Report: proxyrules.Judge(sets, opts)}
 	for _, t := range ruleset.Tables(sets, "filter") {
 		if t.Declares("KUBE-FORWARD") || t.Declares("KUBE-SERVICES") {
 			live.Filters = append(live.Filters, t)
@@ -39,8 +42,8 @@ func ReadLive(ctx context.Context, node Reader, opts Options) (Live, error) {
 }
 
 // About returns the findings that the beginning of their name, or their chain, puts into one of the given subjects.
-func (l Live) About(subjects ...string) []Finding {
-	var found []Finding
+func (l Rules) About(subjects ...string) []proxyrules.Finding {
+	var found []proxyrules.Finding
 	for _, f := range l.Findings {
 		if slices.ContainsFunc(subjects, func(s string) bool { return strings.HasPrefix(f.Name, s) || f.Chain == s }) {
 			found = append(found, f)
@@ -50,17 +53,17 @@ func (l Live) About(subjects ...string) []Finding {
 }
 
 // Lost returns the finding that leaves a table unjudged: the table is missing from the save, or nothing of kube-proxy is in it.
-func (l Live) Lost(table string) (Finding, bool) {
+func (l Rules) Lost(table string) (proxyrules.Finding, bool) {
 	for _, f := range l.About("kubeproxy.table.") {
 		if f.Table == table {
 			return f, true
 		}
 	}
-	return Finding{}, false
+	return proxyrules.Finding{}, false
 }
 
 // Evidence returns where a finding is, and the rule there.
-func (l Live) Evidence(f Finding) checks.Evidence {
+func (l Rules) Evidence(f proxyrules.Finding) checks.Evidence {
 	program := "iptables"
 	switch {
 	case l.Mode == "nftables":
@@ -76,7 +79,7 @@ func (l Live) Evidence(f Finding) checks.Evidence {
 }
 
 // Fail makes a state fail for the findings: Got is what they are called, Remedy that of the first one.
-func (l Live) Fail(s *checks.State, findings []Finding) {
+func (l Rules) Fail(s *checks.State, findings []proxyrules.Finding) {
 	var got []string
 	for _, f := range findings {
 		name := f.Name[strings.LastIndex(f.Name, ".")+1:]

@@ -1,4 +1,4 @@
-package proxyrules_test
+package live_test
 
 import (
 	"os"
@@ -14,7 +14,7 @@ import (
 // TestProxyModes: what the problems of kube-proxy's rules say in other modes
 // than iptables, and of IPv6.
 func TestProxyModes(t *testing.T) {
-	nft, err := os.ReadFile("testdata/nft-list-ruleset.json")
+	nft, err := os.ReadFile("../testdata/nft-list-ruleset.json")
 	if err != nil {
 		t.Fatal(err)
 	}
