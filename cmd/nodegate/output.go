@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -127,6 +128,9 @@ func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
 	r.Repeat(again(c.Flags()))
 	if o.some && h.Live() {
 		r.Next = report.NewPlan(found).Next(again(c.Flags()))
+		if r.Next != "" && !h.Moves {
+			r.Next = "on " + cmp.Or(r.Node.Name, "that node") + ": " + r.Next
+		}
 	}
 	if err := o.write(c.OutOrStdout(), func(w io.Writer) error { return write(w, r) }); err != nil {
 		return err

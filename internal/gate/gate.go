@@ -167,7 +167,7 @@ func (g *Gate) proven(unit string, requirements int, waited time.Duration) {
 	select {
 	case n := <-passes:
 		if n >= oftenPasses {
-			g.Voice.say(host.LevelWarning, fmt.Sprintf("nodegate: the node passes for the %dth time in %s, and %s is started again and again: "+
+			g.Voice.say(host.LevelWarning, fmt.Sprintf("nodegate: the node passed %d times in %s, and %s is started again and again: "+
 				"what makes it exit is not among the checks; run: nodegate status, or journalctl -b -u %s", n, often, unit, unit), nil)
 		}
 	default:

@@ -1,10 +1,13 @@
 package host_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"nodegate/internal/host"
 )
@@ -62,4 +65,38 @@ func TestRemember(t *testing.T) {
 			t.Errorf("step %d: %q after %d starts, want %q after %d", i, got, starts, step.want, step.starts)
 		}
 	}
+}
+
+// asked is a kernel on which a program says how often it was asked.
+type asked struct {
+	host.Kernel
+	times int
+}
+
+func (c *asked) Version(context.Context, string, ...string) (string, error) {
+	c.times++
+	return strings.Repeat("I", c.times), nil
+}
+
+// TestRememberTenMinutes: what a script starts may be another program meanwhile, though its file is the same.
+func TestRememberTenMinutes(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "kubelet")
+	if err := os.WriteFile(program, nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		h := &host.Host{Kernel: &asked{}}
+		h.Remember()
+		for i, step := range []struct {
+			after time.Duration
+			want  string
+		}{
+			{0, "I"}, {10*time.Minute - 1, "I"}, {1, "II"}, {9 * time.Minute, "II"}, {time.Minute, "III"},
+		} {
+			time.Sleep(step.after)
+			if said, err := h.Kernel.Version(t.Context(), program); said != step.want || err != nil {
+				t.Errorf("step %d: %q, %v, want %q", i, said, err, step.want)
+			}
+		}
+	})
 }

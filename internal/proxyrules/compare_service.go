@@ -3,7 +3,6 @@ package proxyrules
 import (
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -17,7 +16,7 @@ func (c *comparison) service(s *Service, p *apiServicePort) {
 		c.addresses, c.sourceRanges, externalPolicy, internalPolicy, affinity,
 	}
 	if c.rep.ipvs != nil {
-		differences = []func(*Service, *apiServicePort) (name, words string){c.addresses, c.places, affinity}
+		differences = []func(*Service, *apiServicePort) (name, words string){c.addresses, c.places, c.setRanges, affinity}
 	} else if c.rep.Version.Min < 25 || c.rep.Mode == "nftables" && c.rep.Version.Min < 30 || s.ClusterIP == "" {
 		return
 	}
@@ -98,65 +97,65 @@ func (c *comparison) sourceRanges(s *Service, p *apiServicePort) (name, words st
 		return "", ""
 	}
 	slices.Sort(own)
-	const wrong = "kubeproxy.truth.source-ranges"
-	let := s.SourceRanges
-	if slices.ContainsFunc(let, func(r string) bool { return strings.HasSuffix(r, "/0") }) {
-		let = nil // older versions write that everybody may
-	}
-	got, readable := spans(slices.Concat(let, own))
-	want, _ := spans(slices.Concat(p.sources, own))
-	at := strings.Join(own, ", ")
-	switch {
-	case !readable, slices.Equal(got, want) && (len(let) > 0) == (len(p.sources) > 0):
-	case len(p.sources) == 0:
-		return wrong, fmt.Sprintf("anybody may use the load balancer's address (%s) in the API; this node lets in %s only, and drops the rest",
-			at, first(let))
-	case len(let) > 0:
-		return wrong, fmt.Sprintf("loadBalancerSourceRanges is %s in the API; this node lets %s use the load balancer's address (%s)",
-			first(p.sources), first(let), at)
-	case dispatches(s):
-		return wrong, fmt.Sprintf("loadBalancerSourceRanges is %s in the API; this node lets anybody use the load balancer's address (%s)",
-			first(p.sources), at)
+	return rangesDiffer(s, p, own, s.SourceRanges, len(s.SourceRanges) > 0)
+}
+
+// setRanges compares who may use each address of the load balancer in IPVS mode.
+func (c *comparison) setRanges(s *Service, p *apiServicePort) (name, words string) {
+	v := c.rep.ipvs
+	for _, at := range s.servers {
+		ip := at.Address.Addr().String()
+		if v.Sources == nil || p.outside[ip] != balancerAddress || len(v.claims[at.VirtualServer]) > 1 {
+			continue
+		}
+		ranges, closed := v.Sources[ruleset.Portal{Address: at.Address, Protocol: at.Protocol}]
+		var let []string
+		for _, r := range ranges {
+			let = append(let, r.String())
+		}
+		slices.Sort(let)
+		if name, words = rangesDiffer(s, p, []string{ip}, let, closed); words != "" {
+			return name, words
+		}
 	}
 	return "", ""
 }
 
-// span is addresses side by side.
-type span struct{ first, last netip.Addr }
+// rangesDiffer compares who alone may use the load balancer's own addresses, where they are closed, with what the API says.
+func rangesDiffer(s *Service, p *apiServicePort, own, let []string, closed bool) (name, words string) {
+	const wrong = "kubeproxy.truth.source-ranges"
+	if everybody(let) { // older versions write that, too
+		let, closed = nil, false
+	}
+	sources := p.sources
+	if everybody(sources) {
+		sources = nil
+	}
+	got, readable := ruleset.Spans(slices.Concat(let, own))
+	want, _ := ruleset.Spans(slices.Concat(sources, own))
+	at, who := strings.Join(own, ", "), "nobody"
+	if len(let) > 0 {
+		who = first(let)
+	}
+	switch {
+	case !readable, slices.Equal(got, want) && closed == (len(sources) > 0):
+	case len(sources) == 0:
+		return wrong, fmt.Sprintf("anybody may use the load balancer's address (%s) in the API; this node lets in %s only, and drops the rest",
+			at, who)
+	case closed:
+		return wrong, fmt.Sprintf("loadBalancerSourceRanges is %s in the API; this node lets %s use the load balancer's address (%s)",
+			first(sources), who, at)
+	case dispatches(s):
+		return wrong, fmt.Sprintf("loadBalancerSourceRanges is %s in the API; this node lets anybody use the load balancer's address (%s)",
+			first(sources), at)
+	}
+	return "", ""
+}
 
-// spans returns the addresses of a list, in order: 10.0.0.0/8, 10.0.0.1 or, as nft says, range 10.0.0.1, 10.0.0.5. It returns false
-// where the list has something else.
-func spans(list []string) ([]span, bool) {
-	var all []span
-	for _, text := range list {
-		one := span{}
-		p, err := netip.ParsePrefix(text)
-		if from, to, isRange := strings.Cut(strings.TrimPrefix(text, "range "), ", "); isRange {
-			one.first, err = netip.ParseAddr(from)
-			one.last, _ = netip.ParseAddr(to)
-		} else if err == nil {
-			one = span{p.Masked().Addr(), ruleset.Last(p)}
-		} else {
-			one.first, err = netip.ParseAddr(text)
-			one.last = one.first
-		}
-		if err != nil || !one.last.IsValid() {
-			return nil, false
-		}
-		all = append(all, one)
-	}
-	slices.SortFunc(all, func(a, b span) int { return a.first.Compare(b.first) })
-	var merged []span
-	for _, s := range all {
-		if n := len(merged) - 1; n >= 0 && (s.first.Compare(merged[n].last) <= 0 || s.first == merged[n].last.Next()) {
-			if merged[n].last.Less(s.last) {
-				merged[n].last = s.last
-			}
-			continue
-		}
-		merged = append(merged, s)
-	}
-	return merged, true
+// everybody reports whether ranges leave nobody out.
+func everybody(ranges []string) bool {
+	all, _ := ruleset.Spans(ranges)
+	return len(all) == 1 && all[0].First.IsUnspecified() && !all[0].Last.Next().IsValid()
 }
 
 // externalPolicy compares who takes what comes from outside. The rules show it also on a node without an endpoint.

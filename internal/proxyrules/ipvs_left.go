@@ -80,13 +80,21 @@ func (c compared) leftOver() []Service {
 }
 
 // state is what there is at all places that a Service port has or had in the API, so that it changes with what kube-proxy does only.
-// External addresses are left out: another Service may have them too.
+// External addresses are left out, but for who may use them: another Service may have them too.
 func (v *ipvs) state(p ServicePort) string {
 	ports := compared{port: p}.own(slices.Concat(v.versions(p.Service())...))
+	var lines []string
+	for at, ranges := range v.Sources {
+		ip, port := at.Address.Addr().String(), int(at.Address.Port())
+		if slices.ContainsFunc(ports, func(of apiServicePort) bool {
+			return of.outside[ip] != "" && port == of.number && at.Protocol == of.proto
+		}) {
+			lines = append(lines, fmt.Sprint(at, ranges))
+		}
+	}
 	for i := range ports {
 		ports[i].outside = map[string]string{}
 	}
-	var lines []string
 	for place, at := range v.at {
 		if place == p.Name || slices.ContainsFunc(ports, func(of apiServicePort) bool { return v.serves(at, &of) }) {
 			lines = append(lines, fmt.Sprint(place, v.Local[at.Address.Addr()], at.Affinity, endpointsOf(at)))

@@ -1,6 +1,7 @@
 package proxyrules
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -15,12 +16,21 @@ const ipvsSave = "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-NODE-PORT - [0:0]\n:KUBE-L
 
 // virtualServers reads lines like "tcp 10.96.0.10:80 rr 77 10.0.0.1:80 10.0.0.2:80=0": the scheduler, seconds of affinity or 0, and real
 // servers of weight 1, or of another. An address that begins with + is not on kube-ipvs0, one with - is nowhere on the node.
+// "closed tcp 192.0.2.1:80 10.0.0.0/8" is an address that these ranges alone may use.
 func virtualServers(t testing.TB, text string) *ruleset.IPVS {
 	t.Helper()
-	all := &ruleset.IPVS{Bound: map[netip.Addr]bool{}, Local: map[netip.Addr]bool{}}
+	all := &ruleset.IPVS{Bound: map[netip.Addr]bool{}, Local: map[netip.Addr]bool{}, Sources: map[ruleset.Portal][]netip.Prefix{}}
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		if len(f) == 0 {
+			continue
+		}
+		if f[0] == "closed" {
+			at := ruleset.Portal{Address: netip.MustParseAddrPort(f[2]), Protocol: f[1]}
+			all.Sources[at] = nil
+			for _, r := range f[3:] {
+				all.Sources[at] = append(all.Sources[at], netip.MustParsePrefix(r))
+			}
 			continue
 		}
 		s := ruleset.VirtualServer{Protocol: f[0], Address: netip.MustParseAddrPort(strings.TrimLeft(f[1], "+-")), Scheduler: f[2]}
@@ -50,6 +60,7 @@ const (
 	ipvsNode = `
 tcp 10.96.0.10:80 rr 0 10.0.0.1:8080 10.0.0.2:8080 10.0.0.3:8080
 tcp 192.0.2.1:80 rr 0 10.0.0.1:8080
+closed tcp 192.0.2.1:80 10.0.0.0/8 172.16.0.0/12
 tcp +203.0.113.1:80 rr 0 10.0.0.1:8080
 tcp +172.18.0.2:30080 rr 0 10.0.0.1:8080
 tcp +10.0.0.254:30080 rr 0 10.0.0.1:8080
@@ -63,7 +74,8 @@ tcp +172.18.0.2:8443 wlc 0 10.9.9.9:8443
 	ipvsServices = `{"kind": "List", "items": [
  {"kind": "Service", "metadata": {"namespace": "prod", "name": "web"}, "spec": {"type": "LoadBalancer", "clusterIP": "10.96.0.10",
   "ports": [{"port": 80, "protocol": "TCP", "nodePort": 30080}], "sessionAffinity": "None", "externalTrafficPolicy": "Local",
-  "internalTrafficPolicy": "Cluster", "externalIPs": ["203.0.113.1"]},
+  "internalTrafficPolicy": "Cluster", "externalIPs": ["203.0.113.1"],
+  "loadBalancerSourceRanges": ["172.16.0.0/12", "10.0.0.0/8", "2001:db8::/32"]},
   "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1", "ipMode": "VIP"}, {"ip": "192.0.2.99", "ipMode": "Proxy"}]}}},
  {"kind": "Service", "metadata": {"namespace": "prod", "name": "sticky"}, "spec": {"type": "NodePort", "clusterIP": "10.96.0.11",
   "ports": [{"port": 53, "protocol": "UDP", "nodePort": 30053}], "sessionAffinity": "ClientIP", "externalTrafficPolicy": "Cluster",
@@ -85,6 +97,7 @@ tcp +172.18.0.2:8443 wlc 0 10.9.9.9:8443
 func TestIPVS(t *testing.T) {
 	const (
 		stale, missing   = "kubeproxy.truth.endpoint-stale", "kubeproxy.truth.endpoint-missing"
+		ranges, open     = "kubeproxy.truth.source-ranges", "closed tcp 192.0.2.1:80 10.0.0.0/8 172.16.0.0/12"
 		address, policy  = "kubeproxy.truth.service-address", "kubeproxy.truth.service-policy"
 		left, unanswered = "kubeproxy.truth.service-stale", "kubeproxy.truth.service-missing"
 		both30           = "tcp +172.18.0.2:30081 rr 0 10.0.0.7:8080\ntcp +10.0.0.254:30081 rr 0 10.0.0.7:8080\n"
@@ -125,6 +138,12 @@ func TestIPVS(t *testing.T) {
 			"the API has node port 30053, the rules have none"},
 		{"a node port at one address only", "udp +10.0.0.254:30053 rr 77 10.0.0.4:53", "", address, "prod/sticky",
 			"does not answer node port 30053 at 10.0.0.254"},
+		{"ranges in other words", "10.0.0.0/8", "10.0.0.0/9 10.128.0.0/9", "", "", ""},
+		{"a range of old", "10.0.0.0/8", "10.0.0.0/8 192.168.0.0/16", ranges, "prod/web", "is 172.16.0.0/12, 10.0.0.0/8 in the API; this node lets 10.0.0.0/8, " +
+			"172.16.0.0/12, 192.168.0.0/16 use the load balancer's address (192.0.2.1)"},
+		{"nobody", open, "closed tcp 192.0.2.1:80", ranges, "prod/web", "this node lets nobody use"},
+		{"anybody", open, "", ranges, "prod/web", "this node lets anybody use"},
+		{"everybody by halves", open, "closed tcp 192.0.2.1:80 0.0.0.0/1 128.0.0.0/1", ranges, "prod/web", "this node lets anybody use"},
 		{"no affinity", "udp 10.96.0.11:53 rr 77", "udp 10.96.0.11:53 rr 0", policy, "prod/sticky", "sessionAffinity is ClientIP"},
 		{"another affinity", "udp 10.96.0.11:53 rr 77", "udp 10.96.0.11:53 rr 300", policy, "prod/sticky", "for 77 s in the API, for 300 s"},
 		{"an affinity", "tcp 10.96.0.10:80 rr 0", "tcp 10.96.0.10:80 rr 10", policy, "prod/web", "sessionAffinity is None"},
@@ -146,6 +165,50 @@ func TestIPVS(t *testing.T) {
 				t.Errorf("judged first, and compared then: %q and %q, want %q", names(alone.Findings), names(later), c.want)
 			}
 		})
+	}
+}
+
+// TestIPVSRanges: what the API opens to all is not closed; where the kernel has no sets of kube-proxy's, nothing is said of them.
+func TestIPVSRanges(t *testing.T) {
+	const ranges, own = "kubeproxy.truth.source-ranges", `["172.16.0.0/12", "10.0.0.0/8", "2001:db8::/32"]`
+	for _, c := range []struct {
+		what, api string
+		unknown   bool
+		want      string
+	}{
+		{"as it is", own, false, ""},
+		{"none", `[]`, false, ranges},
+		{"everybody", `["10.0.0.0/8", "0.0.0.0/0"]`, false, ranges},
+		{"everybody by halves", `["0.0.0.0/1", "128.0.0.0/1"]`, false, ranges},
+		{"of IPv6 only", `["2001:db8::/32"]`, false, ranges},
+		{"no sets", `[]`, true, ""},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			node := virtualServers(t, ipvsNode)
+			if c.unknown {
+				node.Sources = nil
+			}
+			wantOne(t, Judge(append(mustParse(t, ipvsSave), &ruleset.Set{IPVS: node}), Options{NodeName: "a",
+				Services: services(t, strings.Replace(ipvsServices, own, c.api, 1)), Endpoints: endpoints(t, ipvsSlices)}), c.want)
+		})
+	}
+}
+
+// TestIPVSRangesState: the state of a Service port changes with who may use its load balancer, and with no other Service's.
+func TestIPVSRangesState(t *testing.T) {
+	state := func(node, of string) string {
+		rep := Judge(append(mustParse(t, ipvsSave), &ruleset.Set{IPVS: virtualServers(t, node)}), Options{})
+		api := NewVersions()
+		if err := errors.Join(api.ReadServices(strings.NewReader(ipvsServices)), api.ReadEndpointSlices(strings.NewReader(ipvsSlices))); err != nil {
+			t.Fatal(err)
+		}
+		api.Name(&rep)
+		return rep.State(ServicePort{of, ruleset.IPv4})
+	}
+	other := strings.Replace(ipvsNode, "10.0.0.0/8", "11.0.0.0/8", 1)
+	if state(ipvsNode, "prod/web") == state(other, "prod/web") || state(ipvsNode, "prod/sticky") != state(other, "prod/sticky") {
+		t.Errorf("%q and, with another range, %q; of another Service %q and %q", state(ipvsNode, "prod/web"), state(other, "prod/web"),
+			state(ipvsNode, "prod/sticky"), state(other, "prod/sticky"))
 	}
 }
 

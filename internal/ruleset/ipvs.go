@@ -7,6 +7,16 @@ type IPVS struct {
 	Servers []VirtualServer
 	Bound   map[netip.Addr]bool // addresses of kube-ipvs0
 	Local   map[netip.Addr]bool // of all interfaces
+
+	// Sources are the ranges that alone may use a load balancer's address, by that. Anybody may use one that it does not have. It is
+	// nil where the kernel has no sets of kube-proxy's.
+	Sources map[Portal][]netip.Prefix
+}
+
+// Portal is an address, a port and a protocol: tcp, udp or sctp.
+type Portal struct {
+	Address  netip.AddrPort
+	Protocol string
 }
 
 // VirtualServer is one address, port and protocol that IPVS takes connections to.

@@ -28,7 +28,7 @@ const (
 )
 
 // attributes are those of one message, by number.
-type attributes [12][]byte
+type attributes [24][]byte
 
 // read takes the attributes of a message apart, or those in one of them.
 func read(message []byte, in uint16) (attributes, error) {
@@ -96,6 +96,19 @@ func decodeFamily(message []byte, name string) (uint16, bool) {
 	return uint16(number), err == nil && number != 0 && a.text(unix.CTRL_ATTR_FAMILY_NAME) == name
 }
 
+// protocol returns the name of one for which Services are, "" for another.
+func protocol(number uint32) string {
+	switch number {
+	case unix.IPPROTO_TCP:
+		return "tcp"
+	case unix.IPPROTO_UDP:
+		return "udp"
+	case unix.IPPROTO_SCTP:
+		return "sctp"
+	}
+	return ""
+}
+
 // decodeServer returns a virtual server. ok is false for one of a kind that kube-proxy does not make: a firewall mark's, or of another
 // protocol.
 func decodeServer(message []byte) (s ruleset.VirtualServer, ok bool, err error) {
@@ -103,7 +116,7 @@ func decodeServer(message []byte) (s ruleset.VirtualServer, ok bool, err error) 
 	if err != nil {
 		return s, false, err
 	}
-	s.Protocol = map[uint32]string{unix.IPPROTO_TCP: "tcp", unix.IPPROTO_UDP: "udp", unix.IPPROTO_SCTP: "sctp"}[a.number(aProtocol)]
+	s.Protocol = protocol(a.number(aProtocol))
 	if a[aMark] != nil || s.Protocol == "" && a[aProtocol] != nil {
 		return s, false, nil
 	}

@@ -117,11 +117,82 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
+// setMessage is a message with one entry of a set (net/netfilter/ipset/ip_set_hash_ipportnet.c). Numbers are in the network's order,
+// and marked so, as addresses are marked as nested.
+func setMessage(t testing.TB, proto uint8, address string, bits uint8) []byte {
+	t.Helper()
+	ip := netip.MustParseAddr(address)
+	union := func(e *netlink.AttributeEncoder) error {
+		kind := uint16(1)
+		if ip.Is6() {
+			kind = 2
+		}
+		e.Bytes(kind|unix.NLA_F_NET_BYTEORDER, ip.AsSlice())
+		return nil
+	}
+	e := netlink.NewAttributeEncoder()
+	e.Uint8(aSetProtocol, setProtocol)
+	e.String(aSetName, sourceSets[0].Ranges)
+	e.Nested(aSetEntries, func(e *netlink.AttributeEncoder) error {
+		e.Nested(aSetData, func(e *netlink.AttributeEncoder) error {
+			e.Nested(aIP, union)
+			e.Nested(aIP2, union)
+			e.Bytes(aSetPort|unix.NLA_F_NET_BYTEORDER, []byte{0x01, 0xbb})
+			e.Uint8(aCIDR2, bits)
+			e.Uint8(aProto, proto)
+			return nil
+		})
+		return nil
+	})
+	b, err := e.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append([]byte{unix.AF_INET, unix.NFNETLINK_V0, 0, 0}, b...)
+}
+
+func TestDecodeEntries(t *testing.T) {
+	at := func(address, source string) []entry {
+		return []entry{{ruleset.Portal{Address: netip.MustParseAddrPort(address), Protocol: "tcp"}, netip.MustParsePrefix(source)}}
+	}
+	for _, c := range []struct {
+		message []byte
+		want    []entry
+		fails   bool
+	}{
+		{setMessage(t, unix.IPPROTO_TCP, "10.0.0.1", 8), at("10.0.0.1:443", "10.0.0.1/8"), false},
+		{setMessage(t, unix.IPPROTO_TCP, "fd00::1", 128), at("[fd00::1]:443", "fd00::1/128"), false},
+		{setMessage(t, unix.IPPROTO_ESP, "10.0.0.1", 8), nil, false},
+		{setMessage(t, unix.IPPROTO_TCP, "10.0.0.1", 33), nil, true},
+		{nil, nil, true},
+	} {
+		got, err := decodeEntries(nil, c.message)
+		if !reflect.DeepEqual(got, c.want) || (err != nil) != c.fails {
+			t.Errorf("%v, %v, want %v", got, err, c.want)
+		}
+	}
+	whole := setMessage(t, unix.IPPROTO_TCP, "10.0.0.1", 8)
+	for n := range whole {
+		if got, _ := decodeEntries(nil, whole[:n]); got != nil {
+			t.Errorf("the first %d bytes of a set are %+v", n, got)
+		}
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	f.Add(service(f, unix.AF_INET, unix.IPPROTO_TCP, "10.96.0.1", 3))
 	f.Add(service(f, unix.AF_INET6, unix.IPPROTO_UDP, "fd00::1", 2))
 	f.Add(destination(f, unix.AF_INET, "10.0.0.1", 1))
+	f.Add(setMessage(f, unix.IPPROTO_TCP, "10.0.0.1", 8))
+	f.Add(setMessage(f, unix.IPPROTO_SCTP, "fd00::1", 64))
 	f.Fuzz(func(t *testing.T, b []byte) {
+		if all, err := decodeEntries(nil, b); err == nil {
+			for _, e := range all {
+				if !e.Address.IsValid() || e.Protocol == "" {
+					t.Errorf("%+v", e)
+				}
+			}
+		}
 		_, _ = decodeFamily(b, "IPVS")
 		if s, ok, err := decodeServer(b); ok && (err != nil || !s.Address.IsValid() || s.Protocol == "") {
 			t.Errorf("%+v %v", s, err)

@@ -1,4 +1,5 @@
-// Package ipvs reads the virtual servers of IPVS over generic netlink.
+// Package ipvs reads what kube-proxy writes in IPVS mode beside its iptables rules, over netlink: virtual servers, and the sets of who may use
+// a load balancer's address.
 package ipvs
 
 import (
@@ -50,6 +51,9 @@ func Read(ctx context.Context) (*ruleset.IPVS, error) {
 		}
 		all.Servers = append(all.Servers, s)
 	}
+	if all.Sources, err = sources(ctx); err != nil {
+		return nil, err
+	}
 	return all, addresses(all)
 }
 
@@ -83,13 +87,21 @@ func dial(ctx context.Context) (*conn, error) {
 	return dialFamily(ctx, "IPVS")
 }
 
-func dialFamily(ctx context.Context, name string) (*conn, error) {
-	nl, err := netlink.Dial(unix.NETLINK_GENERIC, nil)
+func open(ctx context.Context, protocol int) (*conn, error) {
+	nl, err := netlink.Dial(protocol, nil)
 	if err != nil {
-		return nil, fmt.Errorf("asking for %s: %w", name, err)
+		return nil, err
 	}
 	c := &conn{Conn: nl, ctx: ctx, family: unix.GENL_ID_CTRL}
 	c.end = context.AfterFunc(ctx, func() { _ = nl.SetDeadline(time.Unix(1, 0)) })
+	return c, nil
+}
+
+func dialFamily(ctx context.Context, name string) (*conn, error) {
+	c, err := open(ctx, unix.NETLINK_GENERIC)
+	if err != nil {
+		return nil, fmt.Errorf("asking for %s: %w", name, err)
+	}
 	// To ask for one family by its name loads its module; to list all does not.
 	families, err := c.ask(unix.CTRL_CMD_GETFAMILY, nil)
 	for _, m := range families {
@@ -133,6 +145,15 @@ func (c *conn) servers(of *ruleset.VirtualServer) ([]ruleset.RealServer, error) 
 
 // ask returns what the kernel lists, each message with its generic header.
 func (c *conn) ask(command uint8, about []byte) ([][]byte, error) {
+	messages, err := c.list(c.family, append([]byte{command, version, 0, 0}, about...))
+	if err != nil {
+		return nil, fmt.Errorf("asking for IPVS: %w", err)
+	}
+	return messages, nil
+}
+
+// list returns the messages with which the kernel answers one.
+func (c *conn) list(kind uint16, message []byte) ([][]byte, error) {
 	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
 		return nil, err
 	}
@@ -140,11 +161,11 @@ func (c *conn) ask(command uint8, about []byte) ([][]byte, error) {
 		return nil, c.ctx.Err()
 	}
 	answers, err := c.Execute(netlink.Message{
-		Header: netlink.Header{Type: netlink.HeaderType(c.family), Flags: netlink.Request | netlink.Dump},
-		Data:   append([]byte{command, version, 0, 0}, about...),
+		Header: netlink.Header{Type: netlink.HeaderType(kind), Flags: netlink.Request | netlink.Dump},
+		Data:   message,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("asking for IPVS: %w", errors.Join(err, c.ctx.Err()))
+		return nil, errors.Join(err, c.ctx.Err())
 	}
 	messages := make([][]byte, len(answers))
 	for i, a := range answers {

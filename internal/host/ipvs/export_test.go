@@ -1,0 +1,7 @@
+package ipvs
+
+// For the tests that need packages which import this one.
+var (
+	Sources    = sources
+	SourceSets = sourceSets[:]
+)
