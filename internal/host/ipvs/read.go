@@ -1,5 +1,5 @@
-// Package ipvs reads what kube-proxy writes in IPVS mode beside its iptables rules, over netlink: virtual servers, and the sets of who may use
-// a load balancer's address.
+// Package ipvs reads what kube-proxy writes in IPVS mode beside its iptables rules, over netlink: virtual servers, and the sets of who may
+// use a load balancer's address.
 package ipvs
 
 import (

@@ -146,7 +146,8 @@ func decodeEntry(data []byte) (e entry, ok bool, err error) {
 	if err != nil {
 		return e, false, err
 	}
-	e.Portal = ruleset.Portal{Address: netip.AddrPortFrom(address, binary.BigEndian.Uint16(a[aSetPort])), Protocol: protocol(uint32(a[aProto][0]))}
+	e.Address = netip.AddrPortFrom(address, binary.BigEndian.Uint16(a[aSetPort]))
+	e.Protocol = protocol(uint32(a[aProto][0]))
 	if a[aIP2] == nil {
 		return e, e.Protocol != "", nil
 	}
