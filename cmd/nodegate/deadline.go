@@ -21,6 +21,9 @@ import (
 // by the next run.
 const grace = 700 * time.Millisecond
 
+// lateGrace is the same at the end of a long --timeout: a machine that needed all of it may be too busy to print what was found in less.
+func lateGrace(limit time.Duration) time.Duration { return max(grace, limit/10) }
+
 // unhandled is how long SIGINT and SIGTERM end the process as they end one without a handler, as if they had come before it began. The
 // runtime takes a tenth of a check to set up a handler, and most checks end before this time does.
 const unhandled = 10 * time.Millisecond
@@ -81,7 +84,7 @@ func bound(c *cobra.Command) error {
 	if err != nil || limit == 0 {
 		return err
 	}
-	time.AfterFunc(limit+grace, func() {
+	time.AfterFunc(limit+lateGrace(limit), func() {
 		host.Print(os.Stderr, "nodegate: gave up after "+limit.String()+" (--timeout)")
 		os.Exit(exitUnknown)
 	})
