@@ -93,7 +93,7 @@ exits() {
 audit_says() { /opt/nodegate status --format json | tr -d ' \n' | grep -q "\"kubeproxy.audit\",\"verdict\":\"$1\""; }
 
 # audit_passes: an audit made now does; /run/audit.txt has it.
-audit_passes() { /opt/nodegate audit --kubeconfig /etc/kubernetes/proxy.kubeconfig --node node1 --timeout 2m >/run/audit.txt 2>&1; }
+audit_passes() { /opt/nodegate audit --kubeconfig /etc/kubernetes/proxy.kubeconfig --node node1 --timeout 4m >/run/audit.txt 2>&1; }
 
 # audit_accuses SERVICE WORDS: an audit made now finds that, and fails.
 audit_accuses() {
