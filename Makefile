@@ -38,7 +38,7 @@ test-arm64: ## an emulated arm64 node; its image takes minutes to build
 
 bench: build ## a shell script, goss and the floor; audit, iptables-save and probe; the boot cost, native and in the VM. OLD=BINARY runs beside it
 	$(GO) run ./internal/bench bin/nodegate $(OLD)
-	$(GO) test -run "^$$" -bench . -benchtime 10x ./checks/catalog ./internal/proxyrules ./checks/datapath ./internal/preview
+	$(GO) test -run "^$$" -bench . -benchtime 10x ./checks/catalog ./internal/proxyrules ./internal/host/netns ./checks/datapath ./internal/preview
 	BINARIES="$(CURDIR)/bin/nodegate $(OLD)" $(GO) test -run "^$$" -bench . -benchtime 3x -timeout 30m ./internal/host/nftables
 	$(GO) test -exec "unshare --net" -run "^$$" -bench . -benchtime 1000x ./internal/watch
 	$(GO) run ./internal/bench/idle bin/nodegate

@@ -1,6 +1,7 @@
 package proxyrules_test
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -98,5 +99,47 @@ func TestFlowFindings(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// BenchmarkStaleFlows compares 100,000 flows with 5,000 Services of ten endpoints. One in a hundred is stale.
+func BenchmarkStaleFlows(b *testing.B) {
+	var svcs, slices []string
+	for i := range 5000 {
+		svcs = append(svcs, fmt.Sprintf(`{"kind": "Service", "metadata": {"namespace": "scale", "name": "s%d"}, "spec": {"clusterIP": "10.96.%d.%d",
+			"ports": [{"port": 53, "protocol": "UDP"}]}}`, i, i/256, i%256))
+		var addresses []string
+		for k := range 10 {
+			addresses = append(addresses, fmt.Sprintf(`{"addresses": ["100.64.%d.%d"]}`, i*10/256+k/256, (i*10+k)%256))
+		}
+		slices = append(slices, fmt.Sprintf(`{"kind": "EndpointSlice", "addressType": "IPv4", "metadata": {"namespace": "scale", "name": "s%d-1",
+			"labels": {"kubernetes.io/service-name": "s%d"}}, "endpoints": [%s], "ports": [{"port": 5353, "protocol": "UDP"}]}`,
+			i, i, strings.Join(addresses, ", ")))
+	}
+	list := func(items []string) *strings.Reader {
+		return strings.NewReader(`{"kind": "List", "items": [` + strings.Join(items, ",") + "]}")
+	}
+	services, err := proxyrules.LoadServices(list(svcs))
+	if err != nil {
+		b.Fatal(err)
+	}
+	endpoints, err := proxyrules.LoadEndpointSlices(list(slices))
+	if err != nil {
+		b.Fatal(err)
+	}
+	flows := make([]proxyrules.Flow, 100_000)
+	for i := range flows {
+		to := netip.AddrFrom4([4]byte{10, 96, byte(i % 5000 / 256), byte(i % 5000 % 256)})
+		at := netip.AddrFrom4([4]byte{100, 64, byte(i % 5000 * 10 / 256), byte(i % 5000 * 10 % 256)})
+		if i%100 == 0 {
+			at = netip.AddrFrom4([4]byte{100, 127, 0, 1})
+		}
+		flows[i] = proxyrules.Flow{Protocol: "udp", Client: netip.AddrPortFrom(to, uint16(i)), To: netip.AddrPortFrom(to, 53),
+			Endpoint: netip.AddrPortFrom(at, 5353)}
+	}
+	for b.Loop() {
+		if stale := proxyrules.StaleFlows(flows, services, endpoints); len(stale) != 1000 {
+			b.Fatal(len(stale))
+		}
 	}
 }
