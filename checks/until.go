@@ -50,6 +50,7 @@ func Until(
 	for {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTime)
 		bounded, doing := activity.With(bounded)
+		activity.Doing(bounded, "an attempt") // between two checks is time, too, on a machine whose processor is taken away
 		done := make(chan Report, 1)
 		go func() { done <- attempt(bounded, h, Boot, list) }()
 		for running := true; running; {

@@ -3,7 +3,9 @@ package checks_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -104,6 +106,36 @@ func TestUntilKeepsItsBudget(t *testing.T) {
 		func(checks.Report, activity.Step) bool { cancel(); return true })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("a signal while an attempt hangs: %v", err)
+	}
+}
+
+// late is a check that is asked its name first: for so long nothing of it has begun.
+type late struct {
+	hanging
+	once *sync.Once
+}
+
+func (l late) Name() string {
+	l.once.Do(func() { <-l.release })
+	return "test.late"
+}
+
+// TestUntilBetweenChecks: an attempt that does nothing with a name is not one that is over, and there is no report yet: it would pass.
+func TestUntilBetweenChecks(t *testing.T) {
+	slow := late{hanging{make(chan struct{})}, &sync.Once{}}
+	var said []string
+	r, err := checks.Until(t.Context(), (&hosttest.Machine{}).Host(), policy.Gate{Budget: time.Minute, Interval: 100 * time.Millisecond},
+		[]checks.Check{slow}, func(r checks.Report, waiting activity.Step) bool {
+			if said = append(said, fmt.Sprintf("%s, %d results", waiting.What, len(r.Results))); len(said) == 1 {
+				close(slow.release)
+			}
+			return true
+		})
+	if err != nil || r.Verdict() != checks.Pass {
+		t.Error(r.Verdict(), err)
+	}
+	if len(said) < 2 || said[0] != "an attempt, 0 results" || said[len(said)-1] != ", 1 results" {
+		t.Errorf("%q", said)
 	}
 }
 

@@ -31,6 +31,7 @@ type Gate struct {
 	words    string       // the last words that the console has
 	Next     string       // what follows where the budget ends; "" is that systemd tries again
 	tested   string       // the report that whoever tests this image has
+	untold   string       // the one that was made for them since, and not accepted
 	shipped  <-chan error // what became of on_held; nil before it was run
 }
 
@@ -102,6 +103,7 @@ func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
 		g.keep(p, r)
 	}
 	defer g.told()
+	g.insist()
 	waited := time.Since(began).Round(time.Millisecond)
 	switch {
 	case off:

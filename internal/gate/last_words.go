@@ -35,8 +35,18 @@ func (g *Gate) tellTester(p *policy.Policy, r checks.Report) {
 	if err != nil || strings.Join(short, "\n") == g.tested {
 		return
 	}
-	g.tested = strings.Join(short, "\n")
 	if lines, err := report.AllWords(whole); err == nil {
-		g.Voice.toTester(strings.Join(lines, "\n"))
+		if g.untold = strings.Join(lines, "\n"); g.Voice.toTester(g.untold) {
+			g.tested, g.untold = strings.Join(short, "\n"), ""
+		}
+	}
+}
+
+// insist writes the last report again that the tester did not accept: no other will follow it.
+func (g *Gate) insist() {
+	for tries := 3; g.untold != "" && tries > 0; tries-- {
+		if host.Report(g.untold + "\n") {
+			g.untold = ""
+		}
 	}
 }

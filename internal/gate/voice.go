@@ -28,9 +28,9 @@ func (v *Voice) say(level host.Level, line string, fields map[string]string) {
 	v.log(level, line, fields)
 }
 
-// toTester writes to whoever tests this machine's image.
-func (v *Voice) toTester(text string) {
-	v.write("report port", func() bool { return host.Report(text + "\n") })
+// toTester writes to whoever tests this machine's image, and returns false where that did not accept it.
+func (v *Voice) toTester(text string) bool {
+	return v.write("report port", func() bool { return host.Report(text + "\n") })
 }
 
 // onConsole writes to the console only.
@@ -57,15 +57,16 @@ func (v *Voice) leave(write func()) {
 // its patience, which belongs to the budget.
 const retry = 5 * time.Second
 
-func (v *Voice) write(outlet string, write func() bool) {
+func (v *Voice) write(outlet string, write func() bool) bool {
 	if time.Since(v.lostAt[outlet]) > retry && write() {
-		return
+		return true
 	}
 	if v.lost == nil {
 		v.lost, v.lostAt = map[string]int{}, map[string]time.Time{}
 	}
 	v.lost[outlet]++
 	v.lostAt[outlet] = time.Now()
+	return false
 }
 
 // losses says what was not heard, "" for nothing.

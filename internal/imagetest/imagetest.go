@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -181,6 +182,9 @@ func (t Test) boot(ctx context.Context, m qemu.Machine, number int) (boot, error
 	}
 }
 
+// unfinished is the end of the gate's words on a check that still runs: they are no verdict.
+var unfinished = regexp.MustCompile(`has not returned for \S+$`)
+
 // judge returns the verdict on what was seen last.
 func (t Test) judge(s seen, late, over bool) boot {
 	b := boot{seen: s, verdict: report.Fail}
@@ -194,6 +198,9 @@ func (t Test) judge(s seen, late, over bool) boot {
 		b.why = s.ending
 	case s.held != "":
 		b.why = s.held
+		if unfinished.MatchString(s.held) {
+			b.verdict, b.remedy = report.Unknown, "a slow machine needs a longer --hold"
+		}
 	case s.off != "":
 		b.verdict, b.why = report.Unknown, s.off
 	case over:
@@ -206,7 +213,7 @@ func (t Test) judge(s seen, late, over bool) boot {
 		b.remedy = "is nodegate installed in the image, and does kubelet start at boot? The gate speaks then. A slow machine needs a longer " +
 			"--timeout; where the kernel is not on the console, its command line lacks console=ttyS0"
 	}
-	if b.remedy != "" && t.Accelerator != qemu.TCG {
+	if b.remedy != "" && s.held == "" && t.Accelerator != qemu.TCG {
 		b.remedy += "; or KVM hangs on this host: try --accelerator tcg"
 	}
 	return b

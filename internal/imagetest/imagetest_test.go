@@ -64,6 +64,8 @@ func TestBoots(t *testing.T) {
 			"unknown: the gate passes in 1 boot, got it passes in 0 of 1; silence: the gate said nothing in 1s", "login:"},
 		{"a policy that is no policy", "echo 'nodegate: held: the policy cannot be read: x' >&4; exec sleep 60", Test{},
 			"fail: the gate passes in 1 boot, got it passes in 0 of 1; nodegate: held: the policy cannot be read: x", ""},
+		{"a check that still runs", "echo 'nodegate: held: kubelet.ports has not returned for 4s' >&4; exec sleep 60", Test{},
+			"unknown: the gate passes in 1 boot, got it passes in 0 of 1; nodegate: held: kubelet.ports has not returned for 4s", ""},
 		{"panics", "printf 'a\\r\\n\\033[1mKernel panic - not syncing: no init\\r\\nCPU: 0\\r\\n' >&3; exit 0", Test{},
 			"fail: the gate passes in 1 boot, got it passes in 0 of 1; kernel panic: Kernel panic - not syncing: no init",
 			"a\nKernel panic - not syncing: no init\nCPU: 0"},
