@@ -16,7 +16,7 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-const wholeTime = 25 * time.Minute // one scenario
+const wholeTime = 45 * time.Minute // one scenario: ipvs takes 25 beside another one
 
 // TestScenarios runs every folder of scenarios/ as a subtest, each with a control plane and machines of its own; go
 // test's -parallel is how many at a time. KUBERNETES names another version than the newest.
