@@ -119,7 +119,7 @@ func testNames(t *testing.T) []string {
 	t.Helper()
 	var names []string
 	for _, root := range []string{
-		"../../checks", "../../internal/kube", "../../internal/proxyrules", "../../internal/settle", "../../images",
+		"../../checks", "../../internal/audit", "../../internal/kube", "../../internal/proxyrules", "../../internal/settle", "../../images",
 	} {
 		err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, "_test.go") {

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -87,7 +88,13 @@ func (c *Churn) one(ctx context.Context, n int) error {
 
 // say changes what a Service says beside its endpoints, to the nth of some ways. All have addresses of their own.
 func (s *Service) say(ctx context.Context, n int) error {
-	_, number, _ := strings.Cut(s.Name, "-")
+	_, digits, _ := strings.Cut(s.Name, "-")
+	number, err := strconv.Atoi(digits)
+	if err != nil {
+		return fmt.Errorf("%s: its name has no number: %w", s.Name, err)
+	}
+	// Of the addresses for benchmarks (RFC 2544), 16 thousand for each use.
+	own := func(block int) string { return fmt.Sprintf("198.18.%d.%d", block+number>>8, number&255) }
 	balanced := func(policy string, affinity int, external []string, ranges ...string) object {
 		spec := object{
 			"type": "LoadBalancer", "externalTrafficPolicy": policy, "externalIPs": external, "loadBalancerSourceRanges": ranges,
@@ -99,9 +106,9 @@ func (s *Service) say(ctx context.Context, n int) error {
 		}
 		return spec
 	}
-	first, second := []object{{"ip": "192.0.2.1" + number}}, []object{{"ip": "198.18.0.1" + number}}
-	external := []string{"203.0.113.1" + number}
-	const wide, narrow, own = "198.51.100.0/24", "203.0.112.0/21", network + ".0/24"
+	first, second := []object{{"ip": own(0)}}, []object{{"ip": own(64)}}
+	external := []string{own(128)}
+	const wide, narrow, local = "198.51.100.0/24", "203.0.112.0/21", network + ".0/24"
 	steps := []struct {
 		spec    object
 		ingress []object
@@ -109,7 +116,7 @@ func (s *Service) say(ctx context.Context, n int) error {
 		{balanced("Local", 60, nil), first},
 		{balanced("Local", 90, external, wide), nil},
 		{balanced("Cluster", 0, external, wide, narrow), second},
-		{balanced("Cluster", 0, nil, own), nil},
+		{balanced("Cluster", 0, nil, local), nil},
 		{balanced("Local", 0, nil), first},
 		{object{
 			"type": "ClusterIP", "externalTrafficPolicy": nil, "externalIPs": nil, "healthCheckNodePort": nil, "loadBalancerSourceRanges": nil,

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -44,8 +43,8 @@ func TestKept(t *testing.T) {
 			inMotion(t, churn, func() {
 				before := churn.Changes()
 				for end := time.Now().Add(length(time.Minute)); time.Now().Before(end); time.Sleep(time.Second) {
-					if v := k.verdict(); slices.Contains([]string{"fail", "warn"}, v) {
-						t.Fatalf("a healthy kube-proxy is accused (%s):\n%s", v, k.said())
+					if _, err := k.passes(); err != nil {
+						t.Fatal(err)
 					}
 				}
 				t.Logf("%d changes: %s; %s", churn.Changes()-before, k.counts(), k.cost())
@@ -131,6 +130,15 @@ func (k *kept) verdict() string {
 		return ""
 	}
 	return found[1]
+}
+
+// passes reports whether the verdict is pass. An accusation is an error.
+func (k *kept) passes() (bool, error) {
+	v := k.verdict()
+	if v == "fail" || v == "warn" {
+		return false, Final(fmt.Errorf("a healthy kube-proxy is accused (%s):\n%s", v, k.said()))
+	}
+	return v == "pass", nil
 }
 
 func (k *kept) until(when, want string) {

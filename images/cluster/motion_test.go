@@ -201,7 +201,12 @@ func addNode(t testing.TB, c *ControlPlane, b Backend) *ProxyNode {
 // until waits for something that is said by what.
 func until(t testing.TB, what string, is func() (bool, error)) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), settleTime)
+	within(t, settleTime, what, is)
+}
+
+func within(t testing.TB, limit time.Duration, what string, is func() (bool, error)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	err := Until(ctx, func() error {
 		ok, err := is()

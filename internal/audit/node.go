@@ -4,6 +4,8 @@ package audit
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,15 +42,39 @@ func (n *Node) Rules(ctx context.Context) (proxyrules.Report, error) {
 	}
 	rep := proxyrules.Judge(sets, n.opts)
 	n.mode, n.families = rep.Mode, len(rep.Families)
+	n.unwritten(ctx, &rep)
 	rep.Listening, rep.NoExternalIPs = sync.OnceValues(n.Presence.Ports), n.Presence.NoExternalIPs
 	return rep, nil
+}
+
+// unwritten tells a table that kube-proxy has not written since it started, as its metrics say, from one that somebody has flushed.
+func (n *Node) unwritten(ctx context.Context, rep *proxyrules.Report) {
+	flushed := func(f proxyrules.Finding) bool { return f.Name == "kubeproxy.table.flushed" }
+	if !slices.ContainsFunc(rep.Findings, flushed) {
+		return
+	}
+	figures, _ := n.Presence.Figures(ctx)
+	for i, f := range rep.Findings {
+		if said, known := figures.Of(f.Family); flushed(f) && known && said.LastSync.IsZero() {
+			out := proxyrules.NewCollector()
+			out.Add(proxyrules.Finding{Name: "kubeproxy.table.unwritten", Family: f.Family, Table: f.Table, Line: f.Line,
+				Message: fmt.Sprintf("table %s has no rule of kube-proxy, which has written none since it started, as its metrics say", f.Table)})
+			rep.Findings[i] = out.List[0]
+		}
+	}
 }
 
 // Proxy looks for kube-proxy.
 func (n *Node) Proxy(ctx context.Context) []proxyrules.Finding { return n.Presence.Look(ctx) }
 
 // Writer looks whether kube-proxy is writing rules.
-func (n *Node) Writer() int { return n.Presence.Writer() }
+func (n *Node) Writer() settle.Writer {
+	p, runs, found := n.Presence.Writer()
+	if !found {
+		return settle.Writer{}
+	}
+	return settle.Writer{PID: p.PID, Runs: runs, Used: p.Used}
+}
 
 // Written asks kube-proxy in IPVS mode, where one writing is hundreds of short programs, and takes long where the node is slow.
 func (n *Node) Written() map[string]settle.Written {

@@ -6,11 +6,15 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"nodegate/checks"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/kube"
+	"nodegate/internal/proxyrules"
 	"nodegate/internal/settle"
 )
 
@@ -63,6 +67,42 @@ func TestWrittenSlow(t *testing.T) {
 		got := n.Written()
 		if recent := time.Since(got["ip"].Queued) < time.Minute && got["ip"] == got["ip6"]; recent != want {
 			t.Errorf("in state %s: %+v", state, got)
+		}
+	}
+}
+
+// TestUnwritten: a table without rules of kube-proxy was flushed, or kube-proxy has written none yet, which its metrics say, family by family.
+func TestUnwritten(t *testing.T) {
+	const flushed, unwritten = "kubeproxy.table.flushed", "kubeproxy.table.unwritten"
+	for _, c := range []struct{ what, page, ip, ip6 string }{
+		{"never", "kubeproxy_sync_proxy_rules_last_timestamp_seconds 0\n", unwritten, unwritten},
+		{"one family", `kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"} 50` + "\n" +
+			`kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds{ip_family="IPv6"} 40` + "\n", flushed, unwritten},
+		{"no figures yet", "up 1\nkubeproxy_network_programming_duration_seconds_count 0\n", unwritten, unwritten},
+		{"both", "kubeproxy_sync_proxy_rules_last_timestamp_seconds 50\n", flushed, flushed},
+		{"another program", "up 1\n", flushed, flushed},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, c.page) }))
+		n := Node{Presence: kube.Presence{Metrics: server.URL}}
+		for _, answers := range []bool{true, false} {
+			if !answers {
+				server.Close()
+				c.ip, c.ip6 = flushed, flushed
+			}
+			rep := proxyrules.Report{Findings: []proxyrules.Finding{
+				{Name: flushed, Family: "ip", Table: "nat", Message: "m"}, {Name: "kubeproxy.canary.missing", Family: "ip"},
+				{Name: flushed, Family: "ip6", Table: "nat", Message: "m"},
+			}}
+			n.unwritten(t.Context(), &rep)
+			got := []string{rep.Findings[0].Name, rep.Findings[1].Name, rep.Findings[2].Name}
+			if want := []string{c.ip, "kubeproxy.canary.missing", c.ip6}; !slices.Equal(got, want) {
+				t.Errorf("%s, it answers: %v: %v, want %v", c.what, answers, got, want)
+			}
+			for _, f := range rep.Findings {
+				if f.Name == unwritten && (f.Verdict != checks.Fail || f.Means == "" || strings.Contains(f.Remedy, "delete")) {
+					t.Errorf("%s: %+v", c.what, f)
+				}
+			}
 		}
 	}
 }

@@ -24,6 +24,7 @@ type Process struct {
 	Name    string   // as the kernel calls it, at most 15 bytes
 	Parent  int
 	Started time.Duration // after the boot
+	Used    time.Duration // of the processors, in the kernel, too
 	State   byte          // R running, S sleeping, D uninterruptible, T stopped, t traced, Z dead, ...
 }
 
@@ -89,8 +90,7 @@ func (h *Host) Process(pid int) (Process, error) {
 	if rest := strings.Fields(string(stat[end+3:])); len(rest) > 0 {
 		p.Parent, _ = strconv.Atoi(rest[0]) // 0, no process, where it is no number
 		if len(rest) > 18 {
-			ticks, _ := strconv.ParseInt(rest[18], 10, 64) // USER_HZ, which is 100 everywhere (proc_pid_stat(5))
-			p.Started = time.Duration(ticks) * 10 * time.Millisecond
+			p.Started, p.Used = ticks(rest[18]), ticks(rest[10])+ticks(rest[11])
 		}
 	}
 	line, err := h.Files.ReadFile(dir + "/cmdline")
@@ -101,6 +101,12 @@ func (h *Host) Process(pid int) (Process, error) {
 		p.Args = strings.Split(text, "\x00")
 	}
 	return p, nil
+}
+
+// ticks returns a time that the kernel gives in USER_HZ, which is 100 everywhere (proc_pid_stat(5)); 0 where it is no number.
+func ticks(text string) time.Duration {
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return time.Duration(n) * 10 * time.Millisecond
 }
 
 // Uptime returns the time since the boot.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"nodegate/internal/input"
+	"nodegate/internal/ruleset"
 )
 
 // Metrics are kube-proxy's own figures about writing rules, of :10249/metrics, by address family: "IPv4", "IPv6", or empty before
@@ -28,6 +29,15 @@ type SyncMetrics struct {
 	PartialRestoreFailures  float64   `json:"partialRestoreFailures"`
 	NFTablesSyncFailures    float64   `json:"nftablesSyncFailures"`
 	NFTablesCleanupFailures float64   `json:"nftablesCleanupFailures"`
+}
+
+// Of returns the figures of a family, "ip" or "ip6", and whether there are any.
+func (m Metrics) Of(family string) (SyncMetrics, bool) {
+	f, known := m.Families[map[string]string{ruleset.IPv4: "IPv4", ruleset.IPv6: "IPv6"}[family]]
+	if !known {
+		f, known = m.Families[""]
+	}
+	return f, known
 }
 
 // ParseMetrics reads the Prometheus text of :10249/metrics, of which it keeps only the figures about writing rules.

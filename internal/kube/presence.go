@@ -60,20 +60,20 @@ func (p *Presence) Look(ctx context.Context) []proxyrules.Finding {
 	return out.List
 }
 
-// Writer returns the process with which kube-proxy writes rules at this moment, 0 for none. Many rules take many seconds, one table
-// after the other.
-func (p *Presence) Writer() int {
+// Writer returns the process with which kube-proxy writes rules at this moment, and for how long it has run; false for none.
+func (p *Presence) Writer() (writer host.Process, runs time.Duration, found bool) {
 	processes, err := p.Host.Processes()
 	if err != nil {
-		return 0
+		return host.Process{}, 0, false
 	}
 	proxy, found := findProxy(processes)
 	for _, c := range processes {
 		if found && c.Parent == proxy.PID && (command(c) == "nft" || strings.HasSuffix(command(c), "tables-restore")) {
-			return c.PID
+			up, err := p.Host.Uptime()
+			return c, up - c.Started, err == nil
 		}
 	}
-	return 0
+	return host.Process{}, 0, false
 }
 
 // Figures returns what kube-proxy says of its writings, nothing where it does not answer. It reports whether it is too slow to answer: its
@@ -81,7 +81,9 @@ func (p *Presence) Writer() int {
 func (p *Presence) Figures(ctx context.Context) (m Metrics, slow bool) {
 	page, _, err := Page(ctx, cmp.Or(p.Metrics, defaultMetrics))
 	if err == nil {
-		m, _ = ParseMetrics(bytes.NewReader(page))
+		if m, err = ParseMetrics(bytes.NewReader(page)); err != nil && bytes.Contains(page, []byte("\nkubeproxy_")) {
+			m.Families = map[string]SyncMetrics{"": {}} // from 1.33 on, there are no figures before the first writing
+		}
 		return m, false
 	}
 	if !timedOut(err) {

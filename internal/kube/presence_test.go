@@ -104,11 +104,16 @@ func TestWriter(t *testing.T) {
 		m := &hosttest.Machine{Files: map[string]string{
 			"/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]", "/proc/8/ns/net": "-> net:[1]",
 			"/proc/7/stat": "7 (a) S 1 7", "/proc/7/cmdline": c.parent + "\x00",
-			"/proc/8/stat": fmt.Sprintf("8 (b) R %d 8", c.of), "/proc/8/cmdline": c.child + "\x00-w\x00",
+			"/proc/8/stat":    fmt.Sprintf("8 (b) R %d 8 7 0 -1 4194304 1 0 0 0 250 50 0 0 20 0 1 0 6000 0", c.of),
+			"/proc/8/cmdline": c.child + "\x00-w\x00", "/proc/uptime": "64.50 1.00\n",
 		}}
 		p := kube.Presence{Host: m.Host()}
-		if got := p.Writer(); got != c.want {
-			t.Errorf("%s of process %d beside %s: writer %d, want %d", c.child, c.of, c.parent, got, c.want)
+		got, runs, found := p.Writer()
+		if got.PID != c.want || found != (c.want != 0) {
+			t.Errorf("%s of process %d beside %s: writer %d, want %d", c.child, c.of, c.parent, got.PID, c.want)
+		}
+		if found && (runs != 4500*time.Millisecond || got.Used != 3*time.Second) {
+			t.Errorf("the writer has run for %s and used %s, want 4.5 s and 3 s", runs, got.Used)
 		}
 	}
 }

@@ -232,7 +232,11 @@ func address(endpoint string) string {
 }
 
 // Writer is one of many short writings.
-func (c *cluster) Writer() int { return int(time.Since(c.began) / (300 * time.Millisecond)) }
+func (c *cluster) Writer() settle.Writer {
+	const takes = 300 * time.Millisecond
+	took := time.Since(c.began)
+	return settle.Writer{PID: 1 + int(took/takes), Runs: took % takes, Used: took % takes}
+}
 
 // Written says nothing.
 func (c *cluster) Written() map[string]settle.Written { return nil }

@@ -19,8 +19,8 @@ type Node interface {
 	Rules(ctx context.Context) (proxyrules.Report, error)
 	// Proxy looks whether kube-proxy is there and answers. No finding: it does.
 	Proxy(ctx context.Context) []proxyrules.Finding
-	// Writer returns the process with which kube-proxy writes rules at this moment, 0 for none.
-	Writer() int
+	// Writer returns the process with which kube-proxy writes rules at this moment.
+	Writer() Writer
 	// Written returns what kube-proxy says of its writings, by family, where Writer does not show them.
 	Written() map[string]Written
 }
@@ -53,11 +53,10 @@ const (
 	pause = 300 * time.Millisecond // between two looks, at least
 	// What the rules alone show is torn where kube-proxy wrote while they were read. It must be there in so many looks, over so
 	// long a time.
-	tornLooks = 3
-	tornTime  = 2 * time.Second
-	reserve   = time.Second // of the deadline, for what follows
-	// The usual writing takes less than the first; what takes longer than the second is stuck, and no excuse any more.
-	longWrite, stuckWrite = 2 * time.Second, 2 * time.Minute
+	tornLooks  = 3
+	tornTime   = 2 * time.Second
+	reserve    = time.Second     // of the deadline, for what follows
+	stuckWrite = 2 * time.Minute // a writing that takes longer is no excuse any more, or must show that it works
 )
 
 // loop is one audit.
@@ -71,8 +70,7 @@ type loop struct {
 	latest   proxyrules.Report
 	looks    int
 	writings map[string]*writings // of kube-proxy, by family
-	writer   int                  // kube-proxy's writing process at the last look, 0 for none
-	writing  time.Time            // when it was first seen
+	writer   Writer               // at one long writing, at the last look
 	suspects []*suspect           // differences from the API
 	alone    []*held              // what the rules alone show
 	proxy    []*held              // what is wrong with kube-proxy
@@ -214,31 +212,15 @@ func (l *loop) look(ctx context.Context) error {
 	now := time.Now()
 	l.note(written)
 	l.excuse(now)
+	rest := min(now.Sub(began), 5*time.Second) // a reading that takes seconds is not asked for all the time
+	if l.writer.PID != 0 {
+		rest = max(rest, longWrite)
+	}
 	if l.opts.Progress != nil {
 		l.opts.Progress(l.open(), now.Sub(l.began))
 	}
-	// A reading that takes seconds is not asked for all the time.
-	l.wait(ctx, min(now.Sub(began), 5*time.Second), func() bool { return false })
+	l.wait(ctx, rest, func() bool { return false })
 	return nil
-}
-
-// excuse counts anew while kube-proxy is at one long writing: what differs is about to change.
-func (l *loop) excuse(now time.Time) {
-	if l.open() == 0 {
-		return
-	}
-	if pid := l.node.Writer(); pid != l.writer {
-		l.writer, l.writing = pid, now
-	}
-	if took := now.Sub(l.writing); l.writer == 0 || took < longWrite || took >= stuckWrite {
-		return
-	}
-	for _, s := range l.suspects {
-		s.since = now
-	}
-	for _, h := range l.alone {
-		h.since = now
-	}
 }
 
 // sift keeps the suspects that nothing explains.
@@ -256,7 +238,7 @@ func (l *loop) open() int {
 		}
 	}
 	for _, h := range l.alone {
-		if now.Sub(h.since) < max(tornTime, l.opts.Alone) || h.looks < tornLooks {
+		if !l.lasts(h, now) || h.looks < tornLooks {
 			n++
 		}
 	}
@@ -268,15 +250,23 @@ func (l *loop) open() int {
 	return n
 }
 
+// lasts reports whether what the rules alone show has been there for so long that nobody was just writing them.
+func (l *loop) lasts(h *held, now time.Time) bool {
+	return now.Sub(h.since) >= max(tornTime, l.opts.Alone)
+}
+
 // conclude makes findings of what has settled. The rest is unknown.
 func (l *loop) conclude(ctx context.Context) {
 	now := time.Now()
 	for _, h := range l.alone {
 		f := h.last
-		if h.looks < 2 && f.Verdict != checks.Unknown {
-			f.Verdict = checks.Unknown
-			f.Message += "; seen in the only reading that there was time for"
-		} else if h.looks > 1 {
+		switch {
+		case f.Verdict == checks.Unknown && h.looks < 2:
+		case h.looks < 2:
+			doubt(&f, "; seen in the only reading that there was time for")
+		case !l.lasts(h, now):
+			doubt(&f, "; then the time of the audit ended"+l.writer.says())
+		default:
 			f.Message += fmt.Sprintf("; so since %s (%s ago), in each of %d readings",
 				h.since.Format(time.TimeOnly), seconds(now.Sub(h.since)), h.looks)
 		}
@@ -285,8 +275,7 @@ func (l *loop) conclude(ctx context.Context) {
 	for _, h := range l.proxy {
 		f := h.last
 		if now.Sub(h.since) < l.opts.Settle {
-			f.Verdict = checks.Unknown
-			f.Message += "; for " + seconds(now.Sub(h.since)) + ", then the time of the audit ended"
+			doubt(&f, "; for "+seconds(now.Sub(h.since))+", then the time of the audit ended")
 		} else {
 			f.Message += fmt.Sprintf("; so since %s (%s ago)", h.since.Format(time.TimeOnly), seconds(now.Sub(h.since)))
 		}
@@ -295,4 +284,12 @@ func (l *loop) conclude(ctx context.Context) {
 	l.judge(ctx, now)
 	l.latest.Conclude(l.found)
 	l.out.Report, l.out.Looks = l.latest, l.looks
+}
+
+// doubt makes a finding of what is not certain: nobody restarts anything for it.
+func doubt(f *proxyrules.Finding, why string) {
+	f.Verdict, f.Remedy = checks.Unknown, "audit again, with a longer --timeout"
+	if f.Message += why; f.Means != "" {
+		f.Means = "not certain: " + f.Means
+	}
 }

@@ -28,7 +28,7 @@ type Converged struct {
 // explained reports whether a suspect is none: the rules agree with some version that the API had.
 func (l *loop) explained(s *suspect, now time.Time) bool {
 	if l.latest.Broken(s.port) {
-		return l.isHeld(s.port) // a finding of its own explains it; one that comes and goes does not
+		return l.isHeld(s.port, now) // a finding of its own explains it; one that comes and goes does not
 	}
 	if l.versions.Explain(&l.latest, s.port, l.opts.Node, l.opts.Zone) {
 		l.out.Converged = append(l.out.Converged, Converged{s.port.Name, s.port.Family, now.Sub(l.began).Seconds()})
@@ -41,9 +41,9 @@ func (l *loop) explained(s *suspect, now time.Time) bool {
 }
 
 // isHeld reports whether what the rules alone show of a Service port is certain.
-func (l *loop) isHeld(p proxyrules.ServicePort) bool {
+func (l *loop) isHeld(p proxyrules.ServicePort, now time.Time) bool {
 	for _, h := range l.alone {
-		if proxyrules.Of(&h.last) == p && h.looks >= tornLooks {
+		if proxyrules.Of(&h.last) == p && h.looks >= tornLooks && now.Sub(h.since) >= tornTime {
 			return true
 		}
 	}
@@ -68,7 +68,7 @@ func (l *loop) judge(ctx context.Context, now time.Time) {
 		case l.broken != nil:
 			l.unsettled(s, now, fmt.Sprintf("and the API can no longer be followed: %v", l.broken))
 		default:
-			l.unsettled(s, now, "when the time of the audit ended")
+			l.unsettled(s, now, "when the time of the audit ended"+l.writer.says())
 		}
 	}
 	if len(settled) == 0 {
