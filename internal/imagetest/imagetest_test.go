@@ -14,11 +14,15 @@ import (
 )
 
 // words is what the gate writes to its port for a report.
-func words(t *testing.T, verdict report.Verdict, policy string) string {
+func words(t *testing.T, verdict report.Verdict, policy string, names ...string) string {
 	t.Helper()
+	results := []report.Result{}
+	for _, name := range names {
+		results = append(results, report.Result{Name: name, Verdict: verdict, Severity: "block"})
+	}
 	lines, err := report.AllWords(report.Report{
 		APIVersion: report.APIVersion, Kind: report.KindReport, Node: report.Node{Name: "node"}, Stage: "boot", Verdict: verdict,
-		Policy: report.Policy{Files: []string{policy}}, Results: []report.Result{{Name: "swap", Verdict: verdict, Severity: "block"}},
+		Policy: report.Policy{Files: []string{policy}}, Results: results,
 		Time: "2026-01-31T12:00:00.000Z",
 	})
 	if err != nil {
@@ -32,8 +36,9 @@ func TestBoots(t *testing.T) {
 	const installed = "/etc/nodegate/policy.d/10-node.hcl"
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"pass": words(t, report.Pass, installed), "fail": words(t, report.Fail, installed), "unknown": words(t, report.Unknown, installed),
-		"with": words(t, report.Pass, testPolicy),
+		"pass": words(t, report.Pass, installed, "swap"), "fail": words(t, report.Fail, installed, "swap"),
+		"unknown": words(t, report.Unknown, installed, "swap"), "with": words(t, report.Pass, testPolicy, "swap"),
+		"nothing": words(t, report.Pass, installed),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -62,6 +67,10 @@ func TestBoots(t *testing.T) {
 			"unknown: the gate passes in 1 boot, got it passes in 0 of 1; swap unknown", ""},
 		{"a torn report", "head -c 200 pass >&4; echo login: >&3; exec sleep 60", Test{},
 			"unknown: the gate passes in 1 boot, got it passes in 0 of 1; silence: the gate said nothing in 1s", "login:"},
+		{"a pass of nothing", "cat nothing >&4; exec sleep 60", Test{},
+			"unknown: the gate passes in 1 boot, got it passes in 0 of 1; silence: nothing on the serial console in 1s", ""},
+		{"a pass of nothing, and then", "cat nothing fail >&4; exec sleep 60", Test{},
+			"fail: the gate passes in 1 boot, got it passes in 0 of 1; swap fail", ""},
 		{"a policy that is no policy", "echo 'nodegate: held: the policy cannot be read: x' >&4; exec sleep 60", Test{},
 			"fail: the gate passes in 1 boot, got it passes in 0 of 1; nodegate: held: the policy cannot be read: x", ""},
 		{"a check that still runs", "echo 'nodegate: held: kubelet.ports has not returned for 4s' >&4; exec sleep 60", Test{},
