@@ -113,6 +113,47 @@ func (r *Report) Conclude(findings []Finding) {
 	r.finish()
 }
 
+// Own copies what the report's strings are parts of: it keeps nothing of the rules that it was made from, 16 MB for 50,000 endpoints.
+func (r *Report) Own() {
+	each := func(do func(*string)) {
+		all := func(list []string) {
+			for i := range list {
+				do(&list[i])
+			}
+		}
+		for i := range r.Services {
+			s := &r.Services[i]
+			for _, text := range []*string{&s.Name, &s.Protocol, &s.Family, &s.ClusterIP, &s.Blocked, &s.Masquerade} {
+				do(text)
+			}
+			for _, list := range [][]string{s.ExternalIPs, s.LoadBalancerIPs, s.SourceRanges, s.Chains, s.Findings} {
+				all(list)
+			}
+			for _, list := range [][]Endpoint{s.Endpoints, s.LocalEndpoints} {
+				for k := range list {
+					do(&list[k].Address)
+					do(&list[k].Chain)
+				}
+			}
+		}
+		for i := range r.Findings {
+			f := &r.Findings[i]
+			for _, text := range []*string{&f.Service, &f.Family, &f.Table, &f.Chain, &f.Rule, &f.Means, &f.Message} {
+				do(text)
+			}
+		}
+	}
+	size := 0
+	each(func(text *string) { size += len(*text) })
+	var b strings.Builder
+	b.Grow(size)
+	each(func(text *string) {
+		at := b.Len()
+		b.WriteString(*text)
+		*text = b.String()[at:]
+	})
+}
+
 // Broken reports whether the report has a finding about a Service port.
 func (r *Report) Broken(p ServicePort) bool {
 	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return Of(&f) == p })

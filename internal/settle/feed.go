@@ -63,6 +63,7 @@ func (f *feed) once(ctx context.Context) error {
 		return err
 	}
 	f.take(proxyrules.Relisted(now))
+	now.Lean()
 	return f.api.Follow(ctx, now, f.take)
 }
 
@@ -73,6 +74,7 @@ func (f *feed) take(c proxyrules.Change) {
 	f.err, f.failing = nil, time.Time{}
 	if now := c.Relist(); now != nil {
 		f.relisted, f.now = time.Now(), now.Now()
+		f.now.Lean()
 	} else {
 		for _, service := range f.now.Apply(c) {
 			if _, known := f.changed[service]; !known {

@@ -130,7 +130,7 @@ func (k *keeper) round(ctx context.Context, generation string, unanswered error)
 	now, changed := k.feed.begin()
 	defer k.feed.end()
 	// A first writing of many rules takes seconds, table by table: nobody waits for this verdict.
-	opts := Options{Settle: settle, Alone: settle, Node: k.opts.Node, Zone: k.opts.Zone}
+	opts := Options{Settle: settle, Patient: true, Node: k.opts.Node, Zone: k.opts.Zone}
 	flows := make(chan []proxyrules.Finding, 1)
 	var out Outcome
 	var err error

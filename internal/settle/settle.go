@@ -36,7 +36,7 @@ type API interface {
 // Options bound the loop.
 type Options struct {
 	Settle     time.Duration // a difference that stays the same for so long is a finding
-	Alone      time.Duration // and what the rules alone show, where it is there for so long; at least 2 s
+	Patient    bool          // nobody waits: what the rules alone show must last for so long too, and they are read less often
 	Node, Zone string
 	Progress   func(open int, d time.Duration) // told after each look; nil: nobody
 }
@@ -107,7 +107,7 @@ func Run(ctx context.Context, node Node, api API, versions *proxyrules.Versions,
 
 // first looks for the first time.
 func (l *loop) first(ctx context.Context) (err error) {
-	if l.latest, err = l.node.Rules(ctx); err != nil {
+	if l.latest, err = l.rules(ctx); err != nil {
 		return err
 	}
 	l.looks = 1
@@ -130,6 +130,15 @@ func (l *loop) first(ctx context.Context) (err error) {
 		l.suspects = append(l.suspects, &suspect{port: p, first: f, since: now, state: l.latest.State(p)})
 	}
 	return nil
+}
+
+// rules reads and judges the rules. Where there are two reports at a time for long, neither keeps the rules' text.
+func (l *loop) rules(ctx context.Context) (proxyrules.Report, error) {
+	rep, err := l.node.Rules(ctx)
+	if l.opts.Patient {
+		rep.Own()
+	}
+	return rep, err
 }
 
 // follow starts the watch where there is something to follow. What it returns ends the watch, and waits for it.
@@ -196,7 +205,7 @@ func (l *loop) look(ctx context.Context) error {
 	l.sift() // a change that came since the last look may explain what it saw
 	began := time.Now()
 	written := l.node.Written() // before the rules are read: what was written by then is in them
-	rep, err := l.node.Rules(ctx)
+	rep, err := l.rules(ctx)
 	if err != nil {
 		return err
 	}
@@ -212,8 +221,11 @@ func (l *loop) look(ctx context.Context) error {
 	now := time.Now()
 	l.note(written)
 	l.excuse(now)
-	rest := min(now.Sub(began), 5*time.Second) // a reading that takes seconds is not asked for all the time
-	if l.writer.PID != 0 {
+	rest := now.Sub(began) // a reading that takes seconds is not asked for all the time
+	if l.opts.Patient {
+		rest *= 4
+	}
+	if rest = min(rest, 5*time.Second); l.writer.PID != 0 {
 		rest = max(rest, longWrite)
 	}
 	if l.opts.Progress != nil {
@@ -250,11 +262,6 @@ func (l *loop) open() int {
 	return n
 }
 
-// lasts reports whether what the rules alone show has been there for so long that nobody was just writing them.
-func (l *loop) lasts(h *held, now time.Time) bool {
-	return now.Sub(h.since) >= max(tornTime, l.opts.Alone)
-}
-
 // conclude makes findings of what has settled. The rest is unknown.
 func (l *loop) conclude(ctx context.Context) {
 	now := time.Now()
@@ -284,12 +291,4 @@ func (l *loop) conclude(ctx context.Context) {
 	l.judge(ctx, now)
 	l.latest.Conclude(l.found)
 	l.out.Report, l.out.Looks = l.latest, l.looks
-}
-
-// doubt makes a finding of what is not certain: nobody restarts anything for it.
-func doubt(f *proxyrules.Finding, why string) {
-	f.Verdict, f.Remedy = checks.Unknown, "audit again, with a longer --timeout"
-	if f.Message += why; f.Means != "" {
-		f.Means = "not certain: " + f.Means
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"nodegate/checks"
 	"nodegate/internal/proxyrules"
 )
 
@@ -145,6 +146,23 @@ func still(list []*held, findings []proxyrules.Finding) []*held {
 // identity is the same for a finding in two readings, whatever its line.
 func identity(f *proxyrules.Finding) string {
 	return strings.Join([]string{f.Name, f.Service, f.Family, f.Table, f.Chain}, " ")
+}
+
+// lasts reports whether what the rules alone show has been there for so long that nobody was just writing them.
+func (l *loop) lasts(h *held, now time.Time) bool {
+	needs := tornTime
+	if l.opts.Patient {
+		needs = max(needs, l.opts.Settle)
+	}
+	return now.Sub(h.since) >= needs
+}
+
+// doubt makes a finding of what is not certain: nobody restarts anything for it.
+func doubt(f *proxyrules.Finding, why string) {
+	f.Verdict, f.Remedy = checks.Unknown, "audit again, with a longer --timeout"
+	if f.Message += why; f.Means != "" {
+		f.Means = "not certain: " + f.Means
+	}
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
