@@ -169,7 +169,7 @@ func (k *keeper) round(ctx context.Context, generation string, unanswered error)
 	k.kept.Changes += len(changed)
 	k.kept.Delay.add(changed, out, began, read.first)
 	for _, f := range found {
-		if strings.HasPrefix(f.Name, "kubeproxy.truth.un") {
+		if strings.HasPrefix(f.Name, "kubeproxy.truth.un") && !out.Writing { // by its own fault, or the watch is behind
 			k.feed.restart()
 			break
 		}

@@ -192,3 +192,37 @@ func (b *boot) Rules(ctx context.Context) (proxyrules.Report, error) {
 	}
 	return b.cluster.Rules(ctx)
 }
+
+// TestKeepWriting: kube-proxy needs ten minutes for its first rules. Nobody is accused, the API is not listed again and again, and all
+// passes soon after.
+func TestKeepWriting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &still{cluster: newCluster(rand.New(rand.NewPCG(1, 1))), writes: 10 * time.Minute, torn: true}
+		s.began, s.rules[s.names[0]] = time.Now(), "99999"
+		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer cancel()
+		unknown, passed := 0, false
+		go settle.Keep(ctx, s, s, settle.Keeping{
+			Settle: func() time.Duration { return settleTime }, Every: 5 * time.Minute,
+			Done: func(k settle.Kept) {
+				for _, f := range k.Findings {
+					if f.Verdict != checks.Unknown {
+						t.Errorf("after %s: %s: %s", time.Since(s.began), f.Name, f.Message)
+					}
+				}
+				passed = len(k.Findings) == 0 && k.Unread == nil && k.Unanswered == nil
+				if !passed {
+					unknown++
+				}
+			},
+		})
+		time.Sleep(15 * time.Minute)
+		if unknown < 2 || !passed {
+			t.Errorf("%d rounds could not tell; passed in the end: %v", unknown, passed)
+		}
+		if s.lists > 1 {
+			t.Errorf("the API was listed %d times", s.lists)
+		}
+	})
+}

@@ -47,6 +47,7 @@ type Outcome struct {
 	Converged []Converged
 	Looks     int  // how often the rules were read
 	Stale     bool // some difference from the API has settled
+	Writing   bool // kube-proxy was at one long writing when the time ended
 }
 
 const (
@@ -290,5 +291,5 @@ func (l *loop) conclude(ctx context.Context) {
 	}
 	l.judge(ctx, now)
 	l.latest.Conclude(l.found)
-	l.out.Report, l.out.Looks = l.latest, l.looks
+	l.out.Report, l.out.Looks, l.out.Writing = l.latest, l.looks, l.writer.PID != 0
 }

@@ -27,6 +27,7 @@ type still struct {
 	writes      time.Duration // kube-proxy is at one writing for so long, and the rules are right then
 	waits       bool          // all the while it waits for something
 	torn        bool          // the table that it is at has no rules until then
+	lists       int           // of the API
 	slow        time.Duration // kube-proxy says that each of its writings takes so long, and that it hears of changes all the time
 	mends       bool          // the second of these has the change
 }
@@ -83,7 +84,7 @@ func (s *still) Follow(ctx context.Context, _ *proxyrules.Versions, _ func(proxy
 }
 
 func (s *still) List(ctx context.Context, latest bool) (*proxyrules.Versions, error) {
-	if latest && s.behind {
+	if s.lists++; latest && s.behind {
 		s.put(s.names[0], "77 0")
 	}
 	if latest && s.list != nil {
