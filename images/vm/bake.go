@@ -13,7 +13,7 @@ import (
 
 const (
 	bakeTime = 15 * time.Minute
-	direct   = "no_timer_check root=/dev/vda rw console=ttyS0" // the node image has no boot loader
+	direct   = emulated + " root=/dev/vda rw console=ttyS0" // the node image has no boot loader
 )
 
 // Bake is one image that Packer makes with the repository's packer.pkr.hcl, as docs/guides/bake-an-ami.md says: with the Packer

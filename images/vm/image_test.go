@@ -21,7 +21,7 @@ import (
 )
 
 // words are the kernel command line of the image that is tested.
-const words = "no_timer_check console=ttyS0 loglevel=4 net.ifnames=0 systemd.show_status=true"
+const words = emulated + " console=ttyS0 loglevel=4 net.ifnames=0 systemd.show_status=true"
 
 // imageCase is an image, whole or broken in one way, and what `nodegate image test` must say of it.
 type imageCase struct {
