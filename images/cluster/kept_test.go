@@ -209,3 +209,18 @@ func resident(t testing.TB, p *qemu.Process) int {
 	}
 	return pages * os.Getpagesize()
 }
+
+// peak is the most memory that a process has had, in bytes.
+func peak(t testing.TB, p *qemu.Process) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	kB, err := strconv.Atoi(strings.Fields(rest + " none")[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kB << 10
+}

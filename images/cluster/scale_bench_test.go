@@ -37,6 +37,7 @@ func BenchmarkScale(b *testing.B) {
 				during()
 				b.ReportMetric(100*(processorTime(b, k.watch)-before).Seconds()/time.Since(at).Seconds(), what+"-cpu-%")
 				b.ReportMetric(float64(resident(b, k.watch)>>20), what+"-MiB")
+				b.ReportMetric(float64(peak(b, k.watch)>>20), what+"-peak-MiB") // since it began
 			}
 			measure("still", func() { time.Sleep(phase) })
 			inMotion(b, churn, func() {

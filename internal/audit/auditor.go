@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -79,6 +80,9 @@ func (a *Auditor) keep(ctx context.Context, asks policy.Audit) {
 			if now := (verdict{asks: asks, kept: k}).text(); now != before {
 				a.changed()
 			}
+			if k.Services > many {
+				debug.FreeOSMemory() // the rules that were read are garbage now, ten times what stays
+			}
 		},
 	})
 }
@@ -92,6 +96,9 @@ func (a *Auditor) Document() *report.Auditing {
 	}
 	return report.NewAuditing(a.kept)
 }
+
+// many ports of Services have rules of tens of MB.
+const many = 1000
 
 // firstRound is how long the first round may take before its verdict is missed.
 const firstRound = 2 * time.Minute
