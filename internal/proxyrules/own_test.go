@@ -1,0 +1,40 @@
+package proxyrules
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nodegate/internal/ruleset"
+)
+
+// TestOwn: a report says the same with strings of its own, and none is a part of the rules any more.
+func TestOwn(t *testing.T) {
+	for _, name := range []string{"iptables-save.txt", "nft-list-ruleset.json"} {
+		set, err := ruleset.Parse(name, strings.NewReader(readFile(t, name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rep := Judge([]*ruleset.Set{set}, Options{})
+		rep.Findings = append(rep.Findings, Finding{Name: "n", Service: "s", Means: "m", Message: "x"})
+		before, err := json.Marshal(rep)
+		if err != nil {
+			t.Fatal(err)
+		}
+		was := unsafe.StringData(rep.Services[0].Endpoints[0].Address)
+		rep.Own()
+		after, err := json.Marshal(rep)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(string(before), string(after)); d != "" || len(rep.Services) == 0 {
+			t.Errorf("%s: %d Services: %s", name, len(rep.Services), d)
+		}
+		if unsafe.StringData(rep.Services[0].Endpoints[0].Address) == was {
+			t.Errorf("%s: an address is where it was", name)
+		}
+	}
+}
