@@ -129,7 +129,7 @@ func (k *keeper) round(ctx context.Context, generation string, unanswered error)
 	began, read, spent := time.Now(), &counted{Node: k.node}, k.node.Spent()
 	now, changed := k.feed.begin()
 	defer k.feed.end()
-	// A first writing of many rules takes seconds, table by table: nobody waits for this verdict.
+	// Nobody waits for this verdict, and kube-proxy may be at its first writing of many rules.
 	opts := Options{Settle: settle, Patient: true, Node: k.opts.Node, Zone: k.opts.Zone}
 	flows := make(chan []proxyrules.Finding, 1)
 	var out Outcome

@@ -269,21 +269,22 @@ func (l *loop) conclude(ctx context.Context) {
 	for _, h := range l.alone {
 		f := h.last
 		switch {
-		case f.Verdict == checks.Unknown && h.looks < 2:
-		case h.looks < 2:
-			doubt(&f, "; seen in the only reading that there was time for")
-		case !l.lasts(h, now):
-			doubt(&f, "; then the time of the audit ended"+l.writer.says())
-		default:
+		case h.looks > 1 && l.lasts(h, now):
 			f.Message += fmt.Sprintf("; so since %s (%s ago), in each of %d readings",
 				h.since.Format(time.TimeOnly), seconds(now.Sub(h.since)), h.looks)
+		case f.Verdict == checks.Unknown:
+		case h.looks > 1:
+			doubt(&f, "; then the time of the audit ended"+l.writer.says())
+		default:
+			doubt(&f, "; seen in the only reading that there was time for")
 		}
 		l.found = append(l.found, f)
 	}
 	for _, h := range l.proxy {
 		f := h.last
 		if now.Sub(h.since) < l.opts.Settle {
-			doubt(&f, "; for "+seconds(now.Sub(h.since))+", then the time of the audit ended")
+			f.Verdict = checks.Unknown
+			f.Message += "; for " + seconds(now.Sub(h.since)) + ", then the time of the audit ended"
 		} else {
 			f.Message += fmt.Sprintf("; so since %s (%s ago)", h.since.Format(time.TimeOnly), seconds(now.Sub(h.since)))
 		}

@@ -157,7 +157,7 @@ func (l *loop) lasts(h *held, now time.Time) bool {
 	return now.Sub(h.since) >= needs
 }
 
-// doubt makes a finding of what is not certain: nobody restarts anything for it.
+// doubt makes a finding of rules that may just be written: nobody restarts anything for it.
 func doubt(f *proxyrules.Finding, why string) {
 	f.Verdict, f.Remedy = checks.Unknown, "audit again, with a longer --timeout"
 	if f.Message += why; f.Means != "" {
