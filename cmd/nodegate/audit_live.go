@@ -45,7 +45,7 @@ func (a *auditRun) files(ctx context.Context, stdin io.Reader) error {
 	a.rep = proxyrules.Judge(sets, judged)
 	a.covered.Endpoints, a.covered.Services = judged.Endpoints != nil, judged.Services != nil
 	kube.Unproven(a.rep.Findings)
-	a.ask(ctx)
+	a.keep(kube.AskProxy(ctx, a.proxy, a.leftOut))
 	return nil
 }
 
@@ -87,7 +87,8 @@ func (a *auditRun) live(ctx context.Context) error {
 		a.rep.Findings = append(a.rep.Findings, kube.Unanswered(unanswered))
 	}
 	a.proxy.Healthz, a.proxy.Metrics, a.proxy.Silent = n.Presence.Healthz, n.Presence.Metrics, kube.Silent(a.rep.Findings)
-	asked := a.ask(ctx)
+	asked := n.Ask(ctx, a.proxy, a.leftOut)
+	a.keep(asked)
 	if a.rep.Mode != "" && !asked.Health && !a.proxy.Silent {
 		a.rep.Findings = append(a.rep.Findings, kube.UnreadableAnswer("kube-proxy", errors.New("neither healthz nor metrics answered")))
 	}
@@ -132,10 +133,10 @@ func (a *auditRun) follow(ctx context.Context, n *audit.Node, api *kube.API, ver
 	return out.Stale, err
 }
 
-// ask asks kube-proxy itself.
-func (a *auditRun) ask(ctx context.Context) kube.Proxy {
-	asked := kube.AskProxy(ctx, a.proxy, func(err error) { fmt.Fprintf(a.stderr, "nodegate: left out: %v\n", err) })
+// keep keeps what kube-proxy says of itself.
+func (a *auditRun) keep(asked kube.Proxy) {
 	a.rep.Findings = append(a.rep.Findings, asked.Findings...)
 	a.covered.Health, a.covered.Log = asked.Health, asked.Log
-	return asked
 }
+
+func (a *auditRun) leftOut(err error) { fmt.Fprintf(a.stderr, "nodegate: left out: %v\n", err) }

@@ -274,7 +274,7 @@ func (l *loop) conclude(ctx context.Context) {
 				h.since.Format(time.TimeOnly), seconds(now.Sub(h.since)), h.looks)
 		case f.Verdict == checks.Unknown:
 		case h.looks > 1:
-			doubt(&f, "; then the time of the audit ended"+l.writer.says())
+			doubt(&f, "; then the time of the audit ended"+l.writer.Says())
 		default:
 			doubt(&f, "; seen in the only reading that there was time for")
 		}

@@ -69,7 +69,7 @@ func (l *loop) judge(ctx context.Context, now time.Time) {
 		case l.broken != nil:
 			l.unsettled(s, now, fmt.Sprintf("and the API can no longer be followed: %v", l.broken))
 		default:
-			l.unsettled(s, now, "when the time of the audit ended"+l.writer.says())
+			l.unsettled(s, now, "when the time of the audit ended"+l.writer.Says())
 		}
 	}
 	if len(settled) == 0 {

@@ -19,14 +19,14 @@ const (
 	worksPart, longestWrite = 0.05, time.Hour
 )
 
-// long reports whether it is at one long writing, and is not stuck: what is in the rules is about to change.
-func (w Writer) long() bool {
+// Long reports whether it is at one long writing, and is not stuck: what is in the rules is about to change.
+func (w Writer) Long() bool {
 	works := w.Runs < stuckWrite || w.Used.Seconds() >= worksPart*w.Runs.Seconds() && w.Runs < longestWrite
 	return w.PID != 0 && w.Runs >= longWrite && works
 }
 
-// says tells of a long writing, at the end of a message.
-func (w Writer) says() string {
+// Says tells of a long writing, at the end of a message.
+func (w Writer) Says() string {
 	if w.PID == 0 {
 		return ""
 	}
@@ -41,7 +41,7 @@ func (l *loop) excuse(now time.Time) {
 		return
 	}
 	w := l.node.Writer()
-	if !w.long() {
+	if !w.Long() {
 		return
 	}
 	l.writer = w

@@ -1,0 +1,66 @@
+package audit
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"nodegate/checks"
+	"nodegate/internal/host/hosttest"
+	"nodegate/internal/kube"
+)
+
+// TestAsk: an update that waits is no accusation while kube-proxy is at one long writing, nor where it is written a little later.
+func TestAsk(t *testing.T) {
+	t.Parallel()
+	page := func(queued, written time.Time) string {
+		const last = "kubeproxy_sync_proxy_rules_last_%stimestamp_seconds %d\n"
+		return fmt.Sprintf(last+last, "", written.Unix(), "queued_", queued.Unix())
+	}
+	now := time.Now()
+	waiting, written := page(now.Add(-2*time.Minute), now.Add(-3*time.Minute)), page(now.Add(-2*time.Minute), now)
+	const restore = "8 (b) R 7 8 7 0 -1 4194304 1 0 0 0 9000 50 0 0 20 0 1 0 6000 0" // 90.5 s of a processor, since 60 s after the boot
+	for _, c := range []struct {
+		what, writer string
+		later        string // from the second time on
+		verdict      checks.Verdict
+		asked        int32
+	}{
+		{"nobody writes", "", waiting, checks.Fail, askLooks},
+		{"just written", "", written, checks.Pass, 2},
+		{"one long writing", restore, waiting, checks.Unknown, 1},
+		{"one that waits", "8 (b) S 7 8 7 0 -1 4194304 1 0 0 0 9 50 0 0 20 0 1 0 6000 0", waiting, checks.Fail, askLooks},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			t.Parallel()
+			var asked atomic.Int32
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if asked.Add(1) == 1 {
+					fmt.Fprint(w, waiting)
+				} else {
+					fmt.Fprint(w, c.later)
+				}
+			}))
+			defer server.Close()
+			files := map[string]string{
+				"/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]", "/proc/8/ns/net": "-> net:[1]", "/proc/uptime": "210.00 1.00\n",
+				"/proc/7/stat": "7 (a) S 1 7", "/proc/7/cmdline": "kube-proxy\x00",
+			}
+			if c.writer != "" {
+				files["/proc/8/stat"], files["/proc/8/cmdline"] = c.writer, "iptables-restore\x00-w\x00"
+			}
+			n := Node{Presence: kube.Presence{Host: (&hosttest.Machine{Files: files}).Host()}}
+			got := n.Ask(t.Context(), kube.ProxyPages{Metrics: server.URL}, func(err error) { t.Error(err) })
+			verdict := checks.Pass
+			for _, f := range got.Findings {
+				verdict = f.Verdict
+			}
+			if len(got.Findings) > 1 || verdict != c.verdict || asked.Load() != c.asked {
+				t.Errorf("asked %d times: %+v; want %s, %d times", asked.Load(), got.Findings, c.verdict, c.asked)
+			}
+		})
+	}
+}
