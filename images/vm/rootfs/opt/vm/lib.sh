@@ -79,10 +79,13 @@ right_now() { sysctl $(cut -d' ' -f1 /opt/vm/sysctls) 2>&1 | diff -u /opt/vm/sys
 # or with kubelet's start waiting in the queue for what it is ordered after.
 held() {
 	not started "$1" || return 1
-	case $(systemctl show --property=ActiveState --value kubelet.service) in
-	activating | deactivating) ;;
-	*) systemctl list-jobs --no-legend | grep -q ' kubelet\.service ' ;;
-	esac
+	for _ in 1 2 3; do # a job may end between the two questions
+		case $(systemctl show --property=ActiveState --value kubelet.service) in
+		activating | deactivating) return 0 ;;
+		esac
+		systemctl list-jobs --no-legend | grep -q ' kubelet\.service ' && return 0
+	done
+	return 1
 }
 
 # told TEXT: the report says it, and so does the journal of this boot.
