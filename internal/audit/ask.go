@@ -8,7 +8,6 @@ import (
 	"nodegate/checks"
 	"nodegate/internal/kube"
 	"nodegate/internal/proxyrules"
-	"nodegate/internal/settle"
 )
 
 const (
@@ -30,8 +29,11 @@ func (n *Node) Ask(ctx context.Context, from kube.ProxyPages, leftOut func(error
 			for _, err := range left {
 				leftOut(err)
 			}
-			if writer.Long() || ctx.Err() != nil {
-				doubt(asked.Findings, writer)
+			switch {
+			case writer.Long():
+				doubt(asked.Findings, writer.Says())
+			case look < askLooks: // nothing to doubt, or no time
+				doubt(asked.Findings, ", when the time of the audit ended")
 			}
 			return asked
 		}
@@ -43,11 +45,11 @@ func waits(f proxyrules.Finding) bool {
 	return slices.Contains([]string{"kubeproxy.sync.never", "kubeproxy.sync.stuck", "kubeproxy.sync.unhealthy"}, f.Name)
 }
 
-func doubt(findings []proxyrules.Finding, writer settle.Writer) {
+func doubt(findings []proxyrules.Finding, why string) {
 	for i := range findings {
 		if f := &findings[i]; waits(*f) {
 			f.Verdict, f.Remedy = checks.Unknown, "audit again when it has written"
-			f.Message += writer.Says()
+			f.Message += why
 		}
 	}
 }

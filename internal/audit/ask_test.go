@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -33,9 +34,15 @@ func TestAsk(t *testing.T) {
 		{"just written", "", written, checks.Pass, 2},
 		{"one long writing", restore, waiting, checks.Unknown, 1},
 		{"one that waits", "8 (b) S 7 8 7 0 -1 4194304 1 0 0 0 9 50 0 0 20 0 1 0 6000 0", waiting, checks.Fail, askLooks},
+		{"no time", "", waiting, checks.Unknown, 1},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()
+			ctx, cancel := t.Context(), func() {}
+			if c.what == "no time" {
+				ctx, cancel = context.WithTimeout(ctx, time.Second)
+			}
+			defer cancel()
 			var asked atomic.Int32
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				if asked.Add(1) == 1 {
@@ -53,7 +60,7 @@ func TestAsk(t *testing.T) {
 				files["/proc/8/stat"], files["/proc/8/cmdline"] = c.writer, "iptables-restore\x00-w\x00"
 			}
 			n := Node{Presence: kube.Presence{Host: (&hosttest.Machine{Files: files}).Host()}}
-			got := n.Ask(t.Context(), kube.ProxyPages{Metrics: server.URL}, func(err error) { t.Error(err) })
+			got := n.Ask(ctx, kube.ProxyPages{Metrics: server.URL}, func(err error) { t.Error(err) })
 			verdict := checks.Pass
 			for _, f := range got.Findings {
 				verdict = f.Verdict

@@ -78,9 +78,12 @@ func TestUnwritten(t *testing.T) {
 		{"never", "kubeproxy_sync_proxy_rules_last_timestamp_seconds 0\n", unwritten, unwritten},
 		{"one family", `kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"} 50` + "\n" +
 			`kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds{ip_family="IPv6"} 40` + "\n", flushed, unwritten},
-		{"no figures yet", "up 1\nkubeproxy_network_programming_duration_seconds_count 0\n", unwritten, unwritten},
+		{"no figures yet", "up 1\nkubeproxy_sync_proxy_rules_service_changes_pending 0\n", unwritten, unwritten},
 		{"both", "kubeproxy_sync_proxy_rules_last_timestamp_seconds 50\n", flushed, flushed},
 		{"another program", "up 1\n", flushed, flushed},
+		{"no number", "up 1\nkubeproxy_sync_proxy_rules_last_timestamp_seconds x\n", flushed, flushed},
+		{"a page that ends early", "up 1\nkubeproxy_sync_proxy_rules_last_timestamp_sec", flushed, flushed},
+		{"no text", "\x00\xff\n\n", flushed, flushed},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, c.page) }))
 		n := Node{Presence: kube.Presence{Metrics: server.URL}}

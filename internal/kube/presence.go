@@ -81,7 +81,8 @@ func (p *Presence) Writer() (writer host.Process, runs time.Duration, found bool
 func (p *Presence) Figures(ctx context.Context) (m Metrics, slow bool) {
 	page, _, err := Page(ctx, cmp.Or(p.Metrics, defaultMetrics))
 	if err == nil {
-		if m, err = ParseMetrics(bytes.NewReader(page)); err != nil && bytes.Contains(page, []byte("\nkubeproxy_")) {
+		m, _ = ParseMetrics(bytes.NewReader(page))
+		if bytes.Contains(page, []byte("\nkubeproxy_")) && !bytes.Contains(page, []byte("\nkubeproxy_sync_proxy_rules_last_")) {
 			m.Families = map[string]SyncMetrics{"": {}} // from 1.33 on, there are no figures before the first writing
 		}
 		return m, false

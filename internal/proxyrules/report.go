@@ -113,7 +113,7 @@ func (r *Report) Conclude(findings []Finding) {
 	r.finish()
 }
 
-// Own copies what the report's strings are parts of: it keeps nothing of the rules that it was made from, 16 MB for 50,000 endpoints.
+// Own copies what the report's strings are parts of: it keeps nothing of the rules that it was made from, 12 MB for 50,000 endpoints.
 func (r *Report) Own() {
 	each := func(do func(*string)) {
 		all := func(list []string) {
