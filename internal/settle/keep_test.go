@@ -226,3 +226,28 @@ func TestKeepWriting(t *testing.T) {
 		}
 	})
 }
+
+// TestKeepTorn: what the rules alone show for less than the settle time is not said, also where the writer cannot be seen.
+func TestKeepTorn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &still{cluster: newCluster(rand.New(rand.NewPCG(1, 1))), writes: settleTime / 2, torn: true, unseen: true}
+		s.began = time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer cancel()
+		rounds := 0
+		go settle.Keep(ctx, s, s, settle.Keeping{
+			Settle: func() time.Duration { return settleTime }, Every: time.Minute,
+			Done: func(k settle.Kept) {
+				rounds++
+				for _, f := range k.Findings {
+					t.Errorf("after %s: %s: %s", time.Since(s.began), f.Name, f.Message)
+				}
+			},
+		})
+		time.Sleep(time.Minute)
+		if rounds == 0 {
+			t.Error("no round")
+		}
+	})
+}

@@ -53,9 +53,9 @@ type Outcome struct {
 const (
 	pause = 300 * time.Millisecond // between two looks, at least
 	// What the rules alone show is torn where kube-proxy wrote while they were read. It must be there in so many looks, over so
-	// long a time.
+	// long a time, in which a writer becomes a long one.
 	tornLooks  = 3
-	tornTime   = 2 * time.Second
+	tornTime   = longWrite + time.Second
 	reserve    = time.Second     // of the deadline, for what follows
 	stuckWrite = 2 * time.Minute // a writing that takes longer is no excuse any more, or must show that it works
 )
@@ -70,6 +70,7 @@ type loop struct {
 	began    time.Time
 	latest   proxyrules.Report
 	looks    int
+	looked   time.Time            // the end of the last one
 	writings map[string]*writings // of kube-proxy, by family
 	writer   Writer               // at one long writing, at the last look
 	suspects []*suspect           // differences from the API
@@ -116,6 +117,7 @@ func (l *loop) first(ctx context.Context) (err error) {
 		l.versions.Name(&l.latest)
 	}
 	now := time.Now()
+	l.looked = now
 	l.alone = hold(l.latest.Findings, now)
 	if l.latest.Mode != "" {
 		l.proxy = hold(l.node.Proxy(ctx), now)
@@ -220,6 +222,7 @@ func (l *loop) look(ctx context.Context) error {
 	}
 	l.sift()
 	now := time.Now()
+	l.looked = now
 	l.note(written)
 	l.excuse(now)
 	rest := now.Sub(began) // a reading that takes seconds is not asked for all the time
@@ -251,7 +254,7 @@ func (l *loop) open() int {
 		}
 	}
 	for _, h := range l.alone {
-		if !l.lasts(h, now) || h.looks < tornLooks {
+		if !l.lasts(h) || h.looks < tornLooks {
 			n++
 		}
 	}
@@ -269,7 +272,7 @@ func (l *loop) conclude(ctx context.Context) {
 	for _, h := range l.alone {
 		f := h.last
 		switch {
-		case h.looks > 1 && l.lasts(h, now):
+		case h.looks > 1 && l.lasts(h):
 			f.Message += fmt.Sprintf("; so since %s (%s ago), in each of %d readings",
 				h.since.Format(time.TimeOnly), seconds(now.Sub(h.since)), h.looks)
 		case f.Verdict == checks.Unknown:

@@ -29,7 +29,7 @@ type Converged struct {
 // explained reports whether a suspect is none: the rules agree with some version that the API had.
 func (l *loop) explained(s *suspect, now time.Time) bool {
 	if l.latest.Broken(s.port) {
-		return l.isHeld(s.port, now) // a finding of its own explains it; one that comes and goes does not
+		return l.isHeld(s.port) // a finding of its own explains it; one that comes and goes does not
 	}
 	if l.versions.Explain(&l.latest, s.port, l.opts.Node, l.opts.Zone) {
 		l.out.Converged = append(l.out.Converged, Converged{s.port.Name, s.port.Family, now.Sub(l.began).Seconds()})
@@ -42,9 +42,9 @@ func (l *loop) explained(s *suspect, now time.Time) bool {
 }
 
 // isHeld reports whether what the rules alone show of a Service port is certain.
-func (l *loop) isHeld(p proxyrules.ServicePort, now time.Time) bool {
+func (l *loop) isHeld(p proxyrules.ServicePort) bool {
 	for _, h := range l.alone {
-		if proxyrules.Of(&h.last) == p && h.looks >= tornLooks && now.Sub(h.since) >= tornTime {
+		if proxyrules.Of(&h.last) == p && h.looks >= tornLooks && l.looked.Sub(h.since) >= tornTime {
 			return true
 		}
 	}
@@ -149,12 +149,12 @@ func identity(f *proxyrules.Finding) string {
 }
 
 // lasts reports whether what the rules alone show has been there for so long that nobody was just writing them.
-func (l *loop) lasts(h *held, now time.Time) bool {
+func (l *loop) lasts(h *held) bool {
 	needs := tornTime
 	if l.opts.Patient {
 		needs = max(needs, l.opts.Settle)
 	}
-	return now.Sub(h.since) >= needs
+	return l.looked.Sub(h.since) >= needs
 }
 
 // doubt makes a finding of rules that may just be written: nobody restarts anything for it.

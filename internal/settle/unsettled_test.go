@@ -27,6 +27,7 @@ type still struct {
 	writes      time.Duration // kube-proxy is at one writing for so long, and the rules are right then
 	waits       bool          // all the while it waits for something
 	torn        bool          // the table that it is at has no rules until then
+	unseen      bool          // its process cannot be seen
 	lists       int           // of the API
 	slow        time.Duration // kube-proxy says that each of its writings takes so long, and that it hears of changes all the time
 	mends       bool          // the second of these has the change
@@ -47,7 +48,7 @@ func (s *still) Written() map[string]settle.Written {
 func (s *still) Writer() settle.Writer {
 	took := time.Since(s.began)
 	switch {
-	case s.writes == 0:
+	case s.writes == 0 || s.unseen:
 		return settle.Writer{}
 	case took >= s.writes:
 		s.rules[s.names[0]] = s.shadow[s.names[0]]
