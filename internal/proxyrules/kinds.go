@@ -60,8 +60,8 @@ func structureKinds() []Kind {
 			"somebody has deleted kube-proxy's rules of one table: connections to Services fail, or get no answer", whoElse, refIptables},
 		{"kubeproxy.table.unwritten", checks.Fail,
 			"kube-proxy has not written its rules of one table: connections to Services fail, or get no answer",
-			"see in kube-proxy's log why it waits, usually for an API server that does not answer: kubectl -n kube-system logs -l k8s-app=kube-proxy " +
-				"--prefix, or on the node crictl logs; a restart does not help", refIptables},
+			"see in kube-proxy's log why it waits, usually for an API server that does not answer: kubectl -n kube-system logs -l " +
+				"k8s-app=kube-proxy --prefix, or on the node crictl logs; a restart does not help", refIptables},
 		{"kubeproxy.canary.missing", checks.Warn, "somebody has deleted rules: KUBE-PROXY-CANARY, by which kube-proxy notices that, is gone",
 			"kube-proxy repairs this within its sync period (30 s); if it does not, " + restart, "kubernetes#81517"},
 		{"kubeproxy.jump.missing", checks.Fail, "packets do not come to kube-proxy's rules: connections to Services fail, or are not let through",
