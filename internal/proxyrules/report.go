@@ -154,9 +154,13 @@ func (r *Report) Own() {
 	})
 }
 
-// Broken reports whether the report has a finding about a Service port.
-func (r *Report) Broken(p ServicePort) bool {
-	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return Of(&f) == p })
+// Broken returns the Service ports that the report has findings about.
+func (r *Report) Broken() map[ServicePort]bool {
+	ports := map[ServicePort]bool{}
+	for i := range r.Findings {
+		ports[Of(&r.Findings[i])] = true
+	}
+	return ports
 }
 
 // State is what the rules have of a Service port, in one line: it changes when kube-proxy writes anything else.

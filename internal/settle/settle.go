@@ -70,15 +70,19 @@ type loop struct {
 	began    time.Time
 	latest   proxyrules.Report
 	looks    int
-	looked   time.Time            // the end of the last one
-	writings map[string]*writings // of kube-proxy, by family
-	writer   Writer               // at one long writing, at the last look
-	suspects []*suspect           // differences from the API
-	alone    []*held              // what the rules alone show
-	proxy    []*held              // what is wrong with kube-proxy
-	changes  map[string]int       // of a Service, since the list
-	events   chan change          // of the API, since the list
-	broken   error                // why the API is not followed any more
+	looked   time.Time                       // the end of the last one
+	writings map[string]*writings            // of kube-proxy, by family
+	writer   Writer                          // at one long writing, at the last look
+	suspects []*suspect                      // differences from the API
+	alone    []*held                         // what the rules alone show
+	shown    map[proxyrules.ServicePort]bool // the Service ports of that
+	damaged  map[proxyrules.ServicePort]bool // those of which the latest rules show anything
+	proxy    []*held                         // what is wrong with kube-proxy
+	changes  map[string]int                  // of a Service, since the list
+	follows  bool                            // the API, or has
+	end      func()                          // ends that
+	events   chan change                     // of the API, since the list
+	broken   error                           // why the API is not followed any more
 	out      Outcome
 	found    []proxyrules.Finding
 }
@@ -87,7 +91,7 @@ type loop struct {
 // versions are what the API has listed, before; both they and the API are nil where the rules are compared with nothing.
 func Run(ctx context.Context, node Node, api API, versions *proxyrules.Versions, opts Options) (Outcome, error) {
 	l := &loop{node: node, api: api, versions: versions, opts: opts, began: time.Now(), changes: map[string]int{},
-		writings: map[string]*writings{}}
+		writings: map[string]*writings{}, end: func() {}}
 	looking := ctx
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
@@ -97,11 +101,13 @@ func Run(ctx context.Context, node Node, api API, versions *proxyrules.Versions,
 	if err := l.first(looking); err != nil {
 		return Outcome{}, err
 	}
-	defer l.follow(ctx)()
+	defer func() { l.end() }()
+	l.follow(ctx)
 	for l.open() > 0 && l.wait(looking, pause, func() bool { return false }) {
 		if err := l.look(looking); err != nil {
 			break // the end of the time, or rules that cannot be read any more: what is open stays unknown
 		}
+		l.follow(ctx)
 	}
 	l.conclude(ctx)
 	return l.out, nil
@@ -122,15 +128,9 @@ func (l *loop) first(ctx context.Context) (err error) {
 	if l.latest.Mode != "" {
 		l.proxy = hold(l.node.Proxy(ctx), now)
 	}
-	if l.versions == nil {
-		return nil
-	}
-	differ := proxyrules.Compare(&l.latest, proxyrules.Options{
-		Endpoints: l.versions.Endpoints, Services: l.versions.Services, NodeName: l.opts.Node, Zone: l.opts.Zone,
-	})
-	for _, f := range differ {
-		p := proxyrules.Of(&f)
-		l.suspects = append(l.suspects, &suspect{port: p, first: f, since: now, state: l.latest.State(p)})
+	l.damaged, l.shown = l.latest.Broken(), ports(l.alone)
+	if l.versions != nil {
+		l.compare(now)
 	}
 	return nil
 }
@@ -142,65 +142,6 @@ func (l *loop) rules(ctx context.Context) (proxyrules.Report, error) {
 		rep.Own()
 	}
 	return rep, err
-}
-
-// follow starts the watch where there is something to follow. What it returns ends the watch, and waits for it.
-func (l *loop) follow(ctx context.Context) (end func()) {
-	if len(l.suspects) == 0 {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	events := make(chan change, 256)
-	l.events = events
-	send := func(e change) {
-		select {
-		case events <- e:
-		case <-ctx.Done():
-		}
-	}
-	go func() {
-		defer close(events)
-		if err := l.api.Follow(ctx, l.versions, func(c proxyrules.Change) { send(change{c: c}) }); err != nil {
-			send(change{err: err})
-		}
-	}()
-	return func() {
-		cancel()
-		for range events { // until the watch has returned
-		}
-	}
-}
-
-// change is one of the API, or why there are no more.
-type change struct {
-	c   proxyrules.Change
-	err error
-}
-
-// wait takes the API's changes for so long, or until enough says so. It returns false where the context ends.
-func (l *loop) wait(ctx context.Context, d time.Duration, enough func() bool) bool {
-	end := time.NewTimer(d)
-	defer end.Stop()
-	for !enough() {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-end.C:
-			return true
-		case e, ok := <-l.events:
-			switch {
-			case !ok:
-				l.events = nil
-			case e.err != nil:
-				l.broken = e.err
-			default:
-				for _, service := range l.versions.Apply(e.c) {
-					l.changes[service]++
-				}
-			}
-		}
-	}
-	return true
 }
 
 // look reads the rules again, and keeps in doubt what is still as it was.
@@ -216,12 +157,12 @@ func (l *loop) look(ctx context.Context) error {
 		l.versions.Name(&l.latest)
 	}
 	l.looks++
-	l.alone = still(l.alone, rep.Findings)
+	now := time.Now()
+	l.again(now)
 	if len(l.proxy) > 0 {
 		l.proxy = still(l.proxy, l.node.Proxy(ctx))
 	}
 	l.sift()
-	now := time.Now()
 	l.looked = now
 	l.note(written)
 	l.excuse(now)
@@ -249,7 +190,7 @@ func (l *loop) sift() {
 func (l *loop) open() int {
 	now, n := time.Now(), 0
 	for _, s := range l.suspects {
-		if !l.settled(s, now) && l.broken == nil {
+		if !l.shown[s.port] && !l.settled(s, now) && l.broken == nil {
 			n++
 		}
 	}

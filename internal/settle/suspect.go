@@ -26,10 +26,46 @@ type Converged struct {
 	After   float64 `json:"afterSeconds"`
 }
 
+// compare suspects what differs from the API, and what the rules alone show something of: that is not compared before it is mended.
+func (l *loop) compare(now time.Time) {
+	suspected := map[proxyrules.ServicePort]bool{}
+	for _, s := range l.suspects {
+		suspected[s.port] = true
+	}
+	differ := proxyrules.Compare(&l.latest, proxyrules.Options{
+		Endpoints: l.versions.Endpoints, Services: l.versions.Services, NodeName: l.opts.Node, Zone: l.opts.Zone,
+	})
+	for _, f := range slices.Concat(differ, l.latest.Findings) {
+		if p := proxyrules.Of(&f); f.Service != "" && !suspected[p] {
+			suspected[p] = true
+			l.suspects = append(l.suspects, &suspect{port: p, first: f, since: now, state: l.latest.State(p)})
+		}
+	}
+}
+
+// again looks at what the rules alone show after another reading. Of what they no longer show, the rules have been mended: their time
+// begins. Where that was of no Service, of a table say, there may be more now to compare.
+func (l *loop) again(now time.Time) {
+	before, shown, more := l.alone, l.shown, false
+	l.alone = still(before, l.latest.Findings)
+	l.damaged, l.shown = l.latest.Broken(), ports(l.alone)
+	for _, s := range l.suspects {
+		if shown[s.port] && !l.shown[s.port] {
+			s.since = now
+		}
+	}
+	for _, h := range before {
+		more = more || h.last.Service == "" && !slices.Contains(l.alone, h)
+	}
+	if more && l.versions != nil {
+		l.compare(now)
+	}
+}
+
 // explained reports whether a suspect is none: the rules agree with some version that the API had.
 func (l *loop) explained(s *suspect, now time.Time) bool {
-	if l.latest.Broken(s.port) {
-		return l.isHeld(s.port) // a finding of its own explains it; one that comes and goes does not
+	if l.damaged[s.port] {
+		return false
 	}
 	if l.versions.Explain(&l.latest, s.port, l.opts.Node, l.opts.Zone) {
 		l.out.Converged = append(l.out.Converged, Converged{s.port.Name, s.port.Family, now.Sub(l.began).Seconds()})
@@ -37,16 +73,6 @@ func (l *loop) explained(s *suspect, now time.Time) bool {
 	}
 	if state := l.latest.State(s.port); state != s.state {
 		s.since, s.state = now, state // kube-proxy is at work
-	}
-	return false
-}
-
-// isHeld reports whether what the rules alone show of a Service port is certain.
-func (l *loop) isHeld(p proxyrules.ServicePort) bool {
-	for _, h := range l.alone {
-		if proxyrules.Of(&h.last) == p && h.looks >= tornLooks && l.looked.Sub(h.since) >= tornTime {
-			return true
-		}
 	}
 	return false
 }
@@ -64,6 +90,7 @@ func (l *loop) judge(ctx context.Context, now time.Time) {
 	var settled []*suspect
 	for _, s := range l.suspects {
 		switch {
+		case l.shown[s.port]: // a finding already
 		case l.settled(s, now):
 			settled = append(settled, s)
 		case l.broken != nil:
@@ -105,9 +132,13 @@ func (l *loop) stale(s *suspect, now time.Time, latest *proxyrules.Versions) {
 }
 
 func (l *loop) unsettled(s *suspect, now time.Time, why string) {
+	seen := s.first.Message
+	if differ := l.versions.Differences(&l.latest, s.port, l.opts.Node, l.opts.Zone); len(differ) > 0 {
+		seen = differ[0].Message
+	}
 	out := proxyrules.NewCollector()
 	out.Add(proxyrules.Finding{Name: "kubeproxy.truth.unsettled", Service: s.port.Name, Family: s.port.Family,
-		Message: fmt.Sprintf("%s; the same for %s, %s", s.first.Message, seconds(now.Sub(s.since)), why)})
+		Message: fmt.Sprintf("%s; the same for %s, %s", seen, seconds(now.Sub(s.since)), why)})
 	l.found = append(l.found, out.List...)
 }
 
@@ -116,6 +147,15 @@ type held struct {
 	last  proxyrules.Finding
 	since time.Time
 	looks int
+}
+
+// ports returns the Service ports that findings are about.
+func ports(list []*held) map[proxyrules.ServicePort]bool {
+	about := map[proxyrules.ServicePort]bool{}
+	for _, h := range list {
+		about[proxyrules.Of(&h.last)] = true
+	}
+	return about
 }
 
 func hold(findings []proxyrules.Finding, now time.Time) []*held {

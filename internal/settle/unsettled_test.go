@@ -14,7 +14,7 @@ import (
 	"nodegate/internal/settle"
 )
 
-const tableGone = "kubeproxy.table.flushed"
+const tableGone, half = "kubeproxy.table.flushed", "kubeproxy.service.conflict"
 
 // still is a cluster in which nothing changes, and the rules of one Service are stale. Its API may fail.
 type still struct {
@@ -26,8 +26,12 @@ type still struct {
 	field       bool          // it is no endpoint that is stale
 	writes      time.Duration // kube-proxy is at one writing for so long, and the rules are right then
 	waits       bool          // all the while it waits for something
-	torn        bool          // the table that it is at has no rules until then
+	broken      time.Duration // so long the rules alone show something of the stale Service
+	torn        bool          // no: the table that it is at has no rules, until both have ended
 	unseen      bool          // its process cannot be seen
+	later       bool          // the rules become stale only when broken is over
+	moves       bool          // the API has changed since it was listed
+	patient     bool
 	lists       int           // of the API
 	slow        time.Duration // kube-proxy says that each of its writings takes so long, and that it hears of changes all the time
 	mends       bool          // the second of these has the change
@@ -48,10 +52,12 @@ func (s *still) Written() map[string]settle.Written {
 func (s *still) Writer() settle.Writer {
 	took := time.Since(s.began)
 	switch {
-	case s.writes == 0 || s.unseen:
+	case s.writes == 0:
 		return settle.Writer{}
 	case took >= s.writes:
 		s.rules[s.names[0]] = s.shadow[s.names[0]]
+		return settle.Writer{}
+	case s.unseen:
 		return settle.Writer{}
 	}
 	w := settle.Writer{PID: 7, Runs: took}
@@ -67,18 +73,29 @@ func (s *still) Writer() settle.Writer {
 }
 
 func (s *still) Rules(ctx context.Context) (proxyrules.Report, error) {
-	rep, err := s.cluster.Rules(ctx)
-	if s.torn && time.Since(s.began) < s.writes {
-		out := proxyrules.NewCollector()
-		out.Addf(tableGone, "table nat has no rule of kube-proxy, other tables have")
-		rep.Findings = append(rep.Findings, out.List...)
+	took := time.Since(s.began)
+	if s.later && took >= s.broken {
+		s.rules[s.names[0]] = "99999"
 	}
+	rep, err := s.cluster.Rules(ctx)
+	out := proxyrules.NewCollector()
+	switch {
+	case s.torn && took < max(s.writes, s.broken):
+		out.Addf(tableGone, "table nat has no rule of kube-proxy, other tables have")
+		rep.Families, rep.Services = map[string]bool{}, nil
+	case !s.torn && took < s.broken:
+		out.Add(proxyrules.Finding{Name: half, Service: s.names[0], Family: "ip", Message: "half of it is there"})
+	}
+	rep.Findings = append(rep.Findings, out.List...)
 	return rep, err
 }
 
-func (s *still) Follow(ctx context.Context, _ *proxyrules.Versions, _ func(proxyrules.Change)) error {
+func (s *still) Follow(ctx context.Context, from *proxyrules.Versions, send func(proxyrules.Change)) error {
 	if s.watch != nil {
 		return s.watch
+	}
+	if s.moves {
+		return s.cluster.Follow(ctx, from, send)
 	}
 	<-ctx.Done()
 	return nil
@@ -124,6 +141,21 @@ func TestUnsettled(t *testing.T) {
 		{"a first writing, table by table", still{writes: 3 * time.Minute, torn: true}, false, 4 * time.Minute, "", checks.Pass},
 		{"a first writing, too little time", still{writes: 3 * time.Minute, torn: true}, false, time.Minute, tableGone, checks.Unknown},
 		{"a first writing that waits", still{writes: time.Hour, torn: true, waits: true}, false, 4 * time.Minute, tableGone, checks.Fail},
+		{"half a Service, and then a stale one", still{broken: time.Second}, true, time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
+		{"half of it for a minute, while kube-proxy writes", still{broken: time.Minute, writes: time.Minute}, false,
+			2 * time.Minute, "", checks.Pass},
+		{"half a Service, and then the right one", still{broken: 2 * time.Second}, false, time.Minute, "", checks.Pass},
+		{"half a Service", still{broken: time.Hour}, true, time.Minute, half, checks.Fail},
+		{"half a Service, too little time", still{broken: time.Hour}, true, 2 * time.Second, half, checks.Unknown},
+		{"half a stale Service, for long enough", still{broken: 10 * time.Second}, true, 20 * time.Second, half, checks.Fail},
+		{"half a table, and then a stale Service", still{broken: time.Second, torn: true}, true, time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
+		{"half a table, and then a stale Service that changes in the API", still{broken: time.Second, torn: true, moves: true}, true,
+			time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
+		{"half a Service that is right, and then a stale one", still{broken: time.Second, later: true}, false, time.Minute,
+			"kubeproxy.truth.endpoint-stale", checks.Fail},
+		{"half a Service, then a stale one for a moment", still{broken: 14 * time.Second, writes: 20 * time.Second, unseen: true, patient: true},
+			true, time.Minute, "", checks.Pass},
+		{"half a table, and then the right one", still{broken: 2 * time.Second, torn: true}, false, time.Minute, "", checks.Pass},
 		{"slow writings", still{slow: 20 * time.Second, mends: true}, true, time.Minute, "", checks.Pass},
 		{"slow writings that mend nothing", still{slow: 20 * time.Second}, true, time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
 		{"a slow writing, too little time", still{slow: 40 * time.Second}, true, time.Minute, unsettled, checks.Unknown},
@@ -155,7 +187,10 @@ func TestUnsettled(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			out, err := settle.Run(ctx, &s, &s, versions, settle.Options{Settle: settleTime})
+			if s.moves {
+				s.put(s.names[0], "77 0")
+			}
+			out, err := settle.Run(ctx, &s, &s, versions, settle.Options{Settle: settleTime, Patient: s.patient})
 			if err != nil {
 				t.Fatal(err)
 			}
