@@ -75,8 +75,13 @@ func revertAll(ctx context.Context, h *host.Host, force, dryRun bool, w io.Write
 		return err
 	}
 	var loaded []string
+	var failed []revert.Step
 	left := map[string]bool{}
 	done := 0
+	restored := func(s revert.Step, now string) {
+		done++
+		fmt.Fprintf(w, "  restore  %s  %s -> %s\n", s, now, s.Was)
+	}
 	for _, s := range steps {
 		switch {
 		case s.State == revert.Stays:
@@ -86,19 +91,21 @@ func revertAll(ctx context.Context, h *host.Host, force, dryRun bool, w io.Write
 			fmt.Fprintf(w, "  left     %s is %s: nodegate made it %s, and somebody else has changed it since; --force makes it %s\n",
 				s, s.Now, s.Set, s.Was)
 		case s.State == revert.AsSet || s.State == revert.Foreign:
-			now := s.Now
-			var err error
-			if !dryRun {
-				err = s.Do(ctx, h)
+			if now := s.Now; dryRun || s.Do(ctx, h) == nil {
+				restored(s, now)
+			} else {
+				failed = append(failed, s)
 			}
-			if err != nil {
-				left[s.String()] = true
-				fmt.Fprintf(w, "  left     %s: %v\n", s, err)
-				continue
-			}
-			done++
-			fmt.Fprintf(w, "  restore  %s  %s -> %s\n", s, now, s.Was)
 		}
+	}
+	for _, s := range failed { // what it depends on may be as before only now: segmentation needs checksums
+		now := s.Now
+		if err := s.Do(ctx, h); err != nil {
+			left[s.String()] = true
+			fmt.Fprintf(w, "  left     %s: %v\n", s, err)
+			continue
+		}
+		restored(s, now)
 	}
 	if len(loaded) > 0 {
 		fmt.Fprintf(w, "  left     modules stay loaded: %s; a restart unloads them\n", strings.Join(loaded, ", "))

@@ -124,8 +124,10 @@ func (s *Step) look(ctx context.Context, h *host.Host) error {
 	return err
 }
 
-// same compares values as requirements do: 0x10 is 16.
-func same(want, got string) bool { return policy.Sysctl{Value: want}.Allows(got) }
+// same compares values as requirements do: 0x10 is 16. A parameter may be empty, as net.ipv4.ip_local_reserved_ports mostly is.
+func same(want, got string) bool {
+	return want == got || want != "" && policy.Sysctl{Value: want}.Allows(got)
+}
 
 func onOff(on bool) string {
 	if on {
