@@ -47,7 +47,12 @@ func (o *options) anyPolicy(h *host.Host) ([]policy.File, error) {
 // through the host, so that a symbolic link in an image cannot lead out of it.
 func installedPolicy(h *host.Host) ([]policy.File, error) {
 	found, err := h.ReadFiles(units.PolicyDir, policy.IsPolicyFile)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, host.ErrNotRecorded) {
+	if errors.Is(err, fs.ErrNotExist) { // of the directory, or of one file that is listed: a dangling link
+		if there, existsErr := h.Files.Exists(units.PolicyDir); existsErr == nil && !there {
+			return nil, nil
+		}
+	}
+	if errors.Is(err, host.ErrNotRecorded) {
 		return nil, nil
 	}
 	if err != nil {
