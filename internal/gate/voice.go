@@ -58,14 +58,17 @@ func (v *Voice) leave(write func()) {
 const retry = 5 * time.Second
 
 func (v *Voice) write(outlet string, write func() bool) bool {
-	if time.Since(v.lostAt[outlet]) > retry && write() {
+	again := time.Since(v.lostAt[outlet]) > retry
+	if again && write() {
 		return true
 	}
 	if v.lost == nil {
 		v.lost, v.lostAt = map[string]int{}, map[string]time.Time{}
 	}
 	v.lost[outlet]++
-	v.lostAt[outlet] = time.Now()
+	if again {
+		v.lostAt[outlet] = time.Now()
+	}
 	return false
 }
 
