@@ -43,10 +43,13 @@ func Inspect(ctx context.Context, live *host.Host, stage Stage, list []Check) Re
 	return report
 }
 
+// Keep is told what was made for a requirement, as it was found, right after it was made. Nil: nobody is.
+type Keep func(was Result, made []Change)
+
 // Apply inspects, makes the changes that the inspection asks for, and inspects
 // again. What passes is never written. What is unknown is not written either: a
 // plan could not have shown it.
-func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check) Report {
+func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check, keep Keep) Report {
 	before := Inspect(ctx, h, stage, list)
 	failures := make([]error, len(list))
 	made := make([][]Change, len(list))
@@ -66,6 +69,9 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check) Report 
 				made[i] = append(made[i], c)
 			}
 			failures[i] = errors.Join(failures[i], err)
+		}
+		if keep != nil && len(made[i]) > 0 {
+			keep(res, made[i])
 		}
 		end()
 	}

@@ -25,7 +25,7 @@ const (
 )
 
 // Until runs the checks again and again until the node passes, and returns the
-// last report. With g.Repair it applies. It returns early with ErrBudget when
+// last report. With g.Repair it applies, and keep is told of each change, from another goroutine. It returns early with ErrBudget when
 // g.Budget is over, with the context's error when that ends, and without an error
 // when goOn returns false. goOn must not block. It is called after every attempt,
 // and every g.Interval while a step of an attempt has not returned: waiting then is
@@ -36,11 +36,13 @@ const (
 // Attempts run beside the clock: one that hangs cannot delay the end of the
 // budget. It is left behind, and h must not be used any more.
 func Until(
-	ctx context.Context, h *host.Host, g policy.Gate, list []Check, goOn func(r Report, waiting activity.Step) bool,
+	ctx context.Context, h *host.Host, g policy.Gate, list []Check, keep Keep, goOn func(r Report, waiting activity.Step) bool,
 ) (Report, error) {
 	attempt := Inspect
 	if g.Repair {
-		attempt = Apply
+		attempt = func(ctx context.Context, h *host.Host, stage Stage, list []Check) Report {
+			return Apply(ctx, h, stage, list, keep)
+		}
 	}
 	tick := time.NewTicker(g.Interval)
 	defer tick.Stop()

@@ -31,7 +31,7 @@ func TestUntilOpensByItself(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	attempts := 0
-	r, _ := checks.Until(ctx, m.Host(), p.Gate, catalog.For(p, checks.Boot), func(checks.Report, activity.Step) bool {
+	r, _ := checks.Until(ctx, m.Host(), p.Gate, catalog.For(p, checks.Boot), nil, func(checks.Report, activity.Step) bool {
 		if attempts++; attempts == 2 {
 			m.Sysctl("kernel/panic", "10")
 		}
@@ -43,7 +43,7 @@ func TestUntilOpensByItself(t *testing.T) {
 	m.Sysctl("kernel/panic", "0")
 	p.Gate.Repair = true
 	attempts = 0
-	r, _ = checks.Until(ctx, m.Host(), p.Gate, catalog.For(p, checks.Boot),
+	r, _ = checks.Until(ctx, m.Host(), p.Gate, catalog.For(p, checks.Boot), nil,
 		func(checks.Report, activity.Step) bool { attempts++; return true })
 	if attempts != 1 || !r.Results[0].Fixed {
 		t.Errorf("with repair: %d attempts, fixed %t", attempts, r.Results[0].Fixed)
@@ -52,20 +52,20 @@ func TestUntilOpensByItself(t *testing.T) {
 	m.Sysctl("kernel/panic", "0")
 	p.Gate.Budget = 0
 	always := func(checks.Report, activity.Step) bool { return true }
-	if r, err := checks.Until(ctx, m.Host(), p.Gate, catalog.For(p, checks.Boot), always); r.Verdict() != checks.Fail ||
+	if r, err := checks.Until(ctx, m.Host(), p.Gate, catalog.For(p, checks.Boot), nil, always); r.Verdict() != checks.Fail ||
 		!errors.Is(err, checks.ErrBudget) {
 		t.Errorf("a budget of nothing still makes one whole attempt: %v, %v", r.Verdict(), err)
 	}
 	p.Gate.Budget = time.Minute
 	attempts = 0
-	r, err := checks.Until(ctx, m.Host(), p.Gate, catalog.For(p, checks.Boot),
+	r, err := checks.Until(ctx, m.Host(), p.Gate, catalog.For(p, checks.Boot), nil,
 		func(checks.Report, activity.Step) bool { attempts++; return attempts < 2 })
 	if attempts != 2 || r.Verdict() != checks.Fail || err != nil {
 		t.Errorf("told to end after two attempts: %d, %v, %v", attempts, r.Verdict(), err)
 	}
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := checks.Until(ended, m.Host(), p.Gate, catalog.For(p, checks.Boot), always); !errors.Is(err, context.Canceled) {
+	if _, err := checks.Until(ended, m.Host(), p.Gate, catalog.For(p, checks.Boot), nil, always); !errors.Is(err, context.Canceled) {
 		t.Errorf("a signal is not the end of the budget: %v", err)
 	}
 }
@@ -87,7 +87,7 @@ func TestUntilKeepsItsBudget(t *testing.T) {
 	defer close(stuck.release)
 	gate := policy.Gate{Budget: 3 * time.Second, Interval: 100 * time.Millisecond}
 	said := 0
-	r, err := checks.Until(t.Context(), (&hosttest.Machine{}).Host(), gate, []checks.Check{stuck},
+	r, err := checks.Until(t.Context(), (&hosttest.Machine{}).Host(), gate, []checks.Check{stuck}, nil,
 		func(r checks.Report, waiting activity.Step) bool {
 			if strings.HasPrefix(waiting.String(), "test.hangs has not returned for ") && len(r.Results) == 0 {
 				said++
@@ -102,7 +102,7 @@ func TestUntilKeepsItsBudget(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	gate.Budget = time.Hour
-	_, err = checks.Until(ctx, (&hosttest.Machine{}).Host(), gate, []checks.Check{stuck},
+	_, err = checks.Until(ctx, (&hosttest.Machine{}).Host(), gate, []checks.Check{stuck}, nil,
 		func(checks.Report, activity.Step) bool { cancel(); return true })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("a signal while an attempt hangs: %v", err)
@@ -125,7 +125,7 @@ func TestUntilBetweenChecks(t *testing.T) {
 	slow := late{hanging{make(chan struct{})}, &sync.Once{}}
 	var said []string
 	r, err := checks.Until(t.Context(), (&hosttest.Machine{}).Host(), policy.Gate{Budget: time.Minute, Interval: 100 * time.Millisecond},
-		[]checks.Check{slow}, func(r checks.Report, waiting activity.Step) bool {
+		[]checks.Check{slow}, nil, func(r checks.Report, waiting activity.Step) bool {
 			if said = append(said, fmt.Sprintf("%s, %d results", waiting.What, len(r.Results))); len(said) == 1 {
 				close(slow.release)
 			}
@@ -153,4 +153,38 @@ func TestBootIsTheGates(t *testing.T) {
 	checkstest.Equal(t, "at boot", "swap", names(both, checks.Boot))
 	checkstest.Equal(t, "at run", "swap nodeport.overlap", names(both, checks.Run))
 	checkstest.Equal(t, "asked to block", "nodeport.overlap", names(`check "nodeport.overlap" { severity = "block" }`, checks.Boot))
+}
+
+// made is a check that makes a change, and whose next inspection hangs.
+type made struct {
+	hanging
+	set *bool
+}
+
+func (m made) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
+	if *m.set {
+		return m.hanging.Inspect(ctx, h)
+	}
+	s := checks.State{Want: "1", Got: "0"}
+	s.Changes = []checks.Change{{
+		What: "test", From: "0", To: "1", Kind: checks.SetSysctl, Target: "test",
+		Make: func(context.Context, *host.Host) error { *m.set = true; return nil },
+	}}
+	return s, nil
+}
+
+// TestKeptAtOnce: what an attempt has changed is kept, though the attempt does not return.
+func TestKeptAtOnce(t *testing.T) {
+	set, kept := false, make(chan string, 1)
+	stuck := made{hanging{make(chan struct{})}, &set}
+	defer close(stuck.release)
+	gate := policy.Gate{Budget: time.Second, Interval: 100 * time.Millisecond, Repair: true}
+	_, err := checks.Until(t.Context(), (&hosttest.Machine{}).Host(), gate, []checks.Check{stuck},
+		func(was checks.Result, made []checks.Change) {
+			kept <- was.Name + " " + was.State.Got + " " + made[0].To
+		},
+		func(checks.Report, activity.Step) bool { return true })
+	if got := <-kept; got != "test.hangs 0 1" || !errors.Is(err, checks.ErrBudget) {
+		t.Errorf("kept %q, %v", got, err)
+	}
 }

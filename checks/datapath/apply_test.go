@@ -24,7 +24,7 @@ func applied(t testing.TB, n *netns.Namespace, text string) {
 		if err != nil {
 			return err
 		}
-		r := checks.Apply(deadline(t), h, checks.Boot, catalog.For(p, checks.Boot))
+		r := checks.Apply(deadline(t), h, checks.Boot, catalog.For(p, checks.Boot), nil)
 		fixed := false
 		for _, res := range r.Results {
 			fixed = fixed || res.Fixed

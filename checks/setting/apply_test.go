@@ -1,6 +1,7 @@
 package setting_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/report"
 )
 
 func TestApplyThenApplyAgain(t *testing.T) {
@@ -65,7 +67,7 @@ pass sysctl.net.ipv4.ip_forward: 0 -> 1
 pass sysctl.net.ipv4.tcp_rmem
 pass sysctl.fs.inotify.max_user_instances: 128 -> 512
 pass link.vxlan: flannel.1: tx-checksum-ip-generic=on, flannel.1: mtu=1500, flannel.1: net.ipv4.conf.flannel/1.rp_filter=2 -> tso=on tx-checksum-ip-generic=off mtu=1450 net.ipv4.conf.*.rp_filter=0
-pass`, checkstest.Print(checks.Apply(t.Context(), m.Host(), checks.Boot, list)))
+pass`, checkstest.Print(checks.Apply(t.Context(), m.Host(), checks.Boot, list, nil)))
 	checkstest.Equal(t, "changes", `
 modprobe overlay
 modprobe br_netfilter
@@ -89,7 +91,7 @@ net/ipv4/ip_forward = 1
 net/ipv4/tcp_rmem = 4096	131072	6291456`, m.String())
 
 	m.Log = nil
-	again := checks.Apply(t.Context(), m.Host(), checks.Boot, list)
+	again := checks.Apply(t.Context(), m.Host(), checks.Boot, list, nil)
 	for _, r := range again.Results {
 		if r.Fixed || r.Verdict != checks.Pass {
 			t.Errorf("second apply: %s is %s, fixed %t", r.Name, r.Verdict, r.Fixed)
@@ -111,4 +113,22 @@ func sortedTail(log []string) string {
 		ethtool = append(ethtool, l)
 	}
 	return strings.Join(append(ethtool, rest...), "\n")
+}
+
+// TestRecord: what is recorded of a parameter that a module brings is what it was then, and what was written, not what was asked for.
+func TestRecord(t *testing.T) {
+	m := &hosttest.Machine{Files: map[string]string{}, Modules: map[string]map[string]string{
+		"nf_conntrack": {"net/netfilter/nf_conntrack_max": "1024"},
+	}}
+	p := checkstest.Load(t, `
+		module "nf_conntrack" {}
+		sysctl "net.netfilter.nf_conntrack_max" { min = 131072 }`)
+	var got []string
+	checks.Apply(t.Context(), withModuleIndex(m), checks.Boot, catalog.For(p, checks.Boot), func(was checks.Result, made []checks.Change) {
+		c := report.Made(was, made)
+		got = append(got, fmt.Sprintf("%s: %s -> %s; wrote %s -> %s", c.Name, c.Was, c.Now, c.Writes[0].From, c.Writes[0].To))
+	})
+	checkstest.Equal(t, "records", `
+module.nf_conntrack: not loaded -> loaded; wrote not loaded -> loaded
+sysctl.net.netfilter.nf_conntrack_max: no such parameter -> 131072; wrote 1024 -> 131072`, strings.Join(got, "\n"))
 }

@@ -61,7 +61,7 @@ func TestRealKernel(t *testing.T) {
 		return by
 	}
 
-	first := results(checks.Apply(t.Context(), h, checks.Boot, list))
+	first := results(checks.Apply(t.Context(), h, checks.Boot, list, nil))
 	for name, want := range map[string]struct {
 		verdict checks.Verdict
 		fixed   bool
@@ -93,7 +93,7 @@ func TestRealKernel(t *testing.T) {
 	if strings.Contains(first["link.fixed"].State.Got, "rx-gro") {
 		t.Errorf("what can be set is not set beside what cannot: %s", first["link.fixed"].State.Got)
 	}
-	for name, r := range results(checks.Apply(t.Context(), h, checks.Boot, list)) {
+	for name, r := range results(checks.Apply(t.Context(), h, checks.Boot, list, nil)) {
 		if r.Fixed {
 			t.Errorf("second apply fixed %s", name)
 		}
@@ -110,7 +110,7 @@ func TestRealKernel(t *testing.T) {
 	if r := results(checks.Inspect(t.Context(), h, checks.Boot, list))["link.vxlan"]; r.Verdict != checks.Fail {
 		t.Errorf("a link made again: %v", r.Verdict)
 	}
-	if r := results(checks.Apply(t.Context(), h, checks.Boot, list))["link.vxlan"]; !r.Fixed {
+	if r := results(checks.Apply(t.Context(), h, checks.Boot, list, nil))["link.vxlan"]; !r.Fixed {
 		t.Errorf("a link made again is not fixed: %+v", r)
 	}
 }
@@ -145,7 +145,7 @@ func TestRecordedKernel(t *testing.T) {
 	}
 	replayed := host.Replay(read)
 	checkstest.Equal(t, "replay", live, checkstest.Print(checks.Inspect(t.Context(), replayed, checks.Boot, list)))
-	for _, r := range checks.Apply(t.Context(), replayed, checks.Boot, list).Results {
+	for _, r := range checks.Apply(t.Context(), replayed, checks.Boot, list, nil).Results {
 		if r.Fixed {
 			t.Errorf("%s was fixed on a recording", r.Name)
 		}

@@ -55,16 +55,17 @@ func (s sysctl) missing(st *checks.State) {
 		return
 	}
 	st.Cause, st.Remedy = "module."+s.module, "load "+s.module
-	found := st.Got
+	from, to := st.Got, st.Want
 	st.Changes = []checks.Change{{
-		What: s.Key.String(), From: st.Got, To: st.Want, Kind: checks.SetSysctl, Target: string(s.Key), Found: func() string { return found },
+		What: s.Key.String(), From: from, To: to, Kind: checks.SetSysctl, Target: string(s.Key),
+		Found: func() (string, string) { return from, to },
 		Make: func(ctx context.Context, h *host.Host) error {
 			got, err := h.ReadSysctl(string(s.Key))
 			if err != nil {
 				return err
 			}
-			found = got
-			return writeSysctl(s.Key, got, s.Target(got)).Make(ctx, h)
+			from, to = got, s.Target(got)
+			return writeSysctl(s.Key, from, to).Make(ctx, h)
 		},
 	}}
 }

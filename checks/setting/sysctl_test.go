@@ -39,7 +39,7 @@ func TestSysctlAnswers(t *testing.T) {
 		sysctl "net.ipv4.conf.cni*.rp_filter" { value = 0 }
 		sysctl "net/ipv4/conf/eth0.100/rp_filter" { value = 0 }
 		sysctl "net.ipv4.no_such" { one_of = [1, 2] }`)
-	r := checks.Apply(t.Context(), m.Host(), checks.Boot, catalog.For(p, checks.Boot))
+	r := checks.Apply(t.Context(), m.Host(), checks.Boot, catalog.For(p, checks.Boot), nil)
 	got := checkstest.Print(r)
 	checkstest.Equal(t, "report", `
 pass module.nf_conntrack

@@ -53,7 +53,9 @@ to the gate and to check. Every change is kept in ` + report.ChangesFile + `, ol
 }
 
 func applyAndRecord(ctx context.Context, h *host.Host, stage checks.Stage, list []checks.Check) checks.Report {
-	r := checks.Apply(ctx, h, stage, checks.Early(list))
-	report.KeepChanges(r)
+	keep := func(was checks.Result, made []checks.Change) { report.KeepChange(report.Made(was, made)) }
+	r := checks.Apply(ctx, h, stage, checks.Early(list), keep)
+	report.KeepFixed(r)
+	report.LogFixed(r, func(line string, fields map[string]string) { host.Log(host.LevelNotice, line, fields) })
 	return r
 }

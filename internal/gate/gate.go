@@ -83,7 +83,7 @@ func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
 	if p.Gate.Enforce == policy.Warn {
 		g.held = "would be held"
 	}
-	r, err := checks.Until(ctx, g.Host, p.Gate, catalog.For(p, checks.Boot), func(r checks.Report, waiting activity.Step) bool {
+	r, err := checks.Until(ctx, g.Host, p.Gate, catalog.For(p, checks.Boot), keepMade(), func(r checks.Report, waiting activity.Step) bool {
 		if waiting.What == "" {
 			g.keep(p, r)
 			kept = true
@@ -189,8 +189,9 @@ func (g *Gate) keep(p *policy.Policy, r checks.Report) {
 	kept := make(chan error, 1)
 	g.Voice.leave(func() {
 		kept <- report.Leave(report.File, report.New(g.Host, p, r))
-		report.KeepChanges(r)
+		report.KeepFixed(r)
 	})
+	report.LogFixed(r, func(line string, fields map[string]string) { g.Voice.log(host.LevelNotice, line, fields) })
 	for _, res := range r.Results {
 		if res.Fixed && !host.LogsToJournal() {
 			g.Voice.log(host.LevelNotice, fmt.Sprintf("nodegate: changed %s: was %s, is %s", res.Name, res.Was, res.State.Got), nil)
@@ -202,6 +203,17 @@ func (g *Gate) keep(p *policy.Policy, r checks.Report) {
 			g.Voice.log(host.LevelWarning, "nodegate: "+err.Error(), nil)
 		}
 	default:
+	}
+}
+
+// keepMade returns what writes each change to ChangesFile when it has been made. A file system that hangs holds nothing up for longer
+// than one line.
+func keepMade() checks.Keep {
+	hangs := false
+	return func(was checks.Result, made []checks.Change) {
+		if !hangs {
+			hangs = !host.InTime(func() bool { report.KeepChange(report.Made(was, made)); return true })
+		}
 	}
 }
 

@@ -64,7 +64,7 @@ func writes(made []checks.Change) []Write {
 	for _, c := range made {
 		w := Write{c.Kind, c.Target, c.From, c.To}
 		if c.Found != nil {
-			w.From = c.Found()
+			w.From, w.To = c.Found()
 		}
 		all = append(all, w)
 	}
@@ -110,19 +110,36 @@ func ReplaceChanges(left []Change) error {
 	return nil
 }
 
-// KeepChanges appends what an apply fixed to ChangesFile and to the journal.
-func KeepChanges(r checks.Report) {
+// Made is the line about what has just been made for a requirement, before anything is read back: of a program that is ended
+// meanwhile, too, it says how to undo it.
+func Made(was checks.Result, made []checks.Change) Change {
+	c := NewChange(time.Now(), was.Name, was.State.Got, was.State.Want, made)
+	if len(c.Writes) == 1 {
+		c.Now = c.Writes[0].To
+	}
+	return c
+}
+
+// KeepFixed appends to ChangesFile what an apply fixed by a change of something else. What it wrote is there already: see Made.
+func KeepFixed(r checks.Report) {
 	for _, res := range r.Results {
-		if !res.Fixed && res.Made == nil {
-			continue
+		if res.Fixed && res.Made == nil {
+			KeepChange(NewChange(time.Now(), res.Name, res.Was, res.State.Got, nil))
 		}
-		KeepChange(NewChange(time.Now(), res.Name, res.Was, res.State.Got, res.Made))
-		if !res.Fixed || !host.LogsToJournal() {
-			continue
+	}
+}
+
+// LogFixed says to the journal, where standard error is that, what an apply fixed.
+func LogFixed(r checks.Report, log func(line string, fields map[string]string)) {
+	if !host.LogsToJournal() {
+		return
+	}
+	for _, res := range r.Results {
+		if res.Fixed {
+			log(fmt.Sprintf("nodegate: %s was %s, is %s", res.Name, res.Was, res.State.Got), map[string]string{
+				"NODEGATE_CHECK": res.Name, "NODEGATE_WAS": res.Was, "NODEGATE_GOT": res.State.Got,
+			})
 		}
-		host.Log(host.LevelNotice, fmt.Sprintf("nodegate: %s was %s, is %s", res.Name, res.Was, res.State.Got), map[string]string{
-			"NODEGATE_CHECK": res.Name, "NODEGATE_WAS": res.Was, "NODEGATE_GOT": res.State.Got,
-		})
 	}
 }
 

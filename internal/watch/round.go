@@ -131,7 +131,9 @@ func (w *Watcher) finish(ctx context.Context, f found) {
 	}
 	if len(fix) > 0 {
 		bounded, cancel := context.WithTimeout(ctx, actionTime)
-		w.merge(&all, checks.Apply(bounded, w.Host, checks.Run, fix))
+		w.merge(&all, checks.Apply(bounded, w.Host, checks.Run, fix, func(was checks.Result, made []checks.Change) {
+			w.wrote(report.Made(was, made))
+		}))
 		cancel()
 	}
 	for _, c := range fix {
@@ -142,9 +144,6 @@ func (w *Watcher) finish(ctx context.Context, f found) {
 	for _, res := range all.Results {
 		if res.Fixed {
 			w.corrected(report.Correction{Time: now, Name: res.Name, Was: res.Was, Now: res.State.Got})
-		}
-		if len(res.Made) > 0 {
-			w.wrote(report.NewChange(now, res.Name, res.Was, res.State.Got, res.Made))
 		}
 		w.announce(res)
 	}
