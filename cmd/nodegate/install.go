@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -91,7 +90,7 @@ that binary and the package's units are used.`,
 			}
 			started := units.Started(p)
 			changes, err := units.Install(t, files, force)
-			if err == nil && len(changes) > 0 {
+			if err == nil && (len(changes) > 0 || untold(c.Context(), h, p.Gate.Unit)) {
 				err = tellSystemd(c.Context(), h, started, c.ErrOrStderr())
 			}
 			if err == nil && start {
@@ -161,7 +160,7 @@ func newUninstall() *cobra.Command {
 				return errors.New("--revert is for the running machine: a file tree has no settings; leave it out")
 			}
 			changes, err := units.Uninstall(t, force)
-			if err == nil && len(changes) > 0 {
+			if err == nil && (len(changes) > 0 || left(c.Context(), h)) {
 				err = tellSystemd(c.Context(), h, nil, c.ErrOrStderr())
 			}
 			if err == nil && stop {
@@ -223,58 +222,6 @@ func unitThere(ctx context.Context, h *host.Host, g policy.Gate, start bool, tex
 }
 
 func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
-
-// reloadTimeout is systemctl's own for daemon-reload: generators run again, and
-// systemd gives those 90 s.
-const reloadTimeout = 3 * time.Minute
-
-// tellSystemd makes systemd read its units again, and enables some; without any, it stops ours.
-func tellSystemd(ctx context.Context, h *host.Host, enable []string, stderr io.Writer) error {
-	if !h.SystemdRuns() {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
-	defer cancel()
-	if enable == nil {
-		return stopUnits(ctx, h)
-	}
-	err := h.Units.Reload(ctx)
-	if err == nil && !slices.Contains(enable, units.PublishTimer) {
-		err = h.Units.Stop(ctx, units.PublishTimer)
-	}
-	if err == nil {
-		err = h.Units.Enable(ctx, enable...)
-	}
-	if active, _, stateErr := h.Units.State(ctx, units.WatchUnit); stateErr == nil && active == "active" {
-		fmt.Fprintf(stderr, "nodegate: %s still runs what was installed before; run: systemctl restart %s\n", units.WatchUnit, units.WatchUnit)
-	}
-	return err
-}
-
-// startTimeout is for the units' own starts, one after the other.
-const startTimeout = 2 * time.Minute
-
-func startUnits(ctx context.Context, h *host.Host, started []string) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	if err := h.Units.Reload(ctx); err != nil {
-		return err
-	}
-	return h.Units.Restart(ctx, started...)
-}
-
-// stopUnits stops what was installed and still runs, or counts as active: systemd would keep a unit whose file is gone.
-func stopUnits(ctx context.Context, h *host.Host) error {
-	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
-	defer cancel()
-	err := h.Units.Reload(ctx)
-	for _, unit := range []string{units.PublishTimer, units.WatchUnit, units.ApplyUnit} {
-		if err == nil {
-			err = h.Units.Stop(ctx, unit)
-		}
-	}
-	return err
-}
 
 func printChanges(w io.Writer, t *tree.Tree, changes []units.Change, done string, err error) error {
 	var full error

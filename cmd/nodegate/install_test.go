@@ -44,3 +44,29 @@ func TestTellSystemd(t *testing.T) {
 		}
 	}
 }
+
+// TestUntold: an install that finds all in place tells systemd where systemd does not know it, and an uninstall where a unit of ours runs
+// whose file is gone. Units of somebody else's, in files that are there, are let be.
+func TestUntold(t *testing.T) {
+	m := &hosttest.Machine{Files: map[string]string{"/run/systemd/system/x": ""}, Outdated: "kubelet.service",
+		Units: map[string][2]string{units.WatchUnit: {"active", ""}}}
+	if !untold(t.Context(), m.Host(), "kubelet.service") || untold(t.Context(), m.Host(), "k3s.service") {
+		t.Error("what systemd does not know")
+	}
+	if !left(t.Context(), m.Host()) {
+		t.Error("watch runs, and its file is gone")
+	}
+	m.Files["/etc/systemd/system/"+units.WatchUnit] = ""
+	if left(t.Context(), m.Host()) {
+		t.Error("watch runs from a file that is there")
+	}
+	m.Units = nil
+	delete(m.Files, "/etc/systemd/system/"+units.WatchUnit)
+	if left(t.Context(), m.Host()) {
+		t.Error("nothing runs")
+	}
+	delete(m.Files, "/run/systemd/system/x")
+	if untold(t.Context(), m.Host(), "kubelet.service") {
+		t.Error("systemd does not run")
+	}
+}

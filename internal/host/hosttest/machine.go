@@ -35,6 +35,7 @@ type Machine struct {
 	Runtime  map[string]string            // "v1 SOCKET" -> what the runtime says of itself; nobody behind a socket that is in no key
 	Spaces   map[string]host.Space        // path -> what is left there; much, elsewhere
 	Crashes  map[string]host.Crash        // unit -> how it ends
+	Outdated string                       // the unit whose files have changed since systemd read them
 	Others   host.Others                  // of nf_tables
 	Hops     []host.Hop                   // gateways over VXLAN links
 	Unsynced bool                         // nothing keeps the clock right
@@ -226,6 +227,10 @@ func (m units) Crashes(_ context.Context, unit string) (host.Crash, error) {
 		return c, nil
 	}
 	return host.Crash{Active: "inactive"}, nil
+}
+
+func (m units) Outdated(_ context.Context, unit string) (bool, error) {
+	return unit == m.Machine.Outdated, nil
 }
 
 func (m units) systemctl(verb string, units ...string) error {
