@@ -45,6 +45,9 @@ type File struct {
 	Target  string // of a symbolic link
 }
 
+// GateFile is the drop-in that gives a unit its gate.
+func GateFile(unit string) string { return unitDir + "/" + unit + ".d/10-nodegate.conf" }
+
 // Files returns everything an installation consists of, in the order in which it is
 // written: what kubelet's start depends on comes last, so that a machine that loses
 // power in between still boots.
@@ -62,7 +65,7 @@ func Files(p *policy.Policy, texts []policy.File, prog Program) ([]File, error) 
 		seen[name] = t.Name
 		files = append(files, File{Path: PolicyDir + "/" + name, Mode: 0o644, Content: t.Text})
 	}
-	dropIn := unitDir + "/" + p.Gate.Unit + ".d/10-nodegate.conf"
+	dropIn := GateFile(p.Gate.Unit)
 	files = append(files,
 		File{Path: modulesFile, Mode: 0o644, Content: modulesLoad(p, prog)},
 		File{Path: sysctlFile, Mode: 0o644, Content: sysctlConf(p, prog)},

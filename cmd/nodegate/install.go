@@ -90,7 +90,7 @@ that binary and the package's units are used.`,
 			}
 			started := units.Started(p)
 			changes, err := units.Install(t, files, force)
-			if err == nil && (len(changes) > 0 || untold(c.Context(), h, p.Gate.Unit)) {
+			if err == nil && (len(changes) > 0 || untold(c.Context(), h, p.Gate.Unit, c.ErrOrStderr())) {
 				err = tellSystemd(c.Context(), h, started, c.ErrOrStderr())
 			}
 			if err == nil && start {
@@ -160,7 +160,7 @@ func newUninstall() *cobra.Command {
 				return errors.New("--revert is for the running machine: a file tree has no settings; leave it out")
 			}
 			changes, err := units.Uninstall(t, force)
-			if err == nil && (len(changes) > 0 || left(c.Context(), h)) {
+			if err == nil && (len(changes) > 0 || left(c.Context(), h, c.ErrOrStderr())) {
 				err = tellSystemd(c.Context(), h, nil, c.ErrOrStderr())
 			}
 			if err == nil && stop {

@@ -12,19 +12,25 @@ import (
 )
 
 // untold reports whether systemd does not know yet that the unit has a gate: an install was ended before it had told.
-func untold(ctx context.Context, h *host.Host, gated string) bool {
+func untold(ctx context.Context, h *host.Host, gated string, stderr io.Writer) bool {
 	if !h.SystemdRuns() {
 		return false
 	}
-	outdated, err := h.Units.Outdated(ctx, gated)
-	return err == nil && outdated
+	outdated, err := h.Units.Outdated(ctx, gated, units.GateFile(gated))
+	return err == nil && outdated && finishing(stderr)
+}
+
+// finishing says why systemd is told though no file changes.
+func finishing(stderr io.Writer) bool {
+	fmt.Fprintln(stderr, "nodegate: systemd does not know yet what an earlier run changed: telling it now")
+	return true
 }
 
 // ours are the units that an uninstall stops.
 var ours = []string{units.PublishTimer, units.WatchUnit, units.ApplyUnit}
 
 // left reports whether a unit of ours runs whose file is gone: an uninstall was ended before systemd had stopped it.
-func left(ctx context.Context, h *host.Host) bool {
+func left(ctx context.Context, h *host.Host, stderr io.Writer) bool {
 	return h.SystemdRuns() && slices.ContainsFunc(ours, func(unit string) bool {
 		lacks, _, err := h.LacksUnit(unit)
 		if err != nil || !lacks {
@@ -32,7 +38,7 @@ func left(ctx context.Context, h *host.Host) bool {
 		}
 		active, _, err := h.Units.State(ctx, unit)
 		return err == nil && active != "inactive"
-	})
+	}) && finishing(stderr)
 }
 
 // reloadTimeout is systemctl's own for daemon-reload: generators run again, and

@@ -118,9 +118,9 @@ type Units interface {
 	State(ctx context.Context, unit string) (active, file string, err error)
 	// Crashes returns how a service has been ending. A unit that does not exist is "inactive".
 	Crashes(ctx context.Context, unit string) (Crash, error)
-	// Outdated reports whether a unit's files have changed since systemd read them (NeedDaemonReload). Where systemd does not run,
-	// they have not.
-	Outdated(ctx context.Context, unit string) (bool, error)
+	// Outdated reports whether systemd has yet to read a drop-in of a unit, or its other files as they are now. Where systemd does not
+	// run, it has not.
+	Outdated(ctx context.Context, unit, dropIn string) (bool, error)
 	// Reload makes systemd read its unit files again.
 	Reload(ctx context.Context) error
 	// Enable does what `systemctl enable` does.

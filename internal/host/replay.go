@@ -109,11 +109,11 @@ func (r replayUnits) Crashes(_ context.Context, unit string) (Crash, error) {
 	return r.s.Crashes[unit].get("ends of " + unit)
 }
 
-func (r replayUnits) Outdated(context.Context, string) (bool, error) { return false, errReplay }
-func (r replayUnits) Reload(context.Context) error                   { return errReplay }
-func (r replayUnits) Enable(context.Context, ...string) error        { return errReplay }
-func (r replayUnits) Stop(context.Context, string) error             { return errReplay }
-func (r replayUnits) Restart(context.Context, ...string) error       { return errReplay }
+func (r replayUnits) Outdated(context.Context, string, string) (bool, error) { return false, errReplay }
+func (r replayUnits) Reload(context.Context) error                           { return errReplay }
+func (r replayUnits) Enable(context.Context, ...string) error                { return errReplay }
+func (r replayUnits) Stop(context.Context, string) error                     { return errReplay }
+func (r replayUnits) Restart(context.Context, ...string) error               { return errReplay }
 
 type replayRules struct{ s *Snapshot }
 

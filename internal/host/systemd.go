@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -83,7 +84,7 @@ func (m *machineUnits) state(ctx context.Context, unit string) (active, file str
 	return active, file, nil
 }
 
-func (m *machineUnits) Outdated(ctx context.Context, unit string) (bool, error) {
+func (m *machineUnits) Outdated(ctx context.Context, unit, dropIn string) (bool, error) {
 	if _, err := os.Lstat("/run/systemd/system"); err != nil {
 		return false, nil
 	}
@@ -91,12 +92,16 @@ func (m *machineUnits) Outdated(ctx context.Context, unit string) (bool, error) 
 	if err != nil {
 		return false, err
 	}
-	property, err := conn.GetUnitPropertyContext(ctx, unit, "NeedDaemonReload")
+	properties, err := conn.GetUnitPropertiesContext(ctx, unit)
 	if err != nil {
-		return false, fmt.Errorf("asking systemd whether it knows the files of %s: %w", unit, err)
+		return false, fmt.Errorf("asking systemd about %s: %w", unit, err)
 	}
-	outdated, _ := property.Value.Value().(bool)
-	return outdated, nil
+	if state, _ := properties["LoadState"].(string); state != "loaded" {
+		return false, nil // there is no such unit, or none that could be read
+	}
+	changed, _ := properties["NeedDaemonReload"].(bool) // it does not see a folder of drop-ins that is new
+	known, _ := properties["DropInPaths"].([]string)
+	return changed || !slices.Contains(known, dropIn), nil
 }
 
 func (m *machineUnits) Reload(ctx context.Context) error {

@@ -229,7 +229,7 @@ func (m units) Crashes(_ context.Context, unit string) (host.Crash, error) {
 	return host.Crash{Active: "inactive"}, nil
 }
 
-func (m units) Outdated(_ context.Context, unit string) (bool, error) {
+func (m units) Outdated(_ context.Context, unit, _ string) (bool, error) {
 	return unit == m.Machine.Outdated, nil
 }
 

@@ -22,15 +22,15 @@ within 120 tried
 [ "$(systemctl show --value -p Result nodegate-publish.service)" = success ] || die "the publisher's unit failed"
 
 # An install that ends before it has told systemd is finished by the next one, and an uninstall, too.
-cut() { unshare -m sh -c 'mount --bind /dev/null /run/systemd/private; exec "$@"' cut "$@"; }
+deaf() { unshare -m sh -c 'mount --bind /dev/null /run/systemd/private; exec "$@"' deaf "$@"; }
 gated() { systemctl show -P ExecStartPre kubelet.service | grep -q 'nodegate gate'; }
-not cut /opt/nodegate uninstall
-gated || die "systemd knows of the uninstall: nothing is cut"
+not deaf /opt/nodegate uninstall
+gated || die "systemd knows of the uninstall: the test is none"
 /opt/nodegate uninstall
 not gated || die "the second uninstall left the gate in force"
 not systemctl is-active --quiet nodegate-watch.service || die "watch still runs"
-not cut /opt/nodegate install --policy /root/policy.hcl
-not gated || die "systemd knows of the install: nothing is cut"
+not deaf /opt/nodegate install --policy /root/policy.hcl
+not gated || die "systemd knows of the install: the test is none"
 /opt/nodegate install --policy /root/policy.hcl
 gated || die "the second install left kubelet without its gate"
 systemctl start $timer
