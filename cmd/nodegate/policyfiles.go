@@ -48,7 +48,8 @@ func (o *options) anyPolicy(h *host.Host) ([]policy.File, error) {
 func installedPolicy(h *host.Host) ([]policy.File, error) {
 	found, err := h.ReadFiles(units.PolicyDir, policy.IsPolicyFile)
 	if errors.Is(err, fs.ErrNotExist) { // of the directory, or of one file that is listed: a dangling link
-		if there, existsErr := h.Files.Exists(units.PolicyDir); existsErr == nil && !there {
+		there, existsErr := h.Files.Exists(units.PolicyDir)
+		if existsErr == nil && !there || errors.Is(existsErr, host.ErrNotRecorded) {
 			return nil, nil
 		}
 	}
