@@ -25,7 +25,8 @@ const (
 )
 
 // Until runs the checks again and again until the node passes, and returns the
-// last report. With g.Repair it applies, and keep is told of each change, from another goroutine. It returns early with ErrBudget when
+// last report. list returns them for an attempt, after the report of the one
+// before, which at first has no results; then it must not wait. With g.Repair it applies, and keep is told of each change, from another goroutine. It returns early with ErrBudget when
 // g.Budget is over, with the context's error when that ends, and without an error
 // when goOn returns false. goOn must not block. It is called after every attempt,
 // and every g.Interval while a step of an attempt has not returned: waiting then is
@@ -36,13 +37,13 @@ const (
 // Attempts run beside the clock: one that hangs cannot delay the end of the
 // budget. It is left behind, and h must not be used any more.
 func Until(
-	ctx context.Context, h *host.Host, g policy.Gate, list []Check, keep Keep, goOn func(r Report, waiting activity.Step) bool,
+	ctx context.Context, h *host.Host, g policy.Gate, list func(last Report) []Check, keep Keep, goOn func(r Report, waiting activity.Step) bool,
 ) (Report, error) {
-	attempt := Inspect
-	if g.Repair {
-		attempt = func(ctx context.Context, h *host.Host, stage Stage, list []Check) Report {
-			return Apply(ctx, h, stage, list, keep)
+	attempt := func(ctx context.Context, last Report) Report {
+		if g.Repair {
+			return Apply(ctx, h, Boot, list(last), keep)
 		}
+		return Inspect(ctx, h, Boot, list(last))
 	}
 	tick := time.NewTicker(g.Interval)
 	defer tick.Stop()
@@ -54,7 +55,7 @@ func Until(
 		bounded, doing := activity.With(bounded)
 		activity.Doing(bounded, "an attempt") // between two checks is time, too, on a machine whose processor is taken away
 		done := make(chan Report, 1)
-		go func() { done <- attempt(bounded, h, Boot, list) }()
+		go func(last Report) { done <- attempt(bounded, last) }(last)
 		for running := true; running; {
 			select {
 			case last = <-done:
@@ -71,8 +72,11 @@ func Until(
 			case <-budget.C:
 				cancel()
 				late := Overdue{doing.Now()}
-				if len(last.Results) == 0 {
-					last = uninspected(began, list, late)
+				switch {
+				case len(last.Results) == 0:
+					last = uninspected(began, list(last), late)
+				case time.Since(late.Step.Since) < noticeable:
+					return last, ErrBudget // it has just begun: the report before says more
 				}
 				return last, late
 			case <-ctx.Done():

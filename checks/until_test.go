@@ -31,7 +31,7 @@ func TestUntilOpensByItself(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	attempts := 0
-	r, _ := checks.Until(ctx, m.Host(), p.Gate, catalog.For(p, checks.Boot), nil, func(checks.Report, activity.Step) bool {
+	r, _ := checks.Until(ctx, m.Host(), p.Gate, all(catalog.For(p, checks.Boot)), nil, func(checks.Report, activity.Step) bool {
 		if attempts++; attempts == 2 {
 			m.Sysctl("kernel/panic", "10")
 		}
@@ -43,7 +43,7 @@ func TestUntilOpensByItself(t *testing.T) {
 	m.Sysctl("kernel/panic", "0")
 	p.Gate.Repair = true
 	attempts = 0
-	r, _ = checks.Until(ctx, m.Host(), p.Gate, catalog.For(p, checks.Boot), nil,
+	r, _ = checks.Until(ctx, m.Host(), p.Gate, all(catalog.For(p, checks.Boot)), nil,
 		func(checks.Report, activity.Step) bool { attempts++; return true })
 	if attempts != 1 || !r.Results[0].Fixed {
 		t.Errorf("with repair: %d attempts, fixed %t", attempts, r.Results[0].Fixed)
@@ -52,20 +52,20 @@ func TestUntilOpensByItself(t *testing.T) {
 	m.Sysctl("kernel/panic", "0")
 	p.Gate.Budget = 0
 	always := func(checks.Report, activity.Step) bool { return true }
-	if r, err := checks.Until(ctx, m.Host(), p.Gate, catalog.For(p, checks.Boot), nil, always); r.Verdict() != checks.Fail ||
+	if r, err := checks.Until(ctx, m.Host(), p.Gate, all(catalog.For(p, checks.Boot)), nil, always); r.Verdict() != checks.Fail ||
 		!errors.Is(err, checks.ErrBudget) {
 		t.Errorf("a budget of nothing still makes one whole attempt: %v, %v", r.Verdict(), err)
 	}
 	p.Gate.Budget = time.Minute
 	attempts = 0
-	r, err := checks.Until(ctx, m.Host(), p.Gate, catalog.For(p, checks.Boot), nil,
+	r, err := checks.Until(ctx, m.Host(), p.Gate, all(catalog.For(p, checks.Boot)), nil,
 		func(checks.Report, activity.Step) bool { attempts++; return attempts < 2 })
 	if attempts != 2 || r.Verdict() != checks.Fail || err != nil {
 		t.Errorf("told to end after two attempts: %d, %v, %v", attempts, r.Verdict(), err)
 	}
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := checks.Until(ended, m.Host(), p.Gate, catalog.For(p, checks.Boot), nil, always); !errors.Is(err, context.Canceled) {
+	if _, err := checks.Until(ended, m.Host(), p.Gate, all(catalog.For(p, checks.Boot)), nil, always); !errors.Is(err, context.Canceled) {
 		t.Errorf("a signal is not the end of the budget: %v", err)
 	}
 }
@@ -87,7 +87,7 @@ func TestUntilKeepsItsBudget(t *testing.T) {
 	defer close(stuck.release)
 	gate := policy.Gate{Budget: 3 * time.Second, Interval: 100 * time.Millisecond}
 	said := 0
-	r, err := checks.Until(t.Context(), (&hosttest.Machine{}).Host(), gate, []checks.Check{stuck}, nil,
+	r, err := checks.Until(t.Context(), (&hosttest.Machine{}).Host(), gate, all([]checks.Check{stuck}), nil,
 		func(r checks.Report, waiting activity.Step) bool {
 			if strings.HasPrefix(waiting.String(), "test.hangs has not returned for ") && len(r.Results) == 0 {
 				said++
@@ -102,7 +102,7 @@ func TestUntilKeepsItsBudget(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	gate.Budget = time.Hour
-	_, err = checks.Until(ctx, (&hosttest.Machine{}).Host(), gate, []checks.Check{stuck}, nil,
+	_, err = checks.Until(ctx, (&hosttest.Machine{}).Host(), gate, all([]checks.Check{stuck}), nil,
 		func(checks.Report, activity.Step) bool { cancel(); return true })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("a signal while an attempt hangs: %v", err)
@@ -125,7 +125,7 @@ func TestUntilBetweenChecks(t *testing.T) {
 	slow := late{hanging{make(chan struct{})}, &sync.Once{}}
 	var said []string
 	r, err := checks.Until(t.Context(), (&hosttest.Machine{}).Host(), policy.Gate{Budget: time.Minute, Interval: 100 * time.Millisecond},
-		[]checks.Check{slow}, nil, func(r checks.Report, waiting activity.Step) bool {
+		all([]checks.Check{slow}), nil, func(r checks.Report, waiting activity.Step) bool {
 			if said = append(said, fmt.Sprintf("%s, %d results", waiting.What, len(r.Results))); len(said) == 1 {
 				close(slow.release)
 			}
@@ -179,12 +179,37 @@ func TestKeptAtOnce(t *testing.T) {
 	stuck := made{hanging{make(chan struct{})}, &set}
 	defer close(stuck.release)
 	gate := policy.Gate{Budget: time.Second, Interval: 100 * time.Millisecond, Repair: true}
-	_, err := checks.Until(t.Context(), (&hosttest.Machine{}).Host(), gate, []checks.Check{stuck},
+	_, err := checks.Until(t.Context(), (&hosttest.Machine{}).Host(), gate, all([]checks.Check{stuck}),
 		func(was checks.Result, made []checks.Change) {
 			kept <- was.Name + " " + was.State.Got + " " + made[0].To
 		},
 		func(checks.Report, activity.Step) bool { return true })
 	if got := <-kept; got != "test.hangs 0 1" || !errors.Is(err, checks.ErrBudget) {
 		t.Errorf("kept %q, %v", got, err)
+	}
+}
+
+// all returns the same checks for each attempt.
+func all(list []checks.Check) func(checks.Report) []checks.Check {
+	return func(checks.Report) []checks.Check { return list }
+}
+
+// TestBudgetEndsInAnAttempt: where an attempt has just begun, what the one before found is what is said.
+func TestBudgetEndsInAnAttempt(t *testing.T) {
+	stuck := hanging{make(chan struct{})}
+	defer close(stuck.release)
+	fails := &hosttest.Machine{Files: map[string]string{}}
+	fails.Sysctl("kernel/panic", "0")
+	p := checkstest.Load(t, `sysctl "kernel.panic" { value = 10 }`)
+	list := catalog.For(p, checks.Boot)
+	r, err := checks.Until(t.Context(), fails.Host(), policy.Gate{Budget: time.Second, Interval: 900 * time.Millisecond},
+		func(last checks.Report) []checks.Check {
+			if len(last.Results) == 0 {
+				return list
+			}
+			return []checks.Check{stuck}
+		}, nil, func(checks.Report, activity.Step) bool { return true })
+	if r.Verdict() != checks.Fail || err == nil || err.Error() != checks.ErrBudget.Error() {
+		t.Errorf("%v, %v", r.Verdict(), err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -54,7 +55,7 @@ Break glass: nodegate=off on the kernel command line, or the file
 			return nil
 		}
 		var mistakes bytes.Buffer
-		p, _, err := o.load(h, &mistakes)
+		p, texts, err := o.load(h, &mistakes)
 		if err != nil {
 			g.Unreadable(firstLine(mistakes.String(), err), mistakes.String())
 			if *assess {
@@ -69,6 +70,13 @@ Break glass: nodegate=off on the kernel command line, or the file
 		if *assess {
 			p.Gate.Unit, p.Gate.Repair, p.Gate.OnTimeout, p.Gate.OnHeld = "boot-complete.target", false, policy.Hold, nil
 			g.Next = "this boot is not good"
+		}
+		g.Again = func() *policy.Policy {
+			now, err := o.evaluate(h, texts, io.Discard)
+			if err != nil {
+				return nil
+			}
+			return now
 		}
 		outcome := g.Run(c.Context(), p)
 		switch outcome {

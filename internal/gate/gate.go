@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"nodegate/checks"
@@ -23,8 +24,9 @@ import (
 type Gate struct {
 	Host     *host.Host
 	Voice    Voice
-	Disabled string // the file that switches the gate off
-	last     string // the reason that was said last: each is said once
+	Disabled string                // the file that switches the gate off
+	Again    func() *policy.Policy // evaluates the policy again, nil where it cannot be; it may wait
+	last     string                // the reason that was said last: each is said once
 	stuck    activity.Step
 	doubt    string       // why it cannot be told whether the gate is switched off
 	held     string       // how the reasons are said; "" is held
@@ -83,7 +85,7 @@ func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
 	if p.Gate.Enforce == policy.Warn {
 		g.held = "would be held"
 	}
-	r, err := checks.Until(ctx, g.Host, p.Gate, catalog.For(p, checks.Boot), keepMade(), func(r checks.Report, waiting activity.Step) bool {
+	r, err := checks.Until(ctx, g.Host, p.Gate, g.list(p), keepMade(), func(r checks.Report, waiting activity.Step) bool {
 		if waiting.What == "" {
 			g.keep(p, r)
 			kept = true
@@ -140,6 +142,20 @@ func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
 		return Held
 	}
 	return Unknown
+}
+
+// list returns the requirements of each attempt. While the policy depends on a fact that is not known, as on the version of a kubelet
+// that was too slow to say it, it is evaluated again.
+func (g *Gate) list(p *policy.Policy) func(checks.Report) []checks.Check {
+	list := catalog.For(p, checks.Boot)
+	return func(last checks.Report) []checks.Check {
+		if slices.ContainsFunc(last.Results, func(r checks.Result) bool { return r.Metadata.Unknown != "" }) {
+			if now := g.Again(); now != nil {
+				list = catalog.For(now, checks.Boot)
+			}
+		}
+		return list
+	}
 }
 
 // waitingFor returns what an attempt was waiting for when the budget ended.
