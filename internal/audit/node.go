@@ -21,7 +21,6 @@ type Node struct {
 	Host     *host.Host
 	Presence kube.Presence
 
-	opts proxyrules.Options
 	// Of kube-proxy, as last seen.
 	mode     string
 	families int
@@ -29,18 +28,17 @@ type Node struct {
 
 // NewNode returns the node that h is.
 func NewNode(h *host.Host) *Node {
-	n := &Node{Host: h, Presence: kube.Presence{Host: h}}
-	n.opts = proxyrules.Options{BeLiberal: beLiberal(h), NodePortAddresses: n.Presence.NodePortAddresses}
-	return n
+	return &Node{Host: h, Presence: kube.Presence{Host: h}}
 }
 
-// Rules reads and judges the rules.
+// Rules reads and judges the rules. nf_conntrack_tcp_be_liberal is read after them each time: kube-proxy may be told to set it when
+// it starts (conntrack.tcpBeLiberal), which it does before it writes rules.
 func (n *Node) Rules(ctx context.Context) (proxyrules.Report, error) {
 	sets, err := n.Host.Rulesets(ctx)
 	if err != nil {
 		return proxyrules.Report{}, err
 	}
-	rep := proxyrules.Judge(sets, n.opts)
+	rep := proxyrules.Judge(sets, proxyrules.Options{BeLiberal: beLiberal(n.Host), NodePortAddresses: n.Presence.NodePortAddresses})
 	n.mode, n.families = rep.Mode, len(rep.Families)
 	n.unwritten(ctx, &rep)
 	rep.Listening, rep.NoExternalIPs = sync.OnceValues(n.Presence.Ports), n.Presence.NoExternalIPs

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -49,6 +50,36 @@ func TestWritten(t *testing.T) {
 		server.Close()
 		if got := n.Written(); len(got) != 0 {
 			t.Errorf("%s: %+v without an answer", c.what, got)
+		}
+	}
+}
+
+// TestBeLiberal: kube-proxy sets nf_conntrack_tcp_be_liberal itself, maybe after watch has begun.
+func TestBeLiberal(t *testing.T) {
+	text, err := os.ReadFile("../proxyrules/testdata/iptables-save.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const drop = "-A KUBE-FORWARD -m conntrack --ctstate INVALID -m nfacct --nfacct-name  ct_state_invalid_dropped_pkts -j DROP\n"
+	save := strings.Replace(string(text), drop, "", 1)
+	m := &hosttest.Machine{Files: map[string]string{}, Rules: map[string]string{"iptables-nft-save": save}}
+	n := NewNode(m.Host())
+	for _, c := range []struct{ value, want string }{
+		{"", "kubeproxy.forward.be-liberal"}, {"0", "kubeproxy.forward.invalid-drop"}, {"1", ""}, {"0", "kubeproxy.forward.invalid-drop"},
+	} {
+		if c.value != "" {
+			m.Sysctl("net/netfilter/nf_conntrack_tcp_be_liberal", c.value)
+		}
+		rep, err := n.Rules(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, f := range rep.Findings {
+			got += f.Name
+		}
+		if got != c.want {
+			t.Errorf("where it is %q: %q, want %q", c.value, got, c.want)
 		}
 	}
 }
