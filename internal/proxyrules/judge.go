@@ -40,9 +40,13 @@ func Judge(sets []*ruleset.Set, opts Options) Report {
 	out := NewCollector()
 	rep := Report{Services: []Service{}, Findings: []Finding{}, Families: map[string]bool{}, NodePorts: map[string]bool{}}
 	var seen backends
+	nft := map[string]bool{} // families with a table of nftables mode
 	for _, set := range sets {
 		if set.IPVS != nil {
 			rep.ipvs = newIPVS(set.IPVS)
+		}
+		for _, t := range set.NFT {
+			nft[t.Family] = true
 		}
 	}
 	for _, set := range sets {
@@ -50,7 +54,9 @@ func Judge(sets []*ruleset.Set, opts Options) Report {
 			rep.Notes = append(rep.Notes, set.Note)
 		}
 		for _, s := range set.Saves {
-			rep.judgeSave(s, &opts, out)
+			if !nft[s.Family] || !cleanedUp(s) {
+				rep.judgeSave(s, &opts, out)
+			}
 		}
 		seen.add(set)
 	}
@@ -137,6 +143,13 @@ func hasProxyChains(s *ruleset.Save) bool {
 		}
 	}
 	return hasServices(s)
+}
+
+// cleanedUp reports whether a save has no more than kube-proxy until 1.33 leaves of iptables mode when it changes to nftables mode: its
+// canaries, KUBE-MARK-MASQ and an empty KUBE-PROXY-FIREWALL (CleanupLeftovers of pkg/proxy/iptables). Where nftables mode has not taken
+// over, that is what a flush leaves.
+func cleanedUp(s *ruleset.Save) bool {
+	return !isIPVS(s) && !hasProxyRules(s.Table("nat")) && !hasProxyRules(s.Table("filter"))
 }
 
 // hasServices reports whether the save has a chain of a Service.

@@ -27,8 +27,11 @@ func (a *audit) judgeTables() bool {
 	return a.nat != nil || a.filter != nil
 }
 
-// hasProxyRules reports whether any chain of kube-proxy's own has a rule.
+// hasProxyRules reports whether any chain of kube-proxy's own has a rule, false where there is no table.
 func hasProxyRules(t *ruleset.Table) bool {
+	if t == nil {
+		return false
+	}
 	for _, c := range t.Chains {
 		if len(c.Rules) == 0 {
 			continue
