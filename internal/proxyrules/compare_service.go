@@ -85,11 +85,12 @@ func (r *Report) taken(ip string, by *Service) bool {
 }
 
 // sourceRanges compares who may use the addresses of the load balancer. Where one of the ranges has the node's own address, the
-// rules let these addresses themselves in too.
+// rules let these addresses themselves in too. From 1.30 that are not those which the load balancer answers itself (ipMode Proxy), and
+// rules of 1.30 may look older: these count where the rules have them.
 func (c *comparison) sourceRanges(s *Service, p *apiServicePort) (name, words string) {
 	var own []string
 	for ip, what := range p.outside {
-		if what == balancerAddress || what == proxiedAddress && c.rep.Version.Min < 30 {
+		if what == balancerAddress || what == proxiedAddress && slices.Contains(s.LoadBalancerIPs, ip) {
 			own = append(own, ip)
 		}
 	}

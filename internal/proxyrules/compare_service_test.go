@@ -95,7 +95,9 @@ func TestFieldsIPv6(t *testing.T) {
   "status": {"loadBalancer": {"ingress": [{"ip": "2001:db8::7"}, {"hostname": "x"}, {"ip": "192.0.2.7"}]}}}]}`
 	)
 	own := []edit{before(`^-A FW\(prod/web:http tcp\) -s`,
-		`-A FW(prod/web:http tcp) -s 2001:db8::6/128 -m comment --comment "prod/web:http loadbalancer IP" -j EXT(prod/web:http tcp)`)}
+		`-A FW(prod/web:http tcp) -s 2001:db8::6/128 -m comment --comment "prod/web:http loadbalancer IP" -j EXT(prod/web:http tcp)`),
+		before(`^-A KUBE-SERVICES -d 2001:db8::7`, `-A KUBE-SERVICES -d 2001:db8::6/128 -p tcp -m comment --comment `+
+			`"prod/web:http loadbalancer IP" -m tcp --dport 80 -j FW(prod/web:http tcp)`)}
 	everybody := []edit{sub(`^-A FW\(prod/web:http tcp\) -s`, "-s 2001:db8:1::/48 ", "")}
 	for _, c := range []struct {
 		what  string
@@ -121,6 +123,27 @@ func TestFieldsIPv6(t *testing.T) {
 			rules := mustParse(t, hashed(editedSave(t, formIPv6, c.edits...)))
 			wantOne(t, Judge(rules, Options{Services: services(t, strings.Replace(both, c.old, c.now, 1))}), c.want)
 		})
+	}
+}
+
+// TestProxiedRanges: kube-proxy 1.30 and later enforces no ranges where the load balancer answers all addresses itself, and its rules may
+// look like those of 1.25. Where the rules have such an address, as those before 1.30 do, its ranges are compared.
+func TestProxiedRanges(t *testing.T) {
+	const dispatch = `^-A KUBE-SERVICES -d 192.0.2.8/32 `
+	rules, svcs, eps := recordedFields(t, "iptables")
+	rules = editedSave(t, rules, sub("ct_state_invalid", " -m nfacct --nfacct-name  ct_state_invalid_dropped_pkts", ""))
+	svcs = inService(svcs, "ranges-now", `"VIP"`, `"Proxy"`)
+	ranged := inService(svcs, "ranges-now", `"ports"`, `"loadBalancerSourceRanges": ["10.0.0.0/8"], "ports"`)
+	for _, c := range []struct{ what, rules, svcs, want string }{
+		{"not in the rules", editedSave(t, rules, del(dispatch)), ranged, ""},
+		{"in the rules", rules, ranged, "kubeproxy.truth.source-ranges"},
+		{"in the rules, no ranges", rules, svcs, ""},
+	} {
+		rep := Judge(mustParse(t, c.rules), Options{Services: services(t, c.svcs), Endpoints: endpoints(t, eps), NodeName: "node-iptables-legacy"})
+		if rep.Version.Min != 25 {
+			t.Errorf("%s: taken for %s", c.what, rep.Version)
+		}
+		wantOne(t, rep, c.want)
 	}
 }
 
