@@ -2,6 +2,9 @@ package host
 
 import (
 	"context"
+	"fmt"
+	"net"
+	"net/netip"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +24,22 @@ func Translated(ctx context.Context) ([]Flow, error) {
 	}
 	defer ns.Close()
 	return ns.Translated(ctx)
+}
+
+// Addresses returns this network namespace's own addresses.
+func Addresses() (map[netip.Addr]bool, error) {
+	every, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("reading addresses: %w", err)
+	}
+	own := map[netip.Addr]bool{}
+	for _, a := range every {
+		if n, ok := a.(*net.IPNet); ok {
+			ip, _ := netip.AddrFromSlice(n.IP)
+			own[ip.Unmap()] = true
+		}
+	}
+	return own, nil
 }
 
 // PortIsFree reports whether nobody listens on a TCP port of this machine, on any address. It tries to bind to it, for a

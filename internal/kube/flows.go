@@ -16,14 +16,23 @@ func Flows(ctx context.Context) ([]proxyrules.Flow, error) {
 	if err != nil {
 		return nil, err
 	}
+	own, err := host.Addresses()
+	if err != nil {
+		return nil, err
+	}
 	flows := make([]proxyrules.Flow, 0, len(found))
 	for _, f := range found {
-		flows = append(flows, proxyrules.Flow{
-			Protocol: protocol(f.Orig.Proto), Client: unmap(f.Orig.From), To: unmap(f.Orig.To), Endpoint: unmap(f.Reply.From),
-			Began: f.Began, Closing: closing(f), Left: f.Timeout,
-		})
+		flows = append(flows, flow(f, own))
 	}
 	return flows, nil
+}
+
+func flow(f host.Flow, own map[netip.Addr]bool) proxyrules.Flow {
+	to := unmap(f.Orig.To)
+	return proxyrules.Flow{
+		Protocol: protocol(f.Orig.Proto), Client: unmap(f.Orig.From), To: to, Own: to.Addr().IsLoopback() || own[to.Addr()],
+		Endpoint: unmap(f.Reply.From), Began: f.Began, Closing: closing(f), Left: f.Timeout,
+	}
 }
 
 // UnreadFlows is the finding for a table that could not be read, or not to the end of the audit.

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"errors"
+	"net/netip"
 	"testing"
 
 	"nodegate/checks"
@@ -13,6 +14,19 @@ func TestUnreadFlows(t *testing.T) {
 	f := UnreadFlows(errors.New("permission denied"))
 	if f.Name != "kubeproxy.conntrack.unread" || f.Verdict != checks.Unknown || f.Message != "permission denied" {
 		t.Errorf("got %+v", f)
+	}
+}
+
+// TestFlow: whose address a flow goes to says whether it may be to a node port.
+func TestFlow(t *testing.T) {
+	own := map[netip.Addr]bool{netip.MustParseAddr("192.0.2.1"): true}
+	for to, want := range map[string]bool{"192.0.2.1:30053": true, "[::ffff:192.0.2.1]:30053": true, "127.0.0.5:30053": true,
+		"192.0.2.5:30053": false} {
+		var f host.Flow
+		f.Orig.To, f.Orig.Proto = netip.MustParseAddrPort(to), 6
+		if got := flow(f, own); got.Own != want || got.Protocol != "tcp" {
+			t.Errorf("%s: got %+v", to, got)
+		}
 	}
 }
 

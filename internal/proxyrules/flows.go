@@ -15,6 +15,7 @@ type Flow struct {
 	Protocol string // tcp, udp, sctp
 	Client   netip.AddrPort
 	To       netip.AddrPort // what the client asked for: a Service's address, or a node port
+	Own      bool           // To is an address of this node
 	Endpoint netip.AddrPort
 	Began    time.Time // zero where conntrack keeps no times
 	Closing  bool      // TCP: one side has ended it
@@ -34,13 +35,15 @@ func (f Flow) ID() string {
 	return fmt.Sprintf("%s %s %s %s", f.Protocol, f.Client, f.To, f.Endpoint)
 }
 
-// StaleFlows returns those of the flows that are stale. A flow to an address of no Service is somebody else's.
+// StaleFlows returns those of the flows that are stale. A flow to an address of no Service is somebody else's. One to an external
+// address or one of a load balancer is that Service's, also where its port is another's node port: kube-proxy's rules look for these
+// addresses first, and for node ports only at the node's own. Such flows are not judged.
 func StaleFlows(flows []Flow, services *Services, endpoints *Endpoints) []StaleFlow {
 	type address struct {
 		protocol string
 		to       netip.AddrPort
 	}
-	ports := map[address]*apiServicePort{}
+	ports, outside := map[address]*apiServicePort{}, map[address]bool{}
 	for i := range services.list {
 		p := &services.list[i]
 		if ip, err := netip.ParseAddr(p.clusterIP); err == nil {
@@ -48,6 +51,11 @@ func StaleFlows(flows []Flow, services *Services, endpoints *Endpoints) []StaleF
 		}
 		if p.nodePort != 0 {
 			ports[address{p.proto, netip.AddrPortFrom(anyAddress(p.family), uint16(p.nodePort))}] = p
+		}
+		for ip := range p.outside {
+			if ip, err := netip.ParseAddr(ip); err == nil {
+				outside[address{p.proto, netip.AddrPortFrom(ip, uint16(p.number))}] = true
+			}
 		}
 	}
 	known := map[*apiServicePort]map[string]bool{}
@@ -58,7 +66,7 @@ func StaleFlows(flows []Flow, services *Services, endpoints *Endpoints) []StaleF
 			family = ruleset.IPv6
 		}
 		port := ports[address{f.Protocol, f.To}]
-		if port == nil {
+		if port == nil && f.Own && !outside[address{f.Protocol, f.To}] {
 			port = ports[address{f.Protocol, netip.AddrPortFrom(anyAddress(family), f.To.Port())}]
 		}
 		if port == nil || f.Closing {

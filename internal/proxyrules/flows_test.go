@@ -15,7 +15,12 @@ const flowServices = `{"kind": "List", "items": [
  {"kind": "Service", "metadata": {"namespace": "kube-system", "name": "dns"}, "spec": {"clusterIPs": ["10.96.0.10", "fd00::a"],
   "ports": [{"name": "udp", "port": 53, "protocol": "UDP", "nodePort": 30053}, {"name": "tcp", "port": 53, "protocol": "TCP"}]}},
  {"kind": "Service", "metadata": {"namespace": "default", "name": "none"}, "spec": {"clusterIP": "10.96.0.11",
-  "ports": [{"port": 514, "protocol": "UDP"}]}}]}`
+  "ports": [{"port": 514, "protocol": "UDP"}]}},
+ {"kind": "Service", "metadata": {"namespace": "default", "name": "balanced"}, "spec": {"clusterIP": "10.96.0.12",
+  "externalIPs": ["192.0.2.1"], "ports": [{"port": 30053, "protocol": "UDP"}, {"name": "b", "port": 30054, "protocol": "UDP"}]},
+  "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.5"}]}}},
+ {"kind": "Service", "metadata": {"namespace": "default", "name": "ports"}, "spec": {"clusterIP": "10.96.0.13",
+  "ports": [{"port": 80, "protocol": "UDP", "nodePort": 30055}]}}]}`
 
 const flowSlices = `{"kind": "List", "items": [
  {"kind": "EndpointSlice", "addressType": "IPv4", "metadata": {"namespace": "kube-system", "name": "dns-1",
@@ -53,7 +58,11 @@ func TestStaleFlows(t *testing.T) {
 		{"TCP", "tcp", "10.96.0.10:53", "10.244.0.9:5353", false, "kube-system/dns:tcp"},
 		{"TCP that closes", "tcp", "10.96.0.10:53", "10.244.0.9:5353", true, ""},
 		{"a Service without endpoints", "udp", "10.96.0.11:514", "10.244.0.9:514", false, "default/none"},
-		{"a node port", "udp", "192.0.2.1:30053", "10.244.0.9:5353", false, "kube-system/dns:udp"},
+		{"a node port", "udp", "192.0.2.2:30053", "10.244.0.9:5353", false, "kube-system/dns:udp"},
+		{"a node port of another host", "udp", "192.0.2.3:30053", "10.244.0.9:5353", false, ""},
+		{"a load balancer's address", "udp", "192.0.2.5:30053", "10.244.0.9:5353", false, ""},
+		{"an external address that is the node's", "udp", "192.0.2.1:30053", "10.244.0.9:5353", false, ""},
+		{"a node port there", "udp", "192.0.2.1:30055", "10.244.0.9:5353", false, "default/ports"},
 		{"IPv6", "udp", "[fd00::a]:53", "[fd00:1::9]:5353", false, "kube-system/dns:udp"},
 		{"IPv6 to an endpoint", "udp", "[fd00::a]:53", "[fd00:1::2]:5353", false, ""},
 		{"IPv6 has no such node port", "udp", "[2001:db8::1]:30054", "[fd00:1::9]:5353", false, ""},
@@ -61,7 +70,8 @@ func TestStaleFlows(t *testing.T) {
 		{"another protocol", "sctp", "10.96.0.10:53", "10.244.0.9:5353", false, ""},
 	} {
 		f := proxyrules.Flow{Protocol: test.protocol, Client: netip.MustParseAddrPort("10.0.0.1:4000"), To: netip.MustParseAddrPort(test.to),
-			Endpoint: netip.MustParseAddrPort(test.endpoint), Closing: test.closing}
+			Endpoint: netip.MustParseAddrPort(test.endpoint), Closing: test.closing,
+			Own: slices.Contains([]string{"192.0.2.1", "192.0.2.2", "2001:db8::1"}, netip.MustParseAddrPort(test.to).Addr().String())}
 		got := ""
 		if stale := proxyrules.StaleFlows([]proxyrules.Flow{f}, services, endpoints); len(stale) == 1 {
 			got = stale[0].Service
