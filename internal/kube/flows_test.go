@@ -17,14 +17,14 @@ func TestUnreadFlows(t *testing.T) {
 	}
 }
 
-// TestFlow: whose address a flow goes to says whether it may be to a node port.
+// TestFlow: whose address a flow goes to says whether it may be to a node port; whether it was answered is kept.
 func TestFlow(t *testing.T) {
 	own := map[netip.Addr]bool{netip.MustParseAddr("192.0.2.1"): true}
 	for to, want := range map[string]bool{"192.0.2.1:30053": true, "[::ffff:192.0.2.1]:30053": true, "127.0.0.5:30053": true,
 		"192.0.2.5:30053": false} {
 		var f host.Flow
-		f.Orig.To, f.Orig.Proto = netip.MustParseAddrPort(to), 6
-		if got := flow(f, own); got.Own != want || got.Protocol != "tcp" {
+		f.Orig.To, f.Orig.Proto, f.SeenReply = netip.MustParseAddrPort(to), 6, want
+		if got := flow(f, own); got.Own != want || got.Replied != want || got.Protocol != "tcp" {
 			t.Errorf("%s: got %+v", to, got)
 		}
 	}

@@ -19,6 +19,7 @@ type Flow struct {
 	Endpoint netip.AddrPort
 	Began    time.Time // zero where conntrack keeps no times
 	Closing  bool      // TCP: one side has ended it
+	Replied  bool      // the endpoint has answered
 	Left     time.Duration
 }
 
@@ -38,6 +39,11 @@ func (f Flow) ID() string {
 // StaleFlows returns those of the flows that are stale. A flow to an address of no Service is somebody else's. One to an external
 // address or one of a load balancer is that Service's, also where its port is another's node port: kube-proxy's rules look for these
 // addresses first, and for node ports only at the node's own. Such flows are not judged.
+//
+// A TCP connection whose endpoint has answered is not stale, whatever the API has now: an endpoint that leaves its Service (a label or
+// selector that changes) keeps the connections that it has, and kube-proxy forgets flows of UDP only (pkg/proxy/conntrack). Conntrack
+// does not tell one that has died since from one that lives: a packet of either side renews its time. One that was never answered is no
+// connection yet, and each new try of the client's goes to the same endpoint.
 func StaleFlows(flows []Flow, services *Services, endpoints *Endpoints) []StaleFlow {
 	type address struct {
 		protocol string
@@ -69,7 +75,7 @@ func StaleFlows(flows []Flow, services *Services, endpoints *Endpoints) []StaleF
 		if port == nil && f.Own && !outside[address{f.Protocol, f.To}] {
 			port = ports[address{f.Protocol, netip.AddrPortFrom(anyAddress(family), f.To.Port())}]
 		}
-		if port == nil || f.Closing {
+		if port == nil || f.Closing || f.Protocol == "tcp" && f.Replied {
 			continue
 		}
 		if known[port] == nil {

@@ -55,7 +55,7 @@ func TestStaleFlows(t *testing.T) {
 		{"one that terminates", "udp", "10.96.0.10:53", "10.244.0.4:5353", false, ""},
 		{"one that is gone", "udp", "10.96.0.10:53", "10.244.0.9:5353", false, "kube-system/dns:udp"},
 		{"another port of an endpoint", "udp", "10.96.0.10:53", "10.244.0.2:53", false, "kube-system/dns:udp"},
-		{"TCP", "tcp", "10.96.0.10:53", "10.244.0.9:5353", false, "kube-system/dns:tcp"},
+		{"TCP that was never answered", "tcp", "10.96.0.10:53", "10.244.0.9:5353", false, "kube-system/dns:tcp"},
 		{"TCP that closes", "tcp", "10.96.0.10:53", "10.244.0.9:5353", true, ""},
 		{"a Service without endpoints", "udp", "10.96.0.11:514", "10.244.0.9:514", false, "default/none"},
 		{"a node port", "udp", "192.0.2.2:30053", "10.244.0.9:5353", false, "kube-system/dns:udp"},
@@ -78,6 +78,25 @@ func TestStaleFlows(t *testing.T) {
 		}
 		if got != test.want {
 			t.Errorf("%s: got %q, want %q", test.what, got, test.want)
+		}
+	}
+}
+
+// TestLiveFlows: a TCP connection outlives that its endpoint leaves the Service; of other protocols an answer says nothing.
+func TestLiveFlows(t *testing.T) {
+	services, err := proxyrules.LoadServices(strings.NewReader(flowServices))
+	if err != nil {
+		t.Fatal(err)
+	}
+	endpoints, err := proxyrules.LoadEndpointSlices(strings.NewReader(flowSlices))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for protocol, stale := range map[string]int{"tcp": 0, "udp": 1} {
+		f := proxyrules.Flow{Protocol: protocol, Client: netip.MustParseAddrPort("10.0.0.1:4000"), Replied: true,
+			To: netip.MustParseAddrPort("10.96.0.10:53"), Endpoint: netip.MustParseAddrPort("10.244.0.9:5353")}
+		if got := proxyrules.StaleFlows([]proxyrules.Flow{f}, services, endpoints); len(got) != stale {
+			t.Errorf("%s that was answered: got %v", protocol, got)
 		}
 	}
 }
