@@ -38,10 +38,13 @@ func (n *Node) Rules(ctx context.Context) (proxyrules.Report, error) {
 	if err != nil {
 		return proxyrules.Report{}, err
 	}
-	rep := proxyrules.Judge(sets, proxyrules.Options{BeLiberal: beLiberal(n.Host), NodePortAddresses: n.Presence.NodePortAddresses})
+	rep := proxyrules.Judge(sets, proxyrules.Options{
+		BeLiberal: beLiberal(n.Host), NodePortAddresses: n.Presence.NodePortAddresses,
+		NoExternalIPs: sync.OnceValue(n.Presence.NoExternalIPs),
+	})
 	n.mode, n.families = rep.Mode, len(rep.Families)
 	n.unwritten(ctx, &rep)
-	rep.Listening, rep.NoExternalIPs = sync.OnceValues(n.Presence.Ports), n.Presence.NoExternalIPs
+	rep.Listening = sync.OnceValues(n.Presence.Ports)
 	return rep, nil
 }
 

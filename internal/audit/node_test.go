@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -80,6 +81,33 @@ func TestBeLiberal(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("where it is %q: %q, want %q", c.value, got, c.want)
+		}
+	}
+}
+
+// TestNoWayToExternal: kube-proxy's configuration explains chains of external addresses that nothing leads to.
+func TestNoWayToExternal(t *testing.T) {
+	text, err := os.ReadFile("../proxyrules/testdata/fields-iptables.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	save := regexp.MustCompile("-A KUBE-SERVICES .* external IP.*\n").ReplaceAllString(string(text), "")
+	m := &hosttest.Machine{Files: map[string]string{}, Rules: map[string]string{"iptables-nft-save": save}}
+	n := NewNode(m.Host())
+	for _, c := range []struct {
+		gate  string
+		found int
+	}{{"true", 2}, {"false", 0}} {
+		m.Files["/var/lib/kube-proxy/config.conf"] = "kind: KubeProxyConfiguration\nfeatureGates:\n  AllowServiceExternalIPs: " + c.gate + "\n"
+		rep, err := n.Rules(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(rep.Findings) != c.found {
+			t.Errorf("with the gate %s: %+v", c.gate, rep.Findings)
+		}
+		if off := c.gate == "false"; rep.NoExternalIPs() != off {
+			t.Errorf("with the gate %s the report says %v", c.gate, !off)
 		}
 	}
 }

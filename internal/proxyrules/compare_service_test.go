@@ -2,6 +2,7 @@ package proxyrules
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -170,6 +171,29 @@ func TestNoExternalIPs(t *testing.T) {
 		rep.NoExternalIPs = func() bool { return off }
 		wantOne(t, Report{Findings: Compare(&rep, Options{Services: services(t, svcs)})}, want)
 	}
+}
+
+// TestNoWayToExternal: a kube-proxy that serves no externalIPs writes their chains all the same, and nothing that leads there. Chains of
+// other kinds that nothing leads to are left over.
+func TestNoWayToExternal(t *testing.T) {
+	const left = "kubeproxy.chain.unreferenced"
+	for mode, node := range map[string]string{"iptables": "node-iptables-legacy", "nft": "node-nftables"} {
+		rules, svcs, eps := recordedFields(t, mode)
+		if mode == "iptables" {
+			rules = editedSave(t, rules, delAll("^-A KUBE-SERVICES .* external IP"))
+		} else {
+			rules = regexp.MustCompile(`\[\{"concat": \["203\.0\.113\.\d+", "tcp", 80\]\}, \{"goto": [^]]*\], `).ReplaceAllString(rules, "")
+		}
+		for off, want := range map[bool]string{true: "", false: left + " " + left} {
+			rep := Judge(mustParse(t, rules), Options{NoExternalIPs: func() bool { return off }})
+			wantOne(t, rep, want)
+			if off {
+				wantOne(t, Report{Findings: Compare(&rep, Options{Services: services(t, svcs), Endpoints: endpoints(t, eps), NodeName: node})}, "")
+			}
+		}
+	}
+	stray := editedSave(t, readFile(t, "fields-iptables.txt"), after(`^\*nat`, ":KUBE-SVC-AAAAAAAAAAAAAAAA - [0:0]"))
+	wantOne(t, Judge(mustParse(t, stray), Options{NoExternalIPs: func() bool { return true }}), left)
 }
 
 // TestHealthPorts: a port that kube-proxy does not listen on is found, unless it answers no node ports at all, is not there, or something

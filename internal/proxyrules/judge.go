@@ -32,13 +32,22 @@ type Options struct {
 
 	// NodePortAddresses reports whether kube-proxy is configured to answer node ports at some addresses only; nil: it is not.
 	NodePortAddresses func() bool
+
+	// NoExternalIPs reports whether kube-proxy is configured to serve no externalIPs (AllowServiceExternalIPs=false, 1.36); nil: it is not.
+	NoExternalIPs func() bool
 }
+
+// unled reports whether kube-proxy may write rules for external traffic that nothing leads to: it writes them where a Service has
+// externalIPs at all, and the rules that lead there only where it serves these (ExternallyAccessible and ExternalIPs of
+// pkg/proxy/serviceport.go).
+func (o *Options) unled() bool { return o.NoExternalIPs != nil && o.NoExternalIPs() }
 
 // Judge compares the rules with kube-proxy's invariants and, with Options.Endpoints, with the API. Several sets are several readings of
 // one node: both iptables backends and nft are judged in one report.
 func Judge(sets []*ruleset.Set, opts Options) Report {
 	out := NewCollector()
-	rep := Report{Services: []Service{}, Findings: []Finding{}, Families: map[string]bool{}, NodePorts: map[string]bool{}}
+	rep := Report{Services: []Service{}, Findings: []Finding{}, Families: map[string]bool{}, NodePorts: map[string]bool{},
+		NoExternalIPs: opts.NoExternalIPs}
 	var seen backends
 	nft := map[string]bool{} // families with a table of nftables mode
 	for _, set := range sets {
@@ -64,7 +73,7 @@ func Judge(sets []*ruleset.Set, opts Options) Report {
 		for _, t := range set.NFT {
 			rep.Mode = "nftables"
 			rep.Families[t.Family] = true
-			a := newNFTAudit(t, out)
+			a := newNFTAudit(t, &opts, out)
 			a.judge()
 			rep.Version = rep.Version.narrow(a.version)
 			if !opts.WithoutServices {

@@ -162,7 +162,7 @@ func (a *audit) judgeUnreferenced() {
 		if kind == "" || !c.Declared() || c.Refs > 0 || c.blamed || c.owner != nil && a.isBroken(c.owner) {
 			continue
 		}
-		if kind == "SEP" && a.lostBy(broken, c, hash) {
+		if kind == "SEP" && a.lostBy(broken, c, hash) || kind == "EXT" && a.opts.unled() {
 			continue
 		}
 		if kind == "SEP" && len(c.Rules) > 0 && c.owner == nil {

@@ -12,6 +12,7 @@ import (
 
 // nftAudit judges one table kube-proxy. The rules are shared with others and do not change: what it learns of a chain is in chains.
 type nftAudit struct {
+	opts    *Options
 	t       *ruleset.NFTTable
 	chains  []nftChain // by Index
 	out     *Collector
@@ -43,8 +44,8 @@ type nftNode struct {
 	out                            Service
 }
 
-func newNFTAudit(t *ruleset.NFTTable, out *Collector) *nftAudit {
-	a := &nftAudit{t: t, chains: make([]nftChain, len(t.Chains)), out: out, byName: map[nodeKey]*nftNode{}}
+func newNFTAudit(t *ruleset.NFTTable, opts *Options, out *Collector) *nftAudit {
+	a := &nftAudit{opts: opts, t: t, chains: make([]nftChain, len(t.Chains)), out: out, byName: map[nodeKey]*nftNode{}}
 	for i, c := range t.Chains {
 		a.chains[i].NFTChain = c
 	}
@@ -242,6 +243,9 @@ func (a *nftAudit) judgeUnreferenced() {
 	}
 	for c := range a.all() {
 		if c.owner == nil || c.owner.broken || c.blamed || c.refs > 0 || len(c.Rules) == 0 {
+			continue
+		}
+		if c == c.owner.external && a.opts.unled() {
 			continue
 		}
 		a.about("kubeproxy.chain.unreferenced", c, nil, nil, "nothing leads to %s", c.Name)
