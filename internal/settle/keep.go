@@ -168,11 +168,9 @@ func (k *keeper) round(ctx context.Context, generation string, unanswered error)
 	k.kept.Reads += read.times
 	k.kept.Changes += len(changed)
 	k.kept.Delay.add(changed, out, began, read.first)
-	for _, f := range found {
-		if strings.HasPrefix(f.Name, "kubeproxy.truth.un") && !out.Writing { // by its own fault, or the watch is behind
-			k.feed.restart()
-			break
-		}
+	unsure := func(f proxyrules.Finding) bool { return strings.HasPrefix(f.Name, "kubeproxy.truth.un") } // maybe by the fault of the watch
+	if out.Behind || !out.Writing && slices.ContainsFunc(found, unsure) {
+		k.feed.restart()
 	}
 	k.opts.Done(k.kept)
 }

@@ -107,6 +107,33 @@ type generation struct {
 
 func (g *generation) Generation(context.Context) (string, error) { return g.generation, nil }
 
+// TestKeepBehind: a watch that does not tell of a change is noticed also where kube-proxy has heard of it, and the rules are right.
+func TestKeepBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &still{cluster: newCluster(rand.New(rand.NewPCG(1, 1)))}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer cancel()
+		rounds := 0
+		go settle.Keep(ctx, s, s, settle.Keeping{
+			Settle: func() time.Duration { return settleTime }, Every: time.Minute,
+			Done: func(k settle.Kept) {
+				rounds++
+				for _, f := range k.Findings {
+					t.Errorf("%s: %s", f.Name, f.Message)
+				}
+			},
+		})
+		time.Sleep(30 * time.Second)
+		s.put(s.names[0], "77 0")
+		s.rules[s.names[0]] = "77 0"
+		time.Sleep(20 * time.Minute)
+		if rounds < 10 || s.lists != 3 {
+			t.Errorf("the API was listed %d times in %d rounds, want the first list, one that confirms, and a new one", s.lists, rounds)
+		}
+	})
+}
+
 // TestKeepBoot: kube-proxy writes its first rules after the first round, and reading costs much. The node is not unknown for
 // minutes; where the rules stay away, reading them takes no more than one part in 50 of the time.
 func TestKeepBoot(t *testing.T) {

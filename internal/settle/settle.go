@@ -48,6 +48,7 @@ type Outcome struct {
 	Looks     int  // how often the rules were read
 	Stale     bool // some difference from the API has settled
 	Writing   bool // kube-proxy was at one long writing when the time ended
+	Behind    bool // the watch of the API has not told what a list past every cache has
 }
 
 const (

@@ -109,6 +109,7 @@ func (l *loop) judge(ctx context.Context, now time.Time) {
 		})
 	}
 	for _, s := range settled {
+		l.out.Behind = l.out.Behind || err == nil && !l.versions.Knew(latest, s.port)
 		switch {
 		case err != nil:
 			l.unsettled(s, now, fmt.Sprintf("but the API does not confirm it: %v", err))
