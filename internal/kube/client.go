@@ -78,7 +78,8 @@ func (c *Client) get(ctx context.Context, path string, read func(io.Reader) erro
 	return fmt.Errorf("asking the API server: %s: %s", resp.Request.URL.Path, resp.Status)
 }
 
-// newClient returns a client of one server, by TLS, that follows no redirects.
+// newClient returns a client of one server, by TLS, that follows no redirects. A connection on which nothing comes is asked for a sign of
+// life, as client-go does (readIdleTimeoutSeconds and pingTimeoutSeconds of apimachinery/pkg/util/net): watches are silent anyway.
 func newClient(server string, tlsConfig *tls.Config, token token) (*Client, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "https" || u.Host == "" {
@@ -89,6 +90,7 @@ func newClient(server string, tlsConfig *tls.Config, token token) (*Client, erro
 		Transport: &http.Transport{
 			TLSClientConfig: tlsConfig, Proxy: http.ProxyFromEnvironment,
 			TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: 20 * time.Second, ForceAttemptHTTP2: true,
+			HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error {
 			return errors.New("the API server redirects, which an API server does not do")

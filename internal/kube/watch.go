@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"sync"
@@ -23,6 +24,19 @@ const (
 // maxEvent bounds one event of a watch: an object of the API has at most 1.5 MiB.
 const maxEvent = 8 << 20
 
+// What an API server that says nothing is waited for. It begins to answer within 20 s (newClient), or a request fails.
+const (
+	// listTime is for both lists: those of 50,000 endpoints take seconds.
+	listTime = 2 * time.Minute
+	// watchSilence is for an event of a watch: the API server sends a bookmark about each minute (bookmarkFrequency of
+	// apiserver/pkg/storage/cacher). A watch that is silent for longer is asked for anew, from the last version: that is cheap, and an API
+	// server without bookmarks may have nothing to say.
+	watchSilence = 5 * time.Minute
+)
+
+// errSilent ends a watch.
+var errSilent = errors.New("the API server says nothing")
+
 // errExpired says that the API server no longer has the changes since a version.
 var errExpired = errors.New("the API server has forgotten this version")
 
@@ -30,8 +44,10 @@ var errExpired = errors.New("the API server has forgotten this version")
 type API struct{ client *Client }
 
 // List reads both lists. An error says nothing of the rules: it is input.ErrUnknown. Recent ones are enough, which come
-// from the API server's cache, as kube-proxy's own do; latest ones are what etcd has.
+// from the API server's cache, as kube-proxy's own do; latest ones are what etcd has. It ends within listTime.
 func (a *API) List(ctx context.Context, latest bool) (*proxyrules.Versions, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTime)
+	defer cancel()
 	v, query := proxyrules.NewVersions(), "?resourceVersion=0"
 	if latest {
 		query = ""
@@ -51,16 +67,26 @@ func (a *API) List(ctx context.Context, latest bool) (*proxyrules.Versions, erro
 }
 
 // Follow sends what changes after the lists, each kind in order, until the context ends. It returns an error where it
-// cannot go on.
+// cannot go on. Where the API server has forgotten the version it lists again, after a pause, which becomes longer where that goes on: a
+// fleet is told so at once.
 func (a *API) Follow(ctx context.Context, from *proxyrules.Versions, send func(proxyrules.Change)) error {
 	slices, services := from.Endpoints.Version, from.Services.Version
-	for {
+	for pause := time.Second; ; pause = min(2*pause, time.Minute) {
+		began := time.Now()
 		err := a.both(ctx, &slices, &services, send)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if !errors.Is(err, errExpired) {
 			return err
+		}
+		if time.Since(began) > time.Minute {
+			pause = time.Second
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause + rand.N(pause)):
 		}
 		now, err := a.List(ctx, true)
 		if err != nil {
@@ -128,10 +154,14 @@ func (a *API) one(ctx context.Context, path string, version *string, parse func(
 	return fmt.Errorf("watching %s: the API server has ended the watch %d times", path, attempts)
 }
 
-// watch passes every event since a version to each. It returns nil where the API server ends the watch.
+// watch passes every event since a version to each. It returns nil where the API server ends the watch, or is silent for watchSilence.
 func (c *Client) watch(ctx context.Context, path, version string, each func(kind string, object json.RawMessage) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silent := time.AfterFunc(watchSilence, func() { cancel(errSilent) })
+	defer silent.Stop()
 	query := url.Values{"watch": {"1"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {version}}
-	return c.get(ctx, path+"?"+query.Encode(), func(r io.Reader) error {
+	err := c.get(ctx, path+"?"+query.Encode(), func(r io.Reader) error {
 		bounded := &io.LimitedReader{R: r, N: maxEvent}
 		in := json.NewDecoder(bounded)
 		for {
@@ -140,6 +170,7 @@ func (c *Client) watch(ctx context.Context, path, version string, each func(kind
 				Object json.RawMessage
 			}
 			err := in.Decode(&event)
+			silent.Reset(watchSilence)
 			switch {
 			case bounded.N == 0:
 				return fmt.Errorf("watching %s: an event of more than %d MiB", path, maxEvent>>20)
@@ -156,6 +187,10 @@ func (c *Client) watch(ctx context.Context, path, version string, each func(kind
 			bounded.N = maxEvent
 		}
 	})
+	if errors.Is(context.Cause(ctx), errSilent) {
+		return nil
+	}
+	return err
 }
 
 // watchError reads the Status in which a watch ends.
