@@ -132,18 +132,23 @@ func newWatcher(o *options, stderr io.Writer) (*watcher, error) {
 	w := &watcher{Watcher: &watch.Watcher{Host: h, Observer: look}, stderr: stderr}
 	var files []policy.File
 	var source policy.Source
+	var refused error // of the last time that the files were read: it stays so until they are read again
 	w.Policy = func(reread bool) (*policy.Policy, error) {
 		var mistakes bytes.Buffer
 		if reread || files == nil {
 			read, err := o.policyFiles(look)
-			if err != nil {
+			if refused = err; err != nil {
 				return nil, err
 			}
 			known, err := o.known(&mistakes)
 			if err != nil {
-				return nil, errors.New(firstLine(mistakes.String(), err))
+				refused = errors.New(firstLine(mistakes.String(), err))
+				return nil, refused
 			}
 			files, source = read, policy.Read(read, known)
+		}
+		if refused != nil {
+			return nil, refused
 		}
 		p, err := o.on(look, source, files, &mistakes)
 		if err != nil {
