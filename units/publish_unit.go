@@ -44,8 +44,6 @@ func publishUnit(g policy.Gate, prog Program) []byte {
 	return render(prog.header()+"# Writes the verdict as a condition of this node's Node.",
 		section("Unit",
 			"Description", "Publish the verdict on the Kubernetes node policy",
-			"ConditionKernelCommandLine", "!nodegate=off",
-			"ConditionPathExists", "!"+Disabled,
 			"RequiresMountsFor", path.Dir(prog.path)+" /etc/nodegate",
 			"After", ApplyUnit+" "+g.Unit,
 		), section("Service", slices.Concat([]string{

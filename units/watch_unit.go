@@ -11,9 +11,7 @@ func watchUnit(prog Program) []byte {
 	return render(prog.header()+"# Sets up links that appear later, and corrects or reports drift.",
 		section("Unit",
 			"Description", "Watch the Kubernetes node policy",
-			"ConditionKernelCommandLine", "!nodegate=off",
-			"ConditionPathExists", "!"+Disabled,
-			"After", ApplyUnit,
+			"After", ApplyUnit, // while the gate is switched off watch only reports: systemd would not start it again after that
 			"StartLimitIntervalSec", "0", // it uses a corrected policy without anybody's help
 		), section("Service", slices.Concat([]string{
 			"Type", "notify",

@@ -15,6 +15,7 @@ import (
 	"nodegate/internal/kube"
 	"nodegate/internal/report"
 	"nodegate/internal/watch"
+	"nodegate/units"
 )
 
 func newPublish() *cobra.Command {
@@ -60,7 +61,11 @@ Exit status: that of check, once the condition is written; 3 where it could not 
 			if p.Publish.Condition == "" {
 				return errors.New("the policy has no publish block; write: publish {}")
 			}
-			return o.publish(c, h, watch.State{Policy: p, Report: found})
+			off, err := h.BreakGlass(units.Disabled)
+			if err != nil {
+				fmt.Fprintln(c.ErrOrStderr(), "nodegate:", err)
+			}
+			return o.publish(c, h, watch.State{Watching: report.Watching{Off: off}, Policy: p, Report: found})
 		},
 	}
 	o.policyFlags(c)
