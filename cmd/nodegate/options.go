@@ -29,6 +29,7 @@ type options struct {
 	stage    string
 	format   string
 	output   string
+	private  bool // the output is for its owner alone
 	timeout  time.Duration
 	verbose  bool
 	vars     []string

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -155,7 +156,11 @@ func (o *options) write(stdout io.Writer, render func(io.Writer) error) error {
 	case o.output == "":
 		return render(stdout)
 	}
-	f, err := os.Create(o.output)
+	mode := fs.FileMode(0o666)
+	if o.private {
+		mode = 0o600
+	}
+	f, err := os.OpenFile(o.output, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
 	if err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}

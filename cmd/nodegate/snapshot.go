@@ -16,7 +16,7 @@ func newSnapshot() *cobra.Command {
 		Use:   "snapshot",
 		Short: "Record what the checks read, to run them again elsewhere",
 		Long: `Snapshot runs the checks and records everything that they read: files below /proc
-and /sys that the policy names, links and their features. "nodegate check
+and /sys that the policy names, links and their features. Private keys and what a kubeconfig lets somebody in with are left out. "nodegate check
 --snapshot FILE" runs the installed policy, which is recorded too, on the recording,
 on any machine. A --policy, --var or --stage that is given here must be given there.`,
 		Example: `  nodegate snapshot -o node17.json
@@ -36,6 +36,7 @@ on any machine. A --policy, --var or --stage that is given here must be given th
 				return err
 			}
 			report.New(recording, p, r) // records what a report reads of the node, too
+			o.private = true
 			return o.write(c.OutOrStdout(), func(w io.Writer) error { return report.JSON(w, s) })
 		},
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"nodegate/internal/host/config"
 	"slices"
 	"time"
 )
@@ -51,8 +52,10 @@ type recordFiles struct {
 	s *Snapshot
 }
 
+// ReadFile returns the file as the recording has it: a recording is given to others.
 func (r recordFiles) ReadFile(name string) ([]byte, error) {
-	return note(r.s, r.s.Files, name)(r.Files.ReadFile(name))
+	found, err := r.Files.ReadFile(name)
+	return note(r.s, r.s.Files, name)(config.WithoutSecrets(found), err)
 }
 
 func (r recordFiles) ReadDir(name string) ([]string, error) {
