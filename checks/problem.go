@@ -34,8 +34,9 @@ type Problem struct {
 // hold the node: it waits for stage run, so that no start of a node pays for it.
 func Asked(problems []Problem, p *policy.Policy, stage Stage) []Check {
 	var list []Check
+	asks := p.Applying()
 	for _, problem := range problems {
-		i := slices.IndexFunc(p.Problems, func(asked policy.Problem) bool { return asked.Name == problem.Name })
+		i := asking(p.Problems, problem.Name)
 		if i < 0 || !slices.Contains(problem.Stages, stage) && (stage != All || problem.NotAll) {
 			continue
 		}
@@ -46,9 +47,25 @@ func Asked(problems []Problem, p *policy.Policy, stage Stage) []Check {
 		if stage == Boot && meta.Severity == policy.Warn {
 			continue
 		}
-		list = append(list, asked{problem, meta, p})
+		list = append(list, asked{problem, meta, asks})
 	}
 	return list
+}
+
+// asking returns the index of the block that asks for a problem, -1 where none does: one that applies, else one of which that is not
+// known, else one that is off.
+func asking(blocks []policy.Problem, name string) int {
+	best := -1
+	for i, b := range blocks {
+		switch {
+		case b.Name != name:
+		case b.Applies():
+			return i
+		case best < 0 || blocks[best].Off && b.Unknown != "":
+			best = i
+		}
+	}
+	return best
 }
 
 // Early returns the checks that can be judged before what kubelet needs is there: its runtime, and what kubeadm or

@@ -3,6 +3,7 @@ package checks_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"syscall"
@@ -14,6 +15,7 @@ import (
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/policy"
 )
 
 func TestUnknownNeverPasses(t *testing.T) {
@@ -118,5 +120,31 @@ check "route-localnet.martian" {}
 	}
 	if len(recorded.Runtime) == 0 || len(recorded.Tried) == 0 {
 		t.Error("the recording lacks what was asked beside the rest")
+	}
+}
+
+// TestAskedTwice: of two blocks about one problem, the one that applies counts, whichever is first; then one of which that is not known. What
+// a problem is told of the policy is what applies.
+func TestAskedTwice(t *testing.T) {
+	problem := checks.Problem{Name: "p", Stages: []checks.Stage{checks.Run},
+		Inspect: func(_ context.Context, _ *host.Host, p *policy.Policy) (checks.State, error) {
+			return checks.State{Want: "w", Got: fmt.Sprint(len(p.Sysctls))}, nil
+		}}
+	off, unknown, on := policy.Metadata{Off: true}, policy.Metadata{Unknown: "os.id"}, policy.Metadata{Severity: policy.Warn}
+	for _, c := range []struct {
+		blocks []policy.Metadata
+		want   checks.Verdict
+	}{
+		{[]policy.Metadata{off, on}, checks.Warn}, {[]policy.Metadata{on, off}, checks.Warn}, {[]policy.Metadata{unknown, on}, checks.Warn},
+		{[]policy.Metadata{off, unknown}, checks.Unknown}, {[]policy.Metadata{unknown, off}, checks.Unknown}, {[]policy.Metadata{off}, checks.Skip},
+	} {
+		p := &policy.Policy{Sysctls: []policy.Sysctl{{Metadata: on}, {Metadata: off}}}
+		for _, m := range c.blocks {
+			p.Problems = append(p.Problems, policy.Problem{Name: "p", Metadata: m})
+		}
+		r := checks.Inspect(t.Context(), (&hosttest.Machine{}).Host(), checks.Run, checks.Asked([]checks.Problem{problem}, p, checks.Run))
+		if len(r.Results) != 1 || r.Results[0].Verdict != c.want || c.want == checks.Warn && r.Results[0].State.Got != "1" {
+			t.Errorf("%+v: %+v", c.blocks, r.Results)
+		}
 	}
 }

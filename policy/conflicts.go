@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -153,8 +154,15 @@ func (s Sysctl) Allows(got string) bool {
 	if s.OneOf != nil {
 		return slices.ContainsFunc(s.OneOf, func(v string) bool { return same(v, got) })
 	}
+	n, is := number(got)
+	return is && (s.Min == nil || n >= *s.Min) && (s.Max == nil || n <= *s.Max)
+}
+
+// number returns what a parameter reads as, the nearest int64 where it is an unsigned 64-bit one: kernel.shmmax is
+// 18446744073692774399 by default.
+func number(got string) (n int64, is bool) {
 	n, err := strconv.ParseInt(got, 10, 64)
-	return err == nil && (s.Min == nil || n >= *s.Min) && (s.Max == nil || n <= *s.Max)
+	return n, err == nil || errors.Is(err, strconv.ErrRange)
 }
 
 func same(want, got string) bool {
@@ -194,11 +202,11 @@ func (s Sysctl) Target(got string) string {
 	case s.OneOf != nil:
 		return s.OneOf[0]
 	}
-	n, err := strconv.ParseInt(got, 10, 64)
+	n, is := number(got)
 	if s.Min == nil && s.Max == nil {
 		return got // the value depends on a fact that is not known here
 	}
-	if s.Max != nil && (s.Min == nil || err == nil && n > *s.Max) {
+	if s.Max != nil && (s.Min == nil || is && n > *s.Max) {
 		return strconv.FormatInt(*s.Max, 10)
 	}
 	return strconv.FormatInt(*s.Min, 10)

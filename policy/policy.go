@@ -7,6 +7,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +27,19 @@ type Policy struct {
 	Gate     Gate
 	Publish  Publish
 	Audit    Audit
+}
+
+// Applying returns the policy without the requirements that are off here, or of which that is not known.
+func (p *Policy) Applying() *Policy {
+	a := *p
+	a.Modules = applying(p.Modules, func(m Module) bool { return m.Applies() })
+	a.Sysctls = applying(p.Sysctls, func(s Sysctl) bool { return s.Applies() })
+	a.Links = applying(p.Links, func(l Link) bool { return l.Applies() })
+	return &a
+}
+
+func applying[T any](all []T, applies func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !applies(one) })
 }
 
 // Metadata is what every requirement says about itself.

@@ -61,7 +61,8 @@ func TestValues(t *testing.T) {
 		  max = 20
 		}
 		sysctl "a.most"  { max = 20 }
-		sysctl "a.list"  { one_of = [2, "1"] }`)
+		sysctl "a.list"  { one_of = [2, "1"] }
+		sysctl "a.least" { min = 10 }`)
 	type answer struct {
 		Allows bool
 		Target string
@@ -77,6 +78,8 @@ func TestValues(t *testing.T) {
 		{1, "18446744073709551615", answer{true, "18446744073709551615"}, "18446744073709551615"},
 		{2, "16", answer{true, "16"}, "0x10"},
 		{3, "9", answer{false, "10"}, "10 to 20"},
+		{3, "18446744073692774399", answer{false, "20"}, "10 to 20"}, // kernel.shmmax by default
+		{6, "18446744073692774399", answer{true, "18446744073692774399"}, "at least 10"},
 		{3, "21", answer{false, "20"}, "10 to 20"},
 		{3, "words", answer{false, "10"}, "10 to 20"},
 		{4, "21", answer{false, "20"}, "at most 20"},

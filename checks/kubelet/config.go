@@ -60,7 +60,7 @@ func inspectConfiguration(_ context.Context, h *host.Host, _ *policy.Policy) (ch
 		}
 		mistake := "missing"
 		if found {
-			mistake = config.KubeletFileMistake(text)
+			mistake = config.KubeletFileMistake(text, k.DropIns != "" && strings.HasPrefix(name, k.DropIns+"/"))
 		}
 		if mistake != "" {
 			wrong = append(wrong, name+" is "+mistake)

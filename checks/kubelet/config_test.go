@@ -52,6 +52,8 @@ ExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELE
 	checkstest.RunOne(t, "kubelet.config", checks.Boot, []checkstest.Case{
 		{What: "right, with a field that nobody knows", Node: withUnit(flag, map[string]string{kubeadmConfig: header + "fooBar: 1\n"}),
 			Want: right},
+		{What: "a field twice: the last one counts", Node: withUnit(flag, map[string]string{
+			kubeadmConfig: header + "rotateCertificates: true\nrotateCertificates: false\n"}), Want: right},
 		broken("missing type", "failSwapOn: false\n", "without apiVersion or kind"),
 		broken("another version", "apiVersion: kubelet.config.k8s.io/v1\nkind: KubeletConfiguration\n",
 			"of apiVersion kubelet.config.k8s.io/v1, not kubelet.config.k8s.io/v1beta1"),
@@ -74,6 +76,12 @@ remedy: correct the file; the reference of KubeletConfiguration has all fields`}
 fail
 want: files that kubelet can read
 got: /etc/kubelet.d/10-a.conf is without apiVersion or kind
+remedy: correct the file; the reference of KubeletConfiguration has all fields`},
+		{What: "a field twice in a drop-in, which kubelet reads strictly",
+			Node: withUnit("", with(extra, "/etc/kubelet.d/10-a.conf", header+"maxPods: 1\nmaxPods: 2\n")), Want: `
+fail
+want: files that kubelet can read
+got: /etc/kubelet.d/10-a.conf is not readable: unmarshal errors: line 4: mapping key "maxPods" already defined at line 3
 remedy: correct the file; the reference of KubeletConfiguration has all fields`},
 		{What: "a script starts kubelet",
 			Node: checkstest.Node(map[string]string{unitFile: "[Service]\nExecStart=/opt/start --config /none\n"}, nil),
@@ -112,6 +120,13 @@ want: flags that kubelet has
 got: unknown flag: --pod-infra-container-image
 evidence: /etc/default/kubelet: --pod-infra-container-image=pause` + remedy},
 		{What: "kubelet fails in another way", Node: node("--foo", "v1.36.3", "kubelet: not found"), Want: right},
+		{What: "labels of Kubernetes' that kubelet may give", Node: node("--node-labels=kubernetes.io/os=linux,topology.kubernetes.io/zone=a,"+
+			"a.node.kubernetes.io/b=c,node.kubernetes.io/pool=a,example.io/k8s.io=x,k8s.io=x", "v1.20.0", ""), Want: right},
+		{What: "others", Node: node("--node-labels=kubernetes.io/role=node", "v1.20.0", ""), Want: `
+fail
+want: flags that kubelet has
+got: --node-labels may not set kubernetes.io/role=node
+evidence: /usr/lib/systemd/system/kubelet.service: --node-labels=kubernetes.io/role=node` + remedy},
 		{What: "a role", Node: node("--node-labels=a=b,node-role.kubernetes.io/worker=", "v1.20.0", ""), Want: `
 fail
 want: flags that kubelet has

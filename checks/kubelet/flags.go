@@ -53,7 +53,7 @@ func inspectFlags(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.S
 		s.Evidence = append(s.Evidence, checks.Seen(k.Flags[flag].From.Source, k.Flags[flag].From.Text))
 	}
 	for label := range strings.SplitSeq(k.Flags["node-labels"].Value, ",") {
-		if strings.HasPrefix(label, "node-role.kubernetes.io/") {
+		if refusedLabel(label) {
 			blame("node-labels", "--node-labels may not set "+label)
 		}
 	}
@@ -80,6 +80,23 @@ func inspectFlags(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.S
 		s.Differs(strings.Join(wrong, "; "), "")
 	}
 	return s, nil
+}
+
+// refusedLabel reports whether kubelet exits over a label of --node-labels: one of Kubernetes' own that it may not give its Node
+// (ValidateKubeletFlags, and k8s.io/kubelet/pkg/apis).
+func refusedLabel(label string) bool {
+	key, _, _ := strings.Cut(label, "=")
+	namespace, _, _ := strings.Cut(key, "/")
+	below := func(domain string) bool { return namespace == domain || strings.HasSuffix(namespace, "."+domain) }
+	switch {
+	case key == namespace, !below("kubernetes.io") && !below("k8s.io"), below("node.kubernetes.io"), below("kubelet.kubernetes.io"):
+		return false
+	}
+	return !slices.Contains([]string{
+		"kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch",
+		"beta.kubernetes.io/instance-type", "topology.kubernetes.io/zone", "topology.kubernetes.io/region",
+		"failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region",
+	}, key)
 }
 
 // refusedFlag returns what kubelet says of its flags, and which one it names. Another error is none of the flags: that

@@ -26,6 +26,12 @@ want: no swap, or failSwapOn false
 got: swap, and failSwapOn false
 evidence: /proc/swaps: /dev/zram0 partition 1 0 100
 evidence: /etc/kubernetes/kubelet/config.json: failSwapOn: false`},
+		{What: "tolerated, in the words of YAML 1.1", Node: checkstest.Node(map[string]string{"/proc/swaps": header + "/dev/zram0 partition 1 0 100\n",
+			kubeadmConfig: "failSwapOn: yes\nfailSwapOn: no\n"}, nil), Want: `pass
+want: no swap, or failSwapOn false
+got: swap, and failSwapOn false
+evidence: /proc/swaps: /dev/zram0 partition 1 0 100
+evidence: /var/lib/kubelet/config.yaml: failSwapOn: false`},
 		{What: "tolerated by an argument, which overrides", Node: checkstest.Node(map[string]string{
 			"/proc/swaps": header + "/dev/zram0 partition 1 0 100\n",
 			"/etc/default/kubelet": "#KUBELET_EXTRA_ARGS=--fail-swap-on=true\nKUBELET_EXTRA_ARGS=\"--v=2 --config /etc/k.yaml " +

@@ -162,8 +162,8 @@ func (k *Kubelet) readConfig(files Files, name string) error {
 		return err
 	}
 	k.Found = true
-	var settings map[string]any
-	if err := yaml.Unmarshal(text, &settings); err != nil {
+	settings, err := settingsOf(text)
+	if err != nil {
 		return fmt.Errorf("reading %s: %w", name, err)
 	}
 	k.keep(name, "", settings)
@@ -191,16 +191,21 @@ func KernelDefaults() [][2]string {
 	}
 }
 
-// KubeletFileMistake returns why kubelet exits over a file of configuration, in words that complete "FILE is", or "".
-func KubeletFileMistake(text []byte) string {
+// KubeletFileMistake returns why kubelet exits over a file of configuration, in words that complete "FILE is", or "". A key that is there
+// twice is a mistake in a drop-in only, which kubelet reads strictly (DecodeKubeletConfigurationIntoJSON).
+func KubeletFileMistake(text []byte, dropIn bool) string {
 	if len(text) == 0 {
 		return "empty"
 	}
 	const version, kind = "kubelet.config.k8s.io/v1beta1", "KubeletConfiguration"
-	var settings map[string]any
-	switch err := yaml.Unmarshal(text, &settings); {
+	settings, err := settingsOf(text)
+	if dropIn && err == nil {
+		var strict map[string]any
+		err = yaml.Unmarshal(text, &strict)
+	}
+	switch {
 	case err != nil:
-		return "not readable: " + strings.TrimPrefix(err.Error(), "yaml: ")
+		return "not readable: " + strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ")
 	case settings["apiVersion"] == nil || settings["kind"] == nil:
 		return "without apiVersion or kind"
 	case settings["apiVersion"] != version:
