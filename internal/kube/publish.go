@@ -40,6 +40,7 @@ type Publisher struct {
 	node    string    // whose credentials these are, where the API server said so
 	said    string
 	pause   time.Duration
+	retry   time.Time     // not before, after a failure: whatever is set meanwhile
 	spare   time.Duration // what the API has already is not written again for so long
 }
 
@@ -95,7 +96,7 @@ func (p *Publisher) step(ctx context.Context, want Publication) time.Duration {
 	if want.Type == "" {
 		return heartbeat
 	}
-	if wait := time.Until(p.at.Add(p.rest(want))); wait > 0 {
+	if wait := max(time.Until(p.at.Add(p.rest(want))), time.Until(p.retry)); wait > 0 {
 		return wait
 	}
 	bounded, cancel := context.WithTimeout(ctx, writeTime)
@@ -112,11 +113,13 @@ func (p *Publisher) step(ctx context.Context, want Publication) time.Duration {
 		p.said = line
 		p.trouble(line)
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return joinPause
+	wait := joinPause
+	if !errors.Is(err, fs.ErrNotExist) {
+		p.pause = min(max(2*p.pause, joinPause), mostPause)
+		wait = p.pause/2 + rand.N(p.pause/2+1)
 	}
-	p.pause = min(max(2*p.pause, joinPause), mostPause)
-	return p.pause/2 + rand.N(p.pause/2+1)
+	p.retry = time.Now().Add(wait)
+	return wait
 }
 
 // rest returns how long after the last write this one may come.

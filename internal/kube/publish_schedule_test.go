@@ -119,6 +119,36 @@ func TestPublishDown(t *testing.T) {
 	})
 }
 
+// TestPublishDownSet: what is set meanwhile, changed or not, does not hurry the next try. The tries come as seldom as of one that
+// is set once, and the latest state is there half a minute after the API server is back.
+func TestPublishDownSet(t *testing.T) {
+	for name, other := range map[string]string{"the same": "True", "changing": "False"} {
+		t.Run(name, func(t *testing.T) {
+			down := true
+			a := &api{err: func() error {
+				if down {
+					return errors.New("connection refused")
+				}
+				return nil
+			}}
+			publishing(t, a, func(p *Publisher, told *[]string) {
+				for i := range 150 {
+					p.Set(publication([]string{"True", other}[i%2], "x"))
+					time.Sleep(2 * time.Second)
+				}
+				if a.tries > 40 || a.tries < 10 || len(*told) != 1 {
+					t.Errorf("%d tries in five minutes, told %q", a.tries, *told)
+				}
+				down = false
+				time.Sleep(mostPause + time.Second)
+				if want := []Publication{publication(other, "x")}; !slices.Equal(a.writes, want) {
+					t.Errorf("writes %+v, want %+v", a.writes, want)
+				}
+			})
+		})
+	}
+}
+
 // TestPublishJoin: the condition is there two seconds after the Node is.
 func TestPublishJoin(t *testing.T) {
 	joined := false
