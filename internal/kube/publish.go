@@ -164,12 +164,14 @@ func (p *Publisher) toAPI(ctx context.Context, want Publication) error {
 		}
 	}
 	now := time.Now()
-	if was.Status != want.Status || p.since.IsZero() {
-		p.since = now
+	since := p.since
+	if was.Status != want.Status || since.IsZero() {
+		since = now
 	}
-	if err := client.setCondition(ctx, node, want.Condition, now, p.since); err != nil {
+	if err := client.setCondition(ctx, node, want.Condition, now, since); err != nil {
 		return err
 	}
+	p.since = since
 	if was.Status != want.Status {
 		if err := client.event(ctx, node, want.Condition, now); err != nil {
 			p.trouble("writing an Event: " + err.Error()) // the condition is written

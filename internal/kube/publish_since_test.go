@@ -1,0 +1,51 @@
+package kube
+
+import (
+	"encoding/base64"
+	encoding "encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestPublishSince: a status that the API server refused was none. The next write of the status that it has says since when it has it.
+func TestPublishSince(t *testing.T) {
+	const since = "2026-01-02T03:04:05Z"
+	refused, last := 0, ""
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		switch {
+		case r.Method == http.MethodGet:
+			fmt.Fprintf(w, `{"status": {"conditions": [{"type": "NodegatePassed", "status": "True", "lastTransitionTime": %q}]}}`, since)
+		case r.Method == http.MethodPatch && strings.Contains(string(body), `"status":"False"`):
+			refused++
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case r.Method == http.MethodPatch:
+			last = string(body)
+		}
+	}))
+	defer s.Close()
+	authority := encoding.EncodeToMemory(&encoding.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	name := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(name, fmt.Appendf(nil, `{"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+		"clusters": [{"name": "c", "cluster": {"server": %q, "certificate-authority-data": %q}}],
+		"users": [{"name": "u", "user": {"token": "secret"}}]}`, s.URL, base64.StdEncoding.EncodeToString(authority)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := NewPublisher(nil, func(string) {})
+	for _, status := range []string{"True", "False", "True"} {
+		want := publication(status, "x")
+		want.Kubeconfig, want.Node = name, "n"
+		p.at, p.retry = time.Time{}, time.Time{} // whatever was last, this is due
+		p.step(t.Context(), want)
+	}
+	if refused != 1 || !strings.Contains(last, `"lastTransitionTime":"`+since+`"`) {
+		t.Errorf("%d writes refused, the last one is %s", refused, last)
+	}
+}
