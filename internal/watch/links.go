@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"maps"
+	"slices"
 	"time"
 
 	"nodegate/checks/setting"
@@ -65,10 +66,8 @@ func (w *Watcher) resync(ctx context.Context, first bool) {
 	for _, l := range links {
 		delete(gone, l.Index)
 		there[l.Index] = first || w.present[l.Index]
-		for _, r := range w.links {
-			if first && r.Metadata().Drift != policy.Correct && r.MayMatch(l) {
-				w.know(l).passed[r.Name()] = true
-			}
+		if first {
+			w.leave(l, w.reported(nil))
 		}
 	}
 	for index := range gone {
@@ -76,6 +75,44 @@ func (w *Watcher) resync(ctx context.Context, first bool) {
 	}
 	w.present = there
 	w.reconcileAll(ctx, w.links)
+}
+
+// reported returns the requirements whose drift is not corrected, but for those that former has.
+func (w *Watcher) reported(former []setting.LinkRequirement) []setting.LinkRequirement {
+	return slices.DeleteFunc(slices.Clone(w.links), func(r setting.LinkRequirement) bool {
+		return r.Metadata().Drift == policy.Correct || slices.ContainsFunc(former, func(f setting.LinkRequirement) bool {
+			return f.Name() == r.Name() && f.Match == r.Match && f.Metadata().Drift == r.Metadata().Drift
+		})
+	})
+}
+
+// leave takes a link for one that has passed the requirements: it is not new to them, and how it differs is drift.
+func (w *Watcher) leave(l host.Link, requirements []setting.LinkRequirement) {
+	for _, r := range requirements {
+		if r.MayMatch(l) {
+			w.know(l).passed[r.Name()] = true
+		}
+	}
+}
+
+// leaveThere does so with the links that are older than the requirements that a policy has brought. Where it is the facts that brought
+// them, and nobody reread the policy, those are the links from the beginning: a CNI may make its link before watch knows which CNI it is.
+func (w *Watcher) leaveThere(ctx context.Context, former []setting.LinkRequirement, reread bool) {
+	brought := w.reported(former)
+	if len(brought) == 0 {
+		return
+	}
+	bounded, cancel := context.WithTimeout(ctx, actionTime)
+	defer cancel()
+	links, err := w.Host.Links.List(bounded)
+	if err != nil {
+		w.trouble(err.Error())
+	}
+	for _, l := range links {
+		if reread || w.present[l.Index] {
+			w.leave(l, brought)
+		}
+	}
 }
 
 // reconcileAll reconciles every link that one of the requirements matches.

@@ -113,7 +113,7 @@ func watched(p *policy.Policy) []checks.Check {
 // finish corrects what a round found, as far as the policy allows, and reports the
 // rest.
 func (w *Watcher) finish(ctx context.Context, f found) {
-	w.take(f)
+	w.take(ctx, f)
 	all, off := f.report, w.Off()
 	now := time.Now()
 	var fix []checks.Check

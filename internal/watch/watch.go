@@ -217,10 +217,12 @@ func (w *Watcher) use(p *policy.Policy) {
 
 // take puts the policy that a round read into use. It reports one that could not be
 // read once, and the last good one stays in use.
-func (w *Watcher) take(f found) {
+func (w *Watcher) take(ctx context.Context, f found) {
 	said := ""
 	if f.err == nil {
+		former := w.links
 		w.use(f.policy)
+		w.leaveThere(ctx, former, f.reread)
 		if f.reread {
 			for _, k := range w.known {
 				clear(k.matches) // a requirement of the same name may ask for other links now

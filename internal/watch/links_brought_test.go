@@ -1,0 +1,102 @@
+package watch
+
+import (
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"nodegate/internal/host/hosttest"
+	"nodegate/policy"
+)
+
+// TestRereadReport: a policy that is read again asks something of links that existed all along, and their drift is only reported.
+func TestRereadReport(t *testing.T) {
+	if !hosttest.OwnNetns(t) {
+		return
+	}
+	add(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}})
+	reread := make(chan os.Signal)
+	w := start(t, "", func(w *Watcher) {
+		w.Reread = reread
+		text := `link "other" {
+			match { name = "other*" }
+			mtu = 1400
+		}
+		link "changed" {
+			match { name = "changed*" }
+			mtu = 1400
+			drift = "report"
+		}`
+		w.Policy = func(again bool) (*policy.Policy, error) {
+			if again {
+				text = strings.ReplaceAll(text, `"changed*"`, `"c*"`) + reported
+			}
+			return load(text)
+		}
+	})
+	for _, name := range []string{"eth1", "c1"} {
+		add(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}})
+	}
+	reread <- os.Interrupt
+	eventually(t, "the policy is read again", func() bool { return w.heard("the policy was read again") == 1 })
+	noticed(t, "eth0", "eth1", "c1")
+	if eth0, eth1, c1 := mtu(t, "eth0"), mtu(t, "eth1"), mtu(t, "c1"); eth0 != 1500 || eth1 != 1500 || c1 != 1500 {
+		t.Errorf("mtu of eth0 is %d, of eth1 %d, of c1 %d, want 1500: they were there before the requirement", eth0, eth1, c1)
+	}
+}
+
+// TestFactsReport: a requirement that comes into force by what is known of the node only then sets the links that came meanwhile, as a
+// CNI's own, and leaves those that were there when watch began.
+func TestFactsReport(t *testing.T) {
+	if !hosttest.OwnNetns(t) {
+		return
+	}
+	add(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}})
+	var known, used atomic.Bool
+	start(t, "", func(w *Watcher) {
+		w.Policy = func(bool) (*policy.Policy, error) {
+			if !known.Load() {
+				return load(`link "other" {
+					match { name = "other*" }
+					mtu = 1400
+				}`)
+			}
+			return load(reported)
+		}
+		w.Publish = func(s State) { used.Store(used.Load() || s.Policy.Links[0].Match.Name == "eth*") }
+	})
+	add(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth1"}})
+	known.Store(true)
+	eventually(t, "the policy is in use", used.Load)
+	noticed(t, "eth0", "eth1")
+	if eth0, eth1 := mtu(t, "eth0"), mtu(t, "eth1"); eth0 != 1500 || eth1 != 1400 {
+		t.Errorf("mtu of eth0 is %d, of eth1 %d, want 1500 and 1400", eth0, eth1)
+	}
+}
+
+const reported = `
+	link "eth" {
+		match { name = "eth*" }
+		mtu = 1400
+		drift = "report"
+	}`
+
+// noticed returns when watch has had a notice about each of the links, which it causes, and has set a new one.
+func noticed(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		l, err := netlink.LinkByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := netlink.LinkSetUp(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Notices come in order.
+	add(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth9"}})
+	eventually(t, "a new link is set", func() bool { return mtu(t, "eth9") == 1400 })
+}
