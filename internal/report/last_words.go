@@ -25,6 +25,8 @@ const (
 	mostParts   = 500
 	mostWords   = 4 << 20 // bytes of a report that was unpacked
 	mostConsole = 64 << 20
+
+	mostUnfinished = 1000 // reports of one console
 )
 
 // LastWords returns the lines for a report.
@@ -89,48 +91,100 @@ func DecodeConsole(file string, r io.Reader) ([]Read, error) {
 	}
 	// A line may stand among others' text, and be torn.
 	line := regexp.MustCompile(lastWords + ` ([0-9a-f]{8}) (([0-9]{1,3})/([0-9]{1,3})) ([0-9a-f]{8}) ([A-Za-z0-9+/=]{1,96})`)
-	type words struct {
-		id    string
-		parts []string
-	}
-	var all []*words
-	for _, m := range line.FindAllSubmatch(text, -1) {
-		id, part, sum, data := string(m[1]), string(m[2]), string(m[5]), string(m[6])
-		n, _ := strconv.Atoi(string(m[3])) // digits, by the expression
-		of, _ := strconv.Atoi(string(m[4]))
-		if n < 1 || n > of || of > mostParts || fmt.Sprintf("%08x", sumOf(part, data)) != sum {
-			continue
+	var g gathered
+	rest := text
+	for at := line.FindSubmatchIndex(rest); at != nil; at = line.FindSubmatchIndex(rest) {
+		field := func(i int) string { return string(rest[at[2*i]:at[2*i+1]]) }
+		part, sum, data := field(2), field(5), field(6)
+		n, _ := strconv.Atoi(field(3)) // digits, by the expression
+		of, _ := strconv.Atoi(field(4))
+		if n >= 1 && n <= of && of <= mostParts && fmt.Sprintf("%08x", sumOf(part, data)) == sum {
+			g.add(wordsKey{field(1), of}, n, data)
 		}
-		i := slices.IndexFunc(all, func(w *words) bool { return w.id == id && len(w.parts) == of })
-		if i < 0 {
-			i = len(all)
-			all = append(all, &words{id, make([]string, of)})
-		}
-		all[i].parts[n-1] = data
+		rest = rest[at[1]:]
 	}
 	var reports []Read
 	var wrong []error
-	for _, w := range all {
-		report, err := unpack(w.id, w.parts)
-		if err != nil {
-			wrong = append(wrong, fmt.Errorf("%s: report %s: %w", file, w.id, err))
+	named := map[string]bool{}
+	for _, w := range slices.Backward(g.all) {
+		if w == nil {
 			continue
 		}
-		// Of one node the last one counts.
-		reports = slices.DeleteFunc(reports, func(r Read) bool { return r.Node.Name == report.Node.Name })
-		reports = append(reports, Read{report, file})
+		report, err := unpack(w.id, w.of, w.parts)
+		switch {
+		case err != nil:
+			wrong = append(wrong, fmt.Errorf("%s: report %s: %w", file, w.id, err))
+		case !named[report.Node.Name]: // of one node the last one counts
+			named[report.Node.Name] = true
+			reports = append(reports, Read{report, file})
+		}
 	}
-	if len(all) == 0 {
+	if g.dropped > 0 {
+		wrong = append(wrong, fmt.Errorf("%s: more than %d reports are incomplete, the oldest %d were passed over",
+			file, mostUnfinished, g.dropped))
+	}
+	slices.Reverse(reports)
+	slices.Reverse(wrong)
+	if len(g.all) == 0 {
 		wrong = append(wrong, fmt.Errorf("%s: no last words of a held node; each line of them begins with %s", file, lastWords))
 	}
 	return reports, errors.Join(wrong...)
 }
 
-func unpack(id string, parts []string) (Report, error) {
+// wordsKey tells one report's lines from another's. Anybody can write to a console: the id is not proven before all is there.
+type wordsKey struct {
+	id string
+	of int
+}
+
+// words are the parts of one report that came.
+type words struct {
+	wordsKey
+	parts map[int]string
+}
+
+// gathered are reports in the order in which they began. It keeps no more of them unfinished than mostUnfinished: of a log with
+// more, the oldest ones are dropped.
+type gathered struct {
+	all        []*words // nil for one that was dropped
+	byKey      map[wordsKey]*words
+	unfinished int
+	oldest     int // in all: nothing before it is unfinished
+	dropped    int
+}
+
+func (g *gathered) add(key wordsKey, n int, data string) {
+	w := g.byKey[key]
+	if w == nil {
+		if g.byKey == nil {
+			g.byKey = map[wordsKey]*words{}
+		}
+		w = &words{key, map[int]string{}}
+		g.byKey[key] = w
+		g.all = append(g.all, w)
+		g.unfinished++
+	}
+	_, again := w.parts[n]
+	w.parts[n] = data
+	if !again && len(w.parts) == w.of {
+		g.unfinished--
+	}
+	for ; g.unfinished > mostUnfinished; g.oldest++ {
+		if o := g.all[g.oldest]; len(o.parts) < o.of {
+			delete(g.byKey, o.wordsKey)
+			g.all[g.oldest] = nil
+			g.unfinished--
+			g.dropped++
+		}
+	}
+}
+
+func unpack(id string, of int, parts map[int]string) (Report, error) {
 	data := ""
-	for i, p := range parts {
-		if p == "" {
-			return Report{}, fmt.Errorf("part %d of %d is missing or torn", i+1, len(parts))
+	for i := range of {
+		p, came := parts[i+1]
+		if !came {
+			return Report{}, fmt.Errorf("part %d of %d is missing or torn", i+1, of)
 		}
 		data += p
 	}

@@ -3,6 +3,8 @@ package report
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -140,6 +142,60 @@ func TestAllWords(t *testing.T) {
 		if d := cmp.Diff(whole, got[0].Report); (d == "") != (size == 0) {
 			t.Errorf("of a report with %d bytes more: %.400s", size, d)
 		}
+	}
+}
+
+// TestLastWordsFlood: lines that anybody wrote, each of another report, cost a small multiple of their size, and a report after them is read.
+func TestLastWordsFlood(t *testing.T) {
+	lines, err := LastWords(held())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	b.WriteString(among(lines[:1])) // the rest comes too late
+	for i := range 200_000 {
+		fmt.Fprintf(&b, "%s %08x 1/500 %08x A\n", lastWords, i, sumOf("1/500", "A"))
+	}
+	size := b.Len()
+	b.WriteString(among(lines))
+	text := strings.NewReader(b.String())
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	got, err := DecodeConsole("console", text)
+	runtime.ReadMemStats(&after)
+	if err == nil || !strings.Contains(err.Error(), "the oldest 199002 were passed over") {
+		t.Errorf("got %.300v", err)
+	}
+	if len(got) != 1 || got[0].Report.Node.Name != "node-1" {
+		t.Errorf("%d reports", len(got))
+	}
+	used := after.TotalAlloc - before.TotalAlloc
+	t.Logf("%d KiB allocated for %d", used>>10, size>>10)
+	if used > 50*uint64(size) {
+		t.Errorf("%d KiB allocated for %d KiB", used>>10, size>>10)
+	}
+}
+
+// TestLastWordsOrder: reports come in the order in which they began; of one node the last one counts.
+func TestLastWordsOrder(t *testing.T) {
+	var all [][]string
+	for i, name := range []string{"a", "b", "a", "c"} {
+		r := held()
+		r.Node.Name, r.Node.Kernel = name, fmt.Sprint(i)
+		lines, err := LastWords(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, lines)
+	}
+	text := among(append([]string{all[3][0]}, slices.Concat(all...)...)) // c began first
+	got, err := DecodeConsole("console", strings.NewReader(text))
+	var is []string
+	for _, r := range got {
+		is = append(is, r.Node.Name+r.Node.Kernel)
+	}
+	if err != nil || !slices.Equal(is, []string{"c3", "b1", "a2"}) {
+		t.Errorf("got %q, %v", is, err)
 	}
 }
 
