@@ -43,6 +43,7 @@ func (p *Policy) check(r *reader) {
 	}
 	p.Sysctls = sysctls
 	p.forwarding(r)
+	p.globs(r)
 
 	problems := p.Problems[:0]
 	for _, j := range p.Problems {
@@ -88,6 +89,25 @@ func (p *Policy) forwarding(r *reader) {
 		if _, ok := p.Sysctls[i].and(s); !ok {
 			r.errorf(s.Range, "Contradiction", "%s is asked to be %s, and net.ipv4.ip_forward, which is the same as "+
 				"net.ipv4.conf.all.forwarding, to be %s at %s.", s.Key, s.Want(), p.Sysctls[i].Want(), place(p.Sysctls[i].Range))
+		}
+	}
+}
+
+// globs reports a value for one parameter that a glob, which is about every parameter that it matches, does not allow. To sysctl.d(5) the
+// exact name would come first; the gate would write the one and the other until its budget ends.
+func (p *Policy) globs(r *reader) {
+	if r.catalogue == nil {
+		return
+	}
+	for _, g := range p.Sysctls {
+		for _, s := range p.Sysctls {
+			if matches, _ := path.Match(string(g.Key), string(s.Key)); !g.Key.IsGlob() || s.Key.IsGlob() || !matches || !g.Applies() || !s.Applies() {
+				continue
+			}
+			if _, ok := g.and(s); !ok {
+				r.errorf(s.Range, "Contradiction", "%s is asked to be %s here, and %s, which means it too, to be %s at %s. Remove one of the two, "+
+					"or name the others one by one.", s.Key, s.Want(), g.Key, g.Want(), place(g.Range))
+			}
 		}
 	}
 }
