@@ -26,7 +26,8 @@ const (
 
 // Until runs the checks again and again until the node passes, and returns the
 // last report. list returns them for an attempt, after the report of the one
-// before, which at first has no results; then it must not wait. With g.Repair it applies, and keep is told of each change, from another goroutine. It returns early with ErrBudget when
+// before, which at first has no results; then it must not wait. With g.Repair it
+// applies, and keep is told of each change, from another goroutine. It returns early with ErrBudget when
 // g.Budget is over, with the context's error when that ends, and without an error
 // when goOn returns false. goOn must not block. It is called after every attempt,
 // and every g.Interval while a step of an attempt has not returned: waiting then is
@@ -37,7 +38,8 @@ const (
 // Attempts run beside the clock: one that hangs cannot delay the end of the
 // budget. It is left behind, and h must not be used any more.
 func Until(
-	ctx context.Context, h *host.Host, g policy.Gate, list func(last Report) []Check, keep Keep, goOn func(r Report, waiting activity.Step) bool,
+	ctx context.Context, h *host.Host, g policy.Gate, list func(last Report) []Check, keep Keep,
+	goOn func(r Report, waiting activity.Step) bool,
 ) (Report, error) {
 	attempt := func(ctx context.Context, last Report) Report {
 		if g.Repair {

@@ -101,7 +101,8 @@ func (p *Policy) globs(r *reader) {
 	}
 	for _, g := range p.Sysctls {
 		for _, s := range p.Sysctls {
-			if matches, _ := path.Match(string(g.Key), string(s.Key)); !g.Key.IsGlob() || s.Key.IsGlob() || !matches || !g.Applies() || !s.Applies() {
+			matches, _ := path.Match(string(g.Key), string(s.Key))
+			if !matches || !g.Key.IsGlob() || s.Key.IsGlob() || !g.Applies() || !s.Applies() {
 				continue
 			}
 			if _, ok := g.and(s); !ok {

@@ -166,7 +166,7 @@ func TestLastWordsFlood(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "the oldest 199002 were passed over") {
 		t.Errorf("got %.300v", err)
 	}
-	if len(got) != 1 || got[0].Report.Node.Name != "node-1" {
+	if len(got) != 1 || got[0].Node.Name != "node-1" {
 		t.Errorf("%d reports", len(got))
 	}
 	used := after.TotalAlloc - before.TotalAlloc
