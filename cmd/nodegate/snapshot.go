@@ -18,7 +18,8 @@ func newSnapshot() *cobra.Command {
 		Long: `Snapshot runs the checks and records everything that they read: files below /proc
 and /sys that the policy names, links and their features. Private keys and what a
 kubeconfig lets somebody in with are left out. "nodegate check --snapshot FILE" runs
-the installed policy, which is recorded too, on the recording, on any machine. A --policy, --var or --stage that is given here must be given there.`,
+the installed policy, which is recorded too, on the recording, on any machine.
+A --policy, --var or --stage that is given here must be given there.`,
 		Example: `  nodegate snapshot -o node17.json
   nodegate check --snapshot node17.json
   nodegate snapshot --policy new.hcl -o node17.json
