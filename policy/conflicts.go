@@ -93,7 +93,7 @@ func (p *Policy) forwarding(r *reader) {
 	}
 }
 
-// globs reports a value for one parameter that a glob, which is about every parameter that it matches, does not allow. To sysctl.d(5) the
+// globs reports a value for what a glob, which is about every parameter that it matches, does not allow. To sysctl.d(5) the
 // exact name would come first; the gate would write the one and the other until its budget ends.
 func (p *Policy) globs(r *reader) {
 	if r.catalogue == nil {
@@ -101,8 +101,9 @@ func (p *Policy) globs(r *reader) {
 	}
 	for _, g := range p.Sysctls {
 		for _, s := range p.Sysctls {
+			// Of two globs, one that matches the other's text means all that it does: * matches eth*.
 			matches, _ := path.Match(string(g.Key), string(s.Key))
-			if !matches || !g.Key.IsGlob() || s.Key.IsGlob() || !g.Applies() || !s.Applies() {
+			if !matches || !g.Key.IsGlob() || s.Key == g.Key || !g.Applies() || !s.Applies() {
 				continue
 			}
 			if _, ok := g.and(s); !ok {

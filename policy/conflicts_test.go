@@ -22,6 +22,8 @@ func TestGlobContradiction(t *testing.T) {
 		  value = 2
 		  when  = false
 		}`, ""},
+		{`sysctl "net.ipv4.conf.eth*.rp_filter" { value = 1 }
+		sysctl "net.ipv4.conf.*.rp_filter" { value = 2 }`, "net.ipv4.conf.*.rp_filter, which means it too, to be 2 at p.hcl:2"},
 		{`sysctl "net.ipv4.ip_forward" { value = 0 }
 		sysctl "net.ipv4.conf.*.rp_filter" { value = 2 }`, ""},
 	} {
@@ -33,5 +35,28 @@ func TestGlobContradiction(t *testing.T) {
 		if _, diags := policy.Load(files, policy.Options{}); diags.HasErrors() {
 			t.Errorf("%s\n%v", c.text, diags)
 		}
+	}
+}
+
+// TestOverrideAll: an override is about every built-in policy in use that asks for the same.
+func TestOverrideAll(t *testing.T) {
+	p, diags := policy.Load([]policy.File{{Name: "p.hcl", Text: []byte(`
+		use "kops" {}
+		use "kube-proxy-iptables" {}
+		override "sysctl.net.netfilter.nf_conntrack_max" { when = false }`)}}, policy.Options{})
+	if diags.HasErrors() {
+		t.Fatal(diags)
+	}
+	found := 0
+	for _, s := range p.Sysctls {
+		if s.Key == "net/netfilter/nf_conntrack_max" {
+			found++
+			if s.Applies() {
+				t.Errorf("%s applies, asked for at %s", s.Key, s.Range)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("neither asks for it: this tests nothing")
 	}
 }

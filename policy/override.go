@@ -34,12 +34,16 @@ func (l *loader) applyOverrides() {
 			continue
 		}
 		done[name] = o.Range
-		i := slices.IndexFunc(l.blocks, func(b block) bool { return b.Builtin && b.checkName() == name })
-		if i < 0 {
-			l.overrideNothing(o, name, names)
-			continue
+		found := false
+		for i := range l.blocks { // several built-in policies may ask for the same
+			if b := &l.blocks[i]; b.Builtin && b.checkName() == name {
+				l.override(b, o, !found)
+				found = true
+			}
 		}
-		l.override(&l.blocks[i], o)
+		if !found {
+			l.overrideNothing(o, name, names)
+		}
 	}
 }
 
@@ -52,10 +56,12 @@ func (l *loader) overrideNothing(o block, name string, names []string) {
 }
 
 // override puts o's attributes in place of those of b. The values of a sysctl go
-// together: an override with min removes value.
-func (l *loader) override(b *block, o block) {
+// together: an override with min removes value. Mistakes in o are told where say is set.
+func (l *loader) override(b *block, o block, say bool) {
 	content, diags := o.Body.Content(blockSchema(b.Type))
-	l.diags = append(l.diags, diags...)
+	if say {
+		l.diags = append(l.diags, diags...)
+	}
 	attrs := hcl.Attributes{}
 	values := []string{"value", "min", "max", "one_of"}
 	replaces := slices.ContainsFunc(values, func(v string) bool { _, ok := content.Attributes[v]; return ok })

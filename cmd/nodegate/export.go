@@ -54,6 +54,11 @@ held until it is there and the gate passes.`,
 			if err != nil {
 				return err
 			}
+			if format.Needs != export.Settings {
+				if err := readableThere(nil, p, texts, c.ErrOrStderr()); err != nil {
+					return err
+				}
+			}
 			r, err := format.Write(export.Input{Policy: p, Texts: texts, Delivery: delivery, APIVersion: apiVersion})
 			if err != nil {
 				return err

@@ -55,7 +55,10 @@ that binary and the package's units are used.`,
 			if err != nil {
 				return err
 			}
-			if err := o.readableThere(h, p, texts, c.ErrOrStderr()); err != nil {
+			ctx, cancel := context.WithTimeout(c.Context(), 5*time.Second)
+			defer cancel()
+			fact := func(name string) (any, bool) { return h.Fact(ctx, name) }
+			if err := readableThere(fact, p, texts, c.ErrOrStderr()); err != nil {
 				return err
 			}
 			if err := unitThere(c.Context(), h, p.Gate, start, texts, c.ErrOrStderr()); err != nil {
@@ -186,12 +189,10 @@ func newUninstall() *cobra.Command {
 }
 
 // readableThere returns an error where the policy means something else without the
-// values that are given for its variables: on the node nobody gives them.
-func (o *options) readableThere(h *host.Host, p *policy.Policy, texts []policy.File, stderr io.Writer) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	known := policy.Options{Checks: catalog.Names(), Fact: func(name string) (any, bool) { return h.Fact(ctx, name) }}
-	there, diags := policy.Load(texts, known)
+// values that are given for its variables: on the node nobody gives them. fact is
+// nil where no fact of the node is known.
+func readableThere(fact func(name string) (any, bool), p *policy.Policy, texts []policy.File, stderr io.Writer) error {
+	there, diags := policy.Load(texts, policy.Options{Checks: catalog.Names(), Fact: fact})
 	var given, alone strings.Builder
 	if err := errors.Join(p.WriteEffective(&given), there.WriteEffective(&alone)); err != nil {
 		return err
