@@ -41,18 +41,18 @@ func TestGlobContradiction(t *testing.T) {
 // TestOverrideAll: an override is about every built-in policy in use that asks for the same.
 func TestOverrideAll(t *testing.T) {
 	p, diags := policy.Load([]policy.File{{Name: "p.hcl", Text: []byte(`
-		use "kops" {}
-		use "kube-proxy-iptables" {}
-		override "sysctl.net.netfilter.nf_conntrack_max" { when = false }`)}}, policy.Options{})
+		use "flannel-vxlan" {}
+		use "calico-vxlan" {}
+		override "module.vxlan" { when = false }`)}}, known())
 	if diags.HasErrors() {
 		t.Fatal(diags)
 	}
 	found := 0
-	for _, s := range p.Sysctls {
-		if s.Key == "net/netfilter/nf_conntrack_max" {
+	for _, m := range p.Modules {
+		if m.Name == "vxlan" {
 			found++
-			if s.Applies() {
-				t.Errorf("%s applies, asked for at %s", s.Key, s.Range)
+			if m.Applies() {
+				t.Errorf("%s applies, asked for at %s", m.Name, m.Range)
 			}
 		}
 	}

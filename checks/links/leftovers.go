@@ -34,7 +34,7 @@ func inspectLeftovers(ctx context.Context, h *host.Host, _ *policy.Policy) (chec
 	if err != nil {
 		return s, err
 	}
-	var networks, got []string
+	var seen, networks, got []string
 	for _, name := range names {
 		if !strings.HasSuffix(name, ".conf") && !strings.HasSuffix(name, ".conflist") && !strings.HasSuffix(name, ".json") {
 			continue
@@ -57,7 +57,9 @@ func inspectLeftovers(ctx context.Context, h *host.Host, _ *policy.Policy) (chec
 		if conf.Type == "loopback" || example || len(networks) > 0 && strings.HasPrefix(networks[0], "multus") {
 			continue
 		}
-		networks = append(networks, conf.Type+" in "+name)
+		if same := conf.Name + " " + conf.Type; !slices.Contains(seen, same) { // Cilium writes the network that it is chained to again
+			seen, networks = append(seen, same), append(networks, conf.Type+" in "+name)
+		}
 	}
 	if len(networks) > 1 {
 		got = append(got, networks...)

@@ -51,7 +51,7 @@ func inspectMTUChain(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 	largest := 0
 	var wrong, lower []string
 	for _, l := range links {
-		if l.VXLAN == nil || strings.HasPrefix(l.Name, "cilium_") || strings.HasPrefix(l.Name, "vxlan_sys_") {
+		if l.VXLAN == nil || l.VXLAN.FlowBased || strings.HasPrefix(l.Name, "cilium_") || strings.HasPrefix(l.Name, "vxlan_sys_") {
 			continue
 		}
 		largest = max(largest, l.MTU)

@@ -25,7 +25,13 @@ func TestMTUChain(t *testing.T) {
 		"cali1234":     {Kind: "veth", MTU: 9001},
 		"br0":          {Kind: "bridge", MTU: 9001}, "veth1": {Kind: "veth", MTU: 9001, Master: "br0"}, "eth1": {MTU: 9001, Master: "br0"},
 	}}
+	weave := &hosttest.Machine{Routes: []string{"eth0"}, Links: map[string]*hosttest.Link{
+		"eth0":       {MTU: 1500},
+		"vxlan-6784": {Kind: "vxlan", MTU: 65535, VXLAN: &host.VXLAN{Port: 6784, FlowBased: true}},
+		"weave":      {Kind: "bridge", MTU: 1376}, "vethwepl1": {Kind: "veth", MTU: 1376, Master: "weave"},
+	}}
 	checkstest.Run(t, []checkstest.Case{
+		{What: "a tunnel of Open vSwitch", Problem: "mtu.chain", Node: weave, Want: "skip\nskip: no VXLAN tunnel"},
 		{What: "tunnel too large", Problem: "mtu.chain", Node: node(1500, 1450), Want: `
 warn
 want: tunnel <= NIC - 50, Pods <= tunnel

@@ -79,6 +79,10 @@ func TestCNILeftovers(t *testing.T) {
 	checkstest.RunOne(t, "cni.leftovers", checks.Run, []checkstest.Case{
 		{What: "one, beside examples", Node: node(map[string]string{dir + "10-flannel.conflist": flannel}, nil),
 			Want: "pass\nwant: one CNI\ngot: one CNI"},
+		{What: "Cilium chained to another", Node: node(map[string]string{
+			dir + "05-cilium.conflist": `{"name":"aws-cni","plugins":[{"type":"aws-cni"},{"type":"cilium-cni"}]}`,
+			dir + "10-aws.conflist":    `{"name":"aws-cni","plugins":[{"type":"aws-cni"}]}`}, nil),
+			Want: "pass\nwant: one CNI\ngot: one CNI"},
 		{What: "two", Node: node(map[string]string{dir + "10-calico.conflist": calico, dir + "20-flannel.conflist": flannel}, nil), Want: `
 warn
 want: one CNI

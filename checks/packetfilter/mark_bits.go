@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math/bits"
 	"regexp"
 	"slices"
 	"strconv"
@@ -87,17 +88,21 @@ var marking = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`--(?:set-x?mark|mark) 0x([0-9a-fA-F]+)(?:/0x([0-9a-fA-F]+))?`)
 })
 
+// mostOfMark is of 32: a field that is somebody's own is smaller.
+const mostOfMark = 24
+
 // bitsOf returns the bits of the mark that a chain's rules look at or set.
-func bitsOf(c *ruleset.Chain) (bits uint64) {
+func bitsOf(c *ruleset.Chain) (used uint64) {
 	for i := range c.Rules {
 		for _, m := range marking().FindAllStringSubmatch(c.Rules[i].Text, -1) {
 			value, _ := strconv.ParseUint(m[1], 16, 64) // the expression matches nothing else
 			mask, _ := strconv.ParseUint(m[2], 16, 64)
-			if mask == 0 || mask == 0xffffffff { // xor, or the whole mark is replaced
-				mask = value
+			matches := strings.HasPrefix(m[0], "--mark")
+			if mask == 0 || mask == 0xffffffff || matches && bits.OnesCount64(mask) >= mostOfMark {
+				mask = value // xor, or the whole mark is replaced; or all of it is compared but for a few bits, as Cilium does (0xfffffeff)
 			}
-			bits |= mask
+			used |= mask
 		}
 	}
-	return bits
+	return used
 }

@@ -35,6 +35,14 @@ evidence: iptables-save: Tailscale uses 0xff0000
 evidence: iptables-save: kube-proxy uses 0x4000
 evidence: iptables-save: portmap uses 0x2000
 remedy: give one of them other bits: Calico's iptablesMarkMask (FelixConfiguration), kube-proxy's iptables.masqueradeBit; Tailscale's are fixed`},
+		{What: "Cilium, which compares nearly all", Node: saved("*raw\n:KUBE-MARK-MASQ - [0:0]\n:CILIUM_OUTPUT_raw - [0:0]\n" +
+			"-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000\n" +
+			"-A CILIUM_OUTPUT_raw -o lxc+ -m mark --mark 0xa00/0xfffffeff -j CT --notrack\n"), Want: `
+pass
+want: bits of their own
+got: bits of their own
+evidence: iptables-save: Cilium uses 0xa00
+evidence: iptables-save: kube-proxy uses 0x4000`},
 		{What: "nothing", Node: saved("*mangle\n:PREROUTING ACCEPT [0:0]\n"), Want: "skip\nskip: one program at most sets marks"},
 	})
 }

@@ -166,6 +166,8 @@ type VXLAN struct {
 	UDPCSum bool   `json:"udpCSum"` // the outer packet carries a UDP checksum
 	Port    int    `json:"port"`
 	Parent  string `json:"parent,omitempty"` // the interface it sends through
+	// Each packet says where it goes (external): what makes it decides over its size, too, as Open vSwitch does.
+	FlowBased bool `json:"flowBased,omitempty"`
 }
 
 // Feature is the state of one offload, as ETHTOOL_GFEATURES reports it.

@@ -47,7 +47,7 @@ func (m *machineLinks) List(context.Context) ([]Link, error) {
 		link := newLink(l)
 		link.Master = names[l.Attrs().MasterIndex]
 		if v, ok := l.(*netlink.Vxlan); ok {
-			link.VXLAN = &VXLAN{UDPCSum: v.UDPCSum, Port: v.Port, Parent: names[v.VtepDevIndex]}
+			link.VXLAN = &VXLAN{UDPCSum: v.UDPCSum, Port: v.Port, Parent: names[v.VtepDevIndex], FlowBased: v.FlowBased}
 		}
 		links = append(links, link)
 	}
