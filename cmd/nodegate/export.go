@@ -66,6 +66,9 @@ held until it is there and the gate passes.`,
 			for _, l := range r.Lacks {
 				fmt.Fprintf(c.ErrOrStderr(), "nodegate: %s cannot express %s\n", format.Name, l)
 			}
+			if large := format.TooLarge(r); large != "" {
+				fmt.Fprintln(c.ErrOrStderr(), "nodegate:", large)
+			}
 			if strict && len(r.Lacks) > 0 {
 				return fmt.Errorf("%s in the policy that %s cannot express; nothing was written (--strict)",
 					report.Count(len(r.Lacks), "thing"), format.Name)

@@ -81,6 +81,25 @@ func Formats() []Format {
 	}
 }
 
+// mostUserData is what EC2 takes of user data, in bytes and before base64.
+const mostUserData = 16384
+
+// TooLarge returns what a person should know of an export that one of its carriers refuses for its size, "" where all take it.
+func (f Format) TooLarge(r Result) string {
+	n := len(r.Text)
+	if n <= mostUserData {
+		return ""
+	}
+	switch f.Name {
+	case "cloud-init":
+		return fmt.Sprintf("%d bytes: EC2 takes %d of user data; compress it (gzip), which cloud-init reads, or bake nodegate into the image",
+			n, mostUserData)
+	case "ignition":
+		return fmt.Sprintf("%d bytes: EC2 takes %d of user data; put it where ignition.config.replace fetches it", n, mostUserData)
+	}
+	return ""
+}
+
 // Find is the format of a name.
 func Find(name string) (Format, error) {
 	all := Formats()

@@ -14,6 +14,17 @@ journal=/var/lib/nodegate/journal.json
 if [ -e $journal ] && grep -q '"/usr/local/bin/nodegate"' $journal; then
 	exit 0
 fi
+# What an export brought has no journal either. With a program of its own it does not need the package.
+if ! [ -e $journal ]; then
+	for gate in /etc/systemd/system/*.service.d/10-nodegate.conf; do
+		[ -e "$gate" ] || continue
+		if ! grep -q '^ExecStartPre=+/usr/bin/nodegate ' "$gate"; then
+			exit 0
+		fi
+		echo "nodegate: $gate starts kubelet by /usr/bin/nodegate: remove it first, or kubelet would not start again" >&2
+		exit 1
+	done
+fi
 /usr/bin/nodegate uninstall
 # Who enabled the units by hand has no journal.
 if command -v systemctl >/dev/null; then

@@ -168,6 +168,27 @@ func TestDebRefuses(t *testing.T) {
 	}
 	sayIn(t, root, "/usr/local/bin/nodegate", "check", "--stage", "image")
 
+	// Nor is what an export brought, which has no journal, with a program of its own.
+	journal := root + "/var/lib/nodegate/journal.json"
+	say(t, "mv", journal, root+"/root/journal.json")
+	sayIn(t, root, "dpkg", "-i", "/root/one.deb")
+	sayIn(t, root, "dpkg", "-P", "nodegate")
+	if _, err := os.Lstat(root + "/etc/nodegate/policy.d/kubernetes.hcl"); err != nil {
+		t.Errorf("the package took the policy of an export away: %v", err)
+	}
+	// With the package's, it has to go first.
+	sayIn(t, root, "dpkg", "-i", "/root/one.deb")
+	gate := readFile(t, root+dropIn)
+	write(t, root+dropIn, strings.ReplaceAll(gate, "/usr/local/bin/nodegate", "/usr/bin/nodegate"))
+	if code, out := in(t, root, "dpkg", "-r", "nodegate"); code == 0 || !strings.Contains(out, "remove it first") {
+		t.Errorf("exit status %d:\n%s", code, out)
+	}
+	held(t, root, "one")
+	write(t, root+dropIn, gate)
+	sayIn(t, root, "dpkg", "-P", "nodegate")
+	say(t, "mkdir", "-p", filepath.Dir(journal))
+	say(t, "mv", root+"/root/journal.json", journal)
+
 	// Asked to, it takes over, and can go.
 	sayIn(t, root, "dpkg", "-i", "/root/one.deb")
 	sayIn(t, root, strings.Fields(takesOver)...)
