@@ -61,6 +61,11 @@ func (l *loader) variable(b block) (cty.Value, bool) {
 			return cty.NilVal, false
 		}
 		typ = t
+	} else if e := b.get("default"); e != nil && l.affordable(e) {
+		// Without a type, that of a default that is one value: "1.30" is a text, also where it is given.
+		if v, diags := e.Value(nil); !diags.HasErrors() && v.Type().IsPrimitiveType() {
+			typ = v.Type()
+		}
 	}
 	at := b.at("default")
 	var v cty.Value
@@ -122,6 +127,12 @@ func (l *loader) givenAt(name string) hcl.Range {
 	return hcl.Range{Filename: from, Start: hcl.InitialPos, End: hcl.InitialPos}
 }
 
+// isText reports whether an expression is a string without anything to compute in it.
+func isText(e hcl.Expression) bool {
+	t, is := e.(*hclsyntax.TemplateExpr)
+	return is && t.IsStringLiteral()
+}
+
 // ReadVariables adds to o the NAME = VALUE lines, HCL attributes, of files. A value
 // is kept as it is written, for the variable's own type to read.
 func (o *Options) ReadVariables(files []File) hcl.Diagnostics {
@@ -138,8 +149,16 @@ func (o *Options) ReadVariables(files []File) hcl.Diagnostics {
 			return diags
 		}
 		for name, a := range attrs {
-			text := strings.TrimSpace(string(a.Expr.Range().SliceBytes(f.Text)))
 			o.VarsAt[name] = a.Expr.Range()
+			if isText(a.Expr) {
+				v, diags := a.Expr.Value(nil)
+				if diags.HasErrors() {
+					return diags
+				}
+				o.Vars[name] = v.AsString()
+				continue
+			}
+			text := strings.TrimSpace(string(a.Expr.Range().SliceBytes(f.Text)))
 			o.Vars[name] = strings.TrimSuffix(strings.TrimPrefix(text, `"`), `"`)
 		}
 	}

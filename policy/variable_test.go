@@ -1,0 +1,40 @@
+package policy_test
+
+import (
+	"testing"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"nodegate/policy"
+)
+
+// TestGivenText: a text stays the text that it is, however it is given.
+func TestGivenText(t *testing.T) {
+	const version, pattern = `variable "v" { default = "1.30" }`, "variable \"v\" {\n type = string\n}"
+	for _, c := range []struct{ declared, file, given, want string }{
+		{version, "", "", "1.30"},
+		{version, "", "1.30", "1.30"},
+		{version, `v = "1.30"`, "", "1.30"},
+		{version, `v = ""`, "", ""},
+		{pattern, `v = "^6\\.1"`, "", `^6\.1`},
+		{pattern, "", `^6\.1`, `^6\.1`},
+		{`variable "v" { default = 10 }`, "", "20", "20"},
+		{`variable "v" { default = 10 }`, `v = 20`, "", "20"},
+		{`variable "v" {}`, "", "20", "20"},
+	} {
+		o := known()
+		o.Vars, o.VarsAt = map[string]string{}, map[string]hcl.Range{}
+		if c.file != "" {
+			if diags := o.ReadVariables([]policy.File{{Name: "a.vars", Text: []byte(c.file)}}); diags.HasErrors() {
+				t.Fatal(diags)
+			}
+		}
+		if c.given != "" {
+			o.Vars["v"] = c.given
+		}
+		p, diags := policy.Load([]policy.File{{Name: "p.hcl", Text: []byte(c.declared + "\nsysctl \"a.b\" { value = \"x${var.v}\" }")}}, o)
+		if diags.HasErrors() || p.Sysctls[0].Value != "x"+c.want {
+			t.Errorf("%+v: %q, %v", c, p.Sysctls[0].Value, diags)
+		}
+	}
+}
