@@ -40,7 +40,7 @@ func (n *Node) Rules(ctx context.Context) (proxyrules.Report, error) {
 	}
 	rep := proxyrules.Judge(sets, proxyrules.Options{
 		BeLiberal: beLiberal(n.Host), NodePortAddresses: n.Presence.NodePortAddresses,
-		NoExternalIPs: sync.OnceValue(n.Presence.NoExternalIPs),
+		ExcludeCIDRs: n.Presence.ExcludeCIDRs, NoExternalIPs: sync.OnceValue(n.Presence.NoExternalIPs),
 	})
 	n.mode, n.families = rep.Mode, len(rep.Families)
 	n.unwritten(ctx, &rep)

@@ -163,6 +163,15 @@ func (p *Presence) NodePortAddresses() bool {
 	return slices.ContainsFunc(configurations(p.Host), func(c config.KubeProxy) bool { return c.NodePortAddresses })
 }
 
+// ExcludeCIDRs returns the ranges in which kube-proxy leaves virtual servers alone: they are somebody else's.
+func (p *Presence) ExcludeCIDRs() []netip.Prefix {
+	var all []netip.Prefix
+	for _, c := range configurations(p.Host) {
+		all = append(all, c.ExcludeCIDRs...)
+	}
+	return all
+}
+
 // configurations returns what is on the node of kube-proxy's configuration, and what its process has: the file that this names, as it
 // sees it itself, else its flags. What cannot be read is left out.
 func configurations(h *host.Host) []config.KubeProxy {

@@ -187,6 +187,25 @@ func TestConfigured(t *testing.T) {
 	}
 }
 
+// TestExcludeCIDRs: by kube-proxy's configuration, or its command line.
+func TestExcludeCIDRs(t *testing.T) {
+	for flag, file := range map[string]string{
+		"--ipvs-exclude-cidrs=192.0.2.0/24,2001:db8::/64": "", "--v=2": "ipvs:\n  excludeCIDRs: [192.0.2.0/24, \"2001:db8::/64\"]\n",
+	} {
+		m := &hosttest.Machine{Files: map[string]string{
+			"/proc/7/stat": "7 (a) S 1 7", "/proc/7/cmdline": "kube-proxy\x00" + flag + "\x00",
+			"/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]",
+		}}
+		if file != "" {
+			m.Files["/var/lib/kube-proxy/config.conf"] = "kind: KubeProxyConfiguration\n" + file
+		}
+		p := kube.Presence{Host: m.Host()}
+		if got := fmt.Sprint(p.ExcludeCIDRs()); got != "[192.0.2.0/24 2001:db8::/64]" {
+			t.Errorf("%q and %q: %s", file, flag, got)
+		}
+	}
+}
+
 // TestSettleTime: a kube-proxy that writes less often is waited for, wherever that is configured.
 func TestSettleTime(t *testing.T) {
 	const manifest, mine = "/etc/kubernetes/manifests/kube-proxy.manifest", "/proc/7/root/etc/mine.yaml"

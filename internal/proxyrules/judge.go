@@ -11,6 +11,7 @@ package proxyrules
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,8 +34,28 @@ type Options struct {
 	// NodePortAddresses reports whether kube-proxy is configured to answer node ports at some addresses only; nil: it is not.
 	NodePortAddresses func() bool
 
+	// ExcludeCIDRs returns the ranges in which kube-proxy leaves virtual servers of IPVS alone (ipvs.excludeCIDRs); nil: none. It is asked
+	// only where there is IPVS.
+	ExcludeCIDRs func() []netip.Prefix
+
 	// NoExternalIPs reports whether kube-proxy is configured to serve no externalIPs (AllowServiceExternalIPs=false, 1.36); nil: it is not.
 	NoExternalIPs func() bool
+}
+
+// own returns the virtual servers without those that kube-proxy is told to leave alone.
+func (o *Options) own(all *ruleset.IPVS) *ruleset.IPVS {
+	if o.ExcludeCIDRs == nil {
+		return all
+	}
+	excluded := o.ExcludeCIDRs()
+	if len(excluded) == 0 {
+		return all
+	}
+	own := *all
+	own.Servers = slices.DeleteFunc(slices.Clone(all.Servers), func(s ruleset.VirtualServer) bool {
+		return slices.ContainsFunc(excluded, func(p netip.Prefix) bool { return p.Contains(s.Address.Addr()) })
+	})
+	return &own
 }
 
 // unled reports whether kube-proxy may write rules for external traffic that nothing leads to: it writes them where a Service has
@@ -52,7 +73,7 @@ func Judge(sets []*ruleset.Set, opts Options) Report {
 	nft := map[string]bool{} // families with a table of nftables mode
 	for _, set := range sets {
 		if set.IPVS != nil {
-			rep.ipvs = newIPVS(set.IPVS)
+			rep.ipvs = newIPVS(opts.own(set.IPVS))
 		}
 		for _, t := range set.NFT {
 			nft[t.Family] = true

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/netip"
 	"regexp"
 	"strconv"
 	"strings"
@@ -21,6 +22,8 @@ type KubeProxy struct {
 	MinSync time.Duration // the least time between two writings of its rules
 
 	NoExternalIPs bool // externalIPs of Services are not served
+
+	ExcludeCIDRs []netip.Prefix // virtual servers in them are somebody else's (ipvs.excludeCIDRs)
 
 	NodePortAddresses bool // node ports are answered at some addresses only, of which a node may have none
 }
@@ -67,6 +70,9 @@ func ParseKubeProxy(text string) (KubeProxy, error) {
 	c := KubeProxy{Mode: "iptables", MaxPerCore: 32768, Min: 131072, MinSync: time.Second, NoExternalIPs: noExternalIPs(text)}
 	if !strings.Contains(text, "KubeProxyConfiguration") {
 		c.NodePortAddresses = regexp.MustCompile(`--nodeport-addresses[= ]"?\w`).MatchString(text)
+		if m := regexp.MustCompile(`--ipvs-exclude-cidrs[= ]"?([0-9a-fA-F.:/,]+)`).FindStringSubmatch(text); m != nil {
+			c.exclude(strings.Split(m[1], ","))
+		}
 		flag := regexp.MustCompile(`--(?:proxy-(mode)|conntrack-(max-per-core|min)|(?:iptables|ipvs)-(min-sync-period))[= ]"?(\w+)`)
 		for _, m := range flag.FindAllStringSubmatch(text, -1) {
 			var err error
@@ -94,7 +100,8 @@ func ParseKubeProxy(text string) (KubeProxy, error) {
 		}
 		NodePortAddresses        []string `yaml:"nodePortAddresses"`
 		IPTables, IPVS, NFTables struct {
-			MinSyncPeriod string `yaml:"minSyncPeriod"`
+			MinSyncPeriod string   `yaml:"minSyncPeriod"`
+			ExcludeCIDRs  []string `yaml:"excludeCIDRs"`
 		}
 	}
 	if err := yaml.Unmarshal([]byte(text), &file); err != nil {
@@ -110,6 +117,7 @@ func ParseKubeProxy(text string) (KubeProxy, error) {
 		}
 	}
 	c.NodePortAddresses = len(file.NodePortAddresses) > 0
+	c.exclude(file.IPVS.ExcludeCIDRs)
 	if v := file.Conntrack.MaxPerCore; v != nil {
 		c.MaxPerCore = int64(*v)
 	}
@@ -130,4 +138,13 @@ func (c KubeProxy) Writes(cpus int64, capped bool) int64 {
 		n = min(n, 1048576)
 	}
 	return n
+}
+
+// exclude notes ranges. kube-proxy does not start with one that is none.
+func (c *KubeProxy) exclude(ranges []string) {
+	for _, text := range ranges {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			c.ExcludeCIDRs = append(c.ExcludeCIDRs, p)
+		}
+	}
 }
