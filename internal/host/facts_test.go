@@ -1,6 +1,7 @@
 package host_test
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -49,7 +50,7 @@ func TestKubeProxy(t *testing.T) {
 			MinSync: time.Second}, true},
 	} {
 		h := (&hosttest.Machine{Files: c.files}).Host()
-		if got, err := config.ReadKubeProxy(h.Files); err != nil || got != c.want {
+		if got, err := config.ReadKubeProxy(h.Files); err != nil || !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, %v, want %+v", c.name, got, err, c.want)
 		}
 		if mode, known := h.Fact(t.Context(), "kube_proxy.mode"); known != c.known || known && mode != c.want.Mode {
