@@ -24,7 +24,7 @@ func runtime() checks.Problem {
 			"directory\" of the socket; the Node never appears.",
 		How: "CRI's Version is called on the Unix socket of containerRuntimeEndpoint, or of containerd where kubelet's configuration " +
 			"names none and that socket exists: runtime.v1, then runtime.v1alpha2, which kubelet stopped using in 1.26. Without a " +
-			"configuration of kubelet nothing is asked.",
+			"configuration of kubelet nothing is asked, nor of one before 1.24 that uses Docker.",
 		Remedy:   "install containerd 1.6 or CRI-O 1.20 or later, and let its CRI plugin run",
 		TradeOff: "A newer containerd may need its configuration converted: containerd config migrate.",
 		Ref:      "https://kubernetes.io/blog/2022/11/18/upcoming-changes-in-kubernetes-1-26/",
@@ -42,13 +42,24 @@ func inspectRuntime(ctx context.Context, h *host.Host, _ *policy.Policy) (checks
 		return s, err
 	}
 	socket := containerdSocket
-	if setting, told := k.Values["containerRuntimeEndpoint"]; told && setting.Value != "" {
+	setting := k.Values["containerRuntimeEndpoint"]
+	if setting.Value != "" {
 		socket = strings.TrimPrefix(setting.Value, "unix://")
 		s.Evidence = []checks.Evidence{checks.Seen(setting.From.Source, setting.From.Text)}
 	} else if exists, err := h.Files.Exists(socket); err != nil || !exists {
 		s.Skip = "kubelet's configuration names no runtime, and there is no " + socket
 		return s, err
 	}
+	s, err = judgeRuntime(ctx, h, s, socket)
+	if err == nil && !s.Pass && setting.Value == "" {
+		if minor, _ := h.KubeletMinor(ctx); minor > 0 && minor < 24 {
+			return checks.State{Skip: "kubelet before 1.24 uses Docker where its configuration names no runtime"}, nil
+		}
+	}
+	return s, err
+}
+
+func judgeRuntime(ctx context.Context, h *host.Host, s checks.State, socket string) (checks.State, error) {
 	said, err := h.Runtimes.CRIVersion(ctx, socket, "v1")
 	switch {
 	case err == nil:

@@ -22,6 +22,11 @@ func TestRuntime(t *testing.T) {
 		m.Runtime, m.Version = runtime, map[string]string{"kubelet": kubelet}
 		return m
 	}
+	docker := func(kubelet string) *hosttest.Machine { // its package brings a containerd without CRI
+		m := node(map[string]string{"none " + socket: ""}, kubelet)
+		m.Files["/var/lib/kubelet/config.yaml"], m.Files[socket] = "cgroupDriver: systemd\n", ""
+		return m
+	}
 	checkstest.RunOne(t, "kubelet.runtime", checks.Boot, []checkstest.Case{
 		{What: "no kubelet yet", Node: checkstest.Node(nil, nil), Want: `
 skip
@@ -51,6 +56,16 @@ fail
 want: CRI v1
 got: the runtime has no CRI
 evidence: /var/lib/kubelet/config.yaml: containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+evidence: /run/containerd/containerd.sock: neither runtime.v1 nor runtime.v1alpha2
+remedy: take "cri" out of disabled_plugins in /etc/containerd/config.toml, then run: systemctl restart containerd; ` +
+			"`containerd config dump` shows why a plugin does not run"},
+		{What: "Docker's, and a kubelet that does not use it by CRI", Node: docker("Kubernetes v1.23.17"), Want: `
+skip
+skip: kubelet before 1.24 uses Docker where its configuration names no runtime`},
+		{What: "Docker's, and a kubelet that has only CRI", Node: docker("Kubernetes v1.24.0"), Want: `
+fail
+want: CRI v1
+got: the runtime has no CRI
 evidence: /run/containerd/containerd.sock: neither runtime.v1 nor runtime.v1alpha2
 remedy: take "cri" out of disabled_plugins in /etc/containerd/config.toml, then run: systemctl restart containerd; ` +
 			"`containerd config dump` shows why a plugin does not run"},
