@@ -22,6 +22,7 @@ const (
 	PolicyDir    = "/etc/nodegate/policy.d"
 	Disabled     = "/etc/nodegate/disabled"
 	ApplyUnit    = "nodegate-apply.service"
+	ApplyFile    = unitDir + "/" + ApplyUnit // exists also where an export brought the units
 	unitDir      = "/etc/systemd/system"
 	modulesFile  = "/etc/modules-load.d/nodegate.conf"
 	sysctlFile   = "/etc/sysctl.d/99-zz-nodegate.conf" // after 99-sysctl.conf and kops' 99-k8s-general.conf

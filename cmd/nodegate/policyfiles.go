@@ -34,10 +34,12 @@ func (o *options) anyPolicy(h *host.Host) ([]policy.File, error) {
 	}
 	// On a machine that has one, a policy that is gone is a mistake: the built-in
 	// one would replace it without a word.
-	installed, err := h.Files.Exists(units.JournalFile)
-	if installed || err != nil && !errors.Is(err, host.ErrNotRecorded) {
-		return nil, errors.Join(err, fmt.Errorf("nodegate is installed in %s and %s has no policy: "+
-			"put the policy back, or run: nodegate install --policy FILE", h.Root, units.PolicyDir))
+	for _, name := range []string{units.JournalFile, units.ApplyFile} {
+		installed, err := h.Files.Exists(name)
+		if installed || err != nil && !errors.Is(err, host.ErrNotRecorded) {
+			return nil, errors.Join(err, fmt.Errorf("nodegate is installed in %s and %s has no policy: "+
+				"put the policy back, or run: nodegate install --policy FILE", h.Root, units.PolicyDir))
+		}
 	}
 	builtin, err := policy.Builtin("kubernetes")
 	return []policy.File{builtin}, err
