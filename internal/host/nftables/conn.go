@@ -38,11 +38,14 @@ type conn struct {
 	fixed uint32 // the generation that all answers must be of, 0 for any
 }
 
-// attribute is a text that a request has.
+// attribute is a part of a request.
 type attribute struct {
 	kind  uint16
 	value string
 }
+
+// called returns the attribute that names a table, a chain or a set.
+func called(kind uint16, name string) attribute { return attribute{kind, name + "\x00"} }
 
 func dial(ctx context.Context, family uint8) (*conn, error) {
 	nl, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
@@ -50,6 +53,9 @@ func dial(ctx context.Context, family uint8) (*conn, error) {
 		return nil, err
 	}
 	raw, err := nl.SyscallConn()
+	if err == nil {
+		err = nl.SetReadBuffer(singly * largest) // whatever net.core.rmem_default is
+	}
 	if err != nil {
 		_ = nl.Close() // it was not used
 		return nil, err
@@ -139,9 +145,9 @@ func (c *conn) send(request, flags uint16, about []attribute) error {
 	b = binary.NativeEndian.AppendUint32(b, c.number)
 	b = append(b, 0, 0, 0, 0, c.family, unix.NFNETLINK_V0, 0, 0)
 	for _, a := range about {
-		b = binary.NativeEndian.AppendUint16(b, uint16(unix.SizeofNlAttr+len(a.value)+1))
+		b = binary.NativeEndian.AppendUint16(b, uint16(unix.SizeofNlAttr+len(a.value)))
 		b = binary.NativeEndian.AppendUint16(b, a.kind)
-		b = append(append(b, a.value...), 0)
+		b = append(b, a.value...)
 		for len(b)%unix.NLA_ALIGNTO != 0 {
 			b = append(b, 0)
 		}

@@ -70,6 +70,9 @@ table %[1]s kube-proxy {
 		meta l4proto tcp dnat %[1]s addr . port to numgen random mod 2 map { 0 : %[6]s . 80, 1 : %[7]s . 8080 }
 		numgen random mod 300 vmap { %[11]s }
 		numgen inc mod 2 vmap { 0 : drop, 1 : accept }
+		numgen random mod 5 vmap { 0 : drop, 1 : accept, 4 : drop }
+		numgen random mod 64 vmap { %[14]s }
+		numgen random mod 65 vmap { %[15]s }
 	}
 	chain local-AAAAAAAA-ns/s/tcp/p { }
 	chain external-AAAAAAAA-ns/s/tcp/p {
@@ -113,7 +116,8 @@ func written(family string, leave ...string) string {
 		many = append(many, fmt.Sprintf(single, i*3))
 	}
 	var kept []string
-	for line := range strings.Lines(fmt.Sprintf(forms, append(a, strings.Join(dispatch, ", "), strings.Join(many, ", "), to)...)) {
+	for line := range strings.Lines(fmt.Sprintf(forms, append(a, strings.Join(dispatch, ", "), strings.Join(many, ", "), to,
+		strings.Join(dispatch[:64], ", "), strings.Join(dispatch[:65], ", "))...)) {
 		leaves := false
 		for _, l := range leave {
 			leaves = leaves || strings.Contains(line, l)

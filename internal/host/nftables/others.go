@@ -99,7 +99,7 @@ const (
 func (c *conn) dropsNew(f forwardChain) (how string, err error) {
 	c.family = f.family
 	ended := false
-	about := []attribute{{unix.NFTA_RULE_TABLE, f.table}, {unix.NFTA_RULE_CHAIN, f.name}}
+	about := []attribute{called(unix.NFTA_RULE_TABLE, f.table), called(unix.NFTA_RULE_CHAIN, f.name)}
 	err = c.ask(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, about, func(_ int, b []byte) error {
 		a, err := attributes(b[nfGenMsg:])
 		if err != nil || ended {

@@ -3,6 +3,7 @@ package nftables
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -122,7 +123,7 @@ func protocolOf(family string) uint8 {
 
 // table reads the table once.
 func (t team) table(family string) (*ruleset.NFTTable, error) {
-	of := []attribute{{unix.NFTA_RULE_TABLE, ruleset.KubeProxyTable}} // the number is the same of sets and the rest
+	of := []attribute{called(unix.NFTA_RULE_TABLE, ruleset.KubeProxyTable)} // the number is the same of sets and the rest
 	c := t[0]
 	if err := c.ask(unix.NFT_MSG_GETTABLE, unix.NLM_F_ACK, of, func(int, []byte) error { return nil }); errors.Is(err, unix.ENOENT) {
 		return nil, fmt.Errorf("no table %s %s: %w", family, ruleset.KubeProxyTable, fs.ErrNotExist)
@@ -137,14 +138,7 @@ func (t team) table(family string) (*ruleset.NFTTable, error) {
 		return nil, err
 	}
 	sets := d.Sets()
-	err := t.each(len(sets), func(member, i int) error {
-		set := []attribute{of[0], {unix.NFTA_SET_ELEM_LIST_SET, sets[i]}}
-		err := t[member].ask(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, set, d.Add)
-		if errors.Is(err, unix.ENOENT) {
-			return ErrTorn // it was there
-		}
-		return err
-	})
+	err := t.each(len(sets), func(member, i int) error { return t[member].elements(d, sets[i]) })
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +148,7 @@ func (t team) table(family string) (*ruleset.NFTTable, error) {
 		rules[i] = d.Rules()
 	}
 	err = t.each(len(chains), func(member, i int) error {
-		chain := []attribute{of[0], {unix.NFTA_RULE_CHAIN, chains[i].Name}}
+		chain := []attribute{of[0], called(unix.NFTA_RULE_CHAIN, chains[i].Name)}
 		rules[member].Of = chains[i].Name
 		return t[member].ask(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, chain, rules[member].Add)
 	})
@@ -162,4 +156,42 @@ func (t team) table(family string) (*ruleset.NFTTable, error) {
 		return nil, err
 	}
 	return d.Table()
+}
+
+// elements reads those of a set. The kernel goes through a list of all sets to find one: once for elements that are asked for by their
+// keys, thrice for a dump (nft_set_dump_ctx_init, and nf_tables_dump_set for each part and for the end).
+func (c *conn) elements(d *nftwire.Decoder, s nftwire.Set) error {
+	set := []attribute{called(unix.NFTA_SET_ELEM_LIST_TABLE, ruleset.KubeProxyTable), called(unix.NFTA_SET_ELEM_LIST_SET, s.Name)}
+	if 0 < s.Numbers && s.Numbers <= singly {
+		err := c.ask(unix.NFT_MSG_GETSETELEM, unix.NLM_F_ACK, append(set, numbers(s.Numbers)), d.Add)
+		if refused := unix.Errno(0); !errors.As(err, &refused) {
+			return err
+		}
+		d.Forget(s.Name)
+	}
+	err := c.ask(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, set, d.Add)
+	if errors.Is(err, unix.ENOENT) {
+		return ErrTorn // it was there
+	}
+	return err
+}
+
+const (
+	singly  = 64      // elements are asked for by their keys, at most: each is a message, and all have to fit into the socket's buffer
+	largest = 4 << 10 // bytes that such a message takes there, at most
+)
+
+// numbers returns the part of a request that names the elements with the keys 0 to n-1, as numgen makes them.
+func numbers(n int) attribute {
+	var b []byte
+	for i := range n {
+		for depth, kind := range []uint16{unix.NFTA_LIST_ELEM, unix.NFTA_SET_ELEM_KEY} {
+			b = binary.NativeEndian.AppendUint16(b, uint16(4+(3-depth)*unix.SizeofNlAttr))
+			b = binary.NativeEndian.AppendUint16(b, kind|unix.NLA_F_NESTED)
+		}
+		b = binary.NativeEndian.AppendUint16(b, 4+unix.SizeofNlAttr)
+		b = binary.NativeEndian.AppendUint16(b, unix.NFTA_DATA_VALUE)
+		b = binary.NativeEndian.AppendUint32(b, uint32(i))
+	}
+	return attribute{unix.NFTA_SET_ELEM_LIST_ELEMENTS | unix.NLA_F_NESTED, string(b)}
 }

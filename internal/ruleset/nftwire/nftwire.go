@@ -95,8 +95,27 @@ func (d *Rules) Add(message int, b []byte) error {
 // Chains returns the chains: their rules are to be asked for.
 func (d *Decoder) Chains() []*ruleset.NFTChain { return d.table.Chains }
 
-// Sets returns the names of the sets, those without a name too: their elements are to be asked for.
-func (d *Decoder) Sets() []string { return d.names }
+// Set is a set whose elements are to be asked for.
+type Set struct {
+	Name string
+	// Numbers is how many elements it has, where it is part of a rule and its keys are numbers: 0 to Numbers-1 where numgen makes them.
+	Numbers int
+}
+
+// Sets returns the sets, those that are part of a rule too.
+func (d *Decoder) Sets() []Set {
+	all := make([]Set, len(d.names))
+	for i, name := range d.names {
+		all[i].Name = name
+		if s := d.sets[name]; s.out == nil && len(s.key) == 1 && s.key[0] == integer {
+			all[i].Numbers = s.size
+		}
+	}
+	return all
+}
+
+// Forget takes back what was added of a set's elements.
+func (d *Decoder) Forget(set string) { d.sets[set].elements = nil }
 
 // Table returns what was read.
 func (d *Decoder) Table() (*ruleset.NFTTable, error) {

@@ -19,6 +19,7 @@ type wireSet struct {
 	out      *ruleset.NFTSet // nil for one without a name, which is part of a rule
 	interval bool
 	keyLen   int
+	size     int // how many elements it may have; of one without a name, has. 0 where the kernel does not say it
 	key      []kind
 	data     []kind // of a map that leads to values
 	elements []element
@@ -50,6 +51,13 @@ func (d *Decoder) addSet(a *attributes) error {
 	}
 	if data := uint32(a.number(unix.NFTA_SET_DATA_TYPE)); flags&unix.NFT_SET_MAP != 0 && data != unix.NFT_DATA_VERDICT {
 		s.data = kinds(data)
+	}
+	if a[unix.NFTA_SET_DESC] != nil {
+		desc, err := split(a[unix.NFTA_SET_DESC])
+		if err != nil {
+			return fmt.Errorf("set %s: %w", name, err)
+		}
+		s.size = int(desc.number(unix.NFTA_SET_DESC_SIZE))
 	}
 	if flags&unix.NFT_SET_ANONYMOUS == 0 {
 		s.out = &ruleset.NFTSet{
