@@ -54,12 +54,16 @@ func large(endpointChains bool) string {
 		strings.TrimSuffix(elements.String(), ", ") + " }; }\n}\n"
 }
 
-// readOnce is the variable that makes this program one that reads the table, as nodegate does.
+// readOnce is the variable that makes this program one that reads the table, as nodegate does, or one that runs another and says what it
+// took: what is started from here begins with the most memory that this process ever had.
 const readOnce = "NODEGATE_READ_ONCE"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(readOnce) == "" {
 		os.Exit(m.Run())
+	}
+	if os.Getenv(readOnce) == "run" {
+		os.Exit(runOne(os.Args[1:]))
 	}
 	debug.SetGCPercent(50) // as audit and watch do
 	ctx, lines, chains := context.Background(), 200_000, 5000
@@ -244,15 +248,32 @@ type cost struct {
 }
 
 func (c *cost) audit(ctx context.Context) error {
-	began := time.Now()
-	cmd := exec.CommandContext(ctx, c.argv[0], c.argv[1:]...)
+	cmd := exec.CommandContext(ctx, os.Args[0], c.argv...)
+	cmd.Env = append(os.Environ(), readOnce+"=run")
 	out, err := cmd.CombinedOutput()
-	c.took += time.Since(began)
-	// No kube-proxy wrote these rules: the verdict fail is no error here. Usage and what could not be read are.
-	if code := cmd.ProcessState.ExitCode(); code != 0 && code != 1 {
+	if err != nil {
 		return fmt.Errorf("%q: %w\n%s", c.argv, err, out)
 	}
-	c.processor += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	c.peak = max(c.peak, float64(cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss)/1024)
+	var took, processor time.Duration
+	if _, err := fmt.Sscanf(string(out), "took %d processor %d", &took, &processor); err != nil {
+		return err
+	}
+	c.took, c.processor, c.peak = c.took+took, c.processor+processor, max(c.peak, peakOf(out))
 	return nil
+}
+
+// runOne runs a program and prints what it took.
+func runOne(argv []string) (status int) {
+	cmd := exec.Command(argv[0], argv[1:]...)
+	began := time.Now()
+	out, err := cmd.CombinedOutput()
+	took := time.Since(began)
+	// No kube-proxy wrote these rules: the verdict fail is no error here. Usage and what could not be read are.
+	if code := cmd.ProcessState.ExitCode(); code != 0 && code != 1 {
+		fmt.Printf("%v\n%s", err, out)
+		return 1
+	}
+	fmt.Printf("took %d processor %d VmHWM: %d\n", took, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime(),
+		cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss)
+	return 0
 }
