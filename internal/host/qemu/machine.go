@@ -148,10 +148,19 @@ func (r *Running) Complaints() string {
 }
 
 // NoKVM returns QEMU's words where KVM cannot run the machine, "" where it can as far as is known. There are hosts, most of them
-// virtual machines, whose KVM stops at an instruction that it does not know: QEMU says so, and waits for ever.
+// virtual machines, whose KVM stops at an instruction that it does not know: QEMU says so, and waits for ever. Of others QEMU fails with
+// words about KVM, as where it lacks a register of the processor (target/i386/kvm/kvm.c).
 func (r *Running) NoKVM() string {
+	signs := []string{"KVM internal error", "kvm run failed", "failed to initialize kvm"}
+	select {
+	case <-r.Ended():
+		if r.Wait() != nil {
+			signs = append(signs, "kvm", "KVM")
+		}
+	default:
+	}
 	for line := range strings.Lines(r.complaints.Text()) {
-		for _, words := range []string{"KVM internal error", "kvm run failed", "failed to initialize kvm"} {
+		for _, words := range signs {
 			if strings.Contains(line, words) {
 				return strings.TrimSpace(line)
 			}
