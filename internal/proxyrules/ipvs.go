@@ -14,6 +14,9 @@ import (
 // (pkg/proxy/ipvs/proxier.go).
 type ipvs struct {
 	*ruleset.IPVS
+	// excludeCIDRs are ranges in which kube-proxy takes no virtual server away. It makes those of Services there nevertheless.
+	excludeCIDRs []netip.Prefix
+
 	at       map[string]*ruleset.VirtualServer        // by place
 	families map[string]bool                          // whose rules are of IPVS mode
 	nodes    map[string][]netip.Addr                  // by family: where node ports of the API's Services are answered
@@ -118,22 +121,37 @@ func (r *Report) name(ports []apiServicePort) {
 	r.Findings = slices.DeleteFunc(r.Findings, func(f Finding) bool { return f.Name == "kubeproxy.mode.ipvs" && r.Families[f.Family] })
 }
 
+// excludes reports whether a virtual server at an address may be somebody else's, or stays when no Service has it any more.
+func (v *ipvs) excludes(ip netip.Addr) bool {
+	return slices.ContainsFunc(v.excludeCIDRs, func(p netip.Prefix) bool { return p.Contains(ip) })
+}
+
 // findNodes finds the addresses of the node at which node ports are answered: kube-proxy has a virtual server at each, for each port.
+// Of an excluded address only all of them prove it.
 func (v *ipvs) findNodes(ports []apiServicePort) {
 	type nodePort struct {
 		family, proto string
 		port          int
 	}
-	known := map[nodePort]bool{}
+	known, all := map[nodePort]bool{}, map[string]int{}
 	for i := range ports {
-		known[nodePort{ports[i].family, ports[i].proto, ports[i].nodePort}] = ports[i].nodePort != 0
+		p := nodePort{ports[i].family, ports[i].proto, ports[i].nodePort}
+		if p.port != 0 && !known[p] {
+			known[p] = true
+			all[p.family]++
+		}
 	}
 	v.nodes = map[string][]netip.Addr{}
+	served := map[netip.Addr]int{}
 	for i := range v.Servers {
 		s := &v.Servers[i]
 		ip := s.Address.Addr()
 		family := familyOf(ip)
-		if known[nodePort{family, s.Protocol, int(s.Address.Port())}] && v.Local[ip] && !v.Bound[ip] && !slices.Contains(v.nodes[family], ip) {
+		if !known[nodePort{family, s.Protocol, int(s.Address.Port())}] || !v.Local[ip] || v.Bound[ip] {
+			continue
+		}
+		served[ip]++
+		if enough := !v.excludes(ip) || served[ip] == all[family]; enough && !slices.Contains(v.nodes[family], ip) {
 			v.nodes[family] = append(v.nodes[family], ip)
 		}
 	}

@@ -10,14 +10,13 @@ import (
 )
 
 // nameless returns a virtual server as a Service that the API does not have, called by its place. It reports whether that is
-// certainly kube-proxy's: its address is on kube-ipvs0, or it has the form of a node port. Others may be excluded from what kube-proxy
-// cleans up (excludeCIDRs).
+// certainly kube-proxy's, which takes it away: its address is on kube-ipvs0, or it has the form of a node port.
 func (v *ipvs) nameless(at *ruleset.VirtualServer) (s Service, certain bool) {
 	ip, port := at.Address.Addr(), int(at.Address.Port())
 	s = Service{Name: place(ip, port, at.Protocol), Protocol: at.Protocol, Family: familyOf(ip), ClusterIP: ip.String(), Port: port,
 		AffinitySeconds: at.Affinity, Endpoints: endpointsOf(at)}
 	if v.Bound[ip] {
-		return s, true
+		return s, !v.excludes(ip)
 	}
 	s.NodePort = port
 	return s, v.leftNodePort(at)
@@ -28,7 +27,7 @@ func (v *ipvs) nameless(at *ruleset.VirtualServer) (s Service, certain bool) {
 func (v *ipvs) leftNodePort(at *ruleset.VirtualServer) bool {
 	ip, port := at.Address.Addr(), int(at.Address.Port())
 	nodes := v.nodes[familyOf(ip)]
-	if port < 30000 || port > 32767 || len(nodes) == 0 || nodes[0] != ip {
+	if port < 30000 || port > 32767 || len(nodes) == 0 || nodes[0] != ip || v.excludes(ip) {
 		return false
 	}
 	return !slices.ContainsFunc(nodes, func(node netip.Addr) bool {

@@ -42,22 +42,6 @@ type Options struct {
 	NoExternalIPs func() bool
 }
 
-// own returns the virtual servers without those that kube-proxy is told to leave alone.
-func (o *Options) own(all *ruleset.IPVS) *ruleset.IPVS {
-	if o.ExcludeCIDRs == nil {
-		return all
-	}
-	excluded := o.ExcludeCIDRs()
-	if len(excluded) == 0 {
-		return all
-	}
-	own := *all
-	own.Servers = slices.DeleteFunc(slices.Clone(all.Servers), func(s ruleset.VirtualServer) bool {
-		return slices.ContainsFunc(excluded, func(p netip.Prefix) bool { return p.Contains(s.Address.Addr()) })
-	})
-	return &own
-}
-
 // unled reports whether kube-proxy may write rules for external traffic that nothing leads to: it writes them where a Service has
 // externalIPs at all, and the rules that lead there only where it serves these (ExternallyAccessible and ExternalIPs of
 // pkg/proxy/serviceport.go).
@@ -73,7 +57,10 @@ func Judge(sets []*ruleset.Set, opts Options) Report {
 	nft := map[string]bool{} // families with a table of nftables mode
 	for _, set := range sets {
 		if set.IPVS != nil {
-			rep.ipvs = newIPVS(opts.own(set.IPVS))
+			rep.ipvs = newIPVS(set.IPVS)
+			if opts.ExcludeCIDRs != nil {
+				rep.ipvs.excludeCIDRs = opts.ExcludeCIDRs()
+			}
 		}
 		for _, t := range set.NFT {
 			nft[t.Family] = true

@@ -2,6 +2,8 @@ package config
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"regexp"
 
 	"go.yaml.in/yaml/v3"
@@ -12,8 +14,9 @@ const leftOut = "(left out)"
 
 var (
 	privateKey = regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)`)
-	// secretWord is in every file whose keys are looked at.
-	secretWord = regexp.MustCompile(`client-key-data|token|password|auth-provider|exec|secret`)
+	// A file whose keys are looked at has both: as keys, in YAML or JSON. HCL has no such keys.
+	usersKey  = regexp.MustCompile(`(^|[\s{,"'])users["']?\s*:`)
+	secretKey = regexp.MustCompile(`(client-key-data|token|password|auth-provider|exec|secret)["']?\s*:`)
 )
 
 // secretKeys are the keys of a kubeconfig whose values let somebody in (client-go's AuthInfo; for exec, its arguments and environment).
@@ -25,21 +28,33 @@ var secretKeys = map[string]bool{
 // file that is like a kubeconfig and cannot be taken apart is left out whole.
 func WithoutSecrets(text []byte) []byte {
 	text = privateKey.ReplaceAll(text, []byte(leftOut))
-	if !bytes.Contains(text, []byte("users")) || !secretWord.Match(text) {
+	if !usersKey.Match(text) || !secretKey.Match(text) {
 		return text
 	}
-	var file yaml.Node
-	if err := yaml.Unmarshal(text, &file); err != nil {
+	var without bytes.Buffer
+	documents, out := yaml.NewDecoder(bytes.NewReader(text)), yaml.NewEncoder(&without)
+	found := false
+	for {
+		var one yaml.Node
+		err := documents.Decode(&one)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			found = blank(&one) || found
+			err = out.Encode(&one)
+		}
+		if err != nil {
+			return []byte(leftOut)
+		}
+	}
+	if err := out.Close(); err != nil {
 		return []byte(leftOut)
 	}
-	if !blank(&file) {
+	if !found {
 		return text
 	}
-	without, err := yaml.Marshal(&file)
-	if err != nil {
-		return []byte(leftOut)
-	}
-	return without
+	return without.Bytes()
 }
 
 // blank takes the values of secretKeys away, and reports whether there was one.

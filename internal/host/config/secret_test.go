@@ -16,6 +16,8 @@ func TestWithoutSecrets(t *testing.T) {
 		{"a bootstrap kubeconfig", `{"users": [{"user": {"token": "S3cret"}, "name": "kubelet"}]}`, "kubelet"},
 		{"a program", "users:\n- user:\n    exec:\n      command: aws\n      env: [{name: KEY, value: S3cret}]\n  name: aws\n", "name: aws"},
 		{"one that cannot be read", "users:\n- user: {token: S3cret\n", ""},
+		{"the second document", "kind: None\n---\nusers:\n- user: {token: S3cret}\n", "kind: None\n---\nusers:\n"},
+		{"a policy", "sysctl \"kernel.dmesg_restrict\" {\n  reason = \"CIS 1.5: other users must not read it (secrets)\"\n}\n", "CIS 1.5: other users"},
 		{"anything else", "token: 1 # a comment\n", "token: 1 # a comment\n"},
 	} {
 		got := string(WithoutSecrets([]byte(c.text)))
