@@ -113,6 +113,8 @@ func (l *loop) judge(ctx context.Context, now time.Time) {
 		switch {
 		case err != nil:
 			l.unsettled(s, now, fmt.Sprintf("but the API does not confirm it: %v", err))
+		case latest.Agrees(&l.latest, s.port, l.opts.Node, l.opts.Zone) && l.damaged[s.port]:
+			l.unsettled(s, now, "and another thing is wrong with it since, which has to last before it is said")
 		case latest.Agrees(&l.latest, s.port, l.opts.Node, l.opts.Zone):
 			l.out.Converged = append(l.out.Converged, Converged{s.port.Name, s.port.Family, now.Sub(l.began).Seconds()})
 		case l.versions.Knew(latest, s.port):

@@ -30,6 +30,7 @@ type still struct {
 	torn        bool          // no: the table that it is at has no rules, until both have ended
 	unseen      bool          // its process cannot be seen
 	later       bool          // the rules become stale only when broken is over
+	another     bool          // something else is wrong with the Service from then on
 	moves       bool          // the API has changed since it was listed
 	patient     bool
 	lists       int           // of the API
@@ -83,6 +84,8 @@ func (s *still) Rules(ctx context.Context) (proxyrules.Report, error) {
 	case s.torn && took < max(s.writes, s.broken):
 		out.Addf(tableGone, "table nat has no rule of kube-proxy, other tables have")
 		rep.Families, rep.Services = map[string]bool{}, nil
+	case s.another && took >= s.broken:
+		out.Add(proxyrules.Finding{Name: half, Service: s.names[0], Family: "ip", Chain: "another", Message: "a part of it has changed"})
 	case !s.torn && took < s.broken:
 		out.Add(proxyrules.Finding{Name: half, Service: s.names[0], Family: "ip", Message: "half of it is there"})
 	}
@@ -146,6 +149,7 @@ func TestUnsettled(t *testing.T) {
 			2 * time.Minute, "", checks.Pass},
 		{"half a Service, and then the right one", still{broken: 2 * time.Second}, false, time.Minute, "", checks.Pass},
 		{"half a Service", still{broken: time.Hour}, true, time.Minute, half, checks.Fail},
+		{"half a Service, and then another half", still{broken: 2 * time.Second, another: true}, false, time.Minute, unsettled, checks.Unknown},
 		{"half a Service, too little time", still{broken: time.Hour}, true, 2 * time.Second, half, checks.Unknown},
 		{"half a stale Service, for long enough", still{broken: 10 * time.Second}, true, 20 * time.Second, half, checks.Fail},
 		{"half a table, and then a stale Service", still{broken: time.Second, torn: true}, true, time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
