@@ -111,6 +111,7 @@ type Result struct {
 	Fixed    bool   // it did not pass before, and does now
 	Was      string // what a fixed requirement read before
 	Made     []Change
+	Follows  string // the check without which this one cannot pass: State.Cause, also where that is left out since it only warns
 }
 
 // IsSymptom reports whether the result is only the consequence of another one.

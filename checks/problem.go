@@ -100,6 +100,25 @@ func (a asked) Inspect(ctx context.Context, h *host.Host) (State, error) {
 	return s, err
 }
 
+// Causes are those of all that is wrong in one inspection.
+type Causes struct {
+	first   string
+	without bool
+}
+
+// Add adds the cause of something wrong, "" for none.
+func (c *Causes) Add(cause string) {
+	c.first, c.without = cmp.Or(c.first, cause), c.without || cause == ""
+}
+
+// One returns the first cause; "" where something has none, and would still be wrong when all causes are mended.
+func (c *Causes) One() string {
+	if c.without {
+		return ""
+	}
+	return c.first
+}
+
 // SysctlCause names the policy's own requirement on a parameter, or "". Where
 // that requirement fails, the problem is only its consequence.
 func SysctlCause(p *policy.Policy, key string) string {

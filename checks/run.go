@@ -133,6 +133,9 @@ func undone(made, needed []Change) error {
 	return errors.Join(errs...)
 }
 
+// SkippedOff begins the reason of what the policy does not ask for on this node: nothing was looked at.
+const SkippedOff = "its when is false here"
+
 func inspect(ctx context.Context, h *host.Host, c Check) Result {
 	defer activity.Doing(ctx, c.Name())()
 	r := Result{Name: c.Name(), Metadata: c.Metadata()}
@@ -141,7 +144,7 @@ func inspect(ctx context.Context, h *host.Host, c Check) Result {
 		r.Err = ctx.Err()
 		return r
 	case r.Metadata.Off:
-		r.Verdict, r.State.Skip = Skip, "its when is false here ("+r.Metadata.When+")"
+		r.Verdict, r.State.Skip = Skip, SkippedOff+" ("+r.Metadata.When+")"
 		return r
 	case r.Metadata.Unknown != "":
 		r.Err = fmt.Errorf("it depends on %s, which cannot be known here", r.Metadata.Unknown)
@@ -165,20 +168,26 @@ func inspect(ctx context.Context, h *host.Host, c Check) Result {
 
 // dropIntactCauses removes the causes that did not fail: a symptom names a cause
 // only where that check is in the report and does not pass. Where the policy leaves
-// the cause out, nobody mends it, and the changes that need it cannot be made.
+// the cause out, nobody mends it, and the changes that need it cannot be made. What
+// blocks is not explained by what only warns, though it follows from it: nobody
+// would say what blocks.
 func dropIntactCauses(results []Result) {
-	verdicts := map[string]Verdict{}
+	causes := map[string]Result{}
 	for _, r := range results {
-		verdicts[r.Name] = r.Verdict
+		causes[r.Name] = r
 	}
 	for i := range results {
-		s := &results[i].State
-		verdict, is := verdicts[s.Cause]
-		if is && verdict == Skip {
-			s.Changes = nil
+		r := &results[i]
+		cause, is := causes[r.State.Cause]
+		if is && cause.Verdict == Skip {
+			r.State.Changes = nil
 		}
-		if !is || verdict == Skip || verdict == Pass {
-			s.Cause = ""
+		if !is || cause.Verdict == Skip || cause.Verdict == Pass {
+			r.State.Cause = ""
+		}
+		r.Follows = r.State.Cause
+		if r.Metadata.Severity == policy.Block && cause.Metadata.Severity == policy.Warn {
+			r.State.Cause = ""
 		}
 	}
 }

@@ -15,6 +15,7 @@ func (r *reader) link(b block) (Link, bool) {
 			"for example \"vxlan\"; %q is not.", b.Name)
 	}
 	l.Match = r.match(b.Blocks, b.Range)
+	l.Selects = l.Match.String()
 	l.Offloads = r.offloads(b)
 	if n, ok := r.integer(b.get("mtu"), "mtu"); ok {
 		if n < 68 || n > 65535 {

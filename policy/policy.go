@@ -56,6 +56,7 @@ type Metadata struct {
 	Off      bool      // its when is false here
 	When     string    // where that when is
 	Unknown  string    // the facts that it depends on and that are not known here
+	Selects  string    // of a link block: the interfaces that it is about
 }
 
 // Applies reports whether the requirement is in force on this node, with a known
@@ -149,6 +150,20 @@ type Match struct {
 	Kind         string // as `ip -d link` prints it: vxlan, bridge, veth
 	Driver       string // as `ethtool -i` prints it: ena
 	DefaultRoute bool   // carries a default route
+}
+
+// String returns the conditions in a fixed order: "name=flannel* kind=vxlan".
+func (m Match) String() string {
+	var w []string
+	for _, c := range [][2]string{{"name", m.Name}, {"kind", m.Kind}, {"driver", m.Driver}} {
+		if c[1] != "" {
+			w = append(w, c[0]+"="+c[1])
+		}
+	}
+	if m.DefaultRoute {
+		w = append(w, "default_route")
+	}
+	return strings.Join(w, " ")
 }
 
 // Offload is one entry of a link's offload map.

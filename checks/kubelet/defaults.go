@@ -42,6 +42,7 @@ func inspectProtectKernelDefaults(_ context.Context, h *host.Host, p *policy.Pol
 		s.Evidence = []checks.Evidence{checks.Seen(setting.From.Source, setting.From.Text)}
 	}
 	var wrong, commands []string
+	var causes checks.Causes
 	for _, d := range config.KernelDefaults() {
 		key := policy.Key(d[0])
 		got, err := h.ReadSysctl(d[0])
@@ -55,11 +56,10 @@ func inspectProtectKernelDefaults(_ context.Context, h *host.Host, p *policy.Pol
 			wrong = append(wrong, fmt.Sprintf("%s=%s", key, got))
 			commands = append(commands, fmt.Sprintf("%s=%s", key, d[1]))
 			s.Evidence = append(s.Evidence, checks.Seen("/proc/sys/"+d[0], got))
-			if s.Cause == "" {
-				s.Cause = checks.SysctlCause(p, d[0])
-			}
+			causes.Add(checks.SysctlCause(p, d[0]))
 		}
 	}
+	s.Cause = causes.One()
 	if wrong != nil {
 		s.Differs(strings.Join(wrong, " "), "run: sysctl -w "+strings.Join(commands, " ")+"; and put them into the policy")
 	}

@@ -1,7 +1,6 @@
 package kubelet
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -28,6 +27,7 @@ func inotifyLimits() checks.Problem {
 
 func inspectInotify(_ context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
 	s := checks.State{Pass: true}
+	var causes checks.Causes
 	var want, got, commands []string
 	for _, limit := range []struct {
 		name  string
@@ -49,10 +49,11 @@ func inspectInotify(_ context.Context, h *host.Host, p *policy.Policy) (checks.S
 		if n < limit.least {
 			s.Pass = false
 			commands = append(commands, "fs.inotify."+limit.name+"="+limit.write)
-			s.Cause = cmp.Or(s.Cause, checks.SysctlCause(p, key))
+			causes.Add(checks.SysctlCause(p, key))
 		}
 	}
 	s.Want, s.Got = strings.Join(want, " "), strings.Join(got, " ")
+	s.Cause = causes.One()
 	if !s.Pass {
 		s.Remedy = "run: sysctl -w " + strings.Join(commands, " ") + "; and put it into the policy"
 	}

@@ -55,11 +55,20 @@ evidence: /etc/sysconfig/kubelet: --protect-kernel-defaults=true
 evidence: /proc/sys/vm/overcommit_memory: 0
 evidence: /proc/sys/kernel/panic: 0
 remedy: run: sysctl -w vm.overcommit_memory=1 kernel.panic=10; and put them into the policy`},
-		{What: "the cause is the policy's own", Node: checkstest.Node(kops, bad), Policy: "sysctl \"kernel.panic\" { value = 10 }", Want: `
+		{What: "the cause is the policy's own", Node: checkstest.Node(kops, bad), Policy: "sysctl \"kernel.panic\" { value = 10 }\n" +
+			"sysctl \"vm.overcommit_memory\" { value = 1 }", Want: `
 warn
 want: the six values that kubelet demands
 got: vm.overcommit_memory=0 kernel.panic=0
-because: sysctl.kernel.panic
+because: sysctl.vm.overcommit_memory
+evidence: /etc/sysconfig/kubelet: --protect-kernel-defaults=true
+evidence: /proc/sys/vm/overcommit_memory: 0
+evidence: /proc/sys/kernel/panic: 0
+remedy: run: sysctl -w vm.overcommit_memory=1 kernel.panic=10; and put them into the policy`},
+		{What: "one of them is nobody's", Node: checkstest.Node(kops, bad), Policy: "sysctl \"kernel.panic\" { value = 10 }", Want: `
+warn
+want: the six values that kubelet demands
+got: vm.overcommit_memory=0 kernel.panic=0
 evidence: /etc/sysconfig/kubelet: --protect-kernel-defaults=true
 evidence: /proc/sys/vm/overcommit_memory: 0
 evidence: /proc/sys/kernel/panic: 0

@@ -47,6 +47,7 @@ func inspectIPVS(_ context.Context, h *host.Host, p *policy.Policy) (checks.Stat
 
 	s := checks.State{Pass: true, Evidence: []checks.Evidence{checks.Seen("uname -r", release.Text)}}
 	var want, got, commands []string
+	var causes checks.Causes
 	for _, w := range wanted {
 		key := policy.Key(w[0])
 		value, err := h.ReadSysctl(w[0])
@@ -58,12 +59,10 @@ func inspectIPVS(_ context.Context, h *host.Host, p *policy.Policy) (checks.Stat
 			s.Pass = false
 			s.Evidence = append(s.Evidence, checks.Seen("/proc/sys/"+w[0], value))
 			got, commands = append(got, key.String()+"="+value), append(commands, key.String()+"="+w[1])
-			if s.Cause == "" {
-				s.Cause = checks.SysctlCause(p, w[0])
-			}
+			causes.Add(checks.SysctlCause(p, w[0]))
 		}
 	}
-	s.Want, s.Got = strings.Join(want, " "), strings.Join(want, " ")
+	s.Want, s.Got, s.Cause = strings.Join(want, " "), strings.Join(want, " "), causes.One()
 	if !s.Pass {
 		s.Got = strings.Join(got, " ")
 		s.Remedy = "run: sysctl -w " + strings.Join(commands, " ") + "; and put them into the policy"

@@ -33,6 +33,7 @@ func neighbourTable() checks.Problem {
 func inspectNeighbourTable(ctx context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
 	s := checks.State{Want: "below 80% of gc_thresh3, never full", Pass: true}
 	var got []string
+	var causes checks.Causes
 	for _, table := range []struct{ stat, family string }{{"/proc/net/stat/arp_cache", "ipv4"}, {"/proc/net/stat/ndisc_cache", "ipv6"}} {
 		text, err := h.Text(table.stat)
 		if errors.Is(err, fs.ErrNotExist) && table.family == "ipv6" {
@@ -69,12 +70,13 @@ func inspectNeighbourTable(ctx context.Context, h *host.Host, p *policy.Policy) 
 		}
 		got = append(got, said)
 		if entries*100 >= most*80 || full > 0 {
-			s.Pass, s.Cause = false, checks.SysctlCause(p, key)
+			s.Pass = false
+			causes.Add(checks.SysctlCause(p, key))
 			s.Remedy = fmt.Sprintf("raise net.%[1]s.neigh.default.gc_thresh3 to %[2]d or more, and gc_thresh2 to %[3]d",
 				table.family, most*4, most*2)
 		}
 	}
-	s.Got = strings.Join(got, "; ")
+	s.Got, s.Cause = strings.Join(got, "; "), causes.One()
 	return s, nil
 }
 

@@ -52,6 +52,7 @@ func inspectRPFilter(ctx context.Context, h *host.Host, p *policy.Policy) (check
 	}
 	var looked []filtered
 	var wrong []string
+	var causes checks.Causes
 	for _, l := range links {
 		need := rpFilterNeed(l, uplinks)
 		if need == "" {
@@ -75,10 +76,13 @@ func inspectRPFilter(ctx context.Context, h *host.Host, p *policy.Policy) (check
 			s.Evidence = append(s.Evidence, checks.Seen("/proc/sys/net/ipv4/conf/"+l.Name+"/rp_filter",
 				fmt.Sprintf("%d, effective %d, needs %s", own, max(all, own), need)))
 		}
-		if all > 0 {
-			s.Cause = checks.SysctlCause(p, "net/ipv4/conf/all/rp_filter")
+		cause := ""
+		if f.fits(0) {
+			cause = checks.SysctlCause(p, "net/ipv4/conf/all/rp_filter")
 		}
+		causes.Add(cause)
 	}
+	s.Cause = causes.One()
 	switch {
 	case looked == nil:
 		s.Skip = "no interface of a CNI yet"

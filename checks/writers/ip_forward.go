@@ -54,6 +54,9 @@ func inspectIPForward(ctx context.Context, h *host.Host, p *policy.Policy) (chec
 		wrong, remedies = append(wrong, "0 "+on+"by "+f.Source), append(remedies, "take \""+f.Text+"\" out of "+f.Source)
 		s.Evidence = append(s.Evidence, f.Evidence)
 	}
+	if found != nil {
+		s.Cause = "" // the parameter alone does not mend it
+	}
 	if wrong != nil {
 		s.Differs(strings.Join(wrong, ", "), strings.Join(remedies, "; "))
 	}

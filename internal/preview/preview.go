@@ -128,7 +128,7 @@ func newNode(file string, found checks.Report, r report.Report) Node {
 	if n.Name == "" {
 		n.Name = file
 	}
-	stuck := map[string]bool{}
+	stuck, changed := map[string]bool{}, map[string]bool{}
 	blocked := map[Outcome]bool{}
 	for i, res := range found.Results {
 		if res.Verdict == checks.Pass || res.Verdict == checks.Skip {
@@ -138,15 +138,18 @@ func newNode(file string, found checks.Report, r report.Report) Node {
 		switch {
 		case res.Verdict == checks.Unknown:
 			reason.Outcome, reason.Text = Unknown, report.OneLine(res.Err.Error())
-		case len(res.State.Changes) > 0 && !stuck[res.State.Cause]:
+		case len(res.State.Changes) > 0 && !stuck[res.Follows], len(res.State.Changes) == 0 && changed[res.Follows]:
+			changed[res.Name] = true
 			reason.Outcome, reason.Text = Changed, res.State.Got+" -> "+res.State.Want
 			to := &r.Results[i]
 			to.Verdict, to.Got, to.Because, to.Remedy = report.Warn, reason.Text, "", ""
 		}
 		if reason.Outcome != Changed {
 			stuck[res.Name] = true
-			if res.Metadata.Severity == policy.Warn {
-				continue // it holds no node
+			if res.Metadata.Severity == policy.Warn { // it holds no node
+				to := &r.Results[i]
+				to.Verdict, to.Skipped = report.Skip, "it does not pass, and holds no node: "+reason.Text
+				continue
 			}
 			if res.State.Cause != "" && stuck[res.State.Cause] {
 				continue // the cause says more

@@ -78,7 +78,12 @@ func reported(t *testing.T, m *hosttest.Machine, text string) string {
 
 func previewed(t *testing.T, texts ...string) ([]preview.Node, []error) {
 	t.Helper()
-	files := []policy.File{{Name: "new.hcl", Text: []byte(newPolicy)}}
+	return previewedBy(t, newPolicy, texts...)
+}
+
+func previewedBy(t *testing.T, text string, texts ...string) ([]preview.Node, []error) {
+	t.Helper()
+	files := []policy.File{{Name: "new.hcl", Text: []byte(text)}}
 	p := preview.Policy{Source: policy.Read(files, policy.Options{Checks: catalog.Names()})}
 	return p.Nodes(t.Context(), len(texts), func(i int) (preview.Document, error) {
 		if texts[i] == "" {
@@ -153,5 +158,74 @@ nodegate: of 7 nodes 1 pass, 2 changed, 2 unknown, 2 held`, b.String())
 	}
 	if preview.Worst(nodes) != preview.Held {
 		t.Error("the worst is not held")
+	}
+}
+
+// TestFollows: a failure that ends when apply changes something else holds no node; one that only warns and that apply cannot change is
+// no change.
+func TestFollows(t *testing.T) {
+	const text = `
+check "inotify.limits" { severity = "block" }
+sysctl "fs.inotify.max_user_watches" {
+  value    = 524288
+  severity = "warn"
+}
+sysctl "fs.inotify.max_user_instances" { value = 8192 }
+sysctl "kernel.no_such" {
+  value    = 1
+  severity = "warn"
+}`
+	low := checkstest.Node(map[string]string{"/proc/sys/kernel/hostname": "low\n"},
+		map[string]string{"fs/inotify/max_user_watches": "8192", "fs/inotify/max_user_instances": "128"})
+	blocking := strings.Replace(text, "  severity = \"warn\"\n", "", 1) // a report does not say what only a warning explains
+	for what, document := range map[string]string{"snapshot": snapshot(t, low, text), "report": reported(t, low, blocking)} {
+		nodes, errs := previewedBy(t, text, document)
+		if len(errs) != 0 || len(nodes) != 1 || nodes[0].Outcome != preview.Changed || len(nodes[0].Reasons) != 3 {
+			t.Fatalf("%s: %+v, %v", what, nodes, errs)
+		}
+		for _, r := range nodes[0].Report.Results {
+			want := report.Warn
+			if r.Name == "sysctl.kernel.no_such" {
+				want = report.Skip
+			}
+			if r.Verdict != want {
+				t.Errorf("%s: %s is %s, want %s", what, r.Name, r.Verdict, want)
+			}
+		}
+	}
+}
+
+// TestNotAsked: what an older policy left out on a node, or asked of other interfaces, its report does not show.
+func TestNotAsked(t *testing.T) {
+	const old = `
+sysctl "kernel.panic" {
+  value = 10
+  when  = false
+}
+link "eth" {
+  match { name = "eth*" }
+  mtu = 1500
+}
+gate { enforce = "warn" }`
+	n := node("n", "6.1.0", "0", "")
+	document := reported(t, n, old)
+	for want, text := range map[string]string{
+		"":                                old,
+		"panic":                           strings.Replace(old, "  when  = false\n", "", 1),
+		"other interfaces, \"name=eth*\"": strings.Replace(old, "eth*", "eth0", 1),
+	} {
+		text = strings.Replace(text, "gate { enforce = \"warn\" }", "", 1)
+		nodes, errs := previewedBy(t, text, document)
+		if len(errs) != 0 || len(nodes) != 1 {
+			t.Fatal(errs)
+		}
+		reasons := encode(t, nodes[0].Reasons)
+		reasons = strings.ReplaceAll(reasons, `\"`, `"`)
+		if unknown := nodes[0].Outcome == preview.Unknown; unknown != (want != "") || !strings.Contains(reasons, want) {
+			t.Errorf("want %q: %s, %s", want, nodes[0].Outcome, reasons)
+		}
+		if p := nodes[0].Report.Policy; p.Enforce != "" || p.Files[0] != "new.hcl" {
+			t.Errorf("the report is of the old policy: %+v", p)
+		}
 	}
 }

@@ -32,8 +32,8 @@ func (p Policy) reports(d Document) ([]Node, error) {
 		}
 		found := checks.Report{Stage: checks.Boot}
 		for _, c := range catalog.For(loaded, checks.Boot) {
-			r := checks.Result{Name: c.Name(), Metadata: c.Metadata()}
-			was, has := known[r.Name]
+			was, has := known[c.Name()]
+			r := checks.Result{Name: c.Name(), Metadata: c.Metadata(), Follows: was.Because}
 			switch {
 			case r.Metadata.Off:
 				r.Verdict = checks.Skip
@@ -47,6 +47,7 @@ func (p Policy) reports(d Document) ([]Node, error) {
 			found.Results = append(found.Results, r)
 		}
 		becomes := old.Report
+		becomes.Policy = report.NewPolicy(loaded)
 		becomes.Stage, becomes.Results = string(checks.Boot), nil
 		for _, r := range found.Results {
 			becomes.Results = append(becomes.Results, report.NewResult(r))
@@ -77,6 +78,12 @@ func judge(r *checks.Result, was report.Result, p *policy.Policy) {
 	switch i := sysctl(p, r.Name); {
 	case was.Verdict == report.Unknown:
 		r.Err = errors.New(was.Error)
+		return
+	case was.Verdict == report.Skip && strings.HasPrefix(was.Skipped, checks.SkippedOff):
+		r.Err = errors.New("the policy of the report did not ask for it on this node: take a snapshot with the new policy")
+		return
+	case strings.HasPrefix(r.Name, "link.") && was.Match != r.Metadata.Selects:
+		r.Err = fmt.Errorf("the report is of other interfaces, %q: take a snapshot with the new policy", was.Match)
 		return
 	case was.Verdict == report.Skip:
 		r.Verdict, r.State.Skip = checks.Skip, was.Skipped

@@ -12,21 +12,27 @@ import (
 type Plan struct {
 	checked                 int
 	change, byHand, unknown []checks.Result
+	follow                  []checks.Result // pass when a change is made that another one asks for
 }
 
 // NewPlan sorts what an inspection found by what apply would do about it. It cannot
 // mend the consequence of what it cannot mend.
 func NewPlan(r checks.Report) Plan {
 	p := Plan{checked: len(r.Results)}
-	stuck := map[string]bool{}
+	stuck, changed := map[string]bool{}, map[string]bool{}
 	for _, res := range r.Results {
 		switch {
 		case res.Verdict == checks.Unknown:
 			p.unknown = append(p.unknown, res)
 		case res.Verdict == checks.Pass || res.Verdict == checks.Skip:
 			continue
-		case len(res.State.Changes) > 0 && !stuck[res.State.Cause]:
+		case len(res.State.Changes) > 0 && !stuck[res.Follows]:
 			p.change = append(p.change, res)
+			changed[res.Name] = true
+			continue
+		case len(res.State.Changes) == 0 && changed[res.Follows]:
+			p.follow = append(p.follow, res)
+			changed[res.Name] = true
 			continue
 		default:
 			p.byHand = append(p.byHand, res)
@@ -67,7 +73,7 @@ func (r *Report) Repeat(c Call) {
 // Next returns what a person does after a check, "" where each result says it
 // itself.
 func (p Plan) Next(c Call) string {
-	n, rest := len(p.change), len(p.byHand)+len(p.unknown)
+	n, rest := len(p.change)+len(p.follow), len(p.byHand)+len(p.unknown)
 	if n == 0 {
 		return ""
 	}
@@ -93,13 +99,17 @@ func (p Plan) Verdict() Verdict {
 // Text writes old and new of each change, and below it what apply cannot change.
 func (p Plan) Text(w io.Writer, paint Paint, call Call) error {
 	t := text{paint: paint}
-	for _, list := range [][]checks.Result{p.change, p.byHand, p.unknown} {
+	for _, list := range [][]checks.Result{p.change, p.follow, p.byHand, p.unknown} {
 		for _, res := range list {
 			t.width = max(t.width, len(res.Name))
 		}
 	}
 	for _, res := range p.change {
 		t.row("  "+paint(Yellow, "~"), res.Name, paint(Red, res.State.Got)+" -> "+paint(Green, res.State.Want))
+	}
+	for _, res := range p.follow {
+		t.row("  "+paint(Yellow, "~"), res.Name,
+			paint(Red, res.State.Got)+" -> "+paint(Green, res.State.Want)+paint(Dim, " by "+res.Follows))
 	}
 	if len(p.byHand) > 0 {
 		fmt.Fprintln(&t, "what apply cannot change:")

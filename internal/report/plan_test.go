@@ -63,3 +63,41 @@ func TestPlanLeftOut(t *testing.T) {
 		t.Errorf("(-want +got)\n%s\n%s", d, b.String())
 	}
 }
+
+// TestPlanFollows: what passes when a change is made that another requirement asks for is not for a person to do, also where the other
+// one only warns. Where nothing changes that one, it is.
+func TestPlanFollows(t *testing.T) {
+	node := checkstest.Node(map[string]string{"/lib/modules/6.1.0/modules.dep": ""},
+		map[string]string{"fs/inotify/max_user_watches": "8192", "fs/inotify/max_user_instances": "128"})
+	const text = `
+		check "inotify.limits" { severity = "block" }
+		sysctl "fs.inotify.max_user_watches" {
+			value    = 524288
+			severity = "warn"
+		}`
+	for instances, want := range map[string]string{
+		"sysctl \"fs.inotify.max_user_instances\" { value = 8192 }": `  ~ sysctl.fs.inotify.max_user_watches    8192 -> 524288
+  ~ sysctl.fs.inotify.max_user_instances  128 -> 8192
+  ~ inotify.limits                        max_user_watches=8192 max_user_instances=128 -> max_user_watches>=524288 max_user_instances>=512 by sysctl.fs.inotify.max_user_watches
+2 changes; run ` + "`nodegate apply`" + ` to make them
+`,
+		"": `  ~ sysctl.fs.inotify.max_user_watches  8192 -> 524288
+what apply cannot change:
+  ! inotify.limits                      max_user_watches=8192 max_user_instances=128, wants max_user_watches>=524288 max_user_instances>=512; run: sysctl -w fs.inotify.max_user_watches=524288 fs.inotify.max_user_instances=8192; and put it into the policy
+1 change; run ` + "`nodegate apply`" + ` to make it; 1 for you: apply cannot make them pass
+`,
+	} {
+		p := checkstest.Load(t, text+"\n"+instances)
+		found := checks.Inspect(t.Context(), node.Host(), checks.Boot, catalog.For(p, checks.Boot))
+		var b strings.Builder
+		if err := report.NewPlan(found).Text(&b, report.Plain, report.Call{}); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, b.String()); d != "" {
+			t.Errorf("(-want +got)\n%s\n%s", d, b.String())
+		}
+		if why := report.Blocking(found); len(why) == 0 || !strings.Contains(why[len(why)-1].Text, "inotify.limits") {
+			t.Errorf("what only warns hides what blocks: %v", why)
+		}
+	}
+}

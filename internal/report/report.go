@@ -57,6 +57,7 @@ type Result struct {
 	Verdict  Verdict           `json:"verdict"`
 	Severity policy.Severity   `json:"severity"`
 	Want     string            `json:"want"`
+	Match    string            `json:"match,omitempty"` // of a link requirement: the interfaces that it is about
 	Got      string            `json:"got"`
 	Fixed    bool              `json:"fixed"`
 	Was      string            `json:"was,omitempty"`
@@ -73,15 +74,21 @@ type Result struct {
 // New returns the report on h of a run of the checks of p.
 func New(h *host.Host, p *policy.Policy, r checks.Report) Report {
 	out := Report{
-		APIVersion: APIVersion, Kind: KindReport, Node: describe(h), Policy: Policy{Files: p.Files},
+		APIVersion: APIVersion, Kind: KindReport, Node: describe(h), Policy: NewPolicy(p),
 		Stage: string(r.Stage), Verdict: verdictOf(r.Verdict()), Time: r.Started.UTC().Format("2006-01-02T15:04:05.000Z"),
 		DurationMs: float64(r.Duration.Microseconds()) / 1000, Results: []Result{},
 	}
 	for _, res := range r.Results {
 		out.Results = append(out.Results, NewResult(res))
 	}
+	return out
+}
+
+// NewPolicy returns what a report says of its policy.
+func NewPolicy(p *policy.Policy) Policy {
+	out := Policy{Files: p.Files}
 	if p.Gate.Enforce == policy.Warn {
-		out.Policy.Enforce = string(p.Gate.Enforce)
+		out.Enforce = string(p.Gate.Enforce)
 	}
 	return out
 }
@@ -90,6 +97,7 @@ func New(h *host.Host, p *policy.Policy, r checks.Report) Report {
 func NewResult(res checks.Result) Result {
 	out := Result{
 		Name: res.Name, Verdict: verdictOf(res.Verdict), Severity: res.Metadata.Severity, Want: res.State.Want, Got: res.State.Got,
+		Match: res.Metadata.Selects,
 		Fixed: res.Fixed, Was: res.Was, Source: res.Metadata.Source(), Reason: res.Metadata.Reason, Evidence: res.State.Evidence,
 		Ref: res.Metadata.Ref, Because: res.State.Cause, Skipped: res.State.Skip,
 	}
