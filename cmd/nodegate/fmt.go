@@ -28,21 +28,36 @@ writes standard output. A file with a syntax error is not changed.`,
   nodegate fmt < my.hcl`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				text, err := io.ReadAll(io.LimitReader(c.InOrStdin(), policy.MaxFileSize))
-				if err != nil {
-					return err
-				}
-				out, err := layout(c.ErrOrStderr(), policy.File{Name: "standard input", Text: text})
-				if err == nil {
-					_, err = exact(c.OutOrStdout()).Write(out)
-				}
-				return err
+				return fmtInput(c, check)
 			}
 			return fmtFiles(c, args, check)
 		},
 	}
 	c.Flags().BoolVar(&check, "check", false, "change nothing; exit status 1 if a file would change")
 	return c
+}
+
+func fmtInput(c *cobra.Command, check bool) error {
+	const name = "standard input"
+	text, err := io.ReadAll(io.LimitReader(c.InOrStdin(), policy.MaxFileSize+1))
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", name, err)
+	}
+	if len(text) > policy.MaxFileSize {
+		return fmt.Errorf("%s is larger than %d bytes, which no policy file may be", name, policy.MaxFileSize)
+	}
+	out, err := layout(c.ErrOrStderr(), policy.File{Name: name, Text: text})
+	switch {
+	case err != nil:
+		return err
+	case !check:
+		_, err = exact(c.OutOrStdout()).Write(out)
+		return err
+	case !bytes.Equal(out, text):
+		fmt.Fprintln(c.OutOrStdout(), name)
+		return exit(exitFail)
+	}
+	return nil
 }
 
 func fmtFiles(c *cobra.Command, names []string, check bool) error {
@@ -63,12 +78,17 @@ func fmtFiles(c *cobra.Command, names []string, check bool) error {
 		if bytes.Equal(out, f.Text) {
 			continue
 		}
-		fmt.Fprintln(c.OutOrStdout(), f.Name)
 		if check {
+			fmt.Fprintln(c.OutOrStdout(), f.Name)
 			result = errors.Join(result, exit(exitFail))
 			continue
 		}
-		result = errors.Join(result, rewrite(f.Name, out))
+		if err := rewrite(f.Name, out); err != nil {
+			fmt.Fprintf(c.ErrOrStderr(), "nodegate: %v\n", err)
+			result = errors.Join(result, exit(exitUsage))
+			continue
+		}
+		fmt.Fprintln(c.OutOrStdout(), f.Name)
 	}
 	return result
 }

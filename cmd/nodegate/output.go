@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"nodegate/internal/host"
+	"nodegate/internal/host/file"
 	"nodegate/internal/plain"
 	"nodegate/internal/report"
 )
@@ -156,15 +158,30 @@ func (o *options) write(stdout io.Writer, render func(io.Writer) error) error {
 	case o.output == "":
 		return render(stdout)
 	}
-	mode := fs.FileMode(0o666)
+	mode := fs.FileMode(0o644)
 	if o.private {
 		mode = 0o600
 	}
-	f, err := os.OpenFile(o.output, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
-	if err != nil {
+	info, err := os.Lstat(o.output)
+	if err == nil && !info.Mode().IsRegular() { // a terminal, a pipe, a link
+		f, err := os.OpenFile(o.output, os.O_WRONLY|os.O_TRUNC, 0)
+		if err != nil {
+			return fmt.Errorf("writing the report: %w", err)
+		}
+		return errors.Join(render(plain.NewWriter(f, false)), f.Close())
+	}
+	if err == nil && !o.private {
+		mode = info.Mode().Perm()
+	}
+	var text bytes.Buffer
+	if err := render(&text); err != nil {
+		return err
+	}
+	// Whoever reads it meanwhile, as node_exporter does, finds the whole of the old one or of the new one.
+	if err := file.Replace(o.output, []byte(plain.Escape(text.String())), mode); err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
-	return errors.Join(render(plain.NewWriter(f, false)), f.Close())
+	return nil
 }
 
 // exact returns the writer of a document that must not change, a policy for example:

@@ -96,10 +96,10 @@ func checkSums(c *cobra.Command, dir string, list []signature.Sum, key minisign.
 		}
 		fmt.Fprintf(c.ErrOrStderr(), "nodegate: %v\n", err)
 		switch {
-		case !errors.Is(err, signature.ErrDiffers):
-			code = exitUnknown
+		case errors.Is(err, signature.ErrDiffers):
+			code = exitFail // whatever cannot be read beside it
 		case code == exitPass:
-			code = exitFail
+			code = exitUnknown
 		}
 	}
 	if code != exitPass {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -79,7 +80,7 @@ func (t Test) run(ctx context.Context) (Outcome, error) {
 		if b.verdict == report.Pass {
 			passed++
 		}
-		if worst == nil || worst.verdict == report.Pass {
+		if worst == nil || worst.verdict == report.Pass || worst.verdict == report.Unknown && b.verdict == report.Fail {
 			worst, b.number = &b, n+1
 		}
 	}
@@ -231,6 +232,7 @@ func (t Test) outcome(b boot, passed int) Outcome {
 	}}
 	if b.report != nil {
 		out.Report = *b.report
+		out.Report.Results = slices.DeleteFunc(slices.Clone(out.Report.Results), func(r report.Result) bool { return r.Name == Check })
 	}
 	if b.why != "" {
 		if t.Boots > 1 {

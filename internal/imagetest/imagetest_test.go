@@ -38,7 +38,7 @@ func TestBoots(t *testing.T) {
 	for name, text := range map[string]string{
 		"pass": words(t, report.Pass, installed, "swap"), "fail": words(t, report.Fail, installed, "swap"),
 		"unknown": words(t, report.Unknown, installed, "swap"), "with": words(t, report.Pass, testPolicy, "swap"),
-		"nothing": words(t, report.Pass, installed),
+		"nothing": words(t, report.Pass, installed), "boots": words(t, report.Fail, installed, Check),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -60,6 +60,10 @@ func TestBoots(t *testing.T) {
 			"pass: the gate passes in 3 boots, got it passes in 3 of 3; swap pass", ""},
 		{"passes some time", "[ ! -e second ] || { cat pass >&4; exec sleep 60; }; >second; cat fail >&4; exec sleep 60", Test{Boots: 3},
 			"fail: the gate passes in 3 boots, got it passes in 2 of 3; swap fail", ""},
+		{"cannot tell, and fails", "[ -e fourth ] || { >fourth; cat unknown >&4; exec sleep 60; }; cat fail >&4; exec sleep 60", Test{Boots: 2},
+			"fail: the gate passes in 2 boots, got it passes in 0 of 2; swap fail", ""},
+		{"says what is the test's to say", "cat boots >&4; exec sleep 60", Test{},
+			"fail: the gate passes in 1 boot, got it passes in 0 of 1", ""},
 		{"passes in the end", "cat fail >&4; sleep 0.3; cat pass >&4; exec sleep 60", Test{Hold: time.Minute},
 			"pass: the gate passes in 1 boot, got it passes in 1 of 1; swap pass", ""},
 		{"fails", "cat fail >&4; exec sleep 60", Test{}, "fail: the gate passes in 1 boot, got it passes in 0 of 1; swap fail", ""},

@@ -19,7 +19,7 @@ func (r Report) Text(w io.Writer, paint Paint, verbose bool) error {
 		for _, res := range r.Results {
 			if res.Verdict == v && res.Because == "" {
 				t.broken(res)
-				t.symptoms(r.Results, res.Name)
+				t.symptoms(r.Results, res.Name, map[string]bool{})
 			}
 		}
 	}
@@ -103,12 +103,13 @@ func (t *text) evidence(r Result) {
 	}
 }
 
-// symptoms lists what a failure explains, and what that explains in turn.
-func (t *text) symptoms(all []Result, cause string) {
+// symptoms lists what a failure explains, and what that explains in turn, each once: a report that another machine wrote may go in circles.
+func (t *text) symptoms(all []Result, cause string, listed map[string]bool) {
+	listed[cause] = true
 	for _, r := range all {
-		if r.Because == cause {
+		if r.Because == cause && !listed[r.Name] {
 			t.line(Dim, "", r.Name, t.paint(Dim, "because of "+cause))
-			t.symptoms(all, r.Name)
+			t.symptoms(all, r.Name, listed)
 		}
 	}
 }

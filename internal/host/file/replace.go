@@ -9,6 +9,9 @@ import (
 // Replace writes a file of this machine as a whole, or not at all.
 func Replace(name string, content []byte, mode os.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(name), ".nodegate-new-")
+	if wrong := (*os.PathError)(nil); errors.As(err, &wrong) {
+		wrong.Path = name // which the caller knows
+	}
 	if err != nil {
 		return err
 	}
