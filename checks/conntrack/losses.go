@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strconv"
 	"strings"
 
@@ -20,7 +21,8 @@ func conntrackLosses() checks.Problem {
 		Symptom: "DNS answers take 5 seconds now and then (insert_failed: the A and the AAAA query race, kubernetes#56903), or new " +
 			"connections are dropped (drop, early_drop: the table is full).",
 		How: "insert_failed, drop or early_drop of /proc/net/stat/nf_conntrack, summed over CPUs, rises between two reads 100 ms apart. " +
-			"Where all are 0 there is no second read. A snapshot holds one read: there nothing rises.",
+			"Where all are 0 there is no second read. A snapshot holds one read: there nothing rises. A kernel without that file " +
+			"(CONFIG_NF_CONNTRACK_PROCFS) is asked over netlink.",
 		Remedy: "insert_failed: NodeLocal DNSCache, or single-request-reopen or use-vc in resolv.conf's options; drop and early_drop: " +
 			"raise net.netfilter.nf_conntrack_max",
 		TradeOff: "use-vc sends every query by TCP; NodeLocal DNSCache is one more Pod a node.",
@@ -34,8 +36,12 @@ const conntrackStat = "/proc/net/stat/nf_conntrack"
 func inspectConntrackLosses(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("no loss now")
 	first, err := readConntrackStat(h)
+	if errors.Is(err, fs.ErrNotExist) {
+		s.Skip = whyNoStat(h)
+		return s, nil
+	}
 	if err != nil {
-		return unread(s, err)
+		return s, err
 	}
 	second := first
 	counters := []string{"insert_failed", "drop", "early_drop"}
@@ -73,6 +79,18 @@ func inspectConntrackLosses(ctx context.Context, h *host.Host, _ *policy.Policy)
 	}
 	s.Differs("rising: "+strings.Join(rising, ", "), strings.Join(remedies, "; "))
 	return s, nil
+}
+
+// whyNoStat tells a machine that tracks nothing from a kernel that keeps its counters for itself.
+func whyNoStat(h *host.Host) string {
+	const notLoaded, notShown = "nf_conntrack is not loaded", "this kernel does not show its counters: CONFIG_NF_CONNTRACK_PROCFS is off"
+	switch _, err := conntrackNumber(h, "count"); {
+	case err == nil:
+		return notShown
+	case errors.Is(err, fs.ErrNotExist):
+		return notLoaded + ": nothing is tracked"
+	}
+	return notLoaded + ", or " + notShown // a snapshot that has no count
 }
 
 func readConntrackStat(h *host.Host) (map[string]uint64, error) {

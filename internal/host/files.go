@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nodegate/internal/host/file"
+	"nodegate/internal/host/netns"
 )
 
 // maxFile limits what is read from one file: modules.dep of a distribution kernel
@@ -22,7 +23,23 @@ const maxTail = 32 << 10
 // machineFiles reads and writes the running machine's files.
 type machineFiles struct{}
 
-func (machineFiles) ReadFile(name string) ([]byte, error) { return file.Read(name, maxFile) }
+// ReadFile makes up /proc/net/stat/nf_conntrack where the kernel has no such file.
+func (machineFiles) ReadFile(name string) ([]byte, error) {
+	found, err := file.Read(name, maxFile)
+	if name != "/proc/net/stat/nf_conntrack" || !errors.Is(err, fs.ErrNotExist) {
+		return found, err
+	}
+	// Kernels without CONFIG_NF_CONNTRACK_PROCFS (Ubuntu's) tell their counters over netlink only. Without nf_conntrack they are
+	// not asked: the question would load it.
+	if loaded, _ := existed(os.Lstat("/proc/sys/net/netfilter/nf_conntrack_count")); !loaded {
+		return nil, err
+	}
+	stats, asked := netns.ConntrackStats()
+	if errors.Is(asked, errors.ErrUnsupported) {
+		return nil, err
+	}
+	return stats, asked
+}
 
 func (machineFiles) Tail(name string) ([]byte, error) {
 	f, err := file.Open(name)

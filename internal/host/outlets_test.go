@@ -33,6 +33,8 @@ func TestMain(m *testing.M) {
 		os.Exit(said(host.Persist("held\n")))
 	case "journal":
 		os.Exit(said(host.Log(host.LevelError, "held\nby two lines", map[string]string{"NODEGATE_CHECK": "x"})))
+	case "conntrack":
+		os.Exit(countersRead())
 	case "status":
 		host.Status("held")
 		os.Exit(0)

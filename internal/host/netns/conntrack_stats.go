@@ -1,0 +1,73 @@
+package netns
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// ctGetStatsCPU is IPCTNL_MSG_CT_GET_STATS_CPU: one message a CPU.
+const ctGetStatsCPU = unix.NFNL_SUBSYS_CTNETLINK<<8 | 4
+
+type ctStat struct {
+	attribute uint16
+	name      string
+}
+
+// ctStats are the attributes CTA_STATS_* of linux/netfilter/nfnetlink_conntrack.h that kernels still fill, by the names that
+// /proc/net/stat/nf_conntrack has for them.
+func ctStats() []ctStat {
+	return []ctStat{
+		{14, "clashres"}, {2, "found"}, {4, "invalid"}, {15, "chainlength"}, {8, "insert"}, {9, "insert_failed"}, {10, "drop"},
+		{11, "early_drop"}, {12, "icmp_error"}, {13, "search_restart"},
+	}
+}
+
+// ConntrackStats returns the counters of conntrack as /proc/net/stat/nf_conntrack has them, for kernels that were built without
+// that file: a line of names, and a line of hexadecimal numbers for every CPU. It is about the namespace of the calling thread.
+// To ask loads nf_conntrack_netlink, and with it nf_conntrack. What may not be read, or what the kernel does not have, is
+// fs.ErrPermission or errors.ErrUnsupported.
+func ConntrackStats() ([]byte, error) {
+	request := nl.NewNetlinkRequest(ctGetStatsCPU, unix.NLM_F_DUMP)
+	request.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_UNSPEC, Version: nl.NFNETLINK_V0})
+	messages, err := request.Execute(unix.NETLINK_NETFILTER, ctGetStatsCPU)
+	if err != nil {
+		return nil, conntrackErr("counting", Tuple{}, err)
+	}
+	var text strings.Builder
+	for _, s := range ctStats() {
+		text.WriteString(s.name + " ")
+	}
+	for _, m := range messages {
+		line, err := decodeStats(m)
+		if err != nil {
+			return nil, err
+		}
+		text.WriteString("\n" + line)
+	}
+	return []byte(text.String() + "\n"), nil
+}
+
+// decodeStats returns the numbers of one CPU; an attribute that this kernel does not have is 0.
+func decodeStats(b []byte) (line string, err error) {
+	if len(b) < nfGenMsg {
+		return "", fmt.Errorf("reading conntrack's counters: %d bytes are no message", len(b))
+	}
+	d, err := newFlowDecoder(b[nfGenMsg:])
+	if err != nil {
+		return "", err
+	}
+	counters := map[uint16]uint32{}
+	for d.Next() {
+		if raw := d.Bytes(); len(raw) == 4 {
+			counters[d.Type()] = binary.BigEndian.Uint32(raw)
+		}
+	}
+	for _, s := range ctStats() {
+		line += fmt.Sprintf("%08x ", counters[s.attribute])
+	}
+	return line, d.Err()
+}

@@ -1,0 +1,82 @@
+package netns_test
+
+import (
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"nodegate/internal/host/netns"
+)
+
+// sumColumns returns the sum of each column of /proc/net/stat/nf_conntrack, and how many CPUs it has.
+func sumColumns(t *testing.T, text string) (map[string]uint64, int) {
+	t.Helper()
+	header, rest, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	sums := map[string]uint64{}
+	cpus := 0
+	for line := range strings.Lines(rest) {
+		cpus++
+		for i, f := range strings.Fields(line) {
+			n, err := strconv.ParseUint(f, 16, 32)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sums[strings.Fields(header)[i]] += n
+		}
+	}
+	return sums, cpus
+}
+
+// TestConntrackStats: netlink and the file of the same kernel agree, on counters that are not 0.
+func TestConntrackStats(t *testing.T) {
+	n, ctx := scratch(t)
+	translating(t, n, ctx, 3)
+	var file, asked string
+	err := n.Do(ctx, func() error {
+		// A TCP header with no flag that makes sense, and an ICMP error about nothing.
+		broken := map[string][]byte{"ip4:tcp": append(make([]byte, 12), 0x50, 0x3f, 0, 0, 0, 0, 0, 0), "ip4:icmp": {3, 3, 0, 0, 0, 0, 0, 0}}
+		for network, packet := range broken {
+			c, err := net.Dial(network, "198.51.100.1")
+			if err != nil {
+				return err
+			}
+			for range 3 {
+				_, _ = c.Write(packet)
+			}
+			_ = c.Close()
+		}
+		b, err := os.ReadFile("/proc/thread-self/net/stat/nf_conntrack")
+		if err != nil {
+			return err
+		}
+		stats, err := netns.ConntrackStats()
+		file, asked = string(b), string(stats)
+		return err
+	})
+	if os.IsNotExist(err) {
+		t.Skip("a kernel without CONFIG_NF_CONNTRACK_PROCFS")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, cpus := sumColumns(t, file)
+	got, gotCPUs := sumColumns(t, asked)
+	if gotCPUs != cpus {
+		t.Errorf("%d CPUs, want %d", gotCPUs, cpus)
+	}
+	if got["invalid"] == 0 || got["icmp_error"] == 0 {
+		t.Errorf("the packets left no trace: %v", got)
+	}
+	for _, name := range []string{"invalid", "insert_failed", "drop", "early_drop", "icmp_error"} {
+		if _, has := want[name]; !has {
+			t.Errorf("the file has no column %s: %v", name, want)
+		}
+	}
+	for name, sum := range got {
+		if in, has := want[name]; has && in != sum { // which other columns there are differs with the kernel
+			t.Errorf("%s: %d over netlink, %d in the file", name, sum, in)
+		}
+	}
+}
