@@ -1,6 +1,8 @@
 package writers_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -38,7 +40,6 @@ func TestNetworkdDamage(t *testing.T) {
 			t.Errorf("%s: %s (%v), want %s", what, got, r.Err, want)
 		}
 	}
-	const fine = "pass: the routes and rules that were there"
 	round("a check by hand", "skip: only watch remembers what was there")
 	h.Memory = &host.Memory{}
 	round("networkd is off", "skip: systemd-networkd is off")
@@ -62,6 +63,150 @@ func TestNetworkdDamage(t *testing.T) {
 	round("the CNI makes them again", fine)
 	m.Crashes["systemd-networkd.service"] = host.Crash{Active: "active", Since: started.Add(2 * time.Hour)}
 	round("networkd starts again and leaves them alone", fine)
+}
+
+// rounds is a watch of a node with overlay routes and a rule to each Pod, whose networkd starts again whenever a round says so.
+type rounds struct {
+	t *testing.T
+	m *hosttest.Machine
+	h *host.Host
+}
+
+const (
+	fine    = "pass: the routes and rules that were there"
+	service = "systemd-networkd.service"
+)
+
+func newRounds(t *testing.T) *rounds {
+	m := checkstest.Node(nil, nil)
+	m.Links = map[string]*hosttest.Link{"flannel.1": {Kind: "vxlan"}}
+	m.Crashes = map[string]host.Crash{service: {Active: "active", Since: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}}
+	r := &rounds{t, m, m.Host()}
+	r.h.Memory = &host.Memory{}
+	return r
+}
+
+func (r *rounds) restart() {
+	r.m.Crashes[service] = host.Crash{Active: "active", Since: r.m.Crashes[service].Since.Add(time.Hour)}
+}
+
+func (r *rounds) round(what, want string) {
+	r.t.Helper()
+	res := checkstest.On(r.t.Context(), r.t, r.h, checks.Run, "writers.networkd-damage", "")
+	got := res.Verdict.String() + ": " + res.State.Got
+	switch {
+	case res.Err != nil:
+		got = "error: " + res.Err.Error()
+	case res.Verdict == checks.Skip:
+		got = "skip: " + res.State.Skip
+	}
+	if got != want {
+		r.t.Errorf("%s: %s, want %s", what, got, want)
+	}
+}
+
+func lost(n int) string {
+	return fmt.Sprintf("fail: %d of them gone since systemd-networkd started again", n)
+}
+
+// podRules are the rules of Pods, which name no link.
+func podRules(from, to int) (all []host.Foreign) {
+	for i := from; i < to; i++ {
+		all = append(all, host.Foreign{Text: fmt.Sprintf("ip rule 512: from all to 10.0.0.%d table 10", i)})
+	}
+	return all
+}
+
+func overlayRoutes(from, to int) (all []host.Foreign) {
+	for i := from; i < to; i++ {
+		all = append(all, host.Foreign{Text: fmt.Sprintf("10.244.%d.0/24 dev flannel.1 table 254", i), Link: "flannel.1"})
+	}
+	return all
+}
+
+// TestNetworkdDamageOff: what goes while networkd is off, or while systemd does not answer, is nobody's fault.
+func TestNetworkdDamageOff(t *testing.T) {
+	r := newRounds(t)
+	r.m.Foreign = append(podRules(0, 10), overlayRoutes(0, 4)...)
+	r.round("before", fine)
+	on := r.m.Crashes[service]
+	r.m.Crashes[service] = host.Crash{Active: "inactive"}
+	r.m.Foreign = podRules(0, 2)
+	r.round("off, and most of it goes", "skip: systemd-networkd is off")
+	r.m.Crashes[service] = on
+	r.restart()
+	r.round("on again", fine)
+	r.restart()
+	r.m.Foreign = nil
+	r.round("the next start takes the rest", lost(2))
+	r.m.Crashes[service] = host.Crash{Active: "inactive"}
+	r.round("off", "skip: systemd-networkd is off")
+	r.m.Crashes[service] = on
+	r.round("on, and all that was lost is of another time", fine)
+
+	r.m.Foreign = podRules(0, 10)
+	r.round("ten Pods", fine)
+	units := r.h.Units
+	r.h.Units = mute{units}
+	for n := 9; n > 3; n-- { // one by one, more than half in the end
+		r.m.Foreign = podRules(0, n)
+		r.round("a Pod ends, and systemd does not answer", "error: no answer")
+	}
+	r.h.Units = units
+	r.restart()
+	r.round("systemd answers: networkd started, and six Pods have ended", fine)
+	r.h.Units = mute{units}
+	r.m.Foreign = nil
+	r.round("all go at once", "error: no answer")
+	r.h.Units = units
+	r.restart()
+	r.round("it was networkd", lost(4))
+}
+
+// mute are units of a systemd that does not answer.
+type mute struct{ host.Units }
+
+func (mute) Crashes(context.Context, string) (host.Crash, error) {
+	return host.Crash{}, errors.New("no answer")
+}
+
+// TestNetworkdDamagePodEnds: rules of a Pod that ends go with it, though no link says so.
+func TestNetworkdDamagePodEnds(t *testing.T) {
+	r := newRounds(t)
+	r.m.Foreign = append(podRules(0, 10), overlayRoutes(0, 40)...)
+	r.round("before", fine)
+	r.restart()
+	r.m.Foreign = append(podRules(4, 10), overlayRoutes(0, 40)...)
+	r.round("two Pods with two rules each end while networkd starts", fine)
+	r.restart()
+	r.m.Foreign = overlayRoutes(0, 40)
+	r.round("networkd flushes the rules, and may keep routes", lost(6))
+}
+
+// TestNetworkdDamageEnds: what is lost is not held against the node for ever.
+func TestNetworkdDamageEnds(t *testing.T) {
+	r := newRounds(t)
+	damage := func() {
+		t.Helper()
+		r.m.Foreign = append(podRules(0, 10), overlayRoutes(0, 4)...)
+		r.round("before", fine)
+		r.restart()
+		r.m.Foreign = nil
+		r.round("networkd flushes all", lost(14))
+	}
+	damage()
+	r.m.Foreign = podRules(20, 23)
+	r.round("three new Pods come: the others miss their rules", lost(14))
+	r.m.Foreign = append(podRules(20, 23), podRules(0, 6)...)
+	r.round("the agent restarts: four Pods have ended, six have their rules; the routes stay away", lost(4))
+	r.m.Foreign = append(podRules(0, 6), overlayRoutes(10, 14)...)
+	r.round("other routes in their place", fine)
+
+	damage()
+	r.h.Memory.LostAt = r.h.Memory.LostAt.Add(-23 * time.Hour)
+	r.round("for a day", lost(14))
+	r.h.Memory.LostAt = r.h.Memory.LostAt.Add(-2 * time.Hour)
+	r.round("and no longer", fine)
 }
 
 // TestNetworkdDamageKernel: the kernel's own list of what is foreign.

@@ -62,6 +62,8 @@ func (m *machineLinks) RoutingRules(context.Context) ([]RoutingRule, error) {
 type Memory struct {
 	Foreign []Foreign // routes, rules and entries that were there
 	Lost    []Foreign // those of them that are gone
+	Left    []Foreign // what stood when Lost were last found gone, at LostAt
+	LostAt  time.Time
 	Since   time.Time // the last start of systemd-networkd that was seen
 	Tunnels map[string]Tunnel
 }
