@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -161,39 +162,45 @@ func (m *machineLinks) Hops(context.Context) ([]Hop, error) {
 		if err != nil {
 			return nil, fmt.Errorf("listing routes: %w", err)
 		}
-		seen := map[string]bool{}
-		for _, r := range routes {
-			if r.Gw == nil || seen[r.Gw.String()] {
-				continue
-			}
-			seen[r.Gw.String()] = true
-			hop := Hop{Link: l.Attrs().Name, Gateway: r.Gw.String()}
-			for _, e := range entries {
-				if e.Family != unix.AF_BRIDGE && e.IP.Equal(r.Gw) && e.State&unix.NUD_PERMANENT != 0 {
-					hop.MAC = e.HardwareAddr.String()
-				}
-			}
-			hop.Remote = remote(entries, hop.MAC)
-			hops = append(hops, hop)
-		}
+		hops = append(hops, hopsOf(l.Attrs().Name, routes, entries)...)
 	}
 	return hops, nil
 }
 
-// remote returns where a VXLAN link sends packets for an address; the address of zeros stands for all others.
-func remote(entries []netlink.Neigh, mac string) (to string) {
+// hopsOf reads the entries once: a link has as many as the cluster has nodes, and as many gateways.
+func hopsOf(link string, routes []netlink.Route, entries []netlink.Neigh) (hops []Hop) {
+	macs, remotes := map[string]net.HardwareAddr{}, map[string]net.IP{}
+	others := string(make([]byte, 6)) // the address of zeros stands for all that have no entry; of several the last
 	for _, e := range entries {
-		if e.Family != unix.AF_BRIDGE || e.IP == nil || mac == "" {
-			continue
-		}
-		switch e.HardwareAddr.String() {
-		case mac:
-			return e.IP.String()
-		case "00:00:00:00:00:00":
-			to = e.IP.String()
+		mac := string(e.HardwareAddr)
+		switch _, known := remotes[mac]; {
+		case e.Family != unix.AF_BRIDGE && e.State&unix.NUD_PERMANENT != 0:
+			macs[string(e.IP.To16())] = e.HardwareAddr
+		case e.Family == unix.AF_BRIDGE && e.IP != nil && (!known || mac == others):
+			remotes[mac] = e.IP
 		}
 	}
-	return to
+	seen := map[string]bool{}
+	for _, r := range routes {
+		gateway := string(r.Gw.To16())
+		if r.Gw == nil || seen[gateway] {
+			continue
+		}
+		seen[gateway] = true
+		hop := Hop{Link: link, Gateway: r.Gw.String()}
+		if mac := macs[gateway]; len(mac) > 0 {
+			hop.MAC = mac.String()
+			to, known := remotes[string(mac)]
+			if !known {
+				to, known = remotes[others]
+			}
+			if known {
+				hop.Remote = to.String()
+			}
+		}
+		hops = append(hops, hop)
+	}
+	return hops
 }
 
 // entriesOf returns the neighbour and forwarding entries of a link.

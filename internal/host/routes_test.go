@@ -1,0 +1,81 @@
+package host_test
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host"
+)
+
+// TestHops: what a link's entries say of each gateway.
+func TestHops(t *testing.T) {
+	mac := func(last byte) net.HardwareAddr { return net.HardwareAddr{2, 0, 0, 0, 0, last} }
+	neighbour := func(ip string, state int, mac net.HardwareAddr) netlink.Neigh {
+		return netlink.Neigh{Family: unix.AF_INET, IP: net.ParseIP(ip).To4(), State: state, HardwareAddr: mac}
+	}
+	forwards := func(mac net.HardwareAddr, to string) netlink.Neigh {
+		return netlink.Neigh{Family: unix.AF_BRIDGE, IP: net.ParseIP(to), State: unix.NUD_PERMANENT, HardwareAddr: mac}
+	}
+	var routes []netlink.Route
+	for _, gateway := range []string{"10.0.1.0", "10.0.1.0", "10.0.2.0", "10.0.3.0", "10.0.4.0", "fd00::1"} {
+		routes = append(routes, netlink.Route{Gw: net.ParseIP(gateway)})
+	}
+	routes = append(routes, netlink.Route{})
+	entries := []netlink.Neigh{
+		neighbour("10.0.1.0", unix.NUD_PERMANENT, mac(9)), neighbour("10.0.1.0", unix.NUD_PERMANENT, mac(1)),
+		neighbour("10.0.2.0", unix.NUD_REACHABLE, mac(2)), neighbour("10.0.3.0", unix.NUD_PERMANENT, mac(3)),
+		neighbour("10.0.4.0", unix.NUD_PERMANENT, nil),
+		{Family: unix.AF_INET6, IP: net.ParseIP("fd00::1"), State: unix.NUD_PERMANENT, HardwareAddr: mac(6)},
+		forwards(mac(1), ""), forwards(mac(1), "192.0.2.1"), forwards(mac(1), "192.0.2.9"), forwards(mac(2), "192.0.2.2"),
+		forwards(mac(6), "192.0.2.6"),
+	}
+	want := []host.Hop{
+		{Link: "vx", Gateway: "10.0.1.0", MAC: "02:00:00:00:00:01", Remote: "192.0.2.1"},
+		{Link: "vx", Gateway: "10.0.2.0"},
+		{Link: "vx", Gateway: "10.0.3.0", MAC: "02:00:00:00:00:03"},
+		{Link: "vx", Gateway: "10.0.4.0"},
+		{Link: "vx", Gateway: "fd00::1", MAC: "02:00:00:00:00:06", Remote: "192.0.2.6"},
+	}
+	if d := cmp.Diff(want, host.HopsOf("vx", routes, entries)); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+	zeros := make(net.HardwareAddr, 6)
+	entries = append(entries, forwards(zeros, "192.0.2.7"), forwards(zeros, "192.0.2.8"))
+	want[2].Remote = "192.0.2.8" // of all others
+	if d := cmp.Diff(want, host.HopsOf("vx", routes, entries)); d != "" {
+		t.Errorf("with an entry for all others, -want +got:\n%s", d)
+	}
+}
+
+// TestHopsGrow: the work grows with the nodes, not with their square.
+func TestHopsGrow(t *testing.T) {
+	work := func(nodes int) time.Duration {
+		var routes []netlink.Route
+		var entries []netlink.Neigh
+		for i := range nodes {
+			ip, mac := net.IPv4(10, 0, byte(i>>8), byte(i)), net.HardwareAddr{2, 0, 0, 0, byte(i >> 8), byte(i)}
+			routes = append(routes, netlink.Route{Gw: ip})
+			entries = append(entries, netlink.Neigh{Family: unix.AF_INET, IP: ip, State: unix.NUD_PERMANENT, HardwareAddr: mac},
+				netlink.Neigh{Family: unix.AF_BRIDGE, IP: ip, HardwareAddr: mac})
+		}
+		best := time.Hour
+		for range 5 { // other programs run too
+			began := time.Now()
+			if hops := host.HopsOf("vx", routes, entries); len(hops) != nodes || hops[nodes-1].Remote == "" {
+				t.Fatalf("%d hops of %d", len(hops), nodes)
+			}
+			best = min(best, time.Since(began))
+		}
+		return best
+	}
+	if few, many := work(250), work(5000); many > 100*few {
+		t.Errorf("20 times the nodes take %.0f times as long: %v, %v", float64(many)/float64(few), few, many)
+	} else {
+		t.Log(few, many)
+	}
+}
