@@ -50,10 +50,13 @@ func inspectAcceptRA(_ context.Context, h *host.Host, _ *policy.Policy) (checks.
 			continue
 		}
 		forwarding, err := h.ReadSysctl("net/ipv6/conf/" + f[9] + "/forwarding")
-		if err != nil {
-			return s, err
+		accept := ""
+		if err == nil {
+			accept, err = h.ReadSysctl("net/ipv6/conf/" + f[9] + "/accept_ra")
 		}
-		accept, err := h.ReadSysctl("net/ipv6/conf/" + f[9] + "/accept_ra")
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the link has gone since, and the route with it
+		}
 		if err != nil {
 			return s, err
 		}

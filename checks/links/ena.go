@@ -49,10 +49,14 @@ func inspectENAAllowance(ctx context.Context, h *host.Host, _ *policy.Policy) (c
 		if driver != "ena" {
 			continue
 		}
-		seen = true
-		if err := judgeENA(ctx, h, l.Name, &s); err != nil {
+		err = judgeENA(ctx, h, l.Name, &s)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // gone since it was listed
+		}
+		if err != nil {
 			return s, err
 		}
+		seen = true
 	}
 	if !seen {
 		s.Skip = "no link has the driver ena"

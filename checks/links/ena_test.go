@@ -2,6 +2,8 @@ package links_test
 
 import (
 	"context"
+	"fmt"
+	"io/fs"
 	"testing"
 
 	"nodegate/checks/checkstest"
@@ -36,6 +38,14 @@ pass
 want: 0
 got: 0
 evidence: ethtool -S ens5: every *_allowance_exceeded is 0, or the driver has none`},
+		{What: "gone before its counters are read", Problem: "ena.allowance", Node: node(34),
+			Host: func(h *host.Host) { h.Links = &goneAfter{h.Links, 0} }, Want: `
+skip
+skip: no link has the driver ena`},
+		{What: "gone between the reads", Problem: "ena.allowance", Node: node(34),
+			Host: func(h *host.Host) { h.Links = &goneAfter{h.Links, 1} }, Want: `
+skip
+skip: no link has the driver ena`},
 		{What: "another driver", Problem: "ena.allowance",
 			Node: &hosttest.Machine{Links: map[string]*hosttest.Link{"eth0": {Driver: "virtio_net"}}}, Want: `
 skip
@@ -63,4 +73,17 @@ func (r *risingStats) Stats(ctx context.Context, link string) (map[string]uint64
 	}
 	r.reads++
 	return answer, nil
+}
+
+// goneAfter is links whose counters can be read so many times: then they have gone.
+type goneAfter struct {
+	host.Links
+	reads int
+}
+
+func (g *goneAfter) Stats(ctx context.Context, link string) (map[string]uint64, error) {
+	if g.reads--; g.reads < 0 {
+		return nil, fmt.Errorf("reading statistics of %s: %w", link, fs.ErrNotExist)
+	}
+	return g.Links.Stats(ctx, link)
 }

@@ -22,7 +22,21 @@ func TestAcceptRA(t *testing.T) {
 			"00200200       lo\n"},
 			map[string]string{"net/ipv6/conf/eth0/forwarding": "1", "net/ipv6/conf/eth0/accept_ra": accept})
 	}
+	gone := node("00450003", "1")
+	gone.Files["/proc/net/ipv6_route"] = all + gateway + "00450003     eth1\n" + gone.Files["/proc/net/ipv6_route"]
+	halfGone := node("00450003", "1")
+	delete(halfGone.Files, "/proc/sys/net/ipv6/conf/eth0/accept_ra")
 	checkstest.RunOne(t, "accept-ra.forwarding", checks.Run, []checkstest.Case{
+		{What: "another has gone since", Node: gone, Want: `
+warn
+want: advertisements taken where the route needs them
+got: the default route of eth0 will run out
+evidence: /proc/sys/net/ipv6/conf/eth0: forwarding 1, accept_ra 1
+remedy: run: sysctl -w net.ipv6.conf.eth0.accept_ra=2; and put it into the policy`},
+		{What: "it goes between the reads", Node: halfGone, Want: `
+pass
+want: advertisements taken where the route needs them
+got: advertisements taken where the route needs them`},
 		{What: "it will run out", Node: node("00450003", "1"), Want: `
 warn
 want: advertisements taken where the route needs them

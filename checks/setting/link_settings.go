@@ -41,6 +41,9 @@ func (l link) settings(ctx context.Context, h *host.Host, found host.Link) ([]se
 		key := policy.Key(strings.Replace(string(s.Pattern), "*", found.Name, 1))
 		got, err := h.ReadSysctl(string(key))
 		if errors.Is(err, fs.ErrNotExist) {
+			if _, gone := current(ctx, h, found); errors.Is(gone, fs.ErrNotExist) {
+				return nil, gone
+			}
 			// An interface without IPv6 has no such key.
 			all = append(all, setting{
 				name: key.String(), key: key, want: s.Value, got: "no such parameter", stuck: true,

@@ -1,6 +1,7 @@
 package setting_test
 
 import (
+	"context"
 	"testing"
 
 	"nodegate/checks"
@@ -69,3 +70,32 @@ run: ethtool -k ens5 for the names it knows; the driver fixes it: leave rx-lro o
 another feature that it needs is off, most often a checksum: ethtool -k ens5
 this device cannot change it: leave lro out for this kind of link; run: nodegate apply; nodegate install makes it last`, remedies)
 }
+
+// TestLinkGoneSinceListed: a link that goes, or that is made again, between the list and the read of its parameters.
+func TestLinkGoneSinceListed(t *testing.T) {
+	p := checkstest.Load(t, `
+		link "pods" {
+		  match { name = "veth*" }
+		  sysctl = { "net.ipv4.conf.*.rp_filter" = "0" }
+		}`)
+	inspect := func(m *hosttest.Machine, listed ...host.Link) string {
+		h := m.Host()
+		h.Links = listedLinks{h.Links, listed}
+		return checkstest.Print(checks.Inspect(t.Context(), h, checks.Boot, catalog.For(p, checks.Boot)))
+	}
+	m := &hosttest.Machine{Files: map[string]string{}, Links: map[string]*hosttest.Link{"veth1": {Index: 7}, "veth2": {Index: 8}}}
+	m.Sysctl("net/ipv4/conf/veth1/rp_filter", "0")
+	checkstest.Equal(t, "gone", "pass link.pods\npass",
+		inspect(m, host.Link{Name: "veth1", Index: 7}, host.Link{Name: "veth2", Index: 5}, host.Link{Name: "veth3", Index: 6}))
+	checkstest.Equal(t, "there, without the parameter", `
+fail link.pods: want net.ipv4.conf.*.rp_filter=0, got veth2: net.ipv4.conf.veth2.rp_filter=no such parameter
+fail`, inspect(m, host.Link{Name: "veth2", Index: 8}))
+}
+
+// listedLinks are links as they were when they were listed.
+type listedLinks struct {
+	host.Links
+	listed []host.Link
+}
+
+func (l listedLinks) List(context.Context) ([]host.Link, error) { return l.listed, nil }
