@@ -13,8 +13,8 @@ import (
 )
 
 // vxlanOverhead is what VXLAN puts before a packet on IPv4: outer IP 20, UDP 8,
-// VXLAN 8, inner Ethernet 14.
-const vxlanOverhead = 50
+// VXLAN 8, inner Ethernet 14. An outer IPv6 header has 40.
+const vxlanOverhead, vxlanOverheadV6 = 50, 70
 
 // mtuChain: NIC, tunnel, bridge, Pod: none may be larger than what carries it.
 func mtuChain() checks.Problem {
@@ -23,9 +23,9 @@ func mtuChain() checks.Problem {
 		Detects: "A tunnel, bridge or Pod link has an MTU that what carries it cannot take.",
 		Symptom: "Pings and small answers pass between nodes; large ones hang (TLS handshakes, image pulls, kubectl logs), or every large " +
 			"packet is fragmented.",
-		How: "A VXLAN link is larger than its parent (without one: the link of the default route) minus 50; a bridge of Pods, its " +
-			"veths, or a routed veth cali* is larger than every VXLAN link. Links whose MTU is set by routes (cilium_*, vxlan_sys_*) and " +
-			"bridges with a physical port, Docker's and libvirt's are passed over.",
+		How: "A VXLAN link is larger than its parent (without one: the link of the default route) minus 50, over IPv6 70; a bridge of " +
+			"Pods, its veths, or a routed veth cali* is larger than every VXLAN link. Links whose MTU is set by routes (cilium_*, " +
+			"vxlan_sys_*), bridges with a physical port, and those of Docker, Podman, nerdctl, libvirt, LXC and Incus are passed over.",
 		Remedy: "lower the MTU in the CNI's configuration (flannel: MTU in net-conf.json's Backend; Calico: vxlanMTU and veth_mtu), or " +
 			"raise the NIC's",
 		TradeOff: "Smaller packets cost throughput; a jumbo MTU on the NIC costs none, where the whole network takes it.",
@@ -55,6 +55,12 @@ func inspectMTUChain(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 			continue
 		}
 		largest = max(largest, l.MTU)
+		overhead := vxlanOverhead
+		if l.VXLAN.V6 || strings.Contains(l.Name, "-v6.") { // flannel's and Calico's names; old snapshots have no V6
+			overhead = vxlanOverheadV6
+			s.Want = "tunnel <= NIC - 50 (over IPv6 70), Pods <= tunnel"
+			s.Got = s.Want
+		}
 		parents := routes
 		if l.VXLAN.Parent != "" {
 			parents = []string{l.VXLAN.Parent}
@@ -65,7 +71,7 @@ func inspectMTUChain(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 				continue
 			}
 			s.Evidence = append(s.Evidence, checks.Seen(l.Name, fmt.Sprintf("mtu %d through %s mtu %d", l.MTU, name, parent.MTU)))
-			if most := parent.MTU - vxlanOverhead; l.MTU > most {
+			if most := parent.MTU - overhead; l.MTU > most {
 				wrong = append(wrong, fmt.Sprintf("%s %d > %d", l.Name, l.MTU, most))
 				lower = append(lower, fmt.Sprintf("ip link set dev %s mtu %d", plain.Quote(l.Name), most))
 			}
@@ -92,7 +98,7 @@ func inspectMTUChain(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 }
 
 // podBridges returns the bridges whose ports are all veths, except those of
-// Docker, libvirt and LXD and the node's own uplink.
+// programs that connect their own containers and machines, nodegate's probe and the node's own uplink.
 func podBridges(links []host.Link, routes []string) map[string]bool {
 	pods := map[string]bool{}
 	for _, l := range links {
@@ -100,8 +106,9 @@ func podBridges(links []host.Link, routes []string) map[string]bool {
 			pods[l.Master] = true
 		}
 	}
+	others := []string{"docker", "br-", "podman", "cni-podman", "nerdctl", "virbr", "lxdbr", "incusbr", "lxcbr", "ngprobe"}
 	foreign := func(name string) bool {
-		return slices.ContainsFunc([]string{"docker", "br-", "virbr", "lxdbr"}, func(p string) bool { return strings.HasPrefix(name, p) })
+		return slices.ContainsFunc(others, func(p string) bool { return strings.HasPrefix(name, p) })
 	}
 	for _, l := range links {
 		if l.Kind != "veth" {

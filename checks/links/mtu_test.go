@@ -1,7 +1,10 @@
 package links_test
 
 import (
+	"net"
 	"testing"
+
+	"github.com/vishvananda/netlink"
 
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host"
@@ -30,6 +33,17 @@ func TestMTUChain(t *testing.T) {
 		"vxlan-6784": {Kind: "vxlan", MTU: 65535, VXLAN: &host.VXLAN{Port: 6784, FlowBased: true}},
 		"weave":      {Kind: "bridge", MTU: 1376}, "vethwepl1": {Kind: "veth", MTU: 1376, Master: "weave"},
 	}}
+	others := node(1450, 1450)
+	for _, name := range []string{"podman1", "cni-podman0", "nerdctl0", "incusbr0", "lxcbr0", "lxdbr0", "virbr0", "ngprobe0"} {
+		others.Links[name] = &hosttest.Link{Kind: "bridge", MTU: 1500}
+		others.Links["veth-"+name] = &hosttest.Link{Kind: "veth", MTU: 1500, Master: name}
+	}
+	v6 := &hosttest.Machine{Routes: []string{"eth0"}, Links: map[string]*hosttest.Link{
+		"eth0":            {MTU: 1500},
+		"flannel-v6.1":    {Kind: "vxlan", MTU: 1450, VXLAN: &host.VXLAN{Port: 8472}},
+		"vxlan-v6.calico": {Kind: "vxlan", MTU: 1430, VXLAN: &host.VXLAN{Port: 4789, V6: true}},
+		"overlay":         {Kind: "vxlan", MTU: 1440, VXLAN: &host.VXLAN{Port: 4789, V6: true}},
+	}}
 	checkstest.Run(t, []checkstest.Case{
 		{What: "a tunnel of Open vSwitch", Problem: "mtu.chain", Node: weave, Want: "skip\nskip: no VXLAN tunnel"},
 		{What: "tunnel too large", Problem: "mtu.chain", Node: node(1500, 1450), Want: `
@@ -53,6 +67,19 @@ got: cali1234 9001 > 8951
 evidence: vxlan.calico: mtu 8951 through ens5 mtu 9001
 evidence: cali1234: mtu 9001
 remedy: run: ip link set dev cali1234 mtu 8951; and set that MTU in the CNI's configuration: Pods keep theirs until they are made again`},
+		{What: "bridges of other programs", Problem: "mtu.chain", Node: others, Want: `
+pass
+want: tunnel <= NIC - 50, Pods <= tunnel
+got: tunnel <= NIC - 50, Pods <= tunnel
+evidence: flannel.1: mtu 1450 through eth0 mtu 1500`},
+		{What: "IPv6, by address and by name", Problem: "mtu.chain", Node: v6, Want: `
+warn
+want: tunnel <= NIC - 50 (over IPv6 70), Pods <= tunnel
+got: flannel-v6.1 1450 > 1430, overlay 1440 > 1430
+evidence: flannel-v6.1: mtu 1450 through eth0 mtu 1500
+evidence: overlay: mtu 1440 through eth0 mtu 1500
+evidence: vxlan-v6.calico: mtu 1430 through eth0 mtu 1500
+remedy: run: ip link set dev flannel-v6.1 mtu 1430; ip link set dev overlay mtu 1430; and set that MTU in the CNI's configuration: Pods keep theirs until they are made again`},
 		{What: "right", Problem: "mtu.chain", Node: node(1450, 1450), Want: `
 pass
 want: tunnel <= NIC - 50, Pods <= tunnel
@@ -62,4 +89,25 @@ evidence: flannel.1: mtu 1450 through eth0 mtu 1500`},
 skip
 skip: no VXLAN tunnel`},
 	})
+}
+
+// TestMTUChainKernelIPv6: the kernel says of which family a tunnel's own address is.
+func TestMTUChainKernelIPv6(t *testing.T) {
+	h := checkstest.Scratch(t)
+	for name, local := range map[string]string{"over4": "192.0.2.1", "over6": "2001:db8::1"} {
+		checkstest.AddLink(t, &netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: name, MTU: 1400}, VxlanId: len(local), Port: 4789,
+			SrcAddr: net.ParseIP(local)})
+	}
+	links, err := h.Links.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range links {
+		if l.VXLAN != nil && l.VXLAN.V6 != (l.Name == "over6") {
+			t.Errorf("%s: IPv6 %t", l.Name, l.VXLAN.V6)
+		}
+	}
+	if len(links) != 3 {
+		t.Errorf("links: %+v", links)
+	}
 }

@@ -168,6 +168,7 @@ type VXLAN struct {
 	Parent  string `json:"parent,omitempty"` // the interface it sends through
 	// Each packet says where it goes (external): what makes it decides over its size, too, as Open vSwitch does.
 	FlowBased bool `json:"flowBased,omitempty"`
+	V6        bool `json:"v6,omitempty"` // its own address, or its group, is of IPv6
 }
 
 // Feature is the state of one offload, as ETHTOOL_GFEATURES reports it.

@@ -47,7 +47,8 @@ func (m *machineLinks) List(context.Context) ([]Link, error) {
 		link := newLink(l)
 		link.Master = names[l.Attrs().MasterIndex]
 		if v, ok := l.(*netlink.Vxlan); ok {
-			link.VXLAN = &VXLAN{UDPCSum: v.UDPCSum, Port: v.Port, Parent: names[v.VtepDevIndex], FlowBased: v.FlowBased}
+			v6 := v.SrcAddr != nil && v.SrcAddr.To4() == nil || v.Group != nil && v.Group.To4() == nil
+			link.VXLAN = &VXLAN{UDPCSum: v.UDPCSum, Port: v.Port, Parent: names[v.VtepDevIndex], FlowBased: v.FlowBased, V6: v6}
 		}
 		links = append(links, link)
 	}
