@@ -21,7 +21,7 @@ import (
 func markBits() checks.Problem {
 	return checks.Problem{
 		Name: "packetfilter.mark-bits", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Moves: true,
-		Detects: "Two of kube-proxy, Calico, Cilium, Tailscale and the CNI's portmap use the same bit of the packet's mark.",
+		Detects: "Two of kube-proxy, kube-router, Calico, Cilium, Tailscale and the CNI's portmap use the same bit of the packet's mark.",
 		Symptom: "Packets of Pods are masqueraded, accepted or dropped that must not be, and only while both programs run.",
 		How: "The bits of every --mark, --set-mark and --set-xmark in the chains of each program, by the chains' names, in all tables of all " +
 			"backends of iptables; two programs' bits overlap. By default Tailscale has 0xff0000, Calico 0xffff0000.",
@@ -73,8 +73,9 @@ func inspectMarkBits(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 
 // chainOwner returns the program that names its chains so, or "".
 func chainOwner(chain string) string {
-	for _, known := range [][2]string{
-		{"KUBE-", "kube-proxy"}, {"cali-", "Calico"}, {"ts-", "Tailscale"}, {"CILIUM_", "Cilium"}, {"CNI-HOSTPORT", "portmap"},
+	for _, known := range [][2]string{ // kube-router runs beside kube-proxy, or in its place
+		{"KUBE-ROUTER-", "kube-router"}, {"KUBE-POD-FW-", "kube-router"}, {"KUBE-NWPLCY-", "kube-router"}, {"KUBE-", "kube-proxy"},
+		{"cali-", "Calico"}, {"ts-", "Tailscale"}, {"CILIUM_", "Cilium"}, {"CNI-HOSTPORT", "portmap"},
 	} {
 		if strings.HasPrefix(chain, known[0]) {
 			return known[1]

@@ -35,6 +35,16 @@ evidence: iptables-save: Tailscale uses 0xff0000
 evidence: iptables-save: kube-proxy uses 0x4000
 evidence: iptables-save: portmap uses 0x2000
 remedy: give one of them other bits: Calico's iptablesMarkMask (FelixConfiguration), kube-proxy's iptables.masqueradeBit; Tailscale's are fixed`},
+		{What: "kube-router, which is not kube-proxy", Node: saved("*mangle\n:KUBE-MARK-MASQ - [0:0]\n:KUBE-ROUTER-INPUT - [0:0]\n" +
+			":KUBE-POD-FW-X - [0:0]\n:KUBE-NWPLCY-X - [0:0]\n-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000\n" +
+			"-A KUBE-ROUTER-INPUT -m mark --mark 0x20000/0x20000 -j ACCEPT\n-A KUBE-POD-FW-X -m mark ! --mark 0x10000/0x10000 -j DROP\n" +
+			"-A KUBE-NWPLCY-X -j MARK --set-xmark 0x4000/0x4000\n"), Want: `
+warn
+want: bits of their own
+got: kube-proxy and kube-router share 0x4000
+evidence: iptables-save: kube-proxy uses 0x4000
+evidence: iptables-save: kube-router uses 0x34000
+remedy: give one of them other bits: Calico's iptablesMarkMask (FelixConfiguration), kube-proxy's iptables.masqueradeBit; Tailscale's are fixed`},
 		{What: "Cilium, which compares nearly all", Node: saved("*raw\n:KUBE-MARK-MASQ - [0:0]\n:CILIUM_OUTPUT_raw - [0:0]\n" +
 			"-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000\n" +
 			"-A CILIUM_OUTPUT_raw -o lxc+ -m mark --mark 0xa00/0xfffffeff -j CT --notrack\n"), Want: `
