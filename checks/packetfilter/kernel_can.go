@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,8 +24,9 @@ func kernelCan() checks.Problem {
 		Symptom: "No Service works, and kube-proxy logs every few seconds \"RULE_APPEND failed (No such file or directory)\" or \"Could not " +
 			"process rule\"; on Enterprise Linux 10 without kernel-modules-extra, and on small cloud kernels.",
 		How: "Where kube-proxy's configuration is on the node: each form of rule of its mode is tried in a network namespace made for it, " +
-			"which loads the modules that it needs, as kube-proxy does. In an image, and where no program is here to try with, the files of " +
-			"the kernels say which modules are there; where an image does not say the mode, one of iptables and nftables must be whole.",
+			"which loads the modules that it needs, as kube-proxy does. In an image, where no program is here to try with, and for IPVS and " +
+			"its sets, the files of the kernels say which modules are there; where an image does not say the mode, one of iptables and " +
+			"nftables must be whole.",
 		Remedy:   "install the package that has the module for this kernel: kernel-modules-extra, linux-modules-extra or linux-image",
 		TradeOff: "Enterprise Linux keeps the old modules in kernel-modules-extra because they get less care: nftables mode needs none of them.",
 		Ref:      "https://github.com/kubernetes/kops/issues/18724",
@@ -50,6 +52,8 @@ func inspectKernelCan(ctx context.Context, h *host.Host, p *policy.Policy) (chec
 	if err != nil {
 		return s, err
 	}
+	_, unlisted := h.InstalledModule(release, "ip_vs")
+	listed := !errors.Is(unlisted, fs.ErrNotExist)
 	var wrong []string
 	var unfinished error
 	for _, family := range families(h) {
@@ -68,10 +72,13 @@ func inspectKernelCan(ctx context.Context, h *host.Host, p *policy.Policy) (chec
 		}
 		for i, f := range forms {
 			missing, bad := missingModules(h, release, f.modules)
+			tried := err == nil && f.text != ""
 			switch {
-			case err != nil && bad != nil:
+			case err == nil && f.text == "" && !listed: // they may all be built in
+				continue
+			case !tried && bad != nil:
 				return s, bad
-			case err == nil && !kernelSaid(rejected[i]), err != nil && missing == nil:
+			case tried && !kernelSaid(rejected[i]), !tried && missing == nil:
 				continue
 			case missing == nil: // installed, and it cannot be loaded
 				missing = f.modules

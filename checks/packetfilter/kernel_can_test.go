@@ -33,6 +33,9 @@ func TestKernelCan(t *testing.T) {
 		return m
 	}
 	const nftables = "nf_tables nft_numgen nft_fib nft_fib_ipv4 nft_ct nft_reject_ipv4 nft_chain_nat nft_masq"
+	const ipvs = "ip_vs ip_vs_rr ip_set xt_set ip_set_bitmap_port ip_set_hash_ip ip_set_hash_ipport ip_set_hash_ipportip"
+	unlisted := node("ipvs")
+	delete(unlisted.Files, dep)
 	checkstest.RunOne(t, "packetfilter.kernel-can", checks.Boot, []checkstest.Case{
 		{What: "iptables", Node: node("iptables"), Want: `
 pass
@@ -48,6 +51,23 @@ evidence: /var/lib/kube-proxy/config.conf: mode iptables
 evidence: iptables-restore: a comment: RULE_APPEND failed (No such file or directory)
 evidence: iptables-restore: a random endpoint: RULE_APPEND failed (No such file or directory)
 remedy: install kernel-modules-extra-6.1.0, which has xt_comment, xt_statistic; run: modprobe -a xt_comment xt_statistic`},
+		{What: "mode ipvs, and every rule is taken, but a set is missing", Node: node("ipvs", strings.Fields(ipvs)...), Want: `
+fail
+want: every form of rule
+got: cannot without ip_set_hash_ipportnet
+evidence: /var/lib/kube-proxy/config.conf: mode ipvs
+evidence: iptables-restore: IPVS and its sets:
+remedy: install kernel-modules-extra-6.1.0, which has ip_set_hash_ipportnet; run: modprobe -a ip_set_hash_ipportnet`},
+		{What: "mode ipvs, whole", Node: node("ipvs", strings.Fields(ipvs+" ip_set_hash_ipportnet")...), Want: `
+pass
+want: every form of rule
+got: every form of rule
+evidence: /var/lib/kube-proxy/config.conf: mode ipvs`},
+		{What: "mode ipvs, and a kernel without a list of its modules", Node: unlisted, Want: `
+pass
+want: every form of rule
+got: every form of rule
+evidence: /var/lib/kube-proxy/config.conf: mode ipvs`},
 		{What: "nft_fib is missing", Node: lacks(node("nftables"), "nft", "fib daddr"), Want: `
 fail
 want: every form of rule

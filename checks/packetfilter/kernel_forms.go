@@ -10,7 +10,7 @@ import (
 type form struct {
 	what    string
 	table   string // of iptables, "" for a text of nft
-	text    string // a rule's matches and target; or a text of nft
+	text    string // a rule's matches and target; or a text of nft; "" for what cannot be tried: the modules decide
 	modules []string
 }
 
