@@ -22,7 +22,6 @@ const (
 	PolicyDir    = "/etc/nodegate/policy.d"
 	Disabled     = "/etc/nodegate/disabled"
 	ApplyUnit    = "nodegate-apply.service"
-	ApplyFile    = unitDir + "/" + ApplyUnit // exists also where an export brought the units
 	unitDir      = "/etc/systemd/system"
 	modulesFile  = "/etc/modules-load.d/nodegate.conf"
 	sysctlFile   = "/etc/sysctl.d/99-zz-nodegate.conf" // after 99-sysctl.conf and kops' 99-k8s-general.conf
@@ -45,6 +44,16 @@ type File struct {
 	Content []byte
 	Target  string // of a symbolic link
 }
+
+// InForce returns the paths of which one at least exists where nodegate was put in force: by install, or by an export, which has no
+// journal. nodeup writes the unit of a hook below /lib or /usr/lib, where also a package has its own, and makes the enabling link; a
+// package that is merely installed has no such link.
+func InForce() []string {
+	return []string{JournalFile, unitDir + "/" + ApplyUnit, enabling(ApplyUnit)}
+}
+
+// enabling is the link of a unit with WantedBy=multi-user.target.
+func enabling(unit string) string { return unitDir + "/multi-user.target.wants/" + unit }
 
 // GateFile is the drop-in that gives a unit its gate.
 func GateFile(unit string) string { return unitDir + "/" + unit + ".d/10-nodegate.conf" }
@@ -84,8 +93,8 @@ func Files(p *policy.Policy, texts []policy.File, prog Program) ([]File, error) 
 	}
 	files = append(files, bootFiles(p.Gate, prog)...)
 	return append(files,
-		File{Path: unitDir + "/multi-user.target.wants/" + ApplyUnit, Target: prog.unitDir() + "/" + ApplyUnit},
-		File{Path: unitDir + "/multi-user.target.wants/" + WatchUnit, Target: prog.unitDir() + "/" + WatchUnit},
+		File{Path: enabling(ApplyUnit), Target: prog.unitDir() + "/" + ApplyUnit},
+		File{Path: enabling(WatchUnit), Target: prog.unitDir() + "/" + WatchUnit},
 		File{Path: dropIn, Mode: 0o644, Content: gateDropIn(p.Gate, prog)},
 	), nil
 }

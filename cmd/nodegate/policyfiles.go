@@ -34,7 +34,7 @@ func (o *options) anyPolicy(h *host.Host) ([]policy.File, error) {
 	}
 	// On a machine that has one, a policy that is gone is a mistake: the built-in
 	// one would replace it without a word.
-	for _, name := range []string{units.JournalFile, units.ApplyFile} {
+	for _, name := range units.InForce() {
 		installed, err := h.Files.Exists(name)
 		if installed || err != nil && !errors.Is(err, host.ErrNotRecorded) {
 			return nil, errors.Join(err, fmt.Errorf("nodegate is installed in %s and %s has no policy: "+
