@@ -89,7 +89,7 @@ func Files(p *policy.Policy, texts []policy.File, prog Program) ([]File, error) 
 			Content: networkDropIn(prog, "an audit block: watch compares kube-proxy's rules with the API server")})
 	}
 	if prog.allow != "" {
-		files = append(files, File{Path: unitDir + "/" + WatchUnit + ".d/10-writable.conf", Mode: 0o644, Content: writableDropIn(prog)})
+		files = append(files, writableDropIn(prog, ApplyUnit, applyCommand), writableDropIn(prog, WatchUnit, " watch"))
 	}
 	files = append(files, bootFiles(p.Gate, prog)...)
 	return append(files,
@@ -119,6 +119,9 @@ func policyName(name string) string {
 	return name + ".hcl"
 }
 
+// applyCommand ends well before applyTimeout.
+const applyCommand = " apply --stage boot --timeout 45s"
+
 func applyUnit(g policy.Gate, prog Program) []byte {
 	return render(prog.header()+"# Makes this machine what the policy asks for, before network and kubelet.",
 		section("Unit",
@@ -134,7 +137,7 @@ func applyUnit(g policy.Gate, prog Program) []byte {
 		), section("Service",
 			"Type", "oneshot",
 			"RemainAfterExit", "yes",
-			"ExecStart", prog.path+" apply --stage boot --timeout 45s",
+			"ExecStart", prog.path+applyCommand,
 			"TimeoutStartSec", applyTimeout,
 			// It loads modules and writes network parameters. It confines itself to
 			// files below /run/nodegate, /proc, /sys and /dev: ProtectSystem= and all

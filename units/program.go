@@ -21,10 +21,10 @@ type Program struct {
 	content []byte // to be written at path; nil where a package provides it, with the units
 	carrier Delivery
 	assess  bool   // a unit judges the boot
-	allow   string // what the gate and watch get on their command lines
+	allow   string // what gate, apply and watch get on their command lines
 }
 
-// AllowingWritable returns a program whose gate and watch use a policy that others than root may write.
+// AllowingWritable returns a program whose gate, apply and watch use a policy that others than root may write.
 func (p Program) AllowingWritable() Program {
 	p.allow = " --allow-writable"
 	return p

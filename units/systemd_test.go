@@ -36,7 +36,7 @@ func TestLinkAsSystemctl(t *testing.T) {
 func TestUnitsVerify(t *testing.T) {
 	hosttest.NeedProgram(t, "systemd-analyze")
 	root := t.TempDir()
-	program := units.Copied([]byte("#!/bin/sh\n")).AssessingBoot()
+	program := units.Copied([]byte("#!/bin/sh\n")).AssessingBoot().AllowingWritable()
 	text := policy.File{Name: "a.hcl", Text: []byte(policyOne + `publish { by = "timer" }`)}
 	_, err := units.Install(open(t, root), filesOf(t, program, text), false)
 	must(t, err)

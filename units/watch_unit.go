@@ -72,8 +72,9 @@ func networkDropIn(prog Program, why string) []byte {
 		section("Service", "IPAddressDeny", "", "IPAddressAllow", ""))
 }
 
-// writableDropIn gives watch what the gate has on its own command line; the unit may be a package's.
-func writableDropIn(prog Program) []byte {
-	return render(prog.header()+"# Installed with --allow-writable: others than root may write the policy.",
-		section("Service", "ExecStart", "", "ExecStart", prog.path+" watch"+prog.allow))
+// writableDropIn gives a unit's command what the gate has on its own command line; the unit may be a package's.
+func writableDropIn(prog Program, unit, command string) File {
+	return File{Path: unitDir + "/" + unit + ".d/10-writable.conf", Mode: 0o644, Content: render(
+		prog.header()+"# Installed with --allow-writable: others than root may write the policy.",
+		section("Service", "ExecStart", "", "ExecStart", prog.path+command+prog.allow))}
 }

@@ -27,6 +27,7 @@ to the gate and to check. Every change is kept in ` + report.ChangesFile + `, ol
   nodegate apply --policy my.hcl`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			o.guarded = len(o.policies) == 0 // whoever names a policy has looked at it; nobody looks at what runs at boot
 			h, err := o.machine()
 			if err != nil {
 				return err
@@ -48,6 +49,7 @@ to the gate and to check. Every change is kept in ` + report.ChangesFile + `, ol
 		},
 	}
 	o.policyFlags(c)
+	o.guardFlag(c)
 	o.reportFlags(c)
 	return c
 }
