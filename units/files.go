@@ -216,7 +216,7 @@ func modulesLoad(p *policy.Policy, prog Program) []byte {
 }
 
 // sysctlConf returns the values that are exact. sysctl.d cannot express a bound or a
-// choice: a fixed value would lower one that is higher for good reason.
+// choice: a fixed value would lower one that is higher for good reason. The check sysctl.who-wins reads which are left out.
 func sysctlConf(p *policy.Policy, prog Program) []byte {
 	var b strings.Builder
 	b.WriteString(prog.head())

@@ -3,6 +3,7 @@ package writers
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -11,6 +12,9 @@ import (
 	"nodegate/internal/host/config"
 	"nodegate/policy"
 )
+
+// ownFile is what `nodegate install` writes.
+const ownFile = "/etc/sysctl.d/99-zz-nodegate.conf"
 
 // whoWins: a parameter is written by more than one file, and the last one wins.
 func whoWins() checks.Problem {
@@ -21,7 +25,7 @@ func whoWins() checks.Problem {
 		How: "All sysctl.d directories are read as systemd-sysctl reads them at boot, and as `sysctl --system` does later (then " +
 			"/etc/sysctl.conf comes last); the line that wins is compared with the policy. Where TuneD runs, so is what its active profile " +
 			"(with include=) writes and, with reapply_sysctl, neither /run/sysctl.d, /etc/sysctl.d nor /etc/sysctl.conf writes after it.",
-		Remedy:   "take the line out, or let `nodegate install` write /etc/sysctl.d/99-zz-nodegate.conf",
+		Remedy:   "take the line out, or let `nodegate install` write " + ownFile,
 		TradeOff: "",
 		Ref:      "https://man7.org/linux/man-pages/man5/sysctl.d.5.html",
 		Inspect:  inspectWhoWins,
@@ -31,6 +35,10 @@ func whoWins() checks.Problem {
 func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
 	s := checks.Passing("the policy's values win")
 	boot, reload, err := sysctlFiles(h)
+	if err != nil {
+		return s, err
+	}
+	late, err := leftToApply(h)
 	if err != nil {
 		return s, err
 	}
@@ -50,10 +58,17 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (checks
 		} else {
 			lost = append(lost, losing(want, later, "at sysctl --system")...)
 		}
-		got = append(got, lost...)
+		if !late[want.Key] {
+			got = append(got, lost...)
+		}
 		for _, w := range winners(atBoot, later) {
 			said := checks.Seen(w.At(), policy.Key(w.Key).String()+" = "+w.Value)
 			if agrees(want, w) {
+				s.Evidence = append(s.Evidence, said)
+				continue
+			}
+			if late[want.Key] {
+				said.Text += "; the policy wants " + want.Value + " by a fact of this node, and `nodegate apply` sets it later"
 				s.Evidence = append(s.Evidence, said)
 				continue
 			}
@@ -89,6 +104,24 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (checks
 		s.Differs(strings.Join(got, ", "), strings.Join(remedies, "; "))
 	}
 	return s, nil
+}
+
+// leftToApply returns the parameters that install left out of its file, because the requirement depends on a fact: none of the files
+// is to have the policy's value.
+func leftToApply(h *host.Host) (map[policy.Key]bool, error) {
+	text, err := h.Files.ReadFile(ownFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, host.ErrNotRecorded) {
+		return nil, err
+	}
+	late := map[policy.Key]bool{}
+	for line := range strings.Lines(string(text)) {
+		said, is := strings.CutPrefix(line, "# ")
+		name, rest, _ := strings.Cut(said, ": ")
+		if key, err := policy.ParseKey(name); is && err == nil && strings.HasSuffix(rest, "; only `nodegate apply` sees to it\n") {
+			late[key] = true
+		}
+	}
+	return late, nil
 }
 
 // losing names the parameter where a line wins against the policy. A parameter

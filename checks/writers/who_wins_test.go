@@ -50,6 +50,14 @@ want: the policy's values win
 got: net.ipv4.conf.all.rp_filter=2 at boot and at sysctl --system
 evidence: /usr/lib/sysctl.d/50-default.conf:1: net.ipv4.conf.*.rp_filter = 2; the policy wants 0
 remedy: take "net.ipv4.conf.*.rp_filter = 2" out of /usr/lib/sysctl.d/50-default.conf:1`},
+		{What: "what install leaves to apply is in no file", Policy: checkstest.ForwardPolicy,
+			Tree: map[string]string{
+				"/usr/lib/sysctl.d/50-default.conf": "net.ipv4.ip_forward = 0\n",
+				"/etc/sysctl.d/99-zz-nodegate.conf": "# net.ipv4.ip_forward: 1; only `nodegate apply` sees to it\n",
+			}, Want: `pass
+want: the policy's values win
+got: the policy's values win
+evidence: /usr/lib/sysctl.d/50-default.conf:1: net.ipv4.ip_forward = 0; the policy wants 1 by a fact of this node, and ` + "`nodegate apply` sets it later"},
 		{What: "bounds have no one value", Policy: "sysctl \"fs.inotify.max_user_watches\" { min = 1 }\n",
 			Tree: map[string]string{"/etc/hostname": "n"},
 			Want: `

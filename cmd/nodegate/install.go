@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -83,7 +84,11 @@ that binary and the package's units are used.`,
 			if assess {
 				program = program.AssessingBoot()
 			}
-			files, err := units.Files(p, texts, program)
+			lasting, err := o.onAnyMachine(h, p, texts, c.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			files, err := units.Files(lasting, texts, program)
 			if err != nil {
 				return err
 			}
@@ -203,6 +208,21 @@ func readableThere(fact func(name string) (any, bool), p *policy.Policy, texts [
 	policy.WriteDiagnostics(stderr, texts, diags)
 	return errors.New("the node reads the policy without --var, --var-file and NODEGATE_VAR_NAME, and so as another one: " +
 		"write the values as the variables' defaults")
+}
+
+// onAnyMachine returns p with the modules and parameters of an evaluation without facts, as an export has them: the files that
+// systemd reads at boot go with the disk, and an image that was made on one machine is used by others. apply knows the facts.
+func (o options) onAnyMachine(h *host.Host, p *policy.Policy, texts []policy.File, stderr io.Writer) (*policy.Policy, error) {
+	o.noFacts = true
+	var mistakes bytes.Buffer // what is no error was said already
+	blind, err := o.evaluate(h, texts, &mistakes)
+	if err != nil {
+		_, printed := mistakes.WriteTo(stderr)
+		return nil, errors.Join(err, printed)
+	}
+	lasting := *p
+	lasting.Modules, lasting.Sysctls = blind.Modules, blind.Sysctls
+	return &lasting, nil
 }
 
 // unitThere returns an error where the unit that the gate is for does not exist: what
