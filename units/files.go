@@ -29,7 +29,9 @@ const (
 	JournalFile  = stateDir + "/journal.json" // exists where nodegate is installed
 	backupDir    = stateDir + "/backup"
 	lockFile     = "/var/lib/.nodegate.lock" // not in stateDir, which uninstall removes while it is locked
-	dropInSlack  = 30 * time.Second          // systemd waits this much longer than the gate's budget
+	FetchFile    = "/etc/nodegate/fetch"     // exists where an export has the node fetch the binary
+	FetchUnit    = "nodegate-fetch.service"
+	dropInSlack  = 30 * time.Second // systemd waits this much longer than the gate's budget
 	applyTimeout = "60s"
 )
 

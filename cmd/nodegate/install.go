@@ -52,6 +52,9 @@ that binary and the package's units are used.`,
 			if err := needRoot("install", ", or see what it would write: nodegate install --dry-run"); err != nil && h.Live() && !dryRun {
 				return err
 			}
+			if err := notFetched(h); err != nil && !force {
+				return err
+			}
 			p, texts, err := o.load(h, c.ErrOrStderr())
 			if err != nil {
 				return err
@@ -117,7 +120,8 @@ that binary and the package's units are used.`,
 	c.Flags().BoolVar(&start, "start", false, "then start the units, by the systemd that runs below --root")
 	c.Flags().BoolVar(&assess, "assess-boot", false,
 		"call a boot good only where the node passes: where systemd-boot counts boots, a new kernel or image that does not pass is given up")
-	c.Flags().BoolVar(&force, "force", false, "overwrite files that were changed since nodegate wrote them")
+	c.Flags().BoolVar(&force, "force", false,
+		"overwrite files that were changed since nodegate wrote them; also where an export has the node fetch its binary")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "show what would be written and write nothing")
 	return c
 }
@@ -141,6 +145,17 @@ func newEnough(h *host.Host, assess bool, stderr io.Writer) error {
 		return fmt.Errorf("--assess-boot: systemd %d has no boot-complete.target, so nothing would ask whether the boot is good", version)
 	}
 	return nil
+}
+
+// notFetched returns an error where an export has the node fetch its binary: at the next boot that one would take the place of ours.
+func notFetched(h *host.Host) error {
+	fetched, err := h.Files.Exists(units.FetchFile)
+	if err != nil || !fetched {
+		return err
+	}
+	return fmt.Errorf("%s: this node's nodegate comes from an export, which puts its own binary back at every boot: export again. To install "+
+		"in its stead, first remove that file, and %s and *.service.d/10-nodegate-fetch.conf from where systemd has them (--force leaves them)",
+		strings.TrimSuffix(h.Root, "/")+units.FetchFile, units.FetchUnit)
 }
 
 func newUninstall() *cobra.Command {

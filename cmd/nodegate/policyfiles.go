@@ -37,8 +37,12 @@ func (o *options) anyPolicy(h *host.Host) ([]policy.File, error) {
 	for _, name := range units.InForce() {
 		installed, err := h.Files.Exists(name)
 		if installed || err != nil && !errors.Is(err, host.ErrNotRecorded) {
-			return nil, errors.Join(err, fmt.Errorf("nodegate is installed in %s and %s has no policy: "+
-				"put the policy back, or run: nodegate install --policy FILE", h.Root, units.PolicyDir))
+			mend := "run: nodegate install --policy FILE"
+			if fetched, _ := h.Files.Exists(units.FetchFile); fetched || name != units.JournalFile {
+				mend = "export it again: this node's nodegate comes from an export"
+			}
+			return nil, errors.Join(err, fmt.Errorf("nodegate is installed in %s and %s has no policy: put the policy back, or %s",
+				h.Root, units.PolicyDir, mend))
 		}
 	}
 	builtin, err := policy.Builtin("kubernetes")

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	fetchFile = "/etc/nodegate/fetch"
-	fetchUnit = "nodegate-fetch.service"
+	fetchFile = units.FetchFile
+	fetchUnit = units.FetchUnit
 	inImage   = "/nodegate" // the binary's place in the container image
 )
 
