@@ -223,7 +223,7 @@ func (s *step) run(t Tree) error {
 	if err := s.commitWhole(t); err != nil { // where only dropped files are in it
 		return err
 	}
-	for _, e := range s.dropped {
+	for _, e := range slices.Backward(s.dropped) { // as uninstall: a drop-in goes before the binary that it calls
 		if s.isCopied(e.Path) {
 			continue
 		}

@@ -2,9 +2,12 @@ package units_test
 
 import (
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
+	"nodegate/policy"
 	"nodegate/units"
 )
 
@@ -22,6 +25,37 @@ func TestDropInLastAndFirst(t *testing.T) {
 	}
 	if installed[0].Path != units.Binary || removed[len(removed)-1].Path != units.Binary {
 		t.Errorf("installed first: %s; removed last: %s", installed[0].Path, removed[len(removed)-1].Path)
+	}
+}
+
+// TestDropInNamesAProgram: an installation that moves to the package's program and to another unit may die anywhere; no drop-in ever
+// calls a program that is not there.
+func TestDropInNamesAProgram(t *testing.T) {
+	for kill, finished := 0, false; !finished; kill++ {
+		root := node(t)
+		tree := open(t, root)
+		must(t, os.Remove(root+units.Binary))
+		_, err := units.Install(tree, filesOf(t, units.Copied([]byte("one")), policy.File{Name: "a.hcl", Text: []byte(policyOne)}), false)
+		must(t, err)
+		pack(t, root, "two")
+		program, err := units.FindProgram(tree, []byte("two"))
+		must(t, err)
+		k := &killer{Tree: tree, left: kill}
+		moved := filesOf(t, program, policy.File{Name: "a.hcl", Text: []byte(policyTwo)})
+		finished = reinstall(k, moved) == nil && k.left >= 0
+		dropIns, err := filepath.Glob(root + "/etc/systemd/system/*.d/10-nodegate.conf")
+		must(t, err)
+		if len(dropIns) == 0 {
+			t.Fatalf("killed at write %d: no gate", kill)
+		}
+		for _, name := range dropIns {
+			text, err := os.ReadFile(name)
+			must(t, err)
+			called := regexp.MustCompile(`ExecStartPre=\+(\S+)`).FindSubmatch(text)
+			if _, err := os.Stat(root + string(called[1])); err != nil {
+				t.Errorf("killed at write %d, %s: %v", kill, name, err)
+			}
+		}
 	}
 }
 
