@@ -105,12 +105,15 @@ type step struct {
 	copied  string   // the copy of PolicyDir in which they change together, "" for none
 	swapped bool     // the copy is in its place
 
+	lost      bool // a gate of ours is there that the journal does not know
 	committed bool // at least one file may be in its place
 }
 
 func prepare(t Tree, j *journal, files []File, force bool) (*step, error) {
 	s := &step{old: j, next: journal{APIVersion: journalVersion, Kind: journalKind, Dirs: slices.Clone(j.Dirs)}}
-	var errs []error
+	gate, err := lostGate(t, j)
+	s.lost = gate != ""
+	errs := []error{err}
 	for _, f := range files {
 		errs = append(errs, s.add(t, f, force))
 	}
@@ -151,6 +154,9 @@ func (s *step) add(t Tree, f File, force bool) error {
 			}
 		}
 	} else {
+		if sameNode(now, want) && s.isLeft(f) {
+			e.Before = tree.Node{Type: tree.Absent}
+		}
 		s.fresh = append(s.fresh, len(s.next.Entries))
 	}
 	s.next.Entries = append(s.next.Entries, e)

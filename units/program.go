@@ -93,7 +93,7 @@ func (p Program) head() string {
 	if p.carrier.Name != "" {
 		return "# Written by `" + p.carrier.Name + "`: change the policy, not this file.\n"
 	}
-	return "# Written by `nodegate install`; `nodegate uninstall` removes it.\n"
+	return ownHead + "; `nodegate uninstall` removes it.\n"
 }
 
 // ForPackage returns the units as a package carries them: not enabled, and good for

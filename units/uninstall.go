@@ -12,8 +12,11 @@ import (
 // removes the directories that Install made and that are empty now. It changes
 // nothing where somebody has changed what nodegate wrote, unless force is set; the
 // error joins one line for each such path. Where nothing is installed it returns no
-// change. It finishes a run that was killed.
+// change; where the gate of an installation is there and its journal is lost, an error. It finishes a run that was killed.
 func Uninstall(t Tree, force bool) ([]Change, error) {
+	if err := errLost(t); err != nil {
+		return nil, err
+	}
 	state, err := t.Stat(stateDir)
 	if err != nil {
 		return nil, err

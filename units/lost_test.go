@@ -1,0 +1,81 @@
+package units_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nodegate/policy"
+	"nodegate/units"
+)
+
+// TestLostJournal: who lost the journal is told so, and not that nothing is installed; installed again, all of it can be removed.
+func TestLostJournal(t *testing.T) {
+	for _, packaged := range []bool{false, true} {
+		root := inMemory(t)
+		tree := open(t, root)
+		for _, d := range []string{"/etc/systemd/system/a.d", "/etc/modules-load.d", "/etc/sysctl.d", "/var/lib", "/usr/local/bin"} {
+			must(t, os.MkdirAll(root+d, 0o755))
+		}
+		// Folders that lead elsewhere, or nowhere, are nobody's.
+		must(t, os.Symlink("/../../outside", root+"/etc/systemd/system/b.d"))
+		must(t, os.WriteFile(root+"/etc/systemd/system/c.d", nil, 0o644))
+		if packaged {
+			pack(t, root, "one")
+		}
+		before := filesAndLinks(t, root)
+		program, err := units.FindProgram(tree, []byte("one"))
+		must(t, err)
+		wanted := filesOf(t, program.AllowingWritable(), policy.File{Name: "a.hcl", Text: []byte(policyOne)})
+		_, err = units.Install(tree, wanted, false)
+		must(t, err)
+		must(t, os.RemoveAll(root+"/var/lib/nodegate"))
+		for _, force := range []bool{false, true} {
+			_, err = units.Uninstall(tree, force)
+			if err == nil || !strings.Contains(err.Error(), root+"/etc/systemd/system/kubelet.service.d/10-nodegate.conf is of an installation") ||
+				!strings.Contains(err.Error(), "run `nodegate install` first") {
+				t.Errorf("uninstall without a journal: %v", err)
+			}
+		}
+		changes, err := units.Install(tree, wanted, false)
+		if err != nil || len(changes) != len(wanted) {
+			t.Errorf("installed again: %v, %v", changes, err)
+		}
+		_, err = units.Uninstall(tree, false)
+		must(t, err)
+		if d := cmp.Diff(before, filesAndLinks(t, root)); d != "" {
+			t.Errorf("packaged %t: uninstalled after the journal was lost:\n%s", packaged, d)
+		}
+	}
+}
+
+// filesAndLinks leaves out the folders of a manifest: which of them install made is lost with the journal.
+func filesAndLinks(t *testing.T, root string) string {
+	t.Helper()
+	var kept []string
+	for line := range strings.Lines(manifest(t, root)) {
+		if words := strings.Fields(line); !strings.HasPrefix(words[1], "d") {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "")
+}
+
+// TestSameByAnother: what somebody else put there stays his, though it is what install wants: without a gate of ours nothing says
+// that it was install.
+func TestSameByAnother(t *testing.T) {
+	root := node(t)
+	tree := open(t, root)
+	must(t, os.Remove(root+units.Binary))
+	must(t, os.WriteFile(root+units.Binary, []byte("one"), 0o755))
+	must(t, os.Chmod(root+units.Binary, 0o755))
+	before := manifest(t, root)
+	must(t, reinstall(tree, files(t, policyOne, "one")))
+	_, err := units.Uninstall(tree, false)
+	must(t, err)
+	if d := cmp.Diff(before, manifest(t, root)); d != "" {
+		t.Errorf("the same file of somebody else:\n%s", d)
+	}
+}
