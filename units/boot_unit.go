@@ -18,6 +18,12 @@ func (p Program) AssessingBoot() Program {
 	return p
 }
 
+// AssessesBoot reports whether the installation has a gate that decides whether a boot was good: an upgrade keeps it.
+func AssessesBoot(t Tree) (bool, error) {
+	j, err := readJournal(t)
+	return err == nil && j.find(unitDir+"/"+BootUnit) != nil, err
+}
+
 func bootFiles(g policy.Gate, prog Program) []File {
 	if !prog.assess {
 		return nil

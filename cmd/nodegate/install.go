@@ -84,6 +84,11 @@ that binary and the package's units are used.`,
 			if o.stays {
 				program = program.AllowingWritable()
 			}
+			if !c.Flags().Changed("assess-boot") {
+				if assess, err = units.AssessesBoot(t); err != nil {
+					return err
+				}
+			}
 			if assess {
 				program = program.AssessingBoot()
 			}
@@ -119,7 +124,8 @@ that binary and the package's units are used.`,
 	o.copied, o.lint = true, true
 	c.Flags().BoolVar(&start, "start", false, "then start the units, by the systemd that runs below --root")
 	c.Flags().BoolVar(&assess, "assess-boot", false,
-		"call a boot good only where the node passes: where systemd-boot counts boots, a new kernel or image that does not pass is given up")
+		"call a boot good only where the node passes: where systemd-boot counts boots, a new kernel or image that does not pass is given up; "+
+			"kept by later installs, until one has --assess-boot=false")
 	c.Flags().BoolVar(&force, "force", false,
 		"overwrite files that were changed since nodegate wrote them; also where an export has the node fetch its binary")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "show what would be written and write nothing")
