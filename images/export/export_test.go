@@ -132,7 +132,7 @@ func decode(t testing.TB, text []byte, into any) {
 // Cluster and below an InstanceGroup, in both versions.
 func TestKopsHasNoTrap(t *testing.T) {
 	for name, d := range deliveries() {
-		text := write(t, "kops", input(t, testPolicy, d)).Text
+		text := write(t, "kops", input(t, testPolicy+timed, d)).Text
 		for _, head := range []string{"v1alpha2\nkind: Cluster\n", "v1alpha2\nkind: InstanceGroup\n", "v1alpha3\nkind: Cluster\n"} {
 			r, err := kops.Lint([]byte("apiVersion: kops.k8s.io/" + head + string(text)))
 			if err != nil || len(r.Findings) > 0 || r.Hooks == 0 || r.Assets == 0 || r.Sysctls == 0 {

@@ -13,8 +13,8 @@ import (
 // node is what a carrier that brings nodegate puts onto a machine.
 type node struct {
 	files  []units.File // in the order in which they are written
-	units  []service    // to be enabled and started
-	dropIn units.File   // the gate; it is among files
+	units  []service
+	dropIn units.File // the gate; it is among files
 }
 
 type service struct{ name, text string }
@@ -68,11 +68,17 @@ func (n *node) addFetch(name string, d Delivery) {
 	n.files = append(first, n.files...)
 }
 
-// names are the units' names.
-func (n node) names() []string {
+// enabled reports whether the unit starts with the machine. A timer starts the other ones: systemctl says of such a unit that it is
+// not meant to be enabled.
+func (s service) enabled() bool { return strings.Contains(s.text, "\n[Install]\n") }
+
+// enabled are the names of the units that start with the machine.
+func (n node) enabled() []string {
 	var all []string
 	for _, u := range n.units {
-		all = append(all, u.name)
+		if u.enabled() {
+			all = append(all, u.name)
+		}
 	}
 	return all
 }

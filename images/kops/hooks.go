@@ -98,6 +98,7 @@ func (l *linter) manifest(h, manifest *yaml.Node, raw, gated bool) {
 	}
 	all := settings(manifest.Value, section)
 	switch has := installed(all); {
+	case !has && slices.Contains(l.timers, strings.TrimSuffix(unitOf(h), ".service")+".timer"): // which starts it
 	case raw && !has:
 		l.findAt(manifest, "no-install", "no [Install] with WantedBy=: "+late, "[Install] and WantedBy=multi-user.target at the manifest's end")
 	case !raw && !has:

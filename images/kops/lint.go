@@ -81,7 +81,8 @@ type linter struct {
 	mistakes []error
 	specs    []spec
 
-	apiServers bool // an InstanceGroup has the role APIServer
+	timers     []string // units of the hooks that are timers
+	apiServers bool     // an InstanceGroup has the role APIServer
 }
 
 func (l *linter) mistake(at *yaml.Node, format string, args ...any) {

@@ -168,6 +168,24 @@ func TestGated(t *testing.T) {
 	}
 }
 
+// TestTimed: a service that a timer starts needs no [Install]; one whose timer is switched off, or has another name, does.
+func TestTimed(t *testing.T) {
+	const service = "apiVersion: kops.k8s.io/v1alpha3\nkind: Cluster\nspec:\n  hooks:\n  - name: tell.service\n    useRawManifest: true\n" +
+		"    manifest: |\n      [Service]\n      ExecStart=/bin/true\n"
+	timer := func(name, more string) string {
+		return "  - name: " + name + "\n    useRawManifest: true\n" + more +
+			"    manifest: |\n      [Timer]\n      OnBootSec=1\n      [Install]\n      WantedBy=timers.target\n"
+	}
+	for more, traps := range map[string]int{
+		"": 1, timer("tell.timer", ""): 0, timer("tell.timer", "    enabled: false\n"): 1, timer("other.timer", ""): 1,
+	} {
+		r, err := Lint([]byte(service + more))
+		if err != nil || len(r.Findings) != traps || traps == 1 && r.Findings[0].Trap != "no-install" {
+			t.Errorf("%+v, %v of\n%s", r, err, more)
+		}
+	}
+}
+
 func FuzzLint(f *testing.F) {
 	for _, pattern := range []string{"testdata/traps/*.yaml", "testdata/wrong/*.yaml"} {
 		names, _ := filepath.Glob(pattern)

@@ -16,6 +16,11 @@ func (l *linter) acrossDocuments() {
 	gated := false
 	var modules []string
 	for _, s := range l.specs {
+		for _, h := range s.hooks {
+			if off := yes(h, "disabled") || text(h, "enabled") == "false"; !off && path.Ext(unitOf(h)) == ".timer" {
+				l.timers = append(l.timers, unitOf(h))
+			}
+		}
 		for _, a := range s.assets {
 			gated = gated || gates(a)
 			if path.Dir(text(a, "path")) == "/etc/modules-load.d" {
