@@ -321,10 +321,11 @@ build {
     ]
   }
 
-  # The report is kept whatever it says; whether the image holds is asked once more below.
+  # What was uploaded asks: where the base image has the package of the same release, install
+  # uses that and makes no copy. The report is kept whatever it says; whether the image holds is asked once more below.
   provisioner "shell" {
     execute_command = local.as_root
-    inline          = ["/usr/local/bin/nodegate check --stage image --format json --output nodegate-bake/report.json || [ $? = 1 ] || [ $? = 3 ]"]
+    inline          = ["nodegate-bake/nodegate check --stage image --format json --output nodegate-bake/report.json || [ $? = 1 ] || [ $? = 3 ]"]
   }
 
   provisioner "file" {
@@ -337,7 +338,7 @@ build {
   # machine that builds stops.
   provisioner "shell" {
     execute_command = local.as_root
-    inline          = ["/usr/local/bin/nodegate check --stage image", "/usr/local/bin/nodegate apply", "rm -r nodegate-bake", "sync"]
+    inline          = ["nodegate-bake/nodegate check --stage image", "nodegate-bake/nodegate apply", "rm -r nodegate-bake", "sync"]
   }
 
   # Before it ships: on a throwaway overlay, with a network that leads nowhere.

@@ -146,6 +146,28 @@ func TestWrongValues(t *testing.T) {
 	}
 }
 
+// TestRunsWhatWasUploaded: where install puts nodegate depends on whether the base image has its package, so no command of the template
+// names that place, and the folder of the uploaded one goes last.
+func TestRunsWhatWasUploaded(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(repository, template))
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := regexp.MustCompile(`"(\S*nodegate) (install|check|apply)`).FindAllStringSubmatch(string(text), -1)
+	if len(calls) != 4 {
+		t.Errorf("the template calls nodegate %d times, not to install, to check twice and to apply", len(calls))
+	}
+	for _, c := range calls {
+		if c[1] != "nodegate-bake/nodegate" {
+			t.Errorf("%s calls %s, which the machine may not have", c[2], c[1])
+		}
+	}
+	_, after, removed := strings.Cut(string(text), `"rm -r nodegate-bake"`)
+	if !removed || strings.Contains(after, `"nodegate-bake`) {
+		t.Error("the uploaded folder is not removed, or used after that")
+	}
+}
+
 // TestVariables: each says what it is for.
 func TestVariables(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(repository, template))
