@@ -130,31 +130,40 @@ func newWatcher(o *options, stderr io.Writer) (*watcher, error) {
 	}
 	look.Remember()
 	w := &watcher{Watcher: &watch.Watcher{Host: h, Observer: look}, stderr: stderr}
-	var files []policy.File
-	var source policy.Source
-	var refused error // of the last time that the files were read: it stays so until they are read again
+	type reading struct {
+		files  []policy.File
+		source policy.Source
+	}
+	var last, good reading // good is the last one that had no mistake
+	var refused error      // of the last time that the files were read: it stays so until they are read again
 	w.Policy = func(reread bool) (*policy.Policy, error) {
 		var mistakes bytes.Buffer
-		if reread || files == nil {
+		if reread || last.files == nil {
+			var known policy.Options
 			read, err := o.policyFiles(look)
-			if refused = err; err != nil {
-				return nil, err
+			if err == nil {
+				if known, err = o.known(&mistakes); err != nil {
+					err = errors.New(firstLine(mistakes.String(), err))
+				}
 			}
-			known, err := o.known(&mistakes)
-			if err != nil {
-				refused = errors.New(firstLine(mistakes.String(), err))
-				return nil, refused
+			if refused = err; err == nil {
+				last = reading{read, policy.Read(read, known)}
 			}
-			files, source = read, policy.Read(read, known)
 		}
-		if refused != nil {
-			return nil, refused
+		err := refused
+		if err == nil {
+			var p *policy.Policy
+			if p, err = o.on(look, last.source, last.files, &mistakes); err == nil {
+				good = last
+				return p, nil
+			}
+			err = errors.New(firstLine(mistakes.String(), err))
 		}
-		p, err := o.on(look, source, files, &mistakes)
-		if err != nil {
-			return nil, errors.New(firstLine(mistakes.String(), err))
+		if good.files == nil {
+			return nil, err
 		}
-		return p, nil
+		p, _ := o.on(look, good.source, good.files, io.Discard) // nil where the facts of now make a mistake of it
+		return p, err
 	}
 	w.Off = func() string {
 		why, err := h.BreakGlass(units.Disabled)

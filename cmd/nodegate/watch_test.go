@@ -4,7 +4,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"nodegate/internal/host/hosttest"
 )
 
 // TestRefusedStays: a policy that could not be read again is said until it can be, not until the next round.
@@ -29,8 +32,57 @@ func TestRefusedStays(t *testing.T) {
 		if c.there {
 			write()
 		}
-		if _, err := w.Policy(c.reread); (err == nil) != c.good {
-			t.Errorf("%+v: %v", c, err)
+		if p, err := w.Policy(c.reread); (err == nil) != c.good || p == nil {
+			t.Errorf("%+v: %v, %v", c, p, err)
+		}
+	}
+}
+
+// TestRefusedFacts: while the policy's files are gone, or have a mistake, the last good policy goes by the facts as they are now.
+func TestRefusedFacts(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "p.hcl")
+	text := `link "flannel" {
+		match { name = "flannel*" }
+		mtu  = 1400
+		when = cni.name == "flannel"
+	}`
+	write := func(text string) {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct{ what, broken, first string }{
+		{"gone", "", "p.hcl"}, {"a mistake", "link {\n", "p.hcl:1"},
+	} {
+		write(text)
+		w, err := newWatcher(&options{root: "/", policies: []string{name}}, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Host.Close()
+		defer w.Observer.Close()
+		node := func(cni string) {
+			w.Observer.Files = (&hosttest.Machine{Files: map[string]string{"/etc/cni/net.d/10.conf": `{"name": "` + cni + `"}`}}).Host().Files
+		}
+		node("none")
+		if p, err := w.Policy(false); err != nil || p.Links[0].Applies() {
+			t.Fatalf("%s: at first: %+v, %v", c.what, p, err)
+		}
+		if write(c.broken); c.broken == "" {
+			_ = os.Remove(name)
+		}
+		for _, round := range []struct {
+			reread bool
+			cni    string
+		}{{true, "none"}, {false, "flannel"}, {false, "none"}, {true, "flannel"}} {
+			node(round.cni)
+			p, err := w.Policy(round.reread)
+			if err == nil || !strings.Contains(err.Error(), c.first) {
+				t.Errorf("%s, %+v: %v", c.what, round, err)
+			}
+			if p == nil || p.Links[0].Applies() != (round.cni == "flannel") {
+				t.Errorf("%s, %+v: %+v", c.what, round, p)
+			}
 		}
 	}
 }

@@ -100,3 +100,36 @@ func noticed(t *testing.T, names ...string) {
 	add(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth9"}})
 	eventually(t, "a new link is set", func() bool { return mtu(t, "eth9") == 1400 })
 }
+
+// TestRefusedFactsUsed: what the facts make of the last good policy is in use though the files cannot be read.
+func TestRefusedFactsUsed(t *testing.T) {
+	if !hosttest.OwnNetns(t) {
+		return
+	}
+	reread := make(chan os.Signal)
+	var known atomic.Bool
+	w := start(t, "", func(w *Watcher) {
+		w.Reread = reread
+		refused := false
+		w.Policy = func(again bool) (*policy.Policy, error) {
+			text := `sysctl "net.ipv4.ip_forward" { value = 1 }`
+			if known.Load() {
+				text += reported
+			}
+			p, err := load(text)
+			if refused = refused || again; refused {
+				err = os.ErrNotExist
+			}
+			return p, err
+		}
+	})
+	reread <- os.Interrupt
+	eventually(t, "the refusal is said", func() bool { return w.State().PolicyError != "" })
+	known.Store(true)
+	eventually(t, "the requirement is in use", func() bool { return len(w.State().Policy.Links) == 1 })
+	add(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}})
+	eventually(t, "a new link is set", func() bool { return mtu(t, "eth0") == 1400 })
+	if n := w.heard("the last good one stays in use"); n != 1 || w.State().PolicyError == "" {
+		t.Errorf("said %d times that the policy cannot be read, PolicyError %q", n, w.State().PolicyError)
+	}
+}

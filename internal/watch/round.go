@@ -32,7 +32,7 @@ type round struct {
 // found is what a round found, and the policy it used.
 type found struct {
 	policy *policy.Policy
-	err    error // why the policy is the last one that could be read
+	err    error // why the policy is not the one of the files as they are: it is the last good one
 	reread bool
 	cut    bool // its time was over before everything was inspected
 	list   []checks.Check
@@ -49,7 +49,7 @@ func (r *round) begin(ctx context.Context, last *policy.Policy, reread bool) {
 		ctx, cancel := context.WithTimeout(ctx, roundTime)
 		defer cancel()
 		f := found{reread: reread}
-		if f.policy, f.err = r.policy(reread); f.err != nil {
+		if f.policy, f.err = r.policy(reread); f.policy == nil {
 			f.policy = last
 		}
 		f.list = watched(f.policy)

@@ -24,7 +24,8 @@ type Watcher struct {
 	Every    time.Duration
 	// Policy evaluates the policy again, facts included: some of them (the CNI,
 	// kube-proxy's mode) are known only some time after boot. With reread it reads
-	// the files too. The rounds call it, never two at a time.
+	// the files too. Beside an error is the last good policy, or nil where that
+	// cannot be evaluated either. The rounds call it, never two at a time.
 	Policy func(reread bool) (*policy.Policy, error)
 	// Audit returns the verdict on kube-proxy's rules, as the policy asks for one. The rounds call it, never two at a time.
 	Audit    func(*policy.Policy) []checks.Check
@@ -215,15 +216,15 @@ func (w *Watcher) use(p *policy.Policy) {
 	}
 }
 
-// take puts the policy that a round read into use. It reports one that could not be
-// read once, and the last good one stays in use.
+// take puts the policy of a round into use. It reports one that could not be read
+// once; the last good one stays in use, with the facts as they are now.
 func (w *Watcher) take(ctx context.Context, f found) {
 	said := ""
+	former, reread := w.links, f.reread && f.err == nil
+	w.use(f.policy)
+	w.leaveThere(ctx, former, reread)
 	if f.err == nil {
-		former := w.links
-		w.use(f.policy)
-		w.leaveThere(ctx, former, f.reread)
-		if f.reread {
+		if reread {
 			for _, k := range w.known {
 				clear(k.matches) // a requirement of the same name may ask for other links now
 			}
