@@ -43,7 +43,7 @@ func Inspect(ctx context.Context, live *host.Host, stage Stage, list []Check) Re
 	return report
 }
 
-// Keep is told what was made for a requirement, as it was found, right after it was made. Nil: nobody is.
+// Keep is told of each change for a requirement, as that was found, right after it was made: the next one may hang. Nil: nobody is.
 type Keep func(was Result, made []Change)
 
 // Apply inspects, makes the changes that the inspection asks for, and inspects
@@ -67,11 +67,11 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check, keep Ke
 			err := c.Make(ctx, h)
 			if err == nil {
 				made[i] = append(made[i], c)
+				if keep != nil {
+					keep(res, []Change{c})
+				}
 			}
 			failures[i] = errors.Join(failures[i], err)
-		}
-		if keep != nil && len(made[i]) > 0 {
-			keep(res, made[i])
 		}
 		end()
 	}

@@ -155,10 +155,11 @@ func TestBootIsTheGates(t *testing.T) {
 	checkstest.Equal(t, "asked to block", "nodeport.overlap", names(`check "nodeport.overlap" { severity = "block" }`, checks.Boot))
 }
 
-// made is a check that makes a change, and whose next inspection hangs.
+// made is a check of some changes, each of which makes its own of them true; where all are, the next inspection hangs.
 type made struct {
 	hanging
-	set *bool
+	changes []func() error
+	set     *bool
 }
 
 func (m made) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
@@ -166,26 +167,49 @@ func (m made) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
 		return m.hanging.Inspect(ctx, h)
 	}
 	s := checks.State{Want: "1", Got: "0"}
-	s.Changes = []checks.Change{{
-		What: "test", From: "0", To: "1", Kind: checks.SetSysctl, Target: "test",
-		Make: func(context.Context, *host.Host) error { *m.set = true; return nil },
-	}}
+	for i, change := range m.changes {
+		s.Changes = append(s.Changes, checks.Change{
+			What: "test", From: "0", To: fmt.Sprint(i + 1), Kind: checks.SetSysctl, Target: "test",
+			Make: func(context.Context, *host.Host) error { *m.set = true; return change() },
+		})
+	}
 	return s, nil
 }
 
-// TestKeptAtOnce: what an attempt has changed is kept, though the attempt does not return.
+// TestKeptAtOnce: what an attempt has changed is kept once, though the attempt, or another change of the same requirement, does not return.
 func TestKeptAtOnce(t *testing.T) {
-	set, kept := false, make(chan string, 1)
-	stuck := made{hanging{make(chan struct{})}, &set}
-	defer close(stuck.release)
-	gate := policy.Gate{Budget: time.Second, Interval: 100 * time.Millisecond, Repair: true}
-	_, err := checks.Until(t.Context(), (&hosttest.Machine{}).Host(), gate, all([]checks.Check{stuck}),
-		func(was checks.Result, made []checks.Change) {
-			kept <- was.Name + " " + was.State.Got + " " + made[0].To
-		},
-		func(checks.Report, activity.Step) bool { return true })
-	if got := <-kept; got != "test.hangs 0 1" || !errors.Is(err, checks.ErrBudget) {
-		t.Errorf("kept %q, %v", got, err)
+	release := make(chan struct{})
+	defer close(release)
+	works := func() error { return nil }
+	fails := func() error { return syscall.EIO }
+	hangs := func() error { <-release; return syscall.EIO }
+	for _, c := range []struct {
+		what    string
+		changes []func() error
+		want    string
+	}{
+		{"one, and the inspection hangs", []func() error{works}, "0 [1]"},
+		{"the second hangs", []func() error{works, hangs}, "0 [1]"},
+		{"the second fails", []func() error{works, fails, works}, "0 [1], 0 [3]"},
+	} {
+		set, kept := false, make(chan string, 5)
+		gate := policy.Gate{Budget: time.Second, Interval: 100 * time.Millisecond, Repair: true}
+		_, err := checks.Until(t.Context(), (&hosttest.Machine{}).Host(), gate, all([]checks.Check{made{hanging{release}, c.changes, &set}}),
+			func(was checks.Result, made []checks.Change) {
+				var to []string
+				for _, m := range made {
+					to = append(to, m.To)
+				}
+				kept <- fmt.Sprint(was.State.Got, " ", to)
+			},
+			func(checks.Report, activity.Step) bool { return true })
+		var got []string
+		for len(kept) > 0 {
+			got = append(got, <-kept)
+		}
+		if strings.Join(got, ", ") != c.want || !errors.Is(err, checks.ErrBudget) {
+			t.Errorf("%s: kept %q, %v", c.what, got, err)
+		}
 	}
 }
 

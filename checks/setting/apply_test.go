@@ -2,6 +2,7 @@ package setting_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/report"
+	"nodegate/internal/revert"
 )
 
 func TestApplyThenApplyAgain(t *testing.T) {
@@ -131,4 +133,45 @@ func TestRecord(t *testing.T) {
 	checkstest.Equal(t, "records", `
 module.nf_conntrack: not loaded -> loaded; wrote not loaded -> loaded
 sysctl.net.netfilter.nf_conntrack_max: no such parameter -> 131072; wrote 1024 -> 131072`, strings.Join(got, "\n"))
+}
+
+// TestRecordOfSeveral: each change of a requirement has a line of its own, which says that one.
+func TestRecordOfSeveral(t *testing.T) {
+	m := &hosttest.Machine{Files: map[string]string{}, Links: map[string]*hosttest.Link{"flannel.1": {Kind: "vxlan", MTU: 1500, Features: map[string]host.Feature{
+		"tx-checksum-ip-generic": {Available: true, Requested: true, Active: true},
+	}}}}
+	m.Sysctl("net/ipv4/conf/flannel.1/rp_filter", "2")
+	p := checkstest.Load(t, `link "vxlan" {
+		match { kind = "vxlan" }
+		offload = { tx-checksum-ip-generic = false }
+		mtu     = 1450
+		sysctl  = { "net.ipv4.conf.*.rp_filter" = 0 }
+	}`)
+	h := m.Host()
+	var got []string
+	var changes []report.Change
+	r := checks.Apply(t.Context(), h, checks.Boot, catalog.For(p, checks.Boot), func(was checks.Result, made []checks.Change) {
+		c := report.Made(was, made)
+		got = append(got, fmt.Sprintf("%s: %s -> %s; %d", c.Name, c.Was, c.Now, len(c.Writes)))
+		changes = slices.Insert(changes, 0, c)
+	})
+	checkstest.Equal(t, "records", `
+link.vxlan: flannel.1 mtu: 1500 -> flannel.1 mtu: 1450; 1
+link.vxlan: net.ipv4.conf.flannel/1.rp_filter: 2 -> net.ipv4.conf.flannel/1.rp_filter: 0; 1
+link.vxlan: flannel.1 offload: tx-checksum-ip-generic=on -> flannel.1 offload: tx-checksum-ip-generic=off; 1`, strings.Join(got, "\n"))
+	if !r.Results[0].Fixed || len(r.Results[0].Made) != 3 {
+		t.Errorf("it is not known as recorded: %+v", r.Results[0])
+	}
+	steps, err := revert.Steps(t.Context(), h, changes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = nil
+	for _, s := range steps {
+		got = append(got, fmt.Sprintf("%s %s, %v", s, s.Was, s.Do(t.Context(), h)))
+	}
+	checkstest.Equal(t, "put back", `
+flannel.1 tx-checksum-ip-generic on, <nil>
+net.ipv4.conf.flannel/1.rp_filter 2, <nil>
+flannel.1 mtu 1500, <nil>`, strings.Join(got, "\n"))
 }

@@ -111,11 +111,14 @@ func ReplaceChanges(left []Change) error {
 }
 
 // Made is the line about what has just been made for a requirement, before anything is read back: of a program that is ended
-// meanwhile, too, it says how to undo it.
+// meanwhile, too, it says how to undo it. One change of several is said alone: the others have lines of their own, or were not made.
 func Made(was checks.Result, made []checks.Change) Change {
 	c := NewChange(time.Now(), was.Name, was.State.Got, was.State.Want, made)
 	if len(c.Writes) == 1 {
 		c.Now = c.Writes[0].To
+		if len(was.State.Changes) > 1 {
+			c.Was, c.Now = made[0].What+": "+c.Writes[0].From, made[0].What+": "+c.Now
+		}
 	}
 	return c
 }
