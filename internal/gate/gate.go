@@ -82,10 +82,11 @@ func (g *Gate) Unreadable(mistake, all string) {
 func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
 	began := time.Now()
 	off, tolerated, kept := false, false, false
+	made := keeper{write: report.KeepChange}
 	if p.Gate.Enforce == policy.Warn {
 		g.held = "would be held"
 	}
-	r, err := checks.Until(ctx, g.Host, p.Gate, g.list(p), keepMade(), func(r checks.Report, waiting activity.Step) bool {
+	r, err := checks.Until(ctx, g.Host, p.Gate, g.list(p), made.keep, func(r checks.Report, waiting activity.Step) bool {
 		if waiting.What == "" {
 			g.keep(p, r)
 			kept = true
@@ -219,17 +220,6 @@ func (g *Gate) keep(p *policy.Policy, r checks.Report) {
 			g.Voice.log(host.LevelWarning, "nodegate: "+err.Error(), nil)
 		}
 	default:
-	}
-}
-
-// keepMade returns what writes each change to ChangesFile when it has been made. A file system that hangs holds nothing up for longer
-// than one line.
-func keepMade() checks.Keep {
-	hangs := false
-	return func(was checks.Result, made []checks.Change) {
-		if !hangs {
-			hangs = !host.InTime(func() bool { report.KeepChange(report.Made(was, made)); return true })
-		}
 	}
 }
 
