@@ -1,6 +1,9 @@
 package config
 
 import (
+	"errors"
+	"maps"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -16,28 +19,40 @@ func settingsOf(text []byte) (map[string]any, error) {
 	if err := yaml.Unmarshal(text, &file); err != nil {
 		return nil, err
 	}
-	left := mostNodes
-	settings, is := plainValue(&file, &left).(map[string]any)
+	r := plainReader{left: mostNodes}
+	settings, is := r.value(&file).(map[string]any)
+	if r.mistake != nil {
+		return nil, r.mistake
+	}
 	if !is && file.Kind != 0 {
 		return nil, yaml.Unmarshal(text, &settings) // says what it is instead
 	}
 	return settings, nil
 }
 
-// plainValue returns a node's value; nil for one that cannot be told, and beyond the bound.
-func plainValue(n *yaml.Node, left *int) any {
-	if *left--; *left < 0 {
+type plainReader struct {
+	left    int   // how many nodes are still read
+	mistake error // one over which kubelet exits
+}
+
+// value returns a node's value; nil for one that cannot be told, and beyond the bound.
+func (r *plainReader) value(n *yaml.Node) any {
+	if r.left--; r.left < 0 {
 		return nil
 	}
 	switch n.Kind {
 	case yaml.DocumentNode:
-		return plainValue(n.Content[0], left)
+		return r.value(n.Content[0])
 	case yaml.AliasNode:
-		return plainValue(n.Alias, left)
+		return r.value(n.Alias)
 	case yaml.MappingNode:
 		values := map[string]any{}
 		for i := 0; i+1 < len(n.Content); i += 2 {
-			values[n.Content[i].Value] = plainValue(n.Content[i+1], left)
+			if key := n.Content[i]; key.Kind == yaml.ScalarNode && key.ShortTag() == "!!merge" {
+				r.merge(values, n.Content[i+1])
+			} else {
+				values[key.Value] = r.value(n.Content[i+1])
+			}
 		}
 		return values
 	case yaml.ScalarNode:
@@ -55,4 +70,21 @@ func plainValue(n *yaml.Node, left *int) any {
 		return nil
 	}
 	return value
+}
+
+// merge follows a merge key (<<) as kubelet's reader does, go.yaml.in/yaml/v2: where it stands. It replaces what is above it in the
+// map, which other readers keep, and what is below replaces it. Of a list of maps the earlier ones win.
+func (r *plainReader) merge(values map[string]any, from *yaml.Node) {
+	sources := []*yaml.Node{from}
+	if from.Kind == yaml.SequenceNode {
+		sources = from.Content
+	}
+	for _, n := range slices.Backward(sources) {
+		if n.Kind != yaml.MappingNode && (n.Kind != yaml.AliasNode || n.Alias.Kind != yaml.MappingNode) {
+			r.mistake = errors.New("yaml: map merge requires map or sequence of maps as the value")
+			return
+		}
+		merged, _ := r.value(n).(map[string]any) // nil beyond the bound
+		maps.Copy(values, merged)
+	}
 }

@@ -1,0 +1,43 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestMergeKeys: what sigs.k8s.io/yaml 1.6.0, which kubelet reads its files with, makes of the same texts.
+func TestMergeKeys(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"x: &a {failSwapOn: false}\n<<: *a\n", `{"failSwapOn":false,"x":{"failSwapOn":false}}`},
+		{"x: &a {failSwapOn: no}\n<<: *a\nfailSwapOn: yes\n", `{"failSwapOn":true,"x":{"failSwapOn":false}}`},
+		{"x: &a {failSwapOn: no}\nfailSwapOn: yes\n<<: *a\n", `{"failSwapOn":false,"x":{"failSwapOn":false}}`}, // where it stands
+		{"<<: [{p: 1, q: {r: 1, s: 1}}, {p: 2, z: 2, q: {r: 2}}]\n", `{"p":1,"q":{"r":1,"s":1},"z":2}`},
+		{"x: &a {p: 1}\nv: &b {<<: *a, q: 1}\n<<: *b\n", `{"p":1,"q":1,"v":{"p":1,"q":1},"x":{"p":1}}`},
+		{"x: &a {p: 1}\n<<: *a\n<<: {p: 2}\n", `{"p":2,"x":{"p":1}}`},
+		{"x: {p: 1}\n!!merge <<: {p: 2}\n", `{"p":2,"x":{"p":1}}`},
+		{"'<<': {p: 1}\n", `{"\u003c\u003c":{"p":1}}`},
+	} {
+		settings, err := settingsOf([]byte(c.text))
+		if err != nil {
+			t.Errorf("%q: %v", c.text, err)
+		}
+		if got, _ := json.Marshal(settings); string(got) != c.want {
+			t.Errorf("%q\ngot  %s\nwant %s", c.text, got, c.want)
+		}
+	}
+	for _, text := range []string{"<<: 3\n", "<<:\n", "x: &a [{p: 1}]\n<<: *a\n", "<<: [[{q: 1}]]\n", "v: {<<: 3}\n"} {
+		if settings, err := settingsOf([]byte(text)); err == nil || !strings.Contains(err.Error(), "map merge requires map") {
+			t.Errorf("%q: kubelet exits over it, here it is %v, %v", text, settings, err)
+		}
+	}
+	// Aliases must not make more of a file than the bound.
+	bomb := "a0: &a0 {p: 1}\n"
+	for i := 1; i < 40; i++ {
+		bomb += fmt.Sprintf("a%d: &a%d {<<: [*a%d, *a%d]}\n", i, i, i-1, i-1)
+	}
+	if _, err := settingsOf([]byte(bomb)); err != nil {
+		t.Error(err)
+	}
+}
