@@ -96,12 +96,16 @@ func (w *Watcher) leave(l host.Link, requirements []setting.LinkRequirement) {
 }
 
 // leaveThere does so with the links that are older than the requirements that a policy has brought. Where it is the facts that brought
-// them, and nobody reread the policy, those are the links from the beginning: a CNI may make its link before watch knows which CNI it is.
-func (w *Watcher) leaveThere(ctx context.Context, former []setting.LinkRequirement, reread bool) {
-	brought := w.reported(former)
+// one, those are the links from the beginning: a CNI may make its link before watch knows which CNI it is. That is so where nobody
+// reread the policy, and of what the former one had, too, but could not apply.
+func (w *Watcher) leaveThere(ctx context.Context, former *policy.Policy, reread bool) {
+	brought := w.reported(setting.LinkRequirements(former))
 	if len(brought) == 0 {
 		return
 	}
+	written := slices.DeleteFunc(slices.Clone(brought), func(r setting.LinkRequirement) bool {
+		return !reread || slices.ContainsFunc(former.Links, func(l policy.Link) bool { return l.Name == r.Link.Name && !l.Applies() })
+	})
 	bounded, cancel := context.WithTimeout(ctx, actionTime)
 	defer cancel()
 	links, err := w.Host.Links.List(bounded)
@@ -109,8 +113,10 @@ func (w *Watcher) leaveThere(ctx context.Context, former []setting.LinkRequireme
 		w.trouble(err.Error())
 	}
 	for _, l := range links {
-		if reread || w.present[l.Index] {
+		if w.present[l.Index] {
 			w.leave(l, brought)
+		} else {
+			w.leave(l, written)
 		}
 	}
 }

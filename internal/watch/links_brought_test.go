@@ -1,10 +1,12 @@
 package watch
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 
@@ -74,6 +76,47 @@ func TestFactsReport(t *testing.T) {
 	noticed(t, "eth0", "eth1")
 	if eth0, eth1 := mtu(t, "eth0"), mtu(t, "eth1"); eth0 != 1500 || eth1 != 1400 {
 		t.Errorf("mtu of eth0 is %d, of eth1 %d, want 1500 and 1400", eth0, eth1)
+	}
+}
+
+// TestFactsReportReread: so it does where the round that finds out is one that reads the policy again, which may bring others.
+func TestFactsReportReread(t *testing.T) {
+	if !hosttest.OwnNetns(t) {
+		return
+	}
+	block := func(name, when string) string {
+		return fmt.Sprintf("link %[1]q {\nmatch { name = \"%[1]s*\" }\nmtu = 1400\ndrift = \"report\"\n%s\n}\n", name, when)
+	}
+	reread := make(chan os.Signal)
+	w := start(t, "", func(w *Watcher) {
+		w.Reread, w.Every = reread, time.Hour
+		text := block("eth", `when = cni.name == "flannel"`) + block("cloud", `when = cloud.provider == "aws"`)
+		cni := "none"
+		w.Policy = func(again bool) (*policy.Policy, error) {
+			if again {
+				text, cni = text+block("late", ""), "flannel"
+			}
+			p, diags := policy.Load([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, policy.Options{Fact: func(name string) (any, bool) {
+				if name == "cni.name" {
+					return cni, true
+				}
+				return "aws", again
+			}})
+			if diags.HasErrors() {
+				return nil, diags
+			}
+			return p, nil
+		}
+	})
+	names := []string{"eth1", "cloud1", "late1"}
+	for _, name := range names {
+		add(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}})
+	}
+	reread <- os.Interrupt
+	eventually(t, "the policy is read again", func() bool { return w.heard("the policy was read again") == 1 })
+	noticed(t, names...)
+	if eth, cloud, late := mtu(t, "eth1"), mtu(t, "cloud1"), mtu(t, "late1"); eth != 1400 || cloud != 1400 || late != 1500 {
+		t.Errorf("mtu of eth1 is %d, of cloud1 %d, of late1 %d, want 1400, 1400 and 1500", eth, cloud, late)
 	}
 }
 

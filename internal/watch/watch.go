@@ -220,7 +220,7 @@ func (w *Watcher) use(p *policy.Policy) {
 // once; the last good one stays in use, with the facts as they are now.
 func (w *Watcher) take(ctx context.Context, f found) {
 	said := ""
-	former, reread := w.links, f.reread && f.err == nil
+	former, reread := w.policy, f.reread && f.err == nil
 	w.use(f.policy)
 	w.leaveThere(ctx, former, reread)
 	if f.err == nil {
