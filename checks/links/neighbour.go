@@ -18,10 +18,10 @@ import (
 func neighbourTable() checks.Problem {
 	return checks.Problem{
 		Name: "neighbour.table", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
-		Detects: "The table of neighbours (ARP, NDP) is nearly full, or has been full.",
+		Detects: "The table of neighbours (ARP, NDP) is nearly full, or overflows.",
 		Symptom: "\"neighbour: arp_cache: neighbor table overflow!\" in the kernel log; new connections to Pods and nodes fail at random.",
 		How: "The entries in /proc/net/stat/{arp,ndisc}_cache are 80% of net.ipv{4,6}.neigh.default.gc_thresh3 or more, or table_fulls " +
-			"counts a full table since boot. Since Linux 5.0 permanent entries do not count against the limit: those of a CNI's VXLAN " +
+			"rises in 100 ms. Since Linux 5.0 permanent entries do not count against the limit: those of a CNI's VXLAN " +
 			"links, one for each node, are left out.",
 		Remedy:   "raise net.ipv4.neigh.default.gc_thresh{1,2,3} (and ipv6) to 80000, 90000, 100000 as large clusters do",
 		TradeOff: "An entry takes about 0.5 KiB; a high gc_thresh1 keeps stale entries for longer.",
@@ -32,19 +32,24 @@ func neighbourTable() checks.Problem {
 
 func inspectNeighbourTable(ctx context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
 	s := checks.State{Want: "below 80% of gc_thresh3, never full", Pass: true}
-	var got []string
+	var got, remedies []string
 	var causes checks.Causes
 	for _, table := range []struct{ stat, family string }{{"/proc/net/stat/arp_cache", "ipv4"}, {"/proc/net/stat/ndisc_cache", "ipv6"}} {
-		text, err := h.Text(table.stat)
+		entries, full, err := readNeighbourStat(h, table.stat)
 		if errors.Is(err, fs.ErrNotExist) && table.family == "ipv6" {
 			continue // IPv6 is off
 		}
 		if err != nil {
 			return s, err
 		}
-		entries, full, err := config.ParseNeighbourStat(text)
-		if err != nil {
-			return s, fmt.Errorf("reading %s: %w", table.stat, err)
+		before := full
+		if full > 0 { // since boot: it may be over
+			if err := checks.Pause(ctx); err != nil {
+				return s, err
+			}
+			if entries, full, err = readNeighbourStat(h, table.stat); err != nil {
+				return s, err
+			}
 		}
 		key := "net/" + table.family + "/neigh/default/gc_thresh3"
 		limit, err := h.ReadSysctl(key)
@@ -65,19 +70,32 @@ func inspectNeighbourTable(ctx context.Context, h *host.Host, p *policy.Policy) 
 			entries -= min(kept, entries)
 		}
 		said := fmt.Sprintf("%s %d of %d", table.family, entries, most)
-		if full > 0 {
+		if full > before {
+			said += fmt.Sprintf(", full %d times in 100 ms", full-before)
+		} else if full > 0 {
 			said += fmt.Sprintf(", full %d times since boot", full)
 		}
 		got = append(got, said)
-		if entries*100 >= most*80 || full > 0 {
+		if entries*100 >= most*80 || full > before {
 			s.Pass = false
 			causes.Add(checks.SysctlCause(p, key))
-			s.Remedy = fmt.Sprintf("raise net.%[1]s.neigh.default.gc_thresh3 to %[2]d or more, and gc_thresh2 to %[3]d",
-				table.family, most*4, most*2)
+			remedies = append(remedies, fmt.Sprintf("raise net.%[1]s.neigh.default.gc_thresh3 to %[2]d or more, and gc_thresh2 to %[3]d",
+				table.family, most*4, most*2))
 		}
 	}
-	s.Got, s.Cause = strings.Join(got, "; "), causes.One()
+	s.Got, s.Remedy, s.Cause = strings.Join(got, "; "), strings.Join(remedies, "; "), causes.One()
 	return s, nil
+}
+
+func readNeighbourStat(h *host.Host, name string) (entries, full uint64, err error) {
+	text, err := h.Text(name)
+	if err != nil {
+		return 0, 0, err
+	}
+	if entries, full, err = config.ParseNeighbourStat(text); err != nil {
+		err = fmt.Errorf("reading %s: %w", name, err)
+	}
+	return entries, full, err
 }
 
 // permanent returns how many entries of a family an agent made for gateways of VXLAN links, and the kernel does not count: see gc_entries

@@ -42,10 +42,18 @@ evidence: /proc/sys/net/ipv4/neigh/default/gc_thresh3: 1024
 evidence: /proc/net/stat/ndisc_cache: entries 2, table_fulls 0
 evidence: /proc/sys/net/ipv6/neigh/default/gc_thresh3: 1024
 remedy: raise net.ipv4.neigh.default.gc_thresh3 to 4096 or more, and gc_thresh2 to 2048`},
-		{What: "has been full", Node: table(row("00000010", "00000001")+row("00000010", "0000000a"), ""), Want: `warn
+		{What: "has been full", Node: table(row("00000010", "00000001")+row("00000010", "0000000a"), ""), Want: `pass
 want: below 80% of gc_thresh3, never full
 got: ipv4 16 of 1024, full 11 times since boot
 evidence: /proc/net/stat/arp_cache: entries 16, table_fulls 11
+evidence: /proc/sys/net/ipv4/neigh/default/gc_thresh3: 1024`},
+		{What: "is full again and again", Node: table(row("00000010", "00000001"), ""), Host: func(h *host.Host) {
+			h.Files = &checkstest.SecondRead{Files: h.Files, Name: "/proc/net/stat/arp_cache",
+				Then: checkstest.NeighbourHeader + row("00000010", "00000004")}
+		}, Want: `warn
+want: below 80% of gc_thresh3, never full
+got: ipv4 16 of 1024, full 3 times in 100 ms
+evidence: /proc/net/stat/arp_cache: entries 16, table_fulls 4
 evidence: /proc/sys/net/ipv4/neigh/default/gc_thresh3: 1024
 remedy: raise net.ipv4.neigh.default.gc_thresh3 to 4096 or more, and gc_thresh2 to 2048`},
 		{What: "room", Node: table(row("00000010", "00000000"), row("00000002", "00000000")), Want: `

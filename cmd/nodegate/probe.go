@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -54,6 +56,10 @@ Exit status: 0 pass, 1 fail: lost, 2 wrong call, 3 unknown.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(c.Context(), timeout+20*time.Second)
 			defer cancel()
+			if !signal.Ignored(syscall.SIGHUP) { // nohup
+				ctx, cancel = signal.NotifyContext(ctx, syscall.SIGHUP) // a terminal that goes leaves nothing behind
+				defer cancel()
+			}
 			o.Timeout, o.Child = timeout, []string{childCommand}
 			r, err := datapath.Bridge(ctx, o)
 			if err != nil {
