@@ -98,13 +98,14 @@ func (c *collected) put(node int, key stateKey) {
 }
 
 // finish is called with all reports: nodes that were not asked are a state of
-// their own. A node at another stage is not asked, and does not differ.
+// their own. A node at another stage is not asked, and does not differ; of one that
+// left its last words only, it is not known.
 func (c *collected) finish(reports []report.Read) Check {
 	compared := 0
 	for n, r := range reports {
 		if c.of[n] >= 0 {
 			compared++
-		} else if c.stages[r.Stage] {
+		} else if c.stages[r.Stage] && !r.Partial {
 			compared++
 			c.put(n, stateKey{})
 		}

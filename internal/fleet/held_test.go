@@ -41,3 +41,28 @@ func TestWouldBeHeld(t *testing.T) {
 		t.Error("a node that is held would be held")
 	}
 }
+
+// TestLastWords: of a node that left its last words on the console only what does not pass is there; that the rest was not asked is not
+// said.
+func TestLastWords(t *testing.T) {
+	all := reportOf(t, "n1", "boot", fail("swap", "on"), pass("panic", "10"), pass("other", "1"))
+	held := reportOf(t, "n2", "boot", fail("swap", "on"), fail("other", "0"))
+	read, err := report.Decode("all.json", strings.NewReader(all+strings.Replace(all, "n1", "n3", 1)+held))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := report.LastWords(read[2].Report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	console, err := report.DecodeConsole("console", strings.NewReader(strings.Join(lines, "\n")))
+	if err != nil || len(console) != 1 {
+		t.Fatalf("%v, %v", console, err)
+	}
+	for want, reports := range map[string][]report.Read{"not asked": read, "": append(read[:2:2], console...)} {
+		f, errs := fleet.Merge(reports)
+		if text := asText(t, f, true); errs != nil || strings.Contains(text, "not asked") != (want != "") || !strings.Contains(text, "other") {
+			t.Errorf("want %q: %v\n%s", want, errs, text)
+		}
+	}
+}

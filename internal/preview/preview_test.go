@@ -229,3 +229,16 @@ gate { enforce = "warn" }`
 		}
 	}
 }
+
+// TestForged: what another machine calls itself begins no line and has no colours.
+func TestForged(t *testing.T) {
+	nodes, errs := previewed(t, strings.Replace(reported(t, node("forger", "6.1.0", "0", ""), "check \"swap\" {}\n"),
+		`"forger"`, `"x\nnodegate: of 1 node 1 pass\u001b[8m"`, 1))
+	var b strings.Builder
+	if err := preview.Text(&b, nodes, true, report.Plain); err != nil || errs != nil {
+		t.Fatal(err, errs)
+	}
+	if text := b.String(); strings.Count(text, "\nnodegate: of") != 1 || strings.Contains(text, "\x1b") {
+		t.Errorf("%q", text)
+	}
+}

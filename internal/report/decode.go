@@ -20,6 +20,8 @@ const (
 type Read struct {
 	Report
 	File string // with line and column, if it is not the first of its file
+	// Partial is true of last words: what passes is not in them.
+	Partial bool
 }
 
 // Decode reads the reports in a file: one, or several one after the other, of
@@ -54,7 +56,7 @@ func Decode(file string, r io.Reader) ([]Read, error) {
 			}
 			return reports, fmt.Errorf("%s: %w", position(file, text, at), err)
 		}
-		read := Read{report, file}
+		read := Read{Report: report, File: file}
 		if begin > 0 {
 			read.File = begun.at(begin)
 		}

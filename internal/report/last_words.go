@@ -116,7 +116,7 @@ func DecodeConsole(file string, r io.Reader) ([]Read, error) {
 			wrong = append(wrong, fmt.Errorf("%s: report %s: %w", file, w.id, err))
 		case !named[report.Node.Name]: // of one node the last one counts
 			named[report.Node.Name] = true
-			reports = append(reports, Read{report, file})
+			reports = append(reports, Read{Report: report, File: file, Partial: true})
 		}
 	}
 	if g.dropped > 0 {
