@@ -79,8 +79,8 @@ func Text(w io.Writer, nodes []Node, all bool, paint report.Paint) error {
 		if len(names) > fewNames && !all {
 			names, more = names[:fewNames], fmt.Sprintf(" and %d more", len(names)-fewNames)
 		}
-		fmt.Fprintf(&out, "%s %6d  %s: %s\n%17s%s%s\n", paint(colours[l.Outcome], fmt.Sprintf("%-8s", l.Outcome)), len(l.nodes), inLine(l.Name), inLine(l.Text),
-			"", inLine(strings.Join(names, " ")), more)
+		fmt.Fprintf(&out, "%s %6d  %s: %s\n%17s%s%s\n", paint(colours[l.Outcome], fmt.Sprintf("%-8s", l.Outcome)), len(l.nodes),
+			inLine(l.Name), inLine(l.Text), "", inLine(strings.Join(names, " ")), more)
 	}
 	n := count(nodes)
 	var parts []string
