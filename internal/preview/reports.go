@@ -82,8 +82,8 @@ func judge(r *checks.Result, was report.Result, p *policy.Policy) {
 	case was.Verdict == report.Skip && strings.HasPrefix(was.Skipped, checks.SkippedOff):
 		r.Err = errors.New("the policy of the report did not ask for it on this node: take a snapshot with the new policy")
 		return
-	case strings.HasPrefix(r.Name, "link.") && was.Match != r.Metadata.Selects:
-		r.Err = fmt.Errorf("the report is of other interfaces, %q: take a snapshot with the new policy", was.Match)
+	case matched(was) != r.Metadata.Selects:
+		r.Err = fmt.Errorf("the report is of other interfaces, %q: take a snapshot with the new policy", matched(was))
 		return
 	case was.Verdict == report.Skip:
 		r.Verdict, r.State.Skip = checks.Skip, was.Skipped
@@ -123,6 +123,16 @@ func link(p *policy.Policy, name string) string {
 	for _, l := range p.Links {
 		if "link."+l.Name == name {
 			return l.Want()
+		}
+	}
+	return ""
+}
+
+// matched returns which interfaces a result is about, "" for those that are about none.
+func matched(r report.Result) string {
+	for _, e := range r.Evidence {
+		if e.Source == report.MatchEvidence {
+			return e.Text
 		}
 	}
 	return ""

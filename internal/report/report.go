@@ -5,6 +5,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,7 +58,6 @@ type Result struct {
 	Verdict  Verdict           `json:"verdict"`
 	Severity policy.Severity   `json:"severity"`
 	Want     string            `json:"want"`
-	Match    string            `json:"match,omitempty"` // of a link requirement: the interfaces that it is about
 	Got      string            `json:"got"`
 	Fixed    bool              `json:"fixed"`
 	Was      string            `json:"was,omitempty"`
@@ -93,13 +93,19 @@ func NewPolicy(p *policy.Policy) Policy {
 	return out
 }
 
+// MatchEvidence is the source of the evidence that says which interfaces a link requirement is about. As a field of its own all results
+// of a fleet would have room for it.
+const MatchEvidence = "match"
+
 // NewResult returns the outcome of one check as other tools read it.
 func NewResult(res checks.Result) Result {
 	out := Result{
 		Name: res.Name, Verdict: verdictOf(res.Verdict), Severity: res.Metadata.Severity, Want: res.State.Want, Got: res.State.Got,
-		Match: res.Metadata.Selects,
 		Fixed: res.Fixed, Was: res.Was, Source: res.Metadata.Source(), Reason: res.Metadata.Reason, Evidence: res.State.Evidence,
 		Ref: res.Metadata.Ref, Because: res.State.Cause, Skipped: res.State.Skip,
+	}
+	if res.Metadata.Selects != "" {
+		out.Evidence = append(slices.Clip(out.Evidence), checks.Seen(MatchEvidence, res.Metadata.Selects))
 	}
 	if out.Evidence == nil {
 		out.Evidence = []checks.Evidence{}
