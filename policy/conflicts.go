@@ -65,16 +65,7 @@ func (p *Policy) check(r *reader) {
 		}
 	}
 
-	for i, l := range p.Links {
-		for _, o := range p.Links[:i] {
-			if o.Name == l.Name {
-				r.errorf(l.Range, "Same name twice", "Another link %q is at %s. Give one of the two another name.", l.Name, place(o.Range))
-			} else if what := l.contradicts(o); what != "" && o.Match == l.Match && o.Applies() && l.Applies() {
-				r.errorf(l.Range, "Contradiction", "This link sets %s; link %q at %s matches the same interfaces "+
-					"and sets it differently. Remove one of the two.", what, o.Name, place(o.Range))
-			}
-		}
-	}
+	p.sameLinks(r)
 }
 
 // forwarding reports another value for what net.ipv4.ip_forward is under its other name:
@@ -232,30 +223,6 @@ func (s Sysctl) Target(got string) string {
 		return strconv.FormatInt(*s.Max, 10)
 	}
 	return strconv.FormatInt(*s.Min, 10)
-}
-
-// contradicts returns a setting on which two links differ.
-func (l Link) contradicts(o Link) string {
-	if l.MTU != 0 && o.MTU != 0 && l.MTU != o.MTU {
-		return "mtu"
-	}
-	for _, a := range l.Offloads {
-		for _, b := range o.Offloads {
-			for _, f := range a.Features {
-				if a.On != b.On && slices.Contains(b.Features, f) {
-					return "offload " + f
-				}
-			}
-		}
-	}
-	for _, a := range l.Sysctls {
-		for _, b := range o.Sysctls {
-			if a.Pattern == b.Pattern && !same(a.Value, b.Value) {
-				return "sysctl " + a.Pattern.String()
-			}
-		}
-	}
-	return ""
 }
 
 func larger(a, b *int64) *int64 {

@@ -38,6 +38,45 @@ func TestGlobContradiction(t *testing.T) {
 	}
 }
 
+// TestLinkContradiction: linting finds settings of one interface that contradict each other, in whichever blocks they are; where no
+// interface need match both, nothing is said.
+func TestLinkContradiction(t *testing.T) {
+	link := func(name, match, sets string) string {
+		return "link \"" + name + "\" {\n  match {\n    " + strings.ReplaceAll(match, "; ", "\n    ") + "\n  }\n  " + sets + "\n}\n"
+	}
+	loose := `sysctl = { "net.ipv4.conf.*.rp_filter" = 0 }`
+	for _, c := range []struct {
+		text string
+		want string
+	}{
+		{link("a", `name = "eth0"`, "mtu = 1500") + link("b", `name = "eth*"`, "mtu = 9001"), "mtu; link \"a\" (name=eth0) at p.hcl:1"},
+		{link("a", `name = "eth*"`, "mtu = 1500") + link("b", `name = "eth0"; kind = "veth"`, "mtu = 9001"), "mtu; link \"a\" (name=eth*) at"},
+		{link("a", `kind = "vxlan"`, "mtu = 1450") + link("b", `name = "flannel.1"; kind = "vxlan"`, "mtu = 1500"), "mtu; link \"a\" (kind=vxlan) at"},
+		{link("a", `name = "eth0"`, "mtu = 1500") + link("b", `name = "eth*"`, "mtu = 1500"), ""},
+		{link("a", `kind = "vxlan"`, "mtu = 1450") + link("b", `default_route = true`, "mtu = 9001"), ""},
+		{link("a", `name = "eth*"; kind = "veth"`, "mtu = 1450") + link("b", `name = "eth*"; kind = "vxlan"`, "mtu = 9001"), ""},
+		{link("a", `name = "eth0"`, "mtu = 1500") + link("b", `name = "eth1"`, "mtu = 9001"), ""},
+		{link("a", `name = "eth0"`, loose) + `sysctl "net.ipv4.conf.eth0.rp_filter" { value = 1 }`, "net.ipv4.conf.eth0.rp_filter, which may be"},
+		{link("a", `kind = "veth"`, loose) + `sysctl "net.ipv4.conf.*.rp_filter" { one_of = [1, 2] }`, "one of 1, 2 at p.hcl:7"},
+		{link("a", `name = "lxc*"`, loose) + `sysctl "net.ipv4.conf.lxc_health.rp_filter" { value = 1 }`, "net.ipv4.conf.lxc_health.rp_filter, which"},
+		{link("a", `name = "eth0"`, loose) + `sysctl "net.ipv4.conf.*.rp_filter" { one_of = [0, 2] }`, ""},
+		{link("a", `name = "*"`, loose) + `sysctl "net.ipv4.conf.all.rp_filter" { value = 1 }`, ""},
+		{link("a", `name = "eth0"; driver = "ena"`, loose) + `sysctl "net.ipv4.conf.eth0.rp_filter" { value = 1 }`,
+			"(name=eth0 driver=ena) sets"},
+		{link("a", `name = "eth0"`, loose) + `sysctl "net.ipv4.conf.eth1.rp_filter" { value = 1 }`, ""},
+		{link("a", `name = "eth0"`, loose) + "sysctl \"net.ipv4.conf.eth0.rp_filter\" {\n  value = 1\n  when  = false\n}", ""},
+	} {
+		files := []policy.File{{Name: "p.hcl", Text: []byte(c.text)}}
+		got := policy.Lint(files, policy.Options{}).Error()
+		if strings.Contains(got, "Contradiction") != (c.want != "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s\n%s", c.text, got)
+		}
+		if _, diags := policy.Load(files, policy.Options{}); diags.HasErrors() {
+			t.Errorf("%s\n%v", c.text, diags)
+		}
+	}
+}
+
 // TestOverrideAll: an override is about every built-in policy in use that asks for the same.
 func TestOverrideAll(t *testing.T) {
 	p, diags := policy.Load([]policy.File{{Name: "p.hcl", Text: []byte(`

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"path"
 	"slices"
 	"strings"
 
@@ -97,4 +98,78 @@ func (r *reader) linkSysctls(b block) []LinkSysctl {
 	}
 	slices.SortFunc(all, func(a, b LinkSysctl) int { return strings.Compare(string(a.Pattern), string(b.Pattern)) })
 	return all
+}
+
+// sameLinks reports links of one name, and settings of one interface that contradict each other.
+func (p *Policy) sameLinks(r *reader) {
+	for i, l := range p.Links {
+		for _, o := range p.Links[:i] {
+			what := l.contradicts(o)
+			switch {
+			case o.Name == l.Name:
+				r.errorf(l.Range, "Same name twice", "Another link %q is at %s. Give one of the two another name.", l.Name, place(o.Range))
+			case what == "" || !o.Applies() || !l.Applies():
+			case o.Match == l.Match:
+				r.errorf(l.Range, "Contradiction", "This link sets %s; link %q at %s matches the same interfaces "+
+					"and sets it differently. Remove one of the two.", what, o.Name, place(o.Range))
+			case r.catalogue != nil && (l.Match.covers(o.Match) || o.Match.covers(l.Match)):
+				r.errorf(l.Range, "Contradiction", "This link (%s) sets %s; link %q (%s) at %s sets it differently, and an interface may match "+
+					"both. Remove one of the two, or match other interfaces.", l.Match, what, o.Name, o.Match, place(o.Range))
+			}
+		}
+		if r.catalogue != nil && l.Applies() {
+			p.parameters(r, l)
+		}
+	}
+}
+
+// parameters reports a link's sysctl that a sysctl block, about the same interface, does not allow.
+func (p *Policy) parameters(r *reader, l Link) {
+	for _, a := range l.Sysctls {
+		at := slices.Index(strings.Split(string(a.Pattern), "/"), "*")
+		for _, s := range p.Sysctls {
+			if about, _ := path.Match(string(a.Pattern), string(s.Key)); !about || !s.Applies() || s.Allows(a.Value) {
+				continue
+			}
+			name := strings.Split(string(s.Key), "/")[at]
+			named := Match{Name: name}
+			if name == "all" || name == "default" || s.Unknown != "" || !named.covers(l.Match) && !l.Match.covers(named) {
+				continue
+			}
+			r.errorf(l.Range, "Contradiction", "This link (%s) sets %s to %s; %s, which may be about the same interface, is asked to be %s at %s. "+
+				"Remove one of the two, or match other interfaces.", l.Match, a.Pattern, a.Value, s.Key, s.Want(), place(s.Range))
+		}
+	}
+}
+
+// covers reports whether m asks nothing of an interface that o does not ask. Of two globs, one that matches the other's text has names in
+// common with it.
+func (m Match) covers(o Match) bool {
+	name, _ := path.Match(m.Name, o.Name)
+	return (m.Name == "" || m.Name == "*" || name && o.Name != "") && (m.Kind == "" || m.Kind == o.Kind) && (m.Driver == "" || m.Driver == o.Driver) &&
+		(!m.DefaultRoute || o.DefaultRoute)
+}
+
+// contradicts returns a setting on which two links differ.
+func (l Link) contradicts(o Link) string {
+	if l.MTU != 0 && o.MTU != 0 && l.MTU != o.MTU {
+		return "mtu"
+	}
+	for _, a := range l.Offloads {
+		for _, b := range o.Offloads {
+			for _, f := range a.Features {
+				if a.On != b.On && slices.Contains(b.Features, f) {
+					return "offload " + f
+				}
+			}
+		}
+	}
+	for _, a := range l.Sysctls {
+		for _, b := range o.Sysctls {
+			if a.Pattern == b.Pattern && !same(a.Value, b.Value) {
+				return "sysctl " + a.Pattern.String()
+			}
+		}
+	}
+	return ""
 }
