@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"nodegate/internal/report"
 )
@@ -152,6 +153,30 @@ func (f Fleet) Count(verdict report.Verdict) int {
 		}
 	}
 	return n
+}
+
+// Outdated returns the nodes whose report of a running node is more than a day older than the newest of all: what watch left before it
+// ended stays where it was, and says nothing of the node as it is.
+func (f Fleet) Outdated() []int {
+	var newest time.Time
+	times := make([]time.Time, len(f.Nodes))
+	for i, n := range f.Nodes {
+		at, err := time.Parse(time.RFC3339, n.Time)
+		if err != nil {
+			continue // an older nodegate's
+		}
+		times[i] = at
+		if at.After(newest) {
+			newest = at
+		}
+	}
+	var all []int
+	for i, n := range f.Nodes {
+		if n.Stage == "run" && !times[i].IsZero() && newest.Sub(times[i]) > 24*time.Hour {
+			all = append(all, i)
+		}
+	}
+	return all
 }
 
 // WouldBeHeld returns the nodes that the gate would hold, and does not, because enforce is warn there. Only the gate's own reports say

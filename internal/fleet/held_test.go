@@ -42,6 +42,30 @@ func TestWouldBeHeld(t *testing.T) {
 	}
 }
 
+// TestOutdated: what watch left before it ended is named, not taken for the node as it is. What the gate said at boot stays true.
+func TestOutdated(t *testing.T) {
+	before := func(text, at string) string { return strings.Replace(text, "2026-11-20T10:00", at, 1) }
+	f := merged(t, reportOf(t, "n1", "run", pass("swap", "off")), before(reportOf(t, "n2", "run", pass("swap", "off")), "2026-11-18T10:00"),
+		before(reportOf(t, "n3", "run", pass("swap", "off")), "2026-11-20T02:00"),
+		before(reportOf(t, "n4", "boot", pass("swap", "off")), "2026-10-01T10:00"),
+		before(reportOf(t, "n5", "run", pass("swap", "off")), "no time, "))
+	const want = "1 report over a day older than the newest (does nodegate watch run there?): "
+	var text, page bytes.Buffer
+	if err := fleet.Text(&text, f, false, report.Plain); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text.String(), want+"n2\n") {
+		t.Errorf("the text:\n%s", &text)
+	}
+	if err := fleet.HTML(&page, f); err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(page.String(), want)
+	if line, _, _ := strings.Cut(rest, "</p>"); !strings.Contains(line, "n2") || strings.Contains(line, "n3") || strings.Contains(line, "n4") {
+		t.Errorf("the page says %q", line)
+	}
+}
+
 // TestLastWords: of a node that left its last words on the console only what does not pass is there; that the rest was not asked is not
 // said.
 func TestLastWords(t *testing.T) {

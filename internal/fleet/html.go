@@ -61,6 +61,11 @@ func Page(w io.Writer, f Fleet, words Words) error {
 		p.names(held, pageNames)
 		p.put("</p>\n")
 	}
+	if old := f.Outdated(); old != nil {
+		fmt.Fprintf(&p, "<p>%s %s: ", report.Count(len(old), "report"), outdated)
+		p.names(old, pageNames)
+		p.put("</p>\n")
+	}
 	p.put("</header>\n<main>\n")
 	p.heatMap()
 	p.checks()

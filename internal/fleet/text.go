@@ -38,6 +38,9 @@ func Text(w io.Writer, f Fleet, all bool, paint report.Paint) error {
 	if held := f.WouldBeHeld(); held != nil {
 		fmt.Fprintf(&t, "%s would be held, if enforce were not warn: %s\n\n", report.Count(len(held), "node"), f.names(held, t.names))
 	}
+	if old := f.Outdated(); old != nil {
+		fmt.Fprintf(&t, "%s %s: %s\n\n", report.Count(len(old), "report"), outdated, f.names(old, t.names))
+	}
 	_ = report.Total(&t, paint, f.Verdict(), f.summary(State.word))
 	_, err := t.WriteTo(w)
 	return err

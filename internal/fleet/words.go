@@ -104,6 +104,9 @@ func (f Fleet) facts() int {
 	return n
 }
 
+// outdated says of a report what Outdated found.
+const outdated = "over a day older than the newest (does nodegate watch run there?)"
+
 // when returns the time in which the nodes were checked.
 func (f Fleet) when() string {
 	var first, last time.Time
