@@ -101,7 +101,9 @@ func (n *Node) Written() map[string]settle.Written {
 }
 
 // Generation returns that of the rules.
-func (n *Node) Generation(ctx context.Context) (string, error) { return n.Host.RulesGeneration(ctx) }
+func (n *Node) Generation(ctx context.Context) (generation string, sure bool, err error) {
+	return n.Host.RulesGeneration(ctx)
+}
 
 // Spent returns what this process has used of the processors.
 func (n *Node) Spent() time.Duration { return n.Host.ProcessorTime() }

@@ -15,6 +15,7 @@ import (
 	"nodegate/internal/host/netns"
 	"nodegate/internal/host/nftables"
 	"nodegate/internal/host/program"
+	"nodegate/internal/host/xtables"
 	"nodegate/internal/ruleset"
 )
 
@@ -83,20 +84,33 @@ func printTable(family string) []string {
 }
 
 // RulesGeneration returns what differs whenever the rules of the packet filter do: nftables' generation (NFTA_GEN_ID of the kernel's
-// include/uapi/linux/netfilter/nf_tables.h), which iptables-nft shares. It is "" where tables of the legacy backend or IPVS are in use,
-// which have none. It needs CAP_NET_ADMIN.
-func (h *Host) RulesGeneration(ctx context.Context) (string, error) {
-	for _, file := range legacyNames {
-		if names, err := h.Files.ReadFile(file); err == nil && len(names) > 0 {
-			return "", nil
-		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", err
+// include/uapi/linux/netfilter/nf_tables.h), which iptables-nft shares. Tables of the legacy backend have none: their layout stays where a
+// rule takes the place of one of the same size, and sure is false. It is "" where IPVS is in use. It needs CAP_NET_ADMIN.
+func (h *Host) RulesGeneration(ctx context.Context) (generation string, sure bool, err error) {
+	if used, err := ipvs.InUse(ctx); used || err != nil {
+		return "", false, err
+	}
+	legacy := ""
+	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
+		names, err := h.Files.ReadFile(legacyNames[family])
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", false, err
+		}
+		for _, table := range strings.Fields(string(names)) {
+			layout, err := xtables.Layout(family == ruleset.IPv6, table)
+			if err != nil {
+				return "", false, err
+			}
+			legacy += family + " " + table + " " + layout + "\n"
 		}
 	}
-	if used, err := ipvs.InUse(ctx); used || err != nil {
-		return "", err
+	if legacy != "" && !mayAskNFTables() {
+		return legacy, false, nil
 	}
-	return nftables.Generation(ctx)
+	if generation, err = nftables.Generation(ctx); err != nil {
+		return "", false, err
+	}
+	return legacy + generation, legacy == "", nil
 }
 
 // Others is what other programs have in nf_tables that Kubernetes comes upon.

@@ -13,8 +13,9 @@ import (
 // KeptNode is a node that is looked at for as long as nodegate watch runs.
 type KeptNode interface {
 	Node
-	// Generation returns what differs whenever the rules do, "" where only reading them says.
-	Generation(ctx context.Context) (string, error)
+	// Generation returns what differs whenever the rules do, "" where only reading them says. Where it is not sure, rules may have changed
+	// with the same generation, though most changes show.
+	Generation(ctx context.Context) (generation string, sure bool, err error)
 	// Spent returns the processor time that this process has used since it began, with the programs that it ran.
 	Spent() time.Duration
 	// Flows looks for what conntrack still believes, beside a round.
@@ -25,7 +26,7 @@ type KeptNode interface {
 type Keeping struct {
 	Node, Zone string
 	Settle     func() time.Duration // asked before each round: kube-proxy's configuration may come later
-	Every      time.Duration        // the rules are read so often where Generation says nothing
+	Every      time.Duration        // the rules are read so often where Generation says nothing, and rarely where it is not sure
 	Done       func(Kept)           // after each round
 }
 
@@ -46,6 +47,7 @@ type Kept struct {
 const (
 	quiet     = time.Second      // kube-proxy writes most changes within it
 	lookEvery = 30 * time.Second // at what costs little: the generation, and whether kube-proxy is there
+	rarely    = 4                // times Every
 	sooner    = 10               // times what it used is waited for at most after a round without peace, and twice as long after each one more
 	roundTime = time.Minute      // and the time that settling takes
 )
@@ -60,7 +62,8 @@ type keeper struct {
 	generation string        // of the rules that it read
 	looked     time.Time     // last
 	again      time.Duration // after which what is in doubt is read again
-	full       time.Time     // the rules are read then in any case
+	full       time.Time     // the rules are read then where nothing says whether they have changed
+	rare       time.Time     // and then where they seem to be the same
 	rest       time.Time     // no round before
 	budget     budget
 }
@@ -114,8 +117,9 @@ func (k *keeper) next() time.Time {
 func (k *keeper) turn(ctx context.Context) {
 	k.looked = time.Now()
 	first, _, unanswered := k.feed.pending()
-	generation, err := k.node.Generation(ctx)
-	same := err == nil && generation != "" && generation == k.generation || generation == "" && k.looked.Before(k.full)
+	generation, sure, err := k.node.Generation(ctx)
+	same := err == nil && generation != "" && generation == k.generation && (sure || k.looked.Before(k.rare)) ||
+		generation == "" && k.looked.Before(k.full)
 	if same && k.doubts == 0 && first.IsZero() && unanswered == nil && len(k.node.Proxy(ctx)) == 0 {
 		return
 	}
@@ -147,7 +151,8 @@ func (k *keeper) round(ctx context.Context, generation string, unanswered error)
 	}
 	k.generation = generation
 	k.looked = time.Now()
-	k.full = k.looked.Add(k.opts.Every - k.opts.Every/10 + rand.N(k.opts.Every/5+1))
+	every := k.opts.Every - k.opts.Every/10 + rand.N(k.opts.Every/5+1)
+	k.full, k.rare = k.looked.Add(every), k.looked.Add(rarely*every)
 	k.again = min(2*k.again, k.opts.Every)
 	used := k.node.Spent() - spent
 	rest := k.budget.spend(used, k.looked)

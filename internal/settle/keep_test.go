@@ -16,7 +16,7 @@ import (
 )
 
 // Generation is unknown, as with the legacy backend.
-func (c *cluster) Generation(context.Context) (string, error) { return "", nil }
+func (c *cluster) Generation(context.Context) (string, bool, error) { return "", false, nil }
 
 func (c *cluster) Spent() time.Duration { return c.spent }
 
@@ -77,7 +77,7 @@ func TestKeep(t *testing.T) {
 // TestKeepStill: where nothing changes, the rules are not read again.
 func TestKeepStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &generation{newCluster(rand.New(rand.NewPCG(1, 1))), "7"}
+		c := &generation{newCluster(rand.New(rand.NewPCG(1, 1))), "7", true}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer synctest.Wait()
 		defer cancel()
@@ -103,9 +103,37 @@ func TestKeepStill(t *testing.T) {
 type generation struct {
 	*cluster
 	generation string
+	sure       bool
 }
 
-func (g *generation) Generation(context.Context) (string, error) { return g.generation, nil }
+func (g *generation) Generation(context.Context) (string, bool, error) {
+	return g.generation, g.sure, nil
+}
+
+// TestKeepLayout: where rules may have changed though they seem to be the same, they are read now and then, and at once where they do not.
+func TestKeepLayout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &generation{newCluster(rand.New(rand.NewPCG(1, 1))), "7", false}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer cancel()
+		go c.proxy(ctx)
+		rounds := 0
+		go settle.Keep(ctx, c, c, settle.Keeping{
+			Settle: func() time.Duration { return settleTime }, Every: time.Minute, Done: func(k settle.Kept) { rounds = k.Rounds },
+		})
+		time.Sleep(time.Hour)
+		if rounds < 10 || rounds > 18 {
+			t.Errorf("%d rounds in an hour of peace, want one in four minutes", rounds)
+		}
+		c.generation = "8"
+		before := rounds
+		time.Sleep(time.Minute)
+		if rounds != before+1 {
+			t.Errorf("another generation of the rules: %d rounds, want 1", rounds-before)
+		}
+	})
+}
 
 // TestKeepBehind: a watch that does not tell of a change is noticed also where kube-proxy has heard of it, and the rules are right.
 func TestKeepBehind(t *testing.T) {
