@@ -27,18 +27,48 @@ func (h *Host) SystemdRuns() bool {
 	return h.Live() && err == nil
 }
 
-// machineUnits asks the systemd behind a socket over D-Bus, through one connection
-// that the first question opens.
+// machineUnits asks the systemd behind a socket over D-Bus, through one connection that the first question opens. systemd closes it when it
+// executes itself anew (systemctl daemon-reexec, which its own packages and libc's run): the next question opens another one.
 type machineUnits struct {
 	socket string
 	conn   *dbus.Conn
 }
 
-func (m *machineUnits) connect() (*dbus.Conn, error) {
-	if m.conn != nil {
+func (m *machineUnits) connect(ctx context.Context) (*dbus.Conn, error) {
+	if m.conn != nil && m.conn.Connected() {
 		return m.conn, nil
 	}
-	conn, err := dbus.NewConnection(func() (*godbus.Conn, error) {
+	m.Close()
+	type answer struct {
+		conn *dbus.Conn
+		err  error
+	}
+	answered := make(chan answer)
+	go func() { // it knows no deadline, and systemd accepts no connection while it reads its units again
+		conn, err := m.dial()
+		select {
+		case answered <- answer{conn, err}:
+		case <-ctx.Done():
+			if conn != nil {
+				conn.Close()
+			}
+		}
+	}()
+	var got answer
+	select {
+	case got = <-answered:
+	case <-ctx.Done():
+		got.err = ctx.Err()
+	}
+	if got.err != nil {
+		return nil, fmt.Errorf("connecting to systemd at %s: %w", m.socket, got.err)
+	}
+	m.conn = got.conn
+	return m.conn, nil
+}
+
+func (m *machineUnits) dial() (*dbus.Conn, error) {
+	return dbus.NewConnection(func() (*godbus.Conn, error) {
 		conn, err := godbus.Dial("unix:path=" + godbus.EscapeBusAddressValue(m.socket))
 		if err != nil {
 			return nil, err
@@ -49,17 +79,13 @@ func (m *machineUnits) connect() (*dbus.Conn, error) {
 		}
 		return conn, nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("connecting to systemd at %s: %w", m.socket, err)
-	}
-	m.conn = conn
-	return conn, nil
 }
 
 // Close closes the connection.
 func (m *machineUnits) Close() {
 	if m.conn != nil {
 		m.conn.Close()
+		m.conn = nil
 	}
 }
 
@@ -71,7 +97,7 @@ func (m *machineUnits) State(ctx context.Context, unit string) (active, file str
 }
 
 func (m *machineUnits) state(ctx context.Context, unit string) (active, file string, err error) {
-	conn, err := m.connect()
+	conn, err := m.connect(ctx)
 	if err != nil {
 		return "", "", err
 	}
@@ -88,7 +114,7 @@ func (m *machineUnits) Outdated(ctx context.Context, unit, dropIn string) (bool,
 	if _, err := os.Lstat("/run/systemd/system"); err != nil {
 		return false, nil
 	}
-	conn, err := m.connect()
+	conn, err := m.connect(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -105,7 +131,7 @@ func (m *machineUnits) Outdated(ctx context.Context, unit, dropIn string) (bool,
 }
 
 func (m *machineUnits) Reload(ctx context.Context) error {
-	conn, err := m.connect()
+	conn, err := m.connect(ctx)
 	if err == nil {
 		err = conn.ReloadContext(ctx)
 	}
@@ -116,7 +142,7 @@ func (m *machineUnits) Reload(ctx context.Context) error {
 }
 
 func (m *machineUnits) Enable(ctx context.Context, units ...string) error {
-	conn, err := m.connect()
+	conn, err := m.connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -129,7 +155,7 @@ func (m *machineUnits) Enable(ctx context.Context, units ...string) error {
 }
 
 func (m *machineUnits) Stop(ctx context.Context, unit string) error {
-	conn, err := m.connect()
+	conn, err := m.connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -144,7 +170,7 @@ func (m *machineUnits) Stop(ctx context.Context, unit string) error {
 }
 
 func (m *machineUnits) Restart(ctx context.Context, units ...string) error {
-	conn, err := m.connect()
+	conn, err := m.connect(ctx)
 	if err != nil {
 		return err
 	}

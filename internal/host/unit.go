@@ -186,7 +186,7 @@ func (m *machineUnits) Crashes(ctx context.Context, unit string) (Crash, error) 
 	if _, err := os.Lstat("/run/systemd/system"); err != nil {
 		return Crash{Active: "inactive"}, nil // where systemd does not run, no unit does
 	}
-	conn, err := m.connect()
+	conn, err := m.connect(ctx)
 	if err != nil {
 		return Crash{}, err
 	}

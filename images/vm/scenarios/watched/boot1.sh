@@ -52,6 +52,16 @@ look
 within 20 nodegate status
 systemctl status $watch | grep -F 'Status: "pass; ' || die "systemctl status is silent"
 
+echo "--- systemd executes itself anew, as its own update has it do, and closes its connections"
+systemctl daemon-reexec
+within 30 systemctl is-active --quiet $watch
+sysctl -qw net.ipv4.ip_forward=0
+look
+within 20 is net.ipv4.ip_forward 1 # one round at least since then
+look
+within 20 nodegate status
+! says "asking systemd" || die "watch could not ask systemd: $(journalctl -b -u $watch --no-pager -o cat | grep -F 'asking systemd')"
+
 echo "--- a fight"
 # used: processor time in the next 20 seconds.
 used() {
