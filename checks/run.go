@@ -163,6 +163,10 @@ func inspect(ctx context.Context, h *host.Host, c Check) Result {
 	default:
 		r.Verdict = Fail
 	}
+	if r.Metadata.Undecided != "" && r.Verdict != Fail {
+		r.Verdict, r.Metadata.Severity = Unknown, policy.Block
+		r.Err = cmpError(r.Err, fmt.Errorf("what else the policy asks of it depends on %s, which cannot be known here", r.Metadata.Undecided))
+	}
 	return r
 }
 

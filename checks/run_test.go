@@ -43,6 +43,26 @@ func TestUnknownNeverPasses(t *testing.T) {
 	}
 }
 
+// TestUndecided: where another block of the same name may ask for something else, what passes is unknown.
+func TestUndecided(t *testing.T) {
+	for _, c := range []struct {
+		got, other string
+		want       checks.Verdict
+	}{
+		{"10", "", checks.Unknown},
+		{"10", "  severity = \"warn\"\n", checks.Pass},
+		{"9", "", checks.Fail},
+	} {
+		m := &hosttest.Machine{Files: map[string]string{}}
+		m.Sysctl("kernel/panic", c.got)
+		p := checkstest.Load(t, "sysctl \"kernel.panic\" { value = 10 }\nsysctl \"kernel.panic\" {\n  value = 20\n  when = cni.name == \"x\"\n"+c.other+"}")
+		r := checks.Inspect(t.Context(), m.Host(), checks.Boot, catalog.For(p, checks.Boot))
+		if len(r.Results) != 1 || r.Results[0].Verdict != c.want || r.Verdict() != c.want {
+			t.Errorf("it is %s, with another block %q: %v, %+v", c.got, c.other, r.Verdict(), r.Results)
+		}
+	}
+}
+
 // slowRuntime does not answer before a rule is tried and a check that comes later in the list reads its file.
 type slowRuntime struct {
 	host.Runtimes

@@ -68,6 +68,51 @@ func (p *Policy) check(r *reader) {
 	p.sameLinks(r)
 }
 
+// EachModule returns one module of each name, of which a report has one result.
+func (p *Policy) EachModule() []Module {
+	return oneOfEach(p.Modules, func(m Module) string { return m.Name }, func(m *Module) *Metadata { return &m.Metadata })
+}
+
+// EachSysctl returns one parameter of each name.
+func (p *Policy) EachSysctl() []Sysctl {
+	return oneOfEach(p.Sysctls, func(s Sysctl) string { return string(s.Key) }, func(s *Sysctl) *Metadata { return &s.Metadata })
+}
+
+// oneOfEach leaves one requirement of each name: what applies, else what cannot be known, else what is off.
+func oneOfEach[T any](all []T, name func(T) string, metadata func(*T) *Metadata) []T {
+	var kept []T
+	at := map[string]int{}
+	for _, b := range all {
+		i, seen := at[name(b)]
+		if !seen {
+			at[name(b)] = len(kept)
+			kept = append(kept, b)
+			continue
+		}
+		first, second := metadata(&kept[i]), metadata(&b)
+		switch {
+		case second.Off:
+		case first.Off:
+			kept[i] = b
+		case first.Applies():
+			first.beside(*second)
+		case second.Applies():
+			second.beside(*first)
+			kept[i] = b
+		default:
+			stricter(first, *second)
+		}
+	}
+	return kept
+}
+
+// beside notes another requirement of the same name, whose when is not known here. One that only warns holds nothing.
+func (m *Metadata) beside(unknown Metadata) {
+	if unknown.Severity != Warn {
+		m.Undecided = unknown.Unknown
+	}
+}
+
 // forwarding reports another value for what net.ipv4.ip_forward is under its other name:
 // the kernel keeps the two the same.
 func (p *Policy) forwarding(r *reader) {

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -73,6 +74,38 @@ func TestLinkContradiction(t *testing.T) {
 		}
 		if _, diags := policy.Load(files, policy.Options{}); diags.HasErrors() {
 			t.Errorf("%s\n%v", c.text, diags)
+		}
+	}
+}
+
+// TestOneOfEachName: blocks of one name of which one applies are one requirement, and one result.
+func TestOneOfEachName(t *testing.T) {
+	const on, off, unknown = "os.id == \"debian\"", "os.id != \"debian\"", "cni.name == \"cilium\""
+	for _, c := range []struct {
+		whens     []string // of three blocks with the values 1, 2, 3
+		value     string
+		undecided bool
+	}{
+		{[]string{on, off, off}, "1", false},
+		{[]string{off, off, on}, "3", false},
+		{[]string{off, off, off}, "1", false},
+		{[]string{off, unknown, off}, "2", false},
+		{[]string{on, unknown, off}, "1", true},
+		{[]string{unknown, off, on}, "3", true},
+		{[]string{unknown, unknown, off}, "1", false},
+	} {
+		text := ""
+		for i, when := range c.whens {
+			text += fmt.Sprintf("sysctl \"vm.swappiness\" {\n  value = %d\n  when = %s\n}\nmodule \"m\" { when = %s }\n", i+1, when, when)
+		}
+		fact := func(name string) (any, bool) { return "debian", name == "os.id" }
+		p, diags := policy.Load([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, policy.Options{Fact: fact})
+		if diags.HasErrors() {
+			t.Fatal(diags)
+		}
+		sysctls, modules := p.EachSysctl(), p.EachModule()
+		if len(sysctls) != 1 || len(modules) != 1 || sysctls[0].Value != c.value || (sysctls[0].Undecided != "") != c.undecided {
+			t.Errorf("%q: %+v, %+v", c.whens, sysctls, modules)
 		}
 	}
 }

@@ -56,7 +56,9 @@ type Metadata struct {
 	Off      bool      // its when is false here
 	When     string    // where that when is
 	Unknown  string    // the facts that it depends on and that are not known here
-	Selects  string    // of a link block: the interfaces that it is about
+	// Undecided are those of another requirement of the same name, which blocks: it may ask for something else.
+	Undecided string
+	Selects   string // of a link block: the interfaces that it is about
 }
 
 // Applies reports whether the requirement is in force on this node, with a known

@@ -10,7 +10,7 @@ import (
 // Installed returns the modules of a policy as requirements of a file tree.
 func Installed(p *policy.Policy) []checks.Check {
 	var list []checks.Check
-	for _, m := range p.Modules {
+	for _, m := range p.EachModule() {
 		list = append(list, installedModule{m})
 	}
 	return list
@@ -20,10 +20,10 @@ func Installed(p *policy.Policy) []checks.Check {
 // Modules come first, because the parameters of some appear only with them.
 func Running(p *policy.Policy) []checks.Check {
 	var list []checks.Check
-	for _, m := range p.Modules {
+	for _, m := range p.EachModule() {
 		list = append(list, loadedModule{m})
 	}
-	for _, s := range p.Sysctls {
+	for _, s := range p.EachSysctl() {
 		list = append(list, sysctl{s, policy.ModuleOf(s.Key)})
 	}
 	for _, l := range p.Links {
