@@ -93,14 +93,14 @@ remedy: run: sysctl -w vm.overcommit_memory=1 kernel.panic=10; and put them into
 
 // TestEarly: apply runs early at boot, when nothing of kubelet's may be there yet: it judges parameters, and not kubelet.
 func TestEarly(t *testing.T) {
-	p := checkstest.Load(t, "use \"kubernetes\" {}\n")
+	p := checkstest.Load(t, "use \"kubernetes\" {}\nprobe \"bridge\" {}\n")
 	all := catalog.For(p, checks.Boot)
 	early := checks.Early(all)
 	if len(early) == len(all) || len(early) < 10 {
 		t.Errorf("%d of %d requirements", len(early), len(all))
 	}
 	for _, c := range early {
-		if strings.HasPrefix(c.Name(), "kubelet.") || c.Name() == "swap" {
+		if strings.HasPrefix(c.Name(), "kubelet.") || strings.HasPrefix(c.Name(), "probe.") || c.Name() == "swap" {
 			t.Errorf("%s is judged before kubelet can start", c.Name())
 		}
 	}

@@ -17,6 +17,9 @@ type probe struct{ policy.Probe }
 func (p probe) Name() string              { return "probe." + p.Probe.Name }
 func (p probe) Metadata() policy.Metadata { return p.Probe.Metadata }
 
+// SendsPackets marks it as a checks.Sender.
+func (p probe) SendsPackets() {}
+
 func (p probe) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
 	s := checks.State{Want: "reply translated", Cause: "sysctl.net.bridge.bridge-nf-call-iptables"}
 	if h.Prove == nil {
