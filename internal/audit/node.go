@@ -24,6 +24,7 @@ type Node struct {
 	// Of kube-proxy, as last seen.
 	mode     string
 	families int
+	silent   time.Time // when it last did not say what it has written
 }
 
 // NewNode returns the node that h is.
@@ -77,19 +78,25 @@ func (n *Node) Writer() settle.Writer {
 	return settle.Writer{PID: p.PID, Runs: runs, Used: p.Used}
 }
 
-// Written asks kube-proxy in IPVS mode, where one writing is hundreds of short programs, and takes long where the node is slow.
+// Written asks kube-proxy, unless it has just not answered. In IPVS mode one writing is hundreds of short programs, and takes long where
+// the node is slow; in the others a writing that failed is tried again only after syncPeriod, 30 s.
 func (n *Node) Written() map[string]settle.Written {
-	if n.mode != "ipvs" {
+	programs := n.mode == "ipvs"
+	if !programs && time.Since(n.silent) < time.Minute {
 		return nil
 	}
 	all := map[string]settle.Written{}
 	figures, slow := n.Presence.Figures(context.Background())
-	if slow { // it may have heard of anything
+	switch {
+	case slow && programs: // it may have heard of anything
 		now := settle.Written{Queued: time.Now()}
 		return map[string]settle.Written{ruleset.IPv4: now, ruleset.IPv6: now}
+	case slow:
+		n.silent = time.Now()
+		return nil
 	}
 	for family, f := range figures.Families {
-		w := settle.Written{At: f.LastSync, Queued: f.LastQueued, Shared: family == "" && n.families > 1}
+		w := settle.Written{At: f.LastSync, Queued: f.LastQueued, Shared: family == "" && n.families > 1, Whole: !programs}
 		if family != "IPv6" {
 			all[ruleset.IPv4] = w
 		}

@@ -20,7 +20,7 @@ import (
 	"nodegate/internal/settle"
 )
 
-// TestWritten: kube-proxy's figures count in IPVS mode only, each for its family; before 1.33 there is one for both.
+// TestWritten: kube-proxy's figures count each for its family; before 1.33 there is one for both. But in IPVS mode a writing is whole.
 func TestWritten(t *testing.T) {
 	const last = "kubeproxy_sync_proxy_rules_last_%stimestamp_seconds%s %d\n"
 	at := func(ended, queued int64) settle.Written {
@@ -28,6 +28,8 @@ func TestWritten(t *testing.T) {
 	}
 	shared := at(50, 60)
 	shared.Shared = true
+	whole := at(50, 60)
+	whole.Whole = true
 	for _, c := range []struct {
 		what, mode, page string
 		families         int
@@ -40,7 +42,7 @@ func TestWritten(t *testing.T) {
 			2, map[string]settle.Written{"ip": shared, "ip6": shared}},
 		{"one figure", "ipvs", fmt.Sprintf(last+last, "", "", 50, "queued_", "", 60),
 			1, map[string]settle.Written{"ip": at(50, 60), "ip6": at(50, 60)}},
-		{"another mode", "iptables", fmt.Sprintf(last, "", "", 50), 1, nil},
+		{"another mode", "iptables", fmt.Sprintf(last+last, "", "", 50, "queued_", "", 60), 1, map[string]settle.Written{"ip": whole, "ip6": whole}},
 		{"another program", "ipvs", "up 1\n", 1, map[string]settle.Written{}},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, c.page) }))
@@ -126,6 +128,10 @@ func TestWrittenSlow(t *testing.T) {
 		got := n.Written()
 		if recent := time.Since(got["ip"].Queued) < time.Minute && got["ip"] == got["ip6"]; recent != want {
 			t.Errorf("in state %s: %+v", state, got)
+		}
+		n.mode = "nftables"
+		if got := n.Written(); len(got) != 0 || n.silent.IsZero() != (state == "T") {
+			t.Errorf("nftables, in state %s: %+v; asked again at once: %v", state, got, n.silent.IsZero())
 		}
 	}
 }

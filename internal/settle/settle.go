@@ -21,7 +21,7 @@ type Node interface {
 	Proxy(ctx context.Context) []proxyrules.Finding
 	// Writer returns the process with which kube-proxy writes rules at this moment.
 	Writer() Writer
-	// Written returns what kube-proxy says of its writings, by family, where Writer does not show them.
+	// Written returns what kube-proxy says of its writings, by family: nothing where it says none.
 	Written() map[string]Written
 }
 

@@ -7,6 +7,7 @@ type Written struct {
 	At     time.Time // the end of the last one
 	Queued time.Time // when it last heard of a change
 	Shared bool      // both are those of two families, whichever was later
+	Whole  bool      // a writing is one program, which Writer shows: all or nothing of it is in the rules
 }
 
 // writings is what has been seen of them. A change that comes during one is in the next, which begins at once, and from the first one's end
@@ -50,9 +51,18 @@ func (w *writings) began() time.Time {
 	return w.ends[len(w.ends)-back]
 }
 
+// failedWrite is how long kube-proxy may take for a writing after one that failed: it tries again after syncPeriod, 30 s unless configured.
+// From a minute on, kubeproxy.sync.stuck says that it does not write.
+const failedWrite = time.Minute
+
 // done reports whether what is in the rules is all that kube-proxy makes of what it heard: it has heard of nothing since the last writing
-// began, or that began after the given time, by which it had heard of it. What takes too long is no excuse any more.
+// began, or that began after the given time, by which it had heard of it. Where a writing is whole, one that has ended since that time is
+// enough. What takes too long is no excuse any more.
 func (w *writings) done(heard, now time.Time) bool {
+	if w.last.Whole {
+		waits := w.last.Queued.After(w.last.At) && !w.last.At.After(heard)
+		return !waits || now.Sub(heard) >= failedWrite
+	}
 	began := w.began()
 	return w.last.Queued.Before(began) || began.After(heard) || now.Sub(w.last.Queued) >= stuckWrite
 }

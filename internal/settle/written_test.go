@@ -41,3 +41,40 @@ func TestWritings(t *testing.T) {
 		}
 	}
 }
+
+// TestWholeWritings: where a writing is whole, one that failed and is tried again is waited for, for a minute; where changes come all the
+// time, or kube-proxy has heard of none, nothing is.
+func TestWholeWritings(t *testing.T) {
+	from := time.Unix(1e9, 0)
+	second := func(s int) time.Time { return from.Add(time.Duration(s) * time.Second) }
+	for _, c := range []struct {
+		what string
+		says func(s int) (at, queued int)
+		want int
+	}{
+		{"it has heard of nothing", func(int) (int, int) { return -20, -21 }, 0},
+		{"it has written since", func(int) (int, int) { return 3, 2 }, 0},
+		{"a change waits for the next try", func(s int) (int, int) {
+			if s < 32 {
+				return -20, 1
+			}
+			return 32, 1
+		}, 32},
+		{"it waits for ever", func(int) (int, int) { return -20, 1 }, 75},
+		{"changes all the time, and it writes none", func(s int) (int, int) { return -20, s }, 75},
+		{"changes all the time, and it writes them", func(s int) (int, int) { return s - 1, s }, 17},
+	} {
+		w, got := writings{}, -1
+		for s := range 120 {
+			at, queued := c.says(s)
+			w.note(Written{At: second(at), Queued: second(queued), Whole: true})
+			if w.done(second(15), second(s)) {
+				got = s
+				break
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: after %d s, want %d", c.what, got, c.want)
+		}
+	}
+}
