@@ -34,6 +34,7 @@ type Auditor struct {
 	asked policy.Audit
 	stop  context.CancelFunc
 	began time.Time
+	seen  time.Time // when it last looked
 	kept  settle.Kept
 }
 
@@ -61,13 +62,20 @@ func (a *Auditor) Checks(p *policy.Policy) []checks.Check {
 	if !asks.On {
 		return nil
 	}
-	return []checks.Check{verdict{asks: p.Audit, kept: a.kept, began: a.began}}
+	return []checks.Check{verdict{asks: p.Audit, kept: a.kept, began: a.began, seen: a.seen}}
 }
 
 func (a *Auditor) keep(ctx context.Context, asks policy.Audit) {
 	settle.Keep(ctx, NewNode(a.host), &server{host: a.host, asks: asks, warn: a.warn, plugins: a.plugins}, settle.Keeping{
 		Node: asks.Node, Zone: asks.Zone, Every: asks.Every,
 		Settle: func() time.Duration { return kube.SettleTime(a.host, asks.Settle) },
+		Looked: func() {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			if ctx.Err() == nil {
+				a.seen = time.Now()
+			}
+		},
 		Done: func(k settle.Kept) {
 			a.mu.Lock()
 			if ctx.Err() != nil { // another policy is in use
@@ -75,7 +83,7 @@ func (a *Auditor) keep(ctx context.Context, asks policy.Audit) {
 				return
 			}
 			before := verdict{asks: asks, kept: a.kept}.text()
-			a.kept = k
+			a.kept, a.seen = k, time.Now()
 			a.mu.Unlock()
 			if now := (verdict{asks: asks, kept: k}).text(); now != before {
 				a.changed()
@@ -108,7 +116,12 @@ type verdict struct {
 	asks  policy.Audit
 	kept  settle.Kept
 	began time.Time
+	seen  time.Time
 }
+
+// silence is how long after the last look another one is missed, beside three times every: a round may take minutes, and is rested
+// from for twice every.
+const silence = 5 * time.Minute
 
 func (v verdict) Name() string { return name }
 
@@ -170,6 +183,9 @@ func (v verdict) Inspect(context.Context, *host.Host) (checks.State, error) {
 		return s, nil
 	case k.Rounds == 0:
 		return s, fmt.Errorf("no audit has ended since %s", v.began.UTC().Format(time.TimeOnly))
+	case time.Since(v.seen) > 3*v.asks.Every+silence:
+		return s, fmt.Errorf("nothing has been looked at since %s: a file or a program that the audit reads does not answer; "+
+			"see what state D says: ps -eo pid,stat,wchan,args", v.seen.UTC().Format(time.TimeOnly))
 	case worst == checks.Pass:
 		return s, nil
 	case worst == checks.Unknown && k.Unread != nil:

@@ -41,9 +41,10 @@ func TestVerdict(t *testing.T) {
 		"not told":             {kept(1, nil, warn, unknown), 0, "unknown differs", policy.Block},
 		"no API":               {kept(1, broken), 0, "unknown the rules are compared with nothing: no route to host", policy.Block},
 		"no API, bad rules":    {kept(1, broken, fail), 0, "fail default/web: differs", policy.Block},
+		"it hangs":             {kept(1, nil), time.Hour, "unknown nothing has been looked at since ", policy.Block},
 		"unreadable rules":     {settle.Kept{Rounds: 2, Unread: broken}, 0, "unknown no route to host", policy.Block},
 	} {
-		v := verdict{asks: policy.Audit{On: true, Severity: policy.Block}, kept: c.kept, began: time.Now().Add(-c.age)}
+		v := verdict{asks: policy.Audit{On: true, Severity: policy.Block}, kept: c.kept, began: time.Now().Add(-c.age), seen: time.Now().Add(-c.age)}
 		s, err := v.Inspect(t.Context(), nil)
 		got := "fail " + s.Got
 		switch {

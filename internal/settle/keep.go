@@ -28,6 +28,7 @@ type Keeping struct {
 	Settle     func() time.Duration // asked before each round: kube-proxy's configuration may come later
 	Every      time.Duration        // the rules are read so often where Generation says nothing, and rarely where it is not sure
 	Done       func(Kept)           // after each round
+	Looked     func()               // whenever it has looked, also where that needed no round; may be nil
 }
 
 // Kept is what has been found.
@@ -87,6 +88,9 @@ func Keep(ctx context.Context, node KeptNode, api API, opts Keeping) {
 		wait.Stop()
 		if ctx.Err() == nil && !time.Now().Before(k.next()) {
 			k.turn(ctx)
+			if opts.Looked != nil {
+				opts.Looked()
+			}
 		}
 	}
 	<-done

@@ -83,11 +83,15 @@ func TestKeepStill(t *testing.T) {
 		defer cancel()
 		go c.proxy(ctx)
 		var reads []int
+		var looked time.Time
 		go settle.Keep(ctx, c, c, settle.Keeping{
 			Settle: func() time.Duration { return settleTime }, Every: time.Minute,
-			Done: func(k settle.Kept) { reads = append(reads, k.Rounds) },
+			Done: func(k settle.Kept) { reads = append(reads, k.Rounds) }, Looked: func() { looked = time.Now() },
 		})
 		time.Sleep(time.Hour)
+		if ago := time.Since(looked); ago > time.Minute {
+			t.Errorf("it last looked %v ago", ago)
+		}
 		if !slices.Equal(reads, []int{1}) {
 			t.Errorf("rounds in an hour of peace: %v, want the first", reads)
 		}
