@@ -128,10 +128,20 @@ func (l *loop) judge(ctx context.Context, now time.Time) {
 // stale makes a finding of a suspect: how its rules differ from what the API has now, and since when.
 func (l *loop) stale(s *suspect, now time.Time, latest *proxyrules.Versions) {
 	f := latest.Differences(&l.latest, s.port, l.opts.Node, l.opts.Zone)[0]
+	if f.Name == "kubeproxy.truth.service-missing" && l.emptied(s.port.Family) {
+		return
+	}
 	f.Message += fmt.Sprintf("; so since %s (%s ago), in each of %d looks, through %s of this Service in the API",
 		s.since.Format(time.TimeOnly), seconds(now.Sub(s.since)), l.looks, count(l.changes[s.port.Service()], "change"))
 	l.found = append(l.found, f)
 	l.out.Stale = true
+}
+
+// emptied reports whether a table of a family has no rule of kube-proxy, which is said: that it serves no Service needs no more findings.
+func (l *loop) emptied(family string) bool {
+	return slices.ContainsFunc(l.found, func(f proxyrules.Finding) bool {
+		return f.Family == family && (f.Name == "kubeproxy.table.flushed" || f.Name == "kubeproxy.table.unwritten")
+	})
 }
 
 func (l *loop) unsettled(s *suspect, now time.Time, why string) {

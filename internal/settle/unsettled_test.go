@@ -28,6 +28,7 @@ type still struct {
 	waits       bool          // all the while it waits for something
 	broken      time.Duration // so long the rules alone show something of the stale Service
 	torn        bool          // no: the table that it is at has no rules, until both have ended
+	flushed     bool          // there are no rules of any Service
 	unseen      bool          // its process cannot be seen
 	later       bool          // the rules become stale only when broken is over
 	another     bool          // something else is wrong with the Service from then on
@@ -82,8 +83,8 @@ func (s *still) Rules(ctx context.Context) (proxyrules.Report, error) {
 	out := proxyrules.NewCollector()
 	switch {
 	case s.torn && took < max(s.writes, s.broken):
-		out.Addf(tableGone, "table nat has no rule of kube-proxy, other tables have")
-		rep.Families, rep.Services = map[string]bool{}, nil
+		out.Add(proxyrules.Finding{Name: tableGone, Family: "ip", Message: "table nat has no rule of kube-proxy, other tables have"})
+		rep.Families, rep.Services = map[string]bool{"ip": s.flushed}, nil
 	case s.another && took >= s.broken:
 		out.Add(proxyrules.Finding{Name: half, Service: s.names[0], Family: "ip", Chain: "another", Message: "a part of it has changed"})
 	case !s.torn && took < s.broken:
@@ -165,6 +166,7 @@ func TestUnsettled(t *testing.T) {
 		{"a slow writing, too little time", still{slow: 40 * time.Second}, true, time.Minute, unsettled, checks.Unknown},
 		{"a slow writing that is stuck", still{slow: time.Hour}, true, 4 * time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
 		{"usual writings that mend nothing", still{slow: time.Second}, true, 20 * time.Second, "kubeproxy.truth.endpoint-stale", checks.Fail},
+		{"a table without rules serves no Service", still{torn: true, broken: time.Hour, flushed: true}, false, time.Minute, tableGone, checks.Fail},
 		{"nothing", still{}, false, time.Minute, "", checks.Pass},
 		{"too little time", still{}, true, 10 * time.Second, unsettled, checks.Unknown},
 		{"no watch", still{watch: errors.New("403 Forbidden")}, true, time.Minute, unsettled, checks.Unknown},
@@ -184,6 +186,11 @@ func TestUnsettled(t *testing.T) {
 					s.rules[s.names[0]] = list + " 10"
 				}
 				s.stale[s.names[0]] = true
+			}
+			for _, name := range s.names {
+				if s.flushed {
+					s.rules[name], s.stale[name] = "gone", true
+				}
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), c.time)
 			defer cancel()
