@@ -60,7 +60,8 @@ func (p *Presence) Look(ctx context.Context) []proxyrules.Finding {
 	return out.List
 }
 
-// Writer returns the process with which kube-proxy writes rules at this moment, and for how long it has run; false for none.
+// Writer returns the process with which kube-proxy writes rules at this moment, or reads them before it writes, and for how long it has
+// run; false for none.
 func (p *Presence) Writer() (writer host.Process, runs time.Duration, found bool) {
 	processes, err := p.Host.Processes()
 	if err != nil {
@@ -68,7 +69,9 @@ func (p *Presence) Writer() (writer host.Process, runs time.Duration, found bool
 	}
 	proxy, found := findProxy(processes)
 	for _, c := range processes {
-		if found && c.Parent == proxy.PID && (command(c) == "nft" || strings.HasSuffix(command(c), "tables-restore")) {
+		name := command(c)
+		writes := name == "nft" || strings.HasSuffix(name, "tables-restore") || strings.HasSuffix(name, "tables-save")
+		if found && c.Parent == proxy.PID && writes {
 			up, err := p.Host.Uptime()
 			return c, up - c.Started, err == nil
 		}

@@ -97,7 +97,8 @@ func TestWriter(t *testing.T) {
 		{"/usr/local/bin/kube-proxy", "iptables-restore", 7, 8},
 		{"kube-proxy", "/usr/sbin/ip6tables-restore", 7, 8},
 		{"k3s-server", "nft", 7, 8},
-		{"kube-proxy", "iptables-save", 7, 0},
+		{"kube-proxy", "iptables-save", 7, 8}, // what it reads, it writes next
+		{"kube-proxy", "ipset", 7, 0},
 		{"kube-proxy", "iptables-restore", 1, 0},
 		{"bash", "iptables-restore", 7, 0},
 	} {
