@@ -120,12 +120,12 @@ func npd(w io.Writer, r Report) error {
 	if len(r.Results) == 0 && r.Verdict == Unknown {
 		return NotChecked(w, "the policy asks for nothing at stage "+r.Stage)
 	}
-	line := "node policy passes"
-	for _, res := range r.Results {
-		if r.Verdict != Pass && res.Verdict == r.Verdict && res.Because == "" {
-			line = res.Name + ": " + res.says()
-			break
-		}
+	if r.Verdict == Pass {
+		return npdLine(w, "node policy passes")
+	}
+	line := "the node's verdict is " + r.Verdict.Word()
+	if behind := r.Verdict.Behind(r.Results); len(behind) > 0 {
+		line = behind[0].Name + ": " + behind[0].says()
 	}
 	return npdLine(w, line)
 }

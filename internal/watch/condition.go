@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"nodegate/checks"
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
 	"nodegate/internal/kube"
@@ -20,14 +21,14 @@ const maxMessage = 255
 // times and counts are in the report.
 func (s State) Condition(kind string) kube.Condition {
 	verdict := s.Report.Verdict()
-	var failing []string
+	var results []report.Result
 	for _, res := range s.Report.Results {
-		if res.Verdict == verdict && !res.IsSymptom() {
-			failing = append(failing, res.Name)
+		if verdict != checks.Pass && res.Verdict == verdict {
+			results = append(results, report.NewResult(res))
 		}
 	}
 	warns := s.Policy != nil && s.Policy.Gate.Enforce == policy.Warn
-	return condition(kind, report.Verdict(verdict.String()), failing, warns, s.Off)
+	return condition(kind, report.Verdict(verdict.String()), results, warns, s.Off)
 }
 
 // Condition returns what a watch has written as a condition of the Node. Where it is late, nobody knows.
@@ -35,13 +36,7 @@ func Condition(kind string, d report.Watch, now time.Time) kube.Condition {
 	if d.Late(now) != nil {
 		return late(kind)
 	}
-	var failing []string
-	for _, res := range d.Report.Results {
-		if res.Verdict == d.Report.Verdict && res.Because == "" {
-			failing = append(failing, res.Name)
-		}
-	}
-	return condition(kind, d.Report.Verdict, failing, d.Report.Policy.Enforce != "", d.Off)
+	return condition(kind, d.Report.Verdict, d.Report.Results, d.Report.Policy.Enforce != "", d.Off)
 }
 
 // late is the condition of a node of which watch says nothing.
@@ -49,19 +44,24 @@ func late(kind string) kube.Condition {
 	return kube.Condition{Type: kind, Status: "Unknown", Reason: "WatchIsLate", Message: "watch does not run on the node, or is late"}
 }
 
-func condition(kind string, verdict report.Verdict, failing []string, warns bool, off string) kube.Condition {
-	c := kube.Condition{Type: kind, Status: "True", Reason: "Passed", Message: "every requirement of the policy passes"}
+func condition(kind string, verdict report.Verdict, results []report.Result, warns bool, off string) kube.Condition {
+	c := kube.Condition{Type: kind, Status: "Unknown", Reason: "Unknown", Message: "could not be told: "}
 	switch verdict {
+	case report.Pass:
+		c.Status, c.Reason, c.Message = "True", "Passed", "every requirement of the policy passes"
 	case report.Fail:
-		c.Status, c.Message = "False", "fails: "
-	case report.Unknown:
-		c.Status, c.Message = "Unknown", "could not be told: "
-	default:
-		failing = nil
+		c.Status, c.Reason, c.Message = "False", "Failed", "fails: "
 	}
-	if len(failing) > 0 {
-		c.Reason = kube.Reason(failing[0])
-		c.Message = list(c.Message, failing, maxMessage)
+	if verdict != report.Pass {
+		names := []string{"nothing says what"}
+		if behind := verdict.Behind(results); len(behind) > 0 {
+			names = nil
+			for _, res := range behind {
+				names = append(names, res.Name)
+			}
+			c.Reason = kube.Reason(names[0])
+		}
+		c.Message = list(c.Message, names, maxMessage)
 	}
 	if warns {
 		c.Message = list("nothing is held (enforce is warn); "+c.Message, nil, maxMessage)

@@ -18,6 +18,8 @@ func TestCondition(t *testing.T) {
 	result := func(name string, v checks.Verdict, got string) checks.Result {
 		return checks.Result{Name: name, Verdict: v, Metadata: policy.Metadata{Severity: policy.Block}, State: checks.State{Got: got}}
 	}
+	follows := result("sysctl.net.bridge.bridge-nf-call-iptables", checks.Fail, "no such parameter")
+	follows.State.Cause = "module.br_netfilter"
 	var many []checks.Result
 	for i := range 40 {
 		many = append(many, result(fmt.Sprintf("sysctl.net.ipv4.conf.eth%d.rp_filter", i), checks.Fail, "1"))
@@ -36,6 +38,11 @@ func TestCondition(t *testing.T) {
 			kube.Condition{Status: "False", Reason: "SysctlNetIpv4IpForward", Message: "fails: sysctl.net.ipv4.ip_forward, swap"}},
 		{"unknown", []checks.Result{result("mtu", checks.Unknown, "")}, "", false,
 			kube.Condition{Status: "Unknown", Reason: "Mtu", Message: "could not be told: mtu"}},
+		{"what fails follows from what could not be told", []checks.Result{result("module.br_netfilter", checks.Unknown, ""), follows}, "", false,
+			kube.Condition{Status: "False", Reason: "SysctlNetBridgeBridgeNfCallIptables",
+				Message: "fails: sysctl.net.bridge.bridge-nf-call-iptables"}},
+		{"what fails follows from what fails", []checks.Result{follows, result("module.br_netfilter", checks.Fail, "not loaded")}, "", false,
+			kube.Condition{Status: "False", Reason: "ModuleBrNetfilter", Message: "fails: module.br_netfilter"}},
 		{"off", []checks.Result{result("swap", checks.Fail, "on")}, "/etc/nodegate/disabled", false,
 			kube.Condition{Status: "False", Reason: "Swap",
 				Message: "nothing is held or corrected, by /etc/nodegate/disabled; fails: swap"}},
@@ -72,5 +79,19 @@ func TestCondition(t *testing.T) {
 	got := watch.State{Report: checks.Report{Results: many}}.Condition("x").Message
 	if len(got) > 255 || !strings.HasSuffix(got, " and more") || !strings.HasPrefix(got, "fails: sysctl.net.ipv4.conf.eth0.rp_filter, ") {
 		t.Errorf("%d bytes: %q", len(got), got)
+	}
+}
+
+// TestConditionWithoutReason: a document of which nothing explains the verdict is no node that passes.
+func TestConditionWithoutReason(t *testing.T) {
+	for verdict, want := range map[report.Verdict]kube.Condition{
+		report.Fail:    {Status: "False", Reason: "Failed", Message: "fails: nothing says what"},
+		report.Unknown: {Status: "Unknown", Reason: "Unknown", Message: "could not be told: nothing says what"},
+	} {
+		now := time.Now()
+		d := report.Watch{Watching: report.Watching{LastRound: now, Interval: time.Minute}, Report: report.Report{Verdict: verdict}}
+		if got := watch.Condition("", d, now); got != want {
+			t.Errorf("%s: got %+v, want %+v", verdict, got, want)
+		}
 	}
 }
