@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -40,8 +41,10 @@ Exit status: 0 all is as before, 1 something was left, 2 wrong call.`,
 				return err
 			}
 			defer h.Close()
-			if err := corrected(c.Context(), h); err != nil && !dryRun {
-				return err
+			if !dryRun {
+				if err := corrected(c.Context(), h); err != nil {
+					return err
+				}
 			}
 			return revertAll(c.Context(), h, force, dryRun, c.OutOrStdout())
 		},
@@ -51,17 +54,27 @@ Exit status: 0 all is as before, 1 something was left, 2 wrong call.`,
 	return c
 }
 
-// corrected returns an error where watch runs, and would set again what is put back.
+// stateTime is how long systemd may take to say whether watch runs.
+const stateTime = 5 * time.Second
+
+// corrected returns an error where watch runs, and would set again what is put back, or where systemd does not say whether it does. Watch
+// is "activating" until its first round is over, which corrects too, and while systemd waits to start it again.
 func corrected(ctx context.Context, h *host.Host) error {
-	active, _, err := h.Units.State(ctx, units.WatchUnit)
-	if err != nil || active != "active" {
-		return nil
-	}
 	if off, err := h.BreakGlass(units.Disabled); err == nil && off != "" {
 		return nil // then watch corrects nothing
 	}
-	return fmt.Errorf("%[1]s runs and would set it again; run: touch %[2]s, or systemctl stop %[1]s, or nodegate uninstall --revert",
-		units.WatchUnit, units.Disabled)
+	ctx, cancel := context.WithTimeout(ctx, stateTime)
+	defer cancel()
+	active, _, err := h.Units.State(ctx, units.WatchUnit) // "inactive" where systemd does not run
+	switch {
+	case err != nil:
+		return fmt.Errorf("cannot tell whether %s runs, which would set again what is put back; run: touch %s; then this again: %w",
+			units.WatchUnit, units.Disabled, err)
+	case active == "inactive" || active == "failed":
+		return nil
+	}
+	return fmt.Errorf("%[1]s is %[2]s and would set it again; run: touch %[3]s, or systemctl stop %[1]s, or nodegate uninstall --revert",
+		units.WatchUnit, active, units.Disabled)
 }
 
 // revertAll puts back all settings, and keeps the record of those that it leaves.

@@ -1,27 +1,56 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"testing"
 
+	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/units"
 )
 
+// watchState is a systemd that says one thing of watch, within a limit.
+type watchState struct {
+	host.Units
+	active string
+	err    error
+}
+
+func (w watchState) State(ctx context.Context, unit string) (active, file string, err error) {
+	if _, limited := ctx.Deadline(); !limited || unit != units.WatchUnit {
+		return "", "", errors.New("asked about " + unit + ", perhaps for ever")
+	}
+	return w.active, "enabled", w.err
+}
+
 // TestRevertBesideWatch: a watch that corrects nothing, because the gate is switched
-// off, is no reason to refuse: docs/guides/undo.md keeps it running.
+// off, is no reason to refuse: docs/guides/undo.md keeps it running. One that starts, reads
+// its policy again or ends is one that runs, and so is one of which systemd says
+// nothing.
 func TestRevertBesideWatch(t *testing.T) {
 	for what, c := range map[string]struct {
 		active  string
+		err     error
 		file    map[string]string
 		refuses bool
 	}{
-		"watch runs":                      {"active", map[string]string{}, true},
-		"watch runs, and is off":          {"active", map[string]string{units.Disabled: ""}, false},
-		"watch is off since the boot":     {"active", map[string]string{"/proc/cmdline": "quiet nodegate=off"}, false},
-		"watch has stopped, or never ran": {"inactive", map[string]string{}, false},
+		"watch runs":                      {"active", nil, map[string]string{}, true},
+		"watch starts":                    {"activating", nil, map[string]string{}, true},
+		"watch reads its policy again":    {"reloading", nil, map[string]string{}, true},
+		"watch ends":                      {"deactivating", nil, map[string]string{}, true},
+		"watch runs, and is off":          {"active", nil, map[string]string{units.Disabled: ""}, false},
+		"watch starts, and is off":        {"activating", nil, map[string]string{units.Disabled: ""}, false},
+		"watch is off since the boot":     {"active", nil, map[string]string{"/proc/cmdline": "quiet nodegate=off"}, false},
+		"watch has stopped, or never ran": {"inactive", nil, map[string]string{}, false},
+		"watch has failed":                {"failed", nil, map[string]string{}, false},
+		"systemd does not answer":         {"", errors.New("no answer"), map[string]string{}, true},
+		"systemd does not answer, off":    {"", errors.New("no answer"), map[string]string{units.Disabled: ""}, false},
 	} {
-		m := &hosttest.Machine{Files: c.file, Units: map[string][2]string{units.WatchUnit: {c.active, "enabled"}}}
-		if err := corrected(t.Context(), m.Host()); (err != nil) != c.refuses {
+		h := (&hosttest.Machine{Files: c.file}).Host()
+		h.Units = watchState{h.Units, c.active, c.err}
+		err := corrected(t.Context(), h)
+		if (err != nil) != c.refuses || c.refuses && c.err != nil && !errors.Is(err, c.err) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
