@@ -136,11 +136,13 @@ func (w *Watcher) finish(ctx context.Context, f found) {
 		}))
 		cancel()
 	}
+	asking, done := context.WithTimeout(ctx, actionTime) // for all of them: a systemd that does not answer must not hang the loop
 	for _, c := range fix {
 		if w.fights.note(c.Name(), now) {
-			w.fight(ctx, c.Name())
+			w.fight(asking, c.Name())
 		}
 	}
+	done()
 	for _, res := range all.Results {
 		if res.Fixed {
 			w.corrected(report.Correction{Time: now, Name: res.Name, Was: res.Was, Now: res.State.Got})
@@ -209,7 +211,7 @@ func (w *Watcher) announce(res checks.Result) {
 	w.Changed(res)
 }
 
-// fight reports a fight once, with the most likely writer of the other value.
+// fight reports a fight once, with the most likely writer of the other value, as far as systemd says until ctx ends.
 func (w *Watcher) fight(ctx context.Context, key string) {
 	b := w.fights[key]
 	f := report.Fight{Name: key, Since: b.since, Next: b.next, Writer: writers.LikelyWriter(ctx, w.Host, w.policy, key)}
