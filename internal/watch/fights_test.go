@@ -19,7 +19,7 @@ func TestFights(t *testing.T) {
 		now := began.Add(time.Duration(s) * time.Second)
 		if fighting := s < 2*3600; fighting && f.may("x", now) {
 			corrected = append(corrected, (now.Sub(began)).String())
-			if f.note("x", now) {
+			if begins, _ := f.note("x", now, false); begins {
 				fight += now.Sub(began).String()
 			}
 		}
@@ -46,8 +46,41 @@ func TestNoFight(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for range 1000 {
 		now = now.Add(3 * time.Minute)
-		if !f.may("x", now) || f.note("x", now) {
+		if begins, _ := f.note("x", now, false); begins || !f.may("x", now) {
 			t.Fatalf("a fight at %s", now)
+		}
+	}
+}
+
+// TestFailedIsNoFight: attempts that fail have the pauses of a fight and are none, also where one of them works in the end. What works
+// and fails again is a fight, though an attempt failed in between.
+func TestFailedIsNoFight(t *testing.T) {
+	for _, test := range []struct{ failed, want string }{
+		{"eeeeeeee", "0s 30s 1m0s 1m30s 2m0s 3m0s 5m0s 9m0s; news at 0s; fight at "},
+		{"eeeee.e.", "0s 30s 1m0s 1m30s 2m0s 3m0s 5m0s 9m0s; news at 0s 5m0s; fight at "},
+		{"eeeeeee....", "0s 30s 1m0s 1m30s 2m0s 3m0s 5m0s 9m0s 17m0s 33m0s 1h5m0s; news at 0s; fight at "},
+		{"..e...", "0s 30s 1m0s 1m30s 2m0s 3m0s; news at 1m0s; fight at 3m0s"},
+		{".....e", "0s 30s 1m0s 1m30s 2m0s 3m0s; news at 3m0s; fight at 2m0s"},
+	} {
+		began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		f := fights{}
+		var tried, heard, fight []string
+		for now := began; len(tried) < len(test.failed); now = now.Add(30 * time.Second) {
+			if !f.may("x", now) {
+				continue
+			}
+			at := now.Sub(began).String()
+			begins, news := f.note("x", now, test.failed[len(tried)] == 'e')
+			if tried = append(tried, at); news {
+				heard = append(heard, at)
+			}
+			if begins {
+				fight = append(fight, at)
+			}
+		}
+		got := fmt.Sprintf("%s; news at %s; fight at %s", strings.Join(tried, " "), strings.Join(heard, " "), strings.Join(fight, " "))
+		if got != test.want {
+			t.Errorf("%s:\ngot  %s\nwant %s", test.failed, got, test.want)
 		}
 	}
 }

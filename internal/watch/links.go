@@ -175,17 +175,25 @@ func (w *Watcher) reconcile(ctx context.Context, r setting.LinkRequirement, l ho
 		w.wrote(report.NewChange(now, r.Name()+" of "+l.Name, s.Was, r.Want(), s.Made))
 	}
 	k.passed[r.Name()] = k.passed[r.Name()] || err == nil && s.Was == "" || s.Set && err == nil && s.Still == ""
+	failed := ""
 	switch {
 	case err != nil:
-		w.trouble(r.Name() + ": " + err.Error())
+		failed = r.Name() + ": " + err.Error()
 	case s.Still != "":
-		w.trouble(r.Name() + ": " + l.Name + " was set, and still differs: " + s.Still)
+		failed = r.Name() + ": " + l.Name + " was set, and still differs: " + s.Still
 	case s.Set:
 		w.corrected(report.Correction{Time: now, Name: r.Name(), Link: l.Name, New: appeared, Was: s.Was, Now: r.Want()})
 	}
 	// The first setting of a new link is nobody's fault; whatever follows counts, so
 	// that watch does not set a stubborn link for ever.
-	if s.Set && (!appeared || !k.passed[r.Name()]) && w.fights.note(key, now) {
+	begins, news := false, true
+	if s.Set && (!appeared || !k.passed[r.Name()]) {
+		begins, news = w.fights.note(key, now, failed != "")
+	}
+	if failed != "" && news {
+		w.trouble(failed)
+	}
+	if begins {
 		w.fight(ctx, key)
 	}
 }

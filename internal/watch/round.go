@@ -138,9 +138,7 @@ func (w *Watcher) finish(ctx context.Context, f found) {
 	}
 	asking, done := context.WithTimeout(ctx, actionTime) // for all of them: a systemd that does not answer must not hang the loop
 	for _, c := range fix {
-		if w.fights.note(c.Name(), now) {
-			w.fight(asking, c.Name())
-		}
+		w.tried(asking, all, c.Name(), now)
 	}
 	done()
 	for _, res := range all.Results {
@@ -161,6 +159,23 @@ func (w *Watcher) finish(ctx context.Context, f found) {
 	}
 	w.dirty = false
 	w.publish()
+}
+
+// tried notes the attempt to correct a requirement, of which all has the result, and reports a fight that begins with it. Why the
+// attempt failed is announced, also of a requirement that is known to fail, but not again at each further attempt.
+func (w *Watcher) tried(ctx context.Context, all checks.Report, name string, now time.Time) {
+	i := slices.IndexFunc(all.Results, func(r checks.Result) bool { return r.Name == name })
+	res := all.Results[i]
+	if !res.Fixed && res.Err == nil && !res.Differs() {
+		return // it was right again before anything was written
+	}
+	begins, news := w.fights.note(name, now, !res.Fixed)
+	if news {
+		delete(w.verdicts, name)
+	}
+	if begins {
+		w.fight(ctx, name)
+	}
 }
 
 func (w *Watcher) isLink(name string) bool {

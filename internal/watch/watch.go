@@ -41,7 +41,7 @@ type Watcher struct {
 	Publish   func(State)              // something has changed; called at most once a second
 	Corrected func(report.Correction)  // something was corrected
 	Wrote     func(report.Change)      // what was written, but for links that came after the beginning: it goes with them
-	Changed   func(checks.Result)      // a requirement began to fail or to be unknown, or it passes again
+	Changed   func(checks.Result)      // a requirement began to fail or to be unknown, could not be corrected, or passes again
 	Fighting  func(report.Fight, bool) // a fight began, or (true) is over
 	Trouble   func(string)             // anything else that a person should know
 
