@@ -2,7 +2,9 @@ package kubelet
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 
 	"nodegate/checks"
@@ -35,6 +37,11 @@ func inspectSwap(_ context.Context, h *host.Host, p *policy.Policy) (checks.Stat
 		return s, err
 	}
 	text, err := h.Text("/proc/swaps")
+	if errors.Is(err, fs.ErrNotExist) {
+		if none, errNone := withoutSwap(h, &s); none || errNone != nil {
+			return s, errNone
+		}
+	}
 	if err != nil {
 		return s, fmt.Errorf("looking for swap: %w", err)
 	}
@@ -65,4 +72,22 @@ func inspectSwap(_ context.Context, h *host.Host, p *policy.Policy) (checks.Stat
 		s.Remedy += "; zram comes again at the next boot unless zram-generator's configuration is empty: touch /etc/systemd/zram-generator.conf"
 	}
 	return s, nil
+}
+
+// withoutSwap reports whether the kernel cannot swap. Without CONFIG_SWAP it has no /proc/swaps (mm/swapfile.c), and kubelet takes that for
+// swap that is off (IsSwapOn in pkg/kubelet/util/swap). Any kernel has SwapTotal in /proc/meminfo (fs/proc/meminfo.c): where that is not
+// there either, or is not 0, it is this /proc that lacks files, as with subset=pid.
+func withoutSwap(h *host.Host, s *checks.State) (bool, error) {
+	text, err := h.Text("/proc/meminfo")
+	if err != nil {
+		return false, fmt.Errorf("there is no /proc/swaps, and whether the kernel can swap is not known: %w", err)
+	}
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "SwapTotal:" && f[1] == "0" {
+			s.Evidence = append(s.Evidence, checks.Seen("/proc/swaps", "missing: this kernel cannot swap"),
+				checks.Seen("/proc/meminfo", strings.Join(f, " ")))
+			return true, nil
+		}
+	}
+	return false, nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/checkstest"
+	"nodegate/internal/host"
 )
 
 func TestSwap(t *testing.T) {
@@ -64,7 +65,29 @@ remedy: run: swapoff /dev/zram0; take it out of /etc/fstab, or set failSwapOn: f
 			Want: `
 skip
 skip: k3s and RKE2 start kubelet with --fail-swap-on=false`},
-		{What: "cannot be told", Node: checkstest.Node(map[string]string{kubeadmConfig: unset}, nil),
+		{What: "a kernel without CONFIG_SWAP", Node: checkstest.Node(map[string]string{kubeadmConfig: unset,
+			"/proc/meminfo": "MemTotal:        4013324 kB\nSwapCached:            0 kB\nSwapTotal:             0 kB\n"}, nil), Want: `
+pass
+want: no swap
+got: no swap
+evidence: /proc/swaps: missing: this kernel cannot swap
+evidence: /proc/meminfo: SwapTotal: 0 kB`},
+		{What: "a /proc that lacks the file", Node: checkstest.Node(map[string]string{kubeadmConfig: unset,
+			"/proc/meminfo": "SwapTotal:       2097148 kB\n"}, nil),
 			Want: "unknown\nerror: looking for swap: open /proc/swaps: no such file or directory"},
+		{What: "a /proc of processes only", Node: checkstest.Node(map[string]string{kubeadmConfig: unset}, nil),
+			Want: "unknown\nerror: there is no /proc/swaps, and whether the kernel can swap is not known: open /proc/meminfo: no such file or directory"},
 	})
+}
+
+// TestSwapNotRecorded: a recording that was not asked for /proc/swaps says nothing about the kernel.
+func TestSwapNotRecorded(t *testing.T) {
+	node := checkstest.Node(map[string]string{kubeadmConfig: "kind: KubeletConfiguration\n", "/proc/meminfo": "SwapTotal: 0 kB\n"}, nil)
+	recording, snapshot := host.Record(node.Host())
+	checkstest.On(t.Context(), t, recording, checks.Run, "swap", "")
+	want := "pass\nwant: no swap\ngot: no swap\nevidence: /proc/swaps: missing: this kernel cannot swap\nevidence: /proc/meminfo: SwapTotal: 0 kB"
+	checkstest.Equal(t, "recorded", want, checkstest.Text(checkstest.On(t.Context(), t, host.Replay(snapshot), checks.Run, "swap", "")))
+	delete(snapshot.Files, "/proc/swaps")
+	checkstest.Equal(t, "not recorded", "unknown\nerror: looking for swap: /proc/swaps: "+host.ErrNotRecorded.Error(),
+		checkstest.Text(checkstest.On(t.Context(), t, host.Replay(snapshot), checks.Run, "swap", "")))
 }
