@@ -42,6 +42,16 @@ remedy: see what kubelet says at its end: journalctl -b -u kubelet _TRANSPORT=st
 		{What: "it is up, and the clock was set back", Node: node(host.Crash{Restarts: 20, Active: "active"}, -time.Hour), Want: right},
 		{What: "it died once", Node: node(host.Crash{Restarts: 1, Active: "active", Exit: "signal 9"}, time.Second), Want: right},
 		{What: "somebody stopped it", Node: node(host.Crash{Restarts: 5, Active: "inactive"}, time.Second), Want: right},
+		{What: "the gate holds it", Node: node(host.Crash{Restarts: 4, Held: 4, Active: "activating"}, time.Second),
+			Want: right + "\nevidence: kubelet.service: activating, restarted 4 times; the gate, or what else precedes it, held each of its last starts"},
+		{What: "the gate held it, and it runs", Node: node(host.Crash{Restarts: 4, Held: 4, Active: "active"}, time.Second),
+			Want: right + "\nevidence: kubelet.service: active, restarted 4 times; the gate, or what else precedes it, held each of its last starts"},
+		{What: "the gate holds it, after it died once", Node: node(host.Crash{Restarts: 4, Held: 3, Active: "activating", Exit: "signal 9"}, 0),
+			Want: right + "\nevidence: kubelet.service: activating, restarted 4 times; the gate, or what else precedes it, held each of its last starts but one"},
+		{What: "the gate holds it, after it died twice", Node: node(host.Crash{Restarts: 4, Held: 2, Active: "activating", Exit: "signal 9"}, 0),
+			Want: right + "\nevidence: kubelet.service: activating, restarted 4 times; the gate, or what else precedes it, held each of its last starts but 2"},
+		{What: "the gate held it, and now it exits", Node: node(host.Crash{Restarts: 20, Held: 17, Active: "active", Exit: "exit status 1", Line: line},
+			time.Second), Want: loops("active", "exit status 1")},
 		{What: "no systemd", Node: checkstest.Node(nil, nil), Want: right},
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -183,4 +184,55 @@ func Columns(f *os.File) int {
 func Journal(ctx context.Context, unit string, read func(io.Reader) error) error {
 	return program.Stream(ctx, func(_ string, r io.Reader) error { return read(r) },
 		"journalctl", "--no-pager", "--quiet", "--output=short-iso", "--since=-1h", "--unit="+unit)
+}
+
+// startMessages are those of systemd about how a service's starts go (sd-messages.h): that a process has ended with a failure, that the
+// unit is started, that it is stopped, and that it will be restarted. Alternatives for one field are ORed.
+var startMessages = []string{
+	"MESSAGE_ID=98e322203f7a4ed290d09fe03c09fe15", "MESSAGE_ID=39f53479d3a045ac8e11786248231fbf",
+	"MESSAGE_ID=9d1aaa27d60140bd96365438aad20286", "MESSAGE_ID=5eb03494b6584870a536b337290809b3",
+}
+
+// held returns how many of a unit's restarts came after a start in which its own process had not begun, by the messages about them:
+// NRestarts counts both kinds. A restart that they no longer reach is taken for one of these; without messages none is.
+func held(log string, restarts int) int {
+	counter := regexp.MustCompile(`restart counter is at (\d+)`)
+	began, ends, at := false, 0, 0
+	for line := range strings.Lines(log) {
+		m := counter.FindStringSubmatch(line)
+		switch {
+		case m != nil:
+			n, _ := strconv.Atoi(m[1])
+			if n <= at {
+				ends = 0 // somebody has started it since, which resets the counter
+			}
+			if began {
+				ends++
+			}
+			at, began = n, false
+		case strings.HasPrefix(line, "Stopped "):
+			began = false
+		// A service of Type=notify is started only when it says so, and an end without failure is not written.
+		case strings.HasPrefix(line, "Started "), strings.Contains(line, "Main process exited"):
+			began = true
+		}
+	}
+	if at == 0 {
+		return 0
+	}
+	return max(0, restarts-ends)
+}
+
+// lastExit returns what the last of these messages says of the main process, "" where none does: "kubelet.service: Main process exited,
+// code=exited, status=3/FAILURE". The gate is a control process.
+func lastExit(log string) string {
+	said := regexp.MustCompile(`Main process exited, code=(exited|killed|dumped), status=(\d+)`)
+	last := ""
+	for _, m := range said.FindAllStringSubmatch(log, -1) {
+		last = "signal " + m[2]
+		if m[1] == "exited" {
+			last = "exit status " + m[2]
+		}
+	}
+	return last
 }

@@ -1,6 +1,10 @@
 package host
 
-import "testing"
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
 
 func TestLastError(t *testing.T) {
 	const klog = "E1121 19:25:58.452529     132 run.go:72] \"command failed\" err="
@@ -27,6 +31,45 @@ func TestLastExit(t *testing.T) {
 	} {
 		if got := lastExit(log); got != want {
 			t.Errorf("%q: %q, want %q", log, got, want)
+		}
+	}
+}
+
+// TestHeld: the words are those of systemd 252's src/core, in the order in which it writes them.
+func TestHeld(t *testing.T) {
+	const started, stopped = "Started kubelet.service - kubelet: The Kubernetes Node Agent.\n",
+		"Stopped kubelet.service - kubelet: The Kubernetes Node Agent.\n"
+	const control, main = "kubelet.service: Control process exited, code=exited, status=1/FAILURE\n",
+		"kubelet.service: Main process exited, code=exited, status=1/FAILURE\n"
+	log := func(starts ...string) string {
+		var b strings.Builder
+		for i, start := range starts {
+			fmt.Fprintf(&b, "%skubelet.service: Scheduled restart job, restart counter is at %d.\n%s", start, i+1, stopped)
+		}
+		return b.String()
+	}
+	for _, c := range []struct {
+		what, log      string
+		restarts, want int
+	}{
+		{"a journal that cannot be read", "", 5, 0},
+		{"what the journal keeps of a unit with LogLevelMax=notice", main + main + main, 3, 0},
+		{"held", log(control, control, control), 3, 3},
+		{"held, and it runs", log(control, control, control) + started, 3, 3},
+		{"a control process without a message, as systemd 239 has it", log("", "", ""), 3, 3},
+		{"a crash loop", log(started+main, started+main, started+main), 3, 0},
+		{"a loop of ends without failure", log(started, started, started), 3, 0},
+		{"a loop of Type=notify", log(main, main, main), 3, 0},
+		{"both", log(control, started+main, control, started+main), 4, 2},
+		{"a loop before somebody started it, and then it is held", log(started+main, started+main, started+main) + started + stopped +
+			log(control, control, control), 3, 3},
+		{"held before somebody started it, and then a loop", log(control, control, control) + control + stopped +
+			log(started+main, started+main, started+main), 3, 0},
+		{"the last message is not there yet", log(control, control), 3, 3},
+		{"more than the journal was asked for", strings.SplitAfterN(log(control, started+main, started+main, started+main), "\n", 3)[2], 4, 1},
+	} {
+		if got := held(c.log, c.restarts); got != c.want {
+			t.Errorf("%s: %d, want %d", c.what, got, c.want)
 		}
 	}
 }

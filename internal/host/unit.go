@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -176,6 +177,7 @@ func Restart(ctx context.Context) error {
 // Crash is how a service has been ending since somebody started it.
 type Crash struct {
 	Restarts int       `json:"restarts"`       // by systemd itself, since it was last started by hand
+	Held     int       `json:"held,omitempty"` // of these, after a start in which its own process had not begun: its gate had failed
 	Active   string    `json:"active"`         // its ActiveState
 	Since    time.Time `json:"since,omitzero"` // the beginning of that state
 	Exit     string    `json:"exit,omitempty"` // of its last process: "exit status 1", "signal 9"
@@ -211,36 +213,22 @@ func (m *machineUnits) Crashes(ctx context.Context, unit string) (Crash, error) 
 	}
 	if restarts > 0 {
 		// A journal that cannot be read leaves these empty.
-		journal := func(match string) string {
+		journal := func(lines int, matches ...string) string {
 			ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 			defer cancel()
-			said, _ := program.Run(ctx, "journalctl", "--boot", "--no-pager", "--quiet", "--output=cat", "--lines=30", "--unit="+unit, match)
+			said, _ := program.Run(ctx, "journalctl", append([]string{"--boot", "--no-pager", "--quiet", "--output=cat",
+				fmt.Sprintf("--lines=%d", lines), "--unit=" + unit}, matches...)...)
 			return string(said)
 		}
 		// What the service wrote itself: systemd and nodegate write to the same unit's journal, by another way.
-		c.Line = lastError(journal("_TRANSPORT=stdout"))
-		if c.Exit == "" { // systemd has forgotten it: the next process runs, or its gate
-			c.Exit = lastExit(journal("MESSAGE_ID=" + processExit))
-		}
+		c.Line = lastError(journal(30, "_TRANSPORT=stdout"))
+		// systemd forgets at each start how the main process of the one before has ended (service_start() in its src/core/service.c resets
+		// main_exec_status): while the next process runs, or its gate, the properties have neither that nor whether there was one.
+		ends := journal(100, startMessages...) // a restart writes four of them
+		c.Held = held(ends, c.Restarts)
+		c.Exit = cmp.Or(c.Exit, lastExit(ends))
 	}
 	return c, nil
-}
-
-// processExit is the message with which systemd says how a service's process has ended (sd-messages.h, SD_MESSAGE_UNIT_PROCESS_EXIT).
-const processExit = "98e322203f7a4ed290d09fe03c09fe15"
-
-// lastExit returns what the last of these messages says of the main process, "" where none does: "kubelet.service: Main process exited,
-// code=exited, status=3/FAILURE". The gate is a control process.
-func lastExit(log string) string {
-	said := regexp.MustCompile(`Main process exited, code=(exited|killed|dumped), status=(\d+)`)
-	last := ""
-	for _, m := range said.FindAllStringSubmatch(log, -1) {
-		last = "signal " + m[2]
-		if m[1] == "exited" {
-			last = "exit status " + m[2]
-		}
-	}
-	return last
 }
 
 // lastError returns the last line of a log that is an error, as klog or Go's log package write it, else the last line.
