@@ -151,3 +151,21 @@ func TestRecordedKernel(t *testing.T) {
 		}
 	}
 }
+
+// TestLinkWithoutIPv6OnTheKernel: the kernel removes what an interface has of IPv6 below 1280 bytes, and brings it back.
+func TestLinkWithoutIPv6OnTheKernel(t *testing.T) {
+	h := checkstest.Scratch(t)
+	if _, err := h.ReadSysctl("net/ipv6/conf/lo/disable_ipv6"); err != nil {
+		t.Skip("this kernel has no IPv6")
+	}
+	checkstest.AddLink(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "cni0", MTU: 1200}})
+	p := checkstest.Load(t, "link \"v6\" {\n  match { name = \"cni*\" }\n  sysctl = { \"net.ipv6.conf.*.accept_ra\" = 0 }\n}\n")
+	list := catalog.For(p, checks.Boot)
+	checkstest.Equal(t, "1200 bytes", "skip link.v6: no link that matches has IPv6, and nothing else is asked of it\npass",
+		checkstest.Print(checks.Inspect(t.Context(), h, checks.Boot, list)))
+	if err := h.Links.SetMTU(t.Context(), "cni0", 1280); err != nil {
+		t.Fatal(err)
+	}
+	checkstest.Equal(t, "1280 bytes", "fail link.v6: want net.ipv6.conf.*.accept_ra=0, got cni0: net.ipv6.conf.cni0.accept_ra=1\nfail",
+		checkstest.Print(checks.Inspect(t.Context(), h, checks.Boot, list)))
+}

@@ -31,6 +31,7 @@ func (l link) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
 		return s, nil
 	}
 	var wrong, changeable, remedies []string
+	asked, without := 0, 0
 	for _, found := range links {
 		settings, err := l.settings(ctx, h, found)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -40,6 +41,12 @@ func (l link) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
 			return s, err
 		}
 		for _, set := range settings {
+			if set.absent != "" {
+				without++
+				s.Evidence = append(s.Evidence, checks.Seen(found.Name, set.name+" is left out: there is no "+set.absent))
+				continue
+			}
+			asked++
 			s.Evidence = append(s.Evidence, checks.Evidence{Source: found.Name, Text: set.name + "=" + set.got})
 			switch {
 			case set.ok:
@@ -59,6 +66,9 @@ func (l link) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
 		remedies = append(remedies, changeable[0])
 	default: // one command for all of them
 		remedies = append(remedies, makeItLast)
+	}
+	if asked == 0 && without > 0 {
+		s.Skip = "no link that matches has IPv6, and nothing else is asked of it"
 	}
 	if wrong != nil {
 		s.Differs(strings.Join(wrong, ", "), strings.Join(remedies, "; "))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +23,8 @@ type setting struct {
 	ok        bool
 	stuck     bool // nothing that nodegate can do changes it
 	remedy    string
+	// absent is the directory that is not there, of a parameter of an address family that the interface does not have: nothing is asked.
+	absent string
 }
 
 // settings reads everything the requirement asks of one interface.
@@ -44,11 +47,7 @@ func (l link) settings(ctx context.Context, h *host.Host, found host.Link) ([]se
 			if _, gone := current(ctx, h, found); errors.Is(gone, fs.ErrNotExist) {
 				return nil, gone
 			}
-			// An interface without IPv6 has no such key.
-			all = append(all, setting{
-				name: key.String(), key: key, want: s.Value, got: "no such parameter", stuck: true,
-				remedy: "check the spelling, and that the interface has this address family",
-			})
+			all = append(all, missing(h, key, s))
 			continue
 		}
 		if err != nil {
@@ -61,6 +60,24 @@ func (l link) settings(ctx context.Context, h *host.Host, found host.Link) ([]se
 		})
 	}
 	return all, nil
+}
+
+// missing returns the setting of a parameter that is not there. The kernel removes all of an interface's IPv6 where its MTU is below 1280
+// (addrconf_notify in net/ipv6/addrconf.c), and has none of it with ipv6.disable=1 (inet6_init in net/ipv6/af_inet6.c): nothing would mend
+// that, and a sysctl block with a glob passes over it, too. In a directory that is there the name is wrong.
+func missing(h *host.Host, key policy.Key, s policy.LinkSysctl) setting {
+	set := setting{
+		name: key.String(), key: key, want: s.Value, got: "no such parameter", stuck: true,
+		remedy: "check the spelling, and that the interface has this address family",
+	}
+	if parent := path.Dir(string(s.Pattern)); parent == "net/ipv6/conf/*" || parent == "net/ipv6/neigh/*" {
+		dir := "/proc/sys/" + path.Dir(string(key))
+		// Of an older recording, which was not asked for the directory, it is not known: it says what the node said.
+		if _, err := h.Files.ReadDir(dir); errors.Is(err, fs.ErrNotExist) {
+			set.ok, set.stuck, set.absent = true, false, dir
+		}
+	}
+	return set
 }
 
 func (l link) features(ctx context.Context, h *host.Host, name string) ([]setting, error) {

@@ -2,6 +2,8 @@ package setting_test
 
 import (
 	"context"
+	"maps"
+	"strings"
 	"testing"
 
 	"nodegate/checks"
@@ -90,6 +92,79 @@ func TestLinkGoneSinceListed(t *testing.T) {
 	checkstest.Equal(t, "there, without the parameter", `
 fail link.pods: want net.ipv4.conf.*.rp_filter=0, got veth2: net.ipv4.conf.veth2.rp_filter=no such parameter
 fail`, inspect(m, host.Link{Name: "veth2", Index: 8}))
+}
+
+// TestLinkWithoutIPv6: an interface of which the kernel has removed IPv6, and one of a kernel that has none, are asked nothing of it.
+func TestLinkWithoutIPv6(t *testing.T) {
+	const only = `
+		link "router" {
+		  match { name = "eth*" }
+		  sysctl = { "net.ipv6.conf.*.accept_ra" = 0, "net.ipv6.neigh.*.gc_stale_time" = 60 }
+		}`
+	both := strings.Replace(only, "{ \"net.ipv6", "{ \"net.ipv4.conf.*.rp_filter\" = 2, \"net.ipv6", 1)
+	node := func(sysctls map[string]string) *hosttest.Machine {
+		m := checkstest.Node(nil, sysctls)
+		m.Links = map[string]*hosttest.Link{"eth0": {MTU: 1500}, "eth1": {MTU: 1200}}
+		return m
+	}
+	say := func(h *host.Host, policy string) string {
+		r := checks.Inspect(t.Context(), h, checks.Boot, catalog.For(checkstest.Load(t, policy), checks.Boot))
+		said := ""
+		for _, res := range r.Results {
+			said += checkstest.Text(res)
+			if len(res.State.Changes) != 0 {
+				said += "there are changes\n"
+			}
+		}
+		return said
+	}
+	v4 := map[string]string{"net/ipv4/conf/eth0/rp_filter": "2", "net/ipv4/conf/eth1/rp_filter": "2"}
+	with := func(more map[string]string) map[string]string {
+		all := maps.Clone(v4)
+		maps.Copy(all, more)
+		return all
+	}
+	checkstest.Equal(t, "a kernel without IPv6", "skip\nskip: no link that matches has IPv6, and nothing else is asked of it",
+		say(node(v4).Host(), only))
+	checkstest.Equal(t, "a kernel without IPv6, and IPv4 is asked for", `
+pass
+want: net.ipv4.conf.*.rp_filter=2 net.ipv6.conf.*.accept_ra=0 net.ipv6.neigh.*.gc_stale_time=60
+got: net.ipv4.conf.*.rp_filter=2 net.ipv6.conf.*.accept_ra=0 net.ipv6.neigh.*.gc_stale_time=60
+evidence: eth0: net.ipv4.conf.eth0.rp_filter=2
+evidence: eth0: net.ipv6.conf.eth0.accept_ra is left out: there is no /proc/sys/net/ipv6/conf/eth0
+evidence: eth0: net.ipv6.neigh.eth0.gc_stale_time is left out: there is no /proc/sys/net/ipv6/neigh/eth0
+evidence: eth1: net.ipv4.conf.eth1.rp_filter=2
+evidence: eth1: net.ipv6.conf.eth1.accept_ra is left out: there is no /proc/sys/net/ipv6/conf/eth1
+evidence: eth1: net.ipv6.neigh.eth1.gc_stale_time is left out: there is no /proc/sys/net/ipv6/neigh/eth1`, say(node(v4).Host(), both))
+	oneSmall := node(with(map[string]string{"net/ipv6/conf/eth0/accept_ra": "0", "net/ipv6/neigh/eth0/gc_stale_time": "60"}))
+	checkstest.Equal(t, "an interface whose MTU is below 1280", `
+pass
+want: net.ipv6.conf.*.accept_ra=0 net.ipv6.neigh.*.gc_stale_time=60
+got: net.ipv6.conf.*.accept_ra=0 net.ipv6.neigh.*.gc_stale_time=60
+evidence: eth0: net.ipv6.conf.eth0.accept_ra=0
+evidence: eth0: net.ipv6.neigh.eth0.gc_stale_time=60
+evidence: eth1: net.ipv6.conf.eth1.accept_ra is left out: there is no /proc/sys/net/ipv6/conf/eth1
+evidence: eth1: net.ipv6.neigh.eth1.gc_stale_time is left out: there is no /proc/sys/net/ipv6/neigh/eth1`, say(oneSmall.Host(), only))
+
+	// A name that is wrong fails, of the parameter as of the directory.
+	for _, name := range []string{"conf.*.acept_ra", "conff.*.accept_ra"} {
+		m := node(map[string]string{"net/ipv6/conf/eth0/accept_ra": "0", "net/ipv6/conf/eth1/accept_ra": "0"})
+		got := say(m.Host(), strings.Replace(only, "conf.*.accept_ra", name, 1))
+		wrong := "got: eth0: net.ipv6." + strings.Replace(name, "*", "eth0", 1) + "=no such parameter, "
+		if !strings.HasPrefix(got, "fail\n") || !strings.Contains(got, wrong) {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+
+	// A replay says the same; an older recording, without the question, what the node said then.
+	recording, snapshot := host.Record(node(v4).Host())
+	say(recording, only)
+	checkstest.Equal(t, "a replay", "skip\nskip: no link that matches has IPv6, and nothing else is asked of it",
+		say(host.Replay(snapshot), only))
+	clear(snapshot.Dirs)
+	if got := say(host.Replay(snapshot), only); !strings.HasPrefix(got, "fail\n") {
+		t.Errorf("an older recording: %s", got)
+	}
 }
 
 // listedLinks are links as they were when they were listed.
