@@ -47,7 +47,8 @@ func inspectRootDir(_ context.Context, h *host.Host, _ *policy.Policy) (checks.S
 	if err != nil {
 		return s, err
 	}
-	mounted, err := mountOf(h, "/proc/1/mounts", at)
+	target := resolved(h.Files, at)
+	mounted, err := mountOf(h, "/proc/1/mounts", target)
 	if err != nil {
 		return s, err
 	}
@@ -55,7 +56,10 @@ func inspectRootDir(_ context.Context, h *host.Host, _ *policy.Policy) (checks.S
 	full := ""
 	switch {
 	case len(mounted) > 3 && slices.Contains(strings.Split(mounted[3], ","), "ro"):
-		s.Evidence = []checks.Evidence{checks.Seen("/proc/1/mounts", strings.Join(mounted[:4], " "))}
+		if target != path.Clean(at) {
+			s.Evidence = append(s.Evidence, checks.Seen(at, "-> "+target))
+		}
+		s.Evidence = append(s.Evidence, checks.Seen("/proc/1/mounts", strings.Join(mounted[:4], " ")))
 		s.Differs("read-only", "")
 		return s, nil
 	case space.Free < little:
@@ -71,6 +75,32 @@ func inspectRootDir(_ context.Context, h *host.Host, _ *policy.Policy) (checks.S
 	}
 	s.Differs(full, "")
 	return s, nil
+}
+
+// resolved returns a path without the symbolic links in it, as statfs(2) follows them: a table of mounts has no others. What is no link,
+// or was not asked of an older recording, stays as it is.
+func resolved(files host.Files, name string) string {
+	const most = 40 // as the kernel follows (MAXSYMLINKS in include/linux/namei.h): of more, statfs(2) has said ELOOP
+	at, followed := "/", 0
+	rest := strings.Split(name, "/")
+	for len(rest) > 0 {
+		next := path.Join(at, rest[0]) // "..", too: what is before it has no link left
+		rest = rest[1:]
+		to := ""
+		if next != at && followed < most {
+			to, _ = files.ReadLink(next)
+		}
+		if to == "" {
+			at = next
+			continue
+		}
+		followed++
+		if path.IsAbs(to) {
+			at = "/"
+		}
+		rest = append(strings.Split(to, "/"), rest...)
+	}
+	return at
 }
 
 // mountOf returns the line of a table of mounts that a path is on, nil where there is none: the last of those with the
