@@ -78,6 +78,29 @@ func TestLinkContradiction(t *testing.T) {
 	}
 }
 
+// TestKnownLate: what depends on what only kubelet brings holds a new node for ever, and linting says so.
+func TestKnownLate(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want bool
+	}{
+		{"module \"ip_vs\" { when = kube_proxy.mode == \"ipvs\" }", true},
+		{"sysctl \"kernel.panic\" {\n  value = 1\n  reason = \"x\"\n  when = os.id == \"debian\" && cni.name == \"cbr0\"\n}", true},
+		{"link \"a\" {\n  match { name = \"a\" }\n  mtu = 1500\n  reason = \"x\"\n  when = cni.name == \"cbr0\"\n}", true},
+		{"module \"ip_vs\" {\n  severity = \"warn\"\n  when = kube_proxy.mode == \"ipvs\"\n}", false},
+		{"module \"ip_vs\" { when = os.id == \"debian\" }", false},
+	} {
+		p, diags := policy.Load([]policy.File{{Name: "p.hcl", Text: []byte(c.text)}}, policy.Options{})
+		if diags.HasErrors() {
+			t.Fatal(diags)
+		}
+		advice := p.Advice()
+		if c.want != (len(advice) == 1 && strings.Contains(advice[0], "which a new node knows only after kubelet has run")) || !c.want && len(advice) > 0 {
+			t.Errorf("%s\n%q", c.text, advice)
+		}
+	}
+}
+
 // TestOneOfEachName: blocks of one name of which one applies are one requirement, and one result.
 func TestOneOfEachName(t *testing.T) {
 	const on, off, unknown = "os.id == \"debian\"", "os.id != \"debian\"", "cni.name == \"cilium\""

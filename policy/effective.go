@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 )
@@ -83,6 +84,23 @@ func (p *Policy) Advice() []string {
 				"module "+m.Name+" is left out, and "+p.Sysctls[i].Key.String()+" exists only with it: a node without it is held. Leave out both",
 			)
 		}
+	}
+	late := func(m Metadata, what string) {
+		for _, fact := range []string{"cni.name", "kube_proxy.mode"} {
+			if m.Severity == Block && slices.Contains(strings.Split(m.Unknown, ", "), fact) {
+				add(m, what+" depends on "+fact+", which a new node knows only after kubelet has run: the gate holds kubelet until then, so for ever. "+
+					"Write severity = \"warn\", unless the image has what says it")
+			}
+		}
+	}
+	for _, m := range p.Modules {
+		late(m.Metadata, "module "+m.Name)
+	}
+	for _, s := range p.Sysctls {
+		late(s.Metadata, s.Key.String())
+	}
+	for _, l := range p.Links {
+		late(l.Metadata, "link "+l.Name)
 	}
 	for _, s := range p.Sysctls {
 		if s.Reason == "" && s.Severity == Block && !s.Off {
