@@ -1,6 +1,9 @@
 package proxyrules
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // breakages of nftables mode: each is found under its name, and nothing else is.
 var nftBreakages = []struct {
@@ -133,21 +136,55 @@ func TestNFT136(t *testing.T) {
 	}
 }
 
-// The base chains of 1.30 to 1.33 stood elsewhere.
+// until33 makes the base chains of 1.30 to 1.33, which stood elsewhere.
+var until33 = []edit{
+	subAll(`"filter-prerouting-pre-dnat"`, `filter-prerouting-pre-dnat`, `filter-prerouting`),
+	subAll(`"chain": "filter-output-pre-dnat"`, `firewall-check`, `cluster-ips-check`),
+	subAll(`"name": "filter-output-pre-dnat"`, `"prio": -110`, `"prio": -90`),
+	subAll(`"filter-output-pre-dnat"`, `filter-output-pre-dnat`, `filter-output-post-dnat`),
+	subAll(`"kube-proxy", "name": "filter-(input|forward|output)"`, `"prio": 0`, `"prio": -110`),
+	subAll(`"chain": "filter-output".*cluster-ips-check`, `cluster-ips-check`, `firewall-check`),
+}
+
 func TestNFT131(t *testing.T) {
-	old := []edit{
-		subAll(`"filter-prerouting-pre-dnat"`, `filter-prerouting-pre-dnat`, `filter-prerouting`),
-		subAll(`"chain": "filter-output-pre-dnat"`, `firewall-check`, `cluster-ips-check`),
-		subAll(`"name": "filter-output-pre-dnat"`, `"prio": -110`, `"prio": -90`),
-		subAll(`"filter-output-pre-dnat"`, `filter-output-pre-dnat`, `filter-output-post-dnat`),
-		subAll(`"kube-proxy", "name": "filter-(input|forward|output)"`, `"prio": 0`, `"prio": -110`),
-		subAll(`"chain": "filter-output".*cluster-ips-check`, `cluster-ips-check`, `firewall-check`),
-	}
-	rep := Judge(mustParse(t, editedNFT(t, readFile(t, "nft-list-ruleset.json"), old...)), Options{})
+	rep := Judge(mustParse(t, editedNFT(t, readFile(t, "nft-list-ruleset.json"), until33...)), Options{})
 	wantOne(t, rep, "")
 	if rep.Version.String() != "1.30 to 1.33" {
 		t.Errorf("version %s", rep.Version)
 	}
-	broken := append(old, delAll(`"ip", "table": "kube-proxy", "chain": "filter-output-post-dnat"`))
+	broken := append(slices.Clone(until33), delAll(`"ip", "table": "kube-proxy", "chain": "filter-output-post-dnat"`))
 	wantOne(t, Judge(mustParse(t, editedNFT(t, readFile(t, "nft-list-ruleset.json"), broken...)), Options{}), "kubeproxy.jump.missing")
+}
+
+// TestNFTLeftovers: kube-proxy never deletes what only another version knows of its table.
+func TestNFTLeftovers(t *testing.T) {
+	const table = `{"table": {"family": "ip", "name": "kube-proxy"`
+	chain := func(name, more string) edit {
+		return after(table, `{"chain": {"family": "ip", "table": "kube-proxy", "name": "`+name+`", "handle": 900`+more+`}}`)
+	}
+	hairpins := after(table, `{"set": {"family": "ip", "name": "hairpin-connections", "table": "kube-proxy", "type": ["ipv4_addr", `+
+		`"ipv4_addr", "inet_proto", "inet_service"], "handle": 901, "elem": [{"concat": ["10.1.1.1", "10.1.1.1", "tcp", 80]}]}}`)
+	mark := after(table, `{"rule": {"family": "ip", "table": "kube-proxy", "chain": "mark-for-masquerade", "handle": 902, "expr": `+
+		`[{"mangle": {"key": {"meta": {"key": "mark"}}, "value": {"|": [{"meta": {"key": "mark"}}, 32768]}}}]}}`)
+	for _, b := range []struct {
+		what, file, version, want string
+		edits                     []edit
+	}{
+		{"1.36, back to 1.35", "nft-list-ruleset.json", "1.34 to 1.35", "", []edit{hairpins}},
+		{"1.36, back to 1.35, and then broken", "nft-list-ruleset.json", "1.34 to 1.35", "kubeproxy.endpoint.hairpin",
+			[]edit{hairpins, del(`"chain": "endpoint-672AFPA7.*mark-for`)}},
+		{"1.35, and another mark with 1.36", "nft-1.36-form.json", "1.36", "", []edit{mark, chain("mark-for-masquerade", "")}},
+		{"1.34, back to 1.33", "nft-list-ruleset.json", "1.30 to 1.33", "", append(slices.Clone(until33),
+			chain("filter-prerouting-pre-dnat", `, "type": "filter", "hook": "prerouting", "prio": -110, "policy": "accept"`))},
+		{"1.33, and then 1.34", "nft-list-ruleset.json", "1.34 to 1.35", "", []edit{
+			chain("filter-prerouting", `, "type": "filter", "hook": "prerouting", "prio": -110, "policy": "accept"`)}},
+	} {
+		t.Run(b.what, func(t *testing.T) {
+			rep := Judge(mustParse(t, editedNFT(t, readFile(t, b.file), b.edits...)), Options{})
+			wantOne(t, rep, b.want)
+			if rep.Version.String() != b.version {
+				t.Errorf("version %s, want %s", rep.Version, b.version)
+			}
+		})
+	}
 }

@@ -6,19 +6,6 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// inferVersion reads the version from what each release changed in nftables mode.
-func (a *nftAudit) inferVersion() VersionRange {
-	s := signs{min: 29, max: newestMinor}
-	has := func(chain string) bool { return a.chain(chain) != nil }
-	s.atMost(29, has("endpoints-check"))
-	s.atLeast(30, a.t.Sets["cluster-ips"] != nil || has("cluster-ips-check"))
-	s.atMost(33, has("filter-prerouting") || has("filter-output-post-dnat"))
-	s.atLeast(34, has("filter-prerouting-pre-dnat") || has("filter-output-pre-dnat"))
-	s.atMost(35, has("mark-for-masquerade"))
-	s.atLeast(36, a.t.Sets["hairpin-connections"] != nil)
-	return s.versions()
-}
-
 // judgeContainers: maps and sets that the rules look things up in.
 func (a *nftAudit) judgeContainers() {
 	for _, want := range []struct {
@@ -232,10 +219,11 @@ func (a *nftAudit) judgeMasquerade() {
 	}
 }
 
-// judgeMark returns the bit that marks packets; 0 when there is none to compare with.
+// judgeMark returns the bit that marks packets; 0 when there is none to compare with. From 1.36 rules set it themselves, and a chain
+// mark-for-masquerade is what an older version has left.
 func (a *nftAudit) judgeMark() uint32 {
 	c := a.chain("mark-for-masquerade")
-	if c == nil {
+	if c == nil || a.version.Min >= 36 {
 		if s := a.chain("services"); s != nil {
 			for _, r := range s.Rules {
 				if r.MarkSet != 0 {

@@ -213,10 +213,11 @@ func (a *nftAudit) judgeClusterIPs() {
 }
 
 // judgeHairpinSet: from 1.36 the set names endpoints of this node: source and destination are the same, and a rule dispatches to it.
+// An older version leaves the set as it was before a rollback, and no rule of it looks there.
 func (a *nftAudit) judgeHairpinSet() {
 	const set = "hairpin-connections"
 	s := a.t.Sets[set]
-	if s == nil {
+	if s == nil || a.version.Min < 36 {
 		return
 	}
 	known := map[string]bool{}

@@ -140,3 +140,52 @@ func (a *audit) jumps(t *ruleset.Table, from, to string) bool {
 	}
 	return false
 }
+
+// inferVersion reads the version from what each release changed in nftables mode. No version deletes the table, nor what only another
+// one knows of it (setupNFTables of pkg/proxy/nftables/proxier.go): after an upgrade or a rollback its base chains, mark-for-masquerade
+// and hairpin-connections are still there. What each start writes anew comes first, therefore.
+func (a *nftAudit) inferVersion() VersionRange {
+	s := signs{min: 29, max: newestMinor}
+	has := func(chain string) bool { return a.chain(chain) != nil }
+	s.atMost(29, has("endpoints-check"))
+	s.atLeast(30, a.t.Sets["cluster-ips"] != nil || has("cluster-ips-check"))
+	if until33, since34 := a.filterForm(); until33 != since34 && s.min >= 30 { // in 1.29 they stood where 1.34 put them
+		s.atMost(33, until33)
+		s.atLeast(34, since34)
+	} else {
+		s.atMost(33, has("filter-prerouting") || has("filter-output-post-dnat"))
+		s.atLeast(34, has("filter-prerouting-pre-dnat") || has("filter-output-pre-dnat"))
+	}
+	if until35, since36 := a.masqueradeForm(); until35 != since36 {
+		s.atMost(35, until35)
+		s.atLeast(36, since36)
+	} else {
+		s.atMost(35, has("mark-for-masquerade"))
+		s.atLeast(36, a.t.Sets["hairpin-connections"] != nil)
+	}
+	return s.versions()
+}
+
+// filterForm reports which priority the filter chains have that 1.34 moved: each start makes them anew.
+func (a *nftAudit) filterForm() (until33, since34 bool) {
+	for _, name := range []string{"filter-input", "filter-forward", "filter-output"} {
+		if c := a.chain(name); c != nil && c.Hook != "" {
+			until33 = until33 || c.Priority == -110
+			since34 = since34 || c.Priority == 0
+		}
+	}
+	return until33, since34
+}
+
+// masqueradeForm reports which form chain masquerading has: each full writing flushes it first.
+func (a *nftAudit) masqueradeForm() (until35, since36 bool) {
+	c := a.chain("masquerading")
+	if c == nil {
+		return false, false
+	}
+	for _, r := range c.Rules {
+		until35 = until35 || r.MarkUnset && r.Verdict == "return" || r.MarkToggle != 0 && !r.Masquerade
+		since36 = since36 || r.Masquerade && (r.MarkTest != 0 || r.Other)
+	}
+	return until35, since36
+}
