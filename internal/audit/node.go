@@ -46,6 +46,10 @@ func (n *Node) Rules(ctx context.Context) (proxyrules.Report, error) {
 	n.mode, n.families = rep.Mode, len(rep.Families)
 	n.unwritten(ctx, &rep)
 	rep.Listening = sync.OnceValues(n.Presence.Ports)
+	rep.Wrote = func(family string) (wrote, known bool) {
+		figures, _ := n.Presence.Figures(ctx)
+		return figures.Wrote(family)
+	}
 	return rep, nil
 }
 

@@ -174,3 +174,27 @@ func TestUnwritten(t *testing.T) {
 		}
 	}
 }
+
+// TestWrote: only figures of one family tell whether kube-proxy serves it, and a report of a live node asks for them.
+func TestWrote(t *testing.T) {
+	const last = "kubeproxy_sync_proxy_rules_last_%stimestamp_seconds%s 50\n"
+	for page, want := range map[string]string{
+		fmt.Sprintf(last, "", ""):                          "false false",
+		fmt.Sprintf(last, "", `{ip_family="IPv4"}`):        "false false",
+		fmt.Sprintf(last, "", `{ip_family="IPv6"}`):        "true true",
+		fmt.Sprintf(last, "queued_", `{ip_family="IPv6"}`): "false true",
+		"": "false false",
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, page) }))
+		n := NewNode((&hosttest.Machine{Files: map[string]string{}}).Host())
+		n.Presence.Metrics = server.URL
+		rep, err := n.Rules(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(rep.Wrote("ip6")); got != want {
+			t.Errorf("%q: %s, want %s", page, got, want)
+		}
+		server.Close()
+	}
+}

@@ -40,6 +40,13 @@ func (m Metrics) Of(family string) (SyncMetrics, bool) {
 	return f, known
 }
 
+// Wrote reports whether kube-proxy has written the rules of a family, "ip" or "ip6", since it started. It is known where the figures are
+// of that family alone and say anything: they are no others than those that it serves.
+func (m Metrics) Wrote(family string) (wrote, known bool) {
+	f := m.Families[map[string]string{ruleset.IPv4: "IPv4", ruleset.IPv6: "IPv6"}[family]]
+	return !f.LastSync.IsZero(), !f.LastSync.IsZero() || !f.LastQueued.IsZero()
+}
+
 // ParseMetrics reads the Prometheus text of :10249/metrics, of which it keeps only the figures about writing rules.
 func ParseMetrics(r io.Reader) (Metrics, error) {
 	m := Metrics{Families: map[string]SyncMetrics{}}

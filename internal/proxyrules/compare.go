@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"nodegate/internal/ruleset"
 )
 
 // compare compares the graph with the API. It is the only test that finds a dead watch (kubernetes#87615): kube-proxy itself
@@ -19,6 +21,7 @@ func compare(rep *Report, opts *Options, known []Finding, out *Collector) {
 		}
 		rep.name(opts.Services.list)
 	}
+	rep.unserved(opts, out)
 	c := newComparison(rep, opts, known, out)
 	c.services()
 	for i := range rep.Services {
@@ -115,6 +118,77 @@ func (c *comparison) services() {
 			c.stale[keyOf(s)] = true
 		}
 	}
+}
+
+// unserved finds an address family in which the API has Services and a live node no rules at all: its Services are passed over, since
+// nothing of it was judged. kube-proxy does not start where its node lacks the family of the cluster (newProxyServer of
+// cmd/kube-proxy/app/server.go), and so that of the Service default/kubernetes. Of another family it writes nothing where the node does not
+// have that (platformCheckSupported of server_linux.go), for ever: only its metrics, from 1.33, tell whether it does.
+func (r *Report) unserved(opts *Options, out *Collector) {
+	if r.Wrote == nil || len(r.Families) == 0 {
+		return
+	}
+	ports, primary := opts.families(r.Version)
+	for _, family := range slices.Sorted(maps.Keys(ports)) {
+		if r.Families[family] || slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Family == family && f.Service == "" }) {
+			continue
+		}
+		wrote, known := r.Wrote(family)
+		text := fmt.Sprintf("no rules of kube-proxy for %s, in which the API has Services (%d ports)",
+			map[string]string{ruleset.IPv4: "IPv4", ruleset.IPv6: "IPv6"}[family], ports[family])
+		switch note := text + ": not compared; right only where this node is without it"; {
+		case known && !wrote:
+			out.Add(Finding{Name: "kubeproxy.table.unwritten", Family: family,
+				Message: text + "; it has written none since it started, as its metrics say"})
+		case known || family == primary:
+			out.Add(Finding{Name: "kubeproxy.truth.family-missing", Family: family, Message: text})
+		case !slices.Contains(r.Notes, note):
+			r.Notes = append(r.Notes, note)
+		}
+	}
+}
+
+// families counts the Service ports of the API that kube-proxy serves for certain, by address family, and returns the family of
+// default/kubernetes. An API server's own address is of the same one as the ClusterIP of that Service (cmd/kube-apiserver validates it).
+func (o *Options) families(v VersionRange) (ports map[string]int, primary string) {
+	ports = map[string]int{}
+	if o.Services == nil {
+		for name, api := range o.Endpoints.services {
+			for port, eps := range api.ports {
+				if name == "default/kubernetes" {
+					primary = port.family
+				}
+				if api.managed && !api.ignored && len(expect(eps, "", "").ready) > 0 || name == "default/kubernetes" {
+					ports[port.family]++
+				}
+			}
+		}
+		return ports, primary
+	}
+	for i := range o.Services.list {
+		p := &o.Services.list[i]
+		if p.namespace == "default" && p.name == "kubernetes" {
+			primary = p.family
+		}
+		if !p.unsure || v.Min >= 36 {
+			ports[p.family]++
+		}
+	}
+	return ports, primary
+}
+
+// Unserved adds to the findings of the report the address families in which it has no rules and the API has Services now.
+func (v *Versions) Unserved(rep *Report) {
+	if len(rep.Families) > 1 {
+		return // not one look at each Service
+	}
+	all := &Services{}
+	for _, s := range v.objects {
+		all.add(s)
+	}
+	out := NewCollector()
+	rep.unserved(&Options{Services: all}, out)
+	rep.Findings = append(rep.Findings, out.List...)
 }
 
 func nodePort(n int) string {

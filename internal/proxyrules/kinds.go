@@ -1,11 +1,6 @@
 package proxyrules
 
-import (
-	"fmt"
-	"slices"
-
-	"nodegate/checks"
-)
+import "nodegate/checks"
 
 // Kind describes one kind of finding.
 type Kind struct {
@@ -201,6 +196,8 @@ func truthKinds() []Kind {
 			"a Service's endpoints of the API get no connections from this node: the rules lack them", quorum, "kubernetes#87615"},
 		{"kubeproxy.truth.service-stale", checks.Fail, "this node still serves a Service that the API no longer has", quorum, "kubernetes#87615"},
 		{"kubeproxy.truth.service-missing", checks.Fail, "this node does not serve a Service that the API has", quorum, "kubernetes#87615"},
+		{"kubeproxy.truth.family-missing", checks.Fail,
+			"this node has no rules at all for an address family in which the API has Services: connections to them fail", whoElse, refNFT},
 		{"kubeproxy.truth.service-address", checks.Fail,
 			"this node does not serve a Service at exactly the addresses and ports that it has in the API", quorum,
 			"kubernetes#87615"},
@@ -249,51 +246,4 @@ func truthKinds() []Kind {
 		{"kubeproxy.sync.unreadable", checks.Unknown, "what kube-proxy's own endpoint answered could not be read",
 			"ask again: curl -s localhost:10256/healthz, curl -s localhost:10249/metrics", ""},
 	}
-}
-
-// Collector gathers findings and completes each from its kind.
-type Collector struct {
-	kinds []Kind
-	List  []Finding
-	count map[string]int
-}
-
-// maxPerKind bounds a report on hostile input.
-const maxPerKind = 1000
-
-// NewCollector returns an empty one.
-func NewCollector() *Collector { return &Collector{count: map[string]int{}} }
-
-// Addf adds a finding that is about no rule.
-func (c *Collector) Addf(name, format string, args ...any) {
-	c.Add(Finding{Name: name, Message: fmt.Sprintf(format, args...)})
-}
-
-// Add adds a finding. Verdict, remedy and reference default to those of its kind.
-func (c *Collector) Add(f Finding) {
-	if c.count[f.Name]++; c.count[f.Name] > maxPerKind {
-		return
-	}
-	if c.kinds == nil { // most collectors find nothing
-		c.kinds = Kinds()
-	}
-	k := Kind{}
-	if i := slices.IndexFunc(c.kinds, func(k Kind) bool { return k.Name == f.Name }); i >= 0 {
-		k = c.kinds[i]
-	}
-	if f.Verdict == checks.Unknown {
-		f.Verdict = k.Verdict
-	}
-	if f.Remedy == "" {
-		f.Remedy = k.Remedy
-	}
-	if f.Ref == "" {
-		f.Ref = k.Ref
-	}
-	if f.Message == "" {
-		f.Message = k.Summary
-	} else if f.Table != "" {
-		f.Means = k.Summary
-	}
-	c.List = append(c.List, f)
 }

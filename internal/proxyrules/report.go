@@ -24,6 +24,8 @@ type Report struct {
 	// What a live kube-proxy is asked where rules do not say enough; nil: there is none to ask.
 	Listening     func() (map[uint16]bool, error) `json:"-"` // TCP ports that it listens on; nil where it is not there
 	NoExternalIPs func() bool                     `json:"-"` // reports whether it is configured to serve no externalIPs (1.36)
+	// Wrote reports whether its metrics say that it has written the rules of a family since it started; known is false where they do not.
+	Wrote func(family string) (wrote, known bool) `json:"-"`
 
 	whole *Report // of which this is one Service; nil: of itself
 	ipvs  *ipvs   // nil: not in IPVS mode, or not read
@@ -239,4 +241,51 @@ func SplitServicePort(s string) (namespace, name, port string) {
 	namespace, name, _ = strings.Cut(s, "/")
 	name, port, _ = strings.Cut(name, ":")
 	return namespace, name, port
+}
+
+// Collector gathers findings and completes each from its kind.
+type Collector struct {
+	kinds []Kind
+	List  []Finding
+	count map[string]int
+}
+
+// maxPerKind bounds a report on hostile input.
+const maxPerKind = 1000
+
+// NewCollector returns an empty one.
+func NewCollector() *Collector { return &Collector{count: map[string]int{}} }
+
+// Addf adds a finding that is about no rule.
+func (c *Collector) Addf(name, format string, args ...any) {
+	c.Add(Finding{Name: name, Message: fmt.Sprintf(format, args...)})
+}
+
+// Add adds a finding. Verdict, remedy and reference default to those of its kind.
+func (c *Collector) Add(f Finding) {
+	if c.count[f.Name]++; c.count[f.Name] > maxPerKind {
+		return
+	}
+	if c.kinds == nil { // most collectors find nothing
+		c.kinds = Kinds()
+	}
+	k := Kind{}
+	if i := slices.IndexFunc(c.kinds, func(k Kind) bool { return k.Name == f.Name }); i >= 0 {
+		k = c.kinds[i]
+	}
+	if f.Verdict == checks.Unknown {
+		f.Verdict = k.Verdict
+	}
+	if f.Remedy == "" {
+		f.Remedy = k.Remedy
+	}
+	if f.Ref == "" {
+		f.Ref = k.Ref
+	}
+	if f.Message == "" {
+		f.Message = k.Summary
+	} else if f.Table != "" {
+		f.Means = k.Summary
+	}
+	c.List = append(c.List, f)
 }

@@ -1,6 +1,7 @@
 package proxyrules
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -94,5 +95,67 @@ func TestNodePortsNowhere(t *testing.T) {
 		opts := Options{NodePortAddresses: func() bool { return some }, NodeName: "node0",
 			Services: services(t, readFile(t, "services.json")), Endpoints: endpoints(t, readFile(t, "endpointslices.json"))}
 		wantOne(t, Judge(mustParse(t, text), opts), want)
+	}
+}
+
+// TestUnserved: a family in which a live node has no rules at all is found, or noted where kube-proxy may rightly be without it.
+func TestUnserved(t *testing.T) {
+	const missing, unwritten = "kubeproxy.truth.family-missing", "kubeproxy.table.unwritten"
+	const ip, ip6 = `"10.96.0.1"`, `"fd00::1"`
+	list := func(kubernetes, other string) string {
+		return `{"kind": "ServiceList", "items": [
+			{"metadata": {"namespace": "default", "name": "kubernetes"}, "spec": {"clusterIPs": [` + kubernetes + `], "ports": [{"port": 443}]}},
+			{"metadata": {"namespace": "prod", "name": "np"}, "spec": {"clusterIPs": [` + other + `], "ports": [{"port": 80}]}}]}`
+	}
+	in := func(families ...string) map[string]bool {
+		all := map[string]bool{}
+		for _, f := range families {
+			all[f] = true
+		}
+		return all
+	}
+	known := func(wrote, known bool) func(string) (bool, bool) {
+		return func(string) (bool, bool) { return wrote, known }
+	}
+	broken := Finding{Name: "kubeproxy.mode.ipvs", Family: "ip"}
+	slice := strings.NewReplacer(`"x"`, `"kubernetes"`, `"np"`, `"kubernetes"`, `"prod"`, `"default"`).Replace(sliceText("", "10.0.0.1 rs"))
+	for _, c := range []struct {
+		what, list string
+		families   map[string]bool
+		wrote      func(string) (bool, bool)
+		want       string
+		notes      int
+	}{
+		{"that of default/kubernetes", list(ip, ip), in("ip6"), known(false, false), missing, 0},
+		{"the same, of IPv6", list(ip6, ip6), in("ip"), known(false, false), missing, 0},
+		{"the same, and kube-proxy has written it", list(ip, ip), in("ip6"), known(true, true), missing, 0},
+		{"the same, and kube-proxy has not written it", list(ip, ip), in("ip6"), known(false, true), unwritten, 0},
+		{"another", list(ip, ip6), in("ip"), known(false, false), "", 1},
+		{"another, which kube-proxy has written", list(ip, ip6), in("ip"), known(true, true), missing, 0},
+		{"another, which the API has no Service of", list(ip, ip), in("ip"), known(true, true), "", 0},
+		{"rules of a file", list(ip, ip), in("ip6"), nil, "", 0},
+		{"no rules", list(ip, ip), in(), known(true, true), "", 0},
+		{"EndpointSlices alone", "", in("ip6"), known(false, false), missing, 0},
+	} {
+		rep := Report{Mode: "nftables", Version: VersionRange{36, 36}, Families: c.families, Wrote: c.wrote}
+		opts := Options{Endpoints: endpoints(t, slice)}
+		if c.list != "" {
+			opts.Services = services(t, c.list)
+		}
+		for range 2 {
+			found := slices.DeleteFunc(Compare(&rep, opts), func(f Finding) bool { return f.Service != "" })
+			if wantOne(t, Report{Findings: found}, c.want); len(rep.Notes) != c.notes {
+				t.Errorf("%s: notes %q", c.what, rep.Notes)
+			}
+		}
+		if c.want == "" {
+			continue
+		}
+		rep.Findings = []Finding{broken, {Name: "kubeproxy.table.missing", Family: "ip6"}}
+		for _, f := range Compare(&rep, opts) {
+			if f.Service == "" {
+				t.Errorf("%s: found though it is known why: %+v", c.what, f)
+			}
+		}
 	}
 }

@@ -122,6 +122,7 @@ func (l *loop) first(ctx context.Context) (err error) {
 	l.looks = 1
 	if l.versions != nil {
 		l.versions.Name(&l.latest)
+		l.versions.Unserved(&l.latest)
 	}
 	now := time.Now()
 	l.looked = now
@@ -156,6 +157,7 @@ func (l *loop) look(ctx context.Context) error {
 	}
 	if l.latest = rep; l.versions != nil {
 		l.versions.Name(&l.latest)
+		l.versions.Unserved(&l.latest)
 	}
 	l.looks++
 	now := time.Now()

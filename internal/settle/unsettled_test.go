@@ -37,6 +37,7 @@ type still struct {
 	lists       int           // of the API
 	slow        time.Duration // kube-proxy says that each of its writings takes so long, and that it hears of changes all the time
 	mends       bool          // the second of these has the change
+	other       time.Duration // so long it has the rules of another family only
 }
 
 func (s *still) Written() map[string]settle.Written {
@@ -89,6 +90,10 @@ func (s *still) Rules(ctx context.Context) (proxyrules.Report, error) {
 		out.Add(proxyrules.Finding{Name: half, Service: s.names[0], Family: "ip", Chain: "another", Message: "a part of it has changed"})
 	case !s.torn && took < s.broken:
 		out.Add(proxyrules.Finding{Name: half, Service: s.names[0], Family: "ip", Message: "half of it is there"})
+	}
+	if took < s.other {
+		rep.Families, rep.Services = map[string]bool{"ip6": true}, nil
+		rep.Wrote = func(string) (wrote, known bool) { return true, true }
 	}
 	rep.Findings = append(rep.Findings, out.List...)
 	return rep, err
@@ -167,6 +172,10 @@ func TestUnsettled(t *testing.T) {
 		{"a slow writing that is stuck", still{slow: time.Hour}, true, 4 * time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
 		{"usual writings that mend nothing", still{slow: time.Second}, true, 20 * time.Second, "kubeproxy.truth.endpoint-stale", checks.Fail},
 		{"a table without rules serves no Service", still{torn: true, broken: time.Hour, flushed: true}, false, time.Minute, tableGone, checks.Fail},
+		{"a family is gone", still{other: time.Hour}, false, time.Minute, "kubeproxy.truth.family-missing", checks.Fail},
+		{"a family is gone, too little time", still{other: time.Hour}, false, 2 * time.Second, "kubeproxy.truth.family-missing", checks.Unknown},
+		{"a family is gone for a moment", still{other: 2 * time.Second}, false, time.Minute, "", checks.Pass},
+		{"a family is gone, and then stale", still{other: 2 * time.Second}, true, time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
 		{"nothing", still{}, false, time.Minute, "", checks.Pass},
 		{"too little time", still{}, true, 10 * time.Second, unsettled, checks.Unknown},
 		{"no watch", still{watch: errors.New("403 Forbidden")}, true, time.Minute, unsettled, checks.Unknown},
