@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"nodegate/checks"
@@ -23,7 +24,7 @@ func nftUserData() checks.Problem {
 		Symptom: "No Service works on this node; kube-proxy logs \"Failed to list existing sets: failed to run nft: signal: segmentation " +
 			"fault\" every few seconds.",
 		How: "kube-proxy has run in nftables mode for two minutes and has no table; a set or map of another table says its type by user " +
-			"data that nft 1.1.2 and later write. Where kube-proxy has its table, its nft can read them.",
+			"data that nft 1.1.2 and later write. Where kube-proxy has its table of one family only, sets of the other family count.",
 		Remedy: "kubectl -n kube-system set image daemonset/kube-proxy kube-proxy=IMAGE, of a release with nft 1.0.6.1 or later; until then " +
 			"write \"typeof ip saddr\" for \"type ipv4_addr\" in the sets of the node's own rules",
 		TradeOff: "typeof says the same, and every nft reads it.",
@@ -60,10 +61,34 @@ func inspectUserData(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 	for _, set := range others.Unlistable {
 		s.Evidence = append(s.Evidence, checks.Seen("nf_tables", set+" was made by nft 1.1.2 or later"))
 	}
-	if len(others.Unlistable) > 0 && !slices.ContainsFunc(sets, func(set *ruleset.Set) bool { return set.NFT != nil }) {
-		s.Differs(fmt.Sprintf("no table of kube-proxy, which has run for %v", age.Truncate(time.Minute)), "")
+	if what := crashed(h, sets, others.Unlistable); what != "" {
+		s.Differs(fmt.Sprintf("no table %s, which has run for %v", what, age.Truncate(time.Minute)), "")
 	}
 	return s, nil
+}
+
+// crashed returns which table of kube-proxy is not there though it should be, where unlistable sets may be why. kube-proxy asks nft for the
+// sets of one family, each for itself. It always serves IPv4, and IPv6 where the node has it (platformCheckSupported of
+// cmd/kube-proxy/app/server_linux.go).
+func crashed(h *host.Host, sets []*ruleset.Set, unlistable []string) string {
+	has := map[string]bool{}
+	for _, set := range sets {
+		for _, t := range set.NFT {
+			has[t.Family] = true
+		}
+	}
+	if len(has) == 0 && len(unlistable) > 0 {
+		return "of kube-proxy"
+	}
+	off, err := h.ReadSysctl("net/ipv6/conf/all/disable_ipv6")
+	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
+		of := func(set string) bool { return strings.HasPrefix(set, family+" ") }
+		served := family == ruleset.IPv4 || err == nil && off == "0"
+		if !has[family] && served && slices.ContainsFunc(unlistable, of) {
+			return family + " of kube-proxy"
+		}
+	}
+	return ""
 }
 
 // proxyAge returns how long kube-proxy has been running.
