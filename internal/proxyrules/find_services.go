@@ -58,7 +58,7 @@ func (a *audit) findServices() {
 	}
 	if c := a.chain(a.nat, "KUBE-SERVICES"); c != nil {
 		a.portalsEmpty = len(c.Rules) == 0
-		if a.portalsEmpty && !c.blamed {
+		if a.portalsEmpty && !c.blamed && !a.dispatchesNone() {
 			a.about("kubeproxy.service.portals", "nat", c, nil, nil, "KUBE-SERVICES has no rules: no Service address leads anywhere")
 		}
 		var nodePorts *ruleset.Rule

@@ -17,7 +17,7 @@ func (a *audit) judgeTables() bool {
 		case *t.at == nil:
 			a.out.Add(Finding{Name: "kubeproxy.table.missing", Family: a.save.Family, Table: t.name,
 				Message: fmt.Sprintf("the save has no table %s: either it was made with -t, or the table is gone", t.name)})
-		case !hasProxyRules(*t.at):
+		case !hasProxyRules(*t.at) && (*t.at != a.nat || !a.dispatchesNone()):
 			a.out.Add(Finding{Name: "kubeproxy.table.flushed", Family: a.save.Family, Table: t.name, Line: (*t.at).Line,
 				Message: fmt.Sprintf("table %s has no rule of kube-proxy, other tables have; "+
 					"a flush that leaves the canary chain is not repaired before the next full sync (1 h)", t.name)})
@@ -25,6 +25,34 @@ func (a *audit) judgeTables() bool {
 		}
 	}
 	return a.nat != nil || a.filter != nil
+}
+
+// dispatchesNone reports whether table nat is as kube-proxy writes it where no Service of the family has endpoints and the node none of the
+// addresses of nodePortAddresses: KUBE-SERVICES, whose last rule leads to KUBE-NODEPORTS from each of these, has no rule, and table nat
+// otherwise only what masquerades (syncProxyRules of pkg/proxy/iptables). A flush leaves the chains of Services; after one of an empty
+// KUBE-SERVICES kubelet until 1.27 may restore what masquerades, but not the jumps, which are judged. What is judged without the Services
+// does not depend on KUBE-SERVICES.
+func (a *audit) dispatchesNone() bool {
+	nodePorts := a.opts.NodePortAddresses != nil && a.opts.NodePortAddresses()
+	if !nodePorts && !a.opts.WithoutServices || !a.filter.Declares("KUBE-SERVICES") {
+		return false
+	}
+	for _, c := range a.nat.Chains {
+		if kind, _ := serviceChain(c.Name); kind != "" {
+			return false
+		}
+	}
+	for _, name := range []string{"KUBE-SERVICES", "KUBE-NODEPORTS"} {
+		if c := a.nat.Chain(name); c == nil || !c.Declared() || len(c.Rules) > 0 {
+			return false
+		}
+	}
+	for r := range a.nat.Rules("KUBE-POSTROUTING") {
+		if r.Target == "MASQUERADE" {
+			return true
+		}
+	}
+	return false
 }
 
 // hasProxyRules reports whether any chain of kube-proxy's own has a rule, false where there is no table.

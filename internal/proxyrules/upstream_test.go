@@ -159,3 +159,30 @@ func TestUnserved(t *testing.T) {
 		}
 	}
 }
+
+// TestDispatchesNone: in a cluster without IPv6, with nodePortAddresses of IPv6 of which this node has none, table nat of IPv6 has
+// nothing but what masquerades.
+func TestDispatchesNone(t *testing.T) {
+	none := []edit{delAll(`^-A KUBE-(SERVICES|NODEPORTS|EXTERNAL|PROXY-F|(SVC|SVL|SEP|EXT|FW)-)`), delAll(`^:KUBE-(SVC|SVL|SEP|EXT|FW)-`)}
+	const flushed = "kubeproxy.table.flushed"
+	for _, c := range []struct {
+		what  string
+		edits []edit
+		opts  Options
+		want  string
+	}{
+		{"nodePortAddresses", none, Options{NodePortAddresses: func() bool { return true }}, ""},
+		{"the same, without the Services", none, Options{WithoutServices: true}, ""},
+		{"every address", none, Options{NodePortAddresses: func() bool { return false }}, flushed},
+		{"not known", none, Options{}, flushed},
+		{"what masquerades is gone", append(slices.Clone(none), delAll("^-A KUBE-POSTROUTING")),
+			Options{NodePortAddresses: func() bool { return true }}, flushed},
+		{"chains of Services are left", none[:1], Options{NodePortAddresses: func() bool { return true }}, flushed},
+		{"flushed, and kubelet has been there", append(slices.Clone(none), delAll("^-A (PREROUTING|OUTPUT -m comment)")),
+			Options{NodePortAddresses: func() bool { return true }}, "kubeproxy.jump.missing kubeproxy.jump.missing"},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			wantOne(t, Judge(mustParse(t, editedSave(t, hashed(formIPv6), c.edits...)), c.opts), c.want)
+		})
+	}
+}
