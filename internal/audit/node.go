@@ -4,7 +4,9 @@ package audit
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"sync"
 	"time"
@@ -41,7 +43,8 @@ func (n *Node) Rules(ctx context.Context) (proxyrules.Report, error) {
 	}
 	rep := proxyrules.Judge(sets, proxyrules.Options{
 		BeLiberal: beLiberal(n.Host), NodePortAddresses: n.Presence.NodePortAddresses,
-		ExcludeCIDRs: n.Presence.ExcludeCIDRs, NoExternalIPs: sync.OnceValue(n.Presence.NoExternalIPs),
+		RouteLocalnet: func() bool { return routeLocalnet(n.Host) },
+		ExcludeCIDRs:  n.Presence.ExcludeCIDRs, NoExternalIPs: sync.OnceValue(n.Presence.NoExternalIPs),
 	})
 	n.mode, n.families = rep.Mode, len(rep.Families)
 	n.unwritten(ctx, &rep)
@@ -136,4 +139,17 @@ func beLiberal(h *host.Host) *bool {
 	}
 	liberal := v != "0"
 	return &liberal
+}
+
+// routeLocalnet reports whether some interface may route 127.0.0.0/8: the kernel takes the value of all or its own, whichever is 1
+// (IN_DEV_ROUTE_LOCALNET of include/linux/inetdevice.h). True also where that is not known.
+func routeLocalnet(h *host.Host) bool {
+	keys, err := h.GlobSysctl("net/ipv4/conf/*/route_localnet")
+	if err != nil || len(keys) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(keys, func(key string) bool {
+		v, err := h.ReadSysctl(key)
+		return v != "0" && !errors.Is(err, fs.ErrNotExist) // the interface may have gone
+	})
 }

@@ -198,3 +198,33 @@ func TestWrote(t *testing.T) {
 		server.Close()
 	}
 }
+
+// TestRouteLocalnet: an empty KUBE-FIREWALL guards nothing where no interface routes 127.0.0.0/8.
+func TestRouteLocalnet(t *testing.T) {
+	text, err := os.ReadFile("../proxyrules/testdata/iptables-save.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	save := regexp.MustCompile("-A KUBE-FIREWALL .*\n").ReplaceAllString(string(text), "")
+	for _, c := range []struct{ all, link, want string }{
+		{"0", "0", ""}, {"1", "0", "kubeproxy.firewall.localnet"}, {"0", "1", "kubeproxy.firewall.localnet"},
+		{"", "", "kubeproxy.firewall.localnet"},
+	} {
+		m := &hosttest.Machine{Files: map[string]string{}, Rules: map[string]string{"iptables-nft-save": save}}
+		if c.all != "" {
+			m.Sysctl("net/ipv4/conf/all/route_localnet", c.all)
+			m.Sysctl("net/ipv4/conf/cni0/route_localnet", c.link)
+		}
+		rep, err := NewNode(m.Host()).Rules(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, f := range rep.Findings {
+			got += f.Name
+		}
+		if got != c.want {
+			t.Errorf("all %q, cni0 %q: %q, want %q", c.all, c.link, got, c.want)
+		}
+	}
+}

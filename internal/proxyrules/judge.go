@@ -31,6 +31,9 @@ type Options struct {
 	// WithoutServices leaves the Services out. Nothing that is found without them depends on them.
 	WithoutServices bool
 
+	// RouteLocalnet reports whether the kernel may take packets to 127.0.0.0/8 from elsewhere at all; nil: it may.
+	RouteLocalnet func() bool
+
 	// NodePortAddresses reports whether kube-proxy is configured to answer node ports at some addresses only; nil: it is not.
 	NodePortAddresses func() bool
 

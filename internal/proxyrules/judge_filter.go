@@ -64,7 +64,9 @@ func (a *audit) judgeNoDrop(c *chain) {
 }
 
 // judgeFirewall: KUBE-FIREWALL drops packets from outside to 127.0.0.0/8 and, until 1.27, marked ones. A DROP that has lost its
-// match drops everything (kubernetes#112477).
+// match drops everything (kubernetes#112477). kube-proxy makes the chain, and that rule only where it also sets route_localnet
+// (--iptables-localhost-nodeports; NewProxier and syncProxyRules of pkg/proxy/iptables); kubelet may be told to make none
+// (makeIPTablesUtilChains): without route_localnet there is nothing to guard.
 func (a *audit) judgeFirewall() {
 	c := a.chain(a.filter, "KUBE-FIREWALL")
 	if c == nil || c.blamed {
@@ -73,7 +75,8 @@ func (a *audit) judgeFirewall() {
 	if bare := BareDrops(a.filter); len(bare) > 0 {
 		a.about("kubeproxy.firewall.bare-drop", "filter", c, bare[0], nil,
 			"this DROP has no match left: the node drops everything that reaches KUBE-FIREWALL")
-	} else if MartianDrop(a.filter) == nil && a.save.Family == ruleset.IPv4 && a.version.Min >= 19 {
+	} else if MartianDrop(a.filter) == nil && a.save.Family == ruleset.IPv4 && a.version.Min >= 19 &&
+		(a.opts.RouteLocalnet == nil || a.opts.RouteLocalnet()) {
 		a.about("kubeproxy.firewall.localnet", "filter", c, nil, nil, "KUBE-FIREWALL has no rule for 127.0.0.0/8")
 	}
 }
