@@ -91,7 +91,7 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check, keep Ke
 			r.Fixed, r.Was = true, was.State.Got
 		}
 		if r.Verdict != Pass && r.Err == nil {
-			r.Err = cmpError(failures[i], undone(was.State.Changes, r.State.Changes))
+			r.Err = cmpError(failures[i], undone(made[i], r.State.Changes))
 			for _, c := range was.State.Changes {
 				if r.Err != nil && c.Failed != "" {
 					r.State.Remedy = c.Failed // what was just tried does not help
