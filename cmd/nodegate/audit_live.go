@@ -96,6 +96,9 @@ func (a *auditRun) live(ctx context.Context) error {
 		a.rep.Findings = append(a.rep.Findings, f)
 	}
 	kube.Conclude(a.rep.Findings, asked, time.Now())
+	if versions != nil && a.rep.Mode != "" {
+		kube.Agreed(a.rep.Findings)
+	}
 	return nil
 }
 

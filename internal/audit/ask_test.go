@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -72,5 +74,28 @@ func TestAsk(t *testing.T) {
 				t.Errorf("asked %d times: %+v; want %s, %d times", asked.Load(), got.Findings, c.verdict, c.asked)
 			}
 		})
+	}
+}
+
+// TestAskLog: failures from before kube-proxy's process began are none of its own.
+func TestAskLog(t *testing.T) {
+	t.Parallel()
+	line := func(ago time.Duration) string {
+		return time.Now().Add(-ago).Format(time.RFC3339Nano) + " stderr F failed to list *v1.Service: connection refused\n"
+	}
+	name := filepath.Join(t.TempDir(), "kube-proxy.log")
+	if err := os.WriteFile(name, []byte(line(150*time.Second)+line(100*time.Second)+line(60*time.Second)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for uptime, want := range map[string]int{"300.00": 1, "90.00": 0} { // it began 60 s after the boot
+		m := hosttest.Machine{Files: map[string]string{
+			"/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]", "/proc/uptime": uptime + " 1.00\n",
+			"/proc/7/stat": "7 (a) S 1 7 7 0 -1 4194304 1 0 0 0 9 50 0 0 20 0 1 0 6000 0", "/proc/7/cmdline": "kube-proxy\x00",
+		}}
+		n := Node{Presence: kube.Presence{Host: m.Host()}}
+		got := n.Ask(t.Context(), kube.ProxyPages{Logs: []string{name}}, func(err error) { t.Error(err) })
+		if len(got.Findings) != want {
+			t.Errorf("up for %s s: %+v, want %d", uptime, got.Findings, want)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"nodegate/checks"
 	"nodegate/internal/proxyrules"
 )
 
@@ -24,6 +25,20 @@ func Conclude(findings []proxyrules.Finding, asked Proxy, now time.Time) {
 		}
 		if cause >= 0 {
 			f.Remedy = findings[cause].Remedy
+		}
+	}
+}
+
+// Agreed doubts failures of kube-proxy's lists and watches where its rules have just been what the API has: the API may have come back
+// since the last one, and nobody may be told to restart a kube-proxy that catches up by itself.
+func Agreed(findings []proxyrules.Finding) {
+	if slices.ContainsFunc(findings, func(f proxyrules.Finding) bool { return strings.HasPrefix(f.Name, "kubeproxy.truth.") }) {
+		return
+	}
+	for i := range findings {
+		if f := &findings[i]; f.Name == watchFailing && f.Verdict == checks.Fail {
+			f.Verdict, f.Remedy = checks.Unknown, "look again after three minutes. Only if it still goes on: "+f.Remedy
+			f.Message += "; yet the rules are what the API has: nothing has changed since, or it is over"
 		}
 	}
 }

@@ -38,7 +38,7 @@ func FuzzPages(f *testing.F) {
 			JudgeMetrics(m, now)
 			_ = m.words(now)
 		}
-		_, _ = JudgeLog(bytes.NewReader(text), now)
+		_, _ = JudgeLog(bytes.NewReader(text), Log{Now: now})
 	})
 }
 

@@ -79,6 +79,17 @@ func (p *Presence) Writer() (writer host.Process, runs time.Duration, found bool
 	return host.Process{}, 0, false
 }
 
+// Began returns when kube-proxy's process began, the zero time where that is not known.
+func (p *Presence) Began() time.Time {
+	processes, err := p.Host.Processes()
+	proxy, found := findProxy(processes)
+	up, unknown := p.Host.Uptime()
+	if err != nil || unknown != nil || !found || proxy.Started == 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(proxy.Started - up)
+}
+
 // Figures returns what kube-proxy says of its writings, nothing where it does not answer. It reports whether it is too slow to answer: its
 // process is there, and neither stopped nor dead.
 func (p *Presence) Figures(ctx context.Context) (m Metrics, slow bool) {

@@ -27,6 +27,7 @@ type ProxyPages struct {
 	Silent           bool   // it is known that nobody answers: only the log is read
 	Healthz, Metrics string // URLs
 	Logs             []string
+	Began            time.Time // kube-proxy's process; zero: not known
 }
 
 // Proxy is what kube-proxy says of itself.
@@ -70,11 +71,11 @@ func AskProxy(ctx context.Context, from ProxyPages, leftOut func(error)) Proxy {
 	if from.Live && len(from.Logs) == 0 {
 		from.Logs = usualLogs()
 		if len(from.Logs) == 0 {
-			p.readJournal(ctx, now, leftOut)
+			p.readJournal(ctx, Log{Now: now, Began: from.Began}, leftOut)
 		}
 	}
 	for _, name := range from.Logs {
-		p.readLog(name, now, leftOut)
+		p.readLog(name, Log{Now: now, Began: from.Began}, leftOut)
 	}
 	return p
 }
@@ -96,25 +97,28 @@ func usualLogs() []string {
 // minutes of one that fails all the time, which is what counts.
 const logTail = 4 << 20
 
-func (p *Proxy) readLog(name string, now time.Time, leftOut func(error)) {
+func (p *Proxy) readLog(name string, of Log, leftOut func(error)) {
 	f, err := file.OpenInput(name)
 	if err != nil {
 		leftOut(err)
 		return
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Size() > logTail {
-		if _, err := f.Seek(-logTail, io.SeekEnd); err != nil {
-			leftOut(err)
-			return
+	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+		of.Written = info.ModTime()
+		if info.Size() > logTail {
+			if _, err := f.Seek(-logTail, io.SeekEnd); err != nil {
+				leftOut(err)
+				return
+			}
 		}
 	}
-	p.judgeLog(name, io.LimitReader(f, logTail), now, leftOut)
+	p.judgeLog(name, io.LimitReader(f, logTail), of, leftOut)
 }
 
-func (p *Proxy) readJournal(ctx context.Context, now time.Time, leftOut func(error)) {
+func (p *Proxy) readJournal(ctx context.Context, of Log, leftOut func(error)) {
 	err := host.Journal(ctx, "kube-proxy.service", func(r io.Reader) error {
-		p.judgeLog("the journal of kube-proxy.service", io.LimitReader(r, logTail), now, leftOut)
+		p.judgeLog("the journal of kube-proxy.service", io.LimitReader(r, logTail), of, leftOut)
 		return nil
 	})
 	if err != nil {
@@ -122,8 +126,8 @@ func (p *Proxy) readJournal(ctx context.Context, now time.Time, leftOut func(err
 	}
 }
 
-func (p *Proxy) judgeLog(name string, r io.Reader, now time.Time, leftOut func(error)) {
-	found, err := JudgeLog(r, now)
+func (p *Proxy) judgeLog(name string, r io.Reader, of Log, leftOut func(error)) {
+	found, err := JudgeLog(r, of)
 	if err != nil {
 		leftOut(fmt.Errorf("%s: %w", name, err))
 		return

@@ -14,17 +14,30 @@ import (
 )
 
 const (
-	watchSpan  = time.Minute      // failures over less than this are a hiccup
-	watchFresh = 10 * time.Minute // a failure older than this is over: client-go tries again within a minute
+	watchSpan = time.Minute // failures over less than this are a hiccup
+	// watchFresh: a failure older than this is over. client-go tries again after less than a minute (defaultBackoffMax and its jitter in
+	// tools/cache/reflector.go), and then waits for an answer.
+	watchFresh = 3 * time.Minute
+	clockSlack = time.Minute // a time that lies less far ahead is now
 )
+
+// Log is what is known of a log besides its lines.
+type Log struct {
+	Now     time.Time // in the host's zone
+	Written time.Time // the last time; zero: not known
+	Began   time.Time // kube-proxy's process: what was before says nothing of it; zero: not known
+}
 
 // JudgeLog reads kube-proxy's log (from the journal, a container's log file or /var/log/kube-proxy.log) for lists and watches of
 // the API that fail and go on failing: `Failed to list *v1.Service` is the one trace that a dead watch leaves. Times without a
-// zone are read in that of now.
-func JudgeLog(r io.Reader, now time.Time) ([]proxyrules.Finding, error) {
+// zone are the host's or, from a container, UTC: which, the log's end tells. Where it does not, nobody is accused by them.
+func JudgeLog(r io.Reader, of Log) ([]proxyrules.Finding, error) {
 	in := input.NewLines(r)
 	in.Zeros = true
-	var w watchFailures
+	readings := []*reading{{zone: time.UTC}}
+	if _, offset := of.Now.Zone(); offset != 0 {
+		readings = append(readings, &reading{zone: of.Now.Location()})
+	}
 	for {
 		line, err := in.Next()
 		if errors.Is(err, io.EOF) {
@@ -33,45 +46,133 @@ func JudgeLog(r io.Reader, now time.Time) ([]proxyrules.Finding, error) {
 		if err != nil {
 			return nil, err
 		}
-		if kind := failedKind(line); kind != "" {
-			w.add(kind, line, in.N, logTime(line, now))
+		at, zoned, kind := lineTime(line), false, failedKind(line)
+		if at.IsZero() {
+			at, zoned = klogTime(line), true
+		}
+		for _, r := range readings {
+			r.line(at, zoned, of.Now)
+			if kind != "" {
+				r.failed(kind, line, in.N, of)
+			}
 		}
 	}
-	out := proxyrules.NewCollector()
-	if w.count >= 3 && (w.last.IsZero() || now.Sub(w.last) <= watchFresh && w.last.Sub(w.first) >= watchSpan) {
-		slices.Sort(w.kinds)
-		msg := fmt.Sprintf("kube-proxy's log has %d failures to list or watch %s", w.count, strings.Join(w.kinds, ", "))
-		if !w.last.IsZero() {
-			msg += fmt.Sprintf(", from %s to %s ago: it still goes on, and the rules stay as they were when it began", age(now, w.first),
-				age(now, w.last))
+	if old := of.Now.Add(-watchFresh); !of.Written.IsZero() && (of.Written.Before(old) || of.Written.Before(of.Began)) {
+		return nil, nil // no line of it is younger
+	}
+	readings = possible(readings, of)
+	on, undated := 0, 0
+	w := readings[0]
+	for _, r := range readings {
+		if r.goesOn(of.Now) {
+			w = r
+			on++
 		}
-		out.Add(proxyrules.Finding{Name: "kubeproxy.watch.failing", Line: w.line, Rule: w.text, Message: msg})
+		undated = max(undated, r.undated)
+	}
+	slices.Sort(w.kinds)
+	count, doubt := w.count, ""
+	switch {
+	case on == len(readings):
+	case on > 0:
+		doubt = ", if its times are in UTC, which is not known"
+		if w.zone != time.UTC {
+			doubt = ", if its times are in the host's zone, which is not known"
+		}
+	case undated >= 3:
+		count, doubt = undated, "; when is not known"
+	default:
+		return nil, nil
+	}
+	out := proxyrules.NewCollector()
+	msg := fmt.Sprintf("kube-proxy's log has %d failures to list or watch %s", count, strings.Join(w.kinds, ", "))
+	if on > 0 {
+		msg += fmt.Sprintf(", from %s to %s ago: it still goes on, and the rules stay as they were when it began", age(of.Now, w.first),
+			age(of.Now, w.last))
+	}
+	out.Add(proxyrules.Finding{Name: watchFailing, Line: w.number, Rule: w.text, Message: msg + doubt})
+	if doubt != "" {
+		f := &out.List[0]
+		f.Verdict = checks.Unknown
+		f.Remedy = "look at the end of the log: where the last one is older than three minutes, it is over. Else: " + f.Remedy
 	}
 	return out.List, nil
 }
 
-type watchFailures struct {
-	count       int
+const watchFailing = "kubeproxy.watch.failing"
+
+// reading is a log with its times in one zone.
+type reading struct {
+	zone        *time.Location
+	newest      time.Time // of the line that was read last; zero: none had a time
+	count       int       // failures with a time, of this process
+	first, last time.Time // of them
+	undated     int       // failures of which it is not known when they were
 	kinds       []string
-	first, last time.Time
-	line        int
-	text        string // of the last
+	number      int    // of the last one
+	text        string // of it
 }
 
-func (w *watchFailures) add(kind, line string, n int, at time.Time) {
-	w.count++
-	if len(w.kinds) < 8 {
-		if !slices.Contains(w.kinds, kind) {
-			w.kinds = append(w.kinds, strings.Clone(kind))
+// line takes the time of a line, which is the one of those that follow it and have none. zoned: it is a time of the reading's zone.
+func (r *reading) line(at time.Time, zoned bool, now time.Time) {
+	switch {
+	case at.IsZero():
+		return
+	case zoned:
+		at = time.Date(now.In(r.zone).Year(), at.Month(), at.Day(), at.Hour(), at.Minute(), at.Second(), 0, r.zone)
+		if at.After(now.Add(24 * time.Hour)) { // December's log read in January
+			at = at.AddDate(-1, 0, 0)
 		}
 	}
-	if !at.IsZero() {
-		if w.first.IsZero() {
-			w.first = at
+	r.newest = at
+}
+
+func (r *reading) failed(kind, line string, n int, of Log) {
+	switch at := r.newest; {
+	case at.IsZero(), at.After(of.Now.Add(clockSlack)):
+		r.undated++
+	case at.Before(of.Began):
+		return
+	default:
+		if r.first.IsZero() {
+			r.first = at
 		}
-		w.last = at
+		r.last = at
+		r.count++
 	}
-	w.line, w.text = n, strings.Clone(line[:min(len(line), 400)])
+	if len(r.kinds) < 8 && !slices.Contains(r.kinds, kind) {
+		r.kinds = append(r.kinds, strings.Clone(kind))
+	}
+	r.number, r.text = n, strings.Clone(line[:min(len(line), 400)])
+}
+
+func (r *reading) goesOn(now time.Time) bool {
+	return r.count >= 3 && now.Sub(r.last) <= watchFresh && r.last.Sub(r.first) >= watchSpan
+}
+
+// possible leaves out the readings by which a log has lines from after it was last written. Where one ends just then, it is that one.
+func possible(readings []*reading, of Log) []*reading {
+	const near = 2 * time.Minute
+	written := of.Written
+	if written.IsZero() {
+		written = of.Now
+	}
+	var ahead, exact []*reading
+	for _, r := range readings {
+		switch d := written.Sub(r.newest); {
+		case d < -clockSlack:
+			ahead = append(ahead, r)
+		case d <= near && !of.Written.IsZero():
+			exact = append(exact, r)
+		}
+	}
+	if len(exact) > 0 {
+		return exact
+	}
+	if len(ahead) == len(readings) {
+		return readings
+	}
+	return slices.DeleteFunc(readings, func(r *reading) bool { return slices.Contains(ahead, r) })
 }
 
 // failedKind returns what could not be listed or watched: "*v1.Service".
@@ -95,29 +196,29 @@ func failedKind(line string) string {
 	return ""
 }
 
-// logTime finds when a line was written: the container runtime's own time stamp, or klog's "E1120 22:56:29.123456", which names
-// no year. Zero if there is none.
-func logTime(line string, now time.Time) time.Time {
-	if word, _, ok := strings.Cut(line, " "); ok {
-		if t, err := time.Parse(time.RFC3339Nano, word); err == nil {
+// lineTime returns the time stamp before a line: of the container runtime, or of journalctl, which writes no colon into the zone in
+// systemd 252. Zero if there is none.
+func lineTime(line string) time.Time {
+	word, _, _ := strings.Cut(line, " ")
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05-0700"} {
+		if t, err := time.Parse(layout, word); err == nil {
 			return t
 		}
 	}
-	const klog = "0102 15:04:05"
-	for i := 0; i+1+len(klog) <= len(line) && i < 200; i++ {
-		switch line[i] {
-		case 'I', 'W', 'E', 'F':
-		default:
+	return time.Time{}
+}
+
+// klogTime returns klog's own time stamp, "E1120 22:56:29.123456", which names neither year nor zone: here they are 2000, a leap year, and
+// UTC. Zero if there is none.
+func klogTime(line string) time.Time {
+	const layout = "0102 15:04:05"
+	for i := 0; i+1+len(layout) <= len(line) && i < 200; i++ {
+		if !strings.ContainsRune("IWEF", rune(line[i])) || line[i+1] < '0' || line[i+1] > '9' {
 			continue
 		}
-		t, err := time.ParseInLocation("2006"+klog, fmt.Sprint(now.Year())+line[i+1:i+1+len(klog)], now.Location())
-		if err != nil {
-			continue
+		if t, err := time.Parse("2006"+layout, "2000"+line[i+1:i+1+len(layout)]); err == nil {
+			return t
 		}
-		if t.After(now.Add(24 * time.Hour)) { // December's log read in January
-			t = t.AddDate(-1, 0, 0)
-		}
-		return t
 	}
 	return time.Time{}
 }
@@ -135,7 +236,7 @@ func DeadWatch(rep *proxyrules.Report, own []proxyrules.Finding) (proxyrules.Fin
 	for i := range own {
 		switch own[i].Name {
 		case "kubeproxy.sync.stuck", "kubeproxy.sync.dead", "kubeproxy.sync.never", "kubeproxy.sync.unhealthy",
-			"kubeproxy.sync.unreadable", "kubeproxy.watch.failing", "kubeproxy.process.absent", "kubeproxy.process.stopped",
+			"kubeproxy.sync.unreadable", watchFailing, "kubeproxy.process.absent", "kubeproxy.process.stopped",
 			"kubeproxy.process.hung":
 			return proxyrules.Finding{}, false // that is the cause
 		}

@@ -1,0 +1,126 @@
+package kube_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"nodegate/checks"
+	"nodegate/internal/kube"
+	"nodegate/internal/proxyrules"
+)
+
+// failures are lines of kube-proxy's log, as klog writes them in a zone.
+func failures(in *time.Location, at ...time.Time) string {
+	text := ""
+	for _, t := range at {
+		text += "E" + t.In(in).Format("0102 15:04:05.000000") + `       1 reflector.go:204] "Failed to watch" err="failed to list *v1.Service: ` +
+			`connect: connection refused" reflector="k8s.io/client-go/informers/factory.go:160" type="*v1.Service"` + "\n"
+	}
+	return text
+}
+
+// TestLogTimes: nobody is accused of failures of a process that is gone, nor of times that may be others.
+func TestLogTimes(t *testing.T) {
+	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	ago := func(minutes ...int) (at []time.Time) {
+		for _, m := range minutes {
+			at = append(at, now.Add(-time.Duration(m)*time.Minute))
+		}
+		return at
+	}
+	west, east := time.FixedZone("host", -5*3600), time.FixedZone("host", 2*3600)
+	quiet := func(in *time.Location, minutes int) string {
+		return "I" + now.Add(-time.Duration(minutes)*time.Minute).In(in).Format("0102 15:04:05.000000") + " 1 server.go:1] \"Starting\"\n"
+	}
+	for _, c := range []struct {
+		what           string
+		host           *time.Location
+		text           string
+		written, began int // minutes ago; -1: not known
+		want           checks.Verdict
+	}{
+		{"it goes on", time.UTC, failures(time.UTC, ago(9, 5, 1)...), 1, 30, checks.Fail},
+		{"after a restart", time.UTC, failures(time.UTC, ago(9, 5, 2)...) + quiet(time.UTC, 1), 1, 1, checks.Pass},
+		{"a restart of which the log says nothing", time.UTC, failures(time.UTC, ago(9, 5, 2)...), 2, 1, checks.Pass},
+		{"again after a restart", time.UTC, failures(time.UTC, ago(20, 19, 3, 2, 1)...), 1, 4, checks.Fail},
+		{"UTC, west of it", west, failures(time.UTC, ago(9, 5, 1)...), 1, 30, checks.Fail},
+		{"UTC, west of it, over", west, failures(time.UTC, ago(60, 50, 40)...), 40, 90, checks.Pass},
+		{"UTC, west of it, over, lines since", west, failures(time.UTC, ago(60, 50, 40)...) + quiet(time.UTC, 1), 1, 90, checks.Pass},
+		{"UTC, east of it", east, failures(time.UTC, ago(9, 5, 1)...), 1, 30, checks.Fail},
+		{"the host's zone, west", west, failures(west, ago(9, 5, 1)...), 1, 30, checks.Fail},
+		{"the host's zone, east", east, failures(east, ago(9, 5, 1)...), 1, 30, checks.Fail},
+		{"the host's zone, over for so long as it differs", east, failures(east, ago(130, 125, 121)...) + quiet(east, 1), 1, 200, checks.Pass},
+		{"UTC, over for so long as the host's zone differs", west, failures(time.UTC, ago(310, 305, 301)...) + quiet(time.UTC, 1), 1, 400,
+			checks.Pass},
+		{"a copy, times of either zone", west, failures(time.UTC, ago(310, 305, 301)...), -1, -1, checks.Unknown},
+		{"a copy, times of one zone", west, failures(time.UTC, ago(9, 5, 1)...), -1, -1, checks.Fail},
+		{"the clock was set back", time.UTC, failures(time.UTC, ago(-50, -60, -70)...), 1, -1, checks.Unknown},
+		{"no times, written long ago", time.UTC, strings.Repeat("Failed to list *v1.Service: Unauthorized\n", 3), 4, -1, checks.Pass},
+		{"no times, written now", time.UTC, strings.Repeat("Failed to list *v1.Service: Unauthorized\n", 3), 0, -1, checks.Unknown},
+		{"no times, written before it began", time.UTC, strings.Repeat("Failed to list *v1.Service: Unauthorized\n", 3), 2, 1, checks.Pass},
+	} {
+		of := kube.Log{Now: now.In(c.host)}
+		if c.written >= 0 {
+			of.Written = ago(c.written)[0]
+		}
+		if c.began >= 0 {
+			of.Began = ago(c.began)[0]
+		}
+		found, err := kube.JudgeLog(strings.NewReader(c.text), of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := checks.Pass
+		for _, f := range found {
+			got = f.Verdict
+		}
+		if got != c.want {
+			t.Errorf("%s: %s, want %s: %+v", c.what, got, c.want, found)
+		}
+	}
+}
+
+// TestLogFile: when a file was last written, and when kube-proxy began, is asked for.
+func TestLogFile(t *testing.T) {
+	now := time.Now()
+	name := filepath.Join(t.TempDir(), "kube-proxy.log")
+	text := failures(time.Local, now.Add(-150*time.Second), now.Add(-100*time.Second), now.Add(-60*time.Second))
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		what           string
+		written, began time.Time
+		want           string
+	}{
+		{"it goes on", now.Add(-60 * time.Second), time.Time{}, "kubeproxy.watch.failing"},
+		{"restarted", now.Add(-60 * time.Second), now.Add(-30 * time.Second), ""},
+		{"written long ago", now.Add(-time.Hour), time.Time{}, ""},
+	} {
+		if err := os.Chtimes(name, time.Time{}, c.written); err != nil {
+			t.Fatal(err)
+		}
+		got := kube.AskProxy(t.Context(), kube.ProxyPages{Logs: []string{name}, Began: c.began}, func(err error) { t.Error(err) })
+		if want(t, got.Findings, c.want); !got.Log {
+			t.Errorf("%s: the log was not read", c.what)
+		}
+	}
+}
+
+// TestAgreed: a log is no proof against rules that are right.
+func TestAgreed(t *testing.T) {
+	for other, want := range map[string]checks.Verdict{
+		"kubeproxy.sync.ineligible": checks.Unknown, "kubeproxy.truth.endpoint-stale": checks.Fail,
+	} {
+		found := []proxyrules.Finding{
+			{Name: "kubeproxy.watch.failing", Verdict: checks.Fail, Remedy: "restart"}, {Name: other, Verdict: checks.Warn},
+		}
+		kube.Agreed(found)
+		if got := found[0]; got.Verdict != want || !strings.HasSuffix(got.Remedy, "restart") || found[1].Verdict != checks.Warn {
+			t.Errorf("beside %s: %+v", other, found)
+		}
+	}
+}
