@@ -92,7 +92,7 @@ func (h *Host) RulesGeneration(ctx context.Context) (generation string, sure boo
 	}
 	legacy := ""
 	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
-		names, err := h.Files.ReadFile(legacyNames[family])
+		names, err := h.Files.ReadFile(xtables.Names(family))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", false, err
 		}
@@ -156,10 +156,9 @@ func dumps(ctx context.Context, read func(source string, r io.Reader) error, not
 	ask := mayAskNFTables()
 	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
 		name := map[string]string{ruleset.IPv4: "iptables", ruleset.IPv6: "ip6tables"}[family]
-		programs := []string{name + "-nft-save", name + "-legacy-save"}
-		if _, err := program.Find(programs[0]); err != nil {
-			programs = []string{name + "-save"} // before 1.8 there is one
-		} else if ask {
+		legacy := xtables.SaveProgram(name)
+		programs := []string{name + "-nft-save", legacy}
+		if _, err := program.Find(programs[0]); err != nil || ask {
 			programs = programs[1:]
 		}
 		if ask {
@@ -171,9 +170,12 @@ func dumps(ctx context.Context, read func(source string, r io.Reader) error, not
 				continue
 			}
 			ran++
-			if !strings.HasSuffix(save, "-legacy-save") || hasLegacy(family) {
+			if !strings.HasSuffix(save, "-legacy-save") || xtables.Used(family) {
 				errs = append(errs, program.Stream(ctx, read, save))
 			}
+		}
+		if _, err := program.Find(legacy); err != nil {
+			errs = append(errs, xtables.Unprinted(family, legacy))
 		}
 	}
 	if table != nil {
@@ -181,20 +183,9 @@ func dumps(ctx context.Context, read func(source string, r io.Reader) error, not
 		errs = append(errs, table(ruleset.IPv4), table(ruleset.IPv6))
 	}
 	if ran == 0 {
-		return errors.New("neither iptables nor nft is installed: no program could print the rules")
+		errs = append(errs, errors.New("neither iptables nor nft is installed: no program could print the rules"))
 	}
 	return errors.Join(errs...)
-}
-
-// legacyNames are the files in which the kernel lists the tables of the legacy backend.
-var legacyNames = map[string]string{
-	ruleset.IPv4: "/proc/thread-self/net/ip_tables_names", ruleset.IPv6: "/proc/thread-self/net/ip6_tables_names",
-}
-
-// hasLegacy is false where the save program would read the same file, print nothing and end.
-func hasLegacy(family string) bool {
-	names, err := os.ReadFile(legacyNames[family])
-	return len(names) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist)
 }
 
 // iptablesNFT reads the tables of iptables-nft over netlink. Where a rule is not known there, the save program reads them all.

@@ -244,6 +244,37 @@ func TestTablesOfIptables(t *testing.T) {
 	})
 }
 
+// TestLegacyUnprinted: rules of kube-proxy in a backend whose program is not there are an error; tables that are empty, or have rules of
+// others only, are none.
+func TestLegacyUnprinted(t *testing.T) {
+	hosttest.NeedRoot(t)
+	hosttest.NeedProgram(t, "ip6tables-legacy")
+	for _, c := range []struct {
+		commands string
+		ours     bool
+	}{{"-L", false}, {"-N DOCKER,-A DOCKER -j ACCEPT", false}, {"-N KUBE-SERVICES,-A KUBE-SERVICES -j DROP", true}} {
+		inScratch(t, func(h *host.Host) error {
+			for command := range strings.SplitSeq(c.commands, ",") {
+				if out, err := exec.Command("ip6tables-legacy", strings.Fields(command)...).CombinedOutput(); err != nil {
+					return fmt.Errorf("%s: %w\n%s", command, err, out)
+				}
+			}
+			if sets, err := h.Rulesets(t.Context()); err != nil || len(sets) != 1 || sets[0].Source != "ip6tables-legacy-save" {
+				t.Errorf("%s: with the program: %v, %v", c.commands, sets, err)
+			}
+			if err := hide("/usr/sbin/ip6tables-legacy-save"); err != nil {
+				return err
+			}
+			_, err := h.Rulesets(t.Context())
+			if c.ours != (err != nil) || c.ours && !strings.Contains(err.Error(), "table filter of the legacy backend (ip6) has rules of "+
+				"kube-proxy, and ip6tables-legacy-save is not installed: install ") {
+				t.Errorf("%s: %v", c.commands, err)
+			}
+			return nil
+		})
+	}
+}
+
 // hide takes a program out of the sight of the calling thread, which ends with its namespace.
 func hide(program string) error {
 	file, err := filepath.EvalSymlinks(program)
