@@ -187,16 +187,17 @@ func (p *Presence) ExcludeCIDRs() []netip.Prefix {
 }
 
 // configurations returns what is on the node of kube-proxy's configuration, and what its process has: the file that this names, as it
-// sees it itself, else its flags. What cannot be read is left out.
+// sees it itself, else its flags, or what k3s has for the one that it has built in. What cannot be read is left out.
 func configurations(h *host.Host) []config.KubeProxy {
-	var all []config.KubeProxy
-	if c, err := config.ReadKubeProxy(h.Files); err == nil {
-		all = append(all, c)
-	}
+	c, _ := config.ReadKubeProxy(h.Files)
+	all := []config.KubeProxy{c}
 	processes, err := h.Processes()
 	proxy, found := findProxy(processes)
 	if err != nil || !found {
 		return all
+	}
+	if name := command(proxy); name == "k3s" || strings.HasPrefix(name, "k3s-") {
+		return append(all, config.K3sKubeProxy(h.Files, proxy.Args)...)
 	}
 	text := strings.Join(proxy.Args, " ")
 	if m := regexp.MustCompile(`--config[= ](/\S+)`).FindStringSubmatch(text); m != nil {
@@ -204,10 +205,8 @@ func configurations(h *host.Host) []config.KubeProxy {
 			text = string(file)
 		}
 	}
-	if c, err := config.ParseKubeProxy(text); err == nil {
-		all = append(all, c)
-	}
-	return all
+	c, _ = config.ParseKubeProxy(text)
+	return append(all, c)
 }
 
 // isHealthz reports whether a page is kube-proxy's healthz.

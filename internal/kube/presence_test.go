@@ -168,11 +168,13 @@ func TestConfigured(t *testing.T) {
 		{"featureGates: {\"AllowServiceExternalIPs\": true}\n", "--v=2", false, false},
 		{"", "--nodeport-addresses=10.0.0.0/8", false, true},
 		{"nodePortAddresses:\n- 10.0.0.0/8\n", "--v=2", false, true},
+		{"", "--kube-proxy-arg=nodeport-addresses=10.0.0.0/8", false, true},
+		{"", "--kube-proxy-arg=feature-gates=AllowServiceExternalIPs=false", true, false},
 		{"nodePortAddresses: null\n", "--v=2", false, false},
 		{"nodePortAddresses: []\n", "--nodeport-addresses=", false, false},
 	} {
 		m := &hosttest.Machine{Files: map[string]string{
-			"/proc/7/stat": "7 (a) S 1 7", "/proc/7/cmdline": "kube-proxy\x00" + c.flag + "\x00",
+			"/proc/7/stat": "7 (a) S 1 7", "/proc/7/cmdline": proxy(c.flag) + "\x00" + c.flag + "\x00",
 			"/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]",
 		}}
 		if c.file != "" {
@@ -188,13 +190,23 @@ func TestConfigured(t *testing.T) {
 	}
 }
 
+// proxy returns who takes a flag.
+func proxy(flag string) string {
+	if strings.HasPrefix(flag, "--kube-proxy-arg") {
+		return "k3s"
+	}
+	return "kube-proxy"
+}
+
 // TestExcludeCIDRs: by kube-proxy's configuration, or its command line.
 func TestExcludeCIDRs(t *testing.T) {
 	for flag, file := range map[string]string{
-		"--ipvs-exclude-cidrs=192.0.2.0/24,2001:db8::/64": "", "--v=2": "ipvs:\n  excludeCIDRs: [192.0.2.0/24, \"2001:db8::/64\"]\n",
+		"--ipvs-exclude-cidrs=192.0.2.0/24,2001:db8::/64":                "",
+		"--kube-proxy-arg=ipvs-exclude-cidrs=192.0.2.0/24,2001:db8::/64": "",
+		"--v=2": "ipvs:\n  excludeCIDRs: [192.0.2.0/24, \"2001:db8::/64\"]\n",
 	} {
 		m := &hosttest.Machine{Files: map[string]string{
-			"/proc/7/stat": "7 (a) S 1 7", "/proc/7/cmdline": "kube-proxy\x00" + flag + "\x00",
+			"/proc/7/stat": "7 (a) S 1 7", "/proc/7/cmdline": proxy(flag) + "\x00" + flag + "\x00",
 			"/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]",
 		}}
 		if file != "" {
@@ -210,6 +222,7 @@ func TestExcludeCIDRs(t *testing.T) {
 // TestSettleTime: a kube-proxy that writes less often is waited for, wherever that is configured.
 func TestSettleTime(t *testing.T) {
 	const manifest, mine = "/etc/kubernetes/manifests/kube-proxy.manifest", "/proc/7/root/etc/mine.yaml"
+	const k3s, unit = "/etc/rancher/k3s/config.yaml", "/etc/systemd/system/k3s.service"
 	const thirty = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nnftables:\n  minSyncPeriod: 30s\n"
 	for _, c := range []struct {
 		what, args string
@@ -225,6 +238,28 @@ func TestSettleTime(t *testing.T) {
 		{"a file that may not be read", "kube-proxy --config=/etc/mine.yaml", nil, 15 * time.Second},
 		{"the longer one", "kube-proxy --ipvs-min-sync-period=1s", map[string]string{
 			manifest: "kube-proxy --ipvs-min-sync-period=20s"}, 30 * time.Second},
+		{"with a fraction", "kube-proxy --iptables-min-sync-period=20.5s", nil, 30*time.Second + 500*time.Millisecond},
+		{"beside a value that is none", "kube-proxy --conntrack-min=x --iptables-min-sync-period=20s --ipvs-min-sync-period=soon", nil,
+			30 * time.Second},
+		{"k3s", "k3s server --kube-proxy-arg=iptables-min-sync-period=60s", nil, 70 * time.Second},
+		{"k3s, in two words", "k3s server --kube-proxy-arg --iptables-min-sync-period=60s", nil, 70 * time.Second},
+		{"k3s' configuration", "k3s server", map[string]string{k3s: "kube-proxy-arg:\n- v=2\n- iptables-min-sync-period=60s\n"},
+			70 * time.Second},
+		{"one argument", "k3s server", map[string]string{k3s: "kube-proxy-arg: ipvs-min-sync-period=60s\n"}, 70 * time.Second},
+		{"more of it", "k3s agent", map[string]string{k3s: "kube-proxy-arg: [v=2, iptables-min-sync-period=60s]\n",
+			k3s + ".d/b.yml": "kube-proxy-arg+: [v=3]\n", k3s + ".d/c": "kube-proxy-arg: []\n"}, 70 * time.Second},
+		{"replaced", "k3s agent", map[string]string{k3s: "kube-proxy-arg: [iptables-min-sync-period=60s]\n",
+			k3s + ".d/b.yaml": "kube-proxy-arg: [v=3]\n"}, 15 * time.Second},
+		{"not YAML", "k3s server --kube-proxy-arg=iptables-min-sync-period=60s", map[string]string{k3s: "a: [\n"}, 70 * time.Second},
+		{"k3s' unit, as its installer writes it", "/usr/local/bin/k3s server", map[string]string{
+			unit: "[Service]\nExecStart=/usr/local/bin/k3s \\\n    server \\\n\t'--kube-proxy-arg' \\\n\t'iptables-min-sync-period=60s' \\\n\n",
+		}, 70 * time.Second},
+		{"a configuration that the unit names", "k3s server", map[string]string{
+			"/etc/mine.yaml": "kube-proxy-arg: [iptables-min-sync-period=60s]\n",
+			unit:             "[Service]\nExecStart=/usr/local/bin/k3s server -c /etc/mine.yaml\n"}, 70 * time.Second},
+		{"kube-proxy's configuration by k3s", "k3s server", map[string]string{
+			k3s: "kube-proxy-arg: config=/etc/kp.yaml\n", "/etc/kp.yaml": thirty}, 40 * time.Second},
+		{"what k3s left behind", "kube-proxy --v=2", map[string]string{k3s: "kube-proxy-arg: iptables-min-sync-period=60s\n"}, 15 * time.Second},
 		{"shorter than usual", "kube-proxy --iptables-min-sync-period=2s", nil, 15 * time.Second},
 	} {
 		m := &hosttest.Machine{Files: map[string]string{

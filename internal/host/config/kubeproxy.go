@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -65,7 +66,8 @@ func ReadKubeProxy(files Files) (KubeProxy, error) {
 	return ParseKubeProxy("")
 }
 
-// ParseKubeProxy reads a KubeProxyConfiguration, or the flags of a manifest or command line.
+// ParseKubeProxy reads a KubeProxyConfiguration, or the flags of a manifest or command line. What it returns with an error is what could be
+// read, with the defaults for the rest.
 func ParseKubeProxy(text string) (KubeProxy, error) {
 	c := KubeProxy{Mode: "iptables", MaxPerCore: 32768, Min: 131072, MinSync: time.Second, NoExternalIPs: noExternalIPs(text)}
 	if !strings.Contains(text, "KubeProxyConfiguration") {
@@ -73,24 +75,30 @@ func ParseKubeProxy(text string) (KubeProxy, error) {
 		if m := regexp.MustCompile(`--ipvs-exclude-cidrs[= ]"?([0-9a-fA-F.:/,]+)`).FindStringSubmatch(text); m != nil {
 			c.exclude(strings.Split(m[1], ","))
 		}
-		flag := regexp.MustCompile(`--(?:proxy-(mode)|conntrack-(max-per-core|min)|(?:iptables|ipvs)-(min-sync-period))[= ]"?(\w+)`)
+		flag := regexp.MustCompile(`--(?:proxy-(mode)|conntrack-(max-per-core|min)|(?:iptables|ipvs)-(min-sync-period))[= ]"?([\w.]+)`)
+		var errs []error
+		number := func(to *int64, text string) {
+			n, err := strconv.ParseInt(text, 10, 32)
+			if errs = append(errs, err); err == nil {
+				*to = n
+			}
+		}
 		for _, m := range flag.FindAllStringSubmatch(text, -1) {
-			var err error
 			switch m[1] + m[2] + m[3] {
 			case "mode":
 				c.Mode = m[4]
 			case "min":
-				c.Min, err = strconv.ParseInt(m[4], 10, 32)
+				number(&c.Min, m[4])
 			case "min-sync-period":
-				c.MinSync, err = time.ParseDuration(m[4])
+				d, err := time.ParseDuration(m[4])
+				if errs = append(errs, err); err == nil {
+					c.MinSync = d
+				}
 			default:
-				c.MaxPerCore, err = strconv.ParseInt(m[4], 10, 32)
-			}
-			if err != nil {
-				return c, err
+				number(&c.MaxPerCore, m[4])
 			}
 		}
-		return c, nil
+		return c, errors.Join(errs...)
 	}
 	var file struct {
 		Mode      string

@@ -1,0 +1,98 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// K3sKubeProxy returns what k3s is told to start its kube-proxy with: by its configuration files, its unit, and the arguments of its
+// process, which it mostly hides (SetProcTitle in pkg/cli/server/server.go). RKE2 starts a kube-proxy of its own, whose arguments say it
+// all. What cannot be read is left out.
+func K3sKubeProxy(files Files, args []string) []KubeProxy {
+	var command []string
+	for _, unit := range []string{"k3s.service", "k3s-agent.service"} {
+		texts, _ := WithDropIns(files, Dirs("systemd/system"), unit)
+		entries, _ := ParseFiles(texts)
+		if start, ok := Last(entries, "Service", "ExecStart"); ok {
+			command = append(command, splitWords(start.Value)...)
+		}
+	}
+	command = append(command, args...)
+	names := append(flagValues(command, "--config", "-c"), "/etc/rancher/k3s/config.yaml")
+	var said []string
+	for _, name := range names {
+		said = append(said, k3sArguments(files, name)...)
+	}
+	said = append(said, flagValues(command, "--kube-proxy-arg", "-kube-proxy-arg")...) // "override, or append to, the config file values"
+	text := ""
+	var all []KubeProxy
+	for _, flag := range said {
+		// GetArgs of k3s' pkg/util/args.go: the hyphens may be there, and a name that ends in + or - extends the default.
+		name, value, _ := strings.Cut(strings.TrimPrefix(flag, "--"), "=")
+		name = strings.TrimRight(name, "+-")
+		if file, found, err := ReadIfAny(files, value); name == "config" && found && err == nil {
+			c, _ := ParseKubeProxy(string(file))
+			all = append(all, c)
+		}
+		text += "--" + name + "=" + value + "\n"
+	}
+	c, _ := ParseKubeProxy(text)
+	return append(all, c)
+}
+
+// flagValues returns the values of a flag of which there may be several: --flag=value or --flag value.
+func flagValues(words []string, names ...string) []string {
+	var values []string
+	for i, w := range words {
+		name, value, assigned := strings.Cut(w, "=")
+		if !assigned && i+1 < len(words) {
+			value = words[i+1]
+		}
+		if slices.Contains(names, name) {
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
+// k3sArguments reads kube-proxy-arg as readConfigFile of k3s' pkg/configfilearg/parser.go does: a later file replaces what an earlier one
+// says, and extends it where the key ends in +.
+func k3sArguments(files Files, name string) []string {
+	names := []string{name}
+	below, _ := ReadDirIfAny(files, name+".d")
+	slices.Sort(below)
+	for _, b := range below {
+		if regexp.MustCompile(`(?i)\.ya?ml$`).MatchString(b) {
+			names = append(names, name+".d/"+b)
+		}
+	}
+	var values []string
+	for _, name := range names {
+		var file map[string]any
+		text, _, err := ReadIfAny(files, name)
+		if err != nil || yaml.Unmarshal(text, &file) != nil {
+			continue
+		}
+		for _, key := range []string{"kube-proxy-arg", "kube-proxy-arg+"} {
+			said, is := file[key]
+			if !is {
+				continue
+			}
+			if key == "kube-proxy-arg" {
+				values = nil
+			}
+			list, several := said.([]any)
+			if !several {
+				list = []any{said}
+			}
+			for _, v := range list {
+				values = append(values, fmt.Sprint(v))
+			}
+		}
+	}
+	return values
+}
