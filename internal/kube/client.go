@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"nodegate/internal/host/file"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -51,7 +52,12 @@ func (c *Client) do(ctx context.Context, method, path, kind string, body io.Read
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("asking the API server: %w", err)
+		err = fmt.Errorf("asking the API server: %w", err)
+		var stranger *tls.CertificateVerificationError
+		if errors.As(err, &stranger) || errors.Is(err, errRedirects) {
+			return nil, err
+		}
+		return nil, &passing{err: err}
 	}
 	if resp.StatusCode == http.StatusUnauthorized && c.refused != nil {
 		c.refused()
@@ -75,8 +81,24 @@ func (c *Client) get(ctx context.Context, path string, read func(io.Reader) erro
 		return fmt.Errorf("asking the API server: %s: %s; these credentials may not list and watch it. kube-proxy's own may",
 			resp.Request.URL.Path, resp.Status)
 	}
-	return fmt.Errorf("asking the API server: %s: %s", resp.Request.URL.Path, resp.Status)
+	err = fmt.Errorf("asking the API server: %s: %s", resp.Request.URL.Path, resp.Status)
+	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500 {
+		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // a date, which HTTP allows too, no API server sends
+		return &passing{err, time.Duration(seconds) * time.Second}
+	}
+	return err
 }
+
+// passing is an error that may be over when the API server is asked again: it has too much to do, begins or ends, or cannot be reached.
+type passing struct {
+	err   error
+	after time.Duration // it asks not to be asked before; 0: it does not say
+}
+
+func (p *passing) Error() string { return p.err.Error() }
+func (p *passing) Unwrap() error { return p.err }
+
+var errRedirects = errors.New("the API server redirects, which an API server does not do")
 
 // newClient returns a client of one server, by TLS, that follows no redirects. A connection on which nothing comes is asked for a sign of
 // life, as client-go does (readIdleTimeoutSeconds and pingTimeoutSeconds of apimachinery/pkg/util/net): watches are silent anyway.
@@ -93,7 +115,7 @@ func newClient(server string, tlsConfig *tls.Config, token token) (*Client, erro
 			HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error {
-			return errors.New("the API server redirects, which an API server does not do")
+			return errRedirects
 		},
 	}}, nil
 }

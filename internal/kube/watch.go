@@ -32,6 +32,8 @@ const (
 	// apiserver/pkg/storage/cacher). A watch that is silent for longer is asked for anew, from the last version: that is cheap, and an API
 	// server without bookmarks may have nothing to say.
 	watchSilence = 5 * time.Minute
+	// watchTrouble is for a watch that fails: where others answer in the place of an API server that ends, they do sooner.
+	watchTrouble = 30 * time.Second
 )
 
 // errSilent ends a watch.
@@ -117,11 +119,14 @@ func (a *API) both(ctx context.Context, slices, services *string, send func(prox
 	return errors.Join(<-errs, <-errs)
 }
 
-// one watches one kind. The API server ends every watch after some minutes, and when it restarts: it is watched again.
+// one watches one kind. The API server ends every watch after some minutes, and when it restarts: it is watched again, from the last
+// version. So it is after an error that may pass, unless nothing but such errors came for watchTrouble.
 func (a *API) one(ctx context.Context, path string, version *string, parse func([]byte, bool) (proxyrules.Change, error),
 	send func(proxyrules.Change)) error {
 	const attempts = 10
-	for range attempts {
+	ended, wait := 0, time.Second
+	var failing time.Time // since when; zero: it does not
+	for ended < attempts {
 		err := a.client.watch(ctx, path, *version, func(kind string, object json.RawMessage) error {
 			var meta struct {
 				Metadata struct{ ResourceVersion string }
@@ -137,21 +142,41 @@ func (a *API) one(ctx context.Context, path string, version *string, parse func(
 				send(c)
 			}
 			*version = meta.Metadata.ResourceVersion
+			ended, wait, failing = 0, time.Second, time.Time{}
 			return nil
 		})
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err != nil {
+		pause := time.Second
+		var passes *passing
+		switch {
+		case err == nil:
+			ended++
+			failing = time.Time{}
+		case !errors.As(err, &passes):
 			return err
+		default:
+			if failing.IsZero() {
+				failing = time.Now()
+			}
+			if pause = min(passes.after, watchTrouble/2); pause <= 0 {
+				pause = wait/2 + rand.N(wait)
+				wait = min(2*wait, watchTrouble/4)
+			} else {
+				pause += rand.N(pause/4 + 1)
+			}
+			if time.Since(failing)+pause > watchTrouble {
+				return err
+			}
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(time.Second):
+		case <-time.After(pause):
 		}
 	}
-	return fmt.Errorf("watching %s: the API server has ended the watch %d times", path, attempts)
+	return fmt.Errorf("watching %s: the API server has ended the watch %d times, and said nothing", path, attempts)
 }
 
 // watch passes every event since a version to each. It returns nil where the API server ends the watch, or is silent for watchSilence.
@@ -177,7 +202,7 @@ func (c *Client) watch(ctx context.Context, path, version string, each func(kind
 			case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 				return nil
 			case err != nil:
-				return fmt.Errorf("watching %s: %w", path, err)
+				return unread(path, err)
 			case event.Type == "ERROR":
 				return watchError(path, event.Object)
 			}
@@ -193,14 +218,32 @@ func (c *Client) watch(ctx context.Context, path, version string, each func(kind
 	return err
 }
 
+// unread returns the error for an event that could not be read: the connection broke, unless it is no event.
+func unread(path string, err error) error {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	no := errors.As(err, &syntax) || errors.As(err, &kind)
+	if err = fmt.Errorf("watching %s: %w", path, err); no {
+		return err
+	}
+	return &passing{err: err}
+}
+
 // watchError reads the Status in which a watch ends.
 func watchError(path string, object []byte) error {
 	var status struct {
 		Code    int
 		Message string
+		Details struct{ RetryAfterSeconds int }
 	}
-	if err := json.Unmarshal(object, &status); err == nil && status.Code == http.StatusGone {
+	err := fmt.Errorf("watching %s: %.200s", path, object)
+	switch unreadable := json.Unmarshal(object, &status); {
+	case unreadable != nil:
+		return err
+	case status.Code == http.StatusGone:
 		return errExpired
+	case status.Code == http.StatusTooManyRequests || status.Code >= 500:
+		return &passing{err, time.Duration(status.Details.RetryAfterSeconds) * time.Second}
 	}
-	return fmt.Errorf("watching %s: %.200s", path, object)
+	return err
 }
