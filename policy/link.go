@@ -146,8 +146,8 @@ func (p *Policy) parameters(r *reader, l Link) {
 // common with it.
 func (m Match) covers(o Match) bool {
 	name, _ := path.Match(m.Name, o.Name)
-	return (m.Name == "" || m.Name == "*" || name && o.Name != "") && (m.Kind == "" || m.Kind == o.Kind) && (m.Driver == "" || m.Driver == o.Driver) &&
-		(!m.DefaultRoute || o.DefaultRoute)
+	return (m.Name == "" || m.Name == "*" || name && o.Name != "") && (m.Kind == "" || m.Kind == o.Kind) &&
+		(m.Driver == "" || m.Driver == o.Driver) && (!m.DefaultRoute || o.DefaultRoute)
 }
 
 // contradicts returns a setting on which two links differ.

@@ -76,7 +76,7 @@ func ask(ipv6 bool, option uintptr, answer unsafe.Pointer, size int) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(socket)
+	defer func() { _ = unix.Close(socket) }()
 	length := uint32(size)
 	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(socket), uintptr(level), option,
 		uintptr(answer), uintptr(unsafe.Pointer(&length)), 0)
