@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"regexp"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -12,11 +13,16 @@ import (
 // leftOut stands in the place of a secret.
 const leftOut = "(left out)"
 
+// Compiled by the first recording: at start-up they took a hundredth of a check, which needs none.
 var (
-	privateKey = regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)`)
+	privateKey = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)`)
+	})
 	// A file whose keys are looked at has both: as keys, in YAML or JSON. HCL has no such keys.
-	usersKey  = regexp.MustCompile(`(^|[\s{,"'])users["']?\s*:`)
-	secretKey = regexp.MustCompile(`(client-key-data|token|password|auth-provider|exec|secret)["']?\s*:`)
+	usersKey  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(^|[\s{,"'])users["']?\s*:`) })
+	secretKey = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(client-key-data|token|password|auth-provider|exec|secret)["']?\s*:`)
+	})
 )
 
 // secretKeys are the keys of a kubeconfig whose values let somebody in (client-go's AuthInfo; for exec, its arguments and environment).
@@ -27,8 +33,8 @@ var secretKeys = map[string]bool{
 // WithoutSecrets returns a file as a recording may have it: without private keys, and a kubeconfig without what lets somebody in. A
 // file that is like a kubeconfig and cannot be taken apart is left out whole.
 func WithoutSecrets(text []byte) []byte {
-	text = privateKey.ReplaceAll(text, []byte(leftOut))
-	if !usersKey.Match(text) || !secretKey.Match(text) {
+	text = privateKey().ReplaceAll(text, []byte(leftOut))
+	if !usersKey().Match(text) || !secretKey().Match(text) {
 		return text
 	}
 	var without bytes.Buffer
