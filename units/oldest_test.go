@@ -20,7 +20,7 @@ func TestOldestSystemd(t *testing.T) {
 		SuccessExitStatus SystemCallArchitectures SystemCallErrorNumber SystemCallFilter TasksMax TimeoutStartSec Type UMask WantedBy Wants
 		WatchdogSec`)
 	// It says so in its log, and runs the unit without. Nothing that holds kubelet may be among them.
-	ignored := words("ProtectClock ProtectHostname ProtectKernelLogs RestrictSUIDSGID")
+	ignored := words("ProtectHostname ProtectKernelLogs RestrictSUIDSGID")
 	for _, publish := range []string{"", `publish { by = "timer" }`, `publish { by = "watch" }`} {
 		for _, f := range filesOf(t, units.Copied([]byte("x")).AssessingBoot().AllowingWritable(),
 			policy.File{Name: "a.hcl", Text: []byte(policyOne + publish)}) {
