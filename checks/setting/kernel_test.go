@@ -12,6 +12,7 @@ import (
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
 )
 
 // TestRealKernel asks the kernel for what the fake only claims.
@@ -155,9 +156,8 @@ func TestRecordedKernel(t *testing.T) {
 // TestLinkWithoutIPv6OnTheKernel: the kernel removes what an interface has of IPv6 below 1280 bytes, and brings it back.
 func TestLinkWithoutIPv6OnTheKernel(t *testing.T) {
 	h := checkstest.Scratch(t)
-	if _, err := h.ReadSysctl("net/ipv6/conf/lo/disable_ipv6"); err != nil {
-		t.Skip("this kernel has no IPv6")
-	}
+	_, err := h.ReadSysctl("net/ipv6/conf/lo/disable_ipv6")
+	hosttest.Need(t, err == nil, "a kernel with IPv6")
 	checkstest.AddLink(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "cni0", MTU: 1200}})
 	p := checkstest.Load(t, "link \"v6\" {\n  match { name = \"cni*\" }\n  sysctl = { \"net.ipv6.conf.*.accept_ra\" = 0 }\n}\n")
 	list := catalog.For(p, checks.Boot)

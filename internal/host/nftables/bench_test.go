@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/nftables"
 	"nodegate/internal/ruleset"
 )
@@ -196,9 +197,7 @@ func BenchmarkSave(b *testing.B) {
 // one beside each other.
 func BenchmarkAudit(b *testing.B) {
 	binaries := strings.Fields(os.Getenv("BINARIES"))
-	if len(binaries) == 0 {
-		b.Skip("BINARIES lists none")
-	}
+	hosttest.Need(b, len(binaries) > 0, "BINARIES, as make bench sets it")
 	save := recordedSaves(b, testdata+"iptables-save-5000x10.txt.gz")[ruleset.IPv4]
 	for name, load := range map[string]func() (string, error){
 		"nftables-1.36":   func() (string, error) { return nft(large(false), "-f", "-") },
