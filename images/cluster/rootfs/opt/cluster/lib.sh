@@ -60,6 +60,12 @@ kubelet_began() {
 		awk '{ gate = $1 - $2; print "kubelet began " $1 / 1e6 " s after the kernel; its gate took " (gate < 0 ? 0 : gate / 1e6) " s" }'
 }
 
+# forget_cluster: kubelet stops, and joins again at its next start.
+forget_cluster() {
+	systemctl stop kubelet.service
+	rm -rf /var/lib/kubelet/kubeconfig /var/lib/kubelet/pki
+}
+
 # proven BINARY: that binary's gate has passed, and let kubelet begin once.
 proven() {
 	systemctl show -P ExecStartPre kubelet.service | grep -q "path=$1 ; argv\[\]=$1 gate ;.*code=exited ; status=0" &&
