@@ -19,9 +19,9 @@ func conntrackOverwritten() checks.Problem {
 	return checks.Problem{
 		Name: "conntrack.kube-proxy-overwrites", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
 		Detects: "The policy asks for an nf_conntrack_max that kube-proxy will overwrite when it starts.",
-		Symptom: "nf_conntrack_max is right after boot and another number once kube-proxy runs; from 1.29 on even a smaller one.",
-		How: "kube-proxy writes max(131072, 32768 x CPUs), from 1.36 at most 1048576, unless conntrack.maxPerCore is 0 (before 1.29 it " +
-			"only raises); its configuration is looked for in the static Pod's manifest, /var/lib/kube-proxy and the Pod's volumes. The version " +
+		Symptom: "nf_conntrack_max is right after boot and another number once kube-proxy runs; from 1.29 to 1.36 even a smaller one.",
+		How: "kube-proxy writes max(131072, 32768 x CPUs), from 1.36 at most 1048576, unless conntrack.maxPerCore is 0 (before 1.29 and " +
+			"from 1.37 it only raises); its configuration is looked for in the static Pod's manifest, /var/lib/kube-proxy and the Pod's volumes. The version " +
 			"is taken to be kubelet's. Where no configuration is on the node, the answer is unknown unless the defaults agree with the policy.",
 		Remedy: "set conntrack.maxPerCore: 0 in kube-proxy's configuration (kops: kubeProxy.conntrackMaxPerCore: 0), or let the policy ask " +
 			"for what kube-proxy writes",
@@ -63,12 +63,9 @@ func inspectConntrackOverwritten(ctx context.Context, h *host.Host, p *policy.Po
 	}
 	var writes []string
 	agree, differ := false, false
-	for _, capped := range []bool{false, true} {
-		if minor > 0 && capped != (minor >= 36) {
-			continue
-		}
-		value := c.Writes(n, capped)
-		if minor > 0 && minor < 29 { // before 1.29 it only raises
+	for _, is := range ways(minor) {
+		value := c.Writes(n, is.capped)
+		if is.raisesOnly {
 			if now, err := conntrackNumber(h, "max"); err == nil {
 				value = max(value, int64(now))
 			}
@@ -85,7 +82,7 @@ func inspectConntrackOverwritten(ctx context.Context, h *host.Host, p *policy.Po
 	case !differ:
 		s.Pass = true
 	case agree:
-		return s, fmt.Errorf("%s, depending on its version (1.36 has a cap), which cannot be told here", s.Got)
+		return s, fmt.Errorf("%s, depending on its version (1.36 has a cap, 1.37 only raises), which cannot be told here", s.Got)
 	case c.From == "":
 		return s, fmt.Errorf("by default %s over the policy's %s, "+
 			"and no configuration on this node tells whether conntrack.maxPerCore is 0", s.Got, s.Want)
@@ -93,4 +90,18 @@ func inspectConntrackOverwritten(ctx context.Context, h *host.Host, p *policy.Po
 		s.Remedy = fmt.Sprintf("set conntrack.maxPerCore: 0 in kube-proxy's configuration (%s), or let the policy ask for %s", c.From, writes[0])
 	}
 	return s, nil
+}
+
+// way is how kube-proxy writes nf_conntrack_max (SetSysctls of pkg/proxy/conntrack, before 1.33 of cmd/kube-proxy/app).
+type way struct{ capped, raisesOnly bool }
+
+// ways returns how the kube-proxy of a minor version writes it; of an unknown one, 0, how those of 1.29 and later do.
+func ways(minor int) []way {
+	switch {
+	case minor == 0:
+		return []way{{}, {capped: true}, {capped: true, raisesOnly: true}}
+	case minor < 29:
+		return []way{{raisesOnly: true}}
+	}
+	return []way{{capped: minor >= 36, raisesOnly: minor >= 37}}
 }

@@ -49,6 +49,20 @@ pass
 want: 262144
 got: kube-proxy writes 262144
 evidence: /var/lib/kubelet/pods/6b1a/volumes/kubernetes.io~configmap/kube-proxy/config.conf: max(131072, 32768 x 4 CPUs)`},
+		{What: "only raised from 1.37", Problem: name, Policy: asks, Node: node("0-3", "1.37.2", volume, conf+"32768\n"), Want: `
+pass
+want: 262144
+got: kube-proxy writes 262144
+evidence: /var/lib/kubelet/pods/6b1a/volumes/kubernetes.io~configmap/kube-proxy/config.conf: max(131072, 32768 x 4 CPUs)`},
+		{What: "raised by 1.37", Problem: name, Policy: asks, Node: node("0-15", "1.37.2", volume, conf+"32768\n"), Want: `
+warn
+want: 262144
+got: kube-proxy writes 524288
+evidence: /var/lib/kubelet/pods/6b1a/volumes/kubernetes.io~configmap/kube-proxy/config.conf: max(131072, 32768 x 16 CPUs)
+remedy: set conntrack.maxPerCore: 0 in kube-proxy's configuration (/var/lib/kubelet/pods/6b1a/volumes/kubernetes.io~configmap/kube-proxy/config.conf), or let the policy ask for 524288`},
+		{What: "lowered, or left", Problem: name, Policy: asks, Node: node("0-3", "", volume, conf+"32768\n"), Want: `
+unknown
+error: kube-proxy writes 131072 or 262144, depending on its version (1.36 has a cap, 1.37 only raises), which cannot be told here`},
 		{What: "agrees", Problem: name, Policy: asks, Node: node("0-7", "", "", ""), Want: `
 pass
 want: 262144
@@ -65,7 +79,7 @@ error: by default kube-proxy writes 131072 over the policy's 262144, and no conf
 		{What: "a cap or not", Problem: name, Policy: `sysctl "net.netfilter.nf_conntrack_max" { value = 1048576 }`,
 			Node: node("0-63", "", volume, conf+"32768\n"), Want: `
 unknown
-error: kube-proxy writes 2097152 or 1048576, depending on its version (1.36 has a cap), which cannot be told here`},
+error: kube-proxy writes 2097152 or 1048576, depending on its version (1.36 has a cap, 1.37 only raises), which cannot be told here`},
 		{What: "the cap of 1.36", Problem: name, Policy: `sysctl "net.netfilter.nf_conntrack_max" { value = 1048576 }`,
 			Node: node("0-63", "1.36.0", volume, conf+"32768\n"), Want: `
 pass

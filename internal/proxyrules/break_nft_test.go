@@ -129,11 +129,50 @@ func TestNFT136(t *testing.T) {
 		t.Run(b.name, func(t *testing.T) {
 			rep := Judge(mustParse(t, editedNFT(t, text, b.edits...)), Options{})
 			wantOne(t, rep, b.want)
-			if rep.Version.String() != "1.36" {
+			if rep.Version.String() != "1.36 to 1.37" { // no Service has one endpoint
 				t.Errorf("version %s", rep.Version)
 			}
 		})
 	}
+}
+
+// TestNFT137: a Service with one endpoint has a rule that translates, and no choice. Until 1.36 nobody writes it.
+func TestNFT137(t *testing.T) {
+	const web = `{"dnat": {"family": "ip", "addr": {"map": {"key": {"numgen": {"mode": "random", "mod": 2, "offset": 0}}, "data": {"set": ` +
+		`[[0, {"concat": ["10.244.1.2", 8080]}], [1, {"concat": ["10.244.2.2", 8080]}]]}}}}}`
+	one := func(rule string) edit { return sub(`"dnat".*numgen`, web, rule) }
+	const to = `{"dnat": {"addr": "10.244.1.2", "port": 8080}}`
+	const chosen = `{"dnat": {"family": "ip", "addr": {"map": {"key": {"numgen": {"mode": "random", "mod": 1, "offset": 0}}, "data": {"set": ` +
+		`[[0, {"concat": ["10.244.1.2", 8080]}]]}}}}}`
+	for _, b := range []struct {
+		name, version, want string
+		edits               []edit
+	}{
+		{"healthy", "1.37", "", []edit{one(to)}},
+		{"1.36", "1.36", "", []edit{one(chosen)}},
+		{"other protocol", "1.37", "kubeproxy.dispatch.condition", []edit{one(to), sub(`"service-5O3K3WW6.*8080`, `"right": "tcp"`, `"right": "udp"`)}},
+		{"two", "1.37", "kubeproxy.chain.unexpected-rule", []edit{one(to + `, ` + to), sub(`"service-5O3K3WW6.*8080`, to+", "+to,
+			to+`]}}, {"rule": {"family": "ip", "table": "kube-proxy", "chain": "service-5O3K3WW6-prod/web/tcp/http", "handle": 253, "expr": [`+to)}},
+		{"on another condition", "1.37", "kubeproxy.dispatch.condition", []edit{one(
+			`{"match": {"op": "==", "left": {"payload": {"protocol": "ip", "field": "saddr"}}, "right": "10.1.1.1"}}, ` + to)}},
+		{"not of this node", "1.37", "kubeproxy.nft.hairpin-set", []edit{one(`{"dnat": {"addr": "10.244.1.9", "port": 8080}}`)}},
+	} {
+		t.Run(b.name, func(t *testing.T) {
+			rep := Judge(mustParse(t, editedNFT(t, readFile(t, "nft-1.36-form.json"), b.edits...)), Options{})
+			wantOne(t, rep, b.want)
+			if rep.Version.String() != b.version {
+				t.Errorf("version %s", rep.Version)
+			}
+			for _, s := range rep.Services {
+				if s.Name == "prod/web:http" && b.want == "" && (len(s.Endpoints) != 1 || s.Endpoints[0].Address != "10.244.1.2:8080" || s.Endpoints[0].Chance != 1) {
+					t.Errorf("endpoints: %+v", s.Endpoints)
+				}
+			}
+		})
+	}
+	old := editedNFT(t, readFile(t, "nft-list-ruleset.json"), after(`"chain": "service-CFIEJ2HK-prod/np/tcp/".*mark-for`,
+		`{"rule": {"family": "ip", "table": "kube-proxy", "chain": "service-CFIEJ2HK-prod/np/tcp/", "handle": 253, "expr": [`+to+`]}}`))
+	wantOne(t, Judge(mustParse(t, old), Options{}), "kubeproxy.chain.unexpected-rule")
 }
 
 // until33 makes the base chains of 1.30 to 1.33, which stood elsewhere.
@@ -173,7 +212,7 @@ func TestNFTLeftovers(t *testing.T) {
 		{"1.36, back to 1.35", "nft-list-ruleset.json", "1.34 to 1.35", "", []edit{hairpins}},
 		{"1.36, back to 1.35, and then broken", "nft-list-ruleset.json", "1.34 to 1.35", "kubeproxy.endpoint.hairpin",
 			[]edit{hairpins, del(`"chain": "endpoint-672AFPA7.*mark-for`)}},
-		{"1.35, and another mark with 1.36", "nft-1.36-form.json", "1.36", "", []edit{mark, chain("mark-for-masquerade", "")}},
+		{"1.35, and another mark with 1.36", "nft-1.36-form.json", "1.36 to 1.37", "", []edit{mark, chain("mark-for-masquerade", "")}},
 		{"1.34, back to 1.33", "nft-list-ruleset.json", "1.30 to 1.33", "", append(slices.Clone(until33),
 			chain("filter-prerouting-pre-dnat", `, "type": "filter", "hook": "prerouting", "prio": -110, "policy": "accept"`))},
 		{"1.33, and then 1.34", "nft-list-ruleset.json", "1.34 to 1.35", "", []edit{

@@ -198,7 +198,7 @@ func TestForms(t *testing.T) {
 				"-A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN\n-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0\n-A "+
 					"KUBE-POSTROUTING -j MASQUERADE --random-fully"),
 		}, ""},
-		{"1.24: KUBE-MARK-DROP for want of local endpoints", formIPv6, "1.24 to 1.36", []edit{
+		{"1.24: KUBE-MARK-DROP for want of local endpoints", formIPv6, "1.24 to 1.37", []edit{
 			delAll("KUBE-PROXY-FIREWALL( -|$| -d)"), del("^-A KUBE-EXTERNAL-SERVICES"),
 			before(`^:EXT\(prod/far`, ":SVL(prod/far tcp) - [0:0]\n:KUBE-MARK-DROP - [0:0]"),
 			after("^-A EXT.*route LOCAL", "-A EXT(prod/far tcp) -j SVL(prod/far tcp)"),
@@ -207,14 +207,14 @@ func TestForms(t *testing.T) {
 			sub("^-A FW.*other traffic",
 				"-m comment --comment \"other traffic to prod/web:http will be dropped by KUBE-PROXY-FIREWALL\"", "-j KUBE-MARK-DROP"),
 		}, ""},
-		{"IPv6", formIPv6, "1.25 to 1.36", nil, ""},
-		{"IPv6: endpoint", formIPv6, "1.25 to 1.36", []edit{sub(`far.*DNAT`, "destination [fd00:1::3]", "destination [fd00:1::4]")},
+		{"IPv6", formIPv6, "1.25 to 1.37", nil, ""},
+		{"IPv6: endpoint", formIPv6, "1.25 to 1.37", []edit{sub(`far.*DNAT`, "destination [fd00:1::3]", "destination [fd00:1::4]")},
 			"kubeproxy.endpoint.dnat"},
-		{"source ranges not enforced", formIPv6, "1.25 to 1.36", []edit{del("traffic not accepted by")}, "kubeproxy.firewall.unpaired"},
-		{"source ranges enforced on nothing", formIPv6, "1.25 to 1.36",
+		{"source ranges not enforced", formIPv6, "1.25 to 1.37", []edit{del("traffic not accepted by")}, "kubeproxy.firewall.unpaired"},
+		{"source ranges enforced on nothing", formIPv6, "1.25 to 1.37",
 			[]edit{delAll(`^(:|-A )FW\(`), sub(`2001:db8::7/128 .*loadbalancer`, "-j FW", "-j EXT")}, "kubeproxy.firewall.unpaired"},
-		{"source ranges flushed", formIPv6, "1.25 to 1.36", []edit{delAll(`^-A FW\(`)}, "kubeproxy.external.empty"},
-		{"interface of pods", formIPv6, "1.25 to 1.36", []edit{sub(`^-A EXT\(prod/far tcp\) -i`, "cni0", "cni1")},
+		{"source ranges flushed", formIPv6, "1.25 to 1.37", []edit{delAll(`^-A FW\(`)}, "kubeproxy.external.empty"},
+		{"interface of pods", formIPv6, "1.25 to 1.37", []edit{sub(`^-A EXT\(prod/far tcp\) -i`, "cni0", "cni1")},
 			"kubeproxy.external.pod"},
 	} {
 		t.Run(f.name, func(t *testing.T) {

@@ -1,7 +1,7 @@
 // Package proxyrules judges the rules that kube-proxy wrote into a node.
 //
 // It is a pure library: rules in, findings out. It opens no file, runs no program and changes nothing. Rules of iptables mode
-// (either backend, 1.15 to 1.36) and of nftables mode (1.29 to 1.36) become one graph of Services, chains and endpoints. [Judge]
+// (either backend, 1.15 to 1.37) and of nftables mode (1.29 to 1.37) become one graph of Services, chains and endpoints. [Judge]
 // compares the rules with kube-proxy's own invariants and, when given EndpointSlices, with the API. One cause gives one finding:
 // what follows from a broken chain is not reported again.
 //

@@ -21,7 +21,7 @@ func (a *nftAudit) judgeService(n *nftNode) {
 }
 
 // judgeDispatch: a Service's chain is a MARK rule (until 1.35), affinity rules and one rule that chooses by numgen: N is the
-// number of entries and their keys are 0 to N-1.
+// number of entries and their keys are 0 to N-1. From 1.37 it translates to a single endpoint without a choice.
 func (a *nftAudit) judgeDispatch(n *nftNode, c *nftChain) []Endpoint {
 	if c.blamed {
 		return nil
@@ -37,6 +37,8 @@ func (a *nftAudit) judgeDispatch(n *nftNode, c *nftChain) []Endpoint {
 			affinity = append(affinity, r)
 		case r.Entries != nil && dispatch == nil && r.Random:
 			dispatch = r
+		case r.To != "" && dispatch == nil && r.Update == "" && len(affinity) == 0 && a.version.Max >= 37:
+			dispatch = onlyEndpoint(r)
 		case marks(r) || kind == "endpoint" && r.Source != "":
 			a.about("kubeproxy.dispatch.order", c, r, n, "the rule comes too late: the connection was dispatched before it")
 			return nil
@@ -61,6 +63,13 @@ func (a *nftAudit) judgeDispatch(n *nftNode, c *nftChain) []Endpoint {
 	endpoints := a.endpoints(n, c, dispatch)
 	a.judgeAffinity(n, c, dispatch, affinity)
 	return endpoints
+}
+
+// onlyEndpoint returns a rule that translates to one address as the choice from one that it is.
+func onlyEndpoint(r *ruleset.NFTRule) *ruleset.NFTRule {
+	chosen := *r
+	chosen.Random, chosen.Modulus, chosen.Entries = true, 1, []ruleset.NFTEntry{{Target: r.To}}
+	return &chosen
 }
 
 // judgeMarkRule: until 1.35 every Service that has a ClusterIP marks off-cluster traffic, or none does.

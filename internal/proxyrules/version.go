@@ -7,10 +7,10 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// The Kubernetes minor versions whose rules are known: 1.15 to 1.36.
+// The Kubernetes minor versions whose rules are known: 1.15 to 1.37.
 const (
 	oldestMinor = 15
-	newestMinor = 36
+	newestMinor = 37
 )
 
 // VersionRange is the range of kube-proxy minor versions that write rules of the form seen. Zero means unknown.
@@ -163,6 +163,10 @@ func (a *nftAudit) inferVersion() VersionRange {
 		s.atMost(35, has("mark-for-masquerade"))
 		s.atLeast(36, a.t.Sets["hairpin-connections"] != nil)
 	}
+	if until36, since37 := a.dispatchForm(); s.min >= 36 && until36 != since37 {
+		s.atMost(36, until36)
+		s.atLeast(37, since37)
+	}
 	return s.versions()
 }
 
@@ -175,6 +179,21 @@ func (a *nftAudit) filterForm() (until33, since34 bool) {
 		}
 	}
 	return until33, since34
+}
+
+// dispatchForm reports how Services with one endpoint and without affinity are dispatched: in 1.36 by a choice from one, from 1.37 by an
+// address (writeServiceToEndpointDNATs of pkg/proxy/nftables/proxier.go). Each start writes them anew.
+func (a *nftAudit) dispatchForm() (until36, since37 bool) {
+	for c := range a.all() {
+		if kind, _, _ := nftKind(c.Name); kind != "service" && kind != "local" {
+			continue
+		}
+		for _, r := range c.Rules {
+			until36 = until36 || len(r.Entries) == 1 && strings.Contains(r.Entries[0].Target, ":")
+			since37 = since37 || r.To != ""
+		}
+	}
+	return until36, since37
 }
 
 // masqueradeForm reports which form chain masquerading has: each full writing flushes it first.

@@ -130,7 +130,7 @@ remedy: give kube-proxy iptables 1.6.2 or later`},
 pass
 want: masqueraded once, from random ports
 got: masqueraded once, from random ports
-evidence: iptables mode: form of 1.31 to 1.36`},
+evidence: iptables mode: form of 1.31 to 1.37`},
 		{What: "no kube-proxy", Problem: "kubeproxy.postrouting", Node: checkstest.ProxyNode("", ""), Want: `
 skip
 skip: no rules of kube-proxy here`},
