@@ -35,6 +35,8 @@ type ControlPlane struct {
 	Bin string // the folder with Kubernetes' programs
 	Dir string // certificates, kubeconfigs, logs
 
+	ProxyBin string // the folder with the next ProxyNode's kube-proxy; empty: Bin
+
 	Kubeconfig      string // of the administrator
 	ProxyKubeconfig string // of kube-proxy
 	BootKubeconfig  string // of a kubelet that is not known yet

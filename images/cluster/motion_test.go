@@ -22,9 +22,20 @@ const settleTime = 3 * time.Minute
 func TestChurn(t *testing.T) {
 	c, binary := plane(t, Newest, ForRules()), nodegate(t)
 	churn, victim := motion(t, c)
-	for _, b := range Backends() {
-		t.Run(string(b), func(t *testing.T) {
-			n := addNode(t, c, b)
+	older, err := Build(t.Context(), CacheDir(root(t)), Older, []string{"kube-proxy"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range []struct {
+		name, bin string
+		backend   Backend
+	}{
+		{string(IptablesNFT), "", IptablesNFT}, {string(IptablesLegacy), "", IptablesLegacy}, {string(NFTables), "", NFTables},
+		{"older-" + string(IptablesNFT), older, IptablesNFT}, {"older-" + string(NFTables), older, NFTables},
+	} {
+		t.Run(of.name, func(t *testing.T) {
+			c.ProxyBin = of.bin
+			n := addNode(t, c, of.backend)
 			untilAudit(t, n, binary, "before any change", "pass")
 			inMotion(t, churn, func() { auditHealthy(t, n, binary, churn, length(30*time.Second)) })
 			untilAudit(t, n, binary, "after the last change", "pass")
@@ -190,7 +201,11 @@ func addNode(t testing.TB, c *ControlPlane, b Backend) *ProxyNode {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), settleTime)
 	defer cancel()
-	n, err := c.AddProxyNode(ctx, "node-"+string(b), b)
+	name := "node-" + string(b)
+	if c.ProxyBin != "" {
+		name += "-older"
+	}
+	n, err := c.AddProxyNode(ctx, name, b)
 	if err != nil {
 		t.Fatal(err)
 	}

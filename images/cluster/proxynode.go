@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,8 +37,9 @@ type ProxyNode struct {
 	Address string
 	Backend Backend
 
-	plane *ControlPlane
-	proxy *qemu.Process
+	plane   *ControlPlane
+	program string
+	proxy   *qemu.Process
 }
 
 // AddProxyNode makes a node, connects it to the control plane, and starts kube-proxy there. It ends with the control plane.
@@ -46,7 +48,8 @@ func (c *ControlPlane) AddProxyNode(ctx context.Context, name string, b Backend)
 	if err != nil {
 		return nil, fmt.Errorf("adding node %s: %w", name, err)
 	}
-	n := &ProxyNode{Space: space, Name: name, Address: address, Backend: b, plane: c}
+	program := filepath.Join(cmp.Or(c.ProxyBin, c.Bin), "kube-proxy")
+	n := &ProxyNode{Space: space, Name: name, Address: address, Backend: b, plane: c, program: program}
 	node := object{"metadata": object{"name": name, "labels": object{"kubernetes.io/hostname": name}}}
 	if err := c.Create(ctx, "/api/v1/nodes", node); err != nil {
 		return nil, err
@@ -95,7 +98,7 @@ func (n *ProxyNode) StartProxy(ctx context.Context) error {
 		cmd.Env = append(os.Environ(), "PATH="+path)
 		cmd.SysProcAttr.Credential = &syscall.Credential{Gid: proxyGroup}
 	}
-	n.proxy, err = n.Start(n.Log(), configure, n.plane.program("kube-proxy"), args...)
+	n.proxy, err = n.Start(n.Log(), configure, n.program, args...)
 	if err != nil {
 		return err
 	}
