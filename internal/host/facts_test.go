@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +20,10 @@ func TestOSRelease(t *testing.T) {
 	m.Files["/etc/os-release"] = "# mine\nID=\"debian\"\nVERSION_ID='12'\n"
 	if v, ok := m.Host().Fact(t.Context(), "os.version"); !ok || v != "12" {
 		t.Errorf("os.version: %v, %t", v, ok)
+	}
+	m.Files["/etc/os-release"] = strings.Repeat("x\n", 1<<20) // an error for each line
+	if _, err := m.Host().OSRelease(); err == nil || !strings.Contains(err.Error(), "/etc/os-release is larger than 65536 bytes") {
+		t.Errorf("of 2 MiB: %v", err)
 	}
 }
 

@@ -157,7 +157,7 @@ func (k *Kubelet) guess(files Files, found []File) (configs, dirs []string, err 
 
 // readConfig reads the scalars of a KubeletConfiguration. JSON is YAML too.
 func (k *Kubelet) readConfig(files Files, name string) error {
-	text, found, err := ReadIfAny(files, name)
+	text, found, err := ReadYAML(files, name)
 	if err != nil || !found {
 		return err
 	}
