@@ -131,6 +131,15 @@ func (h *Host) cloud() (any, bool) {
 			return known[1], true
 		}
 	}
+	if vendor == "Xen" { // of EC2's older types (t2, m4) only the firmware says whose it is: 4.11.amazon
+		bios, err := h.Text("/sys/class/dmi/id/bios_version")
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, false
+		}
+		if strings.HasSuffix(bios, ".amazon") {
+			return "aws", true
+		}
+	}
 	return "", true
 }
 

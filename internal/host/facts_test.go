@@ -89,3 +89,21 @@ func TestCloudWithoutDMI(t *testing.T) {
 		t.Errorf("not recorded, and yet %v", v)
 	}
 }
+
+// TestCloud: EC2's older types run on Xen, and DMI names that as their vendor; another Xen is no cloud.
+func TestCloud(t *testing.T) {
+	for _, c := range []struct{ vendor, bios, want string }{
+		{"Amazon EC2", "1.0", "aws"},
+		{"Xen", "4.11.amazon", "aws"},
+		{"Xen", "4.17.3", ""},
+		{"Hetzner", "", "hetzner"},
+		{"QEMU", "", ""},
+	} {
+		m := &hosttest.Machine{Files: map[string]string{
+			"/sys/class/dmi/id/sys_vendor": c.vendor + "\n", "/sys/class/dmi/id/bios_version": c.bios + "\n",
+		}}
+		if v, known := m.Host().Fact(t.Context(), "cloud.provider"); !known || v != c.want {
+			t.Errorf("%s, %s: %v, %t, want %q", c.vendor, c.bios, v, known, c.want)
+		}
+	}
+}
