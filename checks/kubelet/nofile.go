@@ -29,8 +29,8 @@ func runtimeNofile() checks.Problem {
 }
 
 func nofileRemedy(runtime string) string {
-	return "write /etc/systemd/system/" + runtime + ".service.d/nofile.conf with [Service] and LimitNOFILE=1048576, and restart the runtime; " +
-		"containers that run keep their limit"
+	return "write /etc/systemd/system/" + runtime + ".service.d/nofile.conf with [Service] and LimitNOFILE=1048576, and restart the " +
+		"runtime; containers that run keep their limit"
 }
 
 func inspectRuntimeNofile(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
