@@ -61,7 +61,9 @@ func Collect(files Files, dirs []string, suffix string) ([]File, error) {
 			switch {
 			case errors.Is(err, fs.ErrNotExist): // a dangling link masks nothing
 			case err != nil:
-				return nil, err
+				if _, noDir := files.ReadDir(dir + "/" + name); noDir != nil {
+					return nil, err
+				} // a directory of such a name is no file to systemd, kmod and procps either
 			case null:
 				masked[name] = true
 			default:
