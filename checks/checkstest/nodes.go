@@ -15,7 +15,7 @@ import (
 const NeighbourHeader = "entries  allocs   destroys hash_grows lookups  hits     res_failed rcv_probes_mcast rcv_probes_ucast " +
 	"periodic_gc_runs forced_gc_runs unresolved_discards table_fulls\n"
 
-// Tree is a file tree on disk, opened as an image. "-> TARGET" is a symbolic link.
+// Tree is a file tree on disk, opened as an image. "-> TARGET" is a symbolic link; a name that ends in / is an empty directory.
 func Tree(t *testing.T, files map[string]string) *host.Host {
 	t.Helper()
 	root := t.TempDir()
@@ -25,9 +25,13 @@ func Tree(t *testing.T, files map[string]string) *host.Host {
 			t.Fatal(err)
 		}
 		var err error
-		if to, ok := strings.CutPrefix(content, "-> "); ok {
+		to, link := strings.CutPrefix(content, "-> ")
+		switch {
+		case strings.HasSuffix(name, "/"):
+			err = os.Mkdir(at, 0o755)
+		case link:
 			err = os.Symlink(to, at)
-		} else {
+		default:
 			err = os.WriteFile(at, []byte(content), 0o644)
 		}
 		if err != nil {

@@ -99,7 +99,7 @@ func inspectIdentity(_ context.Context, h *host.Host, _ *policy.Policy) (checks.
 	return s, nil
 }
 
-// find returns the files of the kind that have content; a directory counts.
+// find returns the files of the kind that have content; a directory that has files counts.
 func (l leftover) find(h *host.Host) ([]string, error) {
 	var files []string
 	for _, pattern := range l.patterns {
@@ -129,8 +129,8 @@ func hasContent(h *host.Host, name string) (bool, error) {
 	if to, err := h.Files.ReadLink(name); err == nil && to == os.DevNull {
 		return false, nil
 	}
-	if _, err := h.Files.ReadDir(name); err == nil {
-		return true, nil
+	if names, err := h.Files.ReadDir(name); err == nil { // empty: of a package, such as the journal's remote
+		return len(names) > 0, nil
 	}
 	text, _, err := h.ReadIfAny(name)
 	said := strings.TrimSpace(string(text))

@@ -27,7 +27,7 @@ func certificate() checks.Problem {
 			"for long, never becomes Ready again.",
 		How: "The kubeconfig of kubelet's --kubeconfig is read, and the first certificate that its user names or holds; its end is compared " +
 			"with the clock. Where --bootstrap-kubeconfig names a file that exists, kubelet renews by itself; where it is not given, kubelet " +
-			"starts with an expired certificate, see kubelet.certificate-dates.",
+			"starts with an expired certificate, see kubelet.certificate-dates, or without one.",
 		Remedy:   certificateRemedy,
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/troubleshooting-kubeadm/#kubelet-client-cert",
@@ -91,6 +91,11 @@ func inspectCertificate(h *host.Host, now time.Time, exits bool) (checks.State, 
 		return s, nil
 	case err != nil:
 		return s, err
+	case c == nil && bootstrap != "" && exits: // where it is given a way to get one, kubelet wants one (isClientConfigStillValid)
+		s.Evidence = []checks.Evidence{checks.Seen(kubeconfig, "no user with a certificate"), checks.Seen(bootstrap, "missing")}
+		s.Differs("none in "+kubeconfig+", and no bootstrap kubeconfig", "join the node again, or give kubelet a bootstrap kubeconfig, or take "+
+			"--bootstrap-kubeconfig out of its arguments")
+		return s, nil
 	case c == nil:
 		s.Skip = kubeconfig + " uses no certificate"
 		return s, nil

@@ -38,7 +38,14 @@ func TestCertificate(t *testing.T) {
 			files: map[string]string{"/etc/kubernetes/bootstrap-kubelet.conf": "x"}},
 		{what: "missing", files: map[string]string{"/var/lib/kubelet/pki/kubelet.pem": "absent"},
 			want: "fail: missing, and no bootstrap kubeconfig"},
-		{what: "a token", files: map[string]string{"/etc/kubernetes/kubelet.conf": "users: [{user: {token: x}}]"}, want: "skip"},
+		{what: "a token, where kubelet wants a certificate",
+			files: map[string]string{"/etc/kubernetes/kubelet.conf": "users: [{user: {token: x}}]"},
+			want:  "fail: none in /etc/kubernetes/kubelet.conf, and no bootstrap kubeconfig"},
+		{what: "a kubeconfig that a power cut emptied", files: map[string]string{"/etc/kubernetes/kubelet.conf": ""},
+			want: "fail: none in /etc/kubernetes/kubelet.conf, and no bootstrap kubeconfig"},
+		{what: "a token, and no bootstrap", want: "skip", files: map[string]string{
+			drop:                           "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf\n",
+			"/etc/kubernetes/kubelet.conf": "users: [{user: {token: x}}]"}},
 	} {
 		files := map[string]string{
 			drop: "[Service]\nExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf " +

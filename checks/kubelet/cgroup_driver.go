@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"strings"
 	"syscall"
 
 	"nodegate/checks"
@@ -39,7 +38,7 @@ func inspectCgroupDriver(ctx context.Context, h *host.Host, _ *policy.Policy) (c
 	}
 	setting := k.Values["cgroupDriver"]
 	own := cmp.Or(setting.Value, "cgroupfs")
-	socket := strings.TrimPrefix(cmp.Or(k.Values["containerRuntimeEndpoint"].Value, containerdSocket), "unix://")
+	socket := socketOf(cmp.Or(k.Values["containerRuntimeEndpoint"].Value, containerdSocket))
 	runtime, err := h.Runtimes.CgroupDriver(ctx, socket)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, errors.ErrUnsupported):

@@ -77,6 +77,12 @@ fail
 want: files that kubelet can read
 got: /etc/kubelet.d/10-a.conf is without apiVersion or kind
 remedy: correct the file; the reference of KubeletConfiguration has all fields`},
+		{What: "a drop-in in a directory below, whose name ends as theirs",
+			Node: withUnit("", with(with(extra, "/etc/kubelet.d/10-a.conf/20-b.conf", header), "/etc/kubelet.d/c/d.conf", "a: [\n")), Want: `
+fail
+want: files that kubelet can read
+got: /etc/kubelet.d/c/d.conf is not readable: line 1: did not find expected node content
+remedy: correct the file; the reference of KubeletConfiguration has all fields`},
 		{What: "a field twice in a drop-in, which kubelet reads strictly",
 			Node: withUnit("", with(extra, "/etc/kubelet.d/10-a.conf", header+"maxPods: 1\nmaxPods: 2\n")), Want: `
 fail

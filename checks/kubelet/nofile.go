@@ -20,13 +20,17 @@ func runtimeNofile() checks.Problem {
 		Symptom: "Envoy, databases and proxies that do not raise their limit die under load: \"too many open files\".",
 		How: "\"Max open files\" in /proc/PID/limits of containerd or crio: a soft limit of 1024 or less. systemd's default is that, and " +
 			"packages of containerd 2 and of Ubuntu 24.04 leave LimitNOFILE out.",
-		Remedy: "write /etc/systemd/system/containerd.service.d/nofile.conf with [Service] and LimitNOFILE=1048576, and restart the runtime; " +
-			"containers that run keep their limit",
+		Remedy: nofileRemedy("containerd"),
 		TradeOff: "Programs that close every descriptor up to the limit at their start are slower; those that use select() must not have more " +
 			"than 1024, and say so nowhere.",
 		Ref:     "https://github.com/containerd/containerd/issues/8924",
 		Inspect: inspectRuntimeNofile,
 	}
+}
+
+func nofileRemedy(runtime string) string {
+	return "write /etc/systemd/system/" + runtime + ".service.d/nofile.conf with [Service] and LimitNOFILE=1048576, and restart the " +
+		"runtime; containers that run keep their limit"
 }
 
 func inspectRuntimeNofile(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
@@ -53,7 +57,7 @@ func inspectRuntimeNofile(_ context.Context, h *host.Host, _ *policy.Policy) (ch
 		found = true
 		if soft, err := strconv.Atoi(f[0]); err == nil && soft <= 1024 { // "unlimited" is no number
 			s.Evidence = append(s.Evidence, checks.Seen(limits, "Max open files "+strings.Join(f[:min(2, len(f))], " ")))
-			s.Differs(p.Name+" has "+f[0], "")
+			s.Differs(p.Name+" has "+f[0], nofileRemedy(p.Name))
 		}
 	}
 	if !found {

@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"strings"
+	"net/url"
 	"syscall"
 
 	"nodegate/checks"
@@ -44,7 +44,7 @@ func inspectRuntime(ctx context.Context, h *host.Host, _ *policy.Policy) (checks
 	socket := containerdSocket
 	setting := k.Values["containerRuntimeEndpoint"]
 	if setting.Value != "" {
-		socket = strings.TrimPrefix(setting.Value, "unix://")
+		socket = socketOf(setting.Value)
 		s.Evidence = []checks.Evidence{checks.Seen(setting.From.Source, setting.From.Text)}
 	} else if exists, err := h.Files.Exists(socket); err != nil || !exists {
 		s.Skip = "kubelet's configuration names no runtime, and there is no " + socket
@@ -57,6 +57,15 @@ func inspectRuntime(ctx context.Context, h *host.Host, _ *policy.Policy) (checks
 		}
 	}
 	return s, err
+}
+
+// socketOf returns the Unix socket of an endpoint as kubelet reads it (parseEndpoint of k8s.io/cri-client): of a URL or, still, of a path
+// alone.
+func socketOf(endpoint string) string {
+	if u, err := url.Parse(endpoint); err == nil && u.Scheme == "unix" {
+		return u.Path
+	}
+	return endpoint
 }
 
 func judgeRuntime(ctx context.Context, h *host.Host, s checks.State, socket string) (checks.State, error) {

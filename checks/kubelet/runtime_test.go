@@ -27,7 +27,15 @@ func TestRuntime(t *testing.T) {
 		m.Files["/var/lib/kubelet/config.yaml"], m.Files[socket] = "cgroupDriver: systemd\n", ""
 		return m
 	}
+	short := node(map[string]string{"v1 " + socket: "containerd 1.6.20"}, "")
+	short.Files["/var/lib/kubelet/config.yaml"] = "containerRuntimeEndpoint: unix:" + socket + "\n"
 	checkstest.RunOne(t, "kubelet.runtime", checks.Boot, []checkstest.Case{
+		{What: "today's, by a URL without a host", Node: short, Want: `
+pass
+want: CRI v1
+got: CRI v1, containerd 1.6.20
+evidence: /var/lib/kubelet/config.yaml: containerRuntimeEndpoint: unix:/run/containerd/containerd.sock
+evidence: /run/containerd/containerd.sock: containerd 1.6.20`},
 		{What: "no kubelet yet", Node: checkstest.Node(nil, nil), Want: `
 skip
 skip: no configuration of kubelet is here`},

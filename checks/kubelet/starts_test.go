@@ -155,6 +155,13 @@ got: containerd has 1024
 evidence: /proc/9/limits: Max open files 1024 524288
 remedy: write /etc/systemd/system/containerd.service.d/nofile.conf with [Service] and LimitNOFILE=1048576, and restart the runtime; ` +
 			`containers that run keep their limit`},
+		{What: "CRI-O, whose unit has another name", Node: node("crio", "1024 524288"), Want: `
+warn
+want: more than 1024 files
+got: crio has 1024
+evidence: /proc/9/limits: Max open files 1024 524288
+remedy: write /etc/systemd/system/crio.service.d/nofile.conf with [Service] and LimitNOFILE=1048576, and restart the runtime; ` +
+			`containers that run keep their limit`},
 		{What: "Debian 12", Node: node("containerd", "1048576 1048576"), Want: "pass\nwant: more than 1024 files\ngot: more than 1024 files"},
 		{What: "unlimited", Node: node("crio", "unlimited unlimited"), Want: "pass\nwant: more than 1024 files\ngot: more than 1024 files"},
 		{What: "none runs", Node: node("bash", "1024 1024"), Want: "skip\nskip: neither containerd nor crio runs here"},

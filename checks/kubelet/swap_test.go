@@ -43,15 +43,25 @@ want: no swap, or failSwapOn false
 got: swap, and failSwapOn false
 evidence: /proc/swaps: /dev/zram0 partition 1 0 100
 evidence: /etc/default/kubelet: --fail-swap-on=false`},
+		{What: "tolerated by an argument in quotes that go over several lines", Node: withUnit("", map[string]string{
+			"/proc/swaps":          header + "/dev/zram0 partition 1 0 100\n",
+			unitFile:               "[Service]\nEnvironmentFile=/etc/default/kubelet\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS\n",
+			"/etc/default/kubelet": "KUBELET_EXTRA_ARGS=\"\n  --v=2\n  --fail-swap-on=false\n\"\n",
+		}), Want: `pass
+want: no swap, or failSwapOn false
+got: swap, and failSwapOn false
+evidence: /proc/swaps: /dev/zram0 partition 1 0 100
+evidence: /etc/default/kubelet: --fail-swap-on=false`},
 		{What: "tolerated by a drop-in of the configuration, and of the unit", Node: checkstest.Node(map[string]string{
 			"/proc/swaps": header + "/dev/zram0 partition 1 0 100\n", kubeadmConfig: "failSwapOn: true\n",
 			"/etc/systemd/system/kubelet.service.d/20-dir.conf": "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--config-dir=/etc/kubelet.d\"\n",
-			"/etc/kubelet.d/10-swap.conf":                       "failSwapOn: false\n",
+			"/etc/kubelet.d/10-swap.conf":                       "failSwapOn: true\n",
+			"/etc/kubelet.d/20-more/10-swap.conf":               "failSwapOn: false\n",
 		}, nil), Want: `pass
 want: no swap, or failSwapOn false
 got: swap, and failSwapOn false
 evidence: /proc/swaps: /dev/zram0 partition 1 0 100
-evidence: /etc/kubelet.d/10-swap.conf: failSwapOn: false`},
+evidence: /etc/kubelet.d/20-more/10-swap.conf: failSwapOn: false`},
 		{What: "no kubelet yet", Node: checkstest.Node(map[string]string{"/proc/swaps": on}, nil),
 			Want: "skip\nskip: no configuration of kubelet is here"},
 		{What: "zram of the distribution", Node: checkstest.Node(map[string]string{"/proc/swaps": header + "/dev/zram0 partition 1 0 100\n",

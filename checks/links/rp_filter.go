@@ -95,6 +95,9 @@ func inspectRPFilter(ctx context.Context, h *host.Host, p *policy.Policy) (check
 	return s, nil
 }
 
+// podOfCilium reports whether a link leads to a Pod of Cilium. lxcbr0 is LXC's own bridge.
+func podOfCilium(l host.Link) bool { return strings.HasPrefix(l.Name, "lxc") && l.Kind != "bridge" }
+
 // filtered is an interface of a CNI, with its own rp_filter and the value it needs.
 type filtered struct {
 	name, need string
@@ -129,7 +132,7 @@ func rpFilterCommands(all int, looked []filtered) []string {
 // rpFilterNeed returns "0", "not 1", or "" for an interface that no CNI made.
 func rpFilterNeed(l host.Link, uplinks []string) string {
 	switch {
-	case strings.HasPrefix(l.Name, "lxc"), strings.HasPrefix(l.Name, "cilium_"):
+	case podOfCilium(l), strings.HasPrefix(l.Name, "cilium_"):
 		return "0"
 	case l.Kind == "vxlan", l.Kind == "geneve", l.Kind == "ipip", l.Kind == "wireguard",
 		strings.HasPrefix(l.Name, "cni") && l.Kind == "bridge":

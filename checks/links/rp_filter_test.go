@@ -19,7 +19,7 @@ func TestRPFilter(t *testing.T) {
 		}
 		return m
 	}
-	kinds := map[string]string{"flannel.1": "vxlan", "lxc12ab": "veth", "cni0": "bridge", "cali1": "veth"}
+	kinds := map[string]string{"flannel.1": "vxlan", "lxc12ab": "veth", "cni0": "bridge", "cali1": "veth", "lxcbr0": "bridge"}
 	eni := links("0", map[string]string{"ens5": "1", "eni0a": "2"}, kinds)
 	eni.Files["/etc/cni/net.d/10-aws.conflist"], eni.Routes = "{}", []string{"ens5"}
 	checkstest.RunOne(t, "rp-filter.effective", checks.Run, []checkstest.Case{
@@ -46,7 +46,7 @@ remedy: run: sysctl -w net.ipv4.conf.ens5.rp_filter=2; and put a link block with
 want: 0 on lxc* and cilium_*, not 1 on tunnels, CNI bridges and ENIs
 got: 0 on lxc* and cilium_*, not 1 on tunnels, CNI bridges and ENIs
 evidence: /proc/sys/net/ipv4/conf/all/rp_filter: 0`},
-		{What: "no CNI", Node: links("1", map[string]string{"eth0": "1"}, kinds), Want: `
+		{What: "no CNI, but LXC's bridge", Node: links("1", map[string]string{"eth0": "1", "lxcbr0": "1"}, kinds), Want: `
 skip
 skip: no interface of a CNI yet`},
 	})

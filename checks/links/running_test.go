@@ -62,6 +62,8 @@ func TestSrcValidMark(t *testing.T) {
 		m.Links = map[string]*hosttest.Link{link: {Kind: "veth"}}
 		return m
 	}
+	lxc := node("eth0", "1")
+	lxc.Links["lxcbr0"] = &hosttest.Link{Kind: "bridge"}
 	checkstest.RunOne(t, "src-valid-mark.cilium", checks.Run, []checkstest.Case{
 		{What: "Tailscale beside Cilium", Node: node("lxc12ab", "1"), Want: `
 warn
@@ -75,6 +77,7 @@ want: src_valid_mark=0
 got: src_valid_mark=0
 evidence: /proc/sys/net/ipv4/conf/all/src_valid_mark: 0`},
 		{What: "Tailscale alone", Node: node("eth0", "1"), Want: "skip\nskip: no links of Cilium"},
+		{What: "Tailscale beside LXC, whose bridge is lxcbr0", Node: lxc, Want: "skip\nskip: no links of Cilium"},
 	})
 }
 

@@ -3,7 +3,6 @@ package links
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"nodegate/checks"
 	"nodegate/internal/host"
@@ -16,7 +15,7 @@ func srcValidMark() checks.Problem {
 		Name: "src-valid-mark.cilium", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
 		Detects:  "net.ipv4.conf.all.src_valid_mark is 1 beside Cilium's links, as Tailscale 1.98 sets it.",
 		Symptom:  "Pods under an L7 policy of Cilium time out, and nothing is logged; others work.",
-		How:      "The parameter is 1, and there are links lxc*.",
+		How:      "The parameter is 1, and there are links lxc* other than LXC's bridge.",
 		Remedy:   "run: sysctl -w net.ipv4.conf.all.src_valid_mark=0; and put it into the policy",
 		TradeOff: "Tailscale's exit node and subnet routes need strict filtering off (rp_filter 2) then.",
 		Ref:      "https://github.com/cilium/cilium/issues/48706",
@@ -27,7 +26,7 @@ func srcValidMark() checks.Problem {
 			if err != nil {
 				return s, err
 			}
-			if !slices.ContainsFunc(links, func(l host.Link) bool { return strings.HasPrefix(l.Name, "lxc") }) {
+			if !slices.ContainsFunc(links, podOfCilium) {
 				s.Skip = "no links of Cilium"
 				return s, nil
 			}

@@ -149,7 +149,10 @@ func missingModules(h *host.Host, release string, modules []string) (missing []s
 		for name := range strings.SplitSeq(names, "|") {
 			is, bad := h.InstalledModule(release, name)
 			if h.Live() {
-				is, bad = h.Module(name)
+				running, err := h.Module(name)
+				if unlisted := errors.Is(bad, fs.ErrNotExist); err != nil || running != host.ModuleMissing || !unlisted {
+					is, bad = running, err
+				} // else it may be built in: a kernel without modules has no list of them
 			}
 			if bad != nil {
 				err = fmt.Errorf("looking for module %s: %w", name, bad)

@@ -36,6 +36,9 @@ func TestKernelCan(t *testing.T) {
 	const ipvs = "ip_vs ip_vs_rr ip_set xt_set ip_set_bitmap_port ip_set_hash_ip ip_set_hash_ipport ip_set_hash_ipportip"
 	unlisted := node("ipvs")
 	delete(unlisted.Files, dep)
+	untold := without(node("nftables"), "nft")
+	delete(untold.Files, dep)
+	untold.Files["/sys/module/nf_tables/parameters/x"] = ""
 	checkstest.RunOne(t, "packetfilter.kernel-can", checks.Boot, []checkstest.Case{
 		{What: "iptables", Node: node("iptables"), Want: `
 pass
@@ -95,6 +98,9 @@ want: every form of rule
 got: every form of rule
 evidence: /var/lib/kube-proxy/config.conf: mode nftables
 evidence: nft: nft is not installed`},
+		{What: "no nft to try with, and no list of modules: they may all be built in", Node: untold, Want: `
+unknown
+error: looking for module nft_numgen: reading the modules of kernel 6.1.0: open /lib/modules/6.1.0/modules.dep: no such file or directory`},
 		{What: "no nf_tables", Node: lacks(node("nftables"), "nft", "cache update"), Want: `
 fail
 want: every form of rule
@@ -149,6 +155,8 @@ func TestKernelCNI(t *testing.T) {
 		return checkstest.Node(map[string]string{"/etc/cni/net.d/10-x.conflist": conflist, "/lib/modules/6.1.0/modules.dep": dep,
 			"/etc/os-release": "ID=ubuntu\n"}, nil)
 	}
+	unlisted := node(`{"name":"cbr0"}`, "")
+	delete(unlisted.Files, "/lib/modules/6.1.0/modules.dep")
 	checkstest.RunOne(t, "packetfilter.kernel-can-cni", checks.Run, []checkstest.Case{
 		{What: "a small kernel", Node: node(`{"name":"cbr0"}`, ""), Want: `
 warn
@@ -158,6 +166,8 @@ evidence: /etc/cni/net.d: cbr0
 remedy: install linux-modules-6.1.0 and linux-modules-extra-6.1.0, which has vxlan`},
 		{What: "a whole kernel", Node: node(`{"name":"cbr0"}`, "kernel/drivers/net/vxlan/vxlan.ko:\n"),
 			Want: "pass\nwant: the CNI's modules\ngot: the CNI's modules"},
+		{What: "a kernel without a list of its modules", Node: unlisted, Want: "unknown\nerror: looking for module vxlan: reading the " +
+			"modules of kernel 6.1.0: open /lib/modules/6.1.0/modules.dep: no such file or directory"},
 		{What: "another CNI", Node: node(`{"name":"mine"}`, ""), Want: "skip\nskip: no CNI is here whose modules are known"},
 	})
 }

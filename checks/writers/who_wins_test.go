@@ -32,11 +32,12 @@ got: net.ipv4.ip_forward=0 at sysctl --system
 evidence: /etc/sysctl.conf:1: net.ipv4.ip_forward = 0; the policy wants 1, as /etc/sysctl.d/99-zz-nodegate.conf:2 says
 evidence: /etc/sysctl.d/99-zz-nodegate.conf:2: net.ipv4.ip_forward = 1
 remedy: take "net.ipv4.ip_forward = 0" out of /etc/sysctl.conf:1`},
-		{What: "a glob loses against our own line, a masked file is not read", Policy: "sysctl \"net.ipv4.conf.all.rp_filter\" { value = 0 }\n",
+		{What: "a glob loses against our own line, a masked file and a directory are not read", Policy: "sysctl \"net.ipv4.conf.all.rp_filter\" { value = 0 }\n",
 			Tree: map[string]string{
 				"/usr/lib/sysctl.d/99-zzz-vendor.conf": "net.ipv4.conf.*.rp_filter = 2\n",
 				"/usr/lib/sysctl.d/99-zzzz.conf":       "net.ipv4.conf.all.rp_filter = 1\n",
 				"/etc/sysctl.d/99-zzzz.conf":           "-> /dev/null",
+				"/etc/sysctl.d/99-zzzzz.conf/":         "", // as a runtime makes of a hostPath that is not there
 				"/etc/sysctl.d/99-zz-nodegate.conf":    "net.ipv4.conf.all.rp_filter = 0\n",
 			}, Want: `pass
 want: the policy's values win

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"nodegate/internal/host/config"
+	"nodegate/internal/host/file"
 )
 
 // Fact returns one of the facts that a policy's expressions can name: a string
@@ -60,6 +61,9 @@ func (h *Host) KernelRelease() (config.KernelRelease, error) {
 	return config.ParseKernelRelease(release)
 }
 
+// mostOSRelease is a hundred times what distributions have.
+const mostOSRelease = 64 << 10
+
 // OSRelease returns the variables of os-release(5). Lines that are no assignments
 // are left out.
 func (h *Host) OSRelease() (config.OSRelease, error) {
@@ -71,6 +75,9 @@ func (h *Host) OSRelease() (config.OSRelease, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if len(text) > mostOSRelease {
+		return nil, file.TooLarge(name, mostOSRelease)
 	}
 	release, _ := config.ParseOSRelease(name, text)
 	return release, nil
@@ -122,6 +129,15 @@ func (h *Host) cloud() (any, bool) {
 	} {
 		if strings.HasPrefix(vendor, known[0]) {
 			return known[1], true
+		}
+	}
+	if vendor == "Xen" { // of EC2's older types (t2, m4) only the firmware says whose it is: 4.11.amazon
+		bios, err := h.Text("/sys/class/dmi/id/bios_version")
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, false
+		}
+		if strings.HasSuffix(bios, ".amazon") {
+			return "aws", true
 		}
 	}
 	return "", true

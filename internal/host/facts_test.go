@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +20,10 @@ func TestOSRelease(t *testing.T) {
 	m.Files["/etc/os-release"] = "# mine\nID=\"debian\"\nVERSION_ID='12'\n"
 	if v, ok := m.Host().Fact(t.Context(), "os.version"); !ok || v != "12" {
 		t.Errorf("os.version: %v, %t", v, ok)
+	}
+	m.Files["/etc/os-release"] = strings.Repeat("x\n", 1<<20) // an error for each line
+	if _, err := m.Host().OSRelease(); err == nil || !strings.Contains(err.Error(), "/etc/os-release is larger than 65536 bytes") {
+		t.Errorf("of 2 MiB: %v", err)
 	}
 }
 
@@ -82,5 +87,23 @@ func TestCloudWithoutDMI(t *testing.T) {
 	}
 	if v, known := host.Replay(&host.Snapshot{Root: "/"}).Fact(t.Context(), "cloud.provider"); known {
 		t.Errorf("not recorded, and yet %v", v)
+	}
+}
+
+// TestCloud: EC2's older types run on Xen, and DMI names that as their vendor; another Xen is no cloud.
+func TestCloud(t *testing.T) {
+	for _, c := range []struct{ vendor, bios, want string }{
+		{"Amazon EC2", "1.0", "aws"},
+		{"Xen", "4.11.amazon", "aws"},
+		{"Xen", "4.17.3", ""},
+		{"Hetzner", "", "hetzner"},
+		{"QEMU", "", ""},
+	} {
+		m := &hosttest.Machine{Files: map[string]string{
+			"/sys/class/dmi/id/sys_vendor": c.vendor + "\n", "/sys/class/dmi/id/bios_version": c.bios + "\n",
+		}}
+		if v, known := m.Host().Fact(t.Context(), "cloud.provider"); !known || v != c.want {
+			t.Errorf("%s, %s: %v, %t, want %q", c.vendor, c.bios, v, known, c.want)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 
 	"github.com/cyphar/filepath-securejoin/pathrs-lite"
 	"golang.org/x/sys/unix"
@@ -126,12 +127,10 @@ func (t treeFiles) Tail(name string) ([]byte, error) {
 }
 
 func (t treeFiles) Exists(name string) (bool, error) {
-	r, err := os.OpenRoot(t.root)
-	if err != nil {
-		return false, err
-	}
-	defer r.Close()
-	return existed(r.Lstat(name[1:]))
+	return existed(nil, t.inDir(name, func(dir int, base string) error {
+		var stat unix.Stat_t
+		return unix.Fstatat(dir, base, &stat, unix.AT_SYMLINK_NOFOLLOW)
+	}))
 }
 
 func (t treeFiles) ReadDir(name string) ([]string, error) {
@@ -142,13 +141,26 @@ func (t treeFiles) ReadDir(name string) ([]string, error) {
 	return file.Names(f)
 }
 
-func (t treeFiles) ReadLink(name string) (string, error) {
-	r, err := os.OpenRoot(t.root)
+func (t treeFiles) ReadLink(name string) (to string, err error) {
+	err = t.inDir(name, func(dir int, base string) error {
+		b := make([]byte, unix.PathMax)
+		n, err := unix.Readlinkat(dir, base, b)
+		to = string(b[:max(n, 0)])
+		return err
+	})
+	return to, err
+}
+
+// inDir calls do with the directory of a name, and what the name is there, which do does not follow. The links in the way there may be
+// absolute, as in /lib -> /usr/lib.
+func (t treeFiles) inDir(name string, do func(dir int, base string) error) error {
+	name = path.Clean(name)
+	dir, err := pathrs.OpenInRoot(t.root, path.Dir(name))
 	if err != nil {
-		return "", err
+		return t.named(name, err)
 	}
-	defer r.Close()
-	return r.Readlink(name[1:])
+	defer dir.Close()
+	return t.named(name, do(int(dir.Fd()), path.Base(name)))
 }
 
 func (t treeFiles) Write(name string, _ []byte) error {

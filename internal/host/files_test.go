@@ -50,3 +50,46 @@ func TestConntrackWithoutItsFile(t *testing.T) {
 		}
 	}
 }
+
+// TestTreeLinks: a link in the way to a name is followed below the root, absolute or not; the name itself is not.
+func TestTreeLinks(t *testing.T) {
+	root := t.TempDir()
+	for _, dir := range []string{"/usr/lib/sysctl.d", "/etc"} {
+		if err := os.MkdirAll(root+dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, to := range map[string]string{
+		"/lib": "/usr/lib", "/usr/lib/sysctl.d/10-off.conf": "/dev/null", "/etc/out": "../../../../etc", "/etc/gone": "/nowhere",
+	} {
+		if err := os.Symlink(to, root+name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h, err := host.Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"/lib/sysctl.d/10-off.conf": "/dev/null", "/usr/lib/sysctl.d/10-off.conf": "/dev/null", "/lib": "/usr/lib", "/etc/gone": "/nowhere",
+		"/etc/out/gone": "/nowhere", "/lib/../lib": "/usr/lib",
+	} {
+		if to, err := h.Files.ReadLink(name); to != want || err != nil {
+			t.Errorf("%s: %q, %v, want %q", name, to, err, want)
+		}
+		if is, err := h.Files.Exists(name); !is || err != nil {
+			t.Errorf("%s: %t, %v", name, is, err)
+		}
+	}
+	for _, name := range []string{"/etc/passwd", "/etc/out/passwd", "/etc/gone/x", "/lib/x/y"} { // there is one outside the root
+		if is, err := h.Files.Exists(name); is || err != nil {
+			t.Errorf("%s: %t, %v", name, is, err)
+		}
+		if to, err := h.Files.ReadLink(name); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %q, %v", name, to, err)
+		}
+	}
+	if _, err := h.Files.ReadLink("/etc"); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("of a directory: %v", err)
+	}
+}

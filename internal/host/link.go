@@ -80,6 +80,9 @@ func (m *machineLinks) DefaultRoutes(context.Context) ([]string, error) {
 	}
 	var names []string
 	for _, r := range routes {
+		if r.Type != unix.RTN_UNICAST { // blackhole, unreachable: of IPv6 these name lo
+			continue
+		}
 		if r.Dst != nil {
 			if ones, _ := r.Dst.Mask.Size(); ones != 0 {
 				continue
@@ -90,7 +93,7 @@ func (m *machineLinks) DefaultRoutes(context.Context) ([]string, error) {
 			hops = append(hops, h.LinkIndex)
 		}
 		for _, index := range hops {
-			// Index 0 is a route without a link: blackhole, unreachable.
+			// Index 0 is a route without a link of its own: its hops have them.
 			if l, err := netlink.LinkByIndex(index); index != 0 && err == nil && !slices.Contains(names, l.Attrs().Name) {
 				names = append(names, l.Attrs().Name)
 			}

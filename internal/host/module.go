@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+
+	"nodegate/internal/host/config"
 )
 
 // ModuleState says where a kernel module is. The zero value is unknown.
@@ -142,13 +144,27 @@ func (h *Host) ModulePackage(release string) string {
 	distribution, _ := h.OSRelease() // without one, the remedy names no package
 	switch {
 	case distribution.Like("rhel", "fedora", "centos"):
-		return "kernel-modules-extra-" + release
+		return modulesExtra(release)
 	case distribution.Like("ubuntu"):
 		return fmt.Sprintf("linux-modules-%[1]s and linux-modules-extra-%[1]s", release)
 	case distribution.Like("debian"):
 		return "linux-image-" + release
 	}
 	return "the package for kernel " + release
+}
+
+// modulesExtra names it where packages are RPMs: each kernel beside the distribution's first one has packages of its own.
+func modulesExtra(release string) string {
+	base, variant, _ := strings.Cut(release, "+") // 5.14.0-503.el9.x86_64+rt
+	switch k, err := config.ParseKernelRelease(release); {
+	case variant != "":
+		return "kernel-" + variant + "-modules-extra-" + base
+	case strings.Contains(release, "uek."): // from UEK 8 on with a package for the packet filter
+		return fmt.Sprintf("kernel-uek-modules-extra-%[1]s or kernel-uek-modules-extra-netfilter-%[1]s", release)
+	case strings.Contains(release, ".amzn2023.") && err == nil && k.AtLeast(6, 2):
+		return fmt.Sprintf("kernel%d.%d-modules-extra-%s", k.Version[0], k.Version[1], release)
+	}
+	return "kernel-modules-extra-" + release
 }
 
 func listsModule(index []byte, name string) bool { return moduleLine(index, name) != nil }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
 )
 
 // TestHops: what a link's entries say of each gateway.
@@ -77,5 +78,43 @@ func TestHopsGrow(t *testing.T) {
 		t.Errorf("20 times the nodes take %.0f times as long: %v, %v", float64(many)/float64(few), few, many)
 	} else {
 		t.Log(few, many)
+	}
+}
+
+// TestDefaultRoutesKernel: a default route that refuses is none, though of IPv6 the kernel says that it goes over lo.
+func TestDefaultRoutesKernel(t *testing.T) {
+	if !hosttest.OwnNetns(t) {
+		return
+	}
+	uplink := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "uplink"}, PeerName: "peer"}
+	if err := netlink.LinkAdd(uplink); err != nil {
+		t.Fatal(err)
+	}
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range []netlink.Link{uplink, lo} {
+		if err := netlink.LinkSetUp(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v4, v6 := &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}, &net.IPNet{IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}
+	for _, r := range []netlink.Route{
+		{Dst: v4, LinkIndex: uplink.Index, Scope: netlink.SCOPE_LINK},
+		{Dst: v4, Type: unix.RTN_BLACKHOLE, Priority: 500}, {Dst: v6, Type: unix.RTN_UNREACHABLE, Priority: 9999},
+	} {
+		if err := netlink.RouteAdd(&r); err != nil {
+			t.Fatalf("%v: %v", r, err)
+		}
+	}
+	h, err := host.Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	got, err := h.Links.DefaultRoutes(t.Context())
+	if d := cmp.Diff([]string{"uplink"}, got); d != "" || err != nil {
+		t.Errorf("%v, -want +got:\n%s", err, d)
 	}
 }

@@ -51,9 +51,8 @@ func unitCommand(files Files, unit []File) (command []argument, unknown string, 
 		case !found && !optional:
 			return nil, name + ", which kubelet.service reads, is missing", nil
 		}
-		lines, _ := ParseINI(name, append([]byte("[E]\n"), text...))
-		for _, e := range lines {
-			environment[e.Key] = argument{assigned(e.Value), name}
+		for variable, value := range environmentFile(string(text)) {
+			environment[variable] = argument{value, name}
 		}
 	}
 	for _, w := range splitWords(starts[0].Value) {
@@ -123,12 +122,4 @@ func splitWords(s string) []string {
 		words = append(words, w.String())
 	}
 	return words
-}
-
-// assigned returns the value of an assignment in a file of variables: one word in quotes, or the line as it is.
-func assigned(value string) string {
-	if value != "" && strings.ContainsRune(`"'`, rune(value[0])) {
-		return strings.Join(splitWords(value), " ")
-	}
-	return value
 }

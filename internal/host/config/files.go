@@ -30,6 +30,10 @@ type File struct {
 	Text []byte
 }
 
+// mostText bounds a file of configuration, and those of one kind together, in bytes: what parsers make of one, an error for each line
+// among it, takes a hundred times as much memory. All rules of udev on a desktop have a tenth of it.
+const mostText = 4 << 20
+
 // Dirs returns where systemd looks for configuration of a kind ("sysctl.d",
 // "systemd/network"), the strongest first. /lib is a directory of its own only
 // before the merge of /usr.
@@ -57,13 +61,15 @@ func Collect(files Files, dirs []string, suffix string) ([]File, error) {
 			switch {
 			case errors.Is(err, fs.ErrNotExist): // a dangling link masks nothing
 			case err != nil:
-				return nil, err
+				if _, noDir := files.ReadDir(dir + "/" + name); noDir != nil {
+					return nil, err
+				} // a directory of such a name is no file to systemd, kmod and procps either
 			case null:
 				masked[name] = true
 			default:
 				found[name] = f
 				total += len(f.Text)
-				if err := file.TooMuch(dir, total); err != nil {
+				if err := file.TooMuch(dir, total, mostText); err != nil {
 					return nil, err
 				}
 			}
@@ -120,6 +126,9 @@ func read(files Files, name string) (f File, null bool, err error) {
 	text, err := files.ReadFile(name)
 	if err != nil {
 		return File{}, false, fmt.Errorf("reading configuration: %w", err)
+	}
+	if len(text) > mostText {
+		return File{}, false, file.TooLarge(name, mostText)
 	}
 	return File{name, text}, false, nil
 }

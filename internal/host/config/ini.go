@@ -22,21 +22,23 @@ func (e Entry) At() string { return At(e.File, e.Line) }
 func ParseINI(name string, text []byte) ([]Entry, error) {
 	var all []Entry
 	var errs []error
-	section, begun, n, first := "", "", 0, 0
+	section, n, first := "", 0, 0
+	var begun strings.Builder
 	for line := range strings.SplitSeq(string(text), "\n") {
 		n++
 		if start := strings.TrimLeft(line, space); start != "" && (start[0] == '#' || start[0] == ';') {
 			continue // between joined lines too
 		}
-		if begun == "" {
+		if begun.Len() == 0 {
 			first = n
 		}
 		// Of an even number of backslashes, each pair is a backslash.
 		if (len(line)-len(strings.TrimRight(line, `\`)))%2 == 1 {
-			begun += line[:len(line)-1] + " "
+			begun.WriteString(line[:len(line)-1] + " ")
 			continue
 		}
-		line, begun = strings.Trim(begun+line, space), ""
+		line = strings.Trim(begun.String()+line, space)
+		begun.Reset()
 		if line == "" {
 			continue
 		}

@@ -73,7 +73,7 @@ func k3sArguments(files Files, name string) []string {
 	var values []string
 	for _, name := range names {
 		var file map[string]any
-		text, _, err := ReadIfAny(files, name)
+		text, _, err := ReadYAML(files, name)
 		if err != nil || yaml.Unmarshal(text, &file) != nil {
 			continue
 		}

@@ -81,15 +81,11 @@ func ReadKubelet(files Files) (Kubelet, error) {
 		}
 	}
 	for _, dir := range dirs {
-		names, err := ReadDirIfAny(files, dir)
+		below, err := kubeletDropIns(files, dir, mostDirs)
 		if err != nil {
 			return k, err
 		}
-		for _, name := range names {
-			if strings.HasSuffix(name, ".conf") {
-				configs = append(configs, dir+"/"+name)
-			}
-		}
+		configs = append(configs, below...)
 	}
 	if unknown == "" {
 		k.Configs, k.DropIns = configs, k.Flags["config-dir"].Value
@@ -108,6 +104,32 @@ func ReadKubelet(files Files) (Kubelet, error) {
 		}
 	}
 	return k, nil
+}
+
+// mostDirs bounds how many directories of drop-ins may be in one another.
+const mostDirs = 8
+
+// kubeletDropIns returns the .conf files of a directory and of those in it, in the order in which kubelet merges them
+// (mergeKubeletConfigurations in cmd/kubelet/app/server.go): by their paths. It follows no symbolic link to a directory.
+func kubeletDropIns(files Files, dir string, most int) (all []string, err error) {
+	names, err := ReadDirIfAny(files, dir)
+	for _, name := range names {
+		at := dir + "/" + name
+		if _, noLink := files.ReadLink(at); noLink != nil && most > 0 {
+			if _, noDir := files.ReadDir(at); noDir == nil {
+				below, err := kubeletDropIns(files, at, most-1)
+				if err != nil {
+					return nil, err
+				}
+				all = append(all, below...)
+				continue
+			}
+		}
+		if strings.HasSuffix(name, ".conf") {
+			all = append(all, at)
+		}
+	}
+	return all, err
 }
 
 // commandFlags reads the flags of a command line.
@@ -157,7 +179,7 @@ func (k *Kubelet) guess(files Files, found []File) (configs, dirs []string, err 
 
 // readConfig reads the scalars of a KubeletConfiguration. JSON is YAML too.
 func (k *Kubelet) readConfig(files Files, name string) error {
-	text, found, err := ReadIfAny(files, name)
+	text, found, err := ReadYAML(files, name)
 	if err != nil || !found {
 		return err
 	}

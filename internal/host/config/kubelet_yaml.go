@@ -7,7 +7,22 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"nodegate/internal/host/file"
 )
+
+// mostYAML bounds a file that is taken apart as YAML, which makes a hundred times as much of it. Such files come out of ConfigMaps, and
+// these have at most 1 MiB.
+const mostYAML = 1 << 20
+
+// ReadYAML reads a file of YAML that may be absent.
+func ReadYAML(files Files, name string) (text []byte, found bool, err error) {
+	text, found, err = ReadIfAny(files, name)
+	if len(text) > mostYAML {
+		return nil, false, file.TooLarge(name, mostYAML)
+	}
+	return text, found, err
+}
 
 // mostNodes bounds what a file's aliases may make of it.
 const mostNodes = 100_000

@@ -49,7 +49,7 @@ func ReadKubeProxy(files Files) (KubeProxy, error) {
 		names = append(names, "/var/lib/kubelet/pods/"+pod+"/volumes/kubernetes.io~configmap/kube-proxy/config.conf")
 	}
 	for _, name := range names {
-		text, found, err := ReadIfAny(files, name)
+		text, found, err := ReadYAML(files, name)
 		if err != nil {
 			return KubeProxy{}, fmt.Errorf("reading kube-proxy's configuration: %w", err)
 		}

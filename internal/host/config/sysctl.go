@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"slices"
 	"strings"
 )
 
@@ -84,16 +83,18 @@ type Sysctls struct {
 // about a file that cannot be read.
 func SystemdSysctls(files Files) (Sysctls, error) {
 	all, err := sysctlFiles(files, func(name string) bool { return !strings.HasPrefix(path.Base(name), ".") })
+	counts := map[string]int{} // by key, the place of its line
+	for i, line := range all {
+		before, is := counts[line.Key]
+		if !is || all[before].Value != line.Value || all[before].Exclude != line.Exclude {
+			counts[line.Key] = i
+		}
+	}
 	var s Sysctls
-	for _, line := range all {
-		i := slices.IndexFunc(s.settings, func(o Setting) bool { return o.Key == line.Key })
-		if i >= 0 && s.settings[i].Value == line.Value && s.settings[i].Exclude == line.Exclude {
-			continue
+	for i, line := range all {
+		if counts[line.Key] == i {
+			s.settings = append(s.settings, line)
 		}
-		if i >= 0 {
-			s.settings = slices.Delete(s.settings, i, i+1)
-		}
-		s.settings = append(s.settings, line)
 	}
 	return s, err
 }

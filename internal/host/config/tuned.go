@@ -7,6 +7,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"nodegate/internal/host/file"
 )
 
 // TunedSetting is a kernel parameter that TuneD writes when it applies a profile.
@@ -21,8 +23,8 @@ type TunedSetting struct {
 // which TuneD does not apply either.
 func TunedSysctls(files Files) ([]TunedSetting, error) {
 	p := tunedProfile{files: files, units: map[string]*tunedUnit{}}
-	for _, file := range []string{"/etc/tuned/active_profile", "/etc/tuned/post_loaded_profile"} {
-		text, _, err := ReadIfAny(files, file)
+	for _, name := range []string{"/etc/tuned/active_profile", "/etc/tuned/post_loaded_profile"} {
+		text, _, err := ReadIfAny(files, name)
 		if err != nil {
 			return nil, err
 		}
@@ -53,6 +55,9 @@ func TunedSysctls(files Files) ([]TunedSetting, error) {
 	}
 	return all, nil
 }
+
+// mostProfile bounds a profile, in bytes: each option is compared with those before it.
+const mostProfile = 64 << 10
 
 // tunedProfile is profiles merged as TuneD merges them: a section of a later one
 // adds to the same section of an earlier one, or replaces it.
@@ -108,6 +113,9 @@ func (p *tunedProfile) find(name string) (File, error) {
 		f, null, err := read(p.files, dir+"/"+path.Base(name)+"/tuned.conf")
 		if errors.Is(err, fs.ErrNotExist) || null {
 			continue
+		}
+		if len(f.Text) > mostProfile {
+			return f, file.TooLarge(f.Path, mostProfile)
 		}
 		return f, err
 	}

@@ -12,15 +12,15 @@ type Named struct {
 	Text []byte
 }
 
-// MaxTogether is what the files of one directory, or of one kind of configuration, may have together, in bytes.
-const MaxTogether = 64 << 20
+// maxTogether is what the files of one directory may have together, in bytes.
+const maxTogether = 64 << 20
 
-// TooMuch returns an error where files of so many bytes are too many to be read together.
-func TooMuch(where string, total int) error {
-	if total <= MaxTogether {
+// TooMuch returns an error where files have more bytes together than the most.
+func TooMuch(where string, total, most int) error {
+	if total <= most {
 		return nil
 	}
-	return fmt.Errorf("the files of %s are larger than %d bytes together", where, MaxTogether)
+	return fmt.Errorf("the files of %s are larger than %d bytes together", where, most)
 }
 
 // wholeTries bounds how often a directory may be replaced while it is read.
@@ -43,7 +43,7 @@ func ReadDir(dir string, open func() (*os.File, error), names func(dir string) (
 			f := Named{Name: dir + "/" + n}
 			if f.Text, err = read(f.Name); err == nil {
 				total += len(f.Text)
-				err = TooMuch(dir, total)
+				err = TooMuch(dir, total, maxTogether)
 			}
 			files = append(files, f)
 		}

@@ -11,7 +11,7 @@ func TestTooMuch(t *testing.T) {
 	names := func(string) ([]string, error) { return strings.Fields(strings.Repeat("a ", 60)), nil }
 	_, err := ReadDir("/d", nil, names, func(string) bool { return true }, func(string) ([]byte, error) {
 		read++
-		return make([]byte, MaxTogether/2), nil
+		return make([]byte, maxTogether/2), nil
 	})
 	if err == nil || !strings.Contains(err.Error(), "/d are larger than") || read != 3 {
 		t.Errorf("%v after %d files", err, read)
