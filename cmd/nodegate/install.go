@@ -98,6 +98,9 @@ that binary and the package's units are used.`,
 				return err
 			}
 			files, err := units.Files(lasting, texts, program)
+			if err == nil {
+				err = units.Alone(t, files)
+			}
 			if err != nil {
 				return err
 			}
