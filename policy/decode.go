@@ -131,7 +131,8 @@ func (r *reader) sysctl(b block) (Sysctl, bool) {
 	}
 	s.Key = key
 	if v, ok := r.value(b.get("value")); ok {
-		s.Value, _ = r.parameter(v, b.at("value"), "value")
+		text, _ := r.parameter(v, b.at("value"), "value")
+		s.Value = canonical(s.Key, text)
 	}
 	if v, ok := r.value(b.get("one_of")); ok {
 		if list := v.Type().IsTupleType() || v.Type().IsListType(); !list || v.LengthInt() == 0 {
@@ -139,7 +140,7 @@ func (r *reader) sysctl(b block) (Sysctl, bool) {
 		} else {
 			for _, e := range v.AsValueSlice() {
 				text, _ := r.parameter(e, b.at("one_of"), "each value of one_of")
-				s.OneOf = append(s.OneOf, text)
+				s.OneOf = append(s.OneOf, canonical(s.Key, text))
 			}
 		}
 	}

@@ -2,8 +2,10 @@ package policy
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -15,7 +17,9 @@ import (
 const (
 	maxDepth     = 100   // brackets in brackets
 	maxOperators = 1_000 // operators in one expression
+	maxDigits    = 40    // digits of a number; one of 64 bits has 20
 
+	tooManyDigits    = "A number has at most 40 digits, written out without an exponent; there are more here."
 	tooManyOperators = "An expression has at most 1000 operators, ${ } included; there are more here."
 	forInJSON        = "A policy in JSON has no for expressions: what they would make cannot be counted. Write the values out."
 	tooManyBrackets  = "A policy has at most 100 brackets in one another; there are more here."
@@ -103,6 +107,8 @@ func (s *nesting) take(t hclsyntax.Token, isFor, endFor bool) string {
 		s.levels = append(s.levels, level{
 			block: t.Type == hclsyntax.TokenOBrace, control: t.Type == hclsyntax.TokenTemplateControl, operators: top.operators,
 		})
+	case t.Type == hclsyntax.TokenNumberLit && digits(string(t.Bytes)) > maxDigits:
+		return tooManyDigits
 	case closes(t.Type):
 		if len(s.levels) > 1 {
 			s.levels = s.levels[:len(s.levels)-1]
@@ -115,6 +121,16 @@ func (s *nesting) take(t hclsyntax.Token, isFor, endFor bool) string {
 		}
 	}
 	return ""
+}
+
+// digits returns how many digits a number has where it is written out, at least: to write one of 1e300000000 as text takes hours.
+func digits(number string) int {
+	number, exponent, _ := strings.Cut(strings.ToLower(number), "e")
+	n, err := strconv.Atoi(cmp.Or(exponent, "0"))
+	if err != nil {
+		return maxDigits + 1
+	}
+	return max(len(number), n, -n)
 }
 
 func (s *nesting) inFor() bool {
@@ -143,6 +159,7 @@ func operates(t hclsyntax.TokenType) bool {
 func checkJSONDepth(f File) hcl.Diagnostics {
 	at := hcl.Range{Filename: f.Name, Start: hcl.InitialPos, End: hcl.InitialPos}
 	in := json.NewDecoder(bytes.NewReader(f.Text))
+	in.UseNumber() // one of 1e400 would end it
 	for depth := 0; ; {
 		t, err := in.Token()
 		if err != nil {
@@ -157,6 +174,10 @@ func checkJSONDepth(f File) hcl.Diagnostics {
 			}
 			if depth > maxDepth {
 				return tooDeep(at, tooManyBrackets)
+			}
+		case json.Number:
+			if digits(t.String()) > maxDigits {
+				return tooDeep(at, tooManyDigits)
 			}
 		case string:
 			tokens, _ := hclsyntax.LexTemplate([]byte(t), f.Name, hcl.InitialPos)

@@ -39,7 +39,13 @@ func TestTooComplex(t *testing.T) {
 			strings.Repeat("${var.v}", 900) + `"}}}`, "more than 4 MiB of values"},
 		"an argument, often": {"a.hcl", value(`format("` + strings.Repeat("%[1]s", 100) + `", "` + long[:1000] + `")`), "more than 4096 bytes"},
 		"a wide number":      {"a.hcl", value(`format("%999999d", 1)`), "more than 4096 bytes"},
-		"a long pattern":     {"a.hcl", value(`regex("` + strings.Repeat("(a{1,1000})", 50) + `", "a")`), "at most 500 bytes"},
+		"a large number":     {"a.hcl", value(`lower(1e3000000)`), "at most 40 digits"},
+		"a small number":     {"a.hcl", value(`lower(1E-3000000)`), "at most 40 digits"},
+		"a long number":      {"a.hcl", value(strings.Repeat("9", 50_000)), "at most 40 digits"},
+		"JSON, large":        {"a.hcl.json", `{"sysctl": {"kernel.panic": {"value": 1e3000000}}}`, "at most 40 digits"},
+		"JSON after a large one": {"a.hcl.json", `{"variable": {"a": {"default": 1e400}}, "sysctl": {"kernel.panic": {"value": "` +
+			`${[for a in [1] : a]}"}}}`, "at most 40 digits"},
+		"a long pattern": {"a.hcl", value(`regex("` + strings.Repeat("(a{1,1000})", 50) + `", "a")`), "at most 500 bytes"},
 	} {
 		_, diags := policy.Load([]policy.File{{Name: c.name, Text: []byte(c.text)}}, policy.Options{})
 		if !strings.Contains(diags.Error(), c.want) {
@@ -53,6 +59,7 @@ func TestTooComplex(t *testing.T) {
 		"two for, one after the other": value("max([for a in [1, 2] : a]..., [for a in [3] : a]...)"),
 		"two templates":                value(`"%{ for a in [1] }1%{ endfor }%{ for b in [2] }2%{ endfor }"`),
 		"many lines with operators":    strings.Repeat("# a\nvariable \"a\" { default = -1 }\n", 1) + value("var.a + 1"),
+		"numbers":                      value("max(18446744073709551615, 1e9, 0.25e+2, 007)"),
 		"prose":                        "module \"overlay\" {\n  reason = \"for one in all [[[[ for all in one\"\n}\n",
 	} {
 		_, diags := policy.Load([]policy.File{{Name: "a.hcl", Text: []byte(text)}}, policy.Options{})

@@ -93,11 +93,13 @@ func (p *Policy) Advice() []string {
 			}
 		}
 	}
-	for _, m := range p.Modules {
-		late(m.Metadata, "module "+m.Name)
-	}
 	for _, s := range p.Sysctls {
 		late(s.Metadata, s.Key.String())
+	}
+	for _, m := range p.Modules {
+		if !slices.ContainsFunc(p.Sysctls, func(s Sysctl) bool { return s.Range == m.Range }) { // which was said
+			late(m.Metadata, "module "+m.Name)
+		}
 	}
 	for _, l := range p.Links {
 		late(l.Metadata, "link "+l.Name)

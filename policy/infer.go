@@ -22,19 +22,23 @@ func ModuleOf(key Key) string {
 }
 
 // inferModules adds the modules that create the policy's sysctls. A module that a
-// blocking sysctl needs is blocking.
+// blocking sysctl needs is blocking. What only sysctls need of which it is not known
+// whether they apply depends on the same facts.
 func (p *Policy) inferModules() {
-	for _, s := range p.Sysctls {
-		name := ModuleOf(s.Key)
-		i := slices.IndexFunc(p.Modules, func(m Module) bool { return m.Name == name })
-		switch {
-		case name == "" || s.Off:
-		case i < 0:
-			p.Modules = append(p.Modules, Module{Name: name, Metadata: Metadata{
-				Severity: s.Severity, Range: s.Range, Ref: s.Ref, Reason: "It brings " + s.Key.String() + ".",
-			}})
-		default:
-			stricter(&p.Modules[i].Metadata, s.Metadata)
+	for _, known := range []bool{true, false} {
+		for _, s := range p.Sysctls {
+			name := ModuleOf(s.Key)
+			i := slices.IndexFunc(p.Modules, func(m Module) bool { return m.Name == name })
+			switch {
+			case name == "" || s.Off || known != (s.WhenUnknown == ""):
+			case i < 0:
+				p.Modules = append(p.Modules, Module{Name: name, Metadata: Metadata{
+					Severity: s.Severity, Range: s.Range, Ref: s.Ref, Reason: "It brings " + s.Key.String() + ".",
+					Unknown: s.WhenUnknown, WhenUnknown: s.WhenUnknown,
+				}})
+			default:
+				stricter(&p.Modules[i].Metadata, s.Metadata)
+			}
 		}
 	}
 }

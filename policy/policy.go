@@ -56,6 +56,8 @@ type Metadata struct {
 	Off      bool      // its when is false here
 	When     string    // where that when is
 	Unknown  string    // the facts that it depends on and that are not known here
+	// WhenUnknown are those of them on which its when depends: it may not apply at all.
+	WhenUnknown string
 	// Undecided are those of another requirement of the same name, which blocks: it may ask for something else.
 	Undecided string
 	Selects   string // of a link block: the interfaces that it is about

@@ -213,14 +213,16 @@ func (r *reader) oneOf(e hcl.Expression, name string, words ...string) string {
 
 // metadata reads what every requirement says about itself.
 func (r *reader) metadata(b block) Metadata {
+	off := !r.flag(b.get("when"), "when", true)
+	whenUnknown := r.unknowns() // nothing else of the block was read yet
 	a := Metadata{
+		Off: off, WhenUnknown: whenUnknown,
 		Severity: Severity(r.oneOf(b.get("severity"), "severity", string(Block), string(Warn))),
 		Reason:   r.text(b.get("reason"), "reason"),
 		Ref:      r.text(b.get("ref"), "ref"),
 		Symptom:  r.text(b.get("symptom"), "symptom"),
 		TradeOff: r.text(b.get("tradeoff"), "tradeoff"),
 		Drift:    r.drift(b),
-		Off:      !r.flag(b.get("when"), "when", true),
 		Range:    b.Range, Override: b.Override, Builtin: b.Builtin,
 	}
 	if e := b.get("when"); a.Off {

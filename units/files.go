@@ -4,6 +4,7 @@
 package units
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"io/fs"
@@ -109,16 +110,14 @@ func unitFiles(g policy.Gate, prog Program) []File {
 }
 
 // policyName returns the base name under which a policy file is installed, which
-// keeps it HCL or JSON.
+// keeps it HCL or JSON. It is not hidden: nodegate would not read it.
 func policyName(name string) string {
 	name = name[strings.LastIndexAny(name, "/:")+1:]
-	switch {
-	case policy.IsPolicyFile(name):
-		return name
-	case strings.HasSuffix(name, ".json"):
-		return strings.TrimSuffix(name, ".json") + ".hcl.json"
+	suffix := ".hcl"
+	if text, is := strings.CutSuffix(name, ".json"); is {
+		name, suffix = text, ".hcl.json"
 	}
-	return name + ".hcl"
+	return cmp.Or(strings.TrimLeft(strings.TrimSuffix(name, ".hcl"), "."), "policy") + suffix
 }
 
 // applyCommand ends well before applyTimeout.

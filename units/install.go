@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"nodegate/internal/host/tree"
+	"path"
 	"slices"
 )
 
@@ -122,6 +123,10 @@ func prepare(t Tree, j *journal, files []File, force bool) (*step, error) {
 			continue
 		}
 		now, err := t.Stat(e.Path)
+		if err == nil && now.Type == tree.Absent && path.Dir(e.Path) == PolicyDir { // whose it was removed it: it is not put back
+			s.changes = append(s.changes, Change{e.Path, Remove})
+			continue
+		}
 		if err == nil && !e.ours(now) && !force {
 			err = changedError(t, e.Path)
 		}

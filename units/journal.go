@@ -102,18 +102,22 @@ func backup(t Tree, p string, n tree.Node) error {
 // restore puts back what existed at the entry's path: content, mode, owner and
 // modification time.
 func (e *entry) restore(t Tree) error {
-	var err error
-	switch e.Before.Type {
-	case tree.Absent:
+	if e.Before.Type == tree.Absent {
 		return errors.Join(t.Unstage(e.Path), t.Remove(e.Path))
-	case tree.SymLink:
+	}
+	missing, err := missingDirs(t, e.Path) // somebody may have removed the folder
+	if err == nil {
+		err = makeDirs(t, missing, 0o755)
+	}
+	switch {
+	case err != nil:
+	case e.Before.Type == tree.SymLink:
 		err = t.StageLink(e.Path, e.Before.Target)
 	default:
 		var content []byte
-		if content, err = t.Read(backupDir + "/" + e.Before.Sum); err != nil {
-			return err
+		if content, err = t.Read(backupDir + "/" + e.Before.Sum); err == nil {
+			err = t.StageFile(e.Path, content, e.Before.Mode)
 		}
-		err = t.StageFile(e.Path, content, e.Before.Mode)
 	}
 	if err == nil {
 		err = t.Own(e.Path, e.Before)

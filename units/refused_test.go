@@ -54,3 +54,22 @@ func TestSecondInstaller(t *testing.T) {
 	_, err = units.Install(open(t, root), files(t, policyOne, "one"), false)
 	must(t, err)
 }
+
+// TestFolderRemoved: where somebody has removed a folder with what install replaced in it, uninstall makes it again.
+func TestFolderRemoved(t *testing.T) {
+	root := node(t)
+	tree := open(t, root)
+	before := manifest(t, root)
+	_, err := units.Install(tree, files(t, policyOne, "one"), false)
+	must(t, err)
+	must(t, os.RemoveAll(root+"/etc/sysctl.d"))
+	must(t, os.RemoveAll(root+"/usr"))
+	if _, err = units.Uninstall(tree, false); err == nil || !strings.Contains(err.Error(), "somebody has changed it") {
+		t.Errorf("uninstall: %v", err)
+	}
+	_, err = units.Uninstall(tree, true)
+	must(t, err)
+	if d := cmp.Diff(before, manifest(t, root)); d != "" {
+		t.Errorf("uninstalled:\n%s", d)
+	}
+}

@@ -1,6 +1,17 @@
 package units
 
-import "path"
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"syscall"
+
+	"nodegate/internal/host/tree"
+	"nodegate/internal/plain"
+	"nodegate/policy"
+)
 
 // A policy of several files changes as a whole: the new ones are written into a copy
 // of the policy directory, which then takes its place.
@@ -46,6 +57,30 @@ func (s *step) stageWhole(t Tree) error {
 		}
 	}
 	return nil
+}
+
+// Alone returns an error for each file that would stay in the policy directory beside these files: the node would read it too, and
+// the two together nobody has looked at.
+func Alone(t Tree, files []File) error {
+	j, err := readJournal(t)
+	if err != nil {
+		return err
+	}
+	names, err := t.Names(PolicyDir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) { // Install says what is in the way
+		return nil
+	}
+	errs := []error{err}
+	for _, n := range names {
+		p := PolicyDir + "/" + n
+		known := j.find(p)
+		goes := known != nil && known.Before.Type == tree.Absent
+		if policy.IsPolicyFile(n) && !goes && !slices.ContainsFunc(files, func(f File) bool { return f.Path == p }) {
+			errs = append(errs, fmt.Errorf("%s is not part of this policy, and the node would read it too: remove it, or install both: --policy %s",
+				t.Full(p), plain.Quote(t.Full(p))))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // isCopied reports whether a path changes together with the policy directory.

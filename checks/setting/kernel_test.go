@@ -116,6 +116,21 @@ func TestRealKernel(t *testing.T) {
 	}
 }
 
+// TestRangesOnTheKernel: the kernel sorts and joins ranges; what was written passes all the same.
+func TestRangesOnTheKernel(t *testing.T) {
+	h := checkstest.Scratch(t)
+	for _, value := range []string{"6443,30000-30999,32000-32767,30000-32767", "3,1,2,9-9", "65535", "10-20,5-30"} {
+		p := checkstest.Load(t, "sysctl \"net.ipv4.ip_local_reserved_ports\" { value = \""+value+"\" }")
+		list := catalog.For(p, checks.Boot)
+		if r := checks.Apply(t.Context(), h, checks.Boot, list, nil); r.Verdict() != checks.Pass {
+			t.Errorf("%s: %s", value, checkstest.Print(r))
+		}
+		if got, err := h.ReadSysctl("net/ipv4/ip_local_reserved_ports"); err != nil || got != p.Sysctls[0].Value {
+			t.Errorf("%s is %q on the kernel, %v; %q in the policy", value, got, err, p.Sysctls[0].Value)
+		}
+	}
+}
+
 // TestRecordedKernel: a recording answers what the kernel answered.
 func TestRecordedKernel(t *testing.T) {
 	h := checkstest.Scratch(t)

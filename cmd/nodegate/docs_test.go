@@ -178,18 +178,27 @@ func TestChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	root := t.TempDir()
-	if err := os.WriteFile(root+"/node.hcl", []byte("use \"kubernetes\" {}\npublish { by = \"timer\" }\ngate { unit_absent = \"allow\" }\n"),
-		0o644); err != nil {
+	if err := os.MkdirAll(root+"/etc/nodegate/policy.d", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), "nodegate", "install", "--root", root, "--policy", root+"/node.hcl",
-		"--dry-run").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if err := os.Chmod(root+"/etc/nodegate/policy.d", 0o777); err != nil { // what --allow-writable is for
+		t.Fatal(err)
 	}
-	found := regexp.MustCompile("(?m)^ +create +"+regexp.QuoteMeta(root)+"(/.*)$").FindAllStringSubmatch(string(out), -1)
-	if len(found) < 10 {
-		t.Errorf("%d files:\n%s", len(found), out)
+	var found [][]string
+	for _, publish := range []string{"", "by = \"timer\""} {
+		policy := "use \"kubernetes\" {}\npublish { " + publish + " }\naudit {}\ngate { unit_absent = \"allow\" }\n"
+		if err := os.WriteFile(root+"/node.hcl", []byte(policy), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.CommandContext(t.Context(), "nodegate", "install", "--root", root, "--policy", root+"/node.hcl", "--dry-run",
+			"--assess-boot", "--allow-writable").CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		found = append(found, regexp.MustCompile("(?m)^ +create +"+regexp.QuoteMeta(root)+"(/.*)$").FindAllStringSubmatch(string(out), -1)...)
+	}
+	if len(found) < 30 {
+		t.Errorf("%d files: %q", len(found), found)
 	}
 	for _, m := range found {
 		name := m[1]

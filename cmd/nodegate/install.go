@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"time"
 
@@ -97,6 +98,9 @@ that binary and the package's units are used.`,
 				return err
 			}
 			files, err := units.Files(lasting, texts, program)
+			if err == nil {
+				err = units.Alone(t, files)
+			}
 			if err != nil {
 				return err
 			}
@@ -219,11 +223,7 @@ func newUninstall() *cobra.Command {
 // nil where no fact of the node is known.
 func readableThere(fact func(name string) (any, bool), p *policy.Policy, texts []policy.File, stderr io.Writer) error {
 	there, diags := policy.Load(texts, policy.Options{Checks: catalog.Names(), Fact: fact})
-	var given, alone strings.Builder
-	if err := errors.Join(p.WriteEffective(&given), there.WriteEffective(&alone)); err != nil {
-		return err
-	}
-	if !diags.HasErrors() && given.String() == alone.String() {
+	if !diags.HasErrors() && reflect.DeepEqual(p, there) {
 		return nil
 	}
 	policy.WriteDiagnostics(stderr, texts, diags)

@@ -2,6 +2,7 @@ package export
 
 import (
 	_ "embed"
+	"fmt"
 	"path"
 	"strings"
 
@@ -37,6 +38,14 @@ const publisherVolumes = `      - {name: run, hostPath: {path: /run/nodegate, ty
 //go:embed readiness/rbac.yaml
 var publisherRBAC string
 
+// configMapKey reports whether the API server takes a name as the key of a ConfigMap (IsConfigMapKey in k8s.io/apimachinery).
+func configMapKey(name string) bool {
+	return len(name) <= 253 && !strings.ContainsFunc(name, func(r rune) bool {
+		letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
+		return !letter && !strings.ContainsRune("-_.", r)
+	})
+}
+
 // daemonSet is a kustomize base. Its pod installs below the host's folders and
 // asks the host's systemd to start the units; what stays is a container that publishes what
 // they find, where the policy has publish { by = "pod" }, or waits.
@@ -56,6 +65,10 @@ func daemonSet(in Input) (Result, error) {
 	for _, f := range files {
 		if path.Dir(f.Path) == units.PolicyDir {
 			name := "policy.d/" + path.Base(f.Path)
+			if !configMapKey(path.Base(f.Path)) {
+				return Result{}, fmt.Errorf("the policy would be the key %q of a ConfigMap, which is letters, digits, -, _ and . only: rename it",
+					path.Base(f.Path))
+			}
 			k += "  - " + name + "\n"
 			tree = append(tree, units.File{Path: name, Mode: 0o644, Content: f.Content})
 		}

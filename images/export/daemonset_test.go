@@ -97,6 +97,23 @@ func TestLeastPrivilege(t *testing.T) {
 	leastPrivilege(t, podPolicy, "nodegate")
 }
 
+// TestConfigMapKeys: a policy whose name is no key of a ConfigMap is refused, not written as a base that nobody can apply.
+func TestConfigMapKeys(t *testing.T) {
+	f, err := Find("daemonset")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, right := range map[string]bool{
+		"my.hcl": true, "dir/a-B_2.hcl.json": true, "my node.hcl": false, "x=y.hcl": false, "é.hcl": false, strings.Repeat("a", 250) + ".hcl": false,
+	} {
+		in := input(t, testPolicy, deliveries()["image"])
+		in.Texts[0].Name = name
+		if _, err := f.Write(in); (err == nil) != right || err != nil && !strings.Contains(err.Error(), "rename it") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func leastPrivilege(t *testing.T, policy, account string) {
 	t.Helper()
 	text, err := os.ReadFile(base(t, policy) + "/daemonset.yaml")

@@ -27,6 +27,9 @@ func (l *linter) hook(s spec, h *yaml.Node, gated bool) {
 	l.enabled(s, h)
 	l.roles(h, "hook")
 	l.texts(h, "name", "manifest")
+	if off(h) {
+		return
+	}
 	raw, manifest, container := yes(h, "useRawManifest"), field(h, "manifest"), field(h, "execContainer")
 	if raw {
 		for _, name := range []string{"before", "requires", "execContainer"} {
@@ -42,7 +45,7 @@ func (l *linter) hook(s spec, h *yaml.Node, gated bool) {
 	switch {
 	case container != nil:
 		l.container(container)
-	case manifest == nil && !yes(h, "disabled") && text(h, "enabled") != "false":
+	case manifest == nil:
 		l.findAt(h, "empty-hook", "a hook without manifest and execContainer: kops refuses it", "give it a manifest, or take it out")
 	}
 	if manifest != nil {

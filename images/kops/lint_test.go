@@ -103,6 +103,30 @@ func TestWrong(t *testing.T) {
 	}
 }
 
+// TestSwitches: a switch is read as YAML 1.1, and of a hook that is switched off kops makes no unit: there is no trap in it.
+func TestSwitches(t *testing.T) {
+	const hook = "apiVersion: kops.k8s.io/v1alpha2\nkind: Cluster\nspec:\n  hooks:\n  - name: a\n    SWITCH\n    manifest: |\n" +
+		"      [Unit]\n      Before=kubelet.service\n      [Service]\n      ExecStart=/bin/true\n      INSTALL\n"
+	for given, want := range map[[2]string]string{
+		{"useRawManifest: True", "[Install]\n      WantedBy=multi-user.target"}: "before-kubelet",
+		{"useRawManifest: yes", "[Install]\n      WantedBy=multi-user.target"}:  "before-kubelet",
+		{"useRawManifest: true", ""}: "before-kubelet no-install",
+		{"disabled: true", ""}:       "",
+		{"disabled: yes", ""}:        "",
+		{"disabled: no", ""}:         "before-kubelet no-install",
+	} {
+		r, err := Lint([]byte(strings.NewReplacer("SWITCH", given[0], "INSTALL", given[1]).Replace(hook)))
+		var got []string
+		for _, f := range r.Findings {
+			got = append(got, f.Trap)
+		}
+		slices.Sort(got)
+		if err != nil || strings.Join(got, " ") != want {
+			t.Errorf("%q: %v, %v", given, got, err)
+		}
+	}
+}
+
 // TestSameWithCRLF: a file from another system has the same traps at the same places.
 func TestSameWithCRLF(t *testing.T) {
 	for name, text := range read(t, "testdata/traps/*.yaml") {

@@ -57,8 +57,15 @@ func text(m *yaml.Node, name string) string {
 	return ""
 }
 
-// yes reports whether a field is true.
-func yes(m *yaml.Node, name string) bool { return text(m, name) == "true" }
+// yes reports whether a field is true, as kops' YAML 1.1 has it.
+func yes(m *yaml.Node, name string) bool {
+	return slices.Contains([]string{"true", "yes", "on", "y"}, strings.ToLower(text(m, name)))
+}
+
+// off reports whether a hook is switched off: kops makes no unit of it.
+func off(h *yaml.Node) bool {
+	return yes(h, "disabled") || slices.Contains([]string{"false", "no", "off", "n"}, strings.ToLower(text(h, "enabled")))
+}
 
 // list is a field that is a list of one kind of node. Another shape is a mistake.
 func (l *linter) list(m *yaml.Node, name string, kind yaml.Kind) []*yaml.Node {

@@ -17,7 +17,7 @@ func (l *linter) acrossDocuments() {
 	var modules []string
 	for _, s := range l.specs {
 		for _, h := range s.hooks {
-			if off := yes(h, "disabled") || text(h, "enabled") == "false"; !off && path.Ext(unitOf(h)) == ".timer" {
+			if !off(h) && path.Ext(unitOf(h)) == ".timer" {
 				l.timers = append(l.timers, unitOf(h))
 			}
 		}
