@@ -38,7 +38,7 @@ func TestAuditSummary(t *testing.T) {
 	if err := report.AuditSummary(&b, &rep, false); err != nil {
 		t.Fatal(err)
 	}
-	const want = `kube-proxy in iptables mode, rules of version 1.31 to 1.36, 9 Service ports
+	const want = `kube-proxy in iptables mode, rules of version 1.31 to 1.37, 9 Service ports
 
 fail: kubeproxy.endpoint.dnat (prod/np)
   connections meant for one endpoint of a Service go nowhere, or to another address
