@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	Newest = "1.37.2"  // of Kubernetes: what the tests run where $KUBERNETES names no other
+	Newest = "1.37.2" // of Kubernetes: what the tests run where $KUBERNETES names no other
 	Older  = "1.31.4" // the newest minor of two years ago
 
 	containerd = "2.4.2" // what people put on a Debian 11, whose own has no CRI v1
