@@ -138,6 +138,14 @@ fail
 want: flags that kubelet has
 got: --node-labels may not set node-role.kubernetes.io/worker=
 evidence: /usr/lib/systemd/system/kubelet.service: --node-labels=a=b,node-role.kubernetes.io/worker=` + remedy},
+		{What: "a role in the first of two flags, which add up", Node: node("--node-labels=a=b,node-role.kubernetes.io/worker= --node-labels c=d",
+			"v1.20.0", ""), Want: `
+fail
+want: flags that kubelet has
+got: --node-labels may not set node-role.kubernetes.io/worker=
+evidence: kubelet's command line: --node-labels=a=b,node-role.kubernetes.io/worker=` + remedy},
+		{What: "white space around labels, which kubelet cuts off", Node: node("'--node-labels=a=b, topology.kubernetes.io/zone=a'", "v1.20.0", ""),
+			Want: right},
 		{What: "a cloud inside", Node: node("--cloud-provider aws", "v1.31.0", ""), Want: `
 fail
 want: flags that kubelet has

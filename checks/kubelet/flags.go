@@ -52,9 +52,16 @@ func inspectFlags(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.S
 		wrong = append(wrong, why)
 		s.Evidence = append(s.Evidence, checks.Seen(k.Flags[flag].From.Source, k.Flags[flag].From.Text))
 	}
-	for label := range strings.SplitSeq(k.Flags["node-labels"].Value, ",") {
-		if refusedLabel(label) {
-			blame("node-labels", "--node-labels may not set "+label)
+	for _, labels := range k.Given("node-labels") { // of several flags kubelet takes all
+		said := checks.Seen("kubelet's command line", "--node-labels="+labels)
+		if last := k.Flags["node-labels"]; last.Value == labels {
+			said = checks.Seen(last.From.Source, last.From.Text)
+		}
+		for label := range strings.SplitSeq(labels, ",") {
+			if label = strings.TrimSpace(label); refusedLabel(label) {
+				wrong = append(wrong, "--node-labels may not set "+label)
+				s.Evidence = append(s.Evidence, said)
+			}
 		}
 	}
 	if cloud := k.Flags["cloud-provider"].Value; cloud != "" && cloud != "external" {

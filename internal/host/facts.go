@@ -131,6 +131,13 @@ func (h *Host) cloud() (any, bool) {
 			return known[1], true
 		}
 	}
+	product, err := h.Text("/sys/class/dmi/id/product_name") // OpenStack Compute, of Red Hat; older recordings were not asked
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrNotRecorded) {
+		return nil, false
+	}
+	if strings.HasPrefix(product, "OpenStack") {
+		return "openstack", true
+	}
 	if vendor == "Xen" { // of EC2's older types (t2, m4) only the firmware says whose it is: 4.11.amazon
 		bios, err := h.Text("/sys/class/dmi/id/bios_version")
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -90,17 +90,22 @@ func TestCloudWithoutDMI(t *testing.T) {
 	}
 }
 
-// TestCloud: EC2's older types run on Xen, and DMI names that as their vendor; another Xen is no cloud.
+// TestCloud: EC2's older types run on Xen, and DMI names that as their vendor; another Xen is no cloud. OpenStack's vendor is who has
+// packaged it.
 func TestCloud(t *testing.T) {
-	for _, c := range []struct{ vendor, bios, want string }{
-		{"Amazon EC2", "1.0", "aws"},
-		{"Xen", "4.11.amazon", "aws"},
-		{"Xen", "4.17.3", ""},
-		{"Hetzner", "", "hetzner"},
-		{"QEMU", "", ""},
+	for _, c := range []struct{ vendor, product, bios, want string }{
+		{"Amazon EC2", "m7i.large", "1.0", "aws"},
+		{"Xen", "HVM domU", "4.11.amazon", "aws"},
+		{"Xen", "HVM domU", "4.17.3", ""},
+		{"OpenStack Foundation", "OpenStack Nova", "", "openstack"},
+		{"Red Hat", "OpenStack Compute", "", "openstack"},
+		{"Red Hat", "KVM", "", ""},
+		{"Hetzner", "vServer", "", "hetzner"},
+		{"QEMU", "Standard PC (Q35 + ICH9, 2009)", "", ""},
 	} {
 		m := &hosttest.Machine{Files: map[string]string{
-			"/sys/class/dmi/id/sys_vendor": c.vendor + "\n", "/sys/class/dmi/id/bios_version": c.bios + "\n",
+			"/sys/class/dmi/id/sys_vendor": c.vendor + "\n", "/sys/class/dmi/id/product_name": c.product + "\n",
+			"/sys/class/dmi/id/bios_version": c.bios + "\n",
 		}}
 		if v, known := m.Host().Fact(t.Context(), "cloud.provider"); !known || v != c.want {
 			t.Errorf("%s, %s: %v, %t, want %q", c.vendor, c.bios, v, known, c.want)

@@ -152,6 +152,11 @@ func (k *Kubelet) commandFlags(words []argument) {
 	}
 }
 
+// Given returns the values of a flag on kubelet's command line, of which there may be several.
+func (k Kubelet) Given(flag string) []string {
+	return flagValues(k.Command, "--"+flag, "--"+strings.ReplaceAll(flag, "-", "_"))
+}
+
 // guess reads the flags of the unit and of the files of variables that the units of distributions read, and returns the
 // places where they put the configuration.
 func (k *Kubelet) guess(files Files, found []File) (configs, dirs []string, err error) {
