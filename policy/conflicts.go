@@ -59,11 +59,20 @@ func (p *Policy) check(r *reader) {
 	}
 	p.Problems = problems
 
-	for i, pr := range p.Probes {
-		if j := slices.IndexFunc(p.Probes[:i], func(o Probe) bool { return o.Name == pr.Name }); j >= 0 {
-			r.errorf(pr.Range, "Same name twice", "Another probe %q is at %s. Remove one of the two.", pr.Name, place(p.Probes[j].Range))
+	probes := p.Probes[:0]
+	for _, pr := range p.Probes {
+		i := slices.IndexFunc(probes, func(o Probe) bool { return o.Name == pr.Name && o.Applies() })
+		switch {
+		case i < 0 || !pr.Applies():
+			probes = append(probes, pr)
+		case probes[i].Timeout != pr.Timeout:
+			r.errorf(pr.Range, "Contradiction", "The timeout of probe %s is %s here, and %s at %s. Remove one of the two.",
+				pr.Name, pr.Timeout, probes[i].Timeout, place(probes[i].Range))
+		default:
+			stricter(&probes[i].Metadata, pr.Metadata)
 		}
 	}
+	p.Probes = probes
 
 	p.sameLinks(r)
 }
@@ -76,6 +85,11 @@ func (p *Policy) EachModule() []Module {
 // EachSysctl returns one parameter of each name.
 func (p *Policy) EachSysctl() []Sysctl {
 	return oneOfEach(p.Sysctls, func(s Sysctl) string { return string(s.Key) }, func(s *Sysctl) *Metadata { return &s.Metadata })
+}
+
+// EachProbe returns one probe of each name.
+func (p *Policy) EachProbe() []Probe {
+	return oneOfEach(p.Probes, func(pr Probe) string { return pr.Name }, func(pr *Probe) *Metadata { return &pr.Metadata })
 }
 
 // oneOfEach leaves one requirement of each name: what applies, else what cannot be known, else what is off.

@@ -155,3 +155,24 @@ func TestOverrideAll(t *testing.T) {
 		t.Error("neither asks for it: this tests nothing")
 	}
 }
+
+// TestSameProbes: probes that agree are one, as other requirements are; of those with a when the one that applies counts.
+func TestSameProbes(t *testing.T) {
+	debian := func(name string) (any, bool) { return "debian", name == "os.id" }
+	for _, c := range [][2]string{
+		{"probe \"bridge\" { severity = \"warn\" }\nprobe \"bridge\" {}", "block 1s"},
+		{"probe \"bridge\" { timeout = \"2s\" }\nprobe \"bridge\" {}", "The timeout of probe bridge is 1s here, and 2s at p.hcl:1"},
+		{"probe \"bridge\" { when = os.id == \"debian\" }\nprobe \"bridge\" {\nwhen = false\ntimeout = \"2s\"\n}", "block 1s"},
+		{"probe \"bridge\" {\nwhen = false\ntimeout = \"2s\"\n}\nprobe \"bridge\" { when = os.id == \"debian\" }", "block 1s"},
+	} {
+		text, want := c[0], c[1]
+		p, diags := policy.Load([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, policy.Options{Fact: debian})
+		got := diags.Error()
+		if each := p.EachProbe(); !diags.HasErrors() && len(each) == 1 {
+			got = fmt.Sprintf("%s %s", each[0].Severity, each[0].Timeout)
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+}

@@ -35,7 +35,7 @@ func Running(p *policy.Policy) []checks.Check {
 // Probes returns the probes of a policy.
 func Probes(p *policy.Policy) []checks.Check {
 	var list []checks.Check
-	for _, pr := range p.Probes {
+	for _, pr := range p.EachProbe() {
 		list = append(list, probe{pr})
 	}
 	return list
