@@ -22,7 +22,8 @@ func conntrackOverwritten() checks.Problem {
 		Symptom: "nf_conntrack_max is right after boot and another number once kube-proxy runs; from 1.29 to 1.36 even a smaller one.",
 		How: "kube-proxy writes max(131072, 32768 x CPUs), from 1.36 at most 1048576, unless conntrack.maxPerCore is 0 (before 1.29 and " +
 			"from 1.37 it only raises); its configuration is looked for in the static Pod's manifest, /var/lib/kube-proxy and the Pod's " +
-			"volumes. The version is taken to be kubelet's. Where no configuration is on the node, the answer is unknown unless the defaults agree with the policy.",
+			"volumes. The version is taken to be kubelet's. Where no configuration is on the node, the answer is unknown unless the " +
+			"defaults agree with the policy.",
 		Remedy: "set conntrack.maxPerCore: 0 in kube-proxy's configuration (kops: kubeProxy.conntrackMaxPerCore: 0), or let the policy ask " +
 			"for what kube-proxy writes",
 		TradeOff: "With maxPerCore 0 the number no longer grows with the machine.",
