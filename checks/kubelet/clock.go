@@ -18,8 +18,8 @@ func clockUnsynchronised() checks.Problem {
 		Name: "clock.unsynchronised", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
 		Detects: "Nothing keeps the clock of this machine right.",
 		Symptom: "\"x509: certificate has expired or is not yet valid\", tokens that are refused, Leases that other nodes think old.",
-		How: "The kernel's clock has been unsynchronised (STA_UNSYNC, as `timedatectl` shows it) for 10 minutes and more since the boot. " +
-			"A hypervisor's agent that sets the clock itself may not say so.",
+		How: "The kernel's clock has been unsynchronised (STA_UNSYNC, as `timedatectl` shows it, with an error that nobody bounds) for 10 " +
+			"minutes and more since the boot. A hypervisor's agent that sets the clock itself may not say so.",
 		Remedy:   "start chronyd or systemd-timesyncd, and see whether its servers answer: timedatectl; chronyc tracking",
 		TradeOff: "A clock that is far off jumps once: timers of programs fire early.",
 		Ref:      "https://man7.org/linux/man-pages/man2/adjtimex.2.html",

@@ -24,14 +24,21 @@ func (machineKernel) Release() (string, error) {
 	return unix.ByteSliceToString(u.Release[:]), nil
 }
 
-// Synchronised asks the kernel: STA_UNSYNC is there until a program such as chronyd has set the clock and keeps it.
+// noError is the kernel's maximum error of a clock that nobody keeps, in microseconds (NTP_PHASE_LIMIT of linux/timex.h): what sets the
+// clock once leaves it so.
+const noError = 16_000_000
+
+// Synchronised asks the kernel: STA_UNSYNC is there until a program has set the clock and keeps it. chronyd without rtcsync leaves it
+// there, and tells the maximum error only (set_sync_status of its sys_timex.c).
 func (machineKernel) Synchronised() (bool, error) {
 	var t unix.Timex
 	if _, err := unix.Adjtimex(&t); err != nil {
 		return false, fmt.Errorf("adjtimex: %w", err)
 	}
-	return t.Status&unix.STA_UNSYNC == 0, nil
+	return synchronised(t), nil
 }
+
+func synchronised(t unix.Timex) bool { return t.Status&unix.STA_UNSYNC == 0 || t.Maxerror < noError }
 
 func (machineKernel) LoadModule(ctx context.Context, name string) error {
 	_, err := program.Run(ctx, "modprobe", "--", name)
