@@ -149,11 +149,11 @@ func (p *Policy) globs(r *reader) {
 	if r.catalogue == nil {
 		return
 	}
-	for _, g := range p.Sysctls {
+	for _, g := range applying(p.Sysctls, func(s Sysctl) bool { return s.Key.IsGlob() && s.Applies() }) {
 		for _, s := range p.Sysctls {
 			// Of two globs, one that matches the other's text means all that it does: * matches eth*.
 			matches, _ := path.Match(string(g.Key), string(s.Key))
-			if !matches || !g.Key.IsGlob() || s.Key == g.Key || !g.Applies() || !s.Applies() {
+			if !matches || s.Key == g.Key || !s.Applies() {
 				continue
 			}
 			if _, ok := g.and(s); !ok {
