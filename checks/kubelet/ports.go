@@ -20,8 +20,7 @@ func ports() checks.Problem {
 		Detects: "Another program listens on kubelet's port.",
 		Symptom: "kubelet exits: \"listen tcp 0.0.0.0:10250: bind: address already in use\".",
 		How: "Kubelet's port (10250) cannot be bound to, /proc/net/tcp and tcp6 have a listening socket there, and the process that has it " +
-			"open, by /proc/PID/fd, " +
-			"is not kubelet, k3s or rke2.",
+			"open, by /proc/PID/fd, is not kubelet, and no program that has kubelet in it (k3s, RKE2, MicroK8s' kubelite, hyperkube).",
 		Remedy:   "stop the other program, or set port in kubelet's configuration",
 		TradeOff: "On another port the API server, metrics-server and network policies must follow.",
 		Ref:      "https://kubernetes.io/docs/reference/networking/ports-and-protocols/",
@@ -62,9 +61,9 @@ func inspectPort(h *host.Host, wanted string) (checks.State, error) {
 				return s, err
 			}
 			s.Evidence = append(s.Evidence, checks.Seen(table, "port "+port+": "+cmp.Or(owner, "unknown process")))
-			switch name, _, _ := strings.Cut(owner, " "); name {
-			case "kubelet", "k3s", "k3s-server", "k3s-agent", "rke2":
-			case "":
+			switch name, _, _ := strings.Cut(owner, " "); {
+			case isKubelet(name):
+			case name == "":
 				// nodegate-watch.service may not look into kubelet. Where kubelet runs, the port is taken to be its own.
 				if runs, err := kubeletRuns(h); err != nil || !runs {
 					return s, cmp.Or(err, fmt.Errorf("port %s is taken, and the process that listens there is not visible", port))
@@ -82,9 +81,12 @@ func inspectPort(h *host.Host, wanted string) (checks.State, error) {
 
 func kubeletRuns(h *host.Host) (bool, error) {
 	processes, err := h.Processes()
-	return slices.ContainsFunc(processes, func(p host.Process) bool {
-		return slices.Contains([]string{"kubelet", "k3s", "k3s-server", "k3s-agent", "rke2"}, p.Name)
-	}), err
+	return slices.ContainsFunc(processes, func(p host.Process) bool { return isKubelet(p.Name) }), err
+}
+
+// isKubelet reports whether a process of that name is kubelet, or has it in it: k3s, RKE2, MicroK8s, hyperkube.
+func isKubelet(name string) bool {
+	return slices.Contains([]string{"kubelet", "k3s", "k3s-server", "k3s-agent", "rke2", "kubelite", "hyperkube"}, name)
 }
 
 // listener reads a line of /proc/net/tcp: "0: 00000000:280A 00000000:0000 0A ...

@@ -1,6 +1,7 @@
 package kubelet_test
 
 import (
+	"strings"
 	"testing"
 
 	"nodegate/checks"
@@ -29,6 +30,8 @@ pass
 want: free, or kubelet's own
 got: free, or kubelet's own
 evidence: /proc/net/tcp: port 10250: kubelet (pid 815)`
+	microk8s := node(line("280A", "0A"), "kubelite")
+	microk8s.What, microk8s.Want = "MicroK8s runs", strings.Replace(own.Want, "kubelet (pid", "kubelite (pid", 1)
 	stranger.What, stranger.Want = "a stranger", `
 fail
 want: free, or kubelet's own
@@ -45,5 +48,5 @@ evidence: /proc/net/tcp: port 10250: unknown process`}
 	nobody := checkstest.Case{What: "nobody is seen", Node: checkstest.Node(map[string]string{
 		"/proc/net/tcp": header + line("280A", "0A"), "/proc/1/stat": "1 (systemd) S 1", "/proc/1/cmdline": "init\x00",
 	}, nil), Want: "unknown\nerror: port 10250 is taken, and the process that listens there is not visible"}
-	checkstest.RunOne(t, "kubelet.ports", checks.Boot, []checkstest.Case{free, own, stranger, unseen, nobody})
+	checkstest.RunOne(t, "kubelet.ports", checks.Boot, []checkstest.Case{free, own, microk8s, stranger, unseen, nobody})
 }
