@@ -135,11 +135,12 @@ func download(ctx context.Context, dir, module string) (d downloaded, err error)
 	return d, err
 }
 
-// goTool runs the go command in a module of its own, behind everybody else.
+// goTool runs the go command in a module of its own. Machines that are emulated beside it come first, and leave it a quarter: with less
+// the tests that wait for it were the last to end.
 func goTool(ctx context.Context, dir string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, buildTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "nice", append([]string{"-n", "10", "go"}, args...)...)
+	cmd := exec.CommandContext(ctx, "nice", append([]string{"-n", "5", "go"}, args...)...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=mod", "GOWORK=off")
 	cmd.WaitDelay = time.Second
