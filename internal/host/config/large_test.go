@@ -65,7 +65,7 @@ func TestLarge(t *testing.T) {
 		if got := fmt.Sprint(err); c.refused == "" && err != nil || !strings.Contains(got, c.refused) {
 			t.Errorf("%s: %s, want %q", c.what, got, c.refused)
 		}
-		if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 200 || took > 10*time.Second {
+		if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 200 || took > time.Minute {
 			t.Errorf("%s took %v and %d MiB", c.what, took, used)
 		}
 	}
