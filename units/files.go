@@ -143,7 +143,7 @@ func applyUnit(g policy.Gate, prog Program) []byte {
 			// It loads modules and writes network parameters. It confines itself to
 			// files below /run/nodegate, /proc, /sys and /dev: ProtectSystem= and all
 			// else that makes a mount namespace is most of what the unit would take.
-			// ProtectClock= takes a quarter of it, for a program of a device filter, and
+			// ProtectClock= costs a device filter, up to a quarter of the time, and
 			// forbids nothing more: no clock can be set without CAP_SYS_TIME.
 			"RuntimeDirectory", "nodegate",
 			"RuntimeDirectoryPreserve", "yes",
