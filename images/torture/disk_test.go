@@ -140,7 +140,7 @@ func (b *bench) record(dir, name string, p phase) (log []logged, err error) {
 	if err := command("mount", "-o", fs.mount, base, dir+"/mnt"); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(command("cp", "-a", b.dir+"/"+p.start+"/.", dir+"/mnt"), command("umount", dir+"/mnt"),
+	if err := errors.Join(command("cp", "-a", b.dir+"/"+p.start+"/.", dir+"/mnt"), unmount(dir+"/mnt"),
 		command("cp", "--sparse=always", base, dir+"/recorded")); err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (b *bench) record(dir, name string, p phase) (log []logged, err error) {
 	}
 	err = command("mount", "-o", fs.mount, exported, dir+"/mnt")
 	if err == nil {
-		err = errors.Join(command(b.args(dir+"/mnt", p.verb, p.which)...), command("umount", dir+"/mnt"))
+		err = errors.Join(command(b.args(dir+"/mnt", p.verb, p.which)...), unmount(dir+"/mnt"))
 	}
 	err = errors.Join(err, disk.Process.Signal(syscall.SIGTERM), disk.Wait())
 	if err != nil {
@@ -184,7 +184,20 @@ func (b *bench) boot(dir, name string, p phase, more []logged, byUninstall bool)
 	if err := command("mount", "-o", fileSystems[name].mount, try, dir+"/mnt"); err != nil {
 		return err
 	}
-	return errors.Join(b.judge(p, dir+"/mnt", byUninstall), command("umount", dir+"/mnt"))
+	return errors.Join(b.judge(p, dir+"/mnt", byUninstall), unmount(dir+"/mnt"))
+}
+
+// unmount waits for another test's child that was forked while this process read a file there: it holds a copy of the
+// descriptor until it runs its program, and with a network namespace of its own that takes a while.
+func unmount(dir string) error {
+	err := unix.Unmount(dir, 0)
+	for deadline := time.Now().Add(time.Minute); errors.Is(err, unix.EBUSY) && time.Now().Before(deadline); err = unix.Unmount(dir, 0) {
+		time.Sleep(20 * time.Millisecond)
+	}
+	if err != nil {
+		return fmt.Errorf("unmounting %s: %w", dir, err)
+	}
+	return nil
 }
 
 func command(args ...string) error {
