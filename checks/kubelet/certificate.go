@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/base64"
@@ -41,9 +42,10 @@ func certificate() checks.Problem {
 func certificateDates() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.certificate-dates", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
-		Detects:  "kubelet's client certificate is expired, or not yet valid by this machine's clock.",
-		Symptom:  "kubelet runs, and logs \"Unauthorized\" or \"x509: certificate has expired or is not yet valid\"; the node is NotReady.",
-		How:      "As kubelet.certificate, with both dates.",
+		Detects: "kubelet's client certificate is expired, or not yet valid by this machine's clock.",
+		Symptom: "kubelet runs, and logs \"Unauthorized\" or \"x509: certificate has expired or is not yet valid\"; the node is NotReady.",
+		How: "As kubelet.certificate, with both dates. With rotateCertificates kubelet uses kubelet-client-current.pem of --cert-dir " +
+			"until it is over, whatever the kubeconfig holds.",
 		Remedy:   certificateRemedy,
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/troubleshooting-kubeadm/#kubelet-client-cert",
@@ -80,6 +82,16 @@ func inspectCertificate(h *host.Host, now time.Time, exits bool) (checks.State, 
 		}
 	}
 	c, from, err := clientCertificate(h, kubeconfig)
+	if !exits && k.Values["rotateCertificates"].Value == "true" {
+		rotated := path.Join(cmp.Or(k.Flags["cert-dir"].Value, "/var/lib/kubelet/pki"), "kubelet-client-current.pem")
+		switch inUse, readErr := readCertificate(h, rotated); {
+		case errors.Is(readErr, fs.ErrNotExist):
+		case readErr != nil:
+			return s, readErr
+		case now.Before(inUse.NotAfter): // getCurrentCertificateOrBootstrap: after that, it is the kubeconfig's again
+			c, from, err = inUse, rotated, nil
+		}
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		s.Evidence = []checks.Evidence{checks.Seen(kubeconfig, err.Error())}
@@ -135,32 +147,45 @@ func clientCertificate(h *host.Host, kubeconfig string) (*x509.Certificate, stri
 	if len(file.Users) == 0 {
 		return nil, "", nil
 	}
-	user, from := file.Users[0].User, kubeconfig
-	var encoded []byte
+	user := file.Users[0].User
 	switch {
 	case user.Data != "":
-		if encoded, err = base64.StdEncoding.DecodeString(user.Data); err != nil {
+		encoded, err := base64.StdEncoding.DecodeString(user.Data)
+		if err != nil {
 			return nil, "", fmt.Errorf("reading client-certificate-data of %s: %w", kubeconfig, err)
 		}
+		c, err := parseCertificate(encoded, kubeconfig)
+		return c, kubeconfig, err
 	case user.File != "":
-		from = user.File
+		from := user.File
 		if !path.IsAbs(from) {
 			from = path.Join(path.Dir(kubeconfig), from)
 		}
-		if encoded, err = h.Files.ReadFile(from); err != nil {
-			return nil, "", err
-		}
+		c, err := readCertificate(h, from)
+		return c, from, err
 	default:
 		return nil, "", nil
 	}
+}
+
+// readCertificate returns the first certificate of a file in PEM.
+func readCertificate(h *host.Host, name string) (*x509.Certificate, error) {
+	encoded, err := h.Files.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	return parseCertificate(encoded, name)
+}
+
+func parseCertificate(encoded []byte, from string) (*x509.Certificate, error) {
 	for block, rest := pem.Decode(encoded); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type == "CERTIFICATE" {
 			c, err := x509.ParseCertificate(block.Bytes)
 			if err != nil {
-				return nil, "", fmt.Errorf("reading the certificate in %s: %w", from, err)
+				return nil, fmt.Errorf("reading the certificate in %s: %w", from, err)
 			}
-			return c, from, nil
+			return c, nil
 		}
 	}
-	return nil, "", fmt.Errorf("%s has no certificate in PEM", from)
+	return nil, fmt.Errorf("%s has no certificate in PEM", from)
 }

@@ -21,7 +21,12 @@ import (
 // TestCertificate: the dates are relative to now, so the whole text is not compared.
 func TestCertificate(t *testing.T) {
 	now := time.Now()
-	const drop = "/etc/systemd/system/kubelet.service.d/10-kubeadm.conf"
+	const (
+		drop    = "/etc/systemd/system/kubelet.service.d/10-kubeadm.conf"
+		current = "/var/lib/pki/kubelet-client-current.pem"
+		rotates = "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf --rotate-certificates " +
+			"--cert-dir=/var/lib/pki\n"
+	)
 	for _, c := range []struct {
 		what, want, dates string
 		from, until       time.Duration
@@ -38,6 +43,18 @@ func TestCertificate(t *testing.T) {
 			files: map[string]string{"/etc/kubernetes/bootstrap-kubelet.conf": "x"}},
 		{what: "missing", files: map[string]string{"/var/lib/kubelet/pki/kubelet.pem": "absent"},
 			want: "fail: missing, and no bootstrap kubeconfig"},
+		{what: "expired in the kubeconfig, rotated since", from: -2 * time.Hour, until: -time.Hour,
+			files: map[string]string{drop: rotates, current: certificate(t, now.Add(-time.Hour), now.Add(time.Hour))},
+			want:  "pass: ", dates: "pass: a client certificate that is valid now"},
+		{what: "rotated, and both expired", from: -3 * time.Hour, until: -2 * time.Hour,
+			files: map[string]string{drop: rotates, current: certificate(t, now.Add(-2*time.Hour), now.Add(-time.Hour))},
+			want:  "pass: ", dates: "warn: expired since " + now.Add(-2*time.Hour).UTC().Format("2006-01-02T15:04")},
+		{what: "rotated to a date that the clock has not reached", from: -2 * time.Hour, until: time.Hour,
+			files: map[string]string{drop: rotates, current: certificate(t, now.Add(time.Hour), now.Add(2*time.Hour))},
+			want:  "pass: ", dates: "warn: valid only from "},
+		{what: "expired, and a certificate that kubelet does not use", from: -2 * time.Hour, until: -time.Hour,
+			files: map[string]string{"/var/lib/kubelet/pki/kubelet-client-current.pem": certificate(t, now.Add(-time.Hour), now.Add(time.Hour))},
+			want:  "fail: expired since ", dates: "warn: expired since "},
 		{what: "a token, where kubelet wants a certificate",
 			files: map[string]string{"/etc/kubernetes/kubelet.conf": "users: [{user: {token: x}}]"},
 			want:  "fail: none in /etc/kubernetes/kubelet.conf, and no bootstrap kubeconfig"},
