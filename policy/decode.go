@@ -183,7 +183,7 @@ func (r *reader) gate(b block) Gate {
 	g := defaultGate()
 	g.Range = b.Range
 	if u := r.text(b.get("unit"), "unit"); u != "" {
-		if isName(u, 255, `:_.\@-.`) && strings.HasSuffix(u, ".service") {
+		if isName(u, 255, `:_.\@-.`) && strings.HasSuffix(u, ".service") && u != ".service" {
 			g.Unit = u
 		} else {
 			r.errorf(b.at("unit"), "Not a service unit", "unit is the name of the unit that waits, "+

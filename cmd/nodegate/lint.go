@@ -45,6 +45,7 @@ manifest.`,
 				fmt.Fprintln(c.ErrOrStderr(), w)
 			}
 			if strict && (o.warned || len(warnings) > 0) {
+				fmt.Fprintln(c.ErrOrStderr(), "nodegate: there are warnings, and with --strict they fail")
 				return exit(exitUsage)
 			}
 			_, err = fmt.Fprintf(c.OutOrStdout(), "ok: %s\n", summary(p))
