@@ -52,6 +52,17 @@ func TestCertificate(t *testing.T) {
 		{what: "rotated to a date that the clock has not reached", from: -2 * time.Hour, until: time.Hour,
 			files: map[string]string{drop: rotates, current: certificate(t, now.Add(time.Hour), now.Add(2*time.Hour))},
 			want:  "pass: ", dates: "warn: valid only from "},
+		{what: "rotated, and emptied by a power cut", from: -time.Hour, until: time.Hour, files: map[string]string{drop: rotates, current: ""},
+			want: "fail: no certificate with its key in " + current},
+		{what: "rotated, and cut before the key, with a bootstrap kubeconfig", files: map[string]string{
+			drop: strings.TrimSpace(rotates) + " --bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf\n", current: certificate(t, now.Add(-time.Hour), now.Add(time.Hour))[:600],
+			"/etc/kubernetes/bootstrap-kubelet.conf": "x"}, want: "fail: no certificate with its key in " + current},
+		{what: "damaged, and no bootstrap kubeconfig", files: map[string]string{"/var/lib/kubelet/pki/kubelet.pem": "x"},
+			want: "fail: missing, and no bootstrap kubeconfig"},
+		{what: "a chain whose second is over", from: -time.Hour, until: time.Hour, files: map[string]string{
+			"/var/lib/kubelet/pki/kubelet.pem": certificate(t, now.Add(-time.Hour), now.Add(time.Hour)) +
+				certificate(t, now.Add(-2*time.Hour), now.Add(-time.Hour))},
+			want: "fail: expired since ", dates: "warn: expired since "},
 		{what: "expired, and a certificate that kubelet does not use", from: -2 * time.Hour, until: -time.Hour,
 			files: map[string]string{"/var/lib/kubelet/pki/kubelet-client-current.pem": certificate(t, now.Add(-time.Hour), now.Add(time.Hour))},
 			want:  "fail: expired since ", dates: "warn: expired since "},
@@ -100,5 +111,10 @@ func certificate(t *testing.T, from, until time.Time) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})) +
+		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}))
 }

@@ -16,7 +16,8 @@ func cgroupV1() checks.Problem {
 		Detects: "The machine runs cgroup v1, and its kubelet refuses that.",
 		Symptom: "After an upgrade to 1.35 kubelet restarts for ever: \"kubelet is configured to not run on a host using cgroup v1\".",
 		How: "/sys/fs/cgroup is not of type cgroup2, failCgroupV1 is not false in kubelet's configuration, and kubelet, which is run for its " +
-			"version then, is 1.35 or later, or failCgroupV1 is true. cgroup.version warns of older ones.",
+			"version then, is 1.35 or later, or failCgroupV1 is true; or memorySwap.swapBehavior is LimitedSwap, which kubelet from 1.30 on " +
+			"refuses there. cgroup.version warns of older ones.",
 		Remedy:   "boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line, or set failCgroupV1: false",
 		TradeOff: "Old JVMs and agents that read cgroup v1 files see no limits under v2; failCgroupV1: false only postpones.",
 		Ref:      "https://github.com/kubernetes/kubernetes/pull/134298",
@@ -39,12 +40,21 @@ func inspectCgroupV1(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 	if setting.Value != "" {
 		s.Evidence = append(s.Evidence, checks.Seen(setting.From.Source, setting.From.Text))
 	}
-	if setting.Value == "false" {
+	swap := k.Values["memorySwap.swapBehavior"]
+	limited := swap.Value == "LimitedSwap" && k.Values["featureGates.NodeSwap"].Value != "false" // on since 1.30
+	if limited {
+		s.Evidence = append(s.Evidence, checks.Seen(swap.From.Source, swap.From.Text))
+	}
+	if setting.Value == "false" && !limited {
 		return s, nil
 	}
 	minor, err := h.KubeletMinor(ctx)
-	if minor >= 35 || minor >= 31 && setting.Value == "true" {
+	switch refuses := minor >= 35 || minor >= 31 && setting.Value == "true"; {
+	case refuses && setting.Value != "false":
 		s.Differs(fmt.Sprintf("v1, and kubelet 1.%d", minor), "")
+	case limited && minor >= 30:
+		s.Differs("v1, and LimitedSwap", "boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line, or set "+
+			"memorySwap.swapBehavior: NoSwap")
 	}
 	return s, err
 }

@@ -67,9 +67,10 @@ func inspectConfiguration(_ context.Context, h *host.Host, _ *policy.Policy) (ch
 		}
 	}
 	for _, key := range []string{"authentication.x509.clientCAFile", "tlsCertFile", "tlsPrivateKeyFile"} {
-		name := k.Values[key].Value
-		if name != "" && !path.IsAbs(name) && slices.Contains(k.Configs, k.Values[key].From.Source) {
-			name = path.Join(path.Dir(k.Values[key].From.Source), name)
+		name, from := k.Values[key].Value, k.Values[key].From.Source
+		dropIn := k.DropIns != "" && strings.HasPrefix(from, k.DropIns+"/") // there a relative path is one of kubelet's working directory
+		if name != "" && !path.IsAbs(name) && slices.Contains(k.Configs, from) && !dropIn {
+			name = path.Join(path.Dir(from), name)
 		}
 		if !path.IsAbs(name) {
 			continue

@@ -83,6 +83,11 @@ fail
 want: files that kubelet can read
 got: /etc/kubelet.d/c/d.conf is not readable: line 1: did not find expected node content
 remedy: correct the file; the reference of KubeletConfiguration has all fields`},
+		{What: "a drop-in without the authority", Node: withUnit("", with(with(joined, "/etc/default/kubelet",
+			"KUBELET_EXTRA_ARGS=\"--config-dir /etc/kubelet.d\"\n"), "/etc/kubelet.d/10-a.conf", header+"authentication: {x509: {clientCAFile: null}}\n")),
+			Want: right},
+		{What: "a relative path in a drop-in", Node: withUnit("", with(extra, "/etc/kubelet.d/10-a.conf", header+"tlsCertFile: pki/a.crt\n")),
+			Want: right},
 		{What: "a field twice in a drop-in, which kubelet reads strictly",
 			Node: withUnit("", with(extra, "/etc/kubelet.d/10-a.conf", header+"maxPods: 1\nmaxPods: 2\n")), Want: `
 fail

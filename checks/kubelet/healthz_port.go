@@ -25,7 +25,7 @@ func healthzPort() checks.Problem {
 			if err != nil {
 				return checks.State{Cause: "kubelet.config"}, err
 			}
-			return inspectPort(h, cmp.Or(k.Values["healthzPort"].Value, "10248"))
+			return inspectPort(h, cmp.Or(k.Values["healthzBindAddress"].Value, "127.0.0.1"), cmp.Or(k.Values["healthzPort"].Value, "10248"))
 		},
 	}
 }

@@ -3,7 +3,9 @@ package kubelet
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,10 +19,11 @@ import (
 func ports() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.ports", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
-		Detects: "Another program listens on kubelet's port.",
+		Detects: "Another program listens on kubelet's port, at its address.",
 		Symptom: "kubelet exits: \"listen tcp 0.0.0.0:10250: bind: address already in use\".",
-		How: "Kubelet's port (10250) cannot be bound to, /proc/net/tcp and tcp6 have a listening socket there, and the process that has it " +
-			"open, by /proc/PID/fd, is not kubelet, and no program that has kubelet in it (k3s, RKE2, MicroK8s' kubelite, hyperkube).",
+		How: "Kubelet's port (10250) cannot be bound to, /proc/net/tcp and tcp6 have a listening socket there, at kubelet's address or one of " +
+			"both being every address, and the process that has it open, by /proc/PID/fd, is not kubelet, and no program that has kubelet in " +
+			"it (k3s, RKE2, MicroK8s' kubelite, hyperkube).",
 		Remedy:   "stop the other program, or set port in kubelet's configuration",
 		TradeOff: "On another port the API server, metrics-server and network policies must follow.",
 		Ref:      "https://kubernetes.io/docs/reference/networking/ports-and-protocols/",
@@ -33,11 +36,15 @@ func inspectPorts(_ context.Context, h *host.Host, _ *policy.Policy) (checks.Sta
 	if err != nil {
 		return checks.State{Cause: "kubelet.config"}, err
 	}
-	return inspectPort(h, cmp.Or(k.Values["port"].Value, "10250"))
+	return inspectPort(h, cmp.Or(k.Values["address"].Value, "0.0.0.0"), cmp.Or(k.Values["port"].Value, "10250"))
 }
 
-// inspectPort reports who else listens on a port of kubelet.
-func inspectPort(h *host.Host, wanted string) (checks.State, error) {
+// inspectPort reports who else listens on a port of kubelet, so that kubelet cannot at its address.
+func inspectPort(h *host.Host, address, wanted string) (checks.State, error) {
+	own, err := netip.ParseAddr(address)
+	if err != nil { // kubelet takes it for every address (net.ParseIP)
+		own = netip.IPv6Unspecified()
+	}
 	s := checks.Passing("free, or kubelet's own")
 	if h.PortIsFree(wanted) {
 		return s, nil
@@ -52,8 +59,9 @@ func inspectPort(h *host.Host, wanted string) (checks.State, error) {
 			continue // a kernel without IPv6
 		}
 		for line := range strings.Lines(string(text)) {
-			port, inode, listens := listener(line)
-			if !listens || port != wanted {
+			at, inode, listens := listener(line)
+			port := strconv.Itoa(int(at.Port()))
+			if !listens || port != wanted || at.Addr() != own.Unmap() && !at.Addr().IsUnspecified() && !own.IsUnspecified() {
 				continue
 			}
 			owner, err := ownerOf(h, inode)
@@ -89,16 +97,23 @@ func isKubelet(name string) bool {
 	return slices.Contains([]string{"kubelet", "k3s", "k3s-server", "k3s-agent", "rke2", "kubelite", "hyperkube"}, name)
 }
 
-// listener reads a line of /proc/net/tcp: "0: 00000000:280A 00000000:0000 0A ...
-// INODE ..."; state 0A is LISTEN.
-func listener(line string) (port, inode string, listens bool) {
+// listener reads a line of /proc/net/tcp or tcp6: "0: 0100007F:280A 00000000:0000 0A ... INODE ..."; state 0A is LISTEN.
+func listener(line string) (at netip.AddrPort, inode string, listens bool) {
 	f := strings.Fields(line)
 	if len(f) < 10 || f[3] != "0A" {
-		return "", "", false
+		return at, "", false
 	}
-	_, hex, _ := strings.Cut(f[1], ":")
-	n, err := strconv.ParseUint(hex, 16, 16)
-	return strconv.FormatUint(n, 10), f[9], err == nil
+	address, port, _ := strings.Cut(f[1], ":")
+	n, err := strconv.ParseUint(port, 16, 16)
+	ip, errHex := hex.DecodeString(address)
+	if err != nil || errHex != nil {
+		return at, "", false
+	}
+	for word := range slices.Chunk(ip, 4) { // each is printed as a number of this machine, of which all are little-endian
+		slices.Reverse(word)
+	}
+	addr, ok := netip.AddrFromSlice(ip)
+	return netip.AddrPortFrom(addr.Unmap(), uint16(n)), f[9], ok
 }
 
 // ownerOf returns the name and number of the process that has a socket open, or "".

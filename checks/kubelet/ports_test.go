@@ -9,14 +9,14 @@ import (
 )
 
 func TestPorts(t *testing.T) {
-	const header = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+	const title = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 	line := func(port, state string) string {
 		return "   0: 00000000:" + port + " 00000000:0000 " + state +
 			" 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100 0 0 10 0\n"
 	}
 	node := func(tcp, comm string) checkstest.Case {
 		return checkstest.Case{Node: checkstest.Node(map[string]string{
-			"/proc/net/tcp": header + tcp, "/proc/815/comm": comm + "\n", "/proc/815/fd/3": "-> socket:[4711]", "/proc/self/comm": "x",
+			"/proc/net/tcp": title + tcp, "/proc/815/comm": comm + "\n", "/proc/815/fd/3": "-> socket:[4711]", "/proc/self/comm": "x",
 		}, nil)}
 	}
 	free, own, stranger := node(line("0016", "0A")+line("280A", "01"), "sshd"), node(line("280A", "0A"), "kubelet"),
@@ -39,14 +39,27 @@ got: port 10250 by nginx (pid 815)
 evidence: /proc/net/tcp: port 10250: nginx (pid 815)
 remedy: stop the other program, or set port in kubelet's configuration`
 	unseen := checkstest.Case{What: "kubelet runs, and may not be looked into", Node: checkstest.Node(map[string]string{
-		"/proc/net/tcp": header + line("280A", "0A"), "/proc/815/stat": "815 (kubelet) S 1", "/proc/815/cmdline": "kubelet\x00",
+		"/proc/net/tcp": title + line("280A", "0A"), "/proc/815/stat": "815 (kubelet) S 1", "/proc/815/cmdline": "kubelet\x00",
 	}, nil), Want: `
 pass
 want: free, or kubelet's own
 got: free, or kubelet's own
 evidence: /proc/net/tcp: port 10250: unknown process`}
 	nobody := checkstest.Case{What: "nobody is seen", Node: checkstest.Node(map[string]string{
-		"/proc/net/tcp": header + line("280A", "0A"), "/proc/1/stat": "1 (systemd) S 1", "/proc/1/cmdline": "init\x00",
+		"/proc/net/tcp": title + line("280A", "0A"), "/proc/1/stat": "1 (systemd) S 1", "/proc/1/cmdline": "init\x00",
 	}, nil), Want: "unknown\nerror: port 10250 is taken, and the process that listens there is not visible"}
-	checkstest.RunOne(t, "kubelet.ports", checks.Boot, []checkstest.Case{free, own, microk8s, stranger, unseen, nobody})
+	const elsewhere = "   0: 0100007F:280A 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100 0 0 10 0\n"
+	const mapped = "   0: 0000000000000000FFFF00000100000A:280A 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0 " +
+		"       0 4711 1 0 100 0 0 10 0\n"
+	at := func(what, address, line, want string) checkstest.Case {
+		return checkstest.Case{What: what, Want: want, Node: withUnit("--config="+kubeadmConfig, map[string]string{
+			kubeadmConfig: header + "address: " + address + "\n", "/proc/net/tcp": "  sl\n" + line, "/proc/815/comm": "nginx\n",
+			"/proc/815/fd/3": "-> socket:[4711]"})}
+	}
+	checkstest.RunOne(t, "kubelet.ports", checks.Boot, []checkstest.Case{free, own, microk8s, stranger, unseen, nobody,
+		at("a stranger at another address", "10.0.0.1", elsewhere, free.Want),
+		at("a stranger at one of all addresses", "0.0.0.0", elsewhere, stranger.Want),
+		at("a stranger at kubelet's address, by IPv6", "10.0.0.1", mapped, stranger.Want),
+		at("a stranger at all of them", "10.0.0.1", line("280A", "0A"), stranger.Want),
+	})
 }

@@ -33,6 +33,17 @@ error: /usr/bin/kubelet --version did not end: context deadline exceeded`},
 		{What: "v1, and kubelet is told", Node: node(v1, "failCgroupV1: false\n", "v1.36.3"),
 			Want: right + `evidence: /proc/mounts: tmpfs at /sys/fs/cgroup
 evidence: /var/lib/kubelet/config.yaml: failCgroupV1: false`},
+		{What: "v1 and LimitedSwap", Node: node(v1, "failCgroupV1: false\nmemorySwap: {swapBehavior: LimitedSwap}\n", "v1.36.3"), Want: `
+fail
+want: v2, or a kubelet that runs on v1
+got: v1, and LimitedSwap
+evidence: /proc/mounts: tmpfs at /sys/fs/cgroup
+evidence: /var/lib/kubelet/config.yaml: failCgroupV1: false
+evidence: /var/lib/kubelet/config.yaml: memorySwap.swapBehavior: LimitedSwap
+remedy: boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line, or set memorySwap.swapBehavior: NoSwap`},
+		{What: "v1 and LimitedSwap, of which kubelet knows nothing",
+			Node: node(v1, "memorySwap: {swapBehavior: LimitedSwap}\nfeatureGates: {NodeSwap: false}\n", "v1.31.4"),
+			Want: right + "evidence: /proc/mounts: tmpfs at /sys/fs/cgroup"},
 		{What: "no kubelet", Node: checkstest.Node(nil, nil), Want: "skip\nskip: no configuration of kubelet is here"},
 	})
 }

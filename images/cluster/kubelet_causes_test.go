@@ -22,6 +22,7 @@ type cause struct {
 
 func causes() []cause {
 	const c = "/var/lib/kubelet/config.yaml"
+	const rotates = "--rotate-certificates --cert-dir=/var/lib/kubelet/pki"
 	const certificates = "--kubeconfig=/etc/kubernetes/kubelet.conf --bootstrap-kubeconfig=/etc/kubernetes/bootstrap.conf"
 	return []cause{
 		{what: "nothing"},
@@ -47,6 +48,9 @@ func causes() []cause {
 
 		{what: "cgroup v1", breaks: "mount -t tmpfs tmpfs /sys/fs/cgroup", mends: "umount /sys/fs/cgroup", check: "kubelet.cgroup-v1",
 			says: "configured to not run on a host using cgroup v1"},
+		{what: "LimitedSwap on cgroup v1", breaks: "mount -t tmpfs tmpfs /sys/fs/cgroup; printf 'failCgroupV1: false\\nfailSwapOn: false\\n" +
+			"memorySwap: {swapBehavior: LimitedSwap}\\n' >>" + c, mends: "umount /sys/fs/cgroup", check: "kubelet.cgroup-v1",
+			says: "only supported with cgroupv2"},
 		{what: "zram",
 			breaks: "printf 'Filename Type Size Used Priority\\n/dev/zram0 partition 9 0 100\\n' >/etc/swaps; mount --bind /etc/swaps /proc/swaps",
 			mends:  "umount /proc/swaps", check: "swap", says: "running with swap on is not supported"},
@@ -77,6 +81,17 @@ func causes() []cause {
 			says: "unable to load bootstrap kubeconfig"},
 		{what: "an expired certificate", flags: certificates, breaks: "cp /etc/kubernetes/expired.conf /etc/kubernetes/kubelet.conf",
 			check: "kubelet.certificate", says: "unable to load bootstrap kubeconfig"},
+		{what: "an emptied kubeconfig", flags: certificates, breaks: ": >/etc/kubernetes/kubelet.conf", check: "kubelet.certificate",
+			says: "unable to load bootstrap kubeconfig"},
+		{what: "a kubeconfig without a certificate", flags: certificates, breaks: "sed -i /client-/d /etc/kubernetes/kubelet.conf",
+			check: "kubelet.certificate", says: "unable to load bootstrap kubeconfig"},
+		{what: "an emptied certificate that was rotated", flags: "--kubeconfig=/etc/kubernetes/kubelet.conf " + rotates,
+			breaks: "mkdir /var/lib/kubelet/pki; : >/var/lib/kubelet/pki/kubelet-client-current.pem", check: "kubelet.certificate",
+			says: "could not convert data"},
+		{what: "the same, with a bootstrap kubeconfig", flags: "--kubeconfig=/etc/kubernetes/kubelet.conf " + rotates +
+			" --bootstrap-kubeconfig=/etc/kubernetes/valid.conf", check: "kubelet.certificate", says: "could not convert data",
+			breaks: "mkdir /var/lib/kubelet/pki; : >/var/lib/kubelet/pki/kubelet-client-current.pem"},
+		{what: "a certificate to rotate", flags: certificates + " " + rotates},
 		{what: "an expired certificate, and no bootstrap", flags: "--kubeconfig=/etc/kubernetes/expired.conf"},
 		{what: "a valid certificate", flags: certificates},
 

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,6 +43,7 @@ func (v KubeletValue) boolean() KubeletValue {
 // configName returns the name in KubeletConfiguration of a flag that overrides it.
 func configName(flag string) string {
 	return map[string]string{
+		"address": "address", "healthz-bind-address": "healthzBindAddress",
 		"cgroup-driver": "cgroupDriver", "client-ca-file": "authentication.x509.clientCAFile", "fail-cgroupv1": "failCgroupV1",
 		"container-runtime-endpoint": "containerRuntimeEndpoint", "fail-swap-on": "failSwapOn", "healthz-port": "healthzPort",
 		"port": "port", "protect-kernel-defaults": "protectKernelDefaults", "resolv-conf": "resolvConf",
@@ -205,6 +207,10 @@ func (k *Kubelet) keep(file, prefix string, settings map[string]any) {
 			k.Values[prefix+key] = KubeletValue{value, Source{file, prefix + key + ": " + value}}
 		case map[string]any:
 			k.keep(file, prefix+key+".", v)
+		case nil: // kubelet's default again: drop-ins are merged as RFC 7386 has it
+			maps.DeleteFunc(k.Values, func(have string, _ KubeletValue) bool {
+				return have == prefix+key || strings.HasPrefix(have, prefix+key+".")
+			})
 		}
 	}
 }

@@ -2,9 +2,11 @@ package config
 
 import (
 	"bytes"
+	"encoding/pem"
 	"errors"
 	"io"
 	"regexp"
+	"strings"
 	"sync"
 
 	"go.yaml.in/yaml/v3"
@@ -61,6 +63,16 @@ func WithoutSecrets(text []byte) []byte {
 		return text
 	}
 	return without.Bytes()
+}
+
+// HasPrivateKey reports whether a file has a private key in PEM, or had one before WithoutSecrets left it out.
+func HasPrivateKey(text []byte) bool {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if strings.HasSuffix(block.Type, "PRIVATE KEY") {
+			return true
+		}
+	}
+	return bytes.Contains(text, []byte(leftOut))
 }
 
 // blank takes the values of secretKeys away, and reports whether there was one.

@@ -21,8 +21,26 @@ func TestWithoutSecrets(t *testing.T) {
 		{"anything else", "token: 1 # a comment\n", "token: 1 # a comment\n"},
 	} {
 		got := string(WithoutSecrets([]byte(c.text)))
+		if had, has := HasPrivateKey([]byte(c.text)), HasPrivateKey([]byte(got)); had && !has {
+			t.Errorf("%s: that it had a key is forgotten", c.what)
+		}
 		if strings.Contains(got, "S3cret") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q", c.what, got)
+		}
+	}
+}
+
+func TestHasPrivateKey(t *testing.T) {
+	const certificate = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+	for text, want := range map[string]bool{
+		"":          false,
+		certificate: false,
+		certificate + "-----BEGIN EC PRIVATE KEY-----\nMIIB\n-----END EC PRIVATE KEY-----\n":                           true,
+		certificate + "-----BEGIN EC PRIVATE KEY-----\nMII":                                                            false,
+		string(WithoutSecrets([]byte("-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n" + certificate))): true,
+	} {
+		if got := HasPrivateKey([]byte(text)); got != want {
+			t.Errorf("%q: %v", text, got)
 		}
 	}
 }
