@@ -70,6 +70,10 @@ func inspectKernelCan(ctx context.Context, h *host.Host, p *policy.Policy) (chec
 		if err != nil { // not installed, or not allowed: what the files say
 			s.Evidence = append(s.Evidence, checks.Seen(program, err.Error()))
 		}
+		if err == nil && family == 6 && mode != "nftables" && noNAT(forms, rejected) {
+			s.Evidence = append(s.Evidence, checks.Seen(program, "no table nat: kube-proxy serves IPv4 only"))
+			continue
+		}
 		for i, f := range forms {
 			missing, bad := missingModules(h, release, f.modules)
 			tried := err == nil && f.text != ""
@@ -124,12 +128,28 @@ func proxyMode(h *host.Host, p *policy.Policy) (mode, from string, err error) {
 	return "", "", nil
 }
 
-// families returns the families of the machine: 4, and 6 where the kernel has it.
+// families returns the families that kube-proxy serves: 4, and 6 where the kernel has it and it is not switched off
+// (platformCheckSupported in cmd/kube-proxy/app/server_linux.go).
 func families(h *host.Host) []int {
+	const off = "/proc/sys/net/ipv6/conf/all/disable_ipv6"
 	if exists, err := h.Files.Exists("/proc/sys/net/ipv6"); err == nil && !exists {
 		return []int{4}
 	}
+	if value, err := h.Text(off); err == nil && strings.TrimSpace(value) == "1" {
+		return []int{4}
+	}
 	return []int{4, 6}
+}
+
+// noNAT reports whether the kernel rejects everything in table nat. kube-proxy looks whether that table is there, and does
+// without a family that has none (Present in pkg/util/iptables).
+func noNAT(forms []form, rejected []string) bool {
+	for i, f := range forms {
+		if f.table == "nat" && f.text != "" && !kernelSaid(rejected[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 func programOf(mode string, family int) string {

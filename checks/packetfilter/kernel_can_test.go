@@ -32,6 +32,12 @@ func TestKernelCan(t *testing.T) {
 		delete(m.Lacks, program)
 		return m
 	}
+	ipv6 := func(off string) *hosttest.Machine {
+		m := node("iptables")
+		m.Files["/proc/sys/net/ipv6"] = ""
+		m.Sysctl("net/ipv6/conf/all/disable_ipv6", off)
+		return m
+	}
 	const nftables = "nf_tables nft_numgen nft_fib nft_fib_ipv4 nft_ct nft_reject_ipv4 nft_chain_nat nft_masq"
 	const ipvs = "ip_vs ip_vs_rr ip_set xt_set ip_set_bitmap_port ip_set_hash_ip ip_set_hash_ipport ip_set_hash_ipportip"
 	unlisted := node("ipvs")
@@ -54,6 +60,38 @@ evidence: /var/lib/kube-proxy/config.conf: mode iptables
 evidence: iptables-restore: a comment: RULE_APPEND failed (No such file or directory)
 evidence: iptables-restore: a random endpoint: RULE_APPEND failed (No such file or directory)
 remedy: install kernel-modules-extra-6.1.0, which has xt_comment, xt_statistic; run: modprobe -a xt_comment xt_statistic`},
+		{What: "no table nat for IPv6, as kube-proxy does without", Node: lacks(ipv6("0"), "ip6tables-restore", "*nat", "REJECT"), Want: `
+pass
+want: every form of rule
+got: every form of rule
+evidence: /var/lib/kube-proxy/config.conf: mode iptables
+evidence: ip6tables-restore: no table nat: kube-proxy serves IPv4 only`},
+		{What: "no table nat for IPv4", Node: lacks(node("iptables"), "iptables-restore", "*nat"), Want: `
+fail
+want: every form of rule
+got: cannot without xt_MASQUERADE, xt_addrtype, xt_comment, xt_mark, xt_nat, xt_recent, xt_statistic, xt_tcpudp
+evidence: /var/lib/kube-proxy/config.conf: mode iptables
+evidence: iptables-restore: a comment: RULE_APPEND failed (No such file or directory)
+evidence: iptables-restore: a random endpoint: RULE_APPEND failed (No such file or directory)
+evidence: iptables-restore: session affinity: RULE_APPEND failed (No such file or directory)
+evidence: iptables-restore: a mark: RULE_APPEND failed (No such file or directory)
+evidence: iptables-restore: masquerading: RULE_APPEND failed (No such file or directory)
+evidence: iptables-restore: translation: RULE_APPEND failed (No such file or directory)
+evidence: iptables-restore: local addresses: RULE_APPEND failed (No such file or directory)
+remedy: install kernel-modules-extra-6.1.0, which has xt_MASQUERADE, xt_addrtype, xt_comment, xt_mark, xt_nat, xt_recent, xt_statistic, ` +
+			`xt_tcpudp; run: modprobe -a xt_MASQUERADE xt_addrtype xt_comment xt_mark xt_nat xt_recent xt_statistic xt_tcpudp`},
+		{What: "IPv6 cannot be refused", Node: lacks(ipv6("0"), "ip6tables-restore", "REJECT"), Want: `
+fail
+want: every form of rule
+got: cannot without ip6t_REJECT
+evidence: /var/lib/kube-proxy/config.conf: mode iptables
+evidence: ip6tables-restore: refusing: RULE_APPEND failed (No such file or directory)
+remedy: install kernel-modules-extra-6.1.0, which has ip6t_REJECT; run: modprobe -a ip6t_REJECT`},
+		{What: "the same, and IPv6 is switched off", Node: lacks(ipv6("1"), "ip6tables-restore", "REJECT"), Want: `
+pass
+want: every form of rule
+got: every form of rule
+evidence: /var/lib/kube-proxy/config.conf: mode iptables`},
 		{What: "mode ipvs, and every rule is taken, but a set is missing", Node: node("ipvs", strings.Fields(ipvs)...), Want: `
 fail
 want: every form of rule
