@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"nodegate/internal/host/file"
@@ -111,6 +112,7 @@ func newClient(server string, tlsConfig *tls.Config, token token) (*Client, erro
 	return &Client{server: strings.TrimSuffix(server, "/"), token: token, http: &http.Client{
 		Transport: &http.Transport{
 			TLSClientConfig: tlsConfig, Proxy: http.ProxyFromEnvironment,
+			DialContext:         (&net.Dialer{Timeout: 10 * time.Second}).DialContext, // TCP itself tries for two minutes
 			TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: 20 * time.Second, ForceAttemptHTTP2: true,
 			HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 		},

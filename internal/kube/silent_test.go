@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +15,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"nodegate/internal/input"
 	"nodegate/internal/proxyrules"
@@ -159,5 +162,39 @@ func TestSignOfLife(t *testing.T) {
 	}
 	if pings := c.http.Transport.(*http.Transport).HTTP2; pings == nil || pings.SendPingTimeout == 0 || pings.PingTimeout == 0 {
 		t.Errorf("nothing is asked on a silent connection: %+v", pings)
+	}
+}
+
+// TestBlackHole: where an API server's address answers nothing, the wait has an end of its own.
+func TestBlackHole(t *testing.T) {
+	t.Parallel()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	// Nobody accepts: once its queue is full, the kernel answers no SYN.
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), unix.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	name, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := fmt.Sprintf("127.0.0.1:%d", name.(*unix.SockaddrInet4).Port)
+	for full := false; !full; {
+		c, err := net.DialTimeout("tcp", address, time.Second)
+		if full = err != nil; !full {
+			defer c.Close()
+		}
+	}
+	c, err := newClient("https://"+address, &tls.Config{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := c.get(ctx, "/", func(io.Reader) error { return nil }); err == nil || ctx.Err() != nil {
+		t.Errorf("%v, after all of the time that was given: %v", err, ctx.Err())
 	}
 }
