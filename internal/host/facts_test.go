@@ -30,7 +30,8 @@ func TestOSRelease(t *testing.T) {
 // TestKubeProxy: every place and form has the same reader, for the fact as
 // for the checks.
 func TestKubeProxy(t *testing.T) {
-	const volume = "/var/lib/kubelet/pods/6b1a/volumes/kubernetes.io~configmap/kube-proxy/config.conf"
+	const volumes = "/var/lib/kubelet/pods/6b1a/volumes/kubernetes.io~configmap"
+	const volume, eks = volumes + "/kube-proxy/config.conf", volumes + "/config/config"
 	for _, c := range []struct {
 		name  string
 		files map[string]string
@@ -41,6 +42,11 @@ func TestKubeProxy(t *testing.T) {
 		{"kubeadm", map[string]string{
 			volume: "kind: KubeProxyConfiguration\nmode: \"ipvs\"\nipvs:\n  minSyncPeriod: 7s\nconntrack:\n  maxPerCore: 0\n"},
 			config.KubeProxy{From: volume, Mode: "ipvs", Min: 131072, MinSync: 7 * time.Second}, true},
+		{"EKS", map[string]string{eks: "kind: KubeProxyConfiguration\nmode: nftables\n", "/var/log/pods/kube-system_kube-proxy-x_6b1a/x": ""},
+			config.KubeProxy{From: eks, Mode: "nftables", MaxPerCore: 32768, Min: 131072, MinSync: time.Second}, true},
+		{"a Pod of somebody else, and one that calls its volume so", map[string]string{
+			volume: "kind: KubeProxyConfiguration\nmode: ipvs\n", "/var/log/pods/shop_kube-proxy-x_6b1a/x": "", eks: "mode: ipvs\n"},
+			config.KubeProxy{Mode: "iptables", MaxPerCore: 32768, Min: 131072, MinSync: time.Second}, false},
 		{"kops in IPVS mode", map[string]string{
 			"/etc/kubernetes/manifests/kube-proxy.manifest": "- --proxy-mode=ipvs\n- --ipvs-min-sync-period=6s\n"},
 			config.KubeProxy{From: "/etc/kubernetes/manifests/kube-proxy.manifest", Mode: "ipvs", MaxPerCore: 32768, Min: 131072,

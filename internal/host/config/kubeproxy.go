@@ -1,10 +1,12 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,14 +43,11 @@ func ReadKubeProxy(files Files) (KubeProxy, error) {
 		"/etc/kubernetes/manifests/kube-proxy.manifest", "/etc/kubernetes/manifests/kube-proxy.yaml",
 		"/var/lib/kube-proxy/config.conf", "/var/lib/kube-proxy/config.yaml",
 	}
-	pods, err := ReadDirIfAny(files, "/var/lib/kubelet/pods")
+	volumes, err := proxyVolumes(files)
 	if err != nil {
 		return KubeProxy{}, fmt.Errorf("looking for kube-proxy's Pod: %w", err)
 	}
-	for _, pod := range pods {
-		names = append(names, "/var/lib/kubelet/pods/"+pod+"/volumes/kubernetes.io~configmap/kube-proxy/config.conf")
-	}
-	for _, name := range names {
+	for _, name := range append(names, volumes...) {
 		text, found, err := ReadYAML(files, name)
 		if err != nil {
 			return KubeProxy{}, fmt.Errorf("reading kube-proxy's configuration: %w", err)
@@ -64,6 +63,39 @@ func ReadKubeProxy(files Files) (KubeProxy, error) {
 		return c, nil
 	}
 	return ParseKubeProxy("")
+}
+
+// proxyVolumes returns the files of ConfigMaps in which the Pods of kube-proxy have its configuration: kubeadm's, the add-on's of EKS,
+// and Gardener's. What a Pod of another namespace calls so, by the folder of its logs, is not kube-proxy's.
+func proxyVolumes(files Files) ([]string, error) {
+	pods, err := ReadDirIfAny(files, "/var/lib/kubelet/pods")
+	if err != nil {
+		return nil, err
+	}
+	var found, logs []string
+	for _, pod := range pods {
+		for _, file := range []string{"kube-proxy/config.conf", "config/config", "kube-proxy-config/config.yaml"} {
+			name := "/var/lib/kubelet/pods/" + pod + "/volumes/kubernetes.io~configmap/" + file
+			text, exists, err := ReadIfAny(files, name)
+			if err != nil {
+				return nil, err
+			}
+			if !exists || !bytes.Contains(text, []byte("KubeProxyConfiguration")) {
+				continue
+			}
+			if logs == nil {
+				if logs, err = ReadDirIfAny(files, "/var/log/pods"); err != nil {
+					return nil, err
+				}
+			}
+			if !slices.ContainsFunc(logs, func(of string) bool { // NAMESPACE_NAME_UID
+				return strings.HasSuffix(of, "_"+pod) && !strings.HasPrefix(of, "kube-system_")
+			}) {
+				found = append(found, name)
+			}
+		}
+	}
+	return found, nil
 }
 
 // ParseKubeProxy reads a KubeProxyConfiguration, or the flags of a manifest or command line. What it returns with an error is what could be
