@@ -52,6 +52,10 @@ func inspectConntrackOverwritten(ctx context.Context, h *host.Host, p *policy.Po
 	if err != nil {
 		return s, err
 	}
+	if c.From == "" && strings.HasPrefix(p.Gate.Unit, "k3s") {
+		c = config.K3sKubeProxy(h.Files, nil)[0]
+		c.From = "what k3s starts kube-proxy with"
+	}
 	if c.Writes(n, false) == 0 {
 		s.Got, s.Pass = "maxPerCore 0: kube-proxy writes nothing", true
 		s.Evidence = []checks.Evidence{checks.Seen(c.From, "conntrack.maxPerCore 0")}

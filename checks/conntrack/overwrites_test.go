@@ -73,6 +73,24 @@ pass
 want: 262144
 got: maxPerCore 0: kube-proxy writes nothing
 evidence: /var/lib/kubelet/pods/6b1a/volumes/kubernetes.io~configmap/kube-proxy/config.conf: conntrack.maxPerCore 0`},
+		{What: "k3s", Problem: name, Policy: asks + "\ngate { unit = \"k3s.service\" }\n", Node: node("0-3", "1.34.1", "", ""), Want: `
+pass
+want: 262144
+got: maxPerCore 0: kube-proxy writes nothing
+evidence: what k3s starts kube-proxy with: conntrack.maxPerCore 0`},
+		{What: "k3s, told otherwise", Problem: name, Policy: asks + "\ngate { unit = \"k3s-agent.service\" }\n",
+			Node: node("0-3", "1.34.1", "/etc/rancher/k3s/config.yaml", "kube-proxy-arg: [conntrack-max-per-core=1]\n"), Want: `
+warn
+want: 262144
+got: kube-proxy writes 131072
+evidence: what k3s starts kube-proxy with: max(131072, 1 x 4 CPUs)
+remedy: set conntrack.maxPerCore: 0 in kube-proxy's configuration (what k3s starts kube-proxy with), or let the policy ask for 131072`},
+		{What: "RKE2", Problem: name, Policy: asks, Node: node("0-3", "1.34.1", "/var/lib/rancher/rke2/agent/pod-manifests/kube-proxy.yaml",
+			"spec:\n  containers:\n  - args:\n    - --conntrack-max-per-core=0\n    - --proxy-mode=iptables\n"), Want: `
+pass
+want: 262144
+got: maxPerCore 0: kube-proxy writes nothing
+evidence: /var/lib/rancher/rke2/agent/pod-manifests/kube-proxy.yaml: conntrack.maxPerCore 0`},
 		{What: "no configuration", Problem: name, Policy: asks, Node: node("0-3", "1.34.1", "", ""), Want: `
 unknown
 error: by default kube-proxy writes 131072 over the policy's 262144, and no configuration on this node tells whether conntrack.maxPerCore is 0`},

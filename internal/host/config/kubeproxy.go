@@ -36,11 +36,12 @@ func noExternalIPs(text string) bool {
 	return regexp.MustCompile(`\bAllowServiceExternalIPs["']?\s*[:=]\s*["']?false`).MatchString(text)
 }
 
-// ReadKubeProxy looks where kops, kubeadm and hand-made units leave kube-proxy's
+// ReadKubeProxy looks where kops, RKE2, kubeadm and hand-made units leave kube-proxy's
 // configuration, and in the volumes of its Pod.
 func ReadKubeProxy(files Files) (KubeProxy, error) {
 	names := []string{
 		"/etc/kubernetes/manifests/kube-proxy.manifest", "/etc/kubernetes/manifests/kube-proxy.yaml",
+		"/var/lib/rancher/rke2/agent/pod-manifests/kube-proxy.yaml",
 		"/var/lib/kube-proxy/config.conf", "/var/lib/kube-proxy/config.yaml",
 	}
 	volumes, err := proxyVolumes(files)
