@@ -24,17 +24,17 @@ const grace = 700 * time.Millisecond
 // lateGrace is the same at the end of a long --timeout: a machine that needed all of it may be too busy to print what was found in less.
 func lateGrace(limit time.Duration) time.Duration { return max(grace, limit/10) }
 
-// unhandled is how long SIGINT and SIGTERM end the process as they end one without a handler, as if they had come before it began. The
-// runtime takes a tenth of a check to set up a handler, and most checks end before this time does.
+// unhandled is how long SIGINT and SIGTERM end what stands in the boot path as they end a program without a handler, as if they had come
+// before it began. The runtime takes a tenth of a check to set up a handler, and most checks end before this time does. Other verbs make what
+// must go with them, a machine or namespaces.
 const unhandled = 10 * time.Millisecond
 
 // untilSignal returns a context that SIGINT and SIGTERM end. Soon afterwards they end
 // the process too: it may be waiting for a pipe, or computing.
-func untilSignal() context.Context {
+func untilSignal(args []string) context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	time.AfterFunc(unhandled, func() {
-		signals := make(chan os.Signal, 1)
-		signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	signals := make(chan os.Signal, 1)
+	wait := func() {
 		code := 128
 		if s, ok := (<-signals).(syscall.Signal); ok {
 			code += int(s)
@@ -42,7 +42,16 @@ func untilSignal() context.Context {
 		cancel(exit(code))
 		time.Sleep(grace)
 		os.Exit(code)
-	})
+	}
+	if len(args) > 0 && slices.Contains([]string{"check", "gate", "apply"}, args[0]) {
+		time.AfterFunc(unhandled, func() {
+			signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+			wait()
+		})
+		return ctx
+	}
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go wait()
 	return ctx
 }
 

@@ -34,7 +34,7 @@ func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
 func main() {
 	growStack()
-	os.Exit(run(untilSignal(), os.Args[1:]))
+	os.Exit(run(untilSignal(os.Args[1:]), os.Args[1:]))
 }
 
 // growStack makes the stack as large as a check needs it, at once: doubled four times, with what is on it, it takes a tenth of a check.
