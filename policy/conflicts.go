@@ -221,10 +221,10 @@ func (s Sysctl) narrowness() int {
 // both are numbers, they are compared as numbers.
 func (s Sysctl) Allows(got string) bool {
 	if s.Value != "" {
-		return same(s.Value, got)
+		return same(s.Value, canonical(s.Key, got))
 	}
 	if s.OneOf != nil {
-		return slices.ContainsFunc(s.OneOf, func(v string) bool { return same(v, got) })
+		return slices.ContainsFunc(s.OneOf, func(v string) bool { return same(v, canonical(s.Key, got)) })
 	}
 	n, is := number(got)
 	return is && (s.Min == nil || n >= *s.Min) && (s.Max == nil || n <= *s.Max)

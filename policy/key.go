@@ -71,9 +71,13 @@ func swapped(s string) string {
 // parameters.
 func (k Key) IsGlob() bool { return strings.ContainsAny(string(k), "*?[") }
 
-// canonical returns a value as the kernel prints it, where what may be written reads as another text: ranges are sorted and joined
-// (proc_do_large_bitmap). What is no list of ranges stays as it is.
+// canonical returns a value in the one form of several that mean the same to the kernel: ranges as it prints them, sorted and joined
+// (proc_do_large_bitmap), and algorithms of congestion control, which it prints in the order of their modules, by name. What is no such
+// list stays as it is.
 func canonical(key Key, value string) string {
+	if key == "net/ipv4/tcp_allowed_congestion_control" {
+		return strings.Join(slices.Sorted(strings.FieldsSeq(value)), " ")
+	}
 	if key != "net/ipv4/ip_local_reserved_ports" && key != "kernel/watchdog_cpumask" {
 		return value
 	}

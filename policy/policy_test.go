@@ -62,7 +62,8 @@ func TestValues(t *testing.T) {
 		}
 		sysctl "a.most"  { max = 20 }
 		sysctl "a.list"  { one_of = [2, "1"] }
-		sysctl "a.least" { min = 10 }`)
+		sysctl "a.least" { min = 10 }
+		sysctl "net.ipv4.tcp_allowed_congestion_control" { value = "reno bbr cubic" }`)
 	type answer struct {
 		Allows bool
 		Target string
@@ -86,6 +87,8 @@ func TestValues(t *testing.T) {
 		{4, "words", answer{false, "20"}, "at most 20"},
 		{5, "1", answer{true, "1"}, "one of 2, 1"},
 		{5, "0", answer{false, "2"}, "one of 2, 1"},
+		{7, "reno cubic bbr", answer{true, "reno cubic bbr"}, "bbr cubic reno"}, // in the order of their modules
+		{7, "reno cubic", answer{false, "bbr cubic reno"}, "bbr cubic reno"},
 	} {
 		s := p.Sysctls[c.sysctl]
 		if d := cmp.Diff(c.want, answer{s.Allows(c.got), s.Target(c.got)}); d != "" || s.Want() != c.wantWords {
