@@ -16,8 +16,8 @@ import (
 func certificate() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.certificate", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
-		Detects: "kubelet's client certificate is missing or expired, and the bootstrap kubeconfig that would get it a new one is not there; or " +
-			"the file of the rotated one is damaged, as a power cut leaves it.",
+		Detects: "kubelet's client certificate is missing or expired, and the bootstrap kubeconfig that would get it a new one is not there; " +
+			"or the file of the rotated one is damaged, as a power cut leaves it.",
 		Symptom: "kubelet exits: \"part of the existing bootstrap client certificate ... is expired\"; the node, often one that was off " +
 			"for long, never becomes Ready again.",
 		How: "The kubeconfig of kubelet's --kubeconfig is read, and the certificates that its user names or holds; the first end of them is " +

@@ -24,9 +24,9 @@ const grace = 700 * time.Millisecond
 // lateGrace is the same at the end of a long --timeout: a machine that needed all of it may be too busy to print what was found in less.
 func lateGrace(limit time.Duration) time.Duration { return max(grace, limit/10) }
 
-// unhandled is how long SIGINT and SIGTERM end what stands in the boot path as they end a program without a handler, as if they had come
-// before it began. The runtime takes a tenth of a check to set up a handler, and most checks end before this time does. Other verbs make what
-// must go with them, a machine or namespaces.
+// unhandled is how long SIGINT and SIGTERM end what stands in the boot path as they end a program without a handler, as if
+// they had come before it began. The runtime takes a tenth of a check to set up a handler, and most checks end before this
+// time does. Other verbs make what must go with them, a machine or namespaces.
 const unhandled = 10 * time.Millisecond
 
 // untilSignal returns a context that SIGINT and SIGTERM end. Soon afterwards they end

@@ -185,7 +185,7 @@ func TestBlackHole(t *testing.T) {
 	for full := false; !full; {
 		c, err := net.DialTimeout("tcp", address, time.Second)
 		if full = err != nil; !full {
-			defer c.Close()
+			defer func() { _ = c.Close() }()
 		}
 	}
 	c, err := newClient("https://"+address, &tls.Config{}, nil)

@@ -28,7 +28,8 @@ func K3sKubeProxy(files Files, args []string) []KubeProxy {
 		said = append(said, k3sArguments(files, name)...)
 	}
 	said = append(said, flagValues(command, "--kube-proxy-arg", "-kube-proxy-arg")...) // "override, or append to, the config file values"
-	text := "--conntrack-max-per-core=0\n"                                             // k3s' own, before what it is told (kubeProxyArgs in pkg/daemons/agent)
+	// k3s' own, before what it is told (kubeProxyArgs in pkg/daemons/agent)
+	text := "--conntrack-max-per-core=0\n"
 	var all []KubeProxy
 	for _, flag := range said {
 		// GetArgs of k3s' pkg/util/args.go: the hyphens may be there, and a name that ends in + or - extends the default.
