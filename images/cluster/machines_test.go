@@ -5,10 +5,15 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,28 +23,48 @@ import (
 
 const wholeTime = 45 * time.Minute // one scenario: ipvs takes 25 beside another one
 
-// TestScenarios runs every folder of scenarios/ as a subtest, each with a control plane and machines of its own; go
-// test's -parallel is how many at a time. KUBERNETES names another version than the newest.
+// TestScenarios runs every folder of scenarios/ as a subtest, and each of its suites, with a control plane and machines of its own; go
+// test's -parallel is how many at a time, those that take long first. KUBERNETES names another version than the newest.
 func TestScenarios(t *testing.T) {
 	scenarios, err := Load("scenarios")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ran := 0
-	for _, s := range scenarios {
-		t.Run(s.Name, func(t *testing.T) {
-			ran++
-			t.Parallel()
-			t.Log(s.Description)
-			if len(s.Suites) == 0 {
-				runScenario(t, s, vm.Suite)
-			}
-			for _, suite := range s.Suites {
-				t.Run(suite, func(t *testing.T) { runScenario(t, s, suite) })
+	atATime, err := strconv.Atoi(flag.Lookup("test.parallel").Value.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortStableFunc(scenarios, func(a, b Scenario) int { return cmp.Compare(len(b.Steps)*b.Machines, len(a.Steps)*a.Machines) })
+	jobs := make(chan func())
+	var workers sync.WaitGroup
+	for range atATime {
+		workers.Go(func() {
+			for job := range jobs {
+				job()
 			}
 		})
 	}
-	if ran == 0 {
+	var ran atomic.Int64
+	run := func(name string, s Scenario, suite string) {
+		jobs <- func() {
+			t.Run(name, func(t *testing.T) {
+				ran.Add(1)
+				t.Log(s.Description)
+				runScenario(t, s, suite)
+			})
+		}
+	}
+	for _, s := range scenarios {
+		if len(s.Suites) == 0 {
+			run(s.Name, s, vm.Suite)
+		}
+		for _, suite := range s.Suites {
+			run(s.Name+"/"+suite, s, suite)
+		}
+	}
+	close(jobs)
+	workers.Wait()
+	if ran.Load() == 0 {
 		t.Error("no scenario of that name: see the folders of scenarios/")
 	}
 }
