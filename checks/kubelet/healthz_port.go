@@ -13,10 +13,9 @@ import (
 func healthzPort() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.healthz-port", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
-		Detects: "Another program listens on the port of kubelet's health page.",
-		Symptom: "kubelet runs and logs \"Failed to start healthz server\" every 5 s; kubeadm waits for it, and gives up.",
-		How: "/proc/net/tcp and tcp6 have a listening socket on healthzPort (10248, 0 for none), and the process that has it open is not " +
-			"kubelet, k3s or rke2.",
+		Detects:  "Another program listens on the port of kubelet's health page.",
+		Symptom:  "kubelet runs and logs \"Failed to start healthz server\" every 5 s; kubeadm waits for it, and gives up.",
+		How:      "As kubelet.ports, with healthzBindAddress (127.0.0.1) and healthzPort (10248, 0 for none).",
 		Remedy:   "stop the other program, or set healthzPort in kubelet's configuration",
 		TradeOff: "kubeadm asks port 10248 and no other.",
 		Ref:      "https://kubernetes.io/docs/reference/networking/ports-and-protocols/",

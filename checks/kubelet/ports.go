@@ -3,7 +3,6 @@ package kubelet
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -103,17 +102,8 @@ func listener(line string) (at netip.AddrPort, inode string, listens bool) {
 	if len(f) < 10 || f[3] != "0A" {
 		return at, "", false
 	}
-	address, port, _ := strings.Cut(f[1], ":")
-	n, err := strconv.ParseUint(port, 16, 16)
-	ip, errHex := hex.DecodeString(address)
-	if err != nil || errHex != nil {
-		return at, "", false
-	}
-	for word := range slices.Chunk(ip, 4) { // each is printed as a number of this machine, of which all are little-endian
-		slices.Reverse(word)
-	}
-	addr, ok := netip.AddrFromSlice(ip)
-	return netip.AddrPortFrom(addr.Unmap(), uint16(n)), f[9], ok
+	at, listens = host.KernelAddress(f[1])
+	return at, f[9], listens
 }
 
 // ownerOf returns the name and number of the process that has a socket open, or "".

@@ -60,6 +60,7 @@ evidence: /proc/net/tcp: port 10250: unknown process`}
 		at("a stranger at another address", "10.0.0.1", elsewhere, free.Want),
 		at("a stranger at one of all addresses", "0.0.0.0", elsewhere, stranger.Want),
 		at("a stranger at kubelet's address, by IPv6", "10.0.0.1", mapped, stranger.Want),
+		at("a stranger at kubelet's address, which is written as one of IPv6", "'::ffff:10.0.0.1'", mapped, stranger.Want),
 		at("a stranger at all of them", "10.0.0.1", line("280A", "0A"), stranger.Want),
 	})
 }

@@ -45,7 +45,8 @@ func TestKubeProxy(t *testing.T) {
 		{"EKS", map[string]string{eks: "kind: KubeProxyConfiguration\nmode: nftables\n", "/var/log/pods/kube-system_kube-proxy-x_6b1a/x": ""},
 			config.KubeProxy{From: eks, Mode: "nftables", MaxPerCore: 32768, Min: 131072, MinSync: time.Second}, true},
 		{"a Pod of somebody else, and one that calls its volume so", map[string]string{
-			volume: "kind: KubeProxyConfiguration\nmode: ipvs\n", "/var/log/pods/shop_kube-proxy-x_6b1a/x": "", eks: "mode: ipvs\n"},
+			volume: "kind: KubeProxyConfiguration\nmode: ipvs\n", "/var/log/pods/shop_kube-proxy-x_6b1a/x": "",
+			strings.Replace(eks, "6b1a", "7c2b", 1): "mode: ipvs\n"},
 			config.KubeProxy{Mode: "iptables", MaxPerCore: 32768, Min: 131072, MinSync: time.Second}, false},
 		{"kops in IPVS mode", map[string]string{
 			"/etc/kubernetes/manifests/kube-proxy.manifest": "- --proxy-mode=ipvs\n- --ipvs-min-sync-period=6s\n"},

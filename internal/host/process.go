@@ -178,7 +178,7 @@ func (h *Host) listening(dir string, wanted func(inode string) bool) ([]netip.Ad
 			if len(words) < 10 || words[3] != listen || !wanted(words[9]) {
 				continue
 			}
-			if a, ok := kernelAddress(words[1]); ok {
+			if a, ok := KernelAddress(words[1]); ok {
 				list = append(list, a)
 			}
 		}
@@ -186,8 +186,8 @@ func (h *Host) listening(dir string, wanted func(inode string) bool) ([]netip.Ad
 	return list, nil
 }
 
-// kernelAddress reads "0100007F:2811", as /proc/net/tcp has it: 32-bit words in the order of a little-endian machine.
-func kernelAddress(s string) (netip.AddrPort, bool) {
+// KernelAddress reads "0100007F:2811", as /proc/net/tcp has it: 32-bit words in the order of a little-endian machine.
+func KernelAddress(s string) (netip.AddrPort, bool) {
 	address, port, _ := strings.Cut(s, ":")
 	b, err := hex.DecodeString(address)
 	n, err2 := strconv.ParseUint(port, 16, 16)
