@@ -53,3 +53,21 @@ func TestImageSignals(t *testing.T) {
 		}
 	}
 }
+
+// TestImageSignalsAtOnce: a signal that comes with the machine's first step is handled, too.
+func TestImageSignalsAtOnce(t *testing.T) {
+	dir, tmp := t.TempDir(), t.TempDir()
+	for name, text := range map[string]string{
+		"image": "QFI\xfb", "with.hcl": "", "qemu-system-x86_64": "#!/bin/sh\nkill -TERM $PPID\nexec sleep 600\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command("nodegate", "image", "test", dir+"/image", "--with", dir+"/with.hcl")
+	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "TMPDIR="+tmp)
+	out, err := cmd.CombinedOutput()
+	if left, readErr := os.ReadDir(tmp); cmd.ProcessState.ExitCode() != 143 || readErr != nil || len(left) > 0 {
+		t.Errorf("%v, left behind: %v, %v\n%s", err, left, readErr, out)
+	}
+}
