@@ -20,9 +20,9 @@ func networkdDamage() checks.Problem {
 		Detects: "Routes and routing rules of the CNI vanished all at once when systemd-networkd started again.",
 		Symptom: "After an update of systemd in the night Pods of this node reach no others, or only some do; every Pod runs, the node is Ready.",
 		How: "Watch remembers the routes and rules that neither the kernel, advertisements, DHCP nor a static configuration made, and the " +
-			"permanent neighbour and forwarding entries of VXLAN links. Two or more " +
-			"that are gone after systemd-networkd started, though their link is still there, and that were at least half of their kind " +
-			"on it, are shown until they are back or the agent has made as many others, a day at most. " +
+			"permanent neighbour and forwarding entries of VXLAN links. Two or more that go at once in the minute after systemd-networkd " +
+			"started, though their link is still there, and that were at least half of their kind on it, are shown until they are back or " +
+			"the agent has made as many others, a day at most. " +
 			"networkd.foreign-routes judges its configuration before.",
 		Remedy: "restart the CNI's agent on this node, which makes them again; then set ManageForeignRoutes=no and " +
 			"ManageForeignRoutingPolicyRules=no in /etc/systemd/networkd.conf.d/99-cni.conf",
@@ -36,6 +36,9 @@ const (
 	networkd   = "systemd-networkd.service"
 	shownLost  = 10
 	fewestLost = 2
+	// flushTime is how long after its start networkd may flush: it waits for udev to know the link, and a look may come between. The
+	// first look after it still counts.
+	flushTime = time.Minute
 	// lostFor ends what nothing else ends: after the remedy an agent makes nothing for Pods that have ended meanwhile, and after a
 	// day most of a node's Pods are others.
 	lostFor = 24 * time.Hour
@@ -69,8 +72,14 @@ func inspectNetworkdDamage(ctx context.Context, h *host.Host, _ *policy.Policy) 
 	}
 	m.Lost = slices.DeleteFunc(m.Lost, func(f host.Foreign) bool { return !now.gone(f) })
 	if !m.Since.IsZero() && !unit.Since.Equal(m.Since) {
+		m.Restarted = time.Now()
+	}
+	if !m.Restarted.IsZero() {
 		if lost := now.flushed(m.Foreign); lost != nil {
 			m.Lost, m.Left, m.LostAt = append(m.Lost, lost...), now.all, time.Now()
+		}
+		if time.Since(m.Restarted) > flushTime {
+			m.Restarted = time.Time{}
 		}
 	}
 	m.Foreign, m.Since = now.all, unit.Since

@@ -202,11 +202,33 @@ func TestNetworkdDamageEnds(t *testing.T) {
 	r.m.Foreign = append(podRules(0, 6), overlayRoutes(10, 14)...)
 	r.round("other routes in their place", fine)
 
+	r.h.Memory.Restarted = time.Time{} // long ago
 	damage()
 	r.h.Memory.LostAt = r.h.Memory.LostAt.Add(-23 * time.Hour)
 	r.round("for a day", lost(14))
 	r.h.Memory.LostAt = r.h.Memory.LostAt.Add(-2 * time.Hour)
 	r.round("and no longer", fine)
+}
+
+// TestNetworkdDamageLater: a link's event brings a look between networkd's start and its flush.
+func TestNetworkdDamageLater(t *testing.T) {
+	r := newRounds(t)
+	all := append(podRules(0, 10), overlayRoutes(0, 4)...)
+	r.m.Foreign = all
+	r.round("before", fine)
+	r.restart()
+	r.round("networkd has started", fine)
+	r.m.Foreign = all[:10]
+	r.round("and flushes now", lost(4))
+	r.m.Foreign = all
+	r.round("the agent makes them again", fine)
+
+	r.restart()
+	r.round("networkd has started", fine)
+	r.h.Memory.Restarted = r.h.Memory.Restarted.Add(-2 * time.Minute)
+	r.round("two minutes ago", fine)
+	r.m.Foreign = all[:10]
+	r.round("what goes later is not its doing", fine)
 }
 
 // TestNetworkdDamageKernel: the kernel's own list of what is foreign.

@@ -66,7 +66,9 @@ type Memory struct {
 	Left    []Foreign // what stood when Lost were last found gone, at LostAt
 	LostAt  time.Time
 	Since   time.Time // the last start of systemd-networkd that was seen
-	Tunnels map[string]Tunnel
+	// Restarted is when that was seen, zero where it is long ago or was before the first look.
+	Restarted time.Time
+	Tunnels   map[string]Tunnel
 }
 
 // Tunnel is a VXLAN link as it was when routes over it had gateways.
