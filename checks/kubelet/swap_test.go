@@ -52,6 +52,18 @@ want: no swap, or failSwapOn false
 got: swap, and failSwapOn false
 evidence: /proc/swaps: /dev/zram0 partition 1 0 100
 evidence: /etc/default/kubelet: --fail-swap-on=false`},
+		{What: "tolerated by the last of the files of a wildcard", Node: withUnit("", map[string]string{
+			"/proc/swaps":               header + "/dev/zram0 partition 1 0 100\n",
+			unitFile:                    "[Service]\nEnvironmentFile=-/etc/none/*\nEnvironmentFile=/etc/kubernetes/*.env\nExecStart=/usr/bin/kubelet $ARGS\n",
+			"/etc/kubernetes/1.env":     "ARGS=--fail-swap-on=true\n",
+			"/etc/kubernetes/2.env":     "ARGS=--fail-swap-on=false\n",
+			"/etc/kubernetes/.3.env":    "ARGS=\n",
+			"/etc/kubernetes/4.env.old": "ARGS=\n",
+		}), Want: `pass
+want: no swap, or failSwapOn false
+got: swap, and failSwapOn false
+evidence: /proc/swaps: /dev/zram0 partition 1 0 100
+evidence: /etc/kubernetes/2.env: --fail-swap-on=false`},
 		{What: "tolerated by a drop-in of the configuration, and of the unit", Node: checkstest.Node(map[string]string{
 			"/proc/swaps": header + "/dev/zram0 partition 1 0 100\n", kubeadmConfig: "failSwapOn: true\n",
 			"/etc/systemd/system/kubelet.service.d/20-dir.conf": "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--config-dir=/etc/kubelet.d\"\n",

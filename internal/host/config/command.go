@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"regexp"
@@ -42,17 +43,28 @@ func unitCommand(files Files, unit []File) (command []argument, unknown string, 
 	if len(starts) != 1 {
 		return nil, fmt.Sprintf("kubelet.service has %d commands", len(starts)), nil
 	}
-	for _, name := range environmentFiles {
-		name, optional := strings.CutPrefix(name, "-")
-		text, found, err := ReadIfAny(files, name)
+	for _, pattern := range environmentFiles {
+		pattern, optional := strings.CutPrefix(pattern, "-")
+		names, err := matching(files, pattern)
 		switch {
+		case errors.Is(err, path.ErrBadPattern):
+			return nil, "kubelet.service reads its variables from " + pattern + ", which nodegate does not look up", nil
 		case err != nil:
 			return nil, "", fmt.Errorf("reading kubelet's variables: %w", err)
-		case !found && !optional:
-			return nil, name + ", which kubelet.service reads, is missing", nil
 		}
-		for variable, value := range environmentFile(string(text)) {
-			environment[variable] = argument{value, name}
+		missing := true
+		for _, name := range names {
+			text, found, err := ReadIfAny(files, name)
+			if err != nil {
+				return nil, "", fmt.Errorf("reading kubelet's variables: %w", err)
+			}
+			missing = missing && !found
+			for variable, value := range environmentFile(string(text)) {
+				environment[variable] = argument{value, name}
+			}
+		}
+		if missing && !optional {
+			return nil, pattern + ", which kubelet.service reads, is missing", nil
 		}
 	}
 	for _, w := range splitWords(starts[0].Value) {
@@ -70,6 +82,33 @@ func unitCommand(files Files, unit []File) (command []argument, unknown string, 
 		return nil, "kubelet.service runs " + program + ", not kubelet itself", nil
 	}
 	return command, "", nil
+}
+
+// wild are the characters that systemd hands to glob(3).
+const wild = `*?[\`
+
+// matching returns the files that a name with wildcards stands for, sorted as systemd reads them. The error is path.ErrBadPattern
+// where a directory has the wildcards.
+func matching(files Files, pattern string) ([]string, error) {
+	if !strings.ContainsAny(pattern, wild) {
+		return []string{pattern}, nil
+	}
+	dir, base := path.Dir(pattern), path.Base(pattern)
+	if strings.ContainsAny(dir, wild) {
+		return nil, path.ErrBadPattern
+	}
+	all, err := ReadDirIfAny(files, dir)
+	var names []string
+	for _, name := range all {
+		matches, bad := path.Match(base, name)
+		if bad != nil {
+			return nil, bad
+		}
+		if matches && (name[0] != '.' || base[0] == '.') {
+			names = append(names, path.Join(dir, name))
+		}
+	}
+	return names, err
 }
 
 // expand replaces variables: $NAME that is a whole word becomes any number of words, ${NAME} a part of its word.
