@@ -1,0 +1,1 @@
+within 400 ready node1
