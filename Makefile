@@ -66,7 +66,7 @@ test-cluster: ## a real control plane, kube-proxy and kubelet (images/*/apt-pack
 	LONG='$(LONG)' $(GO) test -tags cluster -count=1 -timeout 120m -v -skip TestScenarios ./images/cluster/
 
 test-machines: ## the same, and two machines in QEMU that join it; SCENARIO='same-node|held' for some of images/cluster/scenarios
-	$(GO) test -tags cluster -count=1 -timeout 180m -v -parallel $$(($$(nproc) * 3 / 2)) -run 'TestScenarios/^($(or $(SCENARIO),.*))$$' ./images/cluster/
+	$(GO) test -tags cluster -count=1 -timeout 180m -v -run 'TestScenarios/^($(or $(SCENARIO),.*))$$' ./images/cluster/
 
 test-release: ## make a release twice, and use it (needs the packages in images/*/apt-packages)
 	$(GO) test -tags release -count=1 -timeout 30m -v ./images/release/

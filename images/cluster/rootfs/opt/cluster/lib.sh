@@ -17,7 +17,7 @@ within() {
 	shift
 	until "$@"; do
 		[ $(($(cut -d. -f1 /proc/uptime) - began)) -lt "$limit" ] || die "not within $limit s: $*"
-		sleep 0.5
+		sleep 1
 	done
 	echo "$* after $(($(cut -d. -f1 /proc/uptime) - began)) s"
 }
