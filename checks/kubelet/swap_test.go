@@ -54,10 +54,10 @@ evidence: /proc/swaps: /dev/zram0 partition 1 0 100
 evidence: /etc/default/kubelet: --fail-swap-on=false`},
 		{What: "tolerated by the last of the files of a wildcard", Node: withUnit("", map[string]string{
 			"/proc/swaps":               header + "/dev/zram0 partition 1 0 100\n",
-			unitFile:                    "[Service]\nEnvironmentFile=-/etc/none/*\nEnvironmentFile=/etc/kubernetes/*.env\nExecStart=/usr/bin/kubelet $ARGS\n",
+			unitFile:                    "[Service]\nEnvironmentFile=-/etc/none/*\nEnvironmentFile=/etc/kubernetes/*.env\nExecStart=/usr/bin/kubelet $ARGS $MORE\n",
 			"/etc/kubernetes/1.env":     "ARGS=--fail-swap-on=true\n",
 			"/etc/kubernetes/2.env":     "ARGS=--fail-swap-on=false\n",
-			"/etc/kubernetes/.3.env":    "ARGS=\n",
+			"/etc/kubernetes/.3.env":    "MORE=--fail-swap-on=true\n",
 			"/etc/kubernetes/4.env.old": "ARGS=\n",
 		}), Want: `pass
 want: no swap, or failSwapOn false

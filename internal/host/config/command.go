@@ -1,11 +1,12 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"path"
 	"regexp"
 	"strings"
+
+	"nodegate/internal/host/file"
 )
 
 // argument is one word of a command line, and the file that it comes from.
@@ -43,19 +44,24 @@ func unitCommand(files Files, unit []File) (command []argument, unknown string, 
 	if len(starts) != 1 {
 		return nil, fmt.Sprintf("kubelet.service has %d commands", len(starts)), nil
 	}
+	total := 0
 	for _, pattern := range environmentFiles {
 		pattern, optional := strings.CutPrefix(pattern, "-")
-		names, err := matching(files, pattern)
+		names, known, err := matching(files, pattern)
 		switch {
-		case errors.Is(err, path.ErrBadPattern):
-			return nil, "kubelet.service reads its variables from " + pattern + ", which nodegate does not look up", nil
 		case err != nil:
 			return nil, "", fmt.Errorf("reading kubelet's variables: %w", err)
+		case !known:
+			return nil, "kubelet.service reads its variables from " + pattern + ", which nodegate does not look up", nil
 		}
 		missing := true
 		for _, name := range names {
 			text, found, err := ReadIfAny(files, name)
 			if err != nil {
+				return nil, "", fmt.Errorf("reading kubelet's variables: %w", err)
+			}
+			total += len(text)
+			if err := file.TooMuch(pattern, total, mostText); err != nil {
 				return nil, "", fmt.Errorf("reading kubelet's variables: %w", err)
 			}
 			missing = missing && !found
@@ -84,31 +90,24 @@ func unitCommand(files Files, unit []File) (command []argument, unknown string, 
 	return command, "", nil
 }
 
-// wild are the characters that systemd hands to glob(3).
-const wild = `*?[\`
-
-// matching returns the files that a name with wildcards stands for, sorted as systemd reads them. The error is path.ErrBadPattern
-// where a directory has the wildcards.
-func matching(files Files, pattern string) ([]string, error) {
-	if !strings.ContainsAny(pattern, wild) {
-		return []string{pattern}, nil
-	}
+// matching returns the files that a name with wildcards stands for, sorted as systemd reads them. known is false where a directory has
+// the wildcards.
+func matching(files Files, pattern string) (names []string, known bool, err error) {
+	const wild = "*?["
 	dir, base := path.Dir(pattern), path.Base(pattern)
-	if strings.ContainsAny(dir, wild) {
-		return nil, path.ErrBadPattern
+	switch {
+	case strings.ContainsAny(dir, wild):
+		return nil, false, nil
+	case !strings.ContainsAny(base, wild):
+		return []string{pattern}, true, nil
 	}
 	all, err := ReadDirIfAny(files, dir)
-	var names []string
 	for _, name := range all {
-		matches, bad := path.Match(base, name)
-		if bad != nil {
-			return nil, bad
-		}
-		if matches && (name[0] != '.' || base[0] == '.') {
+		if match(base, name) && (name[0] != '.' || base[0] == '.') {
 			names = append(names, path.Join(dir, name))
 		}
 	}
-	return names, err
+	return names, true, err
 }
 
 // expand replaces variables: $NAME that is a whole word becomes any number of words, ${NAME} a part of its word.
