@@ -84,7 +84,8 @@ func TestBadBoot(t *testing.T) {
 	}
 	for began := time.Now(); !passes() || !blessed(); time.Sleep(time.Second) {
 		if time.Since(began) > bootTime {
-			t.Fatalf("the entry before passes: %t, and is called good: %t\n%s", passes(), blessed(), qemu.Tail(good.Console(), 60))
+			t.Fatalf("%s\nthe entry before passes: %t (%d bytes at the port), and is called good: %t", qemu.Tail(good.Console(), 60), passes(),
+				len(port.Text()), blessed())
 		}
 	}
 	good.Kill()

@@ -42,9 +42,10 @@ func (g *Gate) tellTester(p *policy.Policy, r checks.Report) {
 	}
 }
 
-// insist writes the last report again that the tester did not accept: no other will follow it.
+// insist writes the last report again that the tester did not accept: no other will follow it. On a busy machine udev makes the
+// port seconds after kubelet's start.
 func (g *Gate) insist() {
-	for tries := 3; g.untold != "" && tries > 0; tries-- {
+	for tries := 6; g.untold != "" && tries > 0; tries-- {
 		if host.Report(g.untold + "\n") {
 			g.untold = ""
 		}

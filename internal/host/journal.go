@@ -100,30 +100,49 @@ func Console(line string) bool {
 	})
 }
 
-// ReportPort is the name of the virtio port at which `nodegate image test` listens.
+// ReportPort is the name of the virtio port at which `nodegate image test` listens, and the family of the product that such a
+// machine is by its SMBIOS: kubelet may start before udev has loaded the port's driver.
 const ReportPort = "org.nodegate.report"
 
 const reportPort = "/dev/virtio-ports/" + ReportPort
 
+// busy is how long a writer waits before it tries a port again.
+const busy = 10 * time.Millisecond
+
 // HasReportPort reports whether somebody tests this machine's image.
 func HasReportPort() bool {
 	_, err := os.Lstat(reportPort)
-	return err == nil
+	return err == nil || portAnnounced()
+}
+
+func portAnnounced() bool {
+	family, err := os.ReadFile("/sys/class/dmi/id/product_family")
+	return err == nil && strings.TrimSpace(string(family)) == ReportPort
 }
 
 // Report writes text to whoever tests this machine's image. It returns false where that did not accept it in time. A machine
-// without such a port is no error.
+// without such a port is no error. One program at a time has a virtio port open (EBUSY, the kernel's virtio_console.c): the gates
+// of kubelet and of the boot wait for each other.
 func Report(text string) bool {
 	return InTime(func() bool {
-		f, err := os.OpenFile(reportPort, os.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+		end := time.Now().Add(patience)
+		f, err := openPort()
+		for err != nil && time.Now().Before(end) && (errors.Is(err, unix.EBUSY) || errors.Is(err, fs.ErrNotExist) && portAnnounced()) {
+			time.Sleep(busy)
+			f, err = openPort()
+		}
 		if err != nil {
-			return errors.Is(err, fs.ErrNotExist)
+			return errors.Is(err, fs.ErrNotExist) && !portAnnounced()
 		}
 		defer f.Close()
-		_ = f.SetWriteDeadline(time.Now().Add(patience)) // what cannot be polled does not block either
+		_ = f.SetWriteDeadline(end) // what cannot be polled does not block either
 		_, err = f.WriteString(plain.Escape(text))
 		return err == nil
 	})
+}
+
+func openPort() (*os.File, error) {
+	return os.OpenFile(reportPort, os.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
 }
 
 // Persist writes text to the kernel's store for programs, which survives a restart (pstore's pmsg), where there is one. It returns

@@ -1,7 +1,6 @@
 package host_test
 
 import (
-	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -27,7 +26,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "console":
 		os.Exit(said(host.Console("held")))
-	case "port":
+	case "port", "busy port":
 		os.Exit(said(host.Report("held\n")))
 	case "pstore":
 		os.Exit(said(host.Persist("held\n")))
@@ -54,8 +53,11 @@ func said(written bool) int {
 func outlet(t *testing.T, what, over, target string, env ...string) bool {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", `mount --bind "$1" "$2" && exec "$3"`, "sh", target, over, os.Args[0])
-	if over == "" {
+	switch {
+	case over == "":
 		cmd = exec.Command(os.Args[0])
+	case what == "busy port":
+		cmd.Args[2] = strings.Replace(cmd.Args[2], "exec", "exec setpriv --bounding-set=-sys_admin", 1)
 	}
 	cmd.Env = append(append(os.Environ(), outletsVariable+"="+what), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
@@ -84,19 +86,7 @@ func TestStoppedConsole(t *testing.T) {
 		}
 		defer func() { _ = os.Remove("/dev/console") }()
 	}
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer master.Close()
-	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := filepath.Join("/dev/pts", strconv.Itoa(n))
+	_, name := terminal(t)
 	slave, err := os.OpenFile(name, os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -111,6 +101,24 @@ func TestStoppedConsole(t *testing.T) {
 	if outlet(t, "console", "/dev/console", name) {
 		t.Error("a stopped console accepted the line")
 	}
+}
+
+// terminal makes one, and returns its other end and its name.
+func terminal(t *testing.T) (*os.File, string) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = master.Close() })
+	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return master, filepath.Join("/dev/pts", strconv.Itoa(n))
 }
 
 // TestPersist: what survives a restart gets the text as it is; a machine without it is no error.
@@ -136,46 +144,6 @@ func TestPersist(t *testing.T) {
 	}
 	if outlet(t, "pstore", device, "/dev/full") {
 		t.Error("a store that is full accepted the text")
-	}
-}
-
-// TestReportPort: whoever tests this image is told, and neither a machine without such a port nor a tester that does not read
-// keeps the gate waiting.
-func TestReportPort(t *testing.T) {
-	hosttest.NeedRoot(t)
-	const dir = "/dev/virtio-ports"
-	if !outlet(t, "port", "", "") {
-		t.Error("a machine without the port is an error")
-	}
-	if err := os.Mkdir(dir, 0o755); err == nil {
-		defer func() { _ = os.Remove(dir) }()
-	}
-	ports := t.TempDir()
-	port := filepath.Join(ports, host.ReportPort)
-	if err := unix.Mkfifo(port, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if outlet(t, "port", dir, ports) {
-		t.Error("a port that nobody has open accepted the text")
-	}
-	tester, err := os.OpenFile(port, os.O_RDWR|unix.O_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tester.Close()
-	text := make([]byte, 4096)
-	if !outlet(t, "port", dir, ports) {
-		t.Error("a port that is read did not accept the text")
-	}
-	if n, err := tester.Read(text); err != nil || string(text[:n]) != "held\n" {
-		t.Errorf("it read %q, %v", text[:n], err)
-	}
-	_ = tester.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-	if _, err := tester.Write(make([]byte, 1<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatalf("the port does not fill up: %v", err)
-	}
-	if outlet(t, "port", dir, ports) {
-		t.Error("a port that nobody reads accepted the text")
 	}
 }
 

@@ -22,7 +22,7 @@ type Machine struct {
 	Processors  int    // 0 is 2
 	Disk        Disk
 	Direct      Direct
-	Ports       []string     // names of the guest's virtio ports
+	Ports       []string     // names of the guest's virtio ports; SMBIOS has the first as the product's family
 	More        []string     // arguments of QEMU's own
 	Enter       func() error // nil, or joins the namespaces that QEMU is to run in; see Start
 }
@@ -98,6 +98,9 @@ func (m Machine) arguments() []string {
 		"-drive", drive,
 		"-chardev", "socket,id=console,fd=3", "-serial", "chardev:console",
 		"-device", "virtio-serial-pci", "-device", "virtio-rng-pci",
+	}
+	if len(m.Ports) > 0 {
+		args = append(args, "-smbios", "type=1,family="+value(m.Ports[0]))
 	}
 	for i, name := range m.Ports {
 		args = append(args, "-chardev", fmt.Sprintf("socket,id=port%d,fd=%d", i, 4+i),

@@ -1,0 +1,130 @@
+package host_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
+)
+
+// TestReportPort: whoever tests this image is told, and neither a machine without such a port nor a tester that does not read
+// keeps the gate waiting.
+func TestReportPort(t *testing.T) {
+	hosttest.NeedRoot(t)
+	const dir = "/dev/virtio-ports"
+	if !outlet(t, "port", "", "") {
+		t.Error("a machine without the port is an error")
+	}
+	if err := os.Mkdir(dir, 0o755); err == nil {
+		defer func() { _ = os.Remove(dir) }()
+	}
+	ports := t.TempDir()
+	port := filepath.Join(ports, host.ReportPort)
+	if err := unix.Mkfifo(port, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if outlet(t, "port", dir, ports) {
+		t.Error("a port that nobody has open accepted the text")
+	}
+	tester, err := os.OpenFile(port, os.O_RDWR|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tester.Close()
+	text := make([]byte, 4096)
+	if !outlet(t, "port", dir, ports) {
+		t.Error("a port that is read did not accept the text")
+	}
+	if n, err := tester.Read(text); err != nil || string(text[:n]) != "held\n" {
+		t.Errorf("it read %q, %v", text[:n], err)
+	}
+	_ = tester.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+	if _, err := tester.Write(make([]byte, 1<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("the port does not fill up: %v", err)
+	}
+	if outlet(t, "port", dir, ports) {
+		t.Error("a port that nobody reads accepted the text")
+	}
+}
+
+// TestReportPortOfTwo: one program at a time has a virtio port open. A terminal refuses a second one, too, where it may not do
+// everything.
+func TestReportPortOfTwo(t *testing.T) {
+	hosttest.NeedRoot(t)
+	const dir = "/dev/virtio-ports"
+	if err := os.Mkdir(dir, 0o755); err == nil {
+		defer func() { _ = os.Remove(dir) }()
+	}
+	tester, name := terminal(t)
+	ports := t.TempDir()
+	if err := os.Symlink(name, filepath.Join(ports, host.ReportPort)); err != nil {
+		t.Fatal(err)
+	}
+	first, err := os.OpenFile(name, os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	if err := unix.IoctlSetInt(int(first.Fd()), unix.TIOCEXCL, 0); err != nil {
+		t.Fatal(err)
+	}
+	if outlet(t, "busy port", dir, ports) {
+		t.Error("a port that another program has open accepted the text")
+	}
+	timer := time.AfterFunc(500*time.Millisecond, func() { _ = unix.IoctlSetInt(int(first.Fd()), unix.TIOCNXCL, 0) })
+	defer timer.Stop()
+	if !outlet(t, "busy port", dir, ports) {
+		t.Fatal("a port that another program closed soon did not accept the text")
+	}
+	text := make([]byte, 100)
+	if n, err := tester.Read(text); err != nil || string(text[:n]) != "held\r\n" {
+		t.Errorf("it read %q, %v", text[:n], err)
+	}
+}
+
+// TestReportPortComes: the machine says that its image is tested, and udev has not made the port yet.
+func TestReportPortComes(t *testing.T) {
+	hosttest.NeedRoot(t)
+	const dir = "/dev/virtio-ports"
+	if err := os.Mkdir(dir, 0o755); err == nil {
+		defer func() { _ = os.Remove(dir) }()
+	}
+	classes := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(classes, "dmi/id"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	family := filepath.Join(classes, "dmi/id/product_family")
+	if err := os.WriteFile(family, []byte(host.ReportPort+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if outlet(t, "port", "/sys/class", classes) {
+		t.Error("a port that does not come accepted the text")
+	}
+	port := filepath.Join(dir, host.ReportPort)
+	tester := make(chan error, 1)
+	timer := time.AfterFunc(500*time.Millisecond, func() { tester <- os.WriteFile(port, nil, 0o600) })
+	defer func() { _ = os.Remove(port) }()
+	defer timer.Stop()
+	if !outlet(t, "port", "/sys/class", classes) {
+		t.Fatal("a port that came soon did not accept the text")
+	}
+	if err := <-tester; err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(port); err != nil || string(text) != "held\n" {
+		t.Errorf("it has %q, %v", text, err)
+	}
+	_ = os.Remove(port)
+	if err := os.WriteFile(family, []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !outlet(t, "port", "/sys/class", classes) {
+		t.Error("a machine without the port is an error")
+	}
+}
