@@ -47,7 +47,7 @@ shown all the same), 3 some are unknown.`,
 			if err != nil {
 				return err
 			}
-			debug.SetGCPercent(15) // what is kept is all that was read: memory matters more than time
+			debug.SetGCPercent(10) // what is kept is all that was read: memory matters more than time
 			reports, errs := readReports(args, c.InOrStdin(), report.Decode)
 			held, torn := readReports(consoles, c.InOrStdin(), report.DecodeConsole)
 			reports, errs = append(reports, held...), append(errs, torn...)

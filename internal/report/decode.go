@@ -37,6 +37,7 @@ func Decode(file string, r io.Reader) ([]Read, error) {
 	}
 	var reports []Read
 	begun := place{file: file, text: text}
+	words := map[string]string{}
 	in := json.NewDecoder(bytes.NewReader(text))
 	for {
 		var raw json.RawMessage
@@ -48,7 +49,7 @@ func Decode(file string, r io.Reader) ([]Read, error) {
 			return reports, fmt.Errorf("%s: %w", syntaxAt(file, text, in.InputOffset(), err), jsonError(err))
 		}
 		begin := in.InputOffset() - int64(len(raw))
-		report, err := decode(raw)
+		report, err := decode(raw, words)
 		if err != nil {
 			at := begin
 			if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is {
@@ -114,7 +115,8 @@ type document struct {
 	Watched *Report `json:"report"`
 }
 
-func decode(raw json.RawMessage) (Report, error) {
+// decode returns the report of one document. words holds what several reports of a file say, so that each word is kept once.
+func decode(raw json.RawMessage, words map[string]string) (Report, error) {
 	var d document
 	if err := json.Unmarshal(raw, &d); err != nil {
 		if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is && wrong.Field != "" {
@@ -126,7 +128,20 @@ func decode(raw json.RawMessage) (Report, error) {
 		d.Report = *d.Watched
 	}
 	d.Results = slices.Clone(d.Results) // without the room that decoding left: all of them are kept
+	for i := range d.Results {
+		res := &d.Results[i]
+		res.Name, res.Verdict = once(words, res.Name), Verdict(once(words, string(res.Verdict)))
+	}
 	return d.Report, d.check()
+}
+
+// once returns the word as it was seen first.
+func once(words map[string]string, word string) string {
+	if first, seen := words[word]; seen {
+		return first
+	}
+	words[word] = word
+	return word
 }
 
 // check returns an error if a decoded report is not as New makes it.

@@ -199,5 +199,5 @@ func unpack(id string, of int, parts map[int]string) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	return decode(text)
+	return decode(text, map[string]string{})
 }
