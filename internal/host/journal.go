@@ -19,6 +19,7 @@ import (
 	"github.com/coreos/go-systemd/v22/journal"
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/host/file"
 	"nodegate/internal/host/program"
 	"nodegate/internal/plain"
 )
@@ -116,7 +117,7 @@ func HasReportPort() bool {
 }
 
 func portAnnounced() bool {
-	family, err := os.ReadFile("/sys/class/dmi/id/product_family")
+	family, err := file.Read("/sys/class/dmi/id/product_family", 1<<10)
 	return err == nil && strings.TrimSpace(string(family)) == ReportPort
 }
 
