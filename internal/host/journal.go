@@ -117,7 +117,7 @@ func HasReportPort() bool {
 }
 
 func portAnnounced() bool {
-	family, err := file.Read("/sys/class/dmi/id/product_family", 1<<10)
+	family, err := file.Read("/sys/class/dmi/id/product_family", 1<<16) // sysfs says 4096 of each
 	return err == nil && strings.TrimSpace(string(family)) == ReportPort
 }
 

@@ -1,6 +1,7 @@
 package host_test
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -100,7 +101,7 @@ func TestReportPortComes(t *testing.T) {
 		t.Fatal(err)
 	}
 	family := filepath.Join(classes, "dmi/id/product_family")
-	if err := os.WriteFile(family, []byte(host.ReportPort+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(family, append([]byte(host.ReportPort), bytes.Repeat([]byte("\n"), 4096-len(host.ReportPort))...), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if outlet(t, "port", "/sys/class", classes) {
