@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "console":
 		os.Exit(said(host.Console("held")))
-	case "port", "busy port":
+	case "port", "busy port", "announced port":
 		os.Exit(said(host.Report("held\n")))
 	case "pstore":
 		os.Exit(said(host.Persist("held\n")))
@@ -56,6 +56,8 @@ func outlet(t *testing.T, what, over, target string, env ...string) bool {
 	switch {
 	case over == "":
 		cmd = exec.Command(os.Args[0])
+	case what == "announced port":
+		cmd.Args[2] = `mount --bind "$CLASSES" /sys/class && ` + cmd.Args[2]
 	case what == "busy port":
 		cmd.Args[2] = strings.Replace(cmd.Args[2], "exec", "exec setpriv --bounding-set=-sys_admin", 1)
 	}

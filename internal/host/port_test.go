@@ -96,7 +96,7 @@ func TestReportPortComes(t *testing.T) {
 	if err := os.Mkdir(dir, 0o755); err == nil {
 		defer func() { _ = os.Remove(dir) }()
 	}
-	classes := t.TempDir()
+	ports, classes := t.TempDir(), t.TempDir()
 	if err := os.MkdirAll(filepath.Join(classes, "dmi/id"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -104,15 +104,14 @@ func TestReportPortComes(t *testing.T) {
 	if err := os.WriteFile(family, append([]byte(host.ReportPort), bytes.Repeat([]byte("\n"), 4096-len(host.ReportPort))...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if outlet(t, "port", "/sys/class", classes) {
+	if outlet(t, "announced port", dir, ports, "CLASSES="+classes) {
 		t.Error("a port that does not come accepted the text")
 	}
-	port := filepath.Join(dir, host.ReportPort)
+	port := filepath.Join(ports, host.ReportPort)
 	tester := make(chan error, 1)
 	timer := time.AfterFunc(500*time.Millisecond, func() { tester <- os.WriteFile(port, nil, 0o600) })
-	defer func() { _ = os.Remove(port) }()
 	defer timer.Stop()
-	if !outlet(t, "port", "/sys/class", classes) {
+	if !outlet(t, "announced port", dir, ports, "CLASSES="+classes) {
 		t.Fatal("a port that came soon did not accept the text")
 	}
 	if err := <-tester; err != nil {
@@ -121,11 +120,10 @@ func TestReportPortComes(t *testing.T) {
 	if text, err := os.ReadFile(port); err != nil || string(text) != "held\n" {
 		t.Errorf("it has %q, %v", text, err)
 	}
-	_ = os.Remove(port)
-	if err := os.WriteFile(family, []byte("\n"), 0o600); err != nil {
+	if err := errors.Join(os.Remove(port), os.WriteFile(family, []byte("\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if !outlet(t, "port", "/sys/class", classes) {
+	if !outlet(t, "announced port", dir, ports, "CLASSES="+classes) {
 		t.Error("a machine without the port is an error")
 	}
 }

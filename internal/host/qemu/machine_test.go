@@ -16,3 +16,14 @@ func TestDisk(t *testing.T) {
 		}
 	}
 }
+
+// TestPorts: the guest can know of its first port before udev has made it; a machine without ports says nothing.
+func TestPorts(t *testing.T) {
+	with := Machine{Accelerator: TCG, Ports: []string{"a", "b"}}.arguments()
+	if !slices.Contains(with, "type=1,family=a") {
+		t.Errorf("%q does not announce the first port", with)
+	}
+	if without := (Machine{Accelerator: TCG}).arguments(); slices.Contains(without, "-smbios") {
+		t.Errorf("%q announces a port", without)
+	}
+}
