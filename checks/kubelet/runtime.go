@@ -22,9 +22,10 @@ func runtime() checks.Problem {
 		Symptom: "kubelet restarts for ever: \"validate CRI v1 runtime API for endpoint ...: rpc error: code = Unimplemented\", or \"no " +
 			"such file or " +
 			"directory\" of the socket; the Node never appears.",
-		How: "CRI's Version is called on the Unix socket of containerRuntimeEndpoint, or of containerd where kubelet's configuration " +
-			"names none and that socket exists: runtime.v1, then runtime.v1alpha2, which kubelet stopped using in 1.26. Without a " +
-			"configuration of kubelet nothing is asked, nor of one before 1.24 that uses Docker.",
+		How: "CRI's Version is called on the Unix socket of containerRuntimeEndpoint, or of containerd, kubelet's default, where its " +
+			"configuration names none: runtime.v1, then runtime.v1alpha2, which kubelet stopped using in 1.26. Without a configuration " +
+			"of kubelet nothing is asked, nor of one before 1.24 that uses Docker; that containerd's socket is missing says nothing where " +
+			"kubelet's command line or version cannot be known.",
 		Remedy:   "install containerd 1.6 or CRI-O 1.20 or later, and let its CRI plugin run",
 		TradeOff: "A newer containerd may need its configuration converted: containerd config migrate.",
 		Ref:      "https://kubernetes.io/blog/2022/11/18/upcoming-changes-in-kubernetes-1-26/",
@@ -46,17 +47,23 @@ func inspectRuntime(ctx context.Context, h *host.Host, _ *policy.Policy) (checks
 	if setting.Value != "" {
 		socket = socketOf(setting.Value)
 		s.Evidence = []checks.Evidence{checks.Seen(setting.From.Source, setting.From.Text)}
-	} else if exists, err := h.Files.Exists(socket); err != nil || !exists {
-		s.Skip = "kubelet's configuration names no runtime, and there is no " + socket
-		return s, err
 	}
 	s, err = judgeRuntime(ctx, h, s, socket)
-	if err == nil && !s.Pass && setting.Value == "" {
-		if minor, _ := h.KubeletMinor(ctx); minor > 0 && minor < 24 {
-			return checks.State{Skip: "kubelet before 1.24 uses Docker where its configuration names no runtime"}, nil
+	if err != nil || s.Pass || setting.Value != "" {
+		return s, err
+	}
+	minor, err := h.KubeletMinor(ctx)
+	switch {
+	case err != nil:
+		return s, err
+	case minor > 0 && minor < 24:
+		return checks.State{Skip: "kubelet before 1.24 uses Docker where its configuration names no runtime"}, nil
+	case minor == 0, k.Command == nil:
+		if exists, err := h.Files.Exists(socket); err != nil || !exists {
+			return checks.State{Skip: "kubelet's configuration names no runtime, and there is no " + socket}, err
 		}
 	}
-	return s, err
+	return s, nil
 }
 
 // socketOf returns the Unix socket of an endpoint as kubelet reads it (parseEndpoint of k8s.io/cri-client): of a URL or, still, of a path

@@ -27,6 +27,14 @@ func TestRuntime(t *testing.T) {
 		m.Files["/var/lib/kubelet/config.yaml"], m.Files[socket] = "cgroupDriver: systemd\n", ""
 		return m
 	}
+	unnamed := func(unit, kubelet string) *hosttest.Machine {
+		m := node(nil, kubelet)
+		m.Files["/var/lib/kubelet/config.yaml"] = "cgroupDriver: systemd\n"
+		m.Files["/usr/lib/systemd/system/kubelet.service"] = "[Service]\nExecStart=" + unit + "\n"
+		return m
+	}
+	const command = "/usr/bin/kubelet --config=/var/lib/kubelet/config.yaml"
+	const noSocket = "\nskip\nskip: kubelet's configuration names no runtime, and there is no " + socket
 	short := node(map[string]string{"v1 " + socket: "containerd 1.6.20"}, "")
 	short.Files["/var/lib/kubelet/config.yaml"] = "containerRuntimeEndpoint: unix:" + socket + "\n"
 	checkstest.RunOne(t, "kubelet.runtime", checks.Boot, []checkstest.Case{
@@ -84,6 +92,17 @@ got: nobody answers at /run/containerd/containerd.sock
 evidence: /var/lib/kubelet/config.yaml: containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
 evidence: /run/containerd/containerd.sock: connect /run/containerd/containerd.sock: no such file or directory
 remedy: start the container runtime, and see why it did not: systemctl status containerd crio; or correct containerRuntimeEndpoint`},
+		{What: "not started, and kubelet takes its default", Node: unnamed(command, "Kubernetes v1.37.2"), Want: `
+fail
+want: CRI v1
+got: nobody answers at /run/containerd/containerd.sock
+evidence: /run/containerd/containerd.sock: connect /run/containerd/containerd.sock: no such file or directory
+remedy: start the container runtime, and see why it did not: systemctl status containerd crio; or correct containerRuntimeEndpoint`},
+		{What: "no name, and a script that may give one", Node: unnamed("/opt/start", "Kubernetes v1.37.2"), Want: noSocket},
+		{What: "no name, and a kubelet without a version", Node: unnamed(command, ""), Want: noSocket},
+		{What: "no name, no containerd, and Docker inside kubelet", Node: unnamed(command, "Kubernetes v1.23.17"), Want: `
+skip
+skip: kubelet before 1.24 uses Docker where its configuration names no runtime`},
 	})
 }
 

@@ -74,6 +74,8 @@ func causes() []cause {
 
 		{what: "no runtime", flags: "--container-runtime-endpoint=unix:///run/none.sock", check: "kubelet.runtime",
 			says: "validate CRI v1 runtime API"},
+		{what: "no runtime, and none named", breaks: "mv /run/containerd/containerd.sock /run/away.sock",
+			mends: "mv /run/away.sock /run/containerd/containerd.sock", check: "kubelet.runtime", says: "validate CRI v1 runtime API"},
 		{what: "a runtime without CRI", flags: "--container-runtime-endpoint=unix:///run/bare.sock", check: "kubelet.runtime",
 			says: "validate CRI v1 runtime API"},
 
