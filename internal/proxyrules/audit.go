@@ -29,7 +29,7 @@ type audit struct {
 	portalsEmpty bool
 	nodePorts    bool                         // are answered at some address
 	portsDamaged bool                         // a rule of KUBE-NODEPORTS is no longer what it was
-	large        bool                         // large-cluster mode: no comments on dispatch, stale chains stay for an hour
+	large        bool                         // large-cluster mode: no comments on dispatch, chains stay that are out of use
 	mark         uint64                       // the bit that KUBE-MARK-MASQ sets
 	dangling     []dangling                   // rules whose target should be a chain of the table and is not
 	kinds        map[string]map[string]*chain // Service chains by kind and hash
@@ -50,6 +50,7 @@ type chain struct {
 	stamp  int32 // of the dispatch that met it last
 	deep   bool  // leads to a chain that leads on
 	blamed bool  // a finding explains it; its symptoms stay silent
+	left   bool  // out of use, and not yet taken away
 	state  uint8 // of judgeLoops
 	owner  *node // the Service whose chain it is, once known
 
@@ -162,6 +163,7 @@ func (a *audit) judge() bool {
 
 // judgeServices runs the invariants of each Service.
 func (a *audit) judgeServices() {
+	a.findLeft()
 	a.findServices()
 	a.adoptChains()
 	a.claimEndpoints()

@@ -39,9 +39,10 @@ func (a *audit) node(name, proto string) *node {
 
 func (a *audit) own(n *node, kind string, hash []byte) *chain {
 	c := a.kinds[kind][string(hash)]
-	if c != nil {
-		c.owner = n
+	if c == nil || c.left {
+		return nil
 	}
+	c.owner = n
 	return c
 }
 

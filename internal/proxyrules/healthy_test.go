@@ -83,6 +83,35 @@ func TestHealthyLarge(t *testing.T) {
 	wantOne(t, Judge(rs, Options{Endpoints: eps}), "")
 }
 
+// TestLeftInLargeCluster: above 1000 endpoints kube-proxy lets chains that are out of use stay for a time. They are what Services had
+// once: one that has lost its endpoints, those of this node, or is gone. In a small cluster they are found.
+func TestLeftInLargeCluster(t *testing.T) {
+	const (
+		kept, own, vip = "AMYOSWJONJKM52OW", "SYXWEBKTFT33BG53", "ECQPZ434LW7CWPD5"
+		reject         = ` -p tcp -m comment --comment "default/ranges-own has no endpoints" -m tcp --dport 80 -j REJECT`
+		drop           = `-p tcp -m comment --comment "default/kept has no local endpoints" `
+	)
+	rules, svcs, eps := recordedFields(t, "iptables")
+	rules = editedSave(t, rules,
+		del("^-A KUBE-EXT-"+kept+" -j KUBE-SVL-"), // its endpoints are on other nodes now
+		before("^-A KUBE-FORWARD .*INVALID", "-A KUBE-EXTERNAL-SERVICES "+drop+"-m addrtype --dst-type LOCAL -m tcp --dport 30473 -j DROP"),
+		before("^-A KUBE-FORWARD .*INVALID", "-A KUBE-EXTERNAL-SERVICES -d 192.0.2.1/32 "+drop+"-m tcp --dport 80 -j DROP"),
+		delAll("^-A KUBE-(SERVICES|NODEPORTS) .*-j KUBE-(SVC|FW|EXT)-"+own), // it has no endpoints
+		del("^-A KUBE-PROXY-FIREWALL .*"+own),
+		before("^-A KUBE-FORWARD .*INVALID", "-A KUBE-SERVICES -d 10.96.72.145/32"+reject),
+		before("^-A KUBE-FORWARD .*INVALID", "-A KUBE-EXTERNAL-SERVICES -d 192.0.2.9/32"+reject),
+		delAll("^-A KUBE-(SERVICES|NODEPORTS) .*-j KUBE-(SVC|EXT)-"+vip)) // it is gone
+	svcs = editedSave(t, svcs, del(`"name": "vip",`))
+	eps = editedSave(t, eps, del(`"name": "vip-1"`), del(`"name": "ranges-own-1"`),
+		subAll(`"name": "kept-1"`, "node-iptables-legacy", "node-elsewhere"))
+	large := editedSave(t, rules, sub("^-A KUBE-SEP-2TCRXFRY7BHK4PO5 .* DNAT ", `-m comment --comment "default/ranges-none" `, ""))
+	opts := Options{Services: services(t, svcs), Endpoints: endpoints(t, eps), NodeName: "node-iptables-legacy"}
+	wantOne(t, Judge(mustParse(t, large), opts), "")
+	if rep := Judge(mustParse(t, rules), opts); !strings.Contains(names(rep.Findings), "kubeproxy.chain.unreferenced") {
+		t.Errorf("in a small cluster %q", names(rep.Findings))
+	}
+}
+
 // slicesOf writes the EndpointSlices that a report's rules were made from.
 func slicesOf(t testing.TB, rep *Report) string {
 	t.Helper()

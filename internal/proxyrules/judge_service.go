@@ -6,43 +6,77 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// largeCluster is the number of endpoints above which kube-proxy leaves out comments and lets stale chains stay for an hour.
+// largeCluster is the number of endpoints above which kube-proxy leaves out comments and lets chains stay that are out of use.
 const largeCluster = 1000
 
-// adoptChains finds the Service of a chain that no Service's rule leads to by the chain's own comments, and learns what the
-// save as a whole shows: large-cluster mode, and which traffic kube-proxy masquerades.
-func (a *audit) adoptChains() {
+// findLeft learns whether the save is of large-cluster mode, and which chains of Services are out of use then: nothing leads to them any
+// more, and kube-proxy takes them away with the first writing 30 s after it last looked for such (syncProxyRules of pkg/proxy/iptables),
+// which may be an hour later. They say nothing of their Services.
+func (a *audit) findLeft() {
 	if a.nat == nil {
 		return
 	}
+	var roots, services []*chain // roots may lead to Services
 	endpoints := 0
-	detectors := map[string]int{}
 	for c := range a.in(a.nat) {
-		kind, _ := serviceChain(c.Name)
-		switch kind {
+		switch kind, _ := serviceChain(c.Name); kind {
 		case "SEP":
 			endpoints++
 			if last := len(c.Rules) - 1; a.version.Min >= 17 && last >= 0 && c.Rules[last].Target == "DNAT" && c.Rules[last].Comment == "" {
 				a.large = true
 			}
-		case "SVC", "SVL":
-			for i := 0; i < len(c.Rules) && c.Rules[i].Target == "KUBE-MARK-MASQ"; i++ {
-				r := &c.Rules[i]
-				name, what := portal(r.Comment)
-				if what != "cluster IP" {
-					continue
-				}
-				detectors[a.detectorOf(r)]++
-				if c.owner == nil && !c.blamed {
-					if n := a.node(name, r.Protocol); c.owner != n {
-						a.about("kubeproxy.service.hash", "nat", c, r, n, "%s (%s) hashes to %s, but its rule is in %s",
-							n.name, n.proto, a.hash.sum16(n.name, n.proto), c.Name)
-					}
+		case "":
+			roots = append(roots, c)
+		default:
+			services = append(services, c)
+		}
+	}
+	if a.large = a.large || endpoints > largeCluster; !a.large {
+		return
+	}
+	for _, c := range services {
+		c.left = true
+	}
+	for len(roots) > 0 {
+		c := roots[len(roots)-1]
+		roots = roots[:len(roots)-1]
+		for i := range c.Rules {
+			if to := a.to(&c.Rules[i]); to != nil && to.left {
+				to.left = false
+				if kind, _ := serviceChain(to.Name); kind != "SVC" && kind != "SVL" { // these lead to endpoints only
+					roots = append(roots, to)
 				}
 			}
 		}
 	}
-	a.large = a.large || endpoints > largeCluster
+}
+
+// adoptChains finds the Service of a chain that no Service's rule leads to by the chain's own comments, and learns what the
+// save as a whole shows: which traffic kube-proxy masquerades.
+func (a *audit) adoptChains() {
+	if a.nat == nil {
+		return
+	}
+	detectors := map[string]int{}
+	for c := range a.in(a.nat) {
+		if kind, _ := serviceChain(c.Name); c.left || kind != "SVC" && kind != "SVL" {
+			continue
+		}
+		for i := 0; i < len(c.Rules) && c.Rules[i].Target == "KUBE-MARK-MASQ"; i++ {
+			r := &c.Rules[i]
+			name, what := portal(r.Comment)
+			if what != "cluster IP" {
+				continue
+			}
+			detectors[a.detectorOf(r)]++
+			if c.owner == nil && !c.blamed {
+				if n := a.node(name, r.Protocol); c.owner != n {
+					a.about("kubeproxy.service.hash", "nat", c, r, n, "%s (%s) hashes to %s, but its rule is in %s",
+						n.name, n.proto, a.hash.sum16(n.name, n.proto), c.Name)
+				}
+			}
+		}
+	}
 	most := 0
 	for d, n := range detectors {
 		if n > most || n == most && d < a.detector {

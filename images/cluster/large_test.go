@@ -1,0 +1,94 @@
+//go:build cluster
+
+package cluster
+
+import (
+	"net/http"
+	"testing"
+	"time"
+)
+
+// TestLargeCluster: above 1000 endpoints kube-proxy in iptables mode lets chains stay that are out of use, until it writes again 30 s after
+// it last looked for such. Services that lose their endpoints meanwhile, or those of this node, or are deleted, accuse nobody.
+func TestLargeCluster(t *testing.T) {
+	c, binary := plane(t, Newest, ForRules()), nodegate(t)
+	if err := (&Churn{Services: 12, Endpoints: 100}).Prepare(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	ranged := object{"type": "LoadBalancer", "externalTrafficPolicy": "Local", "loadBalancerSourceRanges": []string{"198.51.100.0/24"}}
+	for _, b := range []Backend{IptablesNFT, IptablesLegacy} {
+		t.Run(string(b), func(t *testing.T) {
+			n := addNode(t, c, b)
+			looks := n.serve(t, "looks", object{}, "")
+			emptied := []*Service{n.serve(t, "emptied", object{}, ""), n.serve(t, "emptied-ranged", ranged, "192.0.2.7")}
+			deleted := n.serve(t, "deleted", object{}, "")
+			moved := []*Service{
+				n.serve(t, "moved", object{"type": "NodePort", "externalTrafficPolicy": "Local"}, ""),
+				n.serve(t, "moved-internal", object{"internalTrafficPolicy": "Local"}, ""), n.serve(t, "moved-ranged", ranged, "192.0.2.8"),
+			}
+			untilAudit(t, n, binary, "before any change", "pass")
+			const syncPeriod, minSyncPeriod = 30 * time.Second, time.Second
+			time.Sleep(syncPeriod)
+			looks.change()
+			if err := looks.Update(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * minSyncPeriod)
+			for _, s := range emptied {
+				s.Ready = nil
+			}
+			for _, s := range moved {
+				s.Node = "node-elsewhere"
+			}
+			for _, s := range append(emptied, moved...) {
+				if err := s.Update(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			deleted.delete(t)
+			time.Sleep(2 * minSyncPeriod)
+			a, err := n.Audit(t.Context(), binary)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a.Verdict != "pass" {
+				t.Error(a.Said())
+			}
+			for _, s := range append(append(emptied, moved...), looks) {
+				s.delete(t)
+			}
+		})
+	}
+}
+
+// serve makes a Service with endpoints on the node, and an address of a load balancer where one is named.
+func (n *ProxyNode) serve(t *testing.T, name string, spec object, balancer string) *Service {
+	t.Helper()
+	s, err := n.plane.AddService(t.Context(), name, "TCP")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ingress []object
+	if balancer != "" {
+		ingress = []object{{"ip": balancer}}
+	}
+	if err := s.Patch(t.Context(), spec, ingress); err != nil {
+		t.Fatal(err)
+	}
+	s.Node = n.Name
+	s.change()
+	if err := s.Update(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// delete takes the Service and its EndpointSlice away.
+func (s *Service) delete(t *testing.T) {
+	t.Helper()
+	for _, path := range []string{"/api/v1/namespaces/default/services/" + s.Name, slicesPath + "/" + s.Name + "-1"} {
+		if err := s.plane.API.Do(t.Context(), http.MethodDelete, path, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
