@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"nodegate/internal/input"
 )
@@ -49,6 +50,28 @@ func TestManyChains(t *testing.T) {
 	rep = Judge(mustParse(t, b.String()), Options{})
 	if got := names(rep.Findings); strings.Count(got, "kubeproxy.jump.loop") != 1 {
 		t.Errorf("findings %.300q", got)
+	}
+}
+
+// As hostile: each element of a map is looked for in a set of as many. One by one that takes a minute.
+func TestManyElements(t *testing.T) {
+	const n = 100_000
+	var ips, portals []string
+	for i := range n {
+		ip := fmt.Sprintf("10.%d.%d.%d", 96+i>>16, i>>8&255, i&255)
+		ips = append(ips, `"`+ip+`"`)
+		portals = append(portals, fmt.Sprintf(`[{"elem": {"val": {"concat": ["%s", "tcp", 80]}, "comment": "ns/s%d"}}, {"drop": null}]`, ip, i))
+	}
+	rules := mustParse(t, `{"nftables": [{"set": {"family": "ip", "table": "kube-proxy", "name": "cluster-ips", "elem": [`+
+		strings.Join(ips, ", ")+`]}}, {"map": {"family": "ip", "table": "kube-proxy", "name": "no-endpoint-services", "elem": [`+
+		strings.Join(portals, ", ")+`]}}]}`)
+	began := time.Now()
+	rep := Judge(rules, Options{})
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("judged in %s", took)
+	}
+	if i := indexService(&rep, "ns/s7"); len(rep.Services) != n || i < 0 || rep.Services[i].ClusterIP != "10.96.0.7" {
+		t.Errorf("%d Services", len(rep.Services))
 	}
 }
 

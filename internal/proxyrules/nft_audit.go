@@ -21,8 +21,9 @@ type nftAudit struct {
 	nodes   []*nftNode
 	byName  map[nodeKey]*nftNode
 
-	detector string // which ClusterIP traffic is masqueraded
-	mark     uint32
+	detector   string // which ClusterIP traffic is masqueraded
+	mark       uint32
+	clusterIPs map[string]bool // the set of that name, once it is asked for
 
 	mapDamaged bool // what it led to is not reported too
 }

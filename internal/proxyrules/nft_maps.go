@@ -139,12 +139,15 @@ func (a *nftAudit) isClusterIP(ip string) bool {
 	if s == nil {
 		return true // until 1.29
 	}
-	for _, e := range s.Elements {
-		if len(e.Key) == 1 && e.Key[0] == ip {
-			return true
+	if a.clusterIPs == nil {
+		a.clusterIPs = make(map[string]bool, len(s.Elements))
+		for _, e := range s.Elements {
+			if len(e.Key) == 1 {
+				a.clusterIPs[e.Key[0]] = true
+			}
 		}
 	}
-	return false
+	return a.clusterIPs[ip]
 }
 
 // judgeFirewallIPs: loadBalancerSourceRanges is a map element and a chain that drops other sources.
