@@ -2,6 +2,7 @@ package proxyrules
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -225,5 +226,20 @@ func TestNFTLeftovers(t *testing.T) {
 				t.Errorf("version %s, want %s", rep.Version, b.version)
 			}
 		})
+	}
+}
+
+// TestDetectorByInterface: kube-proxy knows pods by their bridge (detectLocalMode), until 1.34 by the bridge's index.
+func TestDetectorByInterface(t *testing.T) {
+	const pods = `{"payload": {"protocol": "ip", "field": "saddr"}}, "right": {"prefix": {"addr": "100.96.0.0", "len": 11}}`
+	for _, key := range []string{"iif", "iifname"} {
+		text := strings.ReplaceAll(readFile(t, "nft-list-ruleset.json"), pods, `{"meta": {"key": "`+key+`"}}, "right": "cni0"`)
+		rep := Judge(mustParse(t, text), Options{})
+		wantOne(t, rep, "")
+		if i := indexService(&rep, "prod/lb-local"); i < 0 || rep.Services[i].Masquerade != "not from interface cni0" {
+			t.Errorf("%s: %+v", key, rep.Services[max(i, 0)])
+		}
+		lost := editedNFT(t, text, sub(`"chain": "external-[A-Z0-9]*-prod/lb-local/tcp/".*"cni0"`, `"op": "=="`, `"op": "!="`))
+		wantOne(t, Judge(mustParse(t, lost), Options{}), "kubeproxy.external.dispatch")
 	}
 }

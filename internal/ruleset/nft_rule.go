@@ -142,7 +142,7 @@ func (r *NFTRule) Match(l, o, rt string) string {
 		r.Other = r.Other || !r.FromLocal
 	case "ct state":
 		r.State = true
-	case "meta iifname":
+	case "meta iifname", "meta iif": // the latter until 1.34: kubernetes#134024
 		r.In, r.NotSource = rt, not
 	default:
 		mask, ok := strings.CutPrefix(l, "meta mark & ")
