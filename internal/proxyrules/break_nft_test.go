@@ -243,3 +243,16 @@ func TestDetectorByInterface(t *testing.T) {
 		wantOne(t, Judge(mustParse(t, lost), Options{}), "kubeproxy.external.dispatch")
 	}
 }
+
+// TestSharedAddress: of two Services with one external address the one that has endpoints gets what comes, and nothing is wrong with the
+// rules, which reject for the other.
+func TestSharedAddress(t *testing.T) {
+	rules, svcs, eps := recordedFields(t, "nft")
+	shared := strings.Replace(rules, `["192.0.2.4", "tcp", 80]`, `["192.0.2.2", "tcp", 80]`, 1) // of vip-none, and of vip
+	opts := Options{Services: services(t, inService(svcs, "vip-none", "192.0.2.4", "192.0.2.2")), Endpoints: endpoints(t, eps),
+		NodeName: "node-nftables"}
+	wantOne(t, Judge(mustParse(t, shared), opts), "")
+	wantOne(t, Judge(mustParse(t, rules), opts), "kubeproxy.truth.service-address")
+	own := strings.Replace(rules, `"192.0.2.4", "tcp", 80]}, "comment": "default/vip-none"`, `"192.0.2.2", "tcp", 80]}, "comment": "default/vip"`, 1)
+	wantOne(t, Judge(mustParse(t, own), Options{}), "kubeproxy.service.conflict")
+}

@@ -118,6 +118,8 @@ func (a *nftAudit) judgeBlocked(s *ruleset.NFTSet, e ruleset.NFTElement, dispatc
 	case e.Target != "reject-chain" && e.Verdict != "drop" && e.Verdict != "reject":
 		a.aboutSet("kubeproxy.service.reject", s.Name, e.String(), n,
 			"%s is to be rejected or dropped, not %s%s", n.name, e.Verdict, e.Target)
+	case kind == "external" && a.node(dispatched[e.String()]) != n: // another Service asks for the address too, and has endpoints
+		n.out.ExternalIPs = appendNew(n.out.ExternalIPs, e.Key[0])
 	case kind == "service" || kind == "local" || kind == "external" && e.Verdict != "drop":
 		a.aboutSet("kubeproxy.service.conflict", s.Name, e.String(), n,
 			"%s is blocked here and dispatched to %s", n.name, dispatched[e.String()])
