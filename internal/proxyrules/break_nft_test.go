@@ -256,3 +256,19 @@ func TestSharedAddress(t *testing.T) {
 	own := strings.Replace(rules, `"192.0.2.4", "tcp", 80]}, "comment": "default/vip-none"`, `"192.0.2.2", "tcp", 80]}, "comment": "default/vip"`, 1)
 	wantOne(t, Judge(mustParse(t, own), Options{}), "kubeproxy.service.conflict")
 }
+
+// TestLongNames: of a Service without endpoints kube-proxy writes no more of the name than a comment takes. It is not judged.
+func TestLongNames(t *testing.T) {
+	name := strings.Repeat("s", 63)
+	ns := strings.Repeat("n", 63)
+	rules, svcs, eps := recordedFields(t, "nft")
+	const port = `{"nodePort": 31293, `
+	svcs = inService(svcs, "vip-none", `"namespace": "default"`, `"namespace": "`+ns+`"`)
+	svcs = inService(svcs, "vip-none", port, port+`"name": "a-port-of-it", `)
+	svcs = strings.Replace(svcs, `"vip-none"`, `"`+name+`"`, 1)
+	opts := Options{Services: services(t, svcs), Endpoints: endpoints(t, eps), NodeName: "node-nftables"}
+	cut := strings.ReplaceAll(rules, "default/vip-none", (ns + "/" + name + ":a-port-of-it")[:128])
+	wantOne(t, Judge(mustParse(t, cut), opts), "")
+	stray := strings.Replace(cut, `"elem": ["10.96.0.1"`, `"elem": ["10.96.0.2", "10.96.0.1"`, 1)
+	wantOne(t, Judge(mustParse(t, stray), opts), "kubeproxy.nft.cluster-ips")
+}

@@ -96,9 +96,14 @@ func (a *nftAudit) judgeServiceIP(e ruleset.NFTElement, dispatched map[string]st
 	}
 }
 
-// commented returns the Service that an element's comment names: all that is left of a Service without endpoints.
+// longestComment is the length of a comment of nftables in bytes: kube-proxy cuts names there (truncateNFTablesComment of
+// pkg/proxy/nftables/proxier.go). They have up to 143.
+const longestComment = 128
+
+// commented returns the Service that an element's comment names: all that is left of a Service without endpoints. It returns nil where
+// the name may be cut.
 func (a *nftAudit) commented(e ruleset.NFTElement) *nftNode {
-	if !strings.Contains(e.Comment, "/") || len(e.Key) < 2 {
+	if !strings.Contains(e.Comment, "/") || len(e.Key) < 2 || len(e.Comment) >= longestComment {
 		return nil
 	}
 	proto := e.Key[len(e.Key)-2]
@@ -192,6 +197,14 @@ func (a *nftAudit) judgeClusterIPs() {
 	if s == nil || a.mapDamaged {
 		return
 	}
+	nameless := map[string]bool{} // addresses of Services whose names are cut
+	if blocked := a.t.Sets["no-endpoint-services"]; blocked != nil {
+		for _, e := range blocked.Elements {
+			if len(e.Comment) >= longestComment && len(e.Key) == 3 {
+				nameless[e.Key[0]] = true
+			}
+		}
+	}
 	used := map[string]*nftNode{}
 	for _, n := range a.nodes {
 		if n.out.ClusterIP != "" {
@@ -202,7 +215,7 @@ func (a *nftAudit) judgeClusterIPs() {
 		}
 	}
 	for _, e := range s.Elements {
-		if used[e.String()] == nil {
+		if used[e.String()] == nil && !nameless[e.String()] {
 			a.aboutSet("kubeproxy.nft.cluster-ips", set, e.String(), nil, "%s is in @cluster-ips, but no Service has it", e)
 			return
 		}
