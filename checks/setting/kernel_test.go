@@ -116,6 +116,30 @@ func TestRealKernel(t *testing.T) {
 	}
 }
 
+// TestGlobsBesideFiles: a pattern is about parameters only. On each machine with conntrack net.*.conf.all.accept_redirects would be below
+// the file net/nf_conntrack_max, too, and could not be told.
+func TestGlobsBesideFiles(t *testing.T) {
+	h, s := host.Record(checkstest.Scratch(t))
+	p := checkstest.Load(t, `
+		sysctl "net.ipv4.*.all.log_martians" { value = 1 }
+		sysctl "net.ipv4.*.lo.no_such" { value = 1 }
+		sysctl "net.ipv4.*.l*.log_martians" { value = 1 }
+		sysctl "net.ipv4.con*" { value = 1 }
+		sysctl "net.ipv4.ip_forward.all" { value = 1 }
+		sysctl "net.ipv4.conf" { value = 1 }`)
+	list := catalog.For(p, checks.Boot)
+	checkstest.Equal(t, "report", `
+pass sysctl.net.ipv4.*.all.log_martians: net.ipv4.conf.all.log_martians is 0 -> 1
+skip sysctl.net.ipv4.*.lo.no_such: nothing matches net.ipv4.*.lo.no_such yet
+pass sysctl.net.ipv4.*.l*.log_martians: net.ipv4.conf.lo.log_martians is 0 -> 1
+skip sysctl.net.ipv4.con*: nothing matches net.ipv4.con* yet
+fail sysctl.net.ipv4.ip_forward.all: want 1, got no such parameter
+fail sysctl.net.ipv4.conf: want 1, got no such parameter
+fail`, checkstest.Print(checks.Apply(t.Context(), h, checks.Boot, list, nil)))
+	now := checkstest.Print(checks.Inspect(t.Context(), h, checks.Boot, list))
+	checkstest.Equal(t, "recording", now, checkstest.Print(checks.Inspect(t.Context(), host.Replay(s), checks.Boot, list)))
+}
+
 // TestRangesOnTheKernel: the kernel sorts and joins ranges; what was written passes all the same.
 func TestRangesOnTheKernel(t *testing.T) {
 	h := checkstest.Scratch(t)

@@ -6,21 +6,35 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"syscall"
 )
 
 // ReadSysctl reads a kernel parameter by its path below /proc/sys. Tabs and
 // runs of spaces become one space: net/ipv4/tcp_rmem is written with spaces and
-// read with tabs. A parameter that can only be written is fs.ErrPermission.
+// read with tabs. A parameter that can only be written is fs.ErrPermission; what
+// is a directory, or lies below a file, is no parameter: fs.ErrNotExist.
 func (h *Host) ReadSysctl(key string) (string, error) {
 	name, err := h.sysctlFile(key)
 	if err != nil {
 		return "", err
 	}
 	b, err := h.Files.ReadFile(name)
+	if err != nil && !errors.Is(err, fs.ErrPermission) && h.noParameter(name, err) {
+		err = &fs.PathError{Op: "open", Path: name, Err: syscall.ENOENT}
+	}
 	if err != nil {
 		return "", fmt.Errorf("reading sysctl: %w", err)
 	}
 	return strings.Join(strings.Fields(string(b)), " "), nil
+}
+
+// noParameter reports whether a name that could not be read is no parameter's.
+func (h *Host) noParameter(name string, err error) bool {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return true
+	}
+	_, noDir := h.Files.ReadDir(name)
+	return noDir == nil
 }
 
 // WriteSysctl writes a kernel parameter. The kernel may clamp or ignore the value:
@@ -50,8 +64,9 @@ func (h *Host) sysctlFile(key string) (string, error) {
 	return "/proc/sys/" + key, nil
 }
 
-// GlobSysctl returns the parameters that match a pattern with wildcards, sorted. No
-// match is no error.
+// GlobSysctl returns the paths that match a pattern with wildcards, sorted. No match is
+// no error. Not each is a parameter: net/*/conf/all/forwarding is also below the file
+// net/nf_conntrack_max, and reading it is fs.ErrNotExist.
 func (h *Host) GlobSysctl(pattern string) ([]string, error) {
 	if !h.Live() {
 		return nil, fmt.Errorf("sysctl %s: %w", pattern, errTree)
@@ -65,7 +80,7 @@ func (h *Host) GlobSysctl(pattern string) ([]string, error) {
 				continue
 			}
 			names, err := h.Files.ReadDir(path.Join("/proc/sys", dir))
-			if errors.Is(err, fs.ErrNotExist) {
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 				continue
 			}
 			if err != nil {
