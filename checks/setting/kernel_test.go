@@ -3,6 +3,7 @@ package setting_test
 import (
 	"bytes"
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 
@@ -114,6 +115,22 @@ func TestRealKernel(t *testing.T) {
 	if r := results(checks.Apply(t.Context(), h, checks.Boot, list, nil))["link.vxlan"]; !r.Fixed {
 		t.Errorf("a link made again is not fixed: %+v", r)
 	}
+}
+
+// TestTunOnTheKernel: a tun link has the kind that `ip -d link` prints.
+func TestTunOnTheKernel(t *testing.T) {
+	_, err := os.Stat("/dev/net/tun")
+	hosttest.Need(t, err == nil, "/dev/net/tun: modprobe tun")
+	h := checkstest.Scratch(t)
+	list := catalog.For(checkstest.Load(t, `
+		link "tunnel" {
+		  match { kind = "tun" }
+		  mtu = 1280
+		}`), checks.Boot)
+	checkstest.AddLink(t, &netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: "tailscale0", MTU: 1500}, Mode: netlink.TUNTAP_MODE_TUN})
+	checkstest.Equal(t, "report", `
+pass link.tunnel: tailscale0: mtu=1500 -> mtu=1280
+pass`, checkstest.Print(checks.Apply(t.Context(), h, checks.Boot, list, nil)))
 }
 
 // TestGlobsBesideFiles: a pattern is about parameters only. On each machine with conntrack net.*.conf.all.accept_redirects would be below

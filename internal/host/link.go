@@ -67,8 +67,11 @@ func (m *machineLinks) Get(_ context.Context, name string) (Link, error) {
 func newLink(l netlink.Link) Link {
 	a := l.Attrs()
 	link := Link{Name: a.Name, Index: a.Index, Kind: l.Type(), MTU: a.MTU, Up: a.Flags&net.FlagUp != 0}
-	if link.Kind == "device" {
+	switch link.Kind { // the library's own words
+	case "device":
 		link.Kind = ""
+	case "tuntap":
+		link.Kind = "tun"
 	}
 	return link
 }
