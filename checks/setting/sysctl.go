@@ -105,17 +105,25 @@ const makeItLast = "run: nodegate apply; nodegate install makes it last"
 // writeSysctl is the change that writes a parameter. The inspection after it
 // proves it: the kernel may clamp a value, or accept it and do nothing.
 func writeSysctl(key policy.Key, from, to string) checks.Change {
+	var beside []checks.Change
 	return checks.Change{
 		What:   key.String(),
 		From:   from,
 		To:     to,
 		Kind:   checks.SetSysctl,
 		Target: string(key),
+		Beside: func() []checks.Change { return beside },
 		Failed: "run it as root, and on the machine itself where this is a container; or correct the policy",
 		Make: func(_ context.Context, h *host.Host) error {
+			before := h.Beside(string(key), from)
 			err := h.WriteSysctl(string(key), to)
 			if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
 				return fmt.Errorf("%s is read-only here: outside the initial network namespace, or without privilege: %w", key, err)
+			}
+			for _, was := range before {
+				if now, gone := h.ReadSysctl(was.Key); gone == nil {
+					beside = append(beside, checks.Change{Kind: checks.SetSysctl, Target: was.Key, From: was.Value, To: now})
+				}
 			}
 			return err
 		},

@@ -88,14 +88,15 @@ func revertAll(ctx context.Context, h *host.Host, force, dryRun bool, w io.Write
 		return err
 	}
 	var loaded []string
-	var failed []revert.Step
+	var failed []*revert.Step
 	left := map[string]bool{}
 	done := 0
-	restored := func(s revert.Step, now string) {
+	restored := func(s *revert.Step, now string) {
 		done++
 		fmt.Fprintf(w, "  restore  %s  %s -> %s\n", s, now, s.Was)
 	}
-	for _, s := range steps {
+	for i := range steps {
+		s := &steps[i]
 		switch {
 		case s.State == revert.Stays:
 			loaded = append(loaded, s.Target)
@@ -119,6 +120,14 @@ func revertAll(ctx context.Context, h *host.Host, force, dryRun bool, w io.Write
 			continue
 		}
 		restored(s, now)
+	}
+	for i := range steps { // the kernel keeps some in step with others that were put back: interfaces' forwarding with net.ipv4.ip_forward
+		if s := &steps[i]; s.State == revert.Back && !dryRun {
+			if err := s.Keep(ctx, h); err != nil {
+				left[s.String()] = true
+				fmt.Fprintf(w, "  left     %s: %v\n", s, err)
+			}
+		}
 	}
 	if len(loaded) > 0 {
 		fmt.Fprintf(w, "  left     modules stay loaded: %s; a restart unloads them\n", strings.Join(loaded, ", "))

@@ -98,3 +98,53 @@ func (h *Host) GlobSysctl(pattern string) ([]string, error) {
 	}
 	return keys, nil
 }
+
+// Parameter is a kernel parameter, by its path below /proc/sys, and its value.
+type Parameter struct{ Key, Value string }
+
+// Beside returns the parameters that the kernel would change if value were written to key, as they are now. Where key is about to be
+// changed and value is what it has, these are what writing value again would not bring back.
+func (h *Host) Beside(key, value string) []Parameter {
+	var all []Parameter
+	for _, f := range followers(key, value) {
+		keys, err := h.GlobSysctl(f.pattern)
+		if err != nil {
+			continue
+		}
+		for _, k := range keys {
+			if now, err := h.ReadSysctl(k); err == nil && now != f.becomes {
+				all = append(all, Parameter{k, now})
+			}
+		}
+	}
+	return all
+}
+
+// follower is what parameters become when another one is written.
+type follower struct{ pattern, becomes string }
+
+func followers(key, value string) []follower {
+	switch key {
+	case "net/ipv4/ip_forward", "net/ipv4/conf/all/forwarding": // inet_forward_change in net/ipv4/devinet.c
+		accepts := "0"
+		if value == "0" {
+			accepts = "1"
+		}
+		return []follower{{"net/ipv4/conf/*/forwarding", value}, {"net/ipv4/conf/all/accept_redirects", accepts}}
+	case "net/ipv6/conf/all/forwarding", "net/ipv6/conf/all/disable_ipv6": // addrconf_forward_change, addrconf_disable_change
+		return []follower{{"net/ipv6/conf/*/" + path.Base(key), value}}
+	case "vm/dirty_bytes": // of these pairs (mm/page-writeback.c, mm/util.c) the kernel makes the other one 0
+		return []follower{{"vm/dirty_ratio", "0"}}
+	case "vm/dirty_ratio":
+		return []follower{{"vm/dirty_bytes", "0"}}
+	case "vm/dirty_background_bytes":
+		return []follower{{"vm/dirty_background_ratio", "0"}}
+	case "vm/dirty_background_ratio":
+		return []follower{{"vm/dirty_background_bytes", "0"}}
+	case "vm/overcommit_kbytes":
+		return []follower{{"vm/overcommit_ratio", "0"}}
+	case "vm/overcommit_ratio":
+		return []follower{{"vm/overcommit_kbytes", "0"}}
+	}
+	return nil
+}

@@ -42,7 +42,7 @@ type Change struct {
 	Name string    `json:"name"`
 	Was  string    `json:"was"`
 	Now  string    `json:"now"`
-	// Writes are what was written for it, for `nodegate revert`.
+	// Writes are what was written for it, for `nodegate revert`; before each, what the kernel keeps in step with it.
 	Writes []Write `json:"writes,omitempty"`
 }
 
@@ -65,6 +65,9 @@ func writes(made []checks.Change) []Write {
 		w := Write{c.Kind, c.Target, c.From, c.To}
 		if c.Found != nil {
 			w.From, w.To = c.Found()
+		}
+		if c.Beside != nil {
+			all = append(all, writes(c.Beside())...)
 		}
 		all = append(all, w)
 	}
@@ -114,10 +117,11 @@ func ReplaceChanges(left []Change) error {
 // meanwhile, too, it says how to undo it. One change of several is said alone: the others have lines of their own, or were not made.
 func Made(was checks.Result, made []checks.Change) Change {
 	c := NewChange(time.Now(), was.Name, was.State.Got, was.State.Want, made)
-	if len(c.Writes) == 1 {
-		c.Now = c.Writes[0].To
+	if len(made) == 1 {
+		wrote := c.Writes[len(c.Writes)-1]
+		c.Now = wrote.To
 		if len(was.State.Changes) > 1 {
-			c.Was, c.Now = made[0].What+": "+c.Writes[0].From, made[0].What+": "+c.Now
+			c.Was, c.Now = made[0].What+": "+wrote.From, made[0].What+": "+wrote.To
 		}
 	}
 	return c

@@ -95,6 +95,7 @@ func split(w report.Write) []Step {
 // look reads the setting as it is now.
 func (s *Step) look(ctx context.Context, h *host.Host) error {
 	var err error
+	s.State = AsSet
 	switch s.Kind {
 	case checks.LoadModule:
 		s.State = Stays
@@ -136,27 +137,44 @@ func onOff(on bool) string {
 	return "off"
 }
 
-// Do writes the value that was there before, and reads it back.
+// Do writes the value that was there before, and reads it back. The kernel may have made it so already, with another one: to
+// vm.dirty_bytes nobody can write the 0 that it is while vm.dirty_ratio counts.
 func (s *Step) Do(ctx context.Context, h *host.Host) error {
-	var err error
+	wrote := s.write(ctx, h)
+	err := s.look(ctx, h)
+	switch {
+	case err == nil && s.State == Back:
+		return nil
+	case wrote != nil:
+		return wrote
+	case err != nil:
+		return err
+	}
+	return fmt.Errorf("wrote %s; the kernel made it %s", s.Was, s.Now)
+}
+
+func (s *Step) write(ctx context.Context, h *host.Host) error {
 	switch s.Kind {
 	case checks.SetSysctl:
-		err = h.WriteSysctl(s.Target, s.Was)
+		return h.WriteSysctl(s.Target, s.Was)
 	case checks.SetMTU:
-		var mtu int
-		if mtu, err = strconv.Atoi(s.Was); err == nil {
-			err = h.Links.SetMTU(ctx, s.Target, mtu)
+		mtu, err := strconv.Atoi(s.Was)
+		if err != nil {
+			return err
 		}
+		return h.Links.SetMTU(ctx, s.Target, mtu)
 	case checks.SetFeatures:
-		err = h.Links.SetFeatures(ctx, s.Target, map[string]bool{s.Feature: s.Was == "on"})
+		return h.Links.SetFeatures(ctx, s.Target, map[string]bool{s.Feature: s.Was == "on"})
 	}
-	if err == nil {
-		err = s.look(ctx, h)
+	return nil
+}
+
+// Keep puts a setting that was as before back once more, where the kernel has changed it with another one that was put back.
+func (s *Step) Keep(ctx context.Context, h *host.Host) error {
+	if err := s.look(ctx, h); err != nil || s.State == Back {
+		return err
 	}
-	if err == nil && s.State != Back {
-		err = fmt.Errorf("wrote %s; the kernel made it %s", s.Was, s.Now)
-	}
-	return err
+	return s.Do(ctx, h)
 }
 
 // Names returns what the steps of a change are called.
