@@ -42,7 +42,8 @@ func (p *Policy) check(r *reader) {
 		sysctls[i] = merged
 	}
 	p.Sysctls = sysctls
-	p.forwarding(r)
+	p.twins(r)
+	p.pairs(r)
 	p.globs(r)
 
 	problems := p.Problems[:0]
@@ -124,22 +125,6 @@ func oneOfEach[T any](all []T, name func(T) string, metadata func(*T) *Metadata)
 func (m *Metadata) beside(unknown Metadata) {
 	if unknown.Severity != Warn {
 		m.Undecided = unknown.Unknown
-	}
-}
-
-// forwarding reports another value for what net.ipv4.ip_forward is under its other name:
-// the kernel keeps the two the same.
-func (p *Policy) forwarding(r *reader) {
-	i := slices.IndexFunc(p.Sysctls, func(s Sysctl) bool { return s.Key == "net/ipv4/ip_forward" && s.Applies() })
-	for _, s := range p.Sysctls {
-		other, _ := path.Match(string(s.Key), "net/ipv4/conf/all/forwarding")
-		if i < 0 || !other || !s.Applies() || r.catalogue == nil {
-			continue
-		}
-		if _, ok := p.Sysctls[i].and(s); !ok {
-			r.errorf(s.Range, "Contradiction", "%s is asked to be %s, and net.ipv4.ip_forward, which is the same as "+
-				"net.ipv4.conf.all.forwarding, to be %s at %s.", s.Key, s.Want(), p.Sysctls[i].Want(), place(p.Sysctls[i].Range))
-		}
 	}
 }
 

@@ -130,6 +130,7 @@ func (r *reader) sysctl(b block) (Sysctl, bool) {
 		r.errorf(b.Range, "Not a kernel parameter", "%s.", err)
 	}
 	s.Key = key
+	r.writeOnly(b, key)
 	if v, ok := r.value(b.get("value")); ok {
 		text, _ := r.parameter(v, b.at("value"), "value")
 		s.Value = canonical(s.Key, text)

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -188,4 +189,63 @@ func didYouMean(s string, known []string) string {
 		return ""
 	}
 	return fmt.Sprintf(" Did you mean %q?", best)
+}
+
+// writeOnly reports a parameter that can only be written, as a list of settings for sysctl.conf may have one: what it is cannot be
+// told, and unknown never passes.
+func (r *reader) writeOnly(b block, key Key) {
+	if r.catalogue == nil {
+		return
+	}
+	for _, name := range []string{"net/ipv4/route/flush", "net/ipv6/route/flush", "vm/compact_memory", "vm/drop_caches"} {
+		if is, _ := path.Match(string(key), name); is {
+			r.errorf(b.Range, "Cannot be read", "%s is an order to the kernel and no setting: it can only be written, and would never pass. "+
+				"Take it out.", Key(name))
+			return
+		}
+	}
+}
+
+// twins reports two values for what is one parameter with two names.
+func (p *Policy) twins(r *reader) {
+	for _, names := range [][2]Key{
+		{"net/ipv4/ip_forward", "net/ipv4/conf/all/forwarding"},
+		{"net/netfilter/nf_conntrack_max", "net/nf_conntrack_max"},
+	} {
+		one := p.asked(names[0])
+		for _, s := range p.Sysctls {
+			other, _ := path.Match(string(s.Key), string(names[1]))
+			if one == nil || !other || !s.Applies() || r.catalogue == nil {
+				continue
+			}
+			if _, ok := one.and(s); !ok {
+				r.errorf(s.Range, "Contradiction", "%s is asked to be %s, and %s, which is the same as %s, to be %s at %s.",
+					s.Key, s.Want(), names[0], names[1], one.Want(), place(one.Range))
+			}
+		}
+	}
+}
+
+// pairs reports values for both of two parameters of which the kernel makes one 0 when the other is written: the gate would write the
+// one and the other until its budget ends.
+func (p *Policy) pairs(r *reader) {
+	for _, names := range [][2]Key{
+		{"vm/dirty_bytes", "vm/dirty_ratio"},
+		{"vm/dirty_background_bytes", "vm/dirty_background_ratio"},
+		{"vm/overcommit_kbytes", "vm/overcommit_ratio"},
+	} {
+		one, other := p.asked(names[0]), p.asked(names[1])
+		if one != nil && other != nil && !one.Allows("0") && !other.Allows("0") && r.catalogue != nil {
+			r.errorf(other.Range, "Contradiction", "%s is asked to be %s here, and %s to be %s at %s: the kernel makes the one 0 when the other "+
+				"is written. Remove one of the two.", other.Key, other.Want(), one.Key, one.Want(), place(one.Range))
+		}
+	}
+}
+
+// asked returns what applies of a parameter, nil where nothing does.
+func (p *Policy) asked(key Key) *Sysctl {
+	if i := slices.IndexFunc(p.Sysctls, func(s Sysctl) bool { return s.Key == key && s.Applies() }); i >= 0 {
+		return &p.Sysctls[i]
+	}
+	return nil
 }
