@@ -74,11 +74,17 @@ func writes(made []checks.Change) []Write {
 	return all
 }
 
-// ReadChanges returns what ChangesFile has, the newest first. A line that is cut off
+// ReadChanges returns what ChangesFile has, and what it had, the newest first. A line that is cut off
 // or no change is left out.
 func ReadChanges() ([]Change, error) {
+	all, err := readChanges(olderChanges, movingChanges, ChangesFile)
+	slices.Reverse(all)
+	return all, err
+}
+
+func readChanges(names ...string) ([]Change, error) {
 	var all []Change
-	for _, name := range []string{ChangesFile + ".1", ChangesFile} {
+	for _, name := range names {
 		text, err := file.Read(name, 2*mostChanges)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
@@ -90,7 +96,6 @@ func ReadChanges() ([]Change, error) {
 			}
 		}
 	}
-	slices.Reverse(all)
 	return all, nil
 }
 
@@ -107,8 +112,10 @@ func ReplaceChanges(left []Change) error {
 	if err := file.Replace(ChangesFile, b.Bytes(), 0o644); err != nil {
 		return err
 	}
-	if err := os.Remove(ChangesFile + ".1"); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	for _, older := range []string{olderChanges, movingChanges} {
+		if err := os.Remove(older); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	return nil
 }
@@ -151,7 +158,7 @@ func LogFixed(r checks.Report, log func(line string, fields map[string]string)) 
 }
 
 // mostChanges is how large ChangesFile grows, in bytes, because it is in memory.
-// Older lines are kept in one more file, and then dropped.
+// Older lines become one more file, with one line for each setting: see foldChanges.
 const mostChanges = 1 << 20
 
 // KeepChange appends one change. Without the right to write there (an ordinary
@@ -162,7 +169,7 @@ func KeepChange(c Change) {
 		return
 	}
 	if info, err := os.Stat(ChangesFile); err == nil && info.Size() > mostChanges {
-		_ = os.Rename(ChangesFile, ChangesFile+".1")
+		_ = foldChanges() // what it could not write it tries again
 	}
 	f, err := os.OpenFile(ChangesFile, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
 	if err != nil {

@@ -1,0 +1,38 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"nodegate/checks"
+)
+
+// TestFolded: of each setting the first value and the last one stay, of those that are still there.
+func TestFolded(t *testing.T) {
+	sysctl := func(target, from, to string) Write { return Write{checks.SetSysctl, target, from, to} }
+	changes := []Change{
+		{Name: "both", Writes: []Write{sysctl("a", "1", "1"), sysctl("b", "0", "1")}},
+		{Name: "link", Writes: []Write{{checks.SetMTU, "veth1", "1500", "1400"}, {checks.SetMTU, "eth0", "9001", "1400"}}},
+		{Name: "nobody's"},
+		{Name: "offload", Writes: []Write{{checks.SetFeatures, "eth0", "gro=on", "gro=off"}}},
+		{Name: "offloads", Writes: []Write{{checks.SetFeatures, "eth0", "gro=on, gso=on", "gro=off, gso=off"}}},
+		{Name: "again", Writes: []Write{sysctl("b", "0", "2"), sysctl("c", "7", "8"), sysctl("c", "8", "9")}},
+		{Name: "gone", Writes: []Write{sysctl("veth1", "0", "1")}},
+	}
+	var got []string
+	for _, c := range folded(changes, func(w Write) bool { return w.Target != "veth1" }) {
+		got = append(got, fmt.Sprint(c.Name, " ", c.Writes))
+	}
+	const want = `both [{sysctl a 1 1} {sysctl b 0 2}]
+link [{mtu eth0 9001 1400}]
+offload [{offload eth0 gro=on gro=off}]
+offloads [{offload eth0 gro=on, gso=on gro=off, gso=off}]
+again [{sysctl c 7 9}]`
+	if text := strings.Join(got, "\n"); text != want {
+		t.Errorf("got\n%s\nwant\n%s", text, want)
+	}
+	if changes[0].Writes[1].To != "1" {
+		t.Error("what was given was changed")
+	}
+}
