@@ -20,6 +20,7 @@ func Problems() []checks.Problem {
 		ports(),
 		configuration(),
 		flags(),
+		values(),
 		cgroupV1(),
 		rootDir(),
 		kmsg(),

@@ -46,6 +46,21 @@ func causes() []cause {
 			says: "node-role.kubernetes.io"},
 		{what: "a cloud of kubelet's own", flags: "--cloud-provider=aws", check: "kubelet.flags", says: "built-in cloud providers are disabled"},
 
+		{what: "a feature gate that is gone", breaks: "echo 'featureGates: {DynamicKubeletConfig: true}' >>" + c, check: "kubelet.values",
+			says: "unrecognized feature gate"},
+		{what: "a feature gate that is gone, as a flag", flags: "--feature-gates=FooBar=true", check: "kubelet.values",
+			says: "unrecognized feature gate"},
+		{what: "a feature gate that is gone, in a drop-in", flags: "--config-dir=/etc/dropins", breaks: "mkdir /etc/dropins; " +
+			"printf 'apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfeatureGates: {FooBar: true}\n' >/etc/dropins/1.conf",
+			mends: "rm -r /etc/dropins", check: "kubelet.values", says: "unrecognized feature gate"},
+		{what: "a value of another type", breaks: "echo 'maxPods: \"110\"' >>" + c, check: "kubelet.values", says: "cannot unmarshal string"},
+		{what: "a value out of bounds, and JSON for a log", breaks: "printf 'imageGCLowThresholdPercent: 90\nlogging: {format: json}\n' >>" + c,
+			check: "kubelet.values", says: "must be less than imageGCHighThresholdPercent"},
+		{what: "no such cipher", breaks: "echo 'tlsCipherSuites: [TLS_NONE]' >>" + c, check: "kubelet.values", says: "Cipher suite TLS_NONE"},
+		{what: "a flag with a value of another type", flags: "--max-pods=many", check: "kubelet.values", says: "invalid argument"},
+		{what: "a label's value that is none", flags: "--node-labels=a=b@c", check: "kubelet.values", says: "invalid node labels"},
+		{what: "a feature gate that kubelet has", breaks: "echo 'featureGates: {KubeletTracing: true}' >>" + c},
+
 		{what: "cgroup v1", breaks: "mount -t tmpfs tmpfs /sys/fs/cgroup", mends: "umount /sys/fs/cgroup", check: "kubelet.cgroup-v1",
 			says: "configured to not run on a host using cgroup v1"},
 		{what: "LimitedSwap on cgroup v1", breaks: "mount -t tmpfs tmpfs /sys/fs/cgroup; printf 'failCgroupV1: false\\nfailSwapOn: false\\n" +

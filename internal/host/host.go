@@ -82,6 +82,9 @@ type Kernel interface {
 	LoadModule(ctx context.Context, name string) error
 	// Version returns what a program of the system prints for --version, after other flags: kubelet parses them all first.
 	Version(ctx context.Context, program string, flags ...string) (string, error)
+	// Complaint runs a program with flags with which it ends, and returns what it says where it fails, "" where it does not. The error is
+	// context.DeadlineExceeded where it does not end.
+	Complaint(ctx context.Context, program string, flags ...string) (string, error)
 }
 
 // Links are the network interfaces. A link that has gone is fs.ErrNotExist, what a

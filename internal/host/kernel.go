@@ -53,6 +53,16 @@ func (machineKernel) Version(ctx context.Context, name string, flags ...string) 
 	return strings.TrimSpace(string(out)), err
 }
 
+func (machineKernel) Complaint(ctx context.Context, name string, flags ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	_, err := program.Run(ctx, name, flags...)
+	if err == nil || ctx.Err() != nil {
+		return "", err
+	}
+	return err.Error(), nil
+}
+
 // bootCountPath is the variable in which systemd-boot says which entry it booted, where it counts that entry's boots: a path in
 // UTF-16 behind four bytes, like \loader\entries\node+2-1.conf (systemd.io/BOOT_LOADER_INTERFACE).
 const bootCountPath = "/sys/firmware/efi/efivars/LoaderBootCountPath-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"

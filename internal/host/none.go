@@ -17,6 +17,8 @@ func (noKernel) LoadModule(context.Context, string) error { return errTree }
 
 func (noKernel) Version(context.Context, string, ...string) (string, error) { return "", errTree }
 
+func (noKernel) Complaint(context.Context, string, ...string) (string, error) { return "", errTree }
+
 type noLinks struct{}
 
 func (noLinks) List(context.Context) ([]Link, error)                         { return nil, errTree }

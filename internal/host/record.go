@@ -19,7 +19,7 @@ func Record(h *Host) (*Host, *Snapshot) {
 		Spaces: map[string]answer[Space]{}, Cgroups: map[string]answer[CgroupDriver]{}, Crashes: map[string]answer[Crash]{},
 		Drivers: map[string]answer[string]{}, Offload: map[string]answer[featureOf]{},
 		Version: map[string]answer[string]{}, Stats: map[string]answer[statsOf]{}, Units: map[string]answer[unitState]{},
-		Tried: map[string]answer[string]{},
+		Tried: map[string]answer[string]{}, Said: map[string]answer[string]{},
 	}
 	return &Host{
 		Root: h.Root, Files: recordFiles{h.Files, s}, Kernel: recordKernel{h.Kernel, s}, Links: recordLinks{h.Links, s},
@@ -93,6 +93,10 @@ func (r recordKernel) Synchronised() (bool, error) {
 
 func (r recordKernel) Version(ctx context.Context, program string, flags ...string) (string, error) {
 	return note(r.s, r.s.Version, tried(program, flags))(r.Kernel.Version(ctx, program, flags...))
+}
+
+func (r recordKernel) Complaint(ctx context.Context, program string, flags ...string) (string, error) {
+	return note(r.s, r.s.Said, tried(program, flags))(r.Kernel.Complaint(ctx, program, flags...))
 }
 
 type recordLinks struct {

@@ -39,6 +39,10 @@ func (r replayKernel) Version(_ context.Context, program string, flags ...string
 	return r.s.Version[tried(program, flags)].get("version of " + program)
 }
 
+func (r replayKernel) Complaint(_ context.Context, program string, flags ...string) (string, error) {
+	return r.s.Said[tried(program, flags)].get("complaint of " + program)
+}
+
 type replayLinks struct{ s *Snapshot }
 
 func (r replayLinks) List(context.Context) ([]Link, error) { return r.s.List.get("links") }

@@ -25,6 +25,7 @@ type Snapshot struct {
 
 	Kernel  answer[string]                  `json:"kernelRelease"`
 	Version map[string]answer[string]       `json:"versions,omitempty"`
+	Said    map[string]answer[string]       `json:"complaints,omitempty"`
 	Files   map[string]answer[text]         `json:"files,omitempty"`
 	Dirs    map[string]answer[[]string]     `json:"dirs,omitempty"`
 	SymLink map[string]answer[string]       `json:"symlinks,omitempty"`

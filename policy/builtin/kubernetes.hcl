@@ -130,6 +130,7 @@ check "kubelet.certificate" {}
 check "kubelet.ports" {}
 check "kubelet.config" {}
 check "kubelet.flags" {}
+check "kubelet.values" {}
 check "kubelet.cgroup-v1" {}
 check "kubelet.root-dir" {}
 check "kubelet.kmsg" {}

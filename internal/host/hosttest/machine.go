@@ -21,7 +21,7 @@ import (
 type Machine struct {
 	Kernel   string                       // uname -r; "" is 6.1.0
 	Files    map[string]string            // path -> content, or "-> TARGET" of a link; directories follow
-	Refuse   map[string]error             // path -> the error of a read (Refuse["r "+path]), of statfs ("s "+path) or of a write
+	Refuse   map[string]error             // path -> the error of a read ("r "+path), of statfs ("s "+path), of a run ("x "+path), of a write
 	Clamp    map[string]string            // path -> what the kernel makes of every write
 	Modules  map[string]map[string]string // installed, not loaded -> the parameters it brings
 	Links    map[string]*Link
@@ -30,6 +30,7 @@ type Machine struct {
 	Routing  []host.RoutingRule           // rules that not every machine has
 	Version  map[string]string            // program -> what it prints for --version; "... hangs": it does not end
 	Rejected map[string]string            // program -> what it says where it is given flags beside --version
+	Said     map[string]string            // program -> what it complains of
 	Units    map[string][2]string         // unit -> ActiveState, UnitFileState
 	Rules    map[string]string            // command line -> its output
 	Runtime  map[string]string            // "v1 SOCKET" -> what the runtime says of itself; nobody behind a socket that is in no key
@@ -174,6 +175,10 @@ func (m kernel) Version(_ context.Context, program string, flags ...string) (str
 		return v, nil
 	}
 	return "", fmt.Errorf("%s is not installed", program)
+}
+
+func (m kernel) Complaint(_ context.Context, program string, _ ...string) (string, error) {
+	return m.Said[program], m.Refuse["x "+program]
 }
 
 func (m kernel) Synchronised() (bool, error) { return !m.Unsynced, nil }
