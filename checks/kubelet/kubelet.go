@@ -23,6 +23,7 @@ func Problems() []checks.Problem {
 		values(),
 		cgroupV1(),
 		rootDir(),
+		state(),
 		kmsg(),
 		cgroupDriver(),
 		resolvConf(),

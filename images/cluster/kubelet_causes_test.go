@@ -87,6 +87,22 @@ func causes() []cause {
 			"/var/lib/kubelet; touch /var/lib/kubelet/filler", mends: "umount /var/lib/kubelet", check: "kubelet.root-dir",
 			says: "no space left on device"},
 
+		{what: "a CPU manager whose policy was changed", breaks: "printf 'cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n' >>" + c +
+			"; " + cpuState(`{"policyName":"none","defaultCpuSet":"","checksum":1353318690}`), check: "kubelet.state",
+			says: "differs from state checkpoint policy"},
+		{what: "the same, as a flag", flags: "--cpu-manager-policy=static --reserved-cpus=0",
+			breaks: cpuState(`{"policyName":"none","defaultCpuSet":"","checksum":1353318690}`), check: "kubelet.state",
+			says: "differs from state checkpoint policy"},
+		{what: "a machine that had more CPUs", breaks: "printf 'cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n' >>" + c +
+			"; " + cpuState(`{"policyName":"static","defaultCpuSet":"0-511","checksum":2077242100}`), check: "kubelet.state",
+			says: "doesn't match with CPUs in state"},
+		{what: "an emptied state", breaks: ": >/var/lib/kubelet/cpu_manager_state", check: "kubelet.state", says: "unexpected end of JSON input"},
+		{what: "an emptied state of the memory manager", breaks: ": >/var/lib/kubelet/memory_manager_state", check: "kubelet.state",
+			says: "unexpected end of JSON input"},
+		{what: "an emptied state of Pods", breaks: ": >/var/lib/kubelet/allocated_pods_state", check: "kubelet.state",
+			says: "unexpected end of JSON input"},
+		{what: "the state of a kubelet that ran", breaks: cpuState(`{"policyName":"none","defaultCpuSet":"","checksum":1353318690}`)},
+
 		{what: "no runtime", flags: "--container-runtime-endpoint=unix:///run/none.sock", check: "kubelet.runtime",
 			says: "validate CRI v1 runtime API"},
 		{what: "no runtime, and none named", breaks: "mv /run/containerd/containerd.sock /run/away.sock",
@@ -117,6 +133,9 @@ func causes() []cause {
 		{what: "no resolv.conf", breaks: "echo 'resolvConf: /etc/none' >>" + c},
 	}
 }
+
+// cpuState is a script that writes kubelet's state of its CPU manager.
+func cpuState(text string) string { return "echo '" + text + "' >/var/lib/kubelet/cpu_manager_state" }
 
 // TestKubeletCauses breaks a node in every way of the table: nodegate names the cause, then a real kubelet exits with it.
 // With the cause removed, both are content. Where a real kubelet starts, nodegate does not hold it.

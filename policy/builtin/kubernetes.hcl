@@ -133,6 +133,7 @@ check "kubelet.flags" {}
 check "kubelet.values" {}
 check "kubelet.cgroup-v1" {}
 check "kubelet.root-dir" {}
+check "kubelet.state" {}
 check "kubelet.kmsg" {}
 check "kubelet.cgroup-driver" {}
 check "kubelet.resolv-conf" {}

@@ -44,7 +44,8 @@ func (v KubeletValue) boolean() KubeletValue {
 func configName(flag string) string {
 	return map[string]string{
 		"address": "address", "healthz-bind-address": "healthzBindAddress",
-		"cgroup-driver": "cgroupDriver", "client-ca-file": "authentication.x509.clientCAFile", "fail-cgroupv1": "failCgroupV1",
+		"cgroup-driver": "cgroupDriver", "cpu-manager-policy": "cpuManagerPolicy", "memory-manager-policy": "memoryManagerPolicy",
+		"client-ca-file": "authentication.x509.clientCAFile", "fail-cgroupv1": "failCgroupV1",
 		"container-runtime-endpoint": "containerRuntimeEndpoint", "fail-swap-on": "failSwapOn", "healthz-port": "healthzPort",
 		"port": "port", "protect-kernel-defaults": "protectKernelDefaults", "resolv-conf": "resolvConf",
 		"rotate-certificates": "rotateCertificates", "tls-cert-file": "tlsCertFile", "tls-private-key-file": "tlsPrivateKeyFile",

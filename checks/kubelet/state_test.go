@@ -1,0 +1,58 @@
+package kubelet_test
+
+import (
+	"testing"
+
+	"nodegate/checks"
+	"nodegate/checks/checkstest"
+	"nodegate/internal/host/hosttest"
+)
+
+func TestState(t *testing.T) {
+	const cpu, memory, pods = "/data/cpu_manager_state", "/data/memory_manager_state", "/data/allocated_pods_state"
+	node := func(config string, files map[string]string) *hosttest.Machine {
+		all := with(with(files, kubeadmConfig, header+config), "/sys/devices/system/cpu/online", "0-3\n")
+		m := withUnit("--config="+kubeadmConfig+" --root-dir=/data", all)
+		m.Version = map[string]string{"/usr/bin/kubelet": "Kubernetes v1.37.2"}
+		return m
+	}
+	cpus := func(text string) map[string]string { return map[string]string{cpu: text} }
+	const (
+		right = "\npass\nwant: state that kubelet accepts\ngot: state that kubelet accepts"
+		none  = `{"policyName":"none","defaultCpuSet":"","checksum":1353318690}`
+		fixed = "cpuManagerPolicy: static\n"
+		said  = "\nevidence: /var/lib/kubelet/config.yaml: cpuManagerPolicy: static"
+	)
+	wrong := func(got, seen string) string {
+		return "\nfail\nwant: state that kubelet accepts\ngot: " + got + "\nevidence: " + seen +
+			"\nremedy: drain the node, stop kubelet, and remove the file that is named: kubelet makes a new one"
+	}
+	static := func(cpus string) string { return `{"policyName":"static","defaultCpuSet":"` + cpus + `","checksum":1}` }
+	shared := `{"policyName":"static","defaultCpuSet":"0,3","entries":{"uid":{"a":"1-2"}},"checksum":1}`
+	old := node("", map[string]string{pods: ""})
+	old.Version["/usr/bin/kubelet"] = "Kubernetes v1.32.0"
+	checkstest.RunOne(t, "kubelet.state", checks.Boot, []checkstest.Case{
+		{What: "none yet", Node: node("", nil), Want: right},
+		{What: "defaults", Node: node("", map[string]string{cpu: none, memory: `{"policyName":"None","machineState":{},"checksum":1}`,
+			pods: `{"data":"{}","checksum":1}`}), Want: right},
+		{What: "the policy was changed", Node: node(fixed, cpus(none)),
+			Want: wrong(cpu+" is of the policy none, and kubelet has static", cpu+": "+none+said)},
+		{What: "the memory manager's", Node: node("", map[string]string{memory: `{"policyName":"Static"}`}),
+			Want: wrong(memory+" is of the policy Static, and kubelet has None", memory+`: {"policyName":"Static"}`)},
+		{What: "its gate is off", Node: node("featureGates: {MemoryManager: false}\n", map[string]string{memory: ""}), Want: right},
+		{What: "of 1.37, whose data count", Node: node(fixed, cpus(
+			`{"policyName":"static","defaultCpuSet":"0-7","data":"{\"policyName\":\"static\",\"defaultCpuSet\":\"0-3\"}","dataChecksum":1}`)), Want: right},
+		{What: "Pods have some of the CPUs", Node: node(fixed, cpus(shared)), Want: right},
+		{What: "no CPUs yet", Node: node(fixed, cpus(static(""))), Want: right},
+		{What: "the machine was made smaller", Node: node(fixed, cpus(static("0-7"))),
+			Want: wrong(cpu+" has 8 CPUs, and the machine 0-3", cpu+": "+static("0-7")+said)},
+		{What: "reserved CPUs are not in it", Node: node(fixed+"cpuManagerPolicyOptions: {strict-cpu-reservation: \"true\"}\n", cpus(static("1-3"))),
+			Want: right},
+		{What: "emptied", Node: node("", cpus("")), Want: wrong(cpu+" is damaged", cpu+": empty")},
+		{What: "a power cut", Node: node("", cpus("\x00\x00")), Want: wrong(cpu+" is damaged", cpu+":   ")},
+		{What: "emptied, of Pods", Node: node("", map[string]string{pods: ""}), Want: wrong(pods+" is damaged", pods+": empty")},
+		{What: "emptied, of Pods, and kubelet does not read it", Node: old, Want: right},
+		{What: "no unit", Node: checkstest.Node(map[string]string{kubeadmConfig: header + fixed, "/var/lib/kubelet/cpu_manager_state": none}, nil),
+			Want: "skip\nskip: kubelet's command line cannot be known: kubelet.service has 0 commands"},
+	})
+}
