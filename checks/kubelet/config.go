@@ -3,10 +3,7 @@ package kubelet
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
-	"path"
-	"slices"
 	"strings"
 
 	"nodegate/checks"
@@ -19,13 +16,15 @@ import (
 func configuration() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.config", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
-		Detects: "kubelet's configuration file, a drop-in of it or a certificate that it names is missing, empty, not YAML or of another kind.",
-		Symptom: "kubelet restarts for ever: \"failed to load kubelet config file\", \"failed to merge kubelet configs\" or \"open " +
-			"/etc/kubernetes/pki/ca.crt: no such file or directory\".",
+		Detects: "kubelet's configuration file, a drop-in of it or a certificate that it names is missing, empty, not YAML or of another kind; " +
+			"or the certificate that kubelet serves with, which it made itself, is damaged, as a power cut leaves it.",
+		Symptom: "kubelet restarts for ever: \"failed to load kubelet config file\", \"failed to merge kubelet configs\", \"open " +
+			"/etc/kubernetes/pki/ca.crt: no such file or directory\" or \"missing content for serving cert\".",
 		How: "The file of --config and the .conf files of --config-dir, as kubelet's unit gives them, are parsed; apiVersion is " +
-			"kubelet.config.k8s.io/v1beta1, kind KubeletConfiguration; clientCAFile, tlsCertFile and tlsPrivateKeyFile exist. An unknown " +
-			"field is no reason: kubelet logs it and goes on. Nothing is read where the command line of kubelet's unit cannot be known, " +
-			"and before kubeadm join.",
+			"kubelet.config.k8s.io/v1beta1, kind KubeletConfiguration; clientCAFile, tlsCertFile and tlsPrivateKeyFile exist, in PEM. " +
+			"kubelet.crt and kubelet.key of --cert-dir, or kubelet-server-current.pem with serverTLSBootstrap, are in PEM where they are there, " +
+			"and neither of the first two is there alone. An unknown field is no reason: kubelet logs it and goes on. Nothing is read where " +
+			"the command line of kubelet's unit cannot be known, and before kubeadm join.",
 		Remedy:   "correct the file; the reference of KubeletConfiguration has all fields",
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/",
@@ -66,26 +65,19 @@ func inspectConfiguration(_ context.Context, h *host.Host, _ *policy.Policy) (ch
 			wrong = append(wrong, name+" is "+mistake)
 		}
 	}
-	for _, key := range []string{"authentication.x509.clientCAFile", "tlsCertFile", "tlsPrivateKeyFile"} {
-		name, from := k.Values[key].Value, k.Values[key].From.Source
-		dropIn := k.DropIns != "" && strings.HasPrefix(from, k.DropIns+"/") // there a relative path is one of kubelet's working directory
-		if name != "" && !path.IsAbs(name) && slices.Contains(k.Configs, from) && !dropIn {
-			name = path.Join(path.Dir(from), name)
-		}
-		if !path.IsAbs(name) {
-			continue
-		}
-		_, found, err := h.ReadIfAny(name)
-		if err != nil {
-			return s, fmt.Errorf("reading %s of kubelet: %w", key, err)
-		}
-		if !found {
-			s.Evidence = append(s.Evidence, checks.Seen(k.Values[key].From.Source, k.Values[key].From.Text))
-			wrong = append(wrong, name+" is missing")
-		}
+	named, err := namedFiles(h, k, &s)
+	if err != nil {
+		return s, err
 	}
-	if wrong != nil {
-		s.Differs(strings.Join(wrong, "; "), "")
+	own, remedy, err := ownCertificate(h, k)
+	if err != nil {
+		return s, err
+	}
+	if wrong = append(wrong, named...); wrong != nil {
+		remedy = ""
+	}
+	if wrong = append(wrong, own...); wrong != nil {
+		s.Differs(strings.Join(wrong, "; "), remedy)
 	}
 	return s, nil
 }

@@ -3,6 +3,7 @@ package kubelet_test
 import (
 	"maps"
 	"testing"
+	"time"
 
 	"nodegate/checks"
 	"nodegate/checks/checkstest"
@@ -31,6 +32,13 @@ got: /var/lib/kubelet/config.yaml is ` + got + `
 remedy: correct the file; the reference of KubeletConfiguration has all fields`}
 	}
 	const right = "\npass\nwant: files that kubelet can read\ngot: files that kubelet can read"
+	pair := certificate(t, time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour)) // kubelet serves with an expired one
+	own := func(config string, files map[string]string) *hosttest.Machine {
+		return withUnit(flag+" --cert-dir=/pki", with(files, kubeadmConfig, header+config))
+	}
+	damaged := func(got, remedy string) string {
+		return "\nfail\nwant: files that kubelet can read\ngot: " + got + "\nremedy: remove " + remedy + ": kubelet gets a new certificate"
+	}
 	kubeadm := map[string]string{
 		"/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf": `[Service]
 Environment="KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf"
@@ -47,7 +55,7 @@ ExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELE
 	}
 	maps.Copy(joined, kubeadm)
 	extra := map[string]string{"/etc/default/kubelet": "KUBELET_EXTRA_ARGS=\"--config-dir /etc/kubelet.d --v=2\"\n",
-		"/etc/kubernetes/pki/ca.crt": "x"}
+		"/etc/kubernetes/pki/ca.crt": pair}
 	maps.Copy(extra, joined)
 	checkstest.RunOne(t, "kubelet.config", checks.Boot, []checkstest.Case{
 		{What: "right, with a field that nobody knows", Node: withUnit(flag, map[string]string{kubeadmConfig: header + "fooBar: 1\n"}),
@@ -94,6 +102,23 @@ fail
 want: files that kubelet can read
 got: /etc/kubelet.d/10-a.conf is not readable: unmarshal errors: line 4: mapping key "maxPods" already defined at line 3
 remedy: correct the file; the reference of KubeletConfiguration has all fields`},
+		{What: "an authority that is emptied", Node: withUnit("", with(joined, "/etc/kubernetes/pki/ca.crt", "")), Want: `
+fail
+want: files that kubelet can read
+got: /etc/kubernetes/pki/ca.crt has no certificate in PEM
+evidence: /var/lib/kubelet/config.yaml: authentication.x509.clientCAFile: /etc/kubernetes/pki/ca.crt
+remedy: correct the file; the reference of KubeletConfiguration has all fields`},
+		{What: "its own certificate", Node: own("", map[string]string{"/pki/kubelet.crt": pair, "/pki/kubelet.key": pair}), Want: right},
+		{What: "its own certificate, emptied", Node: own("", map[string]string{"/pki/kubelet.crt": "", "/pki/kubelet.key": pair}),
+			Want: damaged("/pki/kubelet.crt has no certificate in PEM", "/pki/kubelet.crt /pki/kubelet.key")},
+		{What: "its own certificate without the key", Node: own("", map[string]string{"/pki/kubelet.crt": pair}),
+			Want: damaged("/pki/kubelet.key is missing", "/pki/kubelet.crt /pki/kubelet.key")},
+		{What: "another certificate is named", Node: own("tlsCertFile: /a\ntlsPrivateKeyFile: /a\n", map[string]string{"/a": pair,
+			"/pki/kubelet.crt": ""}), Want: right},
+		{What: "it rotates, and that is emptied", Node: own("serverTLSBootstrap: true\n", map[string]string{
+			"/pki/kubelet-server-current.pem": "", "/pki/kubelet.crt": ""}),
+			Want: damaged("/pki/kubelet-server-current.pem has no certificate in PEM", "/pki/kubelet-server-current.pem")},
+		{What: "it rotates", Node: own("serverTLSBootstrap: true\n", map[string]string{"/pki/kubelet-server-current.pem": pair}), Want: right},
 		{What: "a script starts kubelet",
 			Node: checkstest.Node(map[string]string{unitFile: "[Service]\nExecStart=/opt/start --config /none\n"}, nil),
 			Want: "skip\nskip: kubelet's command line cannot be known: kubelet.service runs /opt/start, not kubelet itself"},

@@ -46,6 +46,20 @@ func causes() []cause {
 			says: "node-role.kubernetes.io"},
 		{what: "a cloud of kubelet's own", flags: "--cloud-provider=aws", check: "kubelet.flags", says: "built-in cloud providers are disabled"},
 
+		{what: "a certificate authority that is emptied", breaks: ": >/etc/ca.crt; " +
+			"echo 'authentication: {x509: {clientCAFile: /etc/ca.crt}, webhook: {enabled: false}}' >>" + c,
+			check: "kubelet.config", says: "missing content for CA bundle"},
+		{what: "a certificate authority that is none", breaks: "echo x >/etc/ca.crt; " +
+			"echo 'authentication: {x509: {clientCAFile: /etc/ca.crt}, webhook: {enabled: false}}' >>" + c,
+			check: "kubelet.config", says: "ca.crt"},
+		{what: "its own certificate, emptied", breaks: "mkdir /var/lib/kubelet/pki; : >/var/lib/kubelet/pki/kubelet.crt; " +
+			": >/var/lib/kubelet/pki/kubelet.key", check: "kubelet.config", says: "missing content for serving cert"},
+		{what: "its own certificate without a key", breaks: "mkdir /var/lib/kubelet/pki; : >/var/lib/kubelet/pki/kubelet.crt",
+			check: "kubelet.config", says: "must be supplied as a pair"},
+		{what: "an emptied certificate of rotation, to serve with", flags: "--kubeconfig=/etc/kubernetes/kubelet.conf --rotate-server-certificates",
+			breaks: "mkdir /var/lib/kubelet/pki; : >/var/lib/kubelet/pki/kubelet-server-current.pem", check: "kubelet.config",
+			says: "failed to initialize server certificate manager"},
+
 		{what: "a feature gate that is gone", breaks: "echo 'featureGates: {DynamicKubeletConfig: true}' >>" + c, check: "kubelet.values",
 			says: "unrecognized feature gate"},
 		{what: "a feature gate that is gone, as a flag", flags: "--feature-gates=FooBar=true", check: "kubelet.values",

@@ -48,7 +48,8 @@ func configName(flag string) string {
 		"client-ca-file": "authentication.x509.clientCAFile", "fail-cgroupv1": "failCgroupV1",
 		"container-runtime-endpoint": "containerRuntimeEndpoint", "fail-swap-on": "failSwapOn", "healthz-port": "healthzPort",
 		"port": "port", "protect-kernel-defaults": "protectKernelDefaults", "resolv-conf": "resolvConf",
-		"rotate-certificates": "rotateCertificates", "tls-cert-file": "tlsCertFile", "tls-private-key-file": "tlsPrivateKeyFile",
+		"rotate-certificates": "rotateCertificates", "rotate-server-certificates": "serverTLSBootstrap",
+		"tls-cert-file": "tlsCertFile", "tls-private-key-file": "tlsPrivateKeyFile",
 	}[flag]
 }
 
