@@ -17,14 +17,17 @@ func configuration() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.config", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
 		Detects: "kubelet's configuration file, a drop-in of it or a certificate that it names is missing, empty, not YAML or of another kind; " +
-			"or the certificate that kubelet serves with, which it made itself, is damaged, as a power cut leaves it.",
+			"the certificate that kubelet serves with, which it made itself, is damaged, as a power cut leaves it; or a program that gets it " +
+			"credentials for images is missing.",
 		Symptom: "kubelet restarts for ever: \"failed to load kubelet config file\", \"failed to merge kubelet configs\", \"open " +
-			"/etc/kubernetes/pki/ca.crt: no such file or directory\" or \"missing content for serving cert\".",
+			"/etc/kubernetes/pki/ca.crt: no such file or directory\", \"missing content for serving cert\" or \"plugin binary " +
+			"directory ... did not exist\".",
 		How: "The file of --config and the .conf files of --config-dir, as kubelet's unit gives them, are parsed; apiVersion is " +
 			"kubelet.config.k8s.io/v1beta1, kind KubeletConfiguration; clientCAFile, tlsCertFile and tlsPrivateKeyFile exist, in PEM. " +
 			"kubelet.crt and kubelet.key of --cert-dir, or kubelet-server-current.pem with serverTLSBootstrap, are in PEM where they are there, " +
-			"and neither of the first two is there alone. An unknown field is no reason: kubelet logs it and goes on. Nothing is read where " +
-			"the command line of kubelet's unit cannot be known, and before kubeadm join.",
+			"and neither of the first two is there alone. The file of --image-credential-provider-config and the folder of " +
+			"--image-credential-provider-bin-dir are there, and each provider of the file is in the folder. An unknown field is no reason: " +
+			"kubelet logs it and goes on. Nothing is read where the command line of kubelet's unit cannot be known, and before kubeadm join.",
 		Remedy:   "correct the file; the reference of KubeletConfiguration has all fields",
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/",
@@ -73,7 +76,11 @@ func inspectConfiguration(_ context.Context, h *host.Host, _ *policy.Policy) (ch
 	if err != nil {
 		return s, err
 	}
-	if wrong = append(wrong, named...); wrong != nil {
+	providers, err := credentialProviders(h, k, &s)
+	if err != nil {
+		return s, err
+	}
+	if wrong = append(append(wrong, named...), providers...); wrong != nil {
 		remedy = ""
 	}
 	if wrong = append(wrong, own...); wrong != nil {

@@ -39,6 +39,16 @@ remedy: correct the file; the reference of KubeletConfiguration has all fields`}
 	damaged := func(got, remedy string) string {
 		return "\nfail\nwant: files that kubelet can read\ngot: " + got + "\nremedy: remove " + remedy + ": kubelet gets a new certificate"
 	}
+	const provider = "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders: [{name: ecr}]\n"
+	withProvider := func(files map[string]string) *hosttest.Machine {
+		return withUnit("--image-credential-provider-config=/eks/config.json --image-credential-provider-bin-dir /eks/bin", files)
+	}
+	lacksProvider := func(got string) string {
+		return "\nfail\nwant: files that kubelet can read\ngot: " + got +
+			"\nevidence: /usr/lib/systemd/system/kubelet.service: --image-credential-provider-config=/eks/config.json" +
+			"\nevidence: /usr/lib/systemd/system/kubelet.service: --image-credential-provider-bin-dir=/eks/bin" +
+			"\nremedy: correct the file; the reference of KubeletConfiguration has all fields"
+	}
 	kubeadm := map[string]string{
 		"/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf": `[Service]
 Environment="KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf"
@@ -119,6 +129,21 @@ remedy: correct the file; the reference of KubeletConfiguration has all fields`}
 			"/pki/kubelet-server-current.pem": "", "/pki/kubelet.crt": ""}),
 			Want: damaged("/pki/kubelet-server-current.pem has no certificate in PEM", "/pki/kubelet-server-current.pem")},
 		{What: "it rotates", Node: own("serverTLSBootstrap: true\n", map[string]string{"/pki/kubelet-server-current.pem": pair}), Want: right},
+		{What: "providers of credentials", Node: withProvider(map[string]string{"/eks/config.json": provider, "/eks/bin/ecr": ""}), Want: right},
+		{What: "a configuration of providers that is a folder", Node: withProvider(map[string]string{"/eks/config.json/1.json": "", "/eks/bin/x": ""}),
+			Want: right},
+		{What: "a provider of credentials is missing", Node: withProvider(map[string]string{"/eks/config.json": provider, "/eks/bin/gcr": ""}),
+			Want: lacksProvider("/eks/bin/ecr is missing")},
+		{What: "nothing of the providers is there", Node: withProvider(nil),
+			Want: lacksProvider("/eks/bin is missing; /eks/config.json is missing")},
+		{What: "an emptied configuration of providers", Node: withProvider(map[string]string{"/eks/config.json": "", "/eks/bin/ecr": ""}),
+			Want: lacksProvider("/eks/config.json names no provider")},
+		{What: "the folder of providers alone", Node: withUnit("--image-credential-provider-bin-dir=/eks/bin", nil), Want: `
+fail
+want: files that kubelet can read
+got: --image-credential-provider-bin-dir is given without --image-credential-provider-config
+evidence: /usr/lib/systemd/system/kubelet.service: --image-credential-provider-bin-dir=/eks/bin
+remedy: correct the file; the reference of KubeletConfiguration has all fields`},
 		{What: "a script starts kubelet",
 			Node: checkstest.Node(map[string]string{unitFile: "[Service]\nExecStart=/opt/start --config /none\n"}, nil),
 			Want: "skip\nskip: kubelet's command line cannot be known: kubelet.service runs /opt/start, not kubelet itself"},

@@ -24,6 +24,9 @@ func causes() []cause {
 	const c = "/var/lib/kubelet/config.yaml"
 	const rotates = "--rotate-certificates --cert-dir=/var/lib/kubelet/pki"
 	const certificates = "--kubeconfig=/etc/kubernetes/kubelet.conf --bootstrap-kubeconfig=/etc/kubernetes/bootstrap.conf"
+	const provides = "--image-credential-provider-config=/etc/providers.yaml --image-credential-provider-bin-dir=/etc/bin"
+	const provider = `printf 'apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n- {name: ecr, ` +
+		`matchImages: ["*.example.com"], defaultCacheDuration: 12h, apiVersion: credentialprovider.kubelet.k8s.io/v1}\n' >/etc/providers.yaml`
 	return []cause{
 		{what: "nothing"},
 		{what: "no configuration file", breaks: "rm " + c, check: "kubelet.config", says: "failed to read kubelet config file"},
@@ -59,6 +62,17 @@ func causes() []cause {
 		{what: "an emptied certificate of rotation, to serve with", flags: "--kubeconfig=/etc/kubernetes/kubelet.conf --rotate-server-certificates",
 			breaks: "mkdir /var/lib/kubelet/pki; : >/var/lib/kubelet/pki/kubelet-server-current.pem", check: "kubelet.config",
 			says: "failed to initialize server certificate manager"},
+
+		{what: "no folder of providers", flags: provides, breaks: provider, check: "kubelet.config", says: "plugin binary directory /etc/bin did not exist"},
+		{what: "no provider", flags: provides, breaks: "mkdir /etc/bin; " + provider, mends: "rm -r /etc/bin", check: "kubelet.config",
+			says: "plugin binary executable"},
+		{what: "no configuration of providers", flags: provides, breaks: "mkdir /etc/bin; rm -f /etc/providers.yaml", mends: "rm -r /etc/bin",
+			check: "kubelet.config", says: "/etc/providers.yaml"},
+		{what: "an emptied configuration of providers", flags: provides, breaks: "mkdir /etc/bin; : >/etc/providers.yaml",
+			mends: "rm -r /etc/bin", check: "kubelet.config", says: "Failed to register CRI auth plugins"},
+		{what: "a folder of providers alone", flags: "--image-credential-provider-bin-dir=/etc", check: "kubelet.config",
+			says: "Failed to register CRI auth plugins"},
+		{what: "a provider", flags: provides, breaks: "mkdir -p /etc/bin; ln -s /bin/true /etc/bin/ecr; " + provider},
 
 		{what: "a feature gate that is gone", breaks: "echo 'featureGates: {DynamicKubeletConfig: true}' >>" + c, check: "kubelet.values",
 			says: "unrecognized feature gate"},
