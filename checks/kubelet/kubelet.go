@@ -24,6 +24,7 @@ func Problems() []checks.Problem {
 		cgroupV1(),
 		rootDir(),
 		state(),
+		resources(),
 		kmsg(),
 		cgroupDriver(),
 		resolvConf(),

@@ -131,6 +131,28 @@ func causes() []cause {
 			says: "unexpected end of JSON input"},
 		{what: "the state of a kubelet that ran", breaks: cpuState(`{"policyName":"none","defaultCpuSet":"","checksum":1353318690}`)},
 
+		{what: "a reservation that is no quantity", breaks: "echo 'kubeReserved: {memory: 500MB}' >>" + c, check: "kubelet.resources",
+			says: "failed to parse quantity"},
+		{what: "a reservation of what cannot be reserved", flags: "--system-reserved=hugepages-2Mi=1Gi", check: "kubelet.resources",
+			says: "cannot reserve"},
+		{what: "a reservation of more memory than there is", breaks: "echo 'kubeReserved: {memory: 100Ti}' >>" + c, check: "kubelet.resources",
+			says: "Expected capacity >= reservation"},
+		{what: "the same, by eviction", flags: "--eviction-hard=memory.available<100Ti", check: "kubelet.resources",
+			says: "Expected capacity >= reservation"},
+		{what: "an eviction at what is no quantity", breaks: "echo 'evictionHard: {memory.available: 1GB}' >>" + c, check: "kubelet.resources",
+			says: "quantities must match"},
+		{what: "an eviction at nothing", breaks: "echo 'evictionHard: {nodefs.available: \"0\"}' >>" + c, check: "kubelet.resources",
+			says: "must be positive"},
+		{what: "a soft eviction without a period", breaks: "echo 'evictionSoft: {memory.available: 5%}' >>" + c, check: "kubelet.resources",
+			says: "grace period must be specified"},
+		{what: "reserved CPUs that are not there", flags: "--reserved-cpus=0-511", check: "kubelet.resources", says: "is not a subset of online-cpus"},
+		{what: "a static CPU manager without a reserved CPU", breaks: "echo 'cpuManagerPolicy: static' >>" + c, check: "kubelet.resources",
+			says: "unable to determine reserved CPU resources"},
+		{what: "a CPU manager that is none", breaks: "echo 'cpuManagerPolicy: dynamic' >>" + c, check: "kubelet.resources", says: "unknown policy"},
+		{what: "quantities of every kind", flags: "--kube-reserved=cpu=.5,memory=1e6,pid=1k --eviction-soft=memory.available<1.5Mi " +
+			"--eviction-soft-grace-period=memory.available=1m30s", breaks: "printf 'systemReserved: {memory: 1.Mi, ephemeral-storage: 1Ki, cpu: 100m}\n" +
+			"evictionHard: {memory.available: 0%%, nodefs.available: 1k, imagefs.available: 0.5%%}\ncpuManagerPolicy: static\n' >>" + c},
+
 		{what: "no runtime", flags: "--container-runtime-endpoint=unix:///run/none.sock", check: "kubelet.runtime",
 			says: "validate CRI v1 runtime API"},
 		{what: "no runtime, and none named", breaks: "mv /run/containerd/containerd.sock /run/away.sock",

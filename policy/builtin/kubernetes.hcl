@@ -134,6 +134,7 @@ check "kubelet.values" {}
 check "kubelet.cgroup-v1" {}
 check "kubelet.root-dir" {}
 check "kubelet.state" {}
+check "kubelet.resources" {}
 check "kubelet.kmsg" {}
 check "kubelet.cgroup-driver" {}
 check "kubelet.resolv-conf" {}

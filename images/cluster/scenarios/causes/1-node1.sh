@@ -5,7 +5,7 @@ within 240 kubelet_runs
 systemctl stop kubelet.service
 cp $config /run/whole.yaml
 command=$(sed -n '/^ExecStart/,/[^\\]$/p' /etc/systemd/system/kubelet.service | tr -d '\\\n')
-for check in swap kubelet.runtime kubelet.certificate kubelet.ports kubelet.config kubelet.flags kubelet.values kubelet.root-dir kubelet.state kubelet.kmsg; do
+for check in swap kubelet.runtime kubelet.certificate kubelet.ports kubelet.config kubelet.flags kubelet.values kubelet.root-dir kubelet.state kubelet.resources kubelet.kmsg; do
 	echo "check \"$check\" {}"
 done >/run/policy.hcl
 echo 'check "kubelet.protect-kernel-defaults" { severity = "block" }' >>/run/policy.hcl

@@ -1,0 +1,192 @@
+package kubelet
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/internal/host/config"
+	"nodegate/policy"
+)
+
+// resources: kubelet exits over what it is told to keep for itself where it cannot read that, or the machine has less.
+func resources() checks.Problem {
+	return checks.Problem{
+		Name: "kubelet.resources", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
+		Detects: "kubelet is told to reserve, or to evict at, what is no quantity; or to reserve memory or CPUs that this machine does not " +
+			"have, as where one configuration serves machines of several sizes; or to give out CPUs and to reserve none.",
+		Symptom: "kubelet restarts for ever: \"quantities must match the regular expression\", \"invalid Node Allocatable configuration. " +
+			"Resource \\\"memory\\\" has a reservation of ...\", \"reserved-cpus: 0-7 is not a subset of online-cpus: 0-3\" or \"unable to " +
+			"determine reserved CPU resources for static policy\".",
+		How: "kubeReserved, systemReserved, evictionHard, evictionSoft with evictionSoftGracePeriod, reservedSystemCPUs and " +
+			"cpuManagerPolicy of kubelet's configuration and arguments are read as kubelet does. What is reserved of memory, with evictionHard's " +
+			"memory.available, is compared with MemTotal of /proc/meminfo, reservedSystemCPUs with /sys/devices/system/cpu/online. Nothing is " +
+			"read where the command line of kubelet's unit cannot be known.",
+		Remedy:   "correct the setting that is named: quantities are like 500Mi, 2Gi or 250m",
+		TradeOff: "",
+		Ref:      "https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/",
+		Inspect:  inspectResources,
+	}
+}
+
+func inspectResources(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
+	s := checks.Passing("resources that kubelet can reserve")
+	k, found, err := read(h, &s)
+	if !found {
+		return s, err
+	}
+	if k.Command == nil {
+		s.Skip = "kubelet's command line cannot be known: " + k.Unknown
+		return s, nil
+	}
+	j := resourceJudge{k: k, s: &s, cpuList: cmp.Or(k.Flags["reserved-cpus"], k.Values["reservedSystemCPUs"])}
+	j.reservations()
+	j.evictions()
+	j.cpuManager()
+	if err := j.machine(h); err != nil {
+		return s, err
+	}
+	if j.wrong != nil {
+		s.Differs(strings.Join(j.wrong, "; "), "")
+	}
+	return s, nil
+}
+
+type resourceJudge struct {
+	k            config.Kubelet
+	s            *checks.State
+	wrong        []string
+	cpuList      config.KubeletValue // reservedSystemCPUs; these count, and no number of CPUs
+	memory, cpus float64             // reserved: bytes, number
+	ofMemory     []config.KubeletValue
+}
+
+func (j *resourceJudge) blame(why string, settings ...config.KubeletValue) {
+	j.wrong = append(j.wrong, why)
+	for _, v := range settings {
+		if seen := checks.Seen(v.From.Source, v.From.Text); v.Value != "" && !slices.Contains(j.s.Evidence, seen) {
+			j.s.Evidence = append(j.s.Evidence, seen)
+		}
+	}
+}
+
+// reservations reads as parseResourceList in cmd/kubelet/app/server.go does.
+func (j *resourceJudge) reservations() {
+	for _, m := range [][2]string{{"kubeReserved", "kube-reserved"}, {"systemReserved", "system-reserved"}} {
+		all := each(j.k, m[0], m[1], "=")
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			amount, valid := quantity(all[name].Value)
+			switch {
+			case name == "cpu" && j.cpuList.Value != "":
+			case !slices.Contains([]string{"cpu", "memory", "ephemeral-storage", "pid"}, name):
+				j.blame(m[0]+" cannot have "+name, all[name])
+			case !valid || amount < 0:
+				j.blame(fmt.Sprintf("%s of %s is %q", name, m[0], all[name].Value), all[name])
+			case name == "cpu":
+				j.cpus += amount
+			case name == "memory":
+				j.memory += amount
+				j.ofMemory = append(j.ofMemory, all[name])
+			}
+		}
+	}
+}
+
+// evictions reads as ParseThresholdConfig in pkg/kubelet/eviction/helpers.go does, except for the names: later versions have more.
+func (j *resourceJudge) evictions() {
+	grace := each(j.k, "evictionSoftGracePeriod", "eviction-soft-grace-period", "=")
+	for _, m := range [][2]string{{"evictionHard", "eviction-hard"}, {"evictionSoft", "eviction-soft"}} {
+		all := each(j.k, m[0], m[1], "<")
+		for _, signal := range slices.Sorted(maps.Keys(all)) {
+			v := all[signal]
+			amount, valid := quantity(v.Value)
+			valid = valid && amount > 0
+			if share, is := strings.CutSuffix(v.Value, "%"); is {
+				percent, err := strconv.ParseFloat(share, 32)
+				valid = err == nil && percent >= 0 && percent <= 100
+			}
+			_, noPeriod := time.ParseDuration(grace[signal].Value)
+			switch {
+			case !valid:
+				j.blame(fmt.Sprintf("%s of %s is %q", signal, m[0], v.Value), v)
+			case m[0] == "evictionSoft" && noPeriod != nil:
+				j.blame(signal+" of evictionSoft has no evictionSoftGracePeriod", v, grace[signal])
+			case m[0] == "evictionHard" && signal == "memory.available" && j.k.Flags["experimental-allocatable-ignore-eviction"].Value == "":
+				j.memory += amount // none of a percentage
+				j.ofMemory = append(j.ofMemory, v)
+			}
+		}
+	}
+}
+
+func (j *resourceJudge) cpuManager() {
+	switch manager := j.k.Values["cpuManagerPolicy"]; manager.Value {
+	case "", "none":
+	case "static":
+		if j.cpus == 0 && j.cpuList.Value == "" {
+			j.blame("cpuManagerPolicy is static, and no CPU is reserved", manager)
+		}
+	default:
+		j.blame(fmt.Sprintf("cpuManagerPolicy is %q, not none or static", manager.Value), manager)
+	}
+}
+
+// machine asks the machine for what it has, where something is reserved.
+func (j *resourceJudge) machine(h *host.Host) error {
+	if j.memory > 0 {
+		text, err := h.Text("/proc/meminfo")
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(text) {
+			f := strings.Fields(line)
+			if len(f) < 2 || f[0] != "MemTotal:" {
+				continue
+			}
+			if has, err := strconv.ParseFloat(f[1], 64); err == nil && j.memory > has*1024 {
+				j.blame(fmt.Sprintf("%.0f MiB of memory are reserved, and the machine has %.0f", j.memory/(1<<20), has/1024), j.ofMemory...)
+			}
+		}
+	}
+	if j.cpuList.Value == "" {
+		return nil
+	}
+	online, err := h.Text("/sys/devices/system/cpu/online")
+	if err != nil {
+		return err
+	}
+	has := cpus(online)
+	if slices.ContainsFunc(cpus(j.cpuList.Value), func(cpu int) bool { return has != nil && !slices.Contains(has, cpu) }) {
+		j.blame("reservedSystemCPUs are "+j.cpuList.Value+", and the machine has "+strings.TrimSpace(online), j.cpuList)
+	}
+	return nil
+}
+
+// each returns the entries of a map in kubelet's configuration, or of its flag, which replaces the whole map.
+func each(k config.Kubelet, setting, flag, between string) map[string]config.KubeletValue {
+	all := map[string]config.KubeletValue{}
+	given := k.Given(flag)
+	for _, text := range given {
+		for pair := range strings.SplitSeq(text, ",") {
+			if name, value, is := strings.Cut(pair, between); is {
+				all[strings.TrimSpace(name)] = config.KubeletValue{Value: strings.TrimSpace(value), From: k.Flags[flag].From}
+			}
+		}
+	}
+	if given == nil {
+		maps.Copy(all, k.Values)
+		maps.DeleteFunc(all, func(name string, _ config.KubeletValue) bool { return !strings.HasPrefix(name, setting+".") })
+		for _, name := range slices.Collect(maps.Keys(all)) {
+			all[strings.TrimPrefix(name, setting+".")] = all[name]
+			delete(all, name)
+		}
+	}
+	return all
+}
