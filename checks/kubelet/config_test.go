@@ -144,6 +144,11 @@ want: files that kubelet can read
 got: --image-credential-provider-bin-dir is given without --image-credential-provider-config
 evidence: /usr/lib/systemd/system/kubelet.service: --image-credential-provider-bin-dir=/eks/bin
 remedy: correct the file; the reference of KubeletConfiguration has all fields`},
+		{What: "specifiers of systemd in the unit", Node: withUnit("--config=%S/kubelet/config.yaml --hostname-override=%H", map[string]string{
+			kubeadmConfig: header}), Want: right},
+		{What: "specifiers in its variables", Node: checkstest.Node(map[string]string{kubeadmConfig: header, "/etc/kubelet.env": "B=%E",
+			unitFile: "[Service]\nEnvironment=A=--config=%S/kubelet/config.yaml\nEnvironmentFile=%E/kubelet.env\n" +
+				"ExecStart=/usr/bin/kubelet $A --root-dir=${B}\n"}, nil), Want: right},
 		{What: "a script starts kubelet",
 			Node: checkstest.Node(map[string]string{unitFile: "[Service]\nExecStart=/opt/start --config /none\n"}, nil),
 			Want: "skip\nskip: kubelet's command line cannot be known: kubelet.service runs /opt/start, not kubelet itself"},

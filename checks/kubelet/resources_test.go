@@ -26,6 +26,7 @@ func TestResources(t *testing.T) {
 		{What: "every quantity", Node: node("--system-reserved=cpu=.5,memory=1e6,pid=1k --eviction-hard=memory.available<1.5Mi,a.b<0%",
 			"kubeReserved: {memory: 1.Mi, cpu: +1u, pid: 1E-2}\ncpuManagerPolicy: static\n"), Want: right},
 		{What: "a flag replaces what the file says", Node: node("--kube-reserved memory=1Gi", "kubeReserved: {memory: 9Gi, foo: 1}\n"), Want: right},
+		{What: "a percentage in the unit, which systemd wants doubled", Node: node("--eviction-hard=nodefs.available<10%%", ""), Want: right},
 		{What: "all of the memory", Node: node("", "kubeReserved: {memory: 1Gi}\nsystemReserved: {memory: 1024Mi}\n"), Want: right},
 		{What: "more than all", Node: node("", "kubeReserved: {memory: 1Gi}\nsystemReserved: {memory: 1024Mi}\n"+
 			"evictionHard: {memory.available: 100Mi}\n"), Want: wrong("2148 MiB of memory are reserved, and the machine has 2048",

@@ -33,7 +33,7 @@ func unitCommand(files Files, unit []File) (command []argument, unknown string, 
 		case e.Key == "Environment":
 			for _, assignment := range splitWords(e.Value) {
 				name, value, _ := strings.Cut(assignment, "=")
-				environment[name] = argument{value, e.File}
+				environment[name] = argument{specifiers.Replace(value), e.File}
 			}
 		case e.Key == "EnvironmentFile" && e.Value == "":
 			environmentFiles = nil
@@ -46,7 +46,7 @@ func unitCommand(files Files, unit []File) (command []argument, unknown string, 
 	}
 	total := 0
 	for _, pattern := range environmentFiles {
-		pattern, optional := strings.CutPrefix(pattern, "-")
+		pattern, optional := strings.CutPrefix(specifiers.Replace(pattern), "-")
 		names, known, err := matching(files, pattern)
 		switch {
 		case err != nil:
@@ -74,7 +74,7 @@ func unitCommand(files Files, unit []File) (command []argument, unknown string, 
 		}
 	}
 	for _, w := range splitWords(starts[0].Value) {
-		command = append(command, expand(argument{w, starts[0].File}, environment)...)
+		command = append(command, expand(argument{specifiers.Replace(w), starts[0].File}, environment)...)
 	}
 	if len(command) == 0 {
 		return nil, "kubelet.service has an empty command", nil
