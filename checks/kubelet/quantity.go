@@ -7,13 +7,10 @@ import (
 	"strings"
 )
 
-// quantityPattern matches every quantity that Kubernetes reads (parseQuantityString and suffixHandler in apimachinery's
-// pkg/api/resource).
-var quantityPattern = regexp.MustCompile(`^[+-]?([0-9]*\.?[0-9]*)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?$`)
-
-// quantity returns the value of a quantity of Kubernetes, like 500m or 1.5Gi.
+// quantity returns the value of a quantity of Kubernetes, like 500m or 1.5Gi. It reads every one that Kubernetes reads (parseQuantityString
+// and suffixHandler in apimachinery's pkg/api/resource, which is too large for these few lines).
 func quantity(text string) (value float64, valid bool) {
-	m := quantityPattern.FindStringSubmatch(text)
+	m := regexp.MustCompile(`^[+-]?([0-9]*\.?[0-9]*)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?$`).FindStringSubmatch(text)
 	if m == nil || text == "" {
 		return 0, false
 	}

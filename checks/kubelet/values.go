@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -25,7 +26,7 @@ func values() checks.Problem {
 		How: "kubelet from 1.31 on is run with its unit's flags, and with some more, with which it reads, merges and validates its " +
 			"configuration and exits before anything else: its lock file is /, a directory. It has neither a kubeconfig nor a runtime then, " +
 			"and writes no certificate. What it says is compared with the errors of that part; that it ends in another way, or not in 10 s, " +
-			"says nothing. It is not run where kubelet.config fails.",
+			"says nothing. It is not run where kubelet.config fails, nor with a specifier of systemd that is unknown here, such as %i.",
 		Remedy:   "correct the value; a feature gate that is gone is always on, or its feature was taken out: take it out of featureGates",
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/reference/command-line-tools-reference/feature-gates-removed/",
@@ -60,6 +61,9 @@ func inspectValues(ctx context.Context, h *host.Host, p *policy.Policy) (checks.
 	case !files.Pass:
 		s.Skip = "kubelet cannot read its configuration, see kubelet.config"
 		return s, nil
+	case slices.ContainsFunc(k.Command, hasSpecifier):
+		s.Skip = "kubelet's command line has a specifier of systemd"
+		return s, nil
 	case slices.ContainsFunc(append([]string{cmp.Or(k.DropIns, "/")}, k.Configs...), func(name string) bool { return !path.IsAbs(name) }):
 		s.Skip = "kubelet's configuration is relative to its working directory"
 		return s, nil
@@ -74,15 +78,20 @@ func inspectValues(ctx context.Context, h *host.Host, p *policy.Policy) (checks.
 		return s, nil
 	}
 	why := refusedValue(said)
-	if strings.HasPrefix(why, "failed to parse kubelet flag") && asksKubelet(k) {
-		why = "" // kubelet.flags says so
-	}
-	if why != "" {
+	switch {
+	case why == "" && !strings.Contains(said, "unable to acquire file lock"):
+		s.Skip = "kubelet, run for a trial, ends before it has looked at all values"
+	case strings.HasPrefix(why, "failed to parse kubelet flag") && asksKubelet(k):
+		s.Skip = "kubelet.flags says so"
+	case why != "":
 		s.Evidence = []checks.Evidence{checks.Seen(k.Command[0], why)}
 		s.Differs(why, "")
 	}
 	return s, nil
 }
+
+// hasSpecifier reports whether a word still has a specifier, which systemd replaces: not the percentage of an eviction.
+func hasSpecifier(word string) bool { return regexp.MustCompile(`%[a-zA-Z]`).MatchString(word) }
 
 // asksKubelet reports whether kubelet.flags lets kubelet parse its flags.
 func asksKubelet(k config.Kubelet) bool {
@@ -95,7 +104,8 @@ func refusedValue(said string) string {
 	for _, begin := range []string{
 		"failed to parse kubelet flag: invalid argument", "failed to set feature gates", "failed to validate kubelet flags: invalid node labels",
 		"failed to load kubelet config file", "failed to merge kubelet configs", "failed to precedence kubeletConfigFlag", "initialize logging: ",
-		"failed to validate kubelet configuration", "failed to construct kubelet dependencies",
+		"failed to validate kubelet configuration", "failed to construct kubelet dependencies: Cipher suite",
+		"failed to construct kubelet dependencies: unknown tls version",
 		"failed to merge global and in-flight KubeletConfiguration", // a panic
 	} {
 		_, why, is := strings.Cut(said, begin)

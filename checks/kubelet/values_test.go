@@ -21,6 +21,8 @@ func TestValues(t *testing.T) {
 		return `E1125 17:02:21.489293 56 run.go:72] "command failed" err="` + err + `"`
 	}
 	const right = "\npass\nwant: values that kubelet accepts\ngot: values that kubelet accepts"
+	const other = "\nskip\nskip: kubelet, run for a trial, ends before it has looked at all values"
+	ended := failed(`failed to run Kubelet: unable to acquire file lock on \"/\": is a directory`)
 	wrong := func(why string) string {
 		return "\nfail\nwant: values that kubelet accepts\ngot: " + why + "\nevidence: /usr/bin/kubelet: " + why +
 			"\nremedy: correct the value; a feature gate that is gone is always on, or its feature was taken out: take it out of featureGates"
@@ -31,8 +33,7 @@ func TestValues(t *testing.T) {
 	unread := node("", "v1.37.2", failed("failed to load kubelet config file"))
 	delete(unread.Files, kubeadmConfig)
 	checkstest.RunOne(t, "kubelet.values", checks.Boot, []checkstest.Case{
-		{What: "as it should be", Node: node("", "v1.37.2", failed(`failed to run Kubelet: unable to acquire file lock on \"/\": is a directory`)),
-			Want: right},
+		{What: "as it should be", Node: node("", "v1.37.2", ended), Want: right},
 		{What: "a feature gate that is gone", Node: node("", "v1.37.2", "panic: failed to merge global and in-flight KubeletConfiguration while "+
 			"setting defaults, error: unrecognized feature gate: Foo; ; goroutine 1 [running]:; k8s.io/kubernetes/pkg"),
 			Want: wrong("failed to merge global and in-flight KubeletConfiguration while setting defaults, error: unrecognized feature gate: Foo")},
@@ -44,13 +45,18 @@ func TestValues(t *testing.T) {
 		{What: "a log in JSON", Node: node("", "v1.31.4", `{"ts":1764090,"msg":"command failed","err":"initialize logging: format: none"}`),
 			Want: wrong("initialize logging: format: none")},
 		{What: "cgroup v1 is said elsewhere", Node: node("", "v1.37.2", failed("failed to validate kubelet configuration, error: kubelet is "+
-			"configured to not run on a host using cgroup v1. It is unsupported, path: &TypeMeta{Kind:,APIVersion:,}")), Want: right},
+			"configured to not run on a host using cgroup v1. It is unsupported, path: &TypeMeta{Kind:,APIVersion:,}")), Want: other},
+		{What: "a specifier that is known to systemd alone", Node: node(" --node-labels=host=%H", "v1.37.2", failed("invalid node labels")),
+			Want: "\nskip\nskip: kubelet's command line has a specifier of systemd"},
+		{What: "a share", Node: node(" --eviction-hard=nodefs.available<10%%,imagefs.available<5%%", "v1.37.2", ended), Want: right},
+		{What: "over the trial's own certificate", Node: node("", "v1.40.0", failed("failed to construct kubelet dependencies: missing content for "+
+			"serving cert")), Want: other},
 		{What: "a later kubelet lacks a flag of the trial", Node: node("", "v1.40.0", failed("failed to parse kubelet flag: unknown flag: --lock-file")),
-			Want: right},
+			Want: other},
 		{What: "a flag's value", Node: node(" --max-pods=many", "v1.37.2", failed(`failed to parse kubelet flag: invalid argument \"many\"`)),
 			Want: wrong(`failed to parse kubelet flag: invalid argument "many"`)},
 		{What: "a flag's value, which kubelet.flags says", Node: node(" --foo=many", "v1.37.2",
-			failed(`failed to parse kubelet flag: invalid argument \"many\"`)), Want: right},
+			failed(`failed to parse kubelet flag: invalid argument \"many\"`)), Want: "\nskip\nskip: kubelet.flags says so"},
 		{What: "no end", Node: slow, Want: "skip\nskip: kubelet, run for a trial, does not end"},
 		{What: "an old one is not run", Node: node("", "v1.30.9", failed("initialize logging: x")),
 			Want: "skip\nskip: kubelet is older than 1.31, is not here, or does not say its version"},
