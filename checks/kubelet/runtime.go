@@ -25,7 +25,7 @@ func runtime() checks.Problem {
 		How: "CRI's Version is called on the Unix socket of containerRuntimeEndpoint, or of containerd, kubelet's default, where its " +
 			"configuration names none: runtime.v1, then runtime.v1alpha2, which kubelet stopped using in 1.26. Without a configuration " +
 			"of kubelet nothing is asked, nor of one before 1.24 that uses Docker; that containerd's socket is missing says nothing where " +
-			"kubelet's command line or version cannot be known.",
+			"kubelet's command line or version cannot be known, and before kubeadm join.",
 		Remedy:   "install containerd 1.6 or CRI-O 1.20 or later, and let its CRI plugin run",
 		TradeOff: "A newer containerd may need its configuration converted: containerd config migrate.",
 		Ref:      "https://kubernetes.io/blog/2022/11/18/upcoming-changes-in-kubernetes-1-26/",
@@ -58,10 +58,19 @@ func inspectRuntime(ctx context.Context, h *host.Host, _ *policy.Policy) (checks
 		return s, err
 	case minor > 0 && minor < 24:
 		return checks.State{Skip: "kubelet before 1.24 uses Docker where its configuration names no runtime"}, nil
+	}
+	exists, err := h.Files.Exists(socket)
+	if err != nil || exists {
+		return s, err
+	}
+	before, err := beforeJoin(h, k)
+	switch {
+	case err != nil:
+		return s, err
+	case before: // kubeadm join may name another runtime
+		return checks.State{Skip: notJoined}, nil
 	case minor == 0, k.Command == nil:
-		if exists, err := h.Files.Exists(socket); err != nil || !exists {
-			return checks.State{Skip: "kubelet's configuration names no runtime, and there is no " + socket}, err
-		}
+		return checks.State{Skip: "kubelet's configuration names no runtime, and there is no " + socket}, nil
 	}
 	return s, nil
 }

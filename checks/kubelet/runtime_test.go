@@ -100,6 +100,10 @@ evidence: /run/containerd/containerd.sock: connect /run/containerd/containerd.so
 remedy: start the container runtime, and see why it did not: systemctl status containerd crio; or correct containerRuntimeEndpoint`},
 		{What: "no name, and a script that may give one", Node: unnamed("/opt/start", "Kubernetes v1.37.2"), Want: noSocket},
 		{What: "no name, and a kubelet without a version", Node: unnamed(command, ""), Want: noSocket},
+		{What: "no name, before kubeadm join gives CRI-O's", Node: unnamed("/usr/bin/kubelet --config=/none.yaml --kubeconfig=/none.conf "+
+			"--bootstrap-kubeconfig=/none.boot", "Kubernetes v1.37.2"), Want: `
+skip
+skip: this node has joined no cluster yet: kubeadm join writes kubelet's files`},
 		{What: "no name, no containerd, and Docker inside kubelet", Node: unnamed(command, "Kubernetes v1.23.17"), Want: `
 skip
 skip: kubelet before 1.24 uses Docker where its configuration names no runtime`},
