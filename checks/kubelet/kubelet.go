@@ -50,3 +50,12 @@ func read(h *host.Host, s *checks.State) (k config.Kubelet, found bool, err erro
 	}
 	return k, k.Found, nil
 }
+
+// readCommand is read for what counts only where the command line of kubelet's unit is known, too.
+func readCommand(h *host.Host, s *checks.State) (k config.Kubelet, known bool, err error) {
+	k, found, err := read(h, s)
+	if found && k.Command == nil {
+		s.Skip = "kubelet's command line cannot be known: " + k.Unknown
+	}
+	return k, found && k.Command != nil, err
+}

@@ -40,13 +40,9 @@ func resources() checks.Problem {
 
 func inspectResources(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("resources that kubelet can reserve")
-	k, found, err := read(h, &s)
-	if !found {
+	k, known, err := readCommand(h, &s)
+	if !known {
 		return s, err
-	}
-	if k.Command == nil {
-		s.Skip = "kubelet's command line cannot be known: " + k.Unknown
-		return s, nil
 	}
 	j := resourceJudge{k: k, s: &s, cpuList: cmp.Or(k.Flags["reserved-cpus"], k.Values["reservedSystemCPUs"])}
 	j.reservations()

@@ -46,13 +46,9 @@ type checkpoint struct {
 
 func inspectState(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("state that kubelet accepts")
-	k, found, err := read(h, &s)
-	if !found {
+	k, known, err := readCommand(h, &s)
+	if !known {
 		return s, err
-	}
-	if k.Command == nil {
-		s.Skip = "kubelet's command line cannot be known: " + k.Unknown
-		return s, nil
 	}
 	var wrong []string
 	for _, f := range []struct{ name, gate, setting, byDefault string }{
