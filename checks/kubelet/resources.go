@@ -3,6 +3,7 @@ package kubelet
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -38,7 +39,7 @@ func resources() checks.Problem {
 	}
 }
 
-func inspectResources(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
+func inspectResources(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("resources that kubelet can reserve")
 	k, known, err := readCommand(h, &s)
 	if !known {
@@ -48,7 +49,7 @@ func inspectResources(_ context.Context, h *host.Host, _ *policy.Policy) (checks
 	j.reservations()
 	j.evictions()
 	j.cpuManager()
-	if err := j.machine(h); err != nil {
+	if err := j.machine(ctx, h); err != nil {
 		return s, err
 	}
 	if j.wrong != nil {
@@ -137,20 +138,15 @@ func (j *resourceJudge) cpuManager() {
 }
 
 // machine asks the machine for what it has, where something is reserved.
-func (j *resourceJudge) machine(h *host.Host) error {
+func (j *resourceJudge) machine(ctx context.Context, h *host.Host) error {
 	if j.memory > 0 {
-		text, err := h.Text("/proc/meminfo")
-		if err != nil {
-			return err
+		fact, known := h.Fact(ctx, "node.memory")
+		has, _ := fact.(int64)
+		if !known {
+			return errors.New("/proc/meminfo does not say how much memory the machine has")
 		}
-		for line := range strings.Lines(text) {
-			f := strings.Fields(line)
-			if len(f) < 2 || f[0] != "MemTotal:" {
-				continue
-			}
-			if has, err := strconv.ParseFloat(f[1], 64); err == nil && j.memory > has*1024 {
-				j.blame(fmt.Sprintf("%.0f MiB of memory are reserved, and the machine has %.0f", j.memory/(1<<20), has/1024), j.ofMemory...)
-			}
+		if j.memory > float64(has) {
+			j.blame(fmt.Sprintf("%.0f MiB of memory are reserved, and the machine has %d", j.memory/(1<<20), has>>20), j.ofMemory...)
 		}
 	}
 	if j.cpuList.Value == "" {
@@ -210,6 +206,7 @@ func quantity(text string) (value float64, valid bool) {
 		exponent, _ := strconv.Atoi(suffix[1:])
 		value *= math.Pow(10, float64(exponent))
 	}
+	value = min(value, math.MaxInt64) // Kubernetes has no larger one either
 	if text[0] == '-' {
 		value = -value
 	}
