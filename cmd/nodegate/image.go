@@ -28,7 +28,8 @@ func newImage() *cobra.Command {
 func newImageTest() *cobra.Command {
 	var o options
 	var with string
-	t := imagetest.Test{Firmware: qemu.BIOS, Accelerator: qemu.Auto, Memory: 1024, Boots: 1, Timeout: 5 * time.Minute, Hold: 30 * time.Second}
+	t := imagetest.Test{Firmware: qemu.BIOS, Accelerator: qemu.Auto, Memory: 1024, Processors: 2, Boots: 1,
+		Timeout: 5 * time.Minute, Hold: 30 * time.Second}
 	c := &cobra.Command{
 		Use:   "test IMAGE",
 		Short: "Boot an image in QEMU, and print the report of its gate",
@@ -59,6 +60,8 @@ Exit status: 0 the gate passes in every boot, 1 it fails, or a boot does not com
 				return errors.New("--boots is 1 or more")
 			case t.Memory < 1:
 				return errors.New("--memory is 1 MiB or more")
+			case t.Processors < 1:
+				return errors.New("--cpus is 1 or more")
 			case t.Timeout <= 0 || t.Hold < 0:
 				return errors.New("--timeout is longer than 0, and --hold is not negative")
 			}
@@ -98,6 +101,7 @@ Exit status: 0 the gate passes in every boot, 1 it fails, or a boot does not com
 	f.StringVar(&t.Firmware, "firmware", t.Firmware, "bios or uefi")
 	f.StringVar(&t.Accelerator, "accelerator", t.Accelerator, "kvm, tcg (slow), or auto: kvm where it works")
 	f.IntVar(&t.Memory, "memory", t.Memory, "the machine's memory in `MiB`")
+	f.IntVar(&t.Processors, "cpus", t.Processors, "the machine's processors, `N`")
 	f.IntVar(&t.Boots, "boots", t.Boots, "boot `N` times, for what fails sometimes; each boot begins with the image as it is")
 	f.DurationVar(&t.Timeout, "timeout", t.Timeout, "give up on a boot after this long")
 	f.DurationVar(&t.Hold, "hold", t.Hold, "a verdict that is no pass counts once it has lasted for so `long`: what the gate waits for may "+

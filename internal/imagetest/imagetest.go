@@ -22,7 +22,8 @@ type Test struct {
 	Image       string
 	Firmware    string
 	Accelerator string
-	Memory      int         // MiB
+	Memory      int // MiB
+	Processors  int
 	Direct      qemu.Direct // for an image without a boot loader
 	Policy      []byte      // in force instead of the image's; nil leaves that
 	Boots       int
@@ -116,7 +117,7 @@ func (t Test) machine() (qemu.Machine, func(), error) {
 		"-cpu", processor, "-machine", "graphics=off", // the firmware speaks on the serial console
 		"-netdev", "user,id=net,restrict=on", "-device", "virtio-net-pci,netdev=net,romfile=")
 	return qemu.Machine{
-		Accelerator: accelerator, Memory: t.Memory, Disk: qemu.Disk{File: file, Format: format, Throwaway: true}, Direct: t.Direct,
+		Accelerator: accelerator, Memory: t.Memory, Processors: t.Processors, Disk: qemu.Disk{File: file, Format: format, Throwaway: true}, Direct: t.Direct,
 		Ports: []string{host.ReportPort}, More: more,
 	}, undo, nil
 }
@@ -215,6 +216,9 @@ func (t Test) judge(s seen, late, over bool) boot {
 		b.verdict, b.why = report.Unknown, fmt.Sprintf("silence: the gate said nothing in %s", t.Timeout)
 		b.remedy = "is nodegate installed in the image, and does kubelet start at boot? The gate speaks then. A slow machine needs a longer " +
 			"--timeout; where the kernel is not on the console, its command line lacks console=ttyS0"
+	}
+	if late && s.hung != "" && strings.HasPrefix(b.why, "silence") {
+		b.why, b.remedy = b.why+"; the kernel said: "+s.hung, "boot it again: the image's kernel hung, or QEMU or this host held it up"
 	}
 	if b.remedy != "" && s.held == "" && t.Accelerator != qemu.TCG {
 		b.remedy += "; or KVM hangs on this host: try --accelerator tcg"

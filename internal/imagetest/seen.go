@@ -14,6 +14,7 @@ type seen struct {
 	held    string         // the gate's newest word on why it holds
 	off     string         // its word that it is switched off
 	ending  string         // what the boot ends in, "" while it goes on
+	hung    string         // the kernel's newest words of a processor that hangs; it may have gone on since
 	last    string         // the console's last line
 	console string
 	at      int // where in the console the ending is
@@ -51,6 +52,11 @@ func see(console, port string) seen {
 		if r := &reports[i].Report; len(r.Results) > 0 || r.Verdict != report.Pass {
 			s.report = r
 		}
+	}
+	// The words of kernel/watchdog.c and kernel/rcu/tree_stall.h.
+	hangs := regexp.MustCompile(`BUG: soft lockup - .*|rcu: INFO: .* (?:self-)?detected .*stall.*`)
+	if words := hangs.FindAllString(console, -1); len(words) > 0 {
+		s.hung = words[len(words)-1]
 	}
 	s.last = strings.TrimSpace(qemu.Tail(console, 1))
 	for _, e := range endings() {
