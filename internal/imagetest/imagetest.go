@@ -117,7 +117,8 @@ func (t Test) machine() (qemu.Machine, func(), error) {
 		"-cpu", processor, "-machine", "graphics=off", // the firmware speaks on the serial console
 		"-netdev", "user,id=net,restrict=on", "-device", "virtio-net-pci,netdev=net,romfile=")
 	return qemu.Machine{
-		Accelerator: accelerator, Memory: t.Memory, Processors: t.Processors, Disk: qemu.Disk{File: file, Format: format, Throwaway: true}, Direct: t.Direct,
+		Accelerator: accelerator, Memory: t.Memory, Processors: t.Processors,
+		Disk: qemu.Disk{File: file, Format: format, Throwaway: true}, Direct: t.Direct,
 		Ports: []string{host.ReportPort}, More: more,
 	}, undo, nil
 }
