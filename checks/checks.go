@@ -54,10 +54,9 @@ type Change struct {
 	What     string // what is written: "net.ipv4.ip_forward", "eth0 mtu"
 	From, To string
 	Kind     ChangeKind
-	Target   string                   // the module, the parameter's path, the link
-	Found    func() (from, to string) // what it was and was made, where that shows only when it is made
-	Beside   func() []Change          // known when it is made: what else the kernel changes with it, or would with From
-	Failed   string                   // what a person should do where it was made and did not help, "" for the state's remedy
+	Target   string          // the module, the parameter's path, the link; "" where all that is written shows only when it is made
+	Beside   func() []Change // known when it is made: what else was written, and what the kernel changes with it, or would with From
+	Failed   string          // what a person should do where it was made and did not help, "" for the state's remedy
 	Make     func(context.Context, *host.Host) error
 }
 

@@ -65,7 +65,7 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check, keep Ke
 			}
 			changed = true
 			err := c.Make(ctx, h)
-			if err == nil {
+			if err == nil || c.Target == "" && len(c.Beside()) > 0 { // some of it was written
 				made[i] = append(made[i], c)
 				if keep != nil {
 					keep(res, []Change{c})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -133,6 +134,53 @@ func TestRecord(t *testing.T) {
 	checkstest.Equal(t, "records", `
 module.nf_conntrack: not loaded -> loaded; wrote not loaded -> loaded
 sysctl.net.netfilter.nf_conntrack_max: no such parameter -> 131072; wrote 1024 -> 131072`, strings.Join(got, "\n"))
+}
+
+// TestGlobOfModule: what a glob names that only a module brings is planned before the module is there, and each write is recorded.
+func TestGlobOfModule(t *testing.T) {
+	m := &hosttest.Machine{Files: map[string]string{}, Modules: map[string]map[string]string{
+		"br_netfilter": {"net/bridge/bridge-nf-call-iptables": "0", "net/bridge/bridge-nf-call-ip6tables": "0", "net/bridge/bridge-nf-call-arptables": "1"},
+	}}
+	h := withModuleIndex(m)
+	list := catalog.For(checkstest.Load(t, `
+		sysctl "net.bridge.bridge-nf-call-*" { value = 1 }
+		sysctl "net.bridge.nosuch-*" { value = 1 }`), checks.Boot)
+	checkstest.Equal(t, "before", `
+fail module.br_netfilter: want loaded, got not loaded
+fail sysctl.net.bridge.bridge-nf-call-*: want 1, got no such parameter (because module.br_netfilter)
+fail sysctl.net.bridge.nosuch-*: want 1, got no such parameter (because module.br_netfilter)
+fail`, checkstest.Print(checks.Inspect(t.Context(), h, checks.Boot, list)))
+	var got []string
+	after := checks.Apply(t.Context(), h, checks.Boot, list, func(was checks.Result, made []checks.Change) {
+		for _, w := range report.Made(was, made).Writes {
+			got = append(got, fmt.Sprintf("%s: %s %s -> %s", was.Name, w.Target, w.From, w.To))
+		}
+	})
+	checkstest.Equal(t, "after", `
+pass module.br_netfilter: not loaded -> loaded
+pass sysctl.net.bridge.bridge-nf-call-*: no such parameter -> 1
+skip sysctl.net.bridge.nosuch-*: nothing matches net.bridge.nosuch-* yet
+pass`, checkstest.Print(after))
+	checkstest.Equal(t, "records", `
+module.br_netfilter: br_netfilter not loaded -> loaded
+sysctl.net.bridge.bridge-nf-call-*: net/bridge/bridge-nf-call-ip6tables 0 -> 1
+sysctl.net.bridge.bridge-nf-call-*: net/bridge/bridge-nf-call-iptables 0 -> 1`, strings.Join(got, "\n"))
+}
+
+// TestGlobOfModuleInPart: what was written before a write that the kernel refuses is recorded all the same.
+func TestGlobOfModuleInPart(t *testing.T) {
+	m := &hosttest.Machine{Files: map[string]string{}, Modules: map[string]map[string]string{
+		"br_netfilter": {"net/bridge/bridge-nf-call-arptables": "0", "net/bridge/bridge-nf-call-iptables": "0"},
+	}}
+	m.Refuse = map[string]error{"/proc/sys/net/bridge/bridge-nf-call-iptables": syscall.EROFS}
+	list := catalog.For(checkstest.Load(t, `sysctl "net.bridge.bridge-nf-call-*" { value = 1 }`), checks.Boot)
+	var got []report.Write
+	checks.Apply(t.Context(), withModuleIndex(m), checks.Boot, list, func(was checks.Result, made []checks.Change) {
+		got = append(got, report.Made(was, made).Writes...)
+	})
+	if len(got) != 2 || got[1].Target != "net/bridge/bridge-nf-call-arptables" {
+		t.Errorf("recorded: %+v", got)
+	}
 }
 
 // TestRecordOfSeveral: each change of a requirement has a line of its own, which says that one.

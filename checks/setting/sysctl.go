@@ -45,9 +45,9 @@ func (s sysctl) Inspect(_ context.Context, h *host.Host) (checks.State, error) {
 	return st, nil
 }
 
-// missing describes a parameter that the kernel does not have. Where a module
-// brings it, the module is the cause, and what the parameter then reads decides
-// what is written.
+// missing describes parameters that the kernel does not have. Where a module
+// brings them, the module is the cause, and what they then read decides what is
+// written.
 func (s sysctl) missing(st *checks.State) {
 	st.Got = "no such parameter"
 	st.Remedy = fmt.Sprintf("check the spelling; this kernel has no /proc/sys/%s", string(s.Key))
@@ -55,17 +55,33 @@ func (s sysctl) missing(st *checks.State) {
 		return
 	}
 	st.Cause, st.Remedy = "module."+s.module, "load "+s.module
-	from, to := st.Got, st.Want
+	var written []checks.Change
 	st.Changes = []checks.Change{{
-		What: s.Key.String(), From: from, To: to, Kind: checks.SetSysctl, Target: string(s.Key),
-		Found: func() (string, string) { return from, to },
+		What: s.Key.String(), From: st.Got, To: st.Want, Kind: checks.SetSysctl,
+		Beside: func() []checks.Change { return written },
 		Make: func(ctx context.Context, h *host.Host) error {
-			got, err := h.ReadSysctl(string(s.Key))
-			if err != nil {
-				return err
+			keys := []string{string(s.Key)}
+			if s.Key.IsGlob() {
+				var err error
+				if keys, err = h.GlobSysctl(string(s.Key)); err != nil {
+					return err
+				}
 			}
-			from, to = got, s.Target(got)
-			return writeSysctl(s.Key, from, to).Make(ctx, h)
+			for _, k := range keys {
+				got, err := h.ReadSysctl(k)
+				if err != nil {
+					return err
+				}
+				if s.Allows(got) {
+					continue
+				}
+				c := writeSysctl(policy.Key(k), got, s.Target(got))
+				if err := c.Make(ctx, h); err != nil {
+					return err
+				}
+				written = append(written, c)
+			}
+			return nil
 		},
 	}}
 }
@@ -91,6 +107,13 @@ func (s sysctl) inspectGlob(h *host.Host) (checks.State, error) {
 			wrong = append(wrong, key.String()+" is "+got)
 			st.Changes = append(st.Changes, writeSysctl(key, got, s.Target(got)))
 			st.Differs(strings.Join(wrong, ", "), makeItLast)
+		}
+	}
+	if st.Evidence == nil && s.module != "" {
+		if module, err := h.Module(s.module); err == nil && module == host.ModuleLoadable {
+			st.Pass = false
+			s.missing(&st)
+			return st, nil
 		}
 	}
 	if st.Evidence == nil {

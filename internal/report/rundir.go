@@ -62,14 +62,12 @@ func NewChange(at time.Time, name, was, now string, made []checks.Change) Change
 func writes(made []checks.Change) []Write {
 	var all []Write
 	for _, c := range made {
-		w := Write{c.Kind, c.Target, c.From, c.To}
-		if c.Found != nil {
-			w.From, w.To = c.Found()
-		}
 		if c.Beside != nil {
 			all = append(all, writes(c.Beside())...)
 		}
-		all = append(all, w)
+		if c.Target != "" {
+			all = append(all, Write{c.Kind, c.Target, c.From, c.To})
+		}
 	}
 	return all
 }
@@ -124,7 +122,7 @@ func ReplaceChanges(left []Change) error {
 // meanwhile, too, it says how to undo it. One change of several is said alone: the others have lines of their own, or were not made.
 func Made(was checks.Result, made []checks.Change) Change {
 	c := NewChange(time.Now(), was.Name, was.State.Got, was.State.Want, made)
-	if len(made) == 1 {
+	if len(made) == 1 && len(c.Writes) > 0 {
 		wrote := c.Writes[len(c.Writes)-1]
 		c.Now = wrote.To
 		if len(was.State.Changes) > 1 {
