@@ -21,13 +21,14 @@ func state() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.state", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
 		Detects: "What kubelet keeps of its CPU and memory manager is of another policy than its configuration, of other CPUs than the machine " +
-			"has, or damaged; or what it keeps of Pods' resources is damaged.",
+			"has, or damaged; or what it keeps of Pods' resources or devices is damaged.",
 		Symptom: "After cpuManagerPolicy was changed, or the machine resized, kubelet restarts for ever: \"configured policy \\\"static\\\" " +
 			"differs from state checkpoint policy \\\"none\\\", please drain this node and delete the CPU manager checkpoint file\".",
 		How: "cpu_manager_state and memory_manager_state of --root-dir are JSON, and their policyName is cpuManagerPolicy and " +
 			"memoryManagerPolicy. With the policy static, without strict-cpu-reservation, the CPUs in the first are those of " +
-			"/sys/devices/system/cpu/online. allocated_pods_state and actuated_pods_state are JSON, which kubelet reads from 1.33 on. Sums in " +
-			"these files are not checked. Nothing is read where the command line of kubelet's unit cannot be known.",
+			"/sys/devices/system/cpu/online. allocated_pods_state and actuated_pods_state are JSON, which kubelet reads from 1.33 on, and " +
+			"dra_manager_state is, from 1.34 on. Sums in these files are not checked. Nothing is read where the command line " +
+			"of kubelet's unit cannot be known.",
 		Remedy:   "drain the node, stop kubelet, and remove the file that is named: kubelet makes a new one",
 		TradeOff: "Without its state kubelet gives CPUs and memory to Pods that run anew: drain the node before.",
 		Ref:      "https://kubernetes.io/docs/tasks/administer-cluster/cpu-management-policies/#changing-the-cpu-manager-policy",
@@ -44,6 +45,13 @@ type checkpoint struct {
 	Data    string                    `json:"data"`
 }
 
+// stateFile is a file of kubelet's state: the feature gate without which it is not read, the setting whose policy it has, and the minor
+// version from which the gate is on by itself.
+type stateFile struct {
+	name, gate, setting, byDefault string
+	since                          int
+}
+
 func inspectState(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("state that kubelet accepts")
 	k, known, err := readCommand(h, &s)
@@ -51,9 +59,11 @@ func inspectState(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.S
 		return s, err
 	}
 	var wrong []string
-	for _, f := range []struct{ name, gate, setting, byDefault string }{
-		{"cpu_manager_state", "CPUManager", "cpuManagerPolicy", "none"}, {"memory_manager_state", "MemoryManager", "memoryManagerPolicy", "None"},
-		{"allocated_pods_state", "InPlacePodVerticalScaling", "", ""}, {"actuated_pods_state", "InPlacePodVerticalScaling", "", ""},
+	for _, f := range []stateFile{
+		{"cpu_manager_state", "CPUManager", "cpuManagerPolicy", "none", 0},
+		{"memory_manager_state", "MemoryManager", "memoryManagerPolicy", "None", 0},
+		{"allocated_pods_state", "InPlacePodVerticalScaling", "", "", 33}, {"actuated_pods_state", "InPlacePodVerticalScaling", "", "", 33},
+		{"dra_manager_state", "DynamicResourceAllocation", "", "", 34},
 	} {
 		name := path.Join(cmp.Or(k.Flags["root-dir"].Value, "/var/lib/kubelet"), f.name)
 		text, found, err := h.ReadIfAny(name)
@@ -63,7 +73,7 @@ func inspectState(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.S
 		if !found || k.Values["featureGates."+f.gate].Value == "false" {
 			continue
 		}
-		mistake, err := stateMistake(ctx, h, k, text, f.setting, f.byDefault)
+		mistake, err := stateMistake(ctx, h, k, text, f)
 		if err != nil {
 			return s, err
 		}
@@ -81,14 +91,14 @@ func inspectState(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.S
 	return s, nil
 }
 
-// stateMistake returns why kubelet exits over a file of its state, in words that complete "FILE ...", or "". setting is that of its policy.
-func stateMistake(ctx context.Context, h *host.Host, k config.Kubelet, text []byte, setting, byDefault string) (string, error) {
+// stateMistake returns why kubelet exits over a file of its state, in words that complete "FILE ...", or "".
+func stateMistake(ctx context.Context, h *host.Host, k config.Kubelet, text []byte, f stateFile) (string, error) {
 	const damaged = "is damaged"
-	if setting == "" {
+	if f.setting == "" {
 		if json.Valid(text) {
 			return "", nil
 		}
-		if minor, err := h.KubeletMinor(ctx); err != nil || minor < 33 {
+		if minor, err := h.KubeletMinor(ctx); err != nil || minor < f.since {
 			return "", err
 		}
 		return damaged, nil
@@ -100,7 +110,7 @@ func stateMistake(ctx context.Context, h *host.Host, k config.Kubelet, text []by
 	if json.Unmarshal(text, &c) != nil || c.Data != "" && json.Unmarshal([]byte(c.Data), &c) != nil || c.Policy == "" {
 		return "", nil // of a kubelet to come
 	}
-	policy := cmp.Or(k.Values[setting].Value, byDefault)
+	policy := cmp.Or(k.Values[f.setting].Value, f.byDefault)
 	if c.Policy != policy {
 		return fmt.Sprintf("is of the policy %s, and kubelet has %s", c.Policy, policy), nil
 	}

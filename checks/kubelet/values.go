@@ -3,7 +3,9 @@ package kubelet
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
+	"net"
 	"path"
 	"regexp"
 	"slices"
@@ -20,13 +22,14 @@ func values() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.values", Stages: []checks.Stage{checks.Boot}, Severity: policy.Block, Later: true, Beside: true,
 		Detects: "kubelet refuses what its configuration or its flags say: a feature gate that its version does not have any more, a value of " +
-			"another type or outside its bounds, a label, a taint or a cipher that is none.",
+			"another type or outside its bounds, a label, a taint or a cipher that is none, a sysctl for Pods that is the whole machine's.",
 		Symptom: "After an upgrade or an edit kubelet restarts for ever: \"unrecognized feature gate\", \"failed to validate kubelet " +
 			"configuration\" or \"json: cannot unmarshal string into Go struct field KubeletConfiguration.maxPods of type int32\".",
 		How: "kubelet from 1.31 on is run with its unit's flags, and with some more, with which it reads, merges and validates its " +
 			"configuration and exits before anything else: its lock file is /, a directory. It has neither a kubeconfig nor a runtime then, " +
 			"and writes no certificate. What it says is compared with the errors of that part; that it ends in another way, or not in 10 s, " +
-			"says nothing. It is not run where kubelet.config fails, nor with a specifier of systemd that is unknown here, such as %i.",
+			"says nothing. containerLogMaxSize, allowedUnsafeSysctls and --node-ip, which kubelet looks at later, are read as it does, in " +
+			"every version. It is not run where kubelet.config fails, nor with a specifier of systemd that is unknown here, such as %i.",
 		Remedy:   "correct the value; a feature gate that is gone is always on, or its feature was taken out: take it out of featureGates",
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/reference/command-line-tools-reference/feature-gates-removed/",
@@ -61,6 +64,13 @@ func inspectValues(ctx context.Context, h *host.Host, p *policy.Policy) (checks.
 	case !files.Pass:
 		s.Skip = "kubelet cannot read its configuration, see kubelet.config"
 		return s, nil
+	}
+	if why, seen := refusedLater(k); why != nil {
+		s.Evidence = seen
+		s.Differs(strings.Join(why, "; "), "")
+		return s, nil
+	}
+	switch {
 	case slices.ContainsFunc(k.Command, hasSpecifier):
 		s.Skip = "kubelet's command line has a specifier of systemd"
 		return s, nil
@@ -88,6 +98,43 @@ func inspectValues(ctx context.Context, h *host.Host, p *policy.Policy) (checks.
 		s.Differs(why, "")
 	}
 	return s, nil
+}
+
+// refusedLater returns why kubelet exits over values at which it looks after its lock file, in every version.
+func refusedLater(k config.Kubelet) (why []string, seen []checks.Evidence) {
+	blame := func(v config.KubeletValue, text string) {
+		why, seen = append(why, text), append(seen, checks.Seen(v.From.Source, v.From.Text))
+	}
+	if size := k.Values["containerLogMaxSize"]; size.Value != "" { // NewContainerLogManager in pkg/kubelet/logs
+		// Of fractions Quantity.AsInt64 takes only decimal ones that make a whole number: 1.5M, not 1.5Mi.
+		fraction := regexp.MustCompile(`\.0*[1-9][0-9]*([KMGTPE]i)?$|[num]$`)
+		if _, valid := quantity(size.Value); !valid || fraction.MatchString(size.Value) {
+			blame(size, fmt.Sprintf("containerLogMaxSize is %q, no whole quantity such as 10Mi", size.Value))
+		}
+	}
+	unsafe := k.Values["allowedUnsafeSysctls"]
+	// GetNamespace in k8s.io/component-helpers/node/util/sysctl; older versions know fewer.
+	known := regexp.MustCompile(`^$|^(net|fs[./]mqueue|user)[./]|^kernel[./](sem|shm|msg|domainname)`)
+	for name := range strings.SplitSeq(unsafe.Value, ",") {
+		if !known.MatchString(name) {
+			blame(unsafe, "allowedUnsafeSysctls has "+name+", which a Pod cannot have for itself")
+		}
+	}
+	ip := k.Flags["node-ip"]
+	var ips []net.IP // ParseNodeIPArgument in k8s.io/component-helpers/node/util; it passes over what is no address
+	for text := range strings.SplitSeq(ip.Value, ",") {
+		if parsed := net.ParseIP(strings.TrimSpace(text)); parsed != nil {
+			ips = append(ips, parsed)
+		}
+	}
+	is4 := func(ip net.IP) bool { return ip.To4() != nil }
+	switch {
+	case len(ips) > 2 || len(ips) == 2 && is4(ips[0]) == is4(ips[1]):
+		blame(ip, "--node-ip="+ip.Value+" is neither one address nor one of each family")
+	case len(ips) == 2 && slices.ContainsFunc(ips, net.IP.IsUnspecified):
+		blame(ip, "--node-ip="+ip.Value+" has an address that is none")
+	}
+	return why, seen
 }
 
 // hasSpecifier reports whether a word still has a specifier, which systemd replaces: not the percentage of an eviction.

@@ -60,6 +60,17 @@ func TestValues(t *testing.T) {
 		{What: "no end", Node: slow, Want: "skip\nskip: kubelet, run for a trial, does not end"},
 		{What: "an old one is not run", Node: node("", "v1.30.9", failed("initialize logging: x")),
 			Want: "skip\nskip: kubelet is older than 1.31, is not here, or does not say its version"},
+		{What: "what kubelet looks at later, whatever its version", Node: withUnit("--config="+kubeadmConfig+" --node-ip=10.0.0.1,10.0.0.2",
+			map[string]string{kubeadmConfig: header + "containerLogMaxSize: 500m\nallowedUnsafeSysctls: [vm.swappiness, net.core.somaxconn]\n"}),
+			Want: `
+fail
+want: values that kubelet accepts
+got: containerLogMaxSize is "500m", no whole quantity such as 10Mi; allowedUnsafeSysctls has vm.swappiness, which a Pod cannot have for itself; ` +
+				`--node-ip=10.0.0.1,10.0.0.2 is neither one address nor one of each family
+evidence: /var/lib/kubelet/config.yaml: containerLogMaxSize: 500m
+evidence: /var/lib/kubelet/config.yaml: allowedUnsafeSysctls: vm.swappiness,net.core.somaxconn
+evidence: /usr/lib/systemd/system/kubelet.service: --node-ip=10.0.0.1,10.0.0.2
+remedy: correct the value; a feature gate that is gone is always on, or its feature was taken out: take it out of featureGates`},
 		{What: "no file", Node: unread, Want: "skip\nskip: kubelet cannot read its configuration, see kubelet.config"},
 	})
 }

@@ -87,6 +87,14 @@ func causes() []cause {
 		{what: "no such cipher", breaks: "echo 'tlsCipherSuites: [TLS_NONE]' >>" + c, check: "kubelet.values", says: "Cipher suite TLS_NONE"},
 		{what: "a flag with a value of another type", flags: "--max-pods=many", check: "kubelet.values", says: "invalid argument"},
 		{what: "a label's value that is none", flags: "--node-labels=a=b@c", check: "kubelet.values", says: "invalid node labels"},
+		{what: "a log of no size", breaks: "echo 'containerLogMaxSize: 10X' >>" + c, check: "kubelet.values", says: "quantities must match"},
+		{what: "a log of a fraction", breaks: "echo 'containerLogMaxSize: 1.5Mi' >>" + c, check: "kubelet.values", says: "invalid max log size"},
+		{what: "a sysctl of the whole machine for Pods", breaks: "echo 'allowedUnsafeSysctls: [\"net.core.*\", vm.max_map_count]' >>" + c,
+			check: "kubelet.values", says: "not known to be namespaced"},
+		{what: "two addresses of one family", flags: "--node-ip=10.0.0.1,10.0.0.2", check: "kubelet.values", says: "dual-stack pair of IPs"},
+		{what: "an address that is none, of two", flags: "--node-ip=::,10.0.0.1", check: "kubelet.values", says: "cannot include"},
+		{what: "sysctls, sizes and addresses that it takes", flags: "--node-ip=127.0.0.1,x", breaks: "printf 'containerLogMaxSize: 1.5M\\n" +
+			"allowedUnsafeSysctls: [\"net.core.*\", kernel/msgmax, kernel.shm*, fs.mqueue.msg_max]\\n' >>" + c},
 		{what: "a feature gate that kubelet has", breaks: "echo 'featureGates: {KubeletTracing: true}' >>" + c},
 
 		{what: "cgroup v1", breaks: "mount -t tmpfs tmpfs /sys/fs/cgroup", mends: "umount /sys/fs/cgroup", check: "kubelet.cgroup-v1",
@@ -128,6 +136,8 @@ func causes() []cause {
 		{what: "an emptied state of the memory manager", breaks: ": >/var/lib/kubelet/memory_manager_state", check: "kubelet.state",
 			says: "unexpected end of JSON input"},
 		{what: "an emptied state of Pods", breaks: ": >/var/lib/kubelet/allocated_pods_state", check: "kubelet.state",
+			says: "unexpected end of JSON input"},
+		{what: "an emptied state of devices", breaks: ": >/var/lib/kubelet/dra_manager_state", check: "kubelet.state",
 			says: "unexpected end of JSON input"},
 		{what: "the state of a kubelet that ran", breaks: cpuState(`{"policyName":"none","defaultCpuSet":"","checksum":1353318690}`)},
 

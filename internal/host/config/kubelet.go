@@ -43,7 +43,8 @@ func (v KubeletValue) boolean() KubeletValue {
 // configName returns the name in KubeletConfiguration of a flag that overrides it.
 func configName(flag string) string {
 	return map[string]string{
-		"address": "address", "healthz-bind-address": "healthzBindAddress",
+		"address": "address", "allowed-unsafe-sysctls": "allowedUnsafeSysctls", "container-log-max-size": "containerLogMaxSize",
+		"healthz-bind-address": "healthzBindAddress",
 		"cgroup-driver": "cgroupDriver", "cpu-manager-policy": "cpuManagerPolicy", "memory-manager-policy": "memoryManagerPolicy",
 		"client-ca-file": "authentication.x509.clientCAFile", "fail-cgroupv1": "failCgroupV1",
 		"container-runtime-endpoint": "containerRuntimeEndpoint", "fail-swap-on": "failSwapOn", "healthz-port": "healthzPort",
@@ -209,6 +210,9 @@ func (k *Kubelet) keep(file, prefix string, settings map[string]any) {
 			k.Values[prefix+key] = KubeletValue{value, Source{file, prefix + key + ": " + value}}
 		case map[string]any:
 			k.keep(file, prefix+key+".", v)
+		case []any: // as its flag has it
+			value := strings.Join(strings.Fields(strings.Trim(fmt.Sprint(v), "[]")), ",")
+			k.Values[prefix+key] = KubeletValue{value, Source{file, prefix + key + ": " + value}}
 		case nil: // kubelet's default again: drop-ins are merged as RFC 7386 has it
 			maps.DeleteFunc(k.Values, func(have string, _ KubeletValue) bool {
 				return have == prefix+key || strings.HasPrefix(have, prefix+key+".")
