@@ -45,7 +45,7 @@ func configName(flag string) string {
 	return map[string]string{
 		"address": "address", "allowed-unsafe-sysctls": "allowedUnsafeSysctls", "container-log-max-size": "containerLogMaxSize",
 		"healthz-bind-address": "healthzBindAddress",
-		"cgroup-driver": "cgroupDriver", "cpu-manager-policy": "cpuManagerPolicy", "memory-manager-policy": "memoryManagerPolicy",
+		"cgroup-driver":        "cgroupDriver", "cpu-manager-policy": "cpuManagerPolicy", "memory-manager-policy": "memoryManagerPolicy",
 		"client-ca-file": "authentication.x509.clientCAFile", "fail-cgroupv1": "failCgroupV1",
 		"container-runtime-endpoint": "containerRuntimeEndpoint", "fail-swap-on": "failSwapOn", "healthz-port": "healthzPort",
 		"port": "port", "protect-kernel-defaults": "protectKernelDefaults", "resolv-conf": "resolvConf",
