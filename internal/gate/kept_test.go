@@ -36,7 +36,7 @@ func TestKeeper(t *testing.T) {
 			note("%s at %s", c.Writes[0].To)
 		}}
 		made := func(to string) {
-			k.keep(checks.Result{Name: "test"}, []checks.Change{{To: to}})
+			k.keep(checks.Result{Name: "test"}, []checks.Change{{Target: "test", To: to}})
 			note("after %s %s", to)
 		}
 		made("a")
