@@ -6,13 +6,14 @@ import (
 	"maps"
 	"math/big"
 	"math/rand/v2"
-	"nodegate/internal/kernels"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
+
+	"nodegate/internal/kernels"
 )
 
 // Lint returns what is wrong with a policy, and what would be on some node: names that no

@@ -5,9 +5,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"nodegate/internal/host/tree"
 	"path"
 	"slices"
+
+	"nodegate/internal/host/tree"
 )
 
 // Change is one path that an installation changes.

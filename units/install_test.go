@@ -13,10 +13,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nodegate/internal/host/tree"
 	"nodegate/policy"
 	"nodegate/units"
-
-	"nodegate/internal/host/tree"
 )
 
 // manifest is everything about a tree: type, mode, owner, time and content.

@@ -4,8 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"nodegate/internal/host/tree"
 	"slices"
+
+	"nodegate/internal/host/tree"
 )
 
 // journal is what uninstall needs to remove everything again. It is on disk,

@@ -3,9 +3,10 @@ package units
 import (
 	"errors"
 	"io/fs"
-	"nodegate/internal/host/tree"
 	"slices"
 	"strings"
+
+	"nodegate/internal/host/tree"
 )
 
 // Uninstall puts back what existed at every path before the first Install, and

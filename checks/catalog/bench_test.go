@@ -11,9 +11,8 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/catalog"
 	"nodegate/internal/host"
-	"nodegate/policy"
-
 	"nodegate/internal/host/hosttest"
+	"nodegate/policy"
 )
 
 // BenchmarkCheck is one check of every built-in policy at stage run (but for

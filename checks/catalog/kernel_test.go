@@ -11,7 +11,6 @@ import (
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host"
-
 	"nodegate/internal/host/hosttest"
 )
 

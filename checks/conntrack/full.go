@@ -3,10 +3,11 @@ package conntrack
 import (
 	"context"
 	"fmt"
+	"strconv"
+
 	"nodegate/checks"
 	"nodegate/internal/host"
 	"nodegate/policy"
-	"strconv"
 )
 
 // conntrackFull: at 95 % the next burst is dropped.

@@ -2,6 +2,7 @@ package conntrack
 
 import (
 	"context"
+
 	"nodegate/checks"
 	"nodegate/internal/host"
 	"nodegate/policy"

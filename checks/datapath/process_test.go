@@ -17,9 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"nodegate/internal/host/netns"
-
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/host/netns"
 )
 
 // TestMain lets the test binary be the program that it tests: what it is

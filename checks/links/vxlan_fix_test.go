@@ -1,8 +1,9 @@
 package links
 
 import (
-	"nodegate/checks"
 	"testing"
+
+	"nodegate/checks"
 )
 
 func TestNATChecksumFix(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"nodegate/checks/catalog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+
+	"nodegate/checks/catalog"
 )
 
 // TestCommandReference: docs/commands.md has the texts of the commands' help.

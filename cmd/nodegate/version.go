@@ -2,13 +2,14 @@ package main
 
 import (
 	"fmt"
-	"nodegate/internal/host/file"
 	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"nodegate/internal/host/file"
 )
 
 func newVersion() *cobra.Command {

@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"nodegate/internal/host/qemu"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"time"
+
+	"nodegate/internal/host/qemu"
 )
 
 // The addresses of a cluster. They are seen in its own namespaces only, so that every cluster has the same.

@@ -6,12 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"nodegate/internal/host/qemu"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"syscall"
+
+	"nodegate/internal/host/qemu"
 )
 
 // A Backend is what kube-proxy writes its rules with.

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"nodegate/internal/host/qemu"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"nodegate/internal/host/qemu"
 )
 
 const (

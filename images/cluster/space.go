@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"nodegate/internal/host/qemu"
 	"os"
 	"os/exec"
 	"strconv"
@@ -16,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/qemu"
 )
 
 // Space is a set of namespaces: network, processes and mounts. /proc, /sys and /run are its own; the other files are the

@@ -9,13 +9,14 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"nodegate/internal/host/hosttest"
-	"nodegate/internal/host/qemu"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/hosttest"
+	"nodegate/internal/host/qemu"
 )
 
 // strayFlow is a node between a Pod of its own and an endpoint of a Service on another node.

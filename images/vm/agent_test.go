@@ -2,11 +2,12 @@ package vm
 
 import (
 	"context"
-	"nodegate/internal/host/qemu"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
+
+	"nodegate/internal/host/qemu"
 )
 
 // startAgent runs the guest's agent on this host, on the other end of a socket as in the machine.

@@ -5,10 +5,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"nodegate/internal/host/qemu"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"nodegate/internal/host/qemu"
 )
 
 // The package's own deadlines. They are wide: two emulated machines share two cores with whatever else runs there.

@@ -3,11 +3,12 @@
 package vm
 
 import (
-	"nodegate/internal/host/qemu"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"nodegate/internal/host/qemu"
 )
 
 // TestMachine tests what the scenarios stand on: that a machine which cannot boot is an error with its console in it, that

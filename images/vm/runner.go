@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"nodegate/internal/host/qemu"
-	"nodegate/internal/report"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"nodegate/internal/host/qemu"
+	"nodegate/internal/report"
 )
 
 const (

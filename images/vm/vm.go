@@ -25,11 +25,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"nodegate/internal/host/qemu"
 	"os"
 	"os/exec"
 	"syscall"
 	"time"
+
+	"nodegate/internal/host/qemu"
 )
 
 // tools are the host programs the package runs, with the Debian package that brings each.

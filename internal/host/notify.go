@@ -1,12 +1,13 @@
 package host
 
 import (
-	"nodegate/internal/plain"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
+
+	"nodegate/internal/plain"
 )
 
 // Status sets the line that `systemctl status` shows for the calling unit.

@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"nodegate/internal/host/config"
 	"slices"
 	"time"
+
+	"nodegate/internal/host/config"
 )
 
 // Record returns a host that passes every question on to h, and the snapshot that

@@ -11,11 +11,12 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"nodegate/internal/host/file"
 	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"nodegate/internal/host/file"
 )
 
 // token returns what proves who asks, "" where a certificate does.

@@ -3,11 +3,11 @@ package kube
 import (
 	"bytes"
 	"encoding/json"
-	"nodegate/internal/proxyrules"
 	"strings"
 	"time"
 
 	"nodegate/internal/input"
+	"nodegate/internal/proxyrules"
 )
 
 // Health is the page of :10256/healthz or /livez. LastUpdated of a page with status 200 is the time of the request, not of a sync:

@@ -7,11 +7,12 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"nodegate/internal/host/file"
 	"path/filepath"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"nodegate/internal/host/file"
 )
 
 // kubeconfig is the part of client-go's format that is used.

@@ -5,13 +5,13 @@ import (
 	"io"
 	"maps"
 	"math"
-	"nodegate/internal/proxyrules"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"nodegate/internal/input"
+	"nodegate/internal/proxyrules"
 	"nodegate/internal/ruleset"
 )
 

@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"nodegate/checks"
-	"nodegate/internal/proxyrules"
 	"slices"
 	"strings"
 	"time"
 
+	"nodegate/checks"
 	"nodegate/internal/input"
+	"nodegate/internal/proxyrules"
 )
 
 const (

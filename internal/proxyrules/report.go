@@ -5,9 +5,10 @@ import (
 	"encoding/base32"
 	"fmt"
 	"net/netip"
-	"nodegate/checks"
 	"slices"
 	"strings"
+
+	"nodegate/checks"
 )
 
 // Report is the outcome of Judge.

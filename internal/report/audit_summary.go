@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"nodegate/internal/proxyrules"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"unicode"
+
+	"nodegate/internal/proxyrules"
 )
 
 // manyServices is how many Services a person reads through.

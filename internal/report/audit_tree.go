@@ -3,10 +3,11 @@ package report
 import (
 	"fmt"
 	"io"
-	"nodegate/internal/proxyrules"
-	"nodegate/policy"
 	"slices"
 	"strings"
+
+	"nodegate/internal/proxyrules"
+	"nodegate/policy"
 )
 
 // ServiceTree writes the path of a packet to the Services of a report: from their addresses through their chains to the endpoints,

@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"nodegate/internal/plain"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"nodegate/internal/plain"
 )
 
 // exposition is metrics in Prometheus' text format.

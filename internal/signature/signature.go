@@ -10,13 +10,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"nodegate/internal/host/file"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"aead.dev/minisign"
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/file"
 )
 
 // The name of the list in a release's folder, and what the name of a signature adds.

@@ -10,7 +10,6 @@ import (
 
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
-
 	"nodegate/internal/host/hosttest"
 )
 

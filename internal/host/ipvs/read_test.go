@@ -7,9 +7,9 @@ import (
 	"os"
 	"testing"
 
-	"nodegate/internal/ruleset"
-
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/ruleset"
 )
 
 // TestFamily: the kernel's list of families is read, and one that is not there is said to be missing.

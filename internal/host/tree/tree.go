@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"nodegate/internal/host/file"
 	"os"
 	"path"
 	"strings"
@@ -16,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/file"
 )
 
 // Tree writes files below a root. Paths are absolute inside the root; no ".." and no
