@@ -55,8 +55,9 @@ lint: ## gofmt, files a folder, go vet and golangci-lint; findings fail
 	$(GO) run $(LINT) run --build-tags vm,release,cluster,torture ./...
 	@if command -v packer >/dev/null; then packer fmt -check packer.pkr.hcl; else echo "no packer: its template is not checked"; fi
 
-fmt: ## format the Go files
+fmt: ## format the Go files, and group their imports
 	gofmt -w $$(git ls-files '*.go')
+	$(GO) run $(LINT) fmt
 
 dist: ## binaries, packages, image, SBOMs and their sums in dist/; signed where NODEGATE_SIGNING_KEY names a key
 	@rm -rf dist
