@@ -65,7 +65,7 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check, keep Ke
 			}
 			changed = true
 			err := c.Make(ctx, h)
-			if err == nil || c.Target == "" && len(c.Beside()) > 0 { // some of it was written
+			if wrote(c, err) {
 				made[i] = append(made[i], c)
 				if keep != nil {
 					keep(res, []Change{c})
@@ -100,6 +100,14 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check, keep Ke
 		}
 	}
 	return after
+}
+
+// wrote reports whether a change that was made with this error wrote anything: of several writes some may have come before it.
+func wrote(c Change, err error) bool {
+	if c.Target == "" {
+		return len(c.Beside()) > 0
+	}
+	return err == nil
 }
 
 // proofTime bounds the inspection after the changes; a healthy one takes milliseconds.

@@ -152,6 +152,9 @@ fail sysctl.net.bridge.nosuch-*: want 1, got no such parameter (because module.b
 fail`, checkstest.Print(checks.Inspect(t.Context(), h, checks.Boot, list)))
 	var got []string
 	after := checks.Apply(t.Context(), h, checks.Boot, list, func(was checks.Result, made []checks.Change) {
+		if was.Name == "sysctl.net.bridge.nosuch-*" {
+			t.Error("what was not written is recorded")
+		}
 		for _, w := range report.Made(was, made).Writes {
 			got = append(got, fmt.Sprintf("%s: %s %s -> %s", was.Name, w.Target, w.From, w.To))
 		}

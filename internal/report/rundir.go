@@ -122,7 +122,7 @@ func ReplaceChanges(left []Change) error {
 // meanwhile, too, it says how to undo it. One change of several is said alone: the others have lines of their own, or were not made.
 func Made(was checks.Result, made []checks.Change) Change {
 	c := NewChange(time.Now(), was.Name, was.State.Got, was.State.Want, made)
-	if len(made) == 1 && len(c.Writes) > 0 {
+	if len(made) == 1 {
 		wrote := c.Writes[len(c.Writes)-1]
 		c.Now = wrote.To
 		if len(was.State.Changes) > 1 {
