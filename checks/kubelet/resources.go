@@ -30,8 +30,8 @@ func resources() checks.Problem {
 			"determine reserved CPU resources for static policy\".",
 		How: "kubeReserved, systemReserved, evictionHard, evictionSoft with evictionSoftGracePeriod, reservedSystemCPUs and " +
 			"cpuManagerPolicy of kubelet's configuration and arguments are read as kubelet does. What is reserved of memory, with evictionHard's " +
-			"memory.available, is compared with MemTotal of /proc/meminfo, reservedSystemCPUs with /sys/devices/system/cpu/online. Nothing is " +
-			"read where the command line of kubelet's unit cannot be known.",
+			"memory.available, is compared with MemTotal of /proc/meminfo, what is reserved of CPUs with /sys/devices/system/cpu/online. Nothing " +
+			"is read where the command line of kubelet's unit cannot be known.",
 		Remedy:   "correct the setting that is named: quantities are like 500Mi, 2Gi or 250m",
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/",
@@ -65,6 +65,7 @@ type resourceJudge struct {
 	cpuList      config.KubeletValue // reservedSystemCPUs; these count, and no number of CPUs
 	memory, cpus float64             // reserved: bytes, number
 	ofMemory     []config.KubeletValue
+	ofCPUs       []config.KubeletValue
 }
 
 func (j *resourceJudge) blame(why string, settings ...config.KubeletValue) {
@@ -90,6 +91,7 @@ func (j *resourceJudge) reservations() {
 				j.blame(fmt.Sprintf("%s of %s is %q", name, m[0], all[name].Value), all[name])
 			case name == "cpu":
 				j.cpus += amount
+				j.ofCPUs = append(j.ofCPUs, all[name])
 			case name == "memory":
 				j.memory += amount
 				j.ofMemory = append(j.ofMemory, all[name])
@@ -147,6 +149,17 @@ func (j *resourceJudge) machine(ctx context.Context, h *host.Host) error {
 		}
 		if j.memory > float64(has) {
 			j.blame(fmt.Sprintf("%.0f MiB of memory are reserved, and the machine has %d", j.memory/(1<<20), has>>20), j.ofMemory...)
+		}
+	}
+	if j.cpus > 0 {
+		fact, known := h.Fact(ctx, "node.cpus")
+		has, _ := fact.(int64)
+		if !known {
+			return errors.New("/sys/devices/system/cpu/online does not say how many CPUs the machine has")
+		}
+		const rounding = 1e-6 // of sums such as 0.9 and 1.1
+		if j.cpus > float64(has)+rounding {
+			j.blame(fmt.Sprintf("%v CPUs are reserved, and the machine has %d", j.cpus, has), j.ofCPUs...)
 		}
 	}
 	if j.cpuList.Value == "" {

@@ -42,6 +42,9 @@ func TestResources(t *testing.T) {
 			"evictionSoftGracePeriod: {memory.available: 1 min}\n"), Want: wrong("memory.available of evictionSoft has no evictionSoftGracePeriod; "+
 			`nodefs.available of evictionSoft is "101%"`, inFile+"evictionSoft.memory.available: 5%"+
 			inFile+"evictionSoftGracePeriod.memory.available: 1 min"+inFile+"evictionSoft.nodefs.available: 101%")},
+		{What: "more CPUs than there are", Node: node("--system-reserved=cpu=500m", "kubeReserved: {cpu: \"2\"}\n"),
+			Want: wrong("2.5 CPUs are reserved, and the machine has 2", inFile+"kubeReserved.cpu: 2"+inUnit+"--system-reserved=cpu=500m")},
+		{What: "as many CPUs as there are", Node: node("", "kubeReserved: {cpu: 2000m}\n"), Want: right},
 		{What: "reserved CPUs", Node: node("--reserved-cpus=0", "cpuManagerPolicy: static\nkubeReserved: {cpu: 9x}\n"), Want: right},
 		{What: "reserved CPUs of a larger machine", Node: node("", "reservedSystemCPUs: 0,2-3\n"),
 			Want: wrong("reservedSystemCPUs are 0,2-3, and the machine has 0-1", inFile+"reservedSystemCPUs: 0,2-3")},

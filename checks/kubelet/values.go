@@ -28,8 +28,8 @@ func values() checks.Problem {
 		How: "kubelet from 1.31 on is run with its unit's flags, and with some more, with which it reads, merges and validates its " +
 			"configuration and exits before anything else: its lock file is /, a directory. It has neither a kubeconfig nor a runtime then, " +
 			"and writes no certificate. What it says is compared with the errors of that part; that it ends in another way, or not in 10 s, " +
-			"says nothing. containerLogMaxSize, allowedUnsafeSysctls and --node-ip, which kubelet looks at later, are read as it does, in " +
-			"every version. It is not run where kubelet.config fails, nor with a specifier of systemd that is unknown here, such as %i.",
+			"says nothing. It is not run where kubelet.config fails, nor with a specifier of systemd that is unknown here, such as %i. " +
+			"containerLogMaxSize, allowedUnsafeSysctls and --node-ip, which kubelet looks at later, are read as every version does.",
 		Remedy:   "correct the value; a feature gate that is gone is always on, or its feature was taken out: take it out of featureGates",
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/reference/command-line-tools-reference/feature-gates-removed/",

@@ -149,6 +149,8 @@ func causes() []cause {
 			says: "Expected capacity >= reservation"},
 		{what: "the same, by eviction", flags: "--eviction-hard=memory.available<100Ti", check: "kubelet.resources",
 			says: "Expected capacity >= reservation"},
+		{what: "a reservation of more CPUs than there are", breaks: "echo 'kubeReserved: {cpu: \"512\"}' >>" + c, check: "kubelet.resources",
+			says: "Expected capacity >= reservation"},
 		{what: "an eviction at what is no quantity", breaks: "echo 'evictionHard: {memory.available: 1GB}' >>" + c, check: "kubelet.resources",
 			says: "quantities must match"},
 		{what: "an eviction at nothing", breaks: "echo 'evictionHard: {nodefs.available: \"0\"}' >>" + c, check: "kubelet.resources",
