@@ -10,6 +10,7 @@ import (
 
 func TestState(t *testing.T) {
 	const cpu, memory, pods = "/data/cpu_manager_state", "/data/memory_manager_state", "/data/allocated_pods_state"
+	const devices = "/data/dra_manager_state"
 	node := func(config string, files map[string]string) *hosttest.Machine {
 		all := with(with(files, kubeadmConfig, header+config), "/sys/devices/system/cpu/online", "0-3\n")
 		m := withUnit("--config="+kubeadmConfig+" --root-dir=/data", all)
@@ -31,6 +32,8 @@ func TestState(t *testing.T) {
 	shared := `{"policyName":"static","defaultCpuSet":"0,3","entries":{"uid":{"a":"1-2"}},"checksum":1}`
 	old := node("", map[string]string{pods: ""})
 	old.Version["/usr/bin/kubelet"] = "Kubernetes v1.32.0"
+	noDevices := node("", map[string]string{devices: ""})
+	noDevices.Version["/usr/bin/kubelet"] = "Kubernetes v1.33.9"
 	checkstest.RunOne(t, "kubelet.state", checks.Boot, []checkstest.Case{
 		{What: "none yet", Node: node("", nil), Want: right},
 		{What: "defaults", Node: node("", map[string]string{cpu: none, memory: `{"policyName":"None","machineState":{},"checksum":1}`,
@@ -52,6 +55,8 @@ func TestState(t *testing.T) {
 		{What: "a power cut", Node: node("", cpus("\x00\x00")), Want: wrong(cpu+" is damaged", cpu+":   ")},
 		{What: "emptied, of Pods", Node: node("", map[string]string{pods: ""}), Want: wrong(pods+" is damaged", pods+": empty")},
 		{What: "emptied, of Pods, and kubelet does not read it", Node: old, Want: right},
+		{What: "emptied, of devices", Node: node("", map[string]string{devices: ""}), Want: wrong(devices+" is damaged", devices+": empty")},
+		{What: "emptied, of devices, and kubelet does not read it", Node: noDevices, Want: right},
 		{What: "no unit", Node: checkstest.Node(map[string]string{kubeadmConfig: header + fixed, "/var/lib/kubelet/cpu_manager_state": none}, nil),
 			Want: "skip\nskip: kubelet's command line cannot be known: kubelet.service has 0 commands"},
 	})

@@ -71,6 +71,12 @@ evidence: /var/lib/kubelet/config.yaml: containerLogMaxSize: 500m
 evidence: /var/lib/kubelet/config.yaml: allowedUnsafeSysctls: vm.swappiness,net.core.somaxconn
 evidence: /usr/lib/systemd/system/kubelet.service: --node-ip=10.0.0.1,10.0.0.2
 remedy: correct the value; a feature gate that is gone is always on, or its feature was taken out: take it out of featureGates`},
+		{What: "no address, of two", Node: node(" --node-ip=::,10.0.0.1", "v1.30.9", ""), Want: `
+fail
+want: values that kubelet accepts
+got: --node-ip=::,10.0.0.1 has an address that is none
+evidence: /usr/lib/systemd/system/kubelet.service: --node-ip=::,10.0.0.1
+remedy: correct the value; a feature gate that is gone is always on, or its feature was taken out: take it out of featureGates`},
 		{What: "no file", Node: unread, Want: "skip\nskip: kubelet cannot read its configuration, see kubelet.config"},
 	})
 }

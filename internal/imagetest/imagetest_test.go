@@ -94,7 +94,7 @@ func TestBoots(t *testing.T) {
 		{"hangs", "echo 'watchdog: BUG: soft lockup - CPU#0 stuck for 26s! [systemd:1]' >&3; echo ' </TASK>' >&3; exec sleep 60", Test{},
 			"unknown: the gate passes in 1 boot, got it passes in 0 of 1; silence: the gate said nothing in 1s; the kernel said: " +
 				"BUG: soft lockup - CPU#0 stuck for 26s! [systemd:1]", ""},
-		{"as many processors as are asked for", `case "$*" in *" -smp 4 "*) cat pass >&4; exec sleep 60; esac`, Test{Processors: 4},
+		{"as many processors as are asked for, one at a time", `case "$*" in *" tcg,thread=single "*" -smp 4 "*) cat pass >&4; exec sleep 60; esac`, Test{Processors: 4},
 			"pass: the gate passes in 1 boot, got it passes in 1 of 1; swap pass", ""},
 		{"switched off", "echo 'nodegate: gate is switched off by x' >&4; exec sleep 60", Test{Timeout: time.Minute},
 			"unknown: the gate passes in 1 boot, got it passes in 0 of 1; nodegate: gate is switched off by x", ""},
