@@ -19,39 +19,39 @@ build: ## build bin/nodegate, one static binary
 demo: build ## install into a throwaway root; plan, apply and check in a scratch namespace
 	$(GO) run ./internal/demo bin/nodegate
 
-cluster: build ## a Kubernetes cluster of this machine's own, two nodes behind nodegate; lives until ctrl-D (images/*/apt-packages)
-	$(GO) build -o bin/pod ./images/cluster/pod
-	$(GO) run ./images/cluster/up bin/nodegate bin/pod
+cluster: build ## a Kubernetes cluster of this machine's own, two nodes behind nodegate; lives until ctrl-D ({images,internal/e2e}/*/apt-packages)
+	$(GO) build -o bin/pod ./internal/e2e/cluster/pod
+	$(GO) run ./internal/e2e/cluster/up bin/nodegate bin/pod
 
 # Twice as many packages as processors: their tests wait more than they compute.
 test: ## everything that needs no virtual machine (as root, also the real kernel in namespaces)
 	$(GO) test -p $$((2 * $$(nproc))) ./...
 
-torture: build ## the real binary killed, starved and lied to, with counts: two minutes, LONG=1 an hour (root; images/torture/apt-packages)
-	LONG='$(LONG)' $(GO) test -tags torture -count=1 -timeout $(if $(LONG),120m,20m) -v ./images/torture/
+torture: build ## the real binary killed, starved and lied to, with counts: two minutes, LONG=1 an hour (root; internal/e2e/torture/apt-packages)
+	LONG='$(LONG)' $(GO) test -tags torture -count=1 -timeout $(if $(LONG),120m,20m) -v ./internal/e2e/torture/
 
 # Three machines for two processors: with two, a fifth of the processors was idle.
-test-vm: ## boot real Debian nodes in QEMU (needs the packages in images/vm/apt-packages)
-	$(GO) test -tags vm -count=1 -timeout 80m -v -parallel $$(($$(nproc) * 3 / 2)) -skip 'TestARM64|TestBootCost' ./images/vm/
+test-vm: ## boot real Debian nodes in QEMU (needs the packages in internal/e2e/vm/apt-packages)
+	$(GO) test -tags vm -count=1 -timeout 80m -v -parallel $$(($$(nproc) * 3 / 2)) -skip 'TestARM64|TestBootCost' ./internal/e2e/vm/
 
 test-arm64: ## an emulated arm64 node; its image takes minutes to build
-	$(GO) test -tags vm -count=1 -timeout 40m -v -run TestARM64 ./images/vm/
+	$(GO) test -tags vm -count=1 -timeout 40m -v -run TestARM64 ./internal/e2e/vm/
 
 bench: build ## a shell script, goss and the floor; audit, iptables-save and probe; the boot cost, native and in the VM. OLD=BINARY runs beside it
 	$(GO) run ./internal/bench bin/nodegate $(OLD)
-	$(GO) test -run "^$$" -bench . -benchtime 10x ./checks/catalog ./internal/proxyrules ./internal/host/netns ./checks/datapath ./internal/preview
+	$(GO) test -run "^$$" -bench . -benchtime 10x ./checks/catalog ./internal/proxyrules ./internal/host/netns ./checks/datapath ./cmd/nodegate/internal/preview
 	BINARIES="$(CURDIR)/bin/nodegate $(OLD)" $(GO) test -run "^$$" -bench . -benchtime 3x -timeout 30m ./internal/host/nftables
-	$(GO) test -exec "unshare --net" -run "^$$" -bench . -benchtime 1000x ./internal/watch
+	$(GO) test -exec "unshare --net" -run "^$$" -bench . -benchtime 1000x ./cmd/nodegate/internal/watch
 	$(GO) run ./internal/bench/idle bin/nodegate
 	@if command -v qemu-system-x86_64 >/dev/null; then \
-		$(GO) test -tags vm -run '^$$' -bench NativeBoot -benchtime 20x ./images/vm/ && \
-		$(GO) test -tags vm -count=1 -run TestBootCost -v ./images/vm/; fi
+		$(GO) test -tags vm -run '^$$' -bench NativeBoot -benchtime 20x ./internal/e2e/vm/ && \
+		$(GO) test -tags vm -count=1 -run TestBootCost -v ./internal/e2e/vm/; fi
 
 lint: ## gofmt, files a folder, go vet and golangci-lint; findings fail
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	@git ls-files '*.go' | grep -v _test.go | xargs -n1 dirname | sort | uniq -c | \
 		awk '$$1 > 25 && $$2 != "cmd/nodegate" { print $$2 ": " $$1 " files without tests; at most 25: split it"; bad = 1 } END { exit bad }'
-	$(GO) vet ./... && $(GO) vet -tags vm,release,cluster,torture ./images/...
+	$(GO) vet ./... && $(GO) vet -tags vm,release,cluster,torture ./images/... ./internal/e2e/...
 	$(GO) run $(LINT) run --build-tags vm,release,cluster,torture ./...
 	@if command -v packer >/dev/null; then packer fmt -check packer.pkr.hcl; else echo "no packer: its template is not checked"; fi
 
@@ -63,13 +63,13 @@ dist: ## binaries, packages, image, SBOMs and their sums in dist/; signed where 
 	@rm -rf dist
 	@VERSION='$(VERSION)' $(GO) run ./images/release dist
 
-test-cluster: ## a real control plane, kube-proxy and kubelet (images/*/apt-packages); LONG=1 for ten minutes of motion a backend
-	LONG='$(LONG)' $(GO) test -tags cluster -count=1 -timeout 120m -v -skip TestScenarios ./images/cluster/
+test-cluster: ## a real control plane, kube-proxy and kubelet ({images,internal/e2e}/*/apt-packages); LONG=1 for ten minutes of motion a backend
+	LONG='$(LONG)' $(GO) test -tags cluster -count=1 -timeout 120m -v -skip TestScenarios ./internal/e2e/cluster/
 
-test-machines: ## the same, and two machines in QEMU that join it; SCENARIO='same-node|held' for some of images/cluster/scenarios
-	$(GO) test -tags cluster -count=1 -timeout 180m -v -run 'TestScenarios/^($(or $(SCENARIO),.*))$$' ./images/cluster/
+test-machines: ## the same, and two machines in QEMU that join it; SCENARIO='same-node|held' for some of internal/e2e/cluster/scenarios
+	$(GO) test -tags cluster -count=1 -timeout 180m -v -run 'TestScenarios/^($(or $(SCENARIO),.*))$$' ./internal/e2e/cluster/
 
-test-release: ## make a release twice, and use it (needs the packages in images/*/apt-packages)
+test-release: ## make a release twice, and use it (needs the packages in {images,internal/e2e}/*/apt-packages)
 	$(GO) test -tags release -count=1 -timeout 30m -v ./images/release/
 
 clean: ## remove what the targets made

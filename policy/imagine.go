@@ -13,7 +13,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 
-	"nodegate/internal/kernels"
+	"nodegate/policy/kernels"
 )
 
 // Lint returns what is wrong with a policy, and what would be on some node: names that no

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"nodegate/internal/kernels"
 	"nodegate/policy"
+	"nodegate/policy/kernels"
 )
 
 // TestLintedPoliciesEvaluate: a policy that lints is right on every node, whatever its

@@ -13,7 +13,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
 
-	"nodegate/internal/kernels"
+	"nodegate/policy/kernels"
 )
 
 // reader turns expressions into Go values and gathers what is wrong with them. Its

@@ -91,3 +91,13 @@ func (s *SecondRead) ReadFile(name string) ([]byte, error) {
 	s.Read = s.Read || name == s.Name
 	return s.Files.ReadFile(name)
 }
+
+// WithModuleIndex returns the machine as a host whose kernel's modules.dep names the machine's modules.
+func WithModuleIndex(m *hosttest.Machine) *host.Host {
+	dep := ""
+	for name := range m.Modules {
+		dep += "kernel/net/" + strings.ReplaceAll(name, "_", "-") + ".ko.xz:\n"
+	}
+	m.Files["/lib/modules/6.1.0/modules.dep"] = dep
+	return m.Host()
+}

@@ -4,9 +4,9 @@ import (
 	"context"
 
 	"nodegate/checks"
+	"nodegate/checks/noderules"
 	"nodegate/internal/host"
 	"nodegate/internal/proxyrules"
-	"nodegate/internal/proxyrules/live"
 	"nodegate/policy"
 )
 
@@ -34,13 +34,13 @@ func inspectBeLiberalChanged(ctx context.Context, h *host.Host, _ *policy.Policy
 	if liberal {
 		return s, nil
 	}
-	rep, err := live.Read(ctx, h, proxyrules.Options{BeLiberal: &liberal})
+	rep, err := noderules.Read(ctx, h, proxyrules.Options{BeLiberal: &liberal})
 	if err != nil {
 		return s, err
 	}
 	switch {
 	case rep.Mode == "":
-		s.Skip = live.None
+		s.Skip = noderules.None
 		return s, nil
 	case rep.Mode != "iptables":
 		s.Skip = rep.Mode + " mode writes no rule that depends on be_liberal"

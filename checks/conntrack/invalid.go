@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"nodegate/checks"
+	"nodegate/checks/noderules"
 	"nodegate/internal/host"
 	"nodegate/internal/proxyrules"
-	"nodegate/internal/proxyrules/live"
 	"nodegate/policy"
 )
 
@@ -41,7 +41,7 @@ func inspectConntrackInvalid(ctx context.Context, h *host.Host, _ *policy.Policy
 		s.Got, s.Pass = "be_liberal=1", true
 		return s, nil
 	}
-	rep, err := live.Read(ctx, h, proxyrules.Options{BeLiberal: &liberal})
+	rep, err := noderules.Read(ctx, h, proxyrules.Options{BeLiberal: &liberal})
 	if err != nil {
 		return s, err
 	}
@@ -49,7 +49,7 @@ func inspectConntrackInvalid(ctx context.Context, h *host.Host, _ *policy.Policy
 	findings := rep.About("kubeproxy.forward.invalid", "KUBE-FORWARD")
 	switch lost, isLost := rep.Lost("filter"); {
 	case rep.Mode == "":
-		s.Skip = live.None
+		s.Skip = noderules.None
 	case rep.Mode != "iptables":
 		s.Got, s.Cause = "be_liberal=0, "+rep.Mode+" mode drops none", beLiberalSysctl
 	case isLost:
@@ -76,7 +76,7 @@ func inspectConntrackInvalid(ctx context.Context, h *host.Host, _ *policy.Policy
 
 // judgeForward looks for what must be there; that nothing is wrong with
 // KUBE-FORWARD does not say that it exists.
-func judgeForward(s *checks.State, rep live.Rules) error {
+func judgeForward(s *checks.State, rep noderules.Rules) error {
 	for _, f := range rep.About("kubeproxy.jump.missing") {
 		if f.Table == "filter" && strings.Contains(f.Message, "KUBE-FORWARD") {
 			s.Got, s.Cause = "be_liberal=0, KUBE-FORWARD not reached", beLiberalSysctl

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"nodegate/checks"
+	"nodegate/checks/noderules"
 	"nodegate/internal/host"
 	"nodegate/internal/proxyrules"
-	"nodegate/internal/proxyrules/live"
 	"nodegate/policy"
 )
 
@@ -30,7 +30,7 @@ func proxyPostrouting() checks.Problem {
 
 func inspectPostrouting(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("masqueraded once, from random ports")
-	rep, err := live.Read(ctx, h, proxyrules.Options{})
+	rep, err := noderules.Read(ctx, h, proxyrules.Options{})
 	if err != nil {
 		return s, err
 	}
@@ -39,7 +39,7 @@ func inspectPostrouting(ctx context.Context, h *host.Host, _ *policy.Policy) (ch
 	lost, isLost := rep.Lost("nat")
 	switch {
 	case rep.Mode == "":
-		s.Skip = live.None
+		s.Skip = noderules.None
 	case rep.Mode == "ipvs":
 		return s, errors.New("the rules of kube-proxy's IPVS mode are not judged: look at iptables-save -t nat | grep KUBE-POSTROUTING")
 	case len(findings) > 0:

@@ -8,10 +8,10 @@ import (
 	"strings"
 
 	"nodegate/checks"
+	"nodegate/checks/noderules"
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
 	"nodegate/internal/proxyrules"
-	"nodegate/internal/proxyrules/live"
 	"nodegate/policy"
 )
 
@@ -111,12 +111,12 @@ func exposedTunnels(ctx context.Context, h *host.Host, s *checks.State) (found b
 // masqueradedTwice reports whether KUBE-POSTROUTING has the old form with random
 // ports. It fails where the chain cannot be judged.
 func masqueradedTwice(ctx context.Context, h *host.Host, s *checks.State) (bool, error) {
-	rep, err := live.Read(ctx, h, proxyrules.Options{})
+	rep, err := noderules.Read(ctx, h, proxyrules.Options{})
 	if err != nil {
 		return false, err
 	}
 	if rep.Mode == "" {
-		s.Evidence = append(s.Evidence, checks.Seen("iptables nat KUBE-POSTROUTING", live.None))
+		s.Evidence = append(s.Evidence, checks.Seen("iptables nat KUBE-POSTROUTING", noderules.None))
 		return false, nil
 	}
 	if rep.Mode == "ipvs" {

@@ -4,9 +4,9 @@ import (
 	"context"
 
 	"nodegate/checks"
+	"nodegate/checks/noderules"
 	"nodegate/internal/host"
 	"nodegate/internal/proxyrules"
-	"nodegate/internal/proxyrules/live"
 	"nodegate/policy"
 )
 
@@ -29,14 +29,14 @@ func iptablesBackends() checks.Problem {
 
 func inspectBackends(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("one backend")
-	rep, err := live.Read(ctx, h, proxyrules.Options{})
+	rep, err := noderules.Read(ctx, h, proxyrules.Options{})
 	if err != nil {
 		return s, err
 	}
 	findings := rep.About("kubeproxy.backend.mixed")
 	switch {
 	case rep.Mode == "":
-		s.Skip = live.None
+		s.Skip = noderules.None
 	case len(findings) > 0:
 		rep.Fail(&s, findings)
 	default:

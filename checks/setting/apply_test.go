@@ -1,10 +1,7 @@
 package setting_test
 
 import (
-	"fmt"
-	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,8 +11,6 @@ import (
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
-	"nodegate/internal/report"
-	"nodegate/internal/revert"
 )
 
 func TestApplyThenApplyAgain(t *testing.T) {
@@ -57,7 +52,7 @@ fail sysctl.net.ipv4.ip_forward: want 1, got 0
 pass sysctl.net.ipv4.tcp_rmem
 fail sysctl.fs.inotify.max_user_instances: want at least 512, got 128
 fail link.vxlan: want tso=on tx-checksum-ip-generic=off mtu=1450 net.ipv4.conf.*.rp_filter=0, got flannel.1: tx-checksum-ip-generic=on, flannel.1: mtu=1500, flannel.1: net.ipv4.conf.flannel/1.rp_filter=2
-fail`, checkstest.Print(checks.Inspect(t.Context(), withModuleIndex(m), checks.Boot, list)))
+fail`, checkstest.Print(checks.Inspect(t.Context(), checkstest.WithModuleIndex(m), checks.Boot, list)))
 	if after := m.String(); after != before {
 		t.Errorf("Inspect changed the machine:\n%s", cmp.Diff(before, after))
 	}
@@ -116,113 +111,4 @@ func sortedTail(log []string) string {
 		ethtool = append(ethtool, l)
 	}
 	return strings.Join(append(ethtool, rest...), "\n")
-}
-
-// TestRecord: what is recorded of a parameter that a module brings is what it was then, and what was written, not what was asked for.
-func TestRecord(t *testing.T) {
-	m := &hosttest.Machine{Files: map[string]string{}, Modules: map[string]map[string]string{
-		"nf_conntrack": {"net/netfilter/nf_conntrack_max": "1024"},
-	}}
-	p := checkstest.Load(t, `
-		module "nf_conntrack" {}
-		sysctl "net.netfilter.nf_conntrack_max" { min = 131072 }`)
-	var got []string
-	checks.Apply(t.Context(), withModuleIndex(m), checks.Boot, catalog.For(p, checks.Boot), func(was checks.Result, made []checks.Change) {
-		c := report.Made(was, made)
-		got = append(got, fmt.Sprintf("%s: %s -> %s; wrote %s -> %s", c.Name, c.Was, c.Now, c.Writes[0].From, c.Writes[0].To))
-	})
-	checkstest.Equal(t, "records", `
-module.nf_conntrack: not loaded -> loaded; wrote not loaded -> loaded
-sysctl.net.netfilter.nf_conntrack_max: no such parameter -> 131072; wrote 1024 -> 131072`, strings.Join(got, "\n"))
-}
-
-// TestGlobOfModule: what a glob names that only a module brings is planned before the module is there, and each write is recorded.
-func TestGlobOfModule(t *testing.T) {
-	m := &hosttest.Machine{Files: map[string]string{}, Modules: map[string]map[string]string{
-		"br_netfilter": {"net/bridge/bridge-nf-call-iptables": "0", "net/bridge/bridge-nf-call-ip6tables": "0", "net/bridge/bridge-nf-call-arptables": "1"},
-	}}
-	h := withModuleIndex(m)
-	list := catalog.For(checkstest.Load(t, `
-		sysctl "net.bridge.bridge-nf-call-*" { value = 1 }
-		sysctl "net.bridge.nosuch-*" { value = 1 }`), checks.Boot)
-	checkstest.Equal(t, "before", `
-fail module.br_netfilter: want loaded, got not loaded
-fail sysctl.net.bridge.bridge-nf-call-*: want 1, got no such parameter (because module.br_netfilter)
-fail sysctl.net.bridge.nosuch-*: want 1, got no such parameter (because module.br_netfilter)
-fail`, checkstest.Print(checks.Inspect(t.Context(), h, checks.Boot, list)))
-	var got []string
-	after := checks.Apply(t.Context(), h, checks.Boot, list, func(was checks.Result, made []checks.Change) {
-		if was.Name == "sysctl.net.bridge.nosuch-*" {
-			t.Error("what was not written is recorded")
-		}
-		for _, w := range report.Made(was, made).Writes {
-			got = append(got, fmt.Sprintf("%s: %s %s -> %s", was.Name, w.Target, w.From, w.To))
-		}
-	})
-	checkstest.Equal(t, "after", `
-pass module.br_netfilter: not loaded -> loaded
-pass sysctl.net.bridge.bridge-nf-call-*: no such parameter -> 1
-skip sysctl.net.bridge.nosuch-*: nothing matches net.bridge.nosuch-* yet
-pass`, checkstest.Print(after))
-	checkstest.Equal(t, "records", `
-module.br_netfilter: br_netfilter not loaded -> loaded
-sysctl.net.bridge.bridge-nf-call-*: net/bridge/bridge-nf-call-ip6tables 0 -> 1
-sysctl.net.bridge.bridge-nf-call-*: net/bridge/bridge-nf-call-iptables 0 -> 1`, strings.Join(got, "\n"))
-}
-
-// TestGlobOfModuleInPart: what was written before a write that the kernel refuses is recorded all the same.
-func TestGlobOfModuleInPart(t *testing.T) {
-	m := &hosttest.Machine{Files: map[string]string{}, Modules: map[string]map[string]string{
-		"br_netfilter": {"net/bridge/bridge-nf-call-arptables": "0", "net/bridge/bridge-nf-call-iptables": "0"},
-	}}
-	m.Refuse = map[string]error{"/proc/sys/net/bridge/bridge-nf-call-iptables": syscall.EROFS}
-	list := catalog.For(checkstest.Load(t, `sysctl "net.bridge.bridge-nf-call-*" { value = 1 }`), checks.Boot)
-	var got []report.Write
-	checks.Apply(t.Context(), withModuleIndex(m), checks.Boot, list, func(was checks.Result, made []checks.Change) {
-		got = append(got, report.Made(was, made).Writes...)
-	})
-	if len(got) != 2 || got[1].Target != "net/bridge/bridge-nf-call-arptables" {
-		t.Errorf("recorded: %+v", got)
-	}
-}
-
-// TestRecordOfSeveral: each change of a requirement has a line of its own, which says that one.
-func TestRecordOfSeveral(t *testing.T) {
-	m := &hosttest.Machine{Files: map[string]string{}, Links: map[string]*hosttest.Link{"flannel.1": {Kind: "vxlan", MTU: 1500, Features: map[string]host.Feature{
-		"tx-checksum-ip-generic": {Available: true, Requested: true, Active: true},
-	}}}}
-	m.Sysctl("net/ipv4/conf/flannel.1/rp_filter", "2")
-	p := checkstest.Load(t, `link "vxlan" {
-		match { kind = "vxlan" }
-		offload = { tx-checksum-ip-generic = false }
-		mtu     = 1450
-		sysctl  = { "net.ipv4.conf.*.rp_filter" = 0 }
-	}`)
-	h := m.Host()
-	var got []string
-	var changes []report.Change
-	r := checks.Apply(t.Context(), h, checks.Boot, catalog.For(p, checks.Boot), func(was checks.Result, made []checks.Change) {
-		c := report.Made(was, made)
-		got = append(got, fmt.Sprintf("%s: %s -> %s; %d", c.Name, c.Was, c.Now, len(c.Writes)))
-		changes = slices.Insert(changes, 0, c)
-	})
-	checkstest.Equal(t, "records", `
-link.vxlan: flannel.1 mtu: 1500 -> flannel.1 mtu: 1450; 1
-link.vxlan: net.ipv4.conf.flannel/1.rp_filter: 2 -> net.ipv4.conf.flannel/1.rp_filter: 0; 1
-link.vxlan: flannel.1 offload: tx-checksum-ip-generic=on -> flannel.1 offload: tx-checksum-ip-generic=off; 1`, strings.Join(got, "\n"))
-	if !r.Results[0].Fixed || len(r.Results[0].Made) != 3 {
-		t.Errorf("it is not known as recorded: %+v", r.Results[0])
-	}
-	steps, err := revert.Steps(t.Context(), h, changes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got = nil
-	for _, s := range steps {
-		got = append(got, fmt.Sprintf("%s %s, %v", s, s.Was, s.Do(t.Context(), h)))
-	}
-	checkstest.Equal(t, "put back", `
-flannel.1 tx-checksum-ip-generic on, <nil>
-net.ipv4.conf.flannel/1.rp_filter 2, <nil>
-flannel.1 mtu 1500, <nil>`, strings.Join(got, "\n"))
 }

@@ -7,19 +7,8 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
-	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 )
-
-// withModuleIndex gives the machine the files that say what could be loaded.
-func withModuleIndex(m *hosttest.Machine) *host.Host {
-	dep := ""
-	for name := range m.Modules {
-		dep += "kernel/net/" + strings.ReplaceAll(name, "_", "-") + ".ko.xz:\n"
-	}
-	m.Files["/lib/modules/6.1.0/modules.dep"] = dep
-	return m.Host()
-}
 
 func TestModuleAnswers(t *testing.T) {
 	m := &hosttest.Machine{Files: map[string]string{

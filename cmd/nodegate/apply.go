@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/checks"
+	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
 	"nodegate/internal/host/confine"
-	"nodegate/internal/report"
 )
 
 func newApply() *cobra.Command {

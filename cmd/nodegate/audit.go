@@ -11,12 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
 	"nodegate/internal/input"
 	"nodegate/internal/kube"
 	"nodegate/internal/plain"
 	"nodegate/internal/proxyrules"
-	"nodegate/internal/report"
 	"nodegate/internal/ruleset"
 )
 

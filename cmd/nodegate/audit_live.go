@@ -7,14 +7,14 @@ import (
 	"io"
 	"time"
 
-	"nodegate/internal/audit"
+	"nodegate/cmd/nodegate/internal/audit"
+	"nodegate/cmd/nodegate/internal/audit/settle"
+	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
 	"nodegate/internal/input"
 	"nodegate/internal/kube"
 	"nodegate/internal/proxyrules"
-	"nodegate/internal/report"
 	"nodegate/internal/ruleset"
-	"nodegate/internal/settle"
 )
 
 // auditRun is one run of `nodegate audit`.

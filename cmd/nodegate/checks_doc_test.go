@@ -22,7 +22,7 @@ warn is left out: it cannot hold kubelet. A check that judges the packet filter'
 second later where it does not pass, until it passes or says the same twice. "UPDATE=1 go test ./cmd/nodegate" writes all columns but the last.
 
 The last column is written by hand: the tests that show each check failing. "VM" is a booted Debian in QEMU that is broken in that way
-(images/vm/scenarios), TestTrees real Debian 11, 12 and 13 trees, a test whose name ends in Kernel the kernel in network namespaces,
+(internal/e2e/vm/scenarios), TestTrees real Debian 11, 12 and 13 trees, a test whose name ends in Kernel the kernel in network namespaces,
 others recorded nodes. Findings of the audit (kubeproxy.*) are recordings of a real kube-proxy, broken one line at a time. probe.bridge
 is not in the table, because a policy names its probes; real packets show it failing (checks/datapath).
 `
@@ -98,7 +98,7 @@ func TestChecksTable(t *testing.T) {
 // breaks fails unless a scenario of the virtual machine names the check.
 func breaks(t *testing.T, scenario, check string) {
 	t.Helper()
-	scripts, err := filepath.Glob("../../images/vm/scenarios/" + scenario + "/boot*.sh")
+	scripts, err := filepath.Glob("../../internal/e2e/vm/scenarios/" + scenario + "/boot*.sh")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func testNames(t *testing.T) []string {
 	t.Helper()
 	var names []string
 	for _, root := range []string{
-		"../../checks", "../../internal/audit", "../../internal/kube", "../../internal/proxyrules", "../../internal/settle", "../../images",
+		"../../checks", "../../cmd/nodegate/internal/audit", "../../internal/kube", "../../internal/proxyrules", "../../cmd/nodegate/internal/audit/settle", "../../images",
 	} {
 		err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, "_test.go") {

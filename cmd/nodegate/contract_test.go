@@ -18,6 +18,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"nodegate/checks/catalog"
 	"nodegate/internal/host/hosttest"
 )
 
@@ -158,12 +159,17 @@ func (c *contractor) exec(name string, args ...string) (stdout []byte, code int)
 	return stdout, cmd.ProcessState.ExitCode()
 }
 
-// names adds the names of all checks.
+// names adds the names of all checks, and of the requirements of the built-in policies.
 func (c *contractor) names() {
+	problems := catalog.Names()
 	out, _ := c.run("explain")
 	for line := range bytes.Lines(out) {
 		if words := bytes.Fields(line); len(words) > 0 && !bytes.Equal(words[0], []byte("#")) { // a subject
-			c.add("check %s", words[0])
+			kind := "requirement"
+			if slices.Contains(problems, string(words[0])) {
+				kind = "check"
+			}
+			c.add("%s %s", kind, words[0])
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/checks/catalog"
-	"nodegate/internal/report"
+	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/policy"
 )
 

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/images/export"
 	"nodegate/internal/host/file"
-	"nodegate/internal/report"
 	"nodegate/units"
 )
 

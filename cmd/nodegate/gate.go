@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nodegate/internal/gate"
+	"nodegate/cmd/nodegate/internal/gate"
+	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
 	"nodegate/internal/host/file"
-	"nodegate/internal/report"
 	"nodegate/policy"
 	"nodegate/units"
 )

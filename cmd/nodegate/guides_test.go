@@ -57,7 +57,7 @@ ip link set lo up
 eval "$1"' sh "$1"`
 
 // TestGuides runs the commands of the guides: the blocks "sh workstation", in the order of the guide, in a folder with the files that
-// its other blocks name; then those of "sh scratch", as one. The blocks "sh node" are run by images/vm.
+// its other blocks name; then those of "sh scratch", as one. The blocks "sh node" are run by internal/e2e/vm.
 func TestGuides(t *testing.T) {
 	guides, err := filepath.Glob("../../docs/guides/*.md")
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nodegate/cmd/nodegate/internal/imagetest"
+	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host/file"
 	"nodegate/internal/host/qemu"
-	"nodegate/internal/imagetest"
-	"nodegate/internal/report"
 	"nodegate/policy"
 )
 

@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/checks/catalog"
+	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
 	"nodegate/internal/host/tree"
-	"nodegate/internal/report"
 	"nodegate/policy"
 	"nodegate/units"
 )

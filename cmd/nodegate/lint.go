@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/images/kops"
-	"nodegate/internal/report"
 	"nodegate/policy"
 )
 

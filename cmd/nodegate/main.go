@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/plain"
-	"nodegate/internal/report"
 )
 
 // version is set by the build.

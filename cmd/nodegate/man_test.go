@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host/hosttest"
-	"nodegate/internal/report"
 	"nodegate/units"
 )
 

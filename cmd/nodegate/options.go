@@ -14,8 +14,8 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/catalog"
+	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
-	"nodegate/internal/report"
 	"nodegate/policy"
 )
 

@@ -15,10 +15,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
 	"nodegate/internal/host/file"
 	"nodegate/internal/plain"
-	"nodegate/internal/report"
 )
 
 // formatFlags adds --format and --output. As with kubectl, -o json means the format;

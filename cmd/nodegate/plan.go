@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/checks"
-	"nodegate/internal/report"
+	"nodegate/cmd/nodegate/internal/report"
 )
 
 func newPlan() *cobra.Command {

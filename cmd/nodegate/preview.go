@@ -7,10 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nodegate/internal/fleet"
+	"nodegate/cmd/nodegate/internal/fleet"
+	"nodegate/cmd/nodegate/internal/preview"
+	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host/file"
-	"nodegate/internal/preview"
-	"nodegate/internal/report"
 	"nodegate/policy"
 )
 

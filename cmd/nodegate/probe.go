@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/checks/datapath"
+	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
 	"nodegate/internal/kube"
 	"nodegate/internal/proxyrules"
-	"nodegate/internal/report"
 )
 
 // childCommand is the hidden command that a probe starts in a user namespace.

@@ -10,11 +10,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/checks"
+	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/cmd/nodegate/internal/watch"
 	"nodegate/internal/host"
 	"nodegate/internal/input"
 	"nodegate/internal/kube"
-	"nodegate/internal/report"
-	"nodegate/internal/watch"
 	"nodegate/units"
 )
 

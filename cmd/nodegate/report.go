@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nodegate/internal/fleet"
+	"nodegate/cmd/nodegate/internal/fleet"
+	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host/file"
-	"nodegate/internal/report"
 )
 
 func newReport() *cobra.Command {

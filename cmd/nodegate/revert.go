@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/checks"
+	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/cmd/nodegate/internal/revert"
 	"nodegate/internal/host"
-	"nodegate/internal/report"
-	"nodegate/internal/revert"
 	"nodegate/units"
 )
 

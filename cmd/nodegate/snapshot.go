@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/checks"
+	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
-	"nodegate/internal/report"
 )
 
 func newSnapshot() *cobra.Command {

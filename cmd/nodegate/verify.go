@@ -9,8 +9,8 @@ import (
 	"aead.dev/minisign"
 	"github.com/spf13/cobra"
 
+	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host/file"
-	"nodegate/internal/report"
 	"nodegate/internal/signature"
 )
 

@@ -16,12 +16,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/checks"
-	"nodegate/internal/audit"
+	"nodegate/cmd/nodegate/internal/audit"
+	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/cmd/nodegate/internal/watch"
 	"nodegate/internal/host"
 	"nodegate/internal/host/file"
 	"nodegate/internal/kube"
-	"nodegate/internal/report"
-	"nodegate/internal/watch"
 	"nodegate/policy"
 	"nodegate/units"
 )

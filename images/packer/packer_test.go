@@ -1,5 +1,5 @@
 // Package packer_test asks Packer about packer.pkr.hcl. That it bakes is shown in
-// images/vm.
+// internal/e2e/vm.
 package packer_test
 
 import (
@@ -194,7 +194,7 @@ func TestGuide(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, block := range regexp.MustCompile("(?m)^```sh(.*)").FindAllStringSubmatch(string(text), -1) {
-		// release, workstation, tree: images/release; qemu, debian, boot: images/vm.
+		// release, workstation, tree: images/release; qemu, debian, boot: internal/e2e/vm.
 		if !slices.Contains([]string{" release", " workstation", " tree", " qemu", " amazon", " debian", " boot"}, block[1]) {
 			t.Errorf("nothing runs the block %q", block[0])
 		}

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"nodegate/images/vm"
+	"nodegate/internal/e2e/vm"
 	"nodegate/internal/host/hosttest"
 )
 

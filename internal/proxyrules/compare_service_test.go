@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// recordedFields is what kube-proxy 1.36 wrote for Services of every kind, and what the API said: TestFields of images/cluster with
+// recordedFields is what kube-proxy 1.36 wrote for Services of every kind, and what the API said: TestFields of internal/e2e/cluster with
 // RECORD.
 func recordedFields(t *testing.T, mode string) (rules, svcs, eps string) {
 	t.Helper()

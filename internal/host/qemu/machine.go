@@ -1,4 +1,4 @@
-// Package qemu runs virtual machines: for `nodegate image test`, and for the tests of images/vm and images/cluster.
+// Package qemu runs virtual machines: for `nodegate image test`, and for the tests of internal/e2e/vm and internal/e2e/cluster.
 // QEMU dies with the process that started it, however that process dies, and nothing of it is left.
 package qemu
 

@@ -1,0 +1,183 @@
+package noderules_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"nodegate/checks/checkstest"
+	"nodegate/internal/host/hosttest"
+	"nodegate/internal/proxyrules"
+	"nodegate/internal/ruleset"
+)
+
+// TestProxyModes: what the problems of kube-proxy's rules say in other modes
+// than iptables, and of IPv6.
+func TestProxyModes(t *testing.T) {
+	nft, err := os.ReadFile("../../internal/proxyrules/testdata/nft-list-ruleset.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nftables := func(liberal string) *hosttest.Machine {
+		m := checkstest.ProxyNode("", liberal)
+		m.Rules["nft -j list table ip kube-proxy"] = string(nft)
+		return m
+	}
+	ipvs := func() *hosttest.Machine {
+		return checkstest.ProxyNode(checkstest.Changed(t, ":KUBE-MARK-MASQ - [0:0]\n",
+			":KUBE-MARK-MASQ - [0:0]\n:KUBE-NODE-PORT - [0:0]\n:KUBE-LOAD-BALANCER - [0:0]\n"), "0")
+	}
+	leftover := nftables("0")
+	leftover.Rules["iptables-nft-save"] = checkstest.ProxySave
+	dual := checkstest.ProxyNode(checkstest.ProxySave, "0")
+	dual.Rules["ip6tables-nft-save"] = strings.NewReplacer("iptables-save", "ip6tables-save", " --random-fully", "",
+		"192.0.2.10/32", "2001:db8::10/128", "192.0.2.10:6443", "[2001:db8::10]:6443", "10.96.0.1/32", "fd00::1/128", "10.244.0.0/16",
+		"fd01::/48").Replace(checkstest.ProxySave)
+	checkstest.Run(t, []checkstest.Case{
+		{What: "nftables", Problem: "conntrack.invalid", Node: nftables("0"), Want: `
+warn
+want: be_liberal=1, or INVALID dropped
+got: be_liberal=0, nftables mode drops none
+evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 0
+remedy: run: sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1; and put it into the policy`},
+		{What: "IPVS", Problem: "conntrack.invalid", Node: ipvs(), Want: `
+warn
+want: be_liberal=1, or INVALID dropped
+got: be_liberal=0, ipvs mode drops none
+evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 0
+remedy: run: sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1; and put it into the policy`},
+		{What: "nftables", Problem: "conntrack.be-liberal-changed", Node: nftables("0"), Want: `
+skip
+skip: nftables mode writes no rule that depends on be_liberal`},
+		{What: "nftables", Problem: "kubeproxy.postrouting", Node: nftables("0"), Want: `
+pass
+want: masqueraded once, from random ports
+got: masqueraded once, from random ports
+evidence: nftables mode: form of 1.34 to 1.35`},
+		{What: "nftables, not random", Problem: "kubeproxy.postrouting", Node: func() *hosttest.Machine {
+			m := nftables("0")
+			m.Rules["nft -j list table ip kube-proxy"] = strings.ReplaceAll(string(nft), `"fully-random"`, `"random"`)
+			return m
+		}(), Want: `
+warn
+want: masqueraded once, from random ports
+got: random-fully, random-fully (IPv6)
+evidence: nft kube-proxy masquerading: masquerade random: masquerade without fully-random
+evidence: nft kube-proxy masquerading: masquerade random: masquerade without fully-random
+remedy: restart kube-proxy, which rewrites its table: kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE`},
+		{What: "IPVS", Problem: "kubeproxy.postrouting", Node: ipvs(), Want: `
+unknown
+error: the rules of kube-proxy's IPVS mode are not judged: look at iptables-save -t nat | grep KUBE-POSTROUTING`},
+		{What: "IPv6 not random", Problem: "kubeproxy.postrouting", Node: dual, Want: `
+warn
+want: masqueraded once, from random ports
+got: random-fully (IPv6)
+evidence: ip6tables nat KUBE-POSTROUTING: -A KUBE-POSTROUTING -m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE: MASQUERADE without --random-fully: two connections may be given one source port, and one of them waits a second or more
+remedy: give kube-proxy iptables 1.6.2 or later`},
+		{What: "nftables and iptables", Problem: "iptables.backends", Node: leftover, Want: `
+warn
+want: one backend
+got: mixed
+evidence: nft: Service chains in two backends: nft and nftables; the packet sees both
+remedy: use one iptables backend for kube-proxy, kubelet and host (update-alternatives --config iptables), then reboot, or flush the other backend's KUBE chains`},
+	})
+}
+
+// TestProxySave: the recorded node is a healthy one to begin with.
+func TestProxySave(t *testing.T) {
+	set, err := ruleset.Parse("", strings.NewReader(checkstest.ProxySave))
+	if err != nil {
+		t.Fatal(err)
+	}
+	liberal := false
+	for _, f := range proxyrules.Judge([]*ruleset.Set{set}, proxyrules.Options{BeLiberal: &liberal}).Findings {
+		t.Errorf("%s: %s: %s", f.Name, f.Message, f.Rule)
+	}
+}
+
+func TestProxyRulesJudged(t *testing.T) {
+	oldPostrouting := checkstest.Changed(t, checkstest.ReturnClear, "", checkstest.Masquerade, checkstest.OldForm)
+	otherBit := checkstest.Changed(t, "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000",
+		"-A KUBE-MARK-MASQ -j MARK --set-xmark 0x8000/0x8000")
+	notRandom := checkstest.Changed(t, " --random-fully", "")
+	mixed := checkstest.ProxyNode(checkstest.ProxySave, "0")
+	mixed.Rules["iptables-legacy-save"] = strings.Replace(checkstest.ProxySave, "v1.8.9 (nf_tables)", "v1.8.9", 1)
+	bare := checkstest.Changed(t, "-A KUBE-FORWARD -m conntrack",
+		"-A KUBE-FIREWALL -m comment --comment \"kubernetes firewall for dropping \\\"marked\\\" packets\" -j DROP\n-A KUBE-FORWARD -m "+
+			"conntrack")
+	kubeletOnly := "*filter\n:INPUT ACCEPT [0:0]\n:KUBE-FIREWALL - [0:0]\n-A INPUT -j KUBE-FIREWALL\n[3:180] -A KUBE-FIREWALL -j " +
+		"DROP\nCOMMIT\n"
+	checkstest.Run(t, []checkstest.Case{
+		{What: "old form", Problem: "kubeproxy.postrouting", Node: checkstest.ProxyNode(oldPostrouting, ""), Want: `
+warn
+want: masqueraded once, from random ports
+got: double-snat
+evidence: iptables nat KUBE-POSTROUTING: -A KUBE-POSTROUTING -m comment --comment "kubernetes service traffic requiring SNAT" -m mark --mark 0x4000/0x4000 -j MASQUERADE --random-fully: the mark stays on the packet: after VXLAN encapsulation it is masqueraded again with a random port, which breaks the checksum on kernels without the fix (delays of 1, 3 and 63 s)
+remedy: upgrade kube-proxy to 1.16.13, 1.17.9, 1.18.6 or later; else a kernel with the fix (5.7, 5.4.41, 4.19.123, 4.14.181), else tx-checksum-ip-generic off on the VXLAN link`},
+		{What: "other bit", Problem: "kubeproxy.postrouting", Node: checkstest.ProxyNode(otherBit, ""), Want: `
+warn
+want: masqueraded once, from random ports
+got: mismatch
+evidence: iptables nat KUBE-POSTROUTING: -A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN: KUBE-MARK-MASQ sets 0x8000, this rule uses 0x4000/0x4000
+remedy: give kube-proxy and kubelet the same iptablesMasqueradeBit, then restart kube-proxy, which rewrites every rule (those that are there go on working meanwhile): kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE`},
+		{What: "not random", Problem: "kubeproxy.postrouting", Node: checkstest.ProxyNode(notRandom, ""), Want: `
+warn
+want: masqueraded once, from random ports
+got: random-fully
+evidence: iptables nat KUBE-POSTROUTING: -A KUBE-POSTROUTING -m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE: MASQUERADE without --random-fully: two connections may be given one source port, and one of them waits a second or more
+remedy: give kube-proxy iptables 1.6.2 or later`},
+		{What: "right", Problem: "kubeproxy.postrouting", Node: checkstest.ProxyNode(checkstest.ProxySave, ""), Want: `
+pass
+want: masqueraded once, from random ports
+got: masqueraded once, from random ports
+evidence: iptables mode: form of 1.31 to 1.37`},
+		{What: "no kube-proxy", Problem: "kubeproxy.postrouting", Node: checkstest.ProxyNode("", ""), Want: `
+skip
+skip: no rules of kube-proxy here`},
+		{What: "cut off", Problem: "kubeproxy.postrouting", Node: checkstest.ProxyNode(checkstest.ProxySave[:2000], ""), Want: `
+unknown
+error: reading what iptables-nft-save printed: line 35: cut off: table nat has no COMMIT`},
+		{What: "mixed", Problem: "iptables.backends", Node: mixed, Want: `
+warn
+want: one backend
+got: mixed
+evidence: iptables: Service chains in two backends: legacy and nft; the packet sees both
+remedy: use one iptables backend for kube-proxy, kubelet and host (update-alternatives --config iptables), then reboot, or flush the other backend's KUBE chains`},
+		{What: "one", Problem: "iptables.backends", Node: checkstest.ProxyNode(checkstest.ProxySave, ""), Want: `
+pass
+want: one backend
+got: one backend
+evidence: iptables-nft-save: holds kube-proxy's rules`},
+		{What: "no kube-proxy", Problem: "iptables.backends", Node: checkstest.ProxyNode("", ""), Want: `
+skip
+skip: no rules of kube-proxy here`},
+		{What: "bare", Problem: "iptables.bare-drop", Node: checkstest.ProxyNode(bare, ""), Want: `
+fail
+want: no DROP without a match
+got: bare DROP in iptables-nft
+evidence: iptables-nft-save: -A KUBE-FIREWALL -m comment --comment "kubernetes firewall for dropping \"marked\" packets" -j DROP
+remedy: run: iptables-nft -D KUBE-FIREWALL -m comment --comment "kubernetes firewall for dropping \"marked\" packets" -j DROP; then use the same iptables version for kubelet and host`},
+		{What: "bare, without kube-proxy", Problem: "iptables.bare-drop", Node: checkstest.ProxyNode(kubeletOnly, ""), Want: `
+fail
+want: no DROP without a match
+got: bare DROP in iptables-nft
+evidence: iptables-nft-save: -A KUBE-FIREWALL -j DROP
+remedy: run: iptables-nft -D KUBE-FIREWALL -j DROP; then use the same iptables version for kubelet and host`},
+		{What: "bare twice", Problem: "iptables.bare-drop", Node: checkstest.ProxyNode(strings.Replace(kubeletOnly, "[3:180] ",
+			"-A KUBE-FIREWALL -m comment --comment once -j DROP\n", 1), ""), Want: `
+fail
+want: no DROP without a match
+got: bare DROP in iptables-nft
+evidence: iptables-nft-save: -A KUBE-FIREWALL -m comment --comment once -j DROP
+evidence: iptables-nft-save: -A KUBE-FIREWALL -j DROP
+remedy: run: iptables-nft -D KUBE-FIREWALL -m comment --comment once -j DROP; iptables-nft -D KUBE-FIREWALL -j DROP; then use the same iptables version for kubelet and host`},
+		{What: "matched", Problem: "iptables.bare-drop", Node: checkstest.ProxyNode(checkstest.ProxySave, ""), Want: `
+pass
+want: no DROP without a match
+got: no DROP without a match
+evidence: iptables-nft-save: KUBE-FIREWALL: every DROP has a match`},
+		{What: "no chain", Problem: "iptables.bare-drop", Node: checkstest.ProxyNode("", ""), Want: `
+skip
+skip: no chain KUBE-FIREWALL`},
+	})
+}

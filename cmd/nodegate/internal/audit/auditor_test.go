@@ -1,0 +1,65 @@
+package audit
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"nodegate/checks"
+	"nodegate/cmd/nodegate/internal/audit/settle"
+	"nodegate/internal/proxyrules"
+	"nodegate/policy"
+)
+
+// TestVerdict: what breaks traffic comes first, what could not be told is never a pass, and a first round that does not end is
+// missed.
+func TestVerdict(t *testing.T) {
+	finding := func(v checks.Verdict, service string) proxyrules.Finding {
+		return proxyrules.Finding{Name: "kubeproxy.truth.x", Service: service, Verdict: v, Message: "differs", Remedy: "look"}
+	}
+	fail, warn, unknown := finding(checks.Fail, "default/web"), finding(checks.Warn, ""), finding(checks.Unknown, "")
+	ofRule := fail
+	ofRule.Means, ofRule.Message = "connections fail", "KUBE-SEP-X is empty"
+	broken := errors.New("no route to host")
+	kept := func(rounds int, err error, found ...proxyrules.Finding) settle.Kept {
+		return settle.Kept{Rounds: rounds, Services: 3, Unanswered: err, Findings: found}
+	}
+	for name, c := range map[string]struct {
+		kept     settle.Kept
+		age      time.Duration
+		want     string // verdict, then what is said
+		severity policy.Severity
+	}{
+		"nothing wrong":        {kept(1, nil), 0, "pass the rules of 3 Service ports agree with the API", policy.Block},
+		"the first round":      {kept(0, nil), time.Second, "skip the first audit has not ended", policy.Block},
+		"no round ends":        {kept(0, nil), time.Hour, "unknown no audit has ended since ", policy.Block},
+		"a stale Service":      {kept(1, nil, fail), 0, "fail default/web: differs", policy.Block},
+		"a broken rule":        {kept(1, nil, ofRule), 0, "fail default/web: connections fail (KUBE-SEP-X is empty)", policy.Block},
+		"and a warning before": {kept(1, nil, warn, fail), 0, "fail default/web: differs (and 1 other finding)", policy.Block},
+		"a warning":            {kept(1, nil, warn), 0, "fail differs", policy.Warn},
+		"not told":             {kept(1, nil, warn, unknown), 0, "unknown differs", policy.Block},
+		"no API":               {kept(1, broken), 0, "unknown the rules are compared with nothing: no route to host", policy.Block},
+		"no API, bad rules":    {kept(1, broken, fail), 0, "fail default/web: differs", policy.Block},
+		"it hangs":             {kept(1, nil), time.Hour, "unknown nothing has been looked at since ", policy.Block},
+		"unreadable rules":     {settle.Kept{Rounds: 2, Unread: broken}, 0, "unknown no route to host", policy.Block},
+	} {
+		v := verdict{asks: policy.Audit{On: true, Severity: policy.Block}, kept: c.kept, began: time.Now().Add(-c.age), seen: time.Now().Add(-c.age)}
+		s, err := v.Inspect(t.Context(), nil)
+		got := "fail " + s.Got
+		switch {
+		case err != nil:
+			got = "unknown " + err.Error()
+		case s.Skip != "":
+			got = "skip " + s.Skip
+		case s.Pass:
+			got = "pass " + s.Got
+		}
+		if !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		if severity := v.Metadata().Severity; severity != c.severity {
+			t.Errorf("%s: severity %s, want %s", name, severity, c.severity)
+		}
+	}
+}

@@ -1,0 +1,246 @@
+package settle_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"nodegate/checks"
+	"nodegate/cmd/nodegate/internal/audit/settle"
+	"nodegate/internal/proxyrules"
+)
+
+// Generation is unknown, as with the legacy backend.
+func (c *cluster) Generation(context.Context) (string, bool, error) { return "", false, nil }
+
+func (c *cluster) Spent() time.Duration { return c.spent }
+
+func (c *cluster) Flows(context.Context, settle.API, *proxyrules.Versions, time.Duration) []proxyrules.Finding {
+	return nil
+}
+
+// TestKeep audits simulated clusters for ten minutes while their endpoints change. A healthy Service is never accused; one
+// whose rules are put back by hand is, and is no longer when they have been mended.
+func TestKeep(t *testing.T) {
+	rounds, found := 0, 0
+	for seed := range 6 {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(rand.New(rand.NewPCG(uint64(seed), 11)))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer synctest.Wait()
+			defer cancel()
+			go c.churn(ctx, time.Duration(20+c.IntN(3000))*time.Millisecond)
+			go c.proxy(ctx)
+			accused, mended := map[string]bool{}, time.Time{}
+			go settle.Keep(ctx, c, c, settle.Keeping{
+				Settle: func() time.Duration { return settleTime }, Every: time.Minute,
+				Done: func(k settle.Kept) {
+					rounds++
+					clear(accused)
+					for _, f := range k.Findings {
+						accused[f.Service] = f.Verdict == checks.Fail
+						if f.Verdict != checks.Fail || !c.stale[f.Service] && time.Since(mended) > 2*time.Second {
+							t.Errorf("seed %d: %s is healthy, and in a finding: %s: %s", seed, f.Service, f.Name, f.Message)
+						}
+					}
+				},
+			})
+			time.Sleep(4 * time.Minute)
+			service := c.names[0]
+			c.stale[service], c.rules[service] = true, "99999"
+			time.Sleep(3 * time.Minute)
+			if !accused[service] {
+				t.Errorf("seed %d: the rules of %s are stale for 3 minutes, and nothing is found", seed, service)
+			}
+			found++
+			c.rules[service] = c.shadow[service]
+			delete(c.stale, service)
+			mended = time.Now()
+			c.applied = len(c.log) - 1
+			time.Sleep(3 * time.Minute)
+			if accused[service] {
+				t.Errorf("seed %d: the rules of %s are mended for 3 minutes, and it is still accused", seed, service)
+			}
+		})
+	}
+	if rounds < 30 {
+		t.Errorf("%d rounds in an hour of motion", rounds)
+	}
+	t.Logf("%d rounds, %d stale Services", rounds, found)
+}
+
+// TestKeepBehind: a watch that does not tell of a change is noticed also where kube-proxy has heard of it, and the rules are right.
+func TestKeepBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &still{cluster: newCluster(rand.New(rand.NewPCG(1, 1)))}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer cancel()
+		rounds := 0
+		go settle.Keep(ctx, s, s, settle.Keeping{
+			Settle: func() time.Duration { return settleTime }, Every: time.Minute,
+			Done: func(k settle.Kept) {
+				rounds++
+				for _, f := range k.Findings {
+					t.Errorf("%s: %s", f.Name, f.Message)
+				}
+			},
+		})
+		time.Sleep(30 * time.Second)
+		s.put(s.names[0], "77 0")
+		s.rules[s.names[0]] = "77 0"
+		time.Sleep(20 * time.Minute)
+		if rounds < 10 || s.lists != 3 {
+			t.Errorf("the API was listed %d times in %d rounds, want the first list, one that confirms, and a new one", s.lists, rounds)
+		}
+	})
+}
+
+// TestKeepBoot: kube-proxy writes its first rules after the first round, and reading costs much. The node is not unknown for
+// minutes; where the rules stay away, reading them takes no more than one part in 50 of the time.
+func TestKeepBoot(t *testing.T) {
+	for _, comes := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			c := &boot{cluster: newCluster(rand.New(rand.NewPCG(1, 1)))}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer synctest.Wait()
+			defer cancel()
+			go c.proxy(ctx)
+			var last settle.Kept
+			go settle.Keep(ctx, c, c, settle.Keeping{
+				Settle: func() time.Duration { return settleTime }, Every: 5 * time.Minute, Done: func(k settle.Kept) { last = k },
+			})
+			time.Sleep(20 * time.Second)
+			if last.Rounds == 0 || last.Unread == nil {
+				t.Fatalf("the first round: %+v", last)
+			}
+			c.written.Store(comes)
+			time.Sleep(time.Minute)
+			if (last.Unread == nil) != comes {
+				t.Errorf("the rules come: %v; a minute later: %v", comes, last.Unread)
+			}
+			time.Sleep(time.Hour)
+			if used := time.Duration(last.Reads) * readTime; used > time.Hour/50 {
+				t.Errorf("the rules come: %v; reading took %v of an hour", comes, used)
+			}
+		})
+	}
+}
+
+// TestKeepAfterBoot: the first round comes while kube-proxy still writes, and reads the rules again and again. That does not keep
+// watch from what goes stale soon after.
+func TestKeepAfterBoot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &costly{newCluster(rand.New(rand.NewPCG(1, 1)))}
+		service := c.names[0]
+		good := c.rules[service]
+		c.rules[service] = "99999"
+		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer cancel()
+		var last settle.Kept
+		go settle.Keep(ctx, c, c, settle.Keeping{
+			Settle: func() time.Duration { return settleTime }, Every: 5 * time.Minute, Done: func(k settle.Kept) { last = k },
+		})
+		time.Sleep(4 * time.Second)
+		c.rules[service] = good
+		time.Sleep(time.Minute)
+		if last.Rounds != 1 || last.Reads < 3 || len(last.Findings) > 0 {
+			t.Fatalf("after a minute: %d rounds, %d readings, findings %v; want one round that ended well", last.Rounds, last.Reads, last.Findings)
+		}
+		c.put(c.names[1], "99999 0")
+		time.Sleep(time.Minute)
+		if len(last.Findings) == 0 {
+			t.Errorf("a Service is stale for a minute, and nothing is found after %d rounds", last.Rounds)
+		}
+	})
+}
+
+// costly is a cluster of which one reading costs half a second.
+type costly struct{ *cluster }
+
+func (c *costly) Rules(ctx context.Context) (proxyrules.Report, error) {
+	sleep(ctx, time.Second/2)
+	c.spent += time.Second / 2
+	return c.cluster.Rules(ctx)
+}
+
+const readTime = 3 * time.Second
+
+// boot is a cluster whose rules are not there yet.
+type boot struct {
+	*cluster
+	written atomic.Bool
+}
+
+func (b *boot) Rules(ctx context.Context) (proxyrules.Report, error) {
+	sleep(ctx, readTime)
+	b.spent += readTime
+	if !b.written.Load() {
+		return proxyrules.Report{}, errors.New("no rules of kube-proxy")
+	}
+	return b.cluster.Rules(ctx)
+}
+
+// TestKeepWriting: kube-proxy needs ten minutes for its first rules. Nobody is accused, the API is not listed again and again, and all
+// passes soon after.
+func TestKeepWriting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &still{cluster: newCluster(rand.New(rand.NewPCG(1, 1))), writes: 10 * time.Minute, torn: true}
+		s.began, s.rules[s.names[0]] = time.Now(), "99999"
+		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer cancel()
+		unknown, passed := 0, false
+		go settle.Keep(ctx, s, s, settle.Keeping{
+			Settle: func() time.Duration { return settleTime }, Every: 5 * time.Minute,
+			Done: func(k settle.Kept) {
+				for _, f := range k.Findings {
+					if f.Verdict != checks.Unknown {
+						t.Errorf("after %s: %s: %s", time.Since(s.began), f.Name, f.Message)
+					}
+				}
+				passed = len(k.Findings) == 0 && k.Unread == nil && k.Unanswered == nil
+				if !passed {
+					unknown++
+				}
+			},
+		})
+		time.Sleep(15 * time.Minute)
+		if unknown < 2 || !passed {
+			t.Errorf("%d rounds could not tell; passed in the end: %v", unknown, passed)
+		}
+		if s.lists > 1 {
+			t.Errorf("the API was listed %d times", s.lists)
+		}
+	})
+}
+
+// TestKeepTorn: what the rules alone show for less than the settle time is not said, also where the writer cannot be seen.
+func TestKeepTorn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &still{cluster: newCluster(rand.New(rand.NewPCG(1, 1))), writes: settleTime / 2, torn: true, unseen: true}
+		s.began = time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer cancel()
+		rounds := 0
+		go settle.Keep(ctx, s, s, settle.Keeping{
+			Settle: func() time.Duration { return settleTime }, Every: time.Minute,
+			Done: func(k settle.Kept) {
+				rounds++
+				for _, f := range k.Findings {
+					t.Errorf("after %s: %s: %s", time.Since(s.began), f.Name, f.Message)
+				}
+			},
+		})
+		time.Sleep(time.Minute)
+		if rounds == 0 {
+			t.Error("no round")
+		}
+	})
+}

@@ -1,0 +1,232 @@
+package settle_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"nodegate/checks"
+	"nodegate/cmd/nodegate/internal/audit/settle"
+	"nodegate/internal/proxyrules"
+)
+
+const tableGone, half = "kubeproxy.table.flushed", "kubeproxy.service.conflict"
+
+// still is a cluster in which nothing changes, and the rules of one Service are stale. Its API may fail.
+type still struct {
+	*cluster
+	watch, list error  // of Follow, and of the list that confirms
+	behind      bool   // the watch never tells what the list has
+	gone        string // what is wrong with kube-proxy
+	back        time.Duration
+	field       bool          // it is no endpoint that is stale
+	writes      time.Duration // kube-proxy is at one writing for so long, and the rules are right then
+	waits       bool          // all the while it waits for something
+	broken      time.Duration // so long the rules alone show something of the stale Service
+	torn        bool          // no: the table that it is at has no rules, until both have ended
+	flushed     bool          // there are no rules of any Service
+	unseen      bool          // its process cannot be seen
+	later       bool          // the rules become stale only when broken is over
+	another     bool          // something else is wrong with the Service from then on
+	moves       bool          // the API has changed since it was listed
+	patient     bool
+	lists       int           // of the API
+	slow        time.Duration // kube-proxy says that each of its writings takes so long, and that it hears of changes all the time
+	mends       bool          // the second of these has the change
+	other       time.Duration // so long it has the rules of another family only
+}
+
+func (s *still) Written() map[string]settle.Written {
+	if s.slow == 0 {
+		return nil
+	}
+	ended := time.Since(s.began) / s.slow
+	if s.mends && ended >= 2 {
+		s.rules[s.names[0]] = s.shadow[s.names[0]]
+	}
+	return map[string]settle.Written{"ip": {At: s.began.Add(ended * s.slow), Queued: time.Now()}}
+}
+
+// Writer is a process for each of two tables, one after the other.
+func (s *still) Writer() settle.Writer {
+	took := time.Since(s.began)
+	switch {
+	case s.writes == 0:
+		return settle.Writer{}
+	case took >= s.writes:
+		s.rules[s.names[0]] = s.shadow[s.names[0]]
+		return settle.Writer{}
+	case s.unseen:
+		return settle.Writer{}
+	}
+	w := settle.Writer{PID: 7, Runs: took}
+	if half := s.writes / 2; took >= half {
+		if w = (settle.Writer{PID: 8, Runs: took - half - time.Second}); w.Runs < 0 {
+			return settle.Writer{}
+		}
+	}
+	if !s.waits {
+		w.Used = w.Runs / 2
+	}
+	return w
+}
+
+func (s *still) Rules(ctx context.Context) (proxyrules.Report, error) {
+	took := time.Since(s.began)
+	if s.later && took >= s.broken {
+		s.rules[s.names[0]] = "99999"
+	}
+	rep, err := s.cluster.Rules(ctx)
+	out := proxyrules.NewCollector()
+	switch {
+	case s.torn && took < max(s.writes, s.broken):
+		out.Add(proxyrules.Finding{Name: tableGone, Family: "ip", Message: "table nat has no rule of kube-proxy, other tables have"})
+		rep.Families, rep.Services = map[string]bool{"ip": s.flushed}, nil
+	case s.another && took >= s.broken:
+		out.Add(proxyrules.Finding{Name: half, Service: s.names[0], Family: "ip", Chain: "another", Message: "a part of it has changed"})
+	case !s.torn && took < s.broken:
+		out.Add(proxyrules.Finding{Name: half, Service: s.names[0], Family: "ip", Message: "half of it is there"})
+	}
+	if took < s.other {
+		rep.Families, rep.Services = map[string]bool{"ip6": true}, nil
+		rep.Wrote = func(string) (wrote, known bool) { return true, true }
+	}
+	rep.Findings = append(rep.Findings, out.List...)
+	return rep, err
+}
+
+func (s *still) Follow(ctx context.Context, from *proxyrules.Versions, send func(proxyrules.Change)) error {
+	if s.watch != nil {
+		return s.watch
+	}
+	if s.moves {
+		return s.cluster.Follow(ctx, from, send)
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func (s *still) List(ctx context.Context, latest bool) (*proxyrules.Versions, error) {
+	if s.lists++; latest && s.behind {
+		s.put(s.names[0], "77 0")
+	}
+	if latest && s.list != nil {
+		return nil, s.list
+	}
+	return s.cluster.List(ctx, latest)
+}
+
+func (s *still) Proxy(context.Context) []proxyrules.Finding {
+	if s.gone == "" || s.back > 0 && time.Since(s.began) > s.back {
+		return nil
+	}
+	out := proxyrules.NewCollector()
+	out.Addf(s.gone, "seen")
+	return out.List
+}
+
+// TestUnsettled: what could not be followed to its end is unknown, neither a finding nor nothing; a kube-proxy that comes back
+// within its time is no finding.
+func TestUnsettled(t *testing.T) {
+	const unsettled, absent = "kubeproxy.truth.unsettled", "kubeproxy.process.absent"
+	for _, c := range []struct {
+		what    string
+		s       still
+		stale   bool
+		time    time.Duration
+		want    string
+		verdict checks.Verdict
+	}{
+		{"stale", still{}, true, time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
+		{"a stale field", still{field: true}, true, time.Minute, "kubeproxy.truth.service-address", checks.Fail},
+		{"a long writing", still{writes: time.Minute}, true, 2 * time.Minute, "", checks.Pass},
+		{"a writing of many minutes", still{writes: 10 * time.Minute}, true, 11 * time.Minute, "", checks.Pass},
+		{"a writing that waits", still{writes: time.Hour, waits: true}, true, 4 * time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
+		{"a writing that never ends", still{writes: 9 * time.Hour}, true, 2 * time.Hour, "kubeproxy.truth.endpoint-stale", checks.Fail},
+		{"a first writing, table by table", still{writes: 3 * time.Minute, torn: true}, false, 4 * time.Minute, "", checks.Pass},
+		{"a first writing, too little time", still{writes: 3 * time.Minute, torn: true}, false, time.Minute, tableGone, checks.Unknown},
+		{"a first writing that waits", still{writes: time.Hour, torn: true, waits: true}, false, 4 * time.Minute, tableGone, checks.Fail},
+		{"half a Service, and then a stale one", still{broken: time.Second}, true, time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
+		{"half of it for a minute, while kube-proxy writes", still{broken: time.Minute, writes: time.Minute}, false,
+			2 * time.Minute, "", checks.Pass},
+		{"half a Service, and then the right one", still{broken: 2 * time.Second}, false, time.Minute, "", checks.Pass},
+		{"half a Service", still{broken: time.Hour}, true, time.Minute, half, checks.Fail},
+		{"half a Service, and then another half", still{broken: 2 * time.Second, another: true}, false, time.Minute, unsettled, checks.Unknown},
+		{"half a Service, too little time", still{broken: time.Hour}, true, 2 * time.Second, half, checks.Unknown},
+		{"half a stale Service, for long enough", still{broken: 10 * time.Second}, true, 20 * time.Second, half, checks.Fail},
+		{"half a table, and then a stale Service", still{broken: time.Second, torn: true}, true, time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
+		{"half a table, and then a stale Service that changes in the API", still{broken: time.Second, torn: true, moves: true}, true,
+			time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
+		{"half a Service that is right, and then a stale one", still{broken: time.Second, later: true}, false, time.Minute,
+			"kubeproxy.truth.endpoint-stale", checks.Fail},
+		{"half a Service, then a stale one for a moment", still{broken: 14 * time.Second, writes: 20 * time.Second, unseen: true, patient: true},
+			true, time.Minute, "", checks.Pass},
+		{"half a table, and then the right one", still{broken: 2 * time.Second, torn: true}, false, time.Minute, "", checks.Pass},
+		{"slow writings", still{slow: 20 * time.Second, mends: true}, true, time.Minute, "", checks.Pass},
+		{"slow writings that mend nothing", still{slow: 20 * time.Second}, true, time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
+		{"a slow writing, too little time", still{slow: 40 * time.Second}, true, time.Minute, unsettled, checks.Unknown},
+		{"a slow writing that is stuck", still{slow: time.Hour}, true, 4 * time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
+		{"usual writings that mend nothing", still{slow: time.Second}, true, 20 * time.Second, "kubeproxy.truth.endpoint-stale", checks.Fail},
+		{"a table without rules serves no Service", still{torn: true, broken: time.Hour, flushed: true}, false, time.Minute, tableGone, checks.Fail},
+		{"a family is gone", still{other: time.Hour}, false, time.Minute, "kubeproxy.truth.family-missing", checks.Fail},
+		{"a family is gone, too little time", still{other: time.Hour}, false, 2 * time.Second, "kubeproxy.truth.family-missing", checks.Unknown},
+		{"a family is gone for a moment", still{other: 2 * time.Second}, false, time.Minute, "", checks.Pass},
+		{"a family is gone, and then stale", still{other: 2 * time.Second}, true, time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
+		{"nothing", still{}, false, time.Minute, "", checks.Pass},
+		{"too little time", still{}, true, 10 * time.Second, unsettled, checks.Unknown},
+		{"no watch", still{watch: errors.New("403 Forbidden")}, true, time.Minute, unsettled, checks.Unknown},
+		{"not confirmed", still{list: errors.New("503")}, true, time.Minute, unsettled, checks.Unknown},
+		{"a watch that is behind", still{behind: true}, true, time.Minute, unsettled, checks.Unknown},
+		{"no kube-proxy", still{gone: absent}, false, time.Minute, absent, checks.Fail},
+		{"no kube-proxy, too little time", still{gone: absent}, false, 10 * time.Second, absent, checks.Unknown},
+		{"kube-proxy is started again", still{gone: absent, back: 8 * time.Second}, false, time.Minute, "", checks.Pass},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := c.s
+			s.cluster = newCluster(rand.New(rand.NewPCG(1, 1)))
+			s.began = time.Now()
+			if c.stale {
+				s.rules[s.names[0]] = "99999"
+				if list, _, _ := strings.Cut(s.shadow[s.names[0]], " "); c.s.field {
+					s.rules[s.names[0]] = list + " 10"
+				}
+				s.stale[s.names[0]] = true
+			}
+			for _, name := range s.names {
+				if s.flushed {
+					s.rules[name], s.stale[name] = "gone", true
+				}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), c.time)
+			defer cancel()
+			versions, err := s.List(ctx, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.moves {
+				s.put(s.names[0], "77 0")
+			}
+			out, err := settle.Run(ctx, &s, &s, versions, settle.Options{Settle: settleTime, Patient: s.patient})
+			if err != nil {
+				t.Fatal(err)
+			}
+			name, verdict := "", checks.Pass
+			for _, f := range out.Report.Findings {
+				name, verdict = f.Name, f.Verdict
+				if f.Verdict == checks.Unknown && strings.Contains(f.Remedy, "restart") {
+					t.Errorf("%s: what is not certain is to be restarted: %s", c.what, f.Remedy)
+				}
+				if f.Verdict == checks.Fail && !strings.Contains(f.Message, "; so since ") {
+					t.Errorf("%s: it does not say since when: %s", c.what, f.Message)
+				}
+			}
+			if len(out.Report.Findings) > 1 || name != c.want || verdict != c.verdict {
+				t.Errorf("%s: %+v, want %s %s", c.what, out.Report.Findings, c.verdict, c.want)
+			}
+		})
+	}
+}

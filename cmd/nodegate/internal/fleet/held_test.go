@@ -1,0 +1,92 @@
+package fleet_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"nodegate/cmd/nodegate/internal/fleet"
+	"nodegate/cmd/nodegate/internal/report"
+)
+
+// TestWouldBeHeld: a policy that only warns shows whom it would hold, by the gate's own reports.
+func TestWouldBeHeld(t *testing.T) {
+	warns := func(text string) string {
+		return strings.Replace(text, `"stage"`, `"policy":{"enforce":"warn"},"stage"`, 1)
+	}
+	f := merged(t, warns(reportOf(t, "n1", "boot", fail("swap", "on"))), warns(reportOf(t, "n2", "boot", pass("swap", "off"))),
+		warns(reportOf(t, "n3", "run", fail("swap", "on"))), reportOf(t, "n4", "boot", fail("swap", "on")))
+	const want = "1 node would be held, if enforce were not warn: "
+	var text, page, document bytes.Buffer
+	if err := fleet.Text(&text, f, false, report.Plain); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text.String(), want+"n1\n") {
+		t.Errorf("the text:\n%s", &text)
+	}
+	if err := fleet.HTML(&page, f); err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(page.String(), want)
+	if line, _, _ := strings.Cut(rest, "</p>"); !strings.Contains(line, "n1") || strings.Contains(line, "n3") || strings.Contains(line, "n4") {
+		t.Errorf("the page says %q", line)
+	}
+	if err := fleet.JSON(&document, f); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(document.String(), `"enforce": "warn"`); n != 3 {
+		t.Errorf("%d nodes of the JSON say that the gate only warns, want 3:\n%s", n, &document)
+	}
+	if f := merged(t, reportOf(t, "n4", "boot", fail("swap", "on"))); f.WouldBeHeld() != nil {
+		t.Error("a node that is held would be held")
+	}
+}
+
+// TestOutdated: what watch left before it ended is named, not taken for the node as it is. What the gate said at boot stays true.
+func TestOutdated(t *testing.T) {
+	before := func(text, at string) string { return strings.Replace(text, "2026-11-20T10:00", at, 1) }
+	f := merged(t, reportOf(t, "n1", "run", pass("swap", "off")), before(reportOf(t, "n2", "run", pass("swap", "off")), "2026-11-18T10:00"),
+		before(reportOf(t, "n3", "run", pass("swap", "off")), "2026-11-20T02:00"),
+		before(reportOf(t, "n4", "boot", pass("swap", "off")), "2026-10-01T10:00"),
+		before(reportOf(t, "n5", "run", pass("swap", "off")), "no time, "))
+	const want = "1 report over a day older than the newest (does nodegate watch run there?): "
+	var text, page bytes.Buffer
+	if err := fleet.Text(&text, f, false, report.Plain); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text.String(), want+"n2\n") {
+		t.Errorf("the text:\n%s", &text)
+	}
+	if err := fleet.HTML(&page, f); err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(page.String(), want)
+	if line, _, _ := strings.Cut(rest, "</p>"); !strings.Contains(line, "n2") || strings.Contains(line, "n3") || strings.Contains(line, "n4") {
+		t.Errorf("the page says %q", line)
+	}
+}
+
+// TestLastWords: of a node that left its last words on the console only what does not pass is there; that the rest was not asked is not
+// said.
+func TestLastWords(t *testing.T) {
+	all := reportOf(t, "n1", "boot", fail("swap", "on"), pass("panic", "10"), pass("other", "1"))
+	held := reportOf(t, "n2", "boot", fail("swap", "on"), fail("other", "0"))
+	read, err := report.Decode("all.json", strings.NewReader(all+strings.Replace(all, "n1", "n3", 1)+held))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := report.LastWords(read[2].Report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	console, err := report.DecodeConsole("console", strings.NewReader(strings.Join(lines, "\n")))
+	if err != nil || len(console) != 1 {
+		t.Fatalf("%v, %v", console, err)
+	}
+	for want, reports := range map[string][]report.Read{"not asked": read, "": append(read[:2:2], console...)} {
+		f, errs := fleet.Merge(reports)
+		if text := asText(t, f, true); errs != nil || strings.Contains(text, "not asked") != (want != "") || !strings.Contains(text, "other") {
+			t.Errorf("want %q: %v\n%s", want, errs, text)
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package fleet_test
+
+import (
+	"bytes"
+	"fmt"
+	"image"
+	"image/png"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"nodegate/cmd/nodegate/internal/fleet"
+)
+
+// TestPageInChromium looks at the page of 1,000 nodes as a person would: on a
+// phone and on a desk, in light and dark, without a network. SCREENSHOTS names a
+// folder for what it saw, for people to look at.
+func TestPageInChromium(t *testing.T) {
+	f := merged(t, farm(t, 1000, 100)...)
+	url := written(t, f)
+	b := startChromium(t)
+	backgrounds := map[string]bool{}
+	for _, width := range []int{360, 1280} {
+		for _, scheme := range []string{"light", "dark"} {
+			what := fmt.Sprintf("%d pixels, %s", width, scheme)
+			b.open(url, width, scheme)
+			for _, c := range []struct{ script, want string }{
+				{"document.documentElement.scrollWidth <= innerWidth && innerWidth == " + fmt.Sprint(width), "true"},
+				{"document.title", "nodegate fleet: 3 of 1000 nodes not as they should be"},
+				{"document.querySelector('header p').textContent",
+					"1000 nodes of eu-central-1.compute.internal, 100 checks, stage boot: 1 fail, 2 unknown, 997 pass"},
+				// Of 1,000 nodes four groups, of 100 checks seven in which they differ.
+				{"document.querySelectorAll('#map tbody tr').length", "4"},
+				{"document.querySelectorAll('#map thead th a').length", "7"},
+				{"document.querySelectorAll('article').length", "7"},
+				{"document.querySelectorAll('#map td.fail').length + ' ' + document.querySelectorAll('#map td.unknown').length + ' ' + " +
+					"document.querySelectorAll('#map td.value').length", "3 1 1"},
+				{"document.querySelector('#map tbody th').textContent", "ip-10-0-0-17"},
+				{"document.querySelector('#map tbody tr:last-child th summary').textContent", "ip-10-0-0-0 +995"},
+				{"document.querySelector('article h3').textContent", "1 module.br_netfilter"},
+				{"document.querySelectorAll('#alike li').length", "93"},
+				{"document.scripts.length + document.querySelectorAll('link, img, iframe').length", "0"},
+				// The first column stays visible, and the numbers link to the checks.
+				{"getComputedStyle(document.querySelector('#map tbody th')).position", "sticky"},
+				{"[...document.querySelectorAll('#map thead a')].every(a => document.querySelector(a.getAttribute('href')))", "true"},
+				// Open details do not widen the page either.
+				{"document.querySelectorAll('details').forEach(d => d.open = true); document.documentElement.scrollWidth <= innerWidth", "true"},
+			} {
+				if got := b.eval(c.script); got != c.want {
+					t.Errorf("%s: %s is %s, want %s", what, c.script, got, c.want)
+				}
+			}
+			backgrounds[scheme+b.eval("getComputedStyle(document.body).backgroundColor")] = true
+			b.eval("document.querySelectorAll('details').forEach(d => d.open = false)")
+			shown := b.screenshot(width, 1500)
+			hues(t, what, shown)
+			if dir := os.Getenv("SCREENSHOTS"); dir != "" {
+				if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("fleet-%d-%s.png", width, scheme)), shown, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	if len(backgrounds) != 2 {
+		t.Errorf("light and dark look alike: %v", backgrounds)
+	}
+	for _, asked := range b.asked {
+		if asked != url && asked != "about:blank" {
+			t.Errorf("the page asked for %s", asked)
+		}
+	}
+	if len(b.asked) < 4 {
+		t.Errorf("requests were not seen: %v", b.asked)
+	}
+}
+
+// TestWidePage: 300 nodes that differ in 80 checks scroll inside the map, not
+// the page; neither a name without a space nor markup widens it.
+func TestWidePage(t *testing.T) {
+	var reports []string
+	long := strings.Repeat("x", 200) + "<b>"
+	for n := range 300 {
+		var results []result
+		for c := range 80 {
+			got := "1"
+			if (n*7+c*13)%29 == 0 {
+				got = long + fmt.Sprint(n)
+			}
+			results = append(results, pass(fmt.Sprintf("sysctl.%s.%d", long, c), got))
+		}
+		reports = append(reports, reportOf(t, fmt.Sprintf("%s%d", long, n), "boot", results...))
+	}
+	url := written(t, merged(t, reports...))
+	b := startChromium(t)
+	b.open(url, 360, "dark")
+	for _, c := range []struct{ script, want string }{
+		{"document.documentElement.scrollWidth <= innerWidth && innerWidth == 360", "true"},
+		{"document.querySelectorAll('#map tbody tr').length * document.querySelectorAll('#map thead th a').length > 2000", "true"},
+		{"const s = document.querySelector('.scroll'); s.scrollWidth > s.clientWidth && s.clientWidth < 360", "true"},
+		{"document.querySelectorAll('#map b b, article b b, code b').length", "0"},
+	} {
+		if got := b.eval(c.script); got != c.want {
+			t.Errorf("%s is %s, want %s", c.script, got, c.want)
+		}
+	}
+}
+
+// written writes the fleet's page to a file and returns its address.
+func written(t *testing.T, f fleet.Fleet) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "fleet.html")
+	var page bytes.Buffer
+	if err := fleet.HTML(&page, f); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, page.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return "file://" + file
+}
+
+// hues fails if a screenshot lacks one of the four colours of a heat map: nearly
+// pure red, blue, green and violet.
+func hues(t *testing.T, what string, shown []byte) {
+	t.Helper()
+	picture, err := png.Decode(bytes.NewReader(shown))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	all := picture.Bounds()
+	for y := all.Min.Y; y < all.Max.Y; y++ {
+		for x := all.Min.X; x < all.Max.X; x++ {
+			seen[hue(picture, x, y)]++
+		}
+	}
+	for _, h := range []string{"red", "blue", "green", "violet"} {
+		if seen[h] < 200 { // half a cell of the map
+			t.Errorf("%s: nothing is %s in the screenshot: %v", what, h, seen)
+		}
+	}
+}
+
+func hue(picture image.Image, x, y int) string {
+	r16, g16, b16, _ := picture.At(x, y).RGBA()
+	r, g, b := int(r16>>8), int(g16>>8), int(b16>>8)
+	switch {
+	case r > g+60 && r > b+60:
+		return "red"
+	case g > r+10 && g > b+5:
+		return "green"
+	case b > r+40 && r > g+20:
+		return "violet"
+	case b > r+60:
+		return "blue"
+	}
+	return "other"
+}

@@ -1,0 +1,69 @@
+package fleet_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"nodegate/cmd/nodegate/internal/fleet"
+	"nodegate/cmd/nodegate/internal/report"
+)
+
+func TestMergeRejectsTwoOfOneNode(t *testing.T) {
+	reports, err := report.Decode("f.json", strings.NewReader(
+		reportOf(t, "a", "boot", pass("x", "1"))+reportOf(t, "b", "boot", pass("x", "1"))+reportOf(t, "a", "boot", pass("x", "2"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, errs := fleet.Merge(reports)
+	if len(errs) != 1 || errs[0].Error() != `f.json:3:1: node "a" has a report already, in f.json; keep the newer` ||
+		len(f.Nodes) != 2 || f.Checks[0].Kind != fleet.Alike {
+		t.Errorf("%v, %+v", errs, f)
+	}
+}
+
+// FuzzMerge: every file is an error or a table that can be written.
+func FuzzMerge(f *testing.F) {
+	f.Add([]byte(strings.Join(farm(f, 4, 8), "")))
+	f.Add([]byte(`{"apiVersion":"nodegate/v1","kind":"Report","verdict":"pass","results":[{"name":"a","verdict":"skip"}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		reports, _ := report.Decode("f", strings.NewReader(string(text)))
+		merged, _ := fleet.Merge(reports)
+		if len(merged.Nodes) == 0 {
+			return
+		}
+		in := 0
+		for _, g := range merged.Groups {
+			in += len(g.Nodes)
+		}
+		if in != len(merged.Nodes) {
+			t.Fatalf("%d of %d nodes are in a group", in, len(merged.Nodes))
+		}
+		asText(t, merged, true)
+		var page strings.Builder
+		if err := fleet.HTML(&page, merged); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(page.String(), "<script") {
+			t.Fatal(page.String())
+		}
+	})
+}
+
+// TestTooManyChecks: reports whose checks no other node has are left out, by name, before the table of all checks and all
+// nodes is made; the others are shown.
+func TestTooManyChecks(t *testing.T) {
+	var reports []report.Read
+	for n := range 200 {
+		r := report.Read{File: fmt.Sprintf("file-%d", n)}
+		r.Node.Name = fmt.Sprintf("node-%d", n)
+		for i := range 500 {
+			r.Results = append(r.Results, report.Result{Name: fmt.Sprintf("own.%d-%d", n, i), Verdict: report.Pass})
+		}
+		reports = append(reports, r)
+	}
+	f, errs := fleet.Merge(reports)
+	if len(f.Nodes) != 20 || len(errs) != 180 || !strings.Contains(errs[0].Error(), "file-20: left out: ") {
+		t.Errorf("%d nodes, %d errors, the first: %v", len(f.Nodes), len(errs), errs[0])
+	}
+}

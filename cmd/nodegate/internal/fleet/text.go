@@ -1,0 +1,124 @@
+package fleet
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+
+	"nodegate/cmd/nodegate/internal/report"
+)
+
+// How much of a long list and of a long value the text shows.
+const (
+	textNames = 5
+	textValue = 100
+)
+
+// Text writes the table for people: the checks in which nodes differ, then these
+// nodes, last the sum. With all, it names every node, and the checks in which no
+// node differs.
+func Text(w io.Writer, f Fleet, all bool, paint report.Paint) error {
+	t := text{f: f, paint: paint, names: textNames}
+	if all {
+		t.names = 0
+	}
+	for _, c := range f.Checks {
+		switch c.Kind {
+		case Verdicted, Valued, Wrong:
+			t.check(c)
+		}
+	}
+	t.list(Caused, "because of these")
+	t.list(Varies, "a value of its own on most nodes")
+	if all {
+		t.list(Alike, "the same everywhere")
+	}
+	t.groups()
+	if held := f.WouldBeHeld(); held != nil {
+		fmt.Fprintf(&t, "%s would be held, if enforce were not warn: %s\n\n", report.Count(len(held), "node"), f.names(held, t.names))
+	}
+	if old := f.Outdated(); old != nil {
+		fmt.Fprintf(&t, "%s %s: %s\n\n", report.Count(len(old), "report"), outdated, f.names(old, t.names))
+	}
+	_ = report.Total(&t, paint, f.Verdict(), f.summary(State.word))
+	_, err := t.WriteTo(w)
+	return err
+}
+
+type text struct {
+	bytes.Buffer
+	f     Fleet
+	paint report.Paint
+	names int
+}
+
+func (t *text) check(c Check) {
+	fmt.Fprintf(t, "%s\n", clean(c.Name, textValue))
+	width := 0
+	for _, s := range c.States {
+		width = max(width, len([]rune(clean(s.Got, textValue))))
+	}
+	for i, s := range c.States {
+		if i == textNames && t.names > 0 {
+			fmt.Fprintf(t, "        and %d other values\n", len(c.States)-i)
+			break
+		}
+		word := t.paint.Verdict(s.Verdict, fmt.Sprintf("%-9s", s.word()))
+		line := fmt.Sprintf("%6d  %s  %-*s", len(s.Nodes), word, width, clean(s.Got, textValue))
+		if i > 0 || c.Kind == Wrong && len(c.States) > 1 {
+			line += "  " + t.f.names(s.Nodes, t.names)
+		}
+		fmt.Fprintln(t, strings.TrimRight(line, " "))
+	}
+	if c.Remedy != "" && (c.Kind == Verdicted || c.Kind == Wrong) {
+		fmt.Fprintf(t, "        %s %s\n", t.paint(report.Dim, "do       "), clean(c.Remedy, 400))
+	}
+	fmt.Fprintln(t)
+}
+
+func (t *text) list(k Kind, what string) {
+	var names []string
+	for _, c := range t.f.Checks {
+		if c.Kind != k {
+			continue
+		}
+		name := clean(c.Name, textValue)
+		if c.Because != "" {
+			name += " (" + clean(c.Because, textValue) + ")"
+		}
+		names = append(names, name)
+	}
+	if names != nil {
+		fmt.Fprintf(t, "%s: %s\n\n", what, strings.Join(names, ", "))
+	}
+}
+
+// groups lists the nodes, those that differ most first; alike nodes in one line.
+func (t *text) groups() {
+	for _, g := range t.f.Groups {
+		if len(g.Differs) == 0 {
+			continue
+		}
+		var differs []string
+		for _, i := range g.Differs {
+			c := t.f.Checks[i]
+			if c.Kind == Caused {
+				continue
+			}
+			s, _ := c.Of(g.Nodes[0])
+			said := clean(c.Name, textValue) + " " + t.paint.Verdict(s.Verdict, s.word())
+			if s.fine() && s.Got != "" {
+				said += " " + clean(s.Got, 40)
+			}
+			differs = append(differs, said)
+		}
+		fmt.Fprintf(t, "%s: %s\n", t.f.names(g.Nodes, t.names), strings.Join(differs, ", "))
+	}
+	for _, g := range t.f.Groups {
+		if len(g.Differs) == 0 && len(t.f.Nodes) > 1 {
+			fmt.Fprintf(t, "%s as most: %s\n", report.Count(len(g.Nodes), "node"), t.f.names(g.Nodes, t.names))
+		}
+	}
+	fmt.Fprintln(t)
+}

@@ -1,0 +1,134 @@
+package fleet
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"nodegate/cmd/nodegate/internal/report"
+)
+
+// word returns the verdict as people read it.
+func (s State) word() string {
+	if s.Verdict == "" {
+		return "not asked"
+	}
+	return s.Verdict.Word()
+}
+
+// fine reports whether nobody has to look at it.
+func (s State) fine() bool { return s.Verdict == "" || s.Verdict.Fine() }
+
+// clean returns a text of a report as one line that is safe to print: without
+// control characters, which could rewrite a terminal, and without characters that
+// change the direction of writing; cut after most runes if most is not 0.
+func clean(text string, most int) string {
+	var b strings.Builder
+	n := 0
+	for _, r := range strings.Join(strings.Fields(text), " ") {
+		if n++; most > 0 && n > most {
+			b.WriteString("...")
+			break
+		}
+		if !unicode.IsPrint(r) {
+			r = unicode.ReplacementChar
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// names lists nodes, at most the first so many if most is not 0.
+func (f Fleet) names(nodes []int, most int) string {
+	var b strings.Builder
+	for i, n := range nodes {
+		if most > 0 && i == most {
+			fmt.Fprintf(&b, " and %d more", len(nodes)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(clean(strings.TrimSuffix(f.Nodes[n].Name, f.domain), 80))
+	}
+	return b.String()
+}
+
+// domain returns the common end of all names, from a dot on, which the table does
+// not repeat. It is "" if a name would be empty without it.
+func domain(nodes []Node) string {
+	if len(nodes) < 2 {
+		return ""
+	}
+	_, end, _ := strings.Cut(nodes[0].Name, ".")
+	for _, n := range nodes {
+		for end != "" && (!strings.HasSuffix(n.Name, "."+end) || len(n.Name) == len(end)+1) {
+			_, end, _ = strings.Cut(end, ".")
+		}
+	}
+	if end == "" {
+		return ""
+	}
+	return "." + end
+}
+
+// summary returns the fleet in one line: "1000 nodes, 98 checks, stage boot: 3 fail, 997 pass".
+func (f Fleet) summary(word func(State) string) string {
+	var parts []string
+	for _, v := range []report.Verdict{report.Fail, report.Unknown, report.Pass} {
+		if n := f.Count(v); n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, word(State{Verdict: v})))
+		}
+	}
+	stages := f.Stages()
+	for i := range stages {
+		stages[i] = clean(stages[i], 40)
+	}
+	nodes := report.Count(len(f.Nodes), "node")
+	if f.domain != "" {
+		nodes += " of " + clean(strings.TrimPrefix(f.domain, "."), 80)
+	}
+	return fmt.Sprintf("%s, %s, stage %s: %s", nodes, report.Count(len(f.Checks)-f.facts(), "check"),
+		strings.Join(stages, " and "), strings.Join(parts, ", "))
+}
+
+// facts returns how many checks no policy asks for.
+func (f Fleet) facts() int {
+	n := 0
+	for _, c := range f.Checks {
+		if strings.HasPrefix(c.Name, isFact) {
+			n++
+		}
+	}
+	return n
+}
+
+// outdated says of a report what Outdated found.
+const outdated = "over a day older than the newest (does nodegate watch run there?)"
+
+// when returns the time in which the nodes were checked.
+func (f Fleet) when() string {
+	var first, last time.Time
+	for _, n := range f.Nodes {
+		at, err := time.Parse(time.RFC3339, n.Time)
+		if err != nil {
+			continue
+		}
+		if first.IsZero() || at.Before(first) {
+			first = at
+		}
+		if at.After(last) {
+			last = at
+		}
+	}
+	const minute = "2006-01-02 15:04"
+	switch a, b := first.UTC().Format(minute), last.UTC().Format(minute); {
+	case last.IsZero():
+		return ""
+	case a == b:
+		return "checked " + a + " UTC"
+	default:
+		return "checked from " + a + " to " + b + " UTC"
+	}
+}

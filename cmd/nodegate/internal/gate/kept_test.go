@@ -1,0 +1,66 @@
+package gate
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"nodegate/checks"
+	"nodegate/cmd/nodegate/internal/report"
+)
+
+// TestKeeper: a file system that hangs for a while holds changes up for one line in retry, and has each of them once, in their order.
+func TestKeeper(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, hangs := time.Now(), 20*time.Second
+		var got []string
+		var mu sync.Mutex
+		note := func(format string, what string) {
+			mu.Lock()
+			defer mu.Unlock()
+			got = append(got, fmt.Sprintf(format, what, time.Since(began)))
+		}
+		noted := func() []string {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			all := got
+			got = nil
+			return all
+		}
+		k := keeper{write: func(c report.Change) {
+			time.Sleep(time.Until(began.Add(hangs)))
+			note("%s at %s", c.Writes[0].To)
+		}}
+		made := func(to string) {
+			k.keep(checks.Result{Name: "test"}, []checks.Change{{Target: "test", To: to}})
+			note("after %s %s", to)
+		}
+		made("a")
+		made("b")
+		time.Sleep(6 * time.Second)
+		made("c")
+		made("d")
+		time.Sleep(10 * time.Second)
+		made("e")
+		want := "after a 3s, after b 3s, after c 12s, after d 12s, a at 20s, b at 20s, c at 20s, d at 20s, e at 22s, after e 22s"
+		if s := strings.Join(noted(), ", "); s != want {
+			t.Errorf("got  %s\nwant %s", s, want)
+		}
+		hangs = time.Hour
+		for i := range mostWaiting + 10 {
+			made(fmt.Sprint(i))
+		}
+		if d := time.Since(began); d > time.Minute {
+			t.Errorf("a file system that does not answer held it up until %s", d)
+		}
+		noted()
+		time.Sleep(2 * time.Hour)
+		if n := len(noted()); n != mostWaiting+1 {
+			t.Errorf("%d lines waited, and one was being written", n-1)
+		}
+	})
+}

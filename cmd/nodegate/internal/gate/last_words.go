@@ -1,0 +1,53 @@
+package gate
+
+import (
+	"strings"
+
+	"nodegate/checks"
+	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/host"
+	"nodegate/policy"
+)
+
+// leaveWords writes the report to the console, and to pstore where a program may, which outlive the machine, once for each change.
+func (g *Gate) leaveWords(p *policy.Policy, r checks.Report) {
+	lines, err := report.LastWords(report.New(g.Host, p, r))
+	if err != nil {
+		g.Voice.log(host.LevelWarning, "nodegate: last words: "+err.Error(), nil)
+		return
+	}
+	if all := strings.Join(lines, "\n"); all != g.words {
+		g.words = all
+		for _, line := range lines {
+			g.Voice.onConsole(line)
+		}
+		g.Voice.write("pstore", func() bool { return host.Persist(all + "\n") })
+	}
+}
+
+// tellTester writes the whole report for whoever tests this machine's image, once for each change.
+func (g *Gate) tellTester(p *policy.Policy, r checks.Report) {
+	if !host.HasReportPort() {
+		return
+	}
+	whole := report.New(g.Host, p, r)
+	short, err := report.LastWords(whole) // without times
+	if err != nil || strings.Join(short, "\n") == g.tested {
+		return
+	}
+	if lines, err := report.AllWords(whole); err == nil {
+		if g.untold = strings.Join(lines, "\n"); g.Voice.toTester(g.untold) {
+			g.tested, g.untold = strings.Join(short, "\n"), ""
+		}
+	}
+}
+
+// insist writes the last report again that the tester did not accept: no other will follow it. On a busy machine udev makes the
+// port seconds after kubelet's start.
+func (g *Gate) insist() {
+	for tries := 6; g.untold != "" && tries > 0; tries-- {
+		if host.Report(g.untold + "\n") {
+			g.untold = ""
+		}
+	}
+}

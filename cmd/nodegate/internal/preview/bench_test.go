@@ -1,0 +1,58 @@
+package preview_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"nodegate/checks"
+	"nodegate/checks/catalog"
+	"nodegate/cmd/nodegate/internal/preview"
+	"nodegate/internal/host"
+	"nodegate/policy"
+)
+
+// BenchmarkThousand is the built-in policy on snapshots of 1,000 nodes: this machine,
+// recorded at all stages, under other names.
+func BenchmarkThousand(b *testing.B) {
+	const count = 1000
+	h, err := host.Open("/")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer h.Close()
+	p := builtin(b)
+	recording, s := host.Record(h)
+	loaded, diags := p.For(nil)
+	if diags.HasErrors() {
+		b.Fatal(diags)
+	}
+	checks.Inspect(b.Context(), recording, checks.All, catalog.For(loaded, checks.All))
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		b.Fatal(err)
+	}
+	name, err := h.Text("/proc/sys/kernel/hostname")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		nodes, errs := p.Nodes(b.Context(), count, func(i int) (preview.Document, error) {
+			named := bytes.Replace(text, []byte(`"`+name+`\n"`), fmt.Appendf(nil, `"node%d\n"`, i), 1)
+			return preview.Document{Name: fmt.Sprint(i), Text: named}, nil
+		})
+		if len(errs) > 0 || len(nodes) != count {
+			b.Fatalf("%d nodes, %v", len(nodes), errs)
+		}
+	}
+	b.ReportMetric(float64(len(text))/1024, "KiB/snapshot")
+}
+
+func builtin(t testing.TB) preview.Policy {
+	f, err := policy.Builtin("kubernetes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return preview.Policy{Source: policy.Read([]policy.File{f}, policy.Options{Checks: catalog.Names()})}
+}

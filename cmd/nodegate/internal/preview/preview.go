@@ -1,0 +1,170 @@
+// Package preview says what a new policy would do to nodes, from what is recorded of
+// them: snapshots, and reports of an older policy.
+package preview
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"nodegate/checks"
+	"nodegate/checks/catalog"
+	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/host"
+	"nodegate/policy"
+)
+
+// Outcome is what becomes of a node at its next start with the new policy.
+type Outcome string
+
+// The outcomes, the worst first.
+const (
+	Held    Outcome = "held"    // a blocking requirement fails, and apply cannot make it pass
+	Unknown Outcome = "unknown" // the recording does not tell
+	Changed Outcome = "changed" // apply makes it pass
+	Pass    Outcome = "pass"
+)
+
+// Outcomes returns all outcomes, the worst first.
+func Outcomes() []Outcome { return []Outcome{Held, Unknown, Changed, Pass} }
+
+// Node is what the policy would do to one node.
+type Node struct {
+	Name    string      `json:"name"`
+	File    string      `json:"file"`
+	Outcome Outcome     `json:"outcome"`
+	Reasons []Reason    `json:"reasons,omitempty"` // of the outcome, and what is changed besides
+	Report  report.Read `json:"-"`                 // what apply would change is a warning
+}
+
+// Reason is one requirement, and what it does to the node.
+type Reason struct {
+	Outcome Outcome `json:"outcome"`
+	Name    string  `json:"name"`
+	Text    string  `json:"text"`
+}
+
+// Policy is the new policy.
+type Policy struct{ policy.Source }
+
+// Document is a file with a snapshot, or with reports.
+type Document struct {
+	Name string
+	Text []byte
+}
+
+// Nodes returns what the policy would do to the nodes of the documents, in their order.
+// The errors are of documents that are neither, of nodes that are in two, and of mistakes in the policy.
+func (p Policy) Nodes(ctx context.Context, count int, read func(i int) (Document, error)) ([]Node, []error) {
+	nodes, errs := make([][]Node, count), make([]error, count)
+	var work sync.WaitGroup
+	next := make(chan int)
+	for range runtime.GOMAXPROCS(0) {
+		work.Go(func() {
+			for i := range next {
+				d, err := read(i)
+				if err == nil {
+					nodes[i], err = p.document(ctx, d)
+				}
+				errs[i] = err
+			}
+		})
+	}
+	for i := range count {
+		next <- i
+	}
+	close(next)
+	work.Wait()
+	var all []Node
+	var wrong []error
+	files := map[string]string{}
+	for i := range nodes {
+		for _, n := range nodes[i] {
+			if first, is := files[n.Name]; is {
+				wrong = append(wrong, fmt.Errorf("%s: node %.200q is recorded already, in %s; keep the newer", n.File, n.Name, first))
+				continue
+			}
+			files[n.Name] = n.File
+			all = append(all, n)
+		}
+		if errs[i] != nil {
+			wrong = append(wrong, errs[i])
+		}
+	}
+	return all, wrong
+}
+
+// document tells a snapshot from reports by its first lines.
+func (p Policy) document(ctx context.Context, d Document) ([]Node, error) {
+	if !bytes.Contains(d.Text[:min(len(d.Text), 512)], []byte(`"Snapshot"`)) {
+		return p.reports(d)
+	}
+	s, err := host.ReadSnapshot(bytes.NewReader(d.Text))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", d.Name, err)
+	}
+	h := host.Replay(s)
+	loaded, err := p.load(d.Name, func(name string) (any, bool) { return h.Fact(ctx, name) })
+	if err != nil {
+		return nil, err
+	}
+	found := checks.Inspect(ctx, h, checks.Boot, catalog.For(loaded, checks.Boot))
+	return []Node{newNode(d.Name, found, report.New(h, loaded, found))}, nil
+}
+
+func (p Policy) load(node string, fact func(string) (any, bool)) (*policy.Policy, error) {
+	loaded, diags := p.For(fact)
+	if diags.HasErrors() {
+		return nil, fmt.Errorf("the policy is wrong on the node of %s: %w", node, diags)
+	}
+	return loaded, nil
+}
+
+// newNode sorts what an inspection found. What apply would change passes afterwards.
+func newNode(file string, found checks.Report, r report.Report) Node {
+	n := Node{Name: r.Node.Name, File: file, Outcome: Pass}
+	if n.Name == "" {
+		n.Name = file
+	}
+	stuck, changed := map[string]bool{}, map[string]bool{}
+	blocked := map[Outcome]bool{}
+	for i, res := range found.Results {
+		if res.Verdict == checks.Pass || res.Verdict == checks.Skip {
+			continue
+		}
+		reason := Reason{Name: res.Name, Outcome: Held, Text: res.State.Got + ", wants " + res.State.Want}
+		switch {
+		case res.Verdict == checks.Unknown:
+			reason.Outcome, reason.Text = Unknown, report.OneLine(res.Err.Error())
+		case len(res.State.Changes) > 0 && !stuck[res.Follows], len(res.State.Changes) == 0 && changed[res.Follows]:
+			changed[res.Name] = true
+			reason.Outcome, reason.Text = Changed, res.State.Got+" -> "+res.State.Want
+			to := &r.Results[i]
+			to.Verdict, to.Got, to.Because, to.Remedy = report.Warn, reason.Text, "", ""
+		}
+		if reason.Outcome != Changed {
+			stuck[res.Name] = true
+			if res.Metadata.Severity == policy.Warn { // it holds no node
+				to := &r.Results[i]
+				to.Verdict, to.Skipped = report.Skip, "it does not pass, and holds no node: "+reason.Text
+				continue
+			}
+			if res.State.Cause != "" && stuck[res.State.Cause] {
+				continue // the cause says more
+			}
+		}
+		blocked[reason.Outcome] = true
+		n.Reasons = append(n.Reasons, reason)
+	}
+	for _, o := range Outcomes() {
+		if blocked[o] {
+			n.Outcome = o
+			break
+		}
+	}
+	r.Verdict = map[Outcome]report.Verdict{Held: report.Fail, Unknown: report.Unknown, Changed: report.Pass, Pass: report.Pass}[n.Outcome]
+	n.Report = report.Read{Report: r, File: file}
+	return n
+}

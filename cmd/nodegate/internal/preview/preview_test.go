@@ -1,0 +1,244 @@
+package preview_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nodegate/checks"
+	"nodegate/checks/catalog"
+	"nodegate/checks/checkstest"
+	"nodegate/cmd/nodegate/internal/preview"
+	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
+	"nodegate/policy"
+)
+
+const newPolicy = `
+module "ip_vs" { when = version_at_least(kernel.version, "5.9") }
+sysctl "net.ipv4.vs.conntrack" {
+  value = 1
+  when  = version_at_least(kernel.version, "5.9")
+}
+sysctl "kernel.panic" { min = 10 }
+sysctl "vm.swappiness" {
+  value    = 1
+  severity = "warn"
+}
+link "eth" {
+  match { name = "eth0" }
+  mtu = 1500
+}
+check "swap" { severity = "block" }
+`
+
+func node(name, kernel, panicValue, modules string) *hosttest.Machine {
+	m := checkstest.Node(map[string]string{"/lib/modules/" + kernel + "/modules.dep": modules, "/proc/swaps": "Filename\n",
+		"/proc/sys/kernel/hostname": name + "\n", "/lib/modules/" + kernel + "/modules.builtin": ""},
+		map[string]string{"kernel/panic": panicValue, "vm/swappiness": "60"})
+	m.Kernel = kernel
+	m.Links = map[string]*hosttest.Link{"eth0": {MTU: 1500}}
+	return m
+}
+
+// snapshot is what `nodegate snapshot --policy` would record.
+func snapshot(t *testing.T, m *hosttest.Machine, text string) string {
+	t.Helper()
+	recording, s := host.Record(m.Host())
+	o := policy.Options{Checks: catalog.Names(), Fact: func(name string) (any, bool) { return recording.Fact(t.Context(), name) }}
+	p, diags := policy.Load([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, o)
+	if diags.HasErrors() {
+		t.Fatal(diags)
+	}
+	found := checks.Inspect(t.Context(), recording, checks.Boot, catalog.For(p, checks.Boot))
+	report.New(recording, p, found)
+	return encode(t, s)
+}
+
+func encode(t *testing.T, v any) string {
+	t.Helper()
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// reported is what the gate of an older policy left.
+func reported(t *testing.T, m *hosttest.Machine, text string) string {
+	t.Helper()
+	p := checkstest.Load(t, text)
+	return encode(t, report.New(m.Host(), p, checks.Inspect(t.Context(), m.Host(), checks.Boot, catalog.For(p, checks.Boot))))
+}
+
+func previewed(t *testing.T, texts ...string) ([]preview.Node, []error) {
+	t.Helper()
+	return previewedBy(t, newPolicy, texts...)
+}
+
+func previewedBy(t *testing.T, text string, texts ...string) ([]preview.Node, []error) {
+	t.Helper()
+	files := []policy.File{{Name: "new.hcl", Text: []byte(text)}}
+	p := preview.Policy{Source: policy.Read(files, policy.Options{Checks: catalog.Names()})}
+	return p.Nodes(t.Context(), len(texts), func(i int) (preview.Document, error) {
+		if texts[i] == "" {
+			return preview.Document{}, errors.New("no such file")
+		}
+		return preview.Document{Name: string(rune('a' + i)), Text: []byte(texts[i])}, nil
+	})
+}
+
+func TestPreview(t *testing.T) {
+	const has, old = "kernel/net/ip_vs.ko:\n", "sysctl \"kernel.panic\" { value = 1 }\nmodule \"ip_vs\" {}\n"
+	swapping := node("swapping", "5.4.0", "10", "")
+	swapping.Files["/proc/swaps"] = "Filename\n/dev/sda2 partition 1 0 -2\n"
+	swapping.Files["/var/lib/kubelet/config.yaml"] = "{}\n"
+	fine := node("fine", "5.4.0", "30", "")
+	fine.Sysctl("vm/swappiness", "1")
+	nodes, errs := previewed(t,
+		snapshot(t, fine, newPolicy),
+		snapshot(t, node("changed", "6.1.0", "0", has), newPolicy),
+		snapshot(t, node("lacks-module", "6.1.0", "30", ""), newPolicy),
+		snapshot(t, swapping, newPolicy),
+		snapshot(t, node("asked-less", "5.4.0", "30", ""), "check \"swap\" { severity = \"block\" }\n"),
+		reported(t, node("reported", "6.1.0", "3", has),
+			old+"check \"swap\" { severity = \"block\" }\nlink \"eth\" {\n match { name = \"eth0\" }\n mtu = 1500\n}\n"+
+				"sysctl \"net.ipv4.vs.conntrack\" { value = 1 }\nsysctl \"vm.swappiness\" { value = 2 }\n"),
+		reported(t, node("reported-less", "6.1.0", "30", has), old),
+		"", "{}",
+	)
+	if d := cmp.Diff(2, len(errs)); d != "" {
+		t.Errorf("%v", errs)
+	}
+	var b strings.Builder
+	if err := preview.Text(&b, nodes, false, report.Plain); err != nil {
+		t.Fatal(err)
+	}
+	checkstest.Equal(t, "text", `
+held          1  module.ip_vs: not installed, wants loaded
+                 lacks-module
+held          1  swap: swap on /dev/sda2, wants no swap, or failSwapOn false
+                 swapping
+unknown       1  sysctl.kernel.panic: reading sysctl: /proc/sys/kernel/panic: not in this snapshot: it was taken by a policy that did not ask
+                 asked-less
+unknown       1  link.eth: links: not in this snapshot: it was taken by a policy that did not ask
+                 asked-less
+unknown       1  sysctl.net.ipv4.vs.conntrack: the report does not have it: take a snapshot with the new policy
+                 reported-less
+unknown       1  link.eth: the report does not have it: take a snapshot with the new policy
+                 reported-less
+unknown       1  swap: the report does not have it: take a snapshot with the new policy
+                 reported-less
+changed       4  sysctl.vm.swappiness: 60 -> 1
+                 changed lacks-module swapping reported
+changed       3  module.ip_vs: not loaded -> loaded
+                 changed reported reported-less
+changed       2  sysctl.net.ipv4.vs.conntrack: no such parameter -> 1
+                 changed reported
+changed       1  sysctl.kernel.panic: 0 -> at least 10
+                 changed
+changed       1  sysctl.kernel.panic: 3 -> at least 10
+                 reported
+nodegate: of 7 nodes 1 pass, 2 changed, 2 unknown, 2 held`, b.String())
+	for _, n := range nodes {
+		want := map[preview.Outcome]report.Verdict{preview.Held: report.Fail, preview.Unknown: report.Unknown,
+			preview.Changed: report.Pass, preview.Pass: report.Pass}[n.Outcome]
+		if n.Report.Verdict != want {
+			t.Errorf("%s is %s, and its report says %s", n.Name, n.Outcome, n.Report.Verdict)
+		}
+		text := encode(t, n.Report.Report)
+		if _, err := report.Decode(n.Name, bytes.NewReader([]byte(text))); err != nil {
+			t.Error(err)
+		}
+	}
+	if preview.Worst(nodes) != preview.Held {
+		t.Error("the worst is not held")
+	}
+}
+
+// TestFollows: a failure that ends when apply changes something else holds no node; one that only warns and that apply cannot change is
+// no change.
+func TestFollows(t *testing.T) {
+	const text = `
+check "inotify.limits" { severity = "block" }
+sysctl "fs.inotify.max_user_watches" {
+  value    = 524288
+  severity = "warn"
+}
+sysctl "fs.inotify.max_user_instances" { value = 8192 }
+sysctl "kernel.no_such" {
+  value    = 1
+  severity = "warn"
+}`
+	low := checkstest.Node(map[string]string{"/proc/sys/kernel/hostname": "low\n"},
+		map[string]string{"fs/inotify/max_user_watches": "8192", "fs/inotify/max_user_instances": "128"})
+	blocking := strings.Replace(text, "  severity = \"warn\"\n", "", 1) // a report does not say what only a warning explains
+	for what, document := range map[string]string{"snapshot": snapshot(t, low, text), "report": reported(t, low, blocking)} {
+		nodes, errs := previewedBy(t, text, document)
+		if len(errs) != 0 || len(nodes) != 1 || nodes[0].Outcome != preview.Changed || len(nodes[0].Reasons) != 3 {
+			t.Fatalf("%s: %+v, %v", what, nodes, errs)
+		}
+		for _, r := range nodes[0].Report.Results {
+			want := report.Warn
+			if r.Name == "sysctl.kernel.no_such" {
+				want = report.Skip
+			}
+			if r.Verdict != want {
+				t.Errorf("%s: %s is %s, want %s", what, r.Name, r.Verdict, want)
+			}
+		}
+	}
+}
+
+// TestNotAsked: what an older policy left out on a node, or asked of other interfaces, its report does not show.
+func TestNotAsked(t *testing.T) {
+	const old = `
+sysctl "kernel.panic" {
+  value = 10
+  when  = false
+}
+link "eth" {
+  match { name = "eth*" }
+  mtu = 1500
+}
+gate { enforce = "warn" }`
+	n := node("n", "6.1.0", "0", "")
+	document := reported(t, n, old)
+	for want, text := range map[string]string{
+		"":                                old,
+		"panic":                           strings.Replace(old, "  when  = false\n", "", 1),
+		"other interfaces, \"name=eth*\"": strings.Replace(old, "eth*", "eth0", 1),
+	} {
+		text = strings.Replace(text, "gate { enforce = \"warn\" }", "", 1)
+		nodes, errs := previewedBy(t, text, document)
+		if len(errs) != 0 || len(nodes) != 1 {
+			t.Fatal(errs)
+		}
+		reasons := encode(t, nodes[0].Reasons)
+		reasons = strings.ReplaceAll(reasons, `\"`, `"`)
+		if unknown := nodes[0].Outcome == preview.Unknown; unknown != (want != "") || !strings.Contains(reasons, want) {
+			t.Errorf("want %q: %s, %s", want, nodes[0].Outcome, reasons)
+		}
+		if p := nodes[0].Report.Policy; p.Enforce != "" || p.Files[0] != "new.hcl" {
+			t.Errorf("the report is of the old policy: %+v", p)
+		}
+	}
+}
+
+// TestForged: what another machine calls itself begins no line and has no colours.
+func TestForged(t *testing.T) {
+	nodes, errs := previewed(t, strings.Replace(reported(t, node("forger", "6.1.0", "0", ""), "check \"swap\" {}\n"),
+		`"forger"`, `"x\nnodegate: of 1 node 1 pass\u001b[8m"`, 1))
+	var b strings.Builder
+	if err := preview.Text(&b, nodes, true, report.Plain); err != nil || errs != nil {
+		t.Fatal(err, errs)
+	}
+	if text := b.String(); strings.Count(text, "\nnodegate: of") != 1 || strings.Contains(text, "\x1b") {
+		t.Errorf("%q", text)
+	}
+}

@@ -1,0 +1,139 @@
+package preview
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"nodegate/checks"
+	"nodegate/checks/catalog"
+	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/host/config"
+	"nodegate/policy"
+)
+
+// reports compares the new policy with what the reports of an older one have.
+func (p Policy) reports(d Document) ([]Node, error) {
+	read, err := report.Decode(d.Name, bytes.NewReader(d.Text))
+	if err != nil {
+		return nil, err
+	}
+	var nodes []Node
+	for _, old := range read {
+		loaded, err := p.load(old.File, facts(old.Node))
+		if err != nil {
+			return nodes, err
+		}
+		known := map[string]report.Result{}
+		for _, r := range old.Results {
+			known[r.Name] = r
+		}
+		found := checks.Report{Stage: checks.Boot}
+		for _, c := range catalog.For(loaded, checks.Boot) {
+			was, has := known[c.Name()]
+			r := checks.Result{Name: c.Name(), Metadata: c.Metadata(), Follows: was.Because}
+			switch {
+			case r.Metadata.Off:
+				r.Verdict = checks.Skip
+			case r.Metadata.Unknown != "":
+				r.Err = fmt.Errorf("it depends on %s, which the report does not say", r.Metadata.Unknown)
+			case !has:
+				r.Err = errors.New("the report does not have it: take a snapshot with the new policy")
+			default:
+				judge(&r, was, loaded)
+			}
+			found.Results = append(found.Results, r)
+		}
+		becomes := old.Report
+		becomes.Policy = report.NewPolicy(loaded)
+		becomes.Stage, becomes.Results = string(checks.Boot), nil
+		for _, r := range found.Results {
+			becomes.Results = append(becomes.Results, report.NewResult(r))
+		}
+		nodes = append(nodes, newNode(old.File, found, becomes))
+	}
+	return nodes, nil
+}
+
+// facts are those that a report has.
+func facts(n report.Node) func(string) (any, bool) {
+	return func(name string) (any, bool) {
+		switch name {
+		case "kernel.release":
+			return n.Kernel, n.Kernel != ""
+		case "kernel.version":
+			release, err := config.ParseKernelRelease(n.Kernel)
+			return release.Numbers, err == nil
+		}
+		return nil, false
+	}
+}
+
+// judge compares what a report has with what the new policy asks for.
+func judge(r *checks.Result, was report.Result, p *policy.Policy) {
+	r.State = checks.State{Want: was.Want, Got: was.Got, Remedy: was.Remedy, Cause: was.Because}
+	changeable := false
+	switch i := sysctl(p, r.Name); {
+	case was.Verdict == report.Unknown:
+		r.Err = errors.New(was.Error)
+		return
+	case was.Verdict == report.Skip && strings.HasPrefix(was.Skipped, checks.SkippedOff):
+		r.Err = errors.New("the policy of the report did not ask for it on this node: take a snapshot with the new policy")
+		return
+	case matched(was) != r.Metadata.Selects:
+		r.Err = fmt.Errorf("the report is of other interfaces, %q: take a snapshot with the new policy", matched(was))
+		return
+	case was.Verdict == report.Skip:
+		r.Verdict, r.State.Skip = checks.Skip, was.Skipped
+		return
+	case i >= 0 && !p.Sysctls[i].Key.IsGlob():
+		s := p.Sysctls[i]
+		r.State.Want, r.State.Pass = s.Want(), s.Allows(was.Got)
+		changeable = was.Got != "no such parameter" || policy.ModuleOf(s.Key) != ""
+	case strings.HasPrefix(r.Name, "module."):
+		r.State.Pass = was.Got == "loaded" || was.Got == "built in"
+		changeable = was.Got == "not loaded"
+	case i >= 0 && p.Sysctls[i].Want() != was.Want, strings.HasPrefix(r.Name, "link.") && link(p, r.Name) != was.Want:
+		r.Err = fmt.Errorf("the report is of another value, %q: take a snapshot with the new policy", was.Want)
+		return
+	default:
+		r.State.Pass = was.Verdict == report.Pass
+		changeable = i >= 0
+	}
+	switch {
+	case r.State.Pass:
+		r.Verdict = checks.Pass
+	case r.Metadata.Severity == policy.Warn:
+		r.Verdict = checks.Warn
+	default:
+		r.Verdict = checks.Fail
+	}
+	if changeable && !r.State.Pass {
+		r.State.Changes = []checks.Change{{What: r.Name, From: r.State.Got, To: r.State.Want}}
+	}
+}
+
+func sysctl(p *policy.Policy, name string) int {
+	return slices.IndexFunc(p.Sysctls, func(s policy.Sysctl) bool { return "sysctl."+s.Key.String() == name })
+}
+
+func link(p *policy.Policy, name string) string {
+	for _, l := range p.Links {
+		if "link."+l.Name == name {
+			return l.Want()
+		}
+	}
+	return ""
+}
+
+// matched returns which interfaces a result is about, "" for those that are about none.
+func matched(r report.Result) string {
+	for _, e := range r.Evidence {
+		if e.Source == report.MatchEvidence {
+			return e.Text
+		}
+	}
+	return ""
+}

@@ -1,0 +1,96 @@
+package preview
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/plain"
+)
+
+// Document that JSON writes.
+type document struct {
+	APIVersion string          `json:"apiVersion"`
+	Kind       string          `json:"kind"`
+	Count      map[Outcome]int `json:"count"`
+	Nodes      []Node          `json:"nodes"`
+}
+
+// JSON writes the nodes as a document for other tools.
+func JSON(w io.Writer, nodes []Node) error {
+	return report.JSON(w, document{report.APIVersion, "Preview", count(nodes), nodes})
+}
+
+func count(nodes []Node) map[Outcome]int {
+	n := map[Outcome]int{}
+	for _, o := range Outcomes() {
+		n[o] = 0
+	}
+	for _, node := range nodes {
+		n[node.Outcome]++
+	}
+	return n
+}
+
+// Worst returns the worst outcome of all nodes.
+func Worst(nodes []Node) Outcome {
+	n := count(nodes)
+	for _, o := range Outcomes() {
+		if n[o] > 0 {
+			return o
+		}
+	}
+	return Pass
+}
+
+// fewNames is how many nodes are named for a reason, unless all are.
+const fewNames = 4
+
+// Text writes one line for each reason, the worst first, with the nodes that it
+// concerns.
+func Text(w io.Writer, nodes []Node, all bool, paint report.Paint) error {
+	type line struct {
+		Reason
+		nodes []string
+	}
+	var lines []*line
+	by := map[Reason]*line{}
+	for _, n := range nodes {
+		for _, r := range n.Reasons {
+			if by[r] == nil {
+				by[r] = &line{Reason: r}
+				lines = append(lines, by[r])
+			}
+			by[r].nodes = append(by[r].nodes, n.Name)
+		}
+	}
+	slices.SortStableFunc(lines, func(a, b *line) int {
+		return cmp.Or(slices.Index(Outcomes(), a.Outcome)-slices.Index(Outcomes(), b.Outcome), len(b.nodes)-len(a.nodes))
+	})
+	colours := map[Outcome]string{Held: report.Red, Unknown: report.Yellow, Changed: report.Green}
+	var out bytes.Buffer
+	for _, l := range lines {
+		names := l.nodes
+		more := ""
+		if len(names) > fewNames && !all {
+			names, more = names[:fewNames], fmt.Sprintf(" and %d more", len(names)-fewNames)
+		}
+		fmt.Fprintf(&out, "%s %6d  %s: %s\n%17s%s%s\n", paint(colours[l.Outcome], fmt.Sprintf("%-8s", l.Outcome)), len(l.nodes),
+			inLine(l.Name), inLine(l.Text), "", inLine(strings.Join(names, " ")), more)
+	}
+	n := count(nodes)
+	var parts []string
+	for _, o := range slices.Backward(Outcomes()) {
+		parts = append(parts, fmt.Sprintf("%d %s", n[o], o))
+	}
+	fmt.Fprintf(&out, "nodegate: of %s %s\n", report.Count(len(nodes), "node"), strings.Join(parts, ", "))
+	_, err := out.WriteTo(w)
+	return err
+}
+
+// inLine returns what another machine wrote as it may stand within a line, without colours of its own.
+func inLine(text string) string { return plain.Escape(report.OneLine(text)) }

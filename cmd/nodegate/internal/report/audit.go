@@ -1,0 +1,114 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"nodegate/checks"
+	"nodegate/cmd/nodegate/internal/audit/settle"
+	"nodegate/internal/host"
+	"nodegate/internal/proxyrules"
+	"nodegate/policy"
+)
+
+// Audit is what a report of kube-proxy's rules has beside its results.
+type Audit struct {
+	Mode      string               `json:"mode"`
+	Version   string               `json:"version"`
+	Services  []proxyrules.Service `json:"services"`
+	Converged []settle.Converged   `json:"converged,omitempty"` // differed from the API for a while
+	Notes     []string             `json:"notes,omitempty"`     // of how the rules were read
+}
+
+// Covered is what there was to compare the rules with.
+type Covered struct{ Live, Endpoints, Services, Health, Log bool }
+
+// NewAudit is the audit in the form of every other report: a result for each
+// kind of finding.
+func NewAudit(h *host.Host, rep *proxyrules.Report, c Covered, began time.Time) Report {
+	r := checks.Report{Started: began, Duration: time.Since(began), Stage: checks.Run}
+	for _, k := range proxyrules.Kinds() {
+		r.Results = append(r.Results, auditResult(k, rep, c))
+	}
+	out := New(h, &policy.Policy{Files: []string{}}, r)
+	out.Audit = &Audit{Mode: rep.Mode, Version: rep.Version.String(), Services: rep.Services, Notes: rep.Notes}
+	if out.Audit.Services == nil {
+		out.Audit.Services = []proxyrules.Service{}
+	}
+	return out
+}
+
+func auditResult(k proxyrules.Kind, rep *proxyrules.Report, c Covered) checks.Result {
+	res := checks.Result{Name: k.Name, Verdict: checks.Pass, Metadata: policy.Metadata{Severity: policy.Block, Reason: k.Summary, Ref: k.Ref}}
+	res.State = checks.State{Want: "none", Got: "none", Skip: notCovered(k.Name, rep.Mode, c)}
+	if k.Verdict == checks.Warn {
+		res.Metadata.Severity = policy.Warn
+	}
+	found := 0
+	for _, f := range rep.Findings {
+		if f.Name != k.Name {
+			continue
+		}
+		found++
+		if found <= 20 {
+			res.State.Evidence = append(res.State.Evidence, checks.Evidence{Source: where(f), Text: f.Message})
+		}
+		res.State.Remedy = f.Remedy
+		res.Verdict = max(res.Verdict, f.Verdict)
+		if f.Verdict == checks.Unknown && res.Verdict == checks.Pass {
+			res.Verdict = checks.Unknown
+		}
+	}
+	switch {
+	case found > 0:
+		res.State.Got, res.State.Skip = Count(found, "finding"), ""
+	case res.State.Skip != "":
+		res.Verdict = checks.Skip
+	}
+	return res
+}
+
+// where returns a finding's place in the rules.
+func where(f proxyrules.Finding) string {
+	var parts []string
+	for _, p := range []string{f.Service, f.Family, f.Table, f.Chain} {
+		if p != "" {
+			parts = append(parts, p)
+		}
+	}
+	if f.Line > 0 {
+		parts = append(parts, fmt.Sprintf("line %d", f.Line))
+	}
+	if f.Rule != "" {
+		parts = append(parts, f.Rule)
+	}
+	return strings.Join(parts, " ")
+}
+
+// notCovered returns why a kind of finding could not be made.
+func notCovered(name, mode string, c Covered) string {
+	switch {
+	case strings.HasPrefix(name, "kubeproxy.process.") && !c.Live:
+		return "the rules are a file's, not this node's"
+	case (strings.HasPrefix(name, "kubeproxy.conntrack.") || strings.HasPrefix(name, "kubeproxy.healthport.")) && (!c.Live || !c.Endpoints):
+		return "needs this node and the API: give --kubeconfig or --in-cluster"
+	case mode == "" && !strings.HasPrefix(name, "kubeproxy.sync.") && !strings.HasPrefix(name, "kubeproxy.watch."):
+		return "there are no rules to judge"
+	case strings.HasPrefix(name, "kubeproxy.nft.") && mode != "nftables":
+		return "not in nftables mode"
+	case strings.HasPrefix(name, "kubeproxy.truth.endpoint") && !c.Endpoints:
+		return "not compared with the API: give --endpoints, --kubeconfig or --in-cluster"
+	case (strings.HasPrefix(name, "kubeproxy.truth.service") || name == "kubeproxy.truth.source-ranges") && !c.Services && !c.Endpoints:
+		return "not compared with the API: give --services, --kubeconfig or --in-cluster"
+	case strings.HasPrefix(name, "kubeproxy.truth.un") && !c.Endpoints:
+		return "not compared with the API: give --kubeconfig or --in-cluster"
+	case name == "kubeproxy.watch.failing" && !c.Log:
+		return "kube-proxy's log was not read"
+	case name == "kubeproxy.watch.dead" && (!c.Endpoints || !c.Health):
+		return "needs the API and kube-proxy's own endpoints"
+	case strings.HasPrefix(name, "kubeproxy.sync.") && !c.Health:
+		return "kube-proxy was not asked"
+	}
+	return ""
+}

@@ -1,0 +1,41 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"nodegate/cmd/nodegate/internal/audit/settle"
+)
+
+// WriteConverged writes the Service ports that agreed with the API after a while: the first ones by name.
+func WriteConverged(w io.Writer, list []settle.Converged) error {
+	const few = 10
+	for i, c := range list {
+		if i == few {
+			_, err := fmt.Fprintf(w, "and %d Service ports more converged\n", len(list)-few)
+			return err
+		}
+		if i == 0 {
+			fmt.Fprintln(w)
+		}
+		if _, err := fmt.Fprintf(w, "%s (%s) converged after %.1f s\n", printable(c.Service), c.Family, c.After); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Following returns what tells a terminal that differences are being followed; nil on anything else.
+func Following(w io.Writer) func(open int, d time.Duration) {
+	f := terminal(w)
+	if f == nil {
+		return nil
+	}
+	return func(open int, d time.Duration) {
+		fmt.Fprint(f, "\r\x1b[K")
+		if open > 0 {
+			fmt.Fprintf(f, "following %s for %.0f s", Count(open, "difference"), d.Seconds())
+		}
+	}
+}

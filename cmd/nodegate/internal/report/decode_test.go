@@ -1,0 +1,94 @@
+package report_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"nodegate/cmd/nodegate/internal/report"
+)
+
+const good = `{"apiVersion":"nodegate/v1","kind":"Report","node":{"name":"a"},"results":[` +
+	`{"got":"loaded","name":"module","severity":"block","verdict":"pass"}],` +
+	`"stage":"boot","time":"2026-11-20T10:00:00.000Z","verdict":"pass"}` + "\n"
+
+func TestDecodeNamesThePlace(t *testing.T) {
+	in := func(from, to string) string { return strings.Replace(good, from, to, 1) }
+	for _, c := range []struct{ what, text, want string }{
+		{"empty", "", "f.json:1:1: empty; nodegate check --format json writes a report"},
+		{"white space", " \n ", "f.json:2:2: empty; nodegate check --format json writes a report"},
+		{"not JSON", "# a comment\n", "f.json:1:1: no JSON: invalid character '#' looking for beginning of value"},
+		{"broken in the middle", "{\n  \"kind\": oops\n}", "f.json:2:11: no JSON: invalid character 'o' looking for beginning of value"},
+		{"cut off", good[:40], "f.json:1:41: the report ends in the middle"},
+		{"broken after a good one", good + "\n{\"a\" 1}\n", "f.json:3:6: no JSON: invalid character '1' after object key"},
+		{"a list", "[1]", "f.json:1:2: no report of a node: json: cannot unmarshal array into Go value of type report.document"},
+		{"another kind", `{"apiVersion":"nodegate/v1","kind":"Snapshot"}`,
+			`f.json:1:1: this is "nodegate/v1" "Snapshot", not a nodegate/v1 Report; nodegate check --format json writes one`},
+		{"another version", in("nodegate/v1", "nodegate/v2"),
+			`f.json:1:1: this is "nodegate/v2" "Report", not a nodegate/v1 Report; nodegate check --format json writes one`},
+		{"another verdict", in(`"verdict":"pass"}]`, `"verdict":"good"}]`),
+			`f.json:1:1: results[0]: the verdict of "module" is fail, unknown, warn, pass or skip; "good" is none of them`},
+		{"another verdict of all", in(`"verdict":"pass"}`+"\n", `"verdict":"warn"}`+"\n"),
+			`f.json:1:1: the verdict is pass, fail or unknown; "warn" is none of them`},
+		{"no name", in(`"name":"module"`, `"name":""`), "f.json:1:1: results[0] has no name"},
+		{"twice the same", in(`"results":[`, `"results":[{"name":"module","verdict":"pass"},`),
+			`f.json:1:1: results[1]: a second result of "module"`},
+		{"a number for a name", in(`"name":"module"`, `"name":17`), "results.name is a number here, not what a report has there"},
+		{"too many", in(`"results":[`, `"results":[`+strings.Repeat(`{},`, 10_001)), "f.json:1:1: 10002 results; a report has at most 10000"},
+	} {
+		reports, err := report.Decode("f.json", strings.NewReader(c.text))
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "f.json:") {
+			t.Errorf("%s: %v\nwant %s", c.what, err, c.want)
+		}
+		if c.what == "broken after a good one" && len(reports) != 1 {
+			t.Errorf("%s: %d reports", c.what, len(reports))
+		}
+	}
+	if _, err := report.Decode("f.json", endless{}); err == nil || err.Error() != "f.json: larger than 64 MiB, so no report of a node" {
+		t.Errorf("endless: %v", err)
+	}
+}
+
+// endless is a file that never ends.
+type endless struct{}
+
+func (endless) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = ' '
+	}
+	return len(b), nil
+}
+
+// FuzzDecode: every file is an error or reports that can be written in every
+// format and read again.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(good))
+	f.Add([]byte(`{"apiVersion":"nodegate/v1","kind":"Report","verdict":"pass","results":[{"name":"a","verdict":"skip"}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		reports, _ := report.Decode("f", bytes.NewReader(text))
+		for _, r := range reports {
+			var out bytes.Buffer
+			for _, format := range []string{"text", "junit", "tap", "prometheus", "npd", "json"} {
+				write, err := report.Renderer(format, report.Plain, true)
+				if err != nil {
+					t.Fatal(err)
+				}
+				out.Reset()
+				if err := write(&out, r.Report); err != nil {
+					t.Fatalf("%s: %v", format, err)
+				}
+			}
+			if again, err := report.Decode("again", &out); err != nil || len(again) != 1 {
+				t.Fatalf("%d reports, %v", len(again), err)
+			}
+		}
+	})
+}
+
+// TestWatchIsAReport: watch's document contains the newest report of a node.
+func TestWatchIsAReport(t *testing.T) {
+	reports, err := report.Decode("watch.json", strings.NewReader(`{"apiVersion":"nodegate/v1","kind":"Watch","rounds":7,"report":`+good+`}`))
+	if err != nil || len(reports) != 1 || reports[0].Node.Name != "a" || reports[0].Stage != "boot" || len(reports[0].Results) != 1 {
+		t.Errorf("%v, %+v", err, reports)
+	}
+}

@@ -1,0 +1,103 @@
+package report_test
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nodegate/checks"
+	"nodegate/checks/catalog"
+	"nodegate/checks/checkstest"
+	"nodegate/cmd/nodegate/internal/report"
+)
+
+// TestPlan: what apply can change is apart from what it cannot: a parameter that the
+// kernel does not have, a module that is not installed and what only that brings.
+func TestPlan(t *testing.T) {
+	node := checkstest.Node(map[string]string{"/lib/modules/6.1.0/modules.dep": "kernel/net/ip_vs.ko:\n"},
+		map[string]string{"net/ipv4/ip_forward": "0", "kernel/panic": "0"})
+	node.Refuse = map[string]error{"r /proc/sys/kernel/panic": syscall.EIO}
+	p := checkstest.Load(t, `
+		module "ip_vs" {}
+		sysctl "net.ipv4.vs.conntrack" { value = 1 }
+		sysctl "net.bridge.bridge-nf-call-iptables" { value = 1 }
+		sysctl "net.ipv4.ip_forward" { value = 1 }
+		sysctl "net.ipv4.ip_forwrd" { value = 1 }
+		sysctl "kernel.panic" { value = 10 }`)
+	var b strings.Builder
+	plan := report.NewPlan(checks.Inspect(t.Context(), node.Host(), checks.Boot, catalog.For(p, checks.Boot)))
+	if err := plan.Text(&b, report.Plain, report.Call{}); err != nil {
+		t.Fatal(err)
+	}
+	want := `  ~ module.ip_vs                               not loaded -> loaded
+  ~ sysctl.net.ipv4.vs.conntrack               no such parameter -> 1
+  ~ sysctl.net.ipv4.ip_forward                 0 -> 1
+what apply cannot change:
+  ! module.br_netfilter                        not installed, wants loaded; kernel 6.1.0 has no br_netfilter: install the package that brings it (Red Hat: kernel-modules-extra; Debian, Ubuntu: linux-modules or linux-image without -unsigned or -virtual reductions)
+  ! sysctl.net.bridge.bridge-nf-call-iptables  no such parameter, wants 1; because of module.br_netfilter
+  ! sysctl.net.ipv4.ip_forwrd                  no such parameter, wants 1; check the spelling; this kernel has no /proc/sys/net/ipv4/ip_forwrd
+what could not be told:
+  ? sysctl.kernel.panic                        unknown: reading sysctl: open /proc/sys/kernel/panic: input/output error
+` + "3 changes; run `nodegate apply` to make them; 3 for you: apply cannot make them pass; 1 unknown\n"
+	if d := cmp.Diff(want, b.String()); d != "" {
+		t.Errorf("(-want +got)\n%s\n%s", d, b.String())
+	}
+}
+
+// TestPlanLeftOut: what only a module brings that the policy leaves out, apply cannot change.
+func TestPlanLeftOut(t *testing.T) {
+	node := checkstest.Node(map[string]string{"/lib/modules/6.1.0/modules.dep": "kernel/net/ip_vs.ko:\n"}, nil)
+	p := checkstest.Load(t, `
+		module "ip_vs" { when = false }
+		sysctl "net.ipv4.vs.conntrack" { value = 1 }`)
+	var b strings.Builder
+	plan := report.NewPlan(checks.Inspect(t.Context(), node.Host(), checks.Boot, catalog.For(p, checks.Boot)))
+	if err := plan.Text(&b, report.Plain, report.Call{}); err != nil {
+		t.Fatal(err)
+	}
+	want := "what apply cannot change:\n  ! sysctl.net.ipv4.vs.conntrack  no such parameter, wants 1; load ip_vs\n" +
+		"no change: 2 requirements checked; 1 for you: apply cannot make them pass\n"
+	if d := cmp.Diff(want, b.String()); d != "" {
+		t.Errorf("(-want +got)\n%s\n%s", d, b.String())
+	}
+}
+
+// TestPlanFollows: what passes when a change is made that another requirement asks for is not for a person to do, also where the other
+// one only warns. Where nothing changes that one, it is.
+func TestPlanFollows(t *testing.T) {
+	node := checkstest.Node(map[string]string{"/lib/modules/6.1.0/modules.dep": ""},
+		map[string]string{"fs/inotify/max_user_watches": "8192", "fs/inotify/max_user_instances": "128"})
+	const text = `
+		check "inotify.limits" { severity = "block" }
+		sysctl "fs.inotify.max_user_watches" {
+			value    = 524288
+			severity = "warn"
+		}`
+	for instances, want := range map[string]string{
+		"sysctl \"fs.inotify.max_user_instances\" { value = 8192 }": `  ~ sysctl.fs.inotify.max_user_watches    8192 -> 524288
+  ~ sysctl.fs.inotify.max_user_instances  128 -> 8192
+  ~ inotify.limits                        max_user_watches=8192 max_user_instances=128 -> max_user_watches>=524288 max_user_instances>=512 by sysctl.fs.inotify.max_user_watches
+2 changes; run ` + "`nodegate apply`" + ` to make them
+`,
+		"": `  ~ sysctl.fs.inotify.max_user_watches  8192 -> 524288
+what apply cannot change:
+  ! inotify.limits                      max_user_watches=8192 max_user_instances=128, wants max_user_watches>=524288 max_user_instances>=512; run: sysctl -w fs.inotify.max_user_watches=524288 fs.inotify.max_user_instances=8192; and put it into the policy
+1 change; run ` + "`nodegate apply`" + ` to make it; 1 for you: apply cannot make them pass
+`,
+	} {
+		p := checkstest.Load(t, text+"\n"+instances)
+		found := checks.Inspect(t.Context(), node.Host(), checks.Boot, catalog.For(p, checks.Boot))
+		var b strings.Builder
+		if err := report.NewPlan(found).Text(&b, report.Plain, report.Call{}); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, b.String()); d != "" {
+			t.Errorf("(-want +got)\n%s\n%s", d, b.String())
+		}
+		if why := report.Blocking(found); len(why) == 0 || !strings.Contains(why[len(why)-1].Text, "inotify.limits") {
+			t.Errorf("what only warns hides what blocks: %v", why)
+		}
+	}
+}

@@ -1,0 +1,197 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"nodegate/checks"
+	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
+	"nodegate/policy"
+)
+
+// silentUnits is a systemd that never answers.
+type silentUnits struct{ host.Units }
+
+func (silentUnits) State(ctx context.Context, _ string) (active, file string, err error) {
+	<-ctx.Done()
+	return "", "", ctx.Err()
+}
+
+// TestFightWhileSystemdIsSilent: watch asks systemd who the other program is, of two parameters in one round; the
+// loop waits for it once.
+func TestFightWhileSystemdIsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &hosttest.Machine{Files: map[string]string{}}
+		keys := []string{"net/ipv4/ip_forward", "net/ipv4/conf/all/forwarding"}
+		for _, key := range keys {
+			m.Sysctl(key, "0")
+		}
+		door := m.Host()
+		door.Units = silentUnits{door.Units}
+		const every = 100 * time.Second
+		alive, longest := time.Now(), time.Duration(0)
+		w := &Watcher{
+			Host: door, Observer: m.Host(), Every: every, Off: func() string { return "" },
+			Policy: func(bool) (*policy.Policy, error) {
+				return load("sysctl \"net.ipv4.ip_forward\" { value = 1 }\nsysctl \"net.ipv4.conf.all.forwarding\" { value = 1 }")
+			},
+			AliveEvery: time.Second,
+			Alive: func() {
+				longest = max(longest, time.Since(alive))
+				alive = time.Now()
+			},
+			Ready: func(State) {},
+			Corrected: func(report.Correction) {
+				for _, key := range keys {
+					m.Sysctl(key, "0")
+				}
+			},
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- w.Run(ctx) }()
+		time.Sleep(fightCount*every + every/2)
+		if n := len(w.State().Fights); n != len(keys) {
+			t.Errorf("%d fights, want %d", n, len(keys))
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if limit := actionTime + 2*time.Second; longest > limit {
+			t.Errorf("the loop gave no sign of life for %s, want %s at most", longest, limit)
+		}
+	})
+}
+
+// stubbornLinks take no offload: with an error, or without one.
+type stubbornLinks struct {
+	host.Links
+	tried *int
+	err   error
+}
+
+func (l stubbornLinks) SetFeatures(context.Context, string, map[string]bool) error {
+	*l.tried++
+	return l.err
+}
+
+// TestFailureIsNoFight: nobody is accused where watch itself cannot correct what differs, whether the kernel refuses it or makes it
+// another value. It is said once, also where it was known to differ before watch tried, and tried less and less often.
+func TestFailureIsNoFight(t *testing.T) {
+	const panicPolicy, written = `sysctl "kernel.panic" { value = 10 }`, "/proc/sys/kernel/panic"
+	const known, fails = "fail link.vxlan: <nil>", "fail sysctl.kernel.panic: "
+	refused := errors.New("not permitted")
+	refuse := func(m *hosttest.Machine) { m.Refuse = map[string]error{written: refused} }
+	clamp := func(m *hosttest.Machine) { m.Clamp = map[string]string{written: "5"} }
+	const why = "writing \"10\" to sysctl: write " + written + ": not permitted"
+	for _, test := range []struct {
+		what, policy string
+		set          func(*hosttest.Machine)
+		link         error // of setting it
+		off          bool  // the gate is switched off for half a minute
+		want         []string
+	}{
+		{"refused", panicPolicy, refuse, nil, false, []string{fails + why}},
+		{"made another", panicPolicy, clamp, nil, false, []string{fails + "wrote kernel.panic=10; the kernel made it 5"}},
+		{"refused once it is on", panicPolicy, refuse, nil, true, []string{fails + "<nil>", fails + why}},
+		{"a link refuses", vxlanPolicy, nil, refused, false, []string{"trouble link.vxlan: not permitted", known}},
+		{"a link stays", vxlanPolicy, nil, nil, false,
+			[]string{"trouble link.vxlan: flannel.1 was set, and still differs: " + feature + "=on [requested off]", known}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m := &hosttest.Machine{Files: map[string]string{}, Links: map[string]*hosttest.Link{
+				"flannel.1": {Index: 7, Kind: "vxlan", Features: map[string]host.Feature{feature: {Available: true, Active: true}}},
+			}}
+			m.Sysctl("kernel/panic", "0")
+			if test.set != nil {
+				test.set(m)
+			}
+			door := m.Host()
+			tried, began := 0, time.Now()
+			door.Links = stubbornLinks{door.Links, &tried, test.link}
+			door.Files = countedFiles{door.Files, &tried}
+			var said []string
+			w := &Watcher{
+				Host: door, Observer: m.Host(), Every: 30 * time.Second,
+				Policy: func(bool) (*policy.Policy, error) { return load(test.policy) },
+				Off: func() string {
+					if test.off && time.Since(began) < 30*time.Second {
+						return "the test"
+					}
+					return ""
+				},
+				Changed: func(r checks.Result) {
+					said = append(said, fmt.Sprintf("%s %s: %v", r.Verdict, r.Name, r.Err))
+				},
+				Fighting: func(f report.Fight, _ bool) { said = append(said, "fight "+f.Name) },
+				Trouble:  func(line string) { said = append(said, "trouble "+line) },
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() { ended <- w.Run(ctx) }()
+			time.Sleep(20 * time.Minute)
+			if n := len(w.State().Fights); n != 0 {
+				t.Errorf("%s: %d fights", test.what, n)
+			}
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			if !slices.Equal(said, test.want) {
+				t.Errorf("%s: said was %q", test.what, said)
+			}
+			if tried < fightCount || tried > fightCount+5 { // and after 1, 2, 4 and 8 minutes
+				t.Errorf("%s: tried %d times", test.what, tried)
+			}
+		})
+	}
+}
+
+// TestLinkFight: what somebody changes back on a link is a fight.
+func TestLinkFight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		on := func() map[string]host.Feature {
+			return map[string]host.Feature{feature: {Available: true, Requested: true, Active: true}}
+		}
+		link := &hosttest.Link{Index: 7, Kind: "vxlan", Features: on()}
+		m := &hosttest.Machine{Links: map[string]*hosttest.Link{"flannel.1": link}}
+		var said []string
+		w := &Watcher{
+			Host: m.Host(), Observer: m.Host(), Every: 30 * time.Second, Off: func() string { return "" },
+			Policy:    func(bool) (*policy.Policy, error) { return load(vxlanPolicy) },
+			Corrected: func(report.Correction) { link.Features = on() },
+			Fighting:  func(f report.Fight, _ bool) { said = append(said, "fight "+f.Name) },
+			Trouble:   func(line string) { said = append(said, "trouble "+line) },
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- w.Run(ctx) }()
+		time.Sleep(5 * time.Minute)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if want := []string{"fight link.vxlan of flannel.1"}; !slices.Equal(said, want) {
+			t.Errorf("said was %q, want %q", said, want)
+		}
+	})
+}
+
+// countedFiles counts the writes of parameters.
+type countedFiles struct {
+	host.Files
+	tried *int
+}
+
+func (f countedFiles) Write(name string, data []byte) error {
+	*f.tried++
+	return f.Files.Write(name, data)
+}

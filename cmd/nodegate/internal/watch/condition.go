@@ -1,0 +1,124 @@
+package watch
+
+import (
+	"cmp"
+	"os"
+	"strings"
+	"time"
+
+	"nodegate/checks"
+	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/host"
+	"nodegate/internal/host/config"
+	"nodegate/internal/kube"
+	"nodegate/policy"
+)
+
+// maxMessage is the longest message of a condition, in bytes: what readiness reporters and kubectl show in one line, with a line's end.
+const maxMessage = 255
+
+// Condition returns what watch found as a condition of the Node. It changes only when the verdict does, or what fails: values,
+// times and counts are in the report.
+func (s State) Condition(kind string) kube.Condition {
+	verdict := s.Report.Verdict()
+	var results []report.Result
+	for _, res := range s.Report.Results {
+		if verdict != checks.Pass && res.Verdict == verdict {
+			results = append(results, report.NewResult(res))
+		}
+	}
+	warns := s.Policy != nil && s.Policy.Gate.Enforce == policy.Warn
+	return condition(kind, report.Verdict(verdict.String()), results, warns, s.Off)
+}
+
+// Condition returns what a watch has written as a condition of the Node. Where it is late, nobody knows.
+func Condition(kind string, d report.Watch, now time.Time) kube.Condition {
+	if d.Late(now) != nil {
+		return late(kind)
+	}
+	return condition(kind, d.Report.Verdict, d.Report.Results, d.Report.Policy.Enforce != "", d.Off)
+}
+
+// late is the condition of a node of which watch says nothing.
+func late(kind string) kube.Condition {
+	return kube.Condition{Type: kind, Status: "Unknown", Reason: "WatchIsLate", Message: "watch does not run on the node, or is late"}
+}
+
+func condition(kind string, verdict report.Verdict, results []report.Result, warns bool, off string) kube.Condition {
+	c := kube.Condition{Type: kind, Status: "Unknown", Reason: "Unknown", Message: "could not be told: "}
+	switch verdict {
+	case report.Pass:
+		c.Status, c.Reason, c.Message = "True", "Passed", "every requirement of the policy passes"
+	case report.Fail:
+		c.Status, c.Reason, c.Message = "False", "Failed", "fails: "
+	}
+	if verdict != report.Pass {
+		names := []string{"nothing says what"}
+		if behind := verdict.Behind(results); len(behind) > 0 {
+			names = nil
+			for _, res := range behind {
+				names = append(names, res.Name)
+			}
+			c.Reason = kube.Reason(names[0])
+		}
+		c.Message = list(c.Message, names, maxMessage)
+	}
+	if warns {
+		c.Message = list("nothing is held (enforce is warn); "+c.Message, nil, maxMessage)
+	}
+	if off != "" {
+		c.Message = list("nothing is held or corrected, by "+off+"; "+c.Message, nil, maxMessage)
+	}
+	return c
+}
+
+// Publication returns what the policy wants the cluster to hear: a type of "" where it wants nothing. Where it names no
+// credentials, a Pod's service account is used, or kubelet's own.
+func (s State) Publication(h *host.Host) kube.Publication {
+	if s.Policy == nil || s.Policy.Publish.Condition == "" {
+		return kube.Publication{}
+	}
+	p := s.Policy.Publish
+	out := kube.Publication{Condition: s.Condition(p.Condition), Kubeconfig: p.Kubeconfig, Node: p.Node}
+	switch {
+	case out.Kubeconfig != "":
+	case kube.InPod():
+		out.Node = cmp.Or(out.Node, os.Getenv("NODE_NAME")) // as the downward API gives it
+	default:
+		out.Kubeconfig = kubeletKubeconfig(h)
+	}
+	return out
+}
+
+// kubeletKubeconfig returns kubelet's kubeconfig, which may not exist yet.
+func kubeletKubeconfig(h *host.Host) string {
+	const kubeadm, kops = "/etc/kubernetes/kubelet.conf", "/var/lib/kubelet/kubeconfig"
+	k, err := config.ReadKubelet(h.Files)
+	if name := k.Flags["kubeconfig"].Value; err == nil && name != "" {
+		return name
+	}
+	if _, err := h.Files.ReadFile(kops); err == nil {
+		return kops
+	}
+	return kubeadm
+}
+
+// list joins names, as many as fit into so many bytes.
+func list(text string, names []string, most int) string {
+	const more = " and more"
+	for i, name := range names {
+		next := name
+		if i > 0 {
+			next = ", " + name
+		}
+		rest := 0
+		if i < len(names)-1 {
+			rest = len(more)
+		}
+		if len(text)+len(next)+rest > most {
+			return text + more
+		}
+		text += next
+	}
+	return strings.ToValidUTF8(text[:min(most, len(text))], "")
+}

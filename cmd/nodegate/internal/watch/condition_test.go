@@ -1,0 +1,97 @@
+package watch_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"nodegate/checks"
+	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/cmd/nodegate/internal/watch"
+	"nodegate/internal/host/hosttest"
+	"nodegate/internal/kube"
+	"nodegate/policy"
+)
+
+func TestCondition(t *testing.T) {
+	result := func(name string, v checks.Verdict, got string) checks.Result {
+		return checks.Result{Name: name, Verdict: v, Metadata: policy.Metadata{Severity: policy.Block}, State: checks.State{Got: got}}
+	}
+	follows := result("sysctl.net.bridge.bridge-nf-call-iptables", checks.Fail, "no such parameter")
+	follows.State.Cause = "module.br_netfilter"
+	var many []checks.Result
+	for i := range 40 {
+		many = append(many, result(fmt.Sprintf("sysctl.net.ipv4.conf.eth%d.rp_filter", i), checks.Fail, "1"))
+	}
+	for _, test := range []struct {
+		what    string
+		results []checks.Result
+		off     string
+		warns   bool
+		want    kube.Condition
+	}{
+		{"pass", []checks.Result{result("swap", checks.Pass, "off"), result("mtu", checks.Warn, "9001")}, "", false,
+			kube.Condition{Status: "True", Reason: "Passed", Message: "every requirement of the policy passes"}},
+		{"fail", []checks.Result{result("mtu", checks.Unknown, ""), result("sysctl.net.ipv4.ip_forward", checks.Fail, "0"),
+			result("swap", checks.Fail, "on")}, "", false,
+			kube.Condition{Status: "False", Reason: "SysctlNetIpv4IpForward", Message: "fails: sysctl.net.ipv4.ip_forward, swap"}},
+		{"unknown", []checks.Result{result("mtu", checks.Unknown, "")}, "", false,
+			kube.Condition{Status: "Unknown", Reason: "Mtu", Message: "could not be told: mtu"}},
+		{"what fails follows from what could not be told", []checks.Result{result("module.br_netfilter", checks.Unknown, ""), follows}, "", false,
+			kube.Condition{Status: "False", Reason: "SysctlNetBridgeBridgeNfCallIptables",
+				Message: "fails: sysctl.net.bridge.bridge-nf-call-iptables"}},
+		{"what fails follows from what fails", []checks.Result{follows, result("module.br_netfilter", checks.Fail, "not loaded")}, "", false,
+			kube.Condition{Status: "False", Reason: "ModuleBrNetfilter", Message: "fails: module.br_netfilter"}},
+		{"off", []checks.Result{result("swap", checks.Fail, "on")}, "/etc/nodegate/disabled", false,
+			kube.Condition{Status: "False", Reason: "Swap",
+				Message: "nothing is held or corrected, by /etc/nodegate/disabled; fails: swap"}},
+		{"warns, and passes", nil, "", true,
+			kube.Condition{Status: "True", Reason: "Passed", Message: "nothing is held (enforce is warn); every requirement of the policy passes"}},
+		{"warns, and fails", []checks.Result{result("swap", checks.Fail, "on")}, "", true,
+			kube.Condition{Status: "False", Reason: "Swap", Message: "nothing is held (enforce is warn); fails: swap"}},
+	} {
+		test.want.Type = "NodegatePassed"
+		p := &policy.Policy{}
+		if test.warns {
+			p.Gate.Enforce = policy.Warn
+		}
+		s := watch.State{Watching: report.Watching{Off: test.off}, Policy: p, Report: checks.Report{Results: test.results}}
+		if got := s.Condition("NodegatePassed"); got != test.want {
+			t.Errorf("%s: got %+v, want %+v", test.what, got, test.want)
+		}
+		// What another process reads of it says the same.
+		now := time.Now()
+		s.LastRound, s.Interval = now, time.Minute
+		if got := watch.Condition("NodegatePassed", s.Document((&hosttest.Machine{}).Host()), now); got != test.want {
+			t.Errorf("%s: its document says %+v, want %+v", test.what, got, test.want)
+		}
+		if got := watch.Condition("NodegatePassed", s.Document((&hosttest.Machine{}).Host()), now.Add(time.Hour)); got.Status != "Unknown" {
+			t.Errorf("%s: an hour later its document says %+v", test.what, got)
+		}
+		for i := range s.Report.Results {
+			s.Report.Results[i].State.Got += " and 7"
+		}
+		if got := s.Condition("NodegatePassed"); got != test.want {
+			t.Errorf("%s: it changes with a value: %+v", test.what, got)
+		}
+	}
+	got := watch.State{Report: checks.Report{Results: many}}.Condition("x").Message
+	if len(got) > 255 || !strings.HasSuffix(got, " and more") || !strings.HasPrefix(got, "fails: sysctl.net.ipv4.conf.eth0.rp_filter, ") {
+		t.Errorf("%d bytes: %q", len(got), got)
+	}
+}
+
+// TestConditionWithoutReason: a document of which nothing explains the verdict is no node that passes.
+func TestConditionWithoutReason(t *testing.T) {
+	for verdict, want := range map[report.Verdict]kube.Condition{
+		report.Fail:    {Status: "False", Reason: "Failed", Message: "fails: nothing says what"},
+		report.Unknown: {Status: "Unknown", Reason: "Unknown", Message: "could not be told: nothing says what"},
+	} {
+		now := time.Now()
+		d := report.Watch{Watching: report.Watching{LastRound: now, Interval: time.Minute}, Report: report.Report{Verdict: verdict}}
+		if got := watch.Condition("", d, now); got != want {
+			t.Errorf("%s: got %+v, want %+v", verdict, got, want)
+		}
+	}
+}

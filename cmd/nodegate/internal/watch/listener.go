@@ -1,0 +1,128 @@
+package watch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/net/netutil"
+
+	"nodegate/cmd/nodegate/internal/report"
+)
+
+// Pages is what the listener serves. Each function writes a whole page and is called
+// for every request, from several goroutines.
+type Pages struct {
+	Metrics func(io.Writer) error
+	Check   func(w io.Writer, full bool) (pass bool, err error) // writes the report, or what fails in one line
+	Health  func() error                                        // nil while watch does its work
+}
+
+// Pages returns what the listener serves of w.
+func (w *Watcher) Pages() Pages {
+	return Pages{
+		Metrics: func(out io.Writer) error { return w.State().Document(w.Host).Metrics(out) },
+		Check: func(out io.Writer, full bool) (bool, error) {
+			s := w.State()
+			d := s.Document(w.Host)
+			pass := d.Verdict(time.Now()) == report.Pass
+			if full {
+				return pass, report.JSON(out, d.Report)
+			}
+			line := s.Condition("").Message
+			if late := s.Late(time.Now()); late != nil {
+				line = "nodegate watch has not finished a round for too long"
+			}
+			_, err := fmt.Fprintln(out, line)
+			return pass, err
+		},
+		Health: func() error { return w.State().Late(time.Now()) },
+	}
+}
+
+// The limits of the listener: any program on the machine may connect to it, and must
+// not make it large or keep others out for long.
+const (
+	mostConnections = 256
+	headerTime      = time.Second
+	answerTime      = 5 * time.Second
+	idleTime        = time.Second
+	headerBytes     = 8 << 10
+)
+
+// Listen opens host:port. The host is required: all addresses are served only on
+// request, with 0.0.0.0 or [::].
+func Listen(address string) (net.Listener, error) {
+	name, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("--listen is HOST:PORT, for example 127.0.0.1:9758: %w", err)
+	}
+	if name == "" {
+		return nil, fmt.Errorf("--listen %s names no address; write 127.0.0.1:%[2]s, or 0.0.0.0:%[2]s for every address of the machine",
+			address, port)
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listening on %s: %w", address, err)
+	}
+	return netutil.LimitListener(l, mostConnections), nil
+}
+
+// Serve serves the pages until ctx ends.
+func Serve(ctx context.Context, l net.Listener, p Pages) error {
+	s := &http.Server{
+		Handler: p.handler(), ReadHeaderTimeout: headerTime, ReadTimeout: answerTime, WriteTimeout: answerTime,
+		IdleTimeout: idleTime, MaxHeaderBytes: headerBytes,
+	}
+	stop := context.AfterFunc(ctx, func() { _ = s.Close() })
+	defer stop()
+	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving on %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+func (p Pages) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		page(w, "text/plain; version=0.0.4; charset=utf-8", func(b io.Writer) (bool, error) { return true, p.Metrics(b) })
+	})
+	mux.HandleFunc("GET /check", func(w http.ResponseWriter, r *http.Request) {
+		full, contentType := r.URL.Query().Has("full"), "text/plain; charset=utf-8"
+		if full {
+			contentType = "application/json"
+		}
+		page(w, contentType, func(b io.Writer) (bool, error) { return p.Check(b, full) })
+	})
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		page(w, "text/plain; charset=utf-8", func(b io.Writer) (bool, error) {
+			if err := p.Health(); err != nil {
+				_, _ = fmt.Fprintln(b, err)
+				return false, nil
+			}
+			_, err := fmt.Fprintln(b, "ok")
+			return true, err
+		})
+	})
+	return mux
+}
+
+// page renders before it writes anything, so that the status is right.
+func page(w http.ResponseWriter, contentType string, render func(io.Writer) (bool, error)) {
+	var b bytes.Buffer
+	pass, err := render(&b)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", contentType)
+	if !pass {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_, _ = w.Write(b.Bytes())
+}

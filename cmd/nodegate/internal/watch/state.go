@@ -1,0 +1,70 @@
+package watch
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"nodegate/checks"
+	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/host"
+	"nodegate/policy"
+)
+
+// State is what watch knows and has done since it started. It is a copy, which the
+// caller may keep.
+type State struct {
+	report.Watching
+	Policy *policy.Policy
+	Report checks.Report // the last round's, with what was corrected since
+}
+
+// Document returns the state of a watch on h as other tools read it.
+func (s State) Document(h *host.Host) report.Watch {
+	return report.NewWatch(h, s.Watching, s.Policy, s.Report)
+}
+
+// lastKept is the number of corrections that are remembered one by one.
+const lastKept = 20
+
+// record is the State that the loop writes and others read.
+type record struct {
+	mu    sync.Mutex
+	state State
+}
+
+// State returns a copy of what is known now. It is safe to call while Run runs.
+func (w *Watcher) State() State {
+	w.record.mu.Lock()
+	defer w.record.mu.Unlock()
+	s := w.record.state
+	s.Corrected, s.Last, s.Fights = maps.Clone(s.Corrected), slices.Clone(s.Last), slices.Clone(s.Fights)
+	s.Report.Results = slices.Clone(s.Report.Results)
+	if w.Auditing != nil {
+		s.Audit = w.Auditing()
+	}
+	return s
+}
+
+func (w *Watcher) change(with func(*State)) {
+	w.record.mu.Lock()
+	defer w.record.mu.Unlock()
+	with(&w.record.state)
+}
+
+// corrected adds one correction to the state, and reports it.
+func (w *Watcher) corrected(c report.Correction) {
+	w.change(func(s *State) {
+		s.Last = slices.Insert(s.Last, 0, c)
+		s.Last = s.Last[:min(len(s.Last), lastKept)]
+		if c.New {
+			s.Links++
+		} else {
+			s.Corrected[c.Name]++
+		}
+	})
+	w.dirty = true
+	if w.Corrected != nil {
+		w.Corrected(c)
+	}
+}

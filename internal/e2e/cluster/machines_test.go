@@ -1,0 +1,163 @@
+//go:build cluster
+
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"nodegate/internal/e2e/vm"
+	"nodegate/internal/host/hosttest"
+)
+
+const wholeTime = 45 * time.Minute // one scenario: ipvs takes 25 beside another one
+
+// TestScenarios runs every folder of scenarios/ as a subtest, and each of its suites, with a control plane and machines of its own; go
+// test's -parallel is how many at a time, those that take long first. KUBERNETES names another version than the newest.
+func TestScenarios(t *testing.T) {
+	scenarios, err := Load("scenarios")
+	if err != nil {
+		t.Fatal(err)
+	}
+	atATime, err := strconv.Atoi(flag.Lookup("test.parallel").Value.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	minutes := map[string]int{ // on two processors, two at a time; what is not here begins last
+		"ipvs": 14, "lifecycle": 12, "stale": 9, "overlay": 7, "power-on": 6, "causes": 5, "same-node": 4, "distributions": 4,
+	}
+	slices.SortStableFunc(scenarios, func(a, b Scenario) int { return cmp.Compare(minutes[b.Name], minutes[a.Name]) })
+	jobs := make(chan func())
+	var workers sync.WaitGroup
+	for range atATime {
+		workers.Go(func() {
+			for job := range jobs {
+				job()
+			}
+		})
+	}
+	var ran atomic.Int64
+	run := func(name string, s Scenario, suite string) {
+		jobs <- func() {
+			t.Run(name, func(t *testing.T) {
+				ran.Add(1)
+				t.Log(s.Description)
+				runScenario(t, s, suite)
+			})
+		}
+	}
+	for _, s := range scenarios {
+		if len(s.Suites) == 0 {
+			run(s.Name, s, vm.Suite)
+		}
+		for _, suite := range s.Suites {
+			run(s.Name+"/"+suite, s, suite)
+		}
+	}
+	close(jobs)
+	workers.Wait()
+	if ran.Load() == 0 {
+		t.Error("no scenario of that name: see the folders of scenarios/")
+	}
+}
+
+func runScenario(t *testing.T, s Scenario, suite string) {
+	t.Helper()
+	r := runner(t, cmp.Or(os.Getenv("KUBERNETES"), Newest), s, suite)
+	ctx, cancel := context.WithTimeout(t.Context(), wholeTime)
+	defer cancel()
+	if err := r.Run(ctx, s); err != nil {
+		t.Error(err)
+	}
+}
+
+// runner has what a scenario needs, from the control plane to the image of the Pods.
+func runner(t *testing.T, version string, s Scenario, suite string) Runner {
+	t.Helper()
+	missing := vm.Missing()
+	hosttest.Need(t, len(missing) == 0, "a host that runs virtual machines:\n"+strings.Join(missing, "\n"))
+	cache := vm.DefaultCache(root(t))
+	scratch, err := cache.Scratch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := scratch.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	base, err := NodeBase(t.Context(), cache, suite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := podProgram(t)
+	binary, c := nodegate(t), plane(t, version, ForMachines())
+	r := Runner{Nodes: Nodes{Base: base, Plane: c, Pod: pod, Scratch: scratch.Dir}, Nodegate: binary, Log: t.Logf}
+	var flags []string
+	if len(s.Suites) > 0 {
+		if r.Containerd, err = BuildContainerd(t.Context(), CacheDir(root(t))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.Bake {
+		policy, err := os.ReadFile(s.Policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Releases = releases(t)
+		r.Bake = &vm.Bake{Repository: root(t), Nodegate: r.Releases + "/v1.0.0/nodegate-linux-amd64", Policy: string(policy)}
+	}
+	if s.Flannel {
+		if r.Flannel, err = BuildFlannel(t.Context(), CacheDir(root(t))); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.LetFlannel(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		flags = NodeCIDRs()
+	}
+	if err := c.LetNodesJoin(t.Context(), flags...); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// podProgram builds the program that runs in Pods.
+func podProgram(t *testing.T) string {
+	t.Helper()
+	pod := filepath.Join(t.TempDir(), "pod")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", pod, "./internal/e2e/cluster/pod")
+	cmd.Dir, cmd.Env = root(t), append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("building the Pods' program: %v\n%s", err, out)
+	}
+	return pod
+}
+
+// releases makes two, as `make dist` does, as far as this machine needs them.
+func releases(t *testing.T) string {
+	t.Helper()
+	for _, program := range []string{cmp.Or(os.Getenv("PACKER"), "packer"), "qemu-img", "ssh-keygen"} {
+		hosttest.NeedProgram(t, program)
+	}
+	dir := t.TempDir()
+	for _, version := range []string{"v1.0.0", "v1.0.1"} {
+		cmd := exec.CommandContext(t.Context(), "go", "run", "./images/release", "deb", filepath.Join(dir, version))
+		cmd.Dir, cmd.Env = root(t), append(os.Environ(), "VERSION="+version, "SOURCE_DATE_EPOCH=1700000000")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("making %s: %v\n%s", version, err, out)
+		}
+	}
+	return dir
+}

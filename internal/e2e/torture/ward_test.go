@@ -1,0 +1,187 @@
+//go:build torture
+
+package torture
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"nodegate/internal/e2e/torture/inject"
+	"nodegate/internal/host/hosttest"
+)
+
+// ward is where gates run: namespaces of their own, with a copy of this machine's /etc and a policy that can never pass,
+// so that a gate which lets the unit start is wrong.
+type ward struct {
+	t        *testing.T
+	dir      string // working directory: what takes the place of files and programs has names of one letter
+	nodegate string
+	runs     atomic.Int64
+	mu       sync.Mutex
+	most     int64 // memory of a run
+}
+
+// fixtures are what takes the place of a file, by name.
+var fixtures = map[string]string{"f": "a named pipe", "d": "a directory", "z": "a device", "h": "a file of 300 GB"}
+
+// programs are what takes the place of a program, by name.
+var programs = map[string]struct{ what, text string }{
+	"H": {"hangs", "trap : TERM INT HUP; while :; do sleep 1; done"},
+	"D": {"dies", "kill -SEGV $$"},
+	"E": {"fails without a word", "exit 1"},
+	"O": {"floods standard output", "exec yes"},
+	"R": {"floods standard error", "exec yes >&2"},
+	"B": {"leaves a child that holds its output", "sleep 60 & exit 0"},
+}
+
+// checkNames returns the names of all checks, from the list that a test of the command keeps.
+func checkNames(t *testing.T) []string {
+	text, err := os.ReadFile("../../../cmd/nodegate/testdata/contract.golden")
+	must(t, err)
+	var names []string
+	for line := range strings.Lines(string(text)) {
+		if name, is := strings.CutPrefix(line, "check "); is {
+			names = append(names, strings.TrimSpace(name))
+		}
+	}
+	return names
+}
+
+func newWard(t *testing.T) *ward {
+	hosttest.NeedRoot(t)
+	w := &ward{t: t, dir: scratch(t), nodegate: nodegate(t)}
+	must(t, command("cp", "-a", "/etc", w.dir+"/etc"))
+	var kernel unix.Utsname
+	must(t, unix.Uname(&kernel))
+	must(t, os.MkdirAll("/lib/modules", 0o755))
+	write(t, w.dir+"/modules/"+unix.ByteSliceToString(kernel.Release[:])+"/modules.dep", "kernel/nodegate_no_such.ko:\n")
+	policy := "module \"nodegate_no_such\" {}\nsysctl \"net.ipv4.ip_forward\" { value = 1 }\n" +
+		"link \"all\" {\n  mtu = 65535\n  match { name = \"*\" }\n}\n" +
+		"gate {\n  budget = \"4s\"\n  interval = \"5s\"\n}\n"
+	for _, name := range checkNames(t) {
+		policy += fmt.Sprintf("check %q {}\n", name)
+	}
+	must(t, os.RemoveAll(w.dir+"/etc/nodegate"))
+	write(t, w.dir+"/etc/nodegate/policy.d/a.hcl", policy)
+	must(t, unix.Mkfifo(w.dir+"/f", 0o600))
+	must(t, os.Mkdir(w.dir+"/d", 0o755))
+	must(t, unix.Mknod(w.dir+"/z", unix.S_IFCHR|0o600, int(unix.Mkdev(1, 5))))
+	must(t, unix.Mknod(w.dir+"/F", unix.S_IFCHR|0o600, int(unix.Mkdev(1, 7)))) // /dev/full
+	write(t, w.dir+"/h", "")
+	must(t, os.Truncate(w.dir+"/h", 300<<30))
+	for name, p := range programs {
+		write(t, w.dir+"/"+name, "#!/bin/sh\n"+p.text+"\n")
+		must(t, os.Chmod(w.dir+"/"+name, 0o755))
+	}
+	return w
+}
+
+const inside = `mount --make-rprivate / && mount --bind "$1/etc" /etc && mount --bind "$2" /run && mount -t tmpfs tmpfs /var/lib &&
+mount --bind "$1/modules" /lib/modules && ip link set lo up &&
+if [ "$3" = true ]; then export JOURNAL_STREAM="$(stat -L -c %d:%i /proc/$$/fd/2)"; fi && shift 3 && exec "$@"`
+
+// subject is what is attacked: the gate, or a check of every stage, which runs more programs.
+type subject []string
+
+var (
+	gate  = subject{"gate"}
+	check = subject{"check", "--stage", "all", "--timeout", "5s"}
+)
+
+// run runs a subject, whose calls decide sees from its first one on, with a /run of its own that prepare has seen.
+func (w *ward) run(sub subject, prepare func(run string), journal bool, decide func(inject.Call) inject.Action) (out string,
+	status int, err error) {
+	dir := fmt.Sprintf("%s/run%d", w.dir, w.runs.Add(1))
+	must(w.t, os.MkdirAll(dir+"/systemd/journal", 0o755))
+	defer os.RemoveAll(dir)
+	if prepare != nil {
+		prepare(dir)
+	}
+	begun := false
+	r := inject.Run{Args: []string{"/bin/sh", "-c", inside, "sh", w.dir, dir, strconv.FormatBool(journal)}, Dir: w.dir,
+		Clone: unix.CLONE_NEWNS | unix.CLONE_NEWNET, Decide: func(c inject.Call) inject.Action {
+			if !begun {
+				begun = c.Number == unix.SYS_EXECVE && c.Path() == w.nodegate
+				return inject.Action{}
+			}
+			return decide(c)
+		}}
+	r.Args = append(append(r.Args, w.nodegate), sub...)
+	out, status, err = start(&r)
+	w.mu.Lock()
+	w.most = max(w.most, r.Memory)
+	w.mu.Unlock()
+	return out, status, err
+}
+
+// judge says what is wrong with the end of a run that had to find the node broken, and to say so.
+func (sub subject) judge(out string, status int, err error) error {
+	switch {
+	case err != nil:
+		return err
+	case status == 0:
+		return fmt.Errorf("it let the unit start: %s", last(out))
+	case status < 0 || strings.Contains(out, "goroutine "):
+		return fmt.Errorf("it crashed: %s", last(out))
+	case !strings.Contains(out, "held") && !strings.Contains(out, "nodegate_no_such") && !strings.Contains(out, "opening root") &&
+		(sub[0] != "check" || !strings.Contains(out, "gave up after")): // at its --timeout, on a busy machine
+		return fmt.Errorf("it did not say why: %s", last(out))
+	}
+	return nil
+}
+
+// seen lists what an untouched gate opens, looks at and runs.
+func (w *ward) seen(sub subject) (opened, looked, ran []string) {
+	add := func(list *[]string, p string) {
+		// The Go runtime reads these of the kernel before the program begins, and would wait for a pipe there.
+		runtimes := strings.HasPrefix(p, "/sys/kernel/mm/") || strings.HasPrefix(p, "/sys/fs/cgroup/") || strings.HasPrefix(p, "/proc/self/")
+		if p != "" && !slices.Contains(*list, p) && !runtimes && p != "/dev/console" {
+			*list = append(*list, p)
+		}
+	}
+	out, status, err := w.run(sub, nil, false, func(c inject.Call) inject.Action {
+		switch {
+		case c.Own() && c.Opens():
+			add(&opened, c.Path())
+		case c.Own() && (c.Number == unix.SYS_NEWFSTATAT || c.Number == unix.SYS_STATX || c.Number == unix.SYS_OPENAT && !c.Writes()):
+			add(&looked, c.Path())
+		case !c.Own() && c.Number == unix.SYS_EXECVE:
+			add(&ran, c.Path())
+		}
+		return inject.Action{}
+	})
+	if err := sub.judge(out, status, err); err != nil || !strings.Contains(out, "module.nodegate_no_such") {
+		w.t.Fatalf("untouched: %v\n%s", err, out)
+	}
+	w.t.Logf("a %s opens %d files, looks at %d and runs %d programs", sub[0], len(opened), len(looked), len(ran))
+	if len(opened) < 20 || len(ran) == 0 {
+		w.t.Fatal("the test does not see what the gate does")
+	}
+	return opened, looked, ran
+}
+
+// attack lets one call of a run go wrong, and says what the gate made of it.
+func (w *ward) attack(sub subject, matches func(inject.Call) bool, do inject.Action) error {
+	reached := false
+	out, status, err := w.run(sub, nil, false, func(c inject.Call) inject.Action {
+		if matches(c) {
+			reached = true
+			return do
+		}
+		return inject.Action{}
+	})
+	if err == nil && !reached {
+		return errNotReached
+	}
+	return sub.judge(out, status, err)
+}
+
+var errNotReached = fmt.Errorf("the run did not come there")

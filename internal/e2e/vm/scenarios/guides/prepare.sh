@@ -1,0 +1,12 @@
+install -m 0755 "$NODEGATE" "$ROOT/usr/local/sbin/nodegate"
+# blocks GUIDE WORDS: the text of a guide's blocks that begin so.
+blocks() { awk -v want="$2" '/^```/ { on = !on && substr($0, 4) == want; next } on' "../../../docs/guides/$1.md"; }
+for guide in fix-bridge kubeadm k3s-rke2; do
+	mkdir -p "$ROOT/opt/guides/$guide"
+	blocks $guide 'hcl node.hcl' >"$ROOT/opt/guides/$guide/node.hcl"
+	blocks $guide 'sh node' >"$ROOT/opt/guides/$guide/commands"
+	grep -q 'nodegate install' "$ROOT/opt/guides/$guide/commands"
+done
+printf '[Service]\nType=oneshot\nExecStart=/sbin/modprobe br_netfilter\n[Install]\nWantedBy=multi-user.target\n' >"$ROOT/etc/systemd/system/fix-bridge.service"
+ln -s /etc/systemd/system/fix-bridge.service "$ROOT/etc/systemd/system/multi-user.target.wants/"
+printf '[Service]\nType=exec\nExecStart=/bin/sleep infinity\nRestart=always\n' >"$ROOT/etc/systemd/system/k3s.service"

@@ -1,0 +1,6 @@
+# As docs/packages.md says, with Ignition's files written by the stand-in.
+mkdir -p "$ROOT/var/lib/extensions"
+go run ../../../images/release extension "$NODEGATE" "$ROOT/var/lib/extensions/nodegate.raw"
+systemctl --root="$ROOT" enable systemd-sysext.service
+"$NODEGATE" export ignition --path /usr/bin/nodegate --output "$ROOT/opt/config.ign"
+go run ./ignition-standin "$ROOT/opt/config.ign" "$ROOT"

@@ -1,0 +1,149 @@
+//go:build vm
+
+package vm
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"nodegate/internal/host/hosttest"
+)
+
+const (
+	repository = "../../.."
+	wholeTime  = 15 * time.Minute // one scenario
+)
+
+// TestScenarios runs every folder of scenarios/ as a subtest. How many machines run at a time is go test's -parallel.
+func TestScenarios(t *testing.T) {
+	t.Parallel()
+	scenarios, err := Load("scenarios")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The longest first, or two cores wait for one machine at the end.
+	slices.SortStableFunc(scenarios, func(a, b Scenario) int { return len(b.Boots) - len(a.Boots) })
+	r := newRunner(t)
+	for _, s := range scenarios {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), wholeTime)
+			defer cancel()
+			r := r
+			r.Log = t.Logf
+			t.Log(s.Description)
+			if err := r.Run(ctx, s); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestOldestSystemd puts the oldest systemd that nodegate is tried with through what depends on systemd most.
+func TestOldestSystemd(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t)
+	var err error
+	if r.Base, err = DefaultCache(mustAbs(t, repository)).Oldest(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"installed-into-the-image", "flipped-and-held", "kops-fetched"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, err := load(filepath.Join("scenarios", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Boots = s.Boots[:min(2, len(s.Boots))]
+			r := r
+			r.Log = t.Logf
+			if err := r.Run(t.Context(), s); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestARM64 puts another processor's node through the main scenario: its own binary installs, applies and gates, and does so again
+// after a reboot.
+func TestARM64(t *testing.T) {
+	r := newRunner(t)
+	arch, root, began := ARM64(), mustAbs(t, repository), time.Now()
+	var err error
+	if r.Base, err = DefaultCache(root).Foreign(t.Context(), arch); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("base image of %s ready after %.0f s", arch.Name, time.Since(began).Seconds())
+	r.Nodegate = filepath.Join(r.Scratch, "nodegate-"+arch.Name)
+	compile(t, root, r.Nodegate, "GOARCH="+arch.Name)
+	s, err := load(filepath.Join("scenarios", "installed-into-the-image"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Boots = s.Boots[:2]
+	s.Boots[0].Script += "[ \"$(uname -m)\" = aarch64 ] || die \"this is $(uname -m)\"\n"
+	if err := r.Run(t.Context(), s); err != nil {
+		t.Error(err)
+	}
+}
+
+func mustAbs(t testing.TB, name string) string {
+	t.Helper()
+	full, err := filepath.Abs(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return full
+}
+
+// newRunner builds the binary and the base image, or says why this host cannot. Where CI is set, "cannot" is a failure.
+func newRunner(t testing.TB) Runner {
+	t.Helper()
+	missing := Missing()
+	hosttest.Need(t, len(missing) == 0, "a host that runs virtual machines:\n"+strings.Join(missing, "\n"))
+	root := mustAbs(t, repository)
+	cache := DefaultCache(root)
+	scratch, err := cache.Scratch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := scratch.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	began := time.Now()
+	base, err := cache.Base(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("base image ready after %.0f s", time.Since(began).Seconds())
+	return Runner{Base: base, Nodegate: build(t, root, scratch.Dir), Scratch: scratch.Dir, Log: t.Logf}
+}
+
+// build builds the static binary. NODEGATE names one to take instead.
+func build(t testing.TB, root, dir string) string {
+	t.Helper()
+	if binary := os.Getenv("NODEGATE"); binary != "" {
+		return binary
+	}
+	binary := filepath.Join(dir, "nodegate")
+	compile(t, root, binary)
+	return binary
+}
+
+func compile(t testing.TB, root, binary string, env ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/nodegate")
+	cmd.Dir = root
+	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=0"), env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("building nodegate: %v\n%s", err, out)
+	}
+}

@@ -1,0 +1,89 @@
+// Package kernels is what the kernels of Debian 11, 12 and 13 know by name, as they said
+// themselves: `go run ./policy/kernels/record` records it. It is for whoever writes a policy;
+// nothing on the boot path reads it.
+package kernels
+
+import (
+	"bytes"
+	"compress/gzip"
+	_ "embed"
+	"io"
+	"path"
+	"strconv"
+	"strings"
+)
+
+//go:embed catalogue.gz
+var recorded []byte
+
+// Catalogue is the names that one of the kernels knows.
+type Catalogue struct {
+	Releases, Modules, Kinds, Offloads []string
+	Parameters                         []string // below /proc/sys; * is an interface
+	types                              map[string]string
+}
+
+// Read decodes the catalogue.
+func Read() (*Catalogue, error) {
+	z, err := gzip.NewReader(bytes.NewReader(recorded))
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(z)
+	if err != nil {
+		return nil, err
+	}
+	// Kinds that their modules do not announce.
+	c := &Catalogue{types: map[string]string{}, Kinds: []string{"tun", "openvswitch", "amt", "bareudp", "dsa", "netdevsim", "ovpn"}}
+	for line := range strings.Lines(string(text)) {
+		words := strings.Fields(line)
+		switch words[0] {
+		case "r":
+			c.Releases = append(c.Releases, words[1])
+		case "m":
+			c.Modules = append(c.Modules, words[1])
+		case "k":
+			c.Kinds = append(c.Kinds, words[1])
+		case "o":
+			c.Offloads = append(c.Offloads, words[1])
+		case "s":
+			c.Parameters = append(c.Parameters, words[1])
+			c.types[words[1]] = words[2]
+		}
+	}
+	return c, nil
+}
+
+// Parameter reports whether a kernel has a parameter, by its path below /proc/sys, or
+// one that matches a pattern. numbers is how many numbers it may have; none for text,
+// and where that depends on which parameter it is.
+func (c *Catalogue) Parameter(key string) (numbers []int, known bool) {
+	name := perInterface(key)
+	typ, known := c.types[name]
+	if !known && strings.ContainsAny(key, "*?[") {
+		for _, p := range c.Parameters {
+			if ok, err := path.Match(name, p); err != nil || !ok {
+				continue
+			}
+			if known && c.types[p] != typ {
+				return nil, true
+			}
+			typ, known = c.types[p], true
+		}
+	}
+	for n := range strings.SplitSeq(typ, ",") {
+		if n, err := strconv.Atoi(n); err == nil {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers, known
+}
+
+// perInterface replaces the name of an interface by *.
+func perInterface(key string) string {
+	parts := strings.Split(key, "/")
+	if len(parts) > 4 && parts[0] == "net" && (parts[2] == "conf" || parts[2] == "neigh") {
+		parts[3] = "*"
+	}
+	return strings.Join(parts, "/")
+}

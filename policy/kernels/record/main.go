@@ -1,0 +1,272 @@
+// Command kernels records what the kernels of Debian 11, 12 and 13 know: modules, kinds
+// of links, offloads, and the type of every parameter below /proc/sys. It unpacks the
+// packages of each kernel, and boots it in QEMU with itself as the only program.
+//
+//	go run ./policy/kernels/record policy/kernels/catalogue.gz
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+func main() {
+	if os.Getpid() == 1 {
+		guest()
+		return
+	}
+	err := fmt.Errorf("usage: %s CATALOGUE", os.Args[0])
+	if len(os.Args) == 2 {
+		err = record(os.Args[1])
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "kernels:", err)
+		os.Exit(1)
+	}
+}
+
+// catalogue is the lines of the file: a letter, a name, and for a parameter its types.
+type catalogue map[string]map[string]bool
+
+func (c catalogue) add(line, typ string) {
+	if c[line] == nil {
+		c[line] = map[string]bool{}
+	}
+	c[line][typ] = true
+}
+
+func record(to string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute)
+	defer cancel()
+	dir, err := os.MkdirTemp("", "kernels-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	c := catalogue{}
+	for _, suite := range []string{"bullseye", "bookworm", "trixie"} {
+		tree := filepath.Join(dir, suite)
+		if _, err := run(ctx, "mmdebstrap", "--mode=root", "--variant=extract", "--quiet", "--include=linux-image-amd64,linux-image-cloud-amd64",
+			suite, tree, "deb http://deb.debian.org/debian "+suite+" main"); err != nil {
+			return err
+		}
+		kernels, err := filepath.Glob(tree + "/boot/vmlinuz-*")
+		if err != nil || len(kernels) == 0 {
+			return fmt.Errorf("no kernel in %s: %v", tree, err)
+		}
+		for _, k := range kernels {
+			release := strings.TrimPrefix(filepath.Base(k), "vmlinuz-")
+			if err := c.kernel(ctx, tree, release, filepath.Join(dir, release)); err != nil {
+				return fmt.Errorf("%s: %w", release, err)
+			}
+		}
+		if err := os.RemoveAll(tree); err != nil {
+			return err
+		}
+	}
+	return c.write(to)
+}
+
+// kernel adds one kernel to the catalogue.
+func (c catalogue) kernel(ctx context.Context, tree, release, scratch string) error {
+	base := tree
+	if _, err := os.Stat(filepath.Join(base, "lib/modules", release)); err != nil {
+		base = filepath.Join(tree, "usr") // since trixie
+	}
+	modules := filepath.Join(base, "lib/modules", release)
+	if _, err := run(ctx, "depmod", "-b", base, release); err != nil {
+		return err
+	}
+	c.add("r "+release, "")
+	for _, index := range []string{"modules.dep", "modules.builtin"} {
+		text, err := os.ReadFile(filepath.Join(modules, index))
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(string(text)) {
+			file, _, _ := strings.Cut(strings.TrimSpace(line), ":")
+			c.add("m "+moduleName(file), "")
+		}
+	}
+	alias := regexp.MustCompile(`rtnl-link-([a-z0-9_.-]+)`)
+	for _, index := range []string{"modules.alias", "modules.builtin.modinfo"} {
+		text, err := os.ReadFile(filepath.Join(modules, index))
+		if err != nil {
+			return err
+		}
+		for _, m := range alias.FindAllSubmatch(text, -1) {
+			c.add("k "+string(m[1]), "")
+		}
+	}
+	said, err := boot(ctx, modules, filepath.Join(tree, "boot/vmlinuz-"+release), scratch)
+	if err != nil {
+		return err
+	}
+	for _, line := range said {
+		switch kind, rest, _ := strings.Cut(line, " "); kind {
+		case "s":
+			key, typ, _ := strings.Cut(rest, " ")
+			c.add("s "+key, typ)
+		case "o":
+			c.add(line, "")
+		default:
+			fmt.Printf("%s: %s\n", release, line)
+		}
+	}
+	fmt.Printf("%s: %d answers\n", release, len(said))
+	return nil
+}
+
+func moduleName(file string) string {
+	name, _, _ := strings.Cut(filepath.Base(file), ".ko")
+	return strings.ReplaceAll(name, "-", "_")
+}
+
+// boot runs the kernel with the modules that bring parameters, and returns what the
+// guest says.
+func boot(ctx context.Context, modules, kernel, dir string) ([]string, error) {
+	defer os.RemoveAll(dir)
+	if err := os.MkdirAll(dir+"/modules", 0o755); err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := run(ctx, "cp", self, dir+"/init"); err != nil {
+		return nil, err
+	}
+	names, err := withParameters(ctx, modules, dir+"/modules")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(dir+"/list", []byte(strings.Join(names, "\n")), 0o644); err != nil {
+		return nil, err
+	}
+	if _, err := run(ctx, "sh", "-euc", `cd "$1"; find . ! -name initrd | cpio --quiet -o -H newc >"$1/initrd"`, "sh", dir); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	out, err := run(ctx, "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-m", "1024", "-nographic", "-no-reboot", "-nic", "none",
+		"-kernel", kernel, "-initrd", dir+"/initrd", "-append", "console=ttyS0 quiet loglevel=0 panic=-1 edd=off rdinit=/init")
+	if err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, out)
+	}
+	var said []string
+	for line := range strings.Lines(out) {
+		if _, rest, ok := strings.Cut(line, mark); ok {
+			said = append(said, strings.TrimSpace(rest))
+		}
+	}
+	if len(said) == 0 || said[len(said)-1] != "end" {
+		return nil, fmt.Errorf("the guest did not finish:\n%s", out)
+	}
+	return said[:len(said)-1], nil
+}
+
+// withParameters copies the modules that register parameters, with what they need, and
+// returns their files, each after those that it needs.
+func withParameters(ctx context.Context, modules, to string) ([]string, error) {
+	text, err := os.ReadFile(modules + "/modules.dep")
+	if err != nil {
+		return nil, err
+	}
+	needs := map[string][]string{}
+	var looked []string
+	place := regexp.MustCompile(`^kernel/(net|fs|drivers/(char|cdrom|md|scsi|parport|net/bonding|net/vrf))`)
+	for line := range strings.Lines(string(text)) {
+		file, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		needs[file] = strings.Fields(rest)
+		if place.MatchString(file) {
+			looked = append(looked, file)
+		}
+	}
+	var names []string
+	var add func(file string) error
+	add = func(file string) error {
+		name := filepath.Base(strings.TrimSuffix(file, ".xz"))
+		if slices.Contains(names, name) {
+			return nil
+		}
+		for _, n := range needs[file] {
+			if err := add(n); err != nil {
+				return err
+			}
+		}
+		names = append(names, name)
+		content, err := content(ctx, filepath.Join(modules, file))
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(to, name), content, 0o644)
+	}
+	for file := range needs {
+		if moduleName(file) == "crc32c_generic" { // libcrc32c asks for it by another name
+			if err := add(file); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, file := range looked {
+		b, err := content(ctx, filepath.Join(modules, file))
+		if err != nil {
+			return nil, err
+		}
+		if bytes.Contains(b, []byte("register_sysctl")) || bytes.Contains(b, []byte("register_net_sysctl")) {
+			if err := add(file); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return names, nil
+}
+
+func content(ctx context.Context, file string) ([]byte, error) {
+	if !strings.HasSuffix(file, ".xz") {
+		return os.ReadFile(file)
+	}
+	out, err := run(ctx, "xz", "-dc", file)
+	return []byte(out), err
+}
+
+// write writes the catalogue, sorted, so that two recordings compare.
+func (c catalogue) write(to string) error {
+	var b bytes.Buffer
+	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	for _, line := range slices.Sorted(maps.Keys(c)) {
+		types := slices.Sorted(maps.Keys(c[line]))
+		if slices.Contains(types, "-") {
+			types = []string{"-"}
+		}
+		fmt.Fprintln(z, strings.TrimSpace(line+" "+strings.Join(types, ",")))
+	}
+	if err := z.Close(); err != nil {
+		return err
+	}
+	return os.WriteFile(to, b.Bytes(), 0o644)
+}
+
+func run(ctx context.Context, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("%s: %w\n%s", name, err, stderr.Bytes())
+	}
+	return string(out), err
+}
