@@ -7,6 +7,7 @@ import (
 
 	"nodegate/internal/host"
 	"nodegate/internal/host/activity"
+	"nodegate/internal/verdict"
 )
 
 const (
@@ -46,5 +47,5 @@ func lookAgain(ctx context.Context, h *host.Host, list []Check, results []Result
 
 // accuses reports whether an inspection found something wrong, or could not see.
 func (r Result) accuses() bool {
-	return r.Verdict == Warn || r.Verdict == Fail || r.Verdict == Unknown && r.Metadata.Unknown == ""
+	return r.Verdict == verdict.Warn || r.Verdict == verdict.Fail || r.Verdict == verdict.Unknown && r.Metadata.Unknown == ""
 }

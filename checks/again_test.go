@@ -13,6 +13,7 @@ import (
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/verdict"
 )
 
 // writtenRules are other rules at each look; the last ones stay.
@@ -39,16 +40,16 @@ func TestLookAgain(t *testing.T) {
 		name    string
 		moves   bool
 		looks   []string
-		verdict checks.Verdict
+		verdict verdict.Verdict
 		asked   int
 		took    time.Duration
 	}{
-		{"at rest", true, []string{whole}, checks.Pass, 1, 0},
-		{"the first rules are written", true, []string{empty, whole}, checks.Pass, 2, time.Second},
-		{"table by table", true, []string{flushed, empty, whole}, checks.Pass, 3, 2 * time.Second},
-		{"wrong", true, []string{empty}, checks.Warn, 2, time.Second},
-		{"something else each time", true, []string{empty, flushed, empty, flushed, whole}, checks.Unknown, 4, 3 * time.Second},
-		{"a recording", false, []string{empty, whole}, checks.Warn, 1, 0},
+		{"at rest", true, []string{whole}, verdict.Pass, 1, 0},
+		{"the first rules are written", true, []string{empty, whole}, verdict.Pass, 2, time.Second},
+		{"table by table", true, []string{flushed, empty, whole}, verdict.Pass, 3, 2 * time.Second},
+		{"wrong", true, []string{empty}, verdict.Warn, 2, time.Second},
+		{"something else each time", true, []string{empty, flushed, empty, flushed, whole}, verdict.Unknown, 4, 3 * time.Second},
+		{"a recording", false, []string{empty, whole}, verdict.Warn, 1, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -5,10 +5,10 @@ package checks
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"nodegate/internal/host"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
@@ -71,41 +71,11 @@ const (
 	SetFeatures ChangeKind = "offload" // From and To are lists: "gro=on, gso=off"
 )
 
-// Verdict is the outcome of a check. The zero value is unknown: it never passes.
-type Verdict int
-
-// The verdicts. Warn is a requirement of severity warn that does not pass.
-const (
-	Unknown Verdict = iota
-	Pass
-	Warn
-	Fail
-	Skip
-)
-
-func (v Verdict) String() string {
-	return [...]string{"unknown", "pass", "warn", "fail", "skip"}[v]
-}
-
-// MarshalText spells a verdict in JSON.
-func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
-
-// UnmarshalText reads what MarshalText wrote.
-func (v *Verdict) UnmarshalText(text []byte) error {
-	for known := Unknown; known <= Skip; known++ {
-		if known.String() == string(text) {
-			*v = known
-			return nil
-		}
-	}
-	return fmt.Errorf("%q is no verdict", text)
-}
-
 // Result is a check's name, its verdict, and what the verdict rests on.
 type Result struct {
 	Name     string
 	Metadata policy.Metadata
-	Verdict  Verdict
+	Verdict  verdict.Verdict
 	State    State
 	Err      error  // why the verdict is unknown, or why a change did not work
 	Fixed    bool   // it did not pass before, and does now
@@ -116,11 +86,11 @@ type Result struct {
 
 // IsSymptom reports whether the result is only the consequence of another one.
 func (r Result) IsSymptom() bool {
-	return r.State.Cause != "" && r.Verdict != Pass && r.Verdict != Skip
+	return r.State.Cause != "" && !r.Verdict.Fine()
 }
 
 // Differs reports whether the host is known not to be as the requirement wants it.
-func (r Result) Differs() bool { return r.Verdict == Fail || r.Verdict == Warn }
+func (r Result) Differs() bool { return r.Verdict == verdict.Fail || r.Verdict == verdict.Warn }
 
 // Report is the results of one run, in the order of the checks.
 type Report struct {
@@ -130,19 +100,19 @@ type Report struct {
 	Results  []Result
 }
 
-// Verdict returns the verdict on the node: Fail where a blocking requirement
-// does not pass, Unknown where that could not be told of one, else Pass.
-func (r Report) Verdict() Verdict {
-	verdict := Pass
+// Verdict returns the verdict on the node: Fail if a blocking requirement does not pass, Unknown if that could not be
+// determined for one, else Pass.
+func (r Report) Verdict() verdict.Verdict {
+	node := verdict.Pass
 	for _, res := range r.Results {
 		switch {
-		case res.Verdict == Fail:
-			return Fail
-		case res.Verdict == Unknown && res.Metadata.Severity == policy.Block:
-			verdict = Unknown
+		case res.Verdict == verdict.Fail:
+			return verdict.Fail
+		case res.Verdict == verdict.Unknown && res.Metadata.Severity == policy.Block:
+			node = verdict.Unknown
 		}
 	}
-	return verdict
+	return node
 }
 
 // Stage is the point in a node's life that a check is for.

@@ -10,6 +10,7 @@ import (
 
 	"nodegate/internal/host"
 	"nodegate/internal/host/activity"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
@@ -87,10 +88,10 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check, keep Ke
 	for i := range after.Results {
 		r, was := &after.Results[i], before.Results[i]
 		r.Made = made[i]
-		if r.Verdict == Pass && was.Differs() {
+		if r.Verdict == verdict.Pass && was.Differs() {
 			r.Fixed, r.Was = true, was.State.Got
 		}
-		if r.Verdict != Pass && r.Err == nil {
+		if r.Verdict != verdict.Pass && r.Err == nil {
 			r.Err = cmpError(failures[i], undone(made[i], r.State.Changes))
 			for _, c := range was.State.Changes {
 				if r.Err != nil && c.Failed != "" {
@@ -152,7 +153,7 @@ func inspect(ctx context.Context, h *host.Host, c Check) Result {
 		r.Err = ctx.Err()
 		return r
 	case r.Metadata.Off:
-		r.Verdict, r.State.Skip = Skip, SkippedOff+" ("+r.Metadata.When+")"
+		r.Verdict, r.State.Skip = verdict.Skipped, SkippedOff+" ("+r.Metadata.When+")"
 		return r
 	case r.Metadata.Unknown != "":
 		r.Err = fmt.Errorf("it depends on %s, which cannot be known here", r.Metadata.Unknown)
@@ -161,18 +162,18 @@ func inspect(ctx context.Context, h *host.Host, c Check) Result {
 	r.State, r.Err = c.Inspect(ctx, h)
 	switch {
 	case r.Err != nil:
-		r.Verdict = Unknown
+		r.Verdict = verdict.Unknown
 	case r.State.Skip != "":
-		r.Verdict = Skip
+		r.Verdict = verdict.Skipped
 	case r.State.Pass:
-		r.Verdict = Pass
+		r.Verdict = verdict.Pass
 	case r.Metadata.Severity == policy.Warn:
-		r.Verdict = Warn
+		r.Verdict = verdict.Warn
 	default:
-		r.Verdict = Fail
+		r.Verdict = verdict.Fail
 	}
-	if r.Metadata.Undecided != "" && r.Verdict != Fail {
-		r.Verdict, r.Metadata.Severity = Unknown, policy.Block
+	if r.Metadata.Undecided != "" && r.Verdict != verdict.Fail {
+		r.Verdict, r.Metadata.Severity = verdict.Unknown, policy.Block
 		r.Err = cmpError(r.Err, fmt.Errorf("what else the policy asks of it depends on %s, which cannot be known here", r.Metadata.Undecided))
 	}
 	return r
@@ -191,10 +192,10 @@ func dropIntactCauses(results []Result) {
 	for i := range results {
 		r := &results[i]
 		cause, is := causes[r.State.Cause]
-		if is && cause.Verdict == Skip {
+		if is && cause.Verdict == verdict.Skipped {
 			r.State.Changes = nil
 		}
-		if !is || cause.Verdict == Skip || cause.Verdict == Pass {
+		if !is || cause.Verdict == verdict.Skipped || cause.Verdict == verdict.Pass {
 			r.State.Cause = ""
 		}
 		r.Follows = r.State.Cause

@@ -15,6 +15,7 @@ import (
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
@@ -22,7 +23,7 @@ func TestUnknownNeverPasses(t *testing.T) {
 	m := &hosttest.Machine{Files: map[string]string{}, Refuse: map[string]error{"r /proc/sys/kernel/panic": syscall.EIO}}
 	p := checkstest.Load(t, `sysctl "kernel.panic" { value = 10 }`)
 	r := checks.Inspect(t.Context(), m.Host(), checks.Boot, catalog.For(p, checks.Boot))
-	if r.Verdict() != checks.Unknown || !errors.Is(r.Results[0].Err, syscall.EIO) {
+	if r.Verdict() != verdict.Unknown || !errors.Is(r.Results[0].Err, syscall.EIO) {
 		t.Errorf("an unreadable parameter: %v, %v", r.Verdict(), r.Results[0].Err)
 	}
 	p = checkstest.Load(t, `sysctl "kernel.panic" {
@@ -30,7 +31,7 @@ func TestUnknownNeverPasses(t *testing.T) {
 		severity = "warn"
 	}`)
 	r = checks.Inspect(t.Context(), m.Host(), checks.Boot, catalog.For(p, checks.Boot))
-	if r.Verdict() != checks.Pass || r.Results[0].Verdict != checks.Unknown {
+	if r.Verdict() != verdict.Pass || r.Results[0].Verdict != verdict.Unknown {
 		t.Errorf("an unreadable parameter that only warns: report %v, result %v", r.Verdict(), r.Results[0].Verdict)
 	}
 	ended, cancel := context.WithCancel(t.Context())
@@ -38,7 +39,7 @@ func TestUnknownNeverPasses(t *testing.T) {
 	m = &hosttest.Machine{Files: map[string]string{}}
 	m.Sysctl("kernel/panic", "10")
 	r = checks.Inspect(ended, m.Host(), checks.Boot, catalog.For(checkstest.Load(t, `sysctl "kernel.panic" { value = 10 }`), checks.Boot))
-	if r.Verdict() != checks.Unknown {
+	if r.Verdict() != verdict.Unknown {
 		t.Errorf("a check that was not run: %v", r.Verdict())
 	}
 }
@@ -47,11 +48,11 @@ func TestUnknownNeverPasses(t *testing.T) {
 func TestUndecided(t *testing.T) {
 	for _, c := range []struct {
 		got, other string
-		want       checks.Verdict
+		want       verdict.Verdict
 	}{
-		{"10", "", checks.Unknown},
-		{"10", "  severity = \"warn\"\n", checks.Pass},
-		{"9", "", checks.Fail},
+		{"10", "", verdict.Unknown},
+		{"10", "  severity = \"warn\"\n", verdict.Pass},
+		{"9", "", verdict.Fail},
 	} {
 		m := &hosttest.Machine{Files: map[string]string{}}
 		m.Sysctl("kernel/panic", c.got)
@@ -127,7 +128,7 @@ check "route-localnet.martian" {}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	r := checks.Inspect(ctx, h, checks.Run, list)
-	if r.Verdict() != checks.Pass {
+	if r.Verdict() != verdict.Pass {
 		t.Errorf("%+v", r.Results)
 	}
 	names := func(yield func(string) bool) {
@@ -153,17 +154,17 @@ func TestAskedTwice(t *testing.T) {
 	off, unknown, on := policy.Metadata{Off: true}, policy.Metadata{Unknown: "os.id"}, policy.Metadata{Severity: policy.Warn}
 	for _, c := range []struct {
 		blocks []policy.Metadata
-		want   checks.Verdict
+		want   verdict.Verdict
 	}{
-		{[]policy.Metadata{off, on}, checks.Warn}, {[]policy.Metadata{on, off}, checks.Warn}, {[]policy.Metadata{unknown, on}, checks.Warn},
-		{[]policy.Metadata{off, unknown}, checks.Unknown}, {[]policy.Metadata{unknown, off}, checks.Unknown}, {[]policy.Metadata{off}, checks.Skip},
+		{[]policy.Metadata{off, on}, verdict.Warn}, {[]policy.Metadata{on, off}, verdict.Warn}, {[]policy.Metadata{unknown, on}, verdict.Warn},
+		{[]policy.Metadata{off, unknown}, verdict.Unknown}, {[]policy.Metadata{unknown, off}, verdict.Unknown}, {[]policy.Metadata{off}, verdict.Skipped},
 	} {
 		p := &policy.Policy{Sysctls: []policy.Sysctl{{Metadata: on}, {Metadata: off}}}
 		for _, m := range c.blocks {
 			p.Problems = append(p.Problems, policy.Problem{Name: "p", Metadata: m})
 		}
 		r := checks.Inspect(t.Context(), (&hosttest.Machine{}).Host(), checks.Run, checks.Asked([]checks.Problem{problem}, p, checks.Run))
-		if len(r.Results) != 1 || r.Results[0].Verdict != c.want || c.want == checks.Warn && r.Results[0].State.Got != "1" {
+		if len(r.Results) != 1 || r.Results[0].Verdict != c.want || c.want == verdict.Warn && r.Results[0].State.Got != "1" {
 			t.Errorf("%+v: %+v", c.blocks, r.Results)
 		}
 	}

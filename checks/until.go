@@ -8,6 +8,7 @@ import (
 
 	"nodegate/internal/host"
 	"nodegate/internal/host/activity"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
@@ -62,7 +63,7 @@ func Until(
 			select {
 			case last = <-done:
 				running = false
-				if !goOn(last, activity.Step{}) || last.Verdict() == Pass {
+				if !goOn(last, activity.Step{}) || last.Verdict() == verdict.Pass {
 					cancel()
 					return last, nil
 				}

@@ -16,6 +16,7 @@ import (
 	"nodegate/internal/host"
 	"nodegate/internal/host/activity"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
@@ -37,7 +38,7 @@ func TestUntilOpensByItself(t *testing.T) {
 		}
 		return true
 	})
-	if attempts != 3 || r.Verdict() != checks.Pass {
+	if attempts != 3 || r.Verdict() != verdict.Pass {
 		t.Errorf("held for %d attempts, then %v", attempts, r.Verdict())
 	}
 	m.Sysctl("kernel/panic", "0")
@@ -52,7 +53,7 @@ func TestUntilOpensByItself(t *testing.T) {
 	m.Sysctl("kernel/panic", "0")
 	p.Gate.Budget = 0
 	always := func(checks.Report, activity.Step) bool { return true }
-	if r, err := checks.Until(ctx, m.Host(), p.Gate, all(catalog.For(p, checks.Boot)), nil, always); r.Verdict() != checks.Fail ||
+	if r, err := checks.Until(ctx, m.Host(), p.Gate, all(catalog.For(p, checks.Boot)), nil, always); r.Verdict() != verdict.Fail ||
 		!errors.Is(err, checks.ErrBudget) {
 		t.Errorf("a budget of nothing still makes one whole attempt: %v, %v", r.Verdict(), err)
 	}
@@ -60,7 +61,7 @@ func TestUntilOpensByItself(t *testing.T) {
 	attempts = 0
 	r, err := checks.Until(ctx, m.Host(), p.Gate, all(catalog.For(p, checks.Boot)), nil,
 		func(checks.Report, activity.Step) bool { attempts++; return attempts < 2 })
-	if attempts != 2 || r.Verdict() != checks.Fail || err != nil {
+	if attempts != 2 || r.Verdict() != verdict.Fail || err != nil {
 		t.Errorf("told to end after two attempts: %d, %v, %v", attempts, r.Verdict(), err)
 	}
 	ended, cancel := context.WithCancel(ctx)
@@ -97,7 +98,7 @@ func TestUntilKeepsItsBudget(t *testing.T) {
 	if !errors.Is(err, checks.ErrBudget) || !strings.HasPrefix(err.Error(), "test.hangs has not returned for ") || said == 0 {
 		t.Errorf("%v, said %d times before", err, said)
 	}
-	if len(r.Results) != 1 || r.Verdict() != checks.Unknown || !errors.Is(r.Results[0].Err, checks.ErrBudget) {
+	if len(r.Results) != 1 || r.Verdict() != verdict.Unknown || !errors.Is(r.Results[0].Err, checks.ErrBudget) {
 		t.Errorf("what is known then: %+v", r)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -131,7 +132,7 @@ func TestUntilBetweenChecks(t *testing.T) {
 			}
 			return true
 		})
-	if err != nil || r.Verdict() != checks.Pass {
+	if err != nil || r.Verdict() != verdict.Pass {
 		t.Error(r.Verdict(), err)
 	}
 	if len(said) < 2 || said[0] != "an attempt, 0 results" || said[len(said)-1] != ", 1 results" {
@@ -233,7 +234,7 @@ func TestBudgetEndsInAnAttempt(t *testing.T) {
 			}
 			return []checks.Check{stuck}
 		}, nil, func(checks.Report, activity.Step) bool { return true })
-	if r.Verdict() != checks.Fail || err == nil || err.Error() != checks.ErrBudget.Error() {
+	if r.Verdict() != verdict.Fail || err == nil || err.Error() != checks.ErrBudget.Error() {
 		t.Errorf("%v, %v", r.Verdict(), err)
 	}
 }

@@ -22,17 +22,17 @@ func load(t *testing.T, text string) *policy.Policy {
 }
 
 // known is what the real commands pass.
-func known() policy.Options { return policy.Options{Checks: checkNames()} }
+func known() policy.Options { return policy.Options{Checks: problemNames()} }
 
-// checkNames returns the names of all checks. The file that has them belongs to the command: the language imports no check.
-func checkNames() []string {
+// problemNames returns the names that a check block can have. The file that has them belongs to the command: the language imports no check.
+func problemNames() []string {
 	text, err := os.ReadFile("../cmd/nodegate/testdata/contract.golden")
 	if err != nil {
 		panic(err)
 	}
 	var names []string
 	for line := range strings.Lines(string(text)) {
-		if name, is := strings.CutPrefix(line, "check "); is {
+		if name, is := strings.CutPrefix(line, "problem "); is {
 			names = append(names, strings.TrimSpace(name))
 		}
 	}

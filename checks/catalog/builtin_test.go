@@ -10,6 +10,7 @@ import (
 	"nodegate/checks/catalog"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
@@ -43,7 +44,7 @@ func TestEveryBuiltinRequirementFails(t *testing.T) {
 					continue
 				}
 				tested[r.Name] = true
-				if r.Verdict != checks.Fail && r.Verdict != checks.Warn {
+				if r.Verdict != verdict.Fail && r.Verdict != verdict.Warn {
 					t.Errorf("%s: %s is %s: %v %s", name, r.Name, r.Verdict, r.Err, r.State.Skip)
 				}
 			}

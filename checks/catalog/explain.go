@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"nodegate/checks"
 	"nodegate/internal/proxyrules"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
@@ -83,7 +83,7 @@ func Explain() ([]Explanation, error) {
 	})
 	for _, k := range proxyrules.Kinds() {
 		severity := "block"
-		if k.Verdict == checks.Warn {
+		if k.Verdict == verdict.Warn {
 			severity = "warn"
 		}
 		all = append(all, Explanation{

@@ -12,6 +12,7 @@ import (
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/verdict"
 )
 
 // TestRemediesInARealKernel breaks a network namespace, reads the remedy, does
@@ -44,12 +45,12 @@ func TestRemediesInARealKernel(t *testing.T) {
 		}
 		list := catalog.For(checkstest.Load(t, "check \""+c.problem+"\" {}"), checks.Run)
 		r := checks.Inspect(t.Context(), h, checks.Run, list).Results[0]
-		if r.Verdict != checks.Warn || r.State.Got != c.got {
+		if r.Verdict != verdict.Warn || r.State.Got != c.got {
 			t.Errorf("%s, broken: %s", c.problem, checkstest.Text(r))
 			continue
 		}
 		checkstest.Obey(t, h, r.State.Remedy)
-		if r := checks.Inspect(t.Context(), h, checks.Run, list).Results[0]; r.Verdict != checks.Pass {
+		if r := checks.Inspect(t.Context(), h, checks.Run, list).Results[0]; r.Verdict != verdict.Pass {
 			t.Errorf("%s, after the remedy: %s", c.problem, checkstest.Text(r))
 		}
 	}
@@ -69,7 +70,7 @@ func TestRulesOnTheKernel(t *testing.T) {
 			t.Fatalf("%s: %v: %s", restore, err, out)
 		}
 	}
-	checkstest.Is(t, h, "no rules", "kubeproxy.postrouting", "skip: no rules of kube-proxy here")
+	checkstest.Is(t, h, "no rules", "kubeproxy.postrouting", "skipped: no rules of kube-proxy here")
 	checkstest.PodNetwork(t)
 
 	load(checkstest.ProxySave)
@@ -78,7 +79,7 @@ func TestRulesOnTheKernel(t *testing.T) {
 	checkstest.Is(t, h, "healthy", "conntrack.be-liberal-changed", "pass: be_liberal as kube-proxy found it")
 	checkstest.Is(t, h, "healthy", "iptables.backends", "pass: one backend")
 	checkstest.Is(t, h, "healthy", "iptables.bare-drop", "pass: no DROP without a match")
-	checkstest.Is(t, h, "no Docker", "docker.forward-drop", "skip: Docker has no rules here")
+	checkstest.Is(t, h, "no Docker", "docker.forward-drop", "skipped: Docker has no rules here")
 	checkstest.Is(t, h, "this kernel", "vxlan.checksum", "pass: not all four conditions: the kernel has the fix")
 
 	load(checkstest.Changed(t, checkstest.DropInvalid, "", checkstest.ReturnClear, "", checkstest.Masquerade, checkstest.OldForm,
@@ -97,7 +98,7 @@ func TestRulesOnTheKernel(t *testing.T) {
 	old.Kernel = checkstest.Release{Kernel: h.Kernel, Released: "5.4.38"}
 	if id, _ := h.Fact(t.Context(), "os.id"); id == "debian" {
 		r := checkstest.On(t.Context(), t, &old, checks.Run, "vxlan.checksum", "")
-		if r.Verdict != checks.Unknown || !strings.Contains(r.Err.Error(), "three of four conditions hold on flannel.1") {
+		if r.Verdict != verdict.Unknown || !strings.Contains(r.Err.Error(), "three of four conditions hold on flannel.1") {
 			t.Errorf("an old kernel of Debian: %v, %v, %q", r.Verdict, r.Err, r.State.Evidence)
 		}
 	}
@@ -122,7 +123,7 @@ func TestCountersOnTheKernel(t *testing.T) {
 	for _, name := range []string{"conntrack.losses", "udp.checksum-errors", "conntrack.headroom", "conntrack.full", "conntrack.hashsize",
 		"iptables.version"} {
 		r := checkstest.On(t.Context(), t, h, checks.Run, name, "")
-		if r.Verdict == checks.Unknown {
+		if r.Verdict == verdict.Unknown {
 			t.Errorf("%s: %v", name, r.Err)
 		}
 		t.Logf("%s: %s %s%s", name, r.Verdict, r.State.Got, r.State.Skip)

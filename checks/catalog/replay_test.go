@@ -47,10 +47,10 @@ pass sysctl.net.ipv4.ip_forward
 warn sysctl.who-wins: want the policy's values win, got net.ipv4.ip_forward=0 at boot and at sysctl --system
 warn ip-forward.writers: want 1, and nothing sets it to 0, got 0 by /etc/sysctl.d/10-a.conf:1
 warn networkd.foreign-routes: want ManageForeignRoutes=no ManageForeignRoutingPolicyRules=no, got ManageForeignRoutes=yes ManageForeignRoutingPolicyRules=yes
-skip networkmanager.cni-links: NetworkManager is off
+skipped networkmanager.cni-links: NetworkManager is off
 pass nm-cloud-setup
 warn firewalld: want off, got firewalld.service is active, enabled
-skip kubelet.protect-kernel-defaults: kubelet's protectKernelDefaults is off: it writes the six parameters itself
+skipped kubelet.protect-kernel-defaults: kubelet's protectKernelDefaults is off: it writes the six parameters itself
 fail swap: want no swap, or failSwapOn false, got swap on /dev/sda2
 pass cgroup.version
 warn inotify.limits: want max_user_watches>=524288 max_user_instances>=512, got max_user_watches=1 max_user_instances=1
@@ -59,7 +59,7 @@ warn link.mac-address-policy: want no persistent MAC address on CNI links, got p
 pass neighbour.table
 warn route-localnet.martian: want martian packets dropped, got route_localnet=1 without the KUBE-FIREWALL rule
 warn nodeport.overlap: want 30000-32767 not used for outgoing connections, got local ports 1024-65535, port 30000 not reserved
-skip ipvs.settings: ip_vs is not in the kernel
+skipped ipvs.settings: ip_vs is not in the kernel
 fail`, live)
 	checkstest.Equal(t, "replay", live, checkstest.Print(checks.Inspect(t.Context(), host.Replay(snapshot), checks.Run, list)))
 	if m.Log != nil {
@@ -100,7 +100,7 @@ func TestTrafficReplay(t *testing.T) {
 	live := checkstest.Print(checks.Inspect(t.Context(), recording, checks.Run, list))
 	checkstest.Equal(t, "live", `
 fail bridge.netfilter: want every bridge on, got br_netfilter not loaded
-skip bridge.netfilter-ipv6: this kernel has IPv6
+skipped bridge.netfilter-ipv6: this kernel has IPv6
 warn mtu.chain: want tunnel <= NIC - 50, Pods <= tunnel, got flannel.1 1500 > 1450
 warn ena.allowance: want 0, got eth0 pps_allowance_exceeded=3
 fail vxlan.checksum: want not all four conditions, got all four on flannel.1
@@ -110,13 +110,13 @@ warn conntrack.invalid: want be_liberal=1, or INVALID dropped, got be_liberal=0,
 fail conntrack.full: want at most 95 % of the table, got 99 % of the table
 warn conntrack.headroom: want at most 80 % of the table, got 99 % of the table (because conntrack.full)
 warn conntrack.hashsize: want at least a quarter of nf_conntrack_max, got 10 buckets for 100 entries
-skip conntrack.kube-proxy-overwrites: the policy leaves nf_conntrack_max to kube-proxy
+skipped conntrack.kube-proxy-overwrites: the policy leaves nf_conntrack_max to kube-proxy
 pass conntrack.losses
-skip iptables.version: iptables is not installed: kube-proxy brings its own
+skipped iptables.version: iptables is not installed: kube-proxy brings its own
 pass iptables.backends
 pass iptables.bare-drop
 pass iptables.mark-regression
-skip docker.forward-drop: Docker has no rules here
+skipped docker.forward-drop: Docker has no rules here
 warn kubeproxy.postrouting: want masqueraded once, from random ports, got double-snat
 fail`, live)
 	var file bytes.Buffer

@@ -12,6 +12,7 @@ import (
 	"nodegate/checks/catalog"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/verdict"
 )
 
 // Case is a recorded node, or a file tree, and everything that one problem
@@ -111,8 +112,8 @@ func Text(r checks.Result) string {
 	case r.Err != nil:
 		fmt.Fprintln(&b, "error:", r.Err)
 		return b.String()
-	case r.Verdict == checks.Skip:
-		fmt.Fprintln(&b, "skip:", r.State.Skip)
+	case r.Verdict == verdict.Skipped:
+		fmt.Fprintln(&b, "skipped:", r.State.Skip)
 		return b.String()
 	}
 	fmt.Fprintf(&b, "want: %s\ngot: %s\n", r.State.Want, r.State.Got)
@@ -122,7 +123,7 @@ func Text(r checks.Result) string {
 	for _, e := range r.State.Evidence {
 		fmt.Fprintf(&b, "evidence: %s: %s\n", e.Source, e.Text)
 	}
-	if r.Verdict != checks.Pass {
+	if r.Verdict != verdict.Pass {
 		fmt.Fprintln(&b, "remedy:", r.State.Remedy)
 	}
 	return b.String()

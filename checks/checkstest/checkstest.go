@@ -11,6 +11,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/catalog"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
@@ -32,9 +33,9 @@ func Print(r checks.Report) string {
 		switch {
 		case res.Fixed:
 			fmt.Fprintf(&b, ": %s -> %s", res.Was, res.State.Got)
-		case res.Verdict == checks.Skip:
+		case res.Verdict == verdict.Skipped:
 			fmt.Fprintf(&b, ": %s", res.State.Skip)
-		case res.Verdict != checks.Pass && res.Verdict != checks.Unknown:
+		case res.Verdict != verdict.Pass && res.Verdict != verdict.Unknown:
 			fmt.Fprintf(&b, ": want %s, got %s", res.State.Want, res.State.Got)
 		}
 		if res.IsSymptom() {

@@ -13,6 +13,7 @@ import (
 	"nodegate/checks"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
@@ -103,7 +104,7 @@ func Is(t *testing.T, h *host.Host, what, name, want string) {
 	switch {
 	case r.Err != nil:
 		says = r.Err.Error()
-	case r.Verdict == checks.Skip:
+	case r.Verdict == verdict.Skipped:
 		says = r.State.Skip
 	}
 	got := r.Verdict.String() + ": " + says

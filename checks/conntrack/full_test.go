@@ -40,8 +40,8 @@ because: conntrack.full
 evidence: /proc/sys/net/netfilter/nf_conntrack_count: 96000 of 100000
 remedy: run: sysctl -w net.netfilter.nf_conntrack_max=200000; put it into the policy; and see what fills the table: conntrack -L`},
 		{What: "not loaded", Problem: "conntrack.headroom", Node: conntrackNode("", "", ""), Want: `
-skip
-skip: nf_conntrack is not loaded: nothing is tracked`},
+skipped
+skipped: nf_conntrack is not loaded: nothing is tracked`},
 		{What: "96 %", Problem: "conntrack.full", Node: conntrackNode("96000", "100000", ""), Want: `
 fail
 want: at most 95 % of the table
@@ -59,8 +59,8 @@ want: at most 95 % of the table
 got: no limit
 evidence: /proc/sys/net/netfilter/nf_conntrack_count: 95000 of 0`},
 		{What: "not loaded", Problem: "conntrack.full", Node: conntrackNode("", "", ""), Want: `
-skip
-skip: nf_conntrack is not loaded: nothing is tracked`},
+skipped
+skipped: nf_conntrack is not loaded: nothing is tracked`},
 		{What: "small", Problem: "conntrack.hashsize", Stage: checks.Run, Node: conntrackNode("1", "1048576", "65536"), Want: "\n" +
 			"warn\nwant: at least a quarter of nf_conntrack_max\ngot: 65536 buckets for 1048576 entries\nevidence: " +
 			"/proc/sys/net/netfilter/nf_conntrack_buckets: 65536\nevidence: /proc/sys/net/netfilter/nf_conntrack_max: 1048576\nremedy: run: echo " +
@@ -73,8 +73,8 @@ got: 65536 buckets for 262144 entries
 evidence: /proc/sys/net/netfilter/nf_conntrack_buckets: 65536
 evidence: /proc/sys/net/netfilter/nf_conntrack_max: 262144`},
 		{What: "not loaded", Problem: "conntrack.hashsize", Stage: checks.Run, Node: conntrackNode("", "", ""), Want: `
-skip
-skip: nf_conntrack is not loaded: nothing is tracked`},
+skipped
+skipped: nf_conntrack is not loaded: nothing is tracked`},
 		{What: "not a number", Problem: "conntrack.hashsize", Node: conntrackNode("1", "many", "65536"), Want: `
 unknown
 error: reading net.netfilter.nf_conntrack_max: strconv.ParseUint: parsing "many": invalid syntax`},

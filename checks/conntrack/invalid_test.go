@@ -76,11 +76,11 @@ evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 0
 evidence: iptables-nft-save: -A FORWARD -j ACCEPT: accepts every packet before KUBE-FORWARD
 remedy: run: sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1; and put it into the policy`},
 		{What: "no kube-proxy", Problem: "conntrack.invalid", Node: checkstest.ProxyNode("", "0"), Want: `
-skip
-skip: no rules of kube-proxy here`},
+skipped
+skipped: no rules of kube-proxy here`},
 		{What: "no conntrack", Problem: "conntrack.invalid", Node: checkstest.ProxyNode(checkstest.ProxySave, ""), Want: `
-skip
-skip: nf_conntrack is not loaded: nothing is tracked`},
+skipped
+skipped: nf_conntrack is not loaded: nothing is tracked`},
 		{What: "changed", Problem: changedName, Node: checkstest.ProxyNode(withoutDrop, "0"), Want: `
 warn
 want: be_liberal as kube-proxy found it
@@ -99,10 +99,10 @@ want: be_liberal as kube-proxy found it
 got: be_liberal as kube-proxy found it
 evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 0`},
 		{What: "before 1.29", Problem: changedName, Node: checkstest.ProxyNode(old, "0"), Want: `
-skip
-skip: kube-proxy 1.21 does not look at be_liberal`},
+skipped
+skipped: kube-proxy 1.21 does not look at be_liberal`},
 		{What: "no kube-proxy", Problem: changedName, Node: checkstest.ProxyNode("", "0"), Want: `
-skip
-skip: no rules of kube-proxy here`},
+skipped
+skipped: no rules of kube-proxy here`},
 	})
 }

@@ -62,16 +62,16 @@ evidence: /proc/net/stat/nf_conntrack: insert_failed 0
 evidence: /proc/net/stat/nf_conntrack: drop 0
 evidence: /proc/net/stat/nf_conntrack: early_drop 0`},
 		{What: "not loaded", Problem: "conntrack.losses", Node: node("/x", ""), Want: `
-skip
-skip: nf_conntrack is not loaded: nothing is tracked`},
+skipped
+skipped: nf_conntrack is not loaded: nothing is tracked`},
 		{What: "loaded, by a kernel without the file and nf_conntrack_netlink", Problem: "conntrack.losses",
 			Node: node("/proc/sys/net/netfilter/nf_conntrack_count", "12"), Want: `
-skip
-skip: this kernel does not show its counters: CONFIG_NF_CONNTRACK_PROCFS is off`},
+skipped
+skipped: this kernel does not show its counters: CONFIG_NF_CONNTRACK_PROCFS is off`},
 		{What: "not to tell", Problem: "conntrack.losses", Node: &hosttest.Machine{Refuse: map[string]error{
 			"r /proc/sys/net/netfilter/nf_conntrack_count": syscall.EACCES}}, Want: `
-skip
-skip: nf_conntrack is not loaded, or this kernel does not show its counters: CONFIG_NF_CONNTRACK_PROCFS is off`},
+skipped
+skipped: nf_conntrack is not loaded, or this kernel does not show its counters: CONFIG_NF_CONNTRACK_PROCFS is off`},
 		{What: "another form", Problem: "conntrack.losses", Node: node(stat, "entries\n00000001\n"), Want: `
 unknown
 error: /proc/net/stat/nf_conntrack has no column insert_failed`},

@@ -7,6 +7,7 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/verdict"
 )
 
 func TestConntrackOverwritten(t *testing.T) {
@@ -108,12 +109,12 @@ evidence: /var/lib/kubelet/pods/6b1a/volumes/kubernetes.io~configmap/kube-proxy/
 unknown
 error: cannot tell how many CPUs there are, which kube-proxy multiplies by 32768`},
 		{What: "not asked for", Problem: name, Node: node("0-3", "", "", ""), Want: `
-skip
-skip: the policy leaves nf_conntrack_max to kube-proxy`},
+skipped
+skipped: the policy leaves nf_conntrack_max to kube-proxy`},
 	})
 	broken := node("0-3", "", "/var/lib/kube-proxy/config.conf", "kind: KubeProxyConfiguration\nconntrack:\n  maxPerCore: many\n")
 	r := checkstest.On(t.Context(), t, broken.Host(), checks.Run, name, asks)
-	if r.Verdict != checks.Unknown || !strings.HasPrefix(r.Err.Error(), "reading /var/lib/kube-proxy/config.conf: ") {
+	if r.Verdict != verdict.Unknown || !strings.HasPrefix(r.Err.Error(), "reading /var/lib/kube-proxy/config.conf: ") {
 		t.Errorf("a configuration that cannot be read: %v, %v", r.Verdict, r.Err)
 	}
 }

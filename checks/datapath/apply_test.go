@@ -8,6 +8,7 @@ import (
 	"nodegate/checks/catalog"
 	"nodegate/internal/host"
 	"nodegate/internal/host/netns"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
@@ -29,7 +30,7 @@ func applied(t testing.TB, n *netns.Namespace, text string) {
 		for _, res := range r.Results {
 			fixed = fixed || res.Fixed
 		}
-		if !fixed || r.Verdict() != checks.Pass {
+		if !fixed || r.Verdict() != verdict.Pass {
 			return errors.New("apply fixed nothing, or not all: " + r.Verdict().String())
 		}
 		return nil

@@ -16,6 +16,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/checkstest"
+	"nodegate/internal/verdict"
 )
 
 // TestCertificate: the dates are relative to now, so the whole text is not compared.
@@ -32,14 +33,14 @@ func TestCertificate(t *testing.T) {
 		from, until       time.Duration
 		files             map[string]string
 	}{
-		{what: "no kubeconfig", files: map[string]string{drop: ""}, want: "skip"},
+		{what: "no kubeconfig", files: map[string]string{drop: ""}, want: "skipped"},
 		{what: "valid", from: -time.Hour, until: time.Hour, want: "pass: a client certificate with which kubelet starts",
 			dates: "pass: a client certificate that is valid now"},
 		{what: "expired", from: -2 * time.Hour, until: -time.Hour, want: "fail: expired since ", dates: "warn: expired since "},
 		{what: "expired, and kubelet starts with it", from: -2 * time.Hour, until: -time.Hour, want: "pass: ", dates: "warn: expired since ",
 			files: map[string]string{drop: "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf\n"}},
 		{what: "the clock is behind", from: time.Hour, until: 2 * time.Hour, want: "pass: ", dates: "warn: valid only from "},
-		{what: "expired, and bootstrap", from: -2 * time.Hour, until: -time.Hour, want: "skip",
+		{what: "expired, and bootstrap", from: -2 * time.Hour, until: -time.Hour, want: "skipped",
 			files: map[string]string{"/etc/kubernetes/bootstrap-kubelet.conf": "x"}},
 		{what: "missing", files: map[string]string{"/var/lib/kubelet/pki/kubelet.pem": "absent"},
 			want: "fail: missing, and no bootstrap kubeconfig"},
@@ -71,7 +72,7 @@ func TestCertificate(t *testing.T) {
 			want:  "fail: none in /etc/kubernetes/kubelet.conf, and no bootstrap kubeconfig"},
 		{what: "a kubeconfig that a power cut emptied", files: map[string]string{"/etc/kubernetes/kubelet.conf": ""},
 			want: "fail: none in /etc/kubernetes/kubelet.conf, and no bootstrap kubeconfig"},
-		{what: "a token, and no bootstrap", want: "skip", files: map[string]string{
+		{what: "a token, and no bootstrap", want: "skipped", files: map[string]string{
 			drop:                           "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf\n",
 			"/etc/kubernetes/kubelet.conf": "users: [{user: {token: x}}]"}},
 	} {
@@ -86,10 +87,10 @@ func TestCertificate(t *testing.T) {
 		if files["/var/lib/kubelet/pki/kubelet.pem"] == "absent" {
 			delete(files, "/var/lib/kubelet/pki/kubelet.pem")
 		}
-		for name, want := range map[string]string{"kubelet.certificate": c.want, "kubelet.certificate-dates": cmp.Or(c.dates, "skip")} {
+		for name, want := range map[string]string{"kubelet.certificate": c.want, "kubelet.certificate-dates": cmp.Or(c.dates, "skipped")} {
 			r := checkstest.On(t.Context(), t, checkstest.Node(files, nil).Host(), checks.Run, name, "")
 			got := r.Verdict.String()
-			if r.Verdict != checks.Skip {
+			if r.Verdict != verdict.Skipped {
 				got += ": " + r.State.Got
 			}
 			if !strings.HasPrefix(got, want) || r.Err != nil || r.Differs() && r.State.Remedy == "" {

@@ -81,7 +81,7 @@ ExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELE
 		broken("not YAML", "a: [\n", "not readable: line 1: did not find expected node content"),
 		{What: "missing", Node: withUnit(flag, nil), Want: broken("", "", "missing").Want},
 		{What: "no configuration at all", Node: withUnit("", nil), Want: right},
-		{What: "kubeadm has not joined", Node: withUnit("", kubeadm), Want: "skip\nskip: " +
+		{What: "kubeadm has not joined", Node: withUnit("", kubeadm), Want: "skipped\nskipped: " +
 			"this node has joined no cluster yet: kubeadm join writes kubelet's files"},
 		{What: "joined, without the authority", Node: withUnit("", joined), Want: `
 fail
@@ -151,9 +151,9 @@ remedy: correct the file; the reference of KubeletConfiguration has all fields`}
 				"ExecStart=/usr/bin/kubelet $A --root-dir=${B}\n"}, nil), Want: right},
 		{What: "a script starts kubelet",
 			Node: checkstest.Node(map[string]string{unitFile: "[Service]\nExecStart=/opt/start --config /none\n"}, nil),
-			Want: "skip\nskip: kubelet's command line cannot be known: kubelet.service runs /opt/start, not kubelet itself"},
+			Want: "skipped\nskipped: kubelet's command line cannot be known: kubelet.service runs /opt/start, not kubelet itself"},
 		{What: "no unit", Node: checkstest.Node(nil, nil),
-			Want: "skip\nskip: kubelet's command line cannot be known: kubelet.service has 0 commands"},
+			Want: "skipped\nskipped: kubelet's command line cannot be known: kubelet.service has 0 commands"},
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
 	filetree "nodegate/internal/host/tree"
+	"nodegate/internal/verdict"
 	"nodegate/units"
 )
 
@@ -140,7 +141,7 @@ func TestImageUnitsKnowsTheInstaller(t *testing.T) {
 		add(installed)
 		r := checks.Inspect(t.Context(), checkstest.Tree(t, tree), checks.Image, catalog.For(p, checks.Image))
 		for _, res := range r.Results {
-			if res.Name == "image.units" && res.Verdict != checks.Pass {
+			if res.Name == "image.units" && res.Verdict != verdict.Pass {
 				t.Errorf("after an installation with %d files of a package: %s", len(brought), checkstest.Text(res))
 			}
 		}

@@ -78,8 +78,8 @@ want: the six values that kubelet demands
 got: the six values that kubelet demands
 evidence: /etc/sysconfig/kubelet: --protect-kernel-defaults=true`},
 		{What: "off", Node: checkstest.Node(map[string]string{kubeadmConfig: "kind: KubeletConfiguration\n"}, bad), Want: `
-skip
-skip: kubelet's protectKernelDefaults is off: it writes the six parameters itself`},
+skipped
+skipped: kubelet's protectKernelDefaults is off: it writes the six parameters itself`},
 		{What: "not known", Node: checkstest.Node(nil, bad), Want: `warn
 want: the six values that kubelet demands
 got: vm.overcommit_memory=0 kernel.panic=0

@@ -53,6 +53,6 @@ func TestResources(t *testing.T) {
 		{What: "no such manager", Node: node("--cpu-manager-policy=Static", ""),
 			Want: wrong(`cpuManagerPolicy is "Static", not none or static`, inUnit+"--cpu-manager-policy=Static")},
 		{What: "no unit", Node: checkstest.Node(map[string]string{kubeadmConfig: header}, nil),
-			Want: "skip\nskip: kubelet's command line cannot be known: kubelet.service has 0 commands"},
+			Want: "skipped\nskipped: kubelet's command line cannot be known: kubelet.service has 0 commands"},
 	})
 }

@@ -34,7 +34,7 @@ pass
 want: user namespaces
 got: user namespaces
 evidence: /proc/sys/user/max_user_namespaces: 15000`},
-		{What: "an older kubelet", Node: node("1.32.9", "0"), Want: "skip\nskip: kubelet is older than 1.33, or is not here"},
+		{What: "an older kubelet", Node: node("1.32.9", "0"), Want: "skipped\nskipped: kubelet is older than 1.33, or is not here"},
 	})
 }
 
@@ -52,6 +52,6 @@ got: one that follows none
 evidence: adjtimex: STA_UNSYNC, 2h1m0s after the boot
 remedy: start chronyd or systemd-timesyncd, and see whether its servers answer: timedatectl; chronyc tracking`},
 		{What: "set", Node: node("7265.31", false), Want: "pass\nwant: a clock that follows another\ngot: a clock that follows another"},
-		{What: "just booted", Node: node("599.9", true), Want: "skip\nskip: the machine has been up for less than 10 minutes"},
+		{What: "just booted", Node: node("599.9", true), Want: "skipped\nskipped: the machine has been up for less than 10 minutes"},
 	})
 }

@@ -34,7 +34,7 @@ func TestRuntime(t *testing.T) {
 		return m
 	}
 	const command = "/usr/bin/kubelet --config=/var/lib/kubelet/config.yaml"
-	const noSocket = "\nskip\nskip: kubelet's configuration names no runtime, and there is no " + socket
+	const noSocket = "\nskipped\nskipped: kubelet's configuration names no runtime, and there is no " + socket
 	short := node(map[string]string{"v1 " + socket: "containerd 1.6.20"}, "")
 	short.Files["/var/lib/kubelet/config.yaml"] = "containerRuntimeEndpoint: unix:" + socket + "\n"
 	checkstest.RunOne(t, "kubelet.runtime", checks.Boot, []checkstest.Case{
@@ -45,8 +45,8 @@ got: CRI v1, containerd 1.6.20
 evidence: /var/lib/kubelet/config.yaml: containerRuntimeEndpoint: unix:/run/containerd/containerd.sock
 evidence: /run/containerd/containerd.sock: containerd 1.6.20`},
 		{What: "no kubelet yet", Node: checkstest.Node(nil, nil), Want: `
-skip
-skip: no configuration of kubelet is here`},
+skipped
+skipped: no configuration of kubelet is here`},
 		{What: "today's", Node: node(map[string]string{"v1 " + socket: "containerd 1.6.20"}, ""), Want: `
 pass
 want: CRI v1
@@ -76,8 +76,8 @@ evidence: /run/containerd/containerd.sock: neither runtime.v1 nor runtime.v1alph
 remedy: take "cri" out of disabled_plugins in /etc/containerd/config.toml, then run: systemctl restart containerd; ` +
 			"`containerd config dump` shows why a plugin does not run"},
 		{What: "Docker's, and a kubelet that does not use it by CRI", Node: docker("Kubernetes v1.23.17"), Want: `
-skip
-skip: kubelet before 1.24 uses Docker where its configuration names no runtime`},
+skipped
+skipped: kubelet before 1.24 uses Docker where its configuration names no runtime`},
 		{What: "Docker's, and a kubelet that has only CRI", Node: docker("Kubernetes v1.24.0"), Want: `
 fail
 want: CRI v1
@@ -102,11 +102,11 @@ remedy: start the container runtime, and see why it did not: systemctl status co
 		{What: "no name, and a kubelet without a version", Node: unnamed(command, ""), Want: noSocket},
 		{What: "no name, before kubeadm join gives CRI-O's", Node: unnamed("/usr/bin/kubelet --config=/none.yaml --kubeconfig=/none.conf "+
 			"--bootstrap-kubeconfig=/none.boot", "Kubernetes v1.37.2"), Want: `
-skip
-skip: this node has joined no cluster yet: kubeadm join writes kubelet's files`},
+skipped
+skipped: this node has joined no cluster yet: kubeadm join writes kubelet's files`},
 		{What: "no name, no containerd, and Docker inside kubelet", Node: unnamed(command, "Kubernetes v1.23.17"), Want: `
-skip
-skip: kubelet before 1.24 uses Docker where its configuration names no runtime`},
+skipped
+skipped: kubelet before 1.24 uses Docker where its configuration names no runtime`},
 	})
 }
 

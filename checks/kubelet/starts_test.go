@@ -44,7 +44,7 @@ remedy: boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command lin
 		{What: "v1 and LimitedSwap, of which kubelet knows nothing",
 			Node: node(v1, "memorySwap: {swapBehavior: LimitedSwap}\nfeatureGates: {NodeSwap: false}\n", "v1.31.4"),
 			Want: right + "evidence: /proc/mounts: tmpfs at /sys/fs/cgroup"},
-		{What: "no kubelet", Node: checkstest.Node(nil, nil), Want: "skip\nskip: no configuration of kubelet is here"},
+		{What: "no kubelet", Node: checkstest.Node(nil, nil), Want: "skipped\nskipped: no configuration of kubelet is here"},
 	})
 }
 
@@ -91,9 +91,9 @@ want: /dev/kmsg
 got: missing
 remedy: run: mknod -m 600 /dev/kmsg c 1 11; for LXC, let the container have it: lxc.mount.entry = /dev/kmsg dev/kmsg none bind,create=file`},
 		{What: "a user namespace", Node: in(tree, users),
-			Want: "skip\nskip: in a user namespace, kubelet may be told to do without"},
+			Want: "skipped\nskipped: in a user namespace, kubelet may be told to do without"},
 		{What: "a service without devices", Node: in("tmpfs /dev tmpfs ro 0 0\n", machine),
-			Want: "skip\nskip: this process has a /dev of its own, as nodegate-watch.service has"},
+			Want: "skipped\nskipped: this process has a /dev of its own, as nodegate-watch.service has"},
 	})
 }
 
@@ -120,7 +120,7 @@ evidence: /var/lib/kubelet/config.yaml: cgroupDriver: systemd
 remedy: set SystemdCgroup = true in containerd's configuration, at the path of its version, and cgroupDriver: systemd in kubelet's`},
 		{What: "they differ, and kubelet obeys the runtime", Node: node("", host.CgroupDriver{Driver: "systemd", Told: true}),
 			Want: right + "systemd"},
-		{What: "no runtime", Node: node("", host.CgroupDriver{}), Want: "skip\nskip: the runtime at " + socket + " does not say its driver"},
+		{What: "no runtime", Node: node("", host.CgroupDriver{}), Want: "skipped\nskipped: the runtime at " + socket + " does not say its driver"},
 	})
 }
 
@@ -146,7 +146,7 @@ want: resolvers that a Pod reaches
 got: /run/systemd/resolve/resolv.conf is missing
 evidence: /var/lib/kubelet/config.yaml: resolvConf: /run/systemd/resolve/resolv.conf` + remedy},
 		{What: "none is wanted", Node: node(map[string]string{kubeadmConfig: header + "resolvConf: \"\"\n"}),
-			Want: "skip\nskip: kubelet's resolvConf is empty: Pods get no resolver of the node"},
+			Want: "skipped\nskipped: kubelet's resolvConf is empty: Pods get no resolver of the node"},
 	})
 }
 
@@ -175,7 +175,7 @@ remedy: write /etc/systemd/system/crio.service.d/nofile.conf with [Service] and 
 			`containers that run keep their limit`},
 		{What: "Debian 12", Node: node("containerd", "1048576 1048576"), Want: "pass\nwant: more than 1024 files\ngot: more than 1024 files"},
 		{What: "unlimited", Node: node("crio", "unlimited unlimited"), Want: "pass\nwant: more than 1024 files\ngot: more than 1024 files"},
-		{What: "none runs", Node: node("bash", "1024 1024"), Want: "skip\nskip: neither containerd nor crio runs here"},
+		{What: "none runs", Node: node("bash", "1024 1024"), Want: "skipped\nskipped: neither containerd nor crio runs here"},
 	})
 }
 
@@ -195,7 +195,7 @@ remedy: mount it before kubelet and the runtime start: order their units after i
 		{What: "mounted", Node: checkstest.Node(map[string]string{"/etc/fstab": fstab,
 			"/proc/mounts": root + "/dev/nvme1n1 /var/lib/containerd xfs rw 0 0\n"}, nil),
 			Want: "pass\nwant: mounted\ngot: mounted"},
-		{What: "a machine without the file", Node: checkstest.Node(nil, nil), Want: "skip\nskip: there is no /etc/fstab"},
+		{What: "a machine without the file", Node: checkstest.Node(nil, nil), Want: "skipped\nskipped: there is no /etc/fstab"},
 	})
 }
 

@@ -58,6 +58,6 @@ func TestState(t *testing.T) {
 		{What: "emptied, of devices", Node: node("", map[string]string{devices: ""}), Want: wrong(devices+" is damaged", devices+": empty")},
 		{What: "emptied, of devices, and kubelet does not read it", Node: noDevices, Want: right},
 		{What: "no unit", Node: checkstest.Node(map[string]string{kubeadmConfig: header + fixed, "/var/lib/kubelet/cpu_manager_state": none}, nil),
-			Want: "skip\nskip: kubelet's command line cannot be known: kubelet.service has 0 commands"},
+			Want: "skipped\nskipped: kubelet's command line cannot be known: kubelet.service has 0 commands"},
 	})
 }

@@ -75,7 +75,7 @@ got: swap, and failSwapOn false
 evidence: /proc/swaps: /dev/zram0 partition 1 0 100
 evidence: /etc/kubelet.d/20-more/10-swap.conf: failSwapOn: false`},
 		{What: "no kubelet yet", Node: checkstest.Node(map[string]string{"/proc/swaps": on}, nil),
-			Want: "skip\nskip: no configuration of kubelet is here"},
+			Want: "skipped\nskipped: no configuration of kubelet is here"},
 		{What: "zram of the distribution", Node: checkstest.Node(map[string]string{"/proc/swaps": header + "/dev/zram0 partition 1 0 100\n",
 			kubeadmConfig: unset}, nil), Want: `fail
 want: no swap, or failSwapOn false
@@ -85,8 +85,8 @@ remedy: run: swapoff /dev/zram0; take it out of /etc/fstab, or set failSwapOn: f
 			"zram comes again at the next boot unless zram-generator's configuration is empty: touch /etc/systemd/zram-generator.conf"},
 		{What: "k3s", Node: checkstest.Node(map[string]string{"/proc/swaps": on}, nil), Policy: `gate { unit = "k3s-agent.service" }`,
 			Want: `
-skip
-skip: k3s and RKE2 start kubelet with --fail-swap-on=false`},
+skipped
+skipped: k3s and RKE2 start kubelet with --fail-swap-on=false`},
 		{What: "a kernel without CONFIG_SWAP", Node: checkstest.Node(map[string]string{kubeadmConfig: unset,
 			"/proc/meminfo": "MemTotal:        4013324 kB\nSwapCached:            0 kB\nSwapTotal:             0 kB\n"}, nil), Want: `
 pass

@@ -21,7 +21,7 @@ func TestValues(t *testing.T) {
 		return `E1125 17:02:21.489293 56 run.go:72] "command failed" err="` + err + `"`
 	}
 	const right = "\npass\nwant: values that kubelet accepts\ngot: values that kubelet accepts"
-	const other = "\nskip\nskip: kubelet, run for a trial, ends before it has looked at all values"
+	const other = "\nskipped\nskipped: kubelet, run for a trial, ends before it has looked at all values"
 	ended := failed(`failed to run Kubelet: unable to acquire file lock on \"/\": is a directory`)
 	wrong := func(why string) string {
 		return "\nfail\nwant: values that kubelet accepts\ngot: " + why + "\nevidence: /usr/bin/kubelet: " + why +
@@ -47,7 +47,7 @@ func TestValues(t *testing.T) {
 		{What: "cgroup v1 is said elsewhere", Node: node("", "v1.37.2", failed("failed to validate kubelet configuration, error: kubelet is "+
 			"configured to not run on a host using cgroup v1. It is unsupported, path: &TypeMeta{Kind:,APIVersion:,}")), Want: other},
 		{What: "a specifier that is known to systemd alone", Node: node(" --node-labels=host=%H", "v1.37.2", failed("invalid node labels")),
-			Want: "\nskip\nskip: kubelet's command line has a specifier of systemd"},
+			Want: "\nskipped\nskipped: kubelet's command line has a specifier of systemd"},
 		{What: "a share", Node: node(" --eviction-hard=nodefs.available<10%%,imagefs.available<5%%", "v1.37.2", ended), Want: right},
 		{What: "over the trial's own certificate", Node: node("", "v1.40.0", failed("failed to construct kubelet dependencies: missing content for "+
 			"serving cert")), Want: other},
@@ -56,10 +56,10 @@ func TestValues(t *testing.T) {
 		{What: "a flag's value", Node: node(" --max-pods=many", "v1.37.2", failed(`failed to parse kubelet flag: invalid argument \"many\"`)),
 			Want: wrong(`failed to parse kubelet flag: invalid argument "many"`)},
 		{What: "a flag's value, which kubelet.flags says", Node: node(" --foo=many", "v1.37.2",
-			failed(`failed to parse kubelet flag: invalid argument \"many\"`)), Want: "\nskip\nskip: kubelet.flags says so"},
-		{What: "no end", Node: slow, Want: "skip\nskip: kubelet, run for a trial, does not end"},
+			failed(`failed to parse kubelet flag: invalid argument \"many\"`)), Want: "\nskipped\nskipped: kubelet.flags says so"},
+		{What: "no end", Node: slow, Want: "skipped\nskipped: kubelet, run for a trial, does not end"},
 		{What: "an old one is not run", Node: node("", "v1.30.9", failed("initialize logging: x")),
-			Want: "skip\nskip: kubelet is older than 1.31, is not here, or does not say its version"},
+			Want: "skipped\nskipped: kubelet is older than 1.31, is not here, or does not say its version"},
 		{What: "what kubelet looks at later, whatever its version", Node: withUnit("--config="+kubeadmConfig+" --node-ip=10.0.0.1,10.0.0.2",
 			map[string]string{kubeadmConfig: header + "containerLogMaxSize: 500m\nallowedUnsafeSysctls: [vm.swappiness, net.core.somaxconn]\n"}),
 			Want: `
@@ -77,6 +77,6 @@ want: values that kubelet accepts
 got: --node-ip=::,10.0.0.1 has an address that is none
 evidence: /usr/lib/systemd/system/kubelet.service: --node-ip=::,10.0.0.1
 remedy: correct the value; a feature gate that is gone is always on, or its feature was taken out: take it out of featureGates`},
-		{What: "no file", Node: unread, Want: "skip\nskip: kubelet cannot read its configuration, see kubelet.config"},
+		{What: "no file", Node: unread, Want: "skipped\nskipped: kubelet cannot read its configuration, see kubelet.config"},
 	})
 }

@@ -37,7 +37,7 @@ want: net.ipv4.vs.conntrack=1 net.ipv4.vs.expire_nodest_conn=1 net.ipv4.vs.expir
 got: net.ipv4.vs.conntrack=1 net.ipv4.vs.expire_nodest_conn=1 net.ipv4.vs.expire_quiescent_template=1 net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2
 evidence: uname -r: 6.1.0`},
 		{What: "no ip_vs", Node: checkstest.Node(nil, nil), Want: `
-skip
-skip: ip_vs is not in the kernel`},
+skipped
+skipped: ip_vs is not in the kernel`},
 	})
 }

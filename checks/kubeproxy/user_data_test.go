@@ -54,7 +54,7 @@ evidence: nf_tables: ip6 filter allowed was made by nft 1.1.2 or later
 remedy: kubectl -n kube-system set image daemonset/kube-proxy kube-proxy=IMAGE, of a release with nft 1.0.6.1 or later; until then write "typeof ip saddr" for "type ipv4_addr" in the sets of the node's own rules`},
 		{What: "a node without IPv6", Node: ip6("1"), Want: good + strings.Replace(evidence, "inet", "ip6", 1)},
 		{What: "no such set", Node: node("nftables", "10000", ""), Want: good},
-		{What: "just started", Node: node("nftables", "99000", "", set), Want: "skip\nskip: kube-proxy has just been started"},
-		{What: "another mode", Node: node("iptables", "10000", "", set), Want: "skip\nskip: kube-proxy is not known to be in nftables mode here"},
+		{What: "just started", Node: node("nftables", "99000", "", set), Want: "skipped\nskipped: kube-proxy has just been started"},
+		{What: "another mode", Node: node("iptables", "10000", "", set), Want: "skipped\nskipped: kube-proxy is not known to be in nftables mode here"},
 	})
 }

@@ -64,8 +64,8 @@ got: every bridge on
 evidence: /proc/sys/net/bridge/bridge-nf-call-iptables: 0
 evidence: /sys/class/net/cni0/bridge/nf_call_iptables: 1`},
 		{What: "routed Pods", Problem: "bridge.netfilter", Node: routed, Want: `
-skip
-skip: no bridge has Pods on it: routed Pods need no br_netfilter`},
+skipped
+skipped: no bridge has Pods on it: routed Pods need no br_netfilter`},
 		{What: "no IPv6", Problem: "bridge.netfilter-ipv6", Node: bridgedNode("ip6tables", "1", "0"), Want: `
 warn
 want: bridged IPv6 not dropped
@@ -82,19 +82,19 @@ evidence: /proc/sys/net/bridge/bridge-nf-call-ip6tables: 0
 evidence: /sys/class/net/cni0/bridge/nf_call_ip6tables: 0
 evidence: /proc/sys/net/ipv6/conf/all/disable_ipv6: no such parameter`},
 		{What: "IPv6", Problem: "bridge.netfilter-ipv6", Node: withIPv6, Want: `
-skip
-skip: this kernel has IPv6`},
+skipped
+skipped: this kernel has IPv6`},
 		{What: "no br_netfilter", Problem: "bridge.netfilter-ipv6", Node: bridgedNode("ip6tables", "", "1"), Want: `
-skip
-skip: no bridge that has Pods on it is filtered`},
+skipped
+skipped: no bridge that has Pods on it is filtered`},
 	})
 }
 
 // TestBridgesOnTheKernel shows the bridge and MTU problems on real links.
 func TestBridgesOnTheKernel(t *testing.T) {
 	h := checkstest.ScratchSys(t)
-	checkstest.Is(t, h, "no links", "bridge.netfilter", "skip: no bridge has Pods on it: routed Pods need no br_netfilter")
-	checkstest.Is(t, h, "no links", "mtu.chain", "skip: no VXLAN tunnel")
+	checkstest.Is(t, h, "no links", "bridge.netfilter", "skipped: no bridge has Pods on it: routed Pods need no br_netfilter")
+	checkstest.Is(t, h, "no links", "mtu.chain", "skipped: no VXLAN tunnel")
 	checkstest.PodNetwork(t)
 
 	const key = "net/bridge/bridge-nf-call-iptables"
@@ -107,7 +107,7 @@ func TestBridgesOnTheKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkstest.Is(t, h, "the bridge's own switch is 1", "bridge.netfilter", "pass: every bridge on")
-	checkstest.Is(t, h, "this kernel", "bridge.netfilter-ipv6", "skip: this kernel has IPv6")
+	checkstest.Is(t, h, "this kernel", "bridge.netfilter-ipv6", "skipped: this kernel has IPv6")
 
 	checkstest.Is(t, h, "tunnel 1450", "mtu.chain", "pass: tunnel <= NIC - 50, Pods <= tunnel")
 	checkstest.SetMTU(t, h, "cni0", 1500)
@@ -117,5 +117,5 @@ func TestBridgesOnTheKernel(t *testing.T) {
 	checkstest.SetMTU(t, h, "veth0", 1400)
 	checkstest.SetMTU(t, h, "nic0", 1480)
 	checkstest.Is(t, h, "NIC 1480", "mtu.chain", "warn: flannel.1 1450 > 1430")
-	checkstest.Is(t, h, "no such driver", "ena.allowance", "skip: no link has the driver ena")
+	checkstest.Is(t, h, "no such driver", "ena.allowance", "skipped: no link has the driver ena")
 }

@@ -40,16 +40,16 @@ got: 0
 evidence: ethtool -S ens5: every *_allowance_exceeded is 0, or the driver has none`},
 		{What: "gone before its counters are read", Problem: "ena.allowance", Node: node(34),
 			Host: func(h *host.Host) { h.Links = &goneAfter{h.Links, 0} }, Want: `
-skip
-skip: no link has the driver ena`},
+skipped
+skipped: no link has the driver ena`},
 		{What: "gone between the reads", Problem: "ena.allowance", Node: node(34),
 			Host: func(h *host.Host) { h.Links = &goneAfter{h.Links, 1} }, Want: `
-skip
-skip: no link has the driver ena`},
+skipped
+skipped: no link has the driver ena`},
 		{What: "another driver", Problem: "ena.allowance",
 			Node: &hosttest.Machine{Links: map[string]*hosttest.Link{"eth0": {Driver: "virtio_net"}}}, Want: `
-skip
-skip: no link has the driver ena`},
+skipped
+skipped: no link has the driver ena`},
 	})
 }
 

@@ -42,7 +42,7 @@ evidence: /lib/systemd/libsystemd-shared-241.so: systemd 241`},
 		}, Want: "unknown\nerror: MACAddressPolicy of flannel.1: /etc/systemd/network/10-vm.link:2: unknown whether Virtualization=vm matches " +
 			"on the node"},
 		{What: "no udev", Tree: map[string]string{"/etc/hostname": "n"}, Want: `
-skip
-skip: no .link file is here`},
+skipped
+skipped: no .link file is here`},
 	})
 }

@@ -45,7 +45,7 @@ func TestMTUChain(t *testing.T) {
 		"overlay":         {Kind: "vxlan", MTU: 1440, VXLAN: &host.VXLAN{Port: 4789, V6: true}},
 	}}
 	checkstest.Run(t, []checkstest.Case{
-		{What: "a tunnel of Open vSwitch", Problem: "mtu.chain", Node: weave, Want: "skip\nskip: no VXLAN tunnel"},
+		{What: "a tunnel of Open vSwitch", Problem: "mtu.chain", Node: weave, Want: "skipped\nskipped: no VXLAN tunnel"},
 		{What: "tunnel too large", Problem: "mtu.chain", Node: node(1500, 1450), Want: `
 warn
 want: tunnel <= NIC - 50, Pods <= tunnel
@@ -86,8 +86,8 @@ want: tunnel <= NIC - 50, Pods <= tunnel
 got: tunnel <= NIC - 50, Pods <= tunnel
 evidence: flannel.1: mtu 1450 through eth0 mtu 1500`},
 		{What: "no tunnel", Problem: "mtu.chain", Node: &hosttest.Machine{Links: map[string]*hosttest.Link{"eth0": {MTU: 1500}}}, Want: `
-skip
-skip: no VXLAN tunnel`},
+skipped
+skipped: no VXLAN tunnel`},
 	})
 }
 

@@ -47,7 +47,7 @@ want: 0 on lxc* and cilium_*, not 1 on tunnels, CNI bridges and ENIs
 got: 0 on lxc* and cilium_*, not 1 on tunnels, CNI bridges and ENIs
 evidence: /proc/sys/net/ipv4/conf/all/rp_filter: 0`},
 		{What: "no CNI, but LXC's bridge", Node: links("1", map[string]string{"eth0": "1", "lxcbr0": "1"}, kinds), Want: `
-skip
-skip: no interface of a CNI yet`},
+skipped
+skipped: no interface of a CNI yet`},
 	})
 }

@@ -52,7 +52,7 @@ evidence: /proc/sys/net/ipv6/conf/eth0: forwarding 1, accept_ra 2`},
 pass
 want: advertisements taken where the route needs them
 got: advertisements taken where the route needs them`},
-		{What: "no IPv6", Node: checkstest.Node(nil, nil), Want: "skip\nskip: this kernel has no IPv6"},
+		{What: "no IPv6", Node: checkstest.Node(nil, nil), Want: "skipped\nskipped: this kernel has no IPv6"},
 	})
 }
 
@@ -76,8 +76,8 @@ pass
 want: src_valid_mark=0
 got: src_valid_mark=0
 evidence: /proc/sys/net/ipv4/conf/all/src_valid_mark: 0`},
-		{What: "Tailscale alone", Node: node("eth0", "1"), Want: "skip\nskip: no links of Cilium"},
-		{What: "Tailscale beside LXC, whose bridge is lxcbr0", Node: lxc, Want: "skip\nskip: no links of Cilium"},
+		{What: "Tailscale alone", Node: node("eth0", "1"), Want: "skipped\nskipped: no links of Cilium"},
+		{What: "Tailscale beside LXC, whose bridge is lxcbr0", Node: lxc, Want: "skipped\nskipped: no links of Cilium"},
 	})
 }
 
@@ -115,7 +115,7 @@ want: one CNI
 got: cilium_vxlan and flannel.1 on port 8472` + remedy},
 		{What: "two tunnels of one CNI", Node: node(nil, map[string]*hosttest.Link{"flannel.1": tunnel(8472), "flannel-v6.1": tunnel(8472)}),
 			Want: "pass\nwant: one CNI\ngot: one CNI"},
-		{What: "none", Node: checkstest.Node(nil, nil), Want: "skip\nskip: no CNI is here yet"},
+		{What: "none", Node: checkstest.Node(nil, nil), Want: "skipped\nskipped: no CNI is here yet"},
 	})
 }
 
@@ -170,7 +170,7 @@ warn
 want: a neighbour and a forwarding entry for each gateway
 got: flannel.1 made anew, without the routes by 2 gateways that it had
 remedy: restart the CNI's agent on this node, which makes them again`},
-		{What: "no overlay", Node: node(), Want: "skip\nskip: no routes with gateways over a VXLAN link that learns nothing"},
+		{What: "no overlay", Node: node(), Want: "skipped\nskipped: no routes with gateways over a VXLAN link that learns nothing"},
 	})
 }
 
@@ -218,7 +218,7 @@ func TestOverlayEntriesKernel(t *testing.T) {
 	run(`ip link add flannel.7 type vxlan id 7 dstport 8477 dev nic0 nolearning
 		ip link set flannel.7 up
 		ip address add 10.244.0.0/32 dev flannel.7`)
-	verdict("no routes yet", "skip")
+	verdict("no routes yet", "skipped")
 	run("ip route add 10.244.1.0/24 via 10.244.1.0 dev flannel.7 onlink; ip route add 10.244.9.0/24 dev flannel.7")
 	verdict("the route alone", "warn; via 10.244.1.0: no neighbour entry")
 	run("ip neigh add 10.244.1.0 lladdr " + mac + " dev flannel.7 nud permanent")
@@ -244,7 +244,7 @@ func TestOverlayEntriesKernel(t *testing.T) {
 	h.Memory = &host.Memory{}
 	verdict("remembered", "pass")
 	run("ip route flush dev flannel.7")
-	verdict("all other nodes left", "skip")
+	verdict("all other nodes left", "skipped")
 	anew := func() {
 		run(`ip link del flannel.7
 			ip link add flannel.7 type vxlan id 7 dstport 8477 dev nic0 nolearning
@@ -256,7 +256,7 @@ func TestOverlayEntriesKernel(t *testing.T) {
 			ip route add 10.244.1.0/24 via 10.244.1.0 dev flannel.7 onlink`)
 	}
 	anew()
-	verdict("made anew where there is no other node", "skip")
+	verdict("made anew where there is no other node", "skipped")
 	reached()
 	verdict("another node again", "pass")
 	anew()
@@ -264,7 +264,7 @@ func TestOverlayEntriesKernel(t *testing.T) {
 	reached()
 	verdict("with its routes", "pass")
 	run("ip link del flannel.7")
-	verdict("gone", "skip")
+	verdict("gone", "skipped")
 }
 
 func TestUDPGSO(t *testing.T) {
@@ -294,6 +294,6 @@ func TestUDPGSO(t *testing.T) {
 		{What: "mended", Node: node("tailscale0", "6.8.5", ""), Want: good + "uname -r: 6.8.5"},
 		{What: "mended in 6.6", Node: node("tailscale0", "6.6.26", ""), Want: good + "uname -r: 6.6.26"},
 		{What: "before tun links took them", Node: node("tailscale0", "6.1.0-50-amd64", ""), Want: good + "uname -r: 6.1.0-50-amd64"},
-		{What: "over the network card", Node: node("eth0", "6.6.25", ""), Want: "skip\nskip: no VXLAN over a tun link"},
+		{What: "over the network card", Node: node("eth0", "6.6.25", ""), Want: "skipped\nskipped: no VXLAN over a tun link"},
 	})
 }

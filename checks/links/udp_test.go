@@ -9,6 +9,7 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/verdict"
 )
 
 // TestSecondReadIsBounded: a context that ends between two reads is unknown, not none.
@@ -17,7 +18,7 @@ func TestSecondReadIsBounded(t *testing.T) {
 	defer cancel()
 	m := &hosttest.Machine{Files: map[string]string{"/proc/net/snmp": "Udp: InCsumErrors\nUdp: 3\n"}}
 	r := checkstest.On(ctx, t, m.Host(), checks.Run, "udp.checksum-errors", "")
-	if r.Verdict != checks.Unknown || !errors.Is(r.Err, context.DeadlineExceeded) {
+	if r.Verdict != verdict.Unknown || !errors.Is(r.Err, context.DeadlineExceeded) {
 		t.Errorf("%v, %v", r.Verdict, r.Err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
 	"nodegate/internal/proxyrules"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
@@ -55,7 +56,7 @@ func inspectVXLANChecksum(ctx context.Context, h *host.Host, _ *policy.Policy) (
 	case exposed == nil:
 		s.Got += ": no tunnel without outer checksum offloads the inner one"
 		return s, nil
-	case fixed == checks.Pass:
+	case fixed == verdict.Pass:
 		s.Got += ": the kernel has the fix"
 		return s, nil
 	}
@@ -67,7 +68,7 @@ func inspectVXLANChecksum(ctx context.Context, h *host.Host, _ *policy.Policy) (
 		s.Got += ": not masqueraded twice"
 		return s, nil
 	}
-	if fixed == checks.Unknown {
+	if fixed == verdict.Unknown {
 		return s, fmt.Errorf("three of four conditions hold on %s, and %s (kernel %s)", strings.Join(exposed, ", "), why, release)
 	}
 	s.Differs("all four on "+strings.Join(exposed, ", "), "")
@@ -143,44 +144,44 @@ func masqueradedTwice(ctx context.Context, h *host.Host, s *checks.State) (bool,
 // UDP checksum when it's 0", and what that rests on. A version alone does not
 // tell: distributions carry the fix back, and those that freeze the version do
 // not show it there.
-func natChecksumFix(release, osID string) (checks.Verdict, string) {
+func natChecksumFix(release, osID string) (verdict.Verdict, string) {
 	k, err := config.ParseKernelRelease(release)
 	if err != nil {
-		return checks.Unknown, err.Error()
+		return verdict.Unknown, err.Error()
 	}
 	if k.AtLeast(5, 7) {
-		return checks.Pass, "fixed since 5.7"
+		return verdict.Pass, "fixed since 5.7"
 	}
 	series := [2]int{k.Version[0], k.Version[1]}
 	if osID == "ubuntu" && k.Version[2] == 0 && k.UbuntuMain() {
 		if since, ok := map[[2]int]int{{4, 15}: 107, {5, 4}: 32}[series]; ok {
 			if k.ABI >= since {
-				return checks.Pass, fmt.Sprintf("Ubuntu has the fix since %d.%d.0-%d", series[0], series[1], since)
+				return verdict.Pass, fmt.Sprintf("Ubuntu has the fix since %d.%d.0-%d", series[0], series[1], since)
 			}
-			return checks.Fail, fmt.Sprintf("Ubuntu has the fix only since %d.%d.0-%d", series[0], series[1], since)
+			return verdict.Fail, fmt.Sprintf("Ubuntu has the fix only since %d.%d.0-%d", series[0], series[1], since)
 		}
 	}
 	switch {
 	case strings.Contains(k.Rest, "uek"):
-		return checks.Unknown, "it is not known whether Oracle's own kernel before 5.7 has the fix"
+		return verdict.Unknown, "it is not known whether Oracle's own kernel before 5.7 has the fix"
 	case strings.Contains(k.Rest, ".el8"):
-		return checks.Pass, "Red Hat carried the fix back to 8"
+		return verdict.Pass, "Red Hat carried the fix back to 8"
 	case strings.Contains(k.Rest, ".el7"):
-		return checks.Unknown, "it is not known whether Red Hat 7 has the fix"
+		return verdict.Unknown, "it is not known whether Red Hat 7 has the fix"
 	}
 	switch osID {
 	case "ubuntu", "debian", "amzn":
-		return checks.Unknown, "it is not known which kernels of " + osID + " before 5.7 have the fix"
+		return verdict.Unknown, "it is not known which kernels of " + osID + " before 5.7 have the fix"
 	}
 	if k.Version[2] == 0 {
-		return checks.Unknown, "a release that ends in .0 does not show what was carried back"
+		return verdict.Unknown, "a release that ends in .0 does not show what was carried back"
 	}
 	since, ok := map[[2]int]int{{5, 4}: 41, {4, 19}: 123, {4, 14}: 181}[series]
 	switch {
 	case !ok:
-		return checks.Unknown, fmt.Sprintf("it is not known whether %d.%d was fixed", series[0], series[1])
+		return verdict.Unknown, fmt.Sprintf("it is not known whether %d.%d was fixed", series[0], series[1])
 	case k.Version[2] >= since:
-		return checks.Pass, fmt.Sprintf("fixed since %d.%d.%d", series[0], series[1], since)
+		return verdict.Pass, fmt.Sprintf("fixed since %d.%d.%d", series[0], series[1], since)
 	}
-	return checks.Fail, fmt.Sprintf("fixed only since %d.%d.%d", series[0], series[1], since)
+	return verdict.Fail, fmt.Sprintf("fixed only since %d.%d.%d", series[0], series[1], since)
 }

@@ -59,7 +59,7 @@ evidence: flannel.1: udpcsum false, tx-checksum-ip-generic on
 evidence: uname -r: 5.4.38: fixed only since 5.4.41
 evidence: iptables nat KUBE-POSTROUTING: masquerades once, or without --random-fully`},
 		{What: "no tunnel", Problem: "vxlan.checksum", Node: none, Want: `
-skip
-skip: no VXLAN tunnel`},
+skipped
+skipped: no VXLAN tunnel`},
 	})
 }

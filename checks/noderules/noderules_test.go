@@ -47,8 +47,8 @@ got: be_liberal=0, ipvs mode drops none
 evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 0
 remedy: run: sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1; and put it into the policy`},
 		{What: "nftables", Problem: "conntrack.be-liberal-changed", Node: nftables("0"), Want: `
-skip
-skip: nftables mode writes no rule that depends on be_liberal`},
+skipped
+skipped: nftables mode writes no rule that depends on be_liberal`},
 		{What: "nftables", Problem: "kubeproxy.postrouting", Node: nftables("0"), Want: `
 pass
 want: masqueraded once, from random ports
@@ -132,8 +132,8 @@ want: masqueraded once, from random ports
 got: masqueraded once, from random ports
 evidence: iptables mode: form of 1.31 to 1.37`},
 		{What: "no kube-proxy", Problem: "kubeproxy.postrouting", Node: checkstest.ProxyNode("", ""), Want: `
-skip
-skip: no rules of kube-proxy here`},
+skipped
+skipped: no rules of kube-proxy here`},
 		{What: "cut off", Problem: "kubeproxy.postrouting", Node: checkstest.ProxyNode(checkstest.ProxySave[:2000], ""), Want: `
 unknown
 error: reading what iptables-nft-save printed: line 35: cut off: table nat has no COMMIT`},
@@ -149,8 +149,8 @@ want: one backend
 got: one backend
 evidence: iptables-nft-save: holds kube-proxy's rules`},
 		{What: "no kube-proxy", Problem: "iptables.backends", Node: checkstest.ProxyNode("", ""), Want: `
-skip
-skip: no rules of kube-proxy here`},
+skipped
+skipped: no rules of kube-proxy here`},
 		{What: "bare", Problem: "iptables.bare-drop", Node: checkstest.ProxyNode(bare, ""), Want: `
 fail
 want: no DROP without a match
@@ -177,7 +177,7 @@ want: no DROP without a match
 got: no DROP without a match
 evidence: iptables-nft-save: KUBE-FIREWALL: every DROP has a match`},
 		{What: "no chain", Problem: "iptables.bare-drop", Node: checkstest.ProxyNode("", ""), Want: `
-skip
-skip: no chain KUBE-FIREWALL`},
+skipped
+skipped: no chain KUBE-FIREWALL`},
 	})
 }

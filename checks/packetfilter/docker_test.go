@@ -51,7 +51,7 @@ want: FORWARD accepts Pods
 got: FORWARD accepts Pods
 evidence: iptables-nft-save: :FORWARD ACCEPT`},
 		{What: "no Docker", Problem: "docker.forward-drop", Node: checkstest.ProxyNode(checkstest.ProxySave, ""), Want: `
-skip
-skip: Docker has no rules here`},
+skipped
+skipped: Docker has no rules here`},
 	})
 }

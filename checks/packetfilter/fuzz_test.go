@@ -5,20 +5,20 @@ import (
 	"strings"
 	"testing"
 
-	"nodegate/checks"
+	"nodegate/internal/verdict"
 )
 
 func TestMarkRegression(t *testing.T) {
 	for _, c := range []struct {
 		release, os string
-		want        checks.Verdict
+		want        verdict.Verdict
 	}{
-		{"6.6.56", "", checks.Pass}, {"6.6.57", "", checks.Fail}, {"6.6.58-talos", "talos", checks.Fail}, {"6.6.59", "", checks.Pass},
-		{"6.11.3", "", checks.Pass}, {"6.11.4-301.fc41.x86_64", "fedora", checks.Fail}, {"6.11.5-1", "arch", checks.Fail},
-		{"6.11.6", "", checks.Pass},
-		{"6.8.0-55-generic", "ubuntu", checks.Pass}, {"6.8.0-56-generic", "ubuntu", checks.Fail}, {"6.8.0-57-lowlatency", "ubuntu", checks.Fail},
-		{"6.8.0-58-generic", "ubuntu", checks.Pass}, {"6.8.0-1024-aws", "ubuntu", checks.Unknown}, {"6.8.0-56-generic", "debian", checks.Pass},
-		{"5.15.0-127-generic", "ubuntu", checks.Fail}, {"", "", checks.Unknown},
+		{"6.6.56", "", verdict.Pass}, {"6.6.57", "", verdict.Fail}, {"6.6.58-talos", "talos", verdict.Fail}, {"6.6.59", "", verdict.Pass},
+		{"6.11.3", "", verdict.Pass}, {"6.11.4-301.fc41.x86_64", "fedora", verdict.Fail}, {"6.11.5-1", "arch", verdict.Fail},
+		{"6.11.6", "", verdict.Pass},
+		{"6.8.0-55-generic", "ubuntu", verdict.Pass}, {"6.8.0-56-generic", "ubuntu", verdict.Fail}, {"6.8.0-57-lowlatency", "ubuntu", verdict.Fail},
+		{"6.8.0-58-generic", "ubuntu", verdict.Pass}, {"6.8.0-1024-aws", "ubuntu", verdict.Unknown}, {"6.8.0-56-generic", "debian", verdict.Pass},
+		{"5.15.0-127-generic", "ubuntu", verdict.Fail}, {"", "", verdict.Unknown},
 	} {
 		if got, why := markRegression(c.release, c.os); got != c.want || why == "" {
 			t.Errorf("markRegression(%q, %q) = %d, %q; want %d", c.release, c.os, got, why, c.want)

@@ -8,6 +8,7 @@ import (
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/verdict"
 )
 
 // TestKernelCanKernel: this kernel takes what a real kube-proxy writes, in both modes, and refuses what none does.
@@ -32,7 +33,7 @@ func TestKernelCanKernel(t *testing.T) {
 		}, nil).Host()
 		machine.Rules = h.Rules
 		r := checkstest.On(t.Context(), t, machine, checks.Boot, "packetfilter.kernel-can", "")
-		if r.Verdict != checks.Pass {
+		if r.Verdict != verdict.Pass {
 			t.Errorf("%s: %s", mode, checkstest.Text(r))
 		}
 	}

@@ -155,7 +155,7 @@ got: cannot without nft_fib, nft_fib_ipv4
 evidence: /var/lib/kube-proxy/config.conf: mode nftables
 evidence: nft: local addresses: RULE_APPEND failed (No such file or directory)
 remedy: install kernel-modules-extra-6.1.0, which has nft_fib, nft_fib_ipv4; run: modprobe -a nft_fib nft_fib_ipv4`},
-		{What: "no kube-proxy", Node: checkstest.Node(nil, nil), Want: "skip\nskip: kube-proxy's mode is not known here"},
+		{What: "no kube-proxy", Node: checkstest.Node(nil, nil), Want: "skipped\nskipped: kube-proxy's mode is not known here"},
 	})
 	tree := func(modules string) map[string]string {
 		all := ""
@@ -206,7 +206,7 @@ remedy: install linux-modules-6.1.0 and linux-modules-extra-6.1.0, which has vxl
 			Want: "pass\nwant: the CNI's modules\ngot: the CNI's modules"},
 		{What: "a kernel without a list of its modules", Node: unlisted, Want: "unknown\nerror: looking for module vxlan: reading the " +
 			"modules of kernel 6.1.0: open /lib/modules/6.1.0/modules.dep: no such file or directory"},
-		{What: "another CNI", Node: node(`{"name":"mine"}`, ""), Want: "skip\nskip: no CNI is here whose modules are known"},
+		{What: "another CNI", Node: node(`{"name":"mine"}`, ""), Want: "skipped\nskipped: no CNI is here whose modules are known"},
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/verdict"
 )
 
 func TestRouteLocalnetMartian(t *testing.T) {
@@ -46,8 +47,8 @@ evidence: /proc/sys/net/ipv4/conf/all/route_localnet: 1
 evidence: iptables-nft-save: -A INPUT -j KUBE-FIREWALL
 evidence: iptables-nft-save: -A KUBE-FIREWALL ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment "block incoming localnet connections" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP`},
 		{What: "off", Node: rules("0", ""), Want: `
-skip
-skip: route_localnet is 0`},
+skipped
+skipped: route_localnet is 0`},
 	})
 }
 
@@ -65,7 +66,7 @@ func TestMartianRuleInARealKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	list := catalog.For(checkstest.Load(t, `check "route-localnet.martian" {}`), checks.Run)
-	look := func(want checks.Verdict, got string) {
+	look := func(want verdict.Verdict, got string) {
 		t.Helper()
 		r := checks.Inspect(t.Context(), h, checks.Run, list).Results[0]
 		if r.Verdict != want || r.State.Got != got {
@@ -73,11 +74,11 @@ func TestMartianRuleInARealKernel(t *testing.T) {
 		}
 	}
 	iptables("-N", "KUBE-FIREWALL")
-	look(checks.Warn, "route_localnet=1 without the KUBE-FIREWALL rule")
+	look(verdict.Warn, "route_localnet=1 without the KUBE-FIREWALL rule")
 	iptables("-A", "KUBE-FIREWALL", "!", "-s", "127.0.0.0/8", "-d", "127.0.0.0/8", "-m", "comment", "--comment",
 		"block incoming localnet connections",
 		"-m", "conntrack", "!", "--ctstate", "RELATED,ESTABLISHED,DNAT", "-j", "DROP")
-	look(checks.Warn, "the rule is in KUBE-FIREWALL, and INPUT does not jump there")
+	look(verdict.Warn, "the rule is in KUBE-FIREWALL, and INPUT does not jump there")
 	iptables("-I", "INPUT", "-j", "KUBE-FIREWALL")
-	look(checks.Pass, "martian packets dropped")
+	look(verdict.Pass, "martian packets dropped")
 }

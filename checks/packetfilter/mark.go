@@ -12,6 +12,7 @@ import (
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
 	"nodegate/internal/ruleset"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
@@ -78,7 +79,7 @@ func markByRelease(h *host.Host, s checks.State, untried error) (checks.State, e
 	distribution, _ := h.OSRelease() // without one, no backports are assumed
 	lost, why := markRegression(release, distribution["ID"])
 	s.Evidence = []checks.Evidence{checks.Seen("uname -r", release+": "+why)}
-	if lost == checks.Pass {
+	if lost == verdict.Pass {
 		return s, nil
 	}
 	return s, fmt.Errorf("kernel %s may refuse ip6tables' MARK (%s): %w", release, why, untried)
@@ -127,21 +128,21 @@ func setsMark(t *ruleset.Table) *ruleset.Rule {
 
 // markRegression returns Fail for a kernel whose ip6tables lost the MARK target.
 // Ubuntu numbers its kernels for clouds separately: Unknown.
-func markRegression(release, osID string) (checks.Verdict, string) {
+func markRegression(release, osID string) (verdict.Verdict, string) {
 	k, err := config.ParseKernelRelease(release)
 	if err != nil {
-		return checks.Unknown, err.Error()
+		return verdict.Unknown, err.Error()
 	}
 	lost := map[[3]int][]int{{6, 8, 0}: {56, 57}, {5, 15, 0}: {127}}[k.Version]
 	switch {
 	case slices.Contains([][3]int{{6, 6, 57}, {6, 6, 58}, {6, 11, 4}, {6, 11, 5}}, k.Version):
-		return checks.Fail, "stable kernels 6.6.57, 6.6.58, 6.11.4 and 6.11.5 lost it"
+		return verdict.Fail, "stable kernels 6.6.57, 6.6.58, 6.11.4 and 6.11.5 lost it"
 	case osID != "ubuntu" || lost == nil:
-		return checks.Pass, "not one of those that lost it"
+		return verdict.Pass, "not one of those that lost it"
 	case !k.UbuntuMain():
-		return checks.Unknown, "Ubuntu numbers this kernel apart from 5.15.0-127, 6.8.0-56 and 6.8.0-57, which lost it"
+		return verdict.Unknown, "Ubuntu numbers this kernel apart from 5.15.0-127, 6.8.0-56 and 6.8.0-57, which lost it"
 	case slices.Contains(lost, k.ABI):
-		return checks.Fail, "Ubuntu's 5.15.0-127, 6.8.0-56 and 6.8.0-57 lost it"
+		return verdict.Fail, "Ubuntu's 5.15.0-127, 6.8.0-56 and 6.8.0-57 lost it"
 	}
-	return checks.Pass, "not one of those that lost it"
+	return verdict.Pass, "not one of those that lost it"
 }

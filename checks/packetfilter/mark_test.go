@@ -9,6 +9,7 @@ import (
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/verdict"
 )
 
 func TestIptablesMark(t *testing.T) {
@@ -56,8 +57,8 @@ error: kernel 6.8.0-1024-aws may refuse ip6tables' MARK (Ubuntu numbers this ker
 unknown
 error: kernel 6.6.58 may refuse ip6tables' MARK (stable kernels 6.6.57, 6.6.58, 6.11.4 and 6.11.5 lost it): kube-proxy keeps no iptables rules here, so it was not tried`},
 		{What: "no IPv6", Problem: name, Node: noIPv6, Want: `
-skip
-skip: this kernel has no IPv6`},
+skipped
+skipped: this kernel has no IPv6`},
 	})
 }
 
@@ -79,7 +80,7 @@ func TestMarkIsTriedInTheRealKernel(t *testing.T) {
 			h.Kernel = checkstest.Release{Kernel: h.Kernel, Released: "6.6.58"} // by its release alone it would be unknown
 			r := checkstest.On(t.Context(), t, h, checks.Run, "iptables.mark-regression", "")
 			want := "ip6" + strings.TrimPrefix(program, "ip") + " -t mangle -j MARK --set-xmark 0x4000/0x4000: taken"
-			if r.Verdict != checks.Pass || len(r.State.Evidence) != 1 || r.State.Evidence[0].Text != want {
+			if r.Verdict != verdict.Pass || len(r.State.Evidence) != 1 || r.State.Evidence[0].Text != want {
 				t.Errorf("%s: %s", program, checkstest.Text(r))
 			}
 		})

@@ -53,7 +53,7 @@ want: bits of their own
 got: bits of their own
 evidence: iptables-save: Cilium uses 0xa00
 evidence: iptables-save: kube-proxy uses 0x4000`},
-		{What: "nothing", Node: saved("*mangle\n:PREROUTING ACCEPT [0:0]\n"), Want: "skip\nskip: one program at most sets marks"},
+		{What: "nothing", Node: saved("*mangle\n:PREROUTING ACCEPT [0:0]\n"), Want: "skipped\nskipped: one program at most sets marks"},
 	})
 }
 
@@ -73,7 +73,7 @@ evidence: iptables-nft-save: -A CNI-HOSTPORT-DNAT -p tcp -m comment --comment "d
 evidence: iptables-nft-save: -A CNI-HOSTPORT-DNAT -p tcp -m comment --comment "dnat name: \"cbr0\" id: \"1\"" -m multiport --dports 30080 -j CNI-DN-1
 remedy: give the Pod another hostPort, or take it away: a Service of type NodePort needs none`},
 		{What: "a port of its own", Node: saved(chains + rule("tcp", "80,443")), Want: "pass\nwant: ports of their own\ngot: ports of their own"},
-		{What: "none", Node: saved(chains), Want: "skip\nskip: no Pod has a hostPort by portmap"},
+		{What: "none", Node: saved(chains), Want: "skipped\nskipped: no Pod has a hostPort by portmap"},
 	})
 }
 
@@ -107,7 +107,7 @@ warn
 want: Pods' packets pass
 got: raw PREROUTING drops in iptables-nft
 evidence: iptables-nft-save: -A PREROUTING -j DROP` + remedy},
-		{What: "no kube-proxy", Node: saved("*filter\n:FORWARD DROP [0:0]\n"), Want: "skip\nskip: no rules of kube-proxy here"},
+		{What: "no kube-proxy", Node: saved("*filter\n:FORWARD DROP [0:0]\n"), Want: "skipped\nskipped: no rules of kube-proxy here"},
 	})
 }
 
@@ -179,7 +179,7 @@ func TestIncompatible(t *testing.T) {
 	}
 	run("iptables-nft -A FORWARD -j ACCEPT; iptables-nft -t nat -N KUBE-SERVICES")
 	is("packetfilter.incompatible", "pass")
-	is("packetfilter.mark-bits", "skip")
+	is("packetfilter.mark-bits", "skipped")
 	run("nft add rule ip filter FORWARD ct count 3 accept")
 	is("packetfilter.incompatible", "warn")
 	is("packetfilter.mark-bits", "unknown")
@@ -212,6 +212,6 @@ remedy: take a Calico with a newer ipset; until then remove the sets that nobody
 		{What: "it has gone on", Node: node(dir+"3.log", complaint+later("09:10:00")), Want: right},
 		{What: "it was of an earlier start", Node: node(dir+"3.log", later("08:55:40")), Want: right},
 		{What: "of the ninth and tenth start the tenth", Node: node(dir+"10.log", later("08:55:40")), Want: right},
-		{What: "no Calico", Node: checkstest.Node(nil, nil), Want: "skip\nskip: Calico's agent does not run here"},
+		{What: "no Calico", Node: checkstest.Node(nil, nil), Want: "skipped\nskipped: Calico's agent does not run here"},
 	})
 }

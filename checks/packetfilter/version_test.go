@@ -6,6 +6,7 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/verdict"
 )
 
 func TestIptablesVersion(t *testing.T) {
@@ -39,12 +40,12 @@ evidence: iptables --version: iptables v1.8 (legacy)`},
 unknown
 error: cannot tell the version of iptables from "BusyBox"`},
 		{What: "not installed", Problem: "iptables.version", Node: &hosttest.Machine{}, Want: `
-skip
-skip: iptables is not installed: kube-proxy brings its own`},
+skipped
+skipped: iptables is not installed: kube-proxy brings its own`},
 	})
 	r := checkstest.On(t.Context(), t, (&hosttest.Machine{Version: map[string]string{"iptables": "iptables v1.8.7 (nf_tables)"}}).Host(),
 		checks.Run, "iptables.version", "")
-	if r.Verdict != checks.Pass || len(r.State.Evidence) != 2 || r.State.Evidence[1].Source != "note" {
+	if r.Verdict != verdict.Pass || len(r.State.Evidence) != 2 || r.State.Evidence[1].Source != "note" {
 		t.Errorf("1.8.7 on nf_tables is not noted: %+v", r.State)
 	}
 }

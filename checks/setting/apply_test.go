@@ -11,6 +11,7 @@ import (
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/verdict"
 )
 
 func TestApplyThenApplyAgain(t *testing.T) {
@@ -91,7 +92,7 @@ net/ipv4/tcp_rmem = 4096	131072	6291456`, m.String())
 	m.Log = nil
 	again := checks.Apply(t.Context(), m.Host(), checks.Boot, list, nil)
 	for _, r := range again.Results {
-		if r.Fixed || r.Verdict != checks.Pass {
+		if r.Fixed || r.Verdict != verdict.Pass {
 			t.Errorf("second apply: %s is %s, fixed %t", r.Name, r.Verdict, r.Fixed)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/verdict"
 )
 
 // TestRealKernel asks the kernel for what the fake only claims.
@@ -65,23 +66,23 @@ func TestRealKernel(t *testing.T) {
 
 	first := results(checks.Apply(t.Context(), h, checks.Boot, list, nil))
 	for name, want := range map[string]struct {
-		verdict checks.Verdict
+		verdict verdict.Verdict
 		fixed   bool
 		says    string // in what was got, or in the error
 	}{
-		"module.br_netfilter":                       {checks.Pass, false, ""},
-		"sysctl.net.ipv4.ip_forward":                {checks.Pass, true, "1"},
-		"sysctl.net.ipv4.tcp_rmem":                  {checks.Pass, true, "4096 87380 5242880"},
-		"sysctl.net.ipv4.conf.veth0/100.rp_filter":  {checks.Pass, true, "2"},
-		"sysctl.net.ipv4.conf.*.send_redirects":     {checks.Pass, true, "0"},
-		"sysctl.net.ipv4.no_such_thing":             {checks.Fail, false, "no such parameter"},
-		"sysctl.net.ipv4.route.flush":               {checks.Unknown, false, "can be written but not read back"},
-		"sysctl.net.netfilter.nf_conntrack_max":     {checks.Fail, false, "read-only here"},
-		"sysctl.net.bridge.bridge-nf-call-iptables": {checks.Pass, false, "1"},
-		"link.vxlan":   {checks.Pass, true, "tx-checksum-ip-generic=off mtu=1450"},
-		"link.driver":  {checks.Pass, true, "tso=on tx=off"},
-		"link.fixed":   {checks.Fail, false, "cni0: rx-all=off [fixed], cni0: tx-lockless=unknown to this kernel"},
-		"link.default": {checks.Skip, false, ""},
+		"module.br_netfilter":                       {verdict.Pass, false, ""},
+		"sysctl.net.ipv4.ip_forward":                {verdict.Pass, true, "1"},
+		"sysctl.net.ipv4.tcp_rmem":                  {verdict.Pass, true, "4096 87380 5242880"},
+		"sysctl.net.ipv4.conf.veth0/100.rp_filter":  {verdict.Pass, true, "2"},
+		"sysctl.net.ipv4.conf.*.send_redirects":     {verdict.Pass, true, "0"},
+		"sysctl.net.ipv4.no_such_thing":             {verdict.Fail, false, "no such parameter"},
+		"sysctl.net.ipv4.route.flush":               {verdict.Unknown, false, "can be written but not read back"},
+		"sysctl.net.netfilter.nf_conntrack_max":     {verdict.Fail, false, "read-only here"},
+		"sysctl.net.bridge.bridge-nf-call-iptables": {verdict.Pass, false, "1"},
+		"link.vxlan":   {verdict.Pass, true, "tx-checksum-ip-generic=off mtu=1450"},
+		"link.driver":  {verdict.Pass, true, "tso=on tx=off"},
+		"link.fixed":   {verdict.Fail, false, "cni0: rx-all=off [fixed], cni0: tx-lockless=unknown to this kernel"},
+		"link.default": {verdict.Skipped, false, ""},
 	} {
 		r, ok := first[name]
 		text := r.State.Got
@@ -105,11 +106,11 @@ func TestRealKernel(t *testing.T) {
 	if err := netlink.LinkDel(vxlan); err != nil {
 		t.Fatal(err)
 	}
-	if r := results(checks.Inspect(t.Context(), h, checks.Boot, list))["link.vxlan"]; r.Verdict != checks.Skip {
+	if r := results(checks.Inspect(t.Context(), h, checks.Boot, list))["link.vxlan"]; r.Verdict != verdict.Skipped {
 		t.Errorf("without the link: %v", r.Verdict)
 	}
 	checkstest.AddLink(t, vxlan)
-	if r := results(checks.Inspect(t.Context(), h, checks.Boot, list))["link.vxlan"]; r.Verdict != checks.Fail {
+	if r := results(checks.Inspect(t.Context(), h, checks.Boot, list))["link.vxlan"]; r.Verdict != verdict.Fail {
 		t.Errorf("a link made again: %v", r.Verdict)
 	}
 	if r := results(checks.Apply(t.Context(), h, checks.Boot, list, nil))["link.vxlan"]; !r.Fixed {
@@ -147,9 +148,9 @@ func TestGlobsBesideFiles(t *testing.T) {
 	list := catalog.For(p, checks.Boot)
 	checkstest.Equal(t, "report", `
 pass sysctl.net.ipv4.*.all.log_martians: net.ipv4.conf.all.log_martians is 0 -> 1
-skip sysctl.net.ipv4.*.lo.no_such: nothing matches net.ipv4.*.lo.no_such yet
+skipped sysctl.net.ipv4.*.lo.no_such: nothing matches net.ipv4.*.lo.no_such yet
 pass sysctl.net.ipv4.*.l*.log_martians: net.ipv4.conf.lo.log_martians is 0 -> 1
-skip sysctl.net.ipv4.con*: nothing matches net.ipv4.con* yet
+skipped sysctl.net.ipv4.con*: nothing matches net.ipv4.con* yet
 fail sysctl.net.ipv4.ip_forward.all: want 1, got no such parameter
 fail sysctl.net.ipv4.conf: want 1, got no such parameter
 fail`, checkstest.Print(checks.Apply(t.Context(), h, checks.Boot, list, nil)))
@@ -163,7 +164,7 @@ func TestRangesOnTheKernel(t *testing.T) {
 	for _, value := range []string{"6443,30000-30999,32000-32767,30000-32767", "3,1,2,9-9", "65535", "10-20,5-30"} {
 		p := checkstest.Load(t, "sysctl \"net.ipv4.ip_local_reserved_ports\" { value = \""+value+"\" }")
 		list := catalog.For(p, checks.Boot)
-		if r := checks.Apply(t.Context(), h, checks.Boot, list, nil); r.Verdict() != checks.Pass {
+		if r := checks.Apply(t.Context(), h, checks.Boot, list, nil); r.Verdict() != verdict.Pass {
 			t.Errorf("%s: %s", value, checkstest.Print(r))
 		}
 		if got, err := h.ReadSysctl("net/ipv4/ip_local_reserved_ports"); err != nil || got != p.Sysctls[0].Value {
@@ -217,7 +218,7 @@ func TestLinkWithoutIPv6OnTheKernel(t *testing.T) {
 	checkstest.AddLink(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "cni0", MTU: 1200}})
 	p := checkstest.Load(t, "link \"v6\" {\n  match { name = \"cni*\" }\n  sysctl = { \"net.ipv6.conf.*.accept_ra\" = 0 }\n}\n")
 	list := catalog.For(p, checks.Boot)
-	checkstest.Equal(t, "1200 bytes", "skip link.v6: no link that matches has IPv6, and nothing else is asked of it\npass",
+	checkstest.Equal(t, "1200 bytes", "skipped link.v6: no link that matches has IPv6, and nothing else is asked of it\npass",
 		checkstest.Print(checks.Inspect(t.Context(), h, checks.Boot, list)))
 	if err := h.Links.SetMTU(t.Context(), "cni0", 1280); err != nil {
 		t.Fatal(err)

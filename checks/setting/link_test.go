@@ -60,7 +60,7 @@ fail link.fixed: want lro=on, got ens5: lro=fixed by the driver
 fail link.named: want rx-gro=on rx-lro=on, got ens5: rx-gro=unknown to this kernel, ens5: rx-lro=off [fixed]
 fail link.blocked: want tx-tcp-segmentation=on, got ens5: tx-tcp-segmentation=off [requested on]
 fail link.several: want lro=on mtu=1400, got ens5: lro=fixed by the driver, ens5: mtu=9001, ens6: lro=fixed by the driver, ens6: mtu=1500
-skip link.later: no link matches yet
+skipped link.later: no link matches yet
 fail`, checkstest.Print(r))
 	remedies := ""
 	for _, res := range r.Results {
@@ -124,7 +124,7 @@ func TestLinkWithoutIPv6(t *testing.T) {
 		maps.Copy(all, more)
 		return all
 	}
-	checkstest.Equal(t, "a kernel without IPv6", "skip\nskip: no link that matches has IPv6, and nothing else is asked of it",
+	checkstest.Equal(t, "a kernel without IPv6", "skipped\nskipped: no link that matches has IPv6, and nothing else is asked of it",
 		say(node(v4).Host(), only))
 	checkstest.Equal(t, "a kernel without IPv6, and IPv4 is asked for", `
 pass
@@ -159,7 +159,7 @@ evidence: eth1: net.ipv6.neigh.eth1.gc_stale_time is left out: there is no /proc
 	// A replay says the same; an older recording, without the question, what the node said then.
 	recording, snapshot := host.Record(node(v4).Host())
 	say(recording, only)
-	checkstest.Equal(t, "a replay", "skip\nskip: no link that matches has IPv6, and nothing else is asked of it",
+	checkstest.Equal(t, "a replay", "skipped\nskipped: no link that matches has IPv6, and nothing else is asked of it",
 		say(host.Replay(snapshot), only))
 	clear(snapshot.Dirs)
 	if got := say(host.Replay(snapshot), only); !strings.HasPrefix(got, "fail\n") {

@@ -11,6 +11,7 @@ import (
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/verdict"
 )
 
 // TestNetworkdDamage: one watch, round after round.
@@ -33,7 +34,7 @@ func TestNetworkdDamage(t *testing.T) {
 		t.Helper()
 		r := checkstest.On(t.Context(), t, h, checks.Run, "writers.networkd-damage", "")
 		got := r.Verdict.String() + ": " + r.State.Got
-		if r.Verdict == checks.Skip {
+		if r.Verdict == verdict.Skipped {
 			got = "skip: " + r.State.Skip
 		}
 		if got != want || r.Err != nil {
@@ -97,7 +98,7 @@ func (r *rounds) round(what, want string) {
 	switch {
 	case res.Err != nil:
 		got = "error: " + res.Err.Error()
-	case res.Verdict == checks.Skip:
+	case res.Verdict == verdict.Skipped:
 		got = "skip: " + res.State.Skip
 	}
 	if got != want {

@@ -60,8 +60,8 @@ remedy: write to /etc/systemd/networkd.conf.d/99-cni.conf: [Network] ManageForei
 		{What: "245 cannot be told", Tree: files("245", both),
 			Want: "unknown\nerror: systemd 245 has no ManageForeignRoutes: cannot tell what networkd removes"},
 		{What: "off", Tree: map[string]string{"/etc/hostname": "n"}, Want: `
-skip
-skip: systemd-networkd is off`},
+skipped
+skipped: systemd-networkd is off`},
 	})
 	live := checkstest.WithUnit(checkstest.Node(files("252", ""), nil), "systemd-networkd.service", "active", "enabled")
 	checkstest.RunOne(t, "networkd.foreign-routes", checks.Run, []checkstest.Case{

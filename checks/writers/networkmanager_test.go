@@ -117,7 +117,7 @@ evidence: NetworkManager.service: active, enabled
 evidence: /etc/NetworkManager/conf.d/cni.conf:2: unmanaged-devices=*;except:interface-name:tunl0
 remedy: write to /etc/NetworkManager/conf.d/99-cni.conf: [keyfile] unmanaged-devices+=interface-name:tunl*; then run: nmcli general reload`},
 		{What: "off", Node: checkstest.Node(nil, nil), Want: `
-skip
-skip: NetworkManager is off`},
+skipped
+skipped: NetworkManager is off`},
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host"
+	"nodegate/internal/verdict"
 )
 
 // TestNMCloudSetupRulesInARealKernel makes the rules as nm-cloud-setup does, in
@@ -18,14 +19,14 @@ import (
 func TestNMCloudSetupRulesInARealKernel(t *testing.T) {
 	h := checkstest.Scratch(t)
 	list := catalog.For(checkstest.Load(t, `check "nm-cloud-setup" {}`), checks.Run)
-	judged := func(h *host.Host, want checks.Verdict, got string) {
+	judged := func(h *host.Host, want verdict.Verdict, got string) {
 		t.Helper()
 		r := checks.Inspect(t.Context(), h, checks.Run, list).Results[0]
 		if r.Verdict != want || r.State.Got != got {
 			t.Errorf("want %s, %s; got %s", want, got, checkstest.Text(r))
 		}
 	}
-	judged(h, checks.Pass, "off")
+	judged(h, verdict.Pass, "off")
 	checkstest.AddLink(t, &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "ens6"}, PeerName: "peer"})
 	for _, command := range []string{
 		"link set peer up", "link set ens6 up", "addr add 10.0.2.5/24 dev ens6",
@@ -38,7 +39,7 @@ func TestNMCloudSetupRulesInARealKernel(t *testing.T) {
 		}
 	}
 	recorded, snapshot := host.Record(h)
-	judged(recorded, checks.Warn, "off, and its rules stand, to table 30201, 30401")
+	judged(recorded, verdict.Warn, "off, and its rules stand, to table 30201, 30401")
 	rules, err := host.Replay(snapshot).Links.RoutingRules(t.Context())
 	if err != nil || len(rules) != 2 || rules[0].Routes != 1 || rules[0].From != "10.0.2.5/32" {
 		t.Errorf("recorded %+v, %v", rules, err)

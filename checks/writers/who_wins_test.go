@@ -62,8 +62,8 @@ evidence: /usr/lib/sysctl.d/50-default.conf:1: net.ipv4.ip_forward = 0; the poli
 		{What: "bounds have no one value", Policy: "sysctl \"fs.inotify.max_user_watches\" { min = 1 }\n",
 			Tree: map[string]string{"/etc/hostname": "n"},
 			Want: `
-skip
-skip: the policy has no parameter with one exact value`},
+skipped
+skipped: the policy has no parameter with one exact value`},
 	})
 }
 

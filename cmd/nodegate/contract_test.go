@@ -159,17 +159,15 @@ func (c *contractor) exec(name string, args ...string) (stdout []byte, code int)
 	return stdout, cmd.ProcessState.ExitCode()
 }
 
-// names adds the names of all checks, and of the requirements of the built-in policies.
+// names adds the names of all checks, and of the problems that a policy's check block can name.
 func (c *contractor) names() {
-	problems := catalog.Names()
+	for _, name := range catalog.Names() {
+		c.add("problem %s", name)
+	}
 	out, _ := c.run("explain")
 	for line := range bytes.Lines(out) {
 		if words := bytes.Fields(line); len(words) > 0 && !bytes.Equal(words[0], []byte("#")) { // a subject
-			kind := "requirement"
-			if slices.Contains(problems, string(words[0])) {
-				kind = "check"
-			}
-			c.add("%s %s", kind, words[0])
+			c.add("check %s", words[0])
 		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"nodegate/internal/host"
 	"nodegate/internal/host/file"
 	"nodegate/internal/plain"
+	"nodegate/internal/verdict"
 )
 
 // formatFlags adds --format and --output. As with kubectl, -o json means the format;
@@ -126,7 +127,7 @@ func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
 	r := report.New(h, p, found)
 	nothing := len(r.Results) == 0 && o.some
 	if nothing {
-		r.Verdict = report.Unknown
+		r.Verdict = verdict.Unknown
 	}
 	r.Repeat(again(c.Flags()))
 	if o.some && h.Live() {
@@ -141,7 +142,7 @@ func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
 	if nothing {
 		fmt.Fprintf(c.ErrOrStderr(), "nodegate: nothing was checked: the policy asks for nothing at stage %s\n", r.Stage)
 	}
-	if o.format == "npd" && r.Verdict == report.Unknown {
+	if o.format == "npd" && r.Verdict == verdict.Unknown {
 		return exit(npdUnknown)
 	}
 	return code(r.Verdict)
@@ -193,11 +194,11 @@ func exact(stdout io.Writer) io.Writer {
 	return stdout
 }
 
-func code(v report.Verdict) error {
+func code(v verdict.Verdict) error {
 	switch v {
-	case report.Pass:
+	case verdict.Pass:
 		return nil
-	case report.Unknown:
+	case verdict.Unknown:
 		return exit(exitUnknown)
 	}
 	return exit(exitFail)

@@ -11,6 +11,7 @@ import (
 	"nodegate/cmd/nodegate/internal/preview"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host/file"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
@@ -106,5 +107,5 @@ func (o *options) previewRenderer(stdout io.Writer) (func(io.Writer, []preview.N
 // previewWords is how the page of a fleet says what a policy would do.
 func previewWords() fleet.Words {
 	return fleet.Words{Wrong: "would be held, or are unknown", Fine: "none would be held",
-		Verdicts: map[report.Verdict]string{report.Fail: "held", report.Warn: "changed"}}
+		Verdicts: map[verdict.Verdict]string{verdict.Fail: "held", verdict.Warn: "changed"}}
 }

@@ -17,6 +17,7 @@ import (
 	"nodegate/internal/host"
 	"nodegate/internal/kube"
 	"nodegate/internal/proxyrules"
+	"nodegate/internal/verdict"
 )
 
 // childCommand is the hidden command that a probe starts in a user namespace.
@@ -65,11 +66,11 @@ Exit status: 0 pass, 1 fail: lost, 2 wrong call, 3 unknown.`,
 			if err != nil {
 				return unknown(c, err)
 			}
-			verdict := report.Pass
+			got := verdict.Pass
 			if !r.Pass {
-				verdict = report.Fail
+				got = verdict.Fail
 			}
-			return written.writeProbe(c.OutOrStdout(), r, r.Render, verdict, fmt.Sprintf("probe bridge, %s", r.Duration))
+			return written.writeProbe(c.OutOrStdout(), r, r.Render, got, fmt.Sprintf("probe bridge, %s", r.Duration))
 		},
 	}
 	c.Flags().BoolVar(&o.InScratch, "in-scratch", false, "build everything in a new network namespace")
@@ -120,16 +121,16 @@ Exit status: 0 none failed, 1 some failed, 2 wrong call, 3 unknown.`,
 			if noteErr != nil {
 				fmt.Fprintf(c.ErrOrStderr(), "nodegate: left out: whether the endpoints are stale: %v\n", noteErr)
 			}
-			verdict := report.Pass
+			got := verdict.Pass
 			switch {
 			case err != nil:
-				verdict = report.Unknown
+				got = verdict.Unknown
 				fmt.Fprintf(c.ErrOrStderr(), "nodegate: unknown: %v\n", err)
 			case r.Failed > 0:
-				verdict = report.Fail
+				got = verdict.Fail
 			}
 			text := func(w io.Writer) error { return r.Render(w, note) }
-			return audit.writeProbe(c.OutOrStdout(), r, text, verdict,
+			return audit.writeProbe(c.OutOrStdout(), r, text, got,
 				fmt.Sprintf("probe service, %d of %d failed, %s", r.Failed, r.Attempts, r.Duration))
 		},
 	}
@@ -185,14 +186,14 @@ func unknown(c *cobra.Command, err error) error {
 }
 
 // writeProbe writes a result, and returns the exit code of its verdict.
-func (o *options) writeProbe(stdout io.Writer, result any, text func(io.Writer) error, verdict report.Verdict, about string) error {
+func (o *options) writeProbe(stdout io.Writer, result any, text func(io.Writer) error, v verdict.Verdict, about string) error {
 	render := map[string]func(io.Writer) error{
 		"text": func(w io.Writer) error {
 			if err := text(w); err != nil {
 				return err
 			}
 			fmt.Fprintln(w)
-			return report.Total(w, o.paint(stdout), verdict, about)
+			return report.Total(w, o.paint(stdout), v, about)
 		},
 		"json": func(w io.Writer) error { return report.JSON(w, result) },
 	}[o.format]
@@ -202,7 +203,7 @@ func (o *options) writeProbe(stdout io.Writer, result any, text func(io.Writer) 
 	if err := o.write(stdout, render); err != nil {
 		return err
 	}
-	return code(verdict)
+	return code(v)
 }
 
 // staleness returns a note on an endpoint: whether it is stale, by the rules and

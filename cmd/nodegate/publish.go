@@ -102,5 +102,5 @@ func (o *options) publish(c *cobra.Command, h *host.Host, s watch.State) error {
 		return inputError(fmt.Errorf("%w: publishing the condition %s: %w", input.ErrUnknown, want.Type, err))
 	}
 	fmt.Fprintf(c.OutOrStdout(), "%s is %s (%s): %s\n", want.Type, want.Status, want.Reason, want.Message)
-	return code(report.Verdict(s.Report.Verdict().String()))
+	return code(s.Report.Verdict())
 }

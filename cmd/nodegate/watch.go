@@ -22,6 +22,7 @@ import (
 	"nodegate/internal/host"
 	"nodegate/internal/host/file"
 	"nodegate/internal/kube"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 	"nodegate/units"
 )
@@ -201,7 +202,7 @@ func (w *watcher) corrected(c report.Correction) {
 func (w *watcher) changed(res checks.Result) {
 	m := report.NewMessage(res)
 	level := host.LevelWarning
-	if res.Verdict == checks.Pass || res.Verdict == checks.Skip {
+	if res.Verdict == verdict.Pass || res.Verdict == verdict.Skipped {
 		level, m.Text = host.LevelNotice, res.Name+" passes again: "+res.State.Got
 	}
 	m.Fields["NODEGATE_EVENT"] = res.Verdict.String()

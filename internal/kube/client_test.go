@@ -13,9 +13,9 @@ import (
 	"strings"
 	"testing"
 
-	"nodegate/checks"
 	"nodegate/internal/input"
 	"nodegate/internal/kube"
+	"nodegate/internal/verdict"
 )
 
 // server is an API server that knows one token and answers with paths.
@@ -103,7 +103,7 @@ func TestRefused(t *testing.T) {
 		if !errors.Is(err, input.ErrUnknown) {
 			t.Errorf("%v says something of the rules", err)
 		}
-		if f := kube.Unanswered(err); f.Name != "kubeproxy.truth.unanswered" || f.Verdict != checks.Unknown {
+		if f := kube.Unanswered(err); f.Name != "kubeproxy.truth.unanswered" || f.Verdict != verdict.Unknown {
 			t.Errorf("%+v", f)
 		}
 		return err

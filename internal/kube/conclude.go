@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"nodegate/checks"
 	"nodegate/internal/proxyrules"
+	"nodegate/internal/verdict"
 )
 
 // Conclude adds to each difference from the API what kube-proxy says of itself, and gives it the remedy of its cause where
@@ -36,8 +36,8 @@ func Agreed(findings []proxyrules.Finding) {
 		return
 	}
 	for i := range findings {
-		if f := &findings[i]; f.Name == watchFailing && f.Verdict == checks.Fail {
-			f.Verdict, f.Remedy = checks.Unknown, "look again after three minutes. Only if it still goes on: "+f.Remedy
+		if f := &findings[i]; f.Name == watchFailing && f.Verdict == verdict.Fail {
+			f.Verdict, f.Remedy = verdict.Unknown, "look again after three minutes. Only if it still goes on: "+f.Remedy
 			f.Message += "; yet the rules are what the API has: nothing has changed since, or it is over"
 		}
 	}

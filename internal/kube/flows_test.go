@@ -5,14 +5,14 @@ import (
 	"net/netip"
 	"testing"
 
-	"nodegate/checks"
 	"nodegate/internal/host"
+	"nodegate/internal/verdict"
 )
 
 // TestUnreadFlows: a table that cannot be read is neither a finding nor nothing.
 func TestUnreadFlows(t *testing.T) {
 	f := UnreadFlows(errors.New("permission denied"))
-	if f.Name != "kubeproxy.conntrack.unread" || f.Verdict != checks.Unknown || f.Message != "permission denied" {
+	if f.Name != "kubeproxy.conntrack.unread" || f.Verdict != verdict.Unknown || f.Message != "permission denied" {
 		t.Errorf("got %+v", f)
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"nodegate/checks"
 	"nodegate/internal/kube"
 	"nodegate/internal/proxyrules"
+	"nodegate/internal/verdict"
 )
 
 func TestJudgeHealth(t *testing.T) {
@@ -57,7 +57,7 @@ func TestJudgeHealth(t *testing.T) {
 			want(t, kube.JudgeHealth(health, now), h.want)
 		})
 	}
-	if f := kube.UnreadableAnswer("localhost:10256/healthz", errors.New("connection refused")); f.Verdict != checks.Unknown ||
+	if f := kube.UnreadableAnswer("localhost:10256/healthz", errors.New("connection refused")); f.Verdict != verdict.Unknown ||
 		f.Name != "kubeproxy.sync.unreadable" {
 		t.Errorf("%+v", f)
 	}
@@ -143,7 +143,7 @@ func TestJudgeLog(t *testing.T) {
 				t.Fatal(err)
 			}
 			want(t, findings, l.want)
-			if verdict := map[bool]checks.Verdict{false: checks.Fail, true: checks.Unknown}[l.name == "no times"]; l.want != "" &&
+			if verdict := map[bool]verdict.Verdict{false: verdict.Fail, true: verdict.Unknown}[l.name == "no times"]; l.want != "" &&
 				findings[0].Verdict != verdict {
 				t.Errorf("%s, want %s", findings[0].Verdict, verdict)
 			}
@@ -152,7 +152,7 @@ func TestJudgeLog(t *testing.T) {
 }
 
 func TestDeadWatch(t *testing.T) {
-	rep := proxyrules.Report{Findings: []proxyrules.Finding{{Name: "kubeproxy.truth.endpoint-stale", Verdict: checks.Fail, Service: "prod/np",
+	rep := proxyrules.Report{Findings: []proxyrules.Finding{{Name: "kubeproxy.truth.endpoint-stale", Verdict: verdict.Fail, Service: "prod/np",
 		Family: "ip"}}}
 	f, ok := kube.DeadWatch(&rep, nil)
 	if !ok || f.Name != "kubeproxy.watch.dead" {

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"nodegate/checks"
 	"nodegate/internal/input"
 	"nodegate/internal/proxyrules"
+	"nodegate/internal/verdict"
 )
 
 const (
@@ -93,7 +93,7 @@ func JudgeLog(r io.Reader, of Log) ([]proxyrules.Finding, error) {
 	out.Add(proxyrules.Finding{Name: watchFailing, Line: w.number, Rule: w.text, Message: msg + doubt})
 	if doubt != "" {
 		f := &out.List[0]
-		f.Verdict = checks.Unknown
+		f.Verdict = verdict.Unknown
 		f.Remedy = "look at the end of the log: where the last one is older than three minutes, it is over. Else: " + f.Remedy
 	}
 	return out.List, nil
@@ -229,7 +229,7 @@ func klogTime(line string) time.Time {
 func DeadWatch(rep *proxyrules.Report, own []proxyrules.Finding) (proxyrules.Finding, bool) {
 	services := map[string]bool{}
 	for i := range rep.Findings {
-		if f := &rep.Findings[i]; strings.HasPrefix(f.Name, "kubeproxy.truth.") && f.Verdict == checks.Fail {
+		if f := &rep.Findings[i]; strings.HasPrefix(f.Name, "kubeproxy.truth.") && f.Verdict == verdict.Fail {
 			services[f.Family+" "+f.Service] = true
 		}
 	}

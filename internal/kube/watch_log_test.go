@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"nodegate/checks"
 	"nodegate/internal/kube"
 	"nodegate/internal/proxyrules"
+	"nodegate/internal/verdict"
 )
 
 // failures are lines of kube-proxy's log, as klog writes them in a zone.
@@ -40,27 +40,27 @@ func TestLogTimes(t *testing.T) {
 		host           *time.Location
 		text           string
 		written, began int // minutes ago; -1: not known
-		want           checks.Verdict
+		want           verdict.Verdict
 	}{
-		{"it goes on", time.UTC, failures(time.UTC, ago(9, 5, 1)...), 1, 30, checks.Fail},
-		{"after a restart", time.UTC, failures(time.UTC, ago(9, 5, 2)...) + quiet(time.UTC, 1), 1, 1, checks.Pass},
-		{"a restart of which the log says nothing", time.UTC, failures(time.UTC, ago(9, 5, 2)...), 2, 1, checks.Pass},
-		{"again after a restart", time.UTC, failures(time.UTC, ago(20, 19, 3, 2, 1)...), 1, 4, checks.Fail},
-		{"UTC, west of it", west, failures(time.UTC, ago(9, 5, 1)...), 1, 30, checks.Fail},
-		{"UTC, west of it, over", west, failures(time.UTC, ago(60, 50, 40)...), 40, 90, checks.Pass},
-		{"UTC, west of it, over, lines since", west, failures(time.UTC, ago(60, 50, 40)...) + quiet(time.UTC, 1), 1, 90, checks.Pass},
-		{"UTC, east of it", east, failures(time.UTC, ago(9, 5, 1)...), 1, 30, checks.Fail},
-		{"the host's zone, west", west, failures(west, ago(9, 5, 1)...), 1, 30, checks.Fail},
-		{"the host's zone, east", east, failures(east, ago(9, 5, 1)...), 1, 30, checks.Fail},
-		{"the host's zone, over for so long as it differs", east, failures(east, ago(130, 125, 121)...) + quiet(east, 1), 1, 200, checks.Pass},
+		{"it goes on", time.UTC, failures(time.UTC, ago(9, 5, 1)...), 1, 30, verdict.Fail},
+		{"after a restart", time.UTC, failures(time.UTC, ago(9, 5, 2)...) + quiet(time.UTC, 1), 1, 1, verdict.Pass},
+		{"a restart of which the log says nothing", time.UTC, failures(time.UTC, ago(9, 5, 2)...), 2, 1, verdict.Pass},
+		{"again after a restart", time.UTC, failures(time.UTC, ago(20, 19, 3, 2, 1)...), 1, 4, verdict.Fail},
+		{"UTC, west of it", west, failures(time.UTC, ago(9, 5, 1)...), 1, 30, verdict.Fail},
+		{"UTC, west of it, over", west, failures(time.UTC, ago(60, 50, 40)...), 40, 90, verdict.Pass},
+		{"UTC, west of it, over, lines since", west, failures(time.UTC, ago(60, 50, 40)...) + quiet(time.UTC, 1), 1, 90, verdict.Pass},
+		{"UTC, east of it", east, failures(time.UTC, ago(9, 5, 1)...), 1, 30, verdict.Fail},
+		{"the host's zone, west", west, failures(west, ago(9, 5, 1)...), 1, 30, verdict.Fail},
+		{"the host's zone, east", east, failures(east, ago(9, 5, 1)...), 1, 30, verdict.Fail},
+		{"the host's zone, over for so long as it differs", east, failures(east, ago(130, 125, 121)...) + quiet(east, 1), 1, 200, verdict.Pass},
 		{"UTC, over for so long as the host's zone differs", west, failures(time.UTC, ago(310, 305, 301)...) + quiet(time.UTC, 1), 1, 400,
-			checks.Pass},
-		{"a copy, times of either zone", west, failures(time.UTC, ago(310, 305, 301)...), -1, -1, checks.Unknown},
-		{"a copy, times of one zone", west, failures(time.UTC, ago(9, 5, 1)...), -1, -1, checks.Fail},
-		{"the clock was set back", time.UTC, failures(time.UTC, ago(-50, -60, -70)...), 1, -1, checks.Unknown},
-		{"no times, written long ago", time.UTC, strings.Repeat("Failed to list *v1.Service: Unauthorized\n", 3), 4, -1, checks.Pass},
-		{"no times, written now", time.UTC, strings.Repeat("Failed to list *v1.Service: Unauthorized\n", 3), 0, -1, checks.Unknown},
-		{"no times, written before it began", time.UTC, strings.Repeat("Failed to list *v1.Service: Unauthorized\n", 3), 2, 1, checks.Pass},
+			verdict.Pass},
+		{"a copy, times of either zone", west, failures(time.UTC, ago(310, 305, 301)...), -1, -1, verdict.Unknown},
+		{"a copy, times of one zone", west, failures(time.UTC, ago(9, 5, 1)...), -1, -1, verdict.Fail},
+		{"the clock was set back", time.UTC, failures(time.UTC, ago(-50, -60, -70)...), 1, -1, verdict.Unknown},
+		{"no times, written long ago", time.UTC, strings.Repeat("Failed to list *v1.Service: Unauthorized\n", 3), 4, -1, verdict.Pass},
+		{"no times, written now", time.UTC, strings.Repeat("Failed to list *v1.Service: Unauthorized\n", 3), 0, -1, verdict.Unknown},
+		{"no times, written before it began", time.UTC, strings.Repeat("Failed to list *v1.Service: Unauthorized\n", 3), 2, 1, verdict.Pass},
 	} {
 		of := kube.Log{Now: now.In(c.host)}
 		if c.written >= 0 {
@@ -73,7 +73,7 @@ func TestLogTimes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := checks.Pass
+		got := verdict.Pass
 		for _, f := range found {
 			got = f.Verdict
 		}
@@ -112,14 +112,14 @@ func TestLogFile(t *testing.T) {
 
 // TestAgreed: a log is no proof against rules that are right.
 func TestAgreed(t *testing.T) {
-	for other, want := range map[string]checks.Verdict{
-		"kubeproxy.sync.ineligible": checks.Unknown, "kubeproxy.truth.endpoint-stale": checks.Fail,
+	for other, want := range map[string]verdict.Verdict{
+		"kubeproxy.sync.ineligible": verdict.Unknown, "kubeproxy.truth.endpoint-stale": verdict.Fail,
 	} {
 		found := []proxyrules.Finding{
-			{Name: "kubeproxy.watch.failing", Verdict: checks.Fail, Remedy: "restart"}, {Name: other, Verdict: checks.Warn},
+			{Name: "kubeproxy.watch.failing", Verdict: verdict.Fail, Remedy: "restart"}, {Name: other, Verdict: verdict.Warn},
 		}
 		kube.Agreed(found)
-		if got := found[0]; got.Verdict != want || !strings.HasSuffix(got.Remedy, "restart") || found[1].Verdict != checks.Warn {
+		if got := found[0]; got.Verdict != want || !strings.HasSuffix(got.Remedy, "restart") || found[1].Verdict != verdict.Warn {
 			t.Errorf("beside %s: %+v", other, found)
 		}
 	}

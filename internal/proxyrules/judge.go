@@ -16,8 +16,8 @@ import (
 	"strconv"
 	"strings"
 
-	"nodegate/checks"
 	"nodegate/internal/ruleset"
+	"nodegate/internal/verdict"
 )
 
 // Options is what is known beside the rules. The zero value is fine: what is unknown is judged leniently.
@@ -145,10 +145,10 @@ func (r *Report) finish() {
 	})
 	for i := range r.Services {
 		s := &r.Services[i]
-		s.Verdict = checks.Pass
+		s.Verdict = verdict.Pass
 		for _, n := range about[key{s.Name, s.Family}] {
 			s.Findings = append(s.Findings, r.Findings[n].Name)
-			s.Verdict = worse(s.Verdict, r.Findings[n].Verdict)
+			s.Verdict = verdict.Worse(s.Verdict, r.Findings[n].Verdict)
 		}
 	}
 }

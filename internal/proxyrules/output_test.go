@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"nodegate/checks"
+	"nodegate/internal/verdict"
 )
 
 func TestReportJSON(t *testing.T) {
@@ -18,7 +18,7 @@ func TestReportJSON(t *testing.T) {
 	if err := json.Unmarshal(text, &again); err != nil {
 		t.Fatal(err)
 	}
-	if again.Services[0].Verdict != checks.Pass || !strings.Contains(string(text), `"verdict":"pass"`) ||
+	if again.Services[0].Verdict != verdict.Pass || !strings.Contains(string(text), `"verdict":"pass"`) ||
 		!strings.Contains(string(text), `"findings":[]`) {
 		t.Errorf("%.500s", text)
 	}
@@ -29,7 +29,7 @@ func TestKinds(t *testing.T) {
 	seen := map[string]bool{}
 	for _, k := range Kinds() {
 		if seen[k.Name] || !strings.HasPrefix(k.Name, "kubeproxy.") || strings.ToLower(k.Name) != k.Name || k.Summary == "" ||
-			k.Remedy == "" || k.Verdict == checks.Pass {
+			k.Remedy == "" || k.Verdict == verdict.Pass {
 			t.Errorf("%+v", k)
 		}
 		seen[k.Name] = true

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"nodegate/checks"
+	"nodegate/internal/verdict"
 )
 
 // Report is the outcome of Judge.
@@ -40,30 +40,21 @@ func (r *Report) all() *Report {
 	return r
 }
 
-// worse returns the worse of two verdicts: Fail before Unknown before Warn before Pass.
-func worse(a, b checks.Verdict) checks.Verdict {
-	rank := [...]int{checks.Unknown: 2, checks.Pass: 0, checks.Warn: 1, checks.Fail: 3}
-	if rank[b] > rank[a] {
-		return b
-	}
-	return a
-}
-
 // Finding is one broken invariant with its evidence.
 type Finding struct {
-	Name    string         `json:"name"` // dotted, lower case, stable: of a Kind
-	Verdict checks.Verdict `json:"verdict"`
-	Service string         `json:"service,omitempty"` // ns/name[:port]
-	Family  string         `json:"family,omitempty"`  // "ip" or "ip6"
-	Table   string         `json:"table,omitempty"`
-	Chain   string         `json:"chain,omitempty"`
-	Line    int            `json:"line,omitempty"`   // in the input
-	Handle  int            `json:"handle,omitempty"` // nftables: as `nft -a` prints it
-	Rule    string         `json:"rule,omitempty"`
-	Means   string         `json:"-"` // to somebody who does not know the rules, where the message is about one
-	Message string         `json:"message"`
-	Remedy  string         `json:"remedy,omitempty"`
-	Ref     string         `json:"ref,omitempty"`
+	Name    string          `json:"name"` // dotted, lower case, stable: of a Kind
+	Verdict verdict.Verdict `json:"verdict"`
+	Service string          `json:"service,omitempty"` // ns/name[:port]
+	Family  string          `json:"family,omitempty"`  // "ip" or "ip6"
+	Table   string          `json:"table,omitempty"`
+	Chain   string          `json:"chain,omitempty"`
+	Line    int             `json:"line,omitempty"`   // in the input
+	Handle  int             `json:"handle,omitempty"` // nftables: as `nft -a` prints it
+	Rule    string          `json:"rule,omitempty"`
+	Means   string          `json:"-"` // to somebody who does not know the rules, where the message is about one
+	Message string          `json:"message"`
+	Remedy  string          `json:"remedy,omitempty"`
+	Ref     string          `json:"ref,omitempty"`
 }
 
 // Says returns what the finding means, and what was seen.
@@ -76,25 +67,25 @@ func (f *Finding) Says() string {
 
 // Service is one port of a Service as the rules have it.
 type Service struct {
-	Name            string         `json:"name"` // ns/name[:port]
-	Protocol        string         `json:"protocol"`
-	Family          string         `json:"family"` // "ip" or "ip6"
-	ClusterIP       string         `json:"clusterIP,omitempty"`
-	Port            int            `json:"port,omitempty"`
-	NodePort        int            `json:"nodePort,omitempty"`
-	ExternalIPs     []string       `json:"externalIPs,omitempty"`
-	LoadBalancerIPs []string       `json:"loadBalancerIPs,omitempty"`
-	SourceRanges    []string       `json:"sourceRanges,omitempty"`  // which alone may use the load balancer's addresses
-	InternalLocal   bool           `json:"internalLocal,omitempty"` // internalTrafficPolicy Local
-	ExternalLocal   bool           `json:"externalLocal,omitempty"` // externalTrafficPolicy Local
-	Blocked         string         `json:"blocked,omitempty"`       // "reject" or "drop": ClusterIP traffic without endpoints
-	AffinitySeconds int            `json:"affinitySeconds,omitempty"`
-	Masquerade      string         `json:"masquerade,omitempty"` // of ClusterIP traffic: "all", "not from 100.96.0.0/11", or none
-	Chains          []string       `json:"chains,omitempty"`
-	Endpoints       []Endpoint     `json:"endpoints,omitempty"`      // any node's
-	LocalEndpoints  []Endpoint     `json:"localEndpoints,omitempty"` // this node's, for policy Local
-	Verdict         checks.Verdict `json:"verdict"`
-	Findings        []string       `json:"findings,omitempty"` // names of the findings about it
+	Name            string          `json:"name"` // ns/name[:port]
+	Protocol        string          `json:"protocol"`
+	Family          string          `json:"family"` // "ip" or "ip6"
+	ClusterIP       string          `json:"clusterIP,omitempty"`
+	Port            int             `json:"port,omitempty"`
+	NodePort        int             `json:"nodePort,omitempty"`
+	ExternalIPs     []string        `json:"externalIPs,omitempty"`
+	LoadBalancerIPs []string        `json:"loadBalancerIPs,omitempty"`
+	SourceRanges    []string        `json:"sourceRanges,omitempty"`  // which alone may use the load balancer's addresses
+	InternalLocal   bool            `json:"internalLocal,omitempty"` // internalTrafficPolicy Local
+	ExternalLocal   bool            `json:"externalLocal,omitempty"` // externalTrafficPolicy Local
+	Blocked         string          `json:"blocked,omitempty"`       // "reject" or "drop": ClusterIP traffic without endpoints
+	AffinitySeconds int             `json:"affinitySeconds,omitempty"`
+	Masquerade      string          `json:"masquerade,omitempty"` // of ClusterIP traffic: "all", "not from 100.96.0.0/11", or none
+	Chains          []string        `json:"chains,omitempty"`
+	Endpoints       []Endpoint      `json:"endpoints,omitempty"`      // any node's
+	LocalEndpoints  []Endpoint      `json:"localEndpoints,omitempty"` // this node's, for policy Local
+	Verdict         verdict.Verdict `json:"verdict"`
+	Findings        []string        `json:"findings,omitempty"` // names of the findings about it
 
 	servers []virtualServer // IPVS mode: the ClusterIP's first
 }
@@ -274,7 +265,7 @@ func (c *Collector) Add(f Finding) {
 	if i := slices.IndexFunc(c.kinds, func(k Kind) bool { return k.Name == f.Name }); i >= 0 {
 		k = c.kinds[i]
 	}
-	if f.Verdict == checks.Unknown {
+	if f.Verdict == verdict.Unknown {
 		f.Verdict = k.Verdict
 	}
 	if f.Remedy == "" {

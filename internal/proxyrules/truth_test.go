@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"nodegate/checks"
+	"nodegate/internal/verdict"
 )
 
 // sliceText is an EndpointSliceList with one slice of ns/name. Each endpoint is "ip" with flags: r ready, s serving,
@@ -225,7 +225,7 @@ func TestBrokenIsNotCompared(t *testing.T) {
 	opts := Options{Endpoints: endpoints(t, readFile(t, "endpointslices.json")), Services: services(t, readFile(t, "services.json"))}
 	rep := Judge(mustParse(t, text), opts)
 	wantOne(t, rep, "kubeproxy.endpoint.dnat")
-	if i := indexService(&rep, "prod/np"); rep.Services[i].Verdict != checks.Fail ||
+	if i := indexService(&rep, "prod/np"); rep.Services[i].Verdict != verdict.Fail ||
 		rep.Services[i].Findings[0] != "kubeproxy.endpoint.dnat" {
 		t.Errorf("%+v", rep.Services[i])
 	}

@@ -42,13 +42,13 @@ var programs = map[string]struct{ what, text string }{
 	"B": {"leaves a child that holds its output", "sleep 60 & exit 0"},
 }
 
-// checkNames returns the names of all checks, from the list that a test of the command keeps.
-func checkNames(t *testing.T) []string {
+// problemNames returns the names that a check block can have, from the list that a test of the command keeps.
+func problemNames(t *testing.T) []string {
 	text, err := os.ReadFile("../../../cmd/nodegate/testdata/contract.golden")
 	must(t, err)
 	var names []string
 	for line := range strings.Lines(string(text)) {
-		if name, is := strings.CutPrefix(line, "check "); is {
+		if name, is := strings.CutPrefix(line, "problem "); is {
 			names = append(names, strings.TrimSpace(name))
 		}
 	}
@@ -66,7 +66,7 @@ func newWard(t *testing.T) *ward {
 	policy := "module \"nodegate_no_such\" {}\nsysctl \"net.ipv4.ip_forward\" { value = 1 }\n" +
 		"link \"all\" {\n  mtu = 65535\n  match { name = \"*\" }\n}\n" +
 		"gate {\n  budget = \"4s\"\n  interval = \"5s\"\n}\n"
-	for _, name := range checkNames(t) {
+	for _, name := range problemNames(t) {
 		policy += fmt.Sprintf("check %q {}\n", name)
 	}
 	must(t, os.RemoveAll(w.dir+"/etc/nodegate"))

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"nodegate/checks"
 	"nodegate/internal/kube"
 	"nodegate/internal/proxyrules"
+	"nodegate/internal/verdict"
 )
 
 const (
@@ -49,7 +49,7 @@ func waits(f proxyrules.Finding) bool {
 func doubt(findings []proxyrules.Finding, why string) {
 	for i := range findings {
 		if f := &findings[i]; waits(*f) {
-			f.Verdict, f.Remedy = checks.Unknown, "audit again when it has written"
+			f.Verdict, f.Remedy = verdict.Unknown, "audit again when it has written"
 			f.Message += why
 		}
 	}

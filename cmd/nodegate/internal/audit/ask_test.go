@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"nodegate/checks"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/kube"
+	"nodegate/internal/verdict"
 )
 
 // TestAsk: an update that waits is no accusation while kube-proxy is at one long writing, nor where it is written a little later.
@@ -30,14 +30,14 @@ func TestAsk(t *testing.T) {
 	for _, c := range []struct {
 		what, writer string
 		later        string // from the second time on
-		verdict      checks.Verdict
+		verdict      verdict.Verdict
 		asked        int32
 	}{
-		{"nobody writes", "", waiting, checks.Fail, askLooks},
-		{"just written", "", written, checks.Pass, 2},
-		{"one long writing", restore, waiting, checks.Unknown, 1},
-		{"one that waits", "8 (b) S 7 8 7 0 -1 4194304 1 0 0 0 9 50 0 0 20 0 1 0 6000 0", waiting, checks.Fail, askLooks},
-		{"no time", "", waiting, checks.Unknown, 1},
+		{"nobody writes", "", waiting, verdict.Fail, askLooks},
+		{"just written", "", written, verdict.Pass, 2},
+		{"one long writing", restore, waiting, verdict.Unknown, 1},
+		{"one that waits", "8 (b) S 7 8 7 0 -1 4194304 1 0 0 0 9 50 0 0 20 0 1 0 6000 0", waiting, verdict.Fail, askLooks},
+		{"no time", "", waiting, verdict.Unknown, 1},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()
@@ -64,13 +64,13 @@ func TestAsk(t *testing.T) {
 			}
 			n := Node{Presence: kube.Presence{Host: (&hosttest.Machine{Files: files}).Host()}}
 			got := n.Ask(ctx, kube.ProxyPages{Metrics: server.URL}, func(err error) { t.Error(err) })
-			verdict := checks.Pass
+			worst := verdict.Pass
 			for _, f := range got.Findings {
-				if verdict = f.Verdict; c.writer == restore && !strings.Contains(f.Message, "at one writing (process 8, for 150.0 s)") {
+				if worst = f.Verdict; c.writer == restore && !strings.Contains(f.Message, "at one writing (process 8, for 150.0 s)") {
 					t.Errorf("it does not name the writer: %s", f.Message)
 				}
 			}
-			if len(got.Findings) > 1 || verdict != c.verdict || asked.Load() != c.asked {
+			if len(got.Findings) > 1 || worst != c.verdict || asked.Load() != c.asked {
 				t.Errorf("asked %d times: %+v; want %s, %d times", asked.Load(), got.Findings, c.verdict, c.asked)
 			}
 		})

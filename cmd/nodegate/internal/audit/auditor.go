@@ -16,6 +16,7 @@ import (
 	"nodegate/internal/host"
 	"nodegate/internal/kube"
 	"nodegate/internal/proxyrules"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
@@ -62,7 +63,7 @@ func (a *Auditor) Checks(p *policy.Policy) []checks.Check {
 	if !asks.On {
 		return nil
 	}
-	return []checks.Check{verdict{asks: p.Audit, kept: a.kept, began: a.began, seen: a.seen}}
+	return []checks.Check{auditCheck{asks: p.Audit, kept: a.kept, began: a.began, seen: a.seen}}
 }
 
 func (a *Auditor) keep(ctx context.Context, asks policy.Audit) {
@@ -82,10 +83,10 @@ func (a *Auditor) keep(ctx context.Context, asks policy.Audit) {
 				a.mu.Unlock()
 				return
 			}
-			before := verdict{asks: asks, kept: a.kept}.text()
+			before := auditCheck{asks: asks, kept: a.kept}.text()
 			a.kept, a.seen = k, time.Now()
 			a.mu.Unlock()
-			if now := (verdict{asks: asks, kept: k}).text(); now != before {
+			if now := (auditCheck{asks: asks, kept: k}).text(); now != before {
 				a.changed()
 			}
 			if k.Services > many {
@@ -111,8 +112,8 @@ const many = 1000
 // firstRound is how long the first round may take before its verdict is missed.
 const firstRound = 2 * time.Minute
 
-// verdict is what the last round found, as a check.
-type verdict struct {
+// auditCheck is the last audit as a check.
+type auditCheck struct {
 	asks  policy.Audit
 	kept  settle.Kept
 	began time.Time
@@ -123,41 +124,41 @@ type verdict struct {
 // from for twice every.
 const silence = 5 * time.Minute
 
-func (v verdict) Name() string { return name }
+func (v auditCheck) Name() string { return name }
 
-func (v verdict) Metadata() policy.Metadata {
+func (v auditCheck) Metadata() policy.Metadata {
 	m := policy.Metadata{
 		Severity: v.asks.Severity, Range: v.asks.Range, Drift: policy.Report,
 		Reason: "kube-proxy's rules on this node agree with the API, and kube-proxy is there",
 		Ref:    "https://github.com/kubernetes/kubernetes/issues/87615",
 	}
-	if v.worst() == checks.Warn {
+	if v.worst() == verdict.Warn {
 		m.Severity = policy.Warn
 	}
 	return m
 }
 
 // worst returns the verdict on the findings: what breaks traffic, then what could not be told, then what only warns.
-func (v verdict) worst() checks.Verdict {
-	worst := checks.Pass
+func (v auditCheck) worst() verdict.Verdict {
+	worst := verdict.Pass
 	for _, f := range v.kept.Findings {
 		switch {
-		case f.Verdict == checks.Fail:
-			return checks.Fail
-		case f.Verdict == checks.Unknown:
-			worst = checks.Unknown
-		case f.Verdict == checks.Warn && worst == checks.Pass:
-			worst = checks.Warn
+		case f.Verdict == verdict.Fail:
+			return verdict.Fail
+		case f.Verdict == verdict.Unknown:
+			worst = verdict.Unknown
+		case f.Verdict == verdict.Warn && worst == verdict.Pass:
+			worst = verdict.Warn
 		}
 	}
-	if worst != checks.Fail && (v.kept.Unread != nil || v.kept.Unanswered != nil) {
-		return checks.Unknown
+	if worst != verdict.Fail && (v.kept.Unread != nil || v.kept.Unanswered != nil) {
+		return verdict.Unknown
 	}
 	return worst
 }
 
 // text says what was found without what changes from round to round.
-func (v verdict) text() string {
+func (v auditCheck) text() string {
 	s := v.worst().String()
 	for _, f := range v.kept.Findings {
 		s += fmt.Sprint("\n", f.Name, f.Service, f.Family)
@@ -165,7 +166,7 @@ func (v verdict) text() string {
 	return s
 }
 
-func (v verdict) Inspect(context.Context, *host.Host) (checks.State, error) {
+func (v auditCheck) Inspect(context.Context, *host.Host) (checks.State, error) {
 	k := v.kept
 	s := checks.Passing(fmt.Sprintf("the rules of %s agree with the API", report.Count(k.Services, "Service port")))
 	for i, f := range k.Findings {
@@ -186,11 +187,11 @@ func (v verdict) Inspect(context.Context, *host.Host) (checks.State, error) {
 	case time.Since(v.seen) > 3*v.asks.Every+silence:
 		return s, fmt.Errorf("nothing has been looked at since %s: a file or a program that the audit reads does not answer; "+
 			"see what state D says: ps -eo pid,stat,wchan,args", v.seen.UTC().Format(time.TimeOnly))
-	case worst == checks.Pass:
+	case worst == verdict.Pass:
 		return s, nil
-	case worst == checks.Unknown && k.Unread != nil:
+	case worst == verdict.Unknown && k.Unread != nil:
 		return s, k.Unread
-	case worst == checks.Unknown && k.Unanswered != nil:
+	case worst == verdict.Unknown && k.Unanswered != nil:
 		return s, fmt.Errorf("the rules are compared with nothing: %w", k.Unanswered)
 	}
 	for _, f := range k.Findings {
@@ -201,7 +202,7 @@ func (v verdict) Inspect(context.Context, *host.Host) (checks.State, error) {
 		if more := len(k.Findings) - 1; more > 0 {
 			got += fmt.Sprintf(" (and %s)", report.Count(more, "other finding"))
 		}
-		if worst == checks.Unknown {
+		if worst == verdict.Unknown {
 			return s, errors.New(got)
 		}
 		s.Differs(got, f.Remedy)

@@ -6,19 +6,19 @@ import (
 	"testing"
 	"time"
 
-	"nodegate/checks"
 	"nodegate/cmd/nodegate/internal/audit/settle"
 	"nodegate/internal/proxyrules"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
 // TestVerdict: what breaks traffic comes first, what could not be told is never a pass, and a first round that does not end is
 // missed.
 func TestVerdict(t *testing.T) {
-	finding := func(v checks.Verdict, service string) proxyrules.Finding {
+	finding := func(v verdict.Verdict, service string) proxyrules.Finding {
 		return proxyrules.Finding{Name: "kubeproxy.truth.x", Service: service, Verdict: v, Message: "differs", Remedy: "look"}
 	}
-	fail, warn, unknown := finding(checks.Fail, "default/web"), finding(checks.Warn, ""), finding(checks.Unknown, "")
+	fail, warn, unknown := finding(verdict.Fail, "default/web"), finding(verdict.Warn, ""), finding(verdict.Unknown, "")
 	ofRule := fail
 	ofRule.Means, ofRule.Message = "connections fail", "KUBE-SEP-X is empty"
 	broken := errors.New("no route to host")
@@ -32,7 +32,7 @@ func TestVerdict(t *testing.T) {
 		severity policy.Severity
 	}{
 		"nothing wrong":        {kept(1, nil), 0, "pass the rules of 3 Service ports agree with the API", policy.Block},
-		"the first round":      {kept(0, nil), time.Second, "skip the first audit has not ended", policy.Block},
+		"the first round":      {kept(0, nil), time.Second, "skipped the first audit has not ended", policy.Block},
 		"no round ends":        {kept(0, nil), time.Hour, "unknown no audit has ended since ", policy.Block},
 		"a stale Service":      {kept(1, nil, fail), 0, "fail default/web: differs", policy.Block},
 		"a broken rule":        {kept(1, nil, ofRule), 0, "fail default/web: connections fail (KUBE-SEP-X is empty)", policy.Block},
@@ -44,14 +44,14 @@ func TestVerdict(t *testing.T) {
 		"it hangs":             {kept(1, nil), time.Hour, "unknown nothing has been looked at since ", policy.Block},
 		"unreadable rules":     {settle.Kept{Rounds: 2, Unread: broken}, 0, "unknown no route to host", policy.Block},
 	} {
-		v := verdict{asks: policy.Audit{On: true, Severity: policy.Block}, kept: c.kept, began: time.Now().Add(-c.age), seen: time.Now().Add(-c.age)}
+		v := auditCheck{asks: policy.Audit{On: true, Severity: policy.Block}, kept: c.kept, began: time.Now().Add(-c.age), seen: time.Now().Add(-c.age)}
 		s, err := v.Inspect(t.Context(), nil)
 		got := "fail " + s.Got
 		switch {
 		case err != nil:
 			got = "unknown " + err.Error()
 		case s.Skip != "":
-			got = "skip " + s.Skip
+			got = "skipped " + s.Skip
 		case s.Pass:
 			got = "pass " + s.Got
 		}

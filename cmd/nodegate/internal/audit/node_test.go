@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"nodegate/checks"
 	"nodegate/cmd/nodegate/internal/audit/settle"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/kube"
 	"nodegate/internal/proxyrules"
+	"nodegate/internal/verdict"
 )
 
 // TestWritten: kube-proxy's figures count each for its family; before 1.33 there is one for both. But in IPVS mode a writing is whole.
@@ -167,7 +167,7 @@ func TestUnwritten(t *testing.T) {
 				t.Errorf("%s, it answers: %v: %v, want %v", c.what, answers, got, want)
 			}
 			for _, f := range rep.Findings {
-				if f.Name == unwritten && (f.Verdict != checks.Fail || f.Means == "" || strings.Contains(f.Remedy, "delete")) {
+				if f.Name == unwritten && (f.Verdict != verdict.Fail || f.Means == "" || strings.Contains(f.Remedy, "delete")) {
 					t.Errorf("%s: %+v", c.what, f)
 				}
 			}

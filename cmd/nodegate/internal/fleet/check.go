@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
@@ -45,7 +46,7 @@ func facts(r report.Read) []report.Result {
 		{"kernel", r.Node.Kernel}, {"os", r.Node.OS}, {"policy", strings.Join(r.Policy.Files, " ")},
 	} {
 		if f.got != "" {
-			all = append(all, report.Result{Name: isFact + f.name, Verdict: report.Pass, Severity: policy.Warn, Got: f.got,
+			all = append(all, report.Result{Name: isFact + f.name, Verdict: verdict.Pass, Severity: policy.Warn, Got: f.got,
 				Reason: "Nodes that differ in this differ in more."})
 		}
 	}
@@ -53,8 +54,9 @@ func facts(r report.Read) []report.Result {
 }
 
 type stateKey struct {
-	verdict report.Verdict
-	got     string
+	verdict  verdict.Verdict
+	got      string
+	notAsked bool
 }
 
 // collected is a check while reports come in.
@@ -83,7 +85,7 @@ func (c *collected) add(node int, stage string, r report.Result) {
 			c.cause = r.Because
 		}
 	}
-	c.put(node, stateKey{r.Verdict, r.Observed()})
+	c.put(node, stateKey{verdict: r.Verdict, got: r.Observed()})
 }
 
 func (c *collected) put(node int, key stateKey) {
@@ -91,7 +93,7 @@ func (c *collected) put(node int, key stateKey) {
 	if !is {
 		i = len(c.States)
 		c.at[key] = i
-		c.States = append(c.States, State{Verdict: key.verdict, Got: key.got})
+		c.States = append(c.States, State{Verdict: key.verdict, Got: key.got, NotAsked: key.notAsked})
 	}
 	c.States[i].Nodes = append(c.States[i].Nodes, node)
 	c.of[node] = i
@@ -107,7 +109,7 @@ func (c *collected) finish(reports []report.Read) Check {
 			compared++
 		} else if c.stages[r.Stage] && !r.Partial {
 			compared++
-			c.put(n, stateKey{})
+			c.put(n, stateKey{notAsked: true})
 		}
 	}
 	order := make([]int, len(c.States))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/verdict"
 )
 
 // Fleet is many reports in one table of checks and nodes, the worst first.
@@ -20,12 +21,12 @@ type Fleet struct {
 
 // Node is one report.
 type Node struct {
-	Name    string         `json:"name"`
-	Stage   string         `json:"stage"`
-	Verdict report.Verdict `json:"verdict"`
-	Time    string         `json:"time,omitempty"`
-	File    string         `json:"file"`
-	Enforce string         `json:"enforce,omitempty"` // "warn" where the gate holds nothing
+	Name    string          `json:"name"`
+	Stage   string          `json:"stage"`
+	Verdict verdict.Verdict `json:"verdict"`
+	Time    string          `json:"time,omitempty"`
+	File    string          `json:"file"`
+	Enforce string          `json:"enforce,omitempty"` // "warn" where the gate holds nothing
 }
 
 // Check is one requirement over all nodes.
@@ -43,9 +44,10 @@ type Check struct {
 
 // State is what a check found on some nodes.
 type State struct {
-	Verdict report.Verdict // "" is nodes that were not asked
-	Got     string
-	Nodes   []int // indexes of Fleet.Nodes
+	Verdict  verdict.Verdict
+	NotAsked bool // their policy does not have the check
+	Got      string
+	Nodes    []int // indexes of Fleet.Nodes
 }
 
 // Group is nodes on which every check found the same. Of a check whose value
@@ -135,17 +137,17 @@ func bounded(reports []report.Read) (kept []report.Read, errs []error) {
 }
 
 // Verdict returns the worst verdict of the nodes.
-func (f Fleet) Verdict() report.Verdict {
-	for _, v := range []report.Verdict{report.Fail, report.Unknown} {
+func (f Fleet) Verdict() verdict.Verdict {
+	for _, v := range []verdict.Verdict{verdict.Fail, verdict.Unknown} {
 		if f.Count(v) > 0 {
 			return v
 		}
 	}
-	return report.Pass
+	return verdict.Pass
 }
 
 // Count returns how many nodes have the verdict.
-func (f Fleet) Count(verdict report.Verdict) int {
+func (f Fleet) Count(verdict verdict.Verdict) int {
 	n := 0
 	for _, node := range f.Nodes {
 		if node.Verdict == verdict {
@@ -184,7 +186,7 @@ func (f Fleet) Outdated() []int {
 func (f Fleet) WouldBeHeld() []int {
 	var all []int
 	for i, n := range f.Nodes {
-		if n.Enforce == "warn" && n.Stage == "boot" && n.Verdict != report.Pass {
+		if n.Enforce == "warn" && n.Stage == "boot" && n.Verdict != verdict.Pass {
 			all = append(all, i)
 		}
 	}

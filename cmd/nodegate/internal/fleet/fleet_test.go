@@ -11,6 +11,7 @@ import (
 
 	"nodegate/cmd/nodegate/internal/fleet"
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/verdict"
 )
 
 // inOrder returns the checks with their kinds.
@@ -50,7 +51,7 @@ func TestWorstFirst(t *testing.T) {
 			results[4] = fail("fails-on-one", "0")
 			results[6] = because(fail("symptom", "absent"), "fails-on-one")
 		case 6:
-			results[7] = result{"name": "skipped-on-one", "verdict": "skip", "skipped": "no IPVS"}
+			results[7] = result{"name": "skipped-on-one", "verdict": "skipped", "skipped": "no IPVS"}
 		case 7:
 			results = results[:8] // never asked about half
 		}
@@ -86,8 +87,8 @@ alike same`
 	}, groups); d != "" {
 		t.Errorf("groups: %s", d)
 	}
-	if f.Verdict() != "fail" || f.Count("fail") != 10 {
-		t.Errorf("%s, %d fail", f.Verdict(), f.Count("fail"))
+	if f.Verdict() != verdict.Fail || f.Count(verdict.Fail) != 10 {
+		t.Errorf("%s, %d fail", f.Verdict(), f.Count(verdict.Fail))
 	}
 }
 
@@ -100,7 +101,7 @@ func TestStages(t *testing.T) {
 		t.Fatal(d)
 	}
 	odd := f.Checks[0].States[1]
-	if f.Checks[0].Odd() != 1 || odd.Verdict != "" || f.Nodes[odd.Nodes[0]].Name != "c" {
+	if f.Checks[0].Odd() != 1 || !odd.NotAsked || f.Nodes[odd.Nodes[0]].Name != "c" {
 		t.Errorf("%+v", f.Checks[0].States)
 	}
 	if _, asked := f.Checks[0].Of(0); asked {

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"slices"
 
-	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/verdict"
 )
 
 // group puts alike nodes together: first those with the worst verdict, then those that
@@ -50,16 +50,16 @@ func (c Check) likeness(node int) int {
 	if s < 0 || c.Kind != Varies && c.Kind != Wrong {
 		return s
 	}
-	return slices.Index(report.Verdicts(), c.States[s].Verdict)
+	return c.States[s].rank()
 }
 
-// worst returns the index in report.Verdicts of the worst verdict in which the nodes
+// worst returns the index in verdict.All of the worst verdict in which the nodes
 // differ.
 func (g Group) worst(checks []Check) int {
-	worst := len(report.Verdicts())
+	worst := len(verdict.All())
 	for _, i := range g.Differs {
 		s, _ := checks[i].Of(g.Nodes[0])
-		if v := slices.Index(report.Verdicts(), s.Verdict); v >= 0 && !s.fine() {
+		if v := s.rank(); v >= 0 && !s.fine() {
 			worst = min(worst, v)
 		}
 	}
@@ -74,7 +74,7 @@ func (g Group) weight(checks []Check) (verdicts, values int) {
 		s, _ := c.Of(g.Nodes[0])
 		switch {
 		case c.Kind == Caused:
-		case c.Kind == Verdicted && s.Verdict != c.States[0].Verdict:
+		case c.Kind == Verdicted && s.rank() != c.States[0].rank():
 			verdicts++
 		default:
 			values++

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/verdict"
 )
 
 // How much the page shows; the text and the JSON have the rest.
@@ -25,8 +26,8 @@ var pageStyle string
 
 // Words are what a page calls its subject.
 type Words struct {
-	Wrong, Fine string                    // "3 nodes Wrong", "3 nodes, Fine"
-	Verdicts    map[report.Verdict]string // where a verdict has another name
+	Wrong, Fine string                     // "3 nodes Wrong", "3 nodes, Fine"
+	Verdicts    map[verdict.Verdict]string // where a verdict has another name
 }
 
 // HTML writes the table as one page, without scripts or requests. The heat map has a row for each group of nodes that are alike and a
@@ -39,8 +40,8 @@ func HTML(w io.Writer, f Fleet) error {
 // Page is HTML in other words.
 func Page(w io.Writer, f Fleet, words Words) error {
 	p := page{f: f, words: words}
-	title := fmt.Sprintf("%d of %s %s", f.Count(report.Fail)+f.Count(report.Unknown), report.Count(len(f.Nodes), "node"), words.Wrong)
-	if f.Verdict() == report.Pass {
+	title := fmt.Sprintf("%d of %s %s", f.Count(verdict.Fail)+f.Count(verdict.Unknown), report.Count(len(f.Nodes), "node"), words.Wrong)
+	if f.Verdict() == verdict.Pass {
 		title = report.Count(len(f.Nodes), "node") + ", " + words.Fine
 	}
 	domain := p.text(strings.TrimPrefix(f.domain, "."), 80)
@@ -82,7 +83,12 @@ type page struct {
 }
 
 // word returns the verdict of a state as the page's readers know it.
-func (p *page) word(s State) string { return cmp.Or(p.words.Verdicts[s.Verdict], s.word()) }
+func (p *page) word(s State) string {
+	if s.NotAsked {
+		return s.word()
+	}
+	return cmp.Or(p.words.Verdicts[s.Verdict], s.word())
+}
 
 func (p *page) put(parts ...string) {
 	for _, s := range parts {
@@ -96,19 +102,20 @@ func (p *page) text(s string, most int) string { return html.EscapeString(clean(
 // class returns how a state looks: a colour and, for readers who cannot see it, a
 // sign.
 func (s State) class() (class, sign string) {
-	switch s.Verdict {
-	case report.Fail:
-		return "fail", ""
-	case report.Unknown:
-		return "unknown", "?"
-	case report.Warn:
-		return "warn", "!"
-	case report.Pass:
-		return "pass", ""
-	case report.Skip:
-		return "skip", "–"
+	if s.NotAsked {
+		return "none", "×"
 	}
-	return "none", "×"
+	switch s.Verdict {
+	case verdict.Fail:
+		return "fail", ""
+	case verdict.Unknown:
+		return "unknown", "?"
+	case verdict.Warn:
+		return "warn", "!"
+	case verdict.Pass:
+		return "pass", ""
+	}
+	return "skip", "–"
 }
 
 // columns returns the checks of the heat map.
@@ -120,8 +127,8 @@ func (p *page) heatMap() {
 		return
 	}
 	p.put("<section id=map>\n<h2>Nodes that differ</h2>\n<p class=quiet>A row is nodes that are alike, a column one of the checks below. ",
-		"<b class=fail>", p.failed(), "</b> ", p.word(State{Verdict: report.Fail}), ", <b class=unknown>?</b> unknown, <b class=warn>!</b> ",
-		p.word(State{Verdict: report.Warn}), ", ",
+		"<b class=fail>", p.failed(), "</b> ", p.word(State{Verdict: verdict.Fail}), ", <b class=unknown>?</b> unknown, <b class=warn>!</b> ",
+		p.word(State{Verdict: verdict.Warn}), ", ",
 		"<b class=value>≠</b> pass with a value that most do not have, ",
 		"<b class=skip>–</b> skipped, <b class=none>×</b> not asked.</p>\n<div class=scroll>\n<table>\n<thead><tr><th scope=col>nodes</th>")
 	for i, c := range columns {
@@ -233,7 +240,7 @@ func (p *page) checks() {
 }
 
 // failed returns the sign of what fails: the first letter of its word.
-func (p *page) failed() string { return strings.ToUpper(p.word(State{Verdict: report.Fail})[:1]) }
+func (p *page) failed() string { return strings.ToUpper(p.word(State{Verdict: verdict.Fail})[:1]) }
 
 // link returns a link to an address that a browser may open, "" for any other.
 func (p *page) link(address string) string {

@@ -4,6 +4,7 @@ import (
 	"io"
 
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/verdict"
 )
 
 // JSON writes the table for other tools. Fields are added, never renamed.
@@ -13,7 +14,10 @@ func JSON(w io.Writer, f Fleet) error {
 	for _, c := range f.Checks {
 		out := jsonCheck{Name: c.Name, Severity: c.Severity, Difference: c.Kind.String(), Because: c.Because, Remedy: c.Remedy}
 		for i, s := range c.States {
-			state := jsonState{Verdict: s.Verdict, Got: s.Got, Count: len(s.Nodes)}
+			state := jsonState{Verdict: s.Verdict.String(), Got: s.Got, Count: len(s.Nodes)}
+			if s.NotAsked {
+				state.Verdict = ""
+			}
 			if i > 0 || c.Kind == Wrong && len(c.States) > 1 {
 				state.Nodes = f.list(s.Nodes)
 			}
@@ -32,12 +36,12 @@ func JSON(w io.Writer, f Fleet) error {
 }
 
 type jsonFleet struct {
-	APIVersion string         `json:"apiVersion"`
-	Kind       string         `json:"kind"`
-	Verdict    report.Verdict `json:"verdict"`
-	Nodes      []Node         `json:"nodes"`
-	Checks     []jsonCheck    `json:"checks"`
-	Groups     []jsonGroup    `json:"groups"` // of nodes that are alike
+	APIVersion string          `json:"apiVersion"`
+	Kind       string          `json:"kind"`
+	Verdict    verdict.Verdict `json:"verdict"`
+	Nodes      []Node          `json:"nodes"`
+	Checks     []jsonCheck     `json:"checks"`
+	Groups     []jsonGroup     `json:"groups"` // of nodes that are alike
 }
 
 type jsonCheck struct {
@@ -50,10 +54,10 @@ type jsonCheck struct {
 }
 
 type jsonState struct {
-	Verdict report.Verdict `json:"verdict"` // "" is nodes that were not asked
-	Got     string         `json:"got"`
-	Count   int            `json:"count"`
-	Nodes   []string       `json:"nodes,omitempty"` // not of what most have
+	Verdict string   `json:"verdict"` // "" is nodes that were not asked
+	Got     string   `json:"got"`
+	Count   int      `json:"count"`
+	Nodes   []string `json:"nodes,omitempty"` // not of what most have
 }
 
 type jsonGroup struct {

@@ -7,6 +7,7 @@ import (
 
 	"nodegate/cmd/nodegate/internal/fleet"
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/verdict"
 )
 
 func TestMergeRejectsTwoOfOneNode(t *testing.T) {
@@ -25,7 +26,7 @@ func TestMergeRejectsTwoOfOneNode(t *testing.T) {
 // FuzzMerge: every file is an error or a table that can be written.
 func FuzzMerge(f *testing.F) {
 	f.Add([]byte(strings.Join(farm(f, 4, 8), "")))
-	f.Add([]byte(`{"apiVersion":"nodegate/v1","kind":"Report","verdict":"pass","results":[{"name":"a","verdict":"skip"}]}`))
+	f.Add([]byte(`{"apiVersion":"nodegate/v1","kind":"Report","verdict":"pass","results":[{"name":"a","verdict":"skipped"}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		reports, _ := report.Decode("f", strings.NewReader(string(text)))
 		merged, _ := fleet.Merge(reports)
@@ -58,7 +59,7 @@ func TestTooManyChecks(t *testing.T) {
 		r := report.Read{File: fmt.Sprintf("file-%d", n)}
 		r.Node.Name = fmt.Sprintf("node-%d", n)
 		for i := range 500 {
-			r.Results = append(r.Results, report.Result{Name: fmt.Sprintf("own.%d-%d", n, i), Verdict: report.Pass})
+			r.Results = append(r.Results, report.Result{Name: fmt.Sprintf("own.%d-%d", n, i), Verdict: verdict.Pass})
 		}
 		reports = append(reports, r)
 	}

@@ -2,10 +2,9 @@ package fleet
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 
-	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/verdict"
 )
 
 // byInterest orders checks by the worst verdict, then by the number of nodes, the most
@@ -34,11 +33,11 @@ func (c Check) concerned() int {
 	return cmp.Or(n, c.Odd())
 }
 
-// worst returns the index of the worst verdict in report.Verdicts.
+// worst returns the index of the worst verdict in verdict.All.
 func (c Check) worst() int {
-	worst := len(report.Verdicts())
+	worst := len(verdict.All())
 	for _, s := range c.States {
-		if i := slices.Index(report.Verdicts(), s.Verdict); i >= 0 {
+		if i := s.rank(); i >= 0 {
 			worst = min(worst, i)
 		}
 	}

@@ -64,7 +64,7 @@ func (t *text) check(c Check) {
 			fmt.Fprintf(t, "        and %d other values\n", len(c.States)-i)
 			break
 		}
-		word := t.paint.Verdict(s.Verdict, fmt.Sprintf("%-9s", s.word()))
+		word := s.paint(t.paint, fmt.Sprintf("%-9s", s.word()))
 		line := fmt.Sprintf("%6d  %s  %-*s", len(s.Nodes), word, width, clean(s.Got, textValue))
 		if i > 0 || c.Kind == Wrong && len(c.States) > 1 {
 			line += "  " + t.f.names(s.Nodes, t.names)
@@ -107,7 +107,7 @@ func (t *text) groups() {
 				continue
 			}
 			s, _ := c.Of(g.Nodes[0])
-			said := clean(c.Name, textValue) + " " + t.paint.Verdict(s.Verdict, s.word())
+			said := clean(c.Name, textValue) + " " + s.paint(t.paint, s.word())
 			if s.fine() && s.Got != "" {
 				said += " " + clean(s.Got, 40)
 			}

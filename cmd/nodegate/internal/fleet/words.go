@@ -2,23 +2,41 @@ package fleet
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
 
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/verdict"
 )
 
 // word returns the verdict as people read it.
 func (s State) word() string {
-	if s.Verdict == "" {
+	if s.NotAsked {
 		return "not asked"
 	}
-	return s.Verdict.Word()
+	return s.Verdict.String()
 }
 
-// fine reports whether nobody has to look at it.
-func (s State) fine() bool { return s.Verdict == "" || s.Verdict.Fine() }
+// rank returns the index of the verdict in verdict.All, the worst first; -1 if the nodes were not asked.
+func (s State) rank() int {
+	if s.NotAsked {
+		return -1
+	}
+	return slices.Index(verdict.All(), s.Verdict)
+}
+
+// paint colours a word as the verdict; nodes that were not asked have no colour.
+func (s State) paint(paint report.Paint, word string) string {
+	if s.NotAsked {
+		return word
+	}
+	return paint.Verdict(s.Verdict, word)
+}
+
+// fine reports whether no operator has to look at it.
+func (s State) fine() bool { return s.NotAsked || s.Verdict.Fine() }
 
 // clean returns a text of a report as one line that is safe to print: without
 // control characters, which could rewrite a terminal, and without characters that
@@ -76,7 +94,7 @@ func domain(nodes []Node) string {
 // summary returns the fleet in one line: "1000 nodes, 98 checks, stage boot: 3 fail, 997 pass".
 func (f Fleet) summary(word func(State) string) string {
 	var parts []string
-	for _, v := range []report.Verdict{report.Fail, report.Unknown, report.Pass} {
+	for _, v := range []verdict.Verdict{verdict.Fail, verdict.Unknown, verdict.Pass} {
 		if n := f.Count(v); n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, word(State{Verdict: v})))
 		}

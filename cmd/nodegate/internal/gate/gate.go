@@ -17,6 +17,7 @@ import (
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
 	"nodegate/internal/host/activity"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
@@ -91,12 +92,12 @@ func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
 			g.keep(p, r)
 			kept = true
 		}
-		if waiting.What != "" || r.Verdict() != checks.Pass {
+		if waiting.What != "" || r.Verdict() != verdict.Pass {
 			g.explain(r, waiting)
 			off = g.SwitchedOff()
 			tolerated = waiting.What == "" && p.Gate.Enforce == policy.Warn
 		}
-		if waiting.What == "" && r.Verdict() != checks.Pass {
+		if waiting.What == "" && r.Verdict() != verdict.Pass {
 			g.tell(p, r)
 			g.leaveWords(p, r)
 		}
@@ -111,7 +112,7 @@ func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
 	switch {
 	case off:
 		return Off
-	case err == nil && r.Verdict() == checks.Pass:
+	case err == nil && r.Verdict() == verdict.Pass:
 		g.proven(p.Gate.Unit, len(r.Results), waited)
 		return Proven
 	case tolerated, errors.Is(err, checks.ErrBudget) && p.Gate.Enforce == policy.Warn:
@@ -139,7 +140,7 @@ func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
 		g.Voice.log(host.LevelError, fmt.Sprintf("nodegate: %s stays held after %s%s; %s%s", p.Gate.Unit, waited,
 			stuck, cmp.Or(g.Next, "systemd tries again"), g.Voice.losses()), nil)
 	}
-	if r.Verdict() == checks.Fail {
+	if r.Verdict() == verdict.Fail {
 		return Held
 	}
 	return Unknown

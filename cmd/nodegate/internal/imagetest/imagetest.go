@@ -14,6 +14,7 @@ import (
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
 	"nodegate/internal/host/qemu"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
@@ -77,10 +78,10 @@ func (t Test) run(ctx context.Context) (Outcome, error) {
 		if err != nil {
 			return Outcome{}, err
 		}
-		if b.verdict == report.Pass {
+		if b.verdict == verdict.Pass {
 			passed++
 		}
-		if worst == nil || worst.verdict == report.Pass || worst.verdict == report.Unknown && b.verdict == report.Fail {
+		if worst == nil || worst.verdict == verdict.Pass || worst.verdict == verdict.Unknown && b.verdict == verdict.Fail {
 			worst, b.number = &b, n+1
 		}
 	}
@@ -127,7 +128,7 @@ func (t Test) machine() (qemu.Machine, func(), error) {
 type boot struct {
 	seen
 	number  int
-	verdict report.Verdict
+	verdict verdict.Verdict
 	why     string // where there is no report that says it
 	remedy  string
 }
@@ -192,10 +193,10 @@ func unfinished(held string) bool {
 
 // judge returns the verdict on what was seen last.
 func (t Test) judge(s seen, late, over bool) boot {
-	b := boot{seen: s, verdict: report.Fail}
+	b := boot{seen: s, verdict: verdict.Fail}
 	switch {
 	case s.report != nil && t.Policy != nil && !inForce(*s.report):
-		b.verdict, b.why = report.Unknown, fmt.Sprintf("the policy was %s: the image's systemd took no other (252 and later does)",
+		b.verdict, b.why = verdict.Unknown, fmt.Sprintf("the policy was %s: the image's systemd took no other (252 and later does)",
 			strings.Join(s.report.Policy.Files, ", "))
 	case s.report != nil:
 		b.verdict = s.report.Verdict
@@ -204,17 +205,17 @@ func (t Test) judge(s seen, late, over bool) boot {
 	case s.held != "":
 		b.why = s.held
 		if unfinished(s.held) {
-			b.verdict, b.remedy = report.Unknown, "a slow machine needs a longer --hold"
+			b.verdict, b.remedy = verdict.Unknown, "a slow machine needs a longer --hold"
 		}
 	case s.off != "":
-		b.verdict, b.why = report.Unknown, s.off
+		b.verdict, b.why = verdict.Unknown, s.off
 	case over:
 		b.why = "the machine restarted or switched itself off before its gate's verdict"
 	case late && s.last == "":
-		b.verdict, b.why = report.Unknown, fmt.Sprintf("silence: nothing on the serial console in %s", t.Timeout)
+		b.verdict, b.why = verdict.Unknown, fmt.Sprintf("silence: nothing on the serial console in %s", t.Timeout)
 		b.remedy = "put console=ttyS0 on the image's kernel command line, or try the other --firmware"
 	default:
-		b.verdict, b.why = report.Unknown, fmt.Sprintf("silence: the gate said nothing in %s", t.Timeout)
+		b.verdict, b.why = verdict.Unknown, fmt.Sprintf("silence: the gate said nothing in %s", t.Timeout)
 		b.remedy = "is nodegate installed in the image, and does kubelet start at boot? The gate speaks then. A slow machine needs a longer " +
 			"--timeout; where the kernel is not on the console, its command line lacks console=ttyS0"
 	}
@@ -249,12 +250,12 @@ func (t Test) outcome(b boot, passed int) Outcome {
 		for line := range strings.Lines(out.Console) {
 			all.Evidence = append(all.Evidence, checks.Seen("console", strings.TrimSpace(line)))
 		}
-		if all.Got += "; " + b.why; b.verdict == report.Unknown {
+		if all.Got += "; " + b.why; b.verdict == verdict.Unknown {
 			all.Error = b.why
 		}
 	}
 	for _, r := range out.Report.Results {
-		if all.Verdict == report.Fail && b.why == "" && r.Verdict == report.Fail && r.Because == "" && all.Because == "" {
+		if all.Verdict == verdict.Fail && b.why == "" && r.Verdict == verdict.Fail && r.Because == "" && all.Because == "" {
 			all.Because = r.Name
 		}
 	}

@@ -11,10 +11,11 @@ import (
 
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host/qemu"
+	"nodegate/internal/verdict"
 )
 
 // words is what the gate writes to its port for a report.
-func words(t *testing.T, verdict report.Verdict, policy string, names ...string) string {
+func words(t *testing.T, verdict verdict.Verdict, policy string, names ...string) string {
 	t.Helper()
 	results := []report.Result{}
 	for _, name := range names {
@@ -36,9 +37,9 @@ func TestBoots(t *testing.T) {
 	const installed = "/etc/nodegate/policy.d/10-node.hcl"
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"pass": words(t, report.Pass, installed, "swap"), "fail": words(t, report.Fail, installed, "swap"),
-		"unknown": words(t, report.Unknown, installed, "swap"), "with": words(t, report.Pass, testPolicy, "swap"),
-		"nothing": words(t, report.Pass, installed), "boots": words(t, report.Fail, installed, Check),
+		"pass": words(t, verdict.Pass, installed, "swap"), "fail": words(t, verdict.Fail, installed, "swap"),
+		"unknown": words(t, verdict.Unknown, installed, "swap"), "with": words(t, verdict.Pass, testPolicy, "swap"),
+		"nothing": words(t, verdict.Pass, installed), "boots": words(t, verdict.Fail, installed, Check),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -124,9 +125,9 @@ func TestBoots(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := string(out.Report.Verdict) + ": " + out.Report.Results[0].Want + ", got " + out.Report.Results[0].Got
+			got := out.Report.Verdict.String() + ": " + out.Report.Results[0].Want + ", got " + out.Report.Results[0].Got
 			for _, r := range out.Report.Results[1:] {
-				got += "; " + r.Name + " " + string(r.Verdict)
+				got += "; " + r.Name + " " + r.Verdict.String()
 			}
 			if got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)

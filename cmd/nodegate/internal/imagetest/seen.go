@@ -6,6 +6,7 @@ import (
 
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host/qemu"
+	"nodegate/internal/verdict"
 )
 
 // seen is what a boot has shown so far, at its console and at the gate's port.
@@ -49,7 +50,7 @@ func see(console, port string) seen {
 	reports, _ := report.DecodeConsole("the port", strings.NewReader(port))
 	for i := range reports {
 		// The gate of an earlier nodegate could say between two checks that all of nothing passes.
-		if r := &reports[i].Report; len(r.Results) > 0 || r.Verdict != report.Pass {
+		if r := &reports[i].Report; len(r.Results) > 0 || r.Verdict != verdict.Pass {
 			s.report = r
 		}
 	}
@@ -68,13 +69,13 @@ func see(console, port string) seen {
 	return s
 }
 
-func (s seen) passed() bool { return s.report != nil && s.report.Verdict == report.Pass }
+func (s seen) passed() bool { return s.report != nil && s.report.Verdict == verdict.Pass }
 
 // state is "" while there is nothing to judge. While it is the same, so is the verdict.
 func (s seen) state() string {
 	switch {
 	case s.report != nil:
-		return string(s.report.Verdict)
+		return s.report.Verdict.String()
 	case s.ending != "":
 		return s.ending
 	}

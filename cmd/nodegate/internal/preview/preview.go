@@ -13,6 +13,7 @@ import (
 	"nodegate/checks/catalog"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
@@ -131,24 +132,24 @@ func newNode(file string, found checks.Report, r report.Report) Node {
 	stuck, changed := map[string]bool{}, map[string]bool{}
 	blocked := map[Outcome]bool{}
 	for i, res := range found.Results {
-		if res.Verdict == checks.Pass || res.Verdict == checks.Skip {
+		if res.Verdict == verdict.Pass || res.Verdict == verdict.Skipped {
 			continue
 		}
 		reason := Reason{Name: res.Name, Outcome: Held, Text: res.State.Got + ", wants " + res.State.Want}
 		switch {
-		case res.Verdict == checks.Unknown:
+		case res.Verdict == verdict.Unknown:
 			reason.Outcome, reason.Text = Unknown, report.OneLine(res.Err.Error())
 		case len(res.State.Changes) > 0 && !stuck[res.Follows], len(res.State.Changes) == 0 && changed[res.Follows]:
 			changed[res.Name] = true
 			reason.Outcome, reason.Text = Changed, res.State.Got+" -> "+res.State.Want
 			to := &r.Results[i]
-			to.Verdict, to.Got, to.Because, to.Remedy = report.Warn, reason.Text, "", ""
+			to.Verdict, to.Got, to.Because, to.Remedy = verdict.Warn, reason.Text, "", ""
 		}
 		if reason.Outcome != Changed {
 			stuck[res.Name] = true
 			if res.Metadata.Severity == policy.Warn { // it holds no node
 				to := &r.Results[i]
-				to.Verdict, to.Skipped = report.Skip, "it does not pass, and holds no node: "+reason.Text
+				to.Verdict, to.Skipped = verdict.Skipped, "it does not pass, and holds no node: "+reason.Text
 				continue
 			}
 			if res.State.Cause != "" && stuck[res.State.Cause] {
@@ -164,7 +165,7 @@ func newNode(file string, found checks.Report, r report.Report) Node {
 			break
 		}
 	}
-	r.Verdict = map[Outcome]report.Verdict{Held: report.Fail, Unknown: report.Unknown, Changed: report.Pass, Pass: report.Pass}[n.Outcome]
+	r.Verdict = map[Outcome]verdict.Verdict{Held: verdict.Fail, Unknown: verdict.Unknown, Changed: verdict.Pass, Pass: verdict.Pass}[n.Outcome]
 	n.Report = report.Read{Report: r, File: file}
 	return n
 }

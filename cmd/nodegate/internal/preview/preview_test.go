@@ -16,6 +16,7 @@ import (
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
@@ -146,8 +147,8 @@ changed       1  sysctl.kernel.panic: 3 -> at least 10
                  reported
 nodegate: of 7 nodes 1 pass, 2 changed, 2 unknown, 2 held`, b.String())
 	for _, n := range nodes {
-		want := map[preview.Outcome]report.Verdict{preview.Held: report.Fail, preview.Unknown: report.Unknown,
-			preview.Changed: report.Pass, preview.Pass: report.Pass}[n.Outcome]
+		want := map[preview.Outcome]verdict.Verdict{preview.Held: verdict.Fail, preview.Unknown: verdict.Unknown,
+			preview.Changed: verdict.Pass, preview.Pass: verdict.Pass}[n.Outcome]
 		if n.Report.Verdict != want {
 			t.Errorf("%s is %s, and its report says %s", n.Name, n.Outcome, n.Report.Verdict)
 		}
@@ -184,9 +185,9 @@ sysctl "kernel.no_such" {
 			t.Fatalf("%s: %+v, %v", what, nodes, errs)
 		}
 		for _, r := range nodes[0].Report.Results {
-			want := report.Warn
+			want := verdict.Warn
 			if r.Name == "sysctl.kernel.no_such" {
-				want = report.Skip
+				want = verdict.Skipped
 			}
 			if r.Verdict != want {
 				t.Errorf("%s: %s is %s, want %s", what, r.Name, r.Verdict, want)

@@ -11,6 +11,7 @@ import (
 	"nodegate/checks/catalog"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host/config"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
@@ -36,7 +37,7 @@ func (p Policy) reports(d Document) ([]Node, error) {
 			r := checks.Result{Name: c.Name(), Metadata: c.Metadata(), Follows: was.Because}
 			switch {
 			case r.Metadata.Off:
-				r.Verdict = checks.Skip
+				r.Verdict = verdict.Skipped
 			case r.Metadata.Unknown != "":
 				r.Err = fmt.Errorf("it depends on %s, which the report does not say", r.Metadata.Unknown)
 			case !has:
@@ -76,17 +77,17 @@ func judge(r *checks.Result, was report.Result, p *policy.Policy) {
 	r.State = checks.State{Want: was.Want, Got: was.Got, Remedy: was.Remedy, Cause: was.Because}
 	changeable := false
 	switch i := sysctl(p, r.Name); {
-	case was.Verdict == report.Unknown:
+	case was.Verdict == verdict.Unknown:
 		r.Err = errors.New(was.Error)
 		return
-	case was.Verdict == report.Skip && strings.HasPrefix(was.Skipped, checks.SkippedOff):
+	case was.Verdict == verdict.Skipped && strings.HasPrefix(was.Skipped, checks.SkippedOff):
 		r.Err = errors.New("the policy of the report did not ask for it on this node: take a snapshot with the new policy")
 		return
 	case matched(was) != r.Metadata.Selects:
 		r.Err = fmt.Errorf("the report is of other interfaces, %q: take a snapshot with the new policy", matched(was))
 		return
-	case was.Verdict == report.Skip:
-		r.Verdict, r.State.Skip = checks.Skip, was.Skipped
+	case was.Verdict == verdict.Skipped:
+		r.Verdict, r.State.Skip = verdict.Skipped, was.Skipped
 		return
 	case i >= 0 && !p.Sysctls[i].Key.IsGlob():
 		s := p.Sysctls[i]
@@ -99,16 +100,16 @@ func judge(r *checks.Result, was report.Result, p *policy.Policy) {
 		r.Err = fmt.Errorf("the report is of another value, %q: take a snapshot with the new policy", was.Want)
 		return
 	default:
-		r.State.Pass = was.Verdict == report.Pass
+		r.State.Pass = was.Verdict == verdict.Pass
 		changeable = i >= 0
 	}
 	switch {
 	case r.State.Pass:
-		r.Verdict = checks.Pass
+		r.Verdict = verdict.Pass
 	case r.Metadata.Severity == policy.Warn:
-		r.Verdict = checks.Warn
+		r.Verdict = verdict.Warn
 	default:
-		r.Verdict = checks.Fail
+		r.Verdict = verdict.Fail
 	}
 	if changeable && !r.State.Pass {
 		r.State.Changes = []checks.Change{{What: r.Name, From: r.State.Got, To: r.State.Want}}

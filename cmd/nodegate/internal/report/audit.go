@@ -9,6 +9,7 @@ import (
 	"nodegate/cmd/nodegate/internal/audit/settle"
 	"nodegate/internal/host"
 	"nodegate/internal/proxyrules"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
@@ -40,9 +41,9 @@ func NewAudit(h *host.Host, rep *proxyrules.Report, c Covered, began time.Time) 
 }
 
 func auditResult(k proxyrules.Kind, rep *proxyrules.Report, c Covered) checks.Result {
-	res := checks.Result{Name: k.Name, Verdict: checks.Pass, Metadata: policy.Metadata{Severity: policy.Block, Reason: k.Summary, Ref: k.Ref}}
+	res := checks.Result{Name: k.Name, Verdict: verdict.Pass, Metadata: policy.Metadata{Severity: policy.Block, Reason: k.Summary, Ref: k.Ref}}
 	res.State = checks.State{Want: "none", Got: "none", Skip: notCovered(k.Name, rep.Mode, c)}
-	if k.Verdict == checks.Warn {
+	if k.Verdict == verdict.Warn {
 		res.Metadata.Severity = policy.Warn
 	}
 	found := 0
@@ -56,15 +57,15 @@ func auditResult(k proxyrules.Kind, rep *proxyrules.Report, c Covered) checks.Re
 		}
 		res.State.Remedy = f.Remedy
 		res.Verdict = max(res.Verdict, f.Verdict)
-		if f.Verdict == checks.Unknown && res.Verdict == checks.Pass {
-			res.Verdict = checks.Unknown
+		if f.Verdict == verdict.Unknown && res.Verdict == verdict.Pass {
+			res.Verdict = verdict.Unknown
 		}
 	}
 	switch {
 	case found > 0:
 		res.State.Got, res.State.Skip = Count(found, "finding"), ""
 	case res.State.Skip != "":
-		res.Verdict = checks.Skip
+		res.Verdict = verdict.Skipped
 	}
 	return res
 }

@@ -6,8 +6,8 @@ import (
 	"io"
 	"strings"
 
-	"nodegate/checks"
 	"nodegate/internal/proxyrules"
+	"nodegate/internal/verdict"
 )
 
 // AuditDOT writes the graph of Services and endpoints in the language of Graphviz. A Service with a finding is red; an edge to an
@@ -25,7 +25,7 @@ func AuditDOT(w io.Writer, rep *proxyrules.Report, all bool) error {
 		}
 		id := s.Family + " " + s.Name + " " + s.Protocol
 		color := ""
-		if s.Verdict == checks.Fail || s.Verdict == checks.Unknown {
+		if s.Verdict == verdict.Fail || s.Verdict == verdict.Unknown {
 			color = ", color=red"
 		}
 		fmt.Fprintf(b, "\t%s [label=%s%s];\n", quoteDOT(id), quoteDOT(s.Name+"\n"+s.address()+"\n"+s.also()), color)

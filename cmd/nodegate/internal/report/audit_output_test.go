@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"nodegate/checks"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/proxyrules"
 	"nodegate/internal/ruleset"
+	"nodegate/internal/verdict"
 )
 
 // judged judges a recorded save in which the first old is replaced by new.
@@ -119,9 +119,9 @@ func TestServiceSVG(t *testing.T) {
 func TestManyServicesDOT(t *testing.T) {
 	rep := proxyrules.Report{}
 	for i := range 1000 {
-		rep.Services = append(rep.Services, proxyrules.Service{Name: fmt.Sprintf("prod/s%d", i), Verdict: checks.Pass})
+		rep.Services = append(rep.Services, proxyrules.Service{Name: fmt.Sprintf("prod/s%d", i), Verdict: verdict.Pass})
 	}
-	rep.Services[7].Verdict, rep.Services[7].Findings = checks.Fail, []string{"kubeproxy.dispatch.empty"}
+	rep.Services[7].Verdict, rep.Services[7].Findings = verdict.Fail, []string{"kubeproxy.dispatch.empty"}
 	for all, want := range map[bool]int{false: 1, true: 1000} {
 		var b strings.Builder
 		if err := report.AuditDOT(&b, &rep, all); err != nil {
@@ -178,7 +178,7 @@ default/kubernetes:https (tcp, ip) pass
 
 func TestAuditDOT(t *testing.T) {
 	rep := proxyrules.Report{Services: []proxyrules.Service{{Name: `prod/a"b`, Protocol: "tcp", Family: "ip", ClusterIP: "10.96.0.7", Port: 80,
-		Verdict:        checks.Fail,
+		Verdict:        verdict.Fail,
 		Endpoints:      []proxyrules.Endpoint{{Address: "10.0.0.1:80", Chance: 0.5}, {Address: "10.0.0.2:80", Chance: 0.5}},
 		LocalEndpoints: []proxyrules.Endpoint{{Address: "10.0.0.1:80", Chance: 1}}}}}
 	var b strings.Builder

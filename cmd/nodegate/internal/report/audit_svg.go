@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"nodegate/internal/proxyrules"
+	"nodegate/internal/verdict"
 )
 
 // The measures of a drawing: of a row, of a level, and of a character of the font.
@@ -24,7 +25,7 @@ func ServiceSVG(w io.Writer, rep *proxyrules.Report) error {
 	for i := range rep.Services {
 		s := service{&rep.Services[i]}
 		class := "head"
-		if s.Verdict.String() != string(Pass) {
+		if s.Verdict != verdict.Pass {
 			class = "bad"
 		}
 		text := fmt.Sprintf("%s (%s, %s) %s", s.Name, s.Protocol, s.Family, s.verdict())

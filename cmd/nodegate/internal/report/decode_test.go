@@ -27,9 +27,9 @@ func TestDecodeNamesThePlace(t *testing.T) {
 		{"another version", in("nodegate/v1", "nodegate/v2"),
 			`f.json:1:1: this is "nodegate/v2" "Report", not a nodegate/v1 Report; nodegate check --format json writes one`},
 		{"another verdict", in(`"verdict":"pass"}]`, `"verdict":"good"}]`),
-			`f.json:1:1: results[0]: the verdict of "module" is fail, unknown, warn, pass or skip; "good" is none of them`},
+			`f.json:1:1: no report of a node: unknown verdict "good"; verdicts: pass, warn, fail, unknown, skipped`},
 		{"another verdict of all", in(`"verdict":"pass"}`+"\n", `"verdict":"warn"}`+"\n"),
-			`f.json:1:1: the verdict is pass, fail or unknown; "warn" is none of them`},
+			`f.json:1:1: a node's verdict is pass, fail or unknown, not warn`},
 		{"no name", in(`"name":"module"`, `"name":""`), "f.json:1:1: results[0] has no name"},
 		{"twice the same", in(`"results":[`, `"results":[{"name":"module","verdict":"pass"},`),
 			`f.json:1:1: results[1]: a second result of "module"`},
@@ -63,7 +63,7 @@ func (endless) Read(b []byte) (int, error) {
 // format and read again.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(good))
-	f.Add([]byte(`{"apiVersion":"nodegate/v1","kind":"Report","verdict":"pass","results":[{"name":"a","verdict":"skip"}]}`))
+	f.Add([]byte(`{"apiVersion":"nodegate/v1","kind":"Report","verdict":"pass","results":[{"name":"a","verdict":"skipped"}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		reports, _ := report.Decode("f", bytes.NewReader(text))
 		for _, r := range reports {

@@ -11,17 +11,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"nodegate/checks"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
 func held() Report {
 	r := Report{APIVersion: APIVersion, Kind: KindReport, Node: Node{Name: "node-1", Kernel: "6.1.0"},
 		Policy: Policy{Files: []string{"a.hcl"}},
-		Stage:  "boot", Verdict: Fail, Time: "2026-01-02T03:04:05.000Z", DurationMs: 12}
+		Stage:  "boot", Verdict: verdict.Fail, Time: "2026-01-02T03:04:05.000Z", DurationMs: 12}
 	for i := range 60 {
-		v := Pass
+		v := verdict.Pass
 		if i%4 == 0 {
-			v = Fail
+			v = verdict.Fail
 		}
 		r.Results = append(r.Results, Result{Name: fmt.Sprintf("sysctl.net.ipv4.conf.eth%d.rp_filter", i), Verdict: v, Severity: policy.Block,
 			Want: "0", Got: fmt.Sprint(rand.Int64()), Source: "a.hcl:7", Remedy: "run: sysctl -w x=0"})
@@ -51,7 +52,7 @@ func TestLastWords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(want.Results) != 15 || want.Results[1].Got != r.Results[4].Got || want.Node != r.Node || want.Verdict != Fail {
+	if len(want.Results) != 15 || want.Results[1].Got != r.Results[4].Got || want.Node != r.Node || want.Verdict != verdict.Fail {
 		t.Errorf("got %+v", want)
 	}
 	for what, text := range map[string]string{
@@ -123,7 +124,7 @@ func TestLastWordsDamaged(t *testing.T) {
 func TestAllWords(t *testing.T) {
 	whole := held()
 	whole.Time = "2026-01-31T12:00:00.000Z"
-	whole.Results = append(whole.Results, Result{Name: "swap", Verdict: Pass,
+	whole.Results = append(whole.Results, Result{Name: "swap", Verdict: verdict.Pass,
 		Evidence: []checks.Evidence{{Source: "a", Text: "b"}, {Source: "c"}}})
 	for _, size := range []int{0, 200_000} {
 		noise := make([]byte, size)

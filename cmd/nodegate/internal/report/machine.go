@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"nodegate/internal/verdict"
 )
 
 // Renderer returns the writer of a format: text, json, junit, tap, prometheus or npd.
@@ -67,13 +69,13 @@ func junit(w io.Writer, r Report) error {
 		c := junitCase{Name: res.Name, Class: "nodegate." + r.Stage}
 		m := &junitMessage{res.says(), res.Remedy}
 		switch res.Verdict {
-		case Fail:
+		case verdict.Fail:
 			c.Failure = m
 			s.Failures++
-		case Unknown:
+		case verdict.Unknown:
 			c.Error = m
 			s.Errors++
-		case Skip:
+		case verdict.Skipped:
 			c.Skipped = m
 			s.Skipped++
 		}
@@ -97,13 +99,13 @@ func tap(w io.Writer, r Report) error {
 	fmt.Fprintf(&b, "TAP version 13\n1..%d\n", len(r.Results))
 	for i, res := range r.Results {
 		ok := "ok"
-		if res.Verdict == Fail || res.Verdict == Unknown {
+		if res.Verdict == verdict.Fail || res.Verdict == verdict.Unknown {
 			ok = "not ok"
 		}
 		fmt.Fprintf(&b, "%s %d - %s", ok, i+1, res.Name)
 		switch res.Verdict {
-		case Pass:
-		case Skip:
+		case verdict.Pass:
+		case verdict.Skipped:
 			fmt.Fprintf(&b, " # SKIP %s", res.Skipped)
 		default:
 			fmt.Fprintf(&b, "\n# %s: %s", res.Verdict, res.says())
@@ -117,14 +119,14 @@ func tap(w io.Writer, r Report) error {
 // npd writes one line of at most 80 bytes, node-problem-detector's default for a
 // custom plugin's message.
 func npd(w io.Writer, r Report) error {
-	if len(r.Results) == 0 && r.Verdict == Unknown {
+	if len(r.Results) == 0 && r.Verdict == verdict.Unknown {
 		return NotChecked(w, "the policy asks for nothing at stage "+r.Stage)
 	}
-	if r.Verdict == Pass {
+	if r.Verdict == verdict.Pass {
 		return npdLine(w, "node policy passes")
 	}
-	line := "the node's verdict is " + r.Verdict.Word()
-	if behind := r.Verdict.Behind(r.Results); len(behind) > 0 {
+	line := "the node's verdict is " + r.Verdict.String()
+	if behind := ResultsBehind(r.Verdict, r.Results); len(behind) > 0 {
 		line = behind[0].Name + ": " + behind[0].says()
 	}
 	return npdLine(w, line)

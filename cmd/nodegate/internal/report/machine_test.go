@@ -5,18 +5,19 @@ import (
 	"testing"
 
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/verdict"
 )
 
 // TestNPD: only of a node that passes node-problem-detector is told that it does, also where all that fails follows from what could not
 // be told, or nothing says what fails.
 func TestNPD(t *testing.T) {
-	fails := report.Result{Name: "sysctl.a", Verdict: report.Fail, Because: "module.b"}
+	fails := report.Result{Name: "sysctl.a", Verdict: verdict.Fail, Because: "module.b"}
 	for want, r := range map[string]report.Report{
-		"node policy passes":            {Verdict: report.Pass, Results: []report.Result{{Name: "swap", Verdict: report.Pass}}},
-		"sysctl.a: because of module.b": {Verdict: report.Fail, Results: []report.Result{{Name: "module.b", Verdict: report.Unknown}, fails}},
-		"module.b: want loaded, got it not": {Verdict: report.Fail, Results: []report.Result{fails, {Name: "module.b", Verdict: report.Fail,
+		"node policy passes":            {Verdict: verdict.Pass, Results: []report.Result{{Name: "swap", Verdict: verdict.Pass}}},
+		"sysctl.a: because of module.b": {Verdict: verdict.Fail, Results: []report.Result{{Name: "module.b", Verdict: verdict.Unknown}, fails}},
+		"module.b: want loaded, got it not": {Verdict: verdict.Fail, Results: []report.Result{fails, {Name: "module.b", Verdict: verdict.Fail,
 			Want: "loaded", Got: "it not"}}},
-		"the node's verdict is fail": {Verdict: report.Fail},
+		"the node's verdict is fail": {Verdict: verdict.Fail},
 	} {
 		write, err := report.Renderer("npd", report.Plain, false)
 		if err != nil {

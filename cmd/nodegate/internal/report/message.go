@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"nodegate/checks"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
@@ -18,7 +19,7 @@ type Message struct {
 func NewMessage(res checks.Result) Message {
 	r := NewResult(res)
 	m := Message{fmt.Sprintf("%s: %s (%s)", r.Name, r.says(), r.Source), map[string]string{
-		"NODEGATE_CHECK": r.Name, "NODEGATE_VERDICT": string(r.Verdict), "NODEGATE_WANT": r.Want,
+		"NODEGATE_CHECK": r.Name, "NODEGATE_VERDICT": r.Verdict.String(), "NODEGATE_WANT": r.Want,
 		"NODEGATE_GOT": r.Got, "NODEGATE_SOURCE": r.Source, "NODEGATE_REMEDY": r.Remedy,
 	}}
 	if r.Remedy != "" {
@@ -31,7 +32,7 @@ func NewMessage(res checks.Result) Message {
 func Blocking(r checks.Report) []Message {
 	var all []Message
 	for _, res := range r.Results {
-		if res.Metadata.Severity == policy.Block && res.Verdict != checks.Pass && res.Verdict != checks.Skip && !res.IsSymptom() {
+		if res.Metadata.Severity == policy.Block && res.Verdict != verdict.Pass && res.Verdict != verdict.Skipped && !res.IsSymptom() {
 			all = append(all, NewMessage(res))
 		}
 	}

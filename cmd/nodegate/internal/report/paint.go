@@ -3,6 +3,8 @@ package report
 import (
 	"io"
 	"os"
+
+	"nodegate/internal/verdict"
 )
 
 // Paint colours a word; on anything but a terminal it returns the word alone.
@@ -34,13 +36,13 @@ func Colours(w io.Writer) bool {
 }
 
 // Verdict colours a word as its verdict.
-func (p Paint) Verdict(v Verdict, word string) string {
+func (p Paint) Verdict(v verdict.Verdict, word string) string {
 	switch v {
-	case Fail:
+	case verdict.Fail:
 		return p(Red, word)
-	case Unknown, Warn:
+	case verdict.Unknown, verdict.Warn:
 		return p(Yellow, word)
-	case Pass:
+	case verdict.Pass:
 		return p(Green, word)
 	}
 	return p(Dim, word)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"nodegate/checks"
+	"nodegate/internal/verdict"
 )
 
 // Plan is what apply would do about a report.
@@ -22,9 +23,9 @@ func NewPlan(r checks.Report) Plan {
 	stuck, changed := map[string]bool{}, map[string]bool{}
 	for _, res := range r.Results {
 		switch {
-		case res.Verdict == checks.Unknown:
+		case res.Verdict == verdict.Unknown:
 			p.unknown = append(p.unknown, res)
-		case res.Verdict == checks.Pass || res.Verdict == checks.Skip:
+		case res.Verdict == verdict.Pass || res.Verdict == verdict.Skipped:
 			continue
 		case len(res.State.Changes) > 0 && !stuck[res.Follows]:
 			p.change = append(p.change, res)
@@ -86,14 +87,14 @@ func (p Plan) Next(c Call) string {
 }
 
 // Verdict returns Pass if neither apply nor a person has anything to change.
-func (p Plan) Verdict() Verdict {
+func (p Plan) Verdict() verdict.Verdict {
 	switch {
 	case len(p.unknown) > 0:
-		return Unknown
+		return verdict.Unknown
 	case len(p.change)+len(p.byHand) > 0:
-		return Fail
+		return verdict.Fail
 	}
-	return Pass
+	return verdict.Pass
 }
 
 // Text writes old and new of each change, and below it what apply cannot change.
@@ -125,7 +126,7 @@ func (p Plan) Text(w io.Writer, paint Paint, call Call) error {
 		fmt.Fprintln(&t, "what could not be told:")
 	}
 	for _, res := range p.unknown {
-		t.row("  "+paint(Yellow, "?"), res.Name, Unknown.Word()+": "+OneLine(res.Err.Error()))
+		t.row("  "+paint(Yellow, "?"), res.Name, verdict.Unknown.String()+": "+OneLine(res.Err.Error()))
 	}
 	var parts []string
 	switch n := len(p.change); {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"nodegate/internal/plain"
+	"nodegate/internal/verdict"
 )
 
 // exposition is metrics in Prometheus' text format.
@@ -53,16 +54,16 @@ func (e *exposition) report(r Report, stage string) {
 	of := "stage=" + label(stage)
 	e.metric("nodegate_requirement", "gauge", "Whether the requirement has this verdict, 1 or 0.")
 	for _, res := range r.Results {
-		for _, v := range []Verdict{Pass, Warn, Fail, Unknown, Skip} {
+		for _, v := range []verdict.Verdict{verdict.Pass, verdict.Warn, verdict.Fail, verdict.Unknown, verdict.Skipped} {
 			fmt.Fprintf(e, "nodegate_requirement{name=%s,severity=%s,%s,verdict=%s} %d\n",
-				label(res.Name), label(string(res.Severity)), of, label(string(v)), oneIf(res.Verdict == v))
+				label(res.Name), label(string(res.Severity)), of, label(v.String()), oneIf(res.Verdict == v))
 		}
 	}
 	for _, m := range []struct {
 		name, help string
 		value      float64
 	}{
-		{"nodegate_holds", "Whether every blocking requirement passes, 1 or 0.", float64(oneIf(r.Verdict == Pass))},
+		{"nodegate_holds", "Whether every blocking requirement passes, 1 or 0.", float64(oneIf(r.Verdict == verdict.Pass))},
 		{"nodegate_enforce", "1: the gate holds the unit of a node that does not pass; 0: it only reports.",
 			float64(oneIf(r.Policy.Enforce == ""))},
 		{"nodegate_check_duration_seconds", "How long the check took.", r.DurationMs / 1000},

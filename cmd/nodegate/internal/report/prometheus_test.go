@@ -4,12 +4,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"nodegate/internal/verdict"
 )
 
 // TestSeriesApart: the files that watch, audit and check write for one machine have no
 // series in common: node_exporter serves nothing where two have.
 func TestSeriesApart(t *testing.T) {
-	results := []Result{{Name: "sysctl.net.ipv4.ip_forward", Verdict: Pass, Severity: "block"}}
+	results := []Result{{Name: "sysctl.net.ipv4.ip_forward", Verdict: verdict.Pass, Severity: "block"}}
 	var b strings.Builder
 	for _, r := range []Report{
 		{Stage: "image", Results: results}, {Stage: "boot", Results: results}, {Stage: "run", Results: results},

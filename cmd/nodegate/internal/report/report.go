@@ -11,22 +11,23 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/host"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
 // Report is one node's report as other tools read it. Fields are added, never
 // renamed.
 type Report struct {
-	APIVersion string   `json:"apiVersion"`
-	Kind       string   `json:"kind"`
-	Node       Node     `json:"node"`
-	Policy     Policy   `json:"policy"`
-	Stage      string   `json:"stage"`
-	Verdict    Verdict  `json:"verdict"` // pass, fail or unknown
-	Time       string   `json:"time"`    // when the checks began, RFC 3339
-	DurationMs float64  `json:"durationMs"`
-	Results    []Result `json:"results"`
-	Audit      *Audit   `json:"audit,omitempty"`
+	APIVersion string          `json:"apiVersion"`
+	Kind       string          `json:"kind"`
+	Node       Node            `json:"node"`
+	Policy     Policy          `json:"policy"`
+	Stage      string          `json:"stage"`
+	Verdict    verdict.Verdict `json:"verdict"` // pass, fail or unknown
+	Time       string          `json:"time"`    // when the checks began, RFC 3339
+	DurationMs float64         `json:"durationMs"`
+	Results    []Result        `json:"results"`
+	Audit      *Audit          `json:"audit,omitempty"`
 
 	Next string `json:"-"` // what a person does next, for the text
 }
@@ -55,7 +56,7 @@ type Policy struct {
 // Result is the outcome of one check.
 type Result struct {
 	Name     string            `json:"name"`
-	Verdict  Verdict           `json:"verdict"`
+	Verdict  verdict.Verdict   `json:"verdict"`
 	Severity policy.Severity   `json:"severity"`
 	Want     string            `json:"want"`
 	Got      string            `json:"got"`
@@ -75,7 +76,7 @@ type Result struct {
 func New(h *host.Host, p *policy.Policy, r checks.Report) Report {
 	out := Report{
 		APIVersion: APIVersion, Kind: KindReport, Node: describe(h), Policy: NewPolicy(p),
-		Stage: string(r.Stage), Verdict: verdictOf(r.Verdict()), Time: r.Started.UTC().Format("2006-01-02T15:04:05.000Z"),
+		Stage: string(r.Stage), Verdict: r.Verdict(), Time: r.Started.UTC().Format("2006-01-02T15:04:05.000Z"),
 		DurationMs: float64(r.Duration.Microseconds()) / 1000, Results: []Result{},
 	}
 	for _, res := range r.Results {
@@ -100,7 +101,7 @@ const MatchEvidence = "match"
 // NewResult returns the outcome of one check as other tools read it.
 func NewResult(res checks.Result) Result {
 	out := Result{
-		Name: res.Name, Verdict: verdictOf(res.Verdict), Severity: res.Metadata.Severity, Want: res.State.Want, Got: res.State.Got,
+		Name: res.Name, Verdict: res.Verdict, Severity: res.Metadata.Severity, Want: res.State.Want, Got: res.State.Got,
 		Fixed: res.Fixed, Was: res.Was, Source: res.Metadata.Source(), Reason: res.Metadata.Reason, Evidence: res.State.Evidence,
 		Ref: res.Metadata.Ref, Because: res.State.Cause, Skipped: res.State.Skip,
 	}
@@ -137,9 +138,9 @@ func describe(h *host.Host) Node {
 // Observed returns what a check found: a value, or why there is none.
 func (r Result) Observed() string {
 	switch r.Verdict {
-	case Unknown:
+	case verdict.Unknown:
 		return r.Error
-	case Skip:
+	case verdict.Skipped:
 		return r.Skipped
 	}
 	return r.Got

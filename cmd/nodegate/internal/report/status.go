@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"nodegate/internal/verdict"
 )
 
 // Text writes what watch found for people: what is wrong first. watchUnit is the
@@ -23,7 +25,7 @@ func (d Watch) Text(w io.Writer, now time.Time, paint Paint, watchUnit string) e
 		t.width = max(t.width, len(c.Subject()))
 	}
 	if err := d.Late(now); err != nil {
-		t.verdict(Unknown, "watch", err.Error()+"; run: systemctl status "+watchUnit)
+		t.verdict(verdict.Unknown, "watch", err.Error()+"; run: systemctl status "+watchUnit)
 	}
 	if d.Off != "" {
 		t.line(Yellow, "off", "watch", "switched off by "+d.Off+": nothing is corrected")
@@ -35,7 +37,7 @@ func (d Watch) Text(w io.Writer, now time.Time, paint Paint, watchUnit string) e
 		t.line(Red, "fight", f.Name, fmt.Sprintf("for %s, next correction at %s", since(f.Since), f.Next.UTC().Format(time.TimeOnly)))
 		fmt.Fprintf(&t, "        %s\n", f.Writer)
 	}
-	for _, v := range []Verdict{Fail, Unknown, Warn} {
+	for _, v := range []verdict.Verdict{verdict.Fail, verdict.Unknown, verdict.Warn} {
 		for _, r := range d.Report.Results {
 			if r.Verdict == v && r.Because == "" {
 				t.verdict(v, r.Name, r.says())

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"nodegate/internal/verdict"
 )
 
 // Text writes the report for people: failures first, each with its reason, its
@@ -15,7 +17,7 @@ func (r Report) Text(w io.Writer, paint Paint, verbose bool) error {
 	for _, res := range r.Results {
 		t.width = max(t.width, len(res.Name))
 	}
-	for _, v := range []Verdict{Fail, Unknown, Warn} {
+	for _, v := range []verdict.Verdict{verdict.Fail, verdict.Unknown, verdict.Warn} {
 		for _, res := range r.Results {
 			if res.Verdict == v && res.Because == "" {
 				t.broken(res)
@@ -41,8 +43,8 @@ func (r Report) Text(w io.Writer, paint Paint, verbose bool) error {
 }
 
 // Total writes the last line of a text: the verdict, and in brackets its subject.
-func Total(w io.Writer, paint Paint, v Verdict, about string) error {
-	_, err := fmt.Fprintf(w, "%s: %s  (%s)\n", paint(Bold, "nodegate"), paint.Verdict(v, v.Word()), about)
+func Total(w io.Writer, paint Paint, v verdict.Verdict, about string) error {
+	_, err := fmt.Fprintf(w, "%s: %s  (%s)\n", paint(Bold, "nodegate"), paint.Verdict(v, v.String()), about)
 	return err
 }
 
@@ -62,8 +64,8 @@ type text struct {
 	width   int // of the names
 }
 
-func (t *text) verdict(v Verdict, name, what string) {
-	t.row(t.paint.Verdict(v, fmt.Sprintf("%-7s", v.Word())), name, what)
+func (t *text) verdict(v verdict.Verdict, name, what string) {
+	t.row(t.paint.Verdict(v, fmt.Sprintf("%-7s", v.String())), name, what)
 }
 
 func (t *text) line(colour, word, name, what string) {
@@ -75,7 +77,7 @@ func (t *text) row(word, name, what string) {
 }
 
 func (t *text) broken(r Result) {
-	if r.Verdict == Unknown {
+	if r.Verdict == verdict.Unknown {
 		t.verdict(r.Verdict, r.Name, r.Error)
 	} else {
 		t.verdict(r.Verdict, r.Name, "want "+r.Want+", got "+r.Got)
@@ -115,7 +117,7 @@ func (t *text) symptoms(all []Result, cause string, listed map[string]bool) {
 }
 
 func (t *text) total(r Report) {
-	n := map[Verdict]int{}
+	n := map[verdict.Verdict]int{}
 	symptoms := 0
 	for _, res := range r.Results {
 		if res.Because != "" {
@@ -125,11 +127,11 @@ func (t *text) total(r Report) {
 		n[res.Verdict]++
 	}
 	parts := []string{"stage " + r.Stage}
-	for _, v := range Verdicts() {
+	for _, v := range verdict.All() {
 		if n[v] > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n[v], v.Word()))
+			parts = append(parts, fmt.Sprintf("%d %s", n[v], v.String()))
 		}
-		if v == Fail && symptoms > 0 {
+		if v == verdict.Fail && symptoms > 0 {
 			parts = append(parts, fmt.Sprintf("%d because of these", symptoms))
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/host"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
@@ -117,9 +118,9 @@ func (w Watching) Late(now time.Time) error {
 }
 
 // Verdict returns the node's verdict: unknown if watch is late.
-func (d Watch) Verdict(now time.Time) Verdict {
+func (d Watch) Verdict(now time.Time) verdict.Verdict {
 	if d.Late(now) != nil {
-		return Unknown
+		return verdict.Unknown
 	}
 	return d.Report.Verdict
 }

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"nodegate/checks"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
 	"nodegate/internal/kube"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
@@ -20,15 +20,15 @@ const maxMessage = 255
 // Condition returns what watch found as a condition of the Node. It changes only when the verdict does, or what fails: values,
 // times and counts are in the report.
 func (s State) Condition(kind string) kube.Condition {
-	verdict := s.Report.Verdict()
+	node := s.Report.Verdict()
 	var results []report.Result
 	for _, res := range s.Report.Results {
-		if verdict != checks.Pass && res.Verdict == verdict {
+		if node != verdict.Pass && res.Verdict == node {
 			results = append(results, report.NewResult(res))
 		}
 	}
 	warns := s.Policy != nil && s.Policy.Gate.Enforce == policy.Warn
-	return condition(kind, report.Verdict(verdict.String()), results, warns, s.Off)
+	return condition(kind, node, results, warns, s.Off)
 }
 
 // Condition returns what a watch has written as a condition of the Node. Where it is late, nobody knows.
@@ -44,17 +44,17 @@ func late(kind string) kube.Condition {
 	return kube.Condition{Type: kind, Status: "Unknown", Reason: "WatchIsLate", Message: "watch does not run on the node, or is late"}
 }
 
-func condition(kind string, verdict report.Verdict, results []report.Result, warns bool, off string) kube.Condition {
+func condition(kind string, node verdict.Verdict, results []report.Result, warns bool, off string) kube.Condition {
 	c := kube.Condition{Type: kind, Status: "Unknown", Reason: "Unknown", Message: "could not be told: "}
-	switch verdict {
-	case report.Pass:
+	switch node {
+	case verdict.Pass:
 		c.Status, c.Reason, c.Message = "True", "Passed", "every requirement of the policy passes"
-	case report.Fail:
+	case verdict.Fail:
 		c.Status, c.Reason, c.Message = "False", "Failed", "fails: "
 	}
-	if verdict != report.Pass {
+	if node != verdict.Pass {
 		names := []string{"nothing says what"}
-		if behind := verdict.Behind(results); len(behind) > 0 {
+		if behind := report.ResultsBehind(node, results); len(behind) > 0 {
 			names = nil
 			for _, res := range behind {
 				names = append(names, res.Name)

@@ -11,18 +11,19 @@ import (
 	"nodegate/cmd/nodegate/internal/watch"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/kube"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
 func TestCondition(t *testing.T) {
-	result := func(name string, v checks.Verdict, got string) checks.Result {
+	result := func(name string, v verdict.Verdict, got string) checks.Result {
 		return checks.Result{Name: name, Verdict: v, Metadata: policy.Metadata{Severity: policy.Block}, State: checks.State{Got: got}}
 	}
-	follows := result("sysctl.net.bridge.bridge-nf-call-iptables", checks.Fail, "no such parameter")
+	follows := result("sysctl.net.bridge.bridge-nf-call-iptables", verdict.Fail, "no such parameter")
 	follows.State.Cause = "module.br_netfilter"
 	var many []checks.Result
 	for i := range 40 {
-		many = append(many, result(fmt.Sprintf("sysctl.net.ipv4.conf.eth%d.rp_filter", i), checks.Fail, "1"))
+		many = append(many, result(fmt.Sprintf("sysctl.net.ipv4.conf.eth%d.rp_filter", i), verdict.Fail, "1"))
 	}
 	for _, test := range []struct {
 		what    string
@@ -31,24 +32,24 @@ func TestCondition(t *testing.T) {
 		warns   bool
 		want    kube.Condition
 	}{
-		{"pass", []checks.Result{result("swap", checks.Pass, "off"), result("mtu", checks.Warn, "9001")}, "", false,
+		{"pass", []checks.Result{result("swap", verdict.Pass, "off"), result("mtu", verdict.Warn, "9001")}, "", false,
 			kube.Condition{Status: "True", Reason: "Passed", Message: "every requirement of the policy passes"}},
-		{"fail", []checks.Result{result("mtu", checks.Unknown, ""), result("sysctl.net.ipv4.ip_forward", checks.Fail, "0"),
-			result("swap", checks.Fail, "on")}, "", false,
+		{"fail", []checks.Result{result("mtu", verdict.Unknown, ""), result("sysctl.net.ipv4.ip_forward", verdict.Fail, "0"),
+			result("swap", verdict.Fail, "on")}, "", false,
 			kube.Condition{Status: "False", Reason: "SysctlNetIpv4IpForward", Message: "fails: sysctl.net.ipv4.ip_forward, swap"}},
-		{"unknown", []checks.Result{result("mtu", checks.Unknown, "")}, "", false,
+		{"unknown", []checks.Result{result("mtu", verdict.Unknown, "")}, "", false,
 			kube.Condition{Status: "Unknown", Reason: "Mtu", Message: "could not be told: mtu"}},
-		{"what fails follows from what could not be told", []checks.Result{result("module.br_netfilter", checks.Unknown, ""), follows}, "", false,
+		{"what fails follows from what could not be told", []checks.Result{result("module.br_netfilter", verdict.Unknown, ""), follows}, "", false,
 			kube.Condition{Status: "False", Reason: "SysctlNetBridgeBridgeNfCallIptables",
 				Message: "fails: sysctl.net.bridge.bridge-nf-call-iptables"}},
-		{"what fails follows from what fails", []checks.Result{follows, result("module.br_netfilter", checks.Fail, "not loaded")}, "", false,
+		{"what fails follows from what fails", []checks.Result{follows, result("module.br_netfilter", verdict.Fail, "not loaded")}, "", false,
 			kube.Condition{Status: "False", Reason: "ModuleBrNetfilter", Message: "fails: module.br_netfilter"}},
-		{"off", []checks.Result{result("swap", checks.Fail, "on")}, "/etc/nodegate/disabled", false,
+		{"off", []checks.Result{result("swap", verdict.Fail, "on")}, "/etc/nodegate/disabled", false,
 			kube.Condition{Status: "False", Reason: "Swap",
 				Message: "nothing is held or corrected, by /etc/nodegate/disabled; fails: swap"}},
 		{"warns, and passes", nil, "", true,
 			kube.Condition{Status: "True", Reason: "Passed", Message: "nothing is held (enforce is warn); every requirement of the policy passes"}},
-		{"warns, and fails", []checks.Result{result("swap", checks.Fail, "on")}, "", true,
+		{"warns, and fails", []checks.Result{result("swap", verdict.Fail, "on")}, "", true,
 			kube.Condition{Status: "False", Reason: "Swap", Message: "nothing is held (enforce is warn); fails: swap"}},
 	} {
 		test.want.Type = "NodegatePassed"
@@ -84,9 +85,9 @@ func TestCondition(t *testing.T) {
 
 // TestConditionWithoutReason: a document of which nothing explains the verdict is no node that passes.
 func TestConditionWithoutReason(t *testing.T) {
-	for verdict, want := range map[report.Verdict]kube.Condition{
-		report.Fail:    {Status: "False", Reason: "Failed", Message: "fails: nothing says what"},
-		report.Unknown: {Status: "Unknown", Reason: "Unknown", Message: "could not be told: nothing says what"},
+	for verdict, want := range map[verdict.Verdict]kube.Condition{
+		verdict.Fail:    {Status: "False", Reason: "Failed", Message: "fails: nothing says what"},
+		verdict.Unknown: {Status: "Unknown", Reason: "Unknown", Message: "could not be told: nothing says what"},
 	} {
 		now := time.Now()
 		d := report.Watch{Watching: report.Watching{LastRound: now, Interval: time.Minute}, Report: report.Report{Verdict: verdict}}

@@ -11,6 +11,7 @@ import (
 	"nodegate/checks"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
@@ -59,12 +60,12 @@ func TestCut(t *testing.T) {
 			ended := make(chan error)
 			go func() { ended <- w.Run(ctx) }()
 			time.Sleep(10*time.Second + time.Duration(test.starts)*2*roundTime)
-			if s := w.State(); s.Rounds != 1 || s.Report.Verdict() != checks.Pass {
+			if s := w.State(); s.Rounds != 1 || s.Report.Verdict() != verdict.Pass {
 				t.Errorf("at first: %d rounds, %v", s.Rounds, s.Report.Verdict())
 			}
 			left.Store(test.busy)
 			time.Sleep(4 * time.Minute)
-			if s := w.State(); s.Report.Verdict() != checks.Pass || !slices.Equal(said, test.want) || left.Load() != 0 {
+			if s := w.State(); s.Report.Verdict() != verdict.Pass || !slices.Equal(said, test.want) || left.Load() != 0 {
 				t.Errorf("%+v: %v afterwards, said was %q", test, s.Report.Verdict(), said)
 			}
 			cancel()

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/netutil"
 
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/verdict"
 )
 
 // Pages is what the listener serves. Each function writes a whole page and is called
@@ -30,7 +31,7 @@ func (w *Watcher) Pages() Pages {
 		Check: func(out io.Writer, full bool) (bool, error) {
 			s := w.State()
 			d := s.Document(w.Host)
-			pass := d.Verdict(time.Now()) == report.Pass
+			pass := d.Verdict(time.Now()) == verdict.Pass
 			if full {
 				return pass, report.JSON(out, d.Report)
 			}

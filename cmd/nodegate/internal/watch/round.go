@@ -11,6 +11,7 @@ import (
 	"nodegate/checks/writers"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
@@ -219,7 +220,7 @@ func (w *Watcher) merge(before *checks.Report, after checks.Report) {
 func (w *Watcher) announce(res checks.Result) {
 	before, seen := w.verdicts[res.Name]
 	w.verdicts[res.Name] = res.Verdict
-	fine := func(v checks.Verdict) bool { return v == checks.Pass || v == checks.Skip }
+	fine := func(v verdict.Verdict) bool { return v == verdict.Pass || v == verdict.Skipped }
 	if w.Changed == nil || res.Verdict == before && seen || fine(res.Verdict) && (!seen || fine(before)) {
 		return
 	}

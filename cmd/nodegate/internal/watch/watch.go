@@ -13,6 +13,7 @@ import (
 	"nodegate/checks/setting"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
@@ -51,7 +52,7 @@ type Watcher struct {
 	fights   fights
 	known    map[int]*knownLink
 	present  map[int]bool // the links that were there at the beginning, nil before it
-	verdicts map[string]checks.Verdict
+	verdicts map[string]verdict.Verdict
 	glanced  map[string]string // the parameters when the last round began
 	began    time.Time
 	clock    time.Duration // how far the clock had been set when the last round began
@@ -75,7 +76,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		return err
 	}
 	w.use(p)
-	w.fights, w.known, w.verdicts = fights{}, map[int]*knownLink{}, map[string]checks.Verdict{}
+	w.fights, w.known, w.verdicts = fights{}, map[int]*knownLink{}, map[string]verdict.Verdict{}
 	w.began = time.Now()
 	w.record.state = State{
 		Watching: report.Watching{Since: w.began, Interval: w.Every, Corrected: map[string]int{}}, Policy: p,

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"nodegate/checks"
 	"nodegate/cmd/nodegate/internal/audit/settle"
 	"nodegate/internal/proxyrules"
 	"nodegate/internal/ruleset"
+	"nodegate/internal/verdict"
 )
 
 // cluster is an API server, a kube-proxy and a node, all simulated. State is the endpoints of each Service and the rest that it says;
@@ -215,7 +215,7 @@ func (c *cluster) Rules(ctx context.Context) (proxyrules.Report, error) {
 		rep.Services = append(rep.Services, s)
 		if !c.stale[name] && c.IntN(40) == 0 {
 			rep.Findings = append(rep.Findings, proxyrules.Finding{Name: "kubeproxy.service.conflict", Service: name, Family: "ip",
-				Verdict: checks.Fail})
+				Verdict: verdict.Fail})
 		}
 	}
 	if c.ipvs {

@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"nodegate/checks"
 	"nodegate/cmd/nodegate/internal/audit/settle"
 	"nodegate/internal/proxyrules"
+	"nodegate/internal/verdict"
 )
 
 // Generation is unknown, as with the legacy backend.
@@ -42,8 +42,8 @@ func TestKeep(t *testing.T) {
 					rounds++
 					clear(accused)
 					for _, f := range k.Findings {
-						accused[f.Service] = f.Verdict == checks.Fail
-						if f.Verdict != checks.Fail || !c.stale[f.Service] && time.Since(mended) > 2*time.Second {
+						accused[f.Service] = f.Verdict == verdict.Fail
+						if f.Verdict != verdict.Fail || !c.stale[f.Service] && time.Since(mended) > 2*time.Second {
 							t.Errorf("seed %d: %s is healthy, and in a finding: %s: %s", seed, f.Service, f.Name, f.Message)
 						}
 					}
@@ -200,7 +200,7 @@ func TestKeepWriting(t *testing.T) {
 			Settle: func() time.Duration { return settleTime }, Every: 5 * time.Minute,
 			Done: func(k settle.Kept) {
 				for _, f := range k.Findings {
-					if f.Verdict != checks.Unknown {
+					if f.Verdict != verdict.Unknown {
 						t.Errorf("after %s: %s: %s", time.Since(s.began), f.Name, f.Message)
 					}
 				}

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"nodegate/checks"
 	"nodegate/internal/proxyrules"
+	"nodegate/internal/verdict"
 )
 
 // Node is what is looked at again and again.
@@ -219,7 +219,7 @@ func (l *loop) conclude(ctx context.Context) {
 		case h.looks > 1 && l.lasts(h):
 			f.Message += fmt.Sprintf("; so since %s (%s ago), in each of %d readings",
 				h.since.Format(time.TimeOnly), seconds(now.Sub(h.since)), h.looks)
-		case f.Verdict == checks.Unknown:
+		case f.Verdict == verdict.Unknown:
 		case h.looks > 1:
 			doubt(&f, "; then the time of the audit ended"+l.writer.Says())
 		default:
@@ -230,7 +230,7 @@ func (l *loop) conclude(ctx context.Context) {
 	for _, h := range l.proxy {
 		f := h.last
 		if now.Sub(h.since) < l.opts.Settle {
-			f.Verdict = checks.Unknown
+			f.Verdict = verdict.Unknown
 			f.Message += "; for " + seconds(now.Sub(h.since)) + ", then the time of the audit ended"
 		} else {
 			f.Message += fmt.Sprintf("; so since %s (%s ago)", h.since.Format(time.TimeOnly), seconds(now.Sub(h.since)))

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"nodegate/checks"
 	"nodegate/internal/proxyrules"
+	"nodegate/internal/verdict"
 )
 
 const settleTime = 15 * time.Second
@@ -35,7 +35,7 @@ func testSchedules(t *testing.T, schedules int, ipvs bool) {
 				switch {
 				case !strings.HasPrefix(f.Name, "kubeproxy.truth."):
 					t.Errorf("seed %d: %s (%s): what was torn once is no finding", seed, f.Name, f.Service)
-				case f.Verdict != checks.Fail:
+				case f.Verdict != verdict.Fail:
 					t.Errorf("seed %d: %s (%s) is %s: %s", seed, f.Name, f.Service, f.Verdict, f.Message)
 				case !c.stale[f.Service] && !c.dead: // then all are, and an address that two had may have neither name
 					t.Errorf("seed %d: %s is healthy, and accused: %s", seed, f.Service, f.Message)

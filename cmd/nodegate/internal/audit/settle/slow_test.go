@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"nodegate/checks"
 	"nodegate/cmd/nodegate/internal/audit/settle"
 	"nodegate/internal/proxyrules"
+	"nodegate/internal/verdict"
 )
 
 // slow is a cluster in IPVS mode on a slow node: one writing of kube-proxy takes from 5 to 45 s. Virtual servers are written one after the
@@ -113,7 +113,7 @@ func TestSlowWritings(t *testing.T) {
 			}
 			converged += len(out.Converged)
 			for _, f := range out.Report.Findings {
-				if f.Service = s.called(f.Service); f.Verdict != checks.Fail || !s.stale[f.Service] && !s.deaf {
+				if f.Service = s.called(f.Service); f.Verdict != verdict.Fail || !s.stale[f.Service] && !s.deaf {
 					t.Errorf("seed %d: %s is healthy: %s, %s: %s", seed, f.Service, f.Verdict, f.Name, f.Message)
 				}
 			}

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"nodegate/checks"
 	"nodegate/internal/proxyrules"
+	"nodegate/internal/verdict"
 )
 
 // suspect is a Service port whose rules have not agreed with anything that the API had since the list.
@@ -214,7 +214,7 @@ func (l *loop) lasts(h *held) bool {
 
 // doubt makes a finding of rules that may just be written: nobody restarts anything for it.
 func doubt(f *proxyrules.Finding, why string) {
-	f.Verdict, f.Remedy = checks.Unknown, "audit again, with a longer --timeout"
+	f.Verdict, f.Remedy = verdict.Unknown, "audit again, with a longer --timeout"
 	if f.Message += why; f.Means != "" {
 		f.Means = "not certain: " + f.Means
 	}

@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"nodegate/checks"
 	"nodegate/cmd/nodegate/internal/audit/settle"
 	"nodegate/internal/proxyrules"
+	"nodegate/internal/verdict"
 )
 
 const tableGone, half = "kubeproxy.table.flushed", "kubeproxy.service.conflict"
@@ -139,51 +139,51 @@ func TestUnsettled(t *testing.T) {
 		stale   bool
 		time    time.Duration
 		want    string
-		verdict checks.Verdict
+		verdict verdict.Verdict
 	}{
-		{"stale", still{}, true, time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
-		{"a stale field", still{field: true}, true, time.Minute, "kubeproxy.truth.service-address", checks.Fail},
-		{"a long writing", still{writes: time.Minute}, true, 2 * time.Minute, "", checks.Pass},
-		{"a writing of many minutes", still{writes: 10 * time.Minute}, true, 11 * time.Minute, "", checks.Pass},
-		{"a writing that waits", still{writes: time.Hour, waits: true}, true, 4 * time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
-		{"a writing that never ends", still{writes: 9 * time.Hour}, true, 2 * time.Hour, "kubeproxy.truth.endpoint-stale", checks.Fail},
-		{"a first writing, table by table", still{writes: 3 * time.Minute, torn: true}, false, 4 * time.Minute, "", checks.Pass},
-		{"a first writing, too little time", still{writes: 3 * time.Minute, torn: true}, false, time.Minute, tableGone, checks.Unknown},
-		{"a first writing that waits", still{writes: time.Hour, torn: true, waits: true}, false, 4 * time.Minute, tableGone, checks.Fail},
-		{"half a Service, and then a stale one", still{broken: time.Second}, true, time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
+		{"stale", still{}, true, time.Minute, "kubeproxy.truth.endpoint-stale", verdict.Fail},
+		{"a stale field", still{field: true}, true, time.Minute, "kubeproxy.truth.service-address", verdict.Fail},
+		{"a long writing", still{writes: time.Minute}, true, 2 * time.Minute, "", verdict.Pass},
+		{"a writing of many minutes", still{writes: 10 * time.Minute}, true, 11 * time.Minute, "", verdict.Pass},
+		{"a writing that waits", still{writes: time.Hour, waits: true}, true, 4 * time.Minute, "kubeproxy.truth.endpoint-stale", verdict.Fail},
+		{"a writing that never ends", still{writes: 9 * time.Hour}, true, 2 * time.Hour, "kubeproxy.truth.endpoint-stale", verdict.Fail},
+		{"a first writing, table by table", still{writes: 3 * time.Minute, torn: true}, false, 4 * time.Minute, "", verdict.Pass},
+		{"a first writing, too little time", still{writes: 3 * time.Minute, torn: true}, false, time.Minute, tableGone, verdict.Unknown},
+		{"a first writing that waits", still{writes: time.Hour, torn: true, waits: true}, false, 4 * time.Minute, tableGone, verdict.Fail},
+		{"half a Service, and then a stale one", still{broken: time.Second}, true, time.Minute, "kubeproxy.truth.endpoint-stale", verdict.Fail},
 		{"half of it for a minute, while kube-proxy writes", still{broken: time.Minute, writes: time.Minute}, false,
-			2 * time.Minute, "", checks.Pass},
-		{"half a Service, and then the right one", still{broken: 2 * time.Second}, false, time.Minute, "", checks.Pass},
-		{"half a Service", still{broken: time.Hour}, true, time.Minute, half, checks.Fail},
-		{"half a Service, and then another half", still{broken: 2 * time.Second, another: true}, false, time.Minute, unsettled, checks.Unknown},
-		{"half a Service, too little time", still{broken: time.Hour}, true, 2 * time.Second, half, checks.Unknown},
-		{"half a stale Service, for long enough", still{broken: 10 * time.Second}, true, 20 * time.Second, half, checks.Fail},
-		{"half a table, and then a stale Service", still{broken: time.Second, torn: true}, true, time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
+			2 * time.Minute, "", verdict.Pass},
+		{"half a Service, and then the right one", still{broken: 2 * time.Second}, false, time.Minute, "", verdict.Pass},
+		{"half a Service", still{broken: time.Hour}, true, time.Minute, half, verdict.Fail},
+		{"half a Service, and then another half", still{broken: 2 * time.Second, another: true}, false, time.Minute, unsettled, verdict.Unknown},
+		{"half a Service, too little time", still{broken: time.Hour}, true, 2 * time.Second, half, verdict.Unknown},
+		{"half a stale Service, for long enough", still{broken: 10 * time.Second}, true, 20 * time.Second, half, verdict.Fail},
+		{"half a table, and then a stale Service", still{broken: time.Second, torn: true}, true, time.Minute, "kubeproxy.truth.endpoint-stale", verdict.Fail},
 		{"half a table, and then a stale Service that changes in the API", still{broken: time.Second, torn: true, moves: true}, true,
-			time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
+			time.Minute, "kubeproxy.truth.endpoint-stale", verdict.Fail},
 		{"half a Service that is right, and then a stale one", still{broken: time.Second, later: true}, false, time.Minute,
-			"kubeproxy.truth.endpoint-stale", checks.Fail},
+			"kubeproxy.truth.endpoint-stale", verdict.Fail},
 		{"half a Service, then a stale one for a moment", still{broken: 14 * time.Second, writes: 20 * time.Second, unseen: true, patient: true},
-			true, time.Minute, "", checks.Pass},
-		{"half a table, and then the right one", still{broken: 2 * time.Second, torn: true}, false, time.Minute, "", checks.Pass},
-		{"slow writings", still{slow: 20 * time.Second, mends: true}, true, time.Minute, "", checks.Pass},
-		{"slow writings that mend nothing", still{slow: 20 * time.Second}, true, time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
-		{"a slow writing, too little time", still{slow: 40 * time.Second}, true, time.Minute, unsettled, checks.Unknown},
-		{"a slow writing that is stuck", still{slow: time.Hour}, true, 4 * time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
-		{"usual writings that mend nothing", still{slow: time.Second}, true, 20 * time.Second, "kubeproxy.truth.endpoint-stale", checks.Fail},
-		{"a table without rules serves no Service", still{torn: true, broken: time.Hour, flushed: true}, false, time.Minute, tableGone, checks.Fail},
-		{"a family is gone", still{other: time.Hour}, false, time.Minute, "kubeproxy.truth.family-missing", checks.Fail},
-		{"a family is gone, too little time", still{other: time.Hour}, false, 2 * time.Second, "kubeproxy.truth.family-missing", checks.Unknown},
-		{"a family is gone for a moment", still{other: 2 * time.Second}, false, time.Minute, "", checks.Pass},
-		{"a family is gone, and then stale", still{other: 2 * time.Second}, true, time.Minute, "kubeproxy.truth.endpoint-stale", checks.Fail},
-		{"nothing", still{}, false, time.Minute, "", checks.Pass},
-		{"too little time", still{}, true, 10 * time.Second, unsettled, checks.Unknown},
-		{"no watch", still{watch: errors.New("403 Forbidden")}, true, time.Minute, unsettled, checks.Unknown},
-		{"not confirmed", still{list: errors.New("503")}, true, time.Minute, unsettled, checks.Unknown},
-		{"a watch that is behind", still{behind: true}, true, time.Minute, unsettled, checks.Unknown},
-		{"no kube-proxy", still{gone: absent}, false, time.Minute, absent, checks.Fail},
-		{"no kube-proxy, too little time", still{gone: absent}, false, 10 * time.Second, absent, checks.Unknown},
-		{"kube-proxy is started again", still{gone: absent, back: 8 * time.Second}, false, time.Minute, "", checks.Pass},
+			true, time.Minute, "", verdict.Pass},
+		{"half a table, and then the right one", still{broken: 2 * time.Second, torn: true}, false, time.Minute, "", verdict.Pass},
+		{"slow writings", still{slow: 20 * time.Second, mends: true}, true, time.Minute, "", verdict.Pass},
+		{"slow writings that mend nothing", still{slow: 20 * time.Second}, true, time.Minute, "kubeproxy.truth.endpoint-stale", verdict.Fail},
+		{"a slow writing, too little time", still{slow: 40 * time.Second}, true, time.Minute, unsettled, verdict.Unknown},
+		{"a slow writing that is stuck", still{slow: time.Hour}, true, 4 * time.Minute, "kubeproxy.truth.endpoint-stale", verdict.Fail},
+		{"usual writings that mend nothing", still{slow: time.Second}, true, 20 * time.Second, "kubeproxy.truth.endpoint-stale", verdict.Fail},
+		{"a table without rules serves no Service", still{torn: true, broken: time.Hour, flushed: true}, false, time.Minute, tableGone, verdict.Fail},
+		{"a family is gone", still{other: time.Hour}, false, time.Minute, "kubeproxy.truth.family-missing", verdict.Fail},
+		{"a family is gone, too little time", still{other: time.Hour}, false, 2 * time.Second, "kubeproxy.truth.family-missing", verdict.Unknown},
+		{"a family is gone for a moment", still{other: 2 * time.Second}, false, time.Minute, "", verdict.Pass},
+		{"a family is gone, and then stale", still{other: 2 * time.Second}, true, time.Minute, "kubeproxy.truth.endpoint-stale", verdict.Fail},
+		{"nothing", still{}, false, time.Minute, "", verdict.Pass},
+		{"too little time", still{}, true, 10 * time.Second, unsettled, verdict.Unknown},
+		{"no watch", still{watch: errors.New("403 Forbidden")}, true, time.Minute, unsettled, verdict.Unknown},
+		{"not confirmed", still{list: errors.New("503")}, true, time.Minute, unsettled, verdict.Unknown},
+		{"a watch that is behind", still{behind: true}, true, time.Minute, unsettled, verdict.Unknown},
+		{"no kube-proxy", still{gone: absent}, false, time.Minute, absent, verdict.Fail},
+		{"no kube-proxy, too little time", still{gone: absent}, false, 10 * time.Second, absent, verdict.Unknown},
+		{"kube-proxy is started again", still{gone: absent, back: 8 * time.Second}, false, time.Minute, "", verdict.Pass},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := c.s
@@ -214,17 +214,17 @@ func TestUnsettled(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			name, verdict := "", checks.Pass
+			name, got := "", verdict.Pass
 			for _, f := range out.Report.Findings {
-				name, verdict = f.Name, f.Verdict
-				if f.Verdict == checks.Unknown && strings.Contains(f.Remedy, "restart") {
+				name, got = f.Name, f.Verdict
+				if f.Verdict == verdict.Unknown && strings.Contains(f.Remedy, "restart") {
 					t.Errorf("%s: what is not certain is to be restarted: %s", c.what, f.Remedy)
 				}
-				if f.Verdict == checks.Fail && !strings.Contains(f.Message, "; so since ") {
+				if f.Verdict == verdict.Fail && !strings.Contains(f.Message, "; so since ") {
 					t.Errorf("%s: it does not say since when: %s", c.what, f.Message)
 				}
 			}
-			if len(out.Report.Findings) > 1 || name != c.want || verdict != c.verdict {
+			if len(out.Report.Findings) > 1 || name != c.want || got != c.verdict {
 				t.Errorf("%s: %+v, want %s %s", c.what, out.Report.Findings, c.verdict, c.want)
 			}
 		})
