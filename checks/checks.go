@@ -51,13 +51,13 @@ func Seen(source, text string) Evidence { return Evidence{Source: source, Text: 
 
 // Change is one write that apply makes and plan shows.
 type Change struct {
-	What     string // what is written: "net.ipv4.ip_forward", "eth0 mtu"
-	From, To string
-	Kind     ChangeKind
-	Target   string          // the module, the parameter's path, the link; "" where all that is written shows only when it is made
-	Beside   func() []Change // known when it is made: what else was written, and what the kernel changes with it, or would with From
-	Failed   string          // what a person should do where it was made and did not help, "" for the state's remedy
-	Make     func(context.Context, *host.Host) error
+	What        string // what is written: "net.ipv4.ip_forward", "eth0 mtu"
+	From, To    string
+	Kind        ChangeKind
+	Target      string          // the module, the parameter's path, the link; "" where all that is written shows only when it is made
+	AlsoWritten func() []Change // known when it is made: what else was written, and what the kernel changes with it, or would with From
+	Failed      string          // what a person should do where it was made and did not help, "" for the state's remedy
+	Make        func(context.Context, *host.Host) error
 }
 
 // ChangeKind is what a change writes.
@@ -92,8 +92,8 @@ func (r Result) IsSymptom() bool {
 // Differs reports whether the host is known not to be as the requirement wants it.
 func (r Result) Differs() bool { return r.Verdict == verdict.Fail || r.Verdict == verdict.Warn }
 
-// Report is the results of one run, in the order of the checks.
-type Report struct {
+// Outcome is the results of one run, in the order of the checks.
+type Outcome struct {
 	Started  time.Time
 	Duration time.Duration
 	Stage    Stage
@@ -102,7 +102,7 @@ type Report struct {
 
 // Verdict returns the verdict on the node: Fail if a blocking requirement does not pass, Unknown if that could not be
 // determined for one, else Pass.
-func (r Report) Verdict() verdict.Verdict {
+func (r Outcome) Verdict() verdict.Verdict {
 	node := verdict.Pass
 	for _, res := range r.Results {
 		switch {

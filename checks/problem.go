@@ -13,20 +13,20 @@ import (
 // detect it. Its check only looks. A policy asks for it by name, in a check
 // block. The texts are printed by `nodegate explain` and in docs/checks.md.
 type Problem struct {
-	Name     string          // lower case, dotted, stable: "vxlan.checksum"
-	Stages   []Stage         // when it can be detected
-	NotAll   bool            // stage all leaves it out: it fails on every machine that runs
-	Severity policy.Severity // the default where the policy names none
-	Detects  string          // what is wrong, in one sentence
-	Symptom  string          // what a user sees
-	How      string          // what is read to detect it
-	Remedy   string          // what to do; State.Remedy is more exact
-	TradeOff string          // what the remedy costs, "" for nothing
-	Ref      string          // the source of all this
-	Later    bool            // judged when kubelet starts: apply, which runs early at boot, leaves it out
-	Beside   bool            // it waits for another program or in a namespace: it runs beside the other checks
-	Moves    bool            // other programs may just be writing what it judges: what does not pass is looked at again
-	Inspect  func(context.Context, *host.Host, *policy.Policy) (State, error)
+	Name       string          // lower case, dotted, stable: "vxlan.checksum"
+	Stages     []Stage         // when it can be detected
+	NotAll     bool            // stage all leaves it out: it fails on every machine that runs
+	Severity   policy.Severity // the default where the policy names none
+	Detects    string          // what is wrong, in one sentence
+	Symptom    string          // what a user sees
+	How        string          // what is read to detect it
+	Remedy     string          // what to do; State.Remedy is more exact
+	TradeOff   string          // what the remedy costs, "" for nothing
+	Ref        string          // the source of all this
+	Later      bool            // judged when kubelet starts: apply, which runs early at boot, leaves it out
+	Concurrent bool            // it waits for another program or in a namespace: it runs beside the other checks
+	Moves      bool            // other programs may just be writing what it judges: what does not pass is looked at again
+	Inspect    func(context.Context, *host.Host, *policy.Policy) (State, error)
 }
 
 // Asked returns the problems that a policy asks for and that can be detected at
@@ -86,7 +86,7 @@ type Sender interface{ SendsPackets() }
 
 func isBeside(c Check) bool {
 	a, is := c.(asked)
-	return is && a.Beside
+	return is && a.Concurrent
 }
 
 // asked is a problem that a policy asks for.

@@ -18,9 +18,9 @@ import (
 // remaining verdicts unknown. The checks that wait for others to answer run beside
 // the rest, from the first problem on: to try a rule may load the modules that the
 // settings before it are about.
-func Inspect(ctx context.Context, live *host.Host, stage Stage, list []Check) Report {
+func Inspect(ctx context.Context, live *host.Host, stage Stage, list []Check) Outcome {
 	h := host.Once(live)
-	report := Report{Started: time.Now(), Stage: stage, Results: make([]Result, len(list))}
+	report := Outcome{Started: time.Now(), Stage: stage, Results: make([]Result, len(list))}
 	var beside sync.WaitGroup
 	start := sync.OnceFunc(func() {
 		for i, c := range list {
@@ -44,13 +44,13 @@ func Inspect(ctx context.Context, live *host.Host, stage Stage, list []Check) Re
 	return report
 }
 
-// Keep is told of each change for a requirement, as that was found, right after it was made: the next one may hang. Nil: nobody is.
-type Keep func(was Result, made []Change)
+// Record is told of each change for a requirement, as that was found, right after it was made: the next one may hang. Nil: nobody is.
+type Record func(was Result, made []Change)
 
 // Apply inspects, makes the changes that the inspection asks for, and inspects
 // again. What passes is never written. What is unknown is not written either: a
 // plan could not have shown it.
-func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check, keep Keep) Report {
+func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check, keep Record) Outcome {
 	before := Inspect(ctx, h, stage, list)
 	failures := make([]error, len(list))
 	made := make([][]Change, len(list))
@@ -106,7 +106,7 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check, keep Ke
 // wrote reports whether a change that was made with this error wrote anything: of several writes some may have come before it.
 func wrote(c Change, err error) bool {
 	if c.Target == "" {
-		return len(c.Beside()) > 0
+		return len(c.AlsoWritten()) > 0
 	}
 	return err == nil
 }

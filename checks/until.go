@@ -39,10 +39,10 @@ const (
 // Attempts run beside the clock: one that hangs cannot delay the end of the
 // budget. It is left behind, and h must not be used any more.
 func Until(
-	ctx context.Context, h *host.Host, g policy.Gate, list func(last Report) []Check, keep Keep,
-	goOn func(r Report, waiting activity.Step) bool,
-) (Report, error) {
-	attempt := func(ctx context.Context, last Report) Report {
+	ctx context.Context, h *host.Host, g policy.Gate, list func(last Outcome) []Check, keep Record,
+	goOn func(r Outcome, waiting activity.Step) bool,
+) (Outcome, error) {
+	attempt := func(ctx context.Context, last Outcome) Outcome {
 		if g.Repair {
 			return Apply(ctx, h, Boot, list(last), keep)
 		}
@@ -52,13 +52,13 @@ func Until(
 	defer tick.Stop()
 	budget := time.NewTimer(max(g.Budget, firstAttempt))
 	defer budget.Stop()
-	began, last := time.Now(), Report{Stage: Boot}
+	began, last := time.Now(), Outcome{Stage: Boot}
 	for {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTime)
 		bounded, doing := activity.With(bounded)
 		activity.Doing(bounded, "an attempt") // between two checks is time, too, on a machine whose processor is taken away
-		done := make(chan Report, 1)
-		go func(last Report) { done <- attempt(bounded, last) }(last)
+		done := make(chan Outcome, 1)
+		go func(last Outcome) { done <- attempt(bounded, last) }(last)
 		for running := true; running; {
 			select {
 			case last = <-done:
@@ -99,8 +99,8 @@ func Until(
 }
 
 // uninspected is the report of a first attempt that did not return: nothing is known, because of what it waited for.
-func uninspected(began time.Time, list []Check, why Overdue) Report {
-	r := Report{Started: began, Duration: time.Since(began), Stage: Boot}
+func uninspected(began time.Time, list []Check, why Overdue) Outcome {
+	r := Outcome{Started: began, Duration: time.Since(began), Stage: Boot}
 	for _, c := range list {
 		r.Results = append(r.Results, Result{Name: c.Name(), Metadata: c.Metadata(), Err: fmt.Errorf("not inspected in time: %w", why)})
 	}

@@ -32,7 +32,7 @@ func TestUntilOpensByItself(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	attempts := 0
-	r, _ := checks.Until(ctx, m.Host(), p.Gate, all(catalog.For(p, checks.Boot)), nil, func(checks.Report, activity.Step) bool {
+	r, _ := checks.Until(ctx, m.Host(), p.Gate, all(catalog.For(p, checks.Boot)), nil, func(checks.Outcome, activity.Step) bool {
 		if attempts++; attempts == 2 {
 			m.Sysctl("kernel/panic", "10")
 		}
@@ -45,14 +45,14 @@ func TestUntilOpensByItself(t *testing.T) {
 	p.Gate.Repair = true
 	attempts = 0
 	r, _ = checks.Until(ctx, m.Host(), p.Gate, all(catalog.For(p, checks.Boot)), nil,
-		func(checks.Report, activity.Step) bool { attempts++; return true })
+		func(checks.Outcome, activity.Step) bool { attempts++; return true })
 	if attempts != 1 || !r.Results[0].Fixed {
 		t.Errorf("with repair: %d attempts, fixed %t", attempts, r.Results[0].Fixed)
 	}
 	m.Refuse = map[string]error{"/proc/sys/kernel/panic": syscall.EPERM}
 	m.Sysctl("kernel/panic", "0")
 	p.Gate.Budget = 0
-	always := func(checks.Report, activity.Step) bool { return true }
+	always := func(checks.Outcome, activity.Step) bool { return true }
 	if r, err := checks.Until(ctx, m.Host(), p.Gate, all(catalog.For(p, checks.Boot)), nil, always); r.Verdict() != verdict.Fail ||
 		!errors.Is(err, checks.ErrBudget) {
 		t.Errorf("a budget of nothing still makes one whole attempt: %v, %v", r.Verdict(), err)
@@ -60,7 +60,7 @@ func TestUntilOpensByItself(t *testing.T) {
 	p.Gate.Budget = time.Minute
 	attempts = 0
 	r, err := checks.Until(ctx, m.Host(), p.Gate, all(catalog.For(p, checks.Boot)), nil,
-		func(checks.Report, activity.Step) bool { attempts++; return attempts < 2 })
+		func(checks.Outcome, activity.Step) bool { attempts++; return attempts < 2 })
 	if attempts != 2 || r.Verdict() != verdict.Fail || err != nil {
 		t.Errorf("told to end after two attempts: %d, %v, %v", attempts, r.Verdict(), err)
 	}
@@ -89,7 +89,7 @@ func TestUntilKeepsItsBudget(t *testing.T) {
 	gate := policy.Gate{Budget: 3 * time.Second, Interval: 100 * time.Millisecond}
 	said := 0
 	r, err := checks.Until(t.Context(), (&hosttest.Machine{}).Host(), gate, all([]checks.Check{stuck}), nil,
-		func(r checks.Report, waiting activity.Step) bool {
+		func(r checks.Outcome, waiting activity.Step) bool {
 			if strings.HasPrefix(waiting.String(), "test.hangs has not returned for ") && len(r.Results) == 0 {
 				said++
 			}
@@ -104,7 +104,7 @@ func TestUntilKeepsItsBudget(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	gate.Budget = time.Hour
 	_, err = checks.Until(ctx, (&hosttest.Machine{}).Host(), gate, all([]checks.Check{stuck}), nil,
-		func(checks.Report, activity.Step) bool { cancel(); return true })
+		func(checks.Outcome, activity.Step) bool { cancel(); return true })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("a signal while an attempt hangs: %v", err)
 	}
@@ -126,7 +126,7 @@ func TestUntilBetweenChecks(t *testing.T) {
 	slow := late{hanging{make(chan struct{})}, &sync.Once{}}
 	var said []string
 	r, err := checks.Until(t.Context(), (&hosttest.Machine{}).Host(), policy.Gate{Budget: time.Minute, Interval: 100 * time.Millisecond},
-		all([]checks.Check{slow}), nil, func(r checks.Report, waiting activity.Step) bool {
+		all([]checks.Check{slow}), nil, func(r checks.Outcome, waiting activity.Step) bool {
 			if said = append(said, fmt.Sprintf("%s, %d results", waiting.What, len(r.Results))); len(said) == 1 {
 				close(slow.release)
 			}
@@ -203,7 +203,7 @@ func TestKeptAtOnce(t *testing.T) {
 				}
 				kept <- fmt.Sprint(was.State.Got, " ", to)
 			},
-			func(checks.Report, activity.Step) bool { return true })
+			func(checks.Outcome, activity.Step) bool { return true })
 		var got []string
 		for len(kept) > 0 {
 			got = append(got, <-kept)
@@ -215,8 +215,8 @@ func TestKeptAtOnce(t *testing.T) {
 }
 
 // all returns the same checks for each attempt.
-func all(list []checks.Check) func(checks.Report) []checks.Check {
-	return func(checks.Report) []checks.Check { return list }
+func all(list []checks.Check) func(checks.Outcome) []checks.Check {
+	return func(checks.Outcome) []checks.Check { return list }
 }
 
 // TestBudgetEndsInAnAttempt: where an attempt has just begun, what the one before found is what is said.
@@ -228,12 +228,12 @@ func TestBudgetEndsInAnAttempt(t *testing.T) {
 	p := checkstest.Load(t, `sysctl "kernel.panic" { value = 10 }`)
 	list := catalog.For(p, checks.Boot)
 	r, err := checks.Until(t.Context(), fails.Host(), policy.Gate{Budget: time.Second, Interval: 900 * time.Millisecond},
-		func(last checks.Report) []checks.Check {
+		func(last checks.Outcome) []checks.Check {
 			if len(last.Results) == 0 {
 				return list
 			}
 			return []checks.Check{stuck}
-		}, nil, func(checks.Report, activity.Step) bool { return true })
+		}, nil, func(checks.Outcome, activity.Step) bool { return true })
 	if r.Verdict() != verdict.Fail || err == nil || err.Error() != checks.ErrBudget.Error() {
 		t.Errorf("%v, %v", r.Verdict(), err)
 	}

@@ -40,7 +40,7 @@ func bootUnit(g policy.Gate, prog Program) []byte {
 		section("Unit",
 			"Description", "Assess this boot by the Kubernetes node policy",
 			"ConditionKernelCommandLine", "!nodegate=off",
-			"ConditionPathExists", "!"+Disabled,
+			"ConditionPathExists", "!"+BreakGlassFile,
 			"RequiresMountsFor", path.Dir(prog.path)+" /etc/nodegate "+stateDir,
 			"After", ApplyUnit,
 			"Before", "boot-complete.target",

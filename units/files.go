@@ -19,21 +19,21 @@ import (
 
 // Where things are, on every distribution.
 const (
-	Binary       = "/usr/local/bin/nodegate"
-	PolicyDir    = "/etc/nodegate/policy.d"
-	Disabled     = "/etc/nodegate/disabled"
-	ApplyUnit    = "nodegate-apply.service"
-	unitDir      = "/etc/systemd/system"
-	modulesFile  = "/etc/modules-load.d/nodegate.conf"
-	sysctlFile   = "/etc/sysctl.d/99-zz-nodegate.conf" // after 99-sysctl.conf and kops' 99-k8s-general.conf
-	stateDir     = "/var/lib/nodegate"
-	JournalFile  = stateDir + "/journal.json" // exists where nodegate is installed
-	backupDir    = stateDir + "/backup"
-	lockFile     = "/var/lib/.nodegate.lock" // not in stateDir, which uninstall removes while it is locked
-	FetchFile    = "/etc/nodegate/fetch"     // exists where an export has the node fetch the binary
-	FetchUnit    = "nodegate-fetch.service"
-	dropInSlack  = 30 * time.Second // systemd waits this much longer than the gate's budget
-	applyTimeout = "60s"
+	Binary         = "/usr/local/bin/nodegate"
+	PolicyDir      = "/etc/nodegate/policy.d"
+	BreakGlassFile = "/etc/nodegate/disabled"
+	ApplyUnit      = "nodegate-apply.service"
+	unitDir        = "/etc/systemd/system"
+	modulesFile    = "/etc/modules-load.d/nodegate.conf"
+	sysctlFile     = "/etc/sysctl.d/99-zz-nodegate.conf" // after 99-sysctl.conf and kops' 99-k8s-general.conf
+	stateDir       = "/var/lib/nodegate"
+	JournalFile    = stateDir + "/journal.json" // exists where nodegate is installed
+	backupDir      = stateDir + "/backup"
+	lockFile       = "/var/lib/.nodegate.lock" // not in stateDir, which uninstall removes while it is locked
+	FetchFile      = "/etc/nodegate/fetch"     // exists where an export has the node fetch the binary
+	FetchUnit      = "nodegate-fetch.service"
+	dropInSlack    = 30 * time.Second // systemd waits this much longer than the gate's budget
+	applyTimeout   = "60s"
 )
 
 // OldestSystemd is the oldest that works (docs/supported.md): watch's system calls are
@@ -129,7 +129,7 @@ func applyUnit(g policy.Gate, prog Program) []byte {
 			"Description", "Apply the Kubernetes node policy",
 			"DefaultDependencies", "no",
 			"ConditionKernelCommandLine", "!nodegate=off",
-			"ConditionPathExists", "!"+Disabled,
+			"ConditionPathExists", "!"+BreakGlassFile,
 			"RequiresMountsFor", path.Dir(prog.path)+" /etc/nodegate",
 			"Wants", "network-pre.target",
 			"After", "local-fs.target systemd-modules-load.service systemd-sysctl.service systemd-sysext.service",

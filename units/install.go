@@ -11,8 +11,8 @@ import (
 	"nodegate/internal/host/tree"
 )
 
-// Change is one path that an installation changes.
-type Change struct {
+// PathChange is one path that an installation changes.
+type PathChange struct {
 	Path   string
 	Action Action
 }
@@ -31,7 +31,7 @@ const (
 // Plan returns what Install would change: nothing, where it is installed already.
 // The error joins one line for each path that somebody else has changed since
 // nodegate wrote it, unless force is set.
-func Plan(t Tree, files []File, force bool) ([]Change, error) {
+func Plan(t Tree, files []File, force bool) ([]PathChange, error) {
 	j, err := readJournal(t)
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func Plan(t Tree, files []File, force bool) ([]Change, error) {
 
 // Install writes the files below the root. It finishes a run that was killed. Where
 // a file cannot be written, for lack of space or of permission, nothing changes.
-func Install(t Tree, files []File, force bool) ([]Change, error) {
+func Install(t Tree, files []File, force bool) ([]PathChange, error) {
 	l, err := takeLock(t)
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func Install(t Tree, files []File, force bool) ([]Change, error) {
 	return changes, errors.Join(err, l.release(t))
 }
 
-func install(t Tree, l *lock, files []File, force bool) ([]Change, error) {
+func install(t Tree, l *lock, files []File, force bool) ([]PathChange, error) {
 	stateDirs, err := missingDirs(t, JournalFile)
 	if err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ type step struct {
 	files   []File // those that differ from what they should be
 	fresh   []int  // entries of next whose Before has to be backed up
 	dropped []entry
-	changes []Change
+	changes []PathChange
 
 	policy  []string // names in PolicyDir that change
 	copied  string   // the copy of PolicyDir in which they change together, "" for none
@@ -125,7 +125,7 @@ func prepare(t Tree, j *journal, files []File, force bool) (*step, error) {
 		}
 		now, err := t.Stat(e.Path)
 		if err == nil && now.Type == tree.Absent && path.Dir(e.Path) == PolicyDir { // whose it was removed it: it is not put back
-			s.changes = append(s.changes, Change{e.Path, Remove})
+			s.changes = append(s.changes, PathChange{e.Path, Remove})
 			continue
 		}
 		if err == nil && !e.ours(now) && !force {
@@ -147,7 +147,7 @@ func (s *step) add(t Tree, f File, force bool) error {
 		return fmt.Errorf("%s is in the way: it is neither a file nor a symbolic link; move it", t.Full(f.Path))
 	}
 	want := f.node()
-	e := entry{Path: f.Path, Before: now, Wrote: []tree.Node{want}}
+	e := entry{Path: f.Path, Before: now, Wrote: []tree.Entry{want}}
 	known := s.old.find(f.Path)
 	if known != nil {
 		if !known.ours(now) && !sameNode(now, want) && !force {
@@ -161,19 +161,19 @@ func (s *step) add(t Tree, f File, force bool) error {
 		}
 	} else {
 		if sameNode(now, want) && s.isLeft(f) {
-			e.Before = tree.Node{Type: tree.Absent}
+			e.Before = tree.Entry{Type: tree.Absent}
 		}
 		s.fresh = append(s.fresh, len(s.next.Entries))
 	}
 	s.next.Entries = append(s.next.Entries, e)
 	switch {
 	case now.Type == tree.Absent:
-		s.changes = append(s.changes, Change{f.Path, Create})
+		s.changes = append(s.changes, PathChange{f.Path, Create})
 	case !sameNode(now, want):
-		s.changes = append(s.changes, Change{f.Path, Replace})
+		s.changes = append(s.changes, PathChange{f.Path, Replace})
 	case known == nil || len(e.Wrote) > 1:
 		// The file is right, but the journal does not record yet that it is ours.
-		s.changes = append(s.changes, Change{f.Path, Replace})
+		s.changes = append(s.changes, PathChange{f.Path, Replace})
 		return nil
 	default:
 		return nil
@@ -188,12 +188,12 @@ func (s *step) add(t Tree, f File, force bool) error {
 	return err
 }
 
-func (f File) node() tree.Node {
+func (f File) node() tree.Entry {
 	if f.Target != "" {
-		return tree.Node{Type: tree.SymLink, Target: f.Target}
+		return tree.Entry{Type: tree.SymLink, Target: f.Target}
 	}
 	sum := sha256.Sum256(f.Content)
-	return tree.Node{Type: tree.File, Mode: f.Mode, Sum: hex.EncodeToString(sum[:])}
+	return tree.Entry{Type: tree.File, Mode: f.Mode, Sum: hex.EncodeToString(sum[:])}
 }
 
 // run writes: backups, the journal, every file beside its place, and only then the
@@ -282,9 +282,9 @@ func changedError(t Tree, p string) error {
 		t.Full(p))
 }
 
-func undoing(e *entry) Change {
+func undoing(e *entry) PathChange {
 	if e.Before.Type == tree.Absent {
-		return Change{e.Path, Remove}
+		return PathChange{e.Path, Remove}
 	}
-	return Change{e.Path, Restore}
+	return PathChange{e.Path, Restore}
 }

@@ -22,9 +22,9 @@ type journal struct {
 // that nodegate may have put there since (two things, while a change is under way).
 // The content of a replaced file is in backupDir, named by its sum.
 type entry struct {
-	Path   string      `json:"path"`
-	Before tree.Node   `json:"before"`
-	Wrote  []tree.Node `json:"wrote"`
+	Path   string       `json:"path"`
+	Before tree.Entry   `json:"before"`
+	Wrote  []tree.Entry `json:"wrote"`
 }
 
 const journalVersion, journalKind = "nodegate/v1", "Journal"
@@ -71,13 +71,13 @@ func (j *journal) find(p string) *entry {
 
 // ours reports whether nodegate put what is at the entry's path there, or whether it
 // is what existed before.
-func (e *entry) ours(now tree.Node) bool {
-	return sameNode(now, e.Before) || slices.ContainsFunc(e.Wrote, func(n tree.Node) bool { return sameNode(now, n) })
+func (e *entry) ours(now tree.Entry) bool {
+	return sameNode(now, e.Before) || slices.ContainsFunc(e.Wrote, func(n tree.Entry) bool { return sameNode(now, n) })
 }
 
 // sameNode compares what matters about a file: kind, mode and content. Its owner
 // does not: packaging tools change owners of whole trees.
-func sameNode(a, b tree.Node) bool {
+func sameNode(a, b tree.Entry) bool {
 	if a.Type != b.Type || a.Sum != b.Sum || a.Target != b.Target {
 		return false
 	}
@@ -85,7 +85,7 @@ func sameNode(a, b tree.Node) bool {
 }
 
 // backup saves the content of a file that is about to be replaced.
-func backup(t Tree, p string, n tree.Node) error {
+func backup(t Tree, p string, n tree.Entry) error {
 	if n.Type != tree.File {
 		return nil
 	}

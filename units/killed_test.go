@@ -157,7 +157,7 @@ func (k *killer) StageLink(p, target string) error {
 	return k.Tree.StageLink(p, target)
 }
 
-func (k *killer) Own(p string, n tree.Node) error {
+func (k *killer) Own(p string, n tree.Entry) error {
 	if k.die() {
 		return errDead
 	}

@@ -10,14 +10,14 @@ import (
 // method promises.
 type Tree interface {
 	Full(p string) string
-	Stat(p string) (tree.Node, error)
+	Stat(p string) (tree.Entry, error)
 	Read(p string) ([]byte, error)
 	Names(p string) ([]string, error)
 	Lock(p string) (release func() error, err error)
 	Mkdir(p string, mode fs.FileMode) error
 	StageFile(p string, content []byte, mode fs.FileMode) error
 	StageLink(p, target string) error
-	Own(p string, n tree.Node) error
+	Own(p string, n tree.Entry) error
 	Commit(p string) error
 	Unstage(p string) error
 	StageDir(p string) (copied string, err error)

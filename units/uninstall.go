@@ -14,7 +14,7 @@ import (
 // nothing where somebody has changed what nodegate wrote, unless force is set; the
 // error joins one line for each such path. Where nothing is installed it returns no
 // change; where the gate of an installation is there and its journal is lost, an error. It finishes a run that was killed.
-func Uninstall(t Tree, force bool) ([]Change, error) {
+func Uninstall(t Tree, force bool) ([]PathChange, error) {
 	if err := errLost(t); err != nil {
 		return nil, err
 	}
@@ -34,13 +34,13 @@ func Uninstall(t Tree, force bool) ([]Change, error) {
 	return changes, errors.Join(err, l.release(t))
 }
 
-func uninstall(t Tree, l *lock, force bool) ([]Change, error) {
+func uninstall(t Tree, l *lock, force bool) ([]PathChange, error) {
 	j, err := readJournal(t)
 	if err != nil {
 		return nil, err
 	}
 	var errs []error
-	var changes []Change
+	var changes []PathChange
 	for _, e := range j.Entries {
 		now, err := t.Stat(e.Path)
 		if err == nil && !e.ours(now) && !force {

@@ -26,7 +26,7 @@ func Load(t testing.TB, text string) *policy.Policy {
 }
 
 // Print returns a report as lines that a test can compare with a literal.
-func Print(r checks.Report) string {
+func Print(r checks.Outcome) string {
 	var b strings.Builder
 	for _, res := range r.Results {
 		fmt.Fprintf(&b, "%s %s", res.Verdict, res.Name)

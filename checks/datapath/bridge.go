@@ -38,7 +38,7 @@ type BridgeOptions struct {
 
 // BridgeResult is what a bridge probe found.
 type BridgeResult struct {
-	Pass     bool           `json:"holds"`          // the reply came back translated
+	Pass     bool           `json:"pass"`           // the reply came back translated
 	Lost     Loss           `json:"lost,omitempty"` // what did not arrive, where it does not hold
 	Summary  string         `json:"summary"`
 	Remedy   string         `json:"remedy,omitempty"`

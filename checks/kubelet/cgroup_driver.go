@@ -15,7 +15,7 @@ import (
 // cgroupDriver: kubelet and its runtime must put Pods into the same tree of cgroups.
 func cgroupDriver() checks.Problem {
 	return checks.Problem{
-		Name: "kubelet.cgroup-driver", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn, Beside: true,
+		Name: "kubelet.cgroup-driver", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn, Concurrent: true,
 		Detects: "kubelet and its container runtime use different drivers of cgroups.",
 		Symptom: "Pods restart for no reason, or do not start: \"expected cgroupsPath to be of format slice:prefix:name for systemd cgroups\"; " +
 			"limits are not enforced.",

@@ -14,7 +14,7 @@ import (
 // flags: kubelet exits over a flag that its version does not have.
 func flags() checks.Problem {
 	return checks.Problem{
-		Name: "kubelet.flags", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true, Beside: true,
+		Name: "kubelet.flags", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true, Concurrent: true,
 		Detects: "kubelet is given a flag that its version does not have any more, a label that a node must not give itself, or a cloud " +
 			"provider that was taken out of it.",
 		Symptom: "After an upgrade kubelet restarts for ever: \"failed to parse kubelet flag: unknown flag: --container-runtime\" (gone in " +

@@ -16,7 +16,7 @@ import (
 // runtime: kubelet exits where its container runtime does not speak CRI v1.
 func runtime() checks.Problem {
 	return checks.Problem{
-		Name: "kubelet.runtime", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true, Beside: true,
+		Name: "kubelet.runtime", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true, Concurrent: true,
 		Detects: "The container runtime of kubelet's configuration does not answer CRI v1: it is too old, its CRI plugin is disabled, " +
 			"or it is not up yet.",
 		Symptom: "kubelet restarts for ever: \"validate CRI v1 runtime API for endpoint ...: rpc error: code = Unimplemented\", or \"no " +

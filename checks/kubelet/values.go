@@ -20,7 +20,7 @@ import (
 // values: kubelet exits over a value that it does not accept. Only kubelet itself knows all of them, in its version.
 func values() checks.Problem {
 	return checks.Problem{
-		Name: "kubelet.values", Stages: []checks.Stage{checks.Boot}, Severity: policy.Block, Later: true, Beside: true,
+		Name: "kubelet.values", Stages: []checks.Stage{checks.Boot}, Severity: policy.Block, Later: true, Concurrent: true,
 		Detects: "kubelet refuses what its configuration or its flags say: a feature gate that its version does not have any more, a value of " +
 			"another type or outside its bounds, a label, a taint or a cipher that is none, a sysctl for Pods that is the whole machine's.",
 		Symptom: "After an upgrade or an edit kubelet restarts for ever: \"unrecognized feature gate\", \"failed to validate kubelet " +

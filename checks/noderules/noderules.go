@@ -16,7 +16,7 @@ const None = "no rules of kube-proxy here"
 
 // Rules is a node's rules of kube-proxy in every backend, judged without the Services. Mode is "" where there are none.
 type Rules struct {
-	proxyrules.Report
+	proxyrules.Judgment
 	Filters []*ruleset.Table // tables filter with chains of kube-proxy
 }
 
@@ -32,7 +32,7 @@ func Read(ctx context.Context, node Reader, opts proxyrules.Options) (Rules, err
 	if err != nil {
 		return Rules{}, err
 	}
-	live := Rules{Report: proxyrules.Judge(sets, opts)}
+	live := Rules{Judgment: proxyrules.Judge(sets, opts)}
 	for _, t := range ruleset.Tables(sets, "filter") {
 		if t.Declares("KUBE-FORWARD") || t.Declares("KUBE-SERVICES") {
 			live.Filters = append(live.Filters, t)

@@ -19,7 +19,7 @@ import (
 func kernelCan() checks.Problem {
 	return checks.Problem{
 		Name: "packetfilter.kernel-can", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Block,
-		Later: true, Beside: true,
+		Later: true, Concurrent: true,
 		Detects: "The kernel cannot take a form of rule that kube-proxy will write: a module is not installed, or cannot be loaded.",
 		Symptom: "No Service works, and kube-proxy logs every few seconds \"RULE_APPEND failed (No such file or directory)\" or \"Could not " +
 			"process rule\"; on Enterprise Linux 10 without kernel-modules-extra, and on small cloud kernels.",

@@ -19,7 +19,7 @@ import (
 // iptablesMark: a few kernels refuse ip6tables' MARK target, and with it all of kube-proxy's IPv6 rules.
 func iptablesMark() checks.Problem {
 	return checks.Problem{
-		Name: "iptables.mark-regression", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Beside: true, Moves: true,
+		Name: "iptables.mark-regression", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Concurrent: true, Moves: true,
 		Detects: "The kernel refuses ip6tables' MARK target, as some stable kernels and Ubuntu's do.",
 		Symptom: "kube-proxy cannot write IPv6 rules: ip6tables-restore fails with \"MARK revision 0 not supported, missing kernel module?\".",
 		How: "A MARK rule that ip6tables-save prints proves that the kernel takes it. Without one, where kube-proxy keeps IPv4 rules: a MARK " +

@@ -56,7 +56,7 @@ func TestRealKernel(t *testing.T) {
 		  mtu = 1500
 		}`)
 	list := catalog.For(p, checks.Boot)
-	results := func(r checks.Report) map[string]checks.Result {
+	results := func(r checks.Outcome) map[string]checks.Result {
 		by := map[string]checks.Result{}
 		for _, res := range r.Results {
 			by[res.Name] = res

@@ -58,7 +58,7 @@ func (s sysctl) missing(st *checks.State) {
 	var written []checks.Change
 	st.Changes = []checks.Change{{
 		What: s.Key.String(), From: st.Got, To: st.Want, Kind: checks.SetSysctl,
-		Beside: func() []checks.Change { return written },
+		AlsoWritten: func() []checks.Change { return written },
 		Make: func(ctx context.Context, h *host.Host) error {
 			keys := []string{string(s.Key)}
 			if s.Key.IsGlob() {
@@ -130,15 +130,15 @@ const makeItLast = "run: nodegate apply; nodegate install makes it last"
 func writeSysctl(key policy.Key, from, to string) checks.Change {
 	var beside []checks.Change
 	return checks.Change{
-		What:   key.String(),
-		From:   from,
-		To:     to,
-		Kind:   checks.SetSysctl,
-		Target: string(key),
-		Beside: func() []checks.Change { return beside },
-		Failed: "run it as root, and on the machine itself where this is a container; or correct the policy",
+		What:        key.String(),
+		From:        from,
+		To:          to,
+		Kind:        checks.SetSysctl,
+		Target:      string(key),
+		AlsoWritten: func() []checks.Change { return beside },
+		Failed:      "run it as root, and on the machine itself where this is a container; or correct the policy",
 		Make: func(_ context.Context, h *host.Host) error {
-			before := h.Beside(string(key), from)
+			before := h.CoupledParameters(string(key), from)
 			err := h.WriteSysctl(string(key), to)
 			if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
 				return fmt.Errorf("%s is read-only here: outside the initial network namespace, or without privilege: %w", key, err)

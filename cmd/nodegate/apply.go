@@ -54,10 +54,10 @@ to the gate and to check. Every change is kept in ` + report.ChangesFile + `, ol
 	return c
 }
 
-func applyAndRecord(ctx context.Context, h *host.Host, stage checks.Stage, list []checks.Check) checks.Report {
-	keep := func(was checks.Result, made []checks.Change) { report.KeepChange(report.Made(was, made)) }
+func applyAndRecord(ctx context.Context, h *host.Host, stage checks.Stage, list []checks.Check) checks.Outcome {
+	keep := func(was checks.Result, made []checks.Change) { report.RecordChange(report.Made(was, made)) }
 	r := checks.Apply(ctx, h, stage, checks.Early(list), keep)
-	report.KeepFixed(r)
+	report.RecordFixed(r)
 	report.LogFixed(r, func(line string, fields map[string]string) { host.Log(host.LevelNotice, line, fields) })
 	return r
 }

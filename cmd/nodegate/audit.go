@@ -124,9 +124,9 @@ func (o *auditOptions) run(c *cobra.Command) error {
 }
 
 // renderer returns the writer of the requested format.
-func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *proxyrules.Report, report.Report) error, error) {
-	graph := map[string]func(io.Writer, *proxyrules.Report) error{
-		"dot": func(w io.Writer, rep *proxyrules.Report) error { return report.AuditDOT(w, rep, o.verbose) },
+func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *proxyrules.Judgment, report.Report) error, error) {
+	graph := map[string]func(io.Writer, *proxyrules.Judgment) error{
+		"dot": func(w io.Writer, rep *proxyrules.Judgment) error { return report.AuditDOT(w, rep, o.verbose) },
 	}
 	if o.service != "" {
 		graph["text"], graph["svg"] = report.ServiceTree, report.ServiceSVG
@@ -134,7 +134,7 @@ func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *proxyrules.R
 	draw := graph[o.format]
 	switch {
 	case draw != nil && o.service != "":
-		return func(w io.Writer, rep *proxyrules.Report, _ report.Report) error {
+		return func(w io.Writer, rep *proxyrules.Judgment, _ report.Report) error {
 			one, err := report.OneService(rep, o.service)
 			if err != nil {
 				return err
@@ -144,11 +144,11 @@ func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *proxyrules.R
 	case o.service != "":
 		return nil, fmt.Errorf("--service is drawn as text, dot or svg; %q is none of them", o.format)
 	case draw != nil:
-		return func(w io.Writer, rep *proxyrules.Report, _ report.Report) error { return draw(w, rep) }, nil
+		return func(w io.Writer, rep *proxyrules.Judgment, _ report.Report) error { return draw(w, rep) }, nil
 	case o.format == "svg":
 		return nil, errors.New("--format svg draws one Service: name it with --service NAMESPACE/NAME")
 	case o.format == "text":
-		return func(w io.Writer, rep *proxyrules.Report, r report.Report) error {
+		return func(w io.Writer, rep *proxyrules.Judgment, r report.Report) error {
 			if err := report.AuditSummary(w, rep, o.verbose); err != nil {
 				return err
 			}
@@ -163,7 +163,7 @@ func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *proxyrules.R
 	if err != nil {
 		return nil, fmt.Errorf("--format is text, json, junit, tap, prometheus, npd, dot or svg; %q is none of them", o.format)
 	}
-	return func(w io.Writer, _ *proxyrules.Report, r report.Report) error { return write(w, r) }, nil
+	return func(w io.Writer, _ *proxyrules.Judgment, r report.Report) error { return write(w, r) }, nil
 }
 
 // inputError gives an input that could not be judged its exit code; what is

@@ -23,7 +23,7 @@ type auditRun struct {
 	host      *host.Host
 	stderr    io.Writer
 	began     time.Time
-	rep       proxyrules.Report
+	rep       proxyrules.Judgment
 	covered   report.Covered
 	converged []settle.Converged
 }
@@ -45,7 +45,7 @@ func (a *auditRun) files(ctx context.Context, stdin io.Reader) error {
 	a.rep = proxyrules.Judge(sets, judged)
 	a.covered.Endpoints, a.covered.Services = judged.Endpoints != nil, judged.Services != nil
 	kube.Unproven(a.rep.Findings)
-	a.keep(kube.AskProxy(ctx, a.proxy, a.leftOut))
+	a.remember(kube.AskProxy(ctx, a.proxy, a.leftOut))
 	return nil
 }
 
@@ -71,7 +71,7 @@ func (a *auditRun) live(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n := audit.NewNode(a.host)
+	n := audit.NewMachine(a.host)
 	n.Presence.Healthz, n.Presence.Metrics = a.proxy.Healthz, a.proxy.Metrics
 	a.covered.Endpoints, a.covered.Services = opts.Endpoints != nil, opts.Services != nil
 	stale := false
@@ -88,7 +88,7 @@ func (a *auditRun) live(ctx context.Context) error {
 	}
 	a.proxy.Healthz, a.proxy.Metrics, a.proxy.Silent = n.Presence.Healthz, n.Presence.Metrics, kube.Silent(a.rep.Findings)
 	asked := n.Ask(ctx, a.proxy, a.leftOut)
-	a.keep(asked)
+	a.remember(asked)
 	if a.rep.Mode != "" && !asked.Health && !a.proxy.Silent {
 		a.rep.Findings = append(a.rep.Findings, kube.UnreadableAnswer("kube-proxy", errors.New("neither healthz nor metrics answered")))
 	}
@@ -103,7 +103,7 @@ func (a *auditRun) live(ctx context.Context) error {
 }
 
 // look judges what one look shows.
-func (a *auditRun) look(ctx context.Context, n *audit.Node, opts proxyrules.Options) (err error) {
+func (a *auditRun) look(ctx context.Context, n *audit.Machine, opts proxyrules.Options) (err error) {
 	if a.rep, err = n.Rules(ctx); err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (a *auditRun) look(ctx context.Context, n *audit.Node, opts proxyrules.Opti
 }
 
 // follow judges what settles. It reports whether some difference from the API has.
-func (a *auditRun) follow(ctx context.Context, n *audit.Node, api *kube.API, versions *proxyrules.Versions) (stale bool, err error) {
+func (a *auditRun) follow(ctx context.Context, n *audit.Machine, api *kube.API, versions *proxyrules.Versions) (stale bool, err error) {
 	opts := settle.Options{Settle: a.settle, Node: a.node, Zone: a.zone, Progress: report.Following(a.stderr)}
 	if opts.Settle == 0 {
 		opts.Settle = kube.SettleTime(a.host, kube.UsualSettle)
@@ -136,8 +136,8 @@ func (a *auditRun) follow(ctx context.Context, n *audit.Node, api *kube.API, ver
 	return out.Stale, err
 }
 
-// keep keeps what kube-proxy says of itself.
-func (a *auditRun) keep(asked kube.Proxy) {
+// remember keeps what kube-proxy says of itself.
+func (a *auditRun) remember(asked kube.Proxy) {
 	a.rep.Findings = append(a.rep.Findings, asked.Findings...)
 	a.covered.Health, a.covered.Log = asked.Health, asked.Log
 }

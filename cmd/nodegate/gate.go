@@ -30,7 +30,7 @@ While the unit is held, the gate says why: on the console, in the journal, in
 ` + report.File + ` and in the unit's status.
 
 Break glass: nodegate=off on the kernel command line, or the file
-` + units.Disabled + `.`,
+` + units.BreakGlassFile + `.`,
 		Example: `  ExecStartPre=+` + units.Binary + ` gate     in a drop-in, as install writes it
   nodegate gate --budget 10s                     by hand`,
 		Args: cobra.NoArgs,
@@ -50,8 +50,8 @@ Break glass: nodegate=off on the kernel command line, or the file
 		if !h.Live() {
 			return errors.New("the gate is for the running machine; for a file tree use: nodegate check --root DIR")
 		}
-		g := gate.Gate{Host: h, Voice: gate.Voice{Stderr: c.ErrOrStderr()}, Disabled: units.Disabled}
-		if g.SwitchedOff() {
+		g := gate.Gate{Host: h, Voice: gate.Voice{Stderr: c.ErrOrStderr()}, BreakGlassFile: units.BreakGlassFile}
+		if g.BreakGlass() {
 			return nil
 		}
 		var mistakes bytes.Buffer
@@ -80,7 +80,7 @@ Break glass: nodegate=off on the kernel command line, or the file
 		}
 		outcome := g.Run(c.Context(), p)
 		switch outcome {
-		case gate.Proven, gate.Off, gate.Released, gate.Tolerated:
+		case gate.Proven, gate.GlassBroken, gate.Released, gate.Tolerated:
 			return nil
 		}
 		if *assess && c.Context().Err() == nil {

@@ -265,7 +265,7 @@ func unitThere(ctx context.Context, h *host.Host, g policy.Gate, start bool, tex
 
 func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
-func printChanges(w io.Writer, t *tree.Tree, changes []units.Change, done string, err error) error {
+func printChanges(w io.Writer, t *tree.Tree, changes []units.PathChange, done string, err error) error {
 	var full error
 	if err == nil && len(changes) == 0 {
 		_, full = fmt.Fprintln(w, "no change")

@@ -115,7 +115,7 @@ func rootPage(root *cobra.Command) string {
 	}
 	p.section("FILES")
 	p.item(slanted(units.PolicyDir), "the policy of this machine")
-	p.item(slanted(units.Disabled), "if it exists, the gate is open and says so")
+	p.item(slanted(units.BreakGlassFile), "if it exists, the gate is open and says so")
 	p.item(slanted("/run/nodegate/report.json"), "what the gate found last")
 	p.item(slanted(report.ChangesFile), "every change of the running kernel, old value and new")
 	p.item(slanted("/var/lib/nodegate"), "what uninstall needs to put everything back")

@@ -202,23 +202,23 @@ func (o *options) stageFor(h *host.Host) (checks.Stage, error) {
 }
 
 // runner is one run of the checks: checks.Inspect or checks.Apply.
-type runner func(context.Context, *host.Host, checks.Stage, []checks.Check) checks.Report
+type runner func(context.Context, *host.Host, checks.Stage, []checks.Check) checks.Outcome
 
 // examine reads the policy and runs its checks on h.
-func (o *options) examine(c *cobra.Command, h *host.Host, run runner) (*policy.Policy, checks.Report, error) {
+func (o *options) examine(c *cobra.Command, h *host.Host, run runner) (*policy.Policy, checks.Outcome, error) {
 	stage, err := o.stageFor(h)
 	if err != nil {
-		return nil, checks.Report{}, err
+		return nil, checks.Outcome{}, err
 	}
 	p, _, err := o.load(h, c.ErrOrStderr())
 	if err != nil {
-		return nil, checks.Report{}, err
+		return nil, checks.Outcome{}, err
 	}
 	ctx, cancel := context.WithTimeout(c.Context(), o.timeout)
 	defer cancel()
 	list, err := o.chosen(catalog.For(p, stage), stage)
 	if err != nil {
-		return nil, checks.Report{}, err
+		return nil, checks.Outcome{}, err
 	}
 	return p, run(ctx, h, stage, list), nil
 }

@@ -84,15 +84,15 @@ be told of some.`,
 	return c
 }
 
-func (o *options) previewRenderer(stdout io.Writer) (func(io.Writer, []preview.Node) error, error) {
+func (o *options) previewRenderer(stdout io.Writer) (func(io.Writer, []preview.Forecast) error, error) {
 	switch o.format {
 	case "text":
 		paint := o.paint(stdout)
-		return func(w io.Writer, nodes []preview.Node) error { return preview.Text(w, nodes, o.verbose, paint) }, nil
+		return func(w io.Writer, nodes []preview.Forecast) error { return preview.Text(w, nodes, o.verbose, paint) }, nil
 	case "json":
 		return preview.JSON, nil
 	case "html":
-		return func(w io.Writer, nodes []preview.Node) error {
+		return func(w io.Writer, nodes []preview.Forecast) error {
 			var reports []report.Read
 			for _, n := range nodes {
 				reports = append(reports, n.Report)

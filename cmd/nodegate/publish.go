@@ -61,11 +61,11 @@ Exit status: that of check, once the condition is written; 3 where it could not 
 			if p.Publish.Condition == "" {
 				return errors.New("the policy has no publish block; write: publish {}")
 			}
-			off, err := h.BreakGlass(units.Disabled)
+			off, err := h.BreakGlass(units.BreakGlassFile)
 			if err != nil {
 				fmt.Fprintln(c.ErrOrStderr(), "nodegate:", err)
 			}
-			return o.publish(c, h, watch.State{Watching: report.Watching{Off: off}, Policy: p, Report: found})
+			return o.publish(c, h, watch.Status{Watching: report.Watching{BreakGlass: off}, Policy: p, Report: found})
 		},
 	}
 	o.policyFlags(c)
@@ -93,7 +93,7 @@ func followed(c *cobra.Command, name, condition string) error {
 	return nil
 }
 
-func (o *options) publish(c *cobra.Command, h *host.Host, s watch.State) error {
+func (o *options) publish(c *cobra.Command, h *host.Host, s watch.Status) error {
 	ctx, cancel := context.WithTimeout(c.Context(), o.timeout)
 	defer cancel()
 	want := s.Publication(h)

@@ -60,7 +60,7 @@ const stateTime = 5 * time.Second
 // corrected returns an error where watch runs, and would set again what is put back, or where systemd does not say whether it does. Watch
 // is "activating" until its first round is over, which corrects too, and while systemd waits to start it again.
 func corrected(ctx context.Context, h *host.Host) error {
-	if off, err := h.BreakGlass(units.Disabled); err == nil && off != "" {
+	if off, err := h.BreakGlass(units.BreakGlassFile); err == nil && off != "" {
 		return nil // then watch corrects nothing
 	}
 	ctx, cancel := context.WithTimeout(ctx, stateTime)
@@ -69,12 +69,12 @@ func corrected(ctx context.Context, h *host.Host) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("cannot tell whether %s runs, which would set again what is put back; run: touch %s; then this again: %w",
-			units.WatchUnit, units.Disabled, err)
+			units.WatchUnit, units.BreakGlassFile, err)
 	case active == "inactive" || active == "failed":
 		return nil
 	}
 	return fmt.Errorf("%[1]s is %[2]s and would set it again; run: touch %[3]s, or systemctl stop %[1]s, or nodegate uninstall --revert",
-		units.WatchUnit, active, units.Disabled)
+		units.WatchUnit, active, units.BreakGlassFile)
 }
 
 // revertAll puts back all settings, and keeps the record of those that it leaves.
@@ -123,7 +123,7 @@ func revertAll(ctx context.Context, h *host.Host, force, dryRun bool, w io.Write
 	}
 	for i := range steps { // the kernel keeps some in step with others that were put back: interfaces' forwarding with net.ipv4.ip_forward
 		if s := &steps[i]; s.State == revert.Back && !dryRun {
-			if err := s.Keep(ctx, h); err != nil {
+			if err := s.Reassert(ctx, h); err != nil {
 				left[s.String()] = true
 				fmt.Fprintf(w, "  left     %s: %v\n", s, err)
 			}
@@ -149,8 +149,8 @@ func revertAll(ctx context.Context, h *host.Host, force, dryRun bool, w io.Write
 }
 
 // remaining returns the changes of the settings that were left.
-func remaining(changes []report.Change, left map[string]bool) []report.Change {
-	var all []report.Change
+func remaining(changes []report.AppliedChange, left map[string]bool) []report.AppliedChange {
+	var all []report.AppliedChange
 	for _, c := range changes {
 		for _, name := range revert.Names(c) {
 			if left[name] {

@@ -39,13 +39,13 @@ func TestRevertBesideWatch(t *testing.T) {
 		"watch starts":                    {"activating", nil, map[string]string{}, true},
 		"watch reads its policy again":    {"reloading", nil, map[string]string{}, true},
 		"watch ends":                      {"deactivating", nil, map[string]string{}, true},
-		"watch runs, and is off":          {"active", nil, map[string]string{units.Disabled: ""}, false},
-		"watch starts, and is off":        {"activating", nil, map[string]string{units.Disabled: ""}, false},
+		"watch runs, and is off":          {"active", nil, map[string]string{units.BreakGlassFile: ""}, false},
+		"watch starts, and is off":        {"activating", nil, map[string]string{units.BreakGlassFile: ""}, false},
 		"watch is off since the boot":     {"active", nil, map[string]string{"/proc/cmdline": "quiet nodegate=off"}, false},
 		"watch has stopped, or never ran": {"inactive", nil, map[string]string{}, false},
 		"watch has failed":                {"failed", nil, map[string]string{}, false},
 		"systemd does not answer":         {"", errors.New("no answer"), map[string]string{}, true},
-		"systemd does not answer, off":    {"", errors.New("no answer"), map[string]string{units.Disabled: ""}, false},
+		"systemd does not answer, off":    {"", errors.New("no answer"), map[string]string{units.BreakGlassFile: ""}, false},
 	} {
 		h := (&hosttest.Machine{Files: c.file}).Host()
 		h.Units = watchState{h.Units, c.active, c.err}

@@ -78,7 +78,7 @@ SIGHUP makes it read the policy again. ` + units.WatchUnit + ` runs it, and
 		}
 		cluster := kube.NewPublisher(host.Credential, w.Trouble)
 		go cluster.Run(ctx)
-		w.Publish = func(s watch.State) {
+		w.Publish = func(s watch.Status) {
 			w.publish(s, textfile)
 			want := s.Publication(w.Observer)
 			if s.Policy != nil && s.Policy.Publish.By != policy.ByWatch {
@@ -166,16 +166,16 @@ func newWatcher(o *options, stderr io.Writer) (*watcher, error) {
 		p, _ := o.on(look, good.source, good.files, io.Discard) // nil where the facts of now make a mistake of it
 		return p, err
 	}
-	w.Off = func() string {
-		why, err := h.BreakGlass(units.Disabled)
+	w.BreakGlass = func() string {
+		why, err := h.BreakGlass(units.BreakGlassFile)
 		if err != nil {
 			w.say(host.LevelWarning, err.Error(), nil)
 		}
 		return why
 	}
 	w.Alive, w.AliveEvery = host.Alive, host.Watchdog()
-	w.Ready = func(watch.State) { host.Ready() }
-	w.Corrected, w.Wrote, w.Changed, w.Fighting = w.corrected, report.KeepChange, w.changed, w.fighting
+	w.Ready = func(watch.Status) { host.Ready() }
+	w.Corrected, w.Wrote, w.Changed, w.Fighting = w.corrected, report.RecordChange, w.changed, w.fighting
 	w.Trouble = func(line string) { w.say(host.LevelWarning, line, nil) }
 	return w, nil
 }
@@ -220,7 +220,7 @@ func (w *watcher) fighting(f report.Fight, over bool) {
 
 // publish writes what watch found for "nodegate status", for node_exporter and
 // in the unit's status. A file that cannot be written must not end watch.
-func (w *watcher) publish(s watch.State, textfile string) {
+func (w *watcher) publish(s watch.Status, textfile string) {
 	d := s.Document(w.Host)
 	host.Status(d.Line())
 	err := report.Leave(report.WatchFile, d)

@@ -42,7 +42,7 @@ func (d Delivery) script(name string, wake []string) string {
 	}
 	text := strings.ReplaceAll(fetchScript, "@HOW@", how)
 	return "# Written by `" + name + "`: change the policy, not this file.\n" + strings.NewReplacer(
-		"@BIN@", d.path(), "@FROM@", from, "@DISABLED@", units.Disabled, "@INSIDE@", inImage, "@UNITS@", strings.Join(wake, " "),
+		"@BIN@", d.path(), "@FROM@", from, "@DISABLED@", units.BreakGlassFile, "@INSIDE@", inImage, "@UNITS@", strings.Join(wake, " "),
 	).Replace(text)
 }
 

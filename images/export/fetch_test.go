@@ -31,7 +31,7 @@ func newStand(t *testing.T, d Delivery) stand {
 	script := d.script("test", []string{"a.service"})
 	for _, r := range [][2]string{
 		{units.Binary, b.bin}, {"/dev/console", b.console}, {"/run/nodegate", dir + "/run-nodegate"}, {"/proc/cmdline", dir + "/cmdline"},
-		{units.Disabled, dir + "/disabled"}, {"/var/lib/nodegate-fetch", dir + "/kept"},
+		{units.BreakGlassFile, dir + "/disabled"}, {"/var/lib/nodegate-fetch", dir + "/kept"},
 	} {
 		if !strings.Contains(script, r[0]) && r[0] != "/var/lib/nodegate-fetch" {
 			t.Fatalf("the script does not name %s", r[0])

@@ -28,8 +28,8 @@ type Finding struct {
 	Do           string // what to write instead
 }
 
-// Report is what a manifest holds.
-type Report struct {
+// Review is what a manifest holds.
+type Review struct {
 	Clusters, InstanceGroups, Hooks, Assets, Sysctls int
 	Findings                                         []Finding // in the order of the text
 }
@@ -43,14 +43,14 @@ type Mistake struct {
 func (m Mistake) Error() string { return fmt.Sprintf("%d:%d: %s", m.Line, m.Column, m.What) }
 
 // Lint reads all documents of a text. The error joins Mistakes.
-func Lint(text []byte) (Report, error) {
+func Lint(text []byte) (Review, error) {
 	switch {
 	case len(text) > MaxSize:
-		return Report{}, Mistake{1, 1, fmt.Sprintf("larger than %d MiB; is this a cluster's manifest?", MaxSize>>20)}
+		return Review{}, Mistake{1, 1, fmt.Sprintf("larger than %d MiB; is this a cluster's manifest?", MaxSize>>20)}
 	case len(bytes.TrimSpace(text)) == 0:
-		return Report{}, Mistake{1, 1, "empty; write a cluster's manifest with: kops get --name NAME -o yaml"}
+		return Review{}, Mistake{1, 1, "empty; write a cluster's manifest with: kops get --name NAME -o yaml"}
 	case !utf8.Valid(text):
-		return Report{}, badByte(text)
+		return Review{}, badByte(text)
 	}
 	l := linter{}
 	d := yaml.NewDecoder(bytes.NewReader(text))
@@ -61,7 +61,7 @@ func Lint(text []byte) (Report, error) {
 			break
 		}
 		if err != nil {
-			return Report{}, syntaxError(text, err)
+			return Review{}, syntaxError(text, err)
 		}
 		l.document(&n)
 	}
@@ -70,14 +70,14 @@ func Lint(text []byte) (Report, error) {
 	}
 	l.acrossDocuments()
 	if err := errors.Join(l.mistakes...); err != nil {
-		return Report{}, err
+		return Review{}, err
 	}
 	slices.SortStableFunc(l.report.Findings, func(a, b Finding) int { return a.Line - b.Line })
 	return l.report, nil
 }
 
 type linter struct {
-	report   Report
+	report   Review
 	mistakes []error
 	specs    []spec
 

@@ -51,7 +51,7 @@ func read(t *testing.T, pattern string) map[string][]byte {
 	return all
 }
 
-func print(r Report) string {
+func print(r Review) string {
 	var b strings.Builder
 	for _, f := range r.Findings {
 		fmt.Fprintf(&b, "%d:%d: %s: %s\n    write: %s\n", f.Line, f.Column, f.Trap, f.What, f.Do)

@@ -230,7 +230,7 @@ func TestScrape(t *testing.T) {
 		`up{job="nodegate"}`: `"1"`,
 		`nodegate_requirement{name="sysctl.net.ipv4.ip_forward",verdict="pass"}`:         `"1"`,
 		`nodegate_requirement{name="sysctl.net.ipv4.conf.all.rp_filter",verdict="fail"}`: `"1"`,
-		`nodegate_holds`: `"0"`,
+		`nodegate_pass`: `"0"`,
 		`ALERTS{alertname="NodegateNodeDiffers",alertstate="pending"}`: `"1"`,
 	} {
 		eventually(t, expr, func() (string, error) {
@@ -254,7 +254,7 @@ func exported(t *testing.T, binary, dir string) {
 	start(t, "prometheus-node-exporter", "--collector.disable-defaults", "--collector.textfile", "--collector.textfile.directory="+dir,
 		"--web.listen-address=127.0.0.1:9100")
 	got := eventually(t, "node_exporter", func() (string, error) { return get(t.Context(), "http://127.0.0.1:9100/metrics") })
-	for _, want := range []string{"\nnode_textfile_scrape_error 0\n", `nodegate_holds{stage="watch"} 0`, `nodegate_holds{stage="run"} 0`} {
+	for _, want := range []string{"\nnode_textfile_scrape_error 0\n", `nodegate_pass{stage="watch"} 0`, `nodegate_pass{stage="run"} 0`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("node_exporter does not say %q:\n%s", want, got)
 		}

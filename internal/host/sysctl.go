@@ -102,9 +102,9 @@ func (h *Host) GlobSysctl(pattern string) ([]string, error) {
 // Parameter is a kernel parameter, by its path below /proc/sys, and its value.
 type Parameter struct{ Key, Value string }
 
-// Beside returns the parameters that the kernel would change if value were written to key, as they are now. Where key is about to be
+// CoupledParameters returns the parameters that the kernel would change if value were written to key, as they are now. Where key is about to be
 // changed and value is what it has, these are what writing value again would not bring back.
-func (h *Host) Beside(key, value string) []Parameter {
+func (h *Host) CoupledParameters(key, value string) []Parameter {
 	var all []Parameter
 	for _, f := range followers(key, value) {
 		keys, err := h.GlobSysctl(f.pattern)

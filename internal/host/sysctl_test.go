@@ -26,7 +26,7 @@ func TestBeside(t *testing.T) {
 		{"vm/overcommit_kbytes", "0", "[]"}, // an old kernel
 		{"net/ipv4/conf/eth0/forwarding", "0", "[]"},
 	} {
-		if got := fmt.Sprint(m.Host().Beside(test.key, test.value)); got != test.want {
+		if got := fmt.Sprint(m.Host().CoupledParameters(test.key, test.value)); got != test.want {
 			t.Errorf("%s = %s: %s, want %s", test.key, test.value, got, test.want)
 		}
 	}

@@ -152,7 +152,7 @@ func TestJudgeLog(t *testing.T) {
 }
 
 func TestDeadWatch(t *testing.T) {
-	rep := proxyrules.Report{Findings: []proxyrules.Finding{{Name: "kubeproxy.truth.endpoint-stale", Verdict: verdict.Fail, Service: "prod/np",
+	rep := proxyrules.Judgment{Findings: []proxyrules.Finding{{Name: "kubeproxy.truth.endpoint-stale", Verdict: verdict.Fail, Service: "prod/np",
 		Family: "ip"}}}
 	f, ok := kube.DeadWatch(&rep, nil)
 	if !ok || f.Name != "kubeproxy.watch.dead" {
@@ -166,7 +166,7 @@ func TestDeadWatch(t *testing.T) {
 	if _, ok := kube.DeadWatch(&rep, []proxyrules.Finding{{Name: "kubeproxy.sync.stuck"}}); ok {
 		t.Error("a stuck sync is the cause, not a dead watch")
 	}
-	broken := proxyrules.Report{Findings: []proxyrules.Finding{{Name: "kubeproxy.endpoint.dnat", Service: "prod/np", Family: "ip"}}}
+	broken := proxyrules.Judgment{Findings: []proxyrules.Finding{{Name: "kubeproxy.endpoint.dnat", Service: "prod/np", Family: "ip"}}}
 	if f, ok := kube.DeadWatch(&broken, nil); ok {
 		t.Errorf("a dead watch is concluded from a broken chain: %+v", f)
 	}

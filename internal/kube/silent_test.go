@@ -97,7 +97,7 @@ func TestSilentWatch(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		failed := make(chan error)
-		go func() { failed <- api.Follow(ctx, from, func(proxyrules.Change) {}) }()
+		go func() { failed <- api.Follow(ctx, from, func(proxyrules.Event) {}) }()
 		time.Sleep(14 * time.Minute)
 		mu.Lock()
 		got := strings.Join(asked[2:], ", ")
@@ -135,7 +135,7 @@ func TestExpiredAgain(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
-		if err := api.Follow(ctx, v, func(proxyrules.Change) {}); err != nil {
+		if err := api.Follow(ctx, v, func(proxyrules.Event) {}); err != nil {
 			t.Error(err)
 		}
 		if lists < 2*5 || lists > 2*20 {

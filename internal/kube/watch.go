@@ -71,7 +71,7 @@ func (a *API) List(ctx context.Context, latest bool) (*proxyrules.Versions, erro
 // Follow sends what changes after the lists, each kind in order, until the context ends. It returns an error where it
 // cannot go on. Where the API server has forgotten the version it lists again, after a pause, which becomes longer where that goes on: a
 // fleet is told so at once.
-func (a *API) Follow(ctx context.Context, from *proxyrules.Versions, send func(proxyrules.Change)) error {
+func (a *API) Follow(ctx context.Context, from *proxyrules.Versions, send func(proxyrules.Event)) error {
 	slices, services := from.Endpoints.Version, from.Services.Version
 	for pause := time.Second; ; pause = min(2*pause, time.Minute) {
 		began := time.Now()
@@ -100,7 +100,7 @@ func (a *API) Follow(ctx context.Context, from *proxyrules.Versions, send func(p
 }
 
 // both watches both kinds until one of them cannot go on.
-func (a *API) both(ctx context.Context, slices, services *string, send func(proxyrules.Change)) error {
+func (a *API) both(ctx context.Context, slices, services *string, send func(proxyrules.Event)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -108,7 +108,7 @@ func (a *API) both(ctx context.Context, slices, services *string, send func(prox
 	for _, w := range []struct {
 		path    string
 		version *string
-		parse   func([]byte, bool) (proxyrules.Change, error)
+		parse   func([]byte, bool) (proxyrules.Event, error)
 	}{{slicesPath, slices, proxyrules.SliceChange}, {servicesPath, services, proxyrules.ServiceChange}} {
 		wg.Go(func() {
 			defer cancel()
@@ -121,8 +121,8 @@ func (a *API) both(ctx context.Context, slices, services *string, send func(prox
 
 // one watches one kind. The API server ends every watch after some minutes, and when it restarts: it is watched again, from the last
 // version. So it is after an error that may pass, unless nothing but such errors came for watchTrouble.
-func (a *API) one(ctx context.Context, path string, version *string, parse func([]byte, bool) (proxyrules.Change, error),
-	send func(proxyrules.Change)) error {
+func (a *API) one(ctx context.Context, path string, version *string, parse func([]byte, bool) (proxyrules.Event, error),
+	send func(proxyrules.Event)) error {
 	const attempts = 10
 	ended, wait := 0, time.Second
 	var failing time.Time // since when; zero: it does not

@@ -226,7 +226,7 @@ func klogTime(line string) time.Time {
 // DeadWatch concludes what no single source shows: the rules differ from the API, while kube-proxy's own endpoints (judged by
 // JudgeHealth and JudgeMetrics into own) report nothing wrong. Only differences that have settled may be in the report: others
 // pass, and nobody may be told to restart a healthy kube-proxy for them. It returns false when there is nothing to conclude.
-func DeadWatch(rep *proxyrules.Report, own []proxyrules.Finding) (proxyrules.Finding, bool) {
+func DeadWatch(rep *proxyrules.Judgment, own []proxyrules.Finding) (proxyrules.Finding, bool) {
 	services := map[string]bool{}
 	for i := range rep.Findings {
 		if f := &rep.Findings[i]; strings.HasPrefix(f.Name, "kubeproxy.truth.") && f.Verdict == verdict.Fail {

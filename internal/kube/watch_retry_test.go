@@ -82,7 +82,7 @@ func (s *troubled) follow(t *testing.T, d time.Duration) (asked []string, took t
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
 	began := time.Now()
-	err = (&API{&Client{http: &http.Client{Transport: s}}}).Follow(ctx, from, func(proxyrules.Change) {})
+	err = (&API{&Client{http: &http.Client{Transport: s}}}).Follow(ctx, from, func(proxyrules.Event) {})
 	return s.asked, time.Since(began), err
 }
 

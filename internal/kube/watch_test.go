@@ -81,14 +81,14 @@ func TestFollow(t *testing.T) {
 		}
 		port := proxyrules.ServicePort{Name: "prod/np", Family: "ip"}
 		has := func(n int) bool {
-			rep := proxyrules.Report{Mode: "iptables", Families: map[string]bool{"ip": true}, Services: []proxyrules.Service{{
+			rep := proxyrules.Judgment{Mode: "iptables", Families: map[string]bool{"ip": true}, Services: []proxyrules.Service{{
 				Name: "prod/np", Family: "ip", Protocol: "tcp", ClusterIP: "10.96.0.7", Port: 80,
 				Endpoints: []proxyrules.Endpoint{{Address: fmt.Sprintf("10.0.0.%d:80", n)}}}}}
 			return v.Explain(&rep, port, "", "")
 		}
-		changes := make(chan proxyrules.Change)
+		changes := make(chan proxyrules.Event)
 		ended := make(chan error, 1)
-		go func() { ended <- api.Follow(ctx, v, func(c proxyrules.Change) { changes <- c }) }()
+		go func() { ended <- api.Follow(ctx, v, func(c proxyrules.Event) { changes <- c }) }()
 		for range 3 {
 			select {
 			case c := <-changes:
@@ -127,7 +127,7 @@ func TestFollowRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := api.Follow(t.Context(), v, func(proxyrules.Change) {}); err == nil || !strings.Contains(err.Error(), "may not list and watch") {
+	if err := api.Follow(t.Context(), v, func(proxyrules.Event) {}); err == nil || !strings.Contains(err.Error(), "may not list and watch") {
 		t.Errorf("%v", err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 // compare compares the graph with the API. It is the only test that finds a dead watch (kubernetes#87615): kube-proxy itself
 // reports healthy then. Services that known findings are about are passed over.
-func compare(rep *Report, opts *Options, known []Finding, out *Collector) {
+func compare(rep *Judgment, opts *Options, known []Finding, out *Collector) {
 	if opts.Endpoints == nil && opts.Services == nil || len(rep.Services) == 0 && len(rep.Families) == 0 {
 		return // nothing to compare with, or nothing was judged, which is a finding already
 	}
@@ -35,13 +35,13 @@ func compare(rep *Report, opts *Options, known []Finding, out *Collector) {
 }
 
 // Compare returns how rules that were judged alone differ from the API, as Judge finds it with both.
-func Compare(rep *Report, opts Options) []Finding {
+func Compare(rep *Judgment, opts Options) []Finding {
 	out := NewCollector()
 	compare(rep, &opts, rep.Findings, out)
 	return out.List
 }
 
-func newComparison(rep *Report, opts *Options, known []Finding, out *Collector) comparison {
+func newComparison(rep *Judgment, opts *Options, known []Finding, out *Collector) comparison {
 	c := comparison{rep: rep, opts: opts, out: out, inRules: map[apiServiceKey]*Service{}, broken: map[string]bool{},
 		stale: map[apiServiceKey]bool{}}
 	for i := range known {
@@ -55,7 +55,7 @@ func newComparison(rep *Report, opts *Options, known []Finding, out *Collector) 
 }
 
 type comparison struct {
-	rep     *Report
+	rep     *Judgment
 	opts    *Options
 	out     *Collector
 	inRules map[apiServiceKey]*Service
@@ -125,7 +125,7 @@ func (c *comparison) services() {
 // nothing of it was judged. kube-proxy does not start where its node lacks the family of the cluster (newProxyServer of
 // cmd/kube-proxy/app/server.go), and so that of the Service default/kubernetes. Of another family it writes nothing where the node does not
 // have that (platformCheckSupported of server_linux.go), for ever: only its metrics, from 1.33, tell whether it does.
-func (r *Report) unserved(opts *Options, out *Collector) {
+func (r *Judgment) unserved(opts *Options, out *Collector) {
 	if r.Wrote == nil || len(r.Families) == 0 {
 		return
 	}
@@ -179,7 +179,7 @@ func (o *Options) families(v VersionRange) (ports map[string]int, primary string
 }
 
 // Unserved adds to the findings of the report the address families in which it has no rules and the API has Services now.
-func (v *Versions) Unserved(rep *Report) {
+func (v *Versions) Unserved(rep *Judgment) {
 	if len(rep.Families) > 1 {
 		return // not one look at each Service
 	}

@@ -77,7 +77,7 @@ func (c *comparison) places(s *Service, p *apiServicePort) (name, words string) 
 }
 
 // taken reports whether the rules give an address and port of a Service to another one, which asks for it too.
-func (r *Report) taken(ip string, by *Service) bool {
+func (r *Judgment) taken(ip string, by *Service) bool {
 	return slices.ContainsFunc(r.all().Services, func(s Service) bool {
 		return s.Name != by.Name && s.Port == by.Port && s.Protocol == by.Protocol &&
 			(s.ClusterIP == ip || slices.Contains(s.ExternalIPs, ip) || slices.Contains(s.LoadBalancerIPs, ip))
@@ -200,21 +200,21 @@ func affinity(s *Service, p *apiServicePort) (name, words string) {
 
 // compared is one Service port of the rules, compared with versions of the API.
 type compared struct {
-	rep        *Report
+	rep        *Judgment
 	port       ServicePort
 	node, zone string
 	left       []Service // IPVS mode: of it where the API does not have it
 }
 
-func newCompared(rep *Report, p ServicePort, node, zone string) compared {
+func newCompared(rep *Judgment, p ServicePort, node, zone string) compared {
 	c := compared{rep: rep.only(p), port: p, node: node, zone: zone}
 	c.left = c.leftOver()
 	return c
 }
 
 // only returns the report of one Service port.
-func (r *Report) only(p ServicePort) *Report {
-	one := &Report{Mode: r.Mode, Version: r.Version, Families: r.Families, whole: r, ipvs: r.ipvs}
+func (r *Judgment) only(p ServicePort) *Judgment {
+	one := &Judgment{Mode: r.Mode, Version: r.Version, Families: r.Families, whole: r, ipvs: r.ipvs}
 	for i := range r.Services {
 		if s := &r.Services[i]; s.Name == p.Name && s.Family == p.Family {
 			one.Services = append(one.Services, *s)
@@ -246,7 +246,7 @@ func (c compared) own(ports []apiServicePort) []apiServicePort {
 }
 
 // endpoints compares a report with a version of the endpoints.
-func (c compared) endpoints(rep *Report, e *apiEndpoints) []Finding {
+func (c compared) endpoints(rep *Judgment, e *apiEndpoints) []Finding {
 	all := &Endpoints{services: map[string]*apiEndpoints{}}
 	if e != nil {
 		all.services[c.port.Service()] = e
@@ -261,7 +261,7 @@ func (c compared) endpoints(rep *Report, e *apiEndpoints) []Finding {
 
 // claimant returns the Service port that has a virtual server without a name in the API; with past, or had. It returns p where there is
 // none, or p has a name.
-func (v *Versions) claimant(rep *Report, p ServicePort, past bool) ServicePort {
+func (v *Versions) claimant(rep *Judgment, p ServicePort, past bool) ServicePort {
 	if rep.ipvs == nil || rep.ipvs.at[p.Name] == nil {
 		return p
 	}

@@ -169,7 +169,7 @@ func TestNoExternalIPs(t *testing.T) {
 	for off, want := range map[bool]string{true: "", false: "kubeproxy.truth.service-address"} {
 		rep := Judge(mustParse(t, rules), Options{})
 		rep.NoExternalIPs = func() bool { return off }
-		wantOne(t, Report{Findings: Compare(&rep, Options{Services: services(t, svcs)})}, want)
+		wantOne(t, Judgment{Findings: Compare(&rep, Options{Services: services(t, svcs)})}, want)
 	}
 }
 
@@ -188,7 +188,7 @@ func TestNoWayToExternal(t *testing.T) {
 			rep := Judge(mustParse(t, rules), Options{NoExternalIPs: func() bool { return off }})
 			wantOne(t, rep, want)
 			if off {
-				wantOne(t, Report{Findings: Compare(&rep, Options{Services: services(t, svcs), Endpoints: endpoints(t, eps), NodeName: node})}, "")
+				wantOne(t, Judgment{Findings: Compare(&rep, Options{Services: services(t, svcs), Endpoints: endpoints(t, eps), NodeName: node})}, "")
 			}
 		}
 	}
@@ -239,7 +239,7 @@ func TestHealthPorts(t *testing.T) {
 				if c.what == "endpoints too" {
 					eps = editedSave(t, eps, sub(`"kept-1"`, "10.245.0.2", "10.245.9.9"))
 				}
-				wantOne(t, Report{Findings: Compare(&rep, Options{Services: services(t, c.svcs), Endpoints: endpoints(t, eps)})}, c.want)
+				wantOne(t, Judgment{Findings: Compare(&rep, Options{Services: services(t, c.svcs), Endpoints: endpoints(t, eps)})}, c.want)
 			})
 		}
 	}

@@ -132,7 +132,7 @@ func names(findings []Finding) string {
 }
 
 // wantOne fails unless the report has exactly the findings named, each with its evidence and remedy.
-func wantOne(t *testing.T, rep Report, want string) {
+func wantOne(t *testing.T, rep Judgment, want string) {
 	t.Helper()
 	if got := names(rep.Findings); got != want {
 		t.Fatalf("findings %q, want %q\n%+v", got, want, rep.Findings)

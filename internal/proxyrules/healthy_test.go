@@ -113,7 +113,7 @@ func TestLeftInLargeCluster(t *testing.T) {
 }
 
 // slicesOf writes the EndpointSlices that a report's rules were made from.
-func slicesOf(t testing.TB, rep *Report) string {
+func slicesOf(t testing.TB, rep *Judgment) string {
 	t.Helper()
 	type object = map[string]any
 	var items []any
@@ -176,7 +176,7 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-func indexService(rep *Report, name string) int {
+func indexService(rep *Judgment, name string) int {
 	for i := range rep.Services {
 		if rep.Services[i].Name == name {
 			return i

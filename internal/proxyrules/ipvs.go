@@ -47,7 +47,7 @@ func newIPVS(all *ruleset.IPVS) *ipvs {
 }
 
 // judgeIPVS notes a family whose iptables rules are of IPVS mode. What else these have is not judged.
-func (r *Report) judgeIPVS(s *ruleset.Save, opts *Options, out *Collector) {
+func (r *Judgment) judgeIPVS(s *ruleset.Save, opts *Options, out *Collector) {
 	f := Finding{Name: "kubeproxy.mode.ipvs", Family: s.Family}
 	dispatches := false
 	for rule := range s.Table("nat").Rules("KUBE-SERVICES") {
@@ -71,7 +71,7 @@ func (r *Report) judgeIPVS(s *ruleset.Save, opts *Options, out *Collector) {
 }
 
 // settleIPVS leaves the virtual servers in the report where they are kube-proxy's, and it writes nothing else.
-func (r *Report) settleIPVS(out *Collector) {
+func (r *Judgment) settleIPVS(out *Collector) {
 	switch {
 	case r.ipvs == nil:
 	case len(r.ipvs.families) == 0: // somebody else's
@@ -85,7 +85,7 @@ func (r *Report) settleIPVS(out *Collector) {
 }
 
 // name makes the Services of the report: what there is for those of the API, and what is for none of them.
-func (r *Report) name(ports []apiServicePort) {
+func (r *Judgment) name(ports []apiServicePort) {
 	v := r.ipvs
 	v.findNodes(ports)
 	v.claims = map[*ruleset.VirtualServer][]ServicePort{}

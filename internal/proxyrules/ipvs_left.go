@@ -37,7 +37,7 @@ func (v *ipvs) leftNodePort(at *ruleset.VirtualServer) bool {
 }
 
 // named returns the report as it is with one version of the Service's ports: in IPVS mode it has no names of its own.
-func (c compared) named(ports []apiServicePort) *Report {
+func (c compared) named(ports []apiServicePort) *Judgment {
 	if c.rep.ipvs == nil {
 		return c.rep
 	}

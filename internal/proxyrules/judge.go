@@ -52,9 +52,9 @@ func (o *Options) unled() bool { return o.NoExternalIPs != nil && o.NoExternalIP
 
 // Judge compares the rules with kube-proxy's invariants and, with Options.Endpoints, with the API. Several sets are several readings of
 // one node: both iptables backends and nft are judged in one report.
-func Judge(sets []*ruleset.Set, opts Options) Report {
+func Judge(sets []*ruleset.Set, opts Options) Judgment {
 	out := NewCollector()
-	rep := Report{Services: []Service{}, Findings: []Finding{}, Families: map[string]bool{}, NodePorts: map[string]bool{},
+	rep := Judgment{Services: []Service{}, Findings: []Finding{}, Families: map[string]bool{}, NodePorts: map[string]bool{},
 		NoExternalIPs: opts.NoExternalIPs}
 	var seen backends
 	nft := map[string]bool{} // families with a table of nftables mode
@@ -111,7 +111,7 @@ func Judge(sets []*ruleset.Set, opts Options) Report {
 	return rep
 }
 
-func (r *Report) judgeSave(s *ruleset.Save, opts *Options, out *Collector) {
+func (r *Judgment) judgeSave(s *ruleset.Save, opts *Options, out *Collector) {
 	switch {
 	case isIPVS(s):
 		r.Mode = "ipvs"
@@ -131,7 +131,7 @@ func (r *Report) judgeSave(s *ruleset.Save, opts *Options, out *Collector) {
 }
 
 // finish sorts the Services and gives each its verdict from the findings about it.
-func (r *Report) finish() {
+func (r *Judgment) finish() {
 	type key struct{ name, family string }
 	about := map[key][]int{}
 	for i := range r.Findings {

@@ -66,7 +66,7 @@ func TestKernelIptables(t *testing.T) {
 			tool := "iptables-" + backend
 			ns := newNetns(t, tool, tool+"-save", tool+"-restore")
 			ns.run(t, loadable(readFile(t, "iptables-save.txt")), tool+"-restore")
-			audit := func() Report {
+			audit := func() Judgment {
 				rs := mustParse(t, ns.run(t, "", tool+"-save", "-c"))
 				if got := rs[0].Saves[0].Backend; got != backend {
 					t.Errorf("backend %s", got)
@@ -103,7 +103,7 @@ func TestKernelNFT(t *testing.T) {
 	_, own, _ := strings.Cut(readFile(t, "nft-list-ruleset.txt"), "table ip kube-proxy {")
 	own = "table ip kube-proxy {" + own
 	ns.run(t, own, "nft", "-f", "-")
-	audit := func() Report { return Judge(mustParse(t, ns.run(t, "", "nft", "-j", "list", "ruleset")), Options{}) }
+	audit := func() Judgment { return Judge(mustParse(t, ns.run(t, "", "nft", "-j", "list", "ruleset")), Options{}) }
 	wantOne(t, audit(), "")
 	for _, b := range []struct{ cmd, want string }{
 		{"flush chain ip kube-proxy endpoint-672AFPA7-prod/np/tcp/__100.96.1.1/80", "kubeproxy.endpoint.empty"},

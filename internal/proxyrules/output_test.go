@@ -14,7 +14,7 @@ func TestReportJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var again Report
+	var again Judgment
 	if err := json.Unmarshal(text, &again); err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// Report is the outcome of Judge.
-type Report struct {
+// Judgment is the outcome of Judge.
+type Judgment struct {
 	Mode     string       `json:"mode"` // "iptables", "nftables", "ipvs", or empty when the input has no rules of kube-proxy
 	Version  VersionRange `json:"version"`
 	Services []Service    `json:"services"`
@@ -28,12 +28,12 @@ type Report struct {
 	// Wrote reports whether its metrics say that it has written the rules of a family since it started; known is false where they do not.
 	Wrote func(family string) (wrote, known bool) `json:"-"`
 
-	whole *Report // of which this is one Service; nil: of itself
-	ipvs  *ipvs   // nil: not in IPVS mode, or not read
+	whole *Judgment // of which this is one Service; nil: of itself
+	ipvs  *ipvs     // nil: not in IPVS mode, or not read
 }
 
 // all returns the report that this is one Service of.
-func (r *Report) all() *Report {
+func (r *Judgment) all() *Judgment {
 	if r.whole != nil {
 		return r.whole
 	}
@@ -99,7 +99,7 @@ type Endpoint struct {
 }
 
 // Conclude puts findings in the place of those that the report has, and judges its Services by them.
-func (r *Report) Conclude(findings []Finding) {
+func (r *Judgment) Conclude(findings []Finding) {
 	r.Findings = append([]Finding{}, findings...)
 	for i := range r.Services {
 		r.Services[i].Findings = nil
@@ -108,7 +108,7 @@ func (r *Report) Conclude(findings []Finding) {
 }
 
 // Own copies what the report's strings are parts of: it keeps nothing of the rules that it was made from, 12 MB for 50,000 endpoints.
-func (r *Report) Own() {
+func (r *Judgment) Own() {
 	each := func(do func(*string)) {
 		all := func(list []string) {
 			for i := range list {
@@ -149,7 +149,7 @@ func (r *Report) Own() {
 }
 
 // Broken returns the Service ports that the report has findings about.
-func (r *Report) Broken() map[ServicePort]bool {
+func (r *Judgment) Broken() map[ServicePort]bool {
 	ports := map[ServicePort]bool{}
 	for i := range r.Findings {
 		ports[Of(&r.Findings[i])] = true
@@ -158,7 +158,7 @@ func (r *Report) Broken() map[ServicePort]bool {
 }
 
 // State is what the rules have of a Service port, in one line: it changes when kube-proxy writes anything else.
-func (r *Report) State(p ServicePort) string {
+func (r *Judgment) State(p ServicePort) string {
 	if r.ipvs != nil {
 		return r.ipvs.state(p)
 	}
@@ -184,7 +184,7 @@ func (r *Report) State(p ServicePort) string {
 
 // StaleIn returns the Service whose rules still send to an endpoint that the API
 // has no longer; "" where there is none.
-func (r *Report) StaleIn(endpoint netip.AddrPort, api *Endpoints) string {
+func (r *Judgment) StaleIn(endpoint netip.AddrPort, api *Endpoints) string {
 	for _, s := range r.Services {
 		if !slices.Contains(s.Findings, "kubeproxy.truth.endpoint-stale") && !slices.Contains(s.Findings, "kubeproxy.truth.service-stale") {
 			continue

@@ -42,9 +42,9 @@ func sliceText(labels string, endpoints ...string) string {
 
 // What the API may say about a Service for which the rules have the endpoints .1, .2 and .3, all or none of them local.
 func TestExpectations(t *testing.T) {
-	graph := func(s Service) Report {
+	graph := func(s Service) Judgment {
 		s.Name, s.Protocol, s.Family, s.ClusterIP, s.Port = "prod/np", "tcp", "ip", "10.96.0.7", 80
-		return Report{Mode: "iptables", Version: VersionRange{31, 36}, Services: []Service{s}, Families: map[string]bool{"ip": true}}
+		return Judgment{Mode: "iptables", Version: VersionRange{31, 36}, Services: []Service{s}, Families: map[string]bool{"ip": true}}
 	}
 	three := []Endpoint{{Address: "10.0.0.1:80", Chance: 0.33}, {Address: "10.0.0.2:80", Chance: 0.33},
 		{Address: "10.0.0.3:80", Chance: 0.33}}
@@ -60,7 +60,7 @@ func TestExpectations(t *testing.T) {
 
 	for _, c := range []struct {
 		name string
-		rep  Report
+		rep  Judgment
 		opts Options
 		api  []string
 		want string
@@ -112,7 +112,7 @@ func TestExpectations(t *testing.T) {
 			c.opts.Endpoints = endpoints(t, sliceText("", c.api...))
 			out := NewCollector()
 			compare(&c.rep, &c.opts, nil, out)
-			wantOne(t, Report{Findings: out.List}, c.want)
+			wantOne(t, Judgment{Findings: out.List}, c.want)
 		})
 	}
 }
@@ -179,7 +179,7 @@ func inService(svcs, name, old, now string) string {
 // TestOutsideAddresses: an address that the Service has no longer is found, one that is in its status or its externalIPs is not, and
 // without a status nothing is.
 func TestOutsideAddresses(t *testing.T) {
-	rules := Report{Mode: "nftables", Version: VersionRange{30, 36}, Families: map[string]bool{"ip": true}, Services: []Service{{
+	rules := Judgment{Mode: "nftables", Version: VersionRange{30, 36}, Families: map[string]bool{"ip": true}, Services: []Service{{
 		Name: "prod/lb", Protocol: "tcp", Family: "ip", ClusterIP: "10.96.0.7", Port: 80, ExternalIPs: []string{"192.0.2.7", "203.0.113.9"},
 		LoadBalancerIPs: []string{"192.0.2.7"},
 	}}}
@@ -189,7 +189,7 @@ func TestOutsideAddresses(t *testing.T) {
 		`"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}, {"hostname": "x"}]}},`
 	for _, c := range []struct {
 		name             string
-		rep              Report
+		rep              Judgment
 		external, status string
 		want             string
 	}{
@@ -205,7 +205,7 @@ func TestOutsideAddresses(t *testing.T) {
 		list := `{"kind": "ServiceList", "items": [{` + c.status + `"metadata": {"namespace": "prod", "name": "lb"}, "spec": {` + c.external +
 			`"clusterIP": "10.96.0.7", "ports": [{"port": 80, "protocol": "TCP"}]}}]}`
 		t.Run(c.name, func(t *testing.T) {
-			wantOne(t, Report{Findings: Compare(&c.rep, Options{Services: services(t, list)})}, c.want)
+			wantOne(t, Judgment{Findings: Compare(&c.rep, Options{Services: services(t, list)})}, c.want)
 		})
 	}
 }

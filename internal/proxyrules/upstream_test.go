@@ -74,14 +74,14 @@ func TestUpstream(t *testing.T) {
 				api = strings.Replace(api, `"port": 80,`, `"port": 80, "nodePort": 30080,`, 1)
 			}
 			for _, version := range []int{c.version, 36} {
-				rep := Report{Mode: "iptables", Version: VersionRange{version, 36}, Services: c.rules,
+				rep := Judgment{Mode: "iptables", Version: VersionRange{version, 36}, Services: c.rules,
 					Families: map[string]bool{"ip": true, "ip6": true}}
 				want := c.want
 				if version == 36 && c.wants != "" {
 					want = c.wants
 				}
 				found := Compare(&rep, Options{Services: services(t, api), Endpoints: endpoints(t, c.slices), NodeName: "n1", Zone: "z"})
-				wantOne(t, Report{Findings: found}, want)
+				wantOne(t, Judgment{Findings: found}, want)
 			}
 		})
 	}
@@ -137,14 +137,14 @@ func TestUnserved(t *testing.T) {
 		{"no rules", list(ip, ip), in(), known(true, true), "", 0},
 		{"EndpointSlices alone", "", in("ip6"), known(false, false), missing, 0},
 	} {
-		rep := Report{Mode: "nftables", Version: VersionRange{36, 36}, Families: c.families, Wrote: c.wrote}
+		rep := Judgment{Mode: "nftables", Version: VersionRange{36, 36}, Families: c.families, Wrote: c.wrote}
 		opts := Options{Endpoints: endpoints(t, slice)}
 		if c.list != "" {
 			opts.Services = services(t, c.list)
 		}
 		for range 2 {
 			found := slices.DeleteFunc(Compare(&rep, opts), func(f Finding) bool { return f.Service != "" })
-			if wantOne(t, Report{Findings: found}, c.want); len(rep.Notes) != c.notes {
+			if wantOne(t, Judgment{Findings: found}, c.want); len(rep.Notes) != c.notes {
 				t.Errorf("%s: notes %q", c.what, rep.Notes)
 			}
 		}

@@ -41,8 +41,8 @@ func (v *Versions) ReadServices(r io.Reader) (err error) {
 	return err
 }
 
-// Change is one event of a watch, or a new list in place of those that were missed.
-type Change struct {
+// Event is one event of a watch, or a new list in place of those that were missed.
+type Event struct {
 	deleted bool
 	slice   *endpointSlice
 	service *serviceObject
@@ -50,31 +50,31 @@ type Change struct {
 }
 
 // SliceChange reads an EndpointSlice of a watch.
-func SliceChange(object []byte, deleted bool) (Change, error) {
-	c := Change{slice: &endpointSlice{}, deleted: deleted}
+func SliceChange(object []byte, deleted bool) (Event, error) {
+	c := Event{slice: &endpointSlice{}, deleted: deleted}
 	if err := json.Unmarshal(object, c.slice); err != nil {
-		return Change{}, fmt.Errorf("reading an EndpointSlice: %w", err)
+		return Event{}, fmt.Errorf("reading an EndpointSlice: %w", err)
 	}
 	return c, nil
 }
 
 // ServiceChange reads a Service of a watch.
-func ServiceChange(object []byte, deleted bool) (Change, error) {
-	c := Change{service: &serviceObject{}, deleted: deleted}
+func ServiceChange(object []byte, deleted bool) (Event, error) {
+	c := Event{service: &serviceObject{}, deleted: deleted}
 	if err := json.Unmarshal(object, c.service); err != nil {
-		return Change{}, fmt.Errorf("reading a Service: %w", err)
+		return Event{}, fmt.Errorf("reading a Service: %w", err)
 	}
 	return c, nil
 }
 
 // Relisted is the change from what was known to new lists.
-func Relisted(now *Versions) Change { return Change{relist: now} }
+func Relisted(now *Versions) Event { return Event{relist: now} }
 
 // Relist returns the lists that a change brings, nil where it is one event.
-func (c Change) Relist() *Versions { return c.relist }
+func (c Event) Relist() *Versions { return c.relist }
 
 // Apply makes a version of the change. It returns the Services, ns/name, that the change is about.
-func (v *Versions) Apply(c Change) []string {
+func (v *Versions) Apply(c Event) []string {
 	switch {
 	case c.relist != nil:
 		return v.replace(c.relist)
@@ -183,7 +183,7 @@ func Of(f *Finding) ServicePort { return ServicePort{f.Service, f.Family} }
 
 // Explain reports whether a Service port of the rules agrees with some version that the API had: one of the Service and one
 // of its endpoints, which the API does not order against each other.
-func (v *Versions) Explain(rep *Report, p ServicePort, node, zone string) bool {
+func (v *Versions) Explain(rep *Judgment, p ServicePort, node, zone string) bool {
 	p = v.claimant(rep, p, true)
 	name := p.Service()
 	c := newCompared(rep, p, node, zone)
@@ -208,12 +208,12 @@ func (v *Versions) Explain(rep *Report, p ServicePort, node, zone string) bool {
 }
 
 // Agrees reports whether a Service port of the rules agrees with what the API says now.
-func (v *Versions) Agrees(rep *Report, p ServicePort, node, zone string) bool {
+func (v *Versions) Agrees(rep *Judgment, p ServicePort, node, zone string) bool {
 	return len(v.Differences(rep, p, node, zone)) == 0
 }
 
 // Differences returns how a Service port of the rules differs from what the API says now.
-func (v *Versions) Differences(rep *Report, p ServicePort, node, zone string) []Finding {
+func (v *Versions) Differences(rep *Judgment, p ServicePort, node, zone string) []Finding {
 	p = v.claimant(rep, p, false)
 	name := p.Service()
 	c := newCompared(rep, p, node, zone)
@@ -279,7 +279,7 @@ func (v *Versions) Forget() {
 }
 
 // Name gives the report the names of the Services that the API has now, where the rules have none of their own: in IPVS mode.
-func (v *Versions) Name(rep *Report) {
+func (v *Versions) Name(rep *Judgment) {
 	if rep.ipvs == nil {
 		return
 	}

@@ -198,18 +198,18 @@ func (k *Kubelet) readConfig(files Files, name string) error {
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", name, err)
 	}
-	k.keep(name, "", settings)
+	k.addSettings(name, "", settings)
 	return nil
 }
 
-func (k *Kubelet) keep(file, prefix string, settings map[string]any) {
+func (k *Kubelet) addSettings(file, prefix string, settings map[string]any) {
 	for key, v := range settings {
 		switch v := v.(type) {
 		case bool, string, int:
 			value := fmt.Sprint(v)
 			k.Values[prefix+key] = KubeletValue{value, Source{file, prefix + key + ": " + value}}
 		case map[string]any:
-			k.keep(file, prefix+key+".", v)
+			k.addSettings(file, prefix+key+".", v)
 		case []any: // as its flag has it
 			value := strings.Join(strings.Fields(strings.Trim(fmt.Sprint(v), "[]")), ",")
 			k.Values[prefix+key] = KubeletValue{value, Source{file, prefix + key + ": " + value}}

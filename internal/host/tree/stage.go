@@ -55,7 +55,7 @@ func (t *Tree) StageLink(p, target string) error {
 }
 
 // Own sets the owner and the modification time of what is staged for p.
-func (t *Tree) Own(p string, n Node) error {
+func (t *Tree) Own(p string, n Entry) error {
 	s := rel(staged(p))
 	err := t.root.Lchown(s, n.UID, n.GID)
 	if err == nil && n.Type == File {

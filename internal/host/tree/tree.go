@@ -28,9 +28,9 @@ type Tree struct {
 	name string
 }
 
-// Node is what exists at a path. The zero value is nothing.
-type Node struct {
-	Type    NodeType    `json:"type,omitempty"`
+// Entry is what exists at a path. The zero value is nothing.
+type Entry struct {
+	Type    EntryType   `json:"type,omitempty"`
 	Mode    fs.FileMode `json:"mode,omitempty"`
 	UID     int         `json:"uid,omitempty"`
 	GID     int         `json:"gid,omitempty"`
@@ -39,17 +39,17 @@ type Node struct {
 	Target  string      `json:"target,omitempty"` // of a symbolic link
 }
 
-// NodeType is the type of a Node.
-type NodeType string
+// EntryType is the type of a Node.
+type EntryType string
 
 // The node types. Other is what nodegate neither writes nor replaces: a device, a
 // pipe, a socket.
 const (
-	Absent  NodeType = ""
-	File    NodeType = "file"
-	SymLink NodeType = "symlink"
-	Dir     NodeType = "dir"
-	Other   NodeType = "other"
+	Absent  EntryType = ""
+	File    EntryType = "file"
+	SymLink EntryType = "symlink"
+	Dir     EntryType = "dir"
+	Other   EntryType = "other"
 )
 
 // Open opens the root. The error names a root that does not exist or is no
@@ -92,15 +92,15 @@ func (t *Tree) at(p string, err error) error {
 }
 
 // Stat returns what exists at p, without following symbolic links.
-func (t *Tree) Stat(p string) (Node, error) {
+func (t *Tree) Stat(p string) (Entry, error) {
 	info, err := t.root.Lstat(rel(p))
 	if errors.Is(err, fs.ErrNotExist) {
-		return Node{}, nil
+		return Entry{}, nil
 	}
 	if err != nil {
-		return Node{}, t.at(p, err)
+		return Entry{}, t.at(p, err)
 	}
-	n := Node{Type: Other, Mode: info.Mode() &^ fs.ModeType, ModTime: info.ModTime()}
+	n := Entry{Type: Other, Mode: info.Mode() &^ fs.ModeType, ModTime: info.ModTime()}
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		n.UID, n.GID = int(s.Uid), int(s.Gid)
 	}

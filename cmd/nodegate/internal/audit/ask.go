@@ -17,7 +17,7 @@ const (
 
 // Ask asks kube-proxy itself. What it says of an update that waits is uncertain while it is at one long writing, which has the update, or
 // is before it. Where it is at none, it is asked again: the writing may just have ended, and the other family's be about to begin.
-func (n *Node) Ask(ctx context.Context, from kube.ProxyPages, leftOut func(error)) kube.Proxy {
+func (n *Machine) Ask(ctx context.Context, from kube.ProxyPages, leftOut func(error)) kube.Proxy {
 	from.Began = n.Presence.Began()
 	for look := 1; ; look++ {
 		var left []error

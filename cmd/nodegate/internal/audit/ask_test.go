@@ -62,7 +62,7 @@ func TestAsk(t *testing.T) {
 			if c.writer != "" {
 				files["/proc/8/stat"], files["/proc/8/cmdline"] = c.writer, "iptables-restore\x00-w\x00"
 			}
-			n := Node{Presence: kube.Presence{Host: (&hosttest.Machine{Files: files}).Host()}}
+			n := Machine{Presence: kube.Presence{Host: (&hosttest.Machine{Files: files}).Host()}}
 			got := n.Ask(ctx, kube.ProxyPages{Metrics: server.URL}, func(err error) { t.Error(err) })
 			worst := verdict.Pass
 			for _, f := range got.Findings {
@@ -92,7 +92,7 @@ func TestAskLog(t *testing.T) {
 			"/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]", "/proc/uptime": uptime + " 1.00\n",
 			"/proc/7/stat": "7 (a) S 1 7 7 0 -1 4194304 1 0 0 0 9 50 0 0 20 0 1 0 6000 0", "/proc/7/cmdline": "kube-proxy\x00",
 		}}
-		n := Node{Presence: kube.Presence{Host: m.Host()}}
+		n := Machine{Presence: kube.Presence{Host: m.Host()}}
 		got := n.Ask(t.Context(), kube.ProxyPages{Logs: []string{name}}, func(err error) { t.Error(err) })
 		if len(got.Findings) != want {
 			t.Errorf("up for %s s: %+v, want %d", uptime, got.Findings, want)

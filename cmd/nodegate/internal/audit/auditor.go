@@ -36,7 +36,7 @@ type Auditor struct {
 	stop  context.CancelFunc
 	began time.Time
 	seen  time.Time // when it last looked
-	kept  settle.Kept
+	kept  settle.Progress
 }
 
 // New returns an auditor of h that ends with ctx. It does nothing before Checks.
@@ -53,11 +53,11 @@ func (a *Auditor) Checks(p *policy.Policy) []checks.Check {
 	defer a.mu.Unlock()
 	if asks != a.asked {
 		a.stop()
-		a.stop, a.asked, a.kept, a.began = func() {}, asks, settle.Kept{}, time.Now()
+		a.stop, a.asked, a.kept, a.began = func() {}, asks, settle.Progress{}, time.Now()
 		if asks.On {
 			ctx, cancel := context.WithCancel(a.ctx)
 			a.stop = cancel
-			go a.keep(ctx, asks)
+			go a.followRules(ctx, asks)
 		}
 	}
 	if !asks.On {
@@ -66,8 +66,8 @@ func (a *Auditor) Checks(p *policy.Policy) []checks.Check {
 	return []checks.Check{auditCheck{asks: p.Audit, kept: a.kept, began: a.began, seen: a.seen}}
 }
 
-func (a *Auditor) keep(ctx context.Context, asks policy.Audit) {
-	settle.Keep(ctx, NewNode(a.host), &server{host: a.host, asks: asks, warn: a.warn, plugins: a.plugins}, settle.Keeping{
+func (a *Auditor) followRules(ctx context.Context, asks policy.Audit) {
+	settle.Follow(ctx, NewMachine(a.host), &server{host: a.host, asks: asks, warn: a.warn, plugins: a.plugins}, settle.FollowOptions{
 		Node: asks.Node, Zone: asks.Zone, Every: asks.Every,
 		Settle: func() time.Duration { return kube.SettleTime(a.host, asks.Settle) },
 		Looked: func() {
@@ -77,7 +77,7 @@ func (a *Auditor) keep(ctx context.Context, asks policy.Audit) {
 				a.seen = time.Now()
 			}
 		},
-		Done: func(k settle.Kept) {
+		Done: func(k settle.Progress) {
 			a.mu.Lock()
 			if ctx.Err() != nil { // another policy is in use
 				a.mu.Unlock()
@@ -115,7 +115,7 @@ const firstRound = 2 * time.Minute
 // auditCheck is the last audit as a check.
 type auditCheck struct {
 	asks  policy.Audit
-	kept  settle.Kept
+	kept  settle.Progress
 	began time.Time
 	seen  time.Time
 }

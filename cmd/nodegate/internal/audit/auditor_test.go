@@ -22,11 +22,11 @@ func TestVerdict(t *testing.T) {
 	ofRule := fail
 	ofRule.Means, ofRule.Message = "connections fail", "KUBE-SEP-X is empty"
 	broken := errors.New("no route to host")
-	kept := func(rounds int, err error, found ...proxyrules.Finding) settle.Kept {
-		return settle.Kept{Rounds: rounds, Services: 3, Unanswered: err, Findings: found}
+	kept := func(rounds int, err error, found ...proxyrules.Finding) settle.Progress {
+		return settle.Progress{Rounds: rounds, Services: 3, Unanswered: err, Findings: found}
 	}
 	for name, c := range map[string]struct {
-		kept     settle.Kept
+		kept     settle.Progress
 		age      time.Duration
 		want     string // verdict, then what is said
 		severity policy.Severity
@@ -42,7 +42,7 @@ func TestVerdict(t *testing.T) {
 		"no API":               {kept(1, broken), 0, "unknown the rules are compared with nothing: no route to host", policy.Block},
 		"no API, bad rules":    {kept(1, broken, fail), 0, "fail default/web: differs", policy.Block},
 		"it hangs":             {kept(1, nil), time.Hour, "unknown nothing has been looked at since ", policy.Block},
-		"unreadable rules":     {settle.Kept{Rounds: 2, Unread: broken}, 0, "unknown no route to host", policy.Block},
+		"unreadable rules":     {settle.Progress{Rounds: 2, Unread: broken}, 0, "unknown no route to host", policy.Block},
 	} {
 		v := auditCheck{asks: policy.Audit{On: true, Severity: policy.Block}, kept: c.kept, began: time.Now().Add(-c.age), seen: time.Now().Add(-c.age)}
 		s, err := v.Inspect(t.Context(), nil)

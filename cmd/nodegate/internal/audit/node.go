@@ -18,8 +18,8 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// Node is this node, looked at again and again.
-type Node struct {
+// Machine is this node, looked at again and again.
+type Machine struct {
 	Host     *host.Host
 	Presence kube.Presence
 
@@ -29,17 +29,17 @@ type Node struct {
 	silent   time.Time // when it last did not say what it has written
 }
 
-// NewNode returns the node that h is.
-func NewNode(h *host.Host) *Node {
-	return &Node{Host: h, Presence: kube.Presence{Host: h}}
+// NewMachine returns the node that h is.
+func NewMachine(h *host.Host) *Machine {
+	return &Machine{Host: h, Presence: kube.Presence{Host: h}}
 }
 
 // Rules reads and judges the rules. nf_conntrack_tcp_be_liberal is read after them each time: kube-proxy may be told to set it when
 // it starts (conntrack.tcpBeLiberal), which it does before it writes rules.
-func (n *Node) Rules(ctx context.Context) (proxyrules.Report, error) {
+func (n *Machine) Rules(ctx context.Context) (proxyrules.Judgment, error) {
 	sets, err := n.Host.Rulesets(ctx)
 	if err != nil {
-		return proxyrules.Report{}, err
+		return proxyrules.Judgment{}, err
 	}
 	rep := proxyrules.Judge(sets, proxyrules.Options{
 		BeLiberal: beLiberal(n.Host), NodePortAddresses: n.Presence.NodePortAddresses,
@@ -57,7 +57,7 @@ func (n *Node) Rules(ctx context.Context) (proxyrules.Report, error) {
 }
 
 // unwritten tells a table that kube-proxy has not written since it started, as its metrics say, from one that somebody has flushed.
-func (n *Node) unwritten(ctx context.Context, rep *proxyrules.Report) {
+func (n *Machine) unwritten(ctx context.Context, rep *proxyrules.Judgment) {
 	flushed := func(f proxyrules.Finding) bool { return f.Name == "kubeproxy.table.flushed" }
 	if !slices.ContainsFunc(rep.Findings, flushed) {
 		return
@@ -74,10 +74,10 @@ func (n *Node) unwritten(ctx context.Context, rep *proxyrules.Report) {
 }
 
 // Proxy looks for kube-proxy.
-func (n *Node) Proxy(ctx context.Context) []proxyrules.Finding { return n.Presence.Look(ctx) }
+func (n *Machine) Proxy(ctx context.Context) []proxyrules.Finding { return n.Presence.Look(ctx) }
 
 // Writer looks whether kube-proxy is writing rules.
-func (n *Node) Writer() settle.Writer {
+func (n *Machine) Writer() settle.Writer {
 	p, runs, found := n.Presence.Writer()
 	if !found {
 		return settle.Writer{}
@@ -87,7 +87,7 @@ func (n *Node) Writer() settle.Writer {
 
 // Written asks kube-proxy, unless it has just not answered. In IPVS mode one writing is hundreds of short programs, and takes long where
 // the node is slow; in the others a writing that failed is tried again only after syncPeriod, 30 s.
-func (n *Node) Written() map[string]settle.Written {
+func (n *Machine) Written() map[string]settle.Written {
 	programs := n.mode == "ipvs"
 	if !programs && time.Since(n.silent) < time.Minute {
 		return nil
@@ -115,15 +115,15 @@ func (n *Node) Written() map[string]settle.Written {
 }
 
 // Generation returns that of the rules.
-func (n *Node) Generation(ctx context.Context) (generation string, sure bool, err error) {
+func (n *Machine) Generation(ctx context.Context) (generation string, sure bool, err error) {
 	return n.Host.RulesGeneration(ctx)
 }
 
 // Spent returns what this process has used of the processors.
-func (n *Node) Spent() time.Duration { return n.Host.ProcessorTime() }
+func (n *Machine) Spent() time.Duration { return n.Host.ProcessorTime() }
 
 // Flows looks for what conntrack still believes. A table that cannot be read is a finding that says so.
-func (n *Node) Flows(ctx context.Context, api settle.API, now *proxyrules.Versions, d time.Duration) []proxyrules.Finding {
+func (n *Machine) Flows(ctx context.Context, api settle.API, now *proxyrules.Versions, d time.Duration) []proxyrules.Finding {
 	found, err := settle.Flows(ctx, kube.Flows, api, now, d)
 	if err != nil {
 		return []proxyrules.Finding{kube.UnreadFlows(err)}

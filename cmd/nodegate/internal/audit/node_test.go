@@ -46,7 +46,7 @@ func TestWritten(t *testing.T) {
 		{"another program", "ipvs", "up 1\n", 1, map[string]settle.Written{}},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, c.page) }))
-		n := Node{Presence: kube.Presence{Metrics: server.URL}, mode: c.mode, families: c.families}
+		n := Machine{Presence: kube.Presence{Metrics: server.URL}, mode: c.mode, families: c.families}
 		if got := n.Written(); !maps.EqualFunc(got, c.want, func(a, b settle.Written) bool { return a == b }) {
 			t.Errorf("%s: %+v, want %+v", c.what, got, c.want)
 		}
@@ -66,7 +66,7 @@ func TestBeLiberal(t *testing.T) {
 	const drop = "-A KUBE-FORWARD -m conntrack --ctstate INVALID -m nfacct --nfacct-name  ct_state_invalid_dropped_pkts -j DROP\n"
 	save := strings.Replace(string(text), drop, "", 1)
 	m := &hosttest.Machine{Files: map[string]string{}, Rules: map[string]string{"iptables-nft-save": save}}
-	n := NewNode(m.Host())
+	n := NewMachine(m.Host())
 	for _, c := range []struct{ value, want string }{
 		{"", "kubeproxy.forward.be-liberal"}, {"0", "kubeproxy.forward.invalid-drop"}, {"1", ""}, {"0", "kubeproxy.forward.invalid-drop"},
 	} {
@@ -95,7 +95,7 @@ func TestNoWayToExternal(t *testing.T) {
 	}
 	save := regexp.MustCompile("-A KUBE-SERVICES .* external IP.*\n").ReplaceAllString(string(text), "")
 	m := &hosttest.Machine{Files: map[string]string{}, Rules: map[string]string{"iptables-nft-save": save}}
-	n := NewNode(m.Host())
+	n := NewMachine(m.Host())
 	for _, c := range []struct {
 		gate  string
 		found int
@@ -124,7 +124,7 @@ func TestWrittenSlow(t *testing.T) {
 	for state, want := range map[string]bool{"S": true, "R": true, "T": false} {
 		m := &hosttest.Machine{Files: map[string]string{"/proc/7/stat": "7 (a) " + state + " 1 7", "/proc/7/cmdline": "kube-proxy\x00",
 			"/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]"}}
-		n := Node{Presence: kube.Presence{Host: m.Host(), Metrics: "http://" + hanging.Addr().String()}, mode: "ipvs"}
+		n := Machine{Presence: kube.Presence{Host: m.Host(), Metrics: "http://" + hanging.Addr().String()}, mode: "ipvs"}
 		got := n.Written()
 		if recent := time.Since(got["ip"].Queued) < time.Minute && got["ip"] == got["ip6"]; recent != want {
 			t.Errorf("in state %s: %+v", state, got)
@@ -151,13 +151,13 @@ func TestUnwritten(t *testing.T) {
 		{"no text", "\x00\xff\n\n", flushed, flushed},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, c.page) }))
-		n := Node{Presence: kube.Presence{Metrics: server.URL}}
+		n := Machine{Presence: kube.Presence{Metrics: server.URL}}
 		for _, answers := range []bool{true, false} {
 			if !answers {
 				server.Close()
 				c.ip, c.ip6 = flushed, flushed
 			}
-			rep := proxyrules.Report{Findings: []proxyrules.Finding{
+			rep := proxyrules.Judgment{Findings: []proxyrules.Finding{
 				{Name: flushed, Family: "ip", Table: "nat", Message: "m"}, {Name: "kubeproxy.canary.missing", Family: "ip"},
 				{Name: flushed, Family: "ip6", Table: "nat", Message: "m"},
 			}}
@@ -186,7 +186,7 @@ func TestWrote(t *testing.T) {
 		"": "false false",
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, page) }))
-		n := NewNode((&hosttest.Machine{Files: map[string]string{}}).Host())
+		n := NewMachine((&hosttest.Machine{Files: map[string]string{}}).Host())
 		n.Presence.Metrics = server.URL
 		rep, err := n.Rules(t.Context())
 		if err != nil {
@@ -215,7 +215,7 @@ func TestRouteLocalnet(t *testing.T) {
 			m.Sysctl("net/ipv4/conf/all/route_localnet", c.all)
 			m.Sysctl("net/ipv4/conf/cni0/route_localnet", c.link)
 		}
-		rep, err := NewNode(m.Host()).Rules(t.Context())
+		rep, err := NewMachine(m.Host()).Rules(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

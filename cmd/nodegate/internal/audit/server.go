@@ -92,7 +92,7 @@ func (s *server) List(ctx context.Context, latest bool) (*proxyrules.Versions, e
 	return v, err
 }
 
-func (s *server) Follow(ctx context.Context, from *proxyrules.Versions, send func(proxyrules.Change)) error {
+func (s *server) Follow(ctx context.Context, from *proxyrules.Versions, send func(proxyrules.Event)) error {
 	api, err := s.open()
 	if err != nil {
 		return err

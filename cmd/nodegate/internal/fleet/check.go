@@ -93,7 +93,7 @@ func (c *collected) put(node int, key stateKey) {
 	if !is {
 		i = len(c.States)
 		c.at[key] = i
-		c.States = append(c.States, State{Verdict: key.verdict, Got: key.got, NotAsked: key.notAsked})
+		c.States = append(c.States, Answer{Verdict: key.verdict, Got: key.got, NotAsked: key.notAsked})
 	}
 	c.States[i].Nodes = append(c.States[i].Nodes, node)
 	c.of[node] = i
@@ -117,7 +117,7 @@ func (c *collected) finish(reports []report.Read) Check {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(len(c.States[b].Nodes), len(c.States[a].Nodes)) })
-	states := make([]State, len(order))
+	states := make([]Answer, len(order))
 	renamed := make([]int, len(order))
 	for to, from := range order {
 		states[to], renamed[from] = c.States[from], to
@@ -178,9 +178,9 @@ func (c Check) Odd() int {
 }
 
 // Of returns the state of a node; false if its stage does not ask.
-func (c Check) Of(node int) (State, bool) {
+func (c Check) Of(node int) (Answer, bool) {
 	if c.of[node] < 0 {
-		return State{}, false
+		return Answer{}, false
 	}
 	return c.States[c.of[node]], true
 }

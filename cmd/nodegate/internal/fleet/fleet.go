@@ -13,14 +13,14 @@ import (
 
 // Fleet is many reports in one table of checks and nodes, the worst first.
 type Fleet struct {
-	Nodes  []Node
+	Nodes  []Member
 	Checks []Check
 	Groups []Group // every node is in one
 	domain string  // the common end of all names
 }
 
-// Node is one report.
-type Node struct {
+// Member is one report.
+type Member struct {
 	Name    string          `json:"name"`
 	Stage   string          `json:"stage"`
 	Verdict verdict.Verdict `json:"verdict"`
@@ -34,16 +34,16 @@ type Check struct {
 	Name     string
 	Severity string
 	Kind     Kind
-	States   []State // the most common first; a node is in one
-	Reason   string  // why it is asked
-	Ref      string  // where that is documented
-	Remedy   string  // of the first node on which it does not pass
-	Because  string  // the check that explains every failure of this one
-	of       []int   // node -> state
+	States   []Answer // the most common first; a node is in one
+	Reason   string   // why it is asked
+	Ref      string   // where that is documented
+	Remedy   string   // of the first node on which it does not pass
+	Because  string   // the check that explains every failure of this one
+	of       []int    // node -> state
 }
 
-// State is what a check found on some nodes.
-type State struct {
+// Answer is what a check found on some nodes.
+type Answer struct {
 	Verdict  verdict.Verdict
 	NotAsked bool // their policy does not have the check
 	Got      string
@@ -95,7 +95,7 @@ func Merge(reports []report.Read) (Fleet, []error) {
 	kept, tooMany := bounded(kept)
 	errs = append(errs, tooMany...)
 	for _, r := range kept {
-		f.Nodes = append(f.Nodes, Node{r.Node.Name, r.Stage, r.Verdict, r.Time, r.File, r.Policy.Enforce})
+		f.Nodes = append(f.Nodes, Member{r.Node.Name, r.Stage, r.Verdict, r.Time, r.File, r.Policy.Enforce})
 	}
 	f.domain = domain(f.Nodes)
 	f.Checks = mergeChecks(kept)

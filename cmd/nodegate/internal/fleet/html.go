@@ -83,7 +83,7 @@ type page struct {
 }
 
 // word returns the verdict of a state as the page's readers know it.
-func (p *page) word(s State) string {
+func (p *page) word(s Answer) string {
 	if s.NotAsked {
 		return s.word()
 	}
@@ -101,7 +101,7 @@ func (p *page) text(s string, most int) string { return html.EscapeString(clean(
 
 // class returns how a state looks: a colour and, for readers who cannot see it, a
 // sign.
-func (s State) class() (class, sign string) {
+func (s Answer) class() (class, sign string) {
 	if s.NotAsked {
 		return "none", "×"
 	}
@@ -127,8 +127,8 @@ func (p *page) heatMap() {
 		return
 	}
 	p.put("<section id=map>\n<h2>Nodes that differ</h2>\n<p class=quiet>A row is nodes that are alike, a column one of the checks below. ",
-		"<b class=fail>", p.failed(), "</b> ", p.word(State{Verdict: verdict.Fail}), ", <b class=unknown>?</b> unknown, <b class=warn>!</b> ",
-		p.word(State{Verdict: verdict.Warn}), ", ",
+		"<b class=fail>", p.failed(), "</b> ", p.word(Answer{Verdict: verdict.Fail}), ", <b class=unknown>?</b> unknown, <b class=warn>!</b> ",
+		p.word(Answer{Verdict: verdict.Warn}), ", ",
 		"<b class=value>≠</b> pass with a value that most do not have, ",
 		"<b class=skip>–</b> skipped, <b class=none>×</b> not asked.</p>\n<div class=scroll>\n<table>\n<thead><tr><th scope=col>nodes</th>")
 	for i, c := range columns {
@@ -240,7 +240,7 @@ func (p *page) checks() {
 }
 
 // failed returns the sign of what fails: the first letter of its word.
-func (p *page) failed() string { return strings.ToUpper(p.word(State{Verdict: verdict.Fail})[:1]) }
+func (p *page) failed() string { return strings.ToUpper(p.word(Answer{Verdict: verdict.Fail})[:1]) }
 
 // link returns a link to an address that a browser may open, "" for any other.
 func (p *page) link(address string) string {

@@ -10,7 +10,7 @@ import (
 // JSON writes the table for other tools. Fields are added, never renamed.
 func JSON(w io.Writer, f Fleet) error {
 	d := jsonFleet{APIVersion: report.APIVersion, Kind: "FleetReport", Verdict: f.Verdict(),
-		Nodes: append([]Node{}, f.Nodes...), Checks: []jsonCheck{}, Groups: []jsonGroup{}}
+		Nodes: append([]Member{}, f.Nodes...), Checks: []jsonCheck{}, Groups: []jsonGroup{}}
 	for _, c := range f.Checks {
 		out := jsonCheck{Name: c.Name, Severity: c.Severity, Difference: c.Kind.String(), Because: c.Because, Remedy: c.Remedy}
 		for i, s := range c.States {
@@ -39,7 +39,7 @@ type jsonFleet struct {
 	APIVersion string          `json:"apiVersion"`
 	Kind       string          `json:"kind"`
 	Verdict    verdict.Verdict `json:"verdict"`
-	Nodes      []Node          `json:"nodes"`
+	Nodes      []Member        `json:"nodes"`
 	Checks     []jsonCheck     `json:"checks"`
 	Groups     []jsonGroup     `json:"groups"` // of nodes that are alike
 }

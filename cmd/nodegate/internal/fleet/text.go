@@ -41,7 +41,7 @@ func Text(w io.Writer, f Fleet, all bool, paint report.Paint) error {
 	if old := f.Outdated(); old != nil {
 		fmt.Fprintf(&t, "%s %s: %s\n\n", report.Count(len(old), "report"), outdated, f.names(old, t.names))
 	}
-	_ = report.Total(&t, paint, f.Verdict(), f.summary(State.word))
+	_ = report.Total(&t, paint, f.Verdict(), f.summary(Answer.word))
 	_, err := t.WriteTo(w)
 	return err
 }

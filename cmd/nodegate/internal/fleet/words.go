@@ -12,7 +12,7 @@ import (
 )
 
 // word returns the verdict as people read it.
-func (s State) word() string {
+func (s Answer) word() string {
 	if s.NotAsked {
 		return "not asked"
 	}
@@ -20,7 +20,7 @@ func (s State) word() string {
 }
 
 // rank returns the index of the verdict in verdict.All, the worst first; -1 if the nodes were not asked.
-func (s State) rank() int {
+func (s Answer) rank() int {
 	if s.NotAsked {
 		return -1
 	}
@@ -28,7 +28,7 @@ func (s State) rank() int {
 }
 
 // paint colours a word as the verdict; nodes that were not asked have no colour.
-func (s State) paint(paint report.Paint, word string) string {
+func (s Answer) paint(paint report.Paint, word string) string {
 	if s.NotAsked {
 		return word
 	}
@@ -36,7 +36,7 @@ func (s State) paint(paint report.Paint, word string) string {
 }
 
 // fine reports whether no operator has to look at it.
-func (s State) fine() bool { return s.NotAsked || s.Verdict.Fine() }
+func (s Answer) fine() bool { return s.NotAsked || s.Verdict.Fine() }
 
 // clean returns a text of a report as one line that is safe to print: without
 // control characters, which could rewrite a terminal, and without characters that
@@ -75,7 +75,7 @@ func (f Fleet) names(nodes []int, most int) string {
 
 // domain returns the common end of all names, from a dot on, which the table does
 // not repeat. It is "" if a name would be empty without it.
-func domain(nodes []Node) string {
+func domain(nodes []Member) string {
 	if len(nodes) < 2 {
 		return ""
 	}
@@ -92,11 +92,11 @@ func domain(nodes []Node) string {
 }
 
 // summary returns the fleet in one line: "1000 nodes, 98 checks, stage boot: 3 fail, 997 pass".
-func (f Fleet) summary(word func(State) string) string {
+func (f Fleet) summary(word func(Answer) string) string {
 	var parts []string
 	for _, v := range []verdict.Verdict{verdict.Fail, verdict.Unknown, verdict.Pass} {
 		if n := f.Count(v); n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, word(State{Verdict: v})))
+			parts = append(parts, fmt.Sprintf("%d %s", n, word(Answer{Verdict: v})))
 		}
 	}
 	stages := f.Stages()

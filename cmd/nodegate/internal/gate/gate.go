@@ -23,19 +23,19 @@ import (
 
 // Gate is one start of the unit.
 type Gate struct {
-	Host     *host.Host
-	Voice    Voice
-	Disabled string                // the file that switches the gate off
-	Again    func() *policy.Policy // evaluates the policy again, nil where it cannot be; it may wait
-	last     string                // the reason that was said last: each is said once
-	stuck    activity.Step
-	doubt    string       // why it cannot be told whether the gate is switched off
-	held     string       // how the reasons are said; "" is held
-	words    string       // the last words that the console has
-	Next     string       // what follows where the budget ends; "" is that systemd tries again
-	tested   string       // the report that whoever tests this image has
-	untold   string       // the one that was made for them since, and not accepted
-	shipped  <-chan error // what became of on_held; nil before it was run
+	Host           *host.Host
+	Voice          Voice
+	BreakGlassFile string                // the file that switches the gate off
+	Again          func() *policy.Policy // evaluates the policy again, nil where it cannot be; it may wait
+	last           string                // the reason that was said last: each is said once
+	stuck          activity.Step
+	doubt          string       // why it cannot be told whether the gate is switched off
+	held           string       // how the reasons are said; "" is held
+	words          string       // the last words that the console has
+	Next           string       // what follows where the budget ends; "" is that systemd tries again
+	tested         string       // the report that whoever tests this image has
+	untold         string       // the one that was made for them since, and not accepted
+	shipped        <-chan error // what became of on_held; nil before it was run
 }
 
 // Outcome is how the start ends.
@@ -43,18 +43,18 @@ type Outcome int
 
 // The outcomes. The zero value keeps the unit held.
 const (
-	Held      Outcome = iota
-	Unknown           // held, because it could not be told whether the node passes
-	Proven            // the node passes
-	Off               // somebody broke the glass
-	Released          // the budget ended, and the policy releases
-	Tolerated         // the node does not pass, and the policy holds nothing (enforce = "warn")
+	Held        Outcome = iota
+	Unknown             // held, because it could not be told whether the node passes
+	Proven              // the node passes
+	GlassBroken         // somebody broke the glass
+	Released            // the budget ended, and the policy releases
+	Tolerated           // the node does not pass, and the policy holds nothing (enforce = "warn")
 )
 
-// SwitchedOff reports whether somebody broke the glass, and says so: before the
+// BreakGlass reports whether somebody broke the glass, and says so: before the
 // policy is read, and while the unit is held.
-func (g *Gate) SwitchedOff() bool {
-	why, err := g.Host.BreakGlass(g.Disabled)
+func (g *Gate) BreakGlass() bool {
+	why, err := g.Host.BreakGlass(g.BreakGlassFile)
 	if err != nil && err.Error() != g.doubt {
 		g.doubt = err.Error()
 		g.Voice.say(host.LevelWarning, "nodegate: "+g.doubt+"; the gate is not switched off", nil)
@@ -73,7 +73,7 @@ func (g *Gate) SwitchedOff() bool {
 func (g *Gate) Unreadable(mistake, all string) {
 	line := "nodegate: held: the policy cannot be read: " + report.OneLine(mistake)
 	host.Status(line)
-	g.Voice.say(host.LevelError, line+"; correct it, or touch "+g.Disabled, nil)
+	g.Voice.say(host.LevelError, line+"; correct it, or touch "+g.BreakGlassFile, nil)
 	if all != "" {
 		g.Voice.log(host.LevelError, all, nil)
 	}
@@ -83,18 +83,18 @@ func (g *Gate) Unreadable(mistake, all string) {
 func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
 	began := time.Now()
 	off, tolerated, kept := false, false, false
-	made := keeper{write: report.KeepChange}
+	made := recorder{write: report.RecordChange}
 	if p.Gate.Enforce == policy.Warn {
 		g.held = "would be held"
 	}
-	r, err := checks.Until(ctx, g.Host, p.Gate, g.list(p), made.keep, func(r checks.Report, waiting activity.Step) bool {
+	r, err := checks.Until(ctx, g.Host, p.Gate, g.list(p), made.record, func(r checks.Outcome, waiting activity.Step) bool {
 		if waiting.What == "" {
-			g.keep(p, r)
+			g.writeReport(p, r)
 			kept = true
 		}
 		if waiting.What != "" || r.Verdict() != verdict.Pass {
 			g.explain(r, waiting)
-			off = g.SwitchedOff()
+			off = g.BreakGlass()
 			tolerated = waiting.What == "" && p.Gate.Enforce == policy.Warn
 		}
 		if waiting.What == "" && r.Verdict() != verdict.Pass {
@@ -104,14 +104,14 @@ func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
 		return !off && !tolerated
 	})
 	if errors.Is(err, checks.ErrBudget) && !kept {
-		g.keep(p, r)
+		g.writeReport(p, r)
 	}
 	defer g.told()
 	g.insist()
 	waited := time.Since(began).Round(time.Millisecond)
 	switch {
 	case off:
-		return Off
+		return GlassBroken
 	case err == nil && r.Verdict() == verdict.Pass:
 		g.proven(p.Gate.Unit, len(r.Results), waited)
 		return Proven
@@ -148,9 +148,9 @@ func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
 
 // list returns the requirements of each attempt. While the policy depends on a fact that is not known, as on the version of a kubelet
 // that was too slow to say it, it is evaluated again.
-func (g *Gate) list(p *policy.Policy) func(checks.Report) []checks.Check {
+func (g *Gate) list(p *policy.Policy) func(checks.Outcome) []checks.Check {
 	list := catalog.For(p, checks.Boot)
-	return func(last checks.Report) []checks.Check {
+	return func(last checks.Outcome) []checks.Check {
 		if slices.ContainsFunc(last.Results, func(r checks.Result) bool { return r.Metadata.Unknown != "" }) {
 			if now := g.Again(); now != nil {
 				list = catalog.For(now, checks.Boot)
@@ -200,14 +200,14 @@ const (
 	often       = 2 * time.Minute
 )
 
-// keep leaves what was found and changed for other tools. A file that cannot be
+// writeReport leaves what was found and changed for other tools. A file that cannot be
 // written (an ordinary user tries the gate) is no reason to be held.
-func (g *Gate) keep(p *policy.Policy, r checks.Report) {
+func (g *Gate) writeReport(p *policy.Policy, r checks.Outcome) {
 	g.tellTester(p, r)
 	kept := make(chan error, 1)
 	g.Voice.leave(func() {
 		kept <- report.Leave(report.File, report.New(g.Host, p, r))
-		report.KeepFixed(r)
+		report.RecordFixed(r)
 	})
 	report.LogFixed(r, func(line string, fields map[string]string) { g.Voice.log(host.LevelNotice, line, fields) })
 	for _, res := range r.Results {
@@ -226,7 +226,7 @@ func (g *Gate) keep(p *policy.Policy, r checks.Report) {
 
 // explain says why the unit is held: one line for each cause, and only when the
 // reason has changed since it was said.
-func (g *Gate) explain(r checks.Report, waiting activity.Step) {
+func (g *Gate) explain(r checks.Outcome, waiting activity.Step) {
 	if waiting.What != "" {
 		line := "nodegate: " + cmp.Or(g.held, "held") + ": " + waiting.String()
 		host.Status(line)

@@ -9,28 +9,28 @@ import (
 	"nodegate/internal/host"
 )
 
-// keeper writes each change to ChangesFile when it has been made, in their order and each once. A file system that hangs holds an
+// recorder writes each change to ChangesFile when it has been made, in their order and each once. A file system that hangs holds an
 // attempt up for one line, and again only after retry. What is made meanwhile waits, and is written when the file system answers: it is
 // lost where there is too much of it, or where the start ends before.
-type keeper struct {
-	write func(report.Change)
+type recorder struct {
+	write func(report.AppliedChange)
 	slow  time.Time // when a line was last waited for in vain
 
 	mu      sync.Mutex
-	waiting []unkept
+	waiting []unrecorded
 	writing bool
 }
 
-type unkept struct {
-	change  report.Change
+type unrecorded struct {
+	change  report.AppliedChange
 	written chan struct{}
 }
 
 // mostWaiting is how many changes wait: more than a node's first start makes.
 const mostWaiting = 1000
 
-// keep is called by one attempt at a time.
-func (k *keeper) keep(was checks.Result, made []checks.Change) {
+// record is called by one attempt at a time.
+func (k *recorder) record(was checks.Result, made []checks.Change) {
 	written := k.add(report.Made(was, made))
 	if time.Since(k.slow) > retry && !host.InTime(func() bool { <-written; return true }) {
 		k.slow = time.Now()
@@ -38,10 +38,10 @@ func (k *keeper) keep(was checks.Result, made []checks.Change) {
 }
 
 // add returns what is closed when the change is written, or dropped.
-func (k *keeper) add(c report.Change) <-chan struct{} {
+func (k *recorder) add(c report.AppliedChange) <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	u := unkept{c, make(chan struct{})}
+	u := unrecorded{c, make(chan struct{})}
 	if len(k.waiting) >= mostWaiting {
 		close(u.written)
 		return u.written
@@ -55,7 +55,7 @@ func (k *keeper) add(c report.Change) <-chan struct{} {
 }
 
 // drain writes what waits, and ends when that is nothing.
-func (k *keeper) drain() {
+func (k *recorder) drain() {
 	for {
 		k.mu.Lock()
 		if len(k.waiting) == 0 {

@@ -31,12 +31,12 @@ func TestKeeper(t *testing.T) {
 			got = nil
 			return all
 		}
-		k := keeper{write: func(c report.Change) {
+		k := recorder{write: func(c report.AppliedChange) {
 			time.Sleep(time.Until(began.Add(hangs)))
 			note("%s at %s", c.Writes[0].To)
 		}}
 		made := func(to string) {
-			k.keep(checks.Result{Name: "test"}, []checks.Change{{Target: "test", To: to}})
+			k.record(checks.Result{Name: "test"}, []checks.Change{{Target: "test", To: to}})
 			note("after %s %s", to)
 		}
 		made("a")

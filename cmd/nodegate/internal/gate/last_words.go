@@ -10,7 +10,7 @@ import (
 )
 
 // leaveWords writes the report to the console, and to pstore where a program may, which outlive the machine, once for each change.
-func (g *Gate) leaveWords(p *policy.Policy, r checks.Report) {
+func (g *Gate) leaveWords(p *policy.Policy, r checks.Outcome) {
 	lines, err := report.LastWords(report.New(g.Host, p, r))
 	if err != nil {
 		g.Voice.log(host.LevelWarning, "nodegate: last words: "+err.Error(), nil)
@@ -26,7 +26,7 @@ func (g *Gate) leaveWords(p *policy.Policy, r checks.Report) {
 }
 
 // tellTester writes the whole report for whoever tests this machine's image, once for each change.
-func (g *Gate) tellTester(p *policy.Policy, r checks.Report) {
+func (g *Gate) tellTester(p *policy.Policy, r checks.Outcome) {
 	if !host.HasReportPort() {
 		return
 	}

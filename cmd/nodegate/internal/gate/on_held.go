@@ -18,7 +18,7 @@ const (
 
 // tell gives the report to the policy's on_held program, once a start, beside the gate: what becomes of it neither holds nor
 // opens anything.
-func (g *Gate) tell(p *policy.Policy, r checks.Report) {
+func (g *Gate) tell(p *policy.Policy, r checks.Outcome) {
 	if len(p.Gate.OnHeld) == 0 || g.shipped != nil {
 		return
 	}

@@ -31,8 +31,8 @@ const (
 // Outcomes returns all outcomes, the worst first.
 func Outcomes() []Outcome { return []Outcome{Held, Unknown, Changed, Pass} }
 
-// Node is what the policy would do to one node.
-type Node struct {
+// Forecast is what the policy would do to one node.
+type Forecast struct {
 	Name    string      `json:"name"`
 	File    string      `json:"file"`
 	Outcome Outcome     `json:"outcome"`
@@ -58,8 +58,8 @@ type Document struct {
 
 // Nodes returns what the policy would do to the nodes of the documents, in their order.
 // The errors are of documents that are neither, of nodes that are in two, and of mistakes in the policy.
-func (p Policy) Nodes(ctx context.Context, count int, read func(i int) (Document, error)) ([]Node, []error) {
-	nodes, errs := make([][]Node, count), make([]error, count)
+func (p Policy) Nodes(ctx context.Context, count int, read func(i int) (Document, error)) ([]Forecast, []error) {
+	nodes, errs := make([][]Forecast, count), make([]error, count)
 	var work sync.WaitGroup
 	next := make(chan int)
 	for range runtime.GOMAXPROCS(0) {
@@ -78,7 +78,7 @@ func (p Policy) Nodes(ctx context.Context, count int, read func(i int) (Document
 	}
 	close(next)
 	work.Wait()
-	var all []Node
+	var all []Forecast
 	var wrong []error
 	files := map[string]string{}
 	for i := range nodes {
@@ -98,7 +98,7 @@ func (p Policy) Nodes(ctx context.Context, count int, read func(i int) (Document
 }
 
 // document tells a snapshot from reports by its first lines.
-func (p Policy) document(ctx context.Context, d Document) ([]Node, error) {
+func (p Policy) document(ctx context.Context, d Document) ([]Forecast, error) {
 	if !bytes.Contains(d.Text[:min(len(d.Text), 512)], []byte(`"Snapshot"`)) {
 		return p.reports(d)
 	}
@@ -112,7 +112,7 @@ func (p Policy) document(ctx context.Context, d Document) ([]Node, error) {
 		return nil, err
 	}
 	found := checks.Inspect(ctx, h, checks.Boot, catalog.For(loaded, checks.Boot))
-	return []Node{newNode(d.Name, found, report.New(h, loaded, found))}, nil
+	return []Forecast{newNode(d.Name, found, report.New(h, loaded, found))}, nil
 }
 
 func (p Policy) load(node string, fact func(string) (any, bool)) (*policy.Policy, error) {
@@ -124,8 +124,8 @@ func (p Policy) load(node string, fact func(string) (any, bool)) (*policy.Policy
 }
 
 // newNode sorts what an inspection found. What apply would change passes afterwards.
-func newNode(file string, found checks.Report, r report.Report) Node {
-	n := Node{Name: r.Node.Name, File: file, Outcome: Pass}
+func newNode(file string, found checks.Outcome, r report.Report) Forecast {
+	n := Forecast{Name: r.Node.Name, File: file, Outcome: Pass}
 	if n.Name == "" {
 		n.Name = file
 	}

@@ -77,12 +77,12 @@ func reported(t *testing.T, m *hosttest.Machine, text string) string {
 	return encode(t, report.New(m.Host(), p, checks.Inspect(t.Context(), m.Host(), checks.Boot, catalog.For(p, checks.Boot))))
 }
 
-func previewed(t *testing.T, texts ...string) ([]preview.Node, []error) {
+func previewed(t *testing.T, texts ...string) ([]preview.Forecast, []error) {
 	t.Helper()
 	return previewedBy(t, newPolicy, texts...)
 }
 
-func previewedBy(t *testing.T, text string, texts ...string) ([]preview.Node, []error) {
+func previewedBy(t *testing.T, text string, texts ...string) ([]preview.Forecast, []error) {
 	t.Helper()
 	files := []policy.File{{Name: "new.hcl", Text: []byte(text)}}
 	p := preview.Policy{Source: policy.Read(files, policy.Options{Checks: catalog.Names()})}

@@ -16,12 +16,12 @@ import (
 )
 
 // reports compares the new policy with what the reports of an older one have.
-func (p Policy) reports(d Document) ([]Node, error) {
+func (p Policy) reports(d Document) ([]Forecast, error) {
 	read, err := report.Decode(d.Name, bytes.NewReader(d.Text))
 	if err != nil {
 		return nil, err
 	}
-	var nodes []Node
+	var nodes []Forecast
 	for _, old := range read {
 		loaded, err := p.load(old.File, facts(old.Node))
 		if err != nil {
@@ -31,7 +31,7 @@ func (p Policy) reports(d Document) ([]Node, error) {
 		for _, r := range old.Results {
 			known[r.Name] = r
 		}
-		found := checks.Report{Stage: checks.Boot}
+		found := checks.Outcome{Stage: checks.Boot}
 		for _, c := range catalog.For(loaded, checks.Boot) {
 			was, has := known[c.Name()]
 			r := checks.Result{Name: c.Name(), Metadata: c.Metadata(), Follows: was.Because}

@@ -17,15 +17,15 @@ type document struct {
 	APIVersion string          `json:"apiVersion"`
 	Kind       string          `json:"kind"`
 	Count      map[Outcome]int `json:"count"`
-	Nodes      []Node          `json:"nodes"`
+	Nodes      []Forecast      `json:"nodes"`
 }
 
 // JSON writes the nodes as a document for other tools.
-func JSON(w io.Writer, nodes []Node) error {
+func JSON(w io.Writer, nodes []Forecast) error {
 	return report.JSON(w, document{report.APIVersion, "Preview", count(nodes), nodes})
 }
 
-func count(nodes []Node) map[Outcome]int {
+func count(nodes []Forecast) map[Outcome]int {
 	n := map[Outcome]int{}
 	for _, o := range Outcomes() {
 		n[o] = 0
@@ -37,7 +37,7 @@ func count(nodes []Node) map[Outcome]int {
 }
 
 // Worst returns the worst outcome of all nodes.
-func Worst(nodes []Node) Outcome {
+func Worst(nodes []Forecast) Outcome {
 	n := count(nodes)
 	for _, o := range Outcomes() {
 		if n[o] > 0 {
@@ -52,7 +52,7 @@ const fewNames = 4
 
 // Text writes one line for each reason, the worst first, with the nodes that it
 // concerns.
-func Text(w io.Writer, nodes []Node, all bool, paint report.Paint) error {
+func Text(w io.Writer, nodes []Forecast, all bool, paint report.Paint) error {
 	type line struct {
 		Reason
 		nodes []string

@@ -27,8 +27,8 @@ type Covered struct{ Live, Endpoints, Services, Health, Log bool }
 
 // NewAudit is the audit in the form of every other report: a result for each
 // kind of finding.
-func NewAudit(h *host.Host, rep *proxyrules.Report, c Covered, began time.Time) Report {
-	r := checks.Report{Started: began, Duration: time.Since(began), Stage: checks.Run}
+func NewAudit(h *host.Host, rep *proxyrules.Judgment, c Covered, began time.Time) Report {
+	r := checks.Outcome{Started: began, Duration: time.Since(began), Stage: checks.Run}
 	for _, k := range proxyrules.Kinds() {
 		r.Results = append(r.Results, auditResult(k, rep, c))
 	}
@@ -40,7 +40,7 @@ func NewAudit(h *host.Host, rep *proxyrules.Report, c Covered, began time.Time) 
 	return out
 }
 
-func auditResult(k proxyrules.Kind, rep *proxyrules.Report, c Covered) checks.Result {
+func auditResult(k proxyrules.Kind, rep *proxyrules.Judgment, c Covered) checks.Result {
 	res := checks.Result{Name: k.Name, Verdict: verdict.Pass, Metadata: policy.Metadata{Severity: policy.Block, Reason: k.Summary, Ref: k.Ref}}
 	res.State = checks.State{Want: "none", Got: "none", Skip: notCovered(k.Name, rep.Mode, c)}
 	if k.Verdict == verdict.Warn {

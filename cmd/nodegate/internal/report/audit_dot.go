@@ -13,7 +13,7 @@ import (
 // AuditDOT writes the graph of Services and endpoints in the language of Graphviz. A Service with a finding is red; an edge to an
 // endpoint carries the chance in per cent, a dashed one is for policy Local. Of more than manyServices it has those with a finding
 // only, unless all is set.
-func AuditDOT(w io.Writer, rep *proxyrules.Report, all bool) error {
+func AuditDOT(w io.Writer, rep *proxyrules.Judgment, all bool) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintln(b, "digraph kubeproxy {\n\trankdir=LR;\n\tnode [shape=box, fontname=monospace];")
 	endpoints, left := map[string]bool{}, 0

@@ -16,7 +16,7 @@ import (
 )
 
 // judged judges a recorded save in which the first old is replaced by new.
-func judged(t testing.TB, old, new string) proxyrules.Report {
+func judged(t testing.TB, old, new string) proxyrules.Judgment {
 	t.Helper()
 	text, err := os.ReadFile("../../../../internal/proxyrules/testdata/iptables-save.txt")
 	if err != nil {
@@ -65,7 +65,7 @@ prod/sticky                   10.98.126.252:80/tcp  affinity 10800 s            
 }
 
 // tree writes one Service as a tree.
-func tree(w io.Writer, rep *proxyrules.Report, name string) error {
+func tree(w io.Writer, rep *proxyrules.Judgment, name string) error {
 	one, err := report.OneService(rep, name)
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func TestServiceSVG(t *testing.T) {
 
 // TestManyServicesDOT: of many Services those with a finding are drawn, all if asked.
 func TestManyServicesDOT(t *testing.T) {
-	rep := proxyrules.Report{}
+	rep := proxyrules.Judgment{}
 	for i := range 1000 {
 		rep.Services = append(rep.Services, proxyrules.Service{Name: fmt.Sprintf("prod/s%d", i), Verdict: verdict.Pass})
 	}
@@ -177,7 +177,7 @@ default/kubernetes:https (tcp, ip) pass
 }
 
 func TestAuditDOT(t *testing.T) {
-	rep := proxyrules.Report{Services: []proxyrules.Service{{Name: `prod/a"b`, Protocol: "tcp", Family: "ip", ClusterIP: "10.96.0.7", Port: 80,
+	rep := proxyrules.Judgment{Services: []proxyrules.Service{{Name: `prod/a"b`, Protocol: "tcp", Family: "ip", ClusterIP: "10.96.0.7", Port: 80,
 		Verdict:        verdict.Fail,
 		Endpoints:      []proxyrules.Endpoint{{Address: "10.0.0.1:80", Chance: 0.5}, {Address: "10.0.0.2:80", Chance: 0.5}},
 		LocalEndpoints: []proxyrules.Endpoint{{Address: "10.0.0.1:80", Chance: 1}}}}}

@@ -17,7 +17,7 @@ const manyServices = 40
 
 // AuditSummary writes every finding with its evidence and remedy, and then a line for each Service: name, address, other
 // addresses, endpoints and verdict. Of more than manyServices it lists those with a finding only, unless all is set.
-func AuditSummary(w io.Writer, rep *proxyrules.Report, all bool) error {
+func AuditSummary(w io.Writer, rep *proxyrules.Judgment, all bool) error {
 	if rep.Mode != "" {
 		if _, err := fmt.Fprintf(w, "kube-proxy in %s mode, rules of version %s, %s\n", rep.Mode, rep.Version,
 			Count(len(rep.Services), "Service port")); err != nil {

@@ -20,7 +20,7 @@ const (
 
 // ServiceSVG draws the path of a packet to the Services of a report: from their addresses through their chains to the endpoints. The
 // drawing needs nothing else, and asks for nothing.
-func ServiceSVG(w io.Writer, rep *proxyrules.Report) error {
+func ServiceSVG(w io.Writer, rep *proxyrules.Judgment) error {
 	var d drawing
 	for i := range rep.Services {
 		s := service{&rep.Services[i]}

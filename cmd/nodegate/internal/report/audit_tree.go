@@ -12,7 +12,7 @@ import (
 
 // ServiceTree writes the path of a packet to the Services of a report: from their addresses through their chains to the endpoints,
 // with the chance of each.
-func ServiceTree(w io.Writer, rep *proxyrules.Report) error {
+func ServiceTree(w io.Writer, rep *proxyrules.Judgment) error {
 	var b strings.Builder
 	for i := range rep.Services {
 		if i > 0 {
@@ -26,7 +26,7 @@ func ServiceTree(w io.Writer, rep *proxyrules.Report) error {
 
 // OneService returns the report with one Service only. The name is ns/name for every port or ns/name:port for one. It fails if the
 // rules have no such Service.
-func OneService(rep *proxyrules.Report, name string) (*proxyrules.Report, error) {
+func OneService(rep *proxyrules.Judgment, name string) (*proxyrules.Judgment, error) {
 	one := *rep
 	one.Services = nil
 	var names []string

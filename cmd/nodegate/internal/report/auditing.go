@@ -26,7 +26,7 @@ type Delay struct {
 }
 
 // NewAuditing returns the document of what was kept.
-func NewAuditing(k settle.Kept) *Auditing {
+func NewAuditing(k settle.Progress) *Auditing {
 	a := &Auditing{
 		Last: k.Audited, Rounds: k.Rounds, Reads: k.Reads, Changes: k.Changes, Services: k.Services, Findings: len(k.Findings),
 		Delay: Delay{Buckets: map[string]int{}, Sum: k.Delay.Sum.Seconds(), Count: k.Delay.Count},

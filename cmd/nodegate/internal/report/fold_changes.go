@@ -49,10 +49,10 @@ func foldChanges() error {
 
 // folded returns the changes, the oldest first, with one write for each setting: from what it was at first to what it was made at last.
 // It leaves out what nobody can put back: what has gone with its link, and a change that has no write.
-func folded(changes []Change, there func(Write) bool) []Change {
+func folded(changes []AppliedChange, there func(Write) bool) []AppliedChange {
 	type place struct{ change, write int }
 	known := map[string]place{}
-	var all []Change
+	var all []AppliedChange
 	for _, c := range changes {
 		writes := c.Writes
 		c.Writes = nil

@@ -11,7 +11,7 @@ import (
 // TestFolded: of each setting the first value and the last one stay, of those that are still there.
 func TestFolded(t *testing.T) {
 	sysctl := func(target, from, to string) Write { return Write{checks.SetSysctl, target, from, to} }
-	changes := []Change{
+	changes := []AppliedChange{
 		{Name: "both", Writes: []Write{sysctl("a", "1", "1"), sysctl("b", "0", "1")}},
 		{Name: "link", Writes: []Write{{checks.SetMTU, "veth1", "1500", "1400"}, {checks.SetMTU, "eth0", "9001", "1400"}}},
 		{Name: "nobody's"},

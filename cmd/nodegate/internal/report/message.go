@@ -29,7 +29,7 @@ func NewMessage(res checks.Result) Message {
 }
 
 // Blocking returns a message for each cause that keeps a unit held.
-func Blocking(r checks.Report) []Message {
+func Blocking(r checks.Outcome) []Message {
 	var all []Message
 	for _, res := range r.Results {
 		if res.Metadata.Severity == policy.Block && res.Verdict != verdict.Pass && res.Verdict != verdict.Skipped && !res.IsSymptom() {

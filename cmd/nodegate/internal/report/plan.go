@@ -18,7 +18,7 @@ type Plan struct {
 
 // NewPlan sorts what an inspection found by what apply would do about it. It cannot
 // mend the consequence of what it cannot mend.
-func NewPlan(r checks.Report) Plan {
+func NewPlan(r checks.Outcome) Plan {
 	p := Plan{checked: len(r.Results)}
 	stuck, changed := map[string]bool{}, map[string]bool{}
 	for _, res := range r.Results {

@@ -63,7 +63,7 @@ func (e *exposition) report(r Report, stage string) {
 		name, help string
 		value      float64
 	}{
-		{"nodegate_holds", "Whether every blocking requirement passes, 1 or 0.", float64(oneIf(r.Verdict == verdict.Pass))},
+		{"nodegate_pass", "Whether every blocking requirement passes, 1 or 0.", float64(oneIf(r.Verdict == verdict.Pass))},
 		{"nodegate_enforce", "1: the gate holds the unit of a node that does not pass; 0: it only reports.",
 			float64(oneIf(r.Policy.Enforce == ""))},
 		{"nodegate_check_duration_seconds", "How long the check took.", r.DurationMs / 1000},
@@ -95,7 +95,7 @@ func (d Watch) Metrics(w io.Writer) error {
 		{"nodegate_watch_link_events_total", "counter", "Notices about links that the kernel sent.", d.LinkEvents},
 		{"nodegate_watch_resyncs_total", "counter", "Times that notices were missed and every link was inspected again.", d.Resyncs},
 		{"nodegate_watch_rounds_total", "counter", "Times that everything was inspected.", d.Rounds},
-		{"nodegate_watch_off", "gauge", "1 while nodegate is switched off: nothing is corrected.", oneIf(d.Off != "")},
+		{"nodegate_watch_break_glass", "gauge", "1 while nodegate is switched off: nothing is corrected.", oneIf(d.BreakGlass != "")},
 		{"nodegate_watch_policy_error", "gauge", "1 while the policy cannot be read and the last good one is in use.",
 			oneIf(d.PolicyError != "")},
 		{"nodegate_watch_start_timestamp_seconds", "gauge", "When watch was started.", int(d.Since.Unix())},

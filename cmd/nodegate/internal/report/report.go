@@ -73,7 +73,7 @@ type Result struct {
 }
 
 // New returns the report on h of a run of the checks of p.
-func New(h *host.Host, p *policy.Policy, r checks.Report) Report {
+func New(h *host.Host, p *policy.Policy, r checks.Outcome) Report {
 	out := Report{
 		APIVersion: APIVersion, Kind: KindReport, Node: describe(h), Policy: NewPolicy(p),
 		Stage: string(r.Stage), Verdict: r.Verdict(), Time: r.Started.UTC().Format("2006-01-02T15:04:05.000Z"),

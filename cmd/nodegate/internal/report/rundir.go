@@ -36,8 +36,8 @@ func Leave(name string, document any) error {
 	return file.Replace(name, b.Bytes(), 0o644)
 }
 
-// Change is one line of ChangesFile: enough to undo it by hand.
-type Change struct {
+// AppliedChange is one line of ChangesFile: enough to undo it by hand.
+type AppliedChange struct {
 	Time time.Time `json:"time"`
 	Name string    `json:"name"`
 	Was  string    `json:"was"`
@@ -54,16 +54,16 @@ type Write struct {
 	To     string            `json:"to"`
 }
 
-// NewChange returns the line about what was made for a requirement.
-func NewChange(at time.Time, name, was, now string, made []checks.Change) Change {
-	return Change{at.UTC(), name, was, now, writes(made)}
+// NewAppliedChange returns the line about what was made for a requirement.
+func NewAppliedChange(at time.Time, name, was, now string, made []checks.Change) AppliedChange {
+	return AppliedChange{at.UTC(), name, was, now, writes(made)}
 }
 
 func writes(made []checks.Change) []Write {
 	var all []Write
 	for _, c := range made {
-		if c.Beside != nil {
-			all = append(all, writes(c.Beside())...)
+		if c.AlsoWritten != nil {
+			all = append(all, writes(c.AlsoWritten())...)
 		}
 		if c.Target != "" {
 			all = append(all, Write{c.Kind, c.Target, c.From, c.To})
@@ -74,21 +74,21 @@ func writes(made []checks.Change) []Write {
 
 // ReadChanges returns what ChangesFile has, and what it had, the newest first. A line that is cut off
 // or no change is left out.
-func ReadChanges() ([]Change, error) {
+func ReadChanges() ([]AppliedChange, error) {
 	all, err := readChanges(olderChanges, movingChanges, ChangesFile)
 	slices.Reverse(all)
 	return all, err
 }
 
-func readChanges(names ...string) ([]Change, error) {
-	var all []Change
+func readChanges(names ...string) ([]AppliedChange, error) {
+	var all []AppliedChange
 	for _, name := range names {
 		text, err := file.Read(name, 2*mostChanges)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 		for line := range bytes.Lines(text) {
-			var c Change
+			var c AppliedChange
 			if json.Unmarshal(line, &c) == nil {
 				all = append(all, c)
 			}
@@ -98,7 +98,7 @@ func readChanges(names ...string) ([]Change, error) {
 }
 
 // ReplaceChanges leaves only these changes, the newest first.
-func ReplaceChanges(left []Change) error {
+func ReplaceChanges(left []AppliedChange) error {
 	var b bytes.Buffer
 	for _, c := range slices.Backward(left) {
 		line, err := json.Marshal(c)
@@ -120,8 +120,8 @@ func ReplaceChanges(left []Change) error {
 
 // Made is the line about what has just been made for a requirement, before anything is read back: of a program that is ended
 // meanwhile, too, it says how to undo it. One change of several is said alone: the others have lines of their own, or were not made.
-func Made(was checks.Result, made []checks.Change) Change {
-	c := NewChange(time.Now(), was.Name, was.State.Got, was.State.Want, made)
+func Made(was checks.Result, made []checks.Change) AppliedChange {
+	c := NewAppliedChange(time.Now(), was.Name, was.State.Got, was.State.Want, made)
 	if len(made) == 1 {
 		wrote := c.Writes[len(c.Writes)-1]
 		c.Now = wrote.To
@@ -132,17 +132,17 @@ func Made(was checks.Result, made []checks.Change) Change {
 	return c
 }
 
-// KeepFixed appends to ChangesFile what an apply fixed by a change of something else. What it wrote is there already: see Made.
-func KeepFixed(r checks.Report) {
+// RecordFixed appends to ChangesFile what an apply fixed by a change of something else. What it wrote is there already: see Made.
+func RecordFixed(r checks.Outcome) {
 	for _, res := range r.Results {
 		if res.Fixed && res.Made == nil {
-			KeepChange(NewChange(time.Now(), res.Name, res.Was, res.State.Got, nil))
+			RecordChange(NewAppliedChange(time.Now(), res.Name, res.Was, res.State.Got, nil))
 		}
 	}
 }
 
 // LogFixed says to the journal, where standard error is that, what an apply fixed.
-func LogFixed(r checks.Report, log func(line string, fields map[string]string)) {
+func LogFixed(r checks.Outcome, log func(line string, fields map[string]string)) {
 	if !host.LogsToJournal() {
 		return
 	}
@@ -159,9 +159,9 @@ func LogFixed(r checks.Report, log func(line string, fields map[string]string)) 
 // Older lines become one more file, with one line for each setting: see foldChanges.
 const mostChanges = 1 << 20
 
-// KeepChange appends one change. Without the right to write there (an ordinary
+// RecordChange appends one change. Without the right to write there (an ordinary
 // user in a namespace of its own) the change is in the report alone.
-func KeepChange(c Change) {
+func RecordChange(c AppliedChange) {
 	line, err := json.Marshal(c)
 	if err != nil || os.MkdirAll(runDir, 0o755) != nil {
 		return

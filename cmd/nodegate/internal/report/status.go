@@ -27,8 +27,8 @@ func (d Watch) Text(w io.Writer, now time.Time, paint Paint, watchUnit string) e
 	if err := d.Late(now); err != nil {
 		t.verdict(verdict.Unknown, "watch", err.Error()+"; run: systemctl status "+watchUnit)
 	}
-	if d.Off != "" {
-		t.line(Yellow, "off", "watch", "switched off by "+d.Off+": nothing is corrected")
+	if d.BreakGlass != "" {
+		t.line(Yellow, "off", "watch", "switched off by "+d.BreakGlass+": nothing is corrected")
 	}
 	if d.PolicyError != "" {
 		t.line(Yellow, "policy", "watch", d.PolicyError+"; the last good one is in use")
@@ -78,8 +78,8 @@ func (d Watch) Line() string {
 	if n := len(d.Fights); n > 0 {
 		line += "; " + Count(n, "fight") + ": " + d.Fights[0].Name
 	}
-	if d.Off != "" {
-		line += "; switched off by " + d.Off + ": nothing is corrected"
+	if d.BreakGlass != "" {
+		line += "; switched off by " + d.BreakGlass + ": nothing is corrected"
 	}
 	if d.PolicyError != "" {
 		line += "; the policy cannot be read, the last good one is in use"

@@ -29,7 +29,7 @@ type Watching struct {
 	Interval    time.Duration  `json:"intervalNs"`
 	Rounds      int            `json:"rounds"`
 	LastRound   time.Time      `json:"lastRound"`
-	Off         string         `json:"off,omitempty"`         // the break glass in force: nothing is corrected
+	BreakGlass  string         `json:"breakGlass,omitempty"`  // the break glass in force: nothing is corrected
 	PolicyError string         `json:"policyError,omitempty"` // why the policy as it stands is not the one in use
 	LinkEvents  int            `json:"linkEvents"`
 	Resyncs     int            `json:"resyncs"` // times that notices were missed and every link was inspected again
@@ -68,7 +68,7 @@ type Fight struct {
 
 // NewWatch returns the document of a watch on h that did w and found r with p. Its times are by the clock as it is now, also those of
 // before somebody set it: every age is true.
-func NewWatch(h *host.Host, w Watching, p *policy.Policy, r checks.Report) Watch {
+func NewWatch(h *host.Host, w Watching, p *policy.Policy, r checks.Outcome) Watch {
 	now := time.Now()
 	reset := func(t *time.Time) { *t = now.Add(t.Sub(now)).In(t.Location()) } // what has passed, by the clock that nobody sets
 	w.Last, w.Fights = slices.Clone(w.Last), slices.Clone(w.Fights)

@@ -23,18 +23,18 @@ type Step struct {
 	Was     string // before nodegate changed it first
 	Set     string // what nodegate set it to, the last time
 	Now     string
-	State   State
+	State   SettingState
 }
 
-// State is how a setting is now.
-type State int
+// SettingState is how a setting is now.
+type SettingState int
 
 // The states of a setting.
 const (
-	AsSet   State = iota // as nodegate set it: it can be put back
-	Back                 // as it was before nodegate, or gone
-	Foreign              // somebody else has changed it since
-	Stays                // a loaded module is not unloaded: what uses it would break
+	AsSet   SettingState = iota // as nodegate set it: it can be put back
+	Back                        // as it was before nodegate, or gone
+	Foreign                     // somebody else has changed it since
+	Stays                       // a loaded module is not unloaded: what uses it would break
 )
 
 // String names the setting: "net.ipv4.ip_forward", "eth0 mtu", "eth0 gro".
@@ -50,7 +50,7 @@ func (s Step) String() string {
 
 // Steps returns one step for each setting that the changes, the newest first, have
 // written, in the order in which they are to be put back.
-func Steps(ctx context.Context, h *host.Host, changes []report.Change) ([]Step, error) {
+func Steps(ctx context.Context, h *host.Host, changes []report.AppliedChange) ([]Step, error) {
 	var steps []Step
 	at := map[string]int{}
 	for _, c := range changes {
@@ -169,8 +169,8 @@ func (s *Step) write(ctx context.Context, h *host.Host) error {
 	return nil
 }
 
-// Keep puts a setting that was as before back once more, where the kernel has changed it with another one that was put back.
-func (s *Step) Keep(ctx context.Context, h *host.Host) error {
+// Reassert puts a setting that was as before back once more, where the kernel has changed it with another one that was put back.
+func (s *Step) Reassert(ctx context.Context, h *host.Host) error {
 	if err := s.look(ctx, h); err != nil || s.State == Back {
 		return err
 	}
@@ -178,7 +178,7 @@ func (s *Step) Keep(ctx context.Context, h *host.Host) error {
 }
 
 // Names returns what the steps of a change are called.
-func Names(c report.Change) []string {
+func Names(c report.AppliedChange) []string {
 	var names []string
 	for _, w := range c.Writes {
 		for _, s := range split(w) {

@@ -98,7 +98,7 @@ func TestRecordOfSeveral(t *testing.T) {
 	}`)
 	h := m.Host()
 	var got []string
-	var changes []report.Change
+	var changes []report.AppliedChange
 	r := checks.Apply(t.Context(), h, checks.Boot, catalog.For(p, checks.Boot), func(was checks.Result, made []checks.Change) {
 		c := report.Made(was, made)
 		got = append(got, fmt.Sprintf("%s: %s -> %s; %d", c.Name, c.Was, c.Now, len(c.Writes)))

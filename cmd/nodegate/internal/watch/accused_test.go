@@ -38,7 +38,7 @@ func TestFightWhileSystemdIsSilent(t *testing.T) {
 		const every = 100 * time.Second
 		alive, longest := time.Now(), time.Duration(0)
 		w := &Watcher{
-			Host: door, Observer: m.Host(), Every: every, Off: func() string { return "" },
+			Host: door, Observer: m.Host(), Every: every, BreakGlass: func() string { return "" },
 			Policy: func(bool) (*policy.Policy, error) {
 				return load("sysctl \"net.ipv4.ip_forward\" { value = 1 }\nsysctl \"net.ipv4.conf.all.forwarding\" { value = 1 }")
 			},
@@ -47,7 +47,7 @@ func TestFightWhileSystemdIsSilent(t *testing.T) {
 				longest = max(longest, time.Since(alive))
 				alive = time.Now()
 			},
-			Ready: func(State) {},
+			Ready: func(Status) {},
 			Corrected: func(report.Correction) {
 				for _, key := range keys {
 					m.Sysctl(key, "0")
@@ -122,7 +122,7 @@ func TestFailureIsNoFight(t *testing.T) {
 			w := &Watcher{
 				Host: door, Observer: m.Host(), Every: 30 * time.Second,
 				Policy: func(bool) (*policy.Policy, error) { return load(test.policy) },
-				Off: func() string {
+				BreakGlass: func() string {
 					if test.off && time.Since(began) < 30*time.Second {
 						return "the test"
 					}
@@ -165,7 +165,7 @@ func TestLinkFight(t *testing.T) {
 		m := &hosttest.Machine{Links: map[string]*hosttest.Link{"flannel.1": link}}
 		var said []string
 		w := &Watcher{
-			Host: m.Host(), Observer: m.Host(), Every: 30 * time.Second, Off: func() string { return "" },
+			Host: m.Host(), Observer: m.Host(), Every: 30 * time.Second, BreakGlass: func() string { return "" },
 			Policy:    func(bool) (*policy.Policy, error) { return load(vxlanPolicy) },
 			Corrected: func(report.Correction) { link.Features = on() },
 			Fighting:  func(f report.Fight, _ bool) { said = append(said, "fight "+f.Name) },

@@ -19,7 +19,7 @@ const maxMessage = 255
 
 // Condition returns what watch found as a condition of the Node. It changes only when the verdict does, or what fails: values,
 // times and counts are in the report.
-func (s State) Condition(kind string) kube.Condition {
+func (s Status) Condition(kind string) kube.Condition {
 	node := s.Report.Verdict()
 	var results []report.Result
 	for _, res := range s.Report.Results {
@@ -28,7 +28,7 @@ func (s State) Condition(kind string) kube.Condition {
 		}
 	}
 	warns := s.Policy != nil && s.Policy.Gate.Enforce == policy.Warn
-	return condition(kind, node, results, warns, s.Off)
+	return condition(kind, node, results, warns, s.BreakGlass)
 }
 
 // Condition returns what a watch has written as a condition of the Node. Where it is late, nobody knows.
@@ -36,7 +36,7 @@ func Condition(kind string, d report.Watch, now time.Time) kube.Condition {
 	if d.Late(now) != nil {
 		return late(kind)
 	}
-	return condition(kind, d.Report.Verdict, d.Report.Results, d.Report.Policy.Enforce != "", d.Off)
+	return condition(kind, d.Report.Verdict, d.Report.Results, d.Report.Policy.Enforce != "", d.BreakGlass)
 }
 
 // late is the condition of a node of which watch says nothing.
@@ -74,7 +74,7 @@ func condition(kind string, node verdict.Verdict, results []report.Result, warns
 
 // Publication returns what the policy wants the cluster to hear: a type of "" where it wants nothing. Where it names no
 // credentials, a Pod's service account is used, or kubelet's own.
-func (s State) Publication(h *host.Host) kube.Publication {
+func (s Status) Publication(h *host.Host) kube.Publication {
 	if s.Policy == nil || s.Policy.Publish.Condition == "" {
 		return kube.Publication{}
 	}

@@ -57,7 +57,7 @@ func TestCondition(t *testing.T) {
 		if test.warns {
 			p.Gate.Enforce = policy.Warn
 		}
-		s := watch.State{Watching: report.Watching{Off: test.off}, Policy: p, Report: checks.Report{Results: test.results}}
+		s := watch.Status{Watching: report.Watching{BreakGlass: test.off}, Policy: p, Report: checks.Outcome{Results: test.results}}
 		if got := s.Condition("NodegatePassed"); got != test.want {
 			t.Errorf("%s: got %+v, want %+v", test.what, got, test.want)
 		}
@@ -77,7 +77,7 @@ func TestCondition(t *testing.T) {
 			t.Errorf("%s: it changes with a value: %+v", test.what, got)
 		}
 	}
-	got := watch.State{Report: checks.Report{Results: many}}.Condition("x").Message
+	got := watch.Status{Report: checks.Outcome{Results: many}}.Condition("x").Message
 	if len(got) > 255 || !strings.HasSuffix(got, " and more") || !strings.HasPrefix(got, "fails: sysctl.net.ipv4.conf.eth0.rp_filter, ") {
 		t.Errorf("%d bytes: %q", len(got), got)
 	}

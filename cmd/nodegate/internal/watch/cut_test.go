@@ -51,7 +51,7 @@ func TestCut(t *testing.T) {
 			var said []string
 			ctx, cancel := context.WithCancel(t.Context())
 			w := &Watcher{
-				Host: m.Host(), Observer: look, Every: time.Minute, Off: func() string { return "" },
+				Host: m.Host(), Observer: look, Every: time.Minute, BreakGlass: func() string { return "" },
 				Policy: func(bool) (*policy.Policy, error) {
 					return load("sysctl \"kernel.panic\" { value = 10 }\nsysctl \"kernel.panic_on_oops\" { value = 1 }")
 				},

@@ -111,7 +111,7 @@ func TestOff(t *testing.T) {
 	}
 	var off atomic.Bool
 	w := start(t, driftPolicy+vxlanPolicy, func(w *Watcher) {
-		w.Off = func() string {
+		w.BreakGlass = func() string {
 			if off.Load() {
 				return "the test"
 			}
@@ -123,8 +123,8 @@ func TestOff(t *testing.T) {
 	add(t, vxlan("flannel.1", 1))
 	rounds := w.State().Rounds
 	eventually(t, "two more rounds", func() bool { return w.State().Rounds >= rounds+2 })
-	if w.sysctl(t, "net/ipv4/ip_forward") != "0" || w.off("flannel.1") || w.State().Off != "the test" {
-		t.Errorf("corrected although switched off by %q", w.State().Off)
+	if w.sysctl(t, "net/ipv4/ip_forward") != "0" || w.off("flannel.1") || w.State().BreakGlass != "the test" {
+		t.Errorf("corrected although switched off by %q", w.State().BreakGlass)
 	}
 	off.Store(false)
 	eventually(t, "it is corrected afterwards", func() bool {

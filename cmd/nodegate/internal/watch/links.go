@@ -23,7 +23,7 @@ type knownLink struct {
 // requirement could match that depends on the default route: that costs a dump of
 // all routes, and is done later, once for many notices.
 func (w *Watcher) event(ctx context.Context, e host.LinkEvent) (routed bool) {
-	w.change(func(s *State) { s.LinkEvents++ })
+	w.change(func(s *Status) { s.LinkEvents++ })
 	if e.Gone {
 		delete(w.known, e.Link.Index)
 		delete(w.present, e.Link.Index)
@@ -169,10 +169,10 @@ func (w *Watcher) reconcile(ctx context.Context, r setting.LinkRequirement, l ho
 	appeared := !k.passed[r.Name()]
 	key, now := r.Name()+" of "+l.Name, time.Now()
 	s, err := r.Reconcile(ctx, w.Host, l, appeared, func() bool {
-		return (appeared || r.Metadata().Drift == policy.Correct) && w.Off() == "" && w.fights.may(key, now)
+		return (appeared || r.Metadata().Drift == policy.Correct) && w.BreakGlass() == "" && w.fights.may(key, now)
 	})
 	if len(s.Made) > 0 && (w.present == nil || w.present[l.Index]) {
-		w.wrote(report.NewChange(now, r.Name()+" of "+l.Name, s.Was, r.Want(), s.Made))
+		w.wrote(report.NewAppliedChange(now, r.Name()+" of "+l.Name, s.Was, r.Want(), s.Made))
 	}
 	k.passed[r.Name()] = k.passed[r.Name()] || err == nil && s.Was == "" || s.Set && err == nil && s.Still == ""
 	failed := ""

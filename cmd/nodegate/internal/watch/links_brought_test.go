@@ -68,7 +68,7 @@ func TestFactsReport(t *testing.T) {
 			}
 			return load(reported)
 		}
-		w.Publish = func(s State) { used.Store(used.Load() || s.Policy.Links[0].Match.Name == "eth*") }
+		w.Publish = func(s Status) { used.Store(used.Load() || s.Policy.Links[0].Match.Name == "eth*") }
 	})
 	add(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth1"}})
 	known.Store(true)

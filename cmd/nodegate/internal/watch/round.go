@@ -37,7 +37,7 @@ type found struct {
 	reread bool
 	cut    bool // its time was over before everything was inspected
 	list   []checks.Check
-	report checks.Report
+	report checks.Outcome
 }
 
 func (r *round) begin(ctx context.Context, last *policy.Policy, reread bool) {
@@ -115,7 +115,7 @@ func watched(p *policy.Policy) []checks.Check {
 // rest.
 func (w *Watcher) finish(ctx context.Context, f found) {
 	w.take(ctx, f)
-	all, off := f.report, w.Off()
+	all, off := f.report, w.BreakGlass()
 	now := time.Now()
 	var fix []checks.Check
 	for i, res := range all.Results {
@@ -150,10 +150,10 @@ func (w *Watcher) finish(ctx context.Context, f found) {
 	}
 	w.end(now)
 	first := false
-	w.change(func(s *State) {
+	w.change(func(s *Status) {
 		first = s.Rounds == 0
 		s.Rounds++
-		s.LastRound, s.Report, s.Off = now, all, off
+		s.LastRound, s.Report, s.BreakGlass = now, all, off
 	})
 	if first && w.Ready != nil {
 		w.Ready(w.State())
@@ -164,7 +164,7 @@ func (w *Watcher) finish(ctx context.Context, f found) {
 
 // tried notes the attempt to correct a requirement, of which all has the result, and reports a fight that begins with it. Why the
 // attempt failed is announced, also of a requirement that is known to fail, but not again at each further attempt.
-func (w *Watcher) tried(ctx context.Context, all checks.Report, name string, now time.Time) {
+func (w *Watcher) tried(ctx context.Context, all checks.Outcome, name string, now time.Time) {
 	i := slices.IndexFunc(all.Results, func(r checks.Result) bool { return r.Name == name })
 	res := all.Results[i]
 	if !res.Fixed && res.Err == nil && !res.Differs() {
@@ -185,7 +185,7 @@ func (w *Watcher) isLink(name string) bool {
 
 // drifting returns the link requirements that fail in the report and are to be
 // corrected: link by link, because a fight over one must not spare the others.
-func (w *Watcher) drifting(found checks.Report) []setting.LinkRequirement {
+func (w *Watcher) drifting(found checks.Outcome) []setting.LinkRequirement {
 	var all []setting.LinkRequirement
 	for _, l := range w.links {
 		if l.Metadata().Drift == policy.Correct && slices.ContainsFunc(found.Results, func(r checks.Result) bool {
@@ -198,7 +198,7 @@ func (w *Watcher) drifting(found checks.Report) []setting.LinkRequirement {
 }
 
 // inspect inspects the links' requirements again.
-func (w *Watcher) inspect(ctx context.Context, list []checks.Check, links []setting.LinkRequirement) checks.Report {
+func (w *Watcher) inspect(ctx context.Context, list []checks.Check, links []setting.LinkRequirement) checks.Outcome {
 	ctx, cancel := context.WithTimeout(ctx, actionTime)
 	defer cancel()
 	return checks.Inspect(ctx, w.Host, checks.Run, slices.DeleteFunc(slices.Clone(list), func(c checks.Check) bool {
@@ -207,7 +207,7 @@ func (w *Watcher) inspect(ctx context.Context, list []checks.Check, links []sett
 }
 
 // merge replaces results by those from after the correction.
-func (w *Watcher) merge(before *checks.Report, after checks.Report) {
+func (w *Watcher) merge(before *checks.Outcome, after checks.Outcome) {
 	for _, res := range after.Results {
 		if i := slices.IndexFunc(before.Results, func(r checks.Result) bool { return r.Name == res.Name }); i >= 0 {
 			before.Results[i] = res
@@ -231,7 +231,7 @@ func (w *Watcher) announce(res checks.Result) {
 func (w *Watcher) fight(ctx context.Context, key string) {
 	b := w.fights[key]
 	f := report.Fight{Name: key, Since: b.since, Next: b.next, Writer: writers.LikelyWriter(ctx, w.Host, w.policy, key)}
-	w.change(func(s *State) { s.Fights = append(s.Fights, f) })
+	w.change(func(s *Status) { s.Fights = append(s.Fights, f) })
 	w.dirty = true
 	if w.Fighting != nil {
 		w.Fighting(f, false)
@@ -242,7 +242,7 @@ func (w *Watcher) fight(ctx context.Context, key string) {
 func (w *Watcher) end(now time.Time) {
 	ended := w.fights.over(now)
 	var over []report.Fight
-	w.change(func(s *State) {
+	w.change(func(s *Status) {
 		s.Fights = slices.DeleteFunc(s.Fights, func(f report.Fight) bool {
 			is := slices.Contains(ended, f.Name)
 			if is {

@@ -11,16 +11,16 @@ import (
 	"nodegate/policy"
 )
 
-// State is what watch knows and has done since it started. It is a copy, which the
+// Status is what watch knows and has done since it started. It is a copy, which the
 // caller may keep.
-type State struct {
+type Status struct {
 	report.Watching
 	Policy *policy.Policy
-	Report checks.Report // the last round's, with what was corrected since
+	Report checks.Outcome // the last round's, with what was corrected since
 }
 
 // Document returns the state of a watch on h as other tools read it.
-func (s State) Document(h *host.Host) report.Watch {
+func (s Status) Document(h *host.Host) report.Watch {
 	return report.NewWatch(h, s.Watching, s.Policy, s.Report)
 }
 
@@ -30,11 +30,11 @@ const lastKept = 20
 // record is the State that the loop writes and others read.
 type record struct {
 	mu    sync.Mutex
-	state State
+	state Status
 }
 
 // State returns a copy of what is known now. It is safe to call while Run runs.
-func (w *Watcher) State() State {
+func (w *Watcher) State() Status {
 	w.record.mu.Lock()
 	defer w.record.mu.Unlock()
 	s := w.record.state
@@ -46,7 +46,7 @@ func (w *Watcher) State() State {
 	return s
 }
 
-func (w *Watcher) change(with func(*State)) {
+func (w *Watcher) change(with func(*Status)) {
 	w.record.mu.Lock()
 	defer w.record.mu.Unlock()
 	with(&w.record.state)
@@ -54,7 +54,7 @@ func (w *Watcher) change(with func(*State)) {
 
 // corrected adds one correction to the state, and reports it.
 func (w *Watcher) corrected(c report.Correction) {
-	w.change(func(s *State) {
+	w.change(func(s *Status) {
 		s.Last = slices.Insert(s.Last, 0, c)
 		s.Last = s.Last[:min(len(s.Last), lastKept)]
 		if c.New {

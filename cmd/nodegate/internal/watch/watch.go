@@ -29,22 +29,22 @@ type Watcher struct {
 	// cannot be evaluated either. The rounds call it, never two at a time.
 	Policy func(reread bool) (*policy.Policy, error)
 	// Audit returns the verdict on kube-proxy's rules, as the policy asks for one. The rounds call it, never two at a time.
-	Audit    func(*policy.Policy) []checks.Check
-	Auditing func() *report.Auditing // what is known of the audit, nil where there is none
-	Off      func() string           // how somebody switched the gate off, "" where nobody did
-	Reread   <-chan os.Signal        // a request to read the files again
-	Again    <-chan struct{}         // a request for a round
+	Audit      func(*policy.Policy) []checks.Check
+	Auditing   func() *report.Auditing // what is known of the audit, nil where there is none
+	BreakGlass func() string           // how somebody switched the gate off, "" where nobody did
+	Reread     <-chan os.Signal        // a request to read the files again
+	Again      <-chan struct{}         // a request for a round
 
 	AliveEvery time.Duration
 	Alive      func() // the loop makes progress; called every AliveEvery, never where that is 0
 
-	Ready     func(State)              // after the first round
-	Publish   func(State)              // something has changed; called at most once a second
-	Corrected func(report.Correction)  // something was corrected
-	Wrote     func(report.Change)      // what was written, but for links that came after the beginning: it goes with them
-	Changed   func(checks.Result)      // a requirement began to fail or to be unknown, could not be corrected, or passes again
-	Fighting  func(report.Fight, bool) // a fight began, or (true) is over
-	Trouble   func(string)             // anything else that a person should know
+	Ready     func(Status)               // after the first round
+	Publish   func(Status)               // something has changed; called at most once a second
+	Corrected func(report.Correction)    // something was corrected
+	Wrote     func(report.AppliedChange) // what was written, but for links that came after the beginning: it goes with them
+	Changed   func(checks.Result)        // a requirement began to fail or to be unknown, could not be corrected, or passes again
+	Fighting  func(report.Fight, bool)   // a fight began, or (true) is over
+	Trouble   func(string)               // anything else that a person should know
 
 	record   record
 	policy   *policy.Policy
@@ -78,7 +78,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	w.use(p)
 	w.fights, w.known, w.verdicts = fights{}, map[int]*knownLink{}, map[string]verdict.Verdict{}
 	w.began = time.Now()
-	w.record.state = State{
+	w.record.state = Status{
 		Watching: report.Watching{Since: w.began, Interval: w.Every, Corrected: map[string]int{}}, Policy: p,
 	}
 
@@ -119,7 +119,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 				next.Reset(0)
 			}
 		case err := <-lost:
-			w.change(func(s *State) { s.Resyncs++ })
+			w.change(func(s *Status) { s.Resyncs++ })
 			w.dirty = true
 			if first {
 				next.Reset(0) // without notices only the rounds find anything
@@ -234,10 +234,10 @@ func (w *Watcher) take(ctx context.Context, f found) {
 	} else if said = f.err.Error(); said != w.State().PolicyError {
 		w.trouble("the policy cannot be read, the last good one stays in use: " + said)
 	}
-	w.change(func(s *State) { s.PolicyError, s.Policy = said, w.policy })
+	w.change(func(s *Status) { s.PolicyError, s.Policy = said, w.policy })
 }
 
-func (w *Watcher) wrote(c report.Change) {
+func (w *Watcher) wrote(c report.AppliedChange) {
 	if w.Wrote != nil {
 		w.Wrote(c)
 	}

@@ -53,13 +53,13 @@ func start(t testing.TB, text string, set func(*Watcher)) *watching {
 	ready := make(chan struct{})
 	w.Watcher = &Watcher{
 		Host: doors[0], Observer: doors[1], Every: 200 * time.Millisecond,
-		Policy: func(bool) (*policy.Policy, error) { return load(text) },
-		Off:    func() string { return "" },
-		Ready:  func(State) { close(ready) },
+		Policy:     func(bool) (*policy.Policy, error) { return load(text) },
+		BreakGlass: func() string { return "" },
+		Ready:      func(Status) { close(ready) },
 		Corrected: func(c report.Correction) {
 			w.note("corrected %s %s new=%t: %s -> %s", c.Name, c.Link, c.New, c.Was, c.Now)
 		},
-		Wrote:    func(c report.Change) { w.note("wrote %s: %v", c.Name, c.Writes) },
+		Wrote:    func(c report.AppliedChange) { w.note("wrote %s: %v", c.Name, c.Writes) },
 		Changed:  func(r checks.Result) { w.note("%s %s", r.Verdict, r.Name) },
 		Fighting: func(f report.Fight, over bool) { w.note("fight %s over=%t: %s", f.Name, over, f.Writer) },
 		Trouble:  func(line string) { w.note("trouble %s", line) },

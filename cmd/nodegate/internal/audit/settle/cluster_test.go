@@ -175,11 +175,11 @@ func sleep(ctx context.Context, d time.Duration) {
 }
 
 // Rules reads the Services one after the other, while kube-proxy writes. Now and then what is read is torn.
-func (c *cluster) Rules(ctx context.Context) (proxyrules.Report, error) {
+func (c *cluster) Rules(ctx context.Context) (proxyrules.Judgment, error) {
 	began := time.Now()
 	defer func() { c.spent += time.Since(began) }()
 	open := map[uint16]bool{}
-	rep := proxyrules.Report{Mode: "iptables", Version: proxyrules.VersionRange{Min: 31, Max: 36}, Families: map[string]bool{"ip": true},
+	rep := proxyrules.Judgment{Mode: "iptables", Version: proxyrules.VersionRange{Min: 31, Max: 36}, Families: map[string]bool{"ip": true},
 		NodePorts: map[string]bool{"ip": true}, Listening: func() (map[uint16]bool, error) { return open, nil }}
 	virtual := &ruleset.IPVS{}
 	for i, name := range c.names {
@@ -265,7 +265,7 @@ func (c *cluster) List(_ context.Context, latest bool) (*proxyrules.Versions, er
 }
 
 // Follow sends every version since the list, late and in order.
-func (c *cluster) Follow(ctx context.Context, from *proxyrules.Versions, send func(proxyrules.Change)) error {
+func (c *cluster) Follow(ctx context.Context, from *proxyrules.Versions, send func(proxyrules.Event)) error {
 	var n int
 	if _, err := fmt.Sscan(from.Services.Version, &n); err != nil {
 		return err

@@ -26,7 +26,7 @@ type feed struct {
 	changed  map[string]time.Time // Services since the last round, and when they first did
 	relisted time.Time            // since the last round
 	rounds   bool                 // one runs
-	log      []proxyrules.Change  // since it began
+	log      []proxyrules.Event   // since it began
 	more     chan struct{}        // closed when the log grows
 	err      error                // why it is not followed
 	failing  time.Time            // since when
@@ -68,7 +68,7 @@ func (f *feed) once(ctx context.Context) error {
 }
 
 // take keeps one change. New lists are copied: the round that runs changes what it is sent.
-func (f *feed) take(c proxyrules.Change) {
+func (f *feed) take(c proxyrules.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.err, f.failing = nil, time.Time{}
@@ -159,7 +159,7 @@ func (f *feed) List(ctx context.Context, latest bool) (*proxyrules.Versions, err
 }
 
 // Follow sends what has changed since the round began.
-func (f *feed) Follow(ctx context.Context, _ *proxyrules.Versions, send func(proxyrules.Change)) error {
+func (f *feed) Follow(ctx context.Context, _ *proxyrules.Versions, send func(proxyrules.Event)) error {
 	for sent := 0; ; {
 		f.mu.Lock()
 		fresh, more := f.log[min(sent, len(f.log)):], f.more

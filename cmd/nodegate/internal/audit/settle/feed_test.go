@@ -8,7 +8,7 @@ import (
 	"nodegate/internal/proxyrules"
 )
 
-func slice(t *testing.T, address string) (text string, change proxyrules.Change) {
+func slice(t *testing.T, address string) (text string, change proxyrules.Event) {
 	t.Helper()
 	text = fmt.Sprintf(`{"kind": "EndpointSlice", "addressType": "IPv4", "metadata": {"namespace": "default", "name": "web-1",
 		"labels": {"kubernetes.io/service-name": "web"}}, "ports": [{"port": 80}], "endpoints": [{"addresses": [%q]}]}`, address)

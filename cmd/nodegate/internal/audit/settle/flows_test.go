@@ -20,7 +20,7 @@ type listing struct {
 	err          error
 }
 
-func (l *listing) Follow(context.Context, *proxyrules.Versions, func(proxyrules.Change)) error {
+func (l *listing) Follow(context.Context, *proxyrules.Versions, func(proxyrules.Event)) error {
 	return nil
 }
 

@@ -24,7 +24,7 @@ func (l *loop) follow(ctx context.Context) {
 	}
 	go func() {
 		defer close(events)
-		if err := l.api.Follow(ctx, l.versions, func(c proxyrules.Change) { send(change{c: c}) }); err != nil {
+		if err := l.api.Follow(ctx, l.versions, func(c proxyrules.Event) { send(change{c: c}) }); err != nil {
 			send(change{err: err})
 		}
 	}()
@@ -37,7 +37,7 @@ func (l *loop) follow(ctx context.Context) {
 
 // change is one of the API, or why there are no more.
 type change struct {
-	c   proxyrules.Change
+	c   proxyrules.Event
 	err error
 }
 

@@ -48,7 +48,7 @@ func (c *cluster) called(service string) string {
 	return service
 }
 
-func judgeIPVS(virtual *ruleset.IPVS) proxyrules.Report {
+func judgeIPVS(virtual *ruleset.IPVS) proxyrules.Judgment {
 	last := map[netip.AddrPort]ruleset.VirtualServer{} // of two Services at one place
 	for _, s := range virtual.Servers {
 		last[s.Address] = s

@@ -10,9 +10,9 @@ import (
 	"nodegate/internal/proxyrules"
 )
 
-// KeptNode is a node that is looked at for as long as nodegate watch runs.
-type KeptNode interface {
-	Node
+// FollowedNode is a node that is looked at for as long as nodegate watch runs.
+type FollowedNode interface {
+	RuleReader
 	// Generation returns what differs whenever the rules do, "" where only reading them says. Where it is not sure, rules may have changed
 	// with the same generation, though most changes show.
 	Generation(ctx context.Context) (generation string, sure bool, err error)
@@ -22,17 +22,17 @@ type KeptNode interface {
 	Flows(ctx context.Context, api API, now *proxyrules.Versions, settle time.Duration) []proxyrules.Finding
 }
 
-// Keeping bounds Keep.
-type Keeping struct {
+// FollowOptions bounds Keep.
+type FollowOptions struct {
 	Node, Zone string
 	Settle     func() time.Duration // asked before each round: kube-proxy's configuration may come later
 	Every      time.Duration        // the rules are read so often where Generation says nothing, and rarely where it is not sure
-	Done       func(Kept)           // after each round
+	Done       func(Progress)       // after each round
 	Looked     func()               // whenever it has looked, also where that needed no round; may be nil
 }
 
-// Kept is what has been found.
-type Kept struct {
+// Progress is what has been found.
+type Progress struct {
 	Findings   []proxyrules.Finding
 	Notes      []string  // of how the rules were read
 	Audited    time.Time // the end of the last round
@@ -53,12 +53,12 @@ const (
 	roundTime = time.Minute      // and the time that settling takes
 )
 
-// keeper is one Keep.
-type keeper struct {
-	node       KeptNode
+// follower is one Keep.
+type follower struct {
+	node       FollowedNode
 	feed       *feed
-	opts       Keeping
-	kept       Kept
+	opts       FollowOptions
+	kept       Progress
 	doubts     int           // the last rounds that did not end in peace
 	generation string        // of the rules that it read
 	looked     time.Time     // last
@@ -69,10 +69,10 @@ type keeper struct {
 	budget     budget
 }
 
-// Keep audits a node until the context ends. It keeps one watch of the API open, and reads the rules when a change of the API
+// Follow audits a node until the context ends. It keeps one watch of the API open, and reads the rules when a change of the API
 // has had time to settle, when they have changed, and every few minutes where that cannot be told.
-func Keep(ctx context.Context, node KeptNode, api API, opts Keeping) {
-	k := &keeper{node: node, feed: newFeed(api), opts: opts, budget: newBudget(opts.Every, time.Now())}
+func Follow(ctx context.Context, node FollowedNode, api API, opts FollowOptions) {
+	k := &follower{node: node, feed: newFeed(api), opts: opts, budget: newBudget(opts.Every, time.Now())}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -97,7 +97,7 @@ func Keep(ctx context.Context, node KeptNode, api API, opts Keeping) {
 }
 
 // next returns when something is to be done, as far as is known now.
-func (k *keeper) next() time.Time {
+func (k *follower) next() time.Time {
 	at := k.looked.Add(lookEvery)
 	if k.doubts > 0 {
 		at = k.looked.Add(k.again)
@@ -118,7 +118,7 @@ func (k *keeper) next() time.Time {
 }
 
 // turn looks at what costs little, and makes a round where that is not enough.
-func (k *keeper) turn(ctx context.Context) {
+func (k *follower) turn(ctx context.Context) {
 	k.looked = time.Now()
 	first, _, unanswered := k.feed.pending()
 	generation, sure, err := k.node.Generation(ctx)
@@ -130,11 +130,11 @@ func (k *keeper) turn(ctx context.Context) {
 	k.round(ctx, generation, unanswered)
 }
 
-func (k *keeper) round(ctx context.Context, generation string, unanswered error) {
+func (k *follower) round(ctx context.Context, generation string, unanswered error) {
 	settle := k.opts.Settle()
 	bounded, cancel := context.WithTimeout(ctx, settle+roundTime)
 	defer cancel()
-	began, read, spent := time.Now(), &counted{Node: k.node}, k.node.Spent()
+	began, read, spent := time.Now(), &counted{RuleReader: k.node}, k.node.Spent()
 	now, changed := k.feed.begin()
 	defer k.feed.end()
 	// Nobody waits for this verdict, and kube-proxy may be at its first writing of many rules.
@@ -191,13 +191,13 @@ func alike(a, b []proxyrules.Finding) bool {
 
 // counted counts how often the rules are read.
 type counted struct {
-	Node
+	RuleReader
 	times int
 	first time.Time // the end of the first reading
 }
 
-func (c *counted) Rules(ctx context.Context) (proxyrules.Report, error) {
-	rep, err := c.Node.Rules(ctx)
+func (c *counted) Rules(ctx context.Context) (proxyrules.Judgment, error) {
+	rep, err := c.RuleReader.Rules(ctx)
 	c.times++
 	if c.first.IsZero() {
 		c.first = time.Now()

@@ -21,9 +21,9 @@ func TestKeepStill(t *testing.T) {
 		go c.proxy(ctx)
 		var reads []int
 		var looked time.Time
-		go settle.Keep(ctx, c, c, settle.Keeping{
+		go settle.Follow(ctx, c, c, settle.FollowOptions{
 			Settle: func() time.Duration { return settleTime }, Every: time.Minute,
-			Done: func(k settle.Kept) { reads = append(reads, k.Rounds) }, Looked: func() { looked = time.Now() },
+			Done: func(k settle.Progress) { reads = append(reads, k.Rounds) }, Looked: func() { looked = time.Now() },
 		})
 		time.Sleep(time.Hour)
 		if ago := time.Since(looked); ago > time.Minute {
@@ -60,8 +60,8 @@ func TestKeepLayout(t *testing.T) {
 		defer cancel()
 		go c.proxy(ctx)
 		rounds := 0
-		go settle.Keep(ctx, c, c, settle.Keeping{
-			Settle: func() time.Duration { return settleTime }, Every: time.Minute, Done: func(k settle.Kept) { rounds = k.Rounds },
+		go settle.Follow(ctx, c, c, settle.FollowOptions{
+			Settle: func() time.Duration { return settleTime }, Every: time.Minute, Done: func(k settle.Progress) { rounds = k.Rounds },
 		})
 		time.Sleep(time.Hour)
 		if rounds < 10 || rounds > 18 {

@@ -36,9 +36,9 @@ func TestKeep(t *testing.T) {
 			go c.churn(ctx, time.Duration(20+c.IntN(3000))*time.Millisecond)
 			go c.proxy(ctx)
 			accused, mended := map[string]bool{}, time.Time{}
-			go settle.Keep(ctx, c, c, settle.Keeping{
+			go settle.Follow(ctx, c, c, settle.FollowOptions{
 				Settle: func() time.Duration { return settleTime }, Every: time.Minute,
-				Done: func(k settle.Kept) {
+				Done: func(k settle.Progress) {
 					rounds++
 					clear(accused)
 					for _, f := range k.Findings {
@@ -81,9 +81,9 @@ func TestKeepBehind(t *testing.T) {
 		defer synctest.Wait()
 		defer cancel()
 		rounds := 0
-		go settle.Keep(ctx, s, s, settle.Keeping{
+		go settle.Follow(ctx, s, s, settle.FollowOptions{
 			Settle: func() time.Duration { return settleTime }, Every: time.Minute,
-			Done: func(k settle.Kept) {
+			Done: func(k settle.Progress) {
 				rounds++
 				for _, f := range k.Findings {
 					t.Errorf("%s: %s", f.Name, f.Message)
@@ -110,9 +110,9 @@ func TestKeepBoot(t *testing.T) {
 			defer synctest.Wait()
 			defer cancel()
 			go c.proxy(ctx)
-			var last settle.Kept
-			go settle.Keep(ctx, c, c, settle.Keeping{
-				Settle: func() time.Duration { return settleTime }, Every: 5 * time.Minute, Done: func(k settle.Kept) { last = k },
+			var last settle.Progress
+			go settle.Follow(ctx, c, c, settle.FollowOptions{
+				Settle: func() time.Duration { return settleTime }, Every: 5 * time.Minute, Done: func(k settle.Progress) { last = k },
 			})
 			time.Sleep(20 * time.Second)
 			if last.Rounds == 0 || last.Unread == nil {
@@ -142,9 +142,9 @@ func TestKeepAfterBoot(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer synctest.Wait()
 		defer cancel()
-		var last settle.Kept
-		go settle.Keep(ctx, c, c, settle.Keeping{
-			Settle: func() time.Duration { return settleTime }, Every: 5 * time.Minute, Done: func(k settle.Kept) { last = k },
+		var last settle.Progress
+		go settle.Follow(ctx, c, c, settle.FollowOptions{
+			Settle: func() time.Duration { return settleTime }, Every: 5 * time.Minute, Done: func(k settle.Progress) { last = k },
 		})
 		time.Sleep(4 * time.Second)
 		c.rules[service] = good
@@ -163,7 +163,7 @@ func TestKeepAfterBoot(t *testing.T) {
 // costly is a cluster of which one reading costs half a second.
 type costly struct{ *cluster }
 
-func (c *costly) Rules(ctx context.Context) (proxyrules.Report, error) {
+func (c *costly) Rules(ctx context.Context) (proxyrules.Judgment, error) {
 	sleep(ctx, time.Second/2)
 	c.spent += time.Second / 2
 	return c.cluster.Rules(ctx)
@@ -177,11 +177,11 @@ type boot struct {
 	written atomic.Bool
 }
 
-func (b *boot) Rules(ctx context.Context) (proxyrules.Report, error) {
+func (b *boot) Rules(ctx context.Context) (proxyrules.Judgment, error) {
 	sleep(ctx, readTime)
 	b.spent += readTime
 	if !b.written.Load() {
-		return proxyrules.Report{}, errors.New("no rules of kube-proxy")
+		return proxyrules.Judgment{}, errors.New("no rules of kube-proxy")
 	}
 	return b.cluster.Rules(ctx)
 }
@@ -196,9 +196,9 @@ func TestKeepWriting(t *testing.T) {
 		defer synctest.Wait()
 		defer cancel()
 		unknown, passed := 0, false
-		go settle.Keep(ctx, s, s, settle.Keeping{
+		go settle.Follow(ctx, s, s, settle.FollowOptions{
 			Settle: func() time.Duration { return settleTime }, Every: 5 * time.Minute,
-			Done: func(k settle.Kept) {
+			Done: func(k settle.Progress) {
 				for _, f := range k.Findings {
 					if f.Verdict != verdict.Unknown {
 						t.Errorf("after %s: %s: %s", time.Since(s.began), f.Name, f.Message)
@@ -229,9 +229,9 @@ func TestKeepTorn(t *testing.T) {
 		defer synctest.Wait()
 		defer cancel()
 		rounds := 0
-		go settle.Keep(ctx, s, s, settle.Keeping{
+		go settle.Follow(ctx, s, s, settle.FollowOptions{
 			Settle: func() time.Duration { return settleTime }, Every: time.Minute,
-			Done: func(k settle.Kept) {
+			Done: func(k settle.Progress) {
 				rounds++
 				for _, f := range k.Findings {
 					t.Errorf("after %s: %s: %s", time.Since(s.began), f.Name, f.Message)

@@ -13,10 +13,10 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// Node is what is looked at again and again.
-type Node interface {
+// RuleReader is what is looked at again and again.
+type RuleReader interface {
 	// Rules reads the rules and judges them alone.
-	Rules(ctx context.Context) (proxyrules.Report, error)
+	Rules(ctx context.Context) (proxyrules.Judgment, error)
 	// Proxy looks whether kube-proxy is there and answers. No finding: it does.
 	Proxy(ctx context.Context) []proxyrules.Finding
 	// Writer returns the process with which kube-proxy writes rules at this moment.
@@ -28,7 +28,7 @@ type Node interface {
 // API is what the rules are compared with.
 type API interface {
 	// Follow sends what changes since the lists until the context ends; an error says why it cannot go on.
-	Follow(ctx context.Context, from *proxyrules.Versions, send func(proxyrules.Change)) error
+	Follow(ctx context.Context, from *proxyrules.Versions, send func(proxyrules.Event)) error
 	// List lists again, past every cache where latest is set.
 	List(ctx context.Context, latest bool) (*proxyrules.Versions, error)
 }
@@ -43,7 +43,7 @@ type Options struct {
 
 // Outcome is what remains at the end.
 type Outcome struct {
-	Report    proxyrules.Report // with the findings that have settled, and what is not known
+	Report    proxyrules.Judgment // with the findings that have settled, and what is not known
 	Converged []Converged
 	Looks     int  // how often the rules were read
 	Stale     bool // some difference from the API has settled
@@ -63,13 +63,13 @@ const (
 
 // loop is one audit.
 type loop struct {
-	node     Node
+	node     RuleReader
 	api      API
 	versions *proxyrules.Versions
 	opts     Options
 
 	began    time.Time
-	latest   proxyrules.Report
+	latest   proxyrules.Judgment
 	looks    int
 	looked   time.Time                       // the end of the last one
 	writings map[string]*writings            // of kube-proxy, by family
@@ -90,7 +90,7 @@ type loop struct {
 
 // Run looks at the node until nothing is in doubt, or until the context ends. What is still in doubt then is unknown. The
 // versions are what the API has listed, before; both they and the API are nil where the rules are compared with nothing.
-func Run(ctx context.Context, node Node, api API, versions *proxyrules.Versions, opts Options) (Outcome, error) {
+func Run(ctx context.Context, node RuleReader, api API, versions *proxyrules.Versions, opts Options) (Outcome, error) {
 	l := &loop{node: node, api: api, versions: versions, opts: opts, began: time.Now(), changes: map[string]int{},
 		writings: map[string]*writings{}, end: func() {}}
 	looking := ctx
@@ -138,7 +138,7 @@ func (l *loop) first(ctx context.Context) (err error) {
 }
 
 // rules reads and judges the rules. Where there are two reports at a time for long, neither keeps the rules' text.
-func (l *loop) rules(ctx context.Context) (proxyrules.Report, error) {
+func (l *loop) rules(ctx context.Context) (proxyrules.Judgment, error) {
 	rep, err := l.node.Rules(ctx)
 	if l.opts.Patient {
 		rep.Own()

@@ -75,7 +75,7 @@ func (s *still) Writer() settle.Writer {
 	return w
 }
 
-func (s *still) Rules(ctx context.Context) (proxyrules.Report, error) {
+func (s *still) Rules(ctx context.Context) (proxyrules.Judgment, error) {
 	took := time.Since(s.began)
 	if s.later && took >= s.broken {
 		s.rules[s.names[0]] = "99999"
@@ -99,7 +99,7 @@ func (s *still) Rules(ctx context.Context) (proxyrules.Report, error) {
 	return rep, err
 }
 
-func (s *still) Follow(ctx context.Context, from *proxyrules.Versions, send func(proxyrules.Change)) error {
+func (s *still) Follow(ctx context.Context, from *proxyrules.Versions, send func(proxyrules.Event)) error {
 	if s.watch != nil {
 		return s.watch
 	}
