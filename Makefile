@@ -50,6 +50,7 @@ bench: build ## a shell script, goss and the floor; audit, iptables-save and pro
 lint: ## gofmt, go vet, golangci-lint and the list of words; findings fail
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$(GO) vet ./... && $(GO) vet -tags vm,release,cluster,torture ./images/... ./internal/e2e/...
+	@$(GO) run ./internal/words $$(git ls-files '*.go' | grep -vE 'testdata/|_test\.go') README.md docs/*.md docs/guides/*.md
 	$(GO) run $(LINT) run --build-tags vm,release,cluster,torture ./...
 	@if command -v packer >/dev/null; then packer fmt -check packer.pkr.hcl; else echo "no packer: its template is not checked"; fi
 
