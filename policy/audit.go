@@ -21,7 +21,7 @@ type Audit struct {
 }
 
 // want returns the audit block in words.
-func (a Audit) want() string {
+func (a Audit) describe() string {
 	return fmt.Sprintf("of %s, settled after %s, at least every %s", cmp.Or(a.Kubeconfig, "kube-proxy's own credentials"), a.Settle, a.Every)
 }
 
@@ -30,7 +30,7 @@ const (
 	auditSettle = 15 * time.Second
 )
 
-func (r *reader) audit(b block) Audit {
+func (r *reader) decodeAudit(b block) Audit {
 	a := Audit{
 		On: true, Kubeconfig: r.kubeconfig(b), Node: r.nodeName(b), Range: b.Range,
 		Severity: Severity(r.oneOf(b.get("severity"), "severity", string(Block), string(Warn))),

@@ -11,13 +11,13 @@ import (
 
 // check drops requirements that repeat another one, keeping the first and the
 // stricter severity, and reports those that contradict each other.
-func (p *Policy) check(r *reader) {
+func (p *Policy) mergeDuplicates(r *reader) {
 	modules := p.Modules[:0]
 	for _, m := range p.Modules {
 		i := slices.IndexFunc(modules, func(o Module) bool { return o.Name == m.Name && o.Applies() })
 		if i >= 0 && m.Applies() {
-			stricter(&modules[i].Metadata, m.Metadata)
-			r.sameDrift("module "+m.Name, &modules[i].Metadata, m.Metadata)
+			mergeSeverity(&modules[i].Metadata, m.Metadata)
+			r.mergeDrift("module "+m.Name, &modules[i].Metadata, m.Metadata)
 			continue
 		}
 		modules = append(modules, m)
@@ -31,20 +31,20 @@ func (p *Policy) check(r *reader) {
 			sysctls = append(sysctls, s)
 			continue
 		}
-		merged, ok := sysctls[i].and(s)
+		merged, ok := sysctls[i].intersect(s)
 		if !ok {
 			r.errorf(s.Range, "Contradiction", "%s is asked to be %s here, and to be %s at %s. Remove one of the two.",
 				s.Key, s.Want(), sysctls[i].Want(), place(sysctls[i].Range))
 			continue
 		}
-		stricter(&merged.Metadata, s.Metadata)
-		r.sameDrift(s.Key.String(), &merged.Metadata, s.Metadata)
+		mergeSeverity(&merged.Metadata, s.Metadata)
+		r.mergeDrift(s.Key.String(), &merged.Metadata, s.Metadata)
 		sysctls[i] = merged
 	}
 	p.Sysctls = sysctls
-	p.twins(r)
-	p.pairs(r)
-	p.globs(r)
+	p.checkAliases(r)
+	p.checkExclusive(r)
+	p.checkGlobs(r)
 
 	problems := p.Problems[:0]
 	for _, j := range p.Problems {
@@ -53,7 +53,7 @@ func (p *Policy) check(r *reader) {
 			if problems[i].Severity == "" || j.Severity == Block {
 				problems[i].Severity = j.Severity
 			}
-			r.sameDrift("check "+j.Name, &problems[i].Metadata, j.Metadata)
+			r.mergeDrift("check "+j.Name, &problems[i].Metadata, j.Metadata)
 			continue
 		}
 		problems = append(problems, j)
@@ -70,12 +70,12 @@ func (p *Policy) check(r *reader) {
 			r.errorf(pr.Range, "Contradiction", "The timeout of probe %s is %s here, and %s at %s. Remove one of the two.",
 				pr.Name, pr.Timeout, probes[i].Timeout, place(probes[i].Range))
 		default:
-			stricter(&probes[i].Metadata, pr.Metadata)
+			mergeSeverity(&probes[i].Metadata, pr.Metadata)
 		}
 	}
 	p.Probes = probes
 
-	p.sameLinks(r)
+	p.checkLinks(r)
 }
 
 // EachModule returns one module of each name, of which a report has one result.
@@ -110,19 +110,19 @@ func oneOfEach[T any](all []T, name func(T) string, metadata func(*T) *Metadata)
 		case first.Off:
 			kept[i] = b
 		case first.Applies():
-			first.beside(*second)
+			first.noteUndecided(*second)
 		case second.Applies():
-			second.beside(*first)
+			second.noteUndecided(*first)
 			kept[i] = b
 		default:
-			stricter(first, *second)
+			mergeSeverity(first, *second)
 		}
 	}
 	return kept
 }
 
 // beside notes another requirement of the same name, whose when is not known here. One that only warns holds nothing.
-func (m *Metadata) beside(unknown Metadata) {
+func (m *Metadata) noteUndecided(unknown Metadata) {
 	if unknown.Severity != Warn {
 		m.Undecided = unknown.Unknown
 	}
@@ -130,7 +130,7 @@ func (m *Metadata) beside(unknown Metadata) {
 
 // globs reports a value for what a glob, which is about every parameter that it matches, does not allow. To sysctl.d(5) the
 // exact name would come first; the gate would write the one and the other until its budget ends.
-func (p *Policy) globs(r *reader) {
+func (p *Policy) checkGlobs(r *reader) {
 	if r.catalogue == nil {
 		return
 	}
@@ -141,7 +141,7 @@ func (p *Policy) globs(r *reader) {
 			if !matches || s.Key == g.Key || !s.Applies() {
 				continue
 			}
-			if _, ok := g.and(s); !ok {
+			if _, ok := g.intersect(s); !ok {
 				r.errorf(s.Range, "Contradiction", "%s is asked to be %s here, and %s, which means it too, to be %s at %s. Remove one of the two, "+
 					"or name the others one by one.", s.Key, s.Want(), g.Key, g.Want(), place(g.Range))
 			}
@@ -149,14 +149,14 @@ func (p *Policy) globs(r *reader) {
 	}
 }
 
-func stricter(a *Metadata, b Metadata) {
+func mergeSeverity(a *Metadata, b Metadata) {
 	if b.Severity == Block {
 		a.Severity = Block
 	}
 }
 
 // sameDrift keeps what one of two equal requirements says about drift.
-func (r *reader) sameDrift(what string, a *Metadata, b Metadata) {
+func (r *reader) mergeDrift(what string, a *Metadata, b Metadata) {
 	switch {
 	case a.Drift == "":
 		a.Drift = b.Drift
@@ -167,7 +167,7 @@ func (r *reader) sameDrift(what string, a *Metadata, b Metadata) {
 }
 
 // and returns the requirement that asks for both, if one value can satisfy both.
-func (s Sysctl) and(o Sysctl) (Sysctl, bool) {
+func (s Sysctl) intersect(o Sysctl) (Sysctl, bool) {
 	tight, loose := s, o
 	if o.narrowness() > s.narrowness() {
 		tight, loose = o, s
@@ -206,23 +206,23 @@ func (s Sysctl) narrowness() int {
 // both are numbers, they are compared as numbers.
 func (s Sysctl) Allows(got string) bool {
 	if s.Value != "" {
-		return same(s.Value, canonical(s.Key, got))
+		return sameValue(s.Value, canonical(s.Key, got))
 	}
 	if s.OneOf != nil {
-		return slices.ContainsFunc(s.OneOf, func(v string) bool { return same(v, canonical(s.Key, got)) })
+		return slices.ContainsFunc(s.OneOf, func(v string) bool { return sameValue(v, canonical(s.Key, got)) })
 	}
-	n, is := number(got)
+	n, is := parseNumber(got)
 	return is && (s.Min == nil || n >= *s.Min) && (s.Max == nil || n <= *s.Max)
 }
 
 // number returns what a parameter reads as, the nearest int64 where it is an unsigned 64-bit one: kernel.shmmax is
 // 18446744073692774399 by default.
-func number(got string) (n int64, is bool) {
+func parseNumber(got string) (n int64, is bool) {
 	n, err := strconv.ParseInt(got, 10, 64)
 	return n, err == nil || errors.Is(err, strconv.ErrRange)
 }
 
-func same(want, got string) bool {
+func sameValue(want, got string) bool {
 	if want == got {
 		return true
 	}
@@ -259,7 +259,7 @@ func (s Sysctl) Target(got string) string {
 	case s.OneOf != nil:
 		return s.OneOf[0]
 	}
-	n, is := number(got)
+	n, is := parseNumber(got)
 	if s.Min == nil && s.Max == nil {
 		return got // the value depends on a fact that is not known here
 	}

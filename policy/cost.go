@@ -71,7 +71,7 @@ func (r *reader) cost(e hcl.Expression) int {
 func (r *reader) costOf(t hcl.Traversal) int {
 	name := factName(t)
 	if variable, is := strings.CutPrefix(name, "var."); is {
-		return size(r.vars[variable])
+		return sizeOf(r.vars[variable])
 	}
 	if factTypes()[name] != cty.NilType {
 		return factCost
@@ -80,7 +80,7 @@ func (r *reader) costOf(t hcl.Traversal) int {
 }
 
 // size returns the bytes and elements of a value.
-func size(v cty.Value) int {
+func sizeOf(v cty.Value) int {
 	switch {
 	case v == cty.NilVal || !v.IsKnown() || v.IsNull():
 	case v.Type() == cty.String:
@@ -91,7 +91,7 @@ func size(v cty.Value) int {
 		sum := 1
 		for it := v.ElementIterator(); it.Next(); {
 			key, value := it.Element()
-			sum += size(key) + size(value)
+			sum += sizeOf(key) + sizeOf(value)
 		}
 		return sum
 	}
@@ -99,7 +99,7 @@ func size(v cty.Value) int {
 }
 
 // bounded is f for arguments that check returns no error about.
-func bounded(f function.Function, check func(args []cty.Value) error) function.Function {
+func withCheck(f function.Function, check func(args []cty.Value) error) function.Function {
 	return function.New(&function.Spec{
 		Params: f.Params(), VarParam: f.VarParam(),
 		Type: func(args []cty.Value) (cty.Type, error) {
@@ -113,14 +113,14 @@ func bounded(f function.Function, check func(args []cty.Value) error) function.F
 }
 
 // shortFormat refuses a format whose result may be long: each verb may print any argument, as wide as it says.
-func shortFormat(args []cty.Value) error {
+func checkFormat(args []cty.Value) error {
 	format := args[0]
 	if !format.IsKnown() || format.IsNull() {
 		return nil
 	}
 	text, longest := format.AsString(), 0
 	for _, a := range args[1:] {
-		longest = max(longest, size(a))
+		longest = max(longest, sizeOf(a))
 	}
 	width, digits := 0, 0
 	for _, c := range text {
@@ -136,7 +136,7 @@ func shortFormat(args []cty.Value) error {
 	return nil
 }
 
-func shortPattern(args []cty.Value) error {
+func checkPattern(args []cty.Value) error {
 	if p := args[0]; p.IsKnown() && !p.IsNull() && len(p.AsString()) > maxPattern {
 		return function.NewArgError(0, fmt.Errorf("a pattern has at most %d bytes", maxPattern))
 	}

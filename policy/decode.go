@@ -26,27 +26,27 @@ func (l *loader) decode() {
 		l.unknown = nil
 		switch b.Type {
 		case "module":
-			if m, ok := l.module(b); ok {
+			if m, ok := l.decodeModule(b); ok {
 				m.Unknown = l.unknowns()
 				p.Modules = append(p.Modules, m)
 			}
 		case "sysctl":
-			if s, ok := l.sysctl(b); ok {
+			if s, ok := l.decodeSysctl(b); ok {
 				s.Unknown = l.unknowns()
 				p.Sysctls = append(p.Sysctls, s)
 			}
 		case "link":
-			if k, ok := l.link(b); ok {
+			if k, ok := l.decodeLink(b); ok {
 				k.Unknown = l.unknowns()
 				p.Links = append(p.Links, k)
 			}
 		case "check":
-			if j, ok := l.problem(b); ok {
+			if j, ok := l.decodeProblem(b); ok {
 				j.Unknown = l.unknowns()
 				p.Problems = append(p.Problems, j)
 			}
 		case "probe":
-			if pr, ok := l.probe(b); ok {
+			if pr, ok := l.decodeProbe(b); ok {
 				pr.Unknown = l.unknowns()
 				p.Probes = append(p.Probes, pr)
 			}
@@ -62,19 +62,19 @@ func (l *loader) decode() {
 				l.errorf(b.Range, "Second publish", "There is one publish block; the first is at %s. Remove one.", place(p.Publish.Range))
 				continue
 			}
-			p.Publish = l.publish(b)
+			p.Publish = l.decodePublish(b)
 		case "audit":
 			if p.Audit.On {
 				l.errorf(b.Range, "Second audit", "There is one audit block; the first is at %s. Remove one.", place(p.Audit.Range))
 				continue
 			}
-			p.Audit = l.audit(b)
+			p.Audit = l.decodeAudit(b)
 		}
 	}
 	p.Gate = defaultGate()
 	if gate != nil {
 		l.unknown = nil
-		p.Gate = l.gate(*gate)
+		p.Gate = l.decodeGate(*gate)
 		if u := l.unknowns(); u != "" && !strings.HasPrefix(u, "var.") { // what is wrong with a variable is said already
 			l.errorf(gate.Range, "Unknown gate", "What the gate does must be known before anything else; "+
 				"it depends on %s, which is not known here.", u)
@@ -88,8 +88,8 @@ func (r *reader) unknowns() string {
 	return strings.Join(slices.Compact(r.unknown), ", ")
 }
 
-func (r *reader) module(b block) (Module, bool) {
-	about := r.metadata(b)
+func (r *reader) decodeModule(b block) (Module, bool) {
+	about := r.decodeMetadata(b)
 	if !isName(b.Name, 55, "-_") || b.Name[0] == '-' {
 		r.errorf(b.Range, "Not a module name", "A kernel module's name is letters, digits, - and _, as `lsmod` prints it; "+
 			"%q is not.", b.Name)
@@ -99,8 +99,8 @@ func (r *reader) module(b block) (Module, bool) {
 	return Module{about, strings.ReplaceAll(b.Name, "-", "_")}, true
 }
 
-func (r *reader) problem(b block) (Problem, bool) {
-	about := r.metadata(b)
+func (r *reader) decodeProblem(b block) (Problem, bool) {
+	about := r.decodeMetadata(b)
 	if b.get("severity") == nil {
 		about.Severity = ""
 	}
@@ -111,8 +111,8 @@ func (r *reader) problem(b block) (Problem, bool) {
 	return Problem{about, b.Name}, true
 }
 
-func (r *reader) probe(b block) (Probe, bool) {
-	p := Probe{Metadata: r.metadata(b), Name: b.Name}
+func (r *reader) decodeProbe(b block) (Probe, bool) {
+	p := Probe{Metadata: r.decodeMetadata(b), Name: b.Name}
 	p.Timeout = r.duration(b.get("timeout"), "timeout", time.Second, 10*time.Millisecond, 30*time.Second)
 	if b.Name != "bridge" {
 		r.errorf(b.Range, "Unknown probe", "A policy can ask for probe \"bridge\" only, not for %q.%s",
@@ -122,15 +122,15 @@ func (r *reader) probe(b block) (Probe, bool) {
 	return p, true
 }
 
-func (r *reader) sysctl(b block) (Sysctl, bool) {
-	s := Sysctl{Metadata: r.metadata(b)}
+func (r *reader) decodeSysctl(b block) (Sysctl, bool) {
+	s := Sysctl{Metadata: r.decodeMetadata(b)}
 	before := len(r.diags)
 	key, err := ParseKey(b.Name)
 	if err != nil {
 		r.errorf(b.Range, "Not a kernel parameter", "%s.", err)
 	}
 	s.Key = key
-	r.writeOnly(b, key)
+	r.checkWriteOnly(b, key)
 	if v, ok := r.value(b.get("value")); ok {
 		text, _ := r.parameter(v, b.at("value"), "value")
 		s.Value = canonical(s.Key, text)
@@ -166,7 +166,7 @@ func (r *reader) sysctl(b block) (Sysctl, bool) {
 		}
 	}
 	switch {
-	case len(r.diags) > before || r.mistaken(b.Body):
+	case len(r.diags) > before || r.hasMistake(b.Body):
 		return s, false
 	case len(r.unknown) > 0:
 		return s, true
@@ -180,7 +180,7 @@ func (r *reader) sysctl(b block) (Sysctl, bool) {
 	return s, len(r.diags) == before && kinds == 1
 }
 
-func (r *reader) gate(b block) Gate {
+func (r *reader) decodeGate(b block) Gate {
 	g := defaultGate()
 	g.Range = b.Range
 	if u := r.text(b.get("unit"), "unit"); u != "" {
@@ -209,14 +209,14 @@ func (r *reader) gate(b block) Gate {
 	return g
 }
 
-func (r *reader) match(blocks hcl.Blocks, link hcl.Range) Match {
+func (r *reader) decodeMatch(blocks hcl.Blocks, link hcl.Range) Match {
 	if len(blocks) != 1 {
 		r.errorf(link, "One match block", "A link needs exactly one match block that selects interfaces, "+
 			"for example match { name = \"flannel*\" }; this one has %d.", len(blocks))
 		return Match{}
 	}
 	before := len(r.diags)
-	b := r.open(blocks[0])
+	b := r.openBlock(blocks[0])
 	m := Match{
 		Name: r.text(b.get("name"), "name"), Kind: r.text(b.get("kind"), "kind"), Driver: r.text(b.get("driver"), "driver"),
 		DefaultRoute: r.flag(b.get("default_route"), "default_route", false),
@@ -226,7 +226,7 @@ func (r *reader) match(blocks hcl.Blocks, link hcl.Range) Match {
 	if _, err := path.Match(m.Name, ""); err != nil {
 		r.errorf(b.at("name"), "Not a glob", "%q is not a valid pattern: close the bracket, or write \\[ for a bracket.", m.Name)
 	}
-	if m == (Match{}) && len(r.diags) == before && !r.mistaken(b.Body) && len(r.unknown) == 0 {
+	if m == (Match{}) && len(r.diags) == before && !r.hasMistake(b.Body) && len(r.unknown) == 0 {
 		r.errorf(b.Range, "Empty match", "Set at least one of name, kind, driver or default_route = true; "+
 			"to match every interface write name = \"*\".")
 	}

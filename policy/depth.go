@@ -43,16 +43,16 @@ func checkTokens(tokens hclsyntax.Tokens, json bool) hcl.Diagnostics {
 		if i+1 < len(tokens) {
 			next = tokens[i+1].Type
 		}
-		opened := i > 0 && opens(tokens[i-1].Type)
+		opened := i > 0 && isOpening(tokens[i-1].Type)
 		isFor := opened && next == hclsyntax.TokenIdent && string(t.Bytes) == "for"
-		if what := s.take(t, isFor, opened && string(t.Bytes) == "endfor"); what != "" {
-			return tooDeep(t.Range, what)
+		if what := s.checkToken(t, isFor, opened && string(t.Bytes) == "endfor"); what != "" {
+			return tooComplex(t.Range, what)
 		}
 	}
 	return nil
 }
 
-func tooDeep(at hcl.Range, what string) hcl.Diagnostics {
+func tooComplex(at hcl.Range, what string) hcl.Diagnostics {
 	return hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Too complex", Detail: what, Subject: &at}}
 }
 
@@ -70,7 +70,7 @@ type level struct {
 	operators int
 }
 
-func opens(t hclsyntax.TokenType) bool {
+func isOpening(t hclsyntax.TokenType) bool {
 	switch t {
 	case hclsyntax.TokenOBrace, hclsyntax.TokenOBrack, hclsyntax.TokenOParen, hclsyntax.TokenTemplateInterp, hclsyntax.TokenTemplateControl:
 		return true
@@ -79,7 +79,7 @@ func opens(t hclsyntax.TokenType) bool {
 }
 
 // take returns what is wrong with the token, "" for nothing.
-func (s *nesting) take(t hclsyntax.Token, isFor, endFor bool) string {
+func (s *nesting) checkToken(t hclsyntax.Token, isFor, endFor bool) string {
 	top := &s.levels[len(s.levels)-1]
 	switch {
 	case isFor && s.json:
@@ -95,7 +95,7 @@ func (s *nesting) take(t hclsyntax.Token, isFor, endFor bool) string {
 		}
 	case endFor:
 		s.templates = max(0, s.templates-1)
-	case opens(t.Type):
+	case isOpening(t.Type):
 		if len(s.levels) > maxDepth {
 			return tooManyBrackets
 		}
@@ -107,15 +107,15 @@ func (s *nesting) take(t hclsyntax.Token, isFor, endFor bool) string {
 		s.levels = append(s.levels, level{
 			block: t.Type == hclsyntax.TokenOBrace, control: t.Type == hclsyntax.TokenTemplateControl, operators: top.operators,
 		})
-	case t.Type == hclsyntax.TokenNumberLit && digits(string(t.Bytes)) > maxDigits:
+	case t.Type == hclsyntax.TokenNumberLit && countDigits(string(t.Bytes)) > maxDigits:
 		return tooManyDigits
-	case closes(t.Type):
+	case isClosing(t.Type):
 		if len(s.levels) > 1 {
 			s.levels = s.levels[:len(s.levels)-1]
 		}
 	case t.Type == hclsyntax.TokenComma, t.Type == hclsyntax.TokenNewline && (top.block || len(s.levels) == 1):
 		top.operators = 0
-	case operates(t.Type):
+	case isOperator(t.Type):
 		if top.operators++; top.operators > maxOperators {
 			return tooManyOperators
 		}
@@ -124,7 +124,7 @@ func (s *nesting) take(t hclsyntax.Token, isFor, endFor bool) string {
 }
 
 // digits returns how many digits a number has where it is written out, at least: to write one of 1e300000000 as text takes hours.
-func digits(number string) int {
+func countDigits(number string) int {
 	number, exponent, _ := strings.Cut(strings.ToLower(number), "e")
 	n, err := strconv.Atoi(cmp.Or(exponent, "0"))
 	if err != nil {
@@ -137,7 +137,7 @@ func (s *nesting) inFor() bool {
 	return s.templates > 0 || slices.ContainsFunc(s.levels, func(l level) bool { return l.isFor })
 }
 
-func closes(t hclsyntax.TokenType) bool {
+func isClosing(t hclsyntax.TokenType) bool {
 	switch t {
 	case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenTemplateSeqEnd:
 		return true
@@ -145,7 +145,7 @@ func closes(t hclsyntax.TokenType) bool {
 	return false
 }
 
-func operates(t hclsyntax.TokenType) bool {
+func isOperator(t hclsyntax.TokenType) bool {
 	switch t {
 	case hclsyntax.TokenBang, hclsyntax.TokenMinus, hclsyntax.TokenPlus, hclsyntax.TokenStar, hclsyntax.TokenSlash, hclsyntax.TokenPercent,
 		hclsyntax.TokenAnd, hclsyntax.TokenOr, hclsyntax.TokenQuestion, hclsyntax.TokenEqualOp, hclsyntax.TokenNotEqual,
@@ -173,16 +173,16 @@ func checkJSONDepth(f File) hcl.Diagnostics {
 				depth--
 			}
 			if depth > maxDepth {
-				return tooDeep(at, tooManyBrackets)
+				return tooComplex(at, tooManyBrackets)
 			}
 		case json.Number:
-			if digits(t.String()) > maxDigits {
-				return tooDeep(at, tooManyDigits)
+			if countDigits(t.String()) > maxDigits {
+				return tooComplex(at, tooManyDigits)
 			}
 		case string:
 			tokens, _ := hclsyntax.LexTemplate([]byte(t), f.Name, hcl.InitialPos)
 			if diags := checkTokens(tokens, true); diags.HasErrors() {
-				return tooDeep(at, diags[0].Detail)
+				return tooComplex(at, diags[0].Detail)
 			}
 		}
 	}

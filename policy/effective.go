@@ -45,10 +45,10 @@ func (p *Policy) WriteEffective(w io.Writer) error {
 	add("gate", fmt.Sprintf("%s waits %s, looks every %s, then %s; repair %t", g.Unit, g.Budget, g.Interval, g.OnTimeout, g.Repair),
 		Metadata{Range: g.Range})
 	if p.Publish.Condition != "" {
-		add("publish", p.Publish.want(), Metadata{Range: p.Publish.Range})
+		add("publish", p.Publish.describe(), Metadata{Range: p.Publish.Range})
 	}
 	if p.Audit.On {
-		add("audit", p.Audit.want(), Metadata{Range: p.Audit.Range, Severity: p.Audit.Severity})
+		add("audit", p.Audit.describe(), Metadata{Range: p.Audit.Range, Severity: p.Audit.Severity})
 	}
 	name, want := 0, 0
 	for _, l := range lines {

@@ -35,8 +35,8 @@ func FactNames() []string { return slices.Sorted(maps.Keys(factTypes())) }
 // those facts that it does name, because each costs time. It also returns why the
 // expression may have no value: those of its facts that are not known here, or its
 // variables that are wrong, or else all its facts.
-func (r *reader) scope(e hcl.Expression) (scope *hcl.EvalContext, unknown []string, ok bool) {
-	if literal(e) {
+func (r *reader) scopeFor(e hcl.Expression) (scope *hcl.EvalContext, unknown []string, ok bool) {
+	if isLiteral(e) {
 		return nil, nil, true
 	}
 	scope = &hcl.EvalContext{Functions: functions(false)}
@@ -80,7 +80,7 @@ func (r *reader) scope(e hcl.Expression) (scope *hcl.EvalContext, unknown []stri
 			continue
 		}
 		all = append(all, name)
-		v := r.fact(name, typ)
+		v := r.factValue(name, typ)
 		if !v.IsKnown() {
 			unknown = append(unknown, name)
 		}
@@ -105,7 +105,7 @@ func (r *reader) scope(e hcl.Expression) (scope *hcl.EvalContext, unknown []stri
 }
 
 // literal reports whether an expression stands for itself, as most of a policy do.
-func literal(e hcl.Expression) bool {
+func isLiteral(e hcl.Expression) bool {
 	switch e := e.(type) {
 	case *hclsyntax.LiteralValueExpr:
 		return true
@@ -115,7 +115,7 @@ func literal(e hcl.Expression) bool {
 	return false
 }
 
-func (r *reader) fact(name string, typ cty.Type) cty.Value {
+func (r *reader) factValue(name string, typ cty.Type) cty.Value {
 	if r.Fact == nil {
 		return cty.UnknownVal(typ)
 	}

@@ -29,16 +29,16 @@ func Lint(files []File, o Options) hcl.Diagnostics {
 	}
 	l.catalogue, l.names = catalogue, true
 	l.evaluate()
-	diags := slices.Concat(l.diags, l.checkTypes(), l.warnings, l.withoutEffect())
+	diags := slices.Concat(l.diags, l.checkTypes(), l.warnings, l.findIneffective())
 	if diags.HasErrors() {
 		return diags
 	}
 	said := map[string]bool{}
 	for _, facts := range imagine(l.candidates()) {
-		for key, d := range l.on(facts) {
+		for key, d := range l.mistakesOn(facts) {
 			if !said[key] {
 				said[key] = true
-				d.Detail += l.because(facts, key)
+				d.Detail += l.namingFacts(facts, key)
 				diags = append(diags, d)
 			}
 		}
@@ -47,8 +47,8 @@ func Lint(files []File, o Options) hcl.Diagnostics {
 }
 
 // on returns what is wrong on a node with these facts, by place and summary.
-func (l *loader) on(facts map[string]any) map[string]*hcl.Diagnostic {
-	node := l.node(func(name string) (any, bool) { v := facts[name]; return v, v != nil })
+func (l *loader) mistakesOn(facts map[string]any) map[string]*hcl.Diagnostic {
+	node := l.forNode(func(name string) (any, bool) { v := facts[name]; return v, v != nil })
 	node.evaluate()
 	found := map[string]*hcl.Diagnostic{}
 	for _, d := range node.diags {
@@ -58,12 +58,12 @@ func (l *loader) on(facts map[string]any) map[string]*hcl.Diagnostic {
 }
 
 // because names the facts without which the mistake would not show.
-func (l *loader) because(facts map[string]any, key string) string {
+func (l *loader) namingFacts(facts map[string]any, key string) string {
 	facts = maps.Clone(facts)
 	for _, name := range slices.Sorted(maps.Keys(facts)) {
 		was := facts[name]
 		facts[name] = nil
-		if l.on(facts)[key] == nil {
+		if l.mistakesOn(facts)[key] == nil {
 			facts[name] = was
 		}
 	}
@@ -118,7 +118,7 @@ func imagine(candidates map[string][]any) []map[string]any {
 }
 
 // usual is what real nodes say of a fact, with the ends of what is possible.
-func usual(name string) []any {
+func typicalValues(name string) []any {
 	switch name {
 	case "node.cpus":
 		return []any{int64(1), int64(2), int64(7), int64(64), int64(8192)}
@@ -152,7 +152,7 @@ func (l *loader) candidates() map[string][]any {
 	for _, e := range l.expressions() {
 		for _, t := range e.Variables() {
 			if name := factName(t); factTypes()[name] != cty.NilType {
-				named[name] = append([]any{nil}, usual(name)...)
+				named[name] = append([]any{nil}, typicalValues(name)...)
 			}
 		}
 		syntax, ok := e.(hclsyntax.Node)
@@ -165,7 +165,7 @@ func (l *loader) candidates() map[string][]any {
 				case cty.String:
 					texts = append(texts, lit.Val.AsString())
 				case cty.Number:
-					numbers = append(numbers, around(lit.Val.AsBigFloat())...)
+					numbers = append(numbers, neighbours(lit.Val.AsBigFloat())...)
 				}
 			}
 			return nil
@@ -199,7 +199,7 @@ func (l *loader) candidates() map[string][]any {
 }
 
 // around returns a number and its neighbours, as far as a fact can have them.
-func around(f *big.Float) []any {
+func neighbours(f *big.Float) []any {
 	n, _ := f.Int64()
 	var all []any
 	for _, near := range []int64{n - 1, n, n + 1} {

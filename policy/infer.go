@@ -37,7 +37,7 @@ func (p *Policy) inferModules() {
 					Unknown: s.WhenUnknown, WhenUnknown: s.WhenUnknown,
 				}})
 			default:
-				stricter(&p.Modules[i].Metadata, s.Metadata)
+				mergeSeverity(&p.Modules[i].Metadata, s.Metadata)
 			}
 		}
 	}
@@ -46,7 +46,7 @@ func (p *Policy) inferModules() {
 // defaultDrift sets the drift that no block sets. With repair = false, drift
 // defaults to "report": the author wants a person to look, so that watch does not
 // correct either.
-func (p *Policy) defaultDrift() {
+func (p *Policy) setDefaultDrift() {
 	usual := Correct
 	if !p.Gate.Repair {
 		usual = Report

@@ -22,7 +22,7 @@ type Key string
 func ParseKey(s string) (Key, error) {
 	p := s
 	if i := strings.IndexAny(s, "./"); i >= 0 && s[i] == '.' {
-		p = swapped(s)
+		p = swapSeparators(s)
 	}
 	if strings.HasPrefix(s, "/") {
 		return "", fmt.Errorf("%q is an absolute path; write it relative to /proc/sys, for example net.ipv4.ip_forward", s)
@@ -52,10 +52,10 @@ func ParseKey(s string) (Key, error) {
 
 // String returns the key as sysctl(8) prints it: dots between components, and a
 // slash for a dot inside one.
-func (k Key) String() string { return swapped(string(k)) }
+func (k Key) String() string { return swapSeparators(string(k)) }
 
 // swapped puts slashes for dots, and dots for slashes.
-func swapped(s string) string {
+func swapSeparators(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch r {
 		case '/':

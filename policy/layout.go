@@ -42,14 +42,14 @@ func Layout(f File) ([]byte, hcl.Diagnostics) {
 			current = append(current, t)
 		}
 	}
-	return write(lines), nil
+	return writeLines(lines), nil
 }
 
 // line is the tokens of one line; a heredoc or a string that spans lines belongs to
 // the line on which it begins.
 type line hclsyntax.Tokens
 
-func write(lines []line) []byte {
+func writeLines(lines []line) []byte {
 	var out bytes.Buffer
 	depth, blank := 0, 0
 	for i := 0; i < len(lines); {
@@ -64,26 +64,26 @@ func write(lines []line) []byte {
 		blank = 0
 		// Attributes on neighbouring lines are aligned together.
 		group := 1
-		if lines[i].attribute() {
-			for i+group < len(lines) && lines[i+group].attribute() && lines[i+group-1].nests() == 0 {
+		if lines[i].isAttribute() {
+			for i+group < len(lines) && lines[i+group].isAttribute() && lines[i+group-1].depthChange() == 0 {
 				group++
 			}
 		}
 		width := 0
 		for _, l := range lines[i : i+group] {
-			if l.attribute() {
+			if l.isAttribute() {
 				width = max(width, len(l[0].Bytes))
 			}
 		}
 		for _, l := range lines[i : i+group] {
 			indent := depth
-			if l.closes() {
+			if l.beginsWithClose() {
 				indent--
 			}
 			out.WriteString(strings.Repeat("  ", max(0, indent)))
-			out.WriteString(l.text(width))
+			out.WriteString(l.layOut(width))
 			out.WriteByte('\n')
-			depth += l.nests()
+			depth += l.depthChange()
 		}
 		i += group
 	}
@@ -91,11 +91,11 @@ func write(lines []line) []byte {
 }
 
 // attribute reports whether the line begins with NAME =.
-func (l line) attribute() bool {
+func (l line) isAttribute() bool {
 	return len(l) > 2 && l[0].Type == hclsyntax.TokenIdent && l[1].Type == hclsyntax.TokenEqual
 }
 
-func (l line) closes() bool {
+func (l line) beginsWithClose() bool {
 	switch l[0].Type {
 	case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack, hclsyntax.TokenCParen:
 		return true
@@ -104,7 +104,7 @@ func (l line) closes() bool {
 }
 
 // nests returns how many brackets the line opens more than it closes.
-func (l line) nests() int {
+func (l line) depthChange() int {
 	n := 0
 	for _, t := range l {
 		switch t.Type {
@@ -118,7 +118,7 @@ func (l line) nests() int {
 }
 
 // text returns the line with its first equal sign in column width+1.
-func (l line) text(width int) string {
+func (l line) layOut(width int) string {
 	var b strings.Builder
 	depth := 0 // inside a string or heredoc every byte stays
 	for i, t := range l {
@@ -143,11 +143,11 @@ func (l line) gap(i, quoted, width int) string {
 	switch {
 	case quoted > 0:
 		return strings.Repeat(" ", t.Range.Start.Byte-before.Range.End.Byte)
-	case i == 1 && l.attribute():
+	case i == 1 && l.isAttribute():
 		return strings.Repeat(" ", width-len(before.Bytes)+1)
 	case t.Type == hclsyntax.TokenEqual || before.Type == hclsyntax.TokenEqual || t.Type == hclsyntax.TokenComment:
 		return " "
-	case before.Type == hclsyntax.TokenComma || operator(before) || operator(t):
+	case before.Type == hclsyntax.TokenComma || isBinaryOperator(before) || isBinaryOperator(t):
 		return " "
 	case t.Type == hclsyntax.TokenComma || before.Type == hclsyntax.TokenOBrack || t.Type == hclsyntax.TokenCBrack,
 		before.Type == hclsyntax.TokenOParen, t.Type == hclsyntax.TokenCParen:
@@ -168,7 +168,7 @@ func (l line) gap(i, quoted, width int) string {
 
 // operator reports whether the token stands between two operands. A minus may also
 // stand before one: its space stays as it is.
-func operator(t hclsyntax.Token) bool {
+func isBinaryOperator(t hclsyntax.Token) bool {
 	switch t.Type {
 	case hclsyntax.TokenStar, hclsyntax.TokenSlash, hclsyntax.TokenPlus, hclsyntax.TokenPercent, hclsyntax.TokenAnd, hclsyntax.TokenOr,
 		hclsyntax.TokenEqualOp, hclsyntax.TokenNotEqual, hclsyntax.TokenLessThan, hclsyntax.TokenLessThanEq,

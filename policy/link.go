@@ -8,30 +8,30 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-func (r *reader) link(b block) (Link, bool) {
+func (r *reader) decodeLink(b block) (Link, bool) {
 	before := len(r.diags)
-	l := Link{Metadata: r.metadata(b), Name: b.Name}
+	l := Link{Metadata: r.decodeMetadata(b), Name: b.Name}
 	if !isName(b.Name, 63, "._-") || strings.ToLower(b.Name) != b.Name {
 		r.errorf(b.Range, "Not a name", "The name of a link requirement is lower-case letters, digits, dots, - and _, "+
 			"for example \"vxlan\"; %q is not.", b.Name)
 	}
-	l.Match = r.match(b.Blocks, b.Range)
+	l.Match = r.decodeMatch(b.Blocks, b.Range)
 	l.Selects = l.Match.String()
-	l.Offloads = r.offloads(b)
+	l.Offloads = r.decodeOffloads(b)
 	if n, ok := r.integer(b.get("mtu"), "mtu"); ok {
 		if n < 68 || n > 65535 {
 			r.errorf(b.at("mtu"), "Out of range", "mtu is between 68 and 65535 bytes; this is %d.", n)
 		}
 		l.MTU = int(n)
 	}
-	l.Sysctls = r.linkSysctls(b)
-	if len(r.diags) == before && !r.mistaken(b.Body) && len(r.unknown) == 0 && len(l.Offloads) == 0 && l.MTU == 0 && len(l.Sysctls) == 0 {
+	l.Sysctls = r.decodeLinkSysctls(b)
+	if len(r.diags) == before && !r.hasMistake(b.Body) && len(r.unknown) == 0 && len(l.Offloads) == 0 && l.MTU == 0 && len(l.Sysctls) == 0 {
 		r.errorf(b.Range, "Nothing asked for", "Give link %q at least one of offload, mtu or sysctl.", b.Name)
 	}
 	return l, len(r.diags) == before
 }
 
-func (r *reader) offloads(b block) []Offload {
+func (r *reader) decodeOffloads(b block) []Offload {
 	v, ok := r.value(b.get("offload"))
 	if !ok {
 		return nil
@@ -68,7 +68,7 @@ func (r *reader) offloads(b block) []Offload {
 	return all
 }
 
-func (r *reader) linkSysctls(b block) []LinkSysctl {
+func (r *reader) decodeLinkSysctls(b block) []LinkSysctl {
 	v, ok := r.value(b.get("sysctl"))
 	if !ok {
 		return nil
@@ -101,7 +101,7 @@ func (r *reader) linkSysctls(b block) []LinkSysctl {
 }
 
 // sameLinks reports links of one name, and settings of one interface that contradict each other.
-func (p *Policy) sameLinks(r *reader) {
+func (p *Policy) checkLinks(r *reader) {
 	for i, l := range p.Links {
 		for _, o := range p.Links[:i] {
 			what := l.contradicts(o)
@@ -118,13 +118,13 @@ func (p *Policy) sameLinks(r *reader) {
 			}
 		}
 		if r.catalogue != nil && l.Applies() {
-			p.parameters(r, l)
+			p.checkLinkSysctls(r, l)
 		}
 	}
 }
 
 // parameters reports a link's sysctl that a sysctl block, about the same interface, does not allow.
-func (p *Policy) parameters(r *reader, l Link) {
+func (p *Policy) checkLinkSysctls(r *reader, l Link) {
 	for _, a := range l.Sysctls {
 		at := slices.Index(strings.Split(string(a.Pattern), "/"), "*")
 		for _, s := range p.Sysctls {
@@ -166,7 +166,7 @@ func (l Link) contradicts(o Link) string {
 	}
 	for _, a := range l.Sysctls {
 		for _, b := range o.Sysctls {
-			if a.Pattern == b.Pattern && !same(a.Value, b.Value) {
+			if a.Pattern == b.Pattern && !sameValue(a.Value, b.Value) {
 				return "sysctl " + a.Pattern.String()
 			}
 		}

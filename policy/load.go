@@ -46,14 +46,14 @@ func Read(files []File, o Options) Source { return Source{read(files, o)} }
 // For returns the policy as Load does, on a node with these facts. It may be called at
 // the same time as others.
 func (s Source) For(fact func(name string) (any, bool)) (*Policy, hcl.Diagnostics) {
-	node := s.node(fact)
+	node := s.forNode(fact)
 	node.policy.Files = s.policy.Files
 	node.evaluate()
 	return node.policy, append(slices.Clone(s.diags), node.diags...)
 }
 
 // node returns a loader of the same blocks, for a node with these facts.
-func (l *loader) node(fact func(name string) (any, bool)) *loader {
+func (l *loader) forNode(fact func(name string) (any, bool)) *loader {
 	node := &loader{reader: &reader{Options: l.Options, vars: l.vars, catalogue: l.catalogue}, blocks: l.blocks, policy: &Policy{}}
 	node.Fact = fact
 	return node
@@ -73,9 +73,9 @@ func read(files []File, o Options) *loader {
 // evaluate makes the policy of the blocks.
 func (l *loader) evaluate() {
 	l.decode()
-	l.policy.check(l.reader)
+	l.policy.mergeDuplicates(l.reader)
 	l.policy.inferModules()
-	l.policy.defaultDrift()
+	l.policy.setDefaultDrift()
 }
 
 // loader gathers the blocks of all files before it evaluates them: any file may
@@ -128,21 +128,21 @@ func (l *loader) parse(f File, builtin bool) {
 	l.diags = append(l.diags, diags...)
 	l.policy.Files = append(l.policy.Files, f.Name)
 	for _, b := range content.Blocks {
-		opened := l.open(b)
+		opened := l.openBlock(b)
 		opened.Builtin = builtin
 		if b.Type == "use" {
-			l.use(opened)
+			l.useBuiltin(opened)
 			continue
 		}
 		l.blocks = append(l.blocks, opened)
 	}
 }
 
-func (l *loader) use(b block) {
+func (l *loader) useBuiltin(b block) {
 	f, err := Builtin(b.Name)
 	switch {
 	case err != nil:
-		l.errorf(b.Range, "Unknown policy", "%s.%s", capital(err.Error()), didYouMean(b.Name, Builtins()))
+		l.errorf(b.Range, "Unknown policy", "%s.%s", capitalize(err.Error()), didYouMean(b.Name, Builtins()))
 	case !l.used[b.Name]:
 		l.used[b.Name] = true
 		l.parse(f, true)
@@ -167,4 +167,4 @@ func badByte(f File) hcl.Range {
 	return hcl.Range{Filename: f.Name, Start: pos, End: pos}
 }
 
-func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+func capitalize(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -90,9 +90,9 @@ func (r *reader) checkParameter(key Key, name hcl.Range, values []string, at hcl
 		switch i := slices.IndexFunc(fields, notNumber); {
 		case numbers == nil:
 		case i >= 0:
-			r.errorf(at, "Wrong type", "%s takes numbers; %q is none.%s", key, fields[i], insteadOf(fields[i]))
+			r.errorf(at, "Wrong type", "%s takes numbers; %q is none.%s", key, fields[i], suggestNumber(fields[i]))
 		case !slices.Contains(numbers, len(fields)):
-			r.errorf(at, "Wrong length", "%s takes %s, as the kernel prints it; this has %d: it would never pass.", key, count(numbers), len(fields))
+			r.errorf(at, "Wrong length", "%s takes %s, as the kernel prints it; this has %d: it would never pass.", key, countOf(numbers), len(fields))
 		}
 	}
 }
@@ -104,13 +104,13 @@ func (r *reader) checkBounds(key Key, at hcl.Range) {
 	}
 	switch numbers, known := r.catalogue.Parameter(string(key)); {
 	case len(numbers) > 0 && !slices.Contains(numbers, 1):
-		r.errorf(at, "Wrong length", "%s has %s; min and max are for one. Give it a value with all of them.", key, count(numbers))
+		r.errorf(at, "Wrong length", "%s has %s; min and max are for one. Give it a value with all of them.", key, countOf(numbers))
 	case r.names && known && numbers == nil && !key.IsGlob():
 		r.warnf(at, "Wrong type", "%s read as no number on the recorded kernels; then min and max never pass. Give it a value or one_of.", key)
 	}
 }
 
-func count(numbers []int) string {
+func countOf(numbers []int) string {
 	words := make([]string, len(numbers))
 	for i, n := range numbers {
 		words[i] = strconv.Itoa(n)
@@ -127,7 +127,7 @@ func notNumber(s string) bool {
 	return err != nil && unsigned != nil
 }
 
-func insteadOf(word string) string {
+func suggestNumber(word string) string {
 	switch strings.ToLower(word) {
 	case "yes", "true", "on", "enabled":
 		return " Write 1."
@@ -193,7 +193,7 @@ func didYouMean(s string, known []string) string {
 
 // writeOnly reports a parameter that can only be written, as a list of settings for sysctl.conf may have one: what it is cannot be
 // told, and unknown never passes.
-func (r *reader) writeOnly(b block, key Key) {
+func (r *reader) checkWriteOnly(b block, key Key) {
 	if r.catalogue == nil {
 		return
 	}
@@ -207,18 +207,18 @@ func (r *reader) writeOnly(b block, key Key) {
 }
 
 // twins reports two values for what is one parameter with two names.
-func (p *Policy) twins(r *reader) {
+func (p *Policy) checkAliases(r *reader) {
 	for _, names := range [][2]Key{
 		{"net/ipv4/ip_forward", "net/ipv4/conf/all/forwarding"},
 		{"net/netfilter/nf_conntrack_max", "net/nf_conntrack_max"},
 	} {
-		one := p.asked(names[0])
+		one := p.findSysctl(names[0])
 		for _, s := range p.Sysctls {
 			other, _ := path.Match(string(s.Key), string(names[1]))
 			if one == nil || !other || !s.Applies() || r.catalogue == nil {
 				continue
 			}
-			if _, ok := one.and(s); !ok {
+			if _, ok := one.intersect(s); !ok {
 				r.errorf(s.Range, "Contradiction", "%s is asked to be %s, and %s, which is the same as %s, to be %s at %s.",
 					s.Key, s.Want(), names[0], names[1], one.Want(), place(one.Range))
 			}
@@ -228,13 +228,13 @@ func (p *Policy) twins(r *reader) {
 
 // pairs reports values for both of two parameters of which the kernel makes one 0 when the other is written: the gate would write the
 // one and the other until its budget ends.
-func (p *Policy) pairs(r *reader) {
+func (p *Policy) checkExclusive(r *reader) {
 	for _, names := range [][2]Key{
 		{"vm/dirty_bytes", "vm/dirty_ratio"},
 		{"vm/dirty_background_bytes", "vm/dirty_background_ratio"},
 		{"vm/overcommit_kbytes", "vm/overcommit_ratio"},
 	} {
-		one, other := p.asked(names[0]), p.asked(names[1])
+		one, other := p.findSysctl(names[0]), p.findSysctl(names[1])
 		if one != nil && other != nil && !one.Allows("0") && !other.Allows("0") && r.catalogue != nil {
 			r.errorf(other.Range, "Contradiction", "%s is asked to be %s here, and %s to be %s at %s: the kernel makes the one 0 when the other "+
 				"is written. Remove one of the two.", other.Key, other.Want(), one.Key, one.Want(), place(one.Range))
@@ -243,7 +243,7 @@ func (p *Policy) pairs(r *reader) {
 }
 
 // asked returns what applies of a parameter, nil where nothing does.
-func (p *Policy) asked(key Key) *Sysctl {
+func (p *Policy) findSysctl(key Key) *Sysctl {
 	if i := slices.IndexFunc(p.Sysctls, func(s Sysctl) bool { return s.Key == key && s.Applies() }); i >= 0 {
 		return &p.Sysctls[i]
 	}

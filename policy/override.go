@@ -42,12 +42,12 @@ func (l *loader) applyOverrides() {
 			}
 		}
 		if !found {
-			l.overrideNothing(o, name, names)
+			l.reportNoTarget(o, name, names)
 		}
 	}
 }
 
-func (l *loader) overrideNothing(o block, name string, names []string) {
+func (l *loader) reportNoTarget(o block, name string, names []string) {
 	if i := slices.IndexFunc(l.blocks, func(b block) bool { return b.checkName() == name }); i >= 0 {
 		l.errorf(o.Range, "Not a built-in requirement", "%s is your own, at %s: change it there.", o.Name, place(l.blocks[i].Range))
 		return
@@ -79,7 +79,7 @@ func (l *loader) override(b *block, o block, say bool) {
 
 // withoutEffect names the blocks that are meant to switch off a built-in requirement,
 // and do not.
-func (l *loader) withoutEffect() hcl.Diagnostics {
+func (l *loader) findIneffective() hcl.Diagnostics {
 	r := &reader{Options: l.Options, vars: l.vars}
 	var diags hcl.Diagnostics
 	for _, b := range l.blocks {

@@ -29,7 +29,7 @@ const (
 )
 
 // want returns the publish block in words.
-func (p Publish) want() string {
+func (p Publish) describe() string {
 	return fmt.Sprintf("%s, by %s, of %s, with %s", p.Condition, p.By, cmp.Or(p.Node, "the credentials' node"),
 		cmp.Or(p.Kubeconfig, "kubelet's credentials"))
 }
@@ -49,7 +49,7 @@ func takenConditions() (kubelet, repair []string) {
 		[]string{"NetworkingReady", "KernelReady", "StorageReady", "ContainerRuntimeReady", "AcceleratedHardwareReady"}
 }
 
-func (r *reader) publish(b block) Publish {
+func (r *reader) decodePublish(b block) Publish {
 	p := Publish{Condition: defaultCondition, Kubeconfig: r.kubeconfig(b), Node: r.nodeName(b), Range: b.Range}
 	if c := r.text(b.get("condition"), "condition"); c != "" {
 		p.Condition = c

@@ -89,7 +89,7 @@ func attributes(names ...string) *hcl.BodySchema {
 
 // open reads the content of a block. What an override may contain depends on what it
 // overrides: that is read later.
-func (r *reader) open(b *hcl.Block) block {
+func (r *reader) openBlock(b *hcl.Block) block {
 	content := &hcl.BodyContent{}
 	if b.Type != "override" {
 		var diags hcl.Diagnostics

@@ -22,7 +22,7 @@ func (l *loader) checkTypes() hcl.Diagnostics {
 			continue // JSON has no syntax to walk
 		}
 		said := len(c.diags)
-		scope, _, ok := c.scope(e)
+		scope, _, ok := c.scopeFor(e)
 		if c.EvalContext = scope; ok {
 			_ = hclsyntax.Walk(syntax, c)
 		} else {
@@ -39,48 +39,48 @@ type typeChecker struct {
 }
 
 func (c *typeChecker) Exit(n hclsyntax.Node) hcl.Diagnostics {
-	c.trying -= tries(n)
+	c.trying -= countTry(n)
 	return nil
 }
 
 func (c *typeChecker) Enter(n hclsyntax.Node) hcl.Diagnostics {
-	if c.trying += tries(n); c.trying > 0 {
+	if c.trying += countTry(n); c.trying > 0 {
 		return nil
 	}
 	switch n := n.(type) {
 	case *hclsyntax.BinaryOpExpr:
 		want := n.Op.Impl.Params()[0].Type
 		if want == cty.DynamicPseudoType {
-			c.equality(n)
+			c.checkEquality(n)
 			return nil
 		}
 		if n.Op == hclsyntax.OpDivide || n.Op == hclsyntax.OpModulo {
-			c.divisor(n.RHS)
+			c.checkDivisor(n.RHS)
 		}
 		less := n.Op == hclsyntax.OpLessThan || n.Op == hclsyntax.OpLessThanOrEqual
 		if n.Op == hclsyntax.OpGreaterThan || n.Op == hclsyntax.OpGreaterThanOrEqual || less {
-			c.operand(n.LHS, n.RHS, want, less, n.Range())
-			c.operand(n.RHS, n.LHS, want, !less, n.Range())
-			c.bytes(n.LHS, n.RHS)
-			c.bytes(n.RHS, n.LHS)
+			c.checkOperand(n.LHS, n.RHS, want, less, n.Range())
+			c.checkOperand(n.RHS, n.LHS, want, !less, n.Range())
+			c.checkMemory(n.LHS, n.RHS)
+			c.checkMemory(n.RHS, n.LHS)
 			return nil
 		}
-		c.operand(n.LHS, nil, want, false, n.LHS.Range())
-		c.operand(n.RHS, nil, want, false, n.RHS.Range())
+		c.checkOperand(n.LHS, nil, want, false, n.LHS.Range())
+		c.checkOperand(n.RHS, nil, want, false, n.RHS.Range())
 	case *hclsyntax.UnaryOpExpr:
-		c.operand(n.Val, nil, n.Op.Impl.Params()[0].Type, false, n.Range())
+		c.checkOperand(n.Val, nil, n.Op.Impl.Params()[0].Type, false, n.Range())
 	case *hclsyntax.ConditionalExpr:
-		c.operand(n.Condition, nil, cty.Bool, false, n.Condition.Range())
+		c.checkOperand(n.Condition, nil, cty.Bool, false, n.Condition.Range())
 	case *hclsyntax.FunctionCallExpr:
-		c.call(n)
+		c.checkCall(n)
 	}
 	return nil
 }
 
 // bytes reports memory that is compared with what can only be meant as GiB.
-func (c *typeChecker) bytes(fact, e hclsyntax.Expression) {
+func (c *typeChecker) checkMemory(fact, e hclsyntax.Expression) {
 	v, diags := e.Value(nil)
-	if name(fact) != "node.memory" || diags.HasErrors() || v.IsNull() || v.Type() != cty.Number {
+	if nameOf(fact) != "node.memory" || diags.HasErrors() || v.IsNull() || v.Type() != cty.Number {
 		return
 	}
 	if n, _ := v.AsBigFloat().Float64(); n < 1<<20 {
@@ -89,7 +89,7 @@ func (c *typeChecker) bytes(fact, e hclsyntax.Expression) {
 	}
 }
 
-func tries(n hclsyntax.Node) int {
+func countTry(n hclsyntax.Node) int {
 	if call, is := n.(*hclsyntax.FunctionCallExpr); is && (call.Name == "can" || call.Name == "try") {
 		return 1
 	}
@@ -114,13 +114,13 @@ func (c *typeChecker) typeOf(e hclsyntax.Expression) (t cty.Type, depends bool) 
 
 // operand reports an operand that is converted to the type that its operator needs.
 // less says that the expression compares it as the smaller one.
-func (c *typeChecker) operand(e, other hclsyntax.Expression, want cty.Type, less bool, at hcl.Range) {
+func (c *typeChecker) checkOperand(e, other hclsyntax.Expression, want cty.Type, less bool, at hcl.Range) {
 	t, depends := c.typeOf(e)
 	if !depends || !t.IsPrimitiveType() || t == want {
 		return
 	}
-	detail := fmt.Sprintf("%s is %s where %s is needed; the node could not convert it.", name(e), withArticle(t), withArticle(want))
-	if v := name(e); other != nil && want == cty.Number && (strings.HasSuffix(v, "version") || v == "kernel.release") {
+	detail := fmt.Sprintf("%s is %s where %s is needed; the node could not convert it.", nameOf(e), withArticle(t), withArticle(want))
+	if v := nameOf(e); other != nil && want == cty.Number && (strings.HasSuffix(v, "version") || v == "kernel.release") {
 		least := "LEAST"
 		if value, diags := other.Value(c.EvalContext); !diags.HasErrors() && value.IsWhollyKnown() && value.Type() == cty.String {
 			least = value.AsString()
@@ -131,20 +131,20 @@ func (c *typeChecker) operand(e, other hclsyntax.Expression, want cty.Type, less
 		if less {
 			not = "!"
 		}
-		detail = fmt.Sprintf("%s is a text such as %q, no number: write %sversion_at_least(%s, %q).", v, usual(v)[1], not, v, least)
+		detail = fmt.Sprintf("%s is a text such as %q, no number: write %sversion_at_least(%s, %q).", v, typicalValues(v)[1], not, v, least)
 	}
 	c.errorf(at, "Wrong type", "%s", detail)
 }
 
 // divisor reports one that may be zero: only a fact, and what has a least value, cannot.
-func (c *typeChecker) divisor(e hclsyntax.Expression) {
+func (c *typeChecker) checkDivisor(e hclsyntax.Expression) {
 	if p, is := e.(*hclsyntax.ParenthesesExpr); is {
 		e = p.Expression
 	}
 	if v, diags := e.Value(c.EvalContext); !diags.HasErrors() && v.IsWhollyKnown() && v.Type() == cty.Number && v.AsBigFloat().Sign() == 0 {
 		c.errorf(e.Range(), "Division by zero", "The divisor is zero.")
 	}
-	if t, depends := c.typeOf(e); !depends || t != cty.Number || name(e) != "this" {
+	if t, depends := c.typeOf(e); !depends || t != cty.Number || nameOf(e) != "this" {
 		return
 	}
 	if call, is := e.(*hclsyntax.FunctionCallExpr); is && call.Name == "max" {
@@ -159,21 +159,21 @@ func (c *typeChecker) divisor(e hclsyntax.Expression) {
 }
 
 // equality reports two sides that are never equal, because their types differ.
-func (c *typeChecker) equality(n *hclsyntax.BinaryOpExpr) {
+func (c *typeChecker) checkEquality(n *hclsyntax.BinaryOpExpr) {
 	left, dependsLeft := c.typeOf(n.LHS)
 	right, dependsRight := c.typeOf(n.RHS)
-	c.possible(name(n.LHS), n.RHS)
-	c.possible(name(n.RHS), n.LHS)
+	c.checkPossible(nameOf(n.LHS), n.RHS)
+	c.checkPossible(nameOf(n.RHS), n.LHS)
 	if !dependsLeft && !dependsRight || !left.IsPrimitiveType() || !right.IsPrimitiveType() || left == right {
 		return
 	}
-	c.errorf(n.Range(), "Wrong type", "%s is %s and %s is %s: they are never equal.%s", name(n.LHS), withArticle(left), name(n.RHS),
-		withArticle(right), quoteIt(n.LHS, left, n.RHS)+quoteIt(n.RHS, right, n.LHS))
+	c.errorf(n.Range(), "Wrong type", "%s is %s and %s is %s: they are never equal.%s", nameOf(n.LHS), withArticle(left), nameOf(n.RHS),
+		withArticle(right), suggestLiteral(n.LHS, left, n.RHS)+suggestLiteral(n.RHS, right, n.LHS))
 }
 
 // possible reports a text that a fact never is. The versions of the kernel and of kubelet
 // have three numbers nearly everywhere.
-func (c *typeChecker) possible(fact string, e hclsyntax.Expression) {
+func (c *typeChecker) checkPossible(fact string, e hclsyntax.Expression) {
 	v, diags := e.Value(nil)
 	if diags.HasErrors() || v.Type() != cty.String || v.IsNull() {
 		return
@@ -191,40 +191,40 @@ func (c *typeChecker) possible(fact string, e hclsyntax.Expression) {
 		c.errorf(e.Range(), "Wrong value", "os.id is never %q: os-release(5) has it in lower case. Write %q.",
 			text, strings.ToLower(strings.TrimSpace(text)))
 	case fact == "os.version" && strings.Trim(text, "0123456789.") == text && text != "":
-		c.warnf(e.Range(), "Never equal", "os.version is a number such as %q; the distribution is os.id, the code name no fact.", usual(fact)[1])
+		c.warnf(e.Range(), "Never equal", "os.version is a number such as %q; the distribution is os.id, the code name no fact.", typicalValues(fact)[1])
 	case fact == "cni.name" && slices.Contains([]string{"flannel", "calico"}, text):
 		c.warnf(e.Range(), "Never equal", "cni.name is the \"name\" in the CNI's file; %s's own manifest writes %q.", text,
 			map[string]string{"flannel": "cbr0", "calico": "k8s-pod-network"}[text])
 	case (fact == "kernel.version" || fact == "kubelet.version") && strings.Count(text, ".") < 2:
-		c.warnf(e.Range(), "Never equal", "%s is a text such as %q: write version_at_least(%[1]s, %[3]q).", fact, usual(fact)[1], text)
+		c.warnf(e.Range(), "Never equal", "%s is a text such as %q: write version_at_least(%[1]s, %[3]q).", fact, typicalValues(fact)[1], text)
 	}
 }
 
 // quoteIt suggests how to write a literal that is compared with a text.
-func quoteIt(of hclsyntax.Expression, other cty.Type, e hclsyntax.Expression) string {
+func suggestLiteral(of hclsyntax.Expression, other cty.Type, e hclsyntax.Expression) string {
 	v, diags := e.Value(nil)
 	if diags.HasErrors() || other != cty.String || v.Type() != cty.Number {
 		return ""
 	}
-	if fact := name(of); fact == "kernel.version" || fact == "kubelet.version" {
+	if fact := nameOf(of); fact == "kernel.version" || fact == "kubelet.version" {
 		return fmt.Sprintf(" Write version_at_least(%s, %q).", fact, v.AsBigFloat().Text('f', -1))
 	}
 	return fmt.Sprintf(" Write %q.", v.AsBigFloat().Text('f', -1))
 }
 
-func (c *typeChecker) call(n *hclsyntax.FunctionCallExpr) {
+func (c *typeChecker) checkCall(n *hclsyntax.FunctionCallExpr) {
 	f, known := c.Functions[n.Name]
 	if !known || n.ExpandFinal {
 		return
 	}
 	for i, arg := range n.Args {
 		if p, ok := parameterOf(f, i); ok && p.Type.IsPrimitiveType() {
-			c.operand(arg, nil, p.Type, false, arg.Range())
+			c.checkOperand(arg, nil, p.Type, false, arg.Range())
 		}
 		v, diags := arg.Value(c.EvalContext)
 		if n.Name == "version_at_least" && !diags.HasErrors() && v.IsWhollyKnown() && v.Type() == cty.String {
 			if _, err := versionNumbers(v.AsString()); err != nil {
-				c.errorf(arg.Range(), "Not a version", "%s.", capital(err.Error()))
+				c.errorf(arg.Range(), "Not a version", "%s.", capitalize(err.Error()))
 			}
 		}
 	}
@@ -232,21 +232,21 @@ func (c *typeChecker) call(n *hclsyntax.FunctionCallExpr) {
 		_, first := c.typeOf(n.Args[0])
 		if _, second := c.typeOf(n.Args[1]); second && !first {
 			c.warnf(n.Range(), "Turned round",
-				"This asks whether %s is no newer than that. Write version_at_least(%[1]s, LEAST), or ! before it.", name(n.Args[1]))
+				"This asks whether %s is no newer than that. Write version_at_least(%[1]s, LEAST), or ! before it.", nameOf(n.Args[1]))
 		}
 	}
 	if n.Name == "contains" && len(n.Args) == 2 {
-		c.contains(n)
+		c.checkContains(n)
 		if list, is := n.Args[0].(*hclsyntax.TupleConsExpr); is {
 			for _, e := range list.Exprs {
-				c.possible(name(n.Args[1]), e)
+				c.checkPossible(nameOf(n.Args[1]), e)
 			}
 		}
 	}
 }
 
 // contains reports a list in which no value has the type of what is looked for.
-func (c *typeChecker) contains(n *hclsyntax.FunctionCallExpr) {
+func (c *typeChecker) checkContains(n *hclsyntax.FunctionCallExpr) {
 	list, _ := c.typeOf(n.Args[0])
 	what, depends := c.typeOf(n.Args[1])
 	switch {
@@ -259,7 +259,7 @@ func (c *typeChecker) contains(n *hclsyntax.FunctionCallExpr) {
 				return
 			}
 		}
-		c.errorf(n.Args[0].Range(), "Wrong type", "%s is %s, and the list has none: it never contains it.", name(n.Args[1]), withArticle(what))
+		c.errorf(n.Args[0].Range(), "Wrong type", "%s is %s, and the list has none: it never contains it.", nameOf(n.Args[1]), withArticle(what))
 	}
 }
 
@@ -275,12 +275,12 @@ func parameterOf(f function.Function, i int) (function.Parameter, bool) {
 }
 
 // name returns what an expression is called in a message: a fact by its name.
-func name(e hclsyntax.Expression) string {
+func nameOf(e hclsyntax.Expression) string {
 	switch e := e.(type) {
 	case *hclsyntax.ScopeTraversalExpr:
 		return factName(e.Traversal)
 	case *hclsyntax.ParenthesesExpr:
-		return name(e.Expression)
+		return nameOf(e.Expression)
 	}
 	return "this"
 }

@@ -42,7 +42,7 @@ func (r *reader) errorf(rng hcl.Range, summary, detail string, args ...any) {
 
 // mistaken reports whether a mistake inside the block is reported already: what
 // seems to be missing is then most likely what is misspelt.
-func (r *reader) mistaken(b hcl.Body) bool {
+func (r *reader) hasMistake(b hcl.Body) bool {
 	body, ok := b.(*hclsyntax.Body)
 	return ok && slices.ContainsFunc(r.diags, func(d *hcl.Diagnostic) bool {
 		return d.Subject != nil && d.Subject.Filename == body.SrcRange.Filename && body.SrcRange.ContainsPos(d.Subject.Start)
@@ -60,7 +60,7 @@ func (r *reader) value(e hcl.Expression) (cty.Value, bool) {
 	if e == nil {
 		return cty.NilVal, false
 	}
-	scope, unknown, ok := r.scope(e)
+	scope, unknown, ok := r.scopeFor(e)
 	if !ok {
 		return cty.NilVal, false
 	}
@@ -212,7 +212,7 @@ func (r *reader) oneOf(e hcl.Expression, name string, words ...string) string {
 }
 
 // metadata reads what every requirement says about itself.
-func (r *reader) metadata(b block) Metadata {
+func (r *reader) decodeMetadata(b block) Metadata {
 	off := !r.flag(b.get("when"), "when", true)
 	whenUnknown := r.unknowns() // nothing else of the block was read yet
 	a := Metadata{
@@ -222,7 +222,7 @@ func (r *reader) metadata(b block) Metadata {
 		Ref:      r.text(b.get("ref"), "ref"),
 		Symptom:  r.text(b.get("symptom"), "symptom"),
 		TradeOff: r.text(b.get("tradeoff"), "tradeoff"),
-		Drift:    r.drift(b),
+		Drift:    r.decodeDrift(b),
 		Range:    b.Range, Override: b.Override, Builtin: b.Builtin,
 	}
 	if e := b.get("when"); a.Off {
@@ -233,7 +233,7 @@ func (r *reader) metadata(b block) Metadata {
 
 // drift returns what the block says about a requirement that begins to fail, ""
 // where it says nothing. A check only inspects, and has nothing to correct.
-func (r *reader) drift(b block) Drift {
+func (r *reader) decodeDrift(b block) Drift {
 	words := []string{"", string(Correct), string(Report), string(Ignore)}
 	if b.Type == "check" {
 		words = []string{"", string(Report), string(Ignore)}

@@ -28,7 +28,7 @@ func (l *loader) readVariables() {
 		// A variable that is wrong remains known, so that its uses are not reported
 		// too.
 		l.vars[b.Name] = cty.DynamicVal
-		if v, ok := l.variable(b); ok {
+		if v, ok := l.readVariable(b); ok {
 			l.vars[b.Name] = v
 		}
 	}
@@ -36,19 +36,19 @@ func (l *loader) readVariables() {
 	for _, name := range slices.Sorted(maps.Keys(l.Vars)) {
 		if _, ok := declared[name]; !ok {
 			l.errorf(l.givenAt(name), "Unknown variable", "The policy has no variable %q; it has %s.%s",
-				name, orNone(names), didYouMean(name, names))
+				name, listOrNone(names), didYouMean(name, names))
 		}
 	}
 }
 
-func orNone(names []string) string {
+func listOrNone(names []string) string {
 	if len(names) == 0 {
 		return "none"
 	}
 	return strings.Join(names, ", ")
 }
 
-func (l *loader) variable(b block) (cty.Value, bool) {
+func (l *loader) readVariable(b block) (cty.Value, bool) {
 	if !hclsyntax.ValidIdentifier(b.Name) {
 		l.errorf(b.Range, "Not a name", "A variable's name is letters, digits, - and _, and begins with a letter; %q is not.", b.Name)
 		return cty.NilVal, false

@@ -36,7 +36,7 @@ func bootFiles(g policy.Gate, prog Program) []File {
 
 // bootUnit runs where something asks whether the boot was good: systemd-bless-boot where the boot loader counts, greenboot.
 func bootUnit(g policy.Gate, prog Program) []byte {
-	return render(prog.head()+"# Installed with --assess-boot: a boot is good only where the node passes its policy.",
+	return render(prog.fileHeader()+"# Installed with --assess-boot: a boot is good only where the node passes its policy.",
 		section("Unit",
 			"Description", "Assess this boot by the Kubernetes node policy",
 			"ConditionKernelCommandLine", "!nodegate=off",

@@ -124,7 +124,7 @@ func policyName(name string) string {
 const applyCommand = " apply --stage boot --timeout 45s"
 
 func applyUnit(g policy.Gate, prog Program) []byte {
-	return render(prog.header()+"# Makes this machine what the policy asks for, before network and kubelet.",
+	return render(prog.unitHeader()+"# Makes this machine what the policy asks for, before network and kubelet.",
 		section("Unit",
 			"Description", "Apply the Kubernetes node policy",
 			"DefaultDependencies", "no",
@@ -162,14 +162,14 @@ func applyUnit(g policy.Gate, prog Program) []byte {
 }
 
 func gateDropIn(g policy.Gate, prog Program) []byte {
-	return render(prog.head()+"# Holds "+g.Unit+" until the node passes its policy. Why ExecStartPre and not Requires: "+
+	return render(prog.fileHeader()+"# Holds "+g.Unit+" until the node passes its policy. Why ExecStartPre and not Requires: "+
 		"a failed required job is never tried again.",
 		section("Unit",
 			"After", ApplyUnit,
 			"Wants", ApplyUnit,
 			"StartLimitIntervalSec", "0",
 		), section("Service",
-			"ExecStartPre", "+"+prog.gate(),
+			"ExecStartPre", "+"+prog.gateCommand(),
 			"TimeoutStartSec", startTimeout(g),
 			"Restart", "always",
 			"RestartSec", "2s",
@@ -208,7 +208,7 @@ func render(head string, sections ...[]*unit.UnitOption) []byte {
 
 func modulesLoad(p *policy.Policy, prog Program) []byte {
 	var b strings.Builder
-	b.WriteString(prog.head())
+	b.WriteString(prog.fileHeader())
 	for _, m := range p.Modules {
 		if m.Applies() {
 			fmt.Fprintln(&b, m.Name)
@@ -221,7 +221,7 @@ func modulesLoad(p *policy.Policy, prog Program) []byte {
 // choice: a fixed value would lower one that is higher for good reason. The check sysctl.who-wins reads which are left out.
 func sysctlConf(p *policy.Policy, prog Program) []byte {
 	var b strings.Builder
-	b.WriteString(prog.head())
+	b.WriteString(prog.fileHeader())
 	for _, s := range p.Sysctls {
 		switch {
 		case s.Off:

@@ -36,7 +36,7 @@ func Plan(t Tree, files []File, force bool) ([]PathChange, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := prepare(t, j, files, force)
+	s, err := planStep(t, j, files, force)
 	if err != nil {
 		return nil, err
 	}
@@ -64,9 +64,9 @@ func install(t Tree, l *lock, files []File, force bool) ([]PathChange, error) {
 		return nil, err
 	}
 	j.Dirs = append(append(j.Dirs, l.dirs...), stateDirs...)
-	s, err := prepare(t, j, files, force)
+	s, err := planStep(t, j, files, force)
 	if err == nil {
-		err = clean(t, j)
+		err = removeStaged(t, j)
 	}
 	if err == nil && len(s.changes) == 0 {
 		return nil, nil
@@ -80,13 +80,13 @@ func install(t Tree, l *lock, files []File, force bool) ([]PathChange, error) {
 	case s != nil && s.committed:
 		err = fmt.Errorf("%w; the installation is incomplete: run install again to finish it, or uninstall", err)
 	case len(j.Entries) == 0:
-		err = errors.Join(err, forget(t, j, l))
+		err = errors.Join(err, removeState(t, j, l))
 	}
 	return nil, err
 }
 
 // clean removes what a killed run left beside the files that the journal names.
-func clean(t Tree, j *journal) error {
+func removeStaged(t Tree, j *journal) error {
 	errs := []error{t.Unstage(JournalFile), t.UnstageDir(PolicyDir)}
 	for _, e := range j.Entries {
 		errs = append(errs, t.Unstage(e.Path))
@@ -111,13 +111,13 @@ type step struct {
 	committed bool // at least one file may be in its place
 }
 
-func prepare(t Tree, j *journal, files []File, force bool) (*step, error) {
+func planStep(t Tree, j *journal, files []File, force bool) (*step, error) {
 	s := &step{old: j, next: journal{APIVersion: journalVersion, Kind: journalKind, Dirs: slices.Clone(j.Dirs)}}
-	gate, err := lostGate(t, j)
+	gate, err := findLostGate(t, j)
 	s.lost = gate != ""
 	errs := []error{err}
 	for _, f := range files {
-		errs = append(errs, s.add(t, f, force))
+		errs = append(errs, s.addFile(t, f, force))
 	}
 	for _, e := range j.Entries {
 		if slices.ContainsFunc(files, func(f File) bool { return f.Path == e.Path }) {
@@ -128,17 +128,17 @@ func prepare(t Tree, j *journal, files []File, force bool) (*step, error) {
 			s.changes = append(s.changes, PathChange{e.Path, Remove})
 			continue
 		}
-		if err == nil && !e.ours(now) && !force {
+		if err == nil && !e.isOurs(now) && !force {
 			err = changedError(t, e.Path)
 		}
 		errs = append(errs, err)
 		s.dropped = append(s.dropped, e)
-		s.changes = append(s.changes, undoing(&e))
+		s.changes = append(s.changes, undoOf(&e))
 	}
 	return s, errors.Join(errs...)
 }
 
-func (s *step) add(t Tree, f File, force bool) error {
+func (s *step) addFile(t Tree, f File, force bool) error {
 	now, err := t.Stat(f.Path)
 	if err != nil {
 		return err
@@ -150,7 +150,7 @@ func (s *step) add(t Tree, f File, force bool) error {
 	e := entry{Path: f.Path, Before: now, Wrote: []tree.Entry{want}}
 	known := s.old.find(f.Path)
 	if known != nil {
-		if !known.ours(now) && !sameNode(now, want) && !force {
+		if !known.isOurs(now) && !sameNode(now, want) && !force {
 			return changedError(t, f.Path)
 		}
 		e.Before = known.Before
@@ -160,7 +160,7 @@ func (s *step) add(t Tree, f File, force bool) error {
 			}
 		}
 	} else {
-		if sameNode(now, want) && s.isLeft(f) {
+		if sameNode(now, want) && s.isLeftover(f) {
 			e.Before = tree.Entry{Type: tree.Absent}
 		}
 		s.fresh = append(s.fresh, len(s.next.Entries))
@@ -226,13 +226,13 @@ func (s *step) run(t Tree) error {
 	for _, f := range s.files {
 		commit := func() error { return t.Commit(f.Path) }
 		if s.isCopied(f.Path) {
-			commit = func() error { return s.commitWhole(t) }
+			commit = func() error { return s.commitDir(t) }
 		}
 		if err := commit(); err != nil {
 			return err
 		}
 	}
-	if err := s.commitWhole(t); err != nil { // where only dropped files are in it
+	if err := s.commitDir(t); err != nil { // where only dropped files are in it
 		return err
 	}
 	for _, e := range slices.Backward(s.dropped) { // as uninstall: a drop-in goes before the binary that it calls
@@ -257,7 +257,7 @@ func (s *step) stage(t Tree) error {
 	if err := makeDirs(t, s.next.Dirs, 0o755); err != nil {
 		return err
 	}
-	if err := s.stageWhole(t); err != nil {
+	if err := s.stageDir(t); err != nil {
 		return err
 	}
 	for _, f := range s.files {
@@ -282,7 +282,7 @@ func changedError(t Tree, p string) error {
 		t.Full(p))
 }
 
-func undoing(e *entry) PathChange {
+func undoOf(e *entry) PathChange {
 	if e.Before.Type == tree.Absent {
 		return PathChange{e.Path, Remove}
 	}

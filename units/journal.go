@@ -71,7 +71,7 @@ func (j *journal) find(p string) *entry {
 
 // ours reports whether nodegate put what is at the entry's path there, or whether it
 // is what existed before.
-func (e *entry) ours(now tree.Entry) bool {
+func (e *entry) isOurs(now tree.Entry) bool {
 	return sameNode(now, e.Before) || slices.ContainsFunc(e.Wrote, func(n tree.Entry) bool { return sameNode(now, n) })
 }
 

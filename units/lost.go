@@ -11,11 +11,11 @@ import (
 )
 
 // ownHead begins the files that install writes and can comment, and no other.
-const ownHead = "# Written by `nodegate install`"
+const headerStart = "# Written by `nodegate install`"
 
 // lostGate returns the path of a gate that install wrote and the journal does not know, "" where there is none: the journal was
 // lost, and with it what was there before.
-func lostGate(t Tree, j *journal) (string, error) {
+func findLostGate(t Tree, j *journal) (string, error) {
 	names, err := t.Names(unitDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -36,7 +36,7 @@ func lostGate(t Tree, j *journal) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if bytes.HasPrefix(text, []byte(ownHead)) {
+		if bytes.HasPrefix(text, []byte(headerStart)) {
 			return p, nil
 		}
 	}
@@ -44,12 +44,12 @@ func lostGate(t Tree, j *journal) (string, error) {
 }
 
 // errLost returns an error where an installation is there that has no journal: nobody can take it back.
-func errLost(t Tree) error {
+func checkJournalLost(t Tree) error {
 	j, err := readJournal(t)
 	if err != nil || len(j.Entries) > 0 {
 		return err
 	}
-	gate, err := lostGate(t, j)
+	gate, err := findLostGate(t, j)
 	if err == nil && gate != "" {
 		err = fmt.Errorf("%s is of an installation whose journal %s is lost: run `nodegate install` first, which makes it anew, then uninstall",
 			t.Full(gate), t.Full(JournalFile))
@@ -59,4 +59,6 @@ func errLost(t Tree) error {
 
 // isLeft reports whether what is at a file's path, and is what is wanted there, is of an installation whose journal was lost: it was
 // not there before. What has no head of ours may be anybody's, except beside a gate of ours.
-func (s *step) isLeft(f File) bool { return s.lost || bytes.HasPrefix(f.Content, []byte(ownHead)) }
+func (s *step) isLeftover(f File) bool {
+	return s.lost || bytes.HasPrefix(f.Content, []byte(headerStart))
+}

@@ -67,7 +67,7 @@ func FindProgram(t Tree, binary []byte) (Program, error) {
 // bringsUnits reports whether the units are among the files.
 func (p Program) bringsUnits() bool { return p.content != nil || p.carrier.Name != "" }
 
-func (p Program) gate() string {
+func (p Program) gateCommand() string {
 	if p.carrier.Gate != "" {
 		return p.carrier.Gate
 	}
@@ -82,18 +82,18 @@ func (p Program) unitDir() string {
 }
 
 // header returns the first line of a unit, head that of every other file.
-func (p Program) header() string {
+func (p Program) unitHeader() string {
 	if !p.bringsUnits() {
 		return "# Brought by the package; `nodegate install` enables it.\n"
 	}
-	return p.head()
+	return p.fileHeader()
 }
 
-func (p Program) head() string {
+func (p Program) fileHeader() string {
 	if p.carrier.Name != "" {
 		return "# Written by `" + p.carrier.Name + "`: change the policy, not this file.\n"
 	}
-	return ownHead + "; `nodegate uninstall` removes it.\n"
+	return headerStart + "; `nodegate uninstall` removes it.\n"
 }
 
 // ForPackage returns the units as a package carries them: not enabled, and good for

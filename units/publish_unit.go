@@ -41,7 +41,7 @@ func publishFiles(p *policy.Policy, prog Program) []File {
 
 // publishUnit looks, and changes nothing. That a node fails, or is no Node yet, is no failure of the unit.
 func publishUnit(g policy.Gate, prog Program) []byte {
-	return render(prog.header()+"# Writes the verdict as a condition of this node's Node.",
+	return render(prog.unitHeader()+"# Writes the verdict as a condition of this node's Node.",
 		section("Unit",
 			"Description", "Publish the verdict on the Kubernetes node policy",
 			"RequiresMountsFor", path.Dir(prog.path)+" /etc/nodegate",
@@ -63,7 +63,7 @@ func publishUnit(g policy.Gate, prog Program) []byte {
 
 // publishTimer runs it once a minute: a write is due every five minutes, or where something has changed.
 func publishTimer(prog Program) []byte {
-	return render(prog.header()+"# "+publishService+" once a minute.",
+	return render(prog.unitHeader()+"# "+publishService+" once a minute.",
 		section("Unit", "Description", "Publish the verdict on the Kubernetes node policy once a minute"),
 		section("Timer", "OnActiveSec", "5s", "OnUnitInactiveSec", "60s", "RandomizedDelaySec", "6s", "AccuracySec", "1s"),
 		section("Install", "WantedBy", "timers.target"))

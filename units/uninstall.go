@@ -15,7 +15,7 @@ import (
 // error joins one line for each such path. Where nothing is installed it returns no
 // change; where the gate of an installation is there and its journal is lost, an error. It finishes a run that was killed.
 func Uninstall(t Tree, force bool) ([]PathChange, error) {
-	if err := errLost(t); err != nil {
+	if err := checkJournalLost(t); err != nil {
 		return nil, err
 	}
 	state, err := t.Stat(stateDir)
@@ -43,12 +43,12 @@ func uninstall(t Tree, l *lock, force bool) ([]PathChange, error) {
 	var changes []PathChange
 	for _, e := range j.Entries {
 		now, err := t.Stat(e.Path)
-		if err == nil && !e.ours(now) && !force {
+		if err == nil && !e.isOurs(now) && !force {
 			err = changedError(t, e.Path)
 		}
 		errs = append(errs, err)
 	}
-	errs = append(errs, clean(t, j))
+	errs = append(errs, removeStaged(t, j))
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func uninstall(t Tree, l *lock, force bool) ([]PathChange, error) {
 		}
 		s.dropped = append(s.dropped, e)
 	}
-	if err := s.stageWhole(t); err != nil { // no room for a copy: then one by one
+	if err := s.stageDir(t); err != nil { // no room for a copy: then one by one
 		s.copied = ""
 		if err := t.UnstageDir(PolicyDir); err != nil {
 			return nil, err
@@ -70,21 +70,21 @@ func uninstall(t Tree, l *lock, force bool) ([]PathChange, error) {
 	for _, e := range s.dropped {
 		restore := e.restore
 		if s.isCopied(e.Path) {
-			restore = s.commitWhole
+			restore = s.commitDir
 		}
 		if err := restore(t); err != nil {
 			return changes, err
 		}
-		changes = append(changes, undoing(&e))
+		changes = append(changes, undoOf(&e))
 	}
-	return changes, forget(t, j, l)
+	return changes, removeState(t, j, l)
 }
 
 // forget removes the directories that were made, the journal and the backups.
 // Without the journal the backups are only leftovers: the journal goes before them,
 // never after, and they stay where it does. The directories above the lock go when it
 // is released.
-func forget(t Tree, j *journal, l *lock) error {
+func removeState(t Tree, j *journal, l *lock) error {
 	aboveState := func(d string) bool { return strings.HasPrefix(stateDir, d) }
 	l.dirs = append(l.dirs, j.Dirs...)
 	if err := t.Remove(FailedBoot); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -8,7 +8,7 @@ const WatchUnit = "nodegate-watch.service"
 // watchUnit starts after the first apply, beside kubelet's gate: neither waits for
 // the other. docs/operations.md says what it may do, and why.
 func watchUnit(prog Program) []byte {
-	return render(prog.header()+"# Sets up links that appear later, and corrects or reports drift.",
+	return render(prog.unitHeader()+"# Sets up links that appear later, and corrects or reports drift.",
 		section("Unit",
 			"Description", "Watch the Kubernetes node policy",
 			"After", ApplyUnit, // while the gate is switched off watch only reports: systemd would not start it again after that
@@ -68,13 +68,13 @@ func sandbox() []string {
 
 // networkDropIn lets watch reach the API server, because the policy has what why says.
 func networkDropIn(prog Program, why string) []byte {
-	return render(prog.header()+"# The policy has "+why+".",
+	return render(prog.unitHeader()+"# The policy has "+why+".",
 		section("Service", "IPAddressDeny", "", "IPAddressAllow", ""))
 }
 
 // writableDropIn gives a unit's command what the gate has on its own command line; the unit may be a package's.
 func writableDropIn(prog Program, unit, command string) File {
 	return File{Path: unitDir + "/" + unit + ".d/10-writable.conf", Mode: 0o644, Content: render(
-		prog.header()+"# Installed with --allow-writable: others than root may write the policy.",
+		prog.unitHeader()+"# Installed with --allow-writable: others than root may write the policy.",
 		section("Service", "ExecStart", "", "ExecStart", prog.path+command+prog.allow))}
 }

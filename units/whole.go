@@ -18,7 +18,7 @@ import (
 
 // stageWhole writes the copy. It does nothing where at most one file differs, whose
 // rename is whole in itself, or where the tree cannot copy the directory.
-func (s *step) stageWhole(t Tree) error {
+func (s *step) stageDir(t Tree) error {
 	for _, f := range s.files {
 		if path.Dir(f.Path) == PolicyDir {
 			s.policy = append(s.policy, path.Base(f.Path))
@@ -87,7 +87,7 @@ func Alone(t Tree, files []File) error {
 func (s *step) isCopied(p string) bool { return s.copied != "" && path.Dir(p) == PolicyDir }
 
 // commitWhole puts the copy into its place, once.
-func (s *step) commitWhole(t Tree) error {
+func (s *step) commitDir(t Tree) error {
 	if s.copied == "" || s.swapped {
 		return nil
 	}

@@ -17,7 +17,7 @@ import (
 // mark begins what the guest says, between the messages of the kernel.
 const mark = "RECORDED "
 
-func say(format string, args ...any) { fmt.Printf(mark+format+"\n", args...) }
+func report(format string, args ...any) { fmt.Printf(mark+format+"\n", args...) }
 
 // guest is the first process of a kernel that is recorded. It tries values that cannot
 // be right, and powers off.
@@ -26,24 +26,24 @@ func guest() {
 		_ = os.Mkdir(dir, 0o755)
 	}
 	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
-		say("! no /proc: %v", err)
+		report("! no /proc: %v", err)
 	}
 	list, err := os.ReadFile("/list")
 	if err != nil {
-		say("! %v", err)
+		report("! %v", err)
 	}
 	for name := range strings.FieldsSeq(string(list)) {
-		if err := load("/modules/" + name); err != nil {
-			say("! %s: %v", name, err)
+		if err := loadModule("/modules/" + name); err != nil {
+			report("! %s: %v", name, err)
 		}
 	}
-	parameters()
-	features()
-	say("end")
+	reportParameters()
+	reportFeatures()
+	report("end")
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 }
 
-func load(file string) error {
+func loadModule(file string) error {
 	f, err := os.Open(file)
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func load(file string) error {
 
 // parameters says each parameter once, those of an interface with * for its name, and
 // how many numbers it has: "-" for text, and for what cannot be read.
-func parameters() {
+func reportParameters() {
 	link := regexp.MustCompile(`^(net/(?:ipv4|ipv6|mpls|decnet)/(?:conf|neigh))/[^/]+/`)
 	said := map[string]bool{}
 	err := filepath.WalkDir("/proc/sys", func(path string, d fs.DirEntry, err error) error {
@@ -65,12 +65,12 @@ func parameters() {
 		line := "s " + key + " " + typeOf(path)
 		if !said[line] {
 			said[line] = true
-			say("%s", line)
+			report("%s", line)
 		}
 		return nil
 	})
 	if err != nil {
-		say("! %v", err)
+		report("! %v", err)
 	}
 }
 
@@ -112,18 +112,18 @@ func notNumber(s string) bool {
 	return err != nil && unsigned != nil
 }
 
-func features() {
+func reportFeatures() {
 	e, err := ethtool.NewEthtool()
 	if err != nil {
-		say("! ethtool: %v", err)
+		report("! ethtool: %v", err)
 		return
 	}
 	defer e.Close()
 	names, err := e.FeatureNames("lo")
 	if err != nil {
-		say("! features: %v", err)
+		report("! features: %v", err)
 	}
 	for name := range names {
-		say("o %s", name)
+		report("o %s", name)
 	}
 }

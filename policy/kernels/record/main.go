@@ -66,7 +66,7 @@ func record(to string) error {
 		}
 		for _, k := range kernels {
 			release := strings.TrimPrefix(filepath.Base(k), "vmlinuz-")
-			if err := c.kernel(ctx, tree, release, filepath.Join(dir, release)); err != nil {
+			if err := c.addKernel(ctx, tree, release, filepath.Join(dir, release)); err != nil {
 				return fmt.Errorf("%s: %w", release, err)
 			}
 		}
@@ -78,7 +78,7 @@ func record(to string) error {
 }
 
 // kernel adds one kernel to the catalogue.
-func (c catalogue) kernel(ctx context.Context, tree, release, scratch string) error {
+func (c catalogue) addKernel(ctx context.Context, tree, release, scratch string) error {
 	base := tree
 	if _, err := os.Stat(filepath.Join(base, "lib/modules", release)); err != nil {
 		base = filepath.Join(tree, "usr") // since trixie
@@ -146,7 +146,7 @@ func boot(ctx context.Context, modules, kernel, dir string) ([]string, error) {
 	if _, err := run(ctx, "cp", self, dir+"/init"); err != nil {
 		return nil, err
 	}
-	names, err := withParameters(ctx, modules, dir+"/modules")
+	names, err := copyModules(ctx, modules, dir+"/modules")
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +177,7 @@ func boot(ctx context.Context, modules, kernel, dir string) ([]string, error) {
 
 // withParameters copies the modules that register parameters, with what they need, and
 // returns their files, each after those that it needs.
-func withParameters(ctx context.Context, modules, to string) ([]string, error) {
+func copyModules(ctx context.Context, modules, to string) ([]string, error) {
 	text, err := os.ReadFile(modules + "/modules.dep")
 	if err != nil {
 		return nil, err
@@ -205,7 +205,7 @@ func withParameters(ctx context.Context, modules, to string) ([]string, error) {
 			}
 		}
 		names = append(names, name)
-		content, err := content(ctx, filepath.Join(modules, file))
+		content, err := readModule(ctx, filepath.Join(modules, file))
 		if err != nil {
 			return err
 		}
@@ -219,7 +219,7 @@ func withParameters(ctx context.Context, modules, to string) ([]string, error) {
 		}
 	}
 	for _, file := range looked {
-		b, err := content(ctx, filepath.Join(modules, file))
+		b, err := readModule(ctx, filepath.Join(modules, file))
 		if err != nil {
 			return nil, err
 		}
@@ -232,7 +232,7 @@ func withParameters(ctx context.Context, modules, to string) ([]string, error) {
 	return names, nil
 }
 
-func content(ctx context.Context, file string) ([]byte, error) {
+func readModule(ctx context.Context, file string) ([]byte, error) {
 	if !strings.HasSuffix(file, ".xz") {
 		return os.ReadFile(file)
 	}
