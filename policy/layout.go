@@ -8,11 +8,11 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// Layout returns a policy file in its one layout: two spaces a level, equal signs of
-// neighbouring attributes aligned, one space elsewhere. It changes white space only,
-// and nothing inside strings. A file with a syntax error comes back as it is, with
-// the mistakes. (hclwrite.Format does more, but links go-cmp, whose package start
-// costs every command 0.4 ms, the boot path too; a test compares the two.)
+// Layout returns a policy file in the standard layout: two spaces a level, equal signs of
+// neighbouring attributes aligned, one space elsewhere. It changes only white space, and none
+// inside strings. A file with a syntax error is returned unchanged, with the errors.
+// (hclwrite.Format does more, but links go-cmp, whose initialisation costs every command 0.4 ms,
+// also on the boot path. A test compares the two.)
 func Layout(f File) ([]byte, hcl.Diagnostics) {
 	if diags := checkDepth(f); diags.HasErrors() {
 		return f.Text, diags
@@ -37,7 +37,7 @@ func Layout(f File) ([]byte, hcl.Diagnostics) {
 			current = line{}
 		default:
 			if t.Type == hclsyntax.TokenComment {
-				t.Bytes = bytes.TrimRight(t.Bytes, "\r") // the last line, without its end
+				t.Bytes = bytes.TrimRight(t.Bytes, "\r") // the last line of the file, without a newline
 			}
 			current = append(current, t)
 		}
@@ -45,8 +45,8 @@ func Layout(f File) ([]byte, hcl.Diagnostics) {
 	return writeLines(lines), nil
 }
 
-// line is the tokens of one line; a heredoc or a string that spans lines belongs to
-// the line on which it begins.
+// line holds the tokens of one line. A heredoc, or a string that spans lines, belongs to the line
+// on which it begins.
 type line hclsyntax.Tokens
 
 func writeLines(lines []line) []byte {
@@ -62,7 +62,7 @@ func writeLines(lines []line) []byte {
 			out.WriteByte('\n')
 		}
 		blank = 0
-		// Attributes on neighbouring lines are aligned together.
+		// Align the equal signs of attributes on neighbouring lines.
 		group := 1
 		if lines[i].isAttribute() {
 			for i+group < len(lines) && lines[i+group].isAttribute() && lines[i+group-1].depthChange() == 0 {
@@ -90,7 +90,7 @@ func writeLines(lines []line) []byte {
 	return out.Bytes()
 }
 
-// attribute reports whether the line begins with NAME =.
+// isAttribute reports whether the line begins with NAME =.
 func (l line) isAttribute() bool {
 	return len(l) > 2 && l[0].Type == hclsyntax.TokenIdent && l[1].Type == hclsyntax.TokenEqual
 }
@@ -103,7 +103,7 @@ func (l line) beginsWithClose() bool {
 	return false
 }
 
-// nests returns how many brackets the line opens more than it closes.
+// depthChange returns the number of brackets that the line opens, less those that it closes.
 func (l line) depthChange() int {
 	n := 0
 	for _, t := range l {
@@ -117,10 +117,10 @@ func (l line) depthChange() int {
 	return n
 }
 
-// text returns the line with its first equal sign in column width+1.
+// layOut returns the line with its first equal sign in column width+1.
 func (l line) layOut(width int) string {
 	var b strings.Builder
-	depth := 0 // inside a string or heredoc every byte stays
+	depth := 0 // of strings and heredocs, in which every byte is kept
 	for i, t := range l {
 		if i > 0 {
 			b.WriteString(l.gap(i, depth, width))
@@ -166,8 +166,8 @@ func (l line) gap(i, quoted, width int) string {
 	return ""
 }
 
-// operator reports whether the token stands between two operands. A minus may also
-// stand before one: its space stays as it is.
+// isBinaryOperator reports whether the token stands between two operands. A minus is not included:
+// it may also be a sign, so the space around it is kept.
 func isBinaryOperator(t hclsyntax.Token) bool {
 	switch t.Type {
 	case hclsyntax.TokenStar, hclsyntax.TokenSlash, hclsyntax.TokenPlus, hclsyntax.TokenPercent, hclsyntax.TokenAnd, hclsyntax.TokenOr,

@@ -11,9 +11,9 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 )
 
-// checkTypes returns the operands, conditions and arguments whose types do not fit,
-// whatever the facts are, on every branch of every expression. HCL would convert
-// texts when the node evaluates the expression, and fail there.
+// checkTypes reports operands, conditions and arguments of a wrong type, for any values of the
+// facts and on every branch of every expression. HCL converts strings only when a node evaluates
+// the expression, and would fail there.
 func (l *loader) checkTypes() hcl.Diagnostics {
 	c := &typeChecker{reader: &reader{Options: l.Options, vars: l.vars}}
 	for _, e := range l.expressions() {
@@ -21,12 +21,12 @@ func (l *loader) checkTypes() hcl.Diagnostics {
 		if !ok || len(e.Variables()) == 0 {
 			continue // JSON has no syntax to walk
 		}
-		said := len(c.diags)
+		before := len(c.diags)
 		scope, _, ok := c.scopeFor(e)
 		if c.EvalContext = scope; ok {
 			_ = hclsyntax.Walk(syntax, c)
 		} else {
-			c.diags = c.diags[:said] // evaluation says the same
+			c.diags = c.diags[:before] // evaluation reports the same
 		}
 	}
 	return append(c.diags, c.warnings...)
@@ -35,7 +35,7 @@ func (l *loader) checkTypes() hcl.Diagnostics {
 type typeChecker struct {
 	*reader
 	*hcl.EvalContext
-	trying int // open can() and try(), in which an error is no mistake
+	trying int // nesting depth of can() and try(), which may contain errors
 }
 
 func (c *typeChecker) Exit(n hclsyntax.Node) hcl.Diagnostics {
@@ -77,7 +77,7 @@ func (c *typeChecker) Enter(n hclsyntax.Node) hcl.Diagnostics {
 	return nil
 }
 
-// bytes reports memory that is compared with what can only be meant as GiB.
+// checkMemory reports a comparison of memory with a number that can only be meant as GiB.
 func (c *typeChecker) checkMemory(fact, e hclsyntax.Expression) {
 	v, diags := e.Value(nil)
 	if nameOf(fact) != "node.memory" || diags.HasErrors() || v.IsNull() || v.Type() != cty.Number {
@@ -85,7 +85,7 @@ func (c *typeChecker) checkMemory(fact, e hclsyntax.Expression) {
 	}
 	if n, _ := v.AsBigFloat().Float64(); n < 1<<20 {
 		c.warnf(e.Range(), "Bytes",
-			"node.memory is in bytes: every node has more than that. Write %s * 1024 * 1024 * 1024 for GiB.", v.AsBigFloat().Text('f', -1))
+			"node.memory is in bytes, and every node has more than that. Write %s * 1024 * 1024 * 1024 for GiB.", v.AsBigFloat().Text('f', -1))
 	}
 }
 
@@ -96,9 +96,9 @@ func countTry(n hclsyntax.Node) int {
 	return 0
 }
 
-// typeOf returns the type of an expression whatever the facts are, and whether its
-// value depends on them. What cannot be told (the local name of a "for") is dynamic:
-// the imagined nodes will show.
+// typeOf returns the type of an expression for any values of the facts, and whether its value
+// depends on them. An expression with the loop variable of a "for" has a dynamic type: its
+// mistakes show only on the imagined nodes.
 func (c *typeChecker) typeOf(e hclsyntax.Expression) (t cty.Type, depends bool) {
 	for _, v := range e.Variables() {
 		if v.RootName() != "var" && c.Variables[v.RootName()] == cty.NilVal {
@@ -112,14 +112,14 @@ func (c *typeChecker) typeOf(e hclsyntax.Expression) (t cty.Type, depends bool) 
 	return v.Type(), !v.IsWhollyKnown()
 }
 
-// operand reports an operand that is converted to the type that its operator needs.
-// less says that the expression compares it as the smaller one.
+// checkOperand reports an operand that would be converted to the type that its operator needs.
+// less is true if the expression compares it as the smaller one.
 func (c *typeChecker) checkOperand(e, other hclsyntax.Expression, want cty.Type, less bool, at hcl.Range) {
 	t, depends := c.typeOf(e)
 	if !depends || !t.IsPrimitiveType() || t == want {
 		return
 	}
-	detail := fmt.Sprintf("%s is %s where %s is needed; the node could not convert it.", nameOf(e), withArticle(t), withArticle(want))
+	detail := fmt.Sprintf("%s is %s where %s is needed; a node could not convert it.", nameOf(e), withArticle(t), withArticle(want))
 	if v := nameOf(e); other != nil && want == cty.Number && (strings.HasSuffix(v, "version") || v == "kernel.release") {
 		least := "LEAST"
 		if value, diags := other.Value(c.EvalContext); !diags.HasErrors() && value.IsWhollyKnown() && value.Type() == cty.String {
@@ -131,18 +131,18 @@ func (c *typeChecker) checkOperand(e, other hclsyntax.Expression, want cty.Type,
 		if less {
 			not = "!"
 		}
-		detail = fmt.Sprintf("%s is a text such as %q, no number: write %sversion_at_least(%s, %q).", v, typicalValues(v)[1], not, v, least)
+		detail = fmt.Sprintf("%s is a string such as %q, not a number: write %sversion_at_least(%s, %q).", v, typicalValues(v)[1], not, v, least)
 	}
 	c.errorf(at, "Wrong type", "%s", detail)
 }
 
-// divisor reports one that may be zero: only a fact, and what has a least value, cannot.
+// checkDivisor reports a divisor that may be zero. A fact alone, or max() with a positive number, cannot be zero.
 func (c *typeChecker) checkDivisor(e hclsyntax.Expression) {
 	if p, is := e.(*hclsyntax.ParenthesesExpr); is {
 		e = p.Expression
 	}
 	if v, diags := e.Value(c.EvalContext); !diags.HasErrors() && v.IsWhollyKnown() && v.Type() == cty.Number && v.AsBigFloat().Sign() == 0 {
-		c.errorf(e.Range(), "Division by zero", "The divisor is zero.")
+		c.errorf(e.Range(), "Division by zero", "The divisor is zero. Divide by another number.")
 	}
 	if t, depends := c.typeOf(e); !depends || t != cty.Number || nameOf(e) != "this" {
 		return
@@ -155,10 +155,10 @@ func (c *typeChecker) checkDivisor(e hclsyntax.Expression) {
 			}
 		}
 	}
-	c.errorf(e.Range(), "Division by zero", "The divisor can be zero, depending on the node: write max(1, ...) around it.")
+	c.errorf(e.Range(), "Division by zero", "On some nodes the divisor can be zero: write max(1, ...) around it.")
 }
 
-// equality reports two sides that are never equal, because their types differ.
+// checkEquality reports two sides that are never equal because their types differ.
 func (c *typeChecker) checkEquality(n *hclsyntax.BinaryOpExpr) {
 	left, dependsLeft := c.typeOf(n.LHS)
 	right, dependsRight := c.typeOf(n.RHS)
@@ -171,8 +171,8 @@ func (c *typeChecker) checkEquality(n *hclsyntax.BinaryOpExpr) {
 		withArticle(right), suggestLiteral(n.LHS, left, n.RHS)+suggestLiteral(n.RHS, right, n.LHS))
 }
 
-// possible reports a text that a fact never is. The versions of the kernel and of kubelet
-// have three numbers nearly everywhere.
+// checkPossible reports a string that a fact never equals. The versions of the kernel and of kubelet
+// nearly always have three numbers.
 func (c *typeChecker) checkPossible(fact string, e hclsyntax.Expression) {
 	v, diags := e.Value(nil)
 	if diags.HasErrors() || v.Type() != cty.String || v.IsNull() {
@@ -188,19 +188,20 @@ func (c *typeChecker) checkPossible(fact string, e hclsyntax.Expression) {
 		c.errorf(e.Range(), "Wrong value", "%s is never %q; it is one of %s.%s",
 			fact, text, strings.Join(quoted(words), ", "), Nearest(text, words))
 	case fact == "os.id" && strings.ToLower(strings.TrimSpace(text)) != text:
-		c.errorf(e.Range(), "Wrong value", "os.id is never %q: os-release(5) has it in lower case. Write %q.",
+		c.errorf(e.Range(), "Wrong value", "os.id is never %q: os-release(5) requires lower case. Write %q.",
 			text, strings.ToLower(strings.TrimSpace(text)))
 	case fact == "os.version" && strings.Trim(text, "0123456789.") == text && text != "":
-		c.warnf(e.Range(), "Never equal", "os.version is a number such as %q; the distribution is os.id, the code name no fact.", typicalValues(fact)[1])
+		c.warnf(e.Range(), "Never equal", "os.version is a number such as %q; the distribution is os.id, and no fact has the code "+
+			"name.", typicalValues(fact)[1])
 	case fact == "cni.name" && slices.Contains([]string{"flannel", "calico"}, text):
-		c.warnf(e.Range(), "Never equal", "cni.name is the \"name\" in the CNI's file; %s's own manifest writes %q.", text,
+		c.warnf(e.Range(), "Never equal", "cni.name is the \"name\" in the CNI's configuration file; %s's own manifest writes %q.", text,
 			map[string]string{"flannel": "cbr0", "calico": "k8s-pod-network"}[text])
 	case (fact == "kernel.version" || fact == "kubelet.version") && strings.Count(text, ".") < 2:
-		c.warnf(e.Range(), "Never equal", "%s is a text such as %q: write version_at_least(%[1]s, %[3]q).", fact, typicalValues(fact)[1], text)
+		c.warnf(e.Range(), "Never equal", "%s is a string such as %q: write version_at_least(%[1]s, %[3]q).", fact, typicalValues(fact)[1], text)
 	}
 }
 
-// quoteIt suggests how to write a literal that is compared with a text.
+// suggestLiteral suggests how to write a number that is compared with a string.
 func suggestLiteral(of hclsyntax.Expression, other cty.Type, e hclsyntax.Expression) string {
 	v, diags := e.Value(nil)
 	if diags.HasErrors() || other != cty.String || v.Type() != cty.Number {
@@ -231,8 +232,9 @@ func (c *typeChecker) checkCall(n *hclsyntax.FunctionCallExpr) {
 	if n.Name == "version_at_least" && len(n.Args) == 2 {
 		_, first := c.typeOf(n.Args[0])
 		if _, second := c.typeOf(n.Args[1]); second && !first {
-			c.warnf(n.Range(), "Turned round",
-				"This asks whether %s is no newer than that. Write version_at_least(%[1]s, LEAST), or ! before it.", nameOf(n.Args[1]))
+			c.warnf(n.Range(), "Arguments swapped",
+				"This is true if %s is not newer than the constant. Write version_at_least(%[1]s, LEAST), with ! before it for older "+
+					"versions.", nameOf(n.Args[1]))
 		}
 	}
 	if n.Name == "contains" && len(n.Args) == 2 {
@@ -245,21 +247,22 @@ func (c *typeChecker) checkCall(n *hclsyntax.FunctionCallExpr) {
 	}
 }
 
-// contains reports a list in which no value has the type of what is looked for.
+// checkContains reports a search in a list that has no value of the right type.
 func (c *typeChecker) checkContains(n *hclsyntax.FunctionCallExpr) {
 	list, _ := c.typeOf(n.Args[0])
 	what, depends := c.typeOf(n.Args[1])
 	switch {
 	case list.IsPrimitiveType():
 		c.errorf(n.Args[0].Range(), "Wrong type",
-			"contains looks into a list, for example [\"debian\", \"ubuntu\"]; this is %s.", withArticle(list))
+			"contains searches a list, for example [\"debian\", \"ubuntu\"]; this is %s.", withArticle(list))
 	case list.IsTupleType() && depends && what.IsPrimitiveType() && list.Length() > 0:
 		for _, t := range list.TupleElementTypes() {
 			if t == what || !t.IsPrimitiveType() {
 				return
 			}
 		}
-		c.errorf(n.Args[0].Range(), "Wrong type", "%s is %s, and the list has none: it never contains it.", nameOf(n.Args[1]), withArticle(what))
+		c.errorf(n.Args[0].Range(), "Wrong type", "%s is %s, but the list has no value of that type, so this is never "+
+			"true.", nameOf(n.Args[1]), withArticle(what))
 	}
 }
 
@@ -274,7 +277,7 @@ func parameterOf(f function.Function, i int) (function.Parameter, bool) {
 	return function.Parameter{}, false
 }
 
-// name returns what an expression is called in a message: a fact by its name.
+// nameOf returns the name of an expression for a message: the name of a fact, otherwise "this".
 func nameOf(e hclsyntax.Expression) string {
 	switch e := e.(type) {
 	case *hclsyntax.ScopeTraversalExpr:
