@@ -17,20 +17,20 @@ type PathChange struct {
 	Action Action
 }
 
-// Action is what happens to a path.
+// Action is a kind of change to a path.
 type Action string
 
 // The actions.
 const (
 	Create  Action = "create"
 	Replace Action = "replace"
-	Restore Action = "restore" // to what existed before nodegate
+	Restore Action = "restore" // the file that existed before nodegate
 	Remove  Action = "remove"
 )
 
-// Plan returns what Install would change: nothing, where it is installed already.
-// The error joins one line for each path that somebody else has changed since
-// nodegate wrote it, unless force is set.
+// Plan returns the changes that Install would make; there are none if the files are installed
+// already. Unless force is set, it returns an error with one line for each path that another
+// program has changed since nodegate wrote it.
 func Plan(t Tree, files []File, force bool) ([]PathChange, error) {
 	j, err := readJournal(t)
 	if err != nil {
@@ -43,8 +43,8 @@ func Plan(t Tree, files []File, force bool) ([]PathChange, error) {
 	return s.changes, nil
 }
 
-// Install writes the files below the root. It finishes a run that was killed. Where
-// a file cannot be written, for lack of space or of permission, nothing changes.
+// Install writes the files below the root. It also finishes a run that was killed. If a file cannot
+// be written, for lack of space or of permission, nothing changes.
 func Install(t Tree, files []File, force bool) ([]PathChange, error) {
 	l, err := takeLock(t)
 	if err != nil {
@@ -78,14 +78,15 @@ func install(t Tree, l *lock, files []File, force bool) ([]PathChange, error) {
 	case err == nil:
 		return s.changes, nil
 	case s != nil && s.committed:
-		err = fmt.Errorf("%w; the installation is incomplete: run install again to finish it, or uninstall", err)
+		err = fmt.Errorf("%w; the installation is incomplete: run `nodegate install` again to finish it, or `nodegate uninstall` to "+
+			"remove it", err)
 	case len(j.Entries) == 0:
 		err = errors.Join(err, removeState(t, j, l))
 	}
 	return nil, err
 }
 
-// clean removes what a killed run left beside the files that the journal names.
+// removeStaged removes files that a killed run left beside the files in the journal.
 func removeStaged(t Tree, j *journal) error {
 	errs := []error{t.Unstage(JournalFile), t.UnstageDir(PolicyDir)}
 	for _, e := range j.Entries {
@@ -94,21 +95,21 @@ func removeStaged(t Tree, j *journal) error {
 	return errors.Join(errs...)
 }
 
-// step is the whole of one installation, known before the first write.
+// step holds all changes of one installation. It is complete before the first write.
 type step struct {
 	old     *journal
 	next    journal
-	files   []File // those that differ from what they should be
-	fresh   []int  // entries of next whose Before has to be backed up
+	files   []File // files that differ on the machine
+	fresh   []int  // entries of next whose Before must be backed up
 	dropped []entry
 	changes []PathChange
 
 	policy  []string // names in PolicyDir that change
-	copied  string   // the copy of PolicyDir in which they change together, "" for none
-	swapped bool     // the copy is in its place
+	copied  string   // the copy of PolicyDir in which they change together, or ""
+	swapped bool     // the copy has replaced PolicyDir
 
-	lost      bool // a gate of ours is there that the journal does not know
-	committed bool // at least one file may be in its place
+	lost      bool // a gate of nodegate exists that is not in the journal
+	committed bool // at least one file may have been renamed into place
 }
 
 func planStep(t Tree, j *journal, files []File, force bool) (*step, error) {
@@ -124,7 +125,7 @@ func planStep(t Tree, j *journal, files []File, force bool) (*step, error) {
 			continue
 		}
 		now, err := t.Stat(e.Path)
-		if err == nil && now.Type == tree.Absent && path.Dir(e.Path) == PolicyDir { // whose it was removed it: it is not put back
+		if err == nil && now.Type == tree.Absent && path.Dir(e.Path) == PolicyDir { // the operator removed it: do not restore it
 			s.changes = append(s.changes, PathChange{e.Path, Remove})
 			continue
 		}
@@ -172,7 +173,7 @@ func (s *step) addFile(t Tree, f File, force bool) error {
 	case !sameNode(now, want):
 		s.changes = append(s.changes, PathChange{f.Path, Replace})
 	case known == nil || len(e.Wrote) > 1:
-		// The file is right, but the journal does not record yet that it is ours.
+		// The file is right, but the journal does not record yet that nodegate wrote it.
 		s.changes = append(s.changes, PathChange{f.Path, Replace})
 		return nil
 	default:
@@ -196,8 +197,8 @@ func (f File) node() tree.Entry {
 	return tree.Entry{Type: tree.File, Mode: f.Mode, Sum: hex.EncodeToString(sum[:])}
 }
 
-// run writes: backups, the journal, every file beside its place, and only then the
-// renames. A failure before the renames is undone.
+// run writes the backups, the journal and every file under a temporary name, and only then renames
+// the files. A failure before the renames is undone.
 func (s *step) run(t Tree) error {
 	if err := makeDirs(t, []string{backupDir}, 0o700); err != nil {
 		return err
@@ -232,10 +233,10 @@ func (s *step) run(t Tree) error {
 			return err
 		}
 	}
-	if err := s.commitDir(t); err != nil { // where only dropped files are in it
+	if err := s.commitDir(t); err != nil { // if it contains only dropped files
 		return err
 	}
-	for _, e := range slices.Backward(s.dropped) { // as uninstall: a drop-in goes before the binary that it calls
+	for _, e := range slices.Backward(s.dropped) { // as uninstall does: a drop-in before the binary that it calls
 		if s.isCopied(e.Path) {
 			continue
 		}
@@ -278,7 +279,7 @@ func (s *step) stage(t Tree) error {
 }
 
 func changedError(t Tree, p string) error {
-	return fmt.Errorf("%s: somebody has changed it since nodegate wrote it; keep the change elsewhere, or use --force to overwrite it",
+	return fmt.Errorf("%s has changed since nodegate wrote it; save the change elsewhere, or overwrite it with --force",
 		t.Full(p))
 }
 

@@ -9,11 +9,11 @@ import (
 	"nodegate/internal/host/tree"
 )
 
-// Uninstall puts back what existed at every path before the first Install, and
-// removes the directories that Install made and that are empty now. It changes
-// nothing where somebody has changed what nodegate wrote, unless force is set; the
-// error joins one line for each such path. Where nothing is installed it returns no
-// change; where the gate of an installation is there and its journal is lost, an error. It finishes a run that was killed.
+// Uninstall restores every path to its state before the first Install, and removes the directories
+// that Install created if they are empty. If another program has changed a file that nodegate wrote,
+// Uninstall changes nothing and returns an error with one line for each such path, unless force is
+// set. If nothing is installed it returns no changes. If a gate is installed but the journal is lost,
+// it returns an error. It also finishes a run that was killed.
 func Uninstall(t Tree, force bool) ([]PathChange, error) {
 	if err := checkJournalLost(t); err != nil {
 		return nil, err
@@ -22,7 +22,7 @@ func Uninstall(t Tree, force bool) ([]PathChange, error) {
 	if err != nil {
 		return nil, err
 	}
-	// An installation that was killed at its beginning has left its lock only.
+	// An installation that was killed at its beginning leaves only its lock.
 	if lock, err := t.Stat(lockFile); err != nil || state.Type == tree.Absent && lock.Type == tree.Absent {
 		return nil, err
 	}
@@ -52,16 +52,16 @@ func uninstall(t Tree, l *lock, force bool) ([]PathChange, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	// The drop-in goes first, the binary that it calls last, the policy as a whole.
+	// Remove the drop-in first and the binary that it calls last, and the policy as a whole.
 	var s step
 	for _, e := range slices.Backward(j.Entries) {
-		// Already restored: a killed run did that, and its backup may be gone.
+		// A killed run has restored it already; its backup may be gone.
 		if now, err := t.Stat(e.Path); err == nil && sameNode(now, e.Before) {
 			continue
 		}
 		s.dropped = append(s.dropped, e)
 	}
-	if err := s.stageDir(t); err != nil { // no room for a copy: then one by one
+	if err := s.stageDir(t); err != nil { // no space for a copy: remove the files one by one
 		s.copied = ""
 		if err := t.UnstageDir(PolicyDir); err != nil {
 			return nil, err
@@ -80,10 +80,9 @@ func uninstall(t Tree, l *lock, force bool) ([]PathChange, error) {
 	return changes, removeState(t, j, l)
 }
 
-// forget removes the directories that were made, the journal and the backups.
-// Without the journal the backups are only leftovers: the journal goes before them,
-// never after, and they stay where it does. The directories above the lock go when it
-// is released.
+// removeState removes the created directories, the journal and the backups. It removes the journal
+// before the backups, which are useless without it, and keeps the backups if the journal cannot be
+// removed. The directories above the lock are removed when the lock is released.
 func removeState(t Tree, j *journal, l *lock) error {
 	aboveState := func(d string) bool { return strings.HasPrefix(stateDir, d) }
 	l.dirs = append(l.dirs, j.Dirs...)
