@@ -14,8 +14,8 @@ import (
 func beLiberalChanged() checks.Problem {
 	return checks.Problem{
 		Name: "conntrack.be-liberal-changed", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Moves: true,
-		Detects: "nf_conntrack_tcp_be_liberal was set when kube-proxy started, so kube-proxy left out its DROP " +
-			"of INVALID packets, but is 0 now.",
+		Detects: "nf_conntrack_tcp_be_liberal is 0 now but was set when kube-proxy started, so kube-proxy left " +
+			"out its DROP of INVALID packets.",
 		Symptom: "Connections through Services that lasted for weeks break with \"connection reset by peer\" " +
 			"after `sysctl --system` was run.",
 		How: "be_liberal is 0, and filter KUBE-FORWARD, in the form that 1.29 or later writes, lacks the " +
