@@ -13,6 +13,7 @@ import (
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/nlattr"
 	"nodegate/internal/ruleset"
 )
 
@@ -109,38 +110,24 @@ func (c *conn) entries(name string) ([]entry, error) {
 
 // decodeEntries appends the entries that a message has. One of another protocol is passed over.
 func decodeEntries(all []entry, message []byte) ([]entry, error) {
-	if len(message) < header {
-		return nil, fmt.Errorf("a message of %d bytes", len(message))
-	}
-	d, err := netlink.NewAttributeDecoder(message[header:])
-	if err != nil {
-		return nil, err
-	}
-	for d.Next() {
-		if d.Type() != aSetEntries {
+	a, err := read(message, 0)
+	for entries := a[aSetEntries]; err == nil && len(entries) > 0; {
+		var kind int
+		var data []byte
+		if kind, data, entries, err = nlattr.Next(entries); err != nil || kind != aSetData {
 			continue
 		}
-		d.Nested(func(d *netlink.AttributeDecoder) error {
-			for d.Next() {
-				if d.Type() != aSetData {
-					continue
-				}
-				e, ok, err := decodeEntry(d.Bytes())
-				if err != nil {
-					return err
-				}
-				if ok {
-					all = append(all, e)
-				}
-			}
-			return nil
-		})
+		var e entry
+		var ok bool
+		if e, ok, err = decodeEntry(data); ok {
+			all = append(all, e)
+		}
 	}
-	return all, d.Err()
+	return all, err
 }
 
 func decodeEntry(data []byte) (e entry, ok bool, err error) {
-	a, err := read(append(make([]byte, header), data...), 0)
+	a, err := split(data)
 	if err != nil {
 		return e, false, err
 	}
@@ -172,7 +159,7 @@ func decodeEntry(data []byte) (e entry, ok bool, err error) {
 
 // setAddress reads the address in an attribute: IPSET_ATTR_IPADDR_IPV4 or _IPV6.
 func setAddress(attribute []byte) (netip.Addr, error) {
-	a, err := read(append(make([]byte, header), attribute...), 0)
+	a, err := split(attribute)
 	if err != nil {
 		return netip.Addr{}, err
 	}
