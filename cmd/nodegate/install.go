@@ -210,7 +210,7 @@ func newUninstall() *cobra.Command {
 				offerRevert(c.ErrOrStderr())
 			}
 			if err == nil && h.Live() {
-				err = removeProbes(c)
+				removeProbes(c)
 			}
 			return err
 		},
@@ -223,18 +223,18 @@ func newUninstall() *cobra.Command {
 	return c
 }
 
-// removeProbes removes what killed probes left in this network namespace. Without CAP_NET_ADMIN no probe ran here.
-func removeProbes(c *cobra.Command) error {
+// removeProbes removes what killed probes left in this network namespace. Without CAP_NET_ADMIN or /proc no probe ran here. A failure
+// is only reported: the installation is gone by then, and a package's removal must not stop there.
+func removeProbes(c *cobra.Command) {
 	ctx, cancel := context.WithTimeout(c.Context(), 30*time.Second)
 	defer cancel()
 	removed, err := datapath.Clean(ctx)
 	for _, name := range removed {
 		fmt.Fprintln(c.OutOrStdout(), "removed", name)
 	}
-	if errors.Is(err, fs.ErrPermission) {
-		return nil
+	if err != nil && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, fs.ErrNotExist) {
+		fmt.Fprintf(c.ErrOrStderr(), "nodegate: the leftovers of a killed probe, if any, are still there: %v\n", err)
 	}
-	return err
 }
 
 // readableThere returns an error where the policy means something else without the
