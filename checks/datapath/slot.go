@@ -103,8 +103,9 @@ func Clean(ctx context.Context) ([]string, error) {
 	return clean(ctx, router, true)
 }
 
-// clean looks for leftovers of iptables only if all is set: that may cost more
-// than the whole probe.
+// clean looks for leftovers that are only in iptables if all is set: that may cost
+// more than the whole probe. Of a leftover that it finds, it removes the iptables
+// chains too.
 func clean(ctx context.Context, router *netns.Namespace, all bool) ([]string, error) {
 	found, err := traces(ctx, router, all)
 	if err != nil {
@@ -126,7 +127,7 @@ func clean(ctx context.Context, router *netns.Namespace, all bool) ([]string, er
 		// A probe that was running may have ended in the meantime and removed its objects.
 		still, err := traces(ctx, router, all)
 		if err == nil && still(s) {
-			err = errors.Join(router.RemoveRedirect(ctx, s.name, all), s.removeLinks(ctx, router))
+			err = errors.Join(router.RemoveRedirect(ctx, s.name, true), s.removeLinks(ctx, router))
 			removed = append(removed, s.name)
 		}
 		errs = append(errs, err)
