@@ -45,7 +45,7 @@ func TestProblemsReplay(t *testing.T) {
 	checkstest.Equal(t, "live", `
 pass sysctl.net.ipv4.ip_forward
 warn sysctl.who-wins: want the policy's values win, got net.ipv4.ip_forward=0 at boot and at sysctl --system
-warn ip-forward.writers: want 1, and nothing sets it to 0, got 0 by /etc/sysctl.d/10-a.conf:1
+warn ip-forward.writers: want 1, and no file sets it to 0, got set to 0 by /etc/sysctl.d/10-a.conf:1
 warn networkd.foreign-routes: want ManageForeignRoutes=no ManageForeignRoutingPolicyRules=no, got ManageForeignRoutes=yes ManageForeignRoutingPolicyRules=yes
 skipped networkmanager.cni-links: NetworkManager is off
 pass nm-cloud-setup
