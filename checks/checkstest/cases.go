@@ -33,7 +33,7 @@ type Case struct {
 func Run(t *testing.T, cases []Case) {
 	t.Helper()
 	for _, c := range cases {
-		t.Run(c.Problem+"/"+c.What, func(t *testing.T) { c.run(t) })
+		t.Run(c.Problem+"/"+c.What, func(t *testing.T) { c.runCase(t) })
 	}
 }
 
@@ -42,11 +42,11 @@ func RunOne(t *testing.T, problem string, stage checks.Stage, cases []Case) {
 	t.Helper()
 	for _, c := range cases {
 		c.Problem, c.Stage = problem, stage
-		t.Run(c.What, func(t *testing.T) { c.run(t) })
+		t.Run(c.What, func(t *testing.T) { c.runCase(t) })
 	}
 }
 
-func (c Case) run(t *testing.T) {
+func (c Case) runCase(t *testing.T) {
 	t.Helper()
 	if c.Stage == "" {
 		c.Stage = checks.Run
@@ -65,10 +65,10 @@ func (c Case) run(t *testing.T) {
 	if c.Host != nil {
 		c.Host(h)
 	}
-	noted := &notedRules{Rules: h.Rules}
+	noted := &recordingRules{Rules: h.Rules}
 	h.Rules = noted
 	Equal(t, c.What, c.Want, Text(On(t.Context(), t, h, c.Stage, c.Problem, c.Policy)))
-	if noted.read && !moves(c.Problem) {
+	if noted.read && !canMove(c.Problem) {
 		t.Errorf("%s reads rules that others write: it needs Moves", c.Problem)
 	}
 	if after := c.Node.String(); after != before || c.Node.Log != nil {
@@ -76,18 +76,18 @@ func (c Case) run(t *testing.T) {
 	}
 }
 
-// notedRules notes that the rules were read.
-type notedRules struct {
+// recordingRules notes that the rules were read.
+type recordingRules struct {
 	host.Rules
 	read bool
 }
 
-func (r *notedRules) Dumps(ctx context.Context, read func(string, io.Reader) error) error {
+func (r *recordingRules) Dumps(ctx context.Context, read func(string, io.Reader) error) error {
 	r.read = true
 	return r.Rules.Dumps(ctx, read)
 }
 
-func moves(problem string) bool {
+func canMove(problem string) bool {
 	return slices.ContainsFunc(catalog.Problems(), func(p checks.Problem) bool { return p.Name == problem && p.Moves })
 }
 

@@ -33,7 +33,7 @@ func identity() checks.Problem {
 
 // leftover is files of one kind, by patterns of their names; * matches within the last element.
 type leftover struct {
-	what     string
+	kind     string
 	patterns []string
 }
 
@@ -49,13 +49,13 @@ func leftovers(homes []string) []leftover {
 		}},
 		{"systemd's credential secret", []string{"/var/lib/systemd/credential.secret"}},
 		{"journal", []string{"/var/log/journal/*"}},
-		{"shell history", below(homes, ".*_history")},
-		{"credentials", below(homes, ".netrc", ".aws/credentials", ".docker/config.json", ".kube/config", ".ssh/id_*")},
+		{"shell history", joinPaths(homes, ".*_history")},
+		{"credentials", joinPaths(homes, ".netrc", ".aws/credentials", ".docker/config.json", ".kube/config", ".ssh/id_*")},
 		{"kubelet's certificate", []string{"/var/lib/kubelet/pki/*"}},
 	}
 }
 
-func below(dirs []string, names ...string) []string {
+func joinPaths(dirs []string, names ...string) []string {
 	var all []string
 	for _, dir := range dirs {
 		for _, name := range names {
@@ -72,16 +72,16 @@ func inspectIdentity(_ context.Context, h *host.Host, _ *policy.Policy) (checks.
 		return s, err
 	}
 	var found, remove, remedies []string
-	for _, l := range leftovers(append([]string{"/root"}, below([]string{"/home"}, users...)...)) {
-		files, err := l.find(h)
+	for _, l := range leftovers(append([]string{"/root"}, joinPaths([]string{"/home"}, users...)...)) {
+		files, err := l.findFiles(h)
 		if err != nil {
 			return s, err
 		}
 		if len(files) > 0 {
-			found = append(found, l.what)
+			found = append(found, l.kind)
 		}
 		for _, name := range files {
-			s.Evidence = append(s.Evidence, checks.Seen(name, l.what))
+			s.Evidence = append(s.Evidence, checks.Seen(name, l.kind))
 			at := plain.Quote(path.Join(h.Root, name))
 			if name == "/etc/machine-id" { // without the file, systemd's first boot would undo what was enabled and disabled
 				remedies = append(remedies, "truncate -s 0 "+at)
@@ -99,8 +99,8 @@ func inspectIdentity(_ context.Context, h *host.Host, _ *policy.Policy) (checks.
 	return s, nil
 }
 
-// find returns the files of the kind that have content; a directory that has files counts.
-func (l leftover) find(h *host.Host) ([]string, error) {
+// findFiles returns the files of the kind that have content; a directory that has files counts.
+func (l leftover) findFiles(h *host.Host) ([]string, error) {
 	var files []string
 	for _, pattern := range l.patterns {
 		dir := path.Dir(pattern)

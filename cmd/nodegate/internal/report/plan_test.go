@@ -57,8 +57,8 @@ func TestPlanLeftOut(t *testing.T) {
 	if err := plan.Text(&b, report.Plain, report.Call{}); err != nil {
 		t.Fatal(err)
 	}
-	want := "what apply cannot change:\n  ! sysctl.net.ipv4.vs.conntrack  no such parameter, wants 1; load ip_vs\n" +
-		"no change: 2 requirements checked; 1 for you: apply cannot make them pass\n"
+	want := "what apply cannot change:\n  ! sysctl.net.ipv4.vs.conntrack  no such parameter, wants 1; run `modprobe ip_vs`\nno " +
+		"change: 2 requirements checked; 1 for you: apply cannot make them pass\n"
 	if d := cmp.Diff(want, b.String()); d != "" {
 		t.Errorf("(-want +got)\n%s\n%s", d, b.String())
 	}
