@@ -14,7 +14,7 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// TestProblemsReplay: a snapshot of a node says of it what the node itself said.
+// TestProblemsReplay: a replayed snapshot gives the same results as the node.
 func TestProblemsReplay(t *testing.T) {
 	m := checkstest.Node(map[string]string{
 		"/proc/swaps": "Filename\n/dev/sda2 partition 1 0 -2\n", "/proc/mounts": "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n",
@@ -67,7 +67,7 @@ fail`, live)
 	}
 }
 
-// TestTrafficReplay: a snapshot answers what the node answered.
+// TestTrafficReplay: a replayed snapshot gives the same results as the node, for the checks on traffic.
 func TestTrafficReplay(t *testing.T) {
 	m := checkstest.ProxyNode(checkstest.Changed(t, checkstest.ReturnClear, "", checkstest.Masquerade, checkstest.OldForm,
 		checkstest.DropInvalid, ""), "0")
