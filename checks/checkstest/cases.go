@@ -15,21 +15,19 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// Case is a recorded node, or a file tree, and everything that one problem
-// reports there, as Text prints it.
+// Case is a recorded node or a file tree, and the result of one problem there, as Text prints it.
 type Case struct {
 	What    string
 	Problem string
-	Stage   checks.Stage // run, or image for a tree, where it is empty
-	Policy  string       // beside the check block
+	Stage   checks.Stage // run if empty
+	Policy  string       // in addition to the check block
 	Node    *hosttest.Machine
-	Tree    map[string]string // in place of Node; "-> TARGET" is a symbolic link
-	Host    func(*host.Host)  // changes what the node answers
+	Tree    map[string]string // instead of Node; "-> TARGET" is a symbolic link
+	Host    func(*host.Host)  // changes the node's answers
 	Want    string
 }
 
-// Run runs each case's problem and compares all that it reports. A problem
-// changes nothing.
+// Run runs each case's problem and compares its whole result. It fails if the problem changes the node.
 func Run(t *testing.T, cases []Case) {
 	t.Helper()
 	for _, c := range cases {
@@ -65,18 +63,18 @@ func (c Case) runCase(t *testing.T) {
 	if c.Host != nil {
 		c.Host(h)
 	}
-	noted := &recordingRules{Rules: h.Rules}
-	h.Rules = noted
+	recorded := &recordingRules{Rules: h.Rules}
+	h.Rules = recorded
 	Equal(t, c.What, c.Want, Text(On(t.Context(), t, h, c.Stage, c.Problem, c.Policy)))
-	if noted.read && !canMove(c.Problem) {
-		t.Errorf("%s reads rules that others write: it needs Moves", c.Problem)
+	if recorded.read && !canMove(c.Problem) {
+		t.Errorf("%s reads rules that other programs write: it must set Moves", c.Problem)
 	}
 	if after := c.Node.String(); after != before || c.Node.Log != nil {
 		t.Errorf("the check changed the node: %q", c.Node.Log)
 	}
 }
 
-// recordingRules notes that the rules were read.
+// recordingRules records whether the rules were read.
 type recordingRules struct {
 	host.Rules
 	read bool
@@ -104,7 +102,7 @@ func On(ctx context.Context, t *testing.T, h *host.Host, stage checks.Stage, pro
 	return checks.Result{}
 }
 
-// Text returns everything that a person reads of a result, as lines.
+// Text returns the parts of a result that a report prints, as lines.
 func Text(r checks.Result) string {
 	var b strings.Builder
 	fmt.Fprintln(&b, r.Verdict)

@@ -17,30 +17,27 @@ import (
 	"nodegate/policy"
 )
 
-// Obey does what a remedy of the form "run: sysctl -w KEY=VALUE ...; and more" says.
+// Obey runs the "sysctl -w KEY=VALUE ..." command of a remedy, in the test's namespace.
 func Obey(t *testing.T, h *host.Host, remedy string) {
 	t.Helper()
-	for line := range strings.SplitSeq(remedy, "; ") {
-		arguments, ok := strings.CutPrefix(line, "run: sysctl -w ")
+	_, arguments, _ := strings.Cut(remedy, "sysctl -w ")
+	for field := range strings.FieldsSeq(arguments) {
+		name, value, ok := strings.Cut(strings.Trim(field, "`',;"), "=")
 		if !ok {
-			continue
+			return
 		}
-		arguments, _, _ = strings.Cut(arguments, ", and ")
-		for assignment := range strings.FieldsSeq(arguments) {
-			name, value, _ := strings.Cut(strings.Trim(assignment, "'"), "=")
-			key, err := policy.ParseKey(name)
-			if err != nil {
-				t.Fatalf("remedy %q: %v", remedy, err)
-			}
-			if err := h.WriteSysctl(string(key), value); err != nil {
-				t.Fatalf("remedy %q: %v", remedy, err)
-			}
+		key, err := policy.ParseKey(name)
+		if err != nil {
+			t.Fatalf("remedy %q: %v", remedy, err)
+		}
+		if err := h.WriteSysctl(string(key), value); err != nil {
+			t.Fatalf("remedy %q: %v", remedy, err)
 		}
 	}
 }
 
-// Scratch gives the test a network namespace of its own, on a thread that ends
-// with the test, and the real host as seen from there.
+// Scratch moves the test into a new network namespace, on a thread that ends with the test, and
+// returns the real host as seen from there.
 func Scratch(t *testing.T) *host.Host {
 	t.Helper()
 	hosttest.NeedRoot(t)
@@ -64,7 +61,7 @@ func AddLink(t *testing.T, l netlink.Link) {
 	}
 }
 
-// ScratchSys is Scratch with the namespace's own /sys, where bridges show.
+// ScratchSys is Scratch with the namespace's own /sys, which shows its bridges.
 func ScratchSys(t *testing.T) *host.Host {
 	t.Helper()
 	h := Scratch(t)
@@ -96,25 +93,24 @@ func SetMTU(t *testing.T, h *host.Host, link string, mtu int) {
 	}
 }
 
-// Is compares the verdict and what was got.
+// Is compares the verdict and the Got text, skip reason or error of a problem.
 func Is(t *testing.T, h *host.Host, what, name, want string) {
 	t.Helper()
 	r := On(t.Context(), t, h, checks.Run, name, "")
-	says := r.State.Got
+	text := r.State.Got
 	switch {
 	case r.Err != nil:
-		says = r.Err.Error()
+		text = r.Err.Error()
 	case r.Verdict == verdict.Skipped:
-		says = r.State.Skip
+		text = r.State.Skip
 	}
-	got := r.Verdict.String() + ": " + says
+	got := r.Verdict.String() + ": " + text
 	if got != want {
 		t.Errorf("%s: %s\nwant %s\nevidence %q", what, got, want, r.State.Evidence)
 	}
 }
 
-// PodNetwork makes a NIC with a default route, a VXLAN tunnel on it, and a bridge
-// with one Pod.
+// PodNetwork creates a NIC with a default route, a VXLAN tunnel on it, and a bridge with one Pod.
 func PodNetwork(t *testing.T) {
 	t.Helper()
 	nic := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "nic0", MTU: 1500}, PeerName: "nic1"}
@@ -126,7 +122,7 @@ func PodNetwork(t *testing.T) {
 	if err := netlink.RouteAdd(&netlink.Route{LinkIndex: nic.Attrs().Index, Dst: anywhere, Scope: netlink.SCOPE_LINK}); err != nil {
 		t.Fatalf("adding a default route: %v", err)
 	}
-	// The netlink library cannot ask for no checksum, which ip can.
+	// The netlink library cannot disable the UDP checksum, which ip can.
 	arguments := strings.Fields("link add flannel.1 mtu 1450 type vxlan id 1 dstport 8472 dev nic0 noudpcsum")
 	if out, err := exec.Command("ip", arguments...).CombinedOutput(); err != nil {
 		t.Fatalf("ip link add: %v: %s", err, out)
