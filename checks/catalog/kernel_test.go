@@ -15,8 +15,7 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// TestRemediesInARealKernel breaks a network namespace, reads the remedy, does
-// what it says, and looks again.
+// TestRemediesInARealKernel breaks a network namespace, follows the printed remedy, and checks again.
 func TestRemediesInARealKernel(t *testing.T) {
 	h := checkstest.Scratch(t)
 	checkstest.AddLink(t, &netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "flannel.1", MTU: 1450}, VxlanId: 1, Port: 8472})
@@ -24,7 +23,7 @@ func TestRemediesInARealKernel(t *testing.T) {
 	write := func(key, value string) {
 		t.Helper()
 		if err := h.WriteSysctl(key, value); err != nil {
-			t.Fatal("this kernel does not let it be broken: ", err)
+			t.Fatal("this kernel rejects the broken value: ", err)
 		}
 	}
 	for _, c := range []struct {
@@ -39,7 +38,7 @@ func TestRemediesInARealKernel(t *testing.T) {
 		{"nodeport.overlap", [][2]string{{"net/ipv4/ip_local_port_range", "20000 60999"},
 			{"net/ipv4/ip_local_reserved_ports", "6443,30000-30100"}}, "local ports 20000-60999, port 30101 not reserved"},
 	} {
-		// Not t.Run: that is another thread, in another namespace.
+		// t.Run would run on another thread, in another namespace.
 		for _, b := range c.broken {
 			write(b[0], b[1])
 		}
@@ -56,8 +55,8 @@ func TestRemediesInARealKernel(t *testing.T) {
 	}
 }
 
-// TestRulesOnTheKernel writes kube-proxy's rules into a namespace and judges
-// what the machine's own iptables says of them.
+// TestRulesOnTheKernel writes kube-proxy's rules into a namespace and checks them as the machine's own iptables prints
+// them.
 func TestRulesOnTheKernel(t *testing.T) {
 	h := checkstest.ScratchSys(t)
 	const restore = "iptables-nft-restore"
@@ -114,7 +113,7 @@ func TestRulesOnTheKernel(t *testing.T) {
 	checkstest.Is(t, &old, "an old kernel of Flatcar", "vxlan.checksum", "fail: all four conditions met on flannel.1")
 }
 
-// TestCountersOnTheKernel: the real tables have the form that is parsed.
+// TestCountersOnTheKernel: the kernel's real tables can be parsed.
 func TestCountersOnTheKernel(t *testing.T) {
 	h, err := host.Open("/")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// TestProblemsReplay: a snapshot of a node says of it what the node itself said.
+// TestProblemsReplay: a replayed snapshot gives the same results as the node.
 func TestProblemsReplay(t *testing.T) {
 	m := checkstest.Node(map[string]string{
 		"/proc/swaps": "Filename\n/dev/sda2 partition 1 0 -2\n", "/proc/mounts": "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n",
@@ -45,7 +45,7 @@ func TestProblemsReplay(t *testing.T) {
 	checkstest.Equal(t, "live", `
 pass sysctl.net.ipv4.ip_forward
 warn sysctl.who-wins: want the policy's values win, got net.ipv4.ip_forward=0 at boot and at sysctl --system
-warn ip-forward.writers: want 1, and nothing sets it to 0, got 0 by /etc/sysctl.d/10-a.conf:1
+warn ip-forward.writers: want 1, and no file sets it to 0, got set to 0 by /etc/sysctl.d/10-a.conf:1
 warn networkd.foreign-routes: want ManageForeignRoutes=no ManageForeignRoutingPolicyRules=no, got ManageForeignRoutes=yes ManageForeignRoutingPolicyRules=yes
 skipped networkmanager.cni-links: NetworkManager is off
 pass nm-cloud-setup
@@ -67,7 +67,7 @@ fail`, live)
 	}
 }
 
-// TestTrafficReplay: a snapshot answers what the node answered.
+// TestTrafficReplay: a replayed snapshot gives the same results as the node, for the checks on traffic.
 func TestTrafficReplay(t *testing.T) {
 	m := checkstest.ProxyNode(checkstest.Changed(t, checkstest.ReturnClear, "", checkstest.Masquerade, checkstest.OldForm,
 		checkstest.DropInvalid, ""), "0")
