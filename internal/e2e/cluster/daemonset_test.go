@@ -102,12 +102,12 @@ account=/var/run/secrets/kubernetes.io/serviceaccount; mkdir -p $account; cp "$1
 	for _, refused := range []struct{ what, path, kind, body, says string }{
 		{"another Node's condition", "/api/v1/nodes/other/status", "strategic-merge",
 			`{"status":{"conditions":[{"type":"NodegatePassed","status":"True"}]}}`,
-			"its own Node only"},
+			"the condition of its own Node"},
 		{"another condition", "/api/v1/nodes/watched/status", "strategic-merge", `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`,
-			"writes the condition NodegatePassed only"},
+			"may only write the condition NodegatePassed"},
 		{"its capacity", "/api/v1/nodes/watched/status", "merge", `{"status":{"capacity":{"cpu":"99"}}}`,
-			"writes the condition NodegatePassed only"},
-		{"its labels", "/api/v1/nodes/watched/status", "merge", `{"metadata":{"labels":{"a":"b"}}}`, "writes the condition NodegatePassed only"},
+			"may only write the condition NodegatePassed"},
+		{"its labels", "/api/v1/nodes/watched/status", "merge", `{"metadata":{"labels":{"a":"b"}}}`, "may only write the condition NodegatePassed"},
 		{"its taints", "/api/v1/nodes/watched", "merge", `{"spec":{"taints":[]}}`, "cannot patch resource"},
 	} {
 		out, err := space.Output(t.Context(), "curl", "-s", "--cacert", c.ca.file("ca.crt"), "-H", "Authorization: Bearer "+token, "-X", "PATCH",
