@@ -9,15 +9,15 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// cause is a way to break a node so that a real kubelet exits at its start. Shell scripts break and mend it; kubelet's
-// files are written anew before each start.
+// cause is a way to break a node so that a real kubelet exits at its start. Shell scripts break and mend it. kubelet's files are rewritten
+// before each start.
 type cause struct {
 	what   string
-	flags  string // more flags for kubelet
+	flags  string // additional flags of kubelet
 	breaks string
 	mends  string
-	check  string // that names the cause; "" where kubelet starts all the same, and nodegate must not hold it
-	says   string // what kubelet says
+	check  string // check that must report the cause; "" if kubelet starts and nodegate must not hold it
+	says   string // text in kubelet's log
 }
 
 func causes() []cause {
@@ -196,11 +196,11 @@ func causes() []cause {
 	}
 }
 
-// cpuState is a script that writes kubelet's state of its CPU manager.
+// cpuState returns a script that writes the state of kubelet's CPU manager.
 func cpuState(text string) string { return "echo '" + text + "' >/var/lib/kubelet/cpu_manager_state" }
 
-// TestKubeletCauses breaks a node in every way of the table: nodegate names the cause, then a real kubelet exits with it.
-// With the cause removed, both are content. Where a real kubelet starts, nodegate does not hold it.
+// TestKubeletCauses breaks a node in every way of the table. nodegate must report the cause, and then a real kubelet must exit because of
+// it. With the cause removed, both must succeed. If a real kubelet starts, nodegate must not hold it.
 func TestKubeletCauses(t *testing.T) {
 	hosttest.NeedRoot(t)
 	s, err := NewSpace()
@@ -211,27 +211,27 @@ func TestKubeletCauses(t *testing.T) {
 	n := newKubeletNode(t, s)
 	for _, c := range causes() {
 		t.Run(c.what, func(t *testing.T) {
-			n.write(t, c.flags)
-			stop := n.apply(t, c.breaks)
-			named := n.judge(t)
-			ran, said := n.start(t)
+			n.writeConfig(t, c.flags)
+			stop := n.runScript(t, c.breaks)
+			named := n.findHoldingCheck(t)
+			ran, said := n.startKubelet(t)
 			stop()
 			switch {
 			case c.check == "" && (named != "" || !ran):
-				t.Errorf("nodegate holds it by %q, and kubelet runs: %v; it says\n%s", named, ran, said)
+				t.Errorf("nodegate holds kubelet because of %q; kubelet runs: %v; its log:\n%s", named, ran, said)
 			case c.check != "" && (named != c.check || ran || !strings.Contains(said, c.says)):
-				t.Errorf("nodegate names %q, want %s; kubelet runs: %v; it says\n%s\nwant %q", named, c.check, ran, said, c.says)
+				t.Errorf("nodegate reports %q, want %s; kubelet runs: %v; its log:\n%s\nwant %q", named, c.check, ran, said, c.says)
 			}
-			n.apply(t, c.mends)()
+			n.runScript(t, c.mends)()
 			if c.check == "" {
 				return
 			}
-			n.write(t, "")
-			if named := n.judge(t); named != "" {
-				t.Errorf("mended, nodegate names %s", named)
+			n.writeConfig(t, "")
+			if named := n.findHoldingCheck(t); named != "" {
+				t.Errorf("after mending, nodegate reports %s", named)
 			}
-			if ran, said := n.start(t); !ran {
-				t.Errorf("mended, kubelet exits:\n%s", said)
+			if ran, said := n.startKubelet(t); !ran {
+				t.Errorf("after mending, kubelet exits:\n%s", said)
 			}
 		})
 	}
