@@ -65,7 +65,7 @@ func registry(t *testing.T, file, content string) (host, digest string) {
 	return strings.TrimPrefix(s.URL, "http://"), manifest["digest"].(string)
 }
 
-// containerd runs a containerd of its own below a folder, until the test ends.
+// containerd runs a separate containerd in a temporary directory until the test ends.
 func containerd(t *testing.T) (socket string) {
 	t.Helper()
 	hosttest.NeedRoot(t)

@@ -16,11 +16,11 @@ import (
 	"nodegate/internal/signature"
 )
 
-// buildType names the steps of this command. What they depend on is all in the statement.
+// buildType identifies the steps of this command. The statement contains all their inputs.
 const buildType = "urn:nodegate:make-dist:v1"
 
-// provenance writes what was made so far, from which commit, with which Go and modules. It
-// names no time and no run: two that make the same release write the same statement.
+// provenance writes a statement about the files built so far: the commit, the version of Go and the modules. It contains neither the
+// time nor an identifier of the run, so two builds of the same release write the same statement.
 func (r release) provenance() error {
 	s := signature.Statement{Type: signature.StatementType, PredicateType: signature.PredicateType}
 	files, err := os.ReadDir(r.dir)
@@ -54,7 +54,7 @@ func (r release) provenance() error {
 	return put(filepath.Join(r.dir, signature.ProvenanceName), append(text, '\n'), 0o644)
 }
 
-// modules are Go and the modules that are in the program, with the sums that go.sum has for them.
+// modules lists Go and the program's modules, with their sums from go.sum.
 func (r release) modules() ([]signature.Resource, error) {
 	info, err := buildinfo.ReadFile(r.binary(architectures()[0]))
 	if err != nil {
@@ -72,8 +72,7 @@ func (r release) modules() ([]signature.Resource, error) {
 	return all, nil
 }
 
-// sourceCommit returns the commit that the sources are of, "" where nobody can tell: there
-// is no git checkout, or it was changed.
+// sourceCommit returns the commit of the sources, or "" if this is not a git checkout or has changes.
 func sourceCommit() string {
 	if commit := os.Getenv("SOURCE_COMMIT"); commit != "" {
 		return commit

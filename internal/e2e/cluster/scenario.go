@@ -12,7 +12,7 @@ import (
 
 // Scenario is one end-to-end case on a cluster with one or two machines. It is read from a directory with these files and no others:
 //
-//	scenario.md    one sentence: what the scenario proves
+//	scenario.md    one sentence: the behaviour that the scenario proves
 //	policy.hcl     optional: for prepare.sh, or for the bake
 //	flannel        optional, empty: the nodes are connected by real flanneld with its VXLAN backend instead of routes, and
 //	               kube-controller-manager assigns their CIDRs

@@ -31,7 +31,7 @@ func ARM64() Arch {
 	}
 }
 
-// foreign runs a command where the kernel runs arm64 programs with QEMU. Either the administrator has configured that, or a
+// foreignCommand runs a command on a host whose kernel runs arm64 programs with QEMU. Either the administrator has configured that, or a
 // binfmt_misc in the command's own user namespace does it (Linux 6.7), and ends with the command.
 const foreignCommand = `
 formats=/proc/sys/fs/binfmt_misc

@@ -15,7 +15,7 @@ import (
 // Scenario is one end-to-end case: the changes to a node's file tree before it boots, and the conditions after each boot. It is read
 // from a directory with these files and no others:
 //
-//	scenario.md     one sentence: what the scenario proves
+//	scenario.md     one sentence: the behaviour that the scenario proves
 //	policy.hcl      optional: installed instead of the built-in policy
 //	prepare.sh      optional: run on the host, sh -eu, with $ROOT (the tree), $NODEGATE (the binary) and $SCENARIO (this
 //	                directory); without it: nodegate install --root $ROOT [--policy policy.hcl]
