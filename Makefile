@@ -53,7 +53,7 @@ lint: ## run gofmt, go vet and golangci-lint, and count the files per directory;
 		awk '$$1 > 25 && $$2 != "cmd/nodegate" { print $$2 ": " $$1 " files without tests, at most 25 allowed: split the directory"; bad = 1 } END { exit bad }'
 	$(GO) vet ./... && $(GO) vet -tags vm,release,cluster,torture ./images/... ./internal/e2e/...
 	$(GO) run $(LINT) run --build-tags vm,release,cluster,torture ./...
-	@if command -v packer >/dev/null; then packer fmt -check packer.pkr.hcl; else echo "packer is not installed: skipping packer.pkr.hcl"; fi
+	@if command -v packer >/dev/null; then packer fmt -check packer.pkr.hcl; else echo "packer is not installed: packer.pkr.hcl is not checked"; fi
 
 fmt: ## format the Go files and group their imports
 	gofmt -w $$(git ls-files '*.go')

@@ -1,8 +1,8 @@
 // Command release builds all files of a release; `make dist` runs it. Two runs on the same commit write the same bytes, wherever the
 // checkout is.
 //
-// VERSION names the release. SOURCE_DATE_EPOCH is its time, seconds since 1970;
-// without it, that of the commit. SOURCE_COMMIT is the commit, where this is no git checkout;
+// VERSION names the release. SOURCE_DATE_EPOCH is its time in seconds since 1970; the default is the time of the commit.
+// SOURCE_COMMIT is the commit if this is not a git checkout;
 // NODEGATE_BUILDER is a URI for who builds; both are for the provenance. NODEGATE_SIGNING_KEY is the file of a minisign
 // secret key, NODEGATE_SIGNING_PASSWORD its password where it has one; without a
 // key all is made but the signature.

@@ -16,11 +16,11 @@ import (
 	"nodegate/internal/signature"
 )
 
-// buildType identifies the steps of this command. The statement contains all their inputs.
+// buildType names the steps of this command. What they depend on is all in the statement.
 const buildType = "urn:nodegate:make-dist:v1"
 
-// provenance writes a statement about the files built so far: the commit, the version of Go and the modules. It contains neither the
-// time nor an identifier of the run, so two builds of the same release write the same statement.
+// provenance writes what was made so far, from which commit, with which Go and modules. It
+// names no time and no run: two that make the same release write the same statement.
 func (r release) provenance() error {
 	s := signature.Statement{Type: signature.StatementType, PredicateType: signature.PredicateType}
 	files, err := os.ReadDir(r.dir)
@@ -54,7 +54,7 @@ func (r release) provenance() error {
 	return put(filepath.Join(r.dir, signature.ProvenanceName), append(text, '\n'), 0o644)
 }
 
-// modules lists Go and the program's modules, with their sums from go.sum.
+// modules are Go and the modules that are in the program, with the sums that go.sum has for them.
 func (r release) modules() ([]signature.Resource, error) {
 	info, err := buildinfo.ReadFile(r.binary(architectures()[0]))
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"nodegate/internal/signature"
 )
 
-// sums writes the checksums of all files built so far, in the format of sha256sum.
+// sums writes the sums of everything made so far, as sha256sum does.
 func (r release) sums() error {
 	files, err := os.ReadDir(r.dir)
 	if err != nil {

@@ -32,7 +32,8 @@ printf 'MODULES=list\nCOMPRESS=gzip\nRESUME=none\n' >"$1/etc/initramfs-tools/con
 printf 'virtio_pci\nvirtio_blk\nvirtio_console\ncrc32c_generic\n' >"$1/usr/share/initramfs-tools/modules.d/vm"
 `
 
-// noUdev keeps udev out of the initrd, because the modules of bootHook are enough. It saves a second or two per boot. Tested only with Debian 12.
+// noUdev keeps udev out of the initrd, because the modules of bootHook are enough. That saves a second or two per boot. Tested only
+// with Debian 12.
 const noUdev = "--dpkgopt=path-exclude=/usr/share/initramfs-tools/*/udev"
 
 // noKeys removes the SSH host keys that the package created: otherwise all machines of the image would have the same keys.
