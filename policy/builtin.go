@@ -14,20 +14,20 @@ var builtin embed.FS
 type File struct {
 	Name string
 	Text []byte
-	own  bool // built in: nobody can have made it to hurt
+	own  bool // built in, so it needs no protection against hostile input
 }
 
-// MaxFileSize is the most bytes that a policy file may have, and all of a policy's together. People write policies;
-// anything larger is not one. The parser takes 400 times as much memory.
+// MaxFileSize limits the size in bytes of a policy file, and of all files of a policy together. Policies are written by
+// people, so a larger file is not a policy. The parser uses 400 times as much memory as the file has bytes.
 const MaxFileSize = 128 << 10
 
-// IsPolicyFile reports whether the name of a file in a directory is a policy's. A
-// hidden file is none: editors and installers keep unfinished files there.
+// IsPolicyFile reports whether a file in a policy directory is a policy, by its name. Hidden
+// files are ignored, because editors and installers keep unfinished files under such names.
 func IsPolicyFile(name string) bool {
 	return !strings.HasPrefix(name, ".") && (strings.HasSuffix(name, ".hcl") || strings.HasSuffix(name, ".hcl.json"))
 }
 
-// Builtins returns the names that Builtin knows.
+// Builtins returns the names of the built-in policies.
 func Builtins() []string {
 	entries, err := fs.ReadDir(builtin, "builtin")
 	if err != nil {
@@ -40,12 +40,12 @@ func Builtins() []string {
 	return names
 }
 
-// Builtin returns the embedded policy of that name. The error lists the names that
-// exist.
+// Builtin returns the built-in policy of that name. The error for an unknown name lists the
+// known ones.
 func Builtin(name string) (File, error) {
 	text, err := builtin.ReadFile("builtin/" + name + ".hcl")
 	if err != nil || strings.ContainsAny(name, "./") {
-		return File{}, fmt.Errorf("there is no built-in policy %q; there is %s", name, strings.Join(Builtins(), ", "))
+		return File{}, fmt.Errorf("unknown built-in policy %q; known policies: %s", name, strings.Join(Builtins(), ", "))
 	}
 	return File{Name: "builtin:" + name + ".hcl", Text: text, own: true}, nil
 }

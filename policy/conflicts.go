@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// check drops requirements that repeat another one, keeping the first and the
-// stricter severity, and reports those that contradict each other.
-func (p *Policy) check(r *reader) {
+// mergeDuplicates merges requirements of one name into the first of them, with the stricter
+// severity, and reports requirements that contradict each other.
+func (p *Policy) mergeDuplicates(r *reader) {
 	modules := p.Modules[:0]
 	for _, m := range p.Modules {
 		i := slices.IndexFunc(modules, func(o Module) bool { return o.Name == m.Name && o.Applies() })
 		if i >= 0 && m.Applies() {
-			stricter(&modules[i].Metadata, m.Metadata)
-			r.sameDrift("module "+m.Name, &modules[i].Metadata, m.Metadata)
+			mergeSeverity(&modules[i].Metadata, m.Metadata)
+			r.mergeDrift("module "+m.Name, &modules[i].Metadata, m.Metadata)
 			continue
 		}
 		modules = append(modules, m)
@@ -31,20 +31,20 @@ func (p *Policy) check(r *reader) {
 			sysctls = append(sysctls, s)
 			continue
 		}
-		merged, ok := sysctls[i].and(s)
+		merged, ok := sysctls[i].intersect(s)
 		if !ok {
-			r.errorf(s.Range, "Contradiction", "%s is asked to be %s here, and to be %s at %s. Remove one of the two.",
+			r.errorf(s.Range, "Contradiction", "%s must be %s here, but %s at %s. Remove one of the two.",
 				s.Key, s.Want(), sysctls[i].Want(), place(sysctls[i].Range))
 			continue
 		}
-		stricter(&merged.Metadata, s.Metadata)
-		r.sameDrift(s.Key.String(), &merged.Metadata, s.Metadata)
+		mergeSeverity(&merged.Metadata, s.Metadata)
+		r.mergeDrift(s.Key.String(), &merged.Metadata, s.Metadata)
 		sysctls[i] = merged
 	}
 	p.Sysctls = sysctls
-	p.twins(r)
-	p.pairs(r)
-	p.globs(r)
+	p.checkAliases(r)
+	p.checkExclusive(r)
+	p.checkGlobs(r)
 
 	problems := p.Problems[:0]
 	for _, j := range p.Problems {
@@ -53,7 +53,7 @@ func (p *Policy) check(r *reader) {
 			if problems[i].Severity == "" || j.Severity == Block {
 				problems[i].Severity = j.Severity
 			}
-			r.sameDrift("check "+j.Name, &problems[i].Metadata, j.Metadata)
+			r.mergeDrift("check "+j.Name, &problems[i].Metadata, j.Metadata)
 			continue
 		}
 		problems = append(problems, j)
@@ -67,18 +67,18 @@ func (p *Policy) check(r *reader) {
 		case i < 0 || !pr.Applies():
 			probes = append(probes, pr)
 		case probes[i].Timeout != pr.Timeout:
-			r.errorf(pr.Range, "Contradiction", "The timeout of probe %s is %s here, and %s at %s. Remove one of the two.",
+			r.errorf(pr.Range, "Contradiction", "The timeout of probe %s is %s here, but %s at %s. Remove one of the two.",
 				pr.Name, pr.Timeout, probes[i].Timeout, place(probes[i].Range))
 		default:
-			stricter(&probes[i].Metadata, pr.Metadata)
+			mergeSeverity(&probes[i].Metadata, pr.Metadata)
 		}
 	}
 	p.Probes = probes
 
-	p.sameLinks(r)
+	p.checkLinks(r)
 }
 
-// EachModule returns one module of each name, of which a report has one result.
+// EachModule returns one module of each name: a report has one result for each name.
 func (p *Policy) EachModule() []Module {
 	return oneOfEach(p.Modules, func(m Module) string { return m.Name }, func(m *Module) *Metadata { return &m.Metadata })
 }
@@ -93,7 +93,8 @@ func (p *Policy) EachProbe() []Probe {
 	return oneOfEach(p.Probes, func(pr Probe) string { return pr.Name }, func(pr *Probe) *Metadata { return &pr.Metadata })
 }
 
-// oneOfEach leaves one requirement of each name: what applies, else what cannot be known, else what is off.
+// oneOfEach keeps one requirement of each name. A requirement that applies is preferred to one whose when is unknown, and
+// that to one that is off.
 func oneOfEach[T any](all []T, name func(T) string, metadata func(*T) *Metadata) []T {
 	var kept []T
 	at := map[string]int{}
@@ -110,64 +111,66 @@ func oneOfEach[T any](all []T, name func(T) string, metadata func(*T) *Metadata)
 		case first.Off:
 			kept[i] = b
 		case first.Applies():
-			first.beside(*second)
+			first.noteUndecided(*second)
 		case second.Applies():
-			second.beside(*first)
+			second.noteUndecided(*first)
 			kept[i] = b
 		default:
-			stricter(first, *second)
+			mergeSeverity(first, *second)
 		}
 	}
 	return kept
 }
 
-// beside notes another requirement of the same name, whose when is not known here. One that only warns holds nothing.
-func (m *Metadata) beside(unknown Metadata) {
+// noteUndecided records the unknown facts of another requirement of the same name. A requirement that only warns cannot hold
+// kubelet and is ignored.
+func (m *Metadata) noteUndecided(unknown Metadata) {
 	if unknown.Severity != Warn {
 		m.Undecided = unknown.Unknown
 	}
 }
 
-// globs reports a value for what a glob, which is about every parameter that it matches, does not allow. To sysctl.d(5) the
-// exact name would come first; the gate would write the one and the other until its budget ends.
-func (p *Policy) globs(r *reader) {
+// checkGlobs reports a value that contradicts a glob which matches the same parameter. In sysctl.d(5) the exact name would
+// take precedence; the gate would write the two values in turn until its budget is used up.
+func (p *Policy) checkGlobs(r *reader) {
 	if r.catalogue == nil {
 		return
 	}
 	for _, g := range applying(p.Sysctls, func(s Sysctl) bool { return s.Key.IsGlob() && s.Applies() }) {
 		for _, s := range p.Sysctls {
-			// Of two globs, one that matches the other's text means all that it does: * matches eth*.
+			// A glob that matches the text of another glob covers all its parameters: * matches eth*.
 			matches, _ := path.Match(string(g.Key), string(s.Key))
 			if !matches || s.Key == g.Key || !s.Applies() {
 				continue
 			}
-			if _, ok := g.and(s); !ok {
-				r.errorf(s.Range, "Contradiction", "%s is asked to be %s here, and %s, which means it too, to be %s at %s. Remove one of the two, "+
-					"or name the others one by one.", s.Key, s.Want(), g.Key, g.Want(), place(g.Range))
+			if _, ok := g.intersect(s); !ok {
+				r.errorf(s.Range, "Contradiction", "%s must be %s here, but %s, which matches it too, must be %s at %s. Remove one of the two, "+
+					"or list the other parameters one by one.", s.Key, s.Want(), g.Key, g.Want(), place(g.Range))
 			}
 		}
 	}
 }
 
-func stricter(a *Metadata, b Metadata) {
+// mergeSeverity gives a the stricter of the two severities.
+func mergeSeverity(a *Metadata, b Metadata) {
 	if b.Severity == Block {
 		a.Severity = Block
 	}
 }
 
-// sameDrift keeps what one of two equal requirements says about drift.
-func (r *reader) sameDrift(what string, a *Metadata, b Metadata) {
+// mergeDrift gives a the drift attribute of b, if only b sets it, and reports two that differ.
+func (r *reader) mergeDrift(what string, a *Metadata, b Metadata) {
 	switch {
 	case a.Drift == "":
 		a.Drift = b.Drift
 	case b.Drift != "" && b.Drift != a.Drift:
-		r.errorf(b.Range, "Contradiction", "The drift of %s is %q here, and %q at %s. Remove one of the two.",
+		r.errorf(b.Range, "Contradiction", "The drift of %s is %q here, but %q at %s. Remove one of the two.",
 			what, b.Drift, a.Drift, place(a.Range))
 	}
 }
 
-// and returns the requirement that asks for both, if one value can satisfy both.
-func (s Sysctl) and(o Sysctl) (Sysctl, bool) {
+// intersect returns a requirement for the values that satisfy both. It returns false if no value does.
+func (s Sysctl) intersect(o Sysctl) (Sysctl, bool) {
 	tight, loose := s, o
 	if o.narrowness() > s.narrowness() {
 		tight, loose = o, s
@@ -202,27 +205,27 @@ func (s Sysctl) narrowness() int {
 	return bounds
 }
 
-// Allows reports whether a parameter that reads as got satisfies the requirement. If
-// both are numbers, they are compared as numbers.
+// Allows reports whether the current value got satisfies the requirement. If both values are
+// numbers, they are compared as numbers.
 func (s Sysctl) Allows(got string) bool {
 	if s.Value != "" {
-		return same(s.Value, canonical(s.Key, got))
+		return sameValue(s.Value, canonical(s.Key, got))
 	}
 	if s.OneOf != nil {
-		return slices.ContainsFunc(s.OneOf, func(v string) bool { return same(v, canonical(s.Key, got)) })
+		return slices.ContainsFunc(s.OneOf, func(v string) bool { return sameValue(v, canonical(s.Key, got)) })
 	}
-	n, is := number(got)
+	n, is := parseNumber(got)
 	return is && (s.Min == nil || n >= *s.Min) && (s.Max == nil || n <= *s.Max)
 }
 
-// number returns what a parameter reads as, the nearest int64 where it is an unsigned 64-bit one: kernel.shmmax is
-// 18446744073692774399 by default.
-func number(got string) (n int64, is bool) {
+// parseNumber returns a parameter's value as a number. An unsigned 64-bit value that does not fit becomes the nearest int64:
+// kernel.shmmax is 18446744073692774399 by default.
+func parseNumber(got string) (n int64, is bool) {
 	n, err := strconv.ParseInt(got, 10, 64)
 	return n, err == nil || errors.Is(err, strconv.ErrRange)
 }
 
-func same(want, got string) bool {
+func sameValue(want, got string) bool {
 	if want == got {
 		return true
 	}
@@ -231,7 +234,7 @@ func same(want, got string) bool {
 	return err1 == nil && err2 == nil && w == g
 }
 
-// Want returns the requirement in a few words: "1", "one of 1, 2", "at least 8192".
+// Want returns the requirement as a phrase: "1", "one of 1, 2", "at least 8192".
 func (s Sysctl) Want() string {
 	switch {
 	case s.Value != "":
@@ -248,8 +251,8 @@ func (s Sysctl) Want() string {
 	return "depends on " + s.Unknown
 }
 
-// Target returns the value to write where the parameter reads as got: got itself
-// where that is allowed, else the nearest allowed value.
+// Target returns the value to write if the current value is got: got itself if it is allowed,
+// otherwise the nearest allowed value.
 func (s Sysctl) Target(got string) string {
 	switch {
 	case s.Allows(got):
@@ -259,9 +262,9 @@ func (s Sysctl) Target(got string) string {
 	case s.OneOf != nil:
 		return s.OneOf[0]
 	}
-	n, is := number(got)
+	n, is := parseNumber(got)
 	if s.Min == nil && s.Max == nil {
-		return got // the value depends on a fact that is not known here
+		return got // the value depends on an unknown fact
 	}
 	if s.Max != nil && (s.Min == nil || is && n > *s.Max) {
 		return strconv.FormatInt(*s.Max, 10)

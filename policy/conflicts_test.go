@@ -8,14 +8,14 @@ import (
 	"nodegate/policy"
 )
 
-// TestGlobContradiction: linting finds an exact value that a glob does not allow; the gate goes on as before.
+// TestGlobContradiction: Lint reports an exact value that contradicts a glob; Load accepts it.
 func TestGlobContradiction(t *testing.T) {
 	for _, c := range []struct {
 		text string
 		want string
 	}{
 		{`sysctl "net.ipv4.conf.all.rp_filter" { value = 0 }
-		sysctl "net.ipv4.conf.*.rp_filter" { value = 2 }`, "net.ipv4.conf.*.rp_filter, which means it too, to be 2 at p.hcl:2"},
+		sysctl "net.ipv4.conf.*.rp_filter" { value = 2 }`, "net.ipv4.conf.*.rp_filter, which matches it too, must be 2 at p.hcl:2"},
 		{`sysctl "net.ipv4.conf.all.rp_filter" { value = 2 }
 		sysctl "net.ipv4.conf.*.rp_filter" { one_of = [2, 0] }`, ""},
 		{`sysctl "net.ipv4.conf.all.rp_filter" { value = 0 }
@@ -24,7 +24,7 @@ func TestGlobContradiction(t *testing.T) {
 		  when  = false
 		}`, ""},
 		{`sysctl "net.ipv4.conf.eth*.rp_filter" { value = 1 }
-		sysctl "net.ipv4.conf.*.rp_filter" { value = 2 }`, "net.ipv4.conf.*.rp_filter, which means it too, to be 2 at p.hcl:2"},
+		sysctl "net.ipv4.conf.*.rp_filter" { value = 2 }`, "net.ipv4.conf.*.rp_filter, which matches it too, must be 2 at p.hcl:2"},
 		{`sysctl "net.ipv4.ip_forward" { value = 0 }
 		sysctl "net.ipv4.conf.*.rp_filter" { value = 2 }`, ""},
 	} {
@@ -39,8 +39,8 @@ func TestGlobContradiction(t *testing.T) {
 	}
 }
 
-// TestLinkContradiction: linting finds settings of one interface that contradict each other, in whichever blocks they are; where no
-// interface need match both, nothing is said.
+// TestLinkContradiction: Lint reports contradicting settings of one interface in any two blocks. It reports nothing if no
+// interface need match both blocks.
 func TestLinkContradiction(t *testing.T) {
 	link := func(name, match, sets string) string {
 		return "link \"" + name + "\" {\n  match {\n    " + strings.ReplaceAll(match, "; ", "\n    ") + "\n  }\n  " + sets + "\n}\n"
@@ -57,7 +57,8 @@ func TestLinkContradiction(t *testing.T) {
 		{link("a", `kind = "vxlan"`, "mtu = 1450") + link("b", `default_route = true`, "mtu = 9001"), ""},
 		{link("a", `name = "eth*"; kind = "veth"`, "mtu = 1450") + link("b", `name = "eth*"; kind = "vxlan"`, "mtu = 9001"), ""},
 		{link("a", `name = "eth0"`, "mtu = 1500") + link("b", `name = "eth1"`, "mtu = 9001"), ""},
-		{link("a", `name = "eth0"`, loose) + `sysctl "net.ipv4.conf.eth0.rp_filter" { value = 1 }`, "net.ipv4.conf.eth0.rp_filter, which may be"},
+		{link("a", `name = "eth0"`, loose) + `sysctl "net.ipv4.conf.eth0.rp_filter" { value = 1 }`,
+			"net.ipv4.conf.eth0.rp_filter, which may apply"},
 		{link("a", `kind = "veth"`, loose) + `sysctl "net.ipv4.conf.*.rp_filter" { one_of = [1, 2] }`, "one of 1, 2 at p.hcl:7"},
 		{link("a", `name = "lxc*"`, loose) + `sysctl "net.ipv4.conf.lxc_health.rp_filter" { value = 1 }`, "net.ipv4.conf.lxc_health.rp_filter, which"},
 		{link("a", `name = "eth0"`, loose) + `sysctl "net.ipv4.conf.*.rp_filter" { one_of = [0, 2] }`, ""},
@@ -78,8 +79,9 @@ func TestLinkContradiction(t *testing.T) {
 	}
 }
 
-// TestKnownLate: what depends on what only kubelet brings holds a new node for ever, and linting says so.
-func TestKnownLate(t *testing.T) {
+// TestAdviceLateFacts: a blocking requirement that depends on a fact which only kubelet makes known would hold a new node for ever;
+// Advice reports it.
+func TestAdviceLateFacts(t *testing.T) {
 	for _, c := range []struct {
 		text string
 		want bool
@@ -95,13 +97,14 @@ func TestKnownLate(t *testing.T) {
 			t.Fatal(diags)
 		}
 		advice := p.Advice()
-		if c.want != (len(advice) == 1 && strings.Contains(advice[0], "which a new node knows only after kubelet has run")) || !c.want && len(advice) > 0 {
+		late := len(advice) == 1 && strings.Contains(advice[0], "which is unknown on a new node until kubelet has run")
+		if c.want != late || !c.want && len(advice) > 0 {
 			t.Errorf("%s\n%q", c.text, advice)
 		}
 	}
 }
 
-// TestOneOfEachName: blocks of one name of which one applies are one requirement, and one result.
+// TestOneOfEachName: several blocks of one name, of which one applies, give one requirement and one result.
 func TestOneOfEachName(t *testing.T) {
 	const on, off, unknown = "os.id == \"debian\"", "os.id != \"debian\"", "cni.name == \"cilium\""
 	for _, c := range []struct {
@@ -133,7 +136,7 @@ func TestOneOfEachName(t *testing.T) {
 	}
 }
 
-// TestOverrideAll: an override is about every built-in policy in use that asks for the same.
+// TestOverrideAll: an override changes the requirement in every built-in policy in use.
 func TestOverrideAll(t *testing.T) {
 	p, diags := policy.Load([]policy.File{{Name: "p.hcl", Text: []byte(`
 		use "flannel-vxlan" {}
@@ -147,21 +150,21 @@ func TestOverrideAll(t *testing.T) {
 		if m.Name == "vxlan" {
 			found++
 			if m.Applies() {
-				t.Errorf("%s applies, asked for at %s", m.Name, m.Range)
+				t.Errorf("%s applies, required at %s", m.Name, m.Range)
 			}
 		}
 	}
 	if found == 0 {
-		t.Error("neither asks for it: this tests nothing")
+		t.Error("neither policy requires the module: the test proves nothing")
 	}
 }
 
-// TestSameProbes: probes that agree are one, as other requirements are; of those with a when the one that applies counts.
+// TestSameProbes: equal probes are merged, as other requirements are. If they have a when, the probe that applies is used.
 func TestSameProbes(t *testing.T) {
 	debian := func(name string) (any, bool) { return "debian", name == "os.id" }
 	for _, c := range [][2]string{
 		{"probe \"bridge\" { severity = \"warn\" }\nprobe \"bridge\" {}", "block 1s"},
-		{"probe \"bridge\" { timeout = \"2s\" }\nprobe \"bridge\" {}", "The timeout of probe bridge is 1s here, and 2s at p.hcl:1"},
+		{"probe \"bridge\" { timeout = \"2s\" }\nprobe \"bridge\" {}", "The timeout of probe bridge is 1s here, but 2s at p.hcl:1"},
 		{"probe \"bridge\" { when = os.id == \"debian\" }\nprobe \"bridge\" {\nwhen = false\ntimeout = \"2s\"\n}", "block 1s"},
 		{"probe \"bridge\" {\nwhen = false\ntimeout = \"2s\"\n}\nprobe \"bridge\" { when = os.id == \"debian\" }", "block 1s"},
 	} {

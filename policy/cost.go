@@ -11,29 +11,29 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 )
 
-// What evaluating a policy may cost at most. An evaluation cannot be stopped: what it
-// would make is counted before it begins.
+// Limits on the cost of evaluating a policy. An evaluation cannot be stopped once it has begun,
+// so the size of its result is estimated first.
 const (
-	maxCost    = 4 << 20 // bytes and elements that all expressions of a policy make
-	maxFormat  = 4 << 10 // bytes that one call of format makes
+	maxCost    = 4 << 20 // bytes and elements that all expressions of a policy produce
+	maxFormat  = 4 << 10 // bytes that one call of format produces
 	maxPattern = 500     // bytes of a regular expression
-	factCost   = 1 << 10 // bytes that a fact is taken to have
+	factCost   = 1 << 10 // bytes, the assumed size of a fact
 )
 
-// affordable reports whether an expression may be evaluated. The first that may not is
-// a mistake, and the last one reported: what would follow is not known.
+// affordable reports whether an expression may be evaluated. The first expression over the limit
+// is reported, and is the last mistake reported: nothing after it is evaluated.
 func (r *reader) affordable(e hcl.Expression) bool {
 	if r.spent += r.cost(e); r.spent > maxCost && !r.stopped {
-		r.errorf(e.Range(), "Too complex", "With this expression, evaluating the policy would make more than %d MiB of values: "+
-			"a long text or list is repeated. Write the values out.", maxCost>>20)
+		r.errorf(e.Range(), "Too complex", "With this expression, evaluating the policy would produce more than %d MiB of values, "+
+			"because a long string or list is repeated. Write the values out.", maxCost>>20)
 		r.stopped = true
 	}
 	return !r.stopped
 }
 
-// cost returns an upper bound of the bytes and elements that evaluating e makes: its
-// own text, the variables that it names and, for each element of what a "for" goes
-// through, the same of its body. JSON has no "for" (checkJSONDepth).
+// cost returns an upper bound of the bytes and elements that evaluating e produces: its own
+// text, the variables that it names and, for each element that a "for" iterates over, the cost
+// of the body. Policies in JSON cannot contain a "for" (checkJSONDepth).
 func (r *reader) cost(e hcl.Expression) int {
 	at := e.Range()
 	cost := at.End.Byte - at.Start.Byte
@@ -67,11 +67,12 @@ func (r *reader) cost(e hcl.Expression) int {
 	return cost
 }
 
-// costOf returns the size of what t names. The name of a "for" stands for a part of what it goes through.
+// costOf returns the size of the variable or fact that t names. The loop variable of a "for" costs nothing: its collection
+// is counted already.
 func (r *reader) costOf(t hcl.Traversal) int {
 	name := factName(t)
 	if variable, is := strings.CutPrefix(name, "var."); is {
-		return size(r.vars[variable])
+		return sizeOf(r.vars[variable])
 	}
 	if factTypes()[name] != cty.NilType {
 		return factCost
@@ -79,8 +80,8 @@ func (r *reader) costOf(t hcl.Traversal) int {
 	return 0
 }
 
-// size returns the bytes and elements of a value.
-func size(v cty.Value) int {
+// sizeOf returns the number of bytes and elements of a value.
+func sizeOf(v cty.Value) int {
 	switch {
 	case v == cty.NilVal || !v.IsKnown() || v.IsNull():
 	case v.Type() == cty.String:
@@ -91,15 +92,15 @@ func size(v cty.Value) int {
 		sum := 1
 		for it := v.ElementIterator(); it.Next(); {
 			key, value := it.Element()
-			sum += size(key) + size(value)
+			sum += sizeOf(key) + sizeOf(value)
 		}
 		return sum
 	}
 	return 1
 }
 
-// bounded is f for arguments that check returns no error about.
-func bounded(f function.Function, check func(args []cty.Value) error) function.Function {
+// withCheck returns f with its arguments checked before each call.
+func withCheck(f function.Function, check func(args []cty.Value) error) function.Function {
 	return function.New(&function.Spec{
 		Params: f.Params(), VarParam: f.VarParam(),
 		Type: func(args []cty.Value) (cty.Type, error) {
@@ -112,15 +113,16 @@ func bounded(f function.Function, check func(args []cty.Value) error) function.F
 	})
 }
 
-// shortFormat refuses a format whose result may be long: each verb may print any argument, as wide as it says.
-func shortFormat(args []cty.Value) error {
+// checkFormat rejects a format whose result could be long. It assumes that each verb prints the longest argument, or the
+// largest width in the format.
+func checkFormat(args []cty.Value) error {
 	format := args[0]
 	if !format.IsKnown() || format.IsNull() {
 		return nil
 	}
 	text, longest := format.AsString(), 0
 	for _, a := range args[1:] {
-		longest = max(longest, size(a))
+		longest = max(longest, sizeOf(a))
 	}
 	width, digits := 0, 0
 	for _, c := range text {
@@ -131,14 +133,14 @@ func shortFormat(args []cty.Value) error {
 		width = max(width, digits)
 	}
 	if len(text)+strings.Count(text, "%")*max(longest, width) > maxFormat {
-		return function.NewArgErrorf(0, "the result may have more than %d bytes", maxFormat)
+		return function.NewArgErrorf(0, "the result could have more than %d bytes; shorten the format", maxFormat)
 	}
 	return nil
 }
 
-func shortPattern(args []cty.Value) error {
+func checkPattern(args []cty.Value) error {
 	if p := args[0]; p.IsKnown() && !p.IsNull() && len(p.AsString()) > maxPattern {
-		return function.NewArgError(0, fmt.Errorf("a pattern has at most %d bytes", maxPattern))
+		return function.NewArgError(0, fmt.Errorf("a pattern must have at most %d bytes", maxPattern))
 	}
 	return nil
 }

@@ -26,118 +26,118 @@ func (l *loader) decode() {
 		l.unknown = nil
 		switch b.Type {
 		case "module":
-			if m, ok := l.module(b); ok {
+			if m, ok := l.decodeModule(b); ok {
 				m.Unknown = l.unknowns()
 				p.Modules = append(p.Modules, m)
 			}
 		case "sysctl":
-			if s, ok := l.sysctl(b); ok {
+			if s, ok := l.decodeSysctl(b); ok {
 				s.Unknown = l.unknowns()
 				p.Sysctls = append(p.Sysctls, s)
 			}
 		case "link":
-			if k, ok := l.link(b); ok {
+			if k, ok := l.decodeLink(b); ok {
 				k.Unknown = l.unknowns()
 				p.Links = append(p.Links, k)
 			}
 		case "check":
-			if j, ok := l.problem(b); ok {
+			if j, ok := l.decodeProblem(b); ok {
 				j.Unknown = l.unknowns()
 				p.Problems = append(p.Problems, j)
 			}
 		case "probe":
-			if pr, ok := l.probe(b); ok {
+			if pr, ok := l.decodeProbe(b); ok {
 				pr.Unknown = l.unknowns()
 				p.Probes = append(p.Probes, pr)
 			}
 		case "gate":
-			// The author's own gate replaces that of a policy in use.
+			// The author's own gate replaces the gate of a built-in policy.
 			if gate != nil && gate.Builtin == b.Builtin && !b.Builtin {
-				l.errorf(b.Range, "Second gate", "There is one gate block; the first is at %s. Remove one.", place(gate.Range))
+				l.errorf(b.Range, "Second gate", "A policy can have only one gate block; the first is at %s. Remove one.", place(gate.Range))
 			} else if gate == nil || gate.Builtin && !b.Builtin {
 				gate = &b
 			}
 		case "publish":
 			if p.Publish.Condition != "" {
-				l.errorf(b.Range, "Second publish", "There is one publish block; the first is at %s. Remove one.", place(p.Publish.Range))
+				l.errorf(b.Range, "Second publish", "A policy can have only one publish block; the first is at %s. Remove one.", place(p.Publish.Range))
 				continue
 			}
-			p.Publish = l.publish(b)
+			p.Publish = l.decodePublish(b)
 		case "audit":
 			if p.Audit.On {
-				l.errorf(b.Range, "Second audit", "There is one audit block; the first is at %s. Remove one.", place(p.Audit.Range))
+				l.errorf(b.Range, "Second audit", "A policy can have only one audit block; the first is at %s. Remove one.", place(p.Audit.Range))
 				continue
 			}
-			p.Audit = l.audit(b)
+			p.Audit = l.decodeAudit(b)
 		}
 	}
 	p.Gate = defaultGate()
 	if gate != nil {
 		l.unknown = nil
-		p.Gate = l.gate(*gate)
-		if u := l.unknowns(); u != "" && !strings.HasPrefix(u, "var.") { // what is wrong with a variable is said already
-			l.errorf(gate.Range, "Unknown gate", "What the gate does must be known before anything else; "+
-				"it depends on %s, which is not known here.", u)
+		p.Gate = l.decodeGate(*gate)
+		if u := l.unknowns(); u != "" && !strings.HasPrefix(u, "var.") { // a mistake in a variable is reported already
+			l.errorf(gate.Range, "Unknown gate", "The gate block must not depend on the node; this one depends on %s. "+
+				"Write a constant or use a variable.", u)
 		}
 	}
 }
 
-// unknowns returns the facts that the block just read depends on, as a list.
+// unknowns returns the unknown facts that the current block depends on, separated by commas.
 func (r *reader) unknowns() string {
 	slices.Sort(r.unknown)
 	return strings.Join(slices.Compact(r.unknown), ", ")
 }
 
-func (r *reader) module(b block) (Module, bool) {
-	about := r.metadata(b)
+func (r *reader) decodeModule(b block) (Module, bool) {
+	about := r.decodeMetadata(b)
 	if !isName(b.Name, 55, "-_") || b.Name[0] == '-' {
-		r.errorf(b.Range, "Not a module name", "A kernel module's name is letters, digits, - and _, as `lsmod` prints it; "+
-			"%q is not.", b.Name)
+		r.errorf(b.Range, "Not a module name", "Write the name of a kernel module as `lsmod` prints it, in letters, digits, - and _; "+
+			"%q is not such a name.", b.Name)
 		return Module{}, false
 	}
 	r.checkModule(b)
 	return Module{about, strings.ReplaceAll(b.Name, "-", "_")}, true
 }
 
-func (r *reader) problem(b block) (Problem, bool) {
-	about := r.metadata(b)
+func (r *reader) decodeProblem(b block) (Problem, bool) {
+	about := r.decodeMetadata(b)
 	if b.get("severity") == nil {
 		about.Severity = ""
 	}
 	if !slices.Contains(r.Checks, b.Name) {
-		r.errorf(b.Range, "Unknown check", "There is no check %q; `nodegate explain` lists them.%s", b.Name, didYouMean(b.Name, r.Checks))
+		r.errorf(b.Range, "Unknown check", "There is no check %q; `nodegate explain` lists all checks.%s", b.Name, didYouMean(b.Name, r.Checks))
 		return Problem{}, false
 	}
 	return Problem{about, b.Name}, true
 }
 
-func (r *reader) probe(b block) (Probe, bool) {
-	p := Probe{Metadata: r.metadata(b), Name: b.Name}
+func (r *reader) decodeProbe(b block) (Probe, bool) {
+	p := Probe{Metadata: r.decodeMetadata(b), Name: b.Name}
 	p.Timeout = r.duration(b.get("timeout"), "timeout", time.Second, 10*time.Millisecond, 30*time.Second)
 	if b.Name != "bridge" {
-		r.errorf(b.Range, "Unknown probe", "A policy can ask for probe \"bridge\" only, not for %q.%s",
+		r.errorf(b.Range, "Unknown probe", "The only probe is \"bridge\"; there is no probe %q.%s",
 			b.Name, didYouMean(b.Name, []string{"bridge"}))
 		return p, false
 	}
 	return p, true
 }
 
-func (r *reader) sysctl(b block) (Sysctl, bool) {
-	s := Sysctl{Metadata: r.metadata(b)}
+func (r *reader) decodeSysctl(b block) (Sysctl, bool) {
+	s := Sysctl{Metadata: r.decodeMetadata(b)}
 	before := len(r.diags)
 	key, err := ParseKey(b.Name)
 	if err != nil {
 		r.errorf(b.Range, "Not a kernel parameter", "%s.", err)
 	}
 	s.Key = key
-	r.writeOnly(b, key)
+	r.checkWriteOnly(b, key)
 	if v, ok := r.value(b.get("value")); ok {
 		text, _ := r.parameter(v, b.at("value"), "value")
 		s.Value = canonical(s.Key, text)
 	}
 	if v, ok := r.value(b.get("one_of")); ok {
 		if list := v.Type().IsTupleType() || v.Type().IsListType(); !list || v.LengthInt() == 0 {
-			r.errorf(b.at("one_of"), "Wrong type", "one_of is a list of values, the preferred one first: one_of = [1, 2].")
+			r.errorf(b.at("one_of"), "Wrong type", "one_of must be a list of values, the preferred one first: one_of = [1, 2].")
 		} else {
 			for _, e := range v.AsValueSlice() {
 				text, _ := r.parameter(e, b.at("one_of"), "each value of one_of")
@@ -166,35 +166,35 @@ func (r *reader) sysctl(b block) (Sysctl, bool) {
 		}
 	}
 	switch {
-	case len(r.diags) > before || r.mistaken(b.Body):
+	case len(r.diags) > before || r.hasMistake(b.Body):
 		return s, false
 	case len(r.unknown) > 0:
 		return s, true
 	case kinds == 0:
-		r.errorf(b.Range, "No value asked for", "Give %s one of value, one_of, min or max.", b.Name)
+		r.errorf(b.Range, "Missing value", "Give %s one of value, one_of, min or max.", b.Name)
 	case kinds > 1:
 		r.errorf(b.Range, "Too many values", "Give %s only one of value, one_of, or min and max.", b.Name)
 	case s.Min != nil && s.Max != nil && *s.Min > *s.Max:
-		r.errorf(b.at("min"), "Contradiction", "min is %d and max is %d: no value is both.", *s.Min, *s.Max)
+		r.errorf(b.at("min"), "Contradiction", "min is %d and max is %d: no value can satisfy both.", *s.Min, *s.Max)
 	}
 	return s, len(r.diags) == before && kinds == 1
 }
 
-func (r *reader) gate(b block) Gate {
+func (r *reader) decodeGate(b block) Gate {
 	g := defaultGate()
 	g.Range = b.Range
 	if u := r.text(b.get("unit"), "unit"); u != "" {
 		if isName(u, 255, `:_.\@-.`) && strings.HasSuffix(u, ".service") && u != ".service" {
 			g.Unit = u
 		} else {
-			r.errorf(b.at("unit"), "Not a service unit", "unit is the name of the unit that waits, "+
-				"for example \"kubelet.service\" or \"k3s.service\"; %q is not.", u)
+			r.errorf(b.at("unit"), "Not a service unit", "unit must name the service that waits, "+
+				"for example \"kubelet.service\" or \"k3s.service\"; %q is not the name of a service.", u)
 		}
 	}
 	g.UnitAt = b.at("unit")
 	g.MayLack = r.oneOf(b.get("unit_absent"), "unit_absent", "refuse", "allow") == "allow"
 	least := time.Duration(0)
-	if r.catalogue != nil { // a node goes on with what it has
+	if r.catalogue != nil { // only in Lint: a node keeps accepting its installed policy
 		least = 10 * time.Millisecond
 	}
 	g.Budget = r.duration(b.get("budget"), "budget", g.Budget, least, time.Hour)
@@ -209,14 +209,14 @@ func (r *reader) gate(b block) Gate {
 	return g
 }
 
-func (r *reader) match(blocks hcl.Blocks, link hcl.Range) Match {
+func (r *reader) decodeMatch(blocks hcl.Blocks, link hcl.Range) Match {
 	if len(blocks) != 1 {
 		r.errorf(link, "One match block", "A link needs exactly one match block that selects interfaces, "+
 			"for example match { name = \"flannel*\" }; this one has %d.", len(blocks))
 		return Match{}
 	}
 	before := len(r.diags)
-	b := r.open(blocks[0])
+	b := r.openBlock(blocks[0])
 	m := Match{
 		Name: r.text(b.get("name"), "name"), Kind: r.text(b.get("kind"), "kind"), Driver: r.text(b.get("driver"), "driver"),
 		DefaultRoute: r.flag(b.get("default_route"), "default_route", false),
@@ -226,7 +226,7 @@ func (r *reader) match(blocks hcl.Blocks, link hcl.Range) Match {
 	if _, err := path.Match(m.Name, ""); err != nil {
 		r.errorf(b.at("name"), "Not a glob", "%q is not a valid pattern: close the bracket, or write \\[ for a bracket.", m.Name)
 	}
-	if m == (Match{}) && len(r.diags) == before && !r.mistaken(b.Body) && len(r.unknown) == 0 {
+	if m == (Match{}) && len(r.diags) == before && !r.hasMistake(b.Body) && len(r.unknown) == 0 {
 		r.errorf(b.Range, "Empty match", "Set at least one of name, kind, driver or default_route = true; "+
 			"to match every interface write name = \"*\".")
 	}

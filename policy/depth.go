@@ -12,30 +12,30 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// What a policy may contain at most. The parser and the evaluation call themselves
-// for each level: these are counted before either begins.
+// Limits on the nesting of a policy. The parser and the evaluator recurse for each level, so
+// levels are counted before either runs.
 const (
-	maxDepth     = 100   // brackets in brackets
+	maxDepth     = 100   // nested brackets
 	maxOperators = 1_000 // operators in one expression
-	maxDigits    = 40    // digits of a number; one of 64 bits has 20
+	maxDigits    = 40    // digits of a number; a 64-bit number has at most 20
 
-	tooManyDigits    = "A number has at most 40 digits, written out without an exponent; there are more here."
-	tooManyOperators = "An expression has at most 1000 operators, ${ } included; there are more here."
-	forInJSON        = "A policy in JSON has no for expressions: what they would make cannot be counted. Write the values out."
-	tooManyBrackets  = "A policy has at most 100 brackets in one another; there are more here."
+	tooManyDigits    = "A number can have at most 40 digits, written out without an exponent; this one has more."
+	tooManyOperators = "An expression can have at most 1000 operators, including ${ }; this one has more."
+	forInJSON        = "A policy in JSON cannot use for expressions: the size of their result cannot be estimated. Write the values out."
+	tooManyBrackets  = "Brackets can be nested at most 100 deep; these are nested deeper."
 )
 
-// checkDepth returns an error where a file is nested too deeply to be parsed, or has
-// a "for" in a "for", whose results multiply.
+// checkDepth returns an error if a file is nested too deeply to be parsed, or contains a "for"
+// inside another "for", whose results multiply.
 func checkDepth(f File) hcl.Diagnostics {
 	if strings.HasSuffix(f.Name, ".json") {
 		return checkJSONDepth(f)
 	}
-	tokens, _ := hclsyntax.LexConfig(f.Text, f.Name, hcl.InitialPos) // what it rejects, the parser says better
+	tokens, _ := hclsyntax.LexConfig(f.Text, f.Name, hcl.InitialPos) // the parser reports errors of the scanner better
 	return checkTokens(tokens, false)
 }
 
-// checkTokens does the same for what the scanner made of a file, of an expression, or of a template in JSON.
+// checkTokens does the same for the tokens of a file, of an expression, or of a template in JSON.
 func checkTokens(tokens hclsyntax.Tokens, json bool) hcl.Diagnostics {
 	s := nesting{levels: []level{{}}, json: json}
 	for i, t := range tokens {
@@ -43,20 +43,20 @@ func checkTokens(tokens hclsyntax.Tokens, json bool) hcl.Diagnostics {
 		if i+1 < len(tokens) {
 			next = tokens[i+1].Type
 		}
-		opened := i > 0 && opens(tokens[i-1].Type)
+		opened := i > 0 && isOpening(tokens[i-1].Type)
 		isFor := opened && next == hclsyntax.TokenIdent && string(t.Bytes) == "for"
-		if what := s.take(t, isFor, opened && string(t.Bytes) == "endfor"); what != "" {
-			return tooDeep(t.Range, what)
+		if what := s.checkToken(t, isFor, opened && string(t.Bytes) == "endfor"); what != "" {
+			return tooComplex(t.Range, what)
 		}
 	}
 	return nil
 }
 
-func tooDeep(at hcl.Range, what string) hcl.Diagnostics {
+func tooComplex(at hcl.Range, what string) hcl.Diagnostics {
 	return hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Too complex", Detail: what, Subject: &at}}
 }
 
-// nesting is the brackets that are open at a token.
+// nesting holds the brackets that are open at a token.
 type nesting struct {
 	levels    []level
 	templates int // open %{ for }
@@ -64,13 +64,13 @@ type nesting struct {
 }
 
 type level struct {
-	block     bool // in { }, where a line ends an expression
+	block     bool // in { }, where the end of a line ends an expression
 	isFor     bool
 	control   bool // %{
 	operators int
 }
 
-func opens(t hclsyntax.TokenType) bool {
+func isOpening(t hclsyntax.TokenType) bool {
 	switch t {
 	case hclsyntax.TokenOBrace, hclsyntax.TokenOBrack, hclsyntax.TokenOParen, hclsyntax.TokenTemplateInterp, hclsyntax.TokenTemplateControl:
 		return true
@@ -78,8 +78,8 @@ func opens(t hclsyntax.TokenType) bool {
 	return false
 }
 
-// take returns what is wrong with the token, "" for nothing.
-func (s *nesting) take(t hclsyntax.Token, isFor, endFor bool) string {
+// checkToken updates the nesting with one token. It returns the detail of an error, or "".
+func (s *nesting) checkToken(t hclsyntax.Token, isFor, endFor bool) string {
 	top := &s.levels[len(s.levels)-1]
 	switch {
 	case isFor && s.json:
@@ -95,11 +95,11 @@ func (s *nesting) take(t hclsyntax.Token, isFor, endFor bool) string {
 		}
 	case endFor:
 		s.templates = max(0, s.templates-1)
-	case opens(t.Type):
+	case isOpening(t.Type):
 		if len(s.levels) > maxDepth {
 			return tooManyBrackets
 		}
-		if t.Type == hclsyntax.TokenTemplateInterp { // each repeats a text
+		if t.Type == hclsyntax.TokenTemplateInterp { // each ${ } may repeat a long string
 			if top.operators++; top.operators > maxOperators {
 				return tooManyOperators
 			}
@@ -107,15 +107,15 @@ func (s *nesting) take(t hclsyntax.Token, isFor, endFor bool) string {
 		s.levels = append(s.levels, level{
 			block: t.Type == hclsyntax.TokenOBrace, control: t.Type == hclsyntax.TokenTemplateControl, operators: top.operators,
 		})
-	case t.Type == hclsyntax.TokenNumberLit && digits(string(t.Bytes)) > maxDigits:
+	case t.Type == hclsyntax.TokenNumberLit && countDigits(string(t.Bytes)) > maxDigits:
 		return tooManyDigits
-	case closes(t.Type):
+	case isClosing(t.Type):
 		if len(s.levels) > 1 {
 			s.levels = s.levels[:len(s.levels)-1]
 		}
 	case t.Type == hclsyntax.TokenComma, t.Type == hclsyntax.TokenNewline && (top.block || len(s.levels) == 1):
 		top.operators = 0
-	case operates(t.Type):
+	case isOperator(t.Type):
 		if top.operators++; top.operators > maxOperators {
 			return tooManyOperators
 		}
@@ -123,8 +123,9 @@ func (s *nesting) take(t hclsyntax.Token, isFor, endFor bool) string {
 	return ""
 }
 
-// digits returns how many digits a number has where it is written out, at least: to write one of 1e300000000 as text takes hours.
-func digits(number string) int {
+// countDigits returns a lower bound of the number of digits of a number that is written out without an exponent. Printing
+// 1e300000000 would take hours.
+func countDigits(number string) int {
 	number, exponent, _ := strings.Cut(strings.ToLower(number), "e")
 	n, err := strconv.Atoi(cmp.Or(exponent, "0"))
 	if err != nil {
@@ -137,7 +138,7 @@ func (s *nesting) inFor() bool {
 	return s.templates > 0 || slices.ContainsFunc(s.levels, func(l level) bool { return l.isFor })
 }
 
-func closes(t hclsyntax.TokenType) bool {
+func isClosing(t hclsyntax.TokenType) bool {
 	switch t {
 	case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenTemplateSeqEnd:
 		return true
@@ -145,7 +146,7 @@ func closes(t hclsyntax.TokenType) bool {
 	return false
 }
 
-func operates(t hclsyntax.TokenType) bool {
+func isOperator(t hclsyntax.TokenType) bool {
 	switch t {
 	case hclsyntax.TokenBang, hclsyntax.TokenMinus, hclsyntax.TokenPlus, hclsyntax.TokenStar, hclsyntax.TokenSlash, hclsyntax.TokenPercent,
 		hclsyntax.TokenAnd, hclsyntax.TokenOr, hclsyntax.TokenQuestion, hclsyntax.TokenEqualOp, hclsyntax.TokenNotEqual,
@@ -155,15 +156,15 @@ func operates(t hclsyntax.TokenType) bool {
 	return false
 }
 
-// checkJSONDepth looks into strings too: they are expressions.
+// checkJSONDepth does the same for a policy in JSON. It also checks strings, because they contain expressions.
 func checkJSONDepth(f File) hcl.Diagnostics {
 	at := hcl.Range{Filename: f.Name, Start: hcl.InitialPos, End: hcl.InitialPos}
 	in := json.NewDecoder(bytes.NewReader(f.Text))
-	in.UseNumber() // one of 1e400 would end it
+	in.UseNumber() // a number such as 1e400 would otherwise end the loop
 	for depth := 0; ; {
 		t, err := in.Token()
 		if err != nil {
-			return nil // the end, or what the parser says better
+			return nil // the end, or an error that the parser reports better
 		}
 		switch t := t.(type) {
 		case json.Delim:
@@ -173,16 +174,16 @@ func checkJSONDepth(f File) hcl.Diagnostics {
 				depth--
 			}
 			if depth > maxDepth {
-				return tooDeep(at, tooManyBrackets)
+				return tooComplex(at, tooManyBrackets)
 			}
 		case json.Number:
-			if digits(t.String()) > maxDigits {
-				return tooDeep(at, tooManyDigits)
+			if countDigits(t.String()) > maxDigits {
+				return tooComplex(at, tooManyDigits)
 			}
 		case string:
 			tokens, _ := hclsyntax.LexTemplate([]byte(t), f.Name, hcl.InitialPos)
 			if diags := checkTokens(tokens, true); diags.HasErrors() {
-				return tooDeep(at, diags[0].Detail)
+				return tooComplex(at, diags[0].Detail)
 			}
 		}
 	}

@@ -9,16 +9,16 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// WriteEffective lists every requirement as the checks see it, with its source.
+// WriteEffective lists every requirement of the merged policy with its source.
 func (p *Policy) WriteEffective(w io.Writer) error {
 	type line struct{ name, want, source string }
 	var lines []line
 	add := func(name, want string, a Metadata) {
 		switch {
 		case a.Off:
-			want = "not on this node (when is false)"
+			want = "off on this node (when is false)"
 		case a.Unknown != "":
-			want = "depends on " + a.Unknown + ", not known here"
+			want = "depends on " + a.Unknown + ", which is unknown here"
 		}
 		severity := ""
 		if a.Severity == Warn {
@@ -36,19 +36,19 @@ func (p *Policy) WriteEffective(w io.Writer) error {
 		add("link."+l.Name, l.Want(), l.Metadata)
 	}
 	for _, j := range p.Problems {
-		add(j.Name, "judged", j.Metadata)
+		add(j.Name, "inspected", j.Metadata)
 	}
 	for _, pr := range p.Probes {
 		add("probe."+pr.Name, "reply translated within "+pr.Timeout.String(), pr.Metadata)
 	}
 	g := p.Gate
-	add("gate", fmt.Sprintf("%s waits %s, looks every %s, then %s; repair %t", g.Unit, g.Budget, g.Interval, g.OnTimeout, g.Repair),
+	add("gate", fmt.Sprintf("%s waits up to %s, checked every %s, then %s; repair %t", g.Unit, g.Budget, g.Interval, g.OnTimeout, g.Repair),
 		Metadata{Range: g.Range})
 	if p.Publish.Condition != "" {
-		add("publish", p.Publish.want(), Metadata{Range: p.Publish.Range})
+		add("publish", p.Publish.describe(), Metadata{Range: p.Publish.Range})
 	}
 	if p.Audit.On {
-		add("audit", p.Audit.want(), Metadata{Range: p.Audit.Range, Severity: p.Audit.Severity})
+		add("audit", p.Audit.describe(), Metadata{Range: p.Audit.Range, Severity: p.Audit.Severity})
 	}
 	name, want := 0, 0
 	for _, l := range lines {
@@ -62,9 +62,9 @@ func (p *Policy) WriteEffective(w io.Writer) error {
 	return nil
 }
 
-// Advice names what is allowed in a policy and yet most likely not meant.
+// Advice returns warnings about parts of a policy that are valid but probably not intended.
 func (p *Policy) Advice() []string {
-	const noReason = " blocks kubelet's start and says no reason; write one for whoever finds the node held"
+	const noReason = " blocks kubelet's start without a reason; write one for the operator who finds the node held"
 	var all []string
 	add := func(a Metadata, what string) {
 		if !a.Builtin {
@@ -81,15 +81,16 @@ func (p *Policy) Advice() []string {
 			}
 			add(
 				Metadata{Range: at},
-				"module "+m.Name+" is left out, and "+p.Sysctls[i].Key.String()+" exists only with it: a node without it is held. Leave out both",
+				"module "+m.Name+" is switched off, but "+p.Sysctls[i].Key.String()+" exists only with it: a node without the module is held. "+
+					"Switch off both",
 			)
 		}
 	}
 	late := func(m Metadata, what string) {
 		for _, fact := range []string{"cni.name", "kube_proxy.mode"} {
 			if m.Severity == Block && slices.Contains(strings.Split(m.Unknown, ", "), fact) {
-				add(m, what+" depends on "+fact+", which a new node knows only after kubelet has run: the gate holds kubelet until then, so for ever. "+
-					"Write severity = \"warn\", unless the image has what says it")
+				add(m, what+" depends on "+fact+", which is unknown on a new node until kubelet has run: the gate would hold kubelet for ever. "+
+					"Write severity = \"warn\", unless the image contains the configuration that the fact is read from")
 			}
 		}
 	}
@@ -97,7 +98,7 @@ func (p *Policy) Advice() []string {
 		late(s.Metadata, s.Key.String())
 	}
 	for _, m := range p.Modules {
-		if !slices.ContainsFunc(p.Sysctls, func(s Sysctl) bool { return s.Range == m.Range }) { // which was said
+		if !slices.ContainsFunc(p.Sysctls, func(s Sysctl) bool { return s.Range == m.Range }) { // otherwise reported above
 			late(m.Metadata, "module "+m.Name)
 		}
 	}
@@ -111,7 +112,7 @@ func (p *Policy) Advice() []string {
 	}
 	for _, l := range p.Links {
 		if l.Match == (Match{Name: "*"}) {
-			add(l.Metadata, "link "+l.Name+" matches every interface, Pods' veths among them")
+			add(l.Metadata, "link "+l.Name+" matches every interface, including the veths of Pods")
 		}
 		if l.Severity == Block && l.Reason == "" {
 			add(l.Metadata, "link "+l.Name+noReason)
@@ -120,11 +121,11 @@ func (p *Policy) Advice() []string {
 	if len(p.Modules)+len(p.Sysctls)+len(p.Links)+len(p.Problems)+len(p.Probes) == 0 && !p.Audit.On && len(p.Files) > 0 {
 		add(
 			Metadata{Range: hcl.Range{Filename: p.Files[0], Start: hcl.InitialPos}},
-			"the policy asks for nothing: every node passes. Start with: use \"kubernetes\" {}",
+			"the policy requires nothing, so every node passes. Start with: use \"kubernetes\" {}",
 		)
 	}
 	if p.Gate.OnTimeout == Release && !p.Gate.Repair {
-		add(Metadata{Range: p.Gate.Range}, "the gate neither repairs nor holds kubelet back: it only delays it")
+		add(Metadata{Range: p.Gate.Range}, "the gate neither repairs the node nor holds kubelet: it only delays kubelet's start")
 	}
 	return all
 }

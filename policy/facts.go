@@ -10,19 +10,18 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// factTypes are the facts about the node that an expression can use, with their
-// types.
+// factTypes returns the facts about the node that an expression can use, with their types.
 func factTypes() map[string]cty.Type {
 	return map[string]cty.Type{
-		"node.cpus":       cty.Number, // that the kernel schedules on
+		"node.cpus":       cty.Number, // CPUs that the kernel schedules on
 		"node.memory":     cty.Number, // bytes
 		"kernel.release":  cty.String, // uname -r: 6.1.0-28-cloud-amd64
 		"kernel.version":  cty.String, // its leading numbers: 6.1.0
 		"os.id":           cty.String, // ID of os-release: debian
 		"os.version":      cty.String, // VERSION_ID of os-release: 12
 		"systemd.version": cty.Number, // 252
-		"cloud.provider":  cty.String, // by DMI: aws, gcp, azure, openstack, hetzner, "" elsewhere
-		"cni.name":        cty.String, // of the first file in /etc/cni/net.d
+		"cloud.provider":  cty.String, // from DMI: aws, gcp, azure, openstack, hetzner, ...; "" elsewhere
+		"cni.name":        cty.String, // name in the first file of /etc/cni/net.d
 		"kube_proxy.mode": cty.String, // iptables, nftables, ipvs
 		"kubelet.version": cty.String, // 1.34.1
 	}
@@ -31,12 +30,12 @@ func factTypes() map[string]cty.Type {
 // FactNames returns every fact, sorted.
 func FactNames() []string { return slices.Sorted(maps.Keys(factTypes())) }
 
-// scope returns what one expression can name: the functions, the variables, and only
-// those facts that it does name, because each costs time. It also returns why the
-// expression may have no value: those of its facts that are not known here, or its
-// variables that are wrong, or else all its facts.
-func (r *reader) scope(e hcl.Expression) (scope *hcl.EvalContext, unknown []string, ok bool) {
-	if literal(e) {
+// scopeFor returns the functions, variables and facts for one expression. It contains only the
+// facts that the expression names, because reading each costs time. unknown explains why the
+// expression may lack a value: its unknown facts, or else its invalid variables, or else all
+// its facts.
+func (r *reader) scopeFor(e hcl.Expression) (scope *hcl.EvalContext, unknown []string, ok bool) {
+	if isLiteral(e) {
 		return nil, nil, true
 	}
 	scope = &hcl.EvalContext{Functions: functions(false)}
@@ -69,18 +68,18 @@ func (r *reader) scope(e hcl.Expression) (scope *hcl.EvalContext, unknown []stri
 		typ, known := types[name]
 		if !known && attr == "" {
 			r.errorf(t.SourceRange(), "Unknown fact",
-				"There is no fact %[1]s; a text is in quotes: %[1]q. The facts are %[2]s.", root, strings.Join(FactNames(), ", "))
+				"There is no fact %[1]s. If it is a string, put it in quotes: %[1]q. Known facts: %[2]s.", root, strings.Join(FactNames(), ", "))
 			ok = false
 			continue
 		}
 		if !known {
-			r.errorf(t.SourceRange(), "Unknown fact", "There is no fact %s; there is %s.%s",
+			r.errorf(t.SourceRange(), "Unknown fact", "There is no fact %s. Known facts: %s.%s",
 				name, strings.Join(FactNames(), ", "), didYouMean(name, FactNames()))
 			ok = false
 			continue
 		}
 		all = append(all, name)
-		v := r.fact(name, typ)
+		v := r.factValue(name, typ)
 		if !v.IsKnown() {
 			unknown = append(unknown, name)
 		}
@@ -104,8 +103,8 @@ func (r *reader) scope(e hcl.Expression) (scope *hcl.EvalContext, unknown []stri
 	return scope, unknown, ok
 }
 
-// literal reports whether an expression stands for itself, as most of a policy do.
-func literal(e hcl.Expression) bool {
+// isLiteral reports whether an expression is a literal, as most expressions of a policy are.
+func isLiteral(e hcl.Expression) bool {
 	switch e := e.(type) {
 	case *hclsyntax.LiteralValueExpr:
 		return true
@@ -115,7 +114,7 @@ func literal(e hcl.Expression) bool {
 	return false
 }
 
-func (r *reader) fact(name string, typ cty.Type) cty.Value {
+func (r *reader) factValue(name string, typ cty.Type) cty.Value {
 	if r.Fact == nil {
 		return cty.UnknownVal(typ)
 	}

@@ -11,8 +11,9 @@ import (
 	"github.com/zclconf/go-cty/cty/function/stdlib"
 )
 
-// functions returns what an expression can call. In one that names facts, a text that
-// is no version is unknown: what a distribution calls itself is no mistake of the policy.
+// functions returns the functions that an expression can call. If the expression names facts, a
+// string that is not a version makes the result unknown: a distribution's odd version is not a
+// mistake in the policy.
 func functions(facts bool) map[string]function.Function {
 	return map[string]function.Function{
 		"min":              stdlib.MinFunc,
@@ -20,8 +21,8 @@ func functions(facts bool) map[string]function.Function {
 		"ceil":             stdlib.CeilFunc,
 		"floor":            stdlib.FloorFunc,
 		"contains":         stdlib.ContainsFunc,
-		"regex":            bounded(stdlib.RegexFunc, shortPattern),
-		"format":           bounded(stdlib.FormatFunc, shortFormat),
+		"regex":            withCheck(stdlib.RegexFunc, checkPattern),
+		"format":           withCheck(stdlib.FormatFunc, checkFormat),
 		"lower":            stdlib.LowerFunc,
 		"coalesce":         stdlib.CoalesceFunc,
 		"version_at_least": versionAtLeast(facts),
@@ -34,7 +35,7 @@ func functions(facts bool) map[string]function.Function {
 // 5.4.9, and 6.1.0-28-amd64 is at least 6.1.
 func versionAtLeast(facts bool) function.Function {
 	return function.New(&function.Spec{
-		Description: "whether a version is another one, or later",
+		Description: "whether a version is equal to another one or later",
 		Params:      []function.Parameter{{Name: "version", Type: cty.String}, {Name: "least", Type: cty.String}},
 		Type:        function.StaticReturnType(cty.Bool),
 		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {

@@ -16,10 +16,11 @@ import (
 	"nodegate/policy/kernels"
 )
 
-// Lint returns what is wrong with a policy, and what would be on some node: names that no
-// kernel has, types that do not fit on any branch of an expression, and what imagined nodes
-// show. Their facts take the values about which the policy itself makes a difference,
-// and what real nodes have; every two facts meet in all their values.
+// Lint returns the mistakes in a policy, including those that only some nodes would show. It
+// reports names that no kernel has and types that do not match on any branch of an expression,
+// and evaluates the policy for imagined nodes. The facts of these nodes take the values that the
+// policy compares them with and the values of real nodes. The nodes cover all pairs of values of
+// every two facts.
 func Lint(files []File, o Options) hcl.Diagnostics {
 	o.Fact = nil
 	l := read(files, o)
@@ -29,16 +30,16 @@ func Lint(files []File, o Options) hcl.Diagnostics {
 	}
 	l.catalogue, l.names = catalogue, true
 	l.evaluate()
-	diags := slices.Concat(l.diags, l.checkTypes(), l.warnings, l.withoutEffect())
+	diags := slices.Concat(l.diags, l.checkTypes(), l.warnings, l.findIneffective())
 	if diags.HasErrors() {
 		return diags
 	}
-	said := map[string]bool{}
+	reported := map[string]bool{}
 	for _, facts := range imagine(l.candidates()) {
-		for key, d := range l.on(facts) {
-			if !said[key] {
-				said[key] = true
-				d.Detail += l.because(facts, key)
+		for key, d := range l.mistakesOn(facts) {
+			if !reported[key] {
+				reported[key] = true
+				d.Detail += l.namingFacts(facts, key)
 				diags = append(diags, d)
 			}
 		}
@@ -46,9 +47,9 @@ func Lint(files []File, o Options) hcl.Diagnostics {
 	return diags
 }
 
-// on returns what is wrong on a node with these facts, by place and summary.
-func (l *loader) on(facts map[string]any) map[string]*hcl.Diagnostic {
-	node := l.node(func(name string) (any, bool) { v := facts[name]; return v, v != nil })
+// mistakesOn returns the mistakes on a node with these facts, by position and summary.
+func (l *loader) mistakesOn(facts map[string]any) map[string]*hcl.Diagnostic {
+	node := l.forNode(func(name string) (any, bool) { v := facts[name]; return v, v != nil })
 	node.evaluate()
 	found := map[string]*hcl.Diagnostic{}
 	for _, d := range node.diags {
@@ -57,13 +58,13 @@ func (l *loader) on(facts map[string]any) map[string]*hcl.Diagnostic {
 	return found
 }
 
-// because names the facts without which the mistake would not show.
-func (l *loader) because(facts map[string]any, key string) string {
+// namingFacts returns a sentence with the facts that the mistake depends on.
+func (l *loader) namingFacts(facts map[string]any, key string) string {
 	facts = maps.Clone(facts)
 	for _, name := range slices.Sorted(maps.Keys(facts)) {
 		was := facts[name]
 		facts[name] = nil
-		if l.on(facts)[key] == nil {
+		if l.mistakesOn(facts)[key] == nil {
 			facts[name] = was
 		}
 	}
@@ -77,17 +78,17 @@ func (l *loader) because(facts map[string]any, key string) string {
 			all = append(all, fmt.Sprintf("%s is %d", name, v))
 		}
 	}
-	return " So on a node where " + strings.Join(all, " and ") + "."
+	return " This happens on a node where " + strings.Join(all, " and ") + "."
 }
 
-// What bounds the imagination: nodes, and numbers that are combined.
+// Limits on the imagined nodes, and on the numbers that are combined.
 const (
 	mostNodes    = 2000
 	mostLiterals = 12
 )
 
-// imagine returns nodes in which every two facts have every two of their values; the
-// other facts differ from node to node.
+// imagine returns nodes that cover all pairs of values of every two facts. The other facts of
+// each node are random.
 func imagine(candidates map[string][]any) []map[string]any {
 	names := slices.Sorted(maps.Keys(candidates))
 	random := rand.New(rand.NewPCG(1, 2)) // the same nodes each time
@@ -117,8 +118,8 @@ func imagine(candidates map[string][]any) []map[string]any {
 	return nodes
 }
 
-// usual is what real nodes say of a fact, with the ends of what is possible.
-func usual(name string) []any {
+// typicalValues returns values of a fact on real nodes, and its extreme values.
+func typicalValues(name string) []any {
 	switch name {
 	case "node.cpus":
 		return []any{int64(1), int64(2), int64(7), int64(64), int64(8192)}
@@ -144,15 +145,15 @@ func usual(name string) []any {
 	return []any{"cbr0", "", "12", "-"}
 }
 
-// candidates returns, for each fact that the policy names, the values to imagine: not
-// known, the usual ones, and the policy's own literals with their neighbours.
+// candidates returns, for each fact that the policy names, the values to imagine: unknown (nil),
+// the typical ones, and the policy's own literals with their neighbours.
 func (l *loader) candidates() map[string][]any {
 	var texts, numbers []any
 	named := map[string][]any{}
 	for _, e := range l.expressions() {
 		for _, t := range e.Variables() {
 			if name := factName(t); factTypes()[name] != cty.NilType {
-				named[name] = append([]any{nil}, usual(name)...)
+				named[name] = append([]any{nil}, typicalValues(name)...)
 			}
 		}
 		syntax, ok := e.(hclsyntax.Node)
@@ -165,13 +166,13 @@ func (l *loader) candidates() map[string][]any {
 				case cty.String:
 					texts = append(texts, lit.Val.AsString())
 				case cty.Number:
-					numbers = append(numbers, around(lit.Val.AsBigFloat())...)
+					numbers = append(numbers, neighbours(lit.Val.AsBigFloat())...)
 				}
 			}
 			return nil
 		})
 	}
-	for _, a := range numbers[:min(len(numbers), mostLiterals)] { // what node.cpus * A == B is about
+	for _, a := range numbers[:min(len(numbers), mostLiterals)] { // the values at which node.cpus * A == B
 		for _, b := range numbers[:min(len(numbers), mostLiterals)] {
 			numbers = append(numbers, max(1, b.(int64)/a.(int64)))
 		}
@@ -198,8 +199,8 @@ func (l *loader) candidates() map[string][]any {
 	return named
 }
 
-// around returns a number and its neighbours, as far as a fact can have them.
-func around(f *big.Float) []any {
+// neighbours returns a number and the numbers next to it that a fact can have.
+func neighbours(f *big.Float) []any {
 	n, _ := f.Int64()
 	var all []any
 	for _, near := range []int64{n - 1, n, n + 1} {
@@ -233,7 +234,7 @@ func (l *loader) expressions() []hcl.Expression {
 		}
 		add(b.Attrs)
 		for _, inner := range b.Blocks {
-			content, _ := inner.Body.Content(blockSchema(inner.Type)) // what is wrong with it, evaluation says
+			content, _ := inner.Body.Content(blockSchema(inner.Type)) // evaluation reports its mistakes
 			add(content.Attributes)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"nodegate/policy/kernels"
 )
 
-// TestLintedPoliciesEvaluate: a policy that lints is right on every node, whatever its
-// facts are. The policies are made of random expressions, right and wrong ones.
+// TestLintedPoliciesEvaluate: a policy that passes Lint loads on every node, with any facts. The
+// policies consist of random expressions, valid and invalid ones.
 func TestLintedPoliciesEvaluate(t *testing.T) {
 	seed := uint64(1)
 	if os.Getenv("SEED") != "" {
@@ -34,17 +34,16 @@ func TestLintedPoliciesEvaluate(t *testing.T) {
 			o := known()
 			o.Fact = func(name string) (any, bool) { v, ok := facts[name]; return v, ok }
 			if _, diags := policy.Load(files, o); diags.HasErrors() {
-				t.Fatalf("seed %d: it lints, and on %v: %v\n%s", seed, facts, diags, text)
+				t.Fatalf("seed %d: Lint accepts it, but with the facts %v: %v\n%s", seed, facts, diags, text)
 			}
 		}
 	}
 	if right < 40 || wrong < 40 {
-		t.Errorf("%d policies lint, %d do not: the test shows little", right, wrong)
+		t.Errorf("Lint accepts %d policies and rejects %d: too few to prove anything", right, wrong)
 	}
 }
 
-// TestBuiltinsEvaluate: the same, of the policies that everybody uses, on the facts
-// of distributions.
+// TestBuiltinsEvaluate: the built-in policies pass Lint.
 func TestBuiltinsEvaluate(t *testing.T) {
 	for _, name := range policy.Builtins() {
 		f, err := policy.Builtin(name)
@@ -72,7 +71,7 @@ type generator struct{ *rand.Rand }
 
 func (g generator) one(of ...string) string { return of[g.IntN(len(of))] }
 
-// facts returns a node's facts, some of them not known.
+// facts returns a node's facts, some of them unknown.
 func (g generator) facts() map[string]any {
 	version := func() string {
 		v := fmt.Sprint(g.IntN(30))

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// ModuleOf returns the kernel module that creates a parameter, "" for one that
-// always exists.
+// ModuleOf returns the kernel module that creates a parameter, or "" for a parameter that always
+// exists.
 func ModuleOf(key Key) string {
 	for _, m := range [][2]string{
 		{"net/bridge/", "br_netfilter"},
@@ -21,9 +21,9 @@ func ModuleOf(key Key) string {
 	return ""
 }
 
-// inferModules adds the modules that create the policy's sysctls. A module that a
-// blocking sysctl needs is blocking. What only sysctls need of which it is not known
-// whether they apply depends on the same facts.
+// inferModules adds the modules that create the policy's sysctls. A module that a blocking
+// sysctl needs is blocking. If it is unknown whether any of these sysctls apply, the module
+// depends on the same facts.
 func (p *Policy) inferModules() {
 	for _, known := range []bool{true, false} {
 		for _, s := range p.Sysctls {
@@ -33,20 +33,19 @@ func (p *Policy) inferModules() {
 			case name == "" || s.Off || known != (s.WhenUnknown == ""):
 			case i < 0:
 				p.Modules = append(p.Modules, Module{Name: name, Metadata: Metadata{
-					Severity: s.Severity, Range: s.Range, Ref: s.Ref, Reason: "It brings " + s.Key.String() + ".",
+					Severity: s.Severity, Range: s.Range, Ref: s.Ref, Reason: "It creates " + s.Key.String() + ".",
 					Unknown: s.WhenUnknown, WhenUnknown: s.WhenUnknown,
 				}})
 			default:
-				stricter(&p.Modules[i].Metadata, s.Metadata)
+				mergeSeverity(&p.Modules[i].Metadata, s.Metadata)
 			}
 		}
 	}
 }
 
-// defaultDrift sets the drift that no block sets. With repair = false, drift
-// defaults to "report": the author wants a person to look, so that watch does not
-// correct either.
-func (p *Policy) defaultDrift() {
+// setDefaultDrift sets drift for the requirements that do not set it. With repair = false, the
+// default is "report": the author wants a person to decide, so watch must not correct either.
+func (p *Policy) setDefaultDrift() {
 	usual := Correct
 	if !p.Gate.Repair {
 		usual = Report

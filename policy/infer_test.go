@@ -2,8 +2,8 @@ package policy_test
 
 import "testing"
 
-// TestModuleOfUnsure: a module that only a parameter needs of which it is not known whether it applies depends on the same facts.
-func TestModuleOfUnsure(t *testing.T) {
+// TestInferredModuleUnknown: a module that is needed only by a sysctl with an unknown when depends on the same facts as the sysctl.
+func TestInferredModuleUnknown(t *testing.T) {
 	for text, want := range map[string]string{
 		`when = os.id == "debian"`: "os.id", `severity = os.id == "debian" ? "warn" : "block"`: "", `when = true`: "",
 	} {
@@ -19,6 +19,6 @@ func TestModuleOfUnsure(t *testing.T) {
 		}
 		sysctl "net.ipv4.vs.conn_reuse_mode" { value = 0 }`)
 	if len(both.Modules) != 1 || !both.Modules[0].Applies() {
-		t.Errorf("needed by another one too: %+v", both.Modules)
+		t.Errorf("needed by another sysctl too: %+v", both.Modules)
 	}
 }

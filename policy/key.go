@@ -10,25 +10,24 @@ import (
 	"strings"
 )
 
-// Key is the path of a kernel parameter below /proc/sys, for example
-// net/ipv4/ip_forward. A component may contain dots
-// (net/ipv4/conf/eth0.100/forwarding) and, where a glob is allowed, the wildcards of
-// path.Match.
+// Key is the path of a kernel parameter below /proc/sys, for example net/ipv4/ip_forward. A
+// component may contain dots (net/ipv4/conf/eth0.100/forwarding). If globs are allowed, it may
+// also contain the wildcards of path.Match.
 type Key string
 
-// ParseKey accepts both spellings of sysctl(8) and sysctl.d(5): where the first
-// separator is a dot, dots separate and a slash stands for a dot inside a
-// component; where it is a slash, slashes separate and dots are literal.
+// ParseKey accepts both spellings of sysctl(8) and sysctl.d(5). If the first separator is a dot,
+// dots separate and a slash stands for a dot inside a component. If it is a slash, slashes
+// separate and dots are literal.
 func ParseKey(s string) (Key, error) {
 	p := s
 	if i := strings.IndexAny(s, "./"); i >= 0 && s[i] == '.' {
-		p = swapped(s)
+		p = swapSeparators(s)
 	}
 	if strings.HasPrefix(s, "/") {
 		return "", fmt.Errorf("%q is an absolute path; write it relative to /proc/sys, for example net.ipv4.ip_forward", s)
 	}
 	if len(s) > 255 {
-		return "", errors.New("the key is longer than 255 bytes")
+		return "", errors.New("the key must have at most 255 bytes")
 	}
 	parts := strings.Split(p, "/")
 	for _, c := range parts {
@@ -38,11 +37,11 @@ func ParseKey(s string) (Key, error) {
 		case c == "." || c == "..":
 			return "", fmt.Errorf("%q has the component %q, which would leave /proc/sys", s, c)
 		case strings.ContainsFunc(c, func(r rune) bool { return r <= ' ' || r == 0x7f }):
-			return "", fmt.Errorf("%q has white space or a control character in it", s)
+			return "", fmt.Errorf("%q contains white space or a control character; remove it", s)
 		}
 	}
 	if len(parts) < 2 {
-		return "", fmt.Errorf("%q is no kernel parameter: it needs at least two components, for example net.ipv4.ip_forward", s)
+		return "", fmt.Errorf("%q needs at least two components; write for example net.ipv4.ip_forward", s)
 	}
 	if _, err := path.Match(p, ""); err != nil {
 		return "", fmt.Errorf("%q is not a valid glob: %w", s, err)
@@ -50,12 +49,12 @@ func ParseKey(s string) (Key, error) {
 	return Key(p), nil
 }
 
-// String returns the key as sysctl(8) prints it: dots between components, and a
-// slash for a dot inside one.
-func (k Key) String() string { return swapped(string(k)) }
+// String returns the key as sysctl(8) prints it, with dots between components and a slash for a
+// dot inside a component.
+func (k Key) String() string { return swapSeparators(string(k)) }
 
-// swapped puts slashes for dots, and dots for slashes.
-func swapped(s string) string {
+// swapSeparators replaces dots by slashes and slashes by dots.
+func swapSeparators(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch r {
 		case '/':
@@ -67,13 +66,12 @@ func swapped(s string) string {
 	}, s)
 }
 
-// IsGlob reports whether the key is a pattern, which may match any number of
-// parameters.
+// IsGlob reports whether the key is a pattern, which may match any number of parameters.
 func (k Key) IsGlob() bool { return strings.ContainsAny(string(k), "*?[") }
 
-// canonical returns a value in the one form of several that mean the same to the kernel: ranges as it prints them, sorted and joined
-// (proc_do_large_bitmap), and algorithms of congestion control, which it prints in the order of their modules, by name. What is no such
-// list stays as it is.
+// canonical returns one form for values that mean the same to the kernel. Ranges are sorted and joined, as the kernel prints
+// them (proc_do_large_bitmap). Congestion control algorithms, which the kernel prints in the order of their modules, are
+// sorted by name. Other values are returned unchanged.
 func canonical(key Key, value string) string {
 	if key == "net/ipv4/tcp_allowed_congestion_control" {
 		return strings.Join(slices.Sorted(strings.FieldsSeq(value)), " ")

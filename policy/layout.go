@@ -8,11 +8,11 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// Layout returns a policy file in its one layout: two spaces a level, equal signs of
-// neighbouring attributes aligned, one space elsewhere. It changes white space only,
-// and nothing inside strings. A file with a syntax error comes back as it is, with
-// the mistakes. (hclwrite.Format does more, but links go-cmp, whose package start
-// costs every command 0.4 ms, the boot path too; a test compares the two.)
+// Layout returns a policy file in the standard layout: two spaces a level, equal signs of
+// neighbouring attributes aligned, one space elsewhere. It changes only white space, and none
+// inside strings. A file with a syntax error is returned unchanged, with the errors.
+// (hclwrite.Format does more, but links go-cmp, whose initialisation costs every command 0.4 ms,
+// also on the boot path. A test compares the two.)
 func Layout(f File) ([]byte, hcl.Diagnostics) {
 	if diags := checkDepth(f); diags.HasErrors() {
 		return f.Text, diags
@@ -37,19 +37,19 @@ func Layout(f File) ([]byte, hcl.Diagnostics) {
 			current = line{}
 		default:
 			if t.Type == hclsyntax.TokenComment {
-				t.Bytes = bytes.TrimRight(t.Bytes, "\r") // the last line, without its end
+				t.Bytes = bytes.TrimRight(t.Bytes, "\r") // the last line of the file, without a newline
 			}
 			current = append(current, t)
 		}
 	}
-	return write(lines), nil
+	return writeLines(lines), nil
 }
 
-// line is the tokens of one line; a heredoc or a string that spans lines belongs to
-// the line on which it begins.
+// line holds the tokens of one line. A heredoc, or a string that spans lines, belongs to the line
+// on which it begins.
 type line hclsyntax.Tokens
 
-func write(lines []line) []byte {
+func writeLines(lines []line) []byte {
 	var out bytes.Buffer
 	depth, blank := 0, 0
 	for i := 0; i < len(lines); {
@@ -62,40 +62,40 @@ func write(lines []line) []byte {
 			out.WriteByte('\n')
 		}
 		blank = 0
-		// Attributes on neighbouring lines are aligned together.
+		// Align the equal signs of attributes on neighbouring lines.
 		group := 1
-		if lines[i].attribute() {
-			for i+group < len(lines) && lines[i+group].attribute() && lines[i+group-1].nests() == 0 {
+		if lines[i].isAttribute() {
+			for i+group < len(lines) && lines[i+group].isAttribute() && lines[i+group-1].depthChange() == 0 {
 				group++
 			}
 		}
 		width := 0
 		for _, l := range lines[i : i+group] {
-			if l.attribute() {
+			if l.isAttribute() {
 				width = max(width, len(l[0].Bytes))
 			}
 		}
 		for _, l := range lines[i : i+group] {
 			indent := depth
-			if l.closes() {
+			if l.beginsWithClose() {
 				indent--
 			}
 			out.WriteString(strings.Repeat("  ", max(0, indent)))
-			out.WriteString(l.text(width))
+			out.WriteString(l.layOut(width))
 			out.WriteByte('\n')
-			depth += l.nests()
+			depth += l.depthChange()
 		}
 		i += group
 	}
 	return out.Bytes()
 }
 
-// attribute reports whether the line begins with NAME =.
-func (l line) attribute() bool {
+// isAttribute reports whether the line begins with NAME =.
+func (l line) isAttribute() bool {
 	return len(l) > 2 && l[0].Type == hclsyntax.TokenIdent && l[1].Type == hclsyntax.TokenEqual
 }
 
-func (l line) closes() bool {
+func (l line) beginsWithClose() bool {
 	switch l[0].Type {
 	case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack, hclsyntax.TokenCParen:
 		return true
@@ -103,8 +103,8 @@ func (l line) closes() bool {
 	return false
 }
 
-// nests returns how many brackets the line opens more than it closes.
-func (l line) nests() int {
+// depthChange returns the number of brackets that the line opens, less those that it closes.
+func (l line) depthChange() int {
 	n := 0
 	for _, t := range l {
 		switch t.Type {
@@ -117,10 +117,10 @@ func (l line) nests() int {
 	return n
 }
 
-// text returns the line with its first equal sign in column width+1.
-func (l line) text(width int) string {
+// layOut returns the line with its first equal sign in column width+1.
+func (l line) layOut(width int) string {
 	var b strings.Builder
-	depth := 0 // inside a string or heredoc every byte stays
+	depth := 0 // of strings and heredocs, in which every byte is kept
 	for i, t := range l {
 		if i > 0 {
 			b.WriteString(l.gap(i, depth, width))
@@ -143,11 +143,11 @@ func (l line) gap(i, quoted, width int) string {
 	switch {
 	case quoted > 0:
 		return strings.Repeat(" ", t.Range.Start.Byte-before.Range.End.Byte)
-	case i == 1 && l.attribute():
+	case i == 1 && l.isAttribute():
 		return strings.Repeat(" ", width-len(before.Bytes)+1)
 	case t.Type == hclsyntax.TokenEqual || before.Type == hclsyntax.TokenEqual || t.Type == hclsyntax.TokenComment:
 		return " "
-	case before.Type == hclsyntax.TokenComma || operator(before) || operator(t):
+	case before.Type == hclsyntax.TokenComma || isBinaryOperator(before) || isBinaryOperator(t):
 		return " "
 	case t.Type == hclsyntax.TokenComma || before.Type == hclsyntax.TokenOBrack || t.Type == hclsyntax.TokenCBrack,
 		before.Type == hclsyntax.TokenOParen, t.Type == hclsyntax.TokenCParen:
@@ -166,9 +166,9 @@ func (l line) gap(i, quoted, width int) string {
 	return ""
 }
 
-// operator reports whether the token stands between two operands. A minus may also
-// stand before one: its space stays as it is.
-func operator(t hclsyntax.Token) bool {
+// isBinaryOperator reports whether the token stands between two operands. A minus is not included:
+// it may also be a sign, so the space around it is kept.
+func isBinaryOperator(t hclsyntax.Token) bool {
 	switch t.Type {
 	case hclsyntax.TokenStar, hclsyntax.TokenSlash, hclsyntax.TokenPlus, hclsyntax.TokenPercent, hclsyntax.TokenAnd, hclsyntax.TokenOr,
 		hclsyntax.TokenEqualOp, hclsyntax.TokenNotEqual, hclsyntax.TokenLessThan, hclsyntax.TokenLessThanEq,

@@ -14,8 +14,8 @@ import (
 	"nodegate/policy"
 )
 
-// TestLayoutAsHclwrite compares with hcl's own formatter: every policy of this
-// package, as it is and with its white space disturbed.
+// TestLayoutAsHclwrite compares Layout with hcl's own formatter for every built-in policy, unchanged
+// and with its white space disturbed.
 func TestLayoutAsHclwrite(t *testing.T) {
 	texts := []string{
 		"a=1\n  bcd   =  [1,2 , 3]\n\n\n\nlink   \"x\"{\nmatch {\nname=\"a\"   # why\n}\noffload={tx=false,rx=true}\n}\n",

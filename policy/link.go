@@ -8,36 +8,36 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-func (r *reader) link(b block) (Link, bool) {
+func (r *reader) decodeLink(b block) (Link, bool) {
 	before := len(r.diags)
-	l := Link{Metadata: r.metadata(b), Name: b.Name}
+	l := Link{Metadata: r.decodeMetadata(b), Name: b.Name}
 	if !isName(b.Name, 63, "._-") || strings.ToLower(b.Name) != b.Name {
-		r.errorf(b.Range, "Not a name", "The name of a link requirement is lower-case letters, digits, dots, - and _, "+
-			"for example \"vxlan\"; %q is not.", b.Name)
+		r.errorf(b.Range, "Not a name", "Name a link in lower-case letters, digits, dots, - and _, "+
+			"for example \"vxlan\"; %q is not such a name.", b.Name)
 	}
-	l.Match = r.match(b.Blocks, b.Range)
+	l.Match = r.decodeMatch(b.Blocks, b.Range)
 	l.Selects = l.Match.String()
-	l.Offloads = r.offloads(b)
+	l.Offloads = r.decodeOffloads(b)
 	if n, ok := r.integer(b.get("mtu"), "mtu"); ok {
 		if n < 68 || n > 65535 {
-			r.errorf(b.at("mtu"), "Out of range", "mtu is between 68 and 65535 bytes; this is %d.", n)
+			r.errorf(b.at("mtu"), "Out of range", "mtu must be between 68 and 65535 bytes; this is %d.", n)
 		}
 		l.MTU = int(n)
 	}
-	l.Sysctls = r.linkSysctls(b)
-	if len(r.diags) == before && !r.mistaken(b.Body) && len(r.unknown) == 0 && len(l.Offloads) == 0 && l.MTU == 0 && len(l.Sysctls) == 0 {
-		r.errorf(b.Range, "Nothing asked for", "Give link %q at least one of offload, mtu or sysctl.", b.Name)
+	l.Sysctls = r.decodeLinkSysctls(b)
+	if len(r.diags) == before && !r.hasMistake(b.Body) && len(r.unknown) == 0 && len(l.Offloads) == 0 && l.MTU == 0 && len(l.Sysctls) == 0 {
+		r.errorf(b.Range, "Empty link", "Give link %q at least one of offload, mtu or sysctl.", b.Name)
 	}
 	return l, len(r.diags) == before
 }
 
-func (r *reader) offloads(b block) []Offload {
+func (r *reader) decodeOffloads(b block) []Offload {
 	v, ok := r.value(b.get("offload"))
 	if !ok {
 		return nil
 	}
 	if !v.Type().IsObjectType() && !v.Type().IsMapType() {
-		r.errorf(b.at("offload"), "Wrong type", "offload is a map from feature to true or false: "+
+		r.errorf(b.at("offload"), "Wrong type", "offload must be a map from feature to true or false: "+
 			"offload = { tx-checksum-ip-generic = false }.")
 		return nil
 	}
@@ -46,18 +46,18 @@ func (r *reader) offloads(b block) []Offload {
 	for name, on := range v.AsValueMap() {
 		features, group := offloadNames(name)
 		if features == nil {
-			r.errorf(b.at("offload"), "Unknown offload", "%q is not a feature that `ethtool -k` prints, nor one of its group names.%s",
+			r.errorf(b.at("offload"), "Unknown offload", "%q is neither a feature that `ethtool -k` prints nor one of its group names.%s",
 				name, didYouMean(name, knownOffloads()))
 			continue
 		}
 		if on.IsNull() || on.Type() != cty.Bool {
-			r.errorf(b.at("offload"), "Wrong type", "offload %s is true or false, without quotes.", name)
+			r.errorf(b.at("offload"), "Wrong type", "offload %s must be true or false, without quotes.", name)
 			continue
 		}
 		o := Offload{Name: name, Features: features, Group: group, On: on.True()}
 		for _, f := range features {
 			if other, ok := by[f]; ok && other.On != o.On {
-				r.errorf(b.at("offload"), "Contradiction", "%s and %s both set %s, one on and one off.",
+				r.errorf(b.at("offload"), "Contradiction", "%s and %s both set %s, one on and one off. Remove one of the two.",
 					min(name, other.Name), max(name, other.Name), f)
 			}
 			by[f] = o
@@ -68,13 +68,13 @@ func (r *reader) offloads(b block) []Offload {
 	return all
 }
 
-func (r *reader) linkSysctls(b block) []LinkSysctl {
+func (r *reader) decodeLinkSysctls(b block) []LinkSysctl {
 	v, ok := r.value(b.get("sysctl"))
 	if !ok {
 		return nil
 	}
 	if !v.Type().IsObjectType() && !v.Type().IsMapType() {
-		r.errorf(b.at("sysctl"), "Wrong type", "sysctl is a map from key to value, with * for the interface: "+
+		r.errorf(b.at("sysctl"), "Wrong type", "sysctl must be a map from key to value, with * for the interface: "+
 			"sysctl = { \"net.ipv4.conf.*.rp_filter\" = 0 }.")
 		return nil
 	}
@@ -87,8 +87,8 @@ func (r *reader) linkSysctls(b block) []LinkSysctl {
 		}
 		stars, components := strings.Count(string(key), "*"), strings.Count("/"+string(key)+"/", "/*/")
 		if stars != 1 || components != 1 || strings.ContainsAny(string(key), "?[") {
-			r.errorf(b.at("sysctl"), "Not a parameter of an interface", "%q needs exactly one component *, "+
-				"where the interface's name goes: \"net.ipv4.conf.*.rp_filter\".", name)
+			r.errorf(b.at("sysctl"), "Not a parameter of an interface", "%q must have exactly one component *, "+
+				"which stands for the interface's name: \"net.ipv4.conf.*.rp_filter\".", name)
 			continue
 		}
 		if text, ok := r.parameter(value, b.at("sysctl"), name); ok {
@@ -100,14 +100,14 @@ func (r *reader) linkSysctls(b block) []LinkSysctl {
 	return all
 }
 
-// sameLinks reports links of one name, and settings of one interface that contradict each other.
-func (p *Policy) sameLinks(r *reader) {
+// checkLinks reports links of one name, and links that set one interface to different values.
+func (p *Policy) checkLinks(r *reader) {
 	for i, l := range p.Links {
 		for _, o := range p.Links[:i] {
 			what := l.contradicts(o)
 			switch {
 			case o.Name == l.Name:
-				r.errorf(l.Range, "Same name twice", "Another link %q is at %s. Give one of the two another name.", l.Name, place(o.Range))
+				r.errorf(l.Range, "Same name twice", "Link %q is already defined at %s. Rename one of the two.", l.Name, place(o.Range))
 			case what == "" || !o.Applies() || !l.Applies():
 			case o.Match == l.Match:
 				r.errorf(l.Range, "Contradiction", "This link sets %s; link %q at %s matches the same interfaces "+
@@ -118,13 +118,13 @@ func (p *Policy) sameLinks(r *reader) {
 			}
 		}
 		if r.catalogue != nil && l.Applies() {
-			p.parameters(r, l)
+			p.checkLinkSysctls(r, l)
 		}
 	}
 }
 
-// parameters reports a link's sysctl that a sysctl block, about the same interface, does not allow.
-func (p *Policy) parameters(r *reader, l Link) {
+// checkLinkSysctls reports a link's sysctls that contradict a sysctl block for the same interface.
+func (p *Policy) checkLinkSysctls(r *reader, l Link) {
 	for _, a := range l.Sysctls {
 		at := slices.Index(strings.Split(string(a.Pattern), "/"), "*")
 		for _, s := range p.Sysctls {
@@ -136,21 +136,21 @@ func (p *Policy) parameters(r *reader, l Link) {
 			if name == "all" || name == "default" || s.Unknown != "" || !named.covers(l.Match) && !l.Match.covers(named) {
 				continue
 			}
-			r.errorf(l.Range, "Contradiction", "This link (%s) sets %s to %s; %s, which may be about the same interface, is asked to be %s at %s. "+
+			r.errorf(l.Range, "Contradiction", "This link (%s) sets %s to %s, but %s, which may apply to the same interface, must be %s at %s. "+
 				"Remove one of the two, or match other interfaces.", l.Match, a.Pattern, a.Value, s.Key, s.Want(), place(s.Range))
 		}
 	}
 }
 
-// covers reports whether m asks nothing of an interface that o does not ask. Of two globs, one that matches the other's text has names in
-// common with it.
+// covers reports whether every condition of m is also a condition of o. A glob that matches the text of another glob counts
+// as the same condition: the two have names in common.
 func (m Match) covers(o Match) bool {
 	name, _ := path.Match(m.Name, o.Name)
 	return (m.Name == "" || m.Name == "*" || name && o.Name != "") && (m.Kind == "" || m.Kind == o.Kind) &&
 		(m.Driver == "" || m.Driver == o.Driver) && (!m.DefaultRoute || o.DefaultRoute)
 }
 
-// contradicts returns a setting on which two links differ.
+// contradicts returns a setting that two links set differently, or "".
 func (l Link) contradicts(o Link) string {
 	if l.MTU != 0 && o.MTU != 0 && l.MTU != o.MTU {
 		return "mtu"
@@ -166,7 +166,7 @@ func (l Link) contradicts(o Link) string {
 	}
 	for _, a := range l.Sysctls {
 		for _, b := range o.Sysctls {
-			if a.Pattern == b.Pattern && !same(a.Value, b.Value) {
+			if a.Pattern == b.Pattern && !sameValue(a.Value, b.Value) {
 				return "sysctl " + a.Pattern.String()
 			}
 		}

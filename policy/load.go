@@ -11,21 +11,21 @@ import (
 	"github.com/hashicorp/hcl/v2/json"
 )
 
-// Options is what a policy's meaning depends on besides its text.
+// Options holds the inputs of a policy other than its files.
 type Options struct {
-	// Checks is the names that a check block may have.
+	// Checks lists the names that a check block may have.
 	Checks []string
-	// Fact returns the fact of that name, "node.cpus": a string, an int64, or a list
-	// of strings. False means that it cannot be known here, and that what depends on
-	// it is unknown. With nil, no fact can.
+	// Fact returns the fact of a name such as "node.cpus": a string, an int64, or a list of
+	// strings. False means that the fact is unknown here, and that every value that depends on
+	// it is unknown. If Fact is nil, all facts are unknown.
 	Fact func(name string) (any, bool)
-	// Vars are the values given for variables, by name, as text. One that the policy
-	// does not declare is a mistake.
+	// Vars holds the given values of variables, by name. A name that the policy does not declare
+	// is a mistake.
 	Vars map[string]string
-	// VarsAt is where the values of Vars are written, if not on the command line.
+	// VarsAt holds the positions of the values in Vars that come from a file.
 	VarsAt map[string]hcl.Range
-	// Env are such values from the environment: Vars take precedence, and one that
-	// is not declared belongs to another program.
+	// Env holds values of variables from the environment. Vars take precedence. A name that the
+	// policy does not declare is ignored: it belongs to another program.
 	Env map[string]string
 }
 
@@ -37,23 +37,22 @@ func Load(files []File, o Options) (*Policy, hcl.Diagnostics) {
 	return l.policy, l.diags
 }
 
-// Source is a policy that is read once, and evaluated for many nodes.
+// Source is a policy that is read once and evaluated for many nodes.
 type Source struct{ *loader }
 
 // Read reads all files as one policy.
 func Read(files []File, o Options) Source { return Source{read(files, o)} }
 
-// For returns the policy as Load does, on a node with these facts. It may be called at
-// the same time as others.
+// For returns the policy for a node with these facts, as Load does. It is safe for concurrent use.
 func (s Source) For(fact func(name string) (any, bool)) (*Policy, hcl.Diagnostics) {
-	node := s.node(fact)
+	node := s.forNode(fact)
 	node.policy.Files = s.policy.Files
 	node.evaluate()
 	return node.policy, append(slices.Clone(s.diags), node.diags...)
 }
 
-// node returns a loader of the same blocks, for a node with these facts.
-func (l *loader) node(fact func(name string) (any, bool)) *loader {
+// forNode returns a loader of the same blocks for a node with these facts.
+func (l *loader) forNode(fact func(name string) (any, bool)) *loader {
 	node := &loader{reader: &reader{Options: l.Options, vars: l.vars, catalogue: l.catalogue}, blocks: l.blocks, policy: &Policy{}}
 	node.Fact = fact
 	return node
@@ -70,26 +69,25 @@ func read(files []File, o Options) *loader {
 	return l
 }
 
-// evaluate makes the policy of the blocks.
+// evaluate builds the policy from the blocks.
 func (l *loader) evaluate() {
 	l.decode()
-	l.policy.check(l.reader)
+	l.policy.mergeDuplicates(l.reader)
 	l.policy.inferModules()
-	l.policy.defaultDrift()
+	l.policy.setDefaultDrift()
 }
 
 // loader gathers the blocks of all files before it evaluates them: any file may
 // contain a variable or an override.
 type loader struct {
 	*reader
-	used   map[string]bool // built-in policies already in
+	used   map[string]bool // built-in policies that are read already
 	blocks []block
 	policy *Policy
-	size   int // of the files so far, without the built-in ones
+	size   int // bytes of the files so far, without the built-in ones
 }
 
-// parse reads a file's blocks, and after them those of the built-in policies that it
-// uses.
+// parse reads the blocks of a file, and the blocks of the built-in policies that it uses.
 func (l *loader) parse(f File, builtin bool) {
 	at := hcl.Range{Filename: f.Name, Start: hcl.InitialPos, End: hcl.InitialPos}
 	if !builtin {
@@ -97,19 +95,19 @@ func (l *loader) parse(f File, builtin bool) {
 	}
 	switch {
 	case len(f.Text) > MaxFileSize:
-		l.errorf(at, "File too large", "A policy file has at most %d KiB; this one is larger.", MaxFileSize>>10)
+		l.errorf(at, "File too large", "A policy file can have at most %d KiB; this one is larger.", MaxFileSize>>10)
 		return
 	case l.size > MaxFileSize:
-		l.errorf(at, "Policy too large", "All files of a policy have at most %d KiB together; with this one it is more.", MaxFileSize>>10)
+		l.errorf(at, "Policy too large", "All files of a policy together can have at most %d KiB; with this one they have more.", MaxFileSize>>10)
 		return
 	case len(bytes.TrimSpace(f.Text)) == 0:
-		l.errorf(at, "Empty file", "A policy asks for something; start with: use \"kubernetes\" {}")
+		l.errorf(at, "Empty file", "A policy must require something; start with: use \"kubernetes\" {}")
 		return
 	case !utf8.Valid(f.Text):
-		l.errorf(badByte(f), "Not UTF-8", "A policy file is UTF-8 text; the byte here is not. Is this an HCL file?")
+		l.errorf(badByte(f), "Not UTF-8", "A policy file must be UTF-8 text; this byte is not. Is this an HCL file?")
 		return
 	}
-	if !f.own { // the scanner takes a tenth of a check
+	if !f.own { // scanning takes a tenth of the time of `nodegate check`
 		if diags := checkDepth(f); diags.HasErrors() {
 			l.diags = append(l.diags, diags...)
 			return
@@ -128,21 +126,22 @@ func (l *loader) parse(f File, builtin bool) {
 	l.diags = append(l.diags, diags...)
 	l.policy.Files = append(l.policy.Files, f.Name)
 	for _, b := range content.Blocks {
-		opened := l.open(b)
+		opened := l.openBlock(b)
 		opened.Builtin = builtin
 		if b.Type == "use" {
-			l.use(opened)
+			l.useBuiltin(opened)
 			continue
 		}
 		l.blocks = append(l.blocks, opened)
 	}
 }
 
-func (l *loader) use(b block) {
+func (l *loader) useBuiltin(b block) {
 	f, err := Builtin(b.Name)
 	switch {
 	case err != nil:
-		l.errorf(b.Range, "Unknown policy", "%s.%s", capital(err.Error()), didYouMean(b.Name, Builtins()))
+		l.errorf(b.Range, "Unknown policy", "There is no built-in policy %q. Known policies: %s.%s",
+			b.Name, strings.Join(Builtins(), ", "), didYouMean(b.Name, Builtins()))
 	case !l.used[b.Name]:
 		l.used[b.Name] = true
 		l.parse(f, true)
@@ -167,4 +166,4 @@ func badByte(f File) hcl.Range {
 	return hcl.Range{Filename: f.Name, Start: pos, End: pos}
 }
 
-func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+func capitalize(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

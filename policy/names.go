@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// The catalogue is nil but for Lint: the boot path does not read it.
+// Only Lint sets the catalogue: the boot path does not read it.
 
 func (r *reader) warnf(at hcl.Range, summary, detail string, args ...any) {
 	r.warnings = append(r.warnings, &hcl.Diagnostic{
@@ -19,7 +19,7 @@ func (r *reader) warnf(at hcl.Range, summary, detail string, args ...any) {
 	})
 }
 
-// noKernel ends the sentence about a name that the catalogue lacks.
+// noKernel ends the message about a name that is not in the catalogue.
 const noKernel = "no kernel of Debian 11, 12 or 13 has it."
 
 func (r *reader) checkModule(b block) {
@@ -30,49 +30,51 @@ func (r *reader) checkModule(b block) {
 
 func (r *reader) checkKind(kind string, at hcl.Range) {
 	if r.names && kind != "" && !slices.Contains(r.catalogue.Kinds, kind) {
-		r.warnf(at, "Unknown kind", "%q is no kind of link: %s%s", kind, noKernel, Nearest(kind, r.catalogue.Kinds))
+		r.warnf(at, "Unknown kind", "%q is not a kind of link: %s%s", kind, noKernel, Nearest(kind, r.catalogue.Kinds))
 	}
 }
 
-// checkMatch reports a name or a driver that no link has.
+// checkMatch reports a name or a driver that no link can have.
 func (r *reader) checkMatch(m Match, b block) {
 	if r.catalogue != nil && (strings.ContainsAny(m.Name, " \t/") || len(m.Name) > 15 && !strings.ContainsAny(m.Name, "*?[\\")) {
 		r.errorf(b.at("name"), "Not a name of a link",
-			"%q matches no link: a name has at most 15 bytes, none of them white space or a slash.", m.Name)
+			"%q matches no link: a name has at most 15 bytes, without white space or slashes.", m.Name)
 	}
 	if r.names && strings.ContainsAny(m.Name, "|^${}()+") {
-		r.warnf(b.at("name"), "No regular expression",
-			"name is a glob: * is any text, ? one character, [01] one of these. %q matches no link.", m.Name)
+		r.warnf(b.at("name"), "Regular expression",
+			"name is a glob: * matches any string, ? one character, [01] one of these characters. %q matches no link.", m.Name)
 	}
 	module := strings.ReplaceAll(m.Driver, "-", "_")
 	if r.names && module != "" && !strings.Contains(module, " ") && !slices.Contains(r.catalogue.Modules, module) {
 		r.warnf(b.at("driver"), "Unknown driver",
-			"%q: %s `ethtool -i LINK` prints a link's.%s", m.Driver, noKernel, Nearest(module, r.catalogue.Modules))
+			"%q: %s `ethtool -i LINK` prints the driver of a link.%s", m.Driver, noKernel, Nearest(module, r.catalogue.Modules))
 	}
 }
 
-// checkGate reports a gate that would wait for itself, or that is not what it looks like.
+// checkGate reports a gate that would wait for itself, and settings that do not work as they seem to.
 func (r *reader) checkGate(g Gate, b block) {
 	runtimes := []string{"containerd.service", "crio.service", "cri-o.service", "docker.service", "cri-docker.service"}
 	switch {
 	case strings.HasPrefix(g.Unit, "nodegate"):
-		r.errorf(b.at("unit"), "Gate of its own",
-			"%s is nodegate's own unit, and would wait for itself. Name the unit that runs kubelet.", g.Unit)
+		r.errorf(b.at("unit"), "Gate waits for itself",
+			"%s is one of nodegate's own units and would wait for itself. Name the unit that runs kubelet.", g.Unit)
 	case slices.Contains(runtimes, g.Unit):
-		r.warnf(b.at("unit"), "Not kubelet's unit", "%s is the container runtime: it would wait for kubelet.runtime, which waits for it. "+
+		r.warnf(b.at("unit"), "Not kubelet's unit", "%s is the container runtime: it would wait for the check kubelet.runtime, which "+
+			"waits for it. "+
 			"Name the unit that runs kubelet.", g.Unit)
 	case g.Interval >= g.Budget:
 		at := b.at("interval")
 		if b.get("interval") == nil {
 			at = b.at("budget")
 		}
-		r.warnf(at, "One attempt", "The budget is %s, and the next attempt would come after %s: there is only one.", g.Budget, g.Interval)
+		r.warnf(at, "One attempt", "The budget is %s and the interval %s, so there is only one attempt. Make the interval "+
+			"shorter.", g.Budget, g.Interval)
 	case len(g.OnHeld) > 0 && strings.Contains(g.OnHeld[0], " "):
-		r.warnf(b.at("on_held"), "One path", "%q is taken for the path of a program. Write each argument as an element of its own.", g.OnHeld[0])
+		r.warnf(b.at("on_held"), "One path", "%q is read as the path of a program. Write each argument as a separate element.", g.OnHeld[0])
 	}
 }
 
-// checkParameter reports a parameter that no kernel has, and values that it cannot have.
+// checkParameter reports a parameter that no kernel has, and values that the parameter cannot take.
 func (r *reader) checkParameter(key Key, name hcl.Range, values []string, at hcl.Range) {
 	if r.catalogue == nil || key == "" {
 		return
@@ -90,27 +92,28 @@ func (r *reader) checkParameter(key Key, name hcl.Range, values []string, at hcl
 		switch i := slices.IndexFunc(fields, notNumber); {
 		case numbers == nil:
 		case i >= 0:
-			r.errorf(at, "Wrong type", "%s takes numbers; %q is none.%s", key, fields[i], insteadOf(fields[i]))
+			r.errorf(at, "Wrong type", "%s takes numbers; %q is not a number.%s", key, fields[i], suggestNumber(fields[i]))
 		case !slices.Contains(numbers, len(fields)):
-			r.errorf(at, "Wrong length", "%s takes %s, as the kernel prints it; this has %d: it would never pass.", key, count(numbers), len(fields))
+			r.errorf(at, "Wrong length", "%s takes %s, as the kernel prints it; this value has %d and would never "+
+				"pass.", key, countOf(numbers), len(fields))
 		}
 	}
 }
 
-// checkBounds reports min and max of a parameter that is not one number.
+// checkBounds reports min or max for a parameter that is not a single number.
 func (r *reader) checkBounds(key Key, at hcl.Range) {
 	if r.catalogue == nil {
 		return
 	}
 	switch numbers, known := r.catalogue.Parameter(string(key)); {
 	case len(numbers) > 0 && !slices.Contains(numbers, 1):
-		r.errorf(at, "Wrong length", "%s has %s; min and max are for one. Give it a value with all of them.", key, count(numbers))
+		r.errorf(at, "Wrong length", "%s has %s, but min and max compare only one. Give it a value with all of them.", key, countOf(numbers))
 	case r.names && known && numbers == nil && !key.IsGlob():
-		r.warnf(at, "Wrong type", "%s read as no number on the recorded kernels; then min and max never pass. Give it a value or one_of.", key)
+		r.warnf(at, "Wrong type", "%s is not a number on the recorded kernels, so min and max would never pass. Give it a value or one_of.", key)
 	}
 }
 
-func count(numbers []int) string {
+func countOf(numbers []int) string {
 	words := make([]string, len(numbers))
 	for i, n := range numbers {
 		words[i] = strconv.Itoa(n)
@@ -127,7 +130,7 @@ func notNumber(s string) bool {
 	return err != nil && unsigned != nil
 }
 
-func insteadOf(word string) string {
+func suggestNumber(word string) string {
 	switch strings.ToLower(word) {
 	case "yes", "true", "on", "enabled":
 		return " Write 1."
@@ -137,8 +140,8 @@ func insteadOf(word string) string {
 	return ""
 }
 
-// Nearest returns " Did you mean ...?" for up to three of the known names, the nearest ones
-// and those that end as s does, most often below another folder; "" where none is near.
+// Nearest returns " Did you mean ...?" with up to three known names: the nearest ones, and names
+// with the same last component, usually in another directory. It returns "" if no name is near.
 func Nearest(s string, known []string) string {
 	last := func(s string) string { return s[strings.LastIndexByte(s, '.')+1:] }
 	type candidate struct {
@@ -148,7 +151,7 @@ func Nearest(s string, known []string) string {
 	var near []candidate
 	s = strings.ToLower(s)
 	const far = 4
-	// Words of other lengths are never near: most are not compared.
+	// Words whose lengths differ by more than far need no comparison; most do.
 	distance := func(a, b string) int {
 		if len(a) > len(b)+far || len(b) > len(a)+far {
 			return far
@@ -176,8 +179,8 @@ func Nearest(s string, known []string) string {
 	return " Did you mean " + strings.Join(names, " or ") + "?"
 }
 
-// didYouMean returns " Did you mean ...?" for the known word nearest to s, or ""
-// where none is near. hcl uses the same library for the same sentence.
+// didYouMean returns " Did you mean ...?" with the known word nearest to s, or "" if no word is
+// near. hcl uses the same library for the same sentence.
 func didYouMean(s string, known []string) string {
 	best, distance := "", 4
 	for _, k := range known {
@@ -191,59 +194,61 @@ func didYouMean(s string, known []string) string {
 	return fmt.Sprintf(" Did you mean %q?", best)
 }
 
-// writeOnly reports a parameter that can only be written, as a list of settings for sysctl.conf may have one: what it is cannot be
-// told, and unknown never passes.
-func (r *reader) writeOnly(b block, key Key) {
+// checkWriteOnly reports a parameter that can only be written. Lists of settings for sysctl.conf sometimes contain one. Its
+// value cannot be read, so the requirement would be unknown and never pass.
+func (r *reader) checkWriteOnly(b block, key Key) {
 	if r.catalogue == nil {
 		return
 	}
 	for _, name := range []string{"net/ipv4/route/flush", "net/ipv6/route/flush", "vm/compact_memory", "vm/drop_caches"} {
 		if is, _ := path.Match(string(key), name); is {
-			r.errorf(b.Range, "Cannot be read", "%s is an order to the kernel and no setting: it can only be written, and would never pass. "+
-				"Take it out.", Key(name))
+			r.errorf(b.Range, "Cannot be read", "%s triggers an action in the kernel and stores no value: it can only be written, so it "+
+				"would never pass. "+
+				"Remove it.", Key(name))
 			return
 		}
 	}
 }
 
-// twins reports two values for what is one parameter with two names.
-func (p *Policy) twins(r *reader) {
+// checkAliases reports two values for one parameter that has two names.
+func (p *Policy) checkAliases(r *reader) {
 	for _, names := range [][2]Key{
 		{"net/ipv4/ip_forward", "net/ipv4/conf/all/forwarding"},
 		{"net/netfilter/nf_conntrack_max", "net/nf_conntrack_max"},
 	} {
-		one := p.asked(names[0])
+		one := p.findSysctl(names[0])
 		for _, s := range p.Sysctls {
 			other, _ := path.Match(string(s.Key), string(names[1]))
 			if one == nil || !other || !s.Applies() || r.catalogue == nil {
 				continue
 			}
-			if _, ok := one.and(s); !ok {
-				r.errorf(s.Range, "Contradiction", "%s is asked to be %s, and %s, which is the same as %s, to be %s at %s.",
+			if _, ok := one.intersect(s); !ok {
+				r.errorf(s.Range, "Contradiction", "%s must be %s here, but %s, which is the same parameter as %s, must be %s at %s. Remove one "+
+					"of the two.",
 					s.Key, s.Want(), names[0], names[1], one.Want(), place(one.Range))
 			}
 		}
 	}
 }
 
-// pairs reports values for both of two parameters of which the kernel makes one 0 when the other is written: the gate would write the
-// one and the other until its budget ends.
-func (p *Policy) pairs(r *reader) {
+// checkExclusive reports values for both parameters of a pair in which the kernel sets one to 0 when the other is written.
+// The gate would write the two in turn until its budget is used up.
+func (p *Policy) checkExclusive(r *reader) {
 	for _, names := range [][2]Key{
 		{"vm/dirty_bytes", "vm/dirty_ratio"},
 		{"vm/dirty_background_bytes", "vm/dirty_background_ratio"},
 		{"vm/overcommit_kbytes", "vm/overcommit_ratio"},
 	} {
-		one, other := p.asked(names[0]), p.asked(names[1])
+		one, other := p.findSysctl(names[0]), p.findSysctl(names[1])
 		if one != nil && other != nil && !one.Allows("0") && !other.Allows("0") && r.catalogue != nil {
-			r.errorf(other.Range, "Contradiction", "%s is asked to be %s here, and %s to be %s at %s: the kernel makes the one 0 when the other "+
+			r.errorf(other.Range, "Contradiction", "%s must be %s here and %s must be %s at %s, but the kernel sets one to 0 when the other "+
 				"is written. Remove one of the two.", other.Key, other.Want(), one.Key, one.Want(), place(one.Range))
 		}
 	}
 }
 
-// asked returns what applies of a parameter, nil where nothing does.
-func (p *Policy) asked(key Key) *Sysctl {
+// findSysctl returns the requirement for a parameter that applies, or nil.
+func (p *Policy) findSysctl(key Key) *Sysctl {
 	if i := slices.IndexFunc(p.Sysctls, func(s Sysctl) bool { return s.Key == key && s.Applies() }); i >= 0 {
 		return &p.Sysctls[i]
 	}

@@ -34,8 +34,8 @@ func offloadGroup(name string) []string {
 	return nil
 }
 
-// offloadNames returns the kernel's names for what an author wrote, nil for an
-// unknown name.
+// offloadNames returns the kernel's names for an offload in a policy, or nil if the name is
+// unknown.
 func offloadNames(name string) (features []string, group bool) {
 	if g := offloadGroup(name); g != nil {
 		return g, true
@@ -48,7 +48,7 @@ func offloadNames(name string) (features []string, group bool) {
 	return nil, false
 }
 
-// knownOffloads returns every name that an author may write.
+// knownOffloads returns every name that a policy may use.
 func knownOffloads() []string {
 	return append(strings.Fields(kernelFeatures), strings.Fields(`rx rx-checksumming tx tx-checksumming sg
 		scatter-gather tso tcp-segmentation-offload ufo udp-fragmentation-offload gso generic-segmentation-offload
@@ -56,8 +56,8 @@ func knownOffloads() []string {
 		ntuple ntuple-filters rxhash receive-hashing`)...)
 }
 
-// kernelFeatures are the names of net/ethtool/common.c (netdev_features_strings),
-// over all kernels from 4.14 to 6.18: a kernel knows only some of them.
+// kernelFeatures lists the names in net/ethtool/common.c (netdev_features_strings) of all kernels
+// from 4.14 to 6.18. Each kernel knows only some of them.
 const kernelFeatures = `
 tx-scatter-gather tx-checksum-ipv4 tx-checksum-ip-generic tx-checksum-ipv6 tx-checksum-fcoe-crc tx-checksum-sctp
 highdma tx-scatter-gather-fraglist tx-vlan-hw-insert rx-vlan-hw-parse rx-vlan-filter tx-vlan-stag-hw-insert

@@ -10,8 +10,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// applyOverrides lets each override block change the attributes of the requirement
-// that it names, before any of them is evaluated.
+// applyOverrides changes the attributes of the requirement that each override block names, before
+// any attribute is evaluated.
 func (l *loader) applyOverrides() {
 	var overrides []block
 	l.blocks = slices.DeleteFunc(l.blocks, func(b block) bool {
@@ -30,36 +30,38 @@ func (l *loader) applyOverrides() {
 	for _, o := range overrides {
 		name := canonicalName(o.Name)
 		if first, ok := done[name]; ok {
-			l.errorf(o.Range, "Overridden twice", "Another override of %s is at %s. Put both into one.", o.Name, place(first))
+			l.errorf(o.Range, "Overridden twice", "%s is already overridden at %s. Merge the two blocks.", o.Name, place(first))
 			continue
 		}
 		done[name] = o.Range
 		found := false
-		for i := range l.blocks { // several built-in policies may ask for the same
+		for i := range l.blocks { // several built-in policies may contain the requirement
 			if b := &l.blocks[i]; b.Builtin && b.checkName() == name {
 				l.override(b, o, !found)
 				found = true
 			}
 		}
 		if !found {
-			l.overrideNothing(o, name, names)
+			l.reportNoTarget(o, name, names)
 		}
 	}
 }
 
-func (l *loader) overrideNothing(o block, name string, names []string) {
+// reportNoTarget reports an override that does not name a built-in requirement.
+func (l *loader) reportNoTarget(o block, name string, names []string) {
 	if i := slices.IndexFunc(l.blocks, func(b block) bool { return b.checkName() == name }); i >= 0 {
-		l.errorf(o.Range, "Not a built-in requirement", "%s is your own, at %s: change it there.", o.Name, place(l.blocks[i].Range))
+		l.errorf(o.Range, "Not a built-in requirement", "%s is your own requirement. Change it at %s.", o.Name, place(l.blocks[i].Range))
 		return
 	}
 	l.errorf(o.Range, "Nothing to override", "No built-in policy in use has %s.%s", o.Name, Nearest(name, names))
 }
 
-// override puts o's attributes in place of those of b. The values of a sysctl go
-// together: an override with min removes value. Mistakes in o are told where say is set.
-func (l *loader) override(b *block, o block, say bool) {
+// override replaces attributes of b by the attributes of o. The attributes for the value of a sysctl
+// belong together: an override with min removes value. report controls whether mistakes in o are
+// reported.
+func (l *loader) override(b *block, o block, report bool) {
 	content, diags := o.Body.Content(blockSchema(b.Type))
-	if say {
+	if report {
 		l.diags = append(l.diags, diags...)
 	}
 	attrs := hcl.Attributes{}
@@ -77,9 +79,8 @@ func (l *loader) override(b *block, o block, say bool) {
 	}
 }
 
-// withoutEffect names the blocks that are meant to switch off a built-in requirement,
-// and do not.
-func (l *loader) withoutEffect() hcl.Diagnostics {
+// findIneffective reports blocks that seem meant to switch off a built-in requirement but do not.
+func (l *loader) findIneffective() hcl.Diagnostics {
 	r := &reader{Options: l.Options, vars: l.vars}
 	var diags hcl.Diagnostics
 	for _, b := range l.blocks {
@@ -90,11 +91,11 @@ func (l *loader) withoutEffect() hcl.Diagnostics {
 		v, known := r.value(when)
 		off := known && v.Type() == cty.Bool && v.False()
 		for _, of := range l.blocks {
-			adds := b.Type == "sysctl" && !off // its value, where it applies
+			adds := b.Type == "sysctl" && !off // it adds its own value when it applies
 			if of.Builtin && of.checkName() == b.checkName() && of.get("when") == nil && !adds {
 				diags = append(diags, &hcl.Diagnostic{
 					Severity: hcl.DiagWarning, Summary: "No effect", Subject: b.at("when").Ptr(),
-					Detail: fmt.Sprintf("%s is required by %s all the same, without a when. To switch that off write: override %q { when = ... }.",
+					Detail: fmt.Sprintf("%s is still required at %s, without a when. To switch that off, write: override %q { when = ... }.",
 						b.checkName(), place(of.Range), b.checkName()),
 				})
 			}
@@ -103,8 +104,7 @@ func (l *loader) withoutEffect() hcl.Diagnostics {
 	return diags
 }
 
-// checkName returns the name of the check that the block becomes, "" for a block
-// that becomes none.
+// checkName returns the name of the check that the block creates, or "" if it creates no check.
 func (b block) checkName() string {
 	switch b.Type {
 	case "module", "sysctl", "link", "probe":
@@ -115,7 +115,7 @@ func (b block) checkName() string {
 	return ""
 }
 
-// canonicalName returns the spelling of a check's name in which names are compared.
+// canonicalName returns the spelling in which names of checks are compared.
 func canonicalName(name string) string {
 	if m, ok := strings.CutPrefix(name, "module."); ok {
 		return "module." + strings.ReplaceAll(m, "-", "_")

@@ -1,8 +1,7 @@
-// Package policy is nodegate's language: what a node must be, written in HCL.
+// Package policy implements nodegate's language for the requirements of a node, written in HCL.
 //
-// It turns files into a Policy, or into diagnostics that name file, line and
-// column. It knows nothing of the machine: it never reads /proc, and imports
-// no package that does.
+// It turns files into a Policy, or into diagnostics that name file, line and column. It does not
+// depend on the machine: it never reads /proc and imports no package that does.
 package policy
 
 import (
@@ -15,10 +14,9 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// Policy is what the given files, taken together, ask of a node. The order of each
-// list is the order of the files.
+// Policy holds the requirements of all files of a policy. Each list has the order of the files.
 type Policy struct {
-	Files    []string // names of the files it was read from, built-in ones included
+	Files    []string // names of the files that it was read from, including built-in ones
 	Modules  []Module
 	Sysctls  []Sysctl
 	Links    []Link
@@ -29,7 +27,7 @@ type Policy struct {
 	Audit    Audit
 }
 
-// Applying returns the policy without the requirements that are off here, or of which that is not known.
+// Applying returns the policy with only the modules, sysctls and links that apply on this node.
 func (p *Policy) Applying() *Policy {
 	a := *p
 	a.Modules = applying(p.Modules, func(m Module) bool { return m.Applies() })
@@ -42,33 +40,31 @@ func applying[T any](all []T, applies func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !applies(one) })
 }
 
-// Metadata is what every requirement says about itself.
+// Metadata holds the attributes that all requirements have in common.
 type Metadata struct {
 	Severity Severity
-	Reason   string    // why it is asked for, in the author's words
-	Ref      string    // where the reason is documented
-	Symptom  string    // what a user sees where the requirement fails
-	TradeOff string    // what it costs
-	Drift    Drift     // what watch does when it begins to fail
-	Range    hcl.Range // where the policy asks for it
-	Override hcl.Range // of the override that changed it, if one did
-	Builtin  bool      // a built-in policy asks for it
+	Reason   string    // why it is required, in the author's words
+	Ref      string    // URL of the reason's source
+	Symptom  string    // the effect that users see if the requirement fails
+	TradeOff string    // its cost
+	Drift    Drift     // how watch reacts when it begins to fail
+	Range    hcl.Range // its position in the policy
+	Override hcl.Range // position of the override that changed it, if any
+	Builtin  bool      // it is in a built-in policy
 	Off      bool      // its when is false here
-	When     string    // where that when is
-	Unknown  string    // the facts that it depends on and that are not known here
-	// WhenUnknown are those of them on which its when depends: it may not apply at all.
+	When     string    // position of a when that is false
+	Unknown  string    // unknown facts that it depends on, separated by commas
+	// WhenUnknown lists the unknown facts that its when depends on: it may not apply at all.
 	WhenUnknown string
-	// Undecided are those of another requirement of the same name, which blocks: it may ask for something else.
+	// Undecided lists the unknown facts of a blocking requirement of the same name, which may require another value.
 	Undecided string
-	Selects   string // of a link block: the interfaces that it is about
+	Selects   string // the interfaces that a link block matches
 }
 
-// Applies reports whether the requirement is in force on this node, with a known
-// value.
+// Applies reports whether the requirement applies on this node, with a known value.
 func (a Metadata) Applies() bool { return !a.Off && a.Unknown == "" }
 
-// Source returns the file and line that asks for a requirement, and those of the
-// override that changed it.
+// Source returns the file and line of a requirement, and of the override that changed it, if any.
 func (m Metadata) Source() string {
 	if m.Range.Filename == "" {
 		return ""
@@ -80,7 +76,7 @@ func (m Metadata) Source() string {
 	return s
 }
 
-// Severity says what a failing requirement does to the gate.
+// Severity determines whether a failing requirement holds the gate.
 type Severity string
 
 // Block, the default, keeps the gate closed; Warn is only reported.
@@ -89,26 +85,24 @@ const (
 	Warn  Severity = "warn"
 )
 
-// Drift says what watch does about a requirement that begins to fail while the node
-// runs.
+// Drift determines how watch reacts to a requirement that begins to fail while the node runs.
 type Drift string
 
-// Correct makes it pass again; it is the default, unless the gate does not repair.
-// Report only reports, and is the default for a check. Ignore does not inspect it.
+// Correct applies the requirement again; it is the default unless the gate has repair = false.
+// Report only reports it, and is the default for a check. Ignore does not inspect it.
 const (
 	Correct Drift = "correct"
 	Report  Drift = "report"
 	Ignore  Drift = "ignore"
 )
 
-// Module asks for a kernel module: loaded, or built into the kernel.
+// Module requires a kernel module to be loaded or built into the kernel.
 type Module struct {
 	Metadata
 	Name string // as the kernel spells it: underscores
 }
 
-// Sysctl asks for the value of a kernel parameter. Either Value, or OneOf, or
-// a bound is set.
+// Sysctl requires a value of a kernel parameter. Either Value, or OneOf, or a bound is set.
 type Sysctl struct {
 	Metadata
 	Key   Key
@@ -118,17 +112,17 @@ type Sysctl struct {
 	Max   *int64
 }
 
-// Link asks for settings of every network interface that matches.
+// Link requires settings of every network interface that matches.
 type Link struct {
 	Metadata
 	Name     string
 	Match    Match
 	Offloads []Offload
-	MTU      int          // bytes; 0 asks for nothing
+	MTU      int          // bytes; 0 if not required
 	Sysctls  []LinkSysctl // in the order of their keys
 }
 
-// Want returns the requirement in a few words, in a fixed order:
+// Want returns the required settings in a fixed order:
 // "tx-checksum-ip-generic=off mtu=1450".
 func (l Link) Want() string {
 	var w []string
@@ -178,21 +172,20 @@ type Offload struct {
 	On       bool
 }
 
-// LinkSysctl is a kernel parameter of one interface. Pattern has a component
-// "*" where the interface's name goes: net/ipv4/conf/*/rp_filter.
+// LinkSysctl is a kernel parameter of one interface. In Pattern, the component "*" stands for the
+// interface's name: net/ipv4/conf/*/rp_filter.
 type LinkSysctl struct {
 	Pattern Key
 	Value   string
 }
 
-// Problem asks for one of nodegate's own checks by its name. With severity "" the
-// check decides.
+// Problem requires the check for a known problem to pass. If Severity is "", the check determines it.
 type Problem struct {
 	Metadata
 	Name string
 }
 
-// Probe asks for a proof with real packets. The only one is "bridge": the reply of a
+// Probe requires a test with real packets to pass. The only probe is "bridge": the reply of a
 // Service whose endpoint is on the same bridge.
 type Probe struct {
 	Metadata
@@ -200,31 +193,31 @@ type Probe struct {
 	Timeout time.Duration // the longest wait for the reply
 }
 
-// Gate says how kubelet's start is delayed.
+// Gate configures how kubelet's start is delayed.
 type Gate struct {
 	Unit      string        // the systemd unit that waits
-	UnitAt    hcl.Range     // where the policy names it
-	MayLack   bool          // the unit may be installed after nodegate
-	Budget    time.Duration // how long one start attempt may wait
-	Interval  time.Duration // between two checks
+	UnitAt    hcl.Range     // position of its name in the policy
+	MayLack   bool          // the unit may be missing when nodegate is installed
+	Budget    time.Duration // the longest wait of one start attempt
+	Interval  time.Duration // time between two checks
 	OnTimeout OnTimeout
-	Repair    bool     // apply, rather than only check, while waiting
-	Enforce   Severity // Warn: nothing is held; what would be is reported
-	OnHeld    []string // a program with arguments that is given the report of a unit that is held
+	Repair    bool     // apply the policy while waiting, instead of only checking it
+	Enforce   Severity // Warn: hold nothing, only report that the unit would be held
+	OnHeld    []string // a program, with arguments, that receives the report of a held unit
 	Range     hcl.Range
 }
 
-// OnTimeout says what happens to the unit when the budget is used up.
+// OnTimeout determines whether the unit starts when the budget is used up.
 type OnTimeout string
 
-// Hold fails the start, so that systemd tries again; Release starts the unit
-// nevertheless, and says so loudly.
+// Hold fails the start, so that systemd tries again. Release starts the unit anyway and reports
+// that prominently.
 const (
 	Hold    OnTimeout = "hold"
 	Release OnTimeout = "release"
 )
 
-// defaultGate is what a policy without a gate block asks for.
+// defaultGate returns the gate of a policy without a gate block.
 func defaultGate() Gate {
 	return Gate{Unit: "kubelet.service", Budget: 2 * time.Minute, Interval: 2 * time.Second, OnTimeout: Hold, Repair: true, Enforce: Block}
 }

@@ -21,10 +21,11 @@ func load(t *testing.T, text string) *policy.Policy {
 	return p
 }
 
-// known is what the real commands pass.
+// known returns the options that the commands use.
 func known() policy.Options { return policy.Options{Checks: problemNames()} }
 
-// problemNames returns the names that a check block can have. The file that has them belongs to the command: the language imports no check.
+// problemNames returns the names that a check block can have. It reads them from a file of the command, because this package
+// imports no check.
 func problemNames() []string {
 	text, err := os.ReadFile("../cmd/nodegate/testdata/contract.golden")
 	if err != nil {
@@ -111,8 +112,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestSameTwice: what two files ask for together, where that is possible.
-func TestSameTwice(t *testing.T) {
+// TestMergedRequirements: requirements of one name are merged if one value can satisfy both.
+func TestMergedRequirements(t *testing.T) {
 	p := load(t, `
 		module "overlay" { severity = "warn" }
 		module "overlay" {}
@@ -151,7 +152,7 @@ func TestSameTwice(t *testing.T) {
 	}
 }
 
-// TestOwnGate: the author's gate replaces that of a policy in use.
+// TestOwnGate: the author's gate replaces the gate of a built-in policy.
 func TestOwnGate(t *testing.T) {
 	own := `gate { on_timeout = "release" }`
 	use := `use "kubernetes" {}`
@@ -178,13 +179,13 @@ func TestBuiltinsLoad(t *testing.T) {
 		}
 		for _, s := range p.Sysctls {
 			if s.Reason == "" || s.Ref == "" {
-				t.Errorf("%s: %s says neither why nor where that is from", name, s.Key)
+				t.Errorf("%s: %s lacks a reason or a ref", name, s.Key)
 			}
 		}
 	}
 	for _, name := range []string{"", "..", "../builtin/kubernetes", "../kubernetes", "/kubernetes", "nosuch", "a/b"} {
 		if _, err := policy.Builtin(name); err == nil {
-			t.Errorf("Builtin(%q) answers", name)
+			t.Errorf("Builtin(%q) returns no error", name)
 		}
 	}
 }
@@ -213,7 +214,7 @@ func TestDocs(t *testing.T) {
 		}
 	}
 	if examples == 0 {
-		t.Error("no example was found: the test looks in the wrong place")
+		t.Error("no example found: the test reads the wrong directory")
 	}
 }
 
@@ -233,8 +234,7 @@ func FuzzLoad(f *testing.F) {
 			return
 		}
 		for _, s := range p.Sysctls {
-			// Everything that a policy may ask for can be asked, answered and
-			// written down.
+			// Every valid requirement can be spelt, compared and printed.
 			if k, err := policy.ParseKey(s.Key.String()); err != nil || k != s.Key {
 				t.Errorf("%q is spelt %q, which reads as %q, %v", s.Key, s.Key.String(), k, err)
 			}
@@ -245,7 +245,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// TestDefaultDrift: the gate decides about drift that nobody sets.
+// TestDefaultDrift: the gate determines the drift of requirements that do not set it.
 func TestDefaultDrift(t *testing.T) {
 	const text = `
 		sysctl "a.one" { value = 1 }
@@ -268,7 +268,7 @@ func TestDefaultDrift(t *testing.T) {
 	}
 }
 
-// TestTooLarge: what nobody writes by hand is refused before it is parsed, in one file and in many.
+// TestTooLarge: a policy that is too large for its author to be a person is refused before it is parsed, in one file or in many.
 func TestTooLarge(t *testing.T) {
 	line := "module \"overlay\" {}\n"
 	text := []byte(strings.Repeat(line, policy.MaxFileSize/2/len(line)+1))

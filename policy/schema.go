@@ -2,24 +2,24 @@ package policy
 
 import "github.com/hashicorp/hcl/v2"
 
-// The blocks of a policy file, each with what it may contain. They are read with
-// hcl's own schema, not with gohcl: that one links go-cmp, whose package start costs
-// every command 0.4 ms, the boot path too.
+// The blocks of a policy file and their attributes. They are read with hcl's own schema instead of
+// gohcl, because gohcl links go-cmp, whose initialisation costs every command 0.4 ms, also on the
+// boot path.
 
-// block is one block as a file has it. Attributes stay expressions, so that every
-// message about a value points at the value.
+// block is one block of a file. Attributes are kept as expressions, so that every message about a
+// value points at the value.
 type block struct {
 	Type     string
-	Name     string    // its label, "" where it has none
-	Range    hcl.Range // of the label, or of the block's first line
-	Override hcl.Range // of the override that changed it, if one did
+	Name     string    // its label, or ""
+	Range    hcl.Range // position of the label, or of the block's first line
+	Override hcl.Range // position of the override that changed it, if any
 	Builtin  bool      // it is in a built-in policy
 	Body     hcl.Body
 	Attrs    hcl.Attributes
 	Blocks   hcl.Blocks
 }
 
-// get returns an attribute's expression, nil where it is not set.
+// get returns an attribute's expression, or nil if it is not set.
 func (b block) get(name string) hcl.Expression {
 	if a, ok := b.Attrs[name]; ok {
 		return a.Expr
@@ -27,7 +27,7 @@ func (b block) get(name string) hcl.Expression {
 	return nil
 }
 
-// at returns the place of an attribute's value, or of the block where it is not set.
+// at returns the position of an attribute's value, or of the block if it is not set.
 func (b block) at(name string) hcl.Range {
 	if e := b.get(name); e != nil {
 		return e.Range()
@@ -51,7 +51,7 @@ func fileSchema() *hcl.BodySchema {
 	}}
 }
 
-// blockSchema is what a block of that type may contain.
+// blockSchema returns the attributes and blocks that a block of that type may contain.
 func blockSchema(blockType string) *hcl.BodySchema {
 	requirement := []string{"severity", "reason", "ref", "symptom", "tradeoff", "when"}
 	switch blockType {
@@ -87,9 +87,9 @@ func attributes(names ...string) *hcl.BodySchema {
 	return s
 }
 
-// open reads the content of a block. What an override may contain depends on what it
-// overrides: that is read later.
-func (r *reader) open(b *hcl.Block) block {
+// openBlock reads the content of a block. The content of an override is read later, because its
+// schema depends on the requirement that it overrides.
+func (r *reader) openBlock(b *hcl.Block) block {
 	content := &hcl.BodyContent{}
 	if b.Type != "override" {
 		var diags hcl.Diagnostics

@@ -16,19 +16,19 @@ import (
 	"nodegate/policy/kernels"
 )
 
-// reader turns expressions into Go values and gathers what is wrong with them. Its
-// methods return the zero value for an attribute that is not set, or wrong, or not
-// known here; unknown lists the last kind.
+// reader turns expressions into Go values and collects their mistakes. Its methods return the zero
+// value for an attribute that is not set, wrong, or unknown. The field unknown lists the facts
+// that make attributes unknown.
 type reader struct {
 	Options
 	diags     hcl.Diagnostics
-	vars      map[string]cty.Value // of the variable blocks
-	catalogue *kernels.Catalogue   // nil but for Lint
-	names     bool                 // compare names with it
+	vars      map[string]cty.Value // values of the variable blocks
+	catalogue *kernels.Catalogue   // nil except in Lint
+	names     bool                 // compare names with the catalogue
 	warnings  hcl.Diagnostics
-	spent     int      // of maxCost
-	stopped   bool     // it is more than that
-	unknown   []string // the facts that the block being read needs and that are not known
+	spent     int      // cost of the expressions so far, at most maxCost
+	stopped   bool     // the cost exceeds maxCost
+	unknown   []string // unknown facts that the current block needs
 }
 
 func (r *reader) errorf(rng hcl.Range, summary, detail string, args ...any) {
@@ -40,9 +40,9 @@ func (r *reader) errorf(rng hcl.Range, summary, detail string, args ...any) {
 	})
 }
 
-// mistaken reports whether a mistake inside the block is reported already: what
-// seems to be missing is then most likely what is misspelt.
-func (r *reader) mistaken(b hcl.Body) bool {
+// hasMistake reports whether a mistake inside the block is reported already. An attribute that
+// seems to be missing is then most likely misspelt.
+func (r *reader) hasMistake(b hcl.Body) bool {
 	body, ok := b.(*hclsyntax.Body)
 	return ok && slices.ContainsFunc(r.diags, func(d *hcl.Diagnostic) bool {
 		return d.Subject != nil && d.Subject.Filename == body.SrcRange.Filename && body.SrcRange.ContainsPos(d.Subject.Start)
@@ -54,13 +54,12 @@ func place(r hcl.Range) string {
 	return fmt.Sprintf("%s:%d:%d", r.Filename, r.Start.Line, r.Start.Column)
 }
 
-// value evaluates an expression. It returns false where there is no value: the
-// attribute is not set, wrong, or not known here.
+// value evaluates an expression. It returns false if the attribute is not set, wrong, or unknown.
 func (r *reader) value(e hcl.Expression) (cty.Value, bool) {
 	if e == nil {
 		return cty.NilVal, false
 	}
-	scope, unknown, ok := r.scope(e)
+	scope, unknown, ok := r.scopeFor(e)
 	if !ok {
 		return cty.NilVal, false
 	}
@@ -82,13 +81,13 @@ func (r *reader) text(e hcl.Expression, name string) string {
 		return ""
 	}
 	if v.Type() != cty.String {
-		r.errorf(e.Range(), "Wrong type", "%s is a string; this is %s. Write it in quotes.", name, withArticle(v.Type()))
+		r.errorf(e.Range(), "Wrong type", "%s must be a string; this is %s. Write it in quotes.", name, withArticle(v.Type()))
 		return ""
 	}
 	return v.AsString()
 }
 
-// command reads a program and its arguments; the program is an absolute path.
+// command reads the absolute path of a program and its arguments.
 func (r *reader) command(e hcl.Expression, name string) []string {
 	v, ok := r.value(e)
 	if !ok {
@@ -96,20 +95,20 @@ func (r *reader) command(e hcl.Expression, name string) []string {
 	}
 	list, err := convert.Convert(v, cty.List(cty.String))
 	if err != nil || list.IsNull() || !list.IsWhollyKnown() || list.LengthInt() == 0 {
-		r.errorf(e.Range(), "Wrong type", "%s is a list of strings, a program and its arguments, for example "+
-			"[\"/usr/local/bin/ship\", \"--held\"]; this is none.", name)
+		r.errorf(e.Range(), "Wrong type", "%s must be a list of strings, a program and its arguments, for example "+
+			"[\"/usr/local/bin/ship\", \"--held\"].", name)
 		return nil
 	}
 	var words []string
 	for _, w := range list.AsValueSlice() {
 		if w.IsNull() {
-			r.errorf(e.Range(), "Wrong type", "A word of %s is null; leave it out.", name)
+			r.errorf(e.Range(), "Wrong type", "An element of %s is null; remove it.", name)
 			return nil
 		}
 		words = append(words, w.AsString())
 	}
 	if !path.IsAbs(words[0]) {
-		r.errorf(e.Range(), "Not an absolute path", "Name the program of %s by its whole path; %q is not one.", name, words[0])
+		r.errorf(e.Range(), "Not an absolute path", "Write the absolute path of the program in %s; %q is not absolute.", name, words[0])
 	}
 	return words
 }
@@ -120,7 +119,7 @@ func (r *reader) flag(e hcl.Expression, name string, unset bool) bool {
 		return unset
 	}
 	if v.Type() != cty.Bool {
-		r.errorf(e.Range(), "Wrong type", "%s is true or false, without quotes; this is %s.", name, withArticle(v.Type()))
+		r.errorf(e.Range(), "Wrong type", "%s must be true or false, without quotes; this is %s.", name, withArticle(v.Type()))
 		return unset
 	}
 	return v.True()
@@ -136,15 +135,15 @@ func (r *reader) integer(e hcl.Expression, name string) (int64, bool) {
 		if n, acc := v.AsBigFloat().Int64(); acc == big.Exact {
 			return n, true
 		}
-		r.errorf(e.Range(), "Wrong value", "%s is a whole number of at most 64 bits.", name)
+		r.errorf(e.Range(), "Wrong value", "%s must be a whole number of at most 64 bits.", name)
 		return 0, false
 	}
-	r.errorf(e.Range(), "Wrong type", "%s is a number; this is %s.", name, withArticle(v.Type()))
+	r.errorf(e.Range(), "Wrong type", "%s must be a number; this is %s.", name, withArticle(v.Type()))
 	return 0, false
 }
 
-// parameter reads what a kernel parameter can be set to: a number, or a string whose
-// white space is folded, as the kernel's own tabs are when it is read.
+// parameter reads the value of a kernel parameter: a number, or a string. White space in a string
+// is folded, as it is in values read from the kernel, which contain tabs.
 func (r *reader) parameter(v cty.Value, rng hcl.Range, name string) (string, bool) {
 	switch {
 	case v.IsNull() || !v.IsKnown():
@@ -153,26 +152,27 @@ func (r *reader) parameter(v cty.Value, rng hcl.Range, name string) (string, boo
 	case v.Type() == cty.Number:
 		f := v.AsBigFloat()
 		if !f.IsInt() || f.MantExp(nil) > 64 {
-			r.errorf(rng, "Wrong value", "Kernel parameters are whole numbers of at most 64 bits, or text; write %s as one of these.", name)
+			r.errorf(rng, "Wrong value", "A kernel parameter must be a whole number of at most 64 bits, or a string; write %s as one of "+
+				"these.", name)
 			return "", false
 		}
 		return f.Text('f', 0), true
 	case v.Type() == cty.String:
 		s := strings.Join(strings.Fields(v.AsString()), " ")
-		if r.catalogue != nil && strings.Contains(strings.TrimSpace(v.AsString()), "\n") { // a node goes on with what it has
-			r.errorf(rng, "Wrong value", "%s has several lines; a kernel parameter is one line: %q.", name, s)
+		if r.catalogue != nil && strings.Contains(strings.TrimSpace(v.AsString()), "\n") { // only in Lint: a node keeps its policy
+			r.errorf(rng, "Wrong value", "%s has several lines; write the kernel parameter on one line: %q.", name, s)
 			return "", false
 		}
 		if s == "" || len(s) > 4000 || strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c == 0x7f }) {
-			r.errorf(rng, "Wrong value", "%s must be text of 1 to 4000 bytes without control characters.", name)
+			r.errorf(rng, "Wrong value", "%s must be a string of 1 to 4000 bytes, without control characters.", name)
 			return "", false
 		}
 		return s, true
 	case v.Type() == cty.Bool:
-		r.errorf(rng, "Wrong type", "Kernel parameters are numbers or text: write 1 for true, 0 for false.")
+		r.errorf(rng, "Wrong type", "A kernel parameter must be a number or a string: write 1 for true, 0 for false.")
 		return "", false
 	}
-	r.errorf(rng, "Wrong type", "%s is a number or a string; this is %s.", name, withArticle(v.Type()))
+	r.errorf(rng, "Wrong type", "%s must be a number or a string; this is %s.", name, withArticle(v.Type()))
 	return "", false
 }
 
@@ -183,7 +183,7 @@ func (r *reader) duration(e hcl.Expression, name string, unset, least, most time
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil {
-		r.errorf(e.Range(), "Wrong value", "%s is a duration such as %q; %q is not.", name, unset, s)
+		r.errorf(e.Range(), "Wrong value", "%s must be a duration such as %q; %q is not.", name, unset, s)
 		return unset
 	}
 	if d < least || d > most {
@@ -200,21 +200,17 @@ func (r *reader) oneOf(e hcl.Expression, name string, words ...string) string {
 		return words[0]
 	}
 	if !slices.Contains(words, s) {
-		said := slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "" })
-		none := "neither"
-		if len(said) > 2 {
-			none = "none of them"
-		}
-		r.errorf(e.Range(), "Wrong value", "%s is %s; %q is %s.%s", name, strings.Join(quoted(said), " or "), s, none, didYouMean(s, said))
+		known := slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "" })
+		r.errorf(e.Range(), "Wrong value", "%s must be %s, not %q.%s", name, alternatives(known), s, didYouMean(s, known))
 		return words[0]
 	}
 	return s
 }
 
-// metadata reads what every requirement says about itself.
-func (r *reader) metadata(b block) Metadata {
+// decodeMetadata reads the attributes that all requirements have in common.
+func (r *reader) decodeMetadata(b block) Metadata {
 	off := !r.flag(b.get("when"), "when", true)
-	whenUnknown := r.unknowns() // nothing else of the block was read yet
+	whenUnknown := r.unknowns() // no other attribute of the block has been read yet
 	a := Metadata{
 		Off: off, WhenUnknown: whenUnknown,
 		Severity: Severity(r.oneOf(b.get("severity"), "severity", string(Block), string(Warn))),
@@ -222,7 +218,7 @@ func (r *reader) metadata(b block) Metadata {
 		Ref:      r.text(b.get("ref"), "ref"),
 		Symptom:  r.text(b.get("symptom"), "symptom"),
 		TradeOff: r.text(b.get("tradeoff"), "tradeoff"),
-		Drift:    r.drift(b),
+		Drift:    r.decodeDrift(b),
 		Range:    b.Range, Override: b.Override, Builtin: b.Builtin,
 	}
 	if e := b.get("when"); a.Off {
@@ -231,9 +227,9 @@ func (r *reader) metadata(b block) Metadata {
 	return a
 }
 
-// drift returns what the block says about a requirement that begins to fail, ""
-// where it says nothing. A check only inspects, and has nothing to correct.
-func (r *reader) drift(b block) Drift {
+// decodeDrift returns the block's drift attribute, or "" if it is not set. A check only inspects, so
+// its drift cannot be "correct".
+func (r *reader) decodeDrift(b block) Drift {
 	words := []string{"", string(Correct), string(Report), string(Ignore)}
 	if b.Type == "check" {
 		words = []string{"", string(Report), string(Ignore)}
@@ -247,6 +243,13 @@ func quoted(words []string) []string {
 		q[i] = fmt.Sprintf("%q", w)
 	}
 	return q
+}
+
+// alternatives returns words for a sentence: "a", "b" or "c".
+func alternatives(words []string) string {
+	q := quoted(words)
+	last := len(q) - 1
+	return strings.Join(q[:last], ", ") + " or " + q[last]
 }
 
 // withArticle returns a type's name with its article, for a sentence.

@@ -12,7 +12,7 @@ import (
 	"github.com/zclconf/go-cty/cty/convert"
 )
 
-// readVariables gives every variable block its value: the given one, or its default.
+// readVariables sets the value of every variable block to the given one, or to its default.
 func (l *loader) readVariables() {
 	l.vars = map[string]cty.Value{}
 	declared := map[string]hcl.Range{}
@@ -21,36 +21,35 @@ func (l *loader) readVariables() {
 			continue
 		}
 		if first, ok := declared[b.Name]; ok {
-			l.errorf(b.Range, "Same name twice", "Another variable %q is at %s. Give one of the two another name.", b.Name, place(first))
+			l.errorf(b.Range, "Same name twice", "Variable %q is already defined at %s. Rename one of the two.", b.Name, place(first))
 			continue
 		}
 		declared[b.Name] = b.Range
-		// A variable that is wrong remains known, so that its uses are not reported
-		// too.
+		// A variable with a mistake remains declared, so that its uses are not reported too.
 		l.vars[b.Name] = cty.DynamicVal
-		if v, ok := l.variable(b); ok {
+		if v, ok := l.readVariable(b); ok {
 			l.vars[b.Name] = v
 		}
 	}
 	names := slices.Sorted(maps.Keys(declared))
 	for _, name := range slices.Sorted(maps.Keys(l.Vars)) {
 		if _, ok := declared[name]; !ok {
-			l.errorf(l.givenAt(name), "Unknown variable", "The policy has no variable %q; it has %s.%s",
-				name, orNone(names), didYouMean(name, names))
+			l.errorf(l.givenAt(name), "Unknown variable", "The policy does not declare variable %q. Declared variables: %s.%s",
+				name, listOrNone(names), didYouMean(name, names))
 		}
 	}
 }
 
-func orNone(names []string) string {
+func listOrNone(names []string) string {
 	if len(names) == 0 {
 		return "none"
 	}
 	return strings.Join(names, ", ")
 }
 
-func (l *loader) variable(b block) (cty.Value, bool) {
+func (l *loader) readVariable(b block) (cty.Value, bool) {
 	if !hclsyntax.ValidIdentifier(b.Name) {
-		l.errorf(b.Range, "Not a name", "A variable's name is letters, digits, - and _, and begins with a letter; %q is not.", b.Name)
+		l.errorf(b.Range, "Not a name", "Name a variable in letters, digits, - and _, with a letter first; %q is not such a name.", b.Name)
 		return cty.NilVal, false
 	}
 	l.text(b.get("description"), "description")
@@ -62,7 +61,7 @@ func (l *loader) variable(b block) (cty.Value, bool) {
 		}
 		typ = t
 	} else if e := b.get("default"); e != nil && l.affordable(e) {
-		// Without a type, that of a default that is one value: "1.30" is a text, also where it is given.
+		// Without a type, a default that is a single value determines it. With default = "1.29", a given 1.30 stays a string.
 		if v, diags := e.Value(nil); !diags.HasErrors() && v.Type().IsPrimitiveType() {
 			typ = v.Type()
 		}
@@ -81,7 +80,7 @@ func (l *loader) variable(b block) (cty.Value, bool) {
 			l.diags = append(l.diags, diags...)
 			return cty.NilVal, false
 		}
-		// A list, a number or a bool is written as in a policy; a string as it is.
+		// A list, a number or a bool is parsed as in a policy; a string is taken literally.
 		e, diags := hclsyntax.ParseExpression([]byte(text), at.Filename, hcl.InitialPos)
 		if !diags.HasErrors() && typ != cty.String && l.affordable(e) {
 			if parsed, diags := e.Value(nil); !diags.HasErrors() {
@@ -106,7 +105,7 @@ func (l *loader) variable(b block) (cty.Value, bool) {
 	if err != nil {
 		declared := ""
 		if given {
-			declared = ", as it is declared at " + place(b.Range)
+			declared = "; it is declared at " + place(b.Range)
 		}
 		l.errorf(at, "Wrong type", "Variable %q: %s%s.", b.Name, err, declared)
 		return cty.NilVal, false
@@ -114,8 +113,8 @@ func (l *loader) variable(b block) (cty.Value, bool) {
 	return converted, true
 }
 
-// givenAt returns where a variable's value is given: in a file, on the command line
-// or in the environment.
+// givenAt returns the position of a variable's given value: in a file, on the command line or in
+// the environment.
 func (l *loader) givenAt(name string) hcl.Range {
 	if at, ok := l.VarsAt[name]; ok {
 		return at
@@ -127,14 +126,14 @@ func (l *loader) givenAt(name string) hcl.Range {
 	return hcl.Range{Filename: from, Start: hcl.InitialPos, End: hcl.InitialPos}
 }
 
-// isText reports whether an expression is a string without anything to compute in it.
+// isText reports whether an expression is a string without interpolation.
 func isText(e hcl.Expression) bool {
 	t, is := e.(*hclsyntax.TemplateExpr)
 	return is && t.IsStringLiteral()
 }
 
-// ReadVariables adds to o the NAME = VALUE lines, HCL attributes, of files. A value
-// is kept as it is written, for the variable's own type to read.
+// ReadVariables adds the NAME = VALUE lines (HCL attributes) of files to o. A value is kept as
+// written, and is parsed according to the variable's type.
 func (o *Options) ReadVariables(files []File) hcl.Diagnostics {
 	for _, f := range files {
 		if diags := checkDepth(f); diags.HasErrors() {

@@ -8,8 +8,8 @@ import (
 	"nodegate/policy"
 )
 
-// TestGivenText: a text stays the text that it is, however it is given.
-func TestGivenText(t *testing.T) {
+// TestStringVariables: a string stays a string, whether it is a default or given in a file or on the command line.
+func TestStringVariables(t *testing.T) {
 	const version, pattern = `variable "v" { default = "1.30" }`, "variable \"v\" {\n type = string\n}"
 	for _, c := range []struct{ declared, file, given, want string }{
 		{version, "", "", "1.30"},

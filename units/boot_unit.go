@@ -6,19 +6,19 @@ import (
 	"nodegate/policy"
 )
 
-// BootUnit is the service without which systemd does not call a boot good (systemd.io/AUTOMATIC_BOOT_ASSESSMENT).
+// BootUnit is a service that must succeed before systemd counts a boot as good (systemd.io/AUTOMATIC_BOOT_ASSESSMENT).
 const BootUnit = "nodegate-boot-complete.service"
 
-// FailedBoot is where the report of a boot that was not good lies, also in the next boot.
+// FailedBoot is the file with the report of the last bad boot. It survives the reboot.
 const FailedBoot = stateDir + "/failed-boot.json"
 
-// AssessingBoot returns a program whose gate decides whether a boot was good.
+// AssessingBoot returns the program with a gate that also decides whether a boot was good.
 func (p Program) AssessingBoot() Program {
 	p.assess = true
 	return p
 }
 
-// AssessesBoot reports whether the installation has a gate that decides whether a boot was good: an upgrade keeps it.
+// AssessesBoot reports whether the gate of the current installation decides whether a boot was good. An upgrade keeps it.
 func AssessesBoot(t Tree) (bool, error) {
 	j, err := readJournal(t)
 	return err == nil && j.find(unitDir+"/"+BootUnit) != nil, err
@@ -34,9 +34,10 @@ func bootFiles(g policy.Gate, prog Program) []File {
 	}
 }
 
-// bootUnit runs where something asks whether the boot was good: systemd-bless-boot where the boot loader counts, greenboot.
+// bootUnit returns the content of BootUnit. It runs if a program assesses the boot: systemd-bless-boot if the boot loader
+// counts attempts, or greenboot.
 func bootUnit(g policy.Gate, prog Program) []byte {
-	return render(prog.head()+"# Installed with --assess-boot: a boot is good only where the node passes its policy.",
+	return render(prog.fileHeader()+"# Installed with --assess-boot: a boot is good only if the node passes its policy.",
 		section("Unit",
 			"Description", "Assess this boot by the Kubernetes node policy",
 			"ConditionKernelCommandLine", "!nodegate=off",

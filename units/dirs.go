@@ -11,8 +11,8 @@ import (
 	"nodegate/internal/host/tree"
 )
 
-// missingDirs returns the missing directories on the way to p, parents first. The
-// error names one that is a file.
+// missingDirs returns the missing directories above p, parents first. It returns an error if one
+// of them is a file.
 func missingDirs(t Tree, p string) ([]string, error) {
 	var missing []string
 	for dir := path.Dir(p); dir != "/"; dir = path.Dir(dir) {
@@ -26,7 +26,7 @@ func missingDirs(t Tree, p string) ([]string, error) {
 		case tree.Dir, tree.SymLink:
 			return missing, nil
 		default:
-			return nil, fmt.Errorf("%s is in the way: it is no directory; move it", t.Full(dir))
+			return nil, fmt.Errorf("%s is in the way: it is not a directory; move it", t.Full(dir))
 		}
 	}
 	return missing, nil
@@ -41,8 +41,8 @@ func makeDirs(t Tree, dirs []string, mode fs.FileMode) error {
 	return nil
 }
 
-// removeDirs removes directories, children first, and leaves those that are not
-// empty, or that something is mounted on, as in a container.
+// removeDirs removes directories, children first. It keeps directories that are not empty or are
+// mount points, as in a container.
 func removeDirs(t Tree, dirs []string) error {
 	var errs []error
 	for _, d := range slices.Backward(dirs) {
@@ -50,7 +50,7 @@ func removeDirs(t Tree, dirs []string) error {
 		if err != nil || len(names) > 0 {
 			continue
 		}
-		// Somebody may put a file into it just now.
+		// Another program may create a file in it at the same time.
 		if err := t.Remove(d); err != nil && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EBUSY) {
 			errs = append(errs, err)
 		}

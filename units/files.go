@@ -1,6 +1,6 @@
-// Package units is what nodegate puts onto a machine (the systemd units, the kubelet
-// drop-in, the files that other tools read) and how it gets there: atomically, and
-// with a journal from which it can be removed again.
+// Package units installs nodegate's files on a machine: the systemd units, the drop-in for kubelet,
+// and files that other tools read. It writes them atomically and keeps a journal, from which
+// Uninstall restores the previous state.
 package units
 
 import (
@@ -17,7 +17,7 @@ import (
 	"nodegate/policy"
 )
 
-// Where things are, on every distribution.
+// Paths and units that are the same on every distribution.
 const (
 	Binary         = "/usr/local/bin/nodegate"
 	PolicyDir      = "/etc/nodegate/policy.d"
@@ -27,20 +27,20 @@ const (
 	modulesFile    = "/etc/modules-load.d/nodegate.conf"
 	sysctlFile     = "/etc/sysctl.d/99-zz-nodegate.conf" // after 99-sysctl.conf and kops' 99-k8s-general.conf
 	stateDir       = "/var/lib/nodegate"
-	JournalFile    = stateDir + "/journal.json" // exists where nodegate is installed
+	JournalFile    = stateDir + "/journal.json" // exists while nodegate is installed
 	backupDir      = stateDir + "/backup"
 	lockFile       = "/var/lib/.nodegate.lock" // not in stateDir, which uninstall removes while it is locked
-	FetchFile      = "/etc/nodegate/fetch"     // exists where an export has the node fetch the binary
+	FetchFile      = "/etc/nodegate/fetch"     // exists if the node downloads the binary, as some exports configure it
 	FetchUnit      = "nodegate-fetch.service"
 	dropInSlack    = 30 * time.Second // systemd waits this much longer than the gate's budget
 	applyTimeout   = "60s"
 )
 
-// OldestSystemd is the oldest that works (docs/supported.md): watch's system calls are
-// @system-service, which is not in 238.
+// OldestSystemd is the oldest version that works (docs/supported.md): the filter of watch's system
+// calls uses @system-service, which 238 lacks.
 const OldestSystemd = 239
 
-// File is one file, or symbolic link, to be installed.
+// File is a file or symbolic link to install.
 type File struct {
 	Path    string
 	Mode    fs.FileMode
@@ -48,22 +48,21 @@ type File struct {
 	Target  string // of a symbolic link
 }
 
-// InForce returns the paths of which one at least exists where nodegate was put in force: by install, or by an export, which has no
-// journal. nodeup writes the unit of a hook below /lib or /usr/lib, where also a package has its own, and makes the enabling link; a
-// package that is merely installed has no such link.
+// InForce returns paths of which at least one exists if nodegate is active on a machine, through install or an export. An export
+// has no journal. nodeup writes the unit of a hook below /lib or /usr/lib, as packages do, but also creates the enabling link,
+// which a package does not.
 func InForce() []string {
 	return []string{JournalFile, unitDir + "/" + ApplyUnit, enabling(ApplyUnit)}
 }
 
-// enabling is the link of a unit with WantedBy=multi-user.target.
+// enabling returns the path of the link that enables a unit with WantedBy=multi-user.target.
 func enabling(unit string) string { return unitDir + "/multi-user.target.wants/" + unit }
 
-// GateFile is the drop-in that gives a unit its gate.
+// GateFile returns the path of the drop-in that adds the gate to a unit.
 func GateFile(unit string) string { return unitDir + "/" + unit + ".d/10-nodegate.conf" }
 
-// Files returns everything an installation consists of, in the order in which it is
-// written: what kubelet's start depends on comes last, so that a machine that loses
-// power in between still boots.
+// Files returns the files of an installation in the order in which they are written. The drop-in that
+// kubelet's start depends on comes last, so that kubelet still starts after a loss of power in between.
 func Files(p *policy.Policy, texts []policy.File, prog Program) ([]File, error) {
 	var files []File
 	if prog.content != nil {
@@ -109,8 +108,8 @@ func unitFiles(g policy.Gate, prog Program) []File {
 	}
 }
 
-// policyName returns the base name under which a policy file is installed, which
-// keeps it HCL or JSON. It is not hidden: nodegate would not read it.
+// policyName returns the base name under which a policy file is installed. It keeps the syntax, HCL
+// or JSON, and is never hidden, because nodegate ignores hidden files.
 func policyName(name string) string {
 	name = name[strings.LastIndexAny(name, "/:")+1:]
 	suffix := ".hcl"
@@ -120,11 +119,11 @@ func policyName(name string) string {
 	return cmp.Or(strings.TrimLeft(strings.TrimSuffix(name, ".hcl"), "."), "policy") + suffix
 }
 
-// applyCommand ends well before applyTimeout.
+// applyCommand has a timeout well below applyTimeout.
 const applyCommand = " apply --stage boot --timeout 45s"
 
 func applyUnit(g policy.Gate, prog Program) []byte {
-	return render(prog.header()+"# Makes this machine what the policy asks for, before network and kubelet.",
+	return render(prog.unitHeader()+"# Applies the node policy before the network and kubelet start.",
 		section("Unit",
 			"Description", "Apply the Kubernetes node policy",
 			"DefaultDependencies", "no",
@@ -132,7 +131,7 @@ func applyUnit(g policy.Gate, prog Program) []byte {
 			"ConditionPathExists", "!"+BreakGlassFile,
 			"RequiresMountsFor", path.Dir(prog.path)+" /etc/nodegate",
 			"Wants", "network-pre.target",
-			"After", "local-fs.target systemd-modules-load.service systemd-sysctl.service systemd-sysext.service",
+			"After", applyAfter(prog),
 			"Before", "network-pre.target "+g.Unit+" shutdown.target",
 			"Conflicts", "shutdown.target",
 		), section("Service",
@@ -140,11 +139,11 @@ func applyUnit(g policy.Gate, prog Program) []byte {
 			"RemainAfterExit", "yes",
 			"ExecStart", prog.path+applyCommand,
 			"TimeoutStartSec", applyTimeout,
-			// It loads modules and writes network parameters. It confines itself to
-			// files below /run/nodegate, /proc, /sys and /dev: ProtectSystem= and all
-			// else that makes a mount namespace is most of what the unit would take.
-			// ProtectClock= costs a device filter, up to a quarter of the time, and
-			// forbids nothing more: no clock can be set without CAP_SYS_TIME.
+			// The unit loads modules and writes network parameters. nodegate itself
+			// writes only below /run/nodegate, /proc, /sys and /dev, so the unit needs no
+			// ProtectSystem= or other option that creates a mount namespace: that would
+			// take most of the unit's time. ProtectClock= adds a device filter, which takes
+			// up to a quarter of the time, and no protection: setting a clock needs CAP_SYS_TIME.
 			"RuntimeDirectory", "nodegate",
 			"RuntimeDirectoryPreserve", "yes",
 			"CapabilityBoundingSet", "CAP_SYS_MODULE CAP_NET_ADMIN",
@@ -161,15 +160,28 @@ func applyUnit(g policy.Gate, prog Program) []byte {
 		))
 }
 
+// applyAfter returns the units that precede the apply unit. local-fs.target is not among them: a mount
+// that needs cloud-init or the network makes it wait for network-pre.target, which waits for the apply
+// unit, and systemd would break that cycle by deleting a job at random. RequiresMountsFor= orders the
+// apply unit after the mounts of its own directories. systemd-sysext.service, which itself waits for
+// local-fs.target, precedes it only if the program can come from a system extension.
+func applyAfter(prog Program) string {
+	after := "systemd-modules-load.service systemd-sysctl.service"
+	if !strings.HasPrefix(prog.path, "/usr/local/") {
+		after += " systemd-sysext.service"
+	}
+	return after
+}
+
 func gateDropIn(g policy.Gate, prog Program) []byte {
-	return render(prog.head()+"# Holds "+g.Unit+" until the node passes its policy. Why ExecStartPre and not Requires: "+
-		"a failed required job is never tried again.",
+	return render(prog.fileHeader()+"# Holds "+g.Unit+" until the node passes its policy. It uses ExecStartPre= instead of Requires= "+
+		"because systemd never retries a failed required job.",
 		section("Unit",
 			"After", ApplyUnit,
 			"Wants", ApplyUnit,
 			"StartLimitIntervalSec", "0",
 		), section("Service",
-			"ExecStartPre", "+"+prog.gate(),
+			"ExecStartPre", "+"+prog.gateCommand(),
 			"TimeoutStartSec", startTimeout(g),
 			"Restart", "always",
 			"RestartSec", "2s",
@@ -177,10 +189,9 @@ func gateDropIn(g policy.Gate, prog Program) []byte {
 		))
 }
 
-// startTimeout is longer than the gate's budget. It limits the unit's own start too:
-// that of kubelet is over at once (Type=simple), but k3s and rke2 wait for their
-// datastore and set no limit, so that none is set for other units; the gate ends by
-// itself.
+// startTimeout returns a start timeout longer than the gate's budget. The timeout also applies to
+// the unit's own start. kubelet's start finishes at once (Type=simple), but k3s and rke2 wait for
+// their datastore without a limit, so other units get no timeout: the gate ends by itself.
 func startTimeout(g policy.Gate) string {
 	if g.Unit != "kubelet.service" {
 		return "infinity"
@@ -208,7 +219,7 @@ func render(head string, sections ...[]*unit.UnitOption) []byte {
 
 func modulesLoad(p *policy.Policy, prog Program) []byte {
 	var b strings.Builder
-	b.WriteString(prog.head())
+	b.WriteString(prog.fileHeader())
 	for _, m := range p.Modules {
 		if m.Applies() {
 			fmt.Fprintln(&b, m.Name)
@@ -217,18 +228,19 @@ func modulesLoad(p *policy.Policy, prog Program) []byte {
 	return []byte(b.String())
 }
 
-// sysctlConf returns the values that are exact. sysctl.d cannot express a bound or a
-// choice: a fixed value would lower one that is higher for good reason. The check sysctl.who-wins reads which are left out.
+// sysctlConf returns the exact values of the policy in the format of sysctl.d, which cannot express a bound or a choice: a
+// fixed value could lower a value that is higher for a good reason. The check sysctl.who-wins reads the comments about the
+// parameters that are left out.
 func sysctlConf(p *policy.Policy, prog Program) []byte {
 	var b strings.Builder
-	b.WriteString(prog.head())
+	b.WriteString(prog.fileHeader())
 	for _, s := range p.Sysctls {
 		switch {
 		case s.Off:
 		case s.Value != "" && s.Unknown == "":
 			fmt.Fprintf(&b, "%s = %s\n", s.Key, s.Value)
 		default:
-			fmt.Fprintf(&b, "# %s: %s; only `nodegate apply` sees to it\n", s.Key, s.Want())
+			fmt.Fprintf(&b, "# %s: %s; only `nodegate apply` sets it\n", s.Key, s.Want())
 		}
 	}
 	return []byte(b.String())

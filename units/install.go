@@ -17,34 +17,34 @@ type PathChange struct {
 	Action Action
 }
 
-// Action is what happens to a path.
+// Action is a kind of change to a path.
 type Action string
 
 // The actions.
 const (
 	Create  Action = "create"
 	Replace Action = "replace"
-	Restore Action = "restore" // to what existed before nodegate
+	Restore Action = "restore" // the file that existed before nodegate
 	Remove  Action = "remove"
 )
 
-// Plan returns what Install would change: nothing, where it is installed already.
-// The error joins one line for each path that somebody else has changed since
-// nodegate wrote it, unless force is set.
+// Plan returns the changes that Install would make; there are none if the files are installed
+// already. Unless force is set, it returns an error with one line for each path that another
+// program has changed since nodegate wrote it.
 func Plan(t Tree, files []File, force bool) ([]PathChange, error) {
 	j, err := readJournal(t)
 	if err != nil {
 		return nil, err
 	}
-	s, err := prepare(t, j, files, force)
+	s, err := planStep(t, j, files, force)
 	if err != nil {
 		return nil, err
 	}
 	return s.changes, nil
 }
 
-// Install writes the files below the root. It finishes a run that was killed. Where
-// a file cannot be written, for lack of space or of permission, nothing changes.
+// Install writes the files below the root. It also finishes a run that was killed. If a file cannot
+// be written, for lack of space or of permission, nothing changes.
 func Install(t Tree, files []File, force bool) ([]PathChange, error) {
 	l, err := takeLock(t)
 	if err != nil {
@@ -64,9 +64,9 @@ func install(t Tree, l *lock, files []File, force bool) ([]PathChange, error) {
 		return nil, err
 	}
 	j.Dirs = append(append(j.Dirs, l.dirs...), stateDirs...)
-	s, err := prepare(t, j, files, force)
+	s, err := planStep(t, j, files, force)
 	if err == nil {
-		err = clean(t, j)
+		err = removeStaged(t, j)
 	}
 	if err == nil && len(s.changes) == 0 {
 		return nil, nil
@@ -78,15 +78,16 @@ func install(t Tree, l *lock, files []File, force bool) ([]PathChange, error) {
 	case err == nil:
 		return s.changes, nil
 	case s != nil && s.committed:
-		err = fmt.Errorf("%w; the installation is incomplete: run install again to finish it, or uninstall", err)
+		err = fmt.Errorf("%w; the installation is incomplete: run `nodegate install` again to finish it, or `nodegate uninstall` to "+
+			"remove it", err)
 	case len(j.Entries) == 0:
-		err = errors.Join(err, forget(t, j, l))
+		err = errors.Join(err, removeState(t, j, l))
 	}
 	return nil, err
 }
 
-// clean removes what a killed run left beside the files that the journal names.
-func clean(t Tree, j *journal) error {
+// removeStaged removes files that a killed run left beside the files in the journal.
+func removeStaged(t Tree, j *journal) error {
 	errs := []error{t.Unstage(JournalFile), t.UnstageDir(PolicyDir)}
 	for _, e := range j.Entries {
 		errs = append(errs, t.Unstage(e.Path))
@@ -94,51 +95,51 @@ func clean(t Tree, j *journal) error {
 	return errors.Join(errs...)
 }
 
-// step is the whole of one installation, known before the first write.
+// step holds all changes of one installation. It is complete before the first write.
 type step struct {
 	old     *journal
 	next    journal
-	files   []File // those that differ from what they should be
-	fresh   []int  // entries of next whose Before has to be backed up
+	files   []File // files that differ on the machine
+	fresh   []int  // entries of next whose Before must be backed up
 	dropped []entry
 	changes []PathChange
 
 	policy  []string // names in PolicyDir that change
-	copied  string   // the copy of PolicyDir in which they change together, "" for none
-	swapped bool     // the copy is in its place
+	copied  string   // the copy of PolicyDir in which they change together, or ""
+	swapped bool     // the copy has replaced PolicyDir
 
-	lost      bool // a gate of ours is there that the journal does not know
-	committed bool // at least one file may be in its place
+	lost      bool // a gate of nodegate exists that is not in the journal
+	committed bool // at least one file may have been renamed into place
 }
 
-func prepare(t Tree, j *journal, files []File, force bool) (*step, error) {
+func planStep(t Tree, j *journal, files []File, force bool) (*step, error) {
 	s := &step{old: j, next: journal{APIVersion: journalVersion, Kind: journalKind, Dirs: slices.Clone(j.Dirs)}}
-	gate, err := lostGate(t, j)
+	gate, err := findLostGate(t, j)
 	s.lost = gate != ""
 	errs := []error{err}
 	for _, f := range files {
-		errs = append(errs, s.add(t, f, force))
+		errs = append(errs, s.addFile(t, f, force))
 	}
 	for _, e := range j.Entries {
 		if slices.ContainsFunc(files, func(f File) bool { return f.Path == e.Path }) {
 			continue
 		}
 		now, err := t.Stat(e.Path)
-		if err == nil && now.Type == tree.Absent && path.Dir(e.Path) == PolicyDir { // whose it was removed it: it is not put back
+		if err == nil && now.Type == tree.Absent && path.Dir(e.Path) == PolicyDir { // the operator removed it: do not restore it
 			s.changes = append(s.changes, PathChange{e.Path, Remove})
 			continue
 		}
-		if err == nil && !e.ours(now) && !force {
+		if err == nil && !e.isOurs(now) && !force {
 			err = changedError(t, e.Path)
 		}
 		errs = append(errs, err)
 		s.dropped = append(s.dropped, e)
-		s.changes = append(s.changes, undoing(&e))
+		s.changes = append(s.changes, undoOf(&e))
 	}
 	return s, errors.Join(errs...)
 }
 
-func (s *step) add(t Tree, f File, force bool) error {
+func (s *step) addFile(t Tree, f File, force bool) error {
 	now, err := t.Stat(f.Path)
 	if err != nil {
 		return err
@@ -150,7 +151,7 @@ func (s *step) add(t Tree, f File, force bool) error {
 	e := entry{Path: f.Path, Before: now, Wrote: []tree.Entry{want}}
 	known := s.old.find(f.Path)
 	if known != nil {
-		if !known.ours(now) && !sameNode(now, want) && !force {
+		if !known.isOurs(now) && !sameNode(now, want) && !force {
 			return changedError(t, f.Path)
 		}
 		e.Before = known.Before
@@ -160,7 +161,7 @@ func (s *step) add(t Tree, f File, force bool) error {
 			}
 		}
 	} else {
-		if sameNode(now, want) && s.isLeft(f) {
+		if sameNode(now, want) && s.isLeftover(f) {
 			e.Before = tree.Entry{Type: tree.Absent}
 		}
 		s.fresh = append(s.fresh, len(s.next.Entries))
@@ -172,7 +173,7 @@ func (s *step) add(t Tree, f File, force bool) error {
 	case !sameNode(now, want):
 		s.changes = append(s.changes, PathChange{f.Path, Replace})
 	case known == nil || len(e.Wrote) > 1:
-		// The file is right, but the journal does not record yet that it is ours.
+		// The file is right, but the journal does not record yet that nodegate wrote it.
 		s.changes = append(s.changes, PathChange{f.Path, Replace})
 		return nil
 	default:
@@ -196,8 +197,8 @@ func (f File) node() tree.Entry {
 	return tree.Entry{Type: tree.File, Mode: f.Mode, Sum: hex.EncodeToString(sum[:])}
 }
 
-// run writes: backups, the journal, every file beside its place, and only then the
-// renames. A failure before the renames is undone.
+// run writes the backups, the journal and every file under a temporary name, and only then renames
+// the files. A failure before the renames is undone.
 func (s *step) run(t Tree) error {
 	if err := makeDirs(t, []string{backupDir}, 0o700); err != nil {
 		return err
@@ -226,16 +227,16 @@ func (s *step) run(t Tree) error {
 	for _, f := range s.files {
 		commit := func() error { return t.Commit(f.Path) }
 		if s.isCopied(f.Path) {
-			commit = func() error { return s.commitWhole(t) }
+			commit = func() error { return s.commitDir(t) }
 		}
 		if err := commit(); err != nil {
 			return err
 		}
 	}
-	if err := s.commitWhole(t); err != nil { // where only dropped files are in it
+	if err := s.commitDir(t); err != nil { // if it contains only dropped files
 		return err
 	}
-	for _, e := range slices.Backward(s.dropped) { // as uninstall: a drop-in goes before the binary that it calls
+	for _, e := range slices.Backward(s.dropped) { // as uninstall does: a drop-in before the binary that it calls
 		if s.isCopied(e.Path) {
 			continue
 		}
@@ -257,7 +258,7 @@ func (s *step) stage(t Tree) error {
 	if err := makeDirs(t, s.next.Dirs, 0o755); err != nil {
 		return err
 	}
-	if err := s.stageWhole(t); err != nil {
+	if err := s.stageDir(t); err != nil {
 		return err
 	}
 	for _, f := range s.files {
@@ -278,11 +279,11 @@ func (s *step) stage(t Tree) error {
 }
 
 func changedError(t Tree, p string) error {
-	return fmt.Errorf("%s: somebody has changed it since nodegate wrote it; keep the change elsewhere, or use --force to overwrite it",
+	return fmt.Errorf("%s has changed since nodegate wrote it; save the change elsewhere, or overwrite it with --force",
 		t.Full(p))
 }
 
-func undoing(e *entry) PathChange {
+func undoOf(e *entry) PathChange {
 	if e.Before.Type == tree.Absent {
 		return PathChange{e.Path, Remove}
 	}

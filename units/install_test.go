@@ -18,7 +18,7 @@ import (
 	"nodegate/units"
 )
 
-// manifest is everything about a tree: type, mode, owner, time and content.
+// manifest returns the type, mode, owner, time and content of everything in a tree.
 func manifest(t *testing.T, root string) string {
 	t.Helper()
 	var lines []string
@@ -55,8 +55,8 @@ func manifest(t *testing.T, root string) string {
 	return strings.Join(lines, "\n")
 }
 
-// inMemory makes an empty tree in memory, if it can: what these tests prove does not
-// depend on a disk, and each of thousands of flushes would wait for one.
+// inMemory creates an empty tree in memory, if possible. These tests flush thousands of files, and do
+// not depend on a disk.
 func inMemory(t *testing.T) string {
 	t.Helper()
 	root, err := os.MkdirTemp("/dev/shm", "nodegate")
@@ -67,8 +67,8 @@ func inMemory(t *testing.T) string {
 	return root
 }
 
-// node makes a tree with something in the way of nearly every file: one that another
-// tool wrote, with odd mode and owner, and a symbolic link.
+// node creates a tree with files that nodegate must replace: a binary of another tool, with an
+// unusual mode and owner, and a symbolic link.
 func node(t *testing.T) string {
 	t.Helper()
 	root := inMemory(t)
@@ -145,7 +145,7 @@ func TestInstallAndUninstall(t *testing.T) {
 	done, err := units.Install(tree, one, false)
 	must(t, err)
 	if d := cmp.Diff(planned, done); d != "" {
-		t.Errorf("Install did not do what Plan said:\n%s", d)
+		t.Errorf("Install differs from Plan:\n%s", d)
 	}
 	installed := manifest(t, root)
 	if again, err := units.Install(tree, one, false); err != nil || len(again) != 0 || manifest(t, root) != installed {
@@ -171,7 +171,7 @@ func TestInstallAndUninstall(t *testing.T) {
 	_, err = units.Install(tree, two, false)
 	must(t, err)
 	if _, err := os.Stat(root + "/etc/systemd/system/kubelet.service.d/10-nodegate.conf"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the drop-in of the unit that waits no longer: %v", err)
+		t.Errorf("the drop-in of the previous unit remains: %v", err)
 	}
 	_, err = units.Uninstall(tree, false)
 	must(t, err)
@@ -183,7 +183,7 @@ func TestInstallAndUninstall(t *testing.T) {
 	}
 }
 
-func TestSomebodyChangedAFile(t *testing.T) {
+func TestChangedFile(t *testing.T) {
 	root := node(t)
 	tree := open(t, root)
 	before := manifest(t, root)
@@ -200,12 +200,12 @@ func TestSomebodyChangedAFile(t *testing.T) {
 	} {
 		err := try(false)
 		for _, f := range changed {
-			if err == nil || strings.Count(err.Error(), f+": somebody has changed it") != 1 {
-				t.Errorf("%s does not name %s once: %v", what, f, err)
+			if err == nil || strings.Count(err.Error(), f+" has changed since") != 1 {
+				t.Errorf("the error of %s does not name %s once: %v", what, f, err)
 			}
 		}
 		if d := cmp.Diff(now, manifest(t, root)); d != "" {
-			t.Errorf("%s refused and yet changed:\n%s", what, d)
+			t.Errorf("%s refused, but changed the tree:\n%s", what, d)
 		}
 	}
 	_, err = units.Uninstall(tree, true)
@@ -215,8 +215,8 @@ func TestSomebodyChangedAFile(t *testing.T) {
 	}
 }
 
-// TestEditedInPlace: somebody edits the installed policy, and installs it: nothing is
-// lost by that, so it is not refused, and uninstall knows the file as nodegate's.
+// TestEditedInPlace: an operator edits the installed policy and installs it again. Nothing would be
+// lost, so install accepts it, and uninstall treats the file as nodegate's.
 func TestEditedInPlace(t *testing.T) {
 	root := node(t)
 	tree := open(t, root)
@@ -255,7 +255,7 @@ func TestNothingLeavesTheRoot(t *testing.T) {
 				t.Errorf("the error names no path: %v", err)
 			}
 			if d := cmp.Diff(before, manifest(t, root)); d != "" {
-				t.Errorf("it failed and yet changed:\n%s", d)
+				t.Errorf("it failed, but changed the tree:\n%s", d)
 			}
 			if names, _ := os.ReadDir(outside); len(names) > 0 {
 				t.Errorf("it wrote outside the root: %v", names)

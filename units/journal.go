@@ -9,18 +9,18 @@ import (
 	"nodegate/internal/host/tree"
 )
 
-// journal is what uninstall needs to remove everything again. It is on disk,
-// flushed, before the first file that it names is changed.
+// journal lists everything that uninstall must restore or remove. It is flushed to disk before the
+// first file that it names is changed.
 type journal struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"`
 	Entries    []entry  `json:"entries"`
-	Dirs       []string `json:"dirs"` // directories that were made, parents first
+	Dirs       []string `json:"dirs"` // created directories, parents first
 }
 
-// entry is one path: what existed there before the first install, and everything
-// that nodegate may have put there since (two things, while a change is under way).
-// The content of a replaced file is in backupDir, named by its sum.
+// entry records one path: the file that existed before the first install, and every file that
+// nodegate may have written since (two while a change is in progress). The content of a replaced
+// file is in backupDir, named by its checksum.
 type entry struct {
 	Path   string       `json:"path"`
 	Before tree.Entry   `json:"before"`
@@ -29,7 +29,7 @@ type entry struct {
 
 const journalVersion, journalKind = "nodegate/v1", "Journal"
 
-// readJournal returns an empty journal where nothing is installed.
+// readJournal returns an empty journal if nothing is installed.
 func readJournal(t Tree) (*journal, error) {
 	j := &journal{APIVersion: journalVersion, Kind: journalKind}
 	n, err := t.Stat(JournalFile)
@@ -41,7 +41,7 @@ func readJournal(t Tree) (*journal, error) {
 		return nil, err
 	}
 	if err := json.Unmarshal(b, j); err != nil {
-		return nil, fmt.Errorf("%s: not a journal: %w; restore it from a backup, "+
+		return nil, fmt.Errorf("%s: invalid journal: %w; restore it from a backup, "+
 			"or remove it and the files that `nodegate install --dry-run` lists", t.Full(JournalFile), err)
 	}
 	if j.APIVersion != journalVersion || j.Kind != journalKind {
@@ -69,14 +69,14 @@ func (j *journal) find(p string) *entry {
 	return nil
 }
 
-// ours reports whether nodegate put what is at the entry's path there, or whether it
-// is what existed before.
-func (e *entry) ours(now tree.Entry) bool {
+// isOurs reports whether the file at the entry's path is one that nodegate wrote or that existed
+// before the first install.
+func (e *entry) isOurs(now tree.Entry) bool {
 	return sameNode(now, e.Before) || slices.ContainsFunc(e.Wrote, func(n tree.Entry) bool { return sameNode(now, n) })
 }
 
-// sameNode compares what matters about a file: kind, mode and content. Its owner
-// does not: packaging tools change owners of whole trees.
+// sameNode compares the type, mode and content of two files. It ignores the owner, because packaging
+// tools change the owners of whole trees.
 func sameNode(a, b tree.Entry) bool {
 	if a.Type != b.Type || a.Sum != b.Sum || a.Target != b.Target {
 		return false
@@ -100,13 +100,13 @@ func backup(t Tree, p string, n tree.Entry) error {
 	return t.Commit(to)
 }
 
-// restore puts back what existed at the entry's path: content, mode, owner and
-// modification time.
+// restore restores the file that existed at the entry's path: content, mode, owner and modification
+// time.
 func (e *entry) restore(t Tree) error {
 	if e.Before.Type == tree.Absent {
 		return errors.Join(t.Unstage(e.Path), t.Remove(e.Path))
 	}
-	missing, err := missingDirs(t, e.Path) // somebody may have removed the folder
+	missing, err := missingDirs(t, e.Path) // the directory may have been removed
 	if err == nil {
 		err = makeDirs(t, missing, 0o755)
 	}

@@ -8,7 +8,7 @@ import (
 	"nodegate/internal/host/tree"
 )
 
-// FuzzJournal: no journal makes uninstall panic, or touch what lies beside the root.
+// FuzzJournal: no journal makes uninstall panic or change a file outside the root.
 func FuzzJournal(f *testing.F) {
 	f.Add([]byte(`{"apiVersion": "nodegate/v1", "kind": "Journal", "dirs": ["/etc/x"], "entries": [{"path": "/etc/a", "before": {"type": "file",
 		"sum": "00"}, "wrote": [{"type": "absent"}]}]}`))
@@ -35,7 +35,7 @@ func FuzzJournal(f *testing.F) {
 		defer tr.Close()
 		_, _ = Uninstall(tr, true)
 		if got, err := os.ReadFile(kept); err != nil || string(got) != "kept" {
-			t.Errorf("what lies beside the root: %q, %v", got, err)
+			t.Errorf("the file outside the root: %q, %v", got, err)
 		}
 	})
 }

@@ -13,8 +13,8 @@ import (
 	"nodegate/units"
 )
 
-// TestKilledAnywhere ends install and uninstall before each of their writes, and in
-// the middle of each file, and lets the next run finish the job.
+// TestKilledAnywhere kills install and uninstall before each of their writes and in the middle of
+// each file, and lets the next run finish.
 func TestKilledAnywhere(t *testing.T) {
 	one, two := files(t, policyOne, "binary one"), files(t, policyTwo, "binary two")
 	install := func(f []units.File) func(units.Tree) error {
@@ -65,7 +65,7 @@ func TestKilledAnywhere(t *testing.T) {
 				}
 			}
 			if steps < 10 {
-				t.Errorf("only %d points to be killed at: the test does not see the writes", steps)
+				t.Errorf("killed at only %d writes: the test does not see the writes", steps)
 			}
 		})
 	}
@@ -76,7 +76,7 @@ func reinstall(tree units.Tree, f []units.File) error {
 	return err
 }
 
-// TestKilledAtTheLock: who died with nothing but the lock made leaves nothing behind the next uninstall.
+// TestKilledAtTheLock: if install dies after it has created only the lock, the next uninstall leaves nothing.
 func TestKilledAtTheLock(t *testing.T) {
 	root := node(t)
 	before := manifest(t, root)
@@ -89,8 +89,7 @@ func TestKilledAtTheLock(t *testing.T) {
 	}
 }
 
-// freshly returns what a fresh installation looks like, without the journal's memory
-// of earlier ones.
+// freshly returns the manifest of a fresh installation, without the history in the journal.
 func freshly(t *testing.T, f []units.File) string {
 	t.Helper()
 	root := node(t)
@@ -116,13 +115,13 @@ func withoutTimes(manifest string) string {
 	return strings.Join(kept, "\n")
 }
 
-// killer is a tree whose process dies before its write number left: that write and
-// all later ones do not happen, except that a file may be half staged.
+// killer is a tree whose process dies before the write with number left. That write and all later
+// ones do not happen, except that a file may be half staged.
 type killer struct {
 	units.Tree
 	left int
 	dead bool
-	once bool // it does not die: that write fails, and the later ones do not
+	once bool // only that write fails, and the process goes on
 }
 
 var errDead = errors.New("killed")

@@ -5,14 +5,14 @@ import (
 	"io/fs"
 )
 
-// lock keeps a second run from writing the same tree.
+// lock prevents a second run from writing to the same tree.
 type lock struct {
-	dirs []string // to be removed with it, where they are empty
+	dirs []string // directories to remove with the lock if they are empty
 	free func() error
 }
 
-// lockTries bounds how often an uninstallation that ends just now may remove the
-// directory that the lock is made in.
+// lockTries limits the attempts to take the lock. An uninstall that is just finishing may remove the
+// lock's directory before each of them.
 const lockTries = 10
 
 func takeLock(t Tree) (*lock, error) {
@@ -37,5 +37,5 @@ func takeLock(t Tree) (*lock, error) {
 	return l, nil
 }
 
-// release removes the lock, and then the directories that only it needed.
+// release removes the lock, and the directories that only the lock needed.
 func (l *lock) release(t Tree) error { return errors.Join(l.free(), removeDirs(t, l.dirs)) }

@@ -10,12 +10,12 @@ import (
 	"nodegate/internal/host/tree"
 )
 
-// ownHead begins the files that install writes and can comment, and no other.
-const ownHead = "# Written by `nodegate install`"
+// headerStart begins every file that install writes in a format with comments, and no other file.
+const headerStart = "# Written by `nodegate install`"
 
-// lostGate returns the path of a gate that install wrote and the journal does not know, "" where there is none: the journal was
-// lost, and with it what was there before.
-func lostGate(t Tree, j *journal) (string, error) {
+// findLostGate returns the path of a gate that install wrote but that is not in the journal, or "". Such a gate means that the
+// journal was lost, and with it the record of the previous files.
+func findLostGate(t Tree, j *journal) (string, error) {
 	names, err := t.Names(unitDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -28,7 +28,7 @@ func lostGate(t Tree, j *journal) (string, error) {
 		if !strings.HasSuffix(n, ".d") || j.find(p) != nil {
 			continue
 		}
-		// A folder that leads out of the root, or is none, is not one that install wrote to.
+		// Install never writes through a link that leads out of the root, or below a file.
 		if now, err := t.Stat(p); err != nil || now.Type != tree.File {
 			continue
 		}
@@ -36,27 +36,31 @@ func lostGate(t Tree, j *journal) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if bytes.HasPrefix(text, []byte(ownHead)) {
+		if bytes.HasPrefix(text, []byte(headerStart)) {
 			return p, nil
 		}
 	}
 	return "", nil
 }
 
-// errLost returns an error where an installation is there that has no journal: nobody can take it back.
-func errLost(t Tree) error {
+// checkJournalLost returns an error if an installation exists without a journal: it cannot be undone.
+func checkJournalLost(t Tree) error {
 	j, err := readJournal(t)
 	if err != nil || len(j.Entries) > 0 {
 		return err
 	}
-	gate, err := lostGate(t, j)
+	gate, err := findLostGate(t, j)
 	if err == nil && gate != "" {
-		err = fmt.Errorf("%s is of an installation whose journal %s is lost: run `nodegate install` first, which makes it anew, then uninstall",
+		err = fmt.Errorf("%s belongs to an installation whose journal %s is lost: run `nodegate install` to create the journal again, "+
+			"then `nodegate uninstall`",
 			t.Full(gate), t.Full(JournalFile))
 	}
 	return err
 }
 
-// isLeft reports whether what is at a file's path, and is what is wanted there, is of an installation whose journal was lost: it was
-// not there before. What has no head of ours may be anybody's, except beside a gate of ours.
-func (s *step) isLeft(f File) bool { return s.lost || bytes.HasPrefix(f.Content, []byte(ownHead)) }
+// isLeftover reports whether a file that already has the wanted content is left from an installation whose journal was lost, so
+// that it did not exist before nodegate. Files without nodegate's header may belong to another program, unless a gate of nodegate
+// exists without a journal.
+func (s *step) isLeftover(f File) bool {
+	return s.lost || bytes.HasPrefix(f.Content, []byte(headerStart))
+}

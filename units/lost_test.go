@@ -11,7 +11,8 @@ import (
 	"nodegate/units"
 )
 
-// TestLostJournal: who lost the journal is told so, and not that nothing is installed; installed again, all of it can be removed.
+// TestLostJournal: without its journal, uninstall reports the loss, not that nothing is installed. After another install,
+// uninstall removes everything.
 func TestLostJournal(t *testing.T) {
 	for _, packaged := range []bool{false, true} {
 		root := inMemory(t)
@@ -19,7 +20,7 @@ func TestLostJournal(t *testing.T) {
 		for _, d := range []string{"/etc/systemd/system/a.d", "/etc/modules-load.d", "/etc/sysctl.d", "/var/lib", "/usr/local/bin"} {
 			must(t, os.MkdirAll(root+d, 0o755))
 		}
-		// Folders that lead elsewhere, or nowhere, are nobody's.
+		// Links that lead elsewhere and plain files are not directories of nodegate.
 		must(t, os.Symlink("/../../outside", root+"/etc/systemd/system/b.d"))
 		must(t, os.WriteFile(root+"/etc/systemd/system/c.d", nil, 0o644))
 		if packaged {
@@ -34,8 +35,9 @@ func TestLostJournal(t *testing.T) {
 		must(t, os.RemoveAll(root+"/var/lib/nodegate"))
 		for _, force := range []bool{false, true} {
 			_, err = units.Uninstall(tree, force)
-			if err == nil || !strings.Contains(err.Error(), root+"/etc/systemd/system/kubelet.service.d/10-nodegate.conf is of an installation") ||
-				!strings.Contains(err.Error(), "run `nodegate install` first") {
+			if err == nil || !strings.Contains(err.Error(), root+"/etc/systemd/system/kubelet.service.d/10-nodegate.conf belongs to an "+
+				"installation") ||
+				!strings.Contains(err.Error(), "run `nodegate install` to create the journal again") {
 				t.Errorf("uninstall without a journal: %v", err)
 			}
 		}
@@ -51,7 +53,7 @@ func TestLostJournal(t *testing.T) {
 	}
 }
 
-// filesAndLinks leaves out the folders of a manifest: which of them install made is lost with the journal.
+// filesAndLinks returns a manifest without the directories: the journal recorded which of them install created.
 func filesAndLinks(t *testing.T, root string) string {
 	t.Helper()
 	var kept []string
@@ -63,9 +65,9 @@ func filesAndLinks(t *testing.T, root string) string {
 	return strings.Join(kept, "")
 }
 
-// TestSameByAnother: what somebody else put there stays his, though it is what install wants: without a gate of ours nothing says
-// that it was install.
-func TestSameByAnother(t *testing.T) {
+// TestIdenticalForeignFile: a file of another program stays after uninstall, even if it is identical to the file that install would write.
+// Without a gate of nodegate, nothing proves that install wrote it.
+func TestIdenticalForeignFile(t *testing.T) {
 	root := node(t)
 	tree := open(t, root)
 	must(t, os.Remove(root+units.Binary))
@@ -76,6 +78,6 @@ func TestSameByAnother(t *testing.T) {
 	_, err := units.Uninstall(tree, false)
 	must(t, err)
 	if d := cmp.Diff(before, manifest(t, root)); d != "" {
-		t.Errorf("the same file of somebody else:\n%s", d)
+		t.Errorf("an identical file of another program:\n%s", d)
 	}
 }

@@ -10,7 +10,8 @@ import (
 	"nodegate/units"
 )
 
-// TestOldestSystemd: every setting of what install writes, by what the oldest systemd did with it when it was booted (docs/supported.md).
+// TestOldestSystemd: the oldest systemd knows every option in the installed units, or ignores it harmlessly. The lists were
+// recorded by booting that version (docs/supported.md).
 func TestOldestSystemd(t *testing.T) {
 	known := words(`AccuracySec After Before CapabilityBoundingSet ConditionKernelCommandLine ConditionPathExists Conflicts DefaultDependencies
 		Description ExecReload ExecStart ExecStartPre IPAddressAllow IPAddressDeny KeyringMode LockPersonality MemoryDenyWriteExecute MemoryMax
@@ -19,7 +20,7 @@ func TestOldestSystemd(t *testing.T) {
 		RestrictAddressFamilies RestrictNamespaces RestrictRealtime RuntimeDirectory RuntimeDirectoryPreserve StartLimitIntervalSec
 		SuccessExitStatus SystemCallArchitectures SystemCallErrorNumber SystemCallFilter TasksMax TimeoutStartSec Type UMask WantedBy Wants
 		WatchdogSec`)
-	// It says so in its log, and runs the unit without. Nothing that holds kubelet may be among them.
+	// It logs that it ignores these options and runs the unit. The drop-in that holds kubelet must not use them.
 	ignored := words("ProtectHostname ProtectKernelLogs RestrictSUIDSGID")
 	for _, publish := range []string{"", `publish { by = "timer" }`, `publish { by = "watch" }`} {
 		for _, f := range filesOf(t, units.Copied([]byte("x")).AssessingBoot().AllowingWritable(),
@@ -32,7 +33,8 @@ func TestOldestSystemd(t *testing.T) {
 				switch {
 				case !set || strings.HasPrefix(name, "#") || known[name]:
 				case !ignored[name]:
-					t.Errorf("%s: is %s= in systemd %d? Ask /lib/systemd/systemd --dump-configuration-items of it", f.Path, name, units.OldestSystemd)
+					t.Errorf("%s: does systemd %[3]d know %[2]s=? Run `/lib/systemd/systemd --dump-configuration-items` of that "+
+						"version", f.Path, name, units.OldestSystemd)
 				case strings.HasSuffix(f.Path, ".d/10-nodegate.conf"):
 					t.Errorf("%s: systemd %d ignores %s=", f.Path, units.OldestSystemd, name)
 				}

@@ -11,8 +11,8 @@ import (
 	"nodegate/units"
 )
 
-// TestDropInLastAndFirst: what kubelet's start depends on is written last and
-// removed first, so that it never calls a binary that does not exist.
+// TestDropInLastAndFirst: the drop-in that kubelet's start depends on is written last and removed
+// first, so that it never calls a binary that does not exist.
 func TestDropInLastAndFirst(t *testing.T) {
 	tree := open(t, t.TempDir())
 	installed, err := units.Install(tree, files(t, policyOne, "one"), false)
@@ -28,8 +28,8 @@ func TestDropInLastAndFirst(t *testing.T) {
 	}
 }
 
-// TestDropInNamesAProgram: an installation that moves to the package's program and to another unit may die anywhere; no drop-in ever
-// calls a program that is not there.
+// TestDropInNamesAProgram: an installation that moves to the package's program and to another unit may be killed at any write; no
+// drop-in ever calls a missing program.
 func TestDropInNamesAProgram(t *testing.T) {
 	for kill, finished := 0, false; !finished; kill++ {
 		root := node(t)
@@ -59,14 +59,14 @@ func TestDropInNamesAProgram(t *testing.T) {
 	}
 }
 
-// TestSomebodyChangedAMode: a changed mode is a change, as changed content is.
-func TestSomebodyChangedAMode(t *testing.T) {
+// TestChangedMode: a changed mode counts as a change, as changed content does.
+func TestChangedMode(t *testing.T) {
 	root := t.TempDir()
 	tree := open(t, root)
 	_, err := units.Install(tree, files(t, policyOne, "one"), false)
 	must(t, err)
 	must(t, os.Chmod(root+units.Binary, 0o700))
-	if _, err := units.Uninstall(tree, false); err == nil || !strings.Contains(err.Error(), root+units.Binary+": somebody has changed it") {
+	if _, err := units.Uninstall(tree, false); err == nil || !strings.Contains(err.Error(), root+units.Binary+" has changed since") {
 		t.Errorf("a changed mode: %v", err)
 	}
 }

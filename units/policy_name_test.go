@@ -9,7 +9,7 @@ import (
 	"nodegate/units"
 )
 
-// TestPolicyNames: whatever a policy file is called, nodegate reads it from where it was installed, in the syntax that it has.
+// TestPolicyNames: a policy file with any name is installed under a name that nodegate reads, and keeps its syntax.
 func TestPolicyNames(t *testing.T) {
 	for _, name := range []string{
 		"node.hcl", "dir/node.hcl", "node", "node.hcl.json", "node.json", "builtin:kubernetes.hcl", ".node.hcl", "..node.json", ".hcl",

@@ -9,45 +9,44 @@ import (
 	"nodegate/policy"
 )
 
-// Where a package of the distribution puts things.
+// Paths in a package of the distribution.
 const (
 	PackagedBinary  = "/usr/bin/nodegate"
 	packagedUnitDir = "/usr/lib/systemd/system"
 )
 
-// Program is the nodegate that the units run, and who provides it.
+// Program is the nodegate binary that the units run, and the way it is installed.
 type Program struct {
 	path    string
-	content []byte // to be written at path; nil where a package provides it, with the units
+	content []byte // written to path; nil if a package provides the binary and the units
 	carrier Delivery
-	assess  bool   // a unit judges the boot
-	allow   string // what gate, apply and watch get on their command lines
+	assess  bool   // install BootUnit, which assesses the boot
+	allow   string // additional arguments of gate, apply and watch
 }
 
-// AllowingWritable returns a program whose gate, apply and watch use a policy that others than root may write.
+// AllowingWritable returns the program with gate, apply and watch accepting a policy that users other than root may write.
 func (p Program) AllowingWritable() Program {
 	p.allow = " --allow-writable"
 	return p
 }
 
-// Delivery is anything other than install that puts nodegate's files onto a machine:
-// a cluster's manifest, cloud-init, an image's configuration.
+// Delivery describes a way other than install to put nodegate's files on a machine: a cluster's
+// manifest, cloud-init, an image's configuration.
 type Delivery struct {
-	Name string // the command that wrote them, for their heads: "nodegate export kops"
-	Path string // of the program; "" is Binary
-	Gate string // the command that delays the unit; "" is the program's gate
+	Name string // the command that writes the files, for their headers: "nodegate export kops"
+	Path string // of the program; "" means Binary
+	Gate string // the command that delays the unit; "" means the program's gate
 }
 
-// DeliveredBy returns a program that comes to its place by another way than these
-// files.
+// DeliveredBy returns a program that the delivery puts on the machine: it is not among the files.
 func DeliveredBy(c Delivery) Program { return Program{path: cmp.Or(c.Path, Binary), carrier: c} }
 
-// Copied returns a program that the installation provides itself.
+// Copied returns a program that the installation writes to Binary.
 func Copied(binary []byte) Program { return Program{path: Binary, content: binary} }
 
-// FindProgram returns the package's program where that is below the root and is the
-// same binary, else a copy of it: an installation depends on a package only if it
-// would write the very same bytes again.
+// FindProgram returns the package's program if it exists below the root and is the same binary,
+// otherwise a copy of the binary. An installation depends on a package only if it would write
+// exactly the same bytes again.
 func FindProgram(t Tree, binary []byte) (Program, error) {
 	there, err := t.Stat(PackagedBinary)
 	if err != nil {
@@ -64,10 +63,10 @@ func FindProgram(t Tree, binary []byte) (Program, error) {
 	return Copied(binary), nil
 }
 
-// bringsUnits reports whether the units are among the files.
+// bringsUnits reports whether the installation writes the units, instead of a package.
 func (p Program) bringsUnits() bool { return p.content != nil || p.carrier.Name != "" }
 
-func (p Program) gate() string {
+func (p Program) gateCommand() string {
 	if p.carrier.Gate != "" {
 		return p.carrier.Gate
 	}
@@ -81,23 +80,24 @@ func (p Program) unitDir() string {
 	return unitDir
 }
 
-// header returns the first line of a unit, head that of every other file.
-func (p Program) header() string {
+// unitHeader returns the first line of a unit that a package may provide.
+func (p Program) unitHeader() string {
 	if !p.bringsUnits() {
-		return "# Brought by the package; `nodegate install` enables it.\n"
+		return "# Provided by the package; `nodegate install` enables it.\n"
 	}
-	return p.head()
+	return p.fileHeader()
 }
 
-func (p Program) head() string {
+// fileHeader returns the first line of every other file.
+func (p Program) fileHeader() string {
 	if p.carrier.Name != "" {
 		return "# Written by `" + p.carrier.Name + "`: change the policy, not this file.\n"
 	}
-	return ownHead + "; `nodegate uninstall` removes it.\n"
+	return headerStart + "; `nodegate uninstall` removes it.\n"
 }
 
-// ForPackage returns the units as a package carries them: not enabled, and good for
-// every policy, because the drop-in that install writes says which unit waits.
+// ForPackage returns the units for a package. They are not enabled, and suit every policy, because
+// the drop-in that install writes selects the unit that waits.
 func ForPackage() []File {
 	return unitFiles(policy.Gate{Unit: "kubelet.service"}, Program{path: PackagedBinary})
 }

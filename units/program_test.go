@@ -12,7 +12,7 @@ import (
 	"nodegate/units"
 )
 
-// pack puts what a package provides below the root.
+// pack writes the files of a package below the root.
 func pack(t *testing.T, root, binary string) {
 	t.Helper()
 	files := append(units.ForPackage(), units.File{Path: units.PackagedBinary, Mode: 0o755, Content: []byte(binary)})
@@ -22,7 +22,7 @@ func pack(t *testing.T, root, binary string) {
 	}
 }
 
-// found is what an installation by the binary consists of, below the root.
+// found returns the files of an installation with the binary below the root.
 func found(t *testing.T, tree units.Tree, binary string) []units.File {
 	t.Helper()
 	prog, err := units.FindProgram(tree, []byte(binary))
@@ -36,8 +36,8 @@ func found(t *testing.T, tree units.Tree, binary string) []units.File {
 	return f
 }
 
-// TestPackagedProgram: with the package's own binary nothing of the package is
-// written a second time, and all that is written calls the package's binary.
+// TestPackagedProgram: an installation with the package's own binary does not write the package's
+// files again, and all units call the package's binary.
 func TestPackagedProgram(t *testing.T) {
 	root := t.TempDir()
 	tree := open(t, root)
@@ -54,15 +54,15 @@ func TestPackagedProgram(t *testing.T) {
 	_, err = units.Uninstall(tree, false)
 	must(t, err)
 	for _, dir := range []string{"etc", "var"} {
-		must(t, os.RemoveAll(filepath.Join(root, dir))) // made by Install, above what it made for itself
+		must(t, os.RemoveAll(filepath.Join(root, dir))) // the top directories, which Install created and keeps
 	}
 	if after := manifest(t, root); stripTimes(after) != stripTimes(before) {
 		t.Errorf("the package's files were changed:\n%s\nbefore:\n%s", after, before)
 	}
 }
 
-// TestAnotherBinary: another binary is installed, whatever package exists; it gives
-// way to the package's later, and leaves nothing behind.
+// TestAnotherBinary: a binary that differs from the package's is installed as a copy. A later
+// installation with the package's binary removes the copy completely.
 func TestAnotherBinary(t *testing.T) {
 	root := t.TempDir()
 	tree := open(t, root)
@@ -75,13 +75,13 @@ func TestAnotherBinary(t *testing.T) {
 	calls(t, root, units.PackagedBinary)
 	for _, gone := range []string{units.Binary, "/etc/systemd/system/" + units.ApplyUnit} {
 		if _, err := os.Lstat(root + gone); err == nil {
-			t.Errorf("%s is left", gone)
+			t.Errorf("%s still exists", gone)
 		}
 	}
 }
 
-// TestHalfAPackage: a binary alone, without the units, is no package.
-func TestHalfAPackage(t *testing.T) {
+// TestPackageWithoutUnits: a binary without the units does not count as a package.
+func TestPackageWithoutUnits(t *testing.T) {
 	root := t.TempDir()
 	tree := open(t, root)
 	pack(t, root, "packaged")
@@ -91,8 +91,8 @@ func TestHalfAPackage(t *testing.T) {
 	}
 }
 
-// calls fails unless every command of the units in force below the root is the
-// binary, and exists.
+// calls fails the test unless every command of the enabled units below the root is the binary, and
+// the binary exists.
 func calls(t *testing.T, root, binary string) {
 	t.Helper()
 	var seen []string

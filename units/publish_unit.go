@@ -13,7 +13,7 @@ const (
 	publishService = "nodegate-publish.service"
 )
 
-// Started returns the units that a machine starts by itself.
+// Started returns the units that systemd starts at boot.
 func Started(p *policy.Policy) []string {
 	all := []string{ApplyUnit, WatchUnit}
 	if p.Publish.By == policy.ByTimer {
@@ -22,8 +22,8 @@ func Started(p *policy.Policy) []string {
 	return all
 }
 
-// publishFiles returns what a publish block needs: leave for watch to reach the API server, or a publisher of its own. Without the
-// block watch reaches nobody.
+// publishFiles returns the files for a publish block: a drop-in that lets watch reach the API server, or a timer and its service.
+// Without the block, watch has no network access.
 func publishFiles(p *policy.Policy, prog Program) []File {
 	switch {
 	case p.Publish.Condition == "", p.Publish.By == policy.ByPod:
@@ -39,9 +39,10 @@ func publishFiles(p *policy.Policy, prog Program) []File {
 	}
 }
 
-// publishUnit looks, and changes nothing. That a node fails, or is no Node yet, is no failure of the unit.
+// publishUnit returns a unit that inspects the node and changes nothing on it. The unit also succeeds if the node fails its
+// policy or is not registered as a Node yet.
 func publishUnit(g policy.Gate, prog Program) []byte {
-	return render(prog.header()+"# Writes the verdict as a condition of this node's Node.",
+	return render(prog.unitHeader()+"# Writes the verdict as a condition of this node's Node.",
 		section("Unit",
 			"Description", "Publish the verdict on the Kubernetes node policy",
 			"RequiresMountsFor", path.Dir(prog.path)+" /etc/nodegate",
@@ -61,9 +62,10 @@ func publishUnit(g policy.Gate, prog Program) []byte {
 		})...))
 }
 
-// publishTimer runs it once a minute: a write is due every five minutes, or where something has changed.
+// publishTimer returns a timer that starts the unit once a minute. The unit writes to the API every five minutes, and when
+// the verdict has changed.
 func publishTimer(prog Program) []byte {
-	return render(prog.header()+"# "+publishService+" once a minute.",
+	return render(prog.unitHeader()+"# Starts "+publishService+" once a minute.",
 		section("Unit", "Description", "Publish the verdict on the Kubernetes node policy once a minute"),
 		section("Timer", "OnActiveSec", "5s", "OnUnitInactiveSec", "60s", "RandomizedDelaySec", "6s", "AccuracySec", "1s"),
 		section("Install", "WantedBy", "timers.target"))

@@ -25,7 +25,7 @@ func TestFullRoot(t *testing.T) {
 		t.Errorf("a full root: %v", err)
 	}
 	if d := cmp.Diff(before, manifest(t, root)); d != "" {
-		t.Errorf("it failed and yet changed:\n%s", d)
+		t.Errorf("it failed, but changed the tree:\n%s", d)
 	}
 }
 
@@ -40,7 +40,7 @@ func TestReadOnlyRoot(t *testing.T) {
 	}
 }
 
-// TestSecondInstaller: two at a time do not mix.
+// TestSecondInstaller: a second install is refused while the first one runs.
 func TestSecondInstaller(t *testing.T) {
 	root := node(t)
 	first := open(t, root)
@@ -55,8 +55,8 @@ func TestSecondInstaller(t *testing.T) {
 	must(t, err)
 }
 
-// TestFolderRemoved: where somebody has removed a folder with what install replaced in it, uninstall makes it again.
-func TestFolderRemoved(t *testing.T) {
+// TestDirectoryRemoved: if a directory was removed with a file that install replaced, uninstall creates it again.
+func TestDirectoryRemoved(t *testing.T) {
 	root := node(t)
 	tree := open(t, root)
 	before := manifest(t, root)
@@ -64,7 +64,7 @@ func TestFolderRemoved(t *testing.T) {
 	must(t, err)
 	must(t, os.RemoveAll(root+"/etc/sysctl.d"))
 	must(t, os.RemoveAll(root+"/usr"))
-	if _, err = units.Uninstall(tree, false); err == nil || !strings.Contains(err.Error(), "somebody has changed it") {
+	if _, err = units.Uninstall(tree, false); err == nil || !strings.Contains(err.Error(), "has changed since nodegate wrote it") {
 		t.Errorf("uninstall: %v", err)
 	}
 	_, err = units.Uninstall(tree, true)

@@ -32,7 +32,7 @@ func TestLinkAsSystemctl(t *testing.T) {
 	}
 }
 
-// TestUnitsVerify asks systemd whether it understands what is installed.
+// TestUnitsVerify runs `systemd-analyze verify` on the installed units.
 func TestUnitsVerify(t *testing.T) {
 	hosttest.NeedProgram(t, "systemd-analyze")
 	root := t.TempDir()

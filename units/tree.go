@@ -6,8 +6,7 @@ import (
 	"nodegate/internal/host/tree"
 )
 
-// Tree is what an installation needs of a file tree; tree.Tree documents what each
-// method promises.
+// Tree is the part of tree.Tree that an installation needs. tree.Tree documents its methods.
 type Tree interface {
 	Full(p string) string
 	Stat(p string) (tree.Entry, error)

@@ -9,20 +9,20 @@ import (
 	"nodegate/internal/host/tree"
 )
 
-// Uninstall puts back what existed at every path before the first Install, and
-// removes the directories that Install made and that are empty now. It changes
-// nothing where somebody has changed what nodegate wrote, unless force is set; the
-// error joins one line for each such path. Where nothing is installed it returns no
-// change; where the gate of an installation is there and its journal is lost, an error. It finishes a run that was killed.
+// Uninstall restores every path to its state before the first Install, and removes the directories
+// that Install created if they are empty. If another program has changed a file that nodegate wrote,
+// Uninstall changes nothing and returns an error with one line for each such path, unless force is
+// set. If nothing is installed it returns no changes. If a gate is installed but the journal is lost,
+// it returns an error. It also finishes a run that was killed.
 func Uninstall(t Tree, force bool) ([]PathChange, error) {
-	if err := errLost(t); err != nil {
+	if err := checkJournalLost(t); err != nil {
 		return nil, err
 	}
 	state, err := t.Stat(stateDir)
 	if err != nil {
 		return nil, err
 	}
-	// An installation that was killed at its beginning has left its lock only.
+	// An installation that was killed at its beginning leaves only its lock.
 	if lock, err := t.Stat(lockFile); err != nil || state.Type == tree.Absent && lock.Type == tree.Absent {
 		return nil, err
 	}
@@ -43,25 +43,25 @@ func uninstall(t Tree, l *lock, force bool) ([]PathChange, error) {
 	var changes []PathChange
 	for _, e := range j.Entries {
 		now, err := t.Stat(e.Path)
-		if err == nil && !e.ours(now) && !force {
+		if err == nil && !e.isOurs(now) && !force {
 			err = changedError(t, e.Path)
 		}
 		errs = append(errs, err)
 	}
-	errs = append(errs, clean(t, j))
+	errs = append(errs, removeStaged(t, j))
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	// The drop-in goes first, the binary that it calls last, the policy as a whole.
+	// Remove the drop-in first and the binary that it calls last, and the policy as a whole.
 	var s step
 	for _, e := range slices.Backward(j.Entries) {
-		// Already restored: a killed run did that, and its backup may be gone.
+		// A killed run has restored it already; its backup may be gone.
 		if now, err := t.Stat(e.Path); err == nil && sameNode(now, e.Before) {
 			continue
 		}
 		s.dropped = append(s.dropped, e)
 	}
-	if err := s.stageWhole(t); err != nil { // no room for a copy: then one by one
+	if err := s.stageDir(t); err != nil { // no space for a copy: remove the files one by one
 		s.copied = ""
 		if err := t.UnstageDir(PolicyDir); err != nil {
 			return nil, err
@@ -70,21 +70,20 @@ func uninstall(t Tree, l *lock, force bool) ([]PathChange, error) {
 	for _, e := range s.dropped {
 		restore := e.restore
 		if s.isCopied(e.Path) {
-			restore = s.commitWhole
+			restore = s.commitDir
 		}
 		if err := restore(t); err != nil {
 			return changes, err
 		}
-		changes = append(changes, undoing(&e))
+		changes = append(changes, undoOf(&e))
 	}
-	return changes, forget(t, j, l)
+	return changes, removeState(t, j, l)
 }
 
-// forget removes the directories that were made, the journal and the backups.
-// Without the journal the backups are only leftovers: the journal goes before them,
-// never after, and they stay where it does. The directories above the lock go when it
-// is released.
-func forget(t Tree, j *journal, l *lock) error {
+// removeState removes the created directories, the journal and the backups. It removes the journal
+// before the backups, which are useless without it, and keeps the backups if the journal cannot be
+// removed. The directories above the lock are removed when the lock is released.
+func removeState(t Tree, j *journal, l *lock) error {
 	aboveState := func(d string) bool { return strings.HasPrefix(stateDir, d) }
 	l.dirs = append(l.dirs, j.Dirs...)
 	if err := t.Remove(FailedBoot); err != nil && !errors.Is(err, fs.ErrNotExist) {

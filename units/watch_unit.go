@@ -2,17 +2,17 @@ package units
 
 import "slices"
 
-// WatchUnit is the service that keeps the node as apply made it.
+// WatchUnit is the service that keeps the policy applied while the node runs.
 const WatchUnit = "nodegate-watch.service"
 
-// watchUnit starts after the first apply, beside kubelet's gate: neither waits for
-// the other. docs/operations.md says what it may do, and why.
+// watchUnit returns the content of WatchUnit. It starts after the first apply, in parallel with
+// kubelet's gate. docs/operations.md explains its permissions.
 func watchUnit(prog Program) []byte {
-	return render(prog.header()+"# Sets up links that appear later, and corrects or reports drift.",
+	return render(prog.unitHeader()+"# Applies the policy to links that appear later, and corrects or reports drift.",
 		section("Unit",
 			"Description", "Watch the Kubernetes node policy",
-			"After", ApplyUnit, // while the gate is switched off watch only reports: systemd would not start it again after that
-			"StartLimitIntervalSec", "0", // it uses a corrected policy without anybody's help
+			"After", ApplyUnit, // no break-glass condition: systemd would not start the unit again afterwards; watch then only reports
+			"StartLimitIntervalSec", "0", // systemd keeps restarting it, so that a corrected policy takes effect without a manual start
 		), section("Service", slices.Concat([]string{
 			"Type", "notify",
 			"ExecStart", prog.path + " watch",
@@ -22,7 +22,7 @@ func watchUnit(prog Program) []byte {
 			"RestartSec", "3s",
 			"RuntimeDirectory", "nodegate",
 			"RuntimeDirectoryPreserve", "yes",
-			// A leak must not use up the node's memory, nor a bug its processors.
+			// Limit the damage of a memory leak or of runaway threads.
 			"MemoryMax", "512M",
 			"TasksMax", "64",
 			"OOMScoreAdjust", "-500",
@@ -37,11 +37,11 @@ func watchUnit(prog Program) []byte {
 		))
 }
 
-// systemCalls are those that watch and the publisher need. adjtimex reads the state of the clock: without CAP_SYS_TIME it sets
-// nothing. ProtectClock= would forbid it, and adds nothing else.
+// systemCalls lists the system calls that watch and the publisher need. adjtimex reads the state of the clock; without
+// CAP_SYS_TIME it cannot set it. ProtectClock= would forbid adjtimex and add no other protection.
 const systemCalls = "@system-service adjtimex"
 
-// sandbox is what neither watch nor the publisher needs.
+// sandbox returns restrictions that suit both watch and the publisher.
 func sandbox() []string {
 	return []string{
 		"NoNewPrivileges", "yes",
@@ -66,15 +66,16 @@ func sandbox() []string {
 	}
 }
 
-// networkDropIn lets watch reach the API server, because the policy has what why says.
+// networkDropIn returns a drop-in that lets watch reach the API server. why names the block of the policy that needs it.
 func networkDropIn(prog Program, why string) []byte {
-	return render(prog.header()+"# The policy has "+why+".",
+	return render(prog.unitHeader()+"# The policy has "+why+".",
 		section("Service", "IPAddressDeny", "", "IPAddressAllow", ""))
 }
 
-// writableDropIn gives a unit's command what the gate has on its own command line; the unit may be a package's.
+// writableDropIn returns a drop-in that adds --allow-writable to a unit's command. It is a drop-in because the unit may belong to
+// a package.
 func writableDropIn(prog Program, unit, command string) File {
 	return File{Path: unitDir + "/" + unit + ".d/10-writable.conf", Mode: 0o644, Content: render(
-		prog.header()+"# Installed with --allow-writable: others than root may write the policy.",
+		prog.unitHeader()+"# Installed with --allow-writable: users other than root may write the policy.",
 		section("Service", "ExecStart", "", "ExecStart", prog.path+command+prog.allow))}
 }

@@ -12,7 +12,7 @@ import (
 	"nodegate/policy"
 )
 
-// TestExposure: what systemd-analyze says about the units that go on running.
+// TestExposure checks the exposure level that systemd-analyze computes for watch and the publisher.
 func TestExposure(t *testing.T) {
 	hosttest.NeedProgram(t, "systemd-analyze")
 	prog := Program{path: Binary}
@@ -35,7 +35,7 @@ func exposure(t *testing.T, unit string, text []byte, most float64) {
 		t.Fatalf("no exposure level in:\n%s", out)
 	}
 	if level, err := strconv.ParseFloat(string(m[1]), 64); err != nil || level > most {
-		t.Errorf("%s: exposure is %s, more than %.1f:\n%s", unit, m[1], most, out)
+		t.Errorf("%s: the exposure %s exceeds %.1f:\n%s", unit, m[1], most, out)
 	}
 	t.Logf("%s: exposure %s", unit, m[1])
 }

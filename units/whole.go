@@ -13,12 +13,12 @@ import (
 	"nodegate/policy"
 )
 
-// A policy of several files changes as a whole: the new ones are written into a copy
-// of the policy directory, which then takes its place.
+// A policy of several files changes as a whole: the new files are written into a copy of the policy
+// directory, which then replaces the directory.
 
-// stageWhole writes the copy. It does nothing where at most one file differs, whose
-// rename is whole in itself, or where the tree cannot copy the directory.
-func (s *step) stageWhole(t Tree) error {
+// stageDir writes the copy. It does nothing if at most one file differs, because a single rename is
+// atomic, or if the tree cannot copy the directory.
+func (s *step) stageDir(t Tree) error {
 	for _, f := range s.files {
 		if path.Dir(f.Path) == PolicyDir {
 			s.policy = append(s.policy, path.Base(f.Path))
@@ -59,15 +59,15 @@ func (s *step) stageWhole(t Tree) error {
 	return nil
 }
 
-// Alone returns an error for each file that would stay in the policy directory beside these files: the node would read it too, and
-// the two together nobody has looked at.
+// Alone returns an error for each policy file that would remain in the policy directory beside these files. The node would read
+// it too, and the combined policy has not been checked.
 func Alone(t Tree, files []File) error {
 	j, err := readJournal(t)
 	if err != nil {
 		return err
 	}
 	names, err := t.Names(PolicyDir)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) { // Install says what is in the way
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) { // Install reports the path that is in the way
 		return nil
 	}
 	errs := []error{err}
@@ -76,7 +76,8 @@ func Alone(t Tree, files []File) error {
 		known := j.find(p)
 		goes := known != nil && known.Before.Type == tree.Absent
 		if policy.IsPolicyFile(n) && !goes && !slices.ContainsFunc(files, func(f File) bool { return f.Path == p }) {
-			errs = append(errs, fmt.Errorf("%s is not part of this policy, and the node would read it too: remove it, or install both: --policy %s",
+			errs = append(errs, fmt.Errorf("%s is not part of this policy, but the node would read it too: remove it, or install both with "+
+				"--policy %s",
 				t.Full(p), plain.Quote(t.Full(p))))
 		}
 	}
@@ -86,8 +87,8 @@ func Alone(t Tree, files []File) error {
 // isCopied reports whether a path changes together with the policy directory.
 func (s *step) isCopied(p string) bool { return s.copied != "" && path.Dir(p) == PolicyDir }
 
-// commitWhole puts the copy into its place, once.
-func (s *step) commitWhole(t Tree) error {
+// commitDir replaces the policy directory by the copy, once.
+func (s *step) commitDir(t Tree) error {
 	if s.copied == "" || s.swapped {
 		return nil
 	}

@@ -15,7 +15,7 @@ import (
 	"nodegate/units"
 )
 
-// TestMain keeps the trees in memory where that is possible: every file is flushed.
+// TestMain keeps the trees in memory if possible, because every file is flushed.
 func TestMain(m *testing.M) {
 	const memory = "/dev/shm"
 	if info, err := os.Stat(memory); err == nil && info.IsDir() && os.Getenv("TMPDIR") == "" {
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// policyIn returns the policy below the root as every verb reads it.
+// policyIn returns the policy below the root, read as every command reads it.
 func policyIn(t *testing.T, root string) string {
 	h, err := host.Open(root)
 	if err != nil {
@@ -43,7 +43,7 @@ func policyIn(t *testing.T, root string) string {
 	return b.String()
 }
 
-// policyOf returns the same of what is to be installed.
+// policyOf returns the policy among the files, in the same format.
 func policyOf(files []units.File) string {
 	var b strings.Builder
 	for _, f := range files {
@@ -54,8 +54,8 @@ func policyOf(files []units.File) string {
 	return b.String()
 }
 
-// TestReadersDuringUpgrades: who reads the policy during an upgrade reads the old one
-// or the new one. LONG=1 makes 1,000 upgrades.
+// TestReadersDuringUpgrades: a program that reads the policy during an upgrade reads the old one or
+// the new one. LONG=1 makes 1,000 upgrades.
 func TestReadersDuringUpgrades(t *testing.T) {
 	upgrades, readers := 20, 4
 	if os.Getenv("LONG") != "" {
@@ -96,12 +96,12 @@ func TestReadersDuringUpgrades(t *testing.T) {
 	done.Store(true)
 	wg.Wait()
 	if changes.Load() <= int64(readers) {
-		t.Error("no reader saw an upgrade: the test sees nothing")
+		t.Error("no reader saw an upgrade: the test proves nothing")
 	}
-	t.Logf("%d reads beside %d upgrades, none wrong; %d times the policy had changed", reads.Load(), upgrades, changes.Load())
+	t.Logf("%d reads during %d upgrades, none wrong; the policy had changed %d times", reads.Load(), upgrades, changes.Load())
 }
 
-// TestForeignPolicyFile: what somebody else put beside the installed policy stays.
+// TestForeignPolicyFile: files of other programs in the policy directory are kept.
 func TestForeignPolicyFile(t *testing.T) {
 	root := t.TempDir()
 	tree := open(t, root)
@@ -111,12 +111,12 @@ func TestForeignPolicyFile(t *testing.T) {
 	must(t, os.Symlink("/nowhere", root+units.PolicyDir+"/README"))
 	must(t, reinstall(tree, files(t, policyTwo, "two")))
 	if text, err := os.ReadFile(mine); err != nil || string(text) != "# mine" {
-		t.Errorf("a file of somebody else: %q, %v", text, err)
+		t.Errorf("a file of another program: %q, %v", text, err)
 	}
 	if to, err := os.Readlink(root + units.PolicyDir + "/README"); err != nil || to != "/nowhere" {
-		t.Errorf("a link of somebody else: %q, %v", to, err)
+		t.Errorf("a link of another program: %q, %v", to, err)
 	}
-	// With a directory in it, the policy directory cannot be copied; the rest still works.
+	// The policy directory cannot be copied if it contains a directory; install still works.
 	must(t, os.Mkdir(root+units.PolicyDir+"/old", 0o755))
 	must(t, reinstall(tree, files(t, policyOne, "one")))
 	if got, want := policyIn(t, root), "50-mine.hcl\n# mine\n"+policyOf(files(t, policyOne, "one")); got != want {
@@ -124,8 +124,8 @@ func TestForeignPolicyFile(t *testing.T) {
 	}
 }
 
-// TestStagedNames: no program reads what a killed run left, procps for example, which
-// applies hidden files too.
+// TestStagedNames: no program reads the files that a killed run left. procps, for example, applies
+// hidden files too.
 func TestStagedNames(t *testing.T) {
 	root := node(t)
 	tree := open(t, root)
@@ -137,7 +137,7 @@ func TestStagedNames(t *testing.T) {
 	}
 	left := strings.Count(manifest(t, root), ".nodegate-new")
 	if left == 0 {
-		t.Fatal("nothing was left: the test sees nothing")
+		t.Fatal("no staged file was left: the test proves nothing")
 	}
 	for line := range strings.SplitSeq(manifest(t, root), "\n") {
 		name := path.Base(strings.TrimSuffix(strings.Fields(line)[0], "/"))

@@ -99,24 +99,24 @@ func TestTrafficReplay(t *testing.T) {
 	recording, snapshot := host.Record(m.Host())
 	live := checkstest.Print(checks.Inspect(t.Context(), recording, checks.Run, list))
 	checkstest.Equal(t, "live", `
-fail bridge.netfilter: want every bridge on, got br_netfilter not loaded
-skipped bridge.netfilter-ipv6: this kernel has IPv6
+fail bridge.netfilter: want every Pod bridge passes packets to iptables, got br_netfilter not loaded
+skipped bridge.netfilter-ipv6: this kernel supports IPv6
 warn mtu.chain: want tunnel <= NIC - 50, Pods <= tunnel, got flannel.1 1500 > 1450
 warn ena.allowance: want 0, got eth0 pps_allowance_exceeded=3
-fail vxlan.checksum: want not all four conditions, got all four on flannel.1
+fail vxlan.checksum: want not all four conditions met, got all four conditions met on flannel.1
 pass udp.checksum-errors
-warn conntrack.be-liberal-changed: want be_liberal as kube-proxy found it, got be_liberal=0 now, not 0 when kube-proxy started
+warn conntrack.be-liberal-changed: want be_liberal unchanged since kube-proxy started, got be_liberal=0 now, not 0 when kube-proxy started
 warn conntrack.invalid: want be_liberal=1, or INVALID dropped, got be_liberal=0, no DROP of INVALID (because conntrack.be-liberal-changed)
 fail conntrack.full: want at most 95 % of the table, got 99 % of the table
 warn conntrack.headroom: want at most 80 % of the table, got 99 % of the table (because conntrack.full)
 warn conntrack.hashsize: want at least a quarter of nf_conntrack_max, got 10 buckets for 100 entries
 skipped conntrack.kube-proxy-overwrites: the policy leaves nf_conntrack_max to kube-proxy
 pass conntrack.losses
-skipped iptables.version: iptables is not installed: kube-proxy brings its own
+skipped iptables.version: iptables is not installed: kube-proxy uses its own
 pass iptables.backends
 pass iptables.bare-drop
 pass iptables.mark-regression
-skipped docker.forward-drop: Docker has no rules here
+skipped docker.forward-drop: no Docker rules found
 warn kubeproxy.postrouting: want masqueraded once, from random ports, got double-snat
 fail`, live)
 	var file bytes.Buffer

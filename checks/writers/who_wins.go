@@ -117,7 +117,7 @@ func leftToApply(h *host.Host) (map[policy.Key]bool, error) {
 	for line := range strings.Lines(string(text)) {
 		said, is := strings.CutPrefix(line, "# ")
 		name, rest, _ := strings.Cut(said, ": ")
-		if key, err := policy.ParseKey(name); is && err == nil && strings.HasSuffix(rest, "; only `nodegate apply` sees to it\n") {
+		if key, err := policy.ParseKey(name); is && err == nil && strings.Contains(rest, "; only `nodegate apply` ") {
 			late[key] = true
 		}
 	}

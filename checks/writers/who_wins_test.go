@@ -54,7 +54,7 @@ remedy: take "net.ipv4.conf.*.rp_filter = 2" out of /usr/lib/sysctl.d/50-default
 		{What: "what install leaves to apply is in no file", Policy: checkstest.ForwardPolicy,
 			Tree: map[string]string{
 				"/usr/lib/sysctl.d/50-default.conf": "net.ipv4.ip_forward = 0\n",
-				"/etc/sysctl.d/99-zz-nodegate.conf": "# net.ipv4.ip_forward: 1; only `nodegate apply` sees to it\n",
+				"/etc/sysctl.d/99-zz-nodegate.conf": "# net.ipv4.ip_forward: 1; only `nodegate apply` sets it\n",
 			}, Want: `pass
 want: the policy's values win
 got: the policy's values win

@@ -11,11 +11,11 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// TestMistakes: each policy of testdata/mistakes.ar is wrong in one way, and dies where
-// it is written. Its first line says how:
+// TestMistakes: each policy of testdata/mistakes.ar has one mistake, which lint reports at its
+// position. The first line of the policy is the expectation:
 //
-//	# EXIT LINE:COLUMN TEXT     exit status, place and words of what lint says
-//	# install EXIT ...          the same, of install into a tree that has k3s
+//	# EXIT LINE:COLUMN TEXT     exit status, position and part of lint's message
+//	# install EXIT ...          the same for install into a tree with k3s
 func TestMistakes(t *testing.T) {
 	archive, err := txtar.ParseFile("testdata/mistakes.ar")
 	if err != nil {
@@ -64,7 +64,7 @@ func TestMistakes(t *testing.T) {
 			}
 			more := 0
 			for line := range strings.Lines(string(out)) {
-				if strings.HasPrefix(line, f.Name+":") && !strings.Contains(line, "says no reason") {
+				if strings.HasPrefix(line, f.Name+":") && !strings.Contains(line, "without a reason") {
 					more++
 				}
 			}

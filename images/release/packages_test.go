@@ -135,7 +135,7 @@ func TestDebRefuses(t *testing.T) {
 	}
 	write(t, root+dropIn, string(text)+"# mine\n")
 	code, out := in(t, root, "dpkg", "-r", "nodegate")
-	if code == 0 || !strings.Contains(out, "somebody has changed it") {
+	if code == 0 || !strings.Contains(out, "has changed since nodegate wrote it") {
 		t.Errorf("exit status %d:\n%s", code, out)
 	}
 	held(t, root, "one")

@@ -1,4 +1,4 @@
-# The Amazon VPC CNI: Pods on addresses of secondary network interfaces.
+# The Amazon VPC CNI: Pods use addresses of secondary network interfaces.
 
 use "kubernetes" {}
 
@@ -8,7 +8,7 @@ link "primary-eni" {
     default_route = true
   }
   sysctl  = { "net.ipv4.conf.*.rp_filter" = 2 }
-  reason  = "Traffic of a Pod on a secondary interface comes back by the primary one: strict filtering drops it."
+  reason  = "Replies to a Pod on a secondary interface arrive on the primary one, and strict filtering drops them."
   symptom = "NodePorts time out for Pods on secondary interfaces."
   ref     = "https://github.com/aws/amazon-vpc-cni-k8s/blob/master/docs/troubleshooting.md"
 }

@@ -3,7 +3,7 @@
 use "kubernetes" {}
 
 module "vxlan" {
-  reason  = "Felix makes vxlan.calico with it."
+  reason  = "Felix needs it to create vxlan.calico."
   symptom = "calico-node logs: failed to create VXLAN tunnel device."
   ref     = "https://docs.tigera.io/calico/latest/getting-started/kubernetes/requirements"
 }
@@ -16,9 +16,9 @@ link "calico" {
   offload  = { tx-checksum-ip-generic = false }
   severity = "warn"
   when     = !version_at_least(kernel.version, "5.7")
-  reason   = "Before 5.7 (and its backports) a packet that is masqueraded twice leaves with a wrong checksum, and is dropped."
-  symptom  = "From the host, a Service on another node answers after 1, 3 or 63 seconds."
-  tradeoff = "Checksums on the CPU: throughput; one report has it the other way round on 6.12."
+  reason   = "On kernels before 5.7 (and its backports), a packet that is masqueraded twice leaves with a wrong checksum and is dropped."
+  symptom  = "From the host, a Service with its endpoint on another node answers only after 1, 3 or 63 seconds."
+  tradeoff = "Checksums are computed on the CPU, which costs throughput; one report measured a gain on 6.12."
   ref      = "https://github.com/projectcalico/calico/issues/11435"
 }
 

@@ -1,12 +1,13 @@
-# Cilium: its own links must not drop what the routing table would send elsewhere.
+# Cilium: reverse-path filtering must be off, or its links drop replies.
+# Replies arrive on other interfaces than the routing table expects.
 
 use "kubernetes" {}
 
 sysctl "net.ipv4.conf.all.rp_filter" {
   value    = 0
-  reason   = "The larger of all and the interface counts: with all at 1 or 2, zero on lxc* means nothing."
+  reason   = "The kernel uses the larger of conf.all and the interface's own value: if all is 1 or 2, 0 on lxc* has no effect."
   symptom  = "Pods lose packets after a restart of the node, since systemd 245."
-  tradeoff = "Packets with a forged source are no longer dropped by the kernel; the cloud's own filter must do it."
+  tradeoff = "The kernel no longer drops packets with a forged source; the cloud's own filter must do so."
   ref      = "https://github.com/cilium/cilium/issues/10645"
 }
 

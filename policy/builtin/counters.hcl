@@ -1,4 +1,4 @@
-# What rises while you look: every one of these reads twice, a tenth of a second apart.
+# Counters that must not rise: each of these checks reads its counters twice, a tenth of a second apart.
 
 check "conntrack.losses" {}
 check "udp.checksum-errors" {}

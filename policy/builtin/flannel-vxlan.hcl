@@ -1,9 +1,9 @@
-# flannel with its vxlan backend: bridge cni0, tunnel flannel.1.
+# flannel with its VXLAN backend: bridge cni0, tunnel flannel.1.
 
 use "kubernetes" {}
 
 module "vxlan" {
-  reason  = "flanneld makes flannel.1 with it."
+  reason  = "flanneld needs it to create flannel.1."
   symptom = "flanneld exits: operation not supported."
   ref     = "https://github.com/flannel-io/flannel/blob/master/Documentation/backends.md"
 }
@@ -16,9 +16,9 @@ link "flannel" {
   offload  = { tx-checksum-ip-generic = false }
   severity = "warn"
   when     = !version_at_least(kernel.version, "5.7")
-  reason   = "Before 5.7 (and its backports) a packet that is masqueraded twice leaves with a wrong checksum, and is dropped."
-  symptom  = "From the host, a Service on another node answers after 1, 3 or 63 seconds."
-  tradeoff = "Checksums on the CPU: some throughput. Not needed on a fixed kernel, nor with kube-proxy 1.19 or later."
+  reason   = "On kernels before 5.7 (and its backports), a packet that is masqueraded twice leaves with a wrong checksum and is dropped."
+  symptom  = "From the host, a Service with its endpoint on another node answers only after 1, 3 or 63 seconds."
+  tradeoff = "Checksums are computed on the CPU, which costs some throughput. Not needed on a fixed kernel or with kube-proxy 1.19 or later."
   ref      = "https://github.com/flannel-io/flannel/issues/1279"
 }
 

@@ -3,7 +3,7 @@
 use "kubernetes" {}
 
 module "ip_vs" {
-  reason  = "kube-proxy makes IPVS virtual servers; without it, it falls back to iptables or exits."
+  reason  = "kube-proxy creates IPVS virtual servers; without the module it falls back to iptables or exits."
   symptom = "kube-proxy logs: can't use the IPVS proxier."
   ref     = "https://github.com/kubernetes/kubernetes/blob/master/pkg/proxy/ipvs/README.md"
 }
@@ -16,8 +16,8 @@ module "ip_vs_rr" {
 
 sysctl "net.ipv4.vs.conntrack" {
   value   = 1
-  reason  = "IPVS connections must be in conntrack, or masquerading does not see them."
-  symptom = "Replies of Services come from the Pod's address, and clients reset."
+  reason  = "Masquerading works only for IPVS connections that are in conntrack."
+  symptom = "Replies from Services carry the Pod's address, and clients reset the connection."
   ref     = "https://docs.kernel.org/networking/ipvs-sysctl.html"
 }
 
@@ -41,8 +41,8 @@ sysctl "net.ipv4.vs.conn_reuse_mode" {
   value    = 0
   severity = "warn"
   when     = version_at_least(kernel.version, "4.1") && !version_at_least(kernel.version, "5.9")
-  reason   = "Before 5.9, mode 1 delays a connection that reuses a port by a second."
-  symptom  = "One request in hundreds takes a second longer, under load."
+  reason   = "Before kernel 5.9, mode 1 delays a connection that reuses a port by one second."
+  symptom  = "Under load, one request in several hundred takes a second longer."
   ref      = "https://github.com/kubernetes/kubernetes/issues/93297"
 }
 

@@ -1,4 +1,4 @@
-# What kubeadm's preflight asks of a node, beside the kubernetes policy.
+# The requirements of kubeadm's preflight checks, in addition to the kubernetes policy.
 
 use "kubernetes" {}
 

@@ -1,10 +1,10 @@
-# What every Linux node that runs kubelet and kube-proxy needs, whatever its CNI.
-# Copy it, or build on it with: use "kubernetes" {}
+# The requirements of every Linux node that runs kubelet and kube-proxy, with any CNI.
+# Copy this file, or include it with: use "kubernetes" {}
 
 module "br_netfilter" {
-  reason   = "Without it, the reply of a Service whose endpoint is on the same bridge bypasses conntrack, keeps the Pod's address, and the client resets the connection."
+  reason   = "Without it, the reply of a Service whose endpoint is on the same bridge bypasses conntrack and keeps the Pod's address, so the client resets the connection."
   ref      = "https://github.com/kubernetes/kubernetes/issues/21613"
-  symptom  = "A Pod that calls a Service times out when the endpoint is on the same node, and only then."
+  symptom  = "A Pod that calls a Service times out, but only if the endpoint is on the same node."
   tradeoff = "Every bridged packet passes iptables, which costs CPU."
 }
 
@@ -24,8 +24,8 @@ sysctl "net.bridge.bridge-nf-call-iptables" {
   value    = 1
   reason   = "Packets between Pods on one bridge must pass iptables, or the reply of a same-node Service is not translated back."
   ref      = "https://kubernetes.io/docs/setup/production-environment/container-runtimes/"
-  symptom  = "A Pod that calls a Service times out when the endpoint is on the same node, and only then."
-  tradeoff = "Bridged packets of virtual machines on the same node are filtered too: libvirt sets it to 0 for that."
+  symptom  = "A Pod that calls a Service times out, but only if the endpoint is on the same node."
+  tradeoff = "Bridged packets of virtual machines on the same node are filtered too; libvirt sets it to 0 to avoid this."
 }
 
 sysctl "net.bridge.bridge-nf-call-ip6tables" {
@@ -33,7 +33,7 @@ sysctl "net.bridge.bridge-nf-call-ip6tables" {
   reason   = "The same, for IPv6 Services."
   ref      = "https://kubernetes.io/docs/setup/production-environment/container-runtimes/"
   symptom  = "The same, for IPv6 Services."
-  tradeoff = "Where IPv6 is disabled on the node and yet bridged, bridged IPv6 is dropped."
+  tradeoff = "If IPv6 is disabled on the node but still bridged, bridged IPv6 packets are dropped."
 }
 
 sysctl "net.ipv4.ip_forward" {
@@ -41,56 +41,56 @@ sysctl "net.ipv4.ip_forward" {
   reason   = "Without it the node drops every packet between its Pods and other machines."
   ref      = "https://kubernetes.io/docs/setup/production-environment/container-runtimes/"
   symptom  = "Pods reach their own node and nothing else."
-  tradeoff = "The node routes for anybody who can send to it: keep the firewall's FORWARD rules."
+  tradeoff = "The node routes packets from any machine that can reach it: keep the firewall's FORWARD rules."
 }
 
 sysctl "net.netfilter.nf_conntrack_tcp_be_liberal" {
   value    = 1
-  reason   = "A packet that conntrack calls INVALID is not translated; the peer answers it with a reset. kube-proxy reads this once, when it starts."
+  reason   = "A packet that conntrack marks INVALID is not translated, and the peer answers it with a reset. kube-proxy reads this setting once, when it starts."
   ref      = "https://github.com/kubernetes/kubernetes/issues/74839"
   symptom  = "Long downloads break off with: connection reset by peer."
-  tradeoff = "conntrack no longer tells packets out of the window from good ones; the Pod's own TCP still does."
+  tradeoff = "conntrack no longer rejects packets outside the TCP window; the Pod's own TCP still does."
 }
 
-# kubelet --protect-kernel-defaults refuses to start unless these six are exactly so.
+# kubelet --protect-kernel-defaults refuses to start unless these six have exactly these values.
 sysctl "vm.overcommit_memory" {
   value   = 1
-  reason  = "kubelet exits without it when protectKernelDefaults is on, as kops sets it."
+  reason  = "kubelet exits without it if protectKernelDefaults is on, which kops sets."
   ref     = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
   symptom = "kubelet exits at once: invalid kernel flag: vm/overcommit_memory."
 }
 
 sysctl "vm.panic_on_oom" {
   value   = 0
-  reason  = "kubelet's protectKernelDefaults; the OOM killer, not a panic, ends a Pod that uses too much."
+  reason  = "Required by kubelet's protectKernelDefaults: if memory runs out, the OOM killer ends a Pod instead of a panic ending the node."
   ref     = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
   symptom = "kubelet exits at once: invalid kernel flag: vm/panic_on_oom."
 }
 
 sysctl "kernel.panic" {
   value   = 10
-  reason  = "kubelet's protectKernelDefaults; a panicked node restarts after 10 s."
+  reason  = "Required by kubelet's protectKernelDefaults: a node restarts 10 s after a kernel panic."
   ref     = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
   symptom = "kubelet exits at once: invalid kernel flag: kernel/panic."
 }
 
 sysctl "kernel.panic_on_oops" {
   value   = 1
-  reason  = "kubelet's protectKernelDefaults; a kernel that oopsed is not trusted further."
+  reason  = "Required by kubelet's protectKernelDefaults: a kernel must not keep running after an oops."
   ref     = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
   symptom = "kubelet exits at once: invalid kernel flag: kernel/panic_on_oops."
 }
 
 sysctl "kernel.keys.root_maxkeys" {
   value   = 1000000
-  reason  = "kubelet's protectKernelDefaults; every container takes a key."
+  reason  = "Required by kubelet's protectKernelDefaults: every container uses a key."
   ref     = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
   symptom = "Containers do not start: disk quota exceeded, of the kernel's key ring."
 }
 
 sysctl "kernel.keys.root_maxbytes" {
   value   = 25000000
-  reason  = "kubelet's protectKernelDefaults; 25 bytes for each of the keys."
+  reason  = "Required by kubelet's protectKernelDefaults: 25 bytes for each key."
   ref     = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
   symptom = "Containers do not start: disk quota exceeded, of the kernel's key ring."
 }
@@ -98,20 +98,20 @@ sysctl "kernel.keys.root_maxbytes" {
 sysctl "fs.inotify.max_user_watches" {
   min      = 524288
   severity = "warn"
-  reason   = "kubelet, containerd and log shippers of one user share it; exhausted, `kubectl logs -f` ends with \"no space left on device\"."
+  reason   = "All programs of one user (kubelet, containerd, log shippers) share this limit; when it is reached, `kubectl logs -f` ends with \"no space left on device\"."
   ref      = "https://man7.org/linux/man-pages/man7/inotify.7.html"
-  symptom  = "kubectl logs -f ends; kubelet logs: no space left on device, with the disk half empty."
+  symptom  = "`kubectl logs -f` ends, and kubelet logs \"no space left on device\" although the disk has space."
 }
 
 sysctl "fs.inotify.max_user_instances" {
   min      = 512
   severity = "warn"
-  reason   = "The default of 128 is used up by a few dozen Pods; then \"too many open files\"."
+  reason   = "A few dozen Pods use up the default of 128; then programs fail with \"too many open files\"."
   ref      = "https://man7.org/linux/man-pages/man7/inotify.7.html"
   symptom  = "kubelet and log shippers fail: too many open files."
 }
 
-# What else is known to break a node. These only look; `nodegate explain NAME` says more.
+# Other known problems. These checks change nothing; `nodegate explain NAME` describes each of them.
 
 check "image.units" {}
 check "image.identity" {}

@@ -1,6 +1,6 @@
-// Package kernels is what the kernels of Debian 11, 12 and 13 know by name, as they said
-// themselves: `go run ./policy/kernels/record` records it. It is for whoever writes a policy;
-// nothing on the boot path reads it.
+// Package kernels lists the modules, link kinds, offloads and parameters of the kernels of Debian
+// 11, 12 and 13, as recorded from running kernels by `go run ./policy/kernels/record`. It serves
+// `nodegate lint`; nothing on the boot path reads it.
 package kernels
 
 import (
@@ -16,10 +16,10 @@ import (
 //go:embed catalogue.gz
 var recorded []byte
 
-// Catalogue is the names that one of the kernels knows.
+// Catalogue holds the names that at least one of the kernels knows.
 type Catalogue struct {
 	Releases, Modules, Kinds, Offloads []string
-	Parameters                         []string // below /proc/sys; * is an interface
+	Parameters                         []string // below /proc/sys; * stands for an interface
 	types                              map[string]string
 }
 
@@ -33,7 +33,7 @@ func Read() (*Catalogue, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Kinds that their modules do not announce.
+	// These kinds have no module alias, so the recorder does not find them.
 	c := &Catalogue{types: map[string]string{}, Kinds: []string{"tun", "openvswitch", "amt", "bareudp", "dsa", "netdevsim", "ovpn"}}
 	for line := range strings.Lines(string(text)) {
 		words := strings.Fields(line)
@@ -54,9 +54,9 @@ func Read() (*Catalogue, error) {
 	return c, nil
 }
 
-// Parameter reports whether a kernel has a parameter, by its path below /proc/sys, or
-// one that matches a pattern. numbers is how many numbers it may have; none for text,
-// and where that depends on which parameter it is.
+// Parameter reports whether a kernel has a parameter with this path below /proc/sys, or one that
+// matches a pattern. numbers lists how many numbers its value may have. It is empty for a string,
+// and for a pattern that matches parameters of different types.
 func (c *Catalogue) Parameter(key string) (numbers []int, known bool) {
 	name := perInterface(key)
 	typ, known := c.types[name]
@@ -79,7 +79,7 @@ func (c *Catalogue) Parameter(key string) (numbers []int, known bool) {
 	return numbers, known
 }
 
-// perInterface replaces the name of an interface by *.
+// perInterface replaces the name of an interface by "*".
 func perInterface(key string) string {
 	parts := strings.Split(key, "/")
 	if len(parts) > 4 && parts[0] == "net" && (parts[2] == "conf" || parts[2] == "neigh") {

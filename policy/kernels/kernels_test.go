@@ -39,11 +39,11 @@ func TestCatalogue(t *testing.T) {
 	} {
 		for _, want := range names.want {
 			if !slices.Contains(names.have, want) {
-				t.Errorf("no %s", want)
+				t.Errorf("the catalogue lacks %s", want)
 			}
 		}
 	}
 	if len(c.Releases) < 3 {
-		t.Errorf("only %v", c.Releases)
+		t.Errorf("the catalogue has only the releases %v", c.Releases)
 	}
 }

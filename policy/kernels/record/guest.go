@@ -14,36 +14,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mark begins what the guest says, between the messages of the kernel.
+// mark begins each line of the guest's report, to distinguish it from messages of the kernel.
 const mark = "RECORDED "
 
-func say(format string, args ...any) { fmt.Printf(mark+format+"\n", args...) }
+func report(format string, args ...any) { fmt.Printf(mark+format+"\n", args...) }
 
-// guest is the first process of a kernel that is recorded. It tries values that cannot
-// be right, and powers off.
+// guest is the first process of a recorded kernel. It loads the modules, reports parameters and
+// offloads, and powers off. To find the type of a parameter it writes invalid values to it.
 func guest() {
 	for _, dir := range []string{"/proc", "/sys"} {
 		_ = os.Mkdir(dir, 0o755)
 	}
 	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
-		say("! no /proc: %v", err)
+		report("! mounting /proc: %v", err)
 	}
 	list, err := os.ReadFile("/list")
 	if err != nil {
-		say("! %v", err)
+		report("! %v", err)
 	}
 	for name := range strings.FieldsSeq(string(list)) {
-		if err := load("/modules/" + name); err != nil {
-			say("! %s: %v", name, err)
+		if err := loadModule("/modules/" + name); err != nil {
+			report("! %s: %v", name, err)
 		}
 	}
-	parameters()
-	features()
-	say("end")
+	reportParameters()
+	reportFeatures()
+	report("end")
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 }
 
-func load(file string) error {
+func loadModule(file string) error {
 	f, err := os.Open(file)
 	if err != nil {
 		return err
@@ -52,31 +52,31 @@ func load(file string) error {
 	return unix.FinitModule(int(f.Fd()), "", 0)
 }
 
-// parameters says each parameter once, those of an interface with * for its name, and
-// how many numbers it has: "-" for text, and for what cannot be read.
-func parameters() {
+// reportParameters reports each parameter once, with * in place of an interface's name, and the
+// number of numbers in its value: "-" for a string and for a value that cannot be read.
+func reportParameters() {
 	link := regexp.MustCompile(`^(net/(?:ipv4|ipv6|mpls|decnet)/(?:conf|neigh))/[^/]+/`)
-	said := map[string]bool{}
+	reported := map[string]bool{}
 	err := filepath.WalkDir("/proc/sys", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		key := link.ReplaceAllString(strings.TrimPrefix(path, "/proc/sys/"), "$1/*/")
 		line := "s " + key + " " + typeOf(path)
-		if !said[line] {
-			said[line] = true
-			say("%s", line)
+		if !reported[line] {
+			reported[line] = true
+			report("%s", line)
 		}
 		return nil
 	})
 	if err != nil {
-		say("! %v", err)
+		report("! %v", err)
 	}
 }
 
-// typeOf tells numbers from text that happens to look like some, by writing what no
-// number is: a mask takes "a", and a list of CPUs "0-0". What takes "a" and stays as it
-// was takes anything, and is a number.
+// typeOf distinguishes numbers from strings that only look like numbers, by writing values that
+// are not numbers: a mask accepts "a", and a list of CPUs accepts "0-0". A parameter that accepts
+// "a" and keeps its value ignores invalid input, and is a number.
 func typeOf(path string) string {
 	read := func() (string, error) {
 		b, err := os.ReadFile(path)
@@ -87,7 +87,7 @@ func typeOf(path string) string {
 	if err != nil || len(fields) == 0 || slices.ContainsFunc(fields, notNumber) {
 		return "-"
 	}
-	takes := func(text string) bool {
+	accepts := func(text string) bool {
 		f, err := os.OpenFile(path, os.O_WRONLY, 0)
 		if err != nil {
 			return false
@@ -96,11 +96,11 @@ func typeOf(path string) string {
 		_, err = f.WriteString(text)
 		return err == nil
 	}
-	if takes("a") {
+	if accepts("a") {
 		if now, err := read(); err != nil || now != was {
 			return "-"
 		}
-	} else if takes("0-0") {
+	} else if accepts("0-0") {
 		return "-"
 	}
 	return strconv.Itoa(len(fields))
@@ -112,18 +112,18 @@ func notNumber(s string) bool {
 	return err != nil && unsigned != nil
 }
 
-func features() {
+func reportFeatures() {
 	e, err := ethtool.NewEthtool()
 	if err != nil {
-		say("! ethtool: %v", err)
+		report("! ethtool: %v", err)
 		return
 	}
 	defer e.Close()
 	names, err := e.FeatureNames("lo")
 	if err != nil {
-		say("! features: %v", err)
+		report("! features: %v", err)
 	}
 	for name := range names {
-		say("o %s", name)
+		report("o %s", name)
 	}
 }

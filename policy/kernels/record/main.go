@@ -1,6 +1,6 @@
-// Command kernels records what the kernels of Debian 11, 12 and 13 know: modules, kinds
-// of links, offloads, and the type of every parameter below /proc/sys. It unpacks the
-// packages of each kernel, and boots it in QEMU with itself as the only program.
+// Command record writes the catalogue of the kernels of Debian 11, 12 and 13: modules, kinds of
+// links, offloads, and the type of every parameter below /proc/sys. It unpacks the packages of each
+// kernel and boots the kernel in QEMU, with itself as the only program.
 //
 //	go run ./policy/kernels/record policy/kernels/catalogue.gz
 package main
@@ -35,7 +35,7 @@ func main() {
 	}
 }
 
-// catalogue is the lines of the file: a letter, a name, and for a parameter its types.
+// catalogue maps each line of the file, a letter and a name, to the types of a parameter.
 type catalogue map[string]map[string]bool
 
 func (c catalogue) add(line, typ string) {
@@ -62,11 +62,11 @@ func record(to string) error {
 		}
 		kernels, err := filepath.Glob(tree + "/boot/vmlinuz-*")
 		if err != nil || len(kernels) == 0 {
-			return fmt.Errorf("no kernel in %s: %v", tree, err)
+			return fmt.Errorf("%s contains no kernel: %v", tree, err)
 		}
 		for _, k := range kernels {
 			release := strings.TrimPrefix(filepath.Base(k), "vmlinuz-")
-			if err := c.kernel(ctx, tree, release, filepath.Join(dir, release)); err != nil {
+			if err := c.addKernel(ctx, tree, release, filepath.Join(dir, release)); err != nil {
 				return fmt.Errorf("%s: %w", release, err)
 			}
 		}
@@ -77,8 +77,8 @@ func record(to string) error {
 	return c.write(to)
 }
 
-// kernel adds one kernel to the catalogue.
-func (c catalogue) kernel(ctx context.Context, tree, release, scratch string) error {
+// addKernel adds one kernel to the catalogue.
+func (c catalogue) addKernel(ctx context.Context, tree, release, scratch string) error {
 	base := tree
 	if _, err := os.Stat(filepath.Join(base, "lib/modules", release)); err != nil {
 		base = filepath.Join(tree, "usr") // since trixie
@@ -108,11 +108,11 @@ func (c catalogue) kernel(ctx context.Context, tree, release, scratch string) er
 			c.add("k "+string(m[1]), "")
 		}
 	}
-	said, err := boot(ctx, modules, filepath.Join(tree, "boot/vmlinuz-"+release), scratch)
+	lines, err := boot(ctx, modules, filepath.Join(tree, "boot/vmlinuz-"+release), scratch)
 	if err != nil {
 		return err
 	}
-	for _, line := range said {
+	for _, line := range lines {
 		switch kind, rest, _ := strings.Cut(line, " "); kind {
 		case "s":
 			key, typ, _ := strings.Cut(rest, " ")
@@ -123,7 +123,7 @@ func (c catalogue) kernel(ctx context.Context, tree, release, scratch string) er
 			fmt.Printf("%s: %s\n", release, line)
 		}
 	}
-	fmt.Printf("%s: %d answers\n", release, len(said))
+	fmt.Printf("%s: %d lines recorded\n", release, len(lines))
 	return nil
 }
 
@@ -132,8 +132,8 @@ func moduleName(file string) string {
 	return strings.ReplaceAll(name, "-", "_")
 }
 
-// boot runs the kernel with the modules that bring parameters, and returns what the
-// guest says.
+// boot runs the kernel with the modules that register parameters, and returns the lines that the
+// guest reports.
 func boot(ctx context.Context, modules, kernel, dir string) ([]string, error) {
 	defer os.RemoveAll(dir)
 	if err := os.MkdirAll(dir+"/modules", 0o755); err != nil {
@@ -146,7 +146,7 @@ func boot(ctx context.Context, modules, kernel, dir string) ([]string, error) {
 	if _, err := run(ctx, "cp", self, dir+"/init"); err != nil {
 		return nil, err
 	}
-	names, err := withParameters(ctx, modules, dir+"/modules")
+	names, err := copyModules(ctx, modules, dir+"/modules")
 	if err != nil {
 		return nil, err
 	}
@@ -163,33 +163,33 @@ func boot(ctx context.Context, modules, kernel, dir string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, out)
 	}
-	var said []string
+	var lines []string
 	for line := range strings.Lines(out) {
 		if _, rest, ok := strings.Cut(line, mark); ok {
-			said = append(said, strings.TrimSpace(rest))
+			lines = append(lines, strings.TrimSpace(rest))
 		}
 	}
-	if len(said) == 0 || said[len(said)-1] != "end" {
+	if len(lines) == 0 || lines[len(lines)-1] != "end" {
 		return nil, fmt.Errorf("the guest did not finish:\n%s", out)
 	}
-	return said[:len(said)-1], nil
+	return lines[:len(lines)-1], nil
 }
 
-// withParameters copies the modules that register parameters, with what they need, and
-// returns their files, each after those that it needs.
-func withParameters(ctx context.Context, modules, to string) ([]string, error) {
+// copyModules copies the modules that register parameters and their dependencies. It returns the
+// names of the files, each after its dependencies.
+func copyModules(ctx context.Context, modules, to string) ([]string, error) {
 	text, err := os.ReadFile(modules + "/modules.dep")
 	if err != nil {
 		return nil, err
 	}
 	needs := map[string][]string{}
-	var looked []string
+	var candidates []string
 	place := regexp.MustCompile(`^kernel/(net|fs|drivers/(char|cdrom|md|scsi|parport|net/bonding|net/vrf))`)
 	for line := range strings.Lines(string(text)) {
 		file, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
 		needs[file] = strings.Fields(rest)
 		if place.MatchString(file) {
-			looked = append(looked, file)
+			candidates = append(candidates, file)
 		}
 	}
 	var names []string
@@ -205,21 +205,21 @@ func withParameters(ctx context.Context, modules, to string) ([]string, error) {
 			}
 		}
 		names = append(names, name)
-		content, err := content(ctx, filepath.Join(modules, file))
+		content, err := readModule(ctx, filepath.Join(modules, file))
 		if err != nil {
 			return err
 		}
 		return os.WriteFile(filepath.Join(to, name), content, 0o644)
 	}
 	for file := range needs {
-		if moduleName(file) == "crc32c_generic" { // libcrc32c asks for it by another name
+		if moduleName(file) == "crc32c_generic" { // libcrc32c requests it by another name
 			if err := add(file); err != nil {
 				return nil, err
 			}
 		}
 	}
-	for _, file := range looked {
-		b, err := content(ctx, filepath.Join(modules, file))
+	for _, file := range candidates {
+		b, err := readModule(ctx, filepath.Join(modules, file))
 		if err != nil {
 			return nil, err
 		}
@@ -232,7 +232,7 @@ func withParameters(ctx context.Context, modules, to string) ([]string, error) {
 	return names, nil
 }
 
-func content(ctx context.Context, file string) ([]byte, error) {
+func readModule(ctx context.Context, file string) ([]byte, error) {
 	if !strings.HasSuffix(file, ".xz") {
 		return os.ReadFile(file)
 	}
@@ -240,7 +240,7 @@ func content(ctx context.Context, file string) ([]byte, error) {
 	return []byte(out), err
 }
 
-// write writes the catalogue, sorted, so that two recordings compare.
+// write writes the catalogue in sorted order, so that two recordings can be compared.
 func (c catalogue) write(to string) error {
 	var b bytes.Buffer
 	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)

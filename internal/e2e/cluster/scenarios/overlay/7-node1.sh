@@ -40,7 +40,7 @@ proven "deleted while flanneld was away"
 
 gone
 within 60 made # flanneld 0.28.10 makes the link again but not the routes, so the node cannot reach the other one
-bare() { /opt/nodegate status | grep -q 'warn *overlay.entries .*flannel.1 made anew, without the routes'; }
+bare() { /opt/nodegate status | grep -q 'warn *overlay.entries .*flannel.1 was recreated without its routes'; }
 within 120 bare
 systemctl restart --no-block flanneld.service # the remedy of the check
 proven "deleted under flanneld, which was restarted"
