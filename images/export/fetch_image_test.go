@@ -119,7 +119,7 @@ func TestFetchImage(t *testing.T) {
 		t.Errorf("a changed binary: %t %s", ok, out)
 	}
 	if out, ok := b.run("fetch"); !ok || b.read("bin/nodegate") != rightBinary {
-		t.Errorf("fetched anew: %t %s", ok, out)
+		t.Errorf("fetched again: %t %s", ok, out)
 	}
 	if mounts, _ := os.ReadFile("/proc/mounts"); strings.Contains(string(mounts), b.dir) {
 		t.Errorf("a mount is left:\n%s", mounts)

@@ -104,7 +104,7 @@ func TestFetch(t *testing.T) {
 	expect("fetch", false, "could not fetch http://")
 	expect("fetch", false, "could not fetch http://")
 	if said := strings.Count(b.read("console"), "could not fetch"); said != 1 {
-		t.Errorf("the console was told %d times", said)
+		t.Errorf("the console has the message %d times", said)
 	}
 	served = "something else"
 	expect("fetch", false, "gives sha256 "+hexSum(served))

@@ -62,7 +62,7 @@ func TestDeb(t *testing.T) {
 		}
 	}
 	if _, err := os.Lstat(root + ownPolicy); err != nil {
-		t.Errorf("removal took somebody's own policy: %v", err)
+		t.Errorf("the removal deleted the administrator's policy: %v", err)
 	}
 	sayIn(t, root, "dpkg", "-P", "nodegate")
 	if d := cmp.Diff(before, picture(t, root)); d != "" {

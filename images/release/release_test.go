@@ -105,15 +105,15 @@ func TestSameBytes(t *testing.T) {
 			t.Errorf("%s: %s, and %s the second time", name, sum, second[name])
 		}
 	}
-	anew := release{version: "v1.0.0", dir: t.TempDir()}
-	build := anew.build("amd64")
+	fresh := release{version: "v1.0.0", dir: t.TempDir()}
+	build := fresh.build("amd64")
 	build.Dir = again
 	build.Env = append(build.Env, "GOCACHE="+filepath.Join(t.TempDir(), "cache"))
 	if err := command(build); err != nil {
 		t.Fatal(err)
 	}
-	if sum := sumsOf(t, anew.dir)["nodegate-linux-amd64"]; sum != first["nodegate-linux-amd64"] {
-		t.Errorf("built anew, the program is %s", sum)
+	if sum := sumsOf(t, fresh.dir)["nodegate-linux-amd64"]; sum != first["nodegate-linux-amd64"] {
+		t.Errorf("built without a cache, the program has the checksum %s", sum)
 	}
 }
 

@@ -221,17 +221,17 @@ func untilEvents(t *testing.T, c *ControlPlane, node, want string) {
 		if err := c.API.Do(t.Context(), http.MethodGet, "/api/v1/namespaces/default/events", nil, &events); err != nil {
 			return false, err
 		}
-		var told []string
+		var reasons []string
 		for _, e := range events.Items {
 			if e.InvolvedObject.Name == node {
-				told = append(told, e.Reason)
+				reasons = append(reasons, e.Reason)
 			}
 		}
-		err := fmt.Errorf("Events of the node %s: %q, want %q", node, told, want)
+		err := fmt.Errorf("Events of the node %s: %q, want %q", node, reasons, want)
 		switch {
-		case strings.Join(told, " ") == want:
+		case strings.Join(reasons, " ") == want:
 			return true, nil
-		case len(told) > len(strings.Fields(want)):
+		case len(reasons) > len(strings.Fields(want)):
 			return false, Final(err)
 		}
 		return false, err

@@ -44,7 +44,7 @@ func TestFlows(t *testing.T) {
 				t.Fatal(err)
 			}
 			set(t)
-			a := untilAudit(t, n, binary, "no endpoint, and nobody who knows", "fail")
+			a := untilAudit(t, n, binary, "no endpoint, and kube-proxy is stopped", "fail")
 			if !slices.Contains(a.Accusations(), staleFlow) {
 				t.Fatalf("audit does not report the flow: %s", a.Said())
 			}

@@ -86,7 +86,7 @@ func TestImage(t *testing.T) {
 			long: true},
 		{name: "no root file system", code: 1, long: true, args: "--kernel vmlinuz --initrd initrd.img --cmdline root=/dev/nosuch,console=ttyS0",
 			says: []string{"the initial RAM disk's shell"}},
-		{name: "nobody starts kubelet", code: 3, long: true, change: "rm /etc/systemd/system/multi-user.target.wants/kubelet.service",
+		{name: "kubelet is not enabled", code: 3, long: true, change: "rm /etc/systemd/system/multi-user.target.wants/kubelet.service",
 			args: "--timeout 90s", says: []string{"silence: the gate said nothing in 1m30s", "login:"}},
 		{name: "no serial console", code: 3, long: true, args: "--timeout 40s --kernel vmlinuz --cmdline quiet",
 			says: []string{"silence: the gate said nothing in 40s", "lacks console=ttyS0"}},

@@ -136,7 +136,7 @@ func breakages(t *testing.T, tree string) []breakage {
 		}
 	}
 	return []breakage{
-		{"a module that modprobe is told not to load", "image.module.br_netfilter",
+		{"a module that modprobe.d forbids", "image.module.br_netfilter",
 			write("etc/modprobe.d/no.conf", "install br_netfilter /bin/false\n")},
 		{"a module whose file is gone", "image.module.br_netfilter", move("lib/modules/*/kernel/net/bridge/br_netfilter.ko*")},
 		{"a later sysctl.d file that says otherwise", "sysctl.who-wins", write("etc/sysctl.d/zz-rival.conf", "net.ipv4.ip_forward = 0\n")},

@@ -12,6 +12,6 @@ while [ "$(cut -d. -f1 /proc/uptime)" -lt $end ]; do
 	*) wrong=$((wrong + 1)); cat /run/audit.txt /run/audit.err ;;
 	esac
 done
-echo "$audits audits while endpoints change: $wrong accuse, $unknown cannot tell, $followed followed a difference that passed"
+echo "$audits audits while endpoints change: $wrong with false findings, $unknown unknown, $followed waited for a difference that passed"
 [ $wrong = 0 ] && [ $audits -ge 3 ] && [ $followed -gt 0 ] || die "an audit reports a healthy node, or nothing changed"
 not audit_says fail || die "watch reports a false finding: $(/opt/nodegate status)"
