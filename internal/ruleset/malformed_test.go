@@ -38,7 +38,7 @@ func TestMalformed(t *testing.T) {
 		{"long line", "*nat\n-A X " + strings.Repeat("x", 10<<20), "line 2: line is longer than 1 MiB", input.ErrUnreadable},
 		{"long line with an end", "*nat\n:X - [0:0]\n-A X " + strings.Repeat("x", 10<<20) + "\nCOMMIT\n",
 			"line 3: line is longer than 1 MiB", input.ErrUnreadable},
-		{"binary", "*nat\n:X - [0:0]\n\x00\x01\x02\n", "line 3: not text: a zero byte in the line", input.ErrUnreadable},
+		{"binary", "*nat\n:X - [0:0]\n\x00\x01\x02\n", "line 3: not text: the line contains a zero byte", input.ErrUnreadable},
 		{"gzip", "\x1f\x8b\x08\x01abc", "line 1: not text: compressed data", input.ErrUnreadable},
 		{"prose", "hello\n", `line 1: not a line of iptables-save: "hello"`, input.ErrUnreadable},
 		{"an iptables -L listing", "Chain INPUT (policy ACCEPT)\n",
@@ -63,7 +63,7 @@ func TestMalformed(t *testing.T) {
 
 		{"JSON of another tool", `{"items": []}`,
 			`line 1: not the JSON of nft -j list ruleset: it begins with "items", not "nftables"`, input.ErrUnreadable},
-		{"JSON cut off", listing[:len(listing)/2], "line 1: cut off: the JSON has no end", input.ErrUnreadable},
+		{"JSON cut off", listing[:len(listing)/2], "line 1: cut off: the JSON is incomplete", input.ErrUnreadable},
 		{"JSON with an error", "{\"nftables\": [\n{]}",
 			"line 2: not JSON: invalid character ']' looking for beginning of object key string", input.ErrUnreadable},
 		{"JSON of another shape", `{"nftables": [{"rule": 3}]}`, "line 1: rule is a number", input.ErrUnreadable},
