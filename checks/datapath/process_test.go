@@ -173,8 +173,8 @@ func TestNoPrivilege(t *testing.T) {
 		attr     *syscall.SysProcAttr
 	}{
 		{"as-host", "listing nftables tables needs CAP_NET_ADMIN", nobody()},
-		{"as-scratch", "making a network namespace needs CAP_SYS_ADMIN", nobody()},
-		{"as-forbidden", "making a user namespace is forbidden here (user.max_user_namespaces", inside},
+		{"as-scratch", "creating a network namespace needs CAP_SYS_ADMIN", nobody()},
+		{"as-forbidden", "creating a user namespace is forbidden here (user.max_user_namespaces", inside},
 	} {
 		cmd, out, complaint := start(t, program, c.as, BridgeOptions{}, c.attr)
 		if err := cmd.Wait(); err == nil || !strings.Contains(complaint.String(), c.want) || strings.Contains(complaint.String(), "panic") {

@@ -93,7 +93,7 @@ func TestCredentialEnds(t *testing.T) {
 		cancel()
 	}()
 	_, err := host.Credential(ctx, dir+"/plugin", dir+"/plugin", nil, nil)
-	if err == nil || !strings.Contains(err.Error(), "was stopped: context canceled") {
+	if err == nil || !strings.Contains(err.Error(), "was killed: context canceled") {
 		t.Errorf("got %v", err)
 	}
 	text, err := os.ReadFile(pid)

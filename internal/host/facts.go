@@ -14,8 +14,8 @@ import (
 )
 
 // Fact returns a fact, which the expressions of a policy can name, as a string or an int64. It
-// returns false if the fact is unknown here, or not known yet: a file tree has no CPUs, and a node
-// has no CNI before one is installed.
+// returns false if the fact is unknown here, or not known yet: a file tree lacks CPUs, and a node
+// lacks a CNI before one is installed.
 func (h *Host) Fact(ctx context.Context, name string) (any, bool) {
 	switch name {
 	case "node.cpus":

@@ -10,8 +10,8 @@ import (
 	"nodegate/internal/plain"
 )
 
-// Status sets the status line of the calling unit in `systemctl status`. Outside a unit it has no
-// effect.
+// Status sets the status line of the calling unit in `systemctl status`. Outside a unit it does
+// nothing.
 func Status(line string) { notify("STATUS=" + strings.ReplaceAll(plain.Escape(line), "\n", "; ")) }
 
 // Ready notifies systemd that the calling unit has started (sd_notify(3)).
@@ -28,7 +28,7 @@ func notify(state string) {
 }
 
 // Watchdog returns the longest allowed interval between two calls of Alive: half of WatchdogSec=,
-// as sd_watchdog_enabled(3) advises. It returns 0 if the unit has no watchdog.
+// as sd_watchdog_enabled(3) advises. It returns 0 for a unit without a watchdog.
 func Watchdog() time.Duration {
 	limit, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {

@@ -272,7 +272,7 @@ func TestLegacyUnprinted(t *testing.T) {
 			}
 			_, err := h.Rulesets(t.Context())
 			if c.ours != (err != nil) || c.ours && !strings.Contains(err.Error(), "table filter of the legacy backend (ip6) has rules of "+
-				"kube-proxy, and ip6tables-legacy-save is not installed: install ") {
+				"kube-proxy, but ip6tables-legacy-save is not installed; install ") {
 				t.Errorf("%s: %v", c.commands, err)
 			}
 			return nil

@@ -39,7 +39,7 @@ func (h *Host) LacksUnit(unit string) (lacks bool, likely []string, err error) {
 }
 
 // GateUndone returns the location of a drop-in line that removes a unit's gate again: an empty
-// ExecStartPre= that systemd reads after our drop-in. It returns "" if there is none.
+// ExecStartPre= that systemd reads after our drop-in. It returns "" if the gate stays in effect.
 func (h *Host) GateUndone(unit string) (string, error) {
 	files, err := config.DropIns(h.Files, config.Dirs("systemd/system"), unit)
 	if err != nil {

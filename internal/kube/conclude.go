@@ -30,8 +30,8 @@ func Conclude(findings []proxyrules.Finding, asked Proxy, now time.Time) {
 }
 
 // Agreed turns failures of kube-proxy's lists and watches into unknown if its rules have just
-// matched the API: the API may have recovered since the last failure, and nobody should restart a
-// kube-proxy that catches up by itself.
+// matched the API: the API may have recovered since the last failure, and a kube-proxy that catches
+// up by itself must not be restarted.
 func Agreed(findings []proxyrules.Finding) {
 	if slices.ContainsFunc(findings, func(f proxyrules.Finding) bool { return strings.HasPrefix(f.Name, "kubeproxy.truth.") }) {
 		return

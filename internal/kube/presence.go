@@ -61,7 +61,7 @@ func (p *Presence) Look(ctx context.Context) []proxyrules.Finding {
 }
 
 // Writer returns the process with which kube-proxy is currently writing rules, or reading them
-// before it writes, and how long it has run. It returns false if there is none.
+// before it writes, and how long it has run. It returns false if no such process runs.
 func (p *Presence) Writer() (writer host.Process, runs time.Duration, found bool) {
 	processes, err := p.Host.Processes()
 	if err != nil {

@@ -201,7 +201,7 @@ func failedKind(line string) string {
 }
 
 // lineTime returns the timestamp at the start of a line: the container runtime's, or journalctl's,
-// which lacks the colon in the zone with systemd 252. It returns zero if there is none.
+// which lacks the colon in the zone with systemd 252. It returns zero for a line without one.
 func lineTime(line string) time.Time {
 	word, _, _ := strings.Cut(line, " ")
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05-0700"} {
@@ -213,7 +213,7 @@ func lineTime(line string) time.Time {
 }
 
 // klogTime returns klog's own timestamp, "E1120 22:56:29.123456", which has neither year nor zone:
-// it is returned in the year 2000, a leap year, and in UTC. It returns zero if there is none.
+// it is returned in the year 2000, a leap year, and in UTC. It returns zero for a line without one.
 func klogTime(line string) time.Time {
 	const layout = "0102 15:04:05"
 	for i := 0; i+1+len(layout) <= len(line) && i < 200; i++ {

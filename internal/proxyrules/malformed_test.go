@@ -76,7 +76,7 @@ func TestListErrors(t *testing.T) {
 		{"[]", `line 1: EndpointSlice: expected "{", got [`},
 		{`{"kind": "Pod"}`, "line 1: not a list of EndpointSlices: no items"},
 		{"{\n\"items\": [{\"kind\": \"Pod\"}]}", "no EndpointSlice among 1 items"},
-		{"{\n\"items\": [{\"kind\": \"EndpointSlice\", \"endpoints\": 3}]}", "line 2: endpoints is a number"},
+		{"{\n\"items\": [{\"kind\": \"EndpointSlice\", \"endpoints\": 3}]}", "line 2: endpoints must not be a number"},
 		{"{\n\"items\": [\n", "line 2: cut off: the JSON is incomplete"},
 		{`{"nftables": [{}]}`, "line 1: not a list of EndpointSlices: no items"},
 	} {

@@ -66,7 +66,7 @@ func TestMalformed(t *testing.T) {
 		{"JSON cut off", listing[:len(listing)/2], "line 1: cut off: the JSON is incomplete", input.ErrUnreadable},
 		{"JSON with an error", "{\"nftables\": [\n{]}",
 			"line 2: not JSON: invalid character ']' looking for beginning of object key string", input.ErrUnreadable},
-		{"JSON of another shape", `{"nftables": [{"rule": 3}]}`, "line 1: rule is a number", input.ErrUnreadable},
+		{"JSON of another shape", `{"nftables": [{"rule": 3}]}`, "line 1: rule must not be a number", input.ErrUnreadable},
 		{"rule without chain", `{"nftables": [{"rule": {"family": "ip", "table": "kube-proxy", "chain": "x", "expr": []}}]}`,
 			`line 1: a rule of chain "x", which the listing does not have`, input.ErrUnreadable},
 		{"not an object", `["nftables"]`, `line 1: not a line of iptables-save: ""`, input.ErrUnreadable},
