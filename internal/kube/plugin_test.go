@@ -70,9 +70,9 @@ func listWith(t *testing.T, plugins *kube.Plugins, text string) error {
 	return err
 }
 
-// TestPluginIsKept: a token with an expiry time is cached until then, one without an expiry time is
+// TestPluginCache: a token with an expiry time is cached until then, one without an expiry time is
 // cached for one client, and one that the API server rejects is dropped.
-func TestPluginIsKept(t *testing.T) {
+func TestPluginCache(t *testing.T) {
 	expiring := func(in time.Duration) map[string]any {
 		return map[string]any{"token": "secret", "expirationTimestamp": time.Now().Add(in).UTC().Format(time.RFC3339)}
 	}
@@ -125,8 +125,8 @@ func TestPluginIsKept(t *testing.T) {
 	}
 }
 
-// TestPluginIsTold: a plugin receives the cluster's data if the kubeconfig requests it.
-func TestPluginIsTold(t *testing.T) {
+// TestPluginClusterInfo: a plugin receives the cluster's data if the kubeconfig requests it.
+func TestPluginClusterInfo(t *testing.T) {
 	p := &plugin{says: func(int) string { return says("v1beta1", map[string]any{"token": "secret"}) }}
 	s := server(t)
 	text := strings.Replace(forPlugin(s, "apiVersion: client.authentication.k8s.io/v1beta1, command: ./bin/plugin, provideClusterInfo: true"),

@@ -68,8 +68,8 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-// TestPublishAgain: a restarted process keeps the time of the last transition and creates no Event.
-func TestPublishAgain(t *testing.T) {
+// TestPublishRestarted: a restarted process keeps the time of the last transition and creates no Event.
+func TestPublishRestarted(t *testing.T) {
 	s, requests := node(t, `{"type": "NodegatePassed", "status": "True", "lastTransitionTime": "2026-01-02T03:04:05Z"}`)
 	if err := publish(t, forServer(s, "    token: secret\n")); err != nil {
 		t.Fatal(err)

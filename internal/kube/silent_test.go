@@ -114,9 +114,9 @@ func TestSilentWatch(t *testing.T) {
 	})
 }
 
-// TestExpiredAgain: an API server that no longer has the version it has just listed is not queried
+// TestExpiredRepeatedly: an API server that no longer has the version it has just listed is not queried
 // in a tight loop.
-func TestExpiredAgain(t *testing.T) {
+func TestExpiredRepeatedly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		lists := 0
@@ -146,8 +146,8 @@ func TestExpiredAgain(t *testing.T) {
 	})
 }
 
-// TestSignOfLife: a connection whose other end has disappeared is noticed.
-func TestSignOfLife(t *testing.T) {
+// TestIdleConnectionPing: a connection whose other end has disappeared is noticed.
+func TestIdleConnectionPing(t *testing.T) {
 	version := 0
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { version = r.ProtoMajor }))
 	s.EnableHTTP2 = true

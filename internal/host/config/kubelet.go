@@ -57,7 +57,7 @@ func configName(flag string) string {
 
 // ReadKubelet reads kubelet's unit with its drop-ins and variables, and the configuration that its
 // command line names. Files in a configuration directory override the configuration, and flags
-// override both. If a file cannot be parsed, the error comes with the data of the command line.
+// override both. If a file cannot be parsed, the error comes together with the command line.
 func ReadKubelet(files Files) (Kubelet, error) {
 	k := Kubelet{Values: map[string]KubeletValue{}, Flags: map[string]KubeletValue{}}
 	unit, err := WithDropIns(files, Dirs("systemd/system"), "kubelet.service")
