@@ -60,7 +60,7 @@ look
 within 20 is net.ipv4.ip_forward 1 # at least one round since then
 look
 within 20 nodegate status
-! says "asking systemd" || die "watch could not query systemd: $(journalctl -b -u $watch --no-pager -o cat | grep -F 'asking systemd')"
+! says "querying systemd" || die "watch could not query systemd: $(journalctl -b -u $watch --no-pager -o cat | grep -F 'querying systemd')"
 
 echo "--- a fight"
 # used: print the processor time of the next 20 seconds.
