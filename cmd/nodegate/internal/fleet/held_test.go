@@ -75,7 +75,7 @@ func TestLastWords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines, err := report.LastWords(read[2].Report)
+	lines, err := report.ConsoleReport(read[2].Report)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 
 // leaveWords writes the report to the console, and to pstore where a program may, which outlive the machine, once for each change.
 func (g *Gate) leaveWords(p *policy.Policy, r checks.Outcome) {
-	lines, err := report.LastWords(report.New(g.Host, p, r))
+	lines, err := report.ConsoleReport(report.New(g.Host, p, r))
 	if err != nil {
 		g.Voice.log(host.LevelWarning, "nodegate: last words: "+err.Error(), nil)
 		return
@@ -31,11 +31,11 @@ func (g *Gate) tellTester(p *policy.Policy, r checks.Outcome) {
 		return
 	}
 	whole := report.New(g.Host, p, r)
-	short, err := report.LastWords(whole) // without times
+	short, err := report.ConsoleReport(whole) // without times
 	if err != nil || strings.Join(short, "\n") == g.tested {
 		return
 	}
-	if lines, err := report.AllWords(whole); err == nil {
+	if lines, err := report.FullConsoleReport(whole); err == nil {
 		if g.untold = strings.Join(lines, "\n"); g.Voice.toTester(g.untold) {
 			g.tested, g.untold = strings.Join(short, "\n"), ""
 		}

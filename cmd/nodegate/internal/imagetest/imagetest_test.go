@@ -21,7 +21,7 @@ func words(t *testing.T, verdict verdict.Verdict, policy string, names ...string
 	for _, name := range names {
 		results = append(results, report.Result{Name: name, Verdict: verdict, Severity: "block"})
 	}
-	lines, err := report.AllWords(report.Report{
+	lines, err := report.FullConsoleReport(report.Report{
 		APIVersion: report.APIVersion, Kind: report.KindReport, Node: report.Node{Name: "node"}, Stage: "boot", Verdict: verdict,
 		Policy: report.Policy{Files: []string{policy}}, Results: results,
 		Time: "2026-01-31T12:00:00.000Z",
