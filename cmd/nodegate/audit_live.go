@@ -28,7 +28,7 @@ type auditRun struct {
 	converged []settle.Converged
 }
 
-// files judges rules that were recorded: once.
+// files judges recorded rules, once.
 func (a *auditRun) files(ctx context.Context, stdin io.Reader) error {
 	var sets []*ruleset.Set
 	for _, name := range a.rules {
@@ -49,7 +49,7 @@ func (a *auditRun) files(ctx context.Context, stdin io.Reader) error {
 	return nil
 }
 
-// live judges this node's rules, and follows what differs.
+// live judges this node's rules, and follows the differences from the API.
 func (a *auditRun) live(ctx context.Context) error {
 	a.proxy.Live, a.covered.Live = true, true
 	api, err := a.truth.Server()
@@ -57,8 +57,8 @@ func (a *auditRun) live(ctx context.Context) error {
 		return err
 	}
 	if api != nil && api.Unverified() {
-		fmt.Fprintf(a.stderr, "nodegate: warning: %s has insecure-skip-tls-verify: anybody between here and the API server can "+
-			"invent what it says\n", a.truth.Kubeconfig)
+		fmt.Fprintf(a.stderr, "nodegate: warning: %s sets insecure-skip-tls-verify: an attacker on the network can forge "+
+			"the API server's answers\n", a.truth.Kubeconfig)
 	}
 	opts := proxyrules.Options{NodeName: a.node, Zone: a.zone}
 	var versions *proxyrules.Versions
@@ -102,7 +102,7 @@ func (a *auditRun) live(ctx context.Context) error {
 	return nil
 }
 
-// look judges what one look shows.
+// look reads the rules and compares them with the API once.
 func (a *auditRun) look(ctx context.Context, n *audit.Machine, opts proxyrules.Options) (err error) {
 	if a.rep, err = n.Rules(ctx); err != nil {
 		return err
@@ -116,7 +116,7 @@ func (a *auditRun) look(ctx context.Context, n *audit.Machine, opts proxyrules.O
 	return nil
 }
 
-// follow judges what settles. It reports whether some difference from the API has.
+// follow judges the rules once they have settled. stale reports whether a difference from the API has persisted.
 func (a *auditRun) follow(ctx context.Context, n *audit.Machine, api *kube.API, versions *proxyrules.Versions) (stale bool, err error) {
 	opts := settle.Options{Settle: a.settle, Node: a.node, Zone: a.zone, Progress: report.Following(a.stderr)}
 	if opts.Settle == 0 {
@@ -136,10 +136,10 @@ func (a *auditRun) follow(ctx context.Context, n *audit.Machine, api *kube.API, 
 	return out.Stale, err
 }
 
-// remember keeps what kube-proxy says of itself.
+// remember adds the findings from kube-proxy's own pages and log.
 func (a *auditRun) remember(asked kube.Proxy) {
 	a.rep.Findings = append(a.rep.Findings, asked.Findings...)
 	a.covered.Health, a.covered.Log = asked.Health, asked.Log
 }
 
-func (a *auditRun) leftOut(err error) { fmt.Fprintf(a.stderr, "nodegate: left out: %v\n", err) }
+func (a *auditRun) leftOut(err error) { fmt.Fprintf(a.stderr, "nodegate: skipped: %v\n", err) }
