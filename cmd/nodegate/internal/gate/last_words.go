@@ -9,11 +9,12 @@ import (
 	"nodegate/policy"
 )
 
-// leaveWords writes the report to the console, and to pstore where a program may, which outlive the machine, once for each change.
+// leaveWords writes the console report, once for each change. It also writes it to pstore if the kernel allows that. Both outlive the
+// machine.
 func (g *Gate) leaveWords(p *policy.Policy, r checks.Outcome) {
 	lines, err := report.ConsoleReport(report.New(g.Host, p, r))
 	if err != nil {
-		g.Voice.log(host.LevelWarning, "nodegate: last words: "+err.Error(), nil)
+		g.Voice.log(host.LevelWarning, "nodegate: console report: "+err.Error(), nil)
 		return
 	}
 	if all := strings.Join(lines, "\n"); all != g.words {
@@ -25,7 +26,7 @@ func (g *Gate) leaveWords(p *policy.Policy, r checks.Outcome) {
 	}
 }
 
-// tellTester writes the whole report for whoever tests this machine's image, once for each change.
+// tellTester writes the whole report to the image tester's port, once for each change.
 func (g *Gate) tellTester(p *policy.Policy, r checks.Outcome) {
 	if !host.HasReportPort() {
 		return
@@ -42,8 +43,8 @@ func (g *Gate) tellTester(p *policy.Policy, r checks.Outcome) {
 	}
 }
 
-// insist writes the last report again that the tester did not accept: no other will follow it. On a busy machine udev makes the
-// port seconds after kubelet's start.
+// insist retries to write the last report if the tester has not accepted it, because no other report follows. On a busy machine udev
+// creates the port seconds after kubelet's start.
 func (g *Gate) insist() {
 	for tries := 6; g.untold != "" && tries > 0; tries-- {
 		if host.Report(g.untold + "\n") {

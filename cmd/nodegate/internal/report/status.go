@@ -28,7 +28,7 @@ func (d Watch) Text(w io.Writer, now time.Time, paint Paint, watchUnit string) e
 		t.writeVerdict(verdict.Unknown, "watch", err.Error()+"; run `systemctl status "+watchUnit+"`")
 	}
 	if d.BreakGlass != "" {
-		t.writeLine(Yellow, "off", "watch", "break-glass by "+d.BreakGlass+": nothing is corrected")
+		t.writeLine(Yellow, "off", "watch", "break-glass in force ("+d.BreakGlass+"): nothing is corrected")
 	}
 	if d.PolicyError != "" {
 		t.writeLine(Yellow, "policy", "watch", d.PolicyError+"; the last good policy is in use")
@@ -79,7 +79,7 @@ func (d Watch) Line() string {
 		line += "; " + Count(n, "fight") + ": " + d.Fights[0].Name
 	}
 	if d.BreakGlass != "" {
-		line += "; break-glass by " + d.BreakGlass + ": nothing is corrected"
+		line += "; break-glass in force (" + d.BreakGlass + "): nothing is corrected"
 	}
 	if d.PolicyError != "" {
 		line += "; the policy has an error, the last good one is in use"
