@@ -39,7 +39,7 @@ func among(lines []string) string {
 	return b.String()
 }
 
-func TestLastWords(t *testing.T) {
+func TestConsoleReport(t *testing.T) {
 	r := held()
 	lines, err := ConsoleReport(r)
 	if err != nil {
