@@ -110,9 +110,9 @@ func (o *auditOptions) run(c *cobra.Command) error {
 	o.truth.Plugins = kube.NewPlugins(host.Credential)
 	a := &auditRun{auditOptions: o, host: h, stderr: c.ErrOrStderr(), began: time.Now()}
 	if len(o.rules) > 0 {
-		err = a.files(ctx, c.InOrStdin())
+		err = a.auditFiles(ctx, c.InOrStdin())
 	} else {
-		err = a.live(ctx)
+		err = a.auditLive(ctx)
 	}
 	if err != nil {
 		return inputError(err)
@@ -124,7 +124,7 @@ func (o *auditOptions) run(c *cobra.Command) error {
 	if err := o.write(c.OutOrStdout(), func(w io.Writer) error { return render(w, &a.rep, r) }); err != nil {
 		return err
 	}
-	return code(r.Verdict)
+	return exitCode(r.Verdict)
 }
 
 // renderer returns the writer of the requested format.

@@ -61,8 +61,8 @@ func replay(name string) (*host.Host, error) {
 	return host.Replay(s), nil
 }
 
-// chosen returns the named checks, or all checks if the call names none.
-func (o *options) chosen(all []checks.Check, stage checks.Stage) ([]checks.Check, error) {
+// selectChecks returns the named checks, or all checks if the call names none.
+func (o *options) selectChecks(all []checks.Check, stage checks.Stage) ([]checks.Check, error) {
 	if len(o.names) == 0 {
 		return all, nil
 	}

@@ -63,8 +63,8 @@ func timeoutFlag(f *pflag.FlagSet, to *time.Duration, otherwise time.Duration, u
 	f.Lookup("timeout").Annotations = map[string][]string{boundAll: nil}
 }
 
-// begin rejects empty values, which come from an unset variable in a script, and bounds the verb.
-func begin(c *cobra.Command, _ []string) error {
+// checkFlags rejects empty values, which come from an unset variable in a script, and bounds the verb.
+func checkFlags(c *cobra.Command, _ []string) error {
 	var empty error
 	c.Flags().Visit(func(f *pflag.Flag) {
 		values := []string{f.Value.String()}
@@ -82,12 +82,12 @@ func begin(c *cobra.Command, _ []string) error {
 	if empty != nil {
 		return empty
 	}
-	return bound(c)
+	return limitVerb(c)
 }
 
-// bound ends the process soon after --timeout: the checks end by themselves, but
+// limitVerb ends the process soon after --timeout: the checks end by themselves, but
 // reading their input may block forever.
-func bound(c *cobra.Command) error {
+func limitVerb(c *cobra.Command) error {
 	limit, err := limitOf(c)
 	if err != nil || limit == 0 {
 		return err

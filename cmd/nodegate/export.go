@@ -56,7 +56,7 @@ Kubelet is held until the binary is there and the gate passes.`,
 				return err
 			}
 			if format.Needs != export.Settings {
-				if err := readableThere(nil, p, texts, c.ErrOrStderr()); err != nil {
+				if err := checkStandalone(nil, p, texts, c.ErrOrStderr()); err != nil {
 					return err
 				}
 			}
@@ -78,7 +78,7 @@ Kubelet is held until the binary is there and the gate passes.`,
 				return writeTree(o.output, r)
 			}
 			if o.output == "" {
-				_, err = exact(c.OutOrStdout()).Write(r.Text)
+				_, err = exactWriter(c.OutOrStdout()).Write(r.Text)
 				return err
 			}
 			return writeOut(o.output, r.Text, 0o644)

@@ -45,14 +45,14 @@ func fmtInput(c *cobra.Command, check bool) error {
 		return fmt.Errorf("reading %s: %w", name, err)
 	}
 	if len(text) > policy.MaxFileSize {
-		return fmt.Errorf("%s exceeds %d bytes, the limit for a policy file", name, policy.MaxFileSize)
+		return fmt.Errorf("%s is larger than %d bytes, the limit for a policy file", name, policy.MaxFileSize)
 	}
-	out, err := layout(c.ErrOrStderr(), policy.File{Name: name, Text: text})
+	out, err := formatFile(c.ErrOrStderr(), policy.File{Name: name, Text: text})
 	switch {
 	case err != nil:
 		return err
 	case !check:
-		_, err = exact(c.OutOrStdout()).Write(out)
+		_, err = exactWriter(c.OutOrStdout()).Write(out)
 		return err
 	case !bytes.Equal(out, text):
 		fmt.Fprintln(c.OutOrStdout(), name)
@@ -71,7 +71,7 @@ func fmtFiles(c *cobra.Command, names []string, check bool) error {
 		if strings.HasSuffix(f.Name, ".json") {
 			continue // JSON has its own formatters
 		}
-		out, err := layout(c.ErrOrStderr(), f)
+		out, err := formatFile(c.ErrOrStderr(), f)
 		if err != nil {
 			result = errors.Join(result, err)
 			continue
@@ -107,8 +107,8 @@ func rewrite(name string, text []byte) error {
 	return file.Replace(name, text, info.Mode().Perm())
 }
 
-// layout returns the formatted file, and prints its syntax errors.
-func layout(stderr io.Writer, f policy.File) ([]byte, error) {
+// formatFile returns the formatted file, and prints its syntax errors.
+func formatFile(stderr io.Writer, f policy.File) ([]byte, error) {
 	out, diags := policy.Layout(f)
 	return out, printDiagnostics(stderr, []policy.File{f}, diags)
 }

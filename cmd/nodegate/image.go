@@ -99,7 +99,7 @@ missing.`,
 			if t.Boots > 1 {
 				fmt.Fprintf(c.ErrOrStderr(), "nodegate: %d of %d boots passed\n", out.Passed, t.Boots)
 			}
-			return code(out.Report.Verdict)
+			return exitCode(out.Report.Verdict)
 		},
 	}
 	f := c.Flags()

@@ -51,13 +51,13 @@ that binary and the package's units.`,
 				return err
 			}
 			defer h.Close()
-			if err := newEnough(h, assess, c.ErrOrStderr()); err != nil {
+			if err := checkSystemd(h, assess, c.ErrOrStderr()); err != nil {
 				return err
 			}
 			if err := needRoot("install", ", or preview its changes with `nodegate install --dry-run`"); err != nil && h.Live() && !dryRun {
 				return err
 			}
-			if err := notFetched(h); err != nil && !force {
+			if err := checkNotFetched(h); err != nil && !force {
 				return err
 			}
 			p, texts, err := o.load(h, c.ErrOrStderr())
@@ -67,10 +67,10 @@ that binary and the package's units.`,
 			ctx, cancel := context.WithTimeout(c.Context(), 5*time.Second)
 			defer cancel()
 			fact := func(name string) (any, bool) { return h.Fact(ctx, name) }
-			if err := readableThere(fact, p, texts, c.ErrOrStderr()); err != nil {
+			if err := checkStandalone(fact, p, texts, c.ErrOrStderr()); err != nil {
 				return err
 			}
-			if err := unitThere(c.Context(), h, p.Gate, start, texts, c.ErrOrStderr()); err != nil {
+			if err := checkUnit(c.Context(), h, p.Gate, start, texts, c.ErrOrStderr()); err != nil {
 				return err
 			}
 			binary, err := ownBinary()
@@ -114,7 +114,7 @@ that binary and the package's units.`,
 			}
 			started := units.Started(p)
 			changes, err := units.Install(t, files, force)
-			if err == nil && (len(changes) > 0 || untold(c.Context(), h, p.Gate.Unit, c.ErrOrStderr())) {
+			if err == nil && (len(changes) > 0 || reloadPending(c.Context(), h, p.Gate.Unit, c.ErrOrStderr())) {
 				err = tellSystemd(c.Context(), h, started, c.ErrOrStderr())
 			}
 			if err == nil && start {
@@ -140,9 +140,9 @@ that binary and the package's units.`,
 	return c
 }
 
-// newEnough returns an error if systemd is too old for the units. A tree without systemd
+// checkSystemd returns an error if systemd is too old for the units. A tree without systemd
 // passes: it may get one later.
-func newEnough(h *host.Host, assess bool, stderr io.Writer) error {
+func checkSystemd(h *host.Host, assess bool, stderr io.Writer) error {
 	version, _, err := h.SystemdVersion()
 	exists := func(name string) bool {
 		usr, _ := h.Files.Exists("/usr/lib/systemd/" + name)
@@ -161,8 +161,8 @@ func newEnough(h *host.Host, assess bool, stderr io.Writer) error {
 	return nil
 }
 
-// notFetched returns an error if an export makes the node download its binary: at the next boot the download would replace ours.
-func notFetched(h *host.Host) error {
+// checkNotFetched returns an error if an export makes the node download its binary: at the next boot the download would replace ours.
+func checkNotFetched(h *host.Host) error {
 	fetched, err := h.Files.Exists(units.FetchFile)
 	if err != nil || !fetched {
 		return err
@@ -197,7 +197,7 @@ func newUninstall() *cobra.Command {
 				return errors.New("--revert works on the running machine; leave it out for a file tree, which has no running settings")
 			}
 			changes, err := units.Uninstall(t, force)
-			if err == nil && (len(changes) > 0 || left(c.Context(), h, c.ErrOrStderr())) {
+			if err == nil && (len(changes) > 0 || unitsLeft(c.Context(), h, c.ErrOrStderr())) {
 				err = tellSystemd(c.Context(), h, nil, c.ErrOrStderr())
 			}
 			if err == nil && stop {
@@ -222,9 +222,9 @@ func newUninstall() *cobra.Command {
 	return c
 }
 
-// readableThere returns an error if the policy needs the variable values of this call: on the
+// checkStandalone returns an error if the policy needs the variable values of this call: on the
 // node it is read without them. fact is nil if the facts of the node are not known.
-func readableThere(fact func(name string) (any, bool), p *policy.Policy, texts []policy.File, stderr io.Writer) error {
+func checkStandalone(fact func(name string) (any, bool), p *policy.Policy, texts []policy.File, stderr io.Writer) error {
 	there, diags := policy.Load(texts, policy.Options{Checks: catalog.Names(), Fact: fact})
 	if !diags.HasErrors() && reflect.DeepEqual(p, there) {
 		return nil
@@ -249,9 +249,9 @@ func (o options) onAnyMachine(h *host.Host, p *policy.Policy, texts []policy.Fil
 	return &lasting, nil
 }
 
-// unitThere returns an error if the gate's unit does not exist: kubelet would then start
+// checkUnit returns an error if the gate's unit does not exist: kubelet would then start
 // through another unit, and would not be held.
-func unitThere(ctx context.Context, h *host.Host, g policy.Gate, start bool, texts []policy.File, stderr io.Writer) error {
+func checkUnit(ctx context.Context, h *host.Host, g policy.Gate, start bool, texts []policy.File, stderr io.Writer) error {
 	lacks, likely, err := h.LacksUnit(g.Unit)
 	if err != nil || !lacks || g.MayLack {
 		return err

@@ -51,23 +51,23 @@ func TestTellSystemd(t *testing.T) {
 func TestUntold(t *testing.T) {
 	m := &hosttest.Machine{Files: map[string]string{"/run/systemd/system/x": ""}, Outdated: "kubelet.service",
 		Units: map[string][2]string{units.WatchUnit: {"active", ""}}}
-	if !untold(t.Context(), m.Host(), "kubelet.service", io.Discard) || untold(t.Context(), m.Host(), "k3s.service", io.Discard) {
+	if !reloadPending(t.Context(), m.Host(), "kubelet.service", io.Discard) || reloadPending(t.Context(), m.Host(), "k3s.service", io.Discard) {
 		t.Error("what systemd does not know")
 	}
-	if !left(t.Context(), m.Host(), io.Discard) {
+	if !unitsLeft(t.Context(), m.Host(), io.Discard) {
 		t.Error("watch runs, and its file is gone")
 	}
 	m.Files["/etc/systemd/system/"+units.WatchUnit] = ""
-	if left(t.Context(), m.Host(), io.Discard) {
+	if unitsLeft(t.Context(), m.Host(), io.Discard) {
 		t.Error("watch runs from a file that is there")
 	}
 	m.Units = nil
 	delete(m.Files, "/etc/systemd/system/"+units.WatchUnit)
-	if left(t.Context(), m.Host(), io.Discard) {
+	if unitsLeft(t.Context(), m.Host(), io.Discard) {
 		t.Error("nothing runs")
 	}
 	delete(m.Files, "/run/systemd/system/x")
-	if untold(t.Context(), m.Host(), "kubelet.service", io.Discard) {
+	if reloadPending(t.Context(), m.Host(), "kubelet.service", io.Discard) {
 		t.Error("systemd does not run")
 	}
 }

@@ -103,7 +103,7 @@ Exit status: 0 pass, 1 fail, 2 usage or policy error, 3 unknown.`,
   nodegate plan                        preview the changes of apply
   nodegate install --root /mnt/image   install into an image
   nodegate lint my.hcl                 find the mistakes in a policy`,
-		PersistentPreRunE: begin,
+		PersistentPreRunE: checkFlags,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 	}

@@ -87,7 +87,7 @@ func (o *options) load(h *host.Host, stderr io.Writer) (*policy.Policy, []policy
 		return nil, nil, err
 	}
 	if o.lint {
-		known, err := o.known(stderr)
+		known, err := o.policyOptions(stderr)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -116,7 +116,7 @@ func (o *options) policyAlone(c *cobra.Command) (*policy.Policy, []policy.File, 
 
 // evaluate evaluates policy files with the current facts of h.
 func (o *options) evaluate(h *host.Host, files []policy.File, stderr io.Writer) (*policy.Policy, error) {
-	known, err := o.known(stderr)
+	known, err := o.policyOptions(stderr)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func printDiagnostics(w io.Writer, files []policy.File, diags hcl.Diagnostics) e
 	if !diags.HasErrors() {
 		return nil
 	}
-	fmt.Fprintf(w, "nodegate: %s in the policy; nothing was changed\n", report.Count(len(diags.Errs()), "mistake"))
+	fmt.Fprintf(w, "nodegate: %s in the policy; nothing was done\n", report.Count(len(diags.Errs()), "mistake"))
 	return exit(exitUsage)
 }
 
@@ -163,9 +163,9 @@ func environment() map[string]string {
 	return vars
 }
 
-// known returns the inputs of a policy except the facts. The values of variables
+// policyOptions returns the inputs of a policy except the facts. The values of variables
 // come from files first, then from --var; a later value wins.
-func (o *options) known(stderr io.Writer) (policy.Options, error) {
+func (o *options) policyOptions(stderr io.Writer) (policy.Options, error) {
 	known := policy.Options{Checks: catalog.Names(), Env: environment(), Vars: map[string]string{}, VarsAt: map[string]hcl.Range{}}
 	for _, file := range o.varFiles {
 		files, err := readPolicies([]string{file})
@@ -216,7 +216,7 @@ func (o *options) examine(c *cobra.Command, h *host.Host, run runner) (*policy.P
 	}
 	ctx, cancel := context.WithTimeout(c.Context(), o.timeout)
 	defer cancel()
-	list, err := o.chosen(catalog.For(p, stage), stage)
+	list, err := o.selectChecks(catalog.For(p, stage), stage)
 	if err != nil {
 		return nil, checks.Outcome{}, err
 	}

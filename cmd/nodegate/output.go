@@ -25,14 +25,14 @@ import (
 // formatFlags adds --format and --output. As with kubectl, -o json selects the format.
 // Any other value is a file; without --format its extension selects the format.
 func (o *options) formatFlags(c *cobra.Command, formats ...string) {
-	c.Flags().StringVarP(&o.format, "format", "f", "text", list(formats))
+	c.Flags().StringVarP(&o.format, "format", "f", "text", joinOr(formats))
 	c.Flags().VarP(outputValue{o, formats, c.Flags()}, "output", "o",
 		"write to `FILE`; the format follows its extension. -o json prints JSON to standard output")
 	completeWith(c, "format", formats...)
 }
 
-// list returns "text, json or html".
-func list(words []string) string {
+// joinOr returns "text, json or html".
+func joinOr(words []string) string {
 	last := len(words) - 1
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
@@ -79,10 +79,10 @@ func completeWith(c *cobra.Command, flag string, words ...string) {
 
 // repeatedCall returns the flags of a call that select the checks.
 func repeatedCall(given *pflag.FlagSet) report.Call {
-	return report.Call{Policy: repeated(given, "policy", "var", "var-file"), Stage: repeated(given, "stage")}
+	return report.Call{Policy: repeatFlags(given, "policy", "var", "var-file"), Stage: repeatFlags(given, "stage")}
 }
 
-func repeated(given *pflag.FlagSet, names ...string) string {
+func repeatFlags(given *pflag.FlagSet, names ...string) string {
 	var b strings.Builder
 	given.Visit(func(f *pflag.Flag) {
 		if !slices.Contains(names, f.Name) {
@@ -145,7 +145,7 @@ func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
 	if o.format == "npd" && r.Verdict == verdict.Unknown {
 		return exit(npdUnknown)
 	}
-	return code(r.Verdict)
+	return exitCode(r.Verdict)
 }
 
 // npdUnknown is the exit status by which a custom plugin of node-problem-detector
@@ -185,16 +185,16 @@ func (o *options) write(stdout io.Writer, render func(io.Writer) error) error {
 	return nil
 }
 
-// exact returns the writer for a document that must not change, for example a policy.
+// exactWriter returns the writer for a document that must not change, for example a policy.
 // It escapes the document only on a terminal.
-func exact(stdout io.Writer) io.Writer {
+func exactWriter(stdout io.Writer) io.Writer {
 	if f := plain.File(stdout); f != nil && !host.IsTerminal(f) {
 		return f
 	}
 	return stdout
 }
 
-func code(v verdict.Verdict) error {
+func exitCode(v verdict.Verdict) error {
 	switch v {
 	case verdict.Pass:
 		return nil

@@ -37,7 +37,7 @@ Exit status: 0 nothing to change, 1 changes to make, 2 usage or policy error,
 			if err := report.Fold(c.OutOrStdout(), text); err != nil {
 				return err
 			}
-			return code(plan.Verdict())
+			return exitCode(plan.Verdict())
 		},
 	}
 	o.policyFlags(c)

@@ -62,7 +62,7 @@ func newPolicyShow() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				_, err = exact(c.OutOrStdout()).Write(f.Text)
+				_, err = exactWriter(c.OutOrStdout()).Write(f.Text)
 				return err
 			}
 			return fmt.Errorf("name a built-in policy, or use --effective; built-in policies: %s", strings.Join(policy.Builtins(), ", "))

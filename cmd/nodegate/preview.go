@@ -49,7 +49,7 @@ Exit status: 0 no node would be held, 1 some nodes would be held,
 					"nodegate: the policy's gate never holds a node for good (enforce, on_timeout): nodes shown as held start anyway",
 				)
 			}
-			known, err := o.known(c.ErrOrStderr())
+			known, err := o.policyOptions(c.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -109,6 +109,6 @@ func (o *options) previewRenderer(stdout io.Writer) (func(io.Writer, []preview.F
 
 // previewWords returns the words in which the page of a fleet shows a preview.
 func previewWords() fleet.Words {
-	return fleet.Words{Wrong: "would be held, or are unknown", Fine: "none would be held",
+	return fleet.Words{Wrong: "held or unknown", Fine: "none would be held",
 		Verdicts: map[verdict.Verdict]string{verdict.Fail: "held", verdict.Warn: "changed"}}
 }

@@ -205,7 +205,7 @@ func (o *options) writeProbe(stdout io.Writer, result any, text func(io.Writer) 
 	if err := o.write(stdout, render); err != nil {
 		return err
 	}
-	return code(v)
+	return exitCode(v)
 }
 
 // staleness returns a function that notes whether an endpoint is stale: in the rules but not in

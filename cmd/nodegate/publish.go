@@ -106,5 +106,5 @@ func (o *options) publish(c *cobra.Command, h *host.Host, s watch.Status) error 
 		return inputError(fmt.Errorf("%w: publishing the condition %s: %w", input.ErrUnknown, want.Type, err))
 	}
 	fmt.Fprintf(c.OutOrStdout(), "%s is %s (%s): %s\n", want.Type, want.Status, want.Reason, want.Message)
-	return code(s.Report.Verdict())
+	return exitCode(s.Report.Verdict())
 }

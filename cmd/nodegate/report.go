@@ -78,7 +78,7 @@ func fleetCode(f fleet.Fleet, errs []error) error {
 	if len(errs) > 0 {
 		return exit(exitUsage)
 	}
-	return code(f.Verdict())
+	return exitCode(f.Verdict())
 }
 
 func (o *options) fleetRenderer(stdout io.Writer) (func(io.Writer, fleet.Fleet) error, error) {

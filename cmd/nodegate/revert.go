@@ -44,7 +44,7 @@ Exit status: 0 everything is restored, 1 some settings were left, 2 usage error.
 			}
 			defer h.Close()
 			if !dryRun {
-				if err := corrected(c.Context(), h); err != nil {
+				if err := checkWatchStopped(c.Context(), h); err != nil {
 					return err
 				}
 			}
@@ -59,9 +59,9 @@ Exit status: 0 everything is restored, 1 some settings were left, 2 usage error.
 // stateTime bounds the query for the state of watch's unit.
 const stateTime = 5 * time.Second
 
-// corrected returns an error if watch runs and would undo the revert, or if its state is unknown. Watch is "activating" during its
+// checkWatchStopped returns an error if watch runs and would undo the revert, or if its state is unknown. Watch is "activating" during its
 // first round, which corrects settings too, and while systemd waits to restart it.
-func corrected(ctx context.Context, h *host.Host) error {
+func checkWatchStopped(ctx context.Context, h *host.Host) error {
 	if off, err := h.BreakGlass(units.BreakGlassFile); err == nil && off != "" {
 		return nil // with break-glass, watch corrects nothing
 	}

@@ -49,7 +49,7 @@ func TestRevertBesideWatch(t *testing.T) {
 	} {
 		h := (&hosttest.Machine{Files: c.file}).Host()
 		h.Units = watchState{h.Units, c.active, c.err}
-		err := corrected(t.Context(), h)
+		err := checkWatchStopped(t.Context(), h)
 		if (err != nil) != c.refuses || c.refuses && c.err != nil && !errors.Is(err, c.err) {
 			t.Errorf("%s: %v", what, err)
 		}

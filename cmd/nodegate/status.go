@@ -56,7 +56,7 @@ Exit status: as check; also 3 if watch does not run or is late.`,
 			if err != nil {
 				return err
 			}
-			return code(d.Verdict(now))
+			return exitCode(d.Verdict(now))
 		},
 	}
 	o.formatFlags(c, "text", "json")

@@ -11,17 +11,17 @@ import (
 	"nodegate/units"
 )
 
-// untold reports whether systemd has not loaded the unit's gate yet: an earlier install was interrupted before the reload.
-func untold(ctx context.Context, h *host.Host, gated string, stderr io.Writer) bool {
+// reloadPending reports whether systemd has not loaded the unit's gate yet: an earlier install was interrupted before the reload.
+func reloadPending(ctx context.Context, h *host.Host, gated string, stderr io.Writer) bool {
 	if !h.SystemdRuns() {
 		return false
 	}
 	outdated, err := h.Units.Outdated(ctx, gated, units.GateFile(gated))
-	return err == nil && outdated && finishing(stderr)
+	return err == nil && outdated && printFinishing(stderr)
 }
 
-// finishing prints why systemd is reloaded although no file has changed, and returns true.
-func finishing(stderr io.Writer) bool {
+// printFinishing prints why systemd is reloaded although no file has changed, and returns true.
+func printFinishing(stderr io.Writer) bool {
 	fmt.Fprintln(stderr, "nodegate: systemd has not loaded the changes of an earlier run: reloading it now")
 	return true
 }
@@ -29,8 +29,8 @@ func finishing(stderr io.Writer) bool {
 // ours lists the units that an uninstall stops.
 var ours = []string{units.PublishTimer, units.WatchUnit, units.ApplyUnit}
 
-// left reports whether one of our units still runs without its file: an earlier uninstall was interrupted before it stopped the unit.
-func left(ctx context.Context, h *host.Host, stderr io.Writer) bool {
+// unitsLeft reports whether one of our units still runs without its file: an earlier uninstall was interrupted before it stopped the unit.
+func unitsLeft(ctx context.Context, h *host.Host, stderr io.Writer) bool {
 	return h.SystemdRuns() && slices.ContainsFunc(ours, func(unit string) bool {
 		lacks, _, err := h.LacksUnit(unit)
 		if err != nil || !lacks {
@@ -38,7 +38,7 @@ func left(ctx context.Context, h *host.Host, stderr io.Writer) bool {
 		}
 		active, _, err := h.Units.State(ctx, unit)
 		return err == nil && active != "inactive"
-	}) && finishing(stderr)
+	}) && printFinishing(stderr)
 }
 
 // reloadTimeout is systemctl's own timeout for daemon-reload, which re-runs the generators;

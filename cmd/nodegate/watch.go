@@ -143,7 +143,7 @@ func newWatcher(o *options, stderr io.Writer) (*watcher, error) {
 			var known policy.Options
 			read, err := o.policyFiles(observer)
 			if err == nil {
-				if known, err = o.known(&mistakes); err != nil {
+				if known, err = o.policyOptions(&mistakes); err != nil {
 					err = errors.New(firstLine(mistakes.String(), err))
 				}
 			}
@@ -175,7 +175,7 @@ func newWatcher(o *options, stderr io.Writer) (*watcher, error) {
 	}
 	w.Alive, w.AliveEvery = host.Alive, host.Watchdog()
 	w.Ready = func(watch.Status) { host.Ready() }
-	w.Corrected, w.Wrote, w.Changed, w.Fighting = w.corrected, report.RecordChange, w.changed, w.fighting
+	w.Corrected, w.Wrote, w.Changed, w.Fighting = w.logCorrected, report.RecordChange, w.logChanged, w.logFight
 	w.Trouble = func(line string) { w.logLine(host.LevelWarning, line, nil) }
 	return w, nil
 }
@@ -189,7 +189,7 @@ func (w *watcher) logLine(level host.Level, line string, fields map[string]strin
 	host.Log(level, line, fields)
 }
 
-func (w *watcher) corrected(c report.Correction) {
+func (w *watcher) logCorrected(c report.Correction) {
 	name, verb, level := c.Subject(), "corrected", host.LevelNotice
 	if c.New {
 		verb, level = "set", host.LevelInfo
@@ -199,7 +199,7 @@ func (w *watcher) corrected(c report.Correction) {
 	})
 }
 
-func (w *watcher) changed(res checks.Result) {
+func (w *watcher) logChanged(res checks.Result) {
 	m := report.NewMessage(res)
 	level := host.LevelWarning
 	if res.Verdict == verdict.Pass || res.Verdict == verdict.Skipped {
@@ -209,7 +209,7 @@ func (w *watcher) changed(res checks.Result) {
 	w.logLine(level, m.Text, m.Fields)
 }
 
-func (w *watcher) fighting(f report.Fight, over bool) {
+func (w *watcher) logFight(f report.Fight, over bool) {
 	level, event, line := host.LevelError, "fight", fmt.Sprintf(
 		"fight over %s: another program keeps changing it back; next correction at %s. %s", f.Name, f.Next.UTC().Format(time.TimeOnly), f.Writer)
 	if over {

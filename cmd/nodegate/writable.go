@@ -23,9 +23,9 @@ func (o *options) guardFlag(c *cobra.Command) {
 	c.Flags().BoolVar(&o.allowWritable, "allow-writable", false, "use the policy even if users other than root may write it")
 }
 
-// guard returns an error for each file and directory of the policy that users other than
+// checkWritable returns an error for each file and directory of the policy that users other than
 // root may write. A file that install copies may belong to the caller.
-func (o *options) guard(h *host.Host, files []policy.File) error {
+func (o *options) checkWritable(h *host.Host, files []policy.File) error {
 	if !o.guarded {
 		return nil
 	}
