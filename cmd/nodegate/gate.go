@@ -38,7 +38,7 @@ Break glass: put nodegate=off on the kernel command line, or create the file
 	}
 	o.policyFlags(c)
 	o.guardFlag(c)
-	budget := c.Flags().Duration("budget", 0, "wait this long, instead of for the policy's budget")
+	budget := c.Flags().Duration("budget", 0, "wait this long instead of the policy's budget")
 	assess := c.Flags().Bool("assess-boot", false, "judge this boot, not a unit's start (for "+units.BootUnit+
 		"); if the boot does not pass, save its report in "+units.FailedBoot+
 		", and restart the machine if its boot loader counts boots")

@@ -11,11 +11,11 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// TestMistakes: each policy of testdata/mistakes.ar is wrong in one way, and dies where
-// it is written. Its first line says how:
+// TestMistakes: each policy of testdata/mistakes.ar has one mistake, and lint reports its
+// position. The first line of a policy has the expected result:
 //
-//	# EXIT LINE:COLUMN TEXT     exit status, place and words of what lint says
-//	# install EXIT ...          the same, of install into a tree that has k3s
+//	# EXIT LINE:COLUMN TEXT     exit status, position and message of lint
+//	# install EXIT ...          the same for install into a tree with k3s
 func TestMistakes(t *testing.T) {
 	archive, err := txtar.ParseFile("testdata/mistakes.ar")
 	if err != nil {

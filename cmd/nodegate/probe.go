@@ -92,8 +92,7 @@ failing fraction with its 95 % confidence interval. Conntrack shows which
 endpoint each failed attempt was sent to. With --endpoints or --kubeconfig, the
 report also shows whether the API still has that endpoint.
 
-Exit status: 0 no attempt failed, 1 some attempts failed, 2 usage error, 3
-unknown.`,
+Exit status: 0 no attempt failed, 1 some failed, 2 usage error, 3 unknown.`,
 		Example: `  nodegate probe service 10.96.0.1:443 -n 1000
   nodegate probe service 10.96.0.10:53 --proto dns --endpoints slices.json`,
 		Args: cobra.ExactArgs(1),

@@ -22,9 +22,8 @@ func newRevert() *cobra.Command {
 		Use:   "revert",
 		Short: "Restore the running machine's settings that nodegate changed",
 		Long: `Revert undoes the changes that apply, the gate and watch have made since the
-machine started, newest first. It reads them from
-` + report.ChangesFile + `. Sysctls, MTUs and offloads get the
-values that they had before nodegate.
+machine started, newest first. It reads them from ` + report.ChangesFile + `.
+Sysctls, MTUs and offloads get the values that they had before nodegate.
 
 Revert reports and leaves a setting that another program has changed since then;
 --force restores it too. Modules stay loaded. Settings that watch made on links
