@@ -107,9 +107,11 @@ missing.`,
 	f.StringVar(&t.Accelerator, "accelerator", t.Accelerator, "kvm, tcg (slow), or auto (kvm if it works)")
 	f.IntVar(&t.Memory, "memory", t.Memory, "memory of the machine in `MiB`")
 	f.IntVar(&t.Processors, "cpus", t.Processors, "number of processors, `N`")
-	f.IntVar(&t.Boots, "boots", t.Boots, "boot `N` times, to find faults that do not occur in every boot; each boot starts from the unchanged image")
+	f.IntVar(&t.Boots, "boots", t.Boots, "boot `N` times, to find faults that do not occur in every boot; "+
+		"each boot starts from the unchanged image")
 	f.DurationVar(&t.Timeout, "timeout", t.Timeout, "stop a boot after this long")
-	f.DurationVar(&t.Hold, "hold", t.Hold, "accept a verdict other than pass after it has lasted for `DURATION`; the gate may still pass before")
+	f.DurationVar(&t.Hold, "hold", t.Hold, "accept a verdict other than pass after it has lasted for `DURATION`; "+
+		"the gate may still pass before")
 	f.StringVar(&with, "with", "", "test with the policy in `FILE` instead of the image's (the image needs systemd 252)")
 	f.StringVar(&t.Direct.Kernel, "kernel", "", "boot the kernel in `FILE` (for an image without a boot loader)")
 	f.StringVar(&t.Direct.Initrd, "initrd", "", "use `FILE` as the kernel's initial RAM disk")

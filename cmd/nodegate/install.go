@@ -132,8 +132,8 @@ that binary and the package's units.`,
 	o.copied, o.lint = true, true
 	c.Flags().BoolVar(&start, "start", false, "start the units after installing, through the systemd of --root")
 	c.Flags().BoolVar(&assess, "assess-boot", false,
-		"mark a boot as good only if the node passes; if systemd-boot counts boots, it then gives up a new kernel or image that does not pass; "+
-			"later installs keep this choice until one has --assess-boot=false")
+		"mark a boot as good only if the node passes; if systemd-boot counts boots, it then gives up a new kernel or image that does "+
+			"not pass; later installs keep this choice until one has --assess-boot=false")
 	c.Flags().BoolVar(&force, "force", false,
 		"overwrite files that were changed after nodegate wrote them; install even if the node downloads its binary (export)")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "show the files that would be written, and write nothing")

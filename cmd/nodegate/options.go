@@ -51,7 +51,8 @@ func (o *options) policyFlags(c *cobra.Command) {
 	c.Flags().StringArrayVarP(&o.policies, "policy", "p", nil, "read the policy from `FILE|DIR`; may be repeated")
 	c.Flags().StringVar(&o.root, "root", "/", "use the machine's file tree in `DIR`")
 	_ = c.MarkFlagDirname("root") // fails only if the flag does not exist
-	c.Flags().StringArrayVar(&o.vars, "var", nil, "set a variable of the policy: `NAME=VALUE`; the environment variable NODEGATE_VAR_NAME does the same")
+	c.Flags().StringArrayVar(&o.vars, "var", nil, "set a variable of the policy: `NAME=VALUE`; "+
+		"the environment variable NODEGATE_VAR_NAME does the same")
 	c.Flags().StringArrayVar(&o.varFiles, "var-file", nil, "set variables from the NAME = VALUE lines of `FILE`")
 }
 

@@ -10,7 +10,8 @@ import (
 // byInterest orders checks by the worst verdict, then by the number of nodes, the most
 // first. Symptoms of another check, and checks that need no attention, come last.
 func byInterest(a, b Check) int {
-	return cmp.Or(cmp.Compare(a.sortGroup(), b.sortGroup()), cmp.Compare(a.worst(), b.worst()), cmp.Compare(b.countConcerned(), a.countConcerned()))
+	return cmp.Or(cmp.Compare(a.sortGroup(), b.sortGroup()), cmp.Compare(a.worst(), b.worst()),
+		cmp.Compare(b.countConcerned(), a.countConcerned()))
 }
 
 // sortGroup returns 0 for a check that needs attention, and its kind for any other.
