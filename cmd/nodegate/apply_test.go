@@ -14,8 +14,8 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// TestApplyConfined, of a binary as it is shipped: where systemd gave it a folder, apply changes the machine and that folder, and no
-// other file.
+// TestApplyConfined: if systemd gave apply a directory, apply changes the machine and files in that directory, and no other
+// file. The test needs the binary as it is shipped.
 func TestApplyConfined(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "unshare")
@@ -36,7 +36,7 @@ func TestApplyConfined(t *testing.T) {
 		cmd.Env = append(os.Environ(), "RUNTIME_DIRECTORY="+c.folder)
 		out, err := cmd.CombinedOutput()
 		if got := strings.TrimSpace(string(out)); got != c.want || (err == nil) != (c.want == "9") {
-			t.Errorf("with the folder %q, writing to %q: %q, %v, want %q", c.folder, c.writes, got, err, c.want)
+			t.Errorf("with the directory %q, writing to %q: %q, %v, want %q", c.folder, c.writes, got, err, c.want)
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// auditOptions is the flags of `nodegate audit`.
+// auditOptions holds the flags of `nodegate audit`.
 type auditOptions struct {
 	options
 	rules      []string
@@ -32,61 +32,65 @@ type auditOptions struct {
 	proxy      kube.ProxyPages
 }
 
-// auditTimeout leaves time to follow what differs.
+// auditTimeout leaves time to follow the differences from the API.
 const auditTimeout = time.Minute
 
 func newAudit() *cobra.Command {
 	var o auditOptions
 	c := &cobra.Command{
 		Use:   "audit",
-		Short: "Judge kube-proxy's rules, and compare them with the API",
-		Long: `Audit reads the rules that kube-proxy wrote (both iptables backends and nftables),
-checks them against kube-proxy's own invariants and, with --endpoints, --kubeconfig
-or --in-cluster, against the EndpointSlices: rules can be stale while every
-health endpoint of kube-proxy says fine (kubernetes#87615).
+		Short: "Check kube-proxy's rules and compare them with the API",
+		Long: `Audit reads the rules that kube-proxy wrote (both iptables backends and
+nftables) and checks them against kube-proxy's own invariants. With
+--endpoints, --kubeconfig or --in-cluster it also compares them with the
+EndpointSlices: rules can be stale while every health endpoint of kube-proxy
+reports success (kubernetes#87615).
 
-Rules and API cannot be read at the same instant. What differs from the API server is
-followed, by a watch and by reading the rules again, until the rules agree with a version
-that the API had, or have stayed the same for longer than kube-proxy needs. --once, and
-files, are one look.
+Rules and API cannot be read at the same instant. Audit follows each difference
+from the API server: it watches the API and re-reads the rules. It stops when
+the rules match a version that the API had, or when the difference has
+persisted for longer than a sync of kube-proxy takes. With --once, and with
+recorded files, audit compares only once.
 
-On the running node it also looks for kube-proxy's process, asks its healthz and metrics,
-and reads its log. It changes nothing, and prints remedies without running them.
+On the running node audit also finds kube-proxy's process, queries its healthz
+and metrics, and reads its log. It changes nothing. It prints remedies, and does
+not run them.
 
-Exit status: 0 no finding or only warnings, 1 findings that break traffic, 2 unreadable input, 3 unknown.`,
+Exit status: 0 no finding or only warnings, 1 findings that break traffic,
+2 unreadable input, 3 unknown.`,
 		Example: `  nodegate audit --kubeconfig /var/lib/kube-proxy/kubeconfig
   iptables-save | nodegate audit --rules -
   kubectl get endpointslices -A -o json > slices.json
   nodegate audit --endpoints slices.json
-  nodegate audit --service default/web          one Service's path, and each endpoint's chance
-  nodegate audit --service default/web --format svg --output web.svg`,
+  nodegate audit --service default/web    show its path and endpoints' shares
+  nodegate audit --service default/web --output web.svg`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
 	f := c.Flags()
-	f.StringArrayVar(&o.rules, "rules", nil, "judge the rules in `FILE` (iptables-save text or nft -j JSON; - is standard input) "+
-		"instead of this node's; may be given more than once")
-	f.StringVar(&o.truth.Endpoints, "endpoints", "", "compare with the EndpointSlices in `FILE`, as kubectl prints them with -o json")
-	f.StringVar(&o.truth.Services, "services", "", "compare with the Services in `FILE` too")
-	f.StringVar(&o.truth.Kubeconfig, "kubeconfig", "", "compare with the API server that `FILE` names")
-	f.BoolVar(&o.truth.InCluster, "in-cluster", false, "compare with the API server, as the Pod's service account")
+	f.StringArrayVar(&o.rules, "rules", nil, "read the rules from `FILE` (iptables-save text or nft -j JSON; - is standard input) "+
+		"instead of from this node; may be repeated")
+	f.StringVar(&o.truth.Endpoints, "endpoints", "", "compare with the EndpointSlices in `FILE` (the output of kubectl get -o json)")
+	f.StringVar(&o.truth.Services, "services", "", "also compare with the Services in `FILE`")
+	f.StringVar(&o.truth.Kubeconfig, "kubeconfig", "", "compare with the API server of the kubeconfig in `FILE`")
+	f.BoolVar(&o.truth.InCluster, "in-cluster", false, "compare with the API server, using the Pod's service account")
 	f.StringVar(&o.node, "node", "", "the node's `NAME` in the API, to know which endpoints are local")
 	f.StringVar(&o.zone, "zone", "", "the node's `ZONE`, to follow topology hints")
-	f.BoolVar(&o.once, "once", false, "look once; what differs from the API may be a change that kube-proxy has yet to write")
-	f.DurationVar(&o.settle, "settle", 0, "a difference that stays the same for so `long` is a finding "+
-		"(default 15s, or longer where kube-proxy's minSyncPeriod is)")
+	f.BoolVar(&o.once, "once", false, "compare once; a difference may then be a change that kube-proxy has not synced yet")
+	f.DurationVar(&o.settle, "settle", 0, "report a difference after it has persisted for `DURATION` "+
+		"(default 15s, or longer if kube-proxy's minSyncPeriod is)")
 	f.StringVar(&o.service, "service", "", "show the path of one Service, `NAMESPACE/NAME[:PORT]`")
-	f.StringVar(&o.proxy.Healthz, "healthz", "", "kube-proxy's health `URL` (default on the node http://127.0.0.1:10256/healthz)")
-	f.StringVar(&o.proxy.Metrics, "metrics", "", "kube-proxy's metrics `URL` (default on the node http://127.0.0.1:10249/metrics)")
-	f.StringArrayVar(&o.proxy.Logs, "log", nil, "read kube-proxy's log in `FILE` (default on the node: where it usually is)")
-	o.formatFlags(c, "it", "text", "json", "junit", "tap", "prometheus", "npd", "svg")
-	timeoutFlag(f, &o.timeout, auditTimeout, "give up after this long; what is not certain by then is unknown")
-	f.BoolVarP(&o.verbose, "verbose", "v", false, "list every Service, also of a large cluster")
+	f.StringVar(&o.proxy.Healthz, "healthz", "", "kube-proxy's health `URL` (on the node, default http://127.0.0.1:10256/healthz)")
+	f.StringVar(&o.proxy.Metrics, "metrics", "", "kube-proxy's metrics `URL` (on the node, default http://127.0.0.1:10249/metrics)")
+	f.StringArrayVar(&o.proxy.Logs, "log", nil, "read kube-proxy's log from `FILE` (on the node, default the usual places)")
+	o.formatFlags(c, "text", "json", "junit", "tap", "prometheus", "npd", "svg")
+	timeoutFlag(f, &o.timeout, auditTimeout, "stop after this long; anything still undecided is then unknown")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "list every Service, even in a large cluster")
 	c.MarkFlagsMutuallyExclusive("endpoints", "kubeconfig", "in-cluster")
 	return c
 }
 
-// auditGC: rules of 50,000 endpoints are 50 MB as they are kept; the collector would let them become twice as much.
+// auditGC limits the heap's growth: the rules of 50,000 endpoints take 50 MB, and the default would let the heap double.
 const auditGC = 50
 
 func (o *auditOptions) run(c *cobra.Command) error {
@@ -105,9 +109,9 @@ func (o *auditOptions) run(c *cobra.Command) error {
 	o.truth.Plugins = kube.NewPlugins(host.Credential)
 	a := &auditRun{auditOptions: o, host: h, stderr: c.ErrOrStderr(), began: time.Now()}
 	if len(o.rules) > 0 {
-		err = a.files(ctx, c.InOrStdin())
+		err = a.auditFiles(ctx, c.InOrStdin())
 	} else {
-		err = a.live(ctx)
+		err = a.auditLive(ctx)
 	}
 	if err != nil {
 		return inputError(err)
@@ -119,7 +123,7 @@ func (o *auditOptions) run(c *cobra.Command) error {
 	if err := o.write(c.OutOrStdout(), func(w io.Writer) error { return render(w, &a.rep, r) }); err != nil {
 		return err
 	}
-	return code(r.Verdict)
+	return exitCode(r.Verdict)
 }
 
 // renderer returns the writer of the requested format.
@@ -135,9 +139,9 @@ func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *proxyrules.J
 			return draw(w, one)
 		}, nil
 	case o.service != "":
-		return nil, fmt.Errorf("--service is drawn as text or svg; %q is neither", o.format)
+		return nil, fmt.Errorf("--service cannot be drawn in format %q; known formats: text, svg", o.format)
 	case o.format == "svg":
-		return nil, errors.New("--format svg draws one Service: name it with --service NAMESPACE/NAME")
+		return nil, errors.New("--format svg draws one Service; name it with --service NAMESPACE/NAME")
 	case o.format == "text":
 		return func(w io.Writer, rep *proxyrules.Judgment, r report.Report) error {
 			if err := report.AuditSummary(w, rep, o.verbose); err != nil {
@@ -152,13 +156,13 @@ func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *proxyrules.J
 	}
 	write, err := report.Renderer(o.format, report.Plain, o.verbose)
 	if err != nil {
-		return nil, fmt.Errorf("--format is text, json, junit, tap, prometheus, npd or svg; %q is none of them", o.format)
+		return nil, fmt.Errorf("unknown format %q; known formats: text, json, junit, tap, prometheus, npd, svg", o.format)
 	}
 	return func(w io.Writer, _ *proxyrules.Judgment, r report.Report) error { return write(w, r) }, nil
 }
 
-// inputError gives an input that could not be judged its exit code; what is
-// simply wrong leaves as a usage error.
+// inputError prints an error of an input that could not be judged, and returns exit
+// status 3. It returns any other error unchanged, as a usage error.
 func inputError(err error) error {
 	if errors.Is(err, input.ErrUnknown) || errors.Is(err, context.DeadlineExceeded) {
 		fmt.Fprintf(plain.NewWriter(os.Stderr, false), "nodegate: %v\n", err)
@@ -167,7 +171,7 @@ func inputError(err error) error {
 	return err
 }
 
-// parseRules parses a file, or standard input, and names it in errors.
+// parseRules parses a file, or standard input for "-". Errors name the input.
 func parseRules(name string, stdin io.Reader) (*ruleset.Set, error) {
 	in, shown, err := openNamed(name, stdin)
 	if err != nil {

@@ -28,8 +28,8 @@ type auditRun struct {
 	converged []settle.Converged
 }
 
-// files judges rules that were recorded: once.
-func (a *auditRun) files(ctx context.Context, stdin io.Reader) error {
+// auditFiles judges recorded rules, once.
+func (a *auditRun) auditFiles(ctx context.Context, stdin io.Reader) error {
 	var sets []*ruleset.Set
 	for _, name := range a.rules {
 		set, err := parseRules(name, stdin)
@@ -45,20 +45,20 @@ func (a *auditRun) files(ctx context.Context, stdin io.Reader) error {
 	a.rep = proxyrules.Judge(sets, judged)
 	a.covered.Endpoints, a.covered.Services = judged.Endpoints != nil, judged.Services != nil
 	kube.Unproven(a.rep.Findings)
-	a.remember(kube.AskProxy(ctx, a.proxy, a.leftOut))
+	a.addProxyFindings(kube.AskProxy(ctx, a.proxy, a.reportSkipped))
 	return nil
 }
 
-// live judges this node's rules, and follows what differs.
-func (a *auditRun) live(ctx context.Context) error {
+// auditLive judges this node's rules, and follows the differences from the API.
+func (a *auditRun) auditLive(ctx context.Context) error {
 	a.proxy.Live, a.covered.Live = true, true
 	api, err := a.truth.Server()
 	if err != nil {
 		return err
 	}
 	if api != nil && api.Unverified() {
-		fmt.Fprintf(a.stderr, "nodegate: warning: %s has insecure-skip-tls-verify: anybody between here and the API server can "+
-			"invent what it says\n", a.truth.Kubeconfig)
+		fmt.Fprintf(a.stderr, "nodegate: warning: %s sets insecure-skip-tls-verify: an attacker on the network can forge "+
+			"the API server's answers\n", a.truth.Kubeconfig)
 	}
 	opts := proxyrules.Options{NodeName: a.node, Zone: a.zone}
 	var versions *proxyrules.Versions
@@ -76,7 +76,7 @@ func (a *auditRun) live(ctx context.Context) error {
 	a.covered.Endpoints, a.covered.Services = opts.Endpoints != nil, opts.Services != nil
 	stale := false
 	if a.once || api == nil && opts.Endpoints != nil {
-		err = a.look(ctx, n, opts)
+		err = a.auditOnce(ctx, n, opts)
 	} else {
 		stale, err = a.follow(ctx, n, api, versions)
 	}
@@ -87,8 +87,8 @@ func (a *auditRun) live(ctx context.Context) error {
 		a.rep.Findings = append(a.rep.Findings, kube.Unanswered(unanswered))
 	}
 	a.proxy.Healthz, a.proxy.Metrics, a.proxy.Silent = n.Presence.Healthz, n.Presence.Metrics, kube.Silent(a.rep.Findings)
-	asked := n.Ask(ctx, a.proxy, a.leftOut)
-	a.remember(asked)
+	asked := n.Ask(ctx, a.proxy, a.reportSkipped)
+	a.addProxyFindings(asked)
 	if a.rep.Mode != "" && !asked.Health && !a.proxy.Silent {
 		a.rep.Findings = append(a.rep.Findings, kube.UnreadableAnswer("kube-proxy", errors.New("neither healthz nor metrics answered")))
 	}
@@ -102,8 +102,8 @@ func (a *auditRun) live(ctx context.Context) error {
 	return nil
 }
 
-// look judges what one look shows.
-func (a *auditRun) look(ctx context.Context, n *audit.Machine, opts proxyrules.Options) (err error) {
+// auditOnce reads the rules and compares them with the API once.
+func (a *auditRun) auditOnce(ctx context.Context, n *audit.Machine, opts proxyrules.Options) (err error) {
 	if a.rep, err = n.Rules(ctx); err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (a *auditRun) look(ctx context.Context, n *audit.Machine, opts proxyrules.O
 	return nil
 }
 
-// follow judges what settles. It reports whether some difference from the API has.
+// follow judges the rules once they have settled. stale reports whether a difference from the API has persisted.
 func (a *auditRun) follow(ctx context.Context, n *audit.Machine, api *kube.API, versions *proxyrules.Versions) (stale bool, err error) {
 	opts := settle.Options{Settle: a.settle, Node: a.node, Zone: a.zone, Progress: report.Following(a.stderr)}
 	if opts.Settle == 0 {
@@ -136,10 +136,10 @@ func (a *auditRun) follow(ctx context.Context, n *audit.Machine, api *kube.API, 
 	return out.Stale, err
 }
 
-// remember keeps what kube-proxy says of itself.
-func (a *auditRun) remember(asked kube.Proxy) {
+// addProxyFindings adds the findings from kube-proxy's own pages and log.
+func (a *auditRun) addProxyFindings(asked kube.Proxy) {
 	a.rep.Findings = append(a.rep.Findings, asked.Findings...)
 	a.covered.Health, a.covered.Log = asked.Health, asked.Log
 }
 
-func (a *auditRun) leftOut(err error) { fmt.Fprintf(a.stderr, "nodegate: left out: %v\n", err) }
+func (a *auditRun) reportSkipped(err error) { fmt.Fprintf(a.stderr, "nodegate: skipped: %v\n", err) }

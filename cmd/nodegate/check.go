@@ -21,11 +21,12 @@ func newCheck() *cobra.Command {
 		Short: "Run the requirements and change nothing",
 		Example: `  nodegate check
   nodegate check --policy my.hcl -o json
-  nodegate check swap 'sysctl.net.*'         only these
+  nodegate check swap 'sysctl.net.*'        run only these
   nodegate check --root /mnt/image --stage image
-  nodegate check --snapshot node17.json      what was wrong on that node?`,
-		Long: `Check runs the requirements of a policy, or those of the names that are given, with
-wildcards as in a shell. Nothing checked is not a pass.`,
+  nodegate check --snapshot node17.json     find out what was wrong on node17`,
+		Long: `Check runs the requirements of a policy. If you give names, it runs only those
+requirements; a name may contain shell wildcards. If nothing was checked, the
+verdict is unknown.`,
 		ValidArgsFunction: completeChecks,
 		RunE: func(c *cobra.Command, args []string) error {
 			o.names = args
@@ -42,7 +43,7 @@ wildcards as in a shell. Nothing checked is not a pass.`,
 	}
 	o.policyFlags(c)
 	o.reportFlags(c)
-	c.Flags().StringVar(&snapshot, "snapshot", "", "check the machine that `FILE` is a snapshot of")
+	c.Flags().StringVar(&snapshot, "snapshot", "", "check the snapshot in `FILE` instead of this machine")
 	c.MarkFlagsMutuallyExclusive("snapshot", "root")
 	return c
 }
@@ -60,8 +61,8 @@ func replay(name string) (*host.Host, error) {
 	return host.Replay(s), nil
 }
 
-// chosen returns the checks that are named, or all where none is.
-func (o *options) chosen(all []checks.Check, stage checks.Stage) ([]checks.Check, error) {
+// selectChecks returns the named checks, or all checks if the call names none.
+func (o *options) selectChecks(all []checks.Check, stage checks.Stage) ([]checks.Check, error) {
 	if len(o.names) == 0 {
 		return all, nil
 	}
@@ -81,7 +82,7 @@ func (o *options) chosen(all []checks.Check, stage checks.Stage) ([]checks.Check
 			wanted[name] = wanted[name] || match
 		}
 		if !found {
-			return nil, fmt.Errorf("the policy asks for no %q at stage %s; `nodegate policy show --effective` lists what it asks for.%s",
+			return nil, fmt.Errorf("the policy has no requirement %q at stage %s; list them with `nodegate policy show --effective`.%s",
 				pattern, stage, policy.Nearest(pattern, known))
 		}
 	}

@@ -27,8 +27,8 @@ others recorded nodes. Findings of the audit (kubeproxy.*) are recordings of a r
 is not in the table, because a policy names its probes; real packets show it failing (checks/datapath).
 `
 
-// TestChecksTable: docs/checks.md lists every check that there is, as `nodegate
-// explain` does, and names tests that exist.
+// TestChecksTable: docs/checks.md lists every check, as `nodegate explain` does, and
+// names tests that exist.
 func TestChecksTable(t *testing.T) {
 	const file = "../../docs/checks.md"
 	all, err := catalog.Explain()
@@ -50,14 +50,14 @@ func TestChecksTable(t *testing.T) {
 	inVM := 0
 	for _, e := range all {
 		if seen[e.Name] {
-			t.Errorf("two checks are called %s", e.Name)
+			t.Errorf("duplicate check %s", e.Name)
 		}
 		seen[e.Name] = true
 		if e.Breaks == "" || e.Remedy == "" || e.How == "" || e.Stages == "" || e.Severity == "" {
-			t.Errorf("%s is not explained: %+v", e.Name, e)
+			t.Errorf("%s has an incomplete explanation: %+v", e.Name, e)
 		}
 		if shown[e.Name] == "" {
-			t.Errorf("%s is shown failing nowhere; name the test in the last column of %s", e.Name, file)
+			t.Errorf("no test shows that %s fails; name one in the last column of %s", e.Name, file)
 		}
 		if strings.Contains(shown[e.Name], "VM ") {
 			inVM++
@@ -66,36 +66,36 @@ func TestChecksTable(t *testing.T) {
 			if scenario, is := strings.CutPrefix(name, "VM "); is {
 				breaks(t, scenario, e.Name)
 			} else if !slices.Contains(tests, name) {
-				t.Errorf("%s is shown failing by %s, and there is no such test", e.Name, name)
+				t.Errorf("%s names the test %s, which does not exist", e.Name, name)
 			}
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s |\n",
 			e.Name, e.Stages, e.Severity, cell(e.Breaks), cell(e.Remedy), cell(e.Source), shown[e.Name])
 	}
-	// By hand: what follows the table. The checks that it names exist.
+	// The text after the table is not generated. The checks that it names must exist.
 	if _, byHand, is := strings.Cut(string(have), "\n## "); is {
 		b.WriteString("\n## " + byHand)
 		for _, m := range regexp.MustCompile("(?m)^\\| [^`|]* \\| ((?:`[^`]+`(?:, )?)+)").FindAllStringSubmatch(byHand, -1) {
 			for name := range strings.SplitSeq(m[1], ", ") {
 				if !seen[strings.Trim(name, "`")] {
-					t.Errorf("%s speaks of %s, and there is no such check", file, name)
+					t.Errorf("%s names the check %s, which does not exist", file, name)
 				}
 			}
 		}
 	}
 	if inVM < 40 {
-		t.Errorf("only %d checks are shown failing in a virtual machine", inVM)
+		t.Errorf("only %d checks have a failing test in a virtual machine", inVM)
 	}
 	if os.Getenv("UPDATE") != "" {
 		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	} else if d := cmp.Diff(strings.Split(b.String(), "\n"), strings.Split(string(have), "\n")); d != "" {
-		t.Errorf("docs/checks.md is old; run UPDATE=1 go test ./cmd/nodegate\n%s", d)
+		t.Errorf("docs/checks.md is outdated; run UPDATE=1 go test ./cmd/nodegate\n%s", d)
 	}
 }
 
-// breaks fails unless a scenario of the virtual machine names the check.
+// breaks fails the test unless a virtual machine scenario names the check.
 func breaks(t *testing.T, scenario, check string) {
 	t.Helper()
 	scripts, err := filepath.Glob("../../internal/e2e/vm/scenarios/" + scenario + "/boot*.sh")
@@ -138,7 +138,7 @@ func testNames(t *testing.T) []string {
 	return names
 }
 
-// cell keeps a text in its table cell.
+// cell escapes a text for a table cell.
 func cell(s string) string {
 	return strings.NewReplacer("|", "\\|", "\n", " ").Replace(s)
 }

@@ -22,12 +22,12 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// contract is what scripts and other tools rely on: the names of checks, the
-// flags, the fields of each document, and exit codes.
+// contract is the file with everything that scripts and other tools rely on: the names of
+// checks, the flags, the fields of each document, and exit codes.
 const contract = "testdata/contract.golden"
 
-// TestContract compares this program with what earlier ones promised. Lines may
-// be added to the file, which UPDATE=1 does; none may go.
+// TestContract compares this program with the contract of earlier versions. UPDATE=1
+// adds lines to the file; no line may be removed.
 func TestContract(t *testing.T) {
 	c := newContractor(t, "")
 	c.names()
@@ -81,8 +81,8 @@ func TestContract(t *testing.T) {
 	c.compare()
 }
 
-// TestContractAsRoot is the same for what needs a machine: a mount and a network
-// namespace in which /run is empty and the settings are those of a new kernel.
+// TestContractAsRoot does the same for calls that need a machine: it runs them in a mount and a
+// network namespace, where /run is empty and the settings are those of a new kernel.
 func TestContractAsRoot(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "unshare")
@@ -127,11 +127,11 @@ func TestContractAsRoot(t *testing.T) {
 type contractor struct {
 	*testing.T
 	dir    string
-	prefix string // of its lines
+	prefix string // the prefix of its lines
 	lines  map[string]bool
 }
 
-// asRoot begins the lines that only root can compare.
+// asRoot is the prefix of the lines that only root can compare.
 const asRoot = "as root: "
 
 func newContractor(t *testing.T, prefix string) *contractor {
@@ -142,7 +142,7 @@ func (c *contractor) add(format string, args ...any) {
 	c.lines[c.prefix+fmt.Sprintf(format, args...)] = true
 }
 
-// run runs the program; testscript has put it onto the path.
+// run runs the program, which testscript has added to the path.
 func (c *contractor) run(args ...string) (stdout []byte, code int) {
 	return c.exec("nodegate", args...)
 }
@@ -207,7 +207,7 @@ func (c *contractor) document(name string, text []byte) {
 		case map[string]any:
 			for key, below := range v {
 				if strings.ContainsAny(key, "./") {
-					key = "*" // a name or a path, no field
+					key = "*" // a name or a path, not a field
 				}
 				walk(path+"."+key, below)
 			}
@@ -272,7 +272,7 @@ func (c *contractor) inputs() {
 	}
 }
 
-// compare fails for each promised line that this program does not keep.
+// compare fails for each line of the contract that this program does not keep.
 func (c *contractor) compare() {
 	text, err := os.ReadFile(contract)
 	if err != nil {
@@ -283,7 +283,7 @@ func (c *contractor) compare() {
 		line = strings.TrimSuffix(line, "\n")
 		switch {
 		case strings.HasPrefix(line, asRoot) != (c.prefix == asRoot):
-			c.lines[line] = true // the other test's
+			c.lines[line] = true // belongs to the other test
 		case c.lines[line]:
 			kept++
 		default:

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestWalks: every step of the walks in CONTRIBUTING.md names a file and a
-// function that it has.
+// TestWalks: every step of the walks in CONTRIBUTING.md names an existing file and a
+// function in it.
 func TestWalks(t *testing.T) {
 	text, err := os.ReadFile("../../CONTRIBUTING.md")
 	if err != nil {

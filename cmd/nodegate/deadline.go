@@ -16,21 +16,20 @@ import (
 	"nodegate/internal/host"
 )
 
-// grace is how long a verb may take to end by itself, after a signal or at the end
-// of --timeout. Whatever it does then can be interrupted: installations are finished
-// by the next run.
+// grace bounds how long a verb may take to end by itself, after a signal or at the end
+// of --timeout. It may be interrupted then: the next run finishes an installation.
 const grace = 700 * time.Millisecond
 
-// lateGrace is the same at the end of a long --timeout: a machine that needed all of it may be too busy to print what was found in less.
+// lateGrace replaces grace at the end of a long --timeout: a machine that used all of it may be too busy to print its findings in less.
 func lateGrace(limit time.Duration) time.Duration { return max(grace, limit/10) }
 
-// unhandled is how long SIGINT and SIGTERM end what stands in the boot path as they end a program without a handler, as if
-// they had come before it began. The runtime takes a tenth of a check to set up a handler, and most checks end before this
-// time does. Other verbs make what must go with them, a machine or namespaces.
+// unhandled delays the signal handler of the verbs in the boot path. Until then SIGINT and SIGTERM end them as they end a
+// program without a handler. Installing a handler costs a tenth of a check, and most checks are done before the delay is over.
+// Other verbs need the handler from the start: they create machines or namespaces that must not outlive them.
 const unhandled = 10 * time.Millisecond
 
-// untilSignal returns a context that SIGINT and SIGTERM end. Soon afterwards they end
-// the process too: it may be waiting for a pipe, or computing.
+// untilSignal returns a context that SIGINT and SIGTERM cancel. If the process still runs after grace, it
+// exits: it may be waiting for a pipe, or computing.
 func untilSignal(args []string) context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
@@ -55,7 +54,7 @@ func untilSignal(args []string) context.Context {
 	return ctx
 }
 
-// boundAll marks a flag of how long the whole verb may take.
+// boundAll marks a flag that bounds the whole verb.
 const boundAll = "bounds the verb"
 
 // timeoutFlag adds --timeout, which bounds everything that the verb does.
@@ -64,8 +63,8 @@ func timeoutFlag(f *pflag.FlagSet, to *time.Duration, otherwise time.Duration, u
 	f.Lookup("timeout").Annotations = map[string][]string{boundAll: nil}
 }
 
-// begin refuses values that stand for a mistake in a script, and bounds the verb.
-func begin(c *cobra.Command, _ []string) error {
+// checkFlags rejects empty values, which come from an unset variable in a script, and bounds the verb.
+func checkFlags(c *cobra.Command, _ []string) error {
 	var empty error
 	c.Flags().Visit(func(f *pflag.Flag) {
 		values := []string{f.Value.String()}
@@ -74,36 +73,36 @@ func begin(c *cobra.Command, _ []string) error {
 		}
 		what, _ := pflag.UnquoteUsage(f)
 		if _, format := f.Value.(outputValue); format {
-			return // its value is empty where it is the name of a format
+			return // its value is empty if it named a format
 		}
 		if slices.Contains(values, "") && (strings.Contains(what, "FILE") || strings.Contains(what, "DIR")) {
-			empty = fmt.Errorf("--%s is empty: is a variable of the script not set? Name the %s, or leave --%[1]s out", f.Name, what)
+			empty = fmt.Errorf("--%s is empty; is a variable in your script unset? give a %s, or leave out --%[1]s", f.Name, what)
 		}
 	})
 	if empty != nil {
 		return empty
 	}
-	return bound(c)
+	return limitVerb(c)
 }
 
-// bound ends the process soon after --timeout: the checks end by themselves, but what
-// is read before them may never come.
-func bound(c *cobra.Command) error {
+// limitVerb ends the process soon after --timeout: the checks end by themselves, but
+// reading their input may block forever.
+func limitVerb(c *cobra.Command) error {
 	limit, err := limitOf(c)
 	if err != nil || limit == 0 {
 		return err
 	}
 	time.AfterFunc(limit+lateGrace(limit), func() {
-		host.Print(os.Stderr, "nodegate: gave up after "+limit.String()+" (--timeout)")
+		host.Print(os.Stderr, "nodegate: timed out after "+limit.String()+" (--timeout)")
 		os.Exit(exitUnknown)
 	})
 	return nil
 }
 
-// limitOf returns how long a call may take, 0 where it has no end of its own.
+// limitOf returns how long a call may take, or 0 if the call has no limit.
 func limitOf(c *cobra.Command) (time.Duration, error) {
 	f := c.Flags().Lookup("timeout")
-	if f == nil || c.Flags().Changed("follow") { // publish goes on then until it is stopped
+	if f == nil || c.Flags().Changed("follow") { // publish --follow runs until it is stopped
 		return 0, nil
 	}
 	if _, all := f.Annotations[boundAll]; !all {
@@ -111,7 +110,7 @@ func limitOf(c *cobra.Command) (time.Duration, error) {
 	}
 	limit, err := time.ParseDuration(f.Value.String())
 	if err == nil && limit <= 0 {
-		err = fmt.Errorf("--timeout is how long this may take, longer than 0, for example %s; %s is not", f.DefValue, limit)
+		err = fmt.Errorf("--timeout must be positive, for example %s; got %s", f.DefValue, limit)
 	}
 	return limit, err
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestLimit: what goes on until it is stopped has no end, though its verb has a
-// --timeout; the DaemonSet's container ended every 30 s.
+// TestLimit: a call that runs until it is stopped has no limit, even if its verb has a
+// --timeout. Before, the DaemonSet's container ended every 30 s.
 func TestLimit(t *testing.T) {
 	for _, c := range []struct {
 		verb *cobra.Command

@@ -17,10 +17,11 @@ func newExplain() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain [NAME]",
 		Short: "Explain a check: symptom, detection, remedy, trade-off, source",
-		Long: `Explain says what a check finds, how, and what to do. Part of a name is enough; if
-several checks have it, they are listed. With --policy the requirements of that policy
-are explained too, with their own symptom and tradeoff.`,
-		Example: `  nodegate explain                                  list every check, by subject
+		Long: `Explain describes a check: the problem it finds, how it finds it, and the
+remedy. Part of a name is enough. If several checks match, explain lists them.
+With --policy it also explains the requirements of that policy, with the
+symptom and tradeoff that the policy gives.`,
+		Example: `  nodegate explain                              list every check, by subject
   nodegate explain sysctl.net.ipv4.ip_forward
   nodegate explain vxlan
   nodegate explain --policy my.hcl link.overlay
@@ -52,33 +53,33 @@ are explained too, with their own symptom and tradeoff.`,
 			})
 		},
 	}
-	c.Flags().StringArrayVarP(&o.policies, "policy", "p", nil, "also explain what a policy asks for, `FILE or directory`")
-	c.Flags().StringArrayVar(&o.vars, "var", nil, "set a variable of the policy, `NAME=VALUE`")
+	c.Flags().StringArrayVarP(&o.policies, "policy", "p", nil, "also explain the requirements of the policy in `FILE|DIR`")
+	c.Flags().StringArrayVar(&o.vars, "var", nil, "set a variable of the policy: `NAME=VALUE`")
 	c.Flags().StringArrayVar(&o.varFiles, "var-file", nil, "set variables from the NAME = VALUE lines of `FILE`")
 	return c
 }
 
-// listExplanations writes one line for each check, below its subject: what its name
-// begins with.
+// listExplanations writes one line for each check, grouped by subject: the first part
+// of its name.
 func listExplanations(w io.Writer, all []catalog.Explanation) error {
 	var subjects []string
-	of := map[string][]catalog.Explanation{}
+	bySubject := map[string][]catalog.Explanation{}
 	for _, e := range all {
 		subject, _, several := strings.Cut(e.Name, ".")
 		if !several {
 			subject = "node"
 		}
-		if of[subject] == nil {
+		if bySubject[subject] == nil {
 			subjects = append(subjects, subject)
 		}
-		of[subject] = append(of[subject], e)
+		bySubject[subject] = append(bySubject[subject], e)
 	}
 	for i, subject := range subjects {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
 		fmt.Fprintf(w, "# %s\n", subject)
-		for _, e := range of[subject] {
+		for _, e := range bySubject[subject] {
 			if _, err := fmt.Fprintf(w, "%-52s %s\n", e.Name, e.Breaks); err != nil {
 				return err
 			}
@@ -87,7 +88,7 @@ func listExplanations(w io.Writer, all []catalog.Explanation) error {
 	return nil
 }
 
-// findExplanations returns the check of that name, or all whose name has it in it.
+// findExplanations returns the check with this name, or else every check whose name contains it.
 func findExplanations(all []catalog.Explanation, name string) ([]catalog.Explanation, error) {
 	plain := func(s string) string { return strings.ToLower(strings.NewReplacer("-", "_", "/", ".").Replace(s)) }
 	var found []catalog.Explanation
@@ -103,7 +104,7 @@ func findExplanations(all []catalog.Explanation, name string) ([]catalog.Explana
 		names = append(names, strings.Split(e.Name, ".")...)
 	}
 	if found == nil {
-		return nil, fmt.Errorf("there is no check %q; `nodegate explain` lists them.%s", name, policy.Nearest(name, names))
+		return nil, fmt.Errorf("unknown check %q; list the checks with `nodegate explain`.%s", name, policy.Nearest(name, names))
 	}
 	return found, nil
 }

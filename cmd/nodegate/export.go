@@ -20,24 +20,25 @@ func newExport() *cobra.Command {
 	var strict bool
 	c := &cobra.Command{
 		Use:   "export FORMAT",
-		Short: "Write the policy in the form that carries it onto machines: kops, cloud-init, Talos, ...",
-		Long: `Export writes one policy in the form that a target reads. A comment in the output
-and a line on standard error name what the target cannot express; with --strict
-that is an error (exit 2) and nothing is written.
+		Short: "Convert the policy for kops, cloud-init, Talos and other targets",
+		Long: `Export converts one policy to the format of a target. If the target cannot
+express part of the policy, a comment in the output and a line on standard
+error name that part. With --strict this is an error (exit status 2), and
+export writes nothing.
 
 Formats:
 ` + formatList() + `
-The binary reaches the node with its image (--binary baked), from a URL, or from a
-container image. A node that fetches it verifies it before every use; kubelet is
-held until it is there and the gate passes.`,
-		Example: `  nodegate export kops --policy my.hcl --binary https://example.com/nodegate --sha256 SUM
-  nodegate export cloud-init --output user-data
-  nodegate export daemonset --image registry.example.com/nodegate@sha256:DIGEST --output base/
+The node gets the binary with its image (--binary baked), from a URL, or from a
+container image. A node that downloads the binary verifies it before every use.
+Kubelet is held until the binary is there and the gate passes.`,
+		Example: `  nodegate export kops --binary https://example.com/nodegate --sha256 SUM
+  nodegate export cloud-init --policy my.hcl --output user-data
+  nodegate export daemonset --image NAME@sha256:DIGEST --output base/
   nodegate export talos --strict`,
 		ValidArgsFunction: cobra.FixedCompletions(export.Names(), cobra.ShellCompDirectiveNoFileComp),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return fmt.Errorf("name one format: %s", strings.Join(export.Names(), ", "))
+				return fmt.Errorf("name one format; known formats: %s", strings.Join(export.Names(), ", "))
 			}
 			format, err := export.Find(args[0])
 			if err != nil {
@@ -48,14 +49,14 @@ held until it is there and the gate passes.`,
 				return err
 			}
 			if format.Tree && o.output == "" {
-				return fmt.Errorf("%s is a folder of files: say where with --output DIR", format.Name)
+				return fmt.Errorf("format %s writes several files; name their directory with --output DIR", format.Name)
 			}
 			p, texts, err := o.policyAlone(c)
 			if err != nil {
 				return err
 			}
 			if format.Needs != export.Settings {
-				if err := readableThere(nil, p, texts, c.ErrOrStderr()); err != nil {
+				if err := checkStandalone(nil, p, texts, c.ErrOrStderr()); err != nil {
 					return err
 				}
 			}
@@ -70,29 +71,29 @@ held until it is there and the gate passes.`,
 				fmt.Fprintln(c.ErrOrStderr(), "nodegate:", large)
 			}
 			if strict && len(r.Lacks) > 0 {
-				return fmt.Errorf("%s in the policy that %s cannot express; nothing was written (--strict)",
-					report.Count(len(r.Lacks), "thing"), format.Name)
+				return fmt.Errorf("%s cannot express %s of the policy; nothing was written (--strict)",
+					format.Name, report.Count(len(r.Lacks), "part"))
 			}
 			if format.Tree {
 				return writeTree(o.output, r)
 			}
 			if o.output == "" {
-				_, err = exact(c.OutOrStdout()).Write(r.Text)
+				_, err = exactWriter(c.OutOrStdout()).Write(r.Text)
 				return err
 			}
 			return writeOut(o.output, r.Text, 0o644)
 		},
 	}
 	o.lint = true
-	c.Flags().StringArrayVarP(&o.policies, "policy", "p", nil, "policy `FILE or directory`; may be given more than once")
-	c.Flags().StringArrayVar(&o.vars, "var", nil, "set a variable of the policy, `NAME=VALUE`")
+	c.Flags().StringArrayVarP(&o.policies, "policy", "p", nil, "read the policy from `FILE|DIR`; may be repeated")
+	c.Flags().StringArrayVar(&o.vars, "var", nil, "set a variable of the policy: `NAME=VALUE`")
 	c.Flags().StringArrayVar(&o.varFiles, "var-file", nil, "set variables from the NAME = VALUE lines of `FILE`")
-	c.Flags().StringVarP(&o.output, "output", "o", "", "write to `FILE or directory` instead of standard output")
+	c.Flags().StringVarP(&o.output, "output", "o", "", "write to `FILE|DIR` instead of standard output")
 	c.Flags().BoolVar(&strict, "strict", false, "fail if the target cannot express all of the policy")
-	c.Flags().StringVar(&binary, "binary", "", "where the node gets nodegate: baked (the default), or a `URL`")
-	c.Flags().StringVar(&sum, "sha256", "", "the `SUM` of the binary at the URL; no other binary is run")
-	c.Flags().StringVar(&image, "image", "", "the container image with /nodegate in it, `REF@sha256:DIGEST`")
-	c.Flags().StringVar(&at, "path", "", "the `FILE` that nodegate is on the node (default "+units.Binary+")")
+	c.Flags().StringVar(&binary, "binary", "", "where the node gets nodegate: baked (in its image, the default) or a `URL`")
+	c.Flags().StringVar(&sum, "sha256", "", "the checksum `SUM` of the binary at the URL; the node runs no other binary")
+	c.Flags().StringVar(&image, "image", "", "the container image that contains /nodegate: `REF@sha256:DIGEST`")
+	c.Flags().StringVar(&at, "path", "", "the binary's path on the node, `FILE` (default "+units.Binary+")")
 	c.Flags().StringVar(&apiVersion, "api-version", "", "kubeadm only: Cluster API's `VERSION`, v1beta2 (the default) or v1beta1")
 	return c
 }
@@ -100,12 +101,20 @@ held until it is there and the gate passes.`,
 func formatList() string {
 	var b strings.Builder
 	for _, f := range export.Formats() {
-		fmt.Fprintf(&b, "  %-13s %s\n", f.Name, f.Description)
+		line := fmt.Sprintf("  %-13s", f.Name)
+		for word := range strings.FieldsSeq(f.Description) {
+			if len(line)+1+len(word) > helpWidth {
+				b.WriteString(line + "\n")
+				line = strings.Repeat(" ", 15)
+			}
+			line += " " + word
+		}
+		b.WriteString(line + "\n")
 	}
 	return b.String()
 }
 
-// writeTree writes an export that is a folder, below dir.
+// writeTree writes an export of several files below dir.
 func writeTree(dir string, r export.Result) error {
 	for _, f := range r.Tree {
 		name := filepath.Join(dir, filepath.FromSlash(f.Path))

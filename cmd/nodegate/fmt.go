@@ -18,13 +18,14 @@ import (
 func newFmt() *cobra.Command {
 	var check bool
 	c := &cobra.Command{
-		Use:   "fmt [FILE or directory]...",
-		Short: "Write policy files in the one layout",
-		Long: `Fmt rewrites policy files with two spaces a level and aligned equal signs, and
-prints the names of those it changed. Without a file it reads standard input and
-writes standard output. A file with a syntax error is not changed.`,
+		Use:   "fmt [FILE|DIR]...",
+		Short: "Format policy files",
+		Long: `Fmt formats policy files: two spaces for each level, and aligned equal signs.
+It prints the names of the files that it changed. Without a file it formats
+standard input and writes to standard output. It does not change a file with a
+syntax error.`,
 		Example: `  nodegate fmt my.hcl
-  nodegate fmt --check policy.d        exit status 1 if one would change
+  nodegate fmt --check policy.d     exit with 1 if a file would change
   nodegate fmt < my.hcl`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -33,7 +34,7 @@ writes standard output. A file with a syntax error is not changed.`,
 			return fmtFiles(c, args, check)
 		},
 	}
-	c.Flags().BoolVar(&check, "check", false, "change nothing; exit status 1 if a file would change")
+	c.Flags().BoolVar(&check, "check", false, "change nothing; exit with 1 if a file would change")
 	return c
 }
 
@@ -44,14 +45,14 @@ func fmtInput(c *cobra.Command, check bool) error {
 		return fmt.Errorf("reading %s: %w", name, err)
 	}
 	if len(text) > policy.MaxFileSize {
-		return fmt.Errorf("%s is larger than %d bytes, which no policy file may be", name, policy.MaxFileSize)
+		return fmt.Errorf("%s is larger than %d bytes, the limit for a policy file", name, policy.MaxFileSize)
 	}
-	out, err := layout(c.ErrOrStderr(), policy.File{Name: name, Text: text})
+	out, err := formatFile(c.ErrOrStderr(), policy.File{Name: name, Text: text})
 	switch {
 	case err != nil:
 		return err
 	case !check:
-		_, err = exact(c.OutOrStdout()).Write(out)
+		_, err = exactWriter(c.OutOrStdout()).Write(out)
 		return err
 	case !bytes.Equal(out, text):
 		fmt.Fprintln(c.OutOrStdout(), name)
@@ -70,7 +71,7 @@ func fmtFiles(c *cobra.Command, names []string, check bool) error {
 		if strings.HasSuffix(f.Name, ".json") {
 			continue // JSON has its own formatters
 		}
-		out, err := layout(c.ErrOrStderr(), f)
+		out, err := formatFile(c.ErrOrStderr(), f)
 		if err != nil {
 			result = errors.Join(result, err)
 			continue
@@ -93,7 +94,7 @@ func fmtFiles(c *cobra.Command, names []string, check bool) error {
 	return result
 }
 
-// rewrite replaces a file's content. A symbolic link stays one: the file that it leads to changes.
+// rewrite replaces a file's content. It follows a symbolic link and changes its target.
 func rewrite(name string, text []byte) error {
 	name, err := filepath.EvalSymlinks(name)
 	if err != nil {
@@ -106,8 +107,8 @@ func rewrite(name string, text []byte) error {
 	return file.Replace(name, text, info.Mode().Perm())
 }
 
-// layout is the file in its one layout; what is no HCL is printed as mistakes.
-func layout(stderr io.Writer, f policy.File) ([]byte, error) {
+// formatFile returns the formatted file, and prints its syntax errors.
+func formatFile(stderr io.Writer, f policy.File) ([]byte, error) {
 	out, diags := policy.Layout(f)
 	return out, printDiagnostics(stderr, []policy.File{f}, diags)
 }

@@ -21,26 +21,28 @@ func newGate() *cobra.Command {
 	var o options
 	c := &cobra.Command{
 		Use:   "gate",
-		Short: "Repair and check again and again until the node is proven; made for ExecStartPre",
-		Long: `Gate repairs this machine, as apply does, and only looks with --check-only. It keeps
-a unit's start waiting until every blocking requirement passes, for as long as the
-policy's gate block says, and repairs what it can if repair is set there.
-By hand it prints every change that it makes.
-While the unit is held, the gate says why: on the console, in the journal, in
-` + report.File + ` and in the unit's status.
+		Short: "Hold a unit's start until the node is proven (for ExecStartPre)",
+		Long: `Gate holds a unit's start until every blocking requirement passes, or until the
+budget in the policy's gate block is used up. If the gate block sets repair,
+gate also repairs this machine, as apply does; --check-only prevents that.
+Started from a terminal, it prints every change that it makes.
 
-Break glass: nodegate=off on the kernel command line, or the file
+While the unit is held, the gate reports the reason on the console, in the
+journal, in ` + report.File + ` and in the unit's status.
+
+Break glass: put nodegate=off on the kernel command line, or create the file
 ` + units.BreakGlassFile + `.`,
-		Example: `  ExecStartPre=+` + units.Binary + ` gate     in a drop-in, as install writes it
-  nodegate gate --budget 10s                     by hand`,
+		Example: `  ExecStartPre=+` + units.Binary + ` gate       in install's drop-in
+  nodegate gate --budget 10s                       from a terminal`,
 		Args: cobra.NoArgs,
 	}
 	o.policyFlags(c)
 	o.guardFlag(c)
-	budget := c.Flags().Duration("budget", 0, "wait this long, instead of the policy's budget")
-	assess := c.Flags().Bool("assess-boot", false, "judge this boot, not a unit's start: made for "+units.BootUnit+
-		"; a boot that does not pass leaves its report in "+units.FailedBoot+", and is restarted where the boot loader counts boots")
-	only := c.Flags().Bool("check-only", false, "change nothing, whatever the policy's repair says")
+	budget := c.Flags().Duration("budget", 0, "wait this long instead of the policy's budget")
+	assess := c.Flags().Bool("assess-boot", false, "judge this boot, not a unit's start (for "+units.BootUnit+
+		"); if the boot does not pass, save its report in "+units.FailedBoot+
+		", and restart the machine if its boot loader counts boots")
+	only := c.Flags().Bool("check-only", false, "change nothing, even if the policy sets repair")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		h, err := o.machine()
 		if err != nil {
@@ -48,7 +50,7 @@ Break glass: nodegate=off on the kernel command line, or the file
 		}
 		defer h.Close()
 		if !h.Live() {
-			return errors.New("the gate is for the running machine; for a file tree use: nodegate check --root DIR")
+			return errors.New("gate works on the running machine; for a file tree run `nodegate check --root DIR`")
 		}
 		g := gate.Gate{Host: h, Voice: gate.Voice{Stderr: c.ErrOrStderr()}, BreakGlassFile: units.BreakGlassFile}
 		if g.BreakGlass() {
@@ -69,7 +71,7 @@ Break glass: nodegate=off on the kernel command line, or the file
 		p.Gate.Repair = p.Gate.Repair && !*only
 		if *assess {
 			p.Gate.Unit, p.Gate.Repair, p.Gate.OnTimeout, p.Gate.OnHeld = "boot-complete.target", false, policy.Hold, nil
-			g.Next = "this boot is not good"
+			g.Next = "this boot has failed"
 		}
 		g.Again = func() *policy.Policy {
 			now, err := o.evaluate(h, texts, io.Discard)
@@ -101,29 +103,29 @@ func firstLine(text string, err error) string {
 	return err.Error()
 }
 
-// mostTries bounds the restarts of a machine whose boot loader has no other entry.
+// mostTries bounds the restarts of a machine whose boot loader has only one entry.
 const mostTries = 10
 
-// giveUpBoot keeps the report for the next boot, and restarts the machine where its boot loader counts boots: when the tries of this
-// entry are used up, it takes another.
+// giveUpBoot saves the report for the next boot, and restarts the machine if its boot loader counts boots: when the tries of this
+// entry are used up, the boot loader picks another entry.
 func giveUpBoot(ctx context.Context, h *host.Host, v gate.Voice) {
 	text, err := file.Read(report.File, report.MaxFile)
 	if err == nil {
 		err = file.Replace(units.FailedBoot, text, 0o644)
 	}
 	if err != nil {
-		v.Say(host.LevelWarning, "nodegate: keeping the report of this boot: "+err.Error())
+		v.Say(host.LevelWarning, "nodegate: saving the report of this boot: "+err.Error())
 	}
 	tried, counted := h.BootTries()
 	switch {
 	case !counted:
 		return
 	case tried > mostTries:
-		v.Say(host.LevelError, fmt.Sprintf("nodegate: this boot is not good, nor were %d before it: not restarted again", tried-1))
+		v.Say(host.LevelError, fmt.Sprintf("nodegate: this boot has failed, and so have %d before it: not restarting again", tried-1))
 		return
 	}
-	v.Say(host.LevelError, fmt.Sprintf("nodegate: this boot is not good (try %d): restarting, so that the boot loader takes another entry "+
-		"when the tries are used up; %s has the report", tried, units.FailedBoot))
+	v.Say(host.LevelError, fmt.Sprintf("nodegate: this boot has failed (try %d): restarting; the boot loader picks another entry "+
+		"when the tries are used up; the report is in %s", tried, units.FailedBoot))
 	if err := host.Restart(ctx); err != nil {
 		v.Say(host.LevelError, "nodegate: restarting: "+err.Error())
 	}

@@ -11,7 +11,7 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// guideBlock is one fenced block of a guide: the words after the fence, and the text.
+// guideBlock is one fenced block of a guide: the words after the fence, and the content.
 type guideBlock struct {
 	words []string
 	text  string
@@ -41,13 +41,13 @@ func guideBlocks(t *testing.T, file string) []guideBlock {
 		}
 	}
 	if open != nil || lines.Err() != nil {
-		t.Fatalf("%s: a block does not end: %v", file, lines.Err())
+		t.Fatalf("%s: unterminated block: %v", file, lines.Err())
 	}
 	return all
 }
 
-// onNode runs the commands of a guide for a node, in a network namespace and with an /etc, /run, /var/lib and /usr/local/bin that are
-// gone with it. systemd is not there; its commands do nothing.
+// onNode runs the commands of a guide for a node in a network namespace, with a temporary /etc, /run, /var/lib and
+// /usr/local/bin. There is no systemd; its commands do nothing.
 const onNode = `exec unshare --mount --net sh -euc '
 for dir in /etc /var/lib /usr/local/bin /run; do
 	rm -rf scratch; mkdir scratch; [ $dir != /etc ] || cp -a /etc/. scratch
@@ -56,8 +56,8 @@ done
 ip link set lo up
 eval "$1"' sh "$1"`
 
-// TestGuides runs the commands of the guides: the blocks "sh workstation", in the order of the guide, in a folder with the files that
-// its other blocks name; then those of "sh scratch", as one. The blocks "sh node" are run by internal/e2e/vm.
+// TestGuides runs the commands of the guides. It runs the blocks "sh workstation" in order, in a directory with the files that the
+// other blocks name, and then the blocks "sh scratch" as one script. internal/e2e/vm runs the blocks "sh node".
 func TestGuides(t *testing.T) {
 	guides, err := filepath.Glob("../../docs/guides/*.md")
 	if err != nil {
@@ -80,7 +80,7 @@ func TestGuides(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			// kops is a stand-in that prints the cluster with the export in it; TestMain has put nodegate onto the path.
+			// kops is a stand-in that prints the cluster with the export in it; TestMain has added nodegate to the path.
 			write("tools/kops", "#!/bin/sh\n[ \"$1\" != get ] || { printf 'apiVersion: kops.k8s.io/v1alpha2\\nkind: Cluster\\n'; "+
 				"cat nodegate.yaml 2>/dev/null || echo 'spec: {}'; }\n", 0o755)
 			write("nodegate", "the file whose sum is asked for\n", 0o644)

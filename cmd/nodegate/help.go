@@ -11,7 +11,7 @@ import (
 	"nodegate/policy"
 )
 
-// newHelp is cobra's own, but for a verb that does not exist: that is a wrong call.
+// newHelp returns cobra's help command, except that an unknown verb is a usage error.
 func newHelp(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [command]",
@@ -33,13 +33,45 @@ func newHelp(root *cobra.Command) *cobra.Command {
 	}
 }
 
-// unknownVerb returns an error with the nearest verbs where there are words.
+// helpWidth is the width of the help texts.
+const helpWidth = 80
+
+// writeUsage writes cobra's usage text, with the flags wrapped at helpWidth.
+func writeUsage(c *cobra.Command) error {
+	var b strings.Builder
+	b.WriteString("Usage:")
+	if c.Runnable() {
+		b.WriteString("\n  " + c.UseLine())
+	}
+	if c.HasAvailableSubCommands() {
+		b.WriteString("\n  " + c.CommandPath() + " [command]")
+	}
+	if c.HasExample() {
+		b.WriteString("\n\nExamples:\n" + c.Example)
+	}
+	if c.HasAvailableSubCommands() {
+		b.WriteString("\n\nAvailable Commands:")
+		for _, sub := range c.Commands() {
+			if sub.IsAvailableCommand() || sub.Name() == "help" {
+				fmt.Fprintf(&b, "\n  %-*s %s", sub.NamePadding(), sub.Name(), sub.Short)
+			}
+		}
+	}
+	b.WriteString("\n\nFlags:\n" + strings.TrimRight(c.LocalFlags().FlagUsagesWrapped(helpWidth), "\n"))
+	if c.HasAvailableSubCommands() {
+		b.WriteString("\n\nUse \"" + c.CommandPath() + " [command] --help\" for more information about a command.")
+	}
+	_, err := fmt.Fprintln(c.OutOrStderr(), b.String())
+	return err
+}
+
+// unknownVerb returns an error that suggests the nearest verbs, or nil without args.
 func unknownVerb(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
 	nearest := policy.Nearest(args[0], available(c))
-	return fmt.Errorf("unknown command %q for %q.%s `%s` lists the commands", args[0], c.CommandPath(), nearest,
+	return fmt.Errorf("unknown command %q for %q.%s List the commands with `%s`", args[0], c.CommandPath(), nearest,
 		strings.Replace(c.CommandPath(), "nodegate", "nodegate help", 1))
 }
 
@@ -59,7 +91,7 @@ func needRoot(what, instead string) error {
 	if os.Geteuid() == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s changes this machine: run it as root%s", what, instead)
+	return fmt.Errorf("%s changes this machine; run it as root%s", what, instead)
 }
 
 func completeChecks(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

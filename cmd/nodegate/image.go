@@ -32,22 +32,25 @@ func newImageTest() *cobra.Command {
 		Timeout: 5 * time.Minute, Hold: 30 * time.Second}
 	c := &cobra.Command{
 		Use:   "test IMAGE",
-		Short: "Boot an image in QEMU, and print the report of its gate",
-		Long: `Test boots a qcow2 or raw image in QEMU and waits until the gate in it, which holds
-kubelet, gives its verdict. It prints the gate's report as check does. Nothing is
-written to the image: what the machine writes is gone with it. The machine's network
-leads nowhere.
+		Short: "Boot an image in QEMU and print the report of its gate",
+		Long: `Test boots a qcow2 or raw image in QEMU and waits for the verdict of the gate,
+which holds kubelet. It prints the gate's report as check does. The image itself
+does not change: the machine's writes are discarded. The machine has no outside
+network.
 
-The gate must be installed in the image, and kubelet's unit enabled there. A boot that
-ends in a kernel panic, an emergency shell or silence is told with the console's last
-lines; the image's kernel command line needs console=ttyS0 for that.
+The gate must be installed in the image, and kubelet's unit must be enabled. If
+a boot ends in a kernel panic, an emergency shell or silence, test prints the
+last lines of the console. For that, the image's kernel command line needs
+console=ttyS0.
 
-Exit status: 0 the gate passes in every boot, 1 it fails, or a boot does not come to it,
-2 the image cannot be booted at all, 3 the gate does not know, or says nothing.`,
+Exit status: 0 the gate passes in every boot, 1 the gate fails or is not
+reached, 2 the image cannot be booted, 3 the gate's verdict is unknown or
+missing.`,
 		Example: `  nodegate image test node.qcow2
   nodegate image test node.qcow2 --firmware uefi --boots 5
   nodegate image test node.qcow2 --with stricter.hcl -o json
-  nodegate image test root.img --kernel vmlinuz --initrd initrd.img --cmdline 'root=/dev/vda console=ttyS0'`,
+  nodegate image test root.img --kernel vmlinuz --initrd initrd.img \
+    --cmdline 'root=/dev/vda console=ttyS0'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			write, err := report.Renderer(o.format, o.paint(c.OutOrStdout()), o.verbose)
@@ -57,16 +60,18 @@ Exit status: 0 the gate passes in every boot, 1 it fails, or a boot does not com
 			t.Image = args[0]
 			switch {
 			case t.Boots < 1:
-				return errors.New("--boots is 1 or more")
+				return errors.New("--boots must be at least 1")
 			case t.Memory < 1:
-				return errors.New("--memory is 1 MiB or more")
+				return errors.New("--memory must be at least 1 MiB")
 			case t.Processors < 1:
-				return errors.New("--cpus is 1 or more")
-			case t.Timeout <= 0 || t.Hold < 0:
-				return errors.New("--timeout is longer than 0, and --hold is not negative")
+				return errors.New("--cpus must be at least 1")
+			case t.Timeout <= 0:
+				return errors.New("--timeout must be positive")
+			case t.Hold < 0:
+				return errors.New("--hold must not be negative")
 			}
 			if t.Direct.Kernel == "" && t.Direct != (qemu.Direct{}) {
-				return errors.New("--initrd and --cmdline go with --kernel")
+				return errors.New("--initrd and --cmdline require --kernel")
 			}
 			if with != "" {
 				if t.Policy, err = file.ReadInput(with, policy.MaxFileSize); err != nil {
@@ -86,32 +91,33 @@ Exit status: 0 the gate passes in every boot, 1 it fails, or a boot does not com
 				return err
 			}
 			if out.NoKVM != "" {
-				fmt.Fprintf(c.ErrOrStderr(), "nodegate: KVM on this host cannot run the machine (%s): it was emulated\n", report.OneLine(out.NoKVM))
+				fmt.Fprintf(c.ErrOrStderr(), "nodegate: KVM on this host cannot run the machine (%s); it was emulated\n", report.OneLine(out.NoKVM))
 			}
 			if out.Console != "" {
-				fmt.Fprintf(c.ErrOrStderr(), "nodegate: the console:\n%s\n", out.Console)
+				fmt.Fprintf(c.ErrOrStderr(), "nodegate: console output:\n%s\n", out.Console)
 			}
 			if t.Boots > 1 {
 				fmt.Fprintf(c.ErrOrStderr(), "nodegate: %d of %d boots passed\n", out.Passed, t.Boots)
 			}
-			return code(out.Report.Verdict)
+			return exitCode(out.Report.Verdict)
 		},
 	}
 	f := c.Flags()
 	f.StringVar(&t.Firmware, "firmware", t.Firmware, "bios or uefi")
-	f.StringVar(&t.Accelerator, "accelerator", t.Accelerator, "kvm, tcg (slow), or auto: kvm where it works")
-	f.IntVar(&t.Memory, "memory", t.Memory, "the machine's memory in `MiB`")
-	f.IntVar(&t.Processors, "cpus", t.Processors, "the machine's processors, `N`")
-	f.IntVar(&t.Boots, "boots", t.Boots, "boot `N` times, for what fails sometimes; each boot begins with the image as it is")
-	f.DurationVar(&t.Timeout, "timeout", t.Timeout, "give up on a boot after this long")
-	f.DurationVar(&t.Hold, "hold", t.Hold, "a verdict that is no pass counts once it has lasted for so `long`: what the gate waits for may "+
-		"still come")
-	f.StringVar(&with, "with", "", "put the policy in `FILE` in force for the test, instead of the image's (the image needs systemd 252)")
-	f.StringVar(&t.Direct.Kernel, "kernel", "", "boot the kernel in `FILE`: for an image without a boot loader")
-	f.StringVar(&t.Direct.Initrd, "initrd", "", "the kernel's initial RAM disk, a `FILE`")
-	f.StringVar(&t.Direct.Cmdline, "cmdline", "", "the kernel's command line, `WORDS`")
-	o.formatFlags(c, "the report", "text", "json", "junit", "tap", "prometheus", "npd")
-	f.BoolVarP(&o.verbose, "verbose", "v", false, "also list what passes, with the evidence")
+	f.StringVar(&t.Accelerator, "accelerator", t.Accelerator, "kvm, tcg (slow), or auto (kvm if it works)")
+	f.IntVar(&t.Memory, "memory", t.Memory, "memory of the machine in `MiB`")
+	f.IntVar(&t.Processors, "cpus", t.Processors, "number of processors, `N`")
+	f.IntVar(&t.Boots, "boots", t.Boots, "boot `N` times, to find faults that do not occur in every boot; "+
+		"each boot starts from the unchanged image")
+	f.DurationVar(&t.Timeout, "timeout", t.Timeout, "stop a boot after this long")
+	f.DurationVar(&t.Hold, "hold", t.Hold, "accept a verdict other than pass after it has lasted for `DURATION`; "+
+		"the gate may still pass before")
+	f.StringVar(&with, "with", "", "test with the policy in `FILE` instead of the image's (the image needs systemd 252)")
+	f.StringVar(&t.Direct.Kernel, "kernel", "", "boot the kernel in `FILE` (for an image without a boot loader)")
+	f.StringVar(&t.Direct.Initrd, "initrd", "", "use `FILE` as the kernel's initial RAM disk")
+	f.StringVar(&t.Direct.Cmdline, "cmdline", "", "use `WORDS` as the kernel's command line")
+	o.formatFlags(c, "text", "json", "junit", "tap", "prometheus", "npd")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "also list the checks that pass, with evidence")
 	completeWith(c, "firmware", qemu.BIOS, qemu.UEFI)
 	completeWith(c, "accelerator", qemu.Auto, qemu.KVM, qemu.TCG)
 	return c

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestImageSignals: a signal ends the machine that is tested, and what was made for it goes.
+// TestImageSignals: a signal ends the tested machine, and removes its temporary files.
 func TestImageSignals(t *testing.T) {
 	for s, code := range map[os.Signal]int{os.Interrupt: 130, syscall.SIGTERM: 143} {
 		dir, tmp := t.TempDir(), t.TempDir()
@@ -54,7 +54,7 @@ func TestImageSignals(t *testing.T) {
 	}
 }
 
-// TestImageSignalsAtOnce: a signal that comes with the machine's first step is handled, too.
+// TestImageSignalsAtOnce: a signal is handled even if it arrives at the machine's first step.
 func TestImageSignalsAtOnce(t *testing.T) {
 	dir, tmp := t.TempDir(), t.TempDir()
 	for name, text := range map[string]string{

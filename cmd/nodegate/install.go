@@ -28,34 +28,38 @@ func newInstall() *cobra.Command {
 	var force, dryRun, start, assess bool
 	c := &cobra.Command{
 		Use:   "install",
-		Short: "Put binary, policy, units and settings onto a machine or into an image",
-		Long: `Install writes, below --root: the binary, the policy, nodegate-apply.service
-and nodegate-watch.service (enabled), the gate as a drop-in of kubelet's unit,
-and the same settings as modules-load.d and sysctl.d files. Every file appears
-whole or not at all. Previous files are kept, and "nodegate uninstall" puts them
-back. On the running machine systemd reads its units again. Units start only with
---start, by the systemd of --root. If a package installed the very same binary,
-that binary and the package's units are used.`,
-		Example: `  nodegate install                           on this machine
-  nodegate install --root /mnt/image         into an image
-  nodegate install --policy my.hcl --dry-run what would be written?`,
+		Short: "Install nodegate on a machine or in an image",
+		Long: `Install writes these files below --root:
+  the binary and the policy
+  nodegate-apply.service and nodegate-watch.service, both enabled
+  the gate, as a drop-in of kubelet's unit
+  modules-load.d and sysctl.d files with the same settings
+
+Every file is written completely or not at all. Install keeps the previous
+files, and "nodegate uninstall" restores them. On the running machine, install
+makes systemd reload its units. It starts them only with --start, through the
+systemd of --root. If a package has installed the same binary, install uses
+that binary and the package's units.`,
+		Example: `  nodegate install                              on this machine
+  nodegate install --root /mnt/image            in an image
+  nodegate install --policy my.hcl --dry-run    show the files, write nothing`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if start && dryRun {
-				return errors.New("--dry-run changes nothing: leave out --start")
+				return errors.New("--dry-run changes nothing; leave out --start")
 			}
 			h, err := o.machine()
 			if err != nil {
 				return err
 			}
 			defer h.Close()
-			if err := newEnough(h, assess, c.ErrOrStderr()); err != nil {
+			if err := checkSystemd(h, assess, c.ErrOrStderr()); err != nil {
 				return err
 			}
-			if err := needRoot("install", ", or see what it would write: nodegate install --dry-run"); err != nil && h.Live() && !dryRun {
+			if err := needRoot("install", ", or preview its changes with `nodegate install --dry-run`"); err != nil && h.Live() && !dryRun {
 				return err
 			}
-			if err := notFetched(h); err != nil && !force {
+			if err := checkNotFetched(h); err != nil && !force {
 				return err
 			}
 			p, texts, err := o.load(h, c.ErrOrStderr())
@@ -65,10 +69,10 @@ that binary and the package's units are used.`,
 			ctx, cancel := context.WithTimeout(c.Context(), 5*time.Second)
 			defer cancel()
 			fact := func(name string) (any, bool) { return h.Fact(ctx, name) }
-			if err := readableThere(fact, p, texts, c.ErrOrStderr()); err != nil {
+			if err := checkStandalone(fact, p, texts, c.ErrOrStderr()); err != nil {
 				return err
 			}
-			if err := unitThere(c.Context(), h, p.Gate, start, texts, c.ErrOrStderr()); err != nil {
+			if err := checkUnit(c.Context(), h, p.Gate, start, texts, c.ErrOrStderr()); err != nil {
 				return err
 			}
 			binary, err := ownBinary()
@@ -112,15 +116,15 @@ that binary and the package's units are used.`,
 			}
 			started := units.Started(p)
 			changes, err := units.Install(t, files, force)
-			if err == nil && (len(changes) > 0 || untold(c.Context(), h, p.Gate.Unit, c.ErrOrStderr())) {
+			if err == nil && (len(changes) > 0 || reloadPending(c.Context(), h, p.Gate.Unit, c.ErrOrStderr())) {
 				err = tellSystemd(c.Context(), h, started, c.ErrOrStderr())
 			}
 			if err == nil && start {
 				err = startUnits(c.Context(), h, started)
 			}
 			if undone, unread := h.GateUndone(p.Gate.Unit); err == nil && unread == nil && undone != "" {
-				fmt.Fprintf(c.ErrOrStderr(), "nodegate: %s takes the gate out of %s again, by an empty ExecStartPre=: it starts unproven; "+
-					"take the line out, or name the file so that it sorts before ours\n", undone, p.Gate.Unit)
+				fmt.Fprintf(c.ErrOrStderr(), "nodegate: %s removes the gate from %s with an empty ExecStartPre=, so the unit starts unproven; "+
+					"delete that line, or rename the file so that it sorts before nodegate's\n", undone, p.Gate.Unit)
 			}
 			return printChanges(c.OutOrStdout(), t, changes, "installed", err)
 		},
@@ -128,19 +132,19 @@ that binary and the package's units are used.`,
 	o.policyFlags(c)
 	o.guardFlag(c)
 	o.copied, o.lint = true, true
-	c.Flags().BoolVar(&start, "start", false, "then start the units, by the systemd that runs below --root")
+	c.Flags().BoolVar(&start, "start", false, "start the units after installing, through the systemd of --root")
 	c.Flags().BoolVar(&assess, "assess-boot", false,
-		"call a boot good only where the node passes: where systemd-boot counts boots, a new kernel or image that does not pass is given up; "+
-			"kept by later installs, until one has --assess-boot=false")
+		"mark a boot as good only if the node passes; if systemd-boot counts boots, it then gives up a new kernel or image that does "+
+			"not pass; later installs keep this choice until one has --assess-boot=false")
 	c.Flags().BoolVar(&force, "force", false,
-		"overwrite files that were changed since nodegate wrote them; also where an export has the node fetch its binary")
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "show what would be written and write nothing")
+		"overwrite files that were changed after nodegate wrote them; install even if the node downloads its binary (export)")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "show the files that would be written, and write nothing")
 	return c
 }
 
-// newEnough returns an error where systemd would not do what the units ask for. A tree
-// that has no systemd yet gets one.
-func newEnough(h *host.Host, assess bool, stderr io.Writer) error {
+// checkSystemd returns an error if systemd is too old for the units. A tree without systemd
+// passes: it may get one later.
+func checkSystemd(h *host.Host, assess bool, stderr io.Writer) error {
 	version, _, err := h.SystemdVersion()
 	exists := func(name string) bool {
 		usr, _ := h.Files.Exists("/usr/lib/systemd/" + name)
@@ -148,25 +152,25 @@ func newEnough(h *host.Host, assess bool, stderr io.Writer) error {
 		return usr || split
 	}
 	switch {
-	case err != nil && exists("systemd"): // before 232 it has no such library
-		fmt.Fprintf(stderr, "nodegate: %v; nodegate needs systemd %d\n", err, units.OldestSystemd)
+	case err != nil && exists("systemd"): // before version 232 systemd has no such library
+		fmt.Fprintf(stderr, "nodegate: %v; nodegate needs systemd %d or later\n", err, units.OldestSystemd)
 	case err == nil && version < units.OldestSystemd:
-		return fmt.Errorf("nodegate needs systemd %d, this is %d: kubelet could start without its gate, and watch would not run",
+		return fmt.Errorf("nodegate needs systemd %d or later; this is systemd %d: kubelet could start without its gate, and watch would not run",
 			units.OldestSystemd, version)
 	case err == nil && assess && !exists("system/boot-complete.target"):
-		return fmt.Errorf("--assess-boot: systemd %d has no boot-complete.target, so nothing would ask whether the boot is good", version)
+		return fmt.Errorf("--assess-boot needs boot-complete.target, which systemd %d lacks: nothing would check whether the boot is good", version)
 	}
 	return nil
 }
 
-// notFetched returns an error where an export has the node fetch its binary: at the next boot that one would take the place of ours.
-func notFetched(h *host.Host) error {
+// checkNotFetched returns an error if an export makes the node download its binary: at the next boot the download would replace ours.
+func checkNotFetched(h *host.Host) error {
 	fetched, err := h.Files.Exists(units.FetchFile)
 	if err != nil || !fetched {
 		return err
 	}
-	return fmt.Errorf("%s: this node's nodegate comes from an export, which puts its own binary back at every boot: export again. To install "+
-		"in its stead, first remove that file, and %s and *.service.d/10-nodegate-fetch.conf from where systemd has them (--force leaves them)",
+	return fmt.Errorf("%s: this node's nodegate comes from an export, which restores its own binary at every boot; export again. To install "+
+		"instead, first remove that file, %s and *.service.d/10-nodegate-fetch.conf from systemd's directories (--force leaves them)",
 		strings.TrimSuffix(h.Root, "/")+units.FetchFile, units.FetchUnit)
 }
 
@@ -175,9 +179,9 @@ func newUninstall() *cobra.Command {
 	var force, back, stop bool
 	c := &cobra.Command{
 		Use:   "uninstall",
-		Short: "Remove everything that install wrote, and put back the previous files",
+		Short: "Remove the files that install wrote and restore the previous ones",
 		Example: `  nodegate uninstall
-  nodegate uninstall --revert                also put the running machine's settings back
+  nodegate uninstall --revert    also restore the running machine's settings
   nodegate uninstall --root /mnt/image`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -192,10 +196,10 @@ func newUninstall() *cobra.Command {
 			}
 			defer t.Close()
 			if back && !h.Live() {
-				return errors.New("--revert is for the running machine: a file tree has no settings; leave it out")
+				return errors.New("--revert works on the running machine; leave it out for a file tree, which has no running settings")
 			}
 			changes, err := units.Uninstall(t, force)
-			if err == nil && (len(changes) > 0 || left(c.Context(), h, c.ErrOrStderr())) {
+			if err == nil && (len(changes) > 0 || unitsLeft(c.Context(), h, c.ErrOrStderr())) {
 				err = tellSystemd(c.Context(), h, nil, c.ErrOrStderr())
 			}
 			if err == nil && stop {
@@ -216,15 +220,15 @@ func newUninstall() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&stop, "stop", false,
-		"then stop the units, by the systemd that runs below --root; on a running machine that is done anyway")
-	c.Flags().BoolVar(&back, "revert", false, "also put back the settings of the running machine, as revert does")
-	c.Flags().StringVar(&o.root, "root", "/", "`DIR` with the file tree of the machine")
-	c.Flags().BoolVar(&force, "force", false, "also remove or replace files that were changed since nodegate wrote them")
+		"stop the units after uninstalling, through the systemd of --root; on a running machine this always happens")
+	c.Flags().BoolVar(&back, "revert", false, "also restore the settings of the running machine, as revert does")
+	c.Flags().StringVar(&o.root, "root", "/", "use the machine's file tree in `DIR`")
+	c.Flags().BoolVar(&force, "force", false, "also remove or replace files that were changed after nodegate wrote them")
 	return c
 }
 
-// removeProbes removes what killed probes left in this network namespace. Without CAP_NET_ADMIN or /proc no probe ran here. A failure
-// is only reported: the installation is gone by then, and a package's removal must not stop there.
+// removeProbes removes the leftovers of killed probes from this network namespace. Without CAP_NET_ADMIN or /proc no probe
+// ran here. A failure is only reported: the installation is gone by then, and the removal of a package must not fail because of it.
 func removeProbes(c *cobra.Command) {
 	ctx, cancel := context.WithTimeout(c.Context(), 30*time.Second)
 	defer cancel()
@@ -237,24 +241,23 @@ func removeProbes(c *cobra.Command) {
 	}
 }
 
-// readableThere returns an error where the policy means something else without the
-// values that are given for its variables: on the node nobody gives them. fact is
-// nil where no fact of the node is known.
-func readableThere(fact func(name string) (any, bool), p *policy.Policy, texts []policy.File, stderr io.Writer) error {
+// checkStandalone returns an error if the policy needs the variable values of this call: on the
+// node it is read without them. fact is nil if the facts of the node are not known.
+func checkStandalone(fact func(name string) (any, bool), p *policy.Policy, texts []policy.File, stderr io.Writer) error {
 	there, diags := policy.Load(texts, policy.Options{Checks: catalog.Names(), Fact: fact})
 	if !diags.HasErrors() && reflect.DeepEqual(p, there) {
 		return nil
 	}
 	policy.WriteDiagnostics(stderr, texts, diags)
-	return errors.New("the node reads the policy without --var, --var-file and NODEGATE_VAR_NAME, and so as another one: " +
-		"write the values as the variables' defaults")
+	return errors.New("the policy depends on --var, --var-file or NODEGATE_VAR_NAME, which the node does not have; " +
+		"write the values as defaults of the variables")
 }
 
-// onAnyMachine returns p with the modules and parameters of an evaluation without facts, as an export has them: the files that
-// systemd reads at boot go with the disk, and an image that was made on one machine is used by others. apply knows the facts.
+// onAnyMachine returns p with the modules and sysctls of an evaluation without facts, as an export has them: the files that
+// systemd reads at boot move with the disk, and an image that was made on one machine runs on others. apply knows the facts.
 func (o options) onAnyMachine(h *host.Host, p *policy.Policy, texts []policy.File, stderr io.Writer) (*policy.Policy, error) {
 	o.noFacts = true
-	var mistakes bytes.Buffer // what is no error was said already
+	var mistakes bytes.Buffer // warnings were printed already
 	blind, err := o.evaluate(h, texts, &mistakes)
 	if err != nil {
 		_, printed := mistakes.WriteTo(stderr)
@@ -265,19 +268,19 @@ func (o options) onAnyMachine(h *host.Host, p *policy.Policy, texts []policy.Fil
 	return &lasting, nil
 }
 
-// unitThere returns an error where the unit that the gate is for does not exist: what
-// starts kubelet there would not be held.
-func unitThere(ctx context.Context, h *host.Host, g policy.Gate, start bool, texts []policy.File, stderr io.Writer) error {
+// checkUnit returns an error if the gate's unit does not exist: kubelet would then start
+// through another unit, and would not be held.
+func checkUnit(ctx context.Context, h *host.Host, g policy.Gate, start bool, texts []policy.File, stderr io.Writer) error {
 	lacks, likely, err := h.LacksUnit(g.Unit)
 	if err != nil || !lacks || g.MayLack {
 		return err
 	}
-	if start && h.SystemdHas(ctx, g.Unit) { // a container's mounts show a part of the files only
+	if start && h.SystemdHas(ctx, g.Unit) { // a container's mounts may show only part of the files
 		return nil
 	}
 	return printDiagnostics(stderr, texts, hcl.Diagnostics{{
 		Severity: hcl.DiagError, Summary: "No such unit", Subject: &g.UnitAt,
-		Detail: fmt.Sprintf("There is no unit %s in %s: nothing would be held. %s. Name kubelet's unit: gate { unit = \"NAME.service\" }. "+
+		Detail: fmt.Sprintf("Unit %s does not exist in %s, so nothing would be held. %s. Name kubelet's unit: gate { unit = \"NAME.service\" }. "+
 			"If it is installed later, write unit_absent = \"allow\" in the gate block.", g.Unit, h.Root, upper(host.LikeKubelet(likely))),
 	}})
 }

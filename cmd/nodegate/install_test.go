@@ -12,7 +12,7 @@ import (
 	"nodegate/units"
 )
 
-// TestTellSystemd: the calls to systemd after install and uninstall, and none if
+// TestTellSystemd: the calls to systemd after install and uninstall; none if
 // systemd does not run.
 func TestTellSystemd(t *testing.T) {
 	for _, c := range []struct {
@@ -24,10 +24,10 @@ func TestTellSystemd(t *testing.T) {
 	}{
 		{"install", true, units.Started(&policy.Policy{}), []string{"systemctl daemon-reload", "systemctl stop nodegate-publish.timer",
 			"systemctl enable nodegate-apply.service nodegate-watch.service"},
-			"still runs what was installed before"},
+			"still runs the previous version"},
 		{"install, with a timer", true, units.Started(&policy.Policy{Publish: policy.Publish{By: policy.ByTimer}}), []string{
 			"systemctl daemon-reload", "systemctl enable nodegate-apply.service nodegate-watch.service nodegate-publish.timer"},
-			"still runs what was installed before"},
+			"still runs the previous version"},
 		{"uninstall", true, nil, []string{"systemctl daemon-reload", "systemctl stop nodegate-publish.timer",
 			"systemctl stop nodegate-watch.service", "systemctl stop nodegate-apply.service"}, ""},
 		{"a container", false, units.Started(&policy.Policy{}), nil, ""},
@@ -41,33 +41,33 @@ func TestTellSystemd(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 		if !slices.Equal(m.Log, c.want) || !strings.Contains(stderr.String(), c.warning) || c.warning == "" && stderr.Len() > 0 {
-			t.Errorf("%s: asked for %q, printed %q", c.name, m.Log, stderr.String())
+			t.Errorf("%s: calls %q, printed %q", c.name, m.Log, stderr.String())
 		}
 	}
 }
 
-// TestUntold: an install that finds all in place tells systemd where systemd does not know it, and an uninstall where a unit of ours runs
-// whose file is gone. Units of somebody else's, in files that are there, are let be.
+// TestUntold: an install without changes still reloads systemd if systemd has not loaded the gate, and so does an uninstall if one of our
+// units runs without its file. Units whose files exist are not touched.
 func TestUntold(t *testing.T) {
 	m := &hosttest.Machine{Files: map[string]string{"/run/systemd/system/x": ""}, Outdated: "kubelet.service",
 		Units: map[string][2]string{units.WatchUnit: {"active", ""}}}
-	if !untold(t.Context(), m.Host(), "kubelet.service", io.Discard) || untold(t.Context(), m.Host(), "k3s.service", io.Discard) {
-		t.Error("what systemd does not know")
+	if !reloadPending(t.Context(), m.Host(), "kubelet.service", io.Discard) || reloadPending(t.Context(), m.Host(), "k3s.service", io.Discard) {
+		t.Error("systemd has not loaded the gate: want a reload")
 	}
-	if !left(t.Context(), m.Host(), io.Discard) {
-		t.Error("watch runs, and its file is gone")
+	if !unitsLeft(t.Context(), m.Host(), io.Discard) {
+		t.Error("watch runs without its file: want a reload")
 	}
 	m.Files["/etc/systemd/system/"+units.WatchUnit] = ""
-	if left(t.Context(), m.Host(), io.Discard) {
-		t.Error("watch runs from a file that is there")
+	if unitsLeft(t.Context(), m.Host(), io.Discard) {
+		t.Error("watch runs with its file: want no reload")
 	}
 	m.Units = nil
 	delete(m.Files, "/etc/systemd/system/"+units.WatchUnit)
-	if left(t.Context(), m.Host(), io.Discard) {
-		t.Error("nothing runs")
+	if unitsLeft(t.Context(), m.Host(), io.Discard) {
+		t.Error("nothing runs: want no reload")
 	}
 	delete(m.Files, "/run/systemd/system/x")
-	if untold(t.Context(), m.Host(), "kubelet.service", io.Discard) {
-		t.Error("systemd does not run")
+	if reloadPending(t.Context(), m.Host(), "kubelet.service", io.Discard) {
+		t.Error("systemd does not run: want no reload")
 	}
 }

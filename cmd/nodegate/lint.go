@@ -18,20 +18,23 @@ func newLint() *cobra.Command {
 	var strict bool
 	var manifest string
 	c := &cobra.Command{
-		Use:   "lint [FILE or directory]...",
-		Short: "Print every mistake in a policy at once, or the traps in a kops manifest",
-		Long: `Lint reads policies and prints their mistakes. With --kops it reads a kops manifest
-instead (Cluster, InstanceGroups, or both) and names the traps that its hooks,
-fileAssets and sysctlParameters fall into: exit status 1 if there are traps (an
-image without a digest is a matter of style, not a trap), 2 if the file is no such
-manifest.`,
+		Use:   "lint [FILE|DIR]...",
+		Short: "Find the mistakes in a policy, or the traps in a kops manifest",
+		Long: `Lint reads policies and prints all their mistakes.
+
+With --kops it reads a kops manifest instead (Cluster, InstanceGroups, or both)
+and reports traps in its hooks, fileAssets and sysctlParameters. An image
+without a digest is reported too, as a matter of style.
+
+Exit status: 0 no mistake or trap, 1 the kops manifest has traps, 2 the policy
+has mistakes, or the file is not a kops manifest.`,
 		Example: `  nodegate lint my.hcl
   nodegate lint /etc/nodegate/policy.d
   kops get --name NAME -o yaml | nodegate lint --kops -`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if c.Flags().Changed("kops") {
 				if len(args) > 0 {
-					return errors.New("--kops reads a manifest; name policies in a call of their own")
+					return errors.New("--kops reads a manifest; lint policies in a separate call")
 				}
 				return lintKops(c, manifest)
 			}
@@ -45,16 +48,16 @@ manifest.`,
 				fmt.Fprintln(c.ErrOrStderr(), w)
 			}
 			if strict && (o.warned || len(warnings) > 0) {
-				fmt.Fprintln(c.ErrOrStderr(), "nodegate: there are warnings, and with --strict they fail")
+				fmt.Fprintln(c.ErrOrStderr(), "nodegate: the policy has warnings, which are errors with --strict")
 				return exit(exitUsage)
 			}
 			_, err = fmt.Fprintf(c.OutOrStdout(), "ok: %s\n", summary(p))
 			return err
 		},
 	}
-	c.Flags().StringVar(&manifest, "kops", "", "read the kops manifest `FILE` (- is standard input)")
-	c.Flags().BoolVar(&strict, "strict", false, "warnings fail too")
-	c.Flags().StringArrayVar(&o.vars, "var", nil, "set a variable of the policy, `NAME=VALUE`")
+	c.Flags().StringVar(&manifest, "kops", "", "read the kops manifest in `FILE` (- is standard input)")
+	c.Flags().BoolVar(&strict, "strict", false, "treat warnings as errors")
+	c.Flags().StringArrayVar(&o.vars, "var", nil, "set a variable of the policy: `NAME=VALUE`")
 	c.Flags().StringArrayVar(&o.varFiles, "var-file", nil, "set variables from the NAME = VALUE lines of `FILE`")
 	return c
 }
@@ -84,18 +87,18 @@ func lintKops(c *cobra.Command, name string) error {
 			traps++
 		}
 	}
-	looked := fmt.Sprintf("%s, %s, %s", report.Count(r.Hooks, "hook"), report.Count(r.Assets, "fileAsset"),
+	inspected := fmt.Sprintf("%s, %s, %s", report.Count(r.Hooks, "hook"), report.Count(r.Assets, "fileAsset"),
 		report.Count(r.Sysctls, "sysctlParameter"))
 	if traps > 0 {
-		fmt.Fprintf(w, "nodegate: %s in %s\n", report.Count(traps, "trap"), looked)
+		fmt.Fprintf(w, "nodegate: %s in %s\n", report.Count(traps, "trap"), inspected)
 		return exit(exitFail)
 	}
-	_, err = fmt.Fprintf(w, "ok: no known trap in %s\n", looked)
+	_, err = fmt.Fprintf(w, "ok: no known trap in %s\n", inspected)
 	return err
 }
 
 // readManifest reads one byte more than a manifest may have, so that kops.Lint
-// can reject one that is too large.
+// can reject a manifest that is too large.
 func readManifest(c *cobra.Command, name string) (text []byte, shown string, err error) {
 	in, shown, err := openNamed(name, c.InOrStdin())
 	if err != nil {

@@ -1,5 +1,5 @@
 // Command nodegate makes a Linux machine fit to be a Kubernetes node, and
-// proves that it is before kubelet starts.
+// proves it before kubelet starts.
 package main
 
 import (
@@ -23,11 +23,11 @@ var version = "dev"
 const (
 	exitPass    = 0
 	exitFail    = 1 // a requirement fails
-	exitUsage   = 2 // the call, the policy or the root is wrong; nothing was changed
-	exitUnknown = 3 // it is not known whether a requirement passes
+	exitUsage   = 2 // the call, the policy or --root is invalid; nothing was changed
+	exitUnknown = 3 // could not determine whether a requirement passes
 )
 
-// exit ends the program with a code; everything is printed already.
+// exit is an error that ends the program with this exit code. The message is printed already.
 type exit int
 
 func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
@@ -37,7 +37,7 @@ func main() {
 	os.Exit(run(untilSignal(os.Args[1:]), os.Args[1:]))
 }
 
-// growStack makes the stack as large as a check needs it, at once: doubled four times, with what is on it, it takes a tenth of a check.
+// growStack grows the stack to the size of a check at once: doubling it four times, with its content, costs a tenth of a check.
 //
 //go:noinline
 func growStack() byte {
@@ -60,15 +60,15 @@ func run(ctx context.Context, args []string) int {
 		return int(code)
 	}
 	call := ""
-	if said := err.Error(); strings.HasPrefix(said, "accepts ") || strings.HasPrefix(said, "requires ") ||
-		strings.HasPrefix(said, "unknown ") && c.HasParent() && c.Runnable() {
-		call = "; the call is: " + c.UseLine()
+	if message := err.Error(); strings.HasPrefix(message, "accepts ") || strings.HasPrefix(message, "requires ") ||
+		strings.HasPrefix(message, "unknown ") && c.HasParent() && c.Runnable() {
+		call = "; usage: " + c.UseLine()
 	}
 	fmt.Fprintf(root.ErrOrStderr(), "nodegate: %v%s\n", err, call)
 	return exitUsage
 }
 
-// verb is a word of the command line, and what makes its command.
+// verb is a verb of the command line with the constructor of its command.
 type verb struct {
 	name string
 	new  func() *cobra.Command
@@ -84,28 +84,30 @@ func verbs() []verb {
 	}
 }
 
-// newRoot returns the command for a call. Where the first of its args is a verb, no other one is there: their flags alone take 160 KiB.
+// newRoot returns the root command for a call. If the first argument is a verb, newRoot adds only that verb: the flags of all verbs
+// take 160 KiB.
 func newRoot(args ...string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "nodegate",
-		Short: "Make a Linux machine fit to be a Kubernetes node, and prove it before kubelet starts",
-		Long: `nodegate makes a Linux machine fit to be a Kubernetes node, and proves it before
-kubelet starts: kernel modules, sysctls and link offloads, declared in
-HCL, applied at boot, and checked by a gate that kubelet's start waits for.
+		Short: "Make a Linux machine fit for Kubernetes, and prove it before kubelet starts",
+		Long: `nodegate makes a Linux machine fit to be a Kubernetes node, and proves it
+before kubelet starts. A policy in HCL declares kernel modules, sysctls and
+link offloads. nodegate applies them at boot, and a gate holds kubelet until
+they pass.
 
-Without --policy it uses what is installed in /etc/nodegate/policy.d, else the
-built-in policy "kubernetes".
+Without --policy, nodegate uses the policy installed in /etc/nodegate/policy.d,
+or else the built-in policy "kubernetes".
 
-Exit status: 0 pass, 1 fail, 2 wrong call or policy, 3 unknown.`,
-		Example: `  nodegate check                     what fails here, and why
-  nodegate plan                      what apply would change
-  nodegate install --root /mnt/image install it into an image
-  nodegate lint my.hcl               is this policy right?`,
-		PersistentPreRunE: begin,
+Exit status: 0 pass, 1 fail, 2 usage or policy error, 3 unknown.`,
+		Example: `  nodegate check                       show what fails here, and why
+  nodegate plan                        preview the changes of apply
+  nodegate install --root /mnt/image   install into an image
+  nodegate lint my.hcl                 find the mistakes in a policy`,
+		PersistentPreRunE: checkFlags,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 	}
-	// Nothing from outside reaches a terminal or a log raw.
+	// Escape control characters from outside before they reach a terminal or a log.
 	root.SetOut(plain.NewWriter(os.Stdout, report.Colours(os.Stdout)))
 	root.SetErr(plain.NewWriter(os.Stderr, false))
 	root.Flags().Bool("version", false, "print the version")
@@ -118,6 +120,7 @@ Exit status: 0 pass, 1 fail, 2 wrong call or policy, 3 unknown.`,
 	}
 	root.Args = unknownVerb
 	root.SetHelpCommand(newHelp(root))
+	root.SetUsageFunc(writeUsage)
 	all := verbs()
 	if called := slices.IndexFunc(all, func(v verb) bool { return len(args) > 0 && v.name == args[0] }); called >= 0 {
 		all = all[called : called+1]

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// proxy is a kube-proxy that is well, and does nothing.
+// proxy is a healthy kube-proxy that does nothing.
 func proxy() {
 	err := http.ListenAndServe("127.0.0.1:10256", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		now := time.Now().Format(time.RFC3339)
@@ -30,8 +30,8 @@ func proxy() {
 	fmt.Fprintln(os.Stderr, err)
 }
 
-// TestScripts runs the command lines of testdata. "replace FILE" stands a
-// script's working directory in a file as $WORK, so that outputs compare.
+// TestScripts runs the scripts of testdata. "replace FILE" replaces the script's working
+// directory with $WORK in a file, so that outputs can be compared.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
@@ -64,13 +64,13 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// cmdDuration replaces the time that a run took in a file.
+// cmdDuration replaces the duration of a run in a file.
 func cmdDuration(ts *testscript.TestScript, _ bool, args []string) {
 	text := regexp.MustCompile(`, [0-9.]+(µs|ms|s)\)`).ReplaceAllString(ts.ReadFile(args[0]), ", TIME)")
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o644))
 }
 
-// cmdBytes makes a file that a script cannot contain: bytes FILE large|latin1|binary.
+// cmdBytes creates a file that a script cannot contain: bytes FILE large|latin1|binary.
 func cmdBytes(ts *testscript.TestScript, _ bool, args []string) {
 	content := map[string]string{
 		"large":  "# " + strings.Repeat("x", 2<<20),

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// page is a manual page being written, in the man macros.
+// page is a manual page under construction, in the man macros.
 type page struct {
 	strings.Builder
-	headed bool // the last line is a heading, below which no paragraph is begun
+	headed bool // the last line is a heading, after which no paragraph macro is needed
 }
 
 func (p *page) line(s string) {
@@ -23,13 +23,13 @@ func (p *page) line(s string) {
 
 func (p *page) title(name, section string) {
 	p.line(`.TH ` + roff(name) + ` ` + section + ` "DATE" "nodegate VERSION" "nodegate"`)
-	p.line(".nh") // names of sysctls and files must be found as they are
+	p.line(".nh") // no hyphenation: readers search for names of sysctls and files
 	p.line(".ad l")
 }
 
 func (p *page) section(name string) { p.line(".SH " + roff(name)) }
 
-// text is one paragraph's lines, escaped already.
+// text writes the lines of one paragraph, which are escaped already.
 func (p *page) text(s string) {
 	for line := range strings.Lines(s) {
 		line = strings.TrimSpace(line)
@@ -72,7 +72,7 @@ func unindent(s string) string {
 	return s
 }
 
-// prose is a help text: paragraphs, and indented lines that stay as they are.
+// prose writes a help text: paragraphs, and indented lines that stay unchanged.
 func (p *page) prose(s string) {
 	for paragraph := range strings.SplitSeq(strings.Trim(s, "\n"), "\n\n") {
 		if strings.HasPrefix(paragraph, " ") {
@@ -91,12 +91,12 @@ func (p *page) prose(s string) {
 func strong(s string) string  { return `\fB` + s + `\fR` }
 func slanted(s string) string { return `\fI` + s + `\fR` }
 
-// roff escapes text that roff must print as it is.
+// roff escapes text that roff must print literally.
 func roff(s string) string {
 	return strings.NewReplacer(`\`, `\e`, `-`, `\-`, `'`, `\(aq`, "`", `\(ga`, `^`, `\(ha`, `~`, `\(ti`).Replace(s)
 }
 
-// policyPage is docs/policy.md as nodegate-policy(5).
+// policyPage returns docs/policy.md as nodegate-policy(5).
 func policyPage(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/policy.md")
@@ -113,8 +113,8 @@ func policyPage(t *testing.T) string {
 	return p.String()
 }
 
-// markdown renders the markup that our documents use: headings, paragraphs, fenced code,
-// and tables, whose first column becomes a tag.
+// markdown renders the markup of our documents: headings, paragraphs, fenced code, and
+// tables, whose first column becomes a tag.
 func (p *page) markdown(s string) {
 	blocks := regexp.MustCompile("(?s)```.*?\n```\n|.+?(?:\n\n|\n?$)").FindAllString(s, -1)
 	for _, block := range blocks {
@@ -154,7 +154,7 @@ func (p *page) table(rows []string) {
 	}
 }
 
-// inline is code and emphasis in bold and italic, and links as their text.
+// inline renders code in bold, emphasis in italic, and links as their text.
 func inline(s string) string {
 	s = roff(regexp.MustCompile(`\[([^]]+)\]\([^)]+\)`).ReplaceAllString(s, "$1"))
 	s = regexp.MustCompile(`(?s)\\\(ga(.*?)\\\(ga`).ReplaceAllString(s, `\fB$1\fR`)

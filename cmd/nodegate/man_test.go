@@ -17,11 +17,10 @@ import (
 	"nodegate/units"
 )
 
-// manDir holds the manual pages. DATE and VERSION in them are filled in by
-// a release.
+// manDir holds the manual pages. A release fills in their DATE and VERSION.
 const manDir = "../../docs/man"
 
-// TestManual: docs/man has the texts of the commands' help and of docs/policy.md.
+// TestManual: docs/man contains the help texts of the commands, and docs/policy.md.
 func TestManual(t *testing.T) {
 	root := newRoot()
 	pages := map[string]string{"nodegate.1": rootPage(root), "nodegate-policy.5": policyPage(t)}
@@ -47,7 +46,7 @@ func TestManual(t *testing.T) {
 			t.Error(err)
 		}
 		if d := cmp.Diff(strings.Split(page, "\n"), strings.Split(string(have), "\n")); d != "" {
-			t.Errorf("%s is old; run UPDATE=1 go test ./cmd/nodegate\n%s", file, d)
+			t.Errorf("%s is outdated; run UPDATE=1 go test ./cmd/nodegate\n%s", file, d)
 		}
 	}
 	there, err := filepath.Glob(manDir + "/*")
@@ -56,12 +55,12 @@ func TestManual(t *testing.T) {
 	}
 	for _, file := range there {
 		if pages[filepath.Base(file)] == "" {
-			t.Errorf("%s is of no command; remove it", file)
+			t.Errorf("%s does not belong to a command; remove it", file)
 		}
 	}
 }
 
-// TestManualLint runs both renderers of manual pages with their warnings.
+// TestManualLint runs both renderers of manual pages with warnings enabled.
 func TestManualLint(t *testing.T) {
 	hosttest.NeedProgram(t, "mandoc")
 	hosttest.NeedProgram(t, "man")
@@ -158,7 +157,7 @@ func verbPage(c *cobra.Command) string {
 	return p.String()
 }
 
-// usage returns the line of a verb without cobra's "[flags]", which the options list.
+// usage returns the usage line of a verb without cobra's "[flags]".
 func usage(c *cobra.Command) string {
 	_, rest, _ := strings.Cut(c.Use, " ")
 	line := strong(roff(c.CommandPath()))

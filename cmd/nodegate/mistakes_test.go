@@ -11,10 +11,10 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// TestMistakes: each policy of testdata/mistakes.ar has one mistake, which lint reports at its
-// position. The first line of the policy is the expectation:
+// TestMistakes: each policy of testdata/mistakes.ar has one mistake, and lint reports its
+// position. The first line of a policy has the expected result:
 //
-//	# EXIT LINE:COLUMN TEXT     exit status, position and part of lint's message
+//	# EXIT LINE:COLUMN TEXT     exit status, position and message of lint
 //	# install EXIT ...          the same for install into a tree with k3s
 func TestMistakes(t *testing.T) {
 	archive, err := txtar.ParseFile("testdata/mistakes.ar")

@@ -22,44 +22,45 @@ import (
 // defaultTimeout bounds a run of the checks; a healthy one takes milliseconds.
 const defaultTimeout = 30 * time.Second
 
-// options is the flags that most verbs share.
+// options holds the flags that most verbs share.
 type options struct {
 	policies []string
 	root     string
 	stage    string
 	format   string
 	output   string
-	private  bool // the output is for its owner alone
+	private  bool // only the owner may read the output
 	timeout  time.Duration
 	verbose  bool
 	vars     []string
 	varFiles []string
 
-	guarded       bool // refuse a policy that others than root may write
-	allowWritable bool // but not so
-	stays         bool // others may write what is, or will be, the installed policy
-	copied        bool // the files of --policy are copied, not used where they are
+	guarded       bool // refuse a policy that users other than root may write
+	allowWritable bool // overrides guarded
+	stays         bool // users other than root may write the policy that is, or will be, installed
+	copied        bool // the files of --policy are copied, not used in place
 
-	lint    bool     // refuse a policy that would be wrong on some node
-	warned  bool     // lint found something that is no mistake for certain
+	lint    bool     // refuse a policy that would be invalid on some node
+	warned  bool     // lint printed warnings
 	names   []string // check only these
-	some    bool     // having checked nothing is unknown
-	noFacts bool     // the policy is read for no machine in particular: no fact is known
+	some    bool     // report unknown if nothing was checked
+	noFacts bool     // read the policy without the facts of a machine
 }
 
 func (o *options) policyFlags(c *cobra.Command) {
-	c.Flags().StringArrayVarP(&o.policies, "policy", "p", nil, "policy `FILE or directory`; may be given more than once")
-	c.Flags().StringVar(&o.root, "root", "/", "`DIR` with the file tree of the machine")
-	_ = c.MarkFlagDirname("root") // it fails only where the flag does not exist
-	c.Flags().StringArrayVar(&o.vars, "var", nil, "set a variable of the policy, `NAME=VALUE`; NODEGATE_VAR_NAME does the same")
+	c.Flags().StringArrayVarP(&o.policies, "policy", "p", nil, "read the policy from `FILE|DIR`; may be repeated")
+	c.Flags().StringVar(&o.root, "root", "/", "use the machine's file tree in `DIR`")
+	_ = c.MarkFlagDirname("root") // fails only if the flag does not exist
+	c.Flags().StringArrayVar(&o.vars, "var", nil, "set a variable of the policy: `NAME=VALUE`; "+
+		"the environment variable NODEGATE_VAR_NAME does the same")
 	c.Flags().StringArrayVar(&o.varFiles, "var-file", nil, "set variables from the NAME = VALUE lines of `FILE`")
 }
 
 func (o *options) reportFlags(c *cobra.Command) {
 	o.stageFlag(c)
-	o.formatFlags(c, "the report", "text", "json", "junit", "tap", "prometheus", "npd")
-	timeoutFlag(c.Flags(), &o.timeout, defaultTimeout, "give up after this long; requirements not checked by then are unknown")
-	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "also list what passes, with the evidence")
+	o.formatFlags(c, "text", "json", "junit", "tap", "prometheus", "npd")
+	timeoutFlag(c.Flags(), &o.timeout, defaultTimeout, "stop after this long; requirements not checked by then are unknown")
+	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "also list the checks that pass, with evidence")
 }
 
 func (o *options) stageFlag(c *cobra.Command) {
@@ -67,7 +68,7 @@ func (o *options) stageFlag(c *cobra.Command) {
 	completeWith(c, "stage", "image", "boot", "run", "all")
 }
 
-// machine opens the root.
+// machine opens the machine at --root.
 func (o *options) machine() (*host.Host, error) {
 	root, err := filepath.Abs(o.root)
 	if err != nil {
@@ -80,14 +81,14 @@ func (o *options) machine() (*host.Host, error) {
 	return h, err
 }
 
-// load reads the policy and prints every mistake in it at once.
+// load reads the policy and prints all its mistakes.
 func (o *options) load(h *host.Host, stderr io.Writer) (*policy.Policy, []policy.File, error) {
 	files, err := o.policyFiles(h)
 	if err != nil {
 		return nil, nil, err
 	}
 	if o.lint {
-		known, err := o.known(stderr)
+		known, err := o.policyOptions(stderr)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -104,7 +105,7 @@ func (o *options) load(h *host.Host, stderr io.Writer) (*policy.Policy, []policy
 	return p, files, nil
 }
 
-// policyAlone is load for a verb that needs nothing else of the machine.
+// policyAlone loads the policy for a verb that does not inspect the machine.
 func (o *options) policyAlone(c *cobra.Command) (*policy.Policy, []policy.File, error) {
 	h, err := o.machine()
 	if err != nil {
@@ -114,17 +115,17 @@ func (o *options) policyAlone(c *cobra.Command) (*policy.Policy, []policy.File, 
 	return o.load(h, c.ErrOrStderr())
 }
 
-// evaluate evaluates policy files with the facts of h as it is now.
+// evaluate evaluates policy files with the current facts of h.
 func (o *options) evaluate(h *host.Host, files []policy.File, stderr io.Writer) (*policy.Policy, error) {
-	known, err := o.known(stderr)
+	known, err := o.policyOptions(stderr)
 	if err != nil {
 		return nil, err
 	}
-	return o.on(h, policy.Read(files, known), files, stderr)
+	return o.evaluateSource(h, policy.Read(files, known), files, stderr)
 }
 
-// on is evaluate for files that were read already.
-func (o *options) on(h *host.Host, read policy.Source, files []policy.File, stderr io.Writer) (*policy.Policy, error) {
+// evaluateSource evaluates files that were read already.
+func (o *options) evaluateSource(h *host.Host, read policy.Source, files []policy.File, stderr io.Writer) (*policy.Policy, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	var fact func(name string) (any, bool)
@@ -138,8 +139,8 @@ func (o *options) on(h *host.Host, read policy.Source, files []policy.File, stde
 	return p, nil
 }
 
-// printDiagnostics prints what is wrong with a policy, and returns exit status 2
-// where one of the mistakes is an error.
+// printDiagnostics prints the mistakes in a policy, and returns exit status 2
+// if one of them is an error.
 func printDiagnostics(w io.Writer, files []policy.File, diags hcl.Diagnostics) error {
 	if err := report.Fold(w, func(to io.Writer) error { policy.WriteDiagnostics(to, files, diags); return nil }); err != nil {
 		return err
@@ -163,9 +164,9 @@ func environment() map[string]string {
 	return vars
 }
 
-// known returns what a policy's meaning depends on, without the facts. Of the values
-// of variables, those of files come first, then those of --var; a later one wins.
-func (o *options) known(stderr io.Writer) (policy.Options, error) {
+// policyOptions returns the inputs of a policy except the facts. The values of variables
+// come from files first, then from --var; a later value wins.
+func (o *options) policyOptions(stderr io.Writer) (policy.Options, error) {
 	known := policy.Options{Checks: catalog.Names(), Env: environment(), Vars: map[string]string{}, VarsAt: map[string]hcl.Range{}}
 	for _, file := range o.varFiles {
 		files, err := readPolicies([]string{file})
@@ -179,7 +180,7 @@ func (o *options) known(stderr io.Writer) (policy.Options, error) {
 	for _, v := range o.vars {
 		name, value, ok := strings.Cut(v, "=")
 		if !ok || name == "" {
-			return known, fmt.Errorf("--var is NAME=VALUE; %q is not", v)
+			return known, fmt.Errorf("--var must be NAME=VALUE; got %q", v)
 		}
 		known.Vars[name] = value
 		delete(known.VarsAt, name)
@@ -187,7 +188,7 @@ func (o *options) known(stderr io.Writer) (policy.Options, error) {
 	return known, nil
 }
 
-// stageFor returns the stage that was asked for, or the one that fits the host.
+// stageFor returns the stage of --stage, or the one that fits the host.
 func (o *options) stageFor(h *host.Host) (checks.Stage, error) {
 	switch s := checks.Stage(o.stage); s {
 	case "":
@@ -198,10 +199,10 @@ func (o *options) stageFor(h *host.Host) (checks.Stage, error) {
 	case checks.Image, checks.Boot, checks.Run, checks.All:
 		return s, nil
 	}
-	return "", fmt.Errorf("--stage is image, boot, run or all; %q is none of them", o.stage)
+	return "", fmt.Errorf("unknown stage %q; known stages: image, boot, run, all", o.stage)
 }
 
-// runner is one run of the checks: checks.Inspect or checks.Apply.
+// runner runs the checks: checks.Inspect or checks.Apply.
 type runner func(context.Context, *host.Host, checks.Stage, []checks.Check) checks.Outcome
 
 // examine reads the policy and runs its checks on h.
@@ -216,7 +217,7 @@ func (o *options) examine(c *cobra.Command, h *host.Host, run runner) (*policy.P
 	}
 	ctx, cancel := context.WithTimeout(c.Context(), o.timeout)
 	defer cancel()
-	list, err := o.chosen(catalog.For(p, stage), stage)
+	list, err := o.selectChecks(catalog.For(p, stage), stage)
 	if err != nil {
 		return nil, checks.Outcome{}, err
 	}

@@ -22,22 +22,22 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// formatFlags adds --format and --output. As with kubectl, -o json means the format;
-// any other word is a file, whose extension is the format if none is given.
-func (o *options) formatFlags(c *cobra.Command, what string, formats ...string) {
-	c.Flags().StringVarP(&o.format, "format", "f", "text", list(formats))
+// formatFlags adds --format and --output. As with kubectl, -o json selects the format.
+// Any other value is a file; without --format its extension selects the format.
+func (o *options) formatFlags(c *cobra.Command, formats ...string) {
+	c.Flags().StringVarP(&o.format, "format", "f", "text", joinOr(formats))
 	c.Flags().VarP(outputValue{o, formats, c.Flags()}, "output", "o",
-		"write "+what+" to `FILE` instead of standard output, as its extension says; the name of a format is that")
+		"write to `FILE`; the format follows its extension. -o json prints JSON to standard output")
 	completeWith(c, "format", formats...)
 }
 
-// list returns "text, json or html".
-func list(words []string) string {
+// joinOr returns "text, json or html".
+func joinOr(words []string) string {
 	last := len(words) - 1
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// outputValue is a file, or a format by its name.
+// outputValue is the value of --output: a file, or the name of a format.
 type outputValue struct {
 	*options
 	formats []string
@@ -51,17 +51,17 @@ func (v outputValue) String() string {
 	return v.output
 }
 
-// Type makes the help call it what its usage does.
+// Type implements pflag.Value. "string" makes the help print FILE, the name in the usage.
 func (v outputValue) Type() string { return "string" }
 
 func (v outputValue) Set(s string) error {
 	switch {
 	case s == "":
-		return errors.New("is a variable of the script not set? Name the FILE, or leave it out")
+		return errors.New("empty value; is a variable in your script unset? give a FILE, or leave out --output")
 	case slices.Contains(v.formats, s):
 		return v.given.Set("format", s)
 	case slices.Contains([]string{"yaml", "wide", "json", "html", "text"}, s):
-		return fmt.Errorf("%s is no format of this verb; there is %s (a file of that name is ./%s)", s, list(v.formats), s)
+		return fmt.Errorf("unknown format %q; known formats: %s (to write a file of that name, use ./%s)", s, strings.Join(v.formats, ", "), s)
 	default:
 		v.output = s
 		if extension := strings.TrimPrefix(filepath.Ext(s), "."); slices.Contains(v.formats, extension) && !v.given.Changed("format") {
@@ -71,18 +71,18 @@ func (v outputValue) Set(s string) error {
 	return nil
 }
 
-// completeWith makes the shell complete the words of a flag.
+// completeWith makes the shell complete the values of a flag.
 func completeWith(c *cobra.Command, flag string, words ...string) {
-	// It fails only where the flag does not exist.
+	// This fails only if the flag does not exist.
 	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// again returns the flags of a call that decide what is checked.
-func again(given *pflag.FlagSet) report.Call {
-	return report.Call{Policy: repeated(given, "policy", "var", "var-file"), Stage: repeated(given, "stage")}
+// repeatedCall returns the flags of a call that select the checks.
+func repeatedCall(given *pflag.FlagSet) report.Call {
+	return report.Call{Policy: repeatFlags(given, "policy", "var", "var-file"), Stage: repeatFlags(given, "stage")}
 }
 
-func repeated(given *pflag.FlagSet, names ...string) string {
+func repeatFlags(given *pflag.FlagSet, names ...string) string {
 	var b strings.Builder
 	given.Visit(func(f *pflag.Flag) {
 		if !slices.Contains(names, f.Name) {
@@ -114,10 +114,10 @@ func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
 		return err
 	}
 	p, found, err := o.examine(c, h, run)
-	if err != nil && o.format == "npd" { // its only message is a line on standard output
+	if err != nil && o.format == "npd" { // node-problem-detector reads only standard output
 		why := err.Error()
 		if errors.As(err, new(exit)) {
-			why = "the policy is wrong; run: nodegate lint"
+			why = "the policy has mistakes; run `nodegate lint`"
 		}
 		err = errors.Join(err, o.write(c.OutOrStdout(), func(w io.Writer) error { return report.NotChecked(w, why) }))
 	}
@@ -129,9 +129,9 @@ func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
 	if nothing {
 		r.Verdict = verdict.Unknown
 	}
-	r.Repeat(again(c.Flags()))
+	r.Repeat(repeatedCall(c.Flags()))
 	if o.some && h.Live() {
-		r.Next = report.NewPlan(found).Next(again(c.Flags()))
+		r.Next = report.NewPlan(found).Next(repeatedCall(c.Flags()))
 		if r.Next != "" && !h.Moves {
 			r.Next = "on " + cmp.Or(r.Node.Name, "that node") + ": " + r.Next
 		}
@@ -140,16 +140,16 @@ func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
 		return err
 	}
 	if nothing {
-		fmt.Fprintf(c.ErrOrStderr(), "nodegate: nothing was checked: the policy asks for nothing at stage %s\n", r.Stage)
+		fmt.Fprintf(c.ErrOrStderr(), "nodegate: nothing was checked: the policy has no requirement at stage %s\n", r.Stage)
 	}
 	if o.format == "npd" && r.Verdict == verdict.Unknown {
 		return exit(npdUnknown)
 	}
-	return code(r.Verdict)
+	return exitCode(r.Verdict)
 }
 
-// npdUnknown is the exit status of node-problem-detector's custom plugins for
-// unknown.
+// npdUnknown is the exit status by which a custom plugin of node-problem-detector
+// reports unknown.
 const npdUnknown = 2
 
 func (o *options) write(stdout io.Writer, render func(io.Writer) error) error {
@@ -178,23 +178,23 @@ func (o *options) write(stdout io.Writer, render func(io.Writer) error) error {
 	if err := render(&text); err != nil {
 		return err
 	}
-	// Whoever reads it meanwhile, as node_exporter does, finds the whole of the old one or of the new one.
+	// A concurrent reader, such as node_exporter, must see the whole old file or the whole new one.
 	if err := file.Replace(o.output, []byte(plain.Escape(text.String())), mode); err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
 	return nil
 }
 
-// exact returns the writer of a document that must not change, a policy for example:
-// only on a terminal is it escaped.
-func exact(stdout io.Writer) io.Writer {
+// exactWriter returns the writer for a document that must not change, for example a policy.
+// It escapes the document only on a terminal.
+func exactWriter(stdout io.Writer) io.Writer {
 	if f := plain.File(stdout); f != nil && !host.IsTerminal(f) {
 		return f
 	}
 	return stdout
 }
 
-func code(v verdict.Verdict) error {
+func exitCode(v verdict.Verdict) error {
 	switch v {
 	case verdict.Pass:
 		return nil

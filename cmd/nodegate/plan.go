@@ -13,12 +13,14 @@ func newPlan() *cobra.Command {
 	var o options
 	c := &cobra.Command{
 		Use:   "plan",
-		Short: "Show what apply would change, old and new, and change nothing",
+		Short: "Show the changes that apply would make",
 		Example: `  nodegate plan
   nodegate plan --policy my.hcl`,
-		Long: `Plan shows what apply would change.
+		Long: `Plan shows the changes that apply would make, with old and new values. It
+changes nothing.
 
-Exit status: 0 nothing to change, 1 something, 2 wrong call or policy, 3 unknown.`,
+Exit status: 0 nothing to change, 1 changes to make, 2 usage or policy error,
+3 unknown.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			h, err := o.machine()
@@ -31,15 +33,15 @@ Exit status: 0 nothing to change, 1 something, 2 wrong call or policy, 3 unknown
 				return err
 			}
 			plan := report.NewPlan(r)
-			text := func(w io.Writer) error { return plan.Text(w, report.Painter(c.OutOrStdout()), again(c.Flags())) }
+			text := func(w io.Writer) error { return plan.Text(w, report.Painter(c.OutOrStdout()), repeatedCall(c.Flags())) }
 			if err := report.Fold(c.OutOrStdout(), text); err != nil {
 				return err
 			}
-			return code(plan.Verdict())
+			return exitCode(plan.Verdict())
 		},
 	}
 	o.policyFlags(c)
 	o.stageFlag(c)
-	timeoutFlag(c.Flags(), &o.timeout, defaultTimeout, "give up after this long")
+	timeoutFlag(c.Flags(), &o.timeout, defaultTimeout, "stop after this long")
 	return c
 }

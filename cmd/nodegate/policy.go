@@ -12,7 +12,7 @@ import (
 func newPolicy() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "policy",
-		Short: "Show the built-in policies, or the policy in force and where each line comes from",
+		Short: "Show the built-in policies or the policy in force",
 		Example: `  nodegate policy list
   nodegate policy show flannel-vxlan
   nodegate policy show --effective --policy my.hcl`,
@@ -62,10 +62,10 @@ func newPolicyShow() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				_, err = exact(c.OutOrStdout()).Write(f.Text)
+				_, err = exactWriter(c.OutOrStdout()).Write(f.Text)
 				return err
 			}
-			return fmt.Errorf("give the name of a built-in policy (%s), or --effective", strings.Join(policy.Builtins(), ", "))
+			return fmt.Errorf("name a built-in policy, or use --effective; built-in policies: %s", strings.Join(policy.Builtins(), ", "))
 		},
 	}
 	o.policyFlags(c)

@@ -14,14 +14,14 @@ import (
 	"nodegate/units"
 )
 
-// policyFiles returns the policy that --policy names, else the installed one, else
-// the built-in one.
+// policyFiles returns the policy of --policy, else the installed policy, else the
+// built-in one.
 func (o *options) policyFiles(h *host.Host) ([]policy.File, error) {
 	files, err := o.anyPolicy(h)
 	if err != nil {
 		return nil, err
 	}
-	return files, o.guard(h, files)
+	return files, o.checkWritable(h, files)
 }
 
 func (o *options) anyPolicy(h *host.Host) ([]policy.File, error) {
@@ -32,16 +32,16 @@ func (o *options) anyPolicy(h *host.Host) ([]policy.File, error) {
 	if err != nil || len(files) > 0 {
 		return files, err
 	}
-	// On a machine that has one, a policy that is gone is a mistake: the built-in
-	// one would replace it without a word.
+	// On a machine with nodegate installed, a missing policy is an error: otherwise
+	// the built-in policy would silently replace it.
 	for _, name := range units.InForce() {
 		installed, err := h.Files.Exists(name)
 		if installed || err != nil && !errors.Is(err, host.ErrNotRecorded) {
-			mend := "run: nodegate install --policy FILE"
+			mend := "run `nodegate install --policy FILE`"
 			if fetched, _ := h.Files.Exists(units.FetchFile); fetched || name != units.JournalFile {
-				mend = "export it again: this node's nodegate comes from an export"
+				mend = "export it again, because this node's nodegate comes from an export"
 			}
-			return nil, errors.Join(err, fmt.Errorf("nodegate is installed in %s and %s has no policy: put the policy back, or %s",
+			return nil, errors.Join(err, fmt.Errorf("nodegate is installed in %s, but %s has no policy; restore the policy, or %s",
 				h.Root, units.PolicyDir, mend))
 		}
 	}
@@ -53,7 +53,7 @@ func (o *options) anyPolicy(h *host.Host) ([]policy.File, error) {
 // through the host, so that a symbolic link in an image cannot lead out of it.
 func installedPolicy(h *host.Host) ([]policy.File, error) {
 	found, err := h.ReadFiles(units.PolicyDir, policy.IsPolicyFile)
-	if errors.Is(err, fs.ErrNotExist) { // of the directory, or of one file that is listed: a dangling link
+	if errors.Is(err, fs.ErrNotExist) { // the directory, or the target of a dangling link in it
 		there, existsErr := h.Files.Exists(units.PolicyDir)
 		if existsErr == nil && !there || errors.Is(existsErr, host.ErrNotRecorded) {
 			return nil, nil
@@ -73,8 +73,8 @@ func installedPolicy(h *host.Host) ([]policy.File, error) {
 }
 
 // readPolicies reads the named files, and every *.hcl and *.hcl.json file of the
-// named directories in the order of their names. The error joins one message for
-// each path that cannot be read.
+// named directories in order of their names. The error joins one message for
+// each unreadable path.
 func readPolicies(paths []string) ([]policy.File, error) {
 	var files []policy.File
 	var errs []error
@@ -100,7 +100,7 @@ func readPolicy(p string) ([]policy.File, error) {
 	open := func() (*os.File, error) { return file.OpenDir(p) }
 	found, err := file.ReadDir(filepath.Clean(p), open, file.ListDir, policy.IsPolicyFile, read)
 	if err == nil && found == nil {
-		err = fmt.Errorf("%s: the directory has no *.hcl file; put one there, or name a file", p)
+		err = fmt.Errorf("%s: the directory has no *.hcl file; add one, or name a file", p)
 	}
 	var files []policy.File
 	for _, f := range found {

@@ -19,15 +19,18 @@ func newPreview() *cobra.Command {
 	var o options
 	c := &cobra.Command{
 		Use:   "preview FILE...",
-		Short: "Show what a new policy would do to many nodes, from their snapshots or reports",
-		Long: `Preview runs a policy on what is recorded of nodes, before it is rolled out: which of
-them would pass at their next start, be changed by apply and how, or be held, and
-by which requirement. It reads snapshots ("nodegate snapshot --policy new.hcl" records
-all that the new policy asks for), and reports of an older policy, which do not
-know what that one did not ask for.
+		Short: "Preview the effect of a new policy on many nodes",
+		Long: `Preview evaluates a policy on recorded nodes before you roll it out. It shows
+which nodes would pass at their next start, which ones apply would change and
+how, and which ones would be held, and by which requirement.
 
-Exit status: 0 no node is held, 1 some are, 2 wrong call, policy or file, 3 it cannot
-be told of some.`,
+Preview reads snapshots and reports. Record snapshots with "nodegate snapshot
+--policy new.hcl", which records everything that the new policy requires. A
+report was made with an older policy: new requirements are unknown for its
+node.
+
+Exit status: 0 no node would be held, 1 some nodes would be held,
+2 usage, policy or file error, 3 some nodes are unknown.`,
 		Example: `  nodegate preview --policy new.hcl snapshots/*.json
   nodegate preview --policy new.hcl reports/*.json -o preview.html`,
 		Args: cobra.MinimumNArgs(1),
@@ -43,10 +46,10 @@ be told of some.`,
 			if loaded.Gate.Enforce == policy.Warn || loaded.Gate.OnTimeout == policy.Release {
 				fmt.Fprintln(
 					c.ErrOrStderr(),
-					"nodegate: the policy's gate holds no node for good (enforce, on_timeout): what is held here starts all the same",
+					"nodegate: the policy's gate never holds a node for good (enforce, on_timeout): nodes shown as held start anyway",
 				)
 			}
-			known, err := o.known(c.ErrOrStderr())
+			known, err := o.policyOptions(c.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -75,11 +78,11 @@ be told of some.`,
 			return nil
 		},
 	}
-	c.Flags().StringArrayVarP(&o.policies, "policy", "p", nil, "the new policy, `FILE or directory`; may be given more than once")
-	c.Flags().StringArrayVar(&o.vars, "var", nil, "set a variable of the policy, `NAME=VALUE`")
+	c.Flags().StringArrayVarP(&o.policies, "policy", "p", nil, "read the new policy from `FILE|DIR`; may be repeated")
+	c.Flags().StringArrayVar(&o.vars, "var", nil, "set a variable of the policy: `NAME=VALUE`")
 	c.Flags().StringArrayVar(&o.varFiles, "var-file", nil, "set variables from the NAME = VALUE lines of `FILE`")
-	o.formatFlags(c, "it", "text", "json", "html")
-	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "name every node")
+	o.formatFlags(c, "text", "json", "html")
+	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "list every node by name")
 	o.root, o.noFacts, o.lint = "/", true, true
 	return c
 }
@@ -101,11 +104,11 @@ func (o *options) previewRenderer(stdout io.Writer) (func(io.Writer, []preview.F
 			return errors.Join(append(errs, fleet.Page(w, f, previewWords()))...)
 		}, nil
 	}
-	return nil, fmt.Errorf("--format is text, json or html; %q is none of them", o.format)
+	return nil, fmt.Errorf("unknown format %q; known formats: text, json, html", o.format)
 }
 
-// previewWords is how the page of a fleet says what a policy would do.
+// previewWords returns the words in which the page of a fleet shows a preview.
 func previewWords() fleet.Words {
-	return fleet.Words{Wrong: "would be held, or are unknown", Fine: "none would be held",
+	return fleet.Words{Wrong: "held or unknown", Fine: "none would be held",
 		Verdicts: map[verdict.Verdict]string{verdict.Fail: "held", verdict.Warn: "changed"}}
 }

@@ -40,26 +40,27 @@ func newProbeBridge() *cobra.Command {
 	var timeout time.Duration
 	c := &cobra.Command{
 		Use:   "bridge",
-		Short: "Prove that the reply of a same-node Service comes back translated",
+		Short: "Prove that a same-node Service reply is translated back",
 		Long: `Bridge connects a client to a Service address whose endpoint is on the same
-bridge: a scratch bridge with two network namespaces, on documentation addresses,
-with a DNAT rule in a table of its own. It proves that the reply comes back
-translated, or shows from packet counters which half was lost.
+bridge. It creates a scratch bridge, two network namespaces with documentation
+addresses, and a DNAT rule in its own table. It proves that the reply comes back
+translated, or shows from packet counters whether the request or the reply was
+lost.
 
-Without --in-scratch it runs with this machine's own settings, needs root, and
-adds a bridge, two links and a table for the time of the probe. With --in-scratch
-all of it is in a new network namespace, and an ordinary user can run it. The next
-probe removes the leftovers of one that was killed; so does "nodegate uninstall".
+Without --in-scratch it uses this machine's own settings and needs root. It
+adds a bridge, two links and a table while the probe runs. With --in-scratch it
+creates all of them in a new network namespace; any user can run it. The next
+probe removes the leftovers of a killed one; so does "nodegate uninstall".
 
-Exit status: 0 pass, 1 fail: lost, 2 wrong call, 3 unknown.`,
+Exit status: 0 pass, 1 fail (packets lost), 2 usage error, 3 unknown.`,
 		Example: `  nodegate probe bridge
   nodegate probe bridge --in-scratch`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(c.Context(), timeout+20*time.Second)
 			defer cancel()
-			if !signal.Ignored(syscall.SIGHUP) { // nohup
-				ctx, cancel = signal.NotifyContext(ctx, syscall.SIGHUP) // a terminal that goes leaves nothing behind
+			if !signal.Ignored(syscall.SIGHUP) { // SIGHUP is ignored under nohup
+				ctx, cancel = signal.NotifyContext(ctx, syscall.SIGHUP) // clean up when the terminal closes
 				defer cancel()
 			}
 			o.Timeout, o.Child = timeout, []string{childCommand}
@@ -74,9 +75,9 @@ Exit status: 0 pass, 1 fail: lost, 2 wrong call, 3 unknown.`,
 			return written.writeProbe(c.OutOrStdout(), r, r.Render, got, fmt.Sprintf("probe bridge, %s", r.Duration))
 		},
 	}
-	c.Flags().BoolVar(&o.InScratch, "in-scratch", false, "build everything in a new network namespace")
+	c.Flags().BoolVar(&o.InScratch, "in-scratch", false, "create everything in a new network namespace")
 	c.Flags().DurationVar(&timeout, "timeout", time.Second, "wait this long for the reply")
-	written.formatFlags(c, "it", "text", "json")
+	written.formatFlags(c, "text", "json")
 	return c
 }
 
@@ -86,15 +87,15 @@ func newProbeService() *cobra.Command {
 	var proto string
 	c := &cobra.Command{
 		Use:   "service HOST:PORT",
-		Short: "Connect many times to a Service, and name the endpoints that fail",
-		Long: `Service connects n times, each time from another port, and reports the failing
-fraction with its 95 % interval. Conntrack shows to which endpoint each failed
-attempt was sent; with --endpoints or --kubeconfig, whether the API still has that
-endpoint.
+		Short: "Connect to a Service many times and list the endpoints that fail",
+		Long: `Service connects n times, each time from a different port, and reports the
+failing fraction with its 95 % confidence interval. Conntrack shows which
+endpoint each failed attempt was sent to. With --endpoints or --kubeconfig, the
+report also shows whether the API still has that endpoint.
 
-Exit status: 0 none failed, 1 some failed, 2 wrong call, 3 unknown.`,
+Exit status: 0 no attempt failed, 1 some failed, 2 usage error, 3 unknown.`,
 		Example: `  nodegate probe service 10.96.0.1:443 -n 1000
-  nodegate probe service 10.96.0.10:53 --proto dns --kubeconfig /var/lib/kube-proxy/kubeconfig`,
+  nodegate probe service 10.96.0.10:53 --proto dns --endpoints slices.json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			switch proto {
@@ -103,10 +104,10 @@ Exit status: 0 none failed, 1 some failed, 2 wrong call, 3 unknown.`,
 			case "dns":
 				o.Proto = datapath.DNSUDP
 			default:
-				return fmt.Errorf("--proto is tcp or dns; %q is neither", proto)
+				return fmt.Errorf("unknown protocol %q for --proto; known protocols: tcp, dns", proto)
 			}
 			if o.N < 1 {
-				return fmt.Errorf("-n is how often to connect, at least 1; %d is not", o.N)
+				return fmt.Errorf("--count must be at least 1; got %d", o.N)
 			}
 			o.Progress = report.Progress(c.ErrOrStderr())
 			ctx, cancel := context.WithTimeout(c.Context(), audit.timeout)
@@ -120,7 +121,7 @@ Exit status: 0 none failed, 1 some failed, 2 wrong call, 3 unknown.`,
 			}
 			note, noteErr := audit.staleness(ctx, r.Failing())
 			if noteErr != nil {
-				fmt.Fprintf(c.ErrOrStderr(), "nodegate: left out: whether the endpoints are stale: %v\n", noteErr)
+				fmt.Fprintf(c.ErrOrStderr(), "nodegate: skipped the check for stale endpoints: %v\n", noteErr)
 			}
 			got := verdict.Pass
 			switch {
@@ -137,20 +138,20 @@ Exit status: 0 none failed, 1 some failed, 2 wrong call, 3 unknown.`,
 	}
 	f := c.Flags()
 	f.IntVarP(&o.N, "count", "n", 100, "connect this many times")
-	f.IntVar(&o.Concurrency, "concurrency", 50, "make this many attempts at the same time")
-	f.DurationVar(&o.Timeout, "attempt-timeout", 2*time.Second, "one attempt fails after this long")
-	timeoutFlag(f, &audit.timeout, 5*time.Minute, "give up after this long")
+	f.IntVar(&o.Concurrency, "concurrency", 50, "make this many attempts in parallel")
+	f.DurationVar(&o.Timeout, "attempt-timeout", 2*time.Second, "fail an attempt after this long")
+	timeoutFlag(f, &audit.timeout, 5*time.Minute, "stop after this long")
 	f.StringVar(&proto, "proto", "tcp", "tcp (connect) or dns (a query over UDP)")
-	f.StringVar(&o.Query, "query", "", "the `NAME` that a DNS query asks for (default kubernetes.default.svc.cluster.local.)")
+	f.StringVar(&o.Query, "query", "", "the `NAME` in the DNS query (default kubernetes.default.svc.cluster.local.)")
 	f.StringVar(&audit.truth.Endpoints, "endpoints", "", "compare failing endpoints with the EndpointSlices in `FILE`")
-	f.StringVar(&audit.truth.Kubeconfig, "kubeconfig", "", "compare failing endpoints with the API server that `FILE` names")
-	audit.formatFlags(c, "it", "text", "json")
+	f.StringVar(&audit.truth.Kubeconfig, "kubeconfig", "", "compare failing endpoints with the API server of the kubeconfig in `FILE`")
+	audit.formatFlags(c, "text", "json")
 	completeWith(c, "proto", "tcp", "dns")
 	c.MarkFlagsMutuallyExclusive("endpoints", "kubeconfig")
 	return c
 }
 
-// newProbeChild is the process that a probe starts in a user namespace; it speaks JSON.
+// newProbeChild returns the command that a probe starts in a user namespace. It reads and writes JSON.
 func newProbeChild() *cobra.Command {
 	return &cobra.Command{
 		Use: childCommand, Hidden: true, Args: cobra.NoArgs,
@@ -178,16 +179,16 @@ func (o *options) writeProbe(stdout io.Writer, result any, text func(io.Writer) 
 		"json": func(w io.Writer) error { return report.JSON(w, result) },
 	}[o.format]
 	if render == nil {
-		return fmt.Errorf("--format is text or json; %q is neither", o.format)
+		return fmt.Errorf("unknown format %q; known formats: text, json", o.format)
 	}
 	if err := o.write(stdout, render); err != nil {
 		return err
 	}
-	return code(v)
+	return exitCode(v)
 }
 
-// staleness returns a note on an endpoint: whether it is stale, by the rules and
-// the API. It is nil if there is nothing to compare.
+// staleness returns a function that notes whether an endpoint is stale: in the rules but not in
+// the API. It returns nil if there is nothing to compare.
 func (o *auditOptions) staleness(ctx context.Context, failing []datapath.Endpoint) (func(netip.AddrPort) string, error) {
 	if len(failing) == 0 || o.truth == (kube.Source{}) {
 		return nil, nil
@@ -215,7 +216,7 @@ func (o *auditOptions) staleness(ctx context.Context, failing []datapath.Endpoin
 	}, nil
 }
 
-// prove is the probe that a policy can ask for.
+// prove runs the probe of a policy's probe block.
 func prove(ctx context.Context, wait time.Duration) (host.Proof, error) {
 	r, err := datapath.Bridge(ctx, datapath.BridgeOptions{Timeout: wait})
 	return host.Proof{Pass: r.Pass, Lost: string(r.Lost), Evidence: r.Summary, Remedy: r.Remedy}, err

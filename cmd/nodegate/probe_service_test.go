@@ -18,8 +18,8 @@ import (
 )
 
 // TestProbeServiceNamesStaleEndpoints loads the recorded rules into a network
-// namespace in which two of the Service's three endpoints live. The third is in
-// the rules and no longer in the API: the probe finds it, and says so.
+// namespace that contains two of the Service's three endpoints. The third is still in
+// the rules but no longer in the API: the probe must report it as stale.
 func TestProbeServiceNamesStaleEndpoints(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "iptables-nft-restore")
@@ -51,7 +51,7 @@ func TestProbeServiceNamesStaleEndpoints(t *testing.T) {
 	check(n.AddRoute(ctx, netip.MustParsePrefix("0.0.0.0/0"), netip.MustParseAddr("100.96.1.2")))
 	rules, err := os.ReadFile(fixtures + "iptables-save.txt")
 	check(err)
-	// The counter objects that kube-proxy makes over netlink are not there.
+	// The counter objects that kube-proxy creates over netlink are missing here.
 	rules = regexp.MustCompile(` -m nfacct --nfacct-name +[a-z_]+`).ReplaceAll(rules, nil)
 	slices, err := os.ReadFile(fixtures + "endpointslices.json")
 	check(err)

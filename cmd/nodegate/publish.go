@@ -23,17 +23,21 @@ func newPublish() *cobra.Command {
 	var follow, condition string
 	c := &cobra.Command{
 		Use: "publish", Hidden: true, // units and the DaemonSet call it
-		Short: "Check once, and write the verdict as a condition of this node's Node",
-		Long: `Publish runs the requirements of stage run, and writes their verdict as the condition
-that the policy's publish block names, with an Event where it has changed. It is for
-those who run no watch, which publishes by itself: publish { by = "timer" } installs a
-timer for it. What the Node has had for less than four minutes is not written again.
+		Short: "Check once and write the verdict as a Node condition",
+		Long: `Publish runs the requirements of stage run and writes their verdict as a Node
+condition. The policy's publish block names the condition. If the verdict has
+changed, publish also creates an Event. It does not rewrite a condition that is
+unchanged and less than four minutes old.
 
-With --follow it inspects nothing: it goes on publishing what watch writes into a file, as
-the service account of its Pod, for the Node in $NODE_NAME. The DaemonSet of "nodegate
-export daemonset" does that; without --condition it only waits, until it is stopped.
+Watch publishes by itself. Use this command on nodes without watch:
+publish { by = "timer" } installs a timer for it.
 
-Exit status: that of check, once the condition is written; 3 where it could not be.`,
+With --follow it inspects nothing. It publishes the verdicts that watch writes
+to FILE, for the Node in $NODE_NAME, with the Pod's service account. The
+DaemonSet of "nodegate export daemonset" uses it. With an empty --condition it
+publishes nothing and waits until it is stopped.
+
+Exit status: as check, once the condition is written; 3 if it was not written.`,
 		Example: `  nodegate publish
   nodegate publish --policy my.hcl
   nodegate publish --follow /run/nodegate/watch.json --condition NodegatePassed`,
@@ -43,7 +47,7 @@ Exit status: that of check, once the condition is written; 3 where it could not 
 				return followed(c, follow, condition)
 			}
 			if condition != "" {
-				return errors.New("--condition is for --follow; the policy's publish block names it otherwise")
+				return errors.New("--condition requires --follow; without it the policy's publish block names the condition")
 			}
 			h, err := o.machine()
 			if err != nil {
@@ -51,7 +55,7 @@ Exit status: that of check, once the condition is written; 3 where it could not 
 			}
 			defer h.Close()
 			if !h.Live() {
-				return errors.New("publish is about the running machine, not about a file tree")
+				return errors.New("publish works on the running machine, not on a file tree; leave out --root")
 			}
 			o.stage = string(checks.Run)
 			p, found, err := o.examine(c, h, checks.Inspect)
@@ -59,7 +63,7 @@ Exit status: that of check, once the condition is written; 3 where it could not 
 				return err
 			}
 			if p.Publish.Condition == "" {
-				return errors.New("the policy has no publish block; write: publish {}")
+				return errors.New("the policy has no publish block; add `publish {}`")
 			}
 			off, err := h.BreakGlass(units.BreakGlassFile)
 			if err != nil {
@@ -69,23 +73,23 @@ Exit status: that of check, once the condition is written; 3 where it could not 
 		},
 	}
 	o.policyFlags(c)
-	c.Flags().StringVar(&follow, "follow", "", "go on publishing what watch writes into `FILE`")
+	c.Flags().StringVar(&follow, "follow", "", "publish continuously the verdicts that watch writes to `FILE`")
 	c.Flags().StringVar(&condition, "condition", "", "with --follow: the condition's `TYPE`")
-	timeoutFlag(c.Flags(), &o.timeout, defaultTimeout, "give up after this long")
-	c.MarkFlagsMutuallyExclusive("follow", "timeout") // it goes on until it is stopped
+	timeoutFlag(c.Flags(), &o.timeout, defaultTimeout, "stop after this long")
+	c.MarkFlagsMutuallyExclusive("follow", "timeout") // --follow runs until it is stopped
 	return c
 }
 
-// followed publishes what a watch on this machine writes, until the context ends.
+// followed publishes the verdicts that watch writes on this machine, until the context ends.
 func followed(c *cobra.Command, name, condition string) error {
 	node := os.Getenv("NODE_NAME")
 	switch {
 	case condition == "":
-		fmt.Fprintln(c.ErrOrStderr(), "nodegate: --condition is empty: nothing is published") // a Pod that ends is started again
+		fmt.Fprintln(c.ErrOrStderr(), "nodegate: --condition is empty: publishing nothing") // keep running: Kubernetes restarts a Pod that exits
 		<-c.Context().Done()
 		return nil
 	case node == "":
-		return errors.New("NODE_NAME is not set: give it the Pod's spec.nodeName by the downward API")
+		return errors.New("NODE_NAME is not set; set it to the Pod's spec.nodeName through the downward API")
 	}
 	cluster := kube.NewPublisher(host.Credential, func(line string) { host.Print(c.ErrOrStderr(), "nodegate: "+report.OneLine(line)) })
 	go cluster.Run(c.Context())
@@ -102,5 +106,5 @@ func (o *options) publish(c *cobra.Command, h *host.Host, s watch.Status) error 
 		return inputError(fmt.Errorf("%w: publishing the condition %s: %w", input.ErrUnknown, want.Type, err))
 	}
 	fmt.Fprintf(c.OutOrStdout(), "%s is %s (%s): %s\n", want.Type, want.Status, want.Reason, want.Message)
-	return code(s.Report.Verdict())
+	return exitCode(s.Report.Verdict())
 }

@@ -18,24 +18,27 @@ func newReport() *cobra.Command {
 	var consoles []string
 	c := &cobra.Command{
 		Use:   "report [FILE...]",
-		Short: "Merge many nodes' reports and show which nodes differ from the rest",
-		Long: `Report merges the reports of many nodes into one table. It reads what nodegate
-check --format json writes, /run/nodegate/report.json of the gate, and
-/run/nodegate/watch.json. A file may contain several, one after the other; - is
-standard input.
+		Short: "Merge the reports of many nodes and show which nodes differ",
+		Long: `Report merges the reports of many nodes into one table. It reads the output of
+"nodegate check --format json", the gate's /run/nodegate/report.json and watch's
+/run/nodegate/watch.json. A file may contain several reports, one after another;
+- is standard input.
 
---console reads the last words of a held node out of its console's log: the gate
-writes its report there too, in lines that begin with nodegate-report/1.
+--console reads the console report of a held node from its console log. The gate
+writes this report to the console in lines that begin with nodegate-report/1.
 
-Checks in which a few nodes differ from the rest come first, by verdict or only by
-value. Nodes that are alike are shown as one.
+Checks in which a few nodes differ from the rest come first: first those that
+differ in the verdict, then those that differ only in the value. Identical nodes
+are shown as one.
 
-Exit status: 0 all nodes pass, 1 some fail, 2 a file is no report (the others are
-shown all the same), 3 some are unknown.`,
+Exit status: 0 all nodes pass, 1 some nodes fail, 2 a file is not a report (the
+other files are still shown), 3 some nodes are unknown.`,
 		Example: `  nodegate report reports/*.json
   nodegate report reports/*.json -o fleet.html
-  aws ec2 get-console-output --instance-id i-0123 --output text --latest | nodegate report --console -
-  for n in $(cat nodes); do ssh $n cat /run/nodegate/watch.json; done | nodegate report -`,
+  for n in $(cat nodes); do ssh $n cat /run/nodegate/watch.json; done |
+    nodegate report -
+  aws ec2 get-console-output --instance-id i-0123 --output text --latest |
+    nodegate report --console -`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(consoles) > 0 {
 				return nil
@@ -47,7 +50,7 @@ shown all the same), 3 some are unknown.`,
 			if err != nil {
 				return err
 			}
-			debug.SetGCPercent(10) // what is kept is all that was read: memory matters more than time
+			debug.SetGCPercent(10) // all input stays in memory, so memory matters more than time
 			reports, errs := readReports(args, c.InOrStdin(), report.Decode)
 			held, torn := readReports(consoles, c.InOrStdin(), report.DecodeConsole)
 			reports, errs = append(reports, held...), append(errs, torn...)
@@ -65,9 +68,9 @@ shown all the same), 3 some are unknown.`,
 			return fleetCode(f, errs)
 		},
 	}
-	c.Flags().StringArrayVar(&consoles, "console", nil, "read the last words of held nodes in `FILE`, a console's log (- is standard input)")
-	o.formatFlags(c, "the table", "text", "json", "html")
-	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "name every node, and the checks with the same result everywhere")
+	c.Flags().StringArrayVar(&consoles, "console", nil, "read the console reports of held nodes from the console log in `FILE` (- is standard input)")
+	o.formatFlags(c, "text", "json", "html")
+	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "list every node by name, and the checks with the same result on all nodes")
 	return c
 }
 
@@ -75,7 +78,7 @@ func fleetCode(f fleet.Fleet, errs []error) error {
 	if len(errs) > 0 {
 		return exit(exitUsage)
 	}
-	return code(f.Verdict())
+	return exitCode(f.Verdict())
 }
 
 func (o *options) fleetRenderer(stdout io.Writer) (func(io.Writer, fleet.Fleet) error, error) {
@@ -88,13 +91,13 @@ func (o *options) fleetRenderer(stdout io.Writer) (func(io.Writer, fleet.Fleet) 
 	case "html":
 		return fleet.HTML, nil
 	}
-	return nil, fmt.Errorf("--format is text, json or html; %q is none of them", o.format)
+	return nil, fmt.Errorf("unknown format %q; known formats: text, json, html", o.format)
 }
 
-// decoder reads the reports of one file, whose name it is given.
+// decoder reads the reports in one file; the string is the file's name.
 type decoder func(string, io.Reader) ([]report.Read, error)
 
-// readReports reads all files, and returns an error for each that cannot be read.
+// readReports reads all files, and returns an error for each unreadable one.
 func readReports(names []string, stdin io.Reader, decode decoder) (reports []report.Read, errs []error) {
 	for _, name := range names {
 		read, err := readReport(name, stdin, decode)
@@ -108,7 +111,7 @@ func readReports(names []string, stdin io.Reader, decode decoder) (reports []rep
 
 func readReport(name string, stdin io.Reader, decode decoder) ([]report.Read, error) {
 	if info, err := os.Stat(name); name != "-" && err == nil && info.IsDir() {
-		return nil, fmt.Errorf("%s: a directory; name its files: %s/*.json", name, name)
+		return nil, fmt.Errorf("%s is a directory; name its files, for example %s/*.json", name, name)
 	}
 	in, shown, err := openNamed(name, stdin)
 	if err != nil {
@@ -118,7 +121,7 @@ func readReport(name string, stdin io.Reader, decode decoder) ([]report.Read, er
 	return decode(shown, in)
 }
 
-// openNamed opens a file, or standard input for "-", and returns how errors name it.
+// openNamed opens a file, or standard input for "-", and returns its name for error messages.
 func openNamed(name string, stdin io.Reader) (in io.ReadCloser, shown string, err error) {
 	if name == "-" {
 		return io.NopCloser(stdin), "standard input", nil

@@ -20,20 +20,21 @@ func newRevert() *cobra.Command {
 	var force, dryRun bool
 	c := &cobra.Command{
 		Use:   "revert",
-		Short: "Put back the settings of the running machine that nodegate has changed",
-		Long: `Revert puts back what apply, the gate and watch's corrections have changed since
-the machine started, as ` + report.ChangesFile + ` has it, the newest first:
-parameters, MTUs and offloads get the value that they had before nodegate. It
-leaves what somebody else has changed since, and says so (--force puts that back
-too). Modules stay loaded. What watch set on links that appeared later is not
-recorded: it goes with the link.
+		Short: "Restore the running machine's settings that nodegate changed",
+		Long: `Revert undoes the changes that apply, the gate and watch have made since the
+machine started, newest first. It reads them from ` + report.ChangesFile + `.
+Sysctls, MTUs and offloads get the values that they had before nodegate.
 
-Exit status: 0 all is as before, 1 something was left, 2 wrong call.`,
+Revert reports and leaves a setting that another program has changed since then;
+--force restores it too. Modules stay loaded. Settings that watch made on links
+that appeared later are not recorded; they disappear with the link.
+
+Exit status: 0 everything is restored, 1 some settings were left, 2 usage error.`,
 		Example: `  nodegate revert --dry-run
-  nodegate uninstall --revert      with everything that install wrote`,
+  nodegate uninstall --revert     also remove the files that install wrote`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := needRoot("revert", ", or see what it would do: nodegate revert --dry-run"); err != nil && !dryRun {
+			if err := needRoot("revert", ", or preview its changes with `nodegate revert --dry-run`"); err != nil && !dryRun {
 				return err
 			}
 			h, err := host.Open("/")
@@ -42,42 +43,42 @@ Exit status: 0 all is as before, 1 something was left, 2 wrong call.`,
 			}
 			defer h.Close()
 			if !dryRun {
-				if err := corrected(c.Context(), h); err != nil {
+				if err := checkWatchStopped(c.Context(), h); err != nil {
 					return err
 				}
 			}
 			return revertAll(c.Context(), h, force, dryRun, c.OutOrStdout())
 		},
 	}
-	c.Flags().BoolVar(&force, "force", false, "also put back what somebody else has changed since")
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "show what would be put back and write nothing")
+	c.Flags().BoolVar(&force, "force", false, "also restore settings that another program has changed since")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "show the settings that would be restored, and write nothing")
 	return c
 }
 
-// stateTime is how long systemd may take to say whether watch runs.
+// stateTime bounds the query for the state of watch's unit.
 const stateTime = 5 * time.Second
 
-// corrected returns an error where watch runs, and would set again what is put back, or where systemd does not say whether it does. Watch
-// is "activating" until its first round is over, which corrects too, and while systemd waits to start it again.
-func corrected(ctx context.Context, h *host.Host) error {
+// checkWatchStopped returns an error if watch runs and would undo the revert, or if its state is unknown. Watch is "activating" during its
+// first round, which corrects settings too, and while systemd waits to restart it.
+func checkWatchStopped(ctx context.Context, h *host.Host) error {
 	if off, err := h.BreakGlass(units.BreakGlassFile); err == nil && off != "" {
-		return nil // then watch corrects nothing
+		return nil // with break-glass, watch corrects nothing
 	}
 	ctx, cancel := context.WithTimeout(ctx, stateTime)
 	defer cancel()
-	active, _, err := h.Units.State(ctx, units.WatchUnit) // "inactive" where systemd does not run
+	active, _, err := h.Units.State(ctx, units.WatchUnit) // "inactive" if systemd does not run
 	switch {
 	case err != nil:
-		return fmt.Errorf("cannot tell whether %s runs, which would set again what is put back; run: touch %s; then this again: %w",
+		return fmt.Errorf("could not determine whether %s runs and would undo the revert; run `touch %s`, then repeat this command: %w",
 			units.WatchUnit, units.BreakGlassFile, err)
 	case active == "inactive" || active == "failed":
 		return nil
 	}
-	return fmt.Errorf("%[1]s is %[2]s and would set it again; run: touch %[3]s, or systemctl stop %[1]s, or nodegate uninstall --revert",
+	return fmt.Errorf("%[1]s is %[2]s and would undo the revert; run `touch %[3]s`, `systemctl stop %[1]s` or `nodegate uninstall --revert`",
 		units.WatchUnit, active, units.BreakGlassFile)
 }
 
-// revertAll puts back all settings, and keeps the record of those that it leaves.
+// revertAll restores all settings, and keeps the record of the settings that it leaves.
 func revertAll(ctx context.Context, h *host.Host, force, dryRun bool, w io.Writer) error {
 	changes, err := report.ReadChanges()
 	if err != nil {
@@ -102,7 +103,7 @@ func revertAll(ctx context.Context, h *host.Host, force, dryRun bool, w io.Write
 			loaded = append(loaded, s.Target)
 		case s.State == revert.Foreign && !force:
 			left[s.String()] = true
-			fmt.Fprintf(w, "  left     %s is %s: nodegate made it %s, and somebody else has changed it since; --force makes it %s\n",
+			fmt.Fprintf(w, "  left     %s is %s: nodegate set it to %s, and another program has changed it since; --force sets it to %s\n",
 				s, s.Now, s.Set, s.Was)
 		case s.State == revert.AsSet || s.State == revert.Foreign:
 			if now := s.Now; dryRun || s.Do(ctx, h) == nil {
@@ -112,7 +113,7 @@ func revertAll(ctx context.Context, h *host.Host, force, dryRun bool, w io.Write
 			}
 		}
 	}
-	for _, s := range failed { // what it depends on may be as before only now: segmentation needs checksums
+	for _, s := range failed { // retry: a setting it depends on may be restored only now; segmentation needs checksums
 		now := s.Now
 		if err := s.Do(ctx, h); err != nil {
 			left[s.String()] = true
@@ -121,7 +122,7 @@ func revertAll(ctx context.Context, h *host.Host, force, dryRun bool, w io.Write
 		}
 		restored(s, now)
 	}
-	for i := range steps { // the kernel keeps some in step with others that were put back: interfaces' forwarding with net.ipv4.ip_forward
+	for i := range steps { // restoring one setting can change another: net.ipv4.ip_forward sets every interface's forwarding
 		if s := &steps[i]; s.State == revert.Back && !dryRun {
 			if err := s.Reassert(ctx, h); err != nil {
 				left[s.String()] = true
@@ -130,11 +131,11 @@ func revertAll(ctx context.Context, h *host.Host, force, dryRun bool, w io.Write
 		}
 	}
 	if len(loaded) > 0 {
-		fmt.Fprintf(w, "  left     modules stay loaded: %s; a restart unloads them\n", strings.Join(loaded, ", "))
+		fmt.Fprintf(w, "  left     modules stay loaded: %s; a reboot unloads them\n", strings.Join(loaded, ", "))
 	}
-	verb := "put back"
+	verb := "restored"
 	if dryRun {
-		verb = "would be put back"
+		verb = "would be restored"
 	}
 	fmt.Fprintf(w, "%s: %s\n", verb, report.Count(done, "setting"))
 	if !dryRun && len(changes) > 0 {
@@ -162,14 +163,14 @@ func remaining(changes []report.AppliedChange, left map[string]bool) []report.Ap
 	return all
 }
 
-// offerRevert says that the running machine keeps the settings.
+// offerRevert prints that the running machine keeps its settings, and how to restore them.
 func offerRevert(w io.Writer) {
 	changes, err := report.ReadChanges()
 	for _, c := range changes {
 		for _, write := range c.Writes {
 			if write.Kind != checks.LoadModule && err == nil {
-				fmt.Fprintln(w, "nodegate: the running machine keeps the settings that nodegate made, until it restarts; "+
-					"`nodegate revert`, with any copy of the program, puts them back (next time: uninstall --revert)")
+				fmt.Fprintln(w, "nodegate: the running machine keeps nodegate's settings until it reboots; "+
+					"to restore the old ones, run `nodegate revert` with any copy of the binary (next time: `nodegate uninstall --revert`)")
 				return
 			}
 		}

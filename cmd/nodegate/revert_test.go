@@ -10,7 +10,7 @@ import (
 	"nodegate/units"
 )
 
-// watchState is a systemd that says one thing of watch, within a limit.
+// watchState is a systemd that reports one state of watch, within a time limit.
 type watchState struct {
 	host.Units
 	active string
@@ -24,10 +24,9 @@ func (w watchState) State(ctx context.Context, unit string) (active, file string
 	return w.active, "enabled", w.err
 }
 
-// TestRevertBesideWatch: a watch that corrects nothing, because the gate is switched
-// off, is no reason to refuse: docs/guides/undo.md keeps it running. One that starts, reads
-// its policy again or ends is one that runs, and so is one of which systemd says
-// nothing.
+// TestRevertBesideWatch: revert works while watch runs but corrects nothing because of
+// break-glass, as in docs/guides/undo.md. A watch that starts, reloads its policy or stops
+// counts as running, and so does one with an unknown state.
 func TestRevertBesideWatch(t *testing.T) {
 	for what, c := range map[string]struct {
 		active  string
@@ -49,7 +48,7 @@ func TestRevertBesideWatch(t *testing.T) {
 	} {
 		h := (&hosttest.Machine{Files: c.file}).Host()
 		h.Units = watchState{h.Units, c.active, c.err}
-		err := corrected(t.Context(), h)
+		err := checkWatchStopped(t.Context(), h)
 		if (err != nil) != c.refuses || c.refuses && c.err != nil && !errors.Is(err, c.err) {
 			t.Errorf("%s: %v", what, err)
 		}

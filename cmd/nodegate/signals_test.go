@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestSignals ends verbs that read a pipe whose other end says nothing, by each of
-// the signals and by --timeout.
+// TestSignals ends verbs that read a silent pipe, with each of the signals and with
+// --timeout.
 func TestSignals(t *testing.T) {
 	for _, verb := range []string{"fmt", "lint --kops -", "report -", "audit --rules -", "lint /dev/stdin", "check --snapshot /dev/stdin"} {
 		for what, c := range map[string]struct {
@@ -35,8 +35,8 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// ended starts a command with a silent standard input, sends it a signal, and wants
-// it to end with the code. The limit is generous: without the mend it never ends.
+// ended starts a command with a silent standard input, sends it a signal, and checks that
+// it ends with the code. The time limit is generous: a command with the fault never ends.
 func ended(t *testing.T, c *exec.Cmd, s os.Signal, code int) {
 	stdin, err := c.StdinPipe()
 	if err != nil {
@@ -48,7 +48,7 @@ func ended(t *testing.T, c *exec.Cmd, s os.Signal, code int) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- c.Wait() }()
-	resend := time.NewTicker(200 * time.Millisecond) // the first may come before the program handles it
+	resend := time.NewTicker(200 * time.Millisecond) // the first signal may arrive before the program handles it
 	defer resend.Stop()
 	limit := time.After(time.Minute)
 	for {
@@ -56,10 +56,10 @@ func ended(t *testing.T, c *exec.Cmd, s os.Signal, code int) {
 		case err := <-done:
 			var exit *exec.ExitError
 			if errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signaled() {
-				return // it came before the program began
+				return // the signal arrived before the program started
 			}
 			if exit == nil || exit.ExitCode() != code {
-				t.Errorf("it ended with %v, not with the status %d", err, code)
+				t.Errorf("ended with %v, want exit status %d", err, code)
 			}
 			return
 		case <-resend.C:
@@ -68,7 +68,7 @@ func ended(t *testing.T, c *exec.Cmd, s os.Signal, code int) {
 			}
 		case <-limit:
 			_ = c.Process.Kill()
-			t.Fatal("it did not end")
+			t.Fatal("the command did not end")
 		}
 	}
 }

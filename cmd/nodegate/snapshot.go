@@ -14,12 +14,14 @@ func newSnapshot() *cobra.Command {
 	var o options
 	c := &cobra.Command{
 		Use:   "snapshot",
-		Short: "Record what the checks read, to run them again elsewhere",
-		Long: `Snapshot runs the checks and records everything that they read: files below /proc
-and /sys that the policy names, links and their features. Private keys and what a
-kubeconfig lets somebody in with are left out. "nodegate check --snapshot FILE" runs
-the installed policy, which is recorded too, on the recording, on any machine.
-A --policy, --var or --stage that is given here must be given there.`,
+		Short: "Record a node, to run the checks on another machine",
+		Long: `Snapshot runs the checks and records everything that they read: the files below
+/proc and /sys that the policy names, and links with their features. It leaves
+out private keys and the credentials in a kubeconfig.
+
+"nodegate check --snapshot FILE" runs the checks on the recording, on any
+machine. It uses the installed policy, which is recorded too. If you give
+--policy, --var or --stage here, give them there as well.`,
 		Example: `  nodegate snapshot -o node17.json
   nodegate check --snapshot node17.json
   nodegate snapshot --policy new.hcl -o node17.json
@@ -36,7 +38,7 @@ A --policy, --var or --stage that is given here must be given there.`,
 			if err != nil {
 				return err
 			}
-			report.New(recording, p, r) // records what a report reads of the node, too
+			report.New(recording, p, r) // also record the data that a report reads from the node
 			o.private = true
 			return o.write(c.OutOrStdout(), func(w io.Writer) error { return report.JSON(w, s) })
 		},
@@ -44,6 +46,6 @@ A --policy, --var or --stage that is given here must be given there.`,
 	o.policyFlags(c)
 	o.stageFlag(c)
 	c.Flags().StringVarP(&o.output, "output", "o", "", "write to `FILE` instead of standard output")
-	timeoutFlag(c.Flags(), &o.timeout, defaultTimeout, "give up after this long")
+	timeoutFlag(c.Flags(), &o.timeout, defaultTimeout, "stop after this long")
 	return c
 }

@@ -19,21 +19,22 @@ func newStatus() *cobra.Command {
 	name := report.WatchFile
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Show what watch found: drift, corrections, and fights with other programs",
-		Long: `Status reads what "nodegate watch" last wrote to ` + report.WatchFile + `.
-It does not inspect the machine; "nodegate check" does.
+		Short: "Show what watch found: drift, corrections, fights",
+		Long: `Status prints the report that "nodegate watch" writes to
+` + report.WatchFile + `. It does not inspect the machine; "nodegate check"
+does.
 
-Exit status: as that of check. 3 also if watch does not run or is late.`,
+Exit status: as check; also 3 if watch does not run or is late.`,
 		Example: `  nodegate status
   nodegate status --format json`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if o.format != "text" && o.format != "json" {
-				return fmt.Errorf("--format is text or json; %q is neither", o.format)
+				return fmt.Errorf("unknown format %q; known formats: text, json", o.format)
 			}
 			text, err := file.ReadInput(name, report.MaxFile)
 			if errors.Is(err, fs.ErrNotExist) {
-				fmt.Fprintf(c.ErrOrStderr(), "nodegate: %s is not there: watch has not run since this machine started; run: systemctl start %s\n",
+				fmt.Fprintf(c.ErrOrStderr(), "nodegate: %s does not exist: watch has not run since this machine started; run `systemctl start %s`\n",
 					name, units.WatchUnit)
 				return exit(exitUnknown)
 			}
@@ -55,10 +56,10 @@ Exit status: as that of check. 3 also if watch does not run or is late.`,
 			if err != nil {
 				return err
 			}
-			return code(d.Verdict(now))
+			return exitCode(d.Verdict(now))
 		},
 	}
-	o.formatFlags(c, "it", "text", "json")
-	c.Flags().StringVar(&name, "file", name, "read `FILE`, for example of another machine")
+	o.formatFlags(c, "text", "json")
+	c.Flags().StringVar(&name, "file", name, "read `FILE`, for example from another machine")
 	return c
 }

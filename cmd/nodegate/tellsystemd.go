@@ -11,26 +11,26 @@ import (
 	"nodegate/units"
 )
 
-// untold reports whether systemd does not know yet that the unit has a gate: an install was ended before it had told.
-func untold(ctx context.Context, h *host.Host, gated string, stderr io.Writer) bool {
+// reloadPending reports whether systemd has not loaded the unit's gate yet: an earlier install was interrupted before the reload.
+func reloadPending(ctx context.Context, h *host.Host, gated string, stderr io.Writer) bool {
 	if !h.SystemdRuns() {
 		return false
 	}
 	outdated, err := h.Units.Outdated(ctx, gated, units.GateFile(gated))
-	return err == nil && outdated && finishing(stderr)
+	return err == nil && outdated && printFinishing(stderr)
 }
 
-// finishing says why systemd is told though no file changes.
-func finishing(stderr io.Writer) bool {
-	fmt.Fprintln(stderr, "nodegate: systemd does not know yet what an earlier run changed: telling it now")
+// printFinishing prints why systemd is reloaded although no file has changed, and returns true.
+func printFinishing(stderr io.Writer) bool {
+	fmt.Fprintln(stderr, "nodegate: systemd has not loaded the changes of an earlier run: reloading it now")
 	return true
 }
 
-// ours are the units that an uninstall stops.
+// ours lists the units that an uninstall stops.
 var ours = []string{units.PublishTimer, units.WatchUnit, units.ApplyUnit}
 
-// left reports whether a unit of ours runs whose file is gone: an uninstall was ended before systemd had stopped it.
-func left(ctx context.Context, h *host.Host, stderr io.Writer) bool {
+// unitsLeft reports whether one of our units still runs without its file: an earlier uninstall was interrupted before it stopped the unit.
+func unitsLeft(ctx context.Context, h *host.Host, stderr io.Writer) bool {
 	return h.SystemdRuns() && slices.ContainsFunc(ours, func(unit string) bool {
 		lacks, _, err := h.LacksUnit(unit)
 		if err != nil || !lacks {
@@ -38,14 +38,14 @@ func left(ctx context.Context, h *host.Host, stderr io.Writer) bool {
 		}
 		active, _, err := h.Units.State(ctx, unit)
 		return err == nil && active != "inactive"
-	}) && finishing(stderr)
+	}) && printFinishing(stderr)
 }
 
-// reloadTimeout is systemctl's own for daemon-reload: generators run again, and
-// systemd gives those 90 s.
+// reloadTimeout is systemctl's own timeout for daemon-reload, which re-runs the generators;
+// systemd gives them 90 s.
 const reloadTimeout = 3 * time.Minute
 
-// tellSystemd makes systemd read its units again, and enables some; without any, it stops ours.
+// tellSystemd reloads systemd and enables units; with nil it stops our units instead.
 func tellSystemd(ctx context.Context, h *host.Host, enable []string, stderr io.Writer) error {
 	if !h.SystemdRuns() {
 		return nil
@@ -63,12 +63,12 @@ func tellSystemd(ctx context.Context, h *host.Host, enable []string, stderr io.W
 		err = h.Units.Enable(ctx, enable...)
 	}
 	if active, _, stateErr := h.Units.State(ctx, units.WatchUnit); stateErr == nil && active == "active" {
-		fmt.Fprintf(stderr, "nodegate: %s still runs what was installed before; run: systemctl restart %s\n", units.WatchUnit, units.WatchUnit)
+		fmt.Fprintf(stderr, "nodegate: %s still runs the previous version; run `systemctl restart %s`\n", units.WatchUnit, units.WatchUnit)
 	}
 	return err
 }
 
-// startTimeout is for the units' own starts, one after the other.
+// startTimeout bounds the start of all units, one after another.
 const startTimeout = 2 * time.Minute
 
 func startUnits(ctx context.Context, h *host.Host, started []string) error {
@@ -80,7 +80,7 @@ func startUnits(ctx context.Context, h *host.Host, started []string) error {
 	return h.Units.Restart(ctx, started...)
 }
 
-// stopUnits stops what was installed and still runs, or counts as active: systemd would keep a unit whose file is gone.
+// stopUnits stops our units that still run or count as active: systemd would keep them even without their files.
 func stopUnits(ctx context.Context, h *host.Host) error {
 	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
 	defer cancel()

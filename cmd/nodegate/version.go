@@ -15,7 +15,7 @@ import (
 func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print the version and what it was built from",
+		Short: "Print the version, the commit and the platform",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintln(c.OutOrStdout(), fullVersion())
@@ -36,7 +36,7 @@ func fullVersion() string {
 	return fmt.Sprintf("nodegate %s%s %s/%s %s", version, revision, runtime.GOOS, runtime.GOARCH, runtime.Version())
 }
 
-// maxBinary is far above the size of any build.
+// maxBinary bounds the size of the binary; it is far above the size of any build.
 const maxBinary = 256 << 20
 
 // ownBinary returns the content of the running program.

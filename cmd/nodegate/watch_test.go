@@ -10,7 +10,7 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// TestRefusedStays: a policy that could not be read again is said until it can be, not until the next round.
+// TestRefusedStays: the error of a failed reload is reported until the policy can be read, not only until the next round.
 func TestRefusedStays(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "p.hcl")
 	write := func() {
@@ -38,7 +38,7 @@ func TestRefusedStays(t *testing.T) {
 	}
 }
 
-// TestRefusedFacts: while the policy's files are gone, or have a mistake, the last good policy goes by the facts as they are now.
+// TestRefusedFacts: while the policy's files are missing or have a mistake, the last good policy is evaluated with the current facts.
 func TestRefusedFacts(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "p.hcl")
 	text := `link "flannel" {

@@ -16,16 +16,16 @@ import (
 	"nodegate/units"
 )
 
-// guardFlag makes the verb refuse a policy that others may write: whoever may write
-// it decides what root does.
+// guardFlag makes the verb refuse a policy that users other than root may write: the
+// policy decides what root does.
 func (o *options) guardFlag(c *cobra.Command) {
 	o.guarded = true
-	c.Flags().BoolVar(&o.allowWritable, "allow-writable", false, "use a policy even if others than root may write it")
+	c.Flags().BoolVar(&o.allowWritable, "allow-writable", false, "use the policy even if users other than root may write it")
 }
 
-// guard returns an error for each file and directory of the policy that others than
-// root may write. A file that install copies may belong to whoever calls it.
-func (o *options) guard(h *host.Host, files []policy.File) error {
+// checkWritable returns an error for each file and directory of the policy that users other than
+// root may write. A file that install copies may belong to the caller.
+func (o *options) checkWritable(h *host.Host, files []policy.File) error {
 	if !o.guarded {
 		return nil
 	}
@@ -51,8 +51,8 @@ func (o *options) guard(h *host.Host, files []policy.File) error {
 		case err != nil:
 			errs = append(errs, err)
 		case mend != "" && (installed || !o.copied || mend != "chown root"):
-			errs = append(errs, fmt.Errorf("%s: others than root may write it, and so decide what root does; run: %s %s "+
-				"(or call with --allow-writable)", p, mend, plain.Quote(p)))
+			errs = append(errs, fmt.Errorf("%s is writable by users other than root, who could then decide what root does; run `%s %s`, "+
+				"or use --allow-writable", p, mend, plain.Quote(p)))
 			o.stays = o.stays || installed
 		}
 	}

@@ -46,7 +46,7 @@ gate)
 	esac
 	[ ! -e @DISABLED@ ] || off=@DISABLED@
 	if [ -n "${off:-}" ] && ! right "$bin"; then
-		say "gate is switched off by $off: this node is NOT proven"
+		say "break-glass in force ($off): this node is NOT proven"
 		exit 0
 	fi
 	sh "$0" check && exec "$bin" gate

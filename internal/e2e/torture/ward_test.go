@@ -132,7 +132,7 @@ func (sub subject) judgeRun(out string, status int, err error) error {
 	case status < 0 || strings.Contains(out, "goroutine "):
 		return fmt.Errorf("nodegate crashed: %s", lastLines(out))
 	case !strings.Contains(out, "held") && !strings.Contains(out, "nodegate_no_such") && !strings.Contains(out, "opening root") &&
-		(sub[0] != "check" || !strings.Contains(out, "gave up after")): // at its --timeout, on a busy machine
+		(sub[0] != "check" || !strings.Contains(out, "timed out after")): // at its --timeout, on a busy machine
 		return fmt.Errorf("the output does not contain the reason: %s", lastLines(out))
 	}
 	return nil

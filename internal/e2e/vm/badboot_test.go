@@ -64,7 +64,7 @@ func TestBadBoot(t *testing.T) {
 	case <-time.After(bootTime):
 	}
 	bad.Kill()
-	if console := bad.Console(); !strings.Contains(console, "this boot is not good (try 1): restarting") {
+	if console := bad.Console(); !strings.Contains(console, "this boot has failed (try 1): restarting") {
 		t.Fatalf("the bad entry was not given up:\n%s", qemu.Tail(console, 60))
 	}
 	mustRun(t, "mtype", "-i", first, "::/loader/entries/bad+0-1.conf")

@@ -82,16 +82,16 @@ func TestImage(t *testing.T) {
 			change: "rm /usr/lib/systemd/systemd\nwrite init /usr/lib/systemd/systemd\nsif /usr/lib/systemd/systemd mode 0100755",
 			code:   1, says: []string{"kernel panic: Kernel panic - not syncing: Attempted to kill init"}},
 		{name: "no kernel, BIOS", code: 1, says: []string{"no boot: Loading /vmlinuz... failed"}, raw: removeKernel},
-		{name: "no kernel, UEFI", code: 1, says: []string{"restarted or switched itself off"}, raw: removeKernel, args: "--firmware uefi",
+		{name: "no kernel, UEFI", code: 1, says: []string{"rebooted or shut down"}, raw: removeKernel, args: "--firmware uefi",
 			long: true},
 		{name: "no root file system", code: 1, long: true, args: "--kernel vmlinuz --initrd initrd.img --cmdline root=/dev/nosuch,console=ttyS0",
 			says: []string{"the initial RAM disk's shell"}},
 		{name: "kubelet is not enabled", code: 3, long: true, change: "rm /etc/systemd/system/multi-user.target.wants/kubelet.service",
-			args: "--timeout 90s", says: []string{"silence: the gate said nothing in 1m30s", "login:"}},
+			args: "--timeout 90s", says: []string{"silence: no message from the gate in 1m30s", "login:"}},
 		{name: "no serial console", code: 3, long: true, args: "--timeout 40s --kernel vmlinuz --cmdline quiet",
-			says: []string{"silence: the gate said nothing in 40s", "lacks console=ttyS0"}},
+			says: []string{"silence: no message from the gate in 40s", "lacks console=ttyS0"}},
 		{name: "switched off", code: 3, long: true, change: "write off /etc/nodegate/disabled",
-			says: []string{"gate is switched off by /etc/nodegate/disabled"}},
+			says: []string{"break-glass in force (/etc/nodegate/disabled)"}},
 	} {
 		if !c.long || os.Getenv("LONG") != "" {
 			t.Run(c.name, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"nodegate/policy"
 )
 
-// mergeChecks keeps the order of the reports, in which checks depend on each
-// other.
+// mergeChecks merges the results of all reports by check. It keeps the order of the
+// reports, in which a check follows the checks that it depends on.
 func mergeChecks(reports []report.Read) []Check {
 	var all []*collected
 	byName := map[string]*collected{}
@@ -26,7 +26,7 @@ func mergeChecks(reports []report.Read) []Check {
 				byName[res.Name] = c
 				all = append(all, c)
 			}
-			c.add(n, r.Stage, res)
+			c.addResult(n, r.Stage, res)
 		}
 	}
 	checks := make([]Check, len(all))
@@ -36,40 +36,40 @@ func mergeChecks(reports []report.Read) []Check {
 	return checks
 }
 
-// isFact begins the names of what is compared though no policy asks for it.
-const isFact = "node."
+// factPrefix begins the names of the node's properties, which are compared although no policy requires them.
+const factPrefix = "node."
 
-// facts returns what a report says of its node, as checks that pass.
+// facts returns the properties of a report's node, as checks that pass.
 func facts(r report.Read) []report.Result {
 	var all []report.Result
 	for _, f := range []struct{ name, got string }{
 		{"kernel", r.Node.Kernel}, {"os", r.Node.OS}, {"policy", strings.Join(r.Policy.Files, " ")},
 	} {
 		if f.got != "" {
-			all = append(all, report.Result{Name: isFact + f.name, Verdict: verdict.Pass, Severity: policy.Warn, Got: f.got,
-				Reason: "Nodes that differ in this differ in more."})
+			all = append(all, report.Result{Name: factPrefix + f.name, Verdict: verdict.Pass, Severity: policy.Warn, Got: f.got,
+				Reason: "Nodes that differ in this property often differ in others."})
 		}
 	}
 	return all
 }
 
 type stateKey struct {
-	verdict  verdict.Verdict
-	got      string
-	notAsked bool
+	verdict    verdict.Verdict
+	got        string
+	notChecked bool
 }
 
-// collected is a check while reports come in.
+// collected is a check during the merge of the reports.
 type collected struct {
 	Check
 	at     map[stateKey]int
-	stages map[string]bool // at which a node was asked
-	wrong  int             // nodes on which it does not pass
-	caused int             // of these, those where another check explains it
+	stages map[string]bool // the stages at which a node was checked
+	wrong  int             // nodes on which the check does not pass
+	caused int             // nodes among those on which another check is the cause
 	cause  string
 }
 
-func (c *collected) add(node int, stage string, r report.Result) {
+func (c *collected) addResult(node int, stage string, r report.Result) {
 	c.stages[stage] = true
 	if c.Severity == "" || r.Severity == "block" {
 		c.Severity = string(r.Severity)
@@ -85,23 +85,23 @@ func (c *collected) add(node int, stage string, r report.Result) {
 			c.cause = r.Because
 		}
 	}
-	c.put(node, stateKey{verdict: r.Verdict, got: r.Observed()})
+	c.addState(node, stateKey{verdict: r.Verdict, got: r.Observed()})
 }
 
-func (c *collected) put(node int, key stateKey) {
+func (c *collected) addState(node int, key stateKey) {
 	i, is := c.at[key]
 	if !is {
 		i = len(c.States)
 		c.at[key] = i
-		c.States = append(c.States, Answer{Verdict: key.verdict, Got: key.got, NotAsked: key.notAsked})
+		c.States = append(c.States, Answer{Verdict: key.verdict, Got: key.got, NotChecked: key.notChecked})
 	}
 	c.States[i].Nodes = append(c.States[i].Nodes, node)
 	c.of[node] = i
 }
 
-// finish is called with all reports: nodes that were not asked are a state of
-// their own. A node at another stage is not asked, and does not differ; of one that
-// left its last words only, it is not known.
+// finish returns the merged check. Nodes that were not checked form a state of their
+// own, with two exceptions: a node at another stage does not count as different, and
+// for a node with only a console report it is not known what passes.
 func (c *collected) finish(reports []report.Read) Check {
 	compared := 0
 	for n, r := range reports {
@@ -109,7 +109,7 @@ func (c *collected) finish(reports []report.Read) Check {
 			compared++
 		} else if c.stages[r.Stage] && !r.Partial {
 			compared++
-			c.put(n, stateKey{notAsked: true})
+			c.addState(n, stateKey{notChecked: true})
 		}
 	}
 	order := make([]int, len(c.States))
@@ -128,21 +128,21 @@ func (c *collected) finish(reports []report.Read) Check {
 		}
 	}
 	c.States = states
-	c.Kind = c.kind(compared)
+	c.Kind = c.findKind(compared)
 	if c.Kind == Caused {
 		c.Because = c.cause
 	}
 	return c.Check
 }
 
-func (c *collected) kind(compared int) Kind {
+func (c *collected) findKind(compared int) Kind {
 	most := c.States[0]
 	switch {
 	case len(c.States) == 1 && c.wrong == 0:
 		return Alike
 	case c.wrong > 0 && c.caused == c.wrong && !c.fineDiffer():
 		return Caused
-	case strings.HasPrefix(c.Name, isFact):
+	case strings.HasPrefix(c.Name, factPrefix):
 		return Valued
 	case len(c.States) == 1:
 		return Wrong
@@ -157,7 +157,7 @@ func (c *collected) kind(compared int) Kind {
 	return Valued
 }
 
-// fineDiffer reports whether nodes on which it passes, or that were not asked, differ.
+// fineDiffer reports whether there are differences among the nodes on which the check passes or was not run.
 func (c *collected) fineDiffer() bool {
 	fine := 0
 	for _, s := range c.States {
@@ -168,7 +168,7 @@ func (c *collected) fineDiffer() bool {
 	return fine > 1
 }
 
-// Odd returns how many nodes are not as most.
+// Odd returns the number of nodes that differ from the majority.
 func (c Check) Odd() int {
 	n := 0
 	for _, s := range c.States[1:] {
@@ -177,7 +177,7 @@ func (c Check) Odd() int {
 	return n
 }
 
-// Of returns the state of a node; false if its stage does not ask.
+// Of returns the state of a node, and false if the check does not run at the node's stage.
 func (c Check) Of(node int) (Answer, bool) {
 	if c.of[node] < 0 {
 		return Answer{}, false
@@ -185,7 +185,7 @@ func (c Check) Of(node int) (Answer, bool) {
 	return c.States[c.of[node]], true
 }
 
-// IsOdd reports whether a node differs from most in a check in which most are alike.
+// IsOdd reports whether a node differs from the majority, in a check that has a majority.
 func (c Check) IsOdd(node int) bool {
 	return c.of[node] > 0 && (c.Kind == Verdicted || c.Kind == Valued || c.Kind == Caused)
 }

@@ -16,18 +16,18 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// browser is a headless Chromium, driven by its debugging protocol through a pair
-// of pipes: no port is opened.
+// browser is a headless Chromium, driven through its debugging protocol over two
+// pipes, without a port.
 type browser struct {
 	t       *testing.T
 	in      io.Writer
 	out     *bufio.Reader
 	session string
 	calls   int
-	asked   []string // the addresses that pages asked for
+	asked   []string // the addresses that pages requested
 }
 
-// startChromium starts Debian's chromium, with one empty page, until the test ends.
+// startChromium starts Debian's chromium with one empty page, and stops it when the test ends.
 func startChromium(t *testing.T) *browser {
 	t.Helper()
 	hosttest.NeedProgram(t, "chromium")
@@ -48,8 +48,8 @@ func startChromium(t *testing.T) *browser {
 	b := &browser{t: t, in: ours[0], out: bufio.NewReader(ours[1])}
 	t.Cleanup(func() {
 		fmt.Fprint(b.in, `{"id":0,"method":"Browser.close"}`+"\x00")
-		// Its exit status is not ours to judge. Its helpers may live on for a moment,
-		// and write.
+		// The exit status does not matter. Its helper processes may still run for a moment,
+		// and write files.
 		_ = cmd.Wait()
 		cancel()
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
@@ -89,7 +89,7 @@ func pipes(t *testing.T) (ours, theirs []*os.File) {
 	return []*os.File{ourOut, ourIn}, []*os.File{theirIn, theirOut}
 }
 
-// call sends a command and waits for its answer; read notes events meanwhile.
+// call sends a command and waits for its response; read records the events until then.
 func (b *browser) call(method string, params map[string]any, answer any) {
 	b.t.Helper()
 	b.calls++
@@ -150,7 +150,7 @@ func (b *browser) read(waiting string) message {
 	return m
 }
 
-// open shows a page at a width, in dark or light, and waits until it is loaded.
+// open loads a page with the given width, in dark or light mode, and waits until it is loaded.
 func (b *browser) open(url string, width int, scheme string) {
 	b.t.Helper()
 	b.call("Emulation.setDeviceMetricsOverride",
@@ -163,7 +163,7 @@ func (b *browser) open(url string, width int, scheme string) {
 	}
 }
 
-// eval runs a script of the test: the page has none, and its policy allows none.
+// eval runs a script of the test: the page itself has no script, and its policy forbids scripts.
 func (b *browser) eval(script string) string {
 	b.t.Helper()
 	var got struct {

@@ -11,12 +11,12 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// Fleet is many reports in one table of checks and nodes, the worst first.
+// Fleet is a table of checks and nodes, made from many reports. The worst come first.
 type Fleet struct {
 	Nodes  []Member
 	Checks []Check
-	Groups []Group // every node is in one
-	domain string  // the common end of all names
+	Groups []Group // every node is in exactly one group
+	domain string  // the common suffix of all names
 }
 
 // Member is one report.
@@ -26,57 +26,57 @@ type Member struct {
 	Verdict verdict.Verdict `json:"verdict"`
 	Time    string          `json:"time,omitempty"`
 	File    string          `json:"file"`
-	Enforce string          `json:"enforce,omitempty"` // "warn" where the gate holds nothing
+	Enforce string          `json:"enforce,omitempty"` // "warn" if the gate holds nothing
 }
 
-// Check is one requirement over all nodes.
+// Check is one requirement on all nodes.
 type Check struct {
 	Name     string
 	Severity string
 	Kind     Kind
-	States   []Answer // the most common first; a node is in one
-	Reason   string   // why it is asked
-	Ref      string   // where that is documented
-	Remedy   string   // of the first node on which it does not pass
-	Because  string   // the check that explains every failure of this one
-	of       []int    // node -> state
+	States   []Answer // the most common first; every node is in at most one
+	Reason   string   // why the policy requires it
+	Ref      string   // the documentation of the reason
+	Remedy   string   // from the first node on which the check does not pass
+	Because  string   // the check that causes every failure of this one
+	of       []int    // index of a node's state in States, -1 for none
 }
 
-// Answer is what a check found on some nodes.
+// Answer is a result of a check, with the nodes that have it.
 type Answer struct {
-	Verdict  verdict.Verdict
-	NotAsked bool // their policy does not have the check
-	Got      string
-	Nodes    []int // indexes of Fleet.Nodes
+	Verdict    verdict.Verdict
+	NotChecked bool // the nodes' policy does not have the check
+	Got        string
+	Nodes      []int // indexes of Fleet.Nodes
 }
 
-// Group is nodes on which every check found the same. Of a check whose value
-// differs on most nodes, only the verdict counts.
+// Group is a set of nodes with the same result in every check. For a check whose
+// value differs on most nodes, only the verdict counts.
 type Group struct {
 	Nodes   []int // indexes of Fleet.Nodes
-	Differs []int // indexes of Fleet.Checks in which these nodes are not as most
+	Differs []int // indexes of Fleet.Checks in which these nodes differ from the majority
 }
 
-// Kind is how alike the nodes are in a check. The order is that of the table:
-// outliers come first.
+// Kind classifies the differences between the nodes in a check. The table has the
+// same order: outliers come first.
 type Kind int
 
 // The kinds.
 const (
-	Verdicted Kind = iota // a few nodes are not as most, and some do not pass
-	Valued                // a few nodes are not as most, and all pass
-	Wrong                 // no value that most have, and some do not pass; or none passes
-	Caused                // another check explains what is wrong
-	Varies                // most nodes have a value of their own, and all pass
-	Alike                 // no difference, and all pass
+	Verdicted Kind = iota // a few nodes differ from the majority, and some nodes do not pass
+	Valued                // a few nodes differ from the majority, and all nodes pass
+	Wrong                 // there is no majority and some nodes do not pass, or no node passes
+	Caused                // every failure is a symptom of another check
+	Varies                // there is no majority, and all nodes pass
+	Alike                 // all nodes have the same value, and pass
 )
 
 func (k Kind) String() string {
 	return [...]string{"verdict", "value", "wrong", "follows", "varies", "alike"}[k]
 }
 
-// Merge makes one table of reports. A second report of a node is left out, with
-// an error that names both files.
+// Merge merges reports into one table. It leaves out a second report of a node, and
+// returns an error that names both files.
 func Merge(reports []report.Read) (Fleet, []error) {
 	var f Fleet
 	var errs []error
@@ -85,14 +85,14 @@ func Merge(reports []report.Read) (Fleet, []error) {
 	for _, r := range reports {
 		r.Node.Name = cmp.Or(r.Node.Name, r.File) // an image has no name
 		if first, is := files[r.Node.Name]; is {
-			errs = append(errs, fmt.Errorf("%s: node %.200q has a report already, in %s; keep the newer", r.File, r.Node.Name, first))
+			errs = append(errs, fmt.Errorf("%s: node %.200q already has a report in %s; keep only the newer one", r.File, r.Node.Name, first))
 			continue
 		}
 		files[r.Node.Name] = r.File
 		kept = append(kept, r)
 	}
-	slices.SortStableFunc(kept, func(a, b report.Read) int { return natural(a.Node.Name, b.Node.Name) })
-	kept, tooMany := bounded(kept)
+	slices.SortStableFunc(kept, func(a, b report.Read) int { return compareNatural(a.Node.Name, b.Node.Name) })
+	kept, tooMany := limitSize(kept)
 	errs = append(errs, tooMany...)
 	for _, r := range kept {
 		f.Nodes = append(f.Nodes, Member{r.Node.Name, r.Stage, r.Verdict, r.Time, r.File, r.Policy.Enforce})
@@ -100,20 +100,20 @@ func Merge(reports []report.Read) (Fleet, []error) {
 	f.domain = domain(f.Nodes)
 	f.Checks = mergeChecks(kept)
 	slices.SortStableFunc(f.Checks, byInterest)
-	f.Groups = group(f.Checks, len(kept))
+	f.Groups = groupNodes(f.Checks, len(kept))
 	return f, errs
 }
 
-// What a table may hold. A fleet asks a few hundred different checks, and most nodes are asked the same.
+// The limits of a table. A fleet has a few hundred different checks, and most nodes have the same ones.
 const (
 	maxChecks   = 10_000
 	freeCells   = 1 << 20 // nodes times checks
 	cellsForOne = 16      // more for each result
 )
 
-// bounded leaves out the reports with which the table would become larger than what was read by far: those with
-// thousands of checks that no other node has.
-func bounded(reports []report.Read) (kept []report.Read, errs []error) {
+// limitSize leaves out reports that would make the table far larger than the input: reports with thousands of checks
+// that no other node has.
+func limitSize(reports []report.Read) (kept []report.Read, errs []error) {
 	checks := map[string]bool{}
 	results := 0
 	for _, r := range reports {
@@ -125,7 +125,7 @@ func bounded(reports []report.Read) (kept []report.Read, errs []error) {
 		}
 		n := len(checks) + len(fresh)
 		if n > maxChecks || n*(len(kept)+1) > freeCells+cellsForOne*(results+len(r.Results)) {
-			errs = append(errs, fmt.Errorf("%s: left out: with it there would be %d different checks on %d nodes, too many for one table",
+			errs = append(errs, fmt.Errorf("%s: report left out: with it the table would have %d different checks on %d nodes, which is too large",
 				r.File, n, len(kept)+1))
 			continue
 		}
@@ -146,7 +146,7 @@ func (f Fleet) Verdict() verdict.Verdict {
 	return verdict.Pass
 }
 
-// Count returns how many nodes have the verdict.
+// Count returns the number of nodes with the verdict.
 func (f Fleet) Count(verdict verdict.Verdict) int {
 	n := 0
 	for _, node := range f.Nodes {
@@ -157,15 +157,15 @@ func (f Fleet) Count(verdict verdict.Verdict) int {
 	return n
 }
 
-// Outdated returns the nodes whose report of a running node is more than a day older than the newest of all: what watch left before it
-// ended stays where it was, and says nothing of the node as it is.
+// Outdated returns the nodes whose report of stage run is more than a day older than the newest report: after watch has ended, its last
+// report remains, but no longer describes the node.
 func (f Fleet) Outdated() []int {
 	var newest time.Time
 	times := make([]time.Time, len(f.Nodes))
 	for i, n := range f.Nodes {
 		at, err := time.Parse(time.RFC3339, n.Time)
 		if err != nil {
-			continue // an older nodegate's
+			continue // a report of an older nodegate
 		}
 		times[i] = at
 		if at.After(newest) {
@@ -181,8 +181,8 @@ func (f Fleet) Outdated() []int {
 	return all
 }
 
-// WouldBeHeld returns the nodes that the gate would hold, and does not, because enforce is warn there. Only the gate's own reports say
-// so: at stage run more is asked than the gate asks.
+// WouldBeHeld returns the nodes that the gate would hold if enforce were not warn. Only reports of stage boot show this: stage run has
+// more requirements than the gate.
 func (f Fleet) WouldBeHeld() []int {
 	var all []int
 	for i, n := range f.Nodes {
@@ -193,7 +193,7 @@ func (f Fleet) WouldBeHeld() []int {
 	return all
 }
 
-// Stages returns the stages of the reports, each once.
+// Stages returns the stages of the reports, without duplicates.
 func (f Fleet) Stages() []string {
 	var all []string
 	for _, n := range f.Nodes {
@@ -203,7 +203,7 @@ func (f Fleet) Stages() []string {
 	return slices.Compact(all)
 }
 
-// OfKind returns how many checks are of the kind.
+// OfKind returns the number of checks of the kind.
 func (f Fleet) OfKind(k Kind) int {
 	n := 0
 	for _, c := range f.Checks {

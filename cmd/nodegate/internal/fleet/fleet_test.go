@@ -23,7 +23,7 @@ func inOrder(f fleet.Fleet) string {
 	return strings.Join(lines, "\n")
 }
 
-// asText returns the table as text without colours.
+// asText returns the table as text, without colours.
 func asText(t testing.TB, f fleet.Fleet, all bool) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -53,7 +53,7 @@ func TestWorstFirst(t *testing.T) {
 		case 6:
 			results[7] = result{"name": "skipped-on-one", "verdict": "skipped", "skipped": "no IPVS"}
 		case 7:
-			results = results[:8] // never asked about half
+			results = results[:8] // lacks half of the checks
 		}
 		reports = append(reports, reportOf(t, fmt.Sprintf("node-%d", 10-n), "boot", results...))
 	}
@@ -92,7 +92,7 @@ alike same`
 	}
 }
 
-// TestStages: a check that a stage does not ask is no difference.
+// TestStages: a check that does not belong to a node's stage is not a difference.
 func TestStages(t *testing.T) {
 	f := merged(t,
 		reportOf(t, "a", "boot", pass("module", "loaded")), reportOf(t, "b", "run", pass("module", "loaded"), pass("mtu.chain", "ok")),
@@ -101,7 +101,7 @@ func TestStages(t *testing.T) {
 		t.Fatal(d)
 	}
 	odd := f.Checks[0].States[1]
-	if f.Checks[0].Odd() != 1 || !odd.NotAsked || f.Nodes[odd.Nodes[0]].Name != "c" {
+	if f.Checks[0].Odd() != 1 || !odd.NotChecked || f.Nodes[odd.Nodes[0]].Name != "c" {
 		t.Errorf("%+v", f.Checks[0].States)
 	}
 	if _, asked := f.Checks[0].Of(0); asked {
@@ -130,12 +130,12 @@ sysctl.net.core.somaxconn
 because of these: sysctl.net.bridge.bridge-nf-call-iptables (module.br_netfilter), ` +
 		`sysctl.net.bridge.bridge-nf-call-ip6tables (module.br_netfilter)
 
-a value of its own on most nodes: conntrack.headroom
+no majority, all nodes pass: conntrack.headroom
 
 ip-10-0-0-17: module.br_netfilter fail
 ip-10-0-0-3, ip-10-0-0-9: sysctl.net.ipv4.ip_forward unknown
 ip-10-0-0-5: sysctl.net.core.somaxconn pass 128
-36 nodes as most: ip-10-0-0-0, ip-10-0-0-1, ip-10-0-0-2, ip-10-0-0-4, ip-10-0-0-6 and 31 more
+36 nodes match the majority: ip-10-0-0-0, ip-10-0-0-1, ip-10-0-0-2, ip-10-0-0-4, ip-10-0-0-6 and 31 more
 
 nodegate: fail  (40 nodes of eu-central-1.compute.internal, 60 checks, stage boot: 1 fail, 2 unknown, 37 pass)
 `
@@ -144,7 +144,7 @@ nodegate: fail  (40 nodes of eu-central-1.compute.internal, 60 checks, stage boo
 		t.Error(d)
 	}
 	all := asText(t, f, true)
-	if !strings.Contains(all, "the same everywhere: sysctl.filler.7, ") ||
+	if !strings.Contains(all, "identical on all nodes: sysctl.filler.7, ") ||
 		!strings.Contains(all, ", ip-10-0-0-39\n") || strings.Contains(all, " more") {
 		t.Errorf("all of it:\n%s", all)
 	}
@@ -154,7 +154,7 @@ nodegate: fail  (40 nodes of eu-central-1.compute.internal, 60 checks, stage boo
 	}
 }
 
-// TestHostileText: a report's text can inject nothing into a terminal or the page.
+// TestHostileText: a report's text cannot inject anything into a terminal or the page.
 func TestHostileText(t *testing.T) {
 	const evil = "<script>alert(1)</script>\x1b[2J\u202e\"'&\n\x00"
 	f := merged(t, reportOf(t, "a"+evil, "b"+evil, pass("n"+evil, "1")),
@@ -203,7 +203,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// BenchmarkFleet is what `nodegate report` does with 1,000 nodes and 100 checks.
+// BenchmarkFleet measures `nodegate report` with 1,000 nodes and 100 checks.
 func BenchmarkFleet(b *testing.B) {
 	all := strings.Join(farm(b, 1000, 100), "")
 	for _, c := range []struct {
@@ -231,8 +231,8 @@ func BenchmarkFleet(b *testing.B) {
 	}
 }
 
-// TestFacts: eight of fifty nodes on another kernel stand out, on the page too, though no policy asks for one; a reason is there with
-// its source, and only with one that a browser may open.
+// TestFacts: eight of fifty nodes with another kernel stand out, on the page too, although no policy requires a kernel. A reason is shown
+// with its source, and the source is a link only if it is an https address.
 func TestFacts(t *testing.T) {
 	var reports []string
 	for n := range 50 {
@@ -258,7 +258,7 @@ func TestFacts(t *testing.T) {
 	if err := fleet.HTML(&page, f); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"8 nodes not as most", "6.1.0-49",
+	for _, want := range []string{"8 nodes differ from the majority", "6.1.0-49",
 		`because it is so <a rel=noreferrer href="https://example.com/a">source</a>`, "for reasons</p>"} {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("no %q on the page", want)

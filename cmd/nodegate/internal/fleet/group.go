@@ -8,10 +8,10 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// group puts alike nodes together: first those with the worst verdict, then those that
-// differ in the most verdicts, then in the most values. Nodes that differ in nothing come
+// groupNodes groups identical nodes. Groups with the worst verdict come first, then those that
+// differ in the most verdicts, then in the most values. Nodes without a difference come
 // last.
-func group(checks []Check, nodes int) []Group {
+func groupNodes(checks []Check, nodes int) []Group {
 	var groups []Group
 	byKey := map[string]int{}
 	var key []byte
@@ -44,7 +44,7 @@ func group(checks []Check, nodes int) []Group {
 	return groups
 }
 
-// likeness returns the same number for nodes that count as alike in the check.
+// likeness returns the same number for nodes that count as identical in the check.
 func (c Check) likeness(node int) int {
 	s := c.of[node]
 	if s < 0 || c.Kind != Varies && c.Kind != Wrong {
@@ -66,8 +66,9 @@ func (g Group) worst(checks []Check) int {
 	return worst
 }
 
-// weight counts in how many checks the nodes have another verdict than most, or
-// only another value. What another check explains does not count.
+// weight returns the number of checks in which the nodes differ from the majority in
+// the verdict, and in which they differ only in the value. Symptoms of another check
+// do not count.
 func (g Group) weight(checks []Check) (verdicts, values int) {
 	for _, i := range g.Differs {
 		c := checks[i]

@@ -9,14 +9,14 @@ import (
 	"nodegate/cmd/nodegate/internal/report"
 )
 
-// TestWouldBeHeld: a policy that only warns shows whom it would hold, by the gate's own reports.
+// TestWouldBeHeld: a policy that only warns lists the nodes that it would hold, from the gate's own reports.
 func TestWouldBeHeld(t *testing.T) {
 	warns := func(text string) string {
 		return strings.Replace(text, `"stage"`, `"policy":{"enforce":"warn"},"stage"`, 1)
 	}
 	f := merged(t, warns(reportOf(t, "n1", "boot", fail("swap", "on"))), warns(reportOf(t, "n2", "boot", pass("swap", "off"))),
 		warns(reportOf(t, "n3", "run", fail("swap", "on"))), reportOf(t, "n4", "boot", fail("swap", "on")))
-	const want = "1 node would be held, if enforce were not warn: "
+	const want = "1 node would be held if enforce were not warn: "
 	var text, page, document bytes.Buffer
 	if err := fleet.Text(&text, f, false, report.Plain); err != nil {
 		t.Fatal(err)
@@ -42,14 +42,14 @@ func TestWouldBeHeld(t *testing.T) {
 	}
 }
 
-// TestOutdated: what watch left before it ended is named, not taken for the node as it is. What the gate said at boot stays true.
+// TestOutdated: the report of a watch that has ended is listed as outdated. The gate's report of a boot does not become outdated.
 func TestOutdated(t *testing.T) {
 	before := func(text, at string) string { return strings.Replace(text, "2026-11-20T10:00", at, 1) }
 	f := merged(t, reportOf(t, "n1", "run", pass("swap", "off")), before(reportOf(t, "n2", "run", pass("swap", "off")), "2026-11-18T10:00"),
 		before(reportOf(t, "n3", "run", pass("swap", "off")), "2026-11-20T02:00"),
 		before(reportOf(t, "n4", "boot", pass("swap", "off")), "2026-10-01T10:00"),
 		before(reportOf(t, "n5", "run", pass("swap", "off")), "no time, "))
-	const want = "1 report over a day older than the newest (does nodegate watch run there?): "
+	const want = "1 report more than a day older than the newest (is nodegate watch running there?): "
 	var text, page bytes.Buffer
 	if err := fleet.Text(&text, f, false, report.Plain); err != nil {
 		t.Fatal(err)
@@ -66,16 +66,16 @@ func TestOutdated(t *testing.T) {
 	}
 }
 
-// TestLastWords: of a node that left its last words on the console only what does not pass is there; that the rest was not asked is not
-// said.
-func TestLastWords(t *testing.T) {
+// TestConsoleReport: a node with only a console report shows the checks that do not pass. The other checks must not be shown as "not
+// checked".
+func TestConsoleReport(t *testing.T) {
 	all := reportOf(t, "n1", "boot", fail("swap", "on"), pass("panic", "10"), pass("other", "1"))
 	held := reportOf(t, "n2", "boot", fail("swap", "on"), fail("other", "0"))
 	read, err := report.Decode("all.json", strings.NewReader(all+strings.Replace(all, "n1", "n3", 1)+held))
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines, err := report.LastWords(read[2].Report)
+	lines, err := report.ConsoleReport(read[2].Report)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,9 +83,9 @@ func TestLastWords(t *testing.T) {
 	if err != nil || len(console) != 1 {
 		t.Fatalf("%v, %v", console, err)
 	}
-	for want, reports := range map[string][]report.Read{"not asked": read, "": append(read[:2:2], console...)} {
+	for want, reports := range map[string][]report.Read{"not checked": read, "": append(read[:2:2], console...)} {
 		f, errs := fleet.Merge(reports)
-		if text := asText(t, f, true); errs != nil || strings.Contains(text, "not asked") != (want != "") || !strings.Contains(text, "other") {
+		if text := asText(t, f, true); errs != nil || strings.Contains(text, "not checked") != (want != "") || !strings.Contains(text, "other") {
 			t.Errorf("want %q: %v\n%s", want, errs, text)
 		}
 	}

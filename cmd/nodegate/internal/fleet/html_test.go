@@ -13,9 +13,9 @@ import (
 	"nodegate/cmd/nodegate/internal/fleet"
 )
 
-// TestPageInChromium looks at the page of 1,000 nodes as a person would: on a
-// phone and on a desk, in light and dark, without a network. SCREENSHOTS names a
-// folder for what it saw, for people to look at.
+// TestPageInChromium renders the page of 1,000 nodes in the width of a phone and of a
+// desktop, in light and dark mode, without a network. If SCREENSHOTS names a directory,
+// the test writes screenshots to it for a review by eye.
 func TestPageInChromium(t *testing.T) {
 	f := merged(t, farm(t, 1000, 100)...)
 	url := written(t, f)
@@ -27,10 +27,10 @@ func TestPageInChromium(t *testing.T) {
 			b.open(url, width, scheme)
 			for _, c := range []struct{ script, want string }{
 				{"document.documentElement.scrollWidth <= innerWidth && innerWidth == " + fmt.Sprint(width), "true"},
-				{"document.title", "nodegate fleet: 3 of 1000 nodes not as they should be"},
+				{"document.title", "nodegate fleet: 3 of 1000 nodes not passing"},
 				{"document.querySelector('header p').textContent",
 					"1000 nodes of eu-central-1.compute.internal, 100 checks, stage boot: 1 fail, 2 unknown, 997 pass"},
-				// Of 1,000 nodes four groups, of 100 checks seven in which they differ.
+				// The 1,000 nodes form four groups; seven of the 100 checks have differences.
 				{"document.querySelectorAll('#map tbody tr').length", "4"},
 				{"document.querySelectorAll('#map thead th a').length", "7"},
 				{"document.querySelectorAll('article').length", "7"},
@@ -41,10 +41,10 @@ func TestPageInChromium(t *testing.T) {
 				{"document.querySelector('article h3').textContent", "1 module.br_netfilter"},
 				{"document.querySelectorAll('#alike li').length", "93"},
 				{"document.scripts.length + document.querySelectorAll('link, img, iframe').length", "0"},
-				// The first column stays visible, and the numbers link to the checks.
+				// The first column must stay visible, and the numbers must link to the checks.
 				{"getComputedStyle(document.querySelector('#map tbody th')).position", "sticky"},
 				{"[...document.querySelectorAll('#map thead a')].every(a => document.querySelector(a.getAttribute('href')))", "true"},
-				// Open details do not widen the page either.
+				// Open details must not widen the page either.
 				{"document.querySelectorAll('details').forEach(d => d.open = true); document.documentElement.scrollWidth <= innerWidth", "true"},
 			} {
 				if got := b.eval(c.script); got != c.want {
@@ -75,8 +75,8 @@ func TestPageInChromium(t *testing.T) {
 	}
 }
 
-// TestWidePage: 300 nodes that differ in 80 checks scroll inside the map, not
-// the page; neither a name without a space nor markup widens it.
+// TestWidePage: a map of 300 nodes that differ in 80 checks scrolls by itself and does not
+// widen the page; neither does a name without spaces, or markup.
 func TestWidePage(t *testing.T) {
 	var reports []string
 	long := strings.Repeat("x", 200) + "<b>"
@@ -136,7 +136,7 @@ func hues(t *testing.T, what string, shown []byte) {
 		}
 	}
 	for _, h := range []string{"red", "blue", "green", "violet"} {
-		if seen[h] < 200 { // half a cell of the map
+		if seen[h] < 200 { // at least half a cell of the map
 			t.Errorf("%s: nothing is %s in the screenshot: %v", what, h, seen)
 		}
 	}

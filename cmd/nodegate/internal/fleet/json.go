@@ -15,18 +15,18 @@ func JSON(w io.Writer, f Fleet) error {
 		out := jsonCheck{Name: c.Name, Severity: c.Severity, Difference: c.Kind.String(), Because: c.Because, Remedy: c.Remedy}
 		for i, s := range c.States {
 			state := jsonState{Verdict: s.Verdict.String(), Got: s.Got, Count: len(s.Nodes)}
-			if s.NotAsked {
+			if s.NotChecked {
 				state.Verdict = ""
 			}
 			if i > 0 || c.Kind == Wrong && len(c.States) > 1 {
-				state.Nodes = f.list(s.Nodes)
+				state.Nodes = f.listNames(s.Nodes)
 			}
 			out.States = append(out.States, state)
 		}
 		d.Checks = append(d.Checks, out)
 	}
 	for _, g := range f.Groups {
-		out := jsonGroup{Nodes: f.list(g.Nodes), Differs: []string{}}
+		out := jsonGroup{Nodes: f.listNames(g.Nodes), Differs: []string{}}
 		for _, i := range g.Differs {
 			out.Differs = append(out.Differs, f.Checks[i].Name)
 		}
@@ -41,7 +41,7 @@ type jsonFleet struct {
 	Verdict    verdict.Verdict `json:"verdict"`
 	Nodes      []Member        `json:"nodes"`
 	Checks     []jsonCheck     `json:"checks"`
-	Groups     []jsonGroup     `json:"groups"` // of nodes that are alike
+	Groups     []jsonGroup     `json:"groups"` // groups of identical nodes
 }
 
 type jsonCheck struct {
@@ -50,22 +50,22 @@ type jsonCheck struct {
 	Difference string      `json:"difference"` // verdict, value, wrong, follows, varies, alike
 	Because    string      `json:"because,omitempty"`
 	Remedy     string      `json:"remedy,omitempty"`
-	States     []jsonState `json:"states"` // what most nodes have comes first
+	States     []jsonState `json:"states"` // the most common first
 }
 
 type jsonState struct {
-	Verdict string   `json:"verdict"` // "" is nodes that were not asked
+	Verdict string   `json:"verdict"` // "" for nodes that were not checked
 	Got     string   `json:"got"`
 	Count   int      `json:"count"`
-	Nodes   []string `json:"nodes,omitempty"` // not of what most have
+	Nodes   []string `json:"nodes,omitempty"` // empty for the majority
 }
 
 type jsonGroup struct {
 	Nodes   []string `json:"nodes"`
-	Differs []string `json:"differs"` // the checks in which they are not as most
+	Differs []string `json:"differs"` // the checks in which they differ from the majority
 }
 
-func (f Fleet) list(nodes []int) []string {
+func (f Fleet) listNames(nodes []int) []string {
 	names := []string{}
 	for _, n := range nodes {
 		names = append(names, f.Nodes[n].Name)

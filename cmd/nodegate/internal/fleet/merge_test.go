@@ -17,13 +17,13 @@ func TestMergeRejectsTwoOfOneNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	f, errs := fleet.Merge(reports)
-	if len(errs) != 1 || errs[0].Error() != `f.json:3:1: node "a" has a report already, in f.json; keep the newer` ||
+	if len(errs) != 1 || errs[0].Error() != `f.json:3:1: node "a" already has a report in f.json; keep only the newer one` ||
 		len(f.Nodes) != 2 || f.Checks[0].Kind != fleet.Alike {
 		t.Errorf("%v, %+v", errs, f)
 	}
 }
 
-// FuzzMerge: every file is an error or a table that can be written.
+// FuzzMerge: every file yields an error, or a table that can be written.
 func FuzzMerge(f *testing.F) {
 	f.Add([]byte(strings.Join(farm(f, 4, 8), "")))
 	f.Add([]byte(`{"apiVersion":"nodegate/v1","kind":"Report","verdict":"pass","results":[{"name":"a","verdict":"skipped"}]}`))
@@ -51,8 +51,8 @@ func FuzzMerge(f *testing.F) {
 	})
 }
 
-// TestTooManyChecks: reports whose checks no other node has are left out, by name, before the table of all checks and all
-// nodes is made; the others are shown.
+// TestTooManyChecks: Merge leaves out reports with too many checks that no other node has, and names them, before it builds the
+// table; the other reports are shown.
 func TestTooManyChecks(t *testing.T) {
 	var reports []report.Read
 	for n := range 200 {
@@ -64,7 +64,7 @@ func TestTooManyChecks(t *testing.T) {
 		reports = append(reports, r)
 	}
 	f, errs := fleet.Merge(reports)
-	if len(f.Nodes) != 20 || len(errs) != 180 || !strings.Contains(errs[0].Error(), "file-20: left out: ") {
+	if len(f.Nodes) != 20 || len(errs) != 180 || !strings.Contains(errs[0].Error(), "file-20: report left out: ") {
 		t.Errorf("%d nodes, %d errors, the first: %v", len(f.Nodes), len(errs), errs[0])
 	}
 }

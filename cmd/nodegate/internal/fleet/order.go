@@ -8,22 +8,23 @@ import (
 )
 
 // byInterest orders checks by the worst verdict, then by the number of nodes, the most
-// first. What follows from another check, and what needs no person, comes after.
+// first. Symptoms of another check, and checks that need no attention, come last.
 func byInterest(a, b Check) int {
-	return cmp.Or(cmp.Compare(a.later(), b.later()), cmp.Compare(a.worst(), b.worst()), cmp.Compare(b.concerned(), a.concerned()))
+	return cmp.Or(cmp.Compare(a.sortGroup(), b.sortGroup()), cmp.Compare(a.worst(), b.worst()),
+		cmp.Compare(b.countConcerned(), a.countConcerned()))
 }
 
-// later returns 0 for a check that a person looks at.
-func (c Check) later() Kind {
+// sortGroup returns 0 for a check that needs attention, and its kind for any other.
+func (c Check) sortGroup() Kind {
 	if c.Kind < Caused {
 		return 0
 	}
 	return c.Kind
 }
 
-// concerned returns on how many nodes the check does not pass; where all pass, how many
-// are not as most.
-func (c Check) concerned() int {
+// countConcerned returns the number of nodes on which the check does not pass. If all nodes pass, it
+// returns the number of nodes that differ from the majority.
+func (c Check) countConcerned() int {
 	n := 0
 	for _, s := range c.States {
 		if !s.fine() {
@@ -44,8 +45,8 @@ func (c Check) worst() int {
 	return worst
 }
 
-// natural compares names with numbers as numbers: node-2 comes before node-10.
-func natural(a, b string) int {
+// compareNatural compares names, with digits compared as numbers: node-2 comes before node-10.
+func compareNatural(a, b string) int {
 	for a != "" && b != "" {
 		na, nb := digits(a), digits(b)
 		if na > 0 && nb > 0 {

@@ -58,7 +58,7 @@ func merged(t testing.TB, reports ...string) fleet.Fleet {
 	return f
 }
 
-// farm returns reports of so many nodes with so many checks. One node lacks a
+// farm returns the reports of many nodes with many checks. One node lacks a
 // module (and two sysctls with it), one has another value, two are unknown; every
 // node has its own count of connections.
 func farm(t testing.TB, nodes, checks int) []string {

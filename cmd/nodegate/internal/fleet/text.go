@@ -9,15 +9,15 @@ import (
 	"nodegate/cmd/nodegate/internal/report"
 )
 
-// How much of a long list and of a long value the text shows.
+// The limits of the text: names of a list, and characters of a value.
 const (
 	textNames = 5
 	textValue = 100
 )
 
 // Text writes the table for people: the checks in which nodes differ, then these
-// nodes, last the sum. With all, it names every node, and the checks in which no
-// node differs.
+// nodes, and the totals last. With all, it names every node, and also lists the
+// checks without a difference.
 func Text(w io.Writer, f Fleet, all bool, paint report.Paint) error {
 	t := text{f: f, paint: paint, names: textNames}
 	if all {
@@ -26,17 +26,17 @@ func Text(w io.Writer, f Fleet, all bool, paint report.Paint) error {
 	for _, c := range f.Checks {
 		switch c.Kind {
 		case Verdicted, Valued, Wrong:
-			t.check(c)
+			t.writeCheck(c)
 		}
 	}
-	t.list(Caused, "because of these")
-	t.list(Varies, "a value of its own on most nodes")
+	t.writeList(Caused, "because of these")
+	t.writeList(Varies, "no majority, all nodes pass")
 	if all {
-		t.list(Alike, "the same everywhere")
+		t.writeList(Alike, "identical on all nodes")
 	}
-	t.groups()
+	t.writeGroups()
 	if held := f.WouldBeHeld(); held != nil {
-		fmt.Fprintf(&t, "%s would be held, if enforce were not warn: %s\n\n", report.Count(len(held), "node"), f.names(held, t.names))
+		fmt.Fprintf(&t, "%s would be held if enforce were not warn: %s\n\n", report.Count(len(held), "node"), f.names(held, t.names))
 	}
 	if old := f.Outdated(); old != nil {
 		fmt.Fprintf(&t, "%s %s: %s\n\n", report.Count(len(old), "report"), outdated, f.names(old, t.names))
@@ -53,7 +53,7 @@ type text struct {
 	names int
 }
 
-func (t *text) check(c Check) {
+func (t *text) writeCheck(c Check) {
 	fmt.Fprintf(t, "%s\n", clean(c.Name, textValue))
 	width := 0
 	for _, s := range c.States {
@@ -77,7 +77,7 @@ func (t *text) check(c Check) {
 	fmt.Fprintln(t)
 }
 
-func (t *text) list(k Kind, what string) {
+func (t *text) writeList(k Kind, what string) {
 	var names []string
 	for _, c := range t.f.Checks {
 		if c.Kind != k {
@@ -94,8 +94,8 @@ func (t *text) list(k Kind, what string) {
 	}
 }
 
-// groups lists the nodes, those that differ most first; alike nodes in one line.
-func (t *text) groups() {
+// writeGroups lists the nodes, those with the most differences first. Identical nodes share one line.
+func (t *text) writeGroups() {
 	for _, g := range t.f.Groups {
 		if len(g.Differs) == 0 {
 			continue
@@ -107,17 +107,21 @@ func (t *text) groups() {
 				continue
 			}
 			s, _ := c.Of(g.Nodes[0])
-			said := clean(c.Name, textValue) + " " + s.paint(t.paint, s.word())
+			result := clean(c.Name, textValue) + " " + s.paint(t.paint, s.word())
 			if s.fine() && s.Got != "" {
-				said += " " + clean(s.Got, 40)
+				result += " " + clean(s.Got, 40)
 			}
-			differs = append(differs, said)
+			differs = append(differs, result)
 		}
 		fmt.Fprintf(t, "%s: %s\n", t.f.names(g.Nodes, t.names), strings.Join(differs, ", "))
 	}
 	for _, g := range t.f.Groups {
 		if len(g.Differs) == 0 && len(t.f.Nodes) > 1 {
-			fmt.Fprintf(t, "%s as most: %s\n", report.Count(len(g.Nodes), "node"), t.f.names(g.Nodes, t.names))
+			verb := "match"
+			if len(g.Nodes) == 1 {
+				verb = "matches"
+			}
+			fmt.Fprintf(t, "%s %s the majority: %s\n", report.Count(len(g.Nodes), "node"), verb, t.f.names(g.Nodes, t.names))
 		}
 	}
 	fmt.Fprintln(t)

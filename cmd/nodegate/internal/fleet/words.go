@@ -11,36 +11,36 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// word returns the verdict as people read it.
+// word returns the word for the verdict.
 func (s Answer) word() string {
-	if s.NotAsked {
-		return "not asked"
+	if s.NotChecked {
+		return "not checked"
 	}
 	return s.Verdict.String()
 }
 
-// rank returns the index of the verdict in verdict.All, the worst first; -1 if the nodes were not asked.
+// rank returns the index of the verdict in verdict.All, the worst first, or -1 if the nodes were not checked.
 func (s Answer) rank() int {
-	if s.NotAsked {
+	if s.NotChecked {
 		return -1
 	}
 	return slices.Index(verdict.All(), s.Verdict)
 }
 
-// paint colours a word as the verdict; nodes that were not asked have no colour.
+// paint colours a word in the colour of the verdict. It does not colour nodes that were not checked.
 func (s Answer) paint(paint report.Paint, word string) string {
-	if s.NotAsked {
+	if s.NotChecked {
 		return word
 	}
 	return paint.Verdict(s.Verdict, word)
 }
 
-// fine reports whether no operator has to look at it.
-func (s Answer) fine() bool { return s.NotAsked || s.Verdict.Fine() }
+// fine reports whether the answer needs no attention.
+func (s Answer) fine() bool { return s.NotChecked || s.Verdict.Fine() }
 
-// clean returns a text of a report as one line that is safe to print: without
-// control characters, which could rewrite a terminal, and without characters that
-// change the direction of writing; cut after most runes if most is not 0.
+// clean returns a text of a report as one line that is safe to print. It replaces
+// control characters, which could rewrite a terminal, and characters that change
+// the direction of writing. It cuts the text after most runes if most is not 0.
 func clean(text string, most int) string {
 	var b strings.Builder
 	n := 0
@@ -57,7 +57,7 @@ func clean(text string, most int) string {
 	return b.String()
 }
 
-// names lists nodes, at most the first so many if most is not 0.
+// names lists nodes, at most the first most ones if most is not 0.
 func (f Fleet) names(nodes []int, most int) string {
 	var b strings.Builder
 	for i, n := range nodes {
@@ -73,8 +73,8 @@ func (f Fleet) names(nodes []int, most int) string {
 	return b.String()
 }
 
-// domain returns the common end of all names, from a dot on, which the table does
-// not repeat. It is "" if a name would be empty without it.
+// domain returns the common suffix of all names, from a dot on, which the table does
+// not repeat. It returns "" if a name would be empty without it.
 func domain(nodes []Member) string {
 	if len(nodes) < 2 {
 		return ""
@@ -107,26 +107,26 @@ func (f Fleet) summary(word func(Answer) string) string {
 	if f.domain != "" {
 		nodes += " of " + clean(strings.TrimPrefix(f.domain, "."), 80)
 	}
-	return fmt.Sprintf("%s, %s, stage %s: %s", nodes, report.Count(len(f.Checks)-f.facts(), "check"),
+	return fmt.Sprintf("%s, %s, stage %s: %s", nodes, report.Count(len(f.Checks)-f.countFacts(), "check"),
 		strings.Join(stages, " and "), strings.Join(parts, ", "))
 }
 
-// facts returns how many checks no policy asks for.
-func (f Fleet) facts() int {
+// countFacts returns the number of checks that are properties of the node, not requirements.
+func (f Fleet) countFacts() int {
 	n := 0
 	for _, c := range f.Checks {
-		if strings.HasPrefix(c.Name, isFact) {
+		if strings.HasPrefix(c.Name, factPrefix) {
 			n++
 		}
 	}
 	return n
 }
 
-// outdated says of a report what Outdated found.
-const outdated = "over a day older than the newest (does nodegate watch run there?)"
+// outdated describes the reports of Outdated.
+const outdated = "more than a day older than the newest (is nodegate watch running there?)"
 
-// when returns the time in which the nodes were checked.
-func (f Fleet) when() string {
+// checkedPeriod returns the period in which the nodes were checked.
+func (f Fleet) checkedPeriod() string {
 	var first, last time.Time
 	for _, n := range f.Nodes {
 		at, err := time.Parse(time.RFC3339, n.Time)

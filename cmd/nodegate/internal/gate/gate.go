@@ -1,7 +1,7 @@
-// Package gate keeps one start of a unit waiting until the node passes, or until
-// the policy's budget ends. It must neither hang nor open by mistake: every
-// outcome but Proven, and what somebody chose (Off, Released, Tolerated), keeps
-// the unit held.
+// Package gate holds one start of a unit until the node passes, or until the policy's
+// budget is used up. It must neither hang nor open by mistake: the unit stays held for
+// every outcome except Proven and those that the operator has chosen (GlassBroken,
+// Released, Tolerated).
 package gate
 
 import (
@@ -26,61 +26,61 @@ import (
 type Gate struct {
 	Host           *host.Host
 	Voice          Voice
-	BreakGlassFile string                // the file that switches the gate off
-	Again          func() *policy.Policy // evaluates the policy again, nil where it cannot be; it may wait
-	last           string                // the reason that was said last: each is said once
+	BreakGlassFile string                // the file that turns break-glass on
+	Again          func() *policy.Policy // re-evaluates the policy; nil if that fails; may block
+	last           string                // the last reported reason; each is reported once
 	stuck          activity.Step
-	doubt          string       // why it cannot be told whether the gate is switched off
-	held           string       // how the reasons are said; "" is held
-	words          string       // the last words that the console has
-	Next           string       // what follows where the budget ends; "" is that systemd tries again
-	tested         string       // the report that whoever tests this image has
-	untold         string       // the one that was made for them since, and not accepted
-	shipped        <-chan error // what became of on_held; nil before it was run
+	doubt          string       // the error of the last break-glass check
+	held           string       // the verb of the reasons; "" means "held"
+	words          string       // the last console report written
+	Next           string       // the consequence when the budget is used up; "" means that systemd retries
+	tested         string       // the report that the image tester has received
+	untold         string       // a newer report that the image tester has not accepted
+	shipped        <-chan error // the result of the on_held program; nil before it has run
 }
 
-// Outcome is how the start ends.
+// Outcome is the result of one start.
 type Outcome int
 
 // The outcomes. The zero value keeps the unit held.
 const (
 	Held        Outcome = iota
-	Unknown             // held, because it could not be told whether the node passes
+	Unknown             // held, because the verdict is unknown
 	Proven              // the node passes
-	GlassBroken         // somebody broke the glass
-	Released            // the budget ended, and the policy releases
-	Tolerated           // the node does not pass, and the policy holds nothing (enforce = "warn")
+	GlassBroken         // break-glass is in force
+	Released            // the budget is used up, and the policy releases the unit
+	Tolerated           // the node does not pass, but the policy holds nothing (enforce = "warn")
 )
 
-// BreakGlass reports whether somebody broke the glass, and says so: before the
-// policy is read, and while the unit is held.
+// BreakGlass reports whether break-glass is in force, and logs it. The gate calls it before
+// it reads the policy, and while the unit is held.
 func (g *Gate) BreakGlass() bool {
 	why, err := g.Host.BreakGlass(g.BreakGlassFile)
 	if err != nil && err.Error() != g.doubt {
 		g.doubt = err.Error()
-		g.Voice.say(host.LevelWarning, "nodegate: "+g.doubt+"; the gate is not switched off", nil)
+		g.Voice.say(host.LevelWarning, "nodegate: "+g.doubt+"; break-glass is not in force", nil)
 	}
 	if why == "" {
 		return false
 	}
-	line := "nodegate: gate is switched off by " + why + ": this node is NOT proven"
+	line := "nodegate: break-glass in force (" + why + "): this node is NOT proven"
 	host.Status(line)
 	g.Voice.say(host.LevelWarning, line, nil)
 	return true
 }
 
-// Unreadable says that the unit is held because the policy cannot be read. Which
-// way to fail would be the policy's choice.
+// Unreadable reports that the unit is held because the policy cannot be read. Without
+// a policy the gate cannot know whether to release the unit.
 func (g *Gate) Unreadable(mistake, all string) {
 	line := "nodegate: held: the policy cannot be read: " + report.OneLine(mistake)
 	host.Status(line)
-	g.Voice.say(host.LevelError, line+"; correct it, or touch "+g.BreakGlassFile, nil)
+	g.Voice.say(host.LevelError, line+"; correct the policy, or run `touch "+g.BreakGlassFile+"`", nil)
 	if all != "" {
 		g.Voice.log(host.LevelError, all, nil)
 	}
 }
 
-// Run checks, and repairs where the policy says so, until the node passes.
+// Run checks until the node passes, and repairs it if the policy sets repair.
 func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
 	began := time.Now()
 	off, tolerated, kept := false, false, false
@@ -125,7 +125,7 @@ func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
 			p.Gate.Unit, waited, g.because(), g.Voice.losses()), nil)
 		return Tolerated
 	case !errors.Is(err, checks.ErrBudget):
-		// A signal is no decision about the node: systemd stops the start.
+		// A signal does not decide about the node: systemd is stopping the start.
 		g.Voice.log(host.LevelNotice, fmt.Sprintf("nodegate: stopped after %s; %s was held%s", waited, p.Gate.Unit, g.because()), nil)
 	case p.Gate.OnTimeout == policy.Release:
 		g.explain(r, waitingFor(err))
@@ -141,7 +141,7 @@ func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
 			stuck = ": " + stuck
 		}
 		g.Voice.log(host.LevelError, fmt.Sprintf("nodegate: %s stays held after %s%s; %s%s", p.Gate.Unit, waited,
-			stuck, cmp.Or(g.Next, "systemd tries again"), g.Voice.losses()), nil)
+			stuck, cmp.Or(g.Next, "systemd retries"), g.Voice.losses()), nil)
 	}
 	if r.Verdict() == verdict.Fail {
 		return Held
@@ -149,8 +149,8 @@ func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
 	return Unknown
 }
 
-// list returns the requirements of each attempt. While the policy depends on a fact that is not known, as on the version of a kubelet
-// that was too slow to say it, it is evaluated again.
+// list returns the requirements of each attempt. While the policy depends on an unknown fact, such as the version of a kubelet that
+// was too slow to print it, list re-evaluates the policy.
 func (g *Gate) list(p *policy.Policy) func(checks.Outcome) []checks.Check {
 	list := catalog.For(p, checks.Boot)
 	return func(last checks.Outcome) []checks.Check {
@@ -163,7 +163,7 @@ func (g *Gate) list(p *policy.Policy) func(checks.Outcome) []checks.Check {
 	}
 }
 
-// waitingFor returns what an attempt was waiting for when the budget ended.
+// waitingFor returns the step that an attempt was waiting for when the budget was used up.
 func waitingFor(err error) activity.Step {
 	var overdue checks.Overdue
 	errors.As(err, &overdue)
@@ -190,27 +190,27 @@ func (g *Gate) proven(unit string, requirements int, waited time.Duration) {
 	select {
 	case n := <-passes:
 		if n >= oftenPasses {
-			g.Voice.say(host.LevelWarning, fmt.Sprintf("nodegate: the node passed %d times in %s, and %s is started again and again: "+
-				"what makes it exit is not among the checks; run: nodegate status, or journalctl -b -u %s", n, often, unit, unit), nil)
+			g.Voice.say(host.LevelWarning, fmt.Sprintf("nodegate: the node passed %d times in %s, but %s keeps restarting: "+
+				"no check explains why it exits; run `nodegate status` or `journalctl -b -u %s`", n, often, unit, unit), nil)
 		}
 	default:
 	}
 }
 
-// A unit that starts this often crash-loops behind a gate that passes.
+// A unit that passes the gate this often is in a crash loop.
 const (
 	oftenPasses = 10
 	often       = 2 * time.Minute
 )
 
-// document returns the report of one attempt, converted at the first call: that reads the machine's files, which can hang, and
-// leave bounds it if nothing else needs the report.
+// document returns the report of one attempt. It is converted at the first call, because that reads the machine's files and
+// can hang; leave bounds it if nothing else needs the report.
 func (g *Gate) document(p *policy.Policy, r checks.Outcome) func() report.Report {
 	return sync.OnceValue(func() report.Report { return report.New(g.Host, p, r) })
 }
 
-// writeReport leaves what was found and changed for other tools. A file that cannot be
-// written (an ordinary user tries the gate) is no reason to be held.
+// writeReport writes the report and the changes to /run for other tools. A failed write does not hold
+// the unit: an unprivileged user may be trying the gate.
 func (g *Gate) writeReport(document func() report.Report, r checks.Outcome) {
 	g.tellTester(document)
 	kept := make(chan error, 1)
@@ -233,8 +233,8 @@ func (g *Gate) writeReport(document func() report.Report, r checks.Outcome) {
 	}
 }
 
-// explain says why the unit is held: one line for each cause, and only when the
-// reason has changed since it was said.
+// explain reports why the unit is held: one line for each cause, and only if the
+// reason has changed since the last report.
 func (g *Gate) explain(r checks.Outcome, waiting activity.Step) {
 	if waiting.What != "" {
 		line := "nodegate: " + cmp.Or(g.held, "held") + ": " + waiting.String()
@@ -243,7 +243,7 @@ func (g *Gate) explain(r checks.Outcome, waiting activity.Step) {
 			g.Voice.say(host.LevelError, line, nil)
 		}
 		g.stuck = waiting
-		if g.last == "" { // the reason that a whole attempt found says more
+		if g.last == "" { // do not replace the reason of a complete attempt, which is more precise
 			g.last = waiting.String()
 		}
 		return

@@ -9,12 +9,12 @@ import (
 	"nodegate/internal/host"
 )
 
-// recorder writes each change to ChangesFile when it has been made, in their order and each once. A file system that hangs holds an
-// attempt up for one line, and again only after retry. What is made meanwhile waits, and is written when the file system answers: it is
-// lost where there is too much of it, or where the start ends before.
+// recorder writes each change to ChangesFile right after it was made, in order and once. A file system that hangs delays an attempt
+// for one line, and again only after retry. Later changes wait, and are written when the file system responds. They are lost if more
+// than mostWaiting are waiting, or if the start ends first.
 type recorder struct {
 	write func(report.AppliedChange)
-	slow  time.Time // when a line was last waited for in vain
+	slow  time.Time // the last time that a write timed out
 
 	mu      sync.Mutex
 	waiting []unrecorded
@@ -26,10 +26,10 @@ type unrecorded struct {
 	written chan struct{}
 }
 
-// mostWaiting is how many changes wait: more than a node's first start makes.
+// mostWaiting bounds the waiting changes. It is more than a node's first start makes.
 const mostWaiting = 1000
 
-// record is called by one attempt at a time.
+// record writes a change, or queues it. Only one attempt at a time may call it.
 func (k *recorder) record(was checks.Result, made []checks.Change) {
 	written := k.add(report.Made(was, made))
 	if time.Since(k.slow) > retry && !host.InTime(func() bool { <-written; return true }) {
@@ -37,7 +37,7 @@ func (k *recorder) record(was checks.Result, made []checks.Change) {
 	}
 }
 
-// add returns what is closed when the change is written, or dropped.
+// add queues a change. It returns a channel that is closed when the change is written or dropped.
 func (k *recorder) add(c report.AppliedChange) <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -54,7 +54,7 @@ func (k *recorder) add(c report.AppliedChange) <-chan struct{} {
 	return u.written
 }
 
-// drain writes what waits, and ends when that is nothing.
+// drain writes the waiting changes, and ends when none is left.
 func (k *recorder) drain() {
 	for {
 		k.mu.Lock()

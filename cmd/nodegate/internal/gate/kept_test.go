@@ -12,7 +12,7 @@ import (
 	"nodegate/cmd/nodegate/internal/report"
 )
 
-// TestKeeper: a file system that hangs for a while holds changes up for one line in retry, and has each of them once, in their order.
+// TestKeeper: while a file system hangs, it delays only one line per retry; afterwards it has every change once and in order.
 func TestKeeper(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, hangs := time.Now(), 20*time.Second
@@ -55,12 +55,12 @@ func TestKeeper(t *testing.T) {
 			made(fmt.Sprint(i))
 		}
 		if d := time.Since(began); d > time.Minute {
-			t.Errorf("a file system that does not answer held it up until %s", d)
+			t.Errorf("a file system that does not respond delayed the changes until %s", d)
 		}
 		noted()
 		time.Sleep(2 * time.Hour)
 		if n := len(noted()); n != mostWaiting+1 {
-			t.Errorf("%d lines waited, and one was being written", n-1)
+			t.Errorf("%d lines waited besides the one being written", n-1)
 		}
 	})
 }

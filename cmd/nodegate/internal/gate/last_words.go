@@ -7,11 +7,12 @@ import (
 	"nodegate/internal/host"
 )
 
-// leaveWords writes the report to the console, and to pstore where a program may, which outlive the machine, once for each change.
+// leaveWords writes the console report, once for each change. It also writes it to pstore if the kernel allows that. Both outlive the
+// machine.
 func (g *Gate) leaveWords(document func() report.Report) {
-	lines, err := report.LastWords(document())
+	lines, err := report.ConsoleReport(document())
 	if err != nil {
-		g.Voice.log(host.LevelWarning, "nodegate: last words: "+err.Error(), nil)
+		g.Voice.log(host.LevelWarning, "nodegate: console report: "+err.Error(), nil)
 		return
 	}
 	if all := strings.Join(lines, "\n"); all != g.words {
@@ -23,24 +24,24 @@ func (g *Gate) leaveWords(document func() report.Report) {
 	}
 }
 
-// tellTester writes the whole report for whoever tests this machine's image, once for each change.
+// tellTester writes the whole report to the image tester's port, once for each change.
 func (g *Gate) tellTester(document func() report.Report) {
 	if !host.HasReportPort() {
 		return
 	}
-	short, err := report.LastWords(document()) // without times
+	short, err := report.ConsoleReport(document()) // without times
 	if err != nil || strings.Join(short, "\n") == g.tested {
 		return
 	}
-	if lines, err := report.AllWords(document()); err == nil {
+	if lines, err := report.FullConsoleReport(document()); err == nil {
 		if g.untold = strings.Join(lines, "\n"); g.Voice.toTester(g.untold) {
 			g.tested, g.untold = strings.Join(short, "\n"), ""
 		}
 	}
 }
 
-// insist writes the last report again that the tester did not accept: no other will follow it. On a busy machine udev makes the
-// port seconds after kubelet's start.
+// insist retries to write the last report if the tester has not accepted it, because no other report follows. On a busy machine udev
+// creates the port seconds after kubelet's start.
 func (g *Gate) insist() {
 	for tries := 6; g.untold != "" && tries > 0; tries-- {
 		if host.Report(g.untold + "\n") {

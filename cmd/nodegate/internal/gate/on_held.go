@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	shipTime  = 30 * time.Second // what the policy's program may take
-	shipGrace = 5 * time.Second  // of that, after the gate has decided
+	shipTime  = 30 * time.Second // bounds the policy's on_held program
+	shipGrace = 5 * time.Second  // bounds the wait for it after the gate has decided
 )
 
-// tell gives the report to program, the policy's on_held, once a start, beside the gate: what becomes of it neither holds nor
-// opens anything.
+// tell passes the report to program, the policy's on_held, once for each start and in the background. The program's result neither
+// holds nor releases the unit.
 func (g *Gate) tell(program []string, document func() report.Report) {
 	if len(program) == 0 || g.shipped != nil {
 		return
@@ -34,7 +34,7 @@ func (g *Gate) tell(program []string, document func() report.Report) {
 	}()
 }
 
-// told waits a moment for the program, and says why it failed.
+// told waits up to shipGrace for the on_held program, and logs its error.
 func (g *Gate) told() {
 	if g.shipped == nil {
 		return
@@ -45,6 +45,6 @@ func (g *Gate) told() {
 			g.Voice.log(host.LevelWarning, "nodegate: on_held: "+err.Error(), nil)
 		}
 	case <-time.After(shipGrace):
-		g.Voice.log(host.LevelWarning, "nodegate: on_held has not ended, and is left behind", nil)
+		g.Voice.log(host.LevelWarning, "nodegate: on_held is still running; not waiting for it", nil)
 	}
 }

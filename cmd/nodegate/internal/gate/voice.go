@@ -9,11 +9,11 @@ import (
 	"nodegate/internal/host"
 )
 
-// Voice tells people and programs what the gate does: the console, the journal
-// or standard error, and the unit's status. No reader can block it. What was not
-// accepted in time is lost, and counted.
+// Voice writes the gate's messages to the console, to the image tester, and to the journal
+// or standard error. No reader can block it: a message that is not accepted in time is
+// dropped and counted.
 type Voice struct {
-	Stderr io.Writer // where standard error is not the journal
+	Stderr io.Writer // used if standard error is not connected to the journal
 	lost   map[string]int
 	lostAt map[string]time.Time
 }
@@ -28,7 +28,7 @@ func (v *Voice) say(level host.Level, line string, fields map[string]string) {
 	v.log(level, line, fields)
 }
 
-// toTester writes to whoever tests this machine's image, and returns false where that did not accept it.
+// toTester writes to the image tester's port, and returns whether the tester accepted the text.
 func (v *Voice) toTester(text string) bool {
 	return v.write("report port", func() bool { return host.Report(text + "\n") })
 }
@@ -46,15 +46,15 @@ func (v *Voice) log(level host.Level, line string, fields map[string]string) {
 	v.write("standard error", func() bool { return host.Print(v.Stderr, line) })
 }
 
-// leave writes files below /run. A file system that hangs holds nothing up.
+// leave calls write, which writes files below /run. A file system that hangs does not delay the gate.
 func (v *Voice) leave(write func()) {
 	v.write("/run", func() bool {
 		return host.InTime(func() bool { write(); return true })
 	})
 }
 
-// retry is how long an outlet is left alone after a loss: each message would cost
-// its patience, which belongs to the budget.
+// retry is the pause of an outlet after a lost message: otherwise every message would wait for
+// its timeout, at the cost of the budget.
 const retry = 5 * time.Second
 
 func (v *Voice) write(outlet string, write func() bool) bool {
@@ -72,7 +72,7 @@ func (v *Voice) write(outlet string, write func() bool) bool {
 	return false
 }
 
-// losses says what was not heard, "" for nothing.
+// losses returns a note on the lost messages, or "" if none was lost.
 func (v *Voice) losses() string {
 	var all []string
 	for _, outlet := range []string{"console", "report port", "pstore", "journal", "standard error", "/run"} {
@@ -83,5 +83,5 @@ func (v *Voice) losses() string {
 	if all == nil {
 		return ""
 	}
-	return "; messages that nobody accepted: " + strings.Join(all, ", ")
+	return "; lost messages: " + strings.Join(all, ", ")
 }

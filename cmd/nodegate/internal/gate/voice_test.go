@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestRetry: an outlet that lost a message is tried again after its time, however many messages come meanwhile.
+// TestRetry: an outlet that lost a message is retried after the retry time, however many messages arrive before.
 func TestRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v, tries := Voice{}, 0
@@ -14,7 +14,7 @@ func TestRetry(t *testing.T) {
 			v.write("/run", func() bool { tries++; return tries == 3 })
 			time.Sleep(2 * time.Second)
 		}
-		if want := "; messages that nobody accepted: /run 9"; tries != 4 || v.losses() != want {
+		if want := "; lost messages: /run 9"; tries != 4 || v.losses() != want {
 			t.Errorf("tried %d times%s", tries, v.losses())
 		}
 	})

@@ -15,10 +15,10 @@ import (
 	"nodegate/units"
 )
 
-// imageFormat returns qcow2 or raw. QEMU is told, because it would guess: what a guest writes into a raw disk can make it a
-// qcow2 that names any file of this machine. bare allows a file system without a boot sector.
+// imageFormat returns qcow2 or raw. QEMU must not guess the format: a guest could write to its raw disk a qcow2 header that
+// names any file of this machine. bare allows a file system without a boot sector.
 func imageFormat(name string, bare bool) (string, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a named pipe would hang
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a named pipe must not block
 	if err != nil {
 		return "", fmt.Errorf("reading the image: %w", err)
 	}
@@ -28,7 +28,7 @@ func imageFormat(name string, bare bool) (string, error) {
 		return "", fmt.Errorf("reading the image: %w", err)
 	}
 	if info.IsDir() {
-		return "", fmt.Errorf("%s: a directory; for a file tree use: nodegate check --root %s", name, name)
+		return "", fmt.Errorf("%s is a directory; for a file tree run `nodegate check --root %s`", name, name)
 	}
 	if mode := info.Mode(); !mode.IsRegular() && mode&(os.ModeDevice|os.ModeCharDevice) != os.ModeDevice {
 		return "", fmt.Errorf("%s is neither a file nor a disk", name)
@@ -41,12 +41,12 @@ func imageFormat(name string, bare bool) (string, error) {
 		{"KDMV", "a VMDK"}, {"# Disk DescriptorFile", "a VMDK"}, {"conectix", "a VHD"}, {"vhdxfile", "a VHDX"}, {"<<< ", "a VDI"},
 	} {
 		if bytes.HasPrefix(head, []byte(other.magic)) {
-			return "", fmt.Errorf("%s is %s: give it as qcow2: qemu-img convert -O qcow2 %s image.qcow2", name, other.what, name)
+			return "", fmt.Errorf("%s is %s; convert it with `qemu-img convert -O qcow2 %s image.qcow2`", name, other.what, name)
 		}
 	}
 	for _, magic := range []string{"\x1f\x8b", "\xfd7zXZ\x00", "\x28\xb5\x2f\xfd", "BZh"} {
 		if bytes.HasPrefix(head, []byte(magic)) {
-			return "", fmt.Errorf("%s is compressed: unpack it first", name)
+			return "", fmt.Errorf("%s is compressed; unpack it first", name)
 		}
 	}
 	switch {
@@ -55,16 +55,16 @@ func imageFormat(name string, bare bool) (string, error) {
 	case bytes.HasSuffix(head, []byte{0x55, 0xaa}), bare && info.Size() >= 1<<20:
 		return "raw", nil
 	}
-	return "", fmt.Errorf("%s is no disk image: neither a qcow2, nor a raw disk with a boot sector (a file system alone needs --kernel)", name)
+	return "", fmt.Errorf("%s is not a disk image; give a qcow2 image, a raw disk with a boot sector, or a file system with --kernel", name)
 }
 
-// testPolicy is where the policy of the test lies in the machine, alone.
+// testPolicy is the path of the test's policy in the machine. It replaces every other policy file there.
 const testPolicy = units.PolicyDir + "/image-test.hcl"
 
-// inForce returns the arguments that put the test's policy in force, and what removes their file. QEMU offers systemd a credential,
-// from which its systemd-tmpfiles writes files before kubelet starts (tmpfiles.d(5), systemd 252): whoever runs a virtual machine
-// can do that anyway, and nodegate itself reads a policy from nowhere else than its directory.
-func (t Test) inForce() ([]string, func(), error) {
+// installPolicy returns the QEMU arguments that install the test's policy in the machine, and a function that removes their file. QEMU
+// passes systemd a credential, from which systemd-tmpfiles writes files before kubelet starts (tmpfiles.d(5), systemd 252). The owner
+// of a virtual machine can do that anyway, and nodegate needs no other way to receive a policy than its own directory.
+func (t Test) installPolicy() ([]string, func(), error) {
 	if t.Policy == nil {
 		return nil, func() {}, nil
 	}
@@ -82,5 +82,5 @@ func (t Test) inForce() ([]string, func(), error) {
 	return []string{"-fw_cfg", "name=opt/io.systemd.credentials/tmpfiles.extra,file=" + name}, func() { os.RemoveAll(dir) }, nil
 }
 
-// inForce reports whether a report is on the test's policy.
-func inForce(r report.Report) bool { return slices.Equal(r.Policy.Files, []string{testPolicy}) }
+// usesTestPolicy reports whether a report was made with the test's policy.
+func usesTestPolicy(r report.Report) bool { return slices.Equal(r.Policy.Files, []string{testPolicy}) }

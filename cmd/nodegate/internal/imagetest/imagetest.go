@@ -1,4 +1,4 @@
-// Package imagetest boots a machine image as it will ship, and waits for its gate's verdict.
+// Package imagetest boots a machine image unchanged, and waits for the verdict of its gate.
 package imagetest
 
 import (
@@ -18,7 +18,7 @@ import (
 	"nodegate/policy"
 )
 
-// Test is an image, and how it is booted. Nothing is written to the image.
+// Test describes an image and how to boot it. A test does not write to the image.
 type Test struct {
 	Image       string
 	Firmware    string
@@ -26,33 +26,33 @@ type Test struct {
 	Memory      int // MiB
 	Processors  int
 	Direct      qemu.Direct // for an image without a boot loader
-	Policy      []byte      // in force instead of the image's; nil leaves that
+	Policy      []byte      // replaces the image's policy, unless nil
 	Boots       int
-	Timeout     time.Duration                                         // of one boot
-	Hold        time.Duration                                         // for so long a verdict other than pass may still change
-	Progress    func(boot int, running time.Duration, console string) // nil, or is told now and then
+	Timeout     time.Duration                                         // bounds one boot
+	Hold        time.Duration                                         // accept a verdict other than pass after it has lasted this long
+	Progress    func(boot int, running time.Duration, console string) // called regularly, unless nil
 }
 
-// Outcome is what all boots came to.
+// Outcome is the result of all boots.
 type Outcome struct {
-	Report  report.Report // of the first boot that did not pass, else of the last; its first result is about the boots
+	Report  report.Report // from the worst boot; its first result is about the boots
 	Passed  int
-	NoKVM   string // QEMU's words, where the machine was emulated because KVM could not run it
-	Console string // how that boot ended on its console, where it came to no verdict
+	NoKVM   string // QEMU's message if KVM could not run the machine, which was then emulated
+	Console string // the end of that boot's console if the boot did not reach a verdict
 }
 
-// Check is the name of the result about the boots.
+// Check is the name of the result that summarises the boots.
 const Check = "image.boots"
 
-// noKVM is the error of a host whose KVM cannot run the machine: QEMU's words.
+// noKVM is QEMU's message on a host whose KVM cannot run the machine.
 type noKVM string
 
 func (e noKVM) Error() string {
-	return "KVM on this host cannot run the machine (" + string(e) + "): --accelerator tcg emulates it"
+	return "KVM on this host cannot run the machine (" + string(e) + "); emulate it with --accelerator tcg"
 }
 
-// Run boots the image again and again. An error says that it could not be tested, or that ctx ended. With qemu.Auto a machine that KVM
-// cannot run is emulated.
+// Run boots the image t.Boots times. It returns an error if the image could not be tested, or if ctx ended. With qemu.Auto it emulates a
+// machine that KVM cannot run.
 func (t Test) Run(ctx context.Context) (Outcome, error) {
 	out, err := t.run(ctx)
 	var words noKVM
@@ -88,7 +88,7 @@ func (t Test) run(ctx context.Context) (Outcome, error) {
 	return t.outcome(*worst, passed), nil
 }
 
-// machine returns what is booted, and what removes the files that it needs.
+// machine returns the machine to boot, and a function that removes its temporary files.
 func (t Test) machine() (qemu.Machine, func(), error) {
 	format, err := imageFormat(t.Image, t.Direct.Kernel != "")
 	if err != nil {
@@ -106,7 +106,7 @@ func (t Test) machine() (qemu.Machine, func(), error) {
 	if err != nil {
 		return qemu.Machine{}, nil, err
 	}
-	in, undo, err := t.inForce()
+	in, undo, err := t.installPolicy()
 	if err != nil {
 		return qemu.Machine{}, nil, err
 	}
@@ -115,7 +115,7 @@ func (t Test) machine() (qemu.Machine, func(), error) {
 		processor = "max,la57=off"
 	}
 	more = append(append(more, in...),
-		"-cpu", processor, "-machine", "graphics=off", // the firmware speaks on the serial console
+		"-cpu", processor, "-machine", "graphics=off", // makes the firmware use the serial console
 		"-netdev", "user,id=net,restrict=on", "-device", "virtio-net-pci,netdev=net,romfile=")
 	return qemu.Machine{
 		Accelerator: accelerator, Memory: t.Memory, Processors: t.Processors,
@@ -124,18 +124,18 @@ func (t Test) machine() (qemu.Machine, func(), error) {
 	}, undo, nil
 }
 
-// boot is what became of one boot.
+// boot is the result of one boot.
 type boot struct {
-	seen
+	observation
 	number  int
 	verdict verdict.Verdict
-	why     string // where there is no report that says it
+	why     string // the reason for the verdict if there is no report
 	remedy  string
 }
 
 const (
-	look  = 200 * time.Millisecond
-	grace = 2 * time.Second // for the lines that follow the one that says how a boot ends
+	pollInterval = 200 * time.Millisecond
+	grace        = 2 * time.Second // time for the console lines that follow the end of a boot
 )
 
 func (t Test) boot(ctx context.Context, m qemu.Machine, number int) (boot, error) {
@@ -147,10 +147,10 @@ func (t Test) boot(ctx context.Context, m qemu.Machine, number int) (boot, error
 	port := qemu.Record(r.Ports[0])
 	began := time.Now()
 	limit := time.After(t.Timeout)
-	tick := time.NewTicker(look)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
-	var since time.Time // when what was seen last was seen first
-	var last seen
+	var since time.Time // when the current state was first observed
+	var last observation
 	for {
 		over := false
 		select {
@@ -162,13 +162,13 @@ func (t Test) boot(ctx context.Context, m qemu.Machine, number int) (boot, error
 			}
 			over = true
 		case <-limit:
-			return t.judge(see(r.Console(), port.Text()), true, false), nil
+			return t.judge(observe(r.Console(), port.Text()), true, false), nil
 		case <-tick.C:
 		}
 		if words := r.NoKVM(); words != "" {
 			return boot{}, noKVM(words)
 		}
-		now := see(r.Console(), port.Text())
+		now := observe(r.Console(), port.Text())
 		if t.Progress != nil {
 			t.Progress(number, time.Since(began), now.last)
 		}
@@ -185,18 +185,18 @@ func (t Test) boot(ctx context.Context, m qemu.Machine, number int) (boot, error
 	}
 }
 
-// unfinished reports whether the gate's words are about a check that still runs: they are no verdict.
-func unfinished(held string) bool {
+// stillRunning reports whether the gate's message is about a check that is still running. Such a message is not a verdict.
+func stillRunning(held string) bool {
 	_, duration, found := strings.Cut(held, " has not returned for ")
 	return found && !strings.Contains(duration, " ")
 }
 
-// judge returns the verdict on what was seen last.
-func (t Test) judge(s seen, late, over bool) boot {
-	b := boot{seen: s, verdict: verdict.Fail}
+// judge returns the result for the last observation of a boot.
+func (t Test) judge(s observation, late, over bool) boot {
+	b := boot{observation: s, verdict: verdict.Fail}
 	switch {
-	case s.report != nil && t.Policy != nil && !inForce(*s.report):
-		b.verdict, b.why = verdict.Unknown, fmt.Sprintf("the policy was %s: the image's systemd took no other (252 and later does)",
+	case s.report != nil && t.Policy != nil && !usesTestPolicy(*s.report):
+		b.verdict, b.why = verdict.Unknown, fmt.Sprintf("the policy was %s: the image's systemd did not accept another one (systemd 252 or later does)",
 			strings.Join(s.report.Policy.Files, ", "))
 	case s.report != nil:
 		b.verdict = s.report.Verdict
@@ -204,31 +204,31 @@ func (t Test) judge(s seen, late, over bool) boot {
 		b.why = s.ending
 	case s.held != "":
 		b.why = s.held
-		if unfinished(s.held) {
-			b.verdict, b.remedy = verdict.Unknown, "a slow machine needs a longer --hold"
+		if stillRunning(s.held) {
+			b.verdict, b.remedy = verdict.Unknown, "if the machine is slow, use a longer --hold"
 		}
 	case s.off != "":
 		b.verdict, b.why = verdict.Unknown, s.off
 	case over:
-		b.why = "the machine restarted or switched itself off before its gate's verdict"
+		b.why = "the machine rebooted or shut down before the gate's verdict"
 	case late && s.last == "":
 		b.verdict, b.why = verdict.Unknown, fmt.Sprintf("silence: nothing on the serial console in %s", t.Timeout)
 		b.remedy = "put console=ttyS0 on the image's kernel command line, or try the other --firmware"
 	default:
-		b.verdict, b.why = verdict.Unknown, fmt.Sprintf("silence: the gate said nothing in %s", t.Timeout)
-		b.remedy = "is nodegate installed in the image, and does kubelet start at boot? The gate speaks then. A slow machine needs a longer " +
-			"--timeout; where the kernel is not on the console, its command line lacks console=ttyS0"
+		b.verdict, b.why = verdict.Unknown, fmt.Sprintf("silence: no message from the gate in %s", t.Timeout)
+		b.remedy = "install nodegate in the image, and enable kubelet's unit, which runs the gate. If the machine is slow, use a longer " +
+			"--timeout. If the console shows no kernel messages, its command line lacks console=ttyS0"
 	}
 	if late && s.hung != "" && strings.HasPrefix(b.why, "silence") {
-		b.why, b.remedy = b.why+"; the kernel said: "+s.hung, "boot it again: the image's kernel hung, or QEMU or this host held it up"
+		b.why, b.remedy = b.why+"; the kernel reported: "+s.hung, "repeat the test: the image's kernel hung, or QEMU or this host delayed it"
 	}
 	if b.remedy != "" && s.held == "" && t.Accelerator != qemu.TCG {
-		b.remedy += "; or KVM hangs on this host: try --accelerator tcg"
+		b.remedy += "; if KVM hangs on this host, use --accelerator tcg"
 	}
 	return b
 }
 
-// outcome makes the report of all boots.
+// outcome returns the report of all boots.
 func (t Test) outcome(b boot, passed int) Outcome {
 	all := report.Result{
 		Name: Check, Verdict: b.verdict, Severity: policy.Block, Source: "nodegate image test", Evidence: []checks.Evidence{}, Remedy: b.remedy,

@@ -14,14 +14,14 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// words is what the gate writes to its port for a report.
+// words returns the gate's output on its port for a report.
 func words(t *testing.T, verdict verdict.Verdict, policy string, names ...string) string {
 	t.Helper()
 	results := []report.Result{}
 	for _, name := range names {
 		results = append(results, report.Result{Name: name, Verdict: verdict, Severity: "block"})
 	}
-	lines, err := report.AllWords(report.Report{
+	lines, err := report.FullConsoleReport(report.Report{
 		APIVersion: report.APIVersion, Kind: report.KindReport, Node: report.Node{Name: "node"}, Stage: "boot", Verdict: verdict,
 		Policy: report.Policy{Files: []string{policy}}, Results: results,
 		Time: "2026-01-31T12:00:00.000Z",
@@ -32,7 +32,7 @@ func words(t *testing.T, verdict verdict.Verdict, policy string, names ...string
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// TestBoots has a shell script in QEMU's place: it writes to the console (descriptor 3) and to the gate's port (4).
+// TestBoots replaces QEMU with a shell script that writes to the console (descriptor 3) and to the gate's port (4).
 func TestBoots(t *testing.T) {
 	const installed = "/etc/nodegate/policy.d/10-node.hcl"
 	dir := t.TempDir()
@@ -71,7 +71,7 @@ func TestBoots(t *testing.T) {
 		{"cannot tell", "cat unknown >&4; exec sleep 60", Test{},
 			"unknown: the gate passes in 1 boot, got it passes in 0 of 1; swap unknown", ""},
 		{"a torn report", "head -c 200 pass >&4; echo login: >&3; exec sleep 60", Test{},
-			"unknown: the gate passes in 1 boot, got it passes in 0 of 1; silence: the gate said nothing in 1s", "login:"},
+			"unknown: the gate passes in 1 boot, got it passes in 0 of 1; silence: no message from the gate in 1s", "login:"},
 		{"a pass of nothing", "cat nothing >&4; exec sleep 60", Test{},
 			"unknown: the gate passes in 1 boot, got it passes in 0 of 1; silence: nothing on the serial console in 1s", ""},
 		{"a pass of nothing, and then", "cat nothing fail >&4; exec sleep 60", Test{},
@@ -88,22 +88,22 @@ func TestBoots(t *testing.T) {
 			"fail: the gate passes in 2 boots, got it passes in 1 of 2; boot 2: kernel panic: Kernel panic - not syncing",
 			"Kernel panic - not syncing"},
 		{"restarts", "echo Rebooting. >&3", Test{},
-			"fail: the gate passes in 1 boot, got it passes in 0 of 1; the machine restarted or switched itself off before its gate's verdict",
+			"fail: the gate passes in 1 boot, got it passes in 0 of 1; the machine rebooted or shut down before the gate's verdict",
 			"Rebooting."},
 		{"no console", "exec sleep 60", Test{},
 			"unknown: the gate passes in 1 boot, got it passes in 0 of 1; silence: nothing on the serial console in 1s", ""},
 		{"hangs", "echo 'watchdog: BUG: soft lockup - CPU#0 stuck for 26s! [systemd:1]' >&3; echo ' </TASK>' >&3; exec sleep 60", Test{},
-			"unknown: the gate passes in 1 boot, got it passes in 0 of 1; silence: the gate said nothing in 1s; the kernel said: " +
+			"unknown: the gate passes in 1 boot, got it passes in 0 of 1; silence: no message from the gate in 1s; the kernel reported: " +
 				"BUG: soft lockup - CPU#0 stuck for 26s! [systemd:1]", ""},
 		{"as many processors as are asked for, one at a time", `case "$*" in *" tcg,thread=single "*" -smp 4 "*) cat pass >&4; exec sleep 60; esac`, Test{Processors: 4},
 			"pass: the gate passes in 1 boot, got it passes in 1 of 1; swap pass", ""},
-		{"switched off", "echo 'nodegate: gate is switched off by x' >&4; exec sleep 60", Test{Timeout: time.Minute},
-			"unknown: the gate passes in 1 boot, got it passes in 0 of 1; nodegate: gate is switched off by x", ""},
+		{"break-glass", "echo 'nodegate: break-glass in force (x)' >&4; exec sleep 60", Test{Timeout: time.Minute},
+			"unknown: the gate passes in 1 boot, got it passes in 0 of 1; nodegate: break-glass in force (x)", ""},
 		{"another policy", "cat with >&4; exec sleep 60", Test{Policy: []byte("x")},
 			"pass: the gate passes in 1 boot, got it passes in 1 of 1; swap pass", ""},
 		{"another policy that was not taken", "cat pass >&4; exec sleep 60", Test{Policy: []byte("x")},
 			"unknown: the gate passes in 1 boot, got it passes in 0 of 1; the policy was " + installed +
-				": the image's systemd took no other (252 and later does); swap pass", ""},
+				": the image's systemd did not accept another one (systemd 252 or later does); swap pass", ""},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			script := fmt.Sprintf("#!/bin/sh\ncd %s\n%s\n", dir, c.machine)
@@ -142,7 +142,7 @@ func TestBoots(t *testing.T) {
 	}
 }
 
-// TestEndings has the words of real consoles.
+// TestEndings uses the output of real consoles.
 func TestEndings(t *testing.T) {
 	for text, want := range map[string]string{
 		"[   12.0] Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)\n[ 12.0] CPU: 1": "kernel panic: Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)",
@@ -154,23 +154,23 @@ func TestEndings(t *testing.T) {
 		"error: file `/boot/grub/i386-pc/normal.mod' not found.\ngrub rescue> ":                                    "no boot: grub rescue>",
 		"Debian GNU/Linux 12 node ttyS0\n\nnode login: ":                                                           "",
 	} {
-		if got := see(text, "").ending; got != want {
+		if got := observe(text, "").ending; got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
 }
 
-// TestExcerpt: units that failed long before the end are told too.
+// TestExcerpt: the excerpt includes units that failed long before the end.
 func TestExcerpt(t *testing.T) {
 	console := "[FAILED] Failed to mount /data.\n" + strings.Repeat("[  OK  ] Started something.\n", 100) + "You are in emergency mode.\n" +
 		strings.Repeat("a prompt\n", 100)
-	got := strings.Split(see(console, "").excerpt(), "\n")
-	if len(got) != 1+before+after || got[0] != "[FAILED] Failed to mount /data." || got[before] != "You are in emergency mode." {
+	got := strings.Split(observe(console, "").excerpt(), "\n")
+	if len(got) != 1+linesBefore+linesAfter || got[0] != "[FAILED] Failed to mount /data." || got[linesBefore] != "You are in emergency mode." {
 		t.Errorf("%d lines:\n%s", len(got), strings.Join(got, "\n"))
 	}
 }
 
-// TestNoImage: what is no image is refused before anything is booted, with what to do about it.
+// TestNoImage: a file that is not an image is rejected before the boot, with a remedy.
 func TestNoImage(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct {
@@ -179,12 +179,12 @@ func TestNoImage(t *testing.T) {
 	}{
 		{"QFI\xfb", "qcow2", false},
 		{strings.Repeat("\x00", 510) + "\x55\xaa", "raw", false},
-		{strings.Repeat("\x00", 1<<20), "neither a qcow2, nor a raw disk with a boot sector (a file system alone needs --kernel)", false},
+		{strings.Repeat("\x00", 1<<20), "is not a disk image; give a qcow2 image, a raw disk with a boot sector, or a file system with --kernel", false},
 		{strings.Repeat("\x00", 1<<20), "raw", true},
-		{"a text", "no disk image", true},
-		{"", "no disk image", false},
+		{"a text", "not a disk image", true},
+		{"", "not a disk image", false},
 		{"KDMV", "qemu-img convert -O qcow2", false},
-		{"\x1f\x8b\x08", "compressed: unpack it first", false},
+		{"\x1f\x8b\x08", "compressed; unpack it first", false},
 	} {
 		name := filepath.Join(dir, "image")
 		if err := os.WriteFile(name, []byte(c.text), 0o600); err != nil {
@@ -209,7 +209,7 @@ func TestNoImage(t *testing.T) {
 	}
 }
 
-// TestNoQEMU: the error says which package has it; so does QEMU's own complaint. A KVM that stops is told.
+// TestNoQEMU: the errors for missing programs name the package to install. A KVM that stops is reported.
 func TestNoQEMU(t *testing.T) {
 	dir := t.TempDir()
 	image := filepath.Join(dir, "image")
@@ -232,11 +232,11 @@ func TestNoQEMU(t *testing.T) {
 	}
 	t.Setenv("PATH", dir+":/usr/bin:/bin")
 	for words, end := range map[string]string{
-		"KVM internal error. Suberror: 1": "exec sleep 60", // it waits for ever
+		"KVM internal error. Suberror: 1": "exec sleep 60", // QEMU keeps running
 		"qemu-system-x86_64: ../../target/i386/kvm/kvm.c:3183: kvm_buf_set_msrs: Assertion failed.": "kill -ABRT $$",
 	} {
 		script := "#!/bin/sh\ncase \"$*\" in *'-accel kvm'*) echo '" + words + "' >&2; " + end + ";; esac\n" +
-			"echo 'nodegate: gate is switched off by x' >&4; exec sleep 60\n"
+			"echo 'nodegate: break-glass in force (x)' >&4; exec sleep 60\n"
 		if err := os.WriteFile(filepath.Join(dir, "qemu-system-x86_64"), []byte(script), 0o700); err != nil {
 			t.Fatal(err)
 		}

@@ -9,19 +9,19 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// seen is what a boot has shown so far, at its console and at the gate's port.
-type seen struct {
-	report  *report.Report // the gate's newest
-	held    string         // the gate's newest word on why it holds
-	off     string         // its word that it is switched off
-	ending  string         // what the boot ends in, "" while it goes on
-	hung    string         // the kernel's newest words of a processor that hangs; it may have gone on since
+// observation is the state of a boot so far, as shown by its console and by the gate's port.
+type observation struct {
+	report  *report.Report // the gate's newest report
+	held    string         // the gate's newest reason for holding the unit
+	off     string         // the gate's message that break-glass is in force
+	ending  string         // how the boot has ended, "" while it continues
+	hung    string         // the kernel's newest message about a hung processor, which may have recovered
 	last    string         // the console's last line
 	console string
-	at      int // where in the console the ending is
+	at      int // offset of ending in console
 }
 
-// endings are how a boot ends that comes to no gate. The words are those of the kernel, systemd and dracut, Debian's
+// endings returns the messages of a boot that ends before the gate. They come from the kernel, systemd, dracut, Debian's
 // initramfs-tools, SeaBIOS, OVMF, GRUB and SYSLINUX.
 func endings() []struct{ what, says string } {
 	return []struct{ what, says string }{
@@ -34,27 +34,27 @@ func endings() []struct{ what, says string } {
 	}
 }
 
-func see(console, port string) seen {
-	console = regexp.MustCompile(`\n\s*\n`).ReplaceAllString(console, "\n") // of menus
-	s := seen{console: console}
+func observe(console, port string) observation {
+	console = regexp.MustCompile(`\n\s*\n`).ReplaceAllString(console, "\n") // drop the empty lines of boot menus
+	s := observation{console: console}
 	for line := range strings.Lines(port) {
 		line = strings.TrimSpace(line)
 		switch {
 		case strings.HasPrefix(line, "nodegate: held"):
 			s.held = line
-		case strings.HasPrefix(line, "nodegate: gate is switched off"):
+		case strings.HasPrefix(line, "nodegate: break-glass in force"):
 			s.off = line
 		}
 	}
-	// What is still incomplete is an error beside the reports that are whole.
+	// The error is about incomplete reports, which may still arrive.
 	reports, _ := report.DecodeConsole("the port", strings.NewReader(port))
 	for i := range reports {
-		// The gate of an earlier nodegate could say between two checks that all of nothing passes.
+		// The gate of an earlier nodegate could report a pass without any result between two checks.
 		if r := &reports[i].Report; len(r.Results) > 0 || r.Verdict != verdict.Pass {
 			s.report = r
 		}
 	}
-	// The words of kernel/watchdog.c and kernel/rcu/tree_stall.h.
+	// The messages are from kernel/watchdog.c and kernel/rcu/tree_stall.h.
 	hangs := regexp.MustCompile(`BUG: soft lockup - .*|rcu: INFO: .* (?:self-)?detected .*stall.*`)
 	if words := hangs.FindAllString(console, -1); len(words) > 0 {
 		s.hung = words[len(words)-1]
@@ -69,10 +69,10 @@ func see(console, port string) seen {
 	return s
 }
 
-func (s seen) passed() bool { return s.report != nil && s.report.Verdict == verdict.Pass }
+func (s observation) passed() bool { return s.report != nil && s.report.Verdict == verdict.Pass }
 
-// state is "" while there is nothing to judge. While it is the same, so is the verdict.
-func (s seen) state() string {
+// state returns a summary of the observation, or "" if there is nothing to judge yet. Equal states have the same verdict.
+func (s observation) state() string {
 	switch {
 	case s.report != nil:
 		return s.report.Verdict.String()
@@ -83,17 +83,17 @@ func (s seen) state() string {
 }
 
 const (
-	before, after = 12, 6 // lines around the one that says how a boot ends
-	silent        = 20    // lines of a boot that does not say
-	failed        = 10    // lines of systemd's about units that failed before those
+	linesBefore, linesAfter = 12, 6 // lines around the ending of a boot
+	silentLines             = 20    // lines of a boot without a known ending
+	failedLines             = 10    // systemd's lines about earlier failed units
 )
 
-// excerpt returns the console's lines that matter.
-func (s seen) excerpt() string {
-	end, lines := len(s.console), silent
+// excerpt returns the relevant lines of the console.
+func (s observation) excerpt() string {
+	end, lines := len(s.console), silentLines
 	if s.ending != "" {
-		rest := strings.SplitAfterN(s.console[s.at:], "\n", after+2)
-		end, lines = s.at+len(strings.Join(rest[:min(len(rest), after+1)], "")), before+after
+		rest := strings.SplitAfterN(s.console[s.at:], "\n", linesAfter+2)
+		end, lines = s.at+len(strings.Join(rest[:min(len(rest), linesAfter+1)], "")), linesBefore+linesAfter
 	}
 	last := qemu.Tail(s.console[:end], lines)
 	var units []string
@@ -102,5 +102,5 @@ func (s seen) excerpt() string {
 			units = append(units, line)
 		}
 	}
-	return strings.Join(units[:min(len(units), failed)], "") + last
+	return strings.Join(units[:min(len(units), failedLines)], "") + last
 }

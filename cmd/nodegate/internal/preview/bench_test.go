@@ -13,8 +13,8 @@ import (
 	"nodegate/policy"
 )
 
-// BenchmarkThousand is the built-in policy on snapshots of 1,000 nodes: this machine,
-// recorded at all stages, under other names.
+// BenchmarkThousand measures the built-in policy on snapshots of 1,000 nodes: this machine,
+// recorded at all stages, under different names.
 func BenchmarkThousand(b *testing.B) {
 	const count = 1000
 	h, err := host.Open("/")

@@ -1,4 +1,4 @@
-// Package preview says what a new policy would do to nodes, from what is recorded of
+// Package preview predicts the effect of a new policy on nodes, from recordings of
 // them: snapshots, and reports of an older policy.
 package preview
 
@@ -17,30 +17,30 @@ import (
 	"nodegate/policy"
 )
 
-// Outcome is what becomes of a node at its next start with the new policy.
+// Outcome is the result of a node's next start with the new policy.
 type Outcome string
 
-// The outcomes, the worst first.
+// The outcomes, worst first.
 const (
 	Held    Outcome = "held"    // a blocking requirement fails, and apply cannot make it pass
-	Unknown Outcome = "unknown" // the recording does not tell
-	Changed Outcome = "changed" // apply makes it pass
+	Unknown Outcome = "unknown" // the recording lacks the facts
+	Changed Outcome = "changed" // apply changes settings, after which the node passes
 	Pass    Outcome = "pass"
 )
 
-// Outcomes returns all outcomes, the worst first.
+// Outcomes returns all outcomes, worst first.
 func Outcomes() []Outcome { return []Outcome{Held, Unknown, Changed, Pass} }
 
-// Forecast is what the policy would do to one node.
+// Forecast is the predicted effect of the policy on one node.
 type Forecast struct {
 	Name    string      `json:"name"`
 	File    string      `json:"file"`
 	Outcome Outcome     `json:"outcome"`
-	Reasons []Reason    `json:"reasons,omitempty"` // of the outcome, and what is changed besides
-	Report  report.Read `json:"-"`                 // what apply would change is a warning
+	Reasons []Reason    `json:"reasons,omitempty"` // the reasons for the outcome, and other changes
+	Report  report.Read `json:"-"`                 // settings that apply would change are warnings
 }
 
-// Reason is one requirement, and what it does to the node.
+// Reason is one requirement and its effect on the node.
 type Reason struct {
 	Outcome Outcome `json:"outcome"`
 	Name    string  `json:"name"`
@@ -50,14 +50,14 @@ type Reason struct {
 // Policy is the new policy.
 type Policy struct{ policy.Source }
 
-// Document is a file with a snapshot, or with reports.
+// Document is a file with a snapshot or with reports.
 type Document struct {
 	Name string
 	Text []byte
 }
 
-// Nodes returns what the policy would do to the nodes of the documents, in their order.
-// The errors are of documents that are neither, of nodes that are in two, and of mistakes in the policy.
+// Nodes returns the forecasts for the nodes of the documents, in the order of the documents.
+// It returns an error for each unreadable document, each node in more than one document, and each mistake in the policy.
 func (p Policy) Nodes(ctx context.Context, count int, read func(i int) (Document, error)) ([]Forecast, []error) {
 	nodes, errs := make([][]Forecast, count), make([]error, count)
 	var work sync.WaitGroup
@@ -67,7 +67,7 @@ func (p Policy) Nodes(ctx context.Context, count int, read func(i int) (Document
 			for i := range next {
 				d, err := read(i)
 				if err == nil {
-					nodes[i], err = p.document(ctx, d)
+					nodes[i], err = p.forecastDocument(ctx, d)
 				}
 				errs[i] = err
 			}
@@ -84,7 +84,7 @@ func (p Policy) Nodes(ctx context.Context, count int, read func(i int) (Document
 	for i := range nodes {
 		for _, n := range nodes[i] {
 			if first, is := files[n.Name]; is {
-				wrong = append(wrong, fmt.Errorf("%s: node %.200q is recorded already, in %s; keep the newer", n.File, n.Name, first))
+				wrong = append(wrong, fmt.Errorf("%s: node %.200q is already recorded in %s; keep only the newer one", n.File, n.Name, first))
 				continue
 			}
 			files[n.Name] = n.File
@@ -97,10 +97,10 @@ func (p Policy) Nodes(ctx context.Context, count int, read func(i int) (Document
 	return all, wrong
 }
 
-// document tells a snapshot from reports by its first lines.
-func (p Policy) document(ctx context.Context, d Document) ([]Forecast, error) {
+// forecastDocument returns the forecasts for one document. It recognises a snapshot by the first lines.
+func (p Policy) forecastDocument(ctx context.Context, d Document) ([]Forecast, error) {
 	if !bytes.Contains(d.Text[:min(len(d.Text), 512)], []byte(`"Snapshot"`)) {
-		return p.reports(d)
+		return p.forecastReports(d)
 	}
 	s, err := host.ReadSnapshot(bytes.NewReader(d.Text))
 	if err != nil {
@@ -118,12 +118,12 @@ func (p Policy) document(ctx context.Context, d Document) ([]Forecast, error) {
 func (p Policy) load(node string, fact func(string) (any, bool)) (*policy.Policy, error) {
 	loaded, diags := p.For(fact)
 	if diags.HasErrors() {
-		return nil, fmt.Errorf("the policy is wrong on the node of %s: %w", node, diags)
+		return nil, fmt.Errorf("the policy has mistakes on the node of %s: %w", node, diags)
 	}
 	return loaded, nil
 }
 
-// newNode sorts what an inspection found. What apply would change passes afterwards.
+// newNode returns the forecast for the results of an inspection. Settings that apply would change count as passing.
 func newNode(file string, found checks.Outcome, r report.Report) Forecast {
 	n := Forecast{Name: r.Node.Name, File: file, Outcome: Pass}
 	if n.Name == "" {
@@ -147,13 +147,13 @@ func newNode(file string, found checks.Outcome, r report.Report) Forecast {
 		}
 		if reason.Outcome != Changed {
 			stuck[res.Name] = true
-			if res.Metadata.Severity == policy.Warn { // it holds no node
+			if res.Metadata.Severity == policy.Warn { // a warning holds no node
 				to := &r.Results[i]
-				to.Verdict, to.Skipped = verdict.Skipped, "it does not pass, and holds no node: "+reason.Text
+				to.Verdict, to.Skipped = verdict.Skipped, "does not pass, but does not hold the node: "+reason.Text
 				continue
 			}
 			if res.State.Cause != "" && stuck[res.State.Cause] {
-				continue // the cause says more
+				continue // only list the cause
 			}
 		}
 		blocked[reason.Outcome] = true

@@ -47,7 +47,7 @@ func node(name, kernel, panicValue, modules string) *hosttest.Machine {
 	return m
 }
 
-// snapshot is what `nodegate snapshot --policy` would record.
+// snapshot returns the snapshot that `nodegate snapshot --policy` would record.
 func snapshot(t *testing.T, m *hosttest.Machine, text string) string {
 	t.Helper()
 	recording, s := host.Record(m.Host())
@@ -70,7 +70,7 @@ func encode(t *testing.T, v any) string {
 	return string(text)
 }
 
-// reported is what the gate of an older policy left.
+// reported returns the gate's report with an older policy.
 func reported(t *testing.T, m *hosttest.Machine, text string) string {
 	t.Helper()
 	p := checkstest.Load(t, text)
@@ -129,11 +129,11 @@ unknown       1  sysctl.kernel.panic: reading sysctl: /proc/sys/kernel/panic: no
                  asked-less
 unknown       1  link.eth: links: not in this snapshot: the policy that it was taken with did not read this
                  asked-less
-unknown       1  sysctl.net.ipv4.vs.conntrack: the report does not have it: take a snapshot with the new policy
+unknown       1  sysctl.net.ipv4.vs.conntrack: the report does not contain it; take a snapshot with the new policy
                  reported-less
-unknown       1  link.eth: the report does not have it: take a snapshot with the new policy
+unknown       1  link.eth: the report does not contain it; take a snapshot with the new policy
                  reported-less
-unknown       1  swap: the report does not have it: take a snapshot with the new policy
+unknown       1  swap: the report does not contain it; take a snapshot with the new policy
                  reported-less
 changed       4  sysctl.vm.swappiness: 60 -> 1
                  changed lacks-module swapping reported
@@ -145,7 +145,7 @@ changed       1  sysctl.kernel.panic: 0 -> at least 10
                  changed
 changed       1  sysctl.kernel.panic: 3 -> at least 10
                  reported
-nodegate: of 7 nodes 1 pass, 2 changed, 2 unknown, 2 held`, b.String())
+nodegate: 7 nodes: 1 pass, 2 changed, 2 unknown, 2 held`, b.String())
 	for _, n := range nodes {
 		want := map[preview.Outcome]verdict.Verdict{preview.Held: verdict.Fail, preview.Unknown: verdict.Unknown,
 			preview.Changed: verdict.Pass, preview.Pass: verdict.Pass}[n.Outcome]
@@ -162,8 +162,8 @@ nodegate: of 7 nodes 1 pass, 2 changed, 2 unknown, 2 held`, b.String())
 	}
 }
 
-// TestFollows: a failure that ends when apply changes something else holds no node; one that only warns and that apply cannot change is
-// no change.
+// TestFollows: a failure that ends when apply changes another setting does not hold the node. A warning that apply cannot fix does not
+// count as a change.
 func TestFollows(t *testing.T) {
 	const text = `
 check "inotify.limits" { severity = "block" }
@@ -178,7 +178,7 @@ sysctl "kernel.no_such" {
 }`
 	low := checkstest.Node(map[string]string{"/proc/sys/kernel/hostname": "low\n"},
 		map[string]string{"fs/inotify/max_user_watches": "8192", "fs/inotify/max_user_instances": "128"})
-	blocking := strings.Replace(text, "  severity = \"warn\"\n", "", 1) // a report does not say what only a warning explains
+	blocking := strings.Replace(text, "  severity = \"warn\"\n", "", 1) // a report does not name a cause that only warns
 	for what, document := range map[string]string{"snapshot": snapshot(t, low, text), "report": reported(t, low, blocking)} {
 		nodes, errs := previewedBy(t, text, document)
 		if len(errs) != 0 || len(nodes) != 1 || nodes[0].Outcome != preview.Changed || len(nodes[0].Reasons) != 3 {
@@ -196,8 +196,8 @@ sysctl "kernel.no_such" {
 	}
 }
 
-// TestNotAsked: what an older policy left out on a node, or asked of other interfaces, its report does not show.
-func TestNotAsked(t *testing.T) {
+// TestNotRequired: a requirement that the older policy did not have on a node, or had for other interfaces, is unknown.
+func TestNotRequired(t *testing.T) {
 	const old = `
 sysctl "kernel.panic" {
   value = 10
@@ -231,15 +231,15 @@ gate { enforce = "warn" }`
 	}
 }
 
-// TestForged: what another machine calls itself begins no line and has no colours.
+// TestForged: the name of another machine cannot start a line or set colours.
 func TestForged(t *testing.T) {
 	nodes, errs := previewed(t, strings.Replace(reported(t, node("forger", "6.1.0", "0", ""), "check \"swap\" {}\n"),
-		`"forger"`, `"x\nnodegate: of 1 node 1 pass\u001b[8m"`, 1))
+		`"forger"`, `"x\nnodegate: 1 node: 1 pass\u001b[8m"`, 1))
 	var b strings.Builder
 	if err := preview.Text(&b, nodes, true, report.Plain); err != nil || errs != nil {
 		t.Fatal(err, errs)
 	}
-	if text := b.String(); strings.Count(text, "\nnodegate: of") != 1 || strings.Contains(text, "\x1b") {
+	if text := b.String(); strings.Count(text, "\nnodegate: 1 node") != 1 || strings.Contains(text, "\x1b") {
 		t.Errorf("%q", text)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"nodegate/policy"
 )
 
-// reports compares the new policy with what the reports of an older one have.
-func (p Policy) reports(d Document) ([]Forecast, error) {
+// forecastReports compares the new policy with the reports of an older policy.
+func (p Policy) forecastReports(d Document) ([]Forecast, error) {
 	read, err := report.Decode(d.Name, bytes.NewReader(d.Text))
 	if err != nil {
 		return nil, err
@@ -39,11 +39,11 @@ func (p Policy) reports(d Document) ([]Forecast, error) {
 			case r.Metadata.Off:
 				r.Verdict = verdict.Skipped
 			case r.Metadata.Unknown != "":
-				r.Err = fmt.Errorf("it depends on %s, which the report does not say", r.Metadata.Unknown)
+				r.Err = fmt.Errorf("it depends on %s, which the report does not contain", r.Metadata.Unknown)
 			case !has:
-				r.Err = errors.New("the report does not have it: take a snapshot with the new policy")
+				r.Err = errors.New("the report does not contain it; take a snapshot with the new policy")
 			default:
-				judge(&r, was, loaded)
+				compareResult(&r, was, loaded)
 			}
 			found.Results = append(found.Results, r)
 		}
@@ -58,7 +58,7 @@ func (p Policy) reports(d Document) ([]Forecast, error) {
 	return nodes, nil
 }
 
-// facts are those that a report has.
+// facts returns a lookup of the facts that a report contains.
 func facts(n report.Node) func(string) (any, bool) {
 	return func(name string) (any, bool) {
 		switch name {
@@ -72,19 +72,19 @@ func facts(n report.Node) func(string) (any, bool) {
 	}
 }
 
-// judge compares what a report has with what the new policy asks for.
-func judge(r *checks.Result, was report.Result, p *policy.Policy) {
+// compareResult sets the verdict of r by comparing a report's result with the new policy.
+func compareResult(r *checks.Result, was report.Result, p *policy.Policy) {
 	r.State = checks.State{Want: was.Want, Got: was.Got, Remedy: was.Remedy, Cause: was.Because}
 	changeable := false
-	switch i := sysctl(p, r.Name); {
+	switch i := findSysctl(p, r.Name); {
 	case was.Verdict == verdict.Unknown:
 		r.Err = errors.New(was.Error)
 		return
 	case was.Verdict == verdict.Skipped && strings.HasPrefix(was.Skipped, checks.SkippedOff):
-		r.Err = errors.New("the policy of the report did not ask for it on this node: take a snapshot with the new policy")
+		r.Err = errors.New("the policy of the report did not require it on this node; take a snapshot with the new policy")
 		return
-	case matched(was) != r.Metadata.Selects:
-		r.Err = fmt.Errorf("the report is of other interfaces, %q: take a snapshot with the new policy", matched(was))
+	case matchedLinks(was) != r.Metadata.Selects:
+		r.Err = fmt.Errorf("the report is about other interfaces, %q; take a snapshot with the new policy", matchedLinks(was))
 		return
 	case was.Verdict == verdict.Skipped:
 		r.Verdict, r.State.Skip = verdict.Skipped, was.Skipped
@@ -96,8 +96,8 @@ func judge(r *checks.Result, was report.Result, p *policy.Policy) {
 	case strings.HasPrefix(r.Name, "module."):
 		r.State.Pass = was.Got == "loaded" || was.Got == "built in"
 		changeable = was.Got == "not loaded"
-	case i >= 0 && p.Sysctls[i].Want() != was.Want, strings.HasPrefix(r.Name, "link.") && link(p, r.Name) != was.Want:
-		r.Err = fmt.Errorf("the report is of another value, %q: take a snapshot with the new policy", was.Want)
+	case i >= 0 && p.Sysctls[i].Want() != was.Want, strings.HasPrefix(r.Name, "link.") && wantOfLink(p, r.Name) != was.Want:
+		r.Err = fmt.Errorf("the report is about another value, %q; take a snapshot with the new policy", was.Want)
 		return
 	default:
 		r.State.Pass = was.Verdict == verdict.Pass
@@ -116,11 +116,11 @@ func judge(r *checks.Result, was report.Result, p *policy.Policy) {
 	}
 }
 
-func sysctl(p *policy.Policy, name string) int {
+func findSysctl(p *policy.Policy, name string) int {
 	return slices.IndexFunc(p.Sysctls, func(s policy.Sysctl) bool { return "sysctl."+s.Key.String() == name })
 }
 
-func link(p *policy.Policy, name string) string {
+func wantOfLink(p *policy.Policy, name string) string {
 	for _, l := range p.Links {
 		if "link."+l.Name == name {
 			return l.Want()
@@ -129,8 +129,8 @@ func link(p *policy.Policy, name string) string {
 	return ""
 }
 
-// matched returns which interfaces a result is about, "" for those that are about none.
-func matched(r report.Result) string {
+// matchedLinks returns the interfaces of a result, or "" for a result without interfaces.
+func matchedLinks(r report.Result) string {
 	for _, e := range r.Evidence {
 		if e.Source == report.MatchEvidence {
 			return e.Text

@@ -12,7 +12,7 @@ import (
 	"nodegate/internal/plain"
 )
 
-// Document that JSON writes.
+// document is the document that JSON writes.
 type document struct {
 	APIVersion string          `json:"apiVersion"`
 	Kind       string          `json:"kind"`
@@ -22,10 +22,10 @@ type document struct {
 
 // JSON writes the nodes as a document for other tools.
 func JSON(w io.Writer, nodes []Forecast) error {
-	return report.JSON(w, document{report.APIVersion, "Preview", count(nodes), nodes})
+	return report.JSON(w, document{report.APIVersion, "Preview", countOutcomes(nodes), nodes})
 }
 
-func count(nodes []Forecast) map[Outcome]int {
+func countOutcomes(nodes []Forecast) map[Outcome]int {
 	n := map[Outcome]int{}
 	for _, o := range Outcomes() {
 		n[o] = 0
@@ -38,7 +38,7 @@ func count(nodes []Forecast) map[Outcome]int {
 
 // Worst returns the worst outcome of all nodes.
 func Worst(nodes []Forecast) Outcome {
-	n := count(nodes)
+	n := countOutcomes(nodes)
 	for _, o := range Outcomes() {
 		if n[o] > 0 {
 			return o
@@ -47,11 +47,11 @@ func Worst(nodes []Forecast) Outcome {
 	return Pass
 }
 
-// fewNames is how many nodes are named for a reason, unless all are.
+// fewNames bounds the nodes that are named for a reason, unless all are requested.
 const fewNames = 4
 
-// Text writes one line for each reason, the worst first, with the nodes that it
-// concerns.
+// Text writes one line for each reason, worst first, and the nodes that have this
+// reason.
 func Text(w io.Writer, nodes []Forecast, all bool, paint report.Paint) error {
 	type line struct {
 		Reason
@@ -80,17 +80,17 @@ func Text(w io.Writer, nodes []Forecast, all bool, paint report.Paint) error {
 			names, more = names[:fewNames], fmt.Sprintf(" and %d more", len(names)-fewNames)
 		}
 		fmt.Fprintf(&out, "%s %6d  %s: %s\n%17s%s%s\n", paint(colours[l.Outcome], fmt.Sprintf("%-8s", l.Outcome)), len(l.nodes),
-			inLine(l.Name), inLine(l.Text), "", inLine(strings.Join(names, " ")), more)
+			escapeLine(l.Name), escapeLine(l.Text), "", escapeLine(strings.Join(names, " ")), more)
 	}
-	n := count(nodes)
+	n := countOutcomes(nodes)
 	var parts []string
 	for _, o := range slices.Backward(Outcomes()) {
 		parts = append(parts, fmt.Sprintf("%d %s", n[o], o))
 	}
-	fmt.Fprintf(&out, "nodegate: of %s %s\n", report.Count(len(nodes), "node"), strings.Join(parts, ", "))
+	fmt.Fprintf(&out, "nodegate: %s: %s\n", report.Count(len(nodes), "node"), strings.Join(parts, ", "))
 	_, err := out.WriteTo(w)
 	return err
 }
 
-// inLine returns what another machine wrote as it may stand within a line, without colours of its own.
-func inLine(text string) string { return plain.Escape(report.OneLine(text)) }
+// escapeLine returns text from another machine as one line without control characters.
+func escapeLine(text string) string { return plain.Escape(report.OneLine(text)) }

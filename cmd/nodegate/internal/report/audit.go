@@ -13,20 +13,19 @@ import (
 	"nodegate/policy"
 )
 
-// Audit is what a report of kube-proxy's rules has beside its results.
+// Audit holds the part of an audit report that its results do not contain.
 type Audit struct {
 	Mode      string               `json:"mode"`
 	Version   string               `json:"version"`
 	Services  []proxyrules.Service `json:"services"`
-	Converged []settle.Converged   `json:"converged,omitempty"` // differed from the API for a while
-	Notes     []string             `json:"notes,omitempty"`     // of how the rules were read
+	Converged []settle.Converged   `json:"converged,omitempty"` // differed from the API, then matched
+	Notes     []string             `json:"notes,omitempty"`     // about reading the rules
 }
 
-// Covered is what there was to compare the rules with.
+// Covered records which inputs the audit could compare the rules with.
 type Covered struct{ Live, Endpoints, Services, Health, Log bool }
 
-// NewAudit is the audit in the form of every other report: a result for each
-// kind of finding.
+// NewAudit returns the audit as a Report, with one result for each kind of finding.
 func NewAudit(h *host.Host, rep *proxyrules.Judgment, c Covered, began time.Time) Report {
 	r := checks.Outcome{Started: began, Duration: time.Since(began), Stage: checks.Run}
 	for _, k := range proxyrules.Kinds() {
@@ -53,7 +52,7 @@ func auditResult(k proxyrules.Kind, rep *proxyrules.Judgment, c Covered) checks.
 		}
 		found++
 		if found <= 20 {
-			res.State.Evidence = append(res.State.Evidence, checks.Evidence{Source: where(f), Text: f.Message})
+			res.State.Evidence = append(res.State.Evidence, checks.Evidence{Source: findingPlace(f), Text: f.Message})
 		}
 		res.State.Remedy = f.Remedy
 		res.Verdict = max(res.Verdict, f.Verdict)
@@ -70,8 +69,8 @@ func auditResult(k proxyrules.Kind, rep *proxyrules.Judgment, c Covered) checks.
 	return res
 }
 
-// where returns a finding's place in the rules.
-func where(f proxyrules.Finding) string {
+// findingPlace returns the location of a finding in the rules.
+func findingPlace(f proxyrules.Finding) string {
 	var parts []string
 	for _, p := range []string{f.Service, f.Family, f.Table, f.Chain} {
 		if p != "" {
@@ -87,29 +86,29 @@ func where(f proxyrules.Finding) string {
 	return strings.Join(parts, " ")
 }
 
-// notCovered returns why a kind of finding could not be made.
+// notCovered returns why this audit cannot make findings of a kind, or "" if it can.
 func notCovered(name, mode string, c Covered) string {
 	switch {
 	case strings.HasPrefix(name, "kubeproxy.process.") && !c.Live:
-		return "the rules are a file's, not this node's"
+		return "the rules come from a file, not from this node"
 	case (strings.HasPrefix(name, "kubeproxy.conntrack.") || strings.HasPrefix(name, "kubeproxy.healthport.")) && (!c.Live || !c.Endpoints):
-		return "needs this node and the API: give --kubeconfig or --in-cluster"
+		return "needs this node and the API; use --kubeconfig or --in-cluster"
 	case mode == "" && !strings.HasPrefix(name, "kubeproxy.sync.") && !strings.HasPrefix(name, "kubeproxy.watch."):
-		return "there are no rules to judge"
+		return "no kube-proxy rules found"
 	case strings.HasPrefix(name, "kubeproxy.nft.") && mode != "nftables":
 		return "not in nftables mode"
 	case strings.HasPrefix(name, "kubeproxy.truth.endpoint") && !c.Endpoints:
-		return "not compared with the API: give --endpoints, --kubeconfig or --in-cluster"
+		return "not compared with the API; use --endpoints, --kubeconfig or --in-cluster"
 	case (strings.HasPrefix(name, "kubeproxy.truth.service") || name == "kubeproxy.truth.source-ranges") && !c.Services && !c.Endpoints:
-		return "not compared with the API: give --services, --kubeconfig or --in-cluster"
+		return "not compared with the API; use --services, --kubeconfig or --in-cluster"
 	case strings.HasPrefix(name, "kubeproxy.truth.un") && !c.Endpoints:
-		return "not compared with the API: give --kubeconfig or --in-cluster"
+		return "not compared with the API; use --kubeconfig or --in-cluster"
 	case name == "kubeproxy.watch.failing" && !c.Log:
 		return "kube-proxy's log was not read"
 	case name == "kubeproxy.watch.dead" && (!c.Endpoints || !c.Health):
 		return "needs the API and kube-proxy's own endpoints"
 	case strings.HasPrefix(name, "kubeproxy.sync.") && !c.Health:
-		return "kube-proxy was not asked"
+		return "kube-proxy's healthz and metrics were not read"
 	}
 	return ""
 }

@@ -8,12 +8,12 @@ import (
 	"nodegate/cmd/nodegate/internal/audit/settle"
 )
 
-// WriteConverged writes the Service ports that agreed with the API after a while: the first ones by name.
+// WriteConverged writes the Service ports that differed from the API at first and matched it later. It names only the first few.
 func WriteConverged(w io.Writer, list []settle.Converged) error {
 	const few = 10
 	for i, c := range list {
 		if i == few {
-			_, err := fmt.Fprintf(w, "and %d Service ports more converged\n", len(list)-few)
+			_, err := fmt.Fprintf(w, "and %d more Service ports converged\n", len(list)-few)
 			return err
 		}
 		if i == 0 {
@@ -26,7 +26,7 @@ func WriteConverged(w io.Writer, list []settle.Converged) error {
 	return nil
 }
 
-// Following returns what tells a terminal that differences are being followed; nil on anything else.
+// Following returns a function that shows on a terminal how many differences are being followed. It returns nil if w is not a terminal.
 func Following(w io.Writer) func(open int, d time.Duration) {
 	f := terminal(w)
 	if f == nil {

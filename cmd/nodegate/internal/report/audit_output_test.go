@@ -15,7 +15,7 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// judged judges a recorded save in which the first old is replaced by new.
+// judged judges a recorded iptables-save output after replacing the first old with new.
 func judged(t testing.TB, old, new string) proxyrules.Judgment {
 	t.Helper()
 	text, err := os.ReadFile("../../../../internal/proxyrules/testdata/iptables-save.txt")
@@ -64,7 +64,7 @@ prod/sticky                   10.98.126.252:80/tcp  affinity 10800 s            
 	}
 }
 
-// tree writes one Service as a tree.
+// writeTree writes one Service as a tree.
 func tree(w io.Writer, rep *proxyrules.Judgment, name string) error {
 	one, err := report.OneService(rep, name)
 	if err != nil {
@@ -73,7 +73,7 @@ func tree(w io.Writer, rep *proxyrules.Judgment, name string) error {
 	return report.ServiceTree(w, one)
 }
 
-// TestServiceSVG: the drawing is XML, has every line of the tree, and a box lies in it.
+// TestServiceSVG: the drawing is XML, contains every line of the tree, and every box lies inside it.
 func TestServiceSVG(t *testing.T) {
 	rep := judged(t, "", "")
 	one, err := report.OneService(&rep, "prod/lb-local")
@@ -167,7 +167,7 @@ default/kubernetes:https (tcp, ip) pass
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	if err := tree(io.Discard, &rep, "prod/nothing"); err == nil {
-		t.Error("no error for a Service that is not there")
+		t.Error("no error for a Service that does not exist")
 	}
 	b.Reset()
 	if err := tree(&b, &rep, "kube-system/kube-dns"); err != nil || strings.Count(b.String(), "ClusterIP") != 2 {
@@ -175,7 +175,7 @@ default/kubernetes:https (tcp, ip) pass
 	}
 }
 
-// A comment in a rule must not steer a terminal.
+// A comment in a rule must not control a terminal.
 func TestNoEscapes(t *testing.T) {
 	rep := judged(t, "\"prod/np cluster IP", "\"prod/\x1b[31mnp cluster IP")
 	var b strings.Builder
@@ -183,11 +183,11 @@ func TestNoEscapes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if strings.Contains(b.String(), "\x1b") {
-		t.Errorf("an escape sequence went through:\n%q", b.String())
+		t.Errorf("an escape sequence was not removed:\n%q", b.String())
 	}
 }
 
-// FuzzAuditOutput: no text of a rule makes a renderer panic or reach a terminal raw.
+// FuzzAuditOutput: no text in a rule makes a renderer panic, or reaches a terminal unescaped.
 func FuzzAuditOutput(f *testing.F) {
 	f.Add("prod/np", "prod/\x1b[31mnp")
 	f.Add("--to-destination 100.96.1.1:80", "--to-destination \xff")
@@ -211,7 +211,7 @@ func FuzzAuditOutput(f *testing.F) {
 			}
 		}
 		if strings.Contains(b.String(), "\x1b") {
-			t.Errorf("an escape sequence went through: %q", b.String())
+			t.Errorf("an escape sequence was not removed: %q", b.String())
 		}
 	})
 }

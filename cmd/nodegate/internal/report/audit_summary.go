@@ -12,11 +12,12 @@ import (
 	"nodegate/internal/proxyrules"
 )
 
-// manyServices is how many Services a person reads through.
+// manyServices bounds the list of Services that AuditSummary prints by default.
 const manyServices = 40
 
 // AuditSummary writes every finding with its evidence and remedy, and then a line for each Service: name, address, other
-// addresses, endpoints and verdict. Of more than manyServices it lists those with a finding only, unless all is set.
+// addresses, endpoints and verdict. If there are more than manyServices Services, it lists only those with a finding, unless all
+// is set.
 func AuditSummary(w io.Writer, rep *proxyrules.Judgment, all bool) error {
 	if rep.Mode != "" {
 		if _, err := fmt.Fprintf(w, "kube-proxy in %s mode, rules of version %s, %s\n", rep.Mode, rep.Version,
@@ -49,7 +50,7 @@ func writeServices(w io.Writer, services []proxyrules.Service, all bool) error {
 			fmt.Fprintln(tw, "\nSERVICE\tADDRESS\tALSO\tENDPOINTS\tVERDICT")
 		}
 		shown++
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", printable(s.Name), printable(s.address()), printable(s.also()), s.count(), s.verdict())
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", printable(s.Name), printable(s.address()), printable(s.also()), s.endpointCount(), s.verdict())
 	}
 	if err := tw.Flush(); err != nil || shown == len(services) {
 		return err
@@ -64,11 +65,11 @@ func writeFinding(w io.Writer, f *proxyrules.Finding) error {
 	if f.Service != "" {
 		fmt.Fprintf(&b, " (%s)", f.Service)
 	}
-	says, seen := f.Message, ""
+	message, seen := f.Message, ""
 	if f.Means != "" {
-		says, seen = f.Means, f.Message
+		message, seen = f.Means, f.Message
 	}
-	fmt.Fprintf(&b, "\n  %s\n", says)
+	fmt.Fprintf(&b, "\n  %s\n", message)
 	var where []string
 	for _, part := range []string{f.Family, f.Table, f.Chain} {
 		if part != "" {
@@ -92,7 +93,7 @@ func writeFinding(w io.Writer, f *proxyrules.Finding) error {
 	return err
 }
 
-// printable keeps the text of rules from steering a terminal.
+// printable replaces control characters, so that text from rules cannot control a terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -102,7 +103,7 @@ func printable(s string) string {
 	}, s)
 }
 
-// printableLines is printable for text of several lines.
+// printableLines applies printable to each line of s.
 func printableLines(s string) string {
 	parts := strings.Split(s, "\n")
 	for i := range parts {
@@ -118,7 +119,7 @@ func (s service) address() string {
 	return net.JoinHostPort(s.ClusterIP, strconv.Itoa(s.Port)) + "/" + s.Protocol
 }
 
-// also lists a Service's addresses beside its ClusterIP, and its policies where they are not the usual ones.
+// also lists a Service's addresses other than its ClusterIP, and its policies if they are not the defaults.
 func (s service) also() string {
 	var list []string
 	if s.NodePort != 0 {
@@ -145,7 +146,7 @@ func (s service) also() string {
 	return strings.Join(list, ", ")
 }
 
-func (s service) count() string {
+func (s service) endpointCount() string {
 	switch {
 	case s.Blocked != "":
 		return "none, " + s.Blocked
@@ -164,5 +165,5 @@ func (s service) verdict() string {
 	return s.Verdict.String() + ": " + s.Findings[0]
 }
 
-// service is a Service of the rules, with the words for it.
+// service prints a Service of the rules.
 type service struct{ *proxyrules.Service }

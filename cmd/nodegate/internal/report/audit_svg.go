@@ -11,7 +11,7 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// The measures of a drawing: of a row, of a level, and of a character of the font.
+// The sizes of a drawing in pixels: the height of a row, the indent of a level, and the width of a character.
 const (
 	svgRow    = 30
 	svgIndent = 28
@@ -19,7 +19,7 @@ const (
 )
 
 // ServiceSVG draws the path of a packet to the Services of a report: from their addresses through their chains to the endpoints. The
-// drawing needs nothing else, and asks for nothing.
+// drawing is self-contained and loads nothing.
 func ServiceSVG(w io.Writer, rep *proxyrules.Judgment) error {
 	var d drawing
 	for i := range rep.Services {
@@ -32,8 +32,8 @@ func ServiceSVG(w io.Writer, rep *proxyrules.Judgment) error {
 		if len(s.Findings) > 0 {
 			text += ": " + strings.Join(s.Findings, ", ")
 		}
-		d.box(0, class, text)
-		d.branches(s.branches(), 1)
+		d.drawBox(0, class, text)
+		d.drawBranches(s.branches(), 1)
 		d.rows++
 	}
 	_, err := fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="monospace" font-size="13">
@@ -50,13 +50,13 @@ text { fill: #1b1f27; white-space: pre; } .back { fill: #fff; stroke: none; }
 	return err
 }
 
-// drawing is boxes below each other, and the lines between them.
+// drawing is a column of boxes and the lines between them.
 type drawing struct {
 	b           strings.Builder
 	rows, width int
 }
 
-func (d *drawing) box(level int, class, text string) {
+func (d *drawing) drawBox(level int, class, text string) {
 	text = printable(text)
 	x, y, width := 10+level*svgIndent, 10+d.rows*svgRow, utf8.RuneCountInString(text)*svgChar+16
 	fmt.Fprintf(&d.b, `<g class="%s"><rect x="%d" y="%d" width="%d" height="%d" rx="4"/><text x="%d" y="%d">%s</text></g>`+"\n",
@@ -65,12 +65,12 @@ func (d *drawing) box(level int, class, text string) {
 	d.rows++
 }
 
-func (d *drawing) branches(list []branch, level int) {
+func (d *drawing) drawBranches(list []branch, level int) {
 	from := d.rows*svgRow + 4 // the lower edge of the box above
 	for _, n := range list {
 		x := 10 + level*svgIndent
 		fmt.Fprintf(&d.b, `<path d="M%d %d V%d H%d"/>`+"\n", x-svgIndent/2, from, 10+d.rows*svgRow+(svgRow-6)/2, x)
-		d.box(level, "node", n.text)
-		d.branches(n.sub, level+1)
+		d.drawBox(level, "node", n.text)
+		d.drawBranches(n.sub, level+1)
 	}
 }

@@ -11,21 +11,21 @@ import (
 )
 
 // ServiceTree writes the path of a packet to the Services of a report: from their addresses through their chains to the endpoints,
-// with the chance of each.
+// with the probability of each endpoint.
 func ServiceTree(w io.Writer, rep *proxyrules.Judgment) error {
 	var b strings.Builder
 	for i := range rep.Services {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		service{&rep.Services[i]}.tree(&b)
+		service{&rep.Services[i]}.writeTree(&b)
 	}
 	_, err := io.WriteString(w, printableLines(b.String()))
 	return err
 }
 
-// OneService returns the report with one Service only. The name is ns/name for every port or ns/name:port for one. It fails if the
-// rules have no such Service.
+// OneService returns the report with only one Service. The name is ns/name for all its ports, or ns/name:port for one port. OneService
+// returns an error if the rules do not contain the Service.
 func OneService(rep *proxyrules.Judgment, name string) (*proxyrules.Judgment, error) {
 	one := *rep
 	one.Services = nil
@@ -38,7 +38,7 @@ func OneService(rep *proxyrules.Judgment, name string) (*proxyrules.Judgment, er
 		}
 	}
 	if one.Services == nil && !strings.Contains(name, "/") {
-		return nil, fmt.Errorf("--service is NAMESPACE/NAME[:PORT]; %q has no namespace", name)
+		return nil, fmt.Errorf("--service must be NAMESPACE/NAME[:PORT]; %q has no namespace", name)
 	}
 	if one.Services == nil {
 		slices.Sort(names)
@@ -47,13 +47,13 @@ func OneService(rep *proxyrules.Judgment, name string) (*proxyrules.Judgment, er
 	return &one, nil
 }
 
-// branch is a line of a tree and what hangs below it.
+// branch is a line of a tree with the branches below it.
 type branch struct {
 	text string
 	sub  []branch
 }
 
-func (s service) tree(b *strings.Builder) {
+func (s service) writeTree(b *strings.Builder) {
 	fmt.Fprintf(b, "%s (%s, %s) %s\n", s.Name, s.Protocol, s.Family, s.verdict())
 	writeBranches(b, s.branches(), "")
 }
@@ -66,9 +66,9 @@ func (s service) branches() []branch {
 		case s.Blocked != "":
 			root.text += ": " + s.Blocked
 		case s.InternalLocal:
-			root.sub = s.local()
+			root.sub = s.localBranches()
 		default:
-			root.sub = s.any()
+			root.sub = s.anyBranches()
 		}
 		if s.Masquerade != "" && s.Blocked == "" {
 			root.text += " (masqueraded: " + s.Masquerade + ")"
@@ -86,11 +86,11 @@ func (s service) branches() []branch {
 		external = append(external, "load balancer IP "+ip)
 	}
 	for _, text := range external {
-		root := branch{text: text + " (masqueraded: all)", sub: s.any()}
+		root := branch{text: text + " (masqueraded: all)", sub: s.anyBranches()}
 		if s.ExternalLocal {
 			root = branch{text: text + " (policy Local)", sub: []branch{
-				{text: "from this node and its pods", sub: s.any()},
-				{text: "from elsewhere", sub: s.local()},
+				{text: "from this node and its pods", sub: s.anyBranches()},
+				{text: "from elsewhere", sub: s.localBranches()},
 			}}
 		}
 		roots = append(roots, root)
@@ -98,16 +98,16 @@ func (s service) branches() []branch {
 	return roots
 }
 
-func (s service) any() []branch {
-	return chainBranch(s.chain("SVC", "service-"), s.Endpoints, "no endpoint")
+func (s service) anyBranches() []branch {
+	return chainBranch(s.findChain("SVC", "service-"), s.Endpoints, "no endpoint")
 }
 
-func (s service) local() []branch {
-	return chainBranch(s.chain("SVL", "local-", "XLB"), s.LocalEndpoints, "no endpoint on this node: drop")
+func (s service) localBranches() []branch {
+	return chainBranch(s.findChain("SVL", "local-", "XLB"), s.LocalEndpoints, "no endpoint on this node: drop")
 }
 
-// chain returns a chain of the Service by its kind, "" if it has none.
-func (s service) chain(kinds ...string) string {
+// findChain returns the Service's first chain of one of these kinds, or "".
+func (s service) findChain(kinds ...string) string {
 	for _, c := range s.Chains {
 		for _, k := range kinds {
 			if strings.HasPrefix(c, k) || strings.HasPrefix(c, "KUBE-"+k+"-") {

@@ -7,25 +7,26 @@ import (
 	"nodegate/cmd/nodegate/internal/audit/settle"
 )
 
-// Auditing is what watch has done about the policy's audit block.
+// Auditing holds the progress of the audit that the policy's audit block makes watch run.
 type Auditing struct {
 	Last     time.Time `json:"last"`     // the end of the last round, zero before the first
-	Rounds   int       `json:"rounds"`   // times that rules and API were compared
-	Reads    int       `json:"reads"`    // times that the rules were read
+	Rounds   int       `json:"rounds"`   // comparisons of the rules with the API
+	Reads    int       `json:"reads"`    // reads of the rules
 	Changes  int       `json:"changes"`  // Services that changed in the API, each counted once a round
-	Services int       `json:"services"` // ports of Services in the rules
-	Findings int       `json:"findings"` // of the last round
+	Services int       `json:"services"` // Service ports in the rules
+	Findings int       `json:"findings"` // findings of the last round
 	Delay    Delay     `json:"delay"`
 }
 
-// Delay is how long changes of the API took to be in the rules: at most, as seen by reading them.
+// Delay is a histogram of the time from a change in the API to the first read of the rules that shows it. It is an upper bound of the
+// real delay.
 type Delay struct {
 	Buckets map[string]int `json:"buckets"` // cumulative, by upper bound in seconds
 	Sum     float64        `json:"sumSeconds"`
 	Count   int            `json:"count"`
 }
 
-// NewAuditing returns the document of what was kept.
+// NewAuditing returns the document for the progress of an audit.
 func NewAuditing(k settle.Progress) *Auditing {
 	a := &Auditing{
 		Last: k.Audited, Rounds: k.Rounds, Reads: k.Reads, Changes: k.Changes, Services: k.Services, Findings: len(k.Findings),
@@ -39,23 +40,23 @@ func NewAuditing(k settle.Progress) *Auditing {
 	return a
 }
 
-func (e *exposition) auditing(a *Auditing) {
+func (e *exposition) writeAuditing(a *Auditing) {
 	for _, m := range []struct {
 		name, kind, help string
 		value            int64
 	}{
-		{"nodegate_audit_rounds_total", "counter", "Times that kube-proxy's rules and the API were compared.", int64(a.Rounds)},
-		{"nodegate_audit_reads_total", "counter", "Times that the rules were read.", int64(a.Reads)},
+		{"nodegate_audit_rounds_total", "counter", "Comparisons of kube-proxy's rules with the API.", int64(a.Rounds)},
+		{"nodegate_audit_reads_total", "counter", "Reads of kube-proxy's rules.", int64(a.Reads)},
 		{"nodegate_audit_changes_total", "counter", "Services that changed in the API, each counted once a round.", int64(a.Changes)},
-		{"nodegate_audit_service_ports", "gauge", "Ports of Services in the rules.", int64(a.Services)},
-		{"nodegate_audit_findings", "gauge", "What the last round found wrong, or could not tell.", int64(a.Findings)},
+		{"nodegate_audit_service_ports", "gauge", "Service ports in the rules.", int64(a.Services)},
+		{"nodegate_audit_findings", "gauge", "Findings of the last round, including unknown ones.", int64(a.Findings)},
 		{"nodegate_audit_last_timestamp_seconds", "gauge", "When the last round ended; 0 before the first.", max(0, a.Last.Unix())},
 	} {
-		e.metric(m.name, m.kind, m.help)
+		e.writeMetric(m.name, m.kind, m.help)
 		fmt.Fprintf(e, "%s %d\n", m.name, m.value)
 	}
 	const delay = "nodegate_audit_delay_seconds"
-	e.metric(delay, "histogram", "How long changes of the API took to be in this node's rules, at most, as seen by reading them.")
+	e.writeMetric(delay, "histogram", "Time from a change in the API until a read of this node's rules shows it (upper bound).")
 	for _, bound := range settle.DelayBounds() {
 		le := fmt.Sprint(bound.Seconds())
 		fmt.Fprintf(e, "%s_bucket{le=%q} %d\n", delay, le, a.Delay.Buckets[le])

@@ -11,31 +11,31 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// What a file of reports may hold at most. A real report has about a hundred
-// results and 100 KiB.
+// Limits for a file of reports. A real report has about a hundred results and
+// 100 KiB.
 const (
 	MaxFile    = 64 << 20 // bytes in a file of reports, or a status
 	maxResults = 10_000
 )
 
-// Read is a report as it was read.
+// Read is a decoded report with its source.
 type Read struct {
 	Report
-	File string // with line and column, if it is not the first of its file
-	// Partial is true of last words: what passes is not in them.
+	File string // with line and column, unless it is the first report of its file
+	// Partial is true for a console report: it lacks the checks that pass.
 	Partial bool
 }
 
-// Decode reads the reports in a file: one, or several one after the other, of
-// kind Report or Watch. The error names file, line and column; the reports
-// before it are returned with it.
+// Decode reads the reports in a file: one or several in sequence, of kind Report
+// or Watch. The error names file, line and column. Decode returns the reports
+// before the error too.
 func Decode(file string, r io.Reader) ([]Read, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	if len(text) > MaxFile {
-		return nil, fmt.Errorf("%s: larger than %d MiB, so no report of a node", file, MaxFile>>20)
+		return nil, fmt.Errorf("%s: larger than %d MiB, the limit for a file of reports", file, MaxFile>>20)
 	}
 	var reports []Read
 	begun := place{file: file, text: text}
@@ -61,84 +61,84 @@ func Decode(file string, r io.Reader) ([]Read, error) {
 		}
 		read := Read{Report: report, File: file}
 		if begin > 0 {
-			read.File = begun.at(begin)
+			read.File = begun.positionAt(begin)
 		}
 		reports = append(reports, read)
 	}
 }
 
-// syntaxAt returns the place of a syntax error: after whole documents the decoder
-// counts from the last one.
+// syntaxAt returns the position of a syntax error. The decoder's offset is relative to
+// the end of the last complete document.
 func syntaxAt(file string, text []byte, done int64, err error) string {
 	var syntax *json.SyntaxError
 	if !errors.As(err, &syntax) {
 		return position(file, text, int64(len(text)))
 	}
 	var raw json.RawMessage
-	if again := json.Unmarshal(text[done:], &raw); errors.As(again, &syntax) {
-		done += max(0, syntax.Offset-1) // it counts the byte that is wrong
+	if retried := json.Unmarshal(text[done:], &raw); errors.As(retried, &syntax) {
+		done += max(0, syntax.Offset-1) // Offset includes the invalid byte
 	}
 	return position(file, text, done)
 }
 
 func jsonError(err error) error {
 	if errors.Is(err, io.EOF) {
-		return errors.New("empty; nodegate check --format json writes a report")
+		return errors.New("the file is empty; write a report with `nodegate check --format json`")
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("the report ends in the middle")
+		return errors.New("the report is truncated")
 	}
-	return fmt.Errorf("no JSON: %w", err)
+	return fmt.Errorf("not valid JSON: %w", err)
 }
 
-// position returns file:line:column of a byte, counted from 1.
+// position returns file:line:column of a byte; lines and columns count from 1.
 func position(file string, text []byte, offset int64) string {
 	p := place{file: file, text: text}
-	return p.at(min(offset, int64(len(text))))
+	return p.positionAt(min(offset, int64(len(text))))
 }
 
-// place counts lines up to offsets that only grow: a file may hold thousands of reports.
+// place counts lines up to increasing offsets. It never rescans: a file may hold thousands of reports.
 type place struct {
 	file string
 	text []byte
-	line int   // before done
-	done int64 // bytes
+	line int   // lines before done
+	done int64 // bytes counted so far
 }
 
-func (p *place) at(offset int64) string {
+func (p *place) positionAt(offset int64) string {
 	p.line += bytes.Count(p.text[p.done:offset], []byte("\n"))
 	p.done = offset
 	return fmt.Sprintf("%s:%d:%d", p.file, p.line+1, offset-int64(bytes.LastIndexByte(p.text[:offset], '\n')))
 }
 
-// document is a Report, or a Watch of which only the report is read.
+// document is a Report, or the report inside a Watch.
 type document struct {
 	Report
 	Watched *Report `json:"report"`
 }
 
-// decode returns the report of one document. words holds what several reports of a file say, so that each word is kept once.
+// decode returns the report of one document. words interns the check names of all reports in a file, so that each name is stored once.
 func decode(raw json.RawMessage, words map[string]string) (Report, error) {
 	var d document
 	if err := json.Unmarshal(raw, &d); err != nil {
 		if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is && wrong.Field != "" {
-			return Report{}, fmt.Errorf("%s is a %s here, not what a report has there: %w", wrong.Field, wrong.Value, err)
+			return Report{}, fmt.Errorf("%s must not be a %s: %w", wrong.Field, wrong.Value, err)
 		}
-		return Report{}, fmt.Errorf("no report of a node: %w", err)
+		return Report{}, fmt.Errorf("not a nodegate report: %w", err)
 	}
 	if d.Kind == KindWatch && d.Watched != nil {
 		d.Report = *d.Watched
 	}
-	d.Results = slices.Clone(d.Results) // without the room that decoding left: all of them are kept
+	d.Results = slices.Clone(d.Results) // drop the spare capacity left by decoding, because all results stay in memory
 	for i := range d.Results {
 		res := &d.Results[i]
-		res.Name = once(words, res.Name)
+		res.Name = intern(words, res.Name)
 	}
-	return d.Report, d.check()
+	return d.Report, d.validate()
 }
 
-// once returns the word as it was seen first.
-func once(words map[string]string, word string) string {
+// intern returns the first stored copy of word.
+func intern(words map[string]string, word string) string {
 	if first, seen := words[word]; seen {
 		return first
 	}
@@ -146,16 +146,16 @@ func once(words map[string]string, word string) string {
 	return word
 }
 
-// check returns an error if a decoded report is not as New makes it.
-func (r Report) check() error {
+// validate returns an error if a decoded report could not come from New.
+func (r Report) validate() error {
 	if r.APIVersion != APIVersion || r.Kind != KindReport {
-		return fmt.Errorf("this is %.60q %.60q, not a nodegate/v1 Report; nodegate check --format json writes one", r.APIVersion, r.Kind)
+		return fmt.Errorf("not a nodegate/v1 Report but %.60q %.60q; write a report with `nodegate check --format json`", r.APIVersion, r.Kind)
 	}
 	if len(r.Results) > maxResults {
-		return fmt.Errorf("%d results; a report has at most %d", len(r.Results), maxResults)
+		return fmt.Errorf("%d results; a report may have at most %d", len(r.Results), maxResults)
 	}
 	if r.Verdict == verdict.Warn || r.Verdict == verdict.Skipped {
-		return fmt.Errorf("a node's verdict is pass, fail or unknown, not %s", r.Verdict)
+		return fmt.Errorf("a node's verdict must be pass, fail or unknown; got %s", r.Verdict)
 	}
 	seen := map[string]bool{}
 	for i, res := range r.Results {
@@ -163,7 +163,7 @@ func (r Report) check() error {
 		case res.Name == "":
 			return fmt.Errorf("results[%d] has no name", i)
 		case seen[res.Name]:
-			return fmt.Errorf("results[%d]: a second result of %.100q", i, res.Name)
+			return fmt.Errorf("results[%d]: duplicate result %.100q", i, res.Name)
 		}
 		seen[res.Name] = true
 	}

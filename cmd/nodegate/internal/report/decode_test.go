@@ -15,26 +15,26 @@ const good = `{"apiVersion":"nodegate/v1","kind":"Report","node":{"name":"a"},"r
 func TestDecodeNamesThePlace(t *testing.T) {
 	in := func(from, to string) string { return strings.Replace(good, from, to, 1) }
 	for _, c := range []struct{ what, text, want string }{
-		{"empty", "", "f.json:1:1: empty; nodegate check --format json writes a report"},
-		{"white space", " \n ", "f.json:2:2: empty; nodegate check --format json writes a report"},
-		{"not JSON", "# a comment\n", "f.json:1:1: no JSON: invalid character '#' looking for beginning of value"},
-		{"broken in the middle", "{\n  \"kind\": oops\n}", "f.json:2:11: no JSON: invalid character 'o' looking for beginning of value"},
-		{"cut off", good[:40], "f.json:1:41: the report ends in the middle"},
-		{"broken after a good one", good + "\n{\"a\" 1}\n", "f.json:3:6: no JSON: invalid character '1' after object key"},
-		{"a list", "[1]", "f.json:1:2: no report of a node: json: cannot unmarshal array into Go value of type report.document"},
+		{"empty", "", "f.json:1:1: the file is empty; write a report with `nodegate check --format json`"},
+		{"white space", " \n ", "f.json:2:2: the file is empty; write a report with `nodegate check --format json`"},
+		{"not JSON", "# a comment\n", "f.json:1:1: not valid JSON: invalid character '#' looking for beginning of value"},
+		{"broken in the middle", "{\n  \"kind\": oops\n}", "f.json:2:11: not valid JSON: invalid character 'o' looking for beginning of value"},
+		{"truncated", good[:40], "f.json:1:41: the report is truncated"},
+		{"broken after a good one", good + "\n{\"a\" 1}\n", "f.json:3:6: not valid JSON: invalid character '1' after object key"},
+		{"a list", "[1]", "f.json:1:2: not a nodegate report: json: cannot unmarshal array into Go value of type report.document"},
 		{"another kind", `{"apiVersion":"nodegate/v1","kind":"Snapshot"}`,
-			`f.json:1:1: this is "nodegate/v1" "Snapshot", not a nodegate/v1 Report; nodegate check --format json writes one`},
+			`f.json:1:1: not a nodegate/v1 Report but "nodegate/v1" "Snapshot"; write a report with ` + "`nodegate check --format json`"},
 		{"another version", in("nodegate/v1", "nodegate/v2"),
-			`f.json:1:1: this is "nodegate/v2" "Report", not a nodegate/v1 Report; nodegate check --format json writes one`},
+			`f.json:1:1: not a nodegate/v1 Report but "nodegate/v2" "Report"; write a report with ` + "`nodegate check --format json`"},
 		{"another verdict", in(`"verdict":"pass"}]`, `"verdict":"good"}]`),
-			`f.json:1:1: no report of a node: unknown verdict "good"; verdicts: pass, warn, fail, unknown, skipped`},
-		{"another verdict of all", in(`"verdict":"pass"}`+"\n", `"verdict":"warn"}`+"\n"),
-			`f.json:1:1: a node's verdict is pass, fail or unknown, not warn`},
+			`f.json:1:1: not a nodegate report: unknown verdict "good"; verdicts: pass, warn, fail, unknown, skipped`},
+		{"warn as the node's verdict", in(`"verdict":"pass"}`+"\n", `"verdict":"warn"}`+"\n"),
+			`f.json:1:1: a node's verdict must be pass, fail or unknown; got warn`},
 		{"no name", in(`"name":"module"`, `"name":""`), "f.json:1:1: results[0] has no name"},
-		{"twice the same", in(`"results":[`, `"results":[{"name":"module","verdict":"pass"},`),
-			`f.json:1:1: results[1]: a second result of "module"`},
-		{"a number for a name", in(`"name":"module"`, `"name":17`), "results.name is a number here, not what a report has there"},
-		{"too many", in(`"results":[`, `"results":[`+strings.Repeat(`{},`, 10_001)), "f.json:1:1: 10002 results; a report has at most 10000"},
+		{"duplicate name", in(`"results":[`, `"results":[{"name":"module","verdict":"pass"},`),
+			`f.json:1:1: results[1]: duplicate result "module"`},
+		{"a number for a name", in(`"name":"module"`, `"name":17`), "results.name must not be a number"},
+		{"too many", in(`"results":[`, `"results":[`+strings.Repeat(`{},`, 10_001)), "f.json:1:1: 10002 results; a report may have at most 10000"},
 	} {
 		reports, err := report.Decode("f.json", strings.NewReader(c.text))
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "f.json:") {
@@ -44,7 +44,7 @@ func TestDecodeNamesThePlace(t *testing.T) {
 			t.Errorf("%s: %d reports", c.what, len(reports))
 		}
 	}
-	if _, err := report.Decode("f.json", endless{}); err == nil || err.Error() != "f.json: larger than 64 MiB, so no report of a node" {
+	if _, err := report.Decode("f.json", endless{}); err == nil || err.Error() != "f.json: larger than 64 MiB, the limit for a file of reports" {
 		t.Errorf("endless: %v", err)
 	}
 }
@@ -59,8 +59,8 @@ func (endless) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// FuzzDecode: every file is an error or reports that can be written in every
-// format and read again.
+// FuzzDecode: every file yields an error, or reports that can be written in every
+// format and decoded again.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(good))
 	f.Add([]byte(`{"apiVersion":"nodegate/v1","kind":"Report","verdict":"pass","results":[{"name":"a","verdict":"skipped"}]}`))

@@ -12,7 +12,7 @@ import (
 	"nodegate/internal/host"
 )
 
-// Fold writes a text; where w is a terminal, in lines that are no wider than it.
+// Fold writes the output of render. On a terminal it folds the lines to the terminal's width.
 func Fold(w io.Writer, render func(io.Writer) error) error {
 	columns := columnsOf(w)
 	if columns == 0 {
@@ -26,8 +26,8 @@ func Fold(w io.Writer, render func(io.Writer) error) error {
 	return err
 }
 
-// columnsOf returns the width of the terminal behind w: COLUMNS, or what the
-// kernel says. It is 0 where there is no terminal, or it does not say.
+// columnsOf returns the width of the terminal behind w: COLUMNS, or the width that the
+// kernel reports. It returns 0 if w is not a terminal or its width is not known.
 func columnsOf(w io.Writer) int {
 	f := terminal(w)
 	if f == nil {
@@ -39,9 +39,9 @@ func columnsOf(w io.Writer) int {
 	return host.Columns(f)
 }
 
-// fold breaks the lines that are too long between words. A line goes on below its
-// last column that begins in its left half. A word that is too long stays whole, so
-// that a path or an address can be copied.
+// fold breaks long lines between words. The continuation is indented to the last
+// column that begins in the left half of the line. A word that is too long stays
+// whole, so that a path or an address can be copied.
 func fold(text string, columns int) string {
 	colour, gap := regexp.MustCompile("\x1b\\[[0-9]*m"), regexp.MustCompile(`  +`)
 	var b strings.Builder
@@ -57,7 +57,7 @@ func fold(text string, columns int) string {
 				indent = end
 			}
 		}
-		at := 0 // what is written of this line
+		at := 0 // characters written of this line
 		for word := range strings.SplitAfterSeq(line, " ") {
 			bare := colour.ReplaceAllString(word, "")
 			n := utf8.RuneCountInString(strings.TrimRight(bare, " \n"))

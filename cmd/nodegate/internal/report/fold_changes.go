@@ -12,15 +12,15 @@ import (
 	"nodegate/internal/host/file"
 )
 
-// Older lines than those of ChangesFile, and those that are being folded into them.
+// The files of the older lines of ChangesFile, and of the lines that are being folded into them.
 const (
 	olderChanges  = ChangesFile + ".1"
 	movingChanges = ChangesFile + ".2"
 )
 
-// foldChanges makes room in ChangesFile: its lines go to the older ones, which have one write for each setting. What a setting was before
-// nodegate changed it first is never dropped: a gate that is held all night by one parameter, which the kernel makes another each time,
-// writes the same line thousands of times. Who is ended meanwhile, or writes beside it, loses no line, and has some twice at most.
+// foldChanges makes room in ChangesFile: it merges the lines into the older ones, with one write for each setting. It never drops the
+// original value of a setting. Without folding, a gate that is held all night by one parameter, which the kernel resets each time, would
+// write the same line thousands of times. An interruption or a concurrent writer loses no line; at most it duplicates some.
 func foldChanges() error {
 	if _, err := os.Lstat(movingChanges); errors.Is(err, fs.ErrNotExist) {
 		if err := os.Rename(ChangesFile, movingChanges); err != nil {
@@ -32,12 +32,12 @@ func foldChanges() error {
 		return err
 	}
 	var b bytes.Buffer
-	for _, c := range folded(changes, isThere) {
+	for _, c := range mergeChanges(changes, targetExists) {
 		line, err := json.Marshal(c)
 		if err != nil {
 			return err
 		}
-		if b.Len()+len(line) < mostChanges {
+		if b.Len()+len(line) < maxChanges {
 			b.Write(append(line, '\n'))
 		}
 	}
@@ -47,9 +47,9 @@ func foldChanges() error {
 	return os.Remove(movingChanges)
 }
 
-// folded returns the changes, the oldest first, with one write for each setting: from what it was at first to what it was made at last.
-// It leaves out what nobody can put back: what has gone with its link, and a change that has no write.
-func folded(changes []AppliedChange, there func(Write) bool) []AppliedChange {
+// mergeChanges returns the changes, the oldest first, with one write for each setting: from its first value to its last one.
+// It leaves out changes that cannot be reverted: those whose link is gone, and those without a write.
+func mergeChanges(changes []AppliedChange, there func(Write) bool) []AppliedChange {
 	type place struct{ change, write int }
 	known := map[string]place{}
 	var all []AppliedChange
@@ -78,7 +78,7 @@ func folded(changes []AppliedChange, there func(Write) bool) []AppliedChange {
 	return all
 }
 
-// setting names what was written, of an offload with its features.
+// setting returns a name for the written setting; the name of an offload includes its features.
 func (w Write) setting() string {
 	name := string(w.Kind) + " " + w.Target
 	if w.Kind == checks.SetFeatures {
@@ -90,8 +90,8 @@ func (w Write) setting() string {
 	return name
 }
 
-func isThere(w Write) bool {
-	name := "/proc/sys/net/ipv4/conf/" + w.Target // of a link
+func targetExists(w Write) bool {
+	name := "/proc/sys/net/ipv4/conf/" + w.Target // exists for every link
 	switch w.Kind {
 	case checks.LoadModule:
 		return true

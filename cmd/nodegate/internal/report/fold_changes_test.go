@@ -8,7 +8,7 @@ import (
 	"nodegate/checks"
 )
 
-// TestFolded: of each setting the first value and the last one stay, of those that are still there.
+// TestFolded: folding keeps the first and the last value of every setting that still exists.
 func TestFolded(t *testing.T) {
 	sysctl := func(target, from, to string) Write { return Write{checks.SetSysctl, target, from, to} }
 	changes := []AppliedChange{
@@ -21,7 +21,7 @@ func TestFolded(t *testing.T) {
 		{Name: "gone", Writes: []Write{sysctl("veth1", "0", "1")}},
 	}
 	var got []string
-	for _, c := range folded(changes, func(w Write) bool { return w.Target != "veth1" }) {
+	for _, c := range mergeChanges(changes, func(w Write) bool { return w.Target != "veth1" }) {
 		got = append(got, fmt.Sprint(c.Name, " ", c.Writes))
 	}
 	const want = `both [{sysctl a 1 1} {sysctl b 0 2}]
@@ -33,6 +33,6 @@ again [{sysctl c 7 9}]`
 		t.Errorf("got\n%s\nwant\n%s", text, want)
 	}
 	if changes[0].Writes[1].To != "1" {
-		t.Error("what was given was changed")
+		t.Error("the input was modified")
 	}
 }

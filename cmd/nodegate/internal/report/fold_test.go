@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestFold: no line is wider than the terminal but by one word that is too long; no
-// word is lost; a line that fits is left alone.
+// TestFold: no line is wider than the terminal, except for a single word that is too long; no
+// word is lost; a line that fits is unchanged.
 func TestFold(t *testing.T) {
 	const text = "" +
 		"\x1b[31mfail   \x1b[0m module.br_netfilter   want loaded, got not loaded, and some more\n" +
@@ -43,7 +43,7 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// TestBar: the bar is drawn at most ten times a second, and is gone at the end.
+// TestBar: the bar is drawn at most ten times a second, and is erased at the end.
 func TestBar(t *testing.T) {
 	var b strings.Builder
 	now := time.Unix(1, 0)

@@ -14,42 +14,44 @@ import (
 	"strconv"
 )
 
-// Last words are a report in a few lines of console, which outlive the machine: a serial log, EC2's get-console-output. Each
-// line is `nodegate-report/1 ID PART/PARTS SUM DATA`: ID is the checksum of all, SUM that of PART and DATA, both CRC-32; the data
-// is base64 of raw DEFLATE of the report's JSON, without what passes, and without times: a report that is written again is
-// the same, and lines that one copy lost are taken from another.
-const lastWords = "nodegate-report/1"
+// A console report is a report in a few lines on the console. The console's log outlives the machine: a serial log, or EC2's
+// get-console-output. Each line is `nodegate-report/1 ID PART/PARTS SUM DATA`. ID is the checksum of the whole report, and SUM is
+// the checksum of PART and DATA; both are CRC-32. DATA is part of the report's JSON, compressed with raw DEFLATE and encoded in
+// base64. The report leaves out the checks that pass, and the times: a repeated report is identical to the first, so a line lost in
+// one copy can be taken from another.
+const consolePrefix = "nodegate-report/1"
 
 const (
 	chunk       = 96 // characters of data in a line
-	mostParts   = 500
-	mostWords   = 4 << 20 // bytes of a report that was unpacked
-	mostConsole = 64 << 20
+	maxParts    = 500
+	maxUnpacked = 4 << 20 // bytes of a report that was unpacked
+	maxConsole  = 64 << 20
 
-	mostUnfinished = 1000 // reports of one console
+	maxUnfinished = 1000 // incomplete reports of one console
 )
 
-// LastWords returns the lines for a report.
-func LastWords(r Report) ([]string, error) {
+// ConsoleReport returns the lines of the console report for r.
+func ConsoleReport(r Report) ([]string, error) {
 	r.Time, r.DurationMs, r.Audit = "", 0, nil
 	r.Results = slices.DeleteFunc(slices.Clone(r.Results), func(res Result) bool { return res.Verdict.Fine() })
 	for i := range r.Results {
 		r.Results[i].Evidence = r.Results[i].Evidence[:min(1, len(r.Results[i].Evidence))]
 		r.Results[i].Reason = "" // nodegate explain has it
 	}
-	return pack(r)
+	return packReport(r)
 }
 
-// AllWords returns the lines for a whole report; one that is too large for its reader is shortened to its last words.
-func AllWords(r Report) ([]string, error) {
-	lines, err := pack(r)
-	if len(lines) > mostParts {
-		return LastWords(r)
+// FullConsoleReport returns the lines for the whole of r, with the checks that pass. If r is too large for the reader, it returns the
+// lines of ConsoleReport.
+func FullConsoleReport(r Report) ([]string, error) {
+	lines, err := packReport(r)
+	if len(lines) > maxParts {
+		return ConsoleReport(r)
 	}
 	return lines, err
 }
 
-func pack(r Report) ([]string, error) {
+func packReport(r Report) ([]string, error) {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return nil, err
@@ -72,34 +74,34 @@ func pack(r Report) ([]string, error) {
 	for i := range parts {
 		part := fmt.Sprintf("%d/%d", i+1, parts)
 		piece := data[i*chunk : min(len(data), (i+1)*chunk)]
-		lines = append(lines, fmt.Sprintf("%s %08x %s %08x %s", lastWords, id, part, sumOf(part, piece), piece))
+		lines = append(lines, fmt.Sprintf("%s %08x %s %08x %s", consolePrefix, id, part, partSum(part, piece), piece))
 	}
 	return lines, nil
 }
 
-func sumOf(part, data string) uint32 { return crc32.ChecksumIEEE([]byte(part + " " + data)) }
+func partSum(part, data string) uint32 { return crc32.ChecksumIEEE([]byte(part + " " + data)) }
 
-// DecodeConsole reads the last words in a console's log. What is incomplete is refused: the error says what is missing, beside
-// the reports that are whole.
+// DecodeConsole reads the console reports in a console log. It returns the complete reports, and an error that lists the missing
+// parts of the incomplete ones.
 func DecodeConsole(file string, r io.Reader) ([]Read, error) {
-	text, err := io.ReadAll(io.LimitReader(r, mostConsole+1))
+	text, err := io.ReadAll(io.LimitReader(r, maxConsole+1))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	if len(text) > mostConsole {
-		return nil, fmt.Errorf("%s: larger than %d MiB; give its end", file, mostConsole>>20)
+	if len(text) > maxConsole {
+		return nil, fmt.Errorf("%s: larger than %d MiB; cut off the beginning", file, maxConsole>>20)
 	}
-	// A line may stand among others' text, and be torn.
-	line := regexp.MustCompile(lastWords + ` ([0-9a-f]{8}) (([0-9]{1,3})/([0-9]{1,3})) ([0-9a-f]{8}) ([A-Za-z0-9+/=]{1,96})`)
-	var g gathered
+	// Other output may surround a line, or interrupt it.
+	line := regexp.MustCompile(consolePrefix + ` ([0-9a-f]{8}) (([0-9]{1,3})/([0-9]{1,3})) ([0-9a-f]{8}) ([A-Za-z0-9+/=]{1,96})`)
+	var g consoleReports
 	rest := text
 	for at := line.FindSubmatchIndex(rest); at != nil; at = line.FindSubmatchIndex(rest) {
 		field := func(i int) string { return string(rest[at[2*i]:at[2*i+1]]) }
 		part, sum, data := field(2), field(5), field(6)
 		n, _ := strconv.Atoi(field(3)) // digits, by the expression
 		of, _ := strconv.Atoi(field(4))
-		if n >= 1 && n <= of && of <= mostParts && fmt.Sprintf("%08x", sumOf(part, data)) == sum {
-			g.add(wordsKey{field(1), of}, n, data)
+		if n >= 1 && n <= of && of <= maxParts && fmt.Sprintf("%08x", partSum(part, data)) == sum {
+			g.addPart(consoleKey{field(1), of}, n, data)
 		}
 		rest = rest[at[1]:]
 	}
@@ -110,68 +112,69 @@ func DecodeConsole(file string, r io.Reader) ([]Read, error) {
 		if w == nil {
 			continue
 		}
-		report, err := unpack(w.id, w.of, w.parts)
+		report, err := unpackReport(w.id, w.of, w.parts)
 		switch {
 		case err != nil:
 			wrong = append(wrong, fmt.Errorf("%s: report %s: %w", file, w.id, err))
-		case !named[report.Node.Name]: // of one node the last one counts
+		case !named[report.Node.Name]: // keep only the last report of a node
 			named[report.Node.Name] = true
 			reports = append(reports, Read{Report: report, File: file, Partial: true})
 		}
 	}
 	if g.dropped > 0 {
-		wrong = append(wrong, fmt.Errorf("%s: more than %d reports are incomplete, the oldest %d were passed over",
-			file, mostUnfinished, g.dropped))
+		wrong = append(wrong, fmt.Errorf("%s: more than %d incomplete reports; ignored the oldest %d",
+			file, maxUnfinished, g.dropped))
 	}
 	slices.Reverse(reports)
 	slices.Reverse(wrong)
 	if len(g.all) == 0 {
-		wrong = append(wrong, fmt.Errorf("%s: no last words of a held node; each line of them begins with %s", file, lastWords))
+		wrong = append(wrong, fmt.Errorf("%s: no console report of a held node found; its lines begin with %s", file, consolePrefix))
 	}
 	return reports, errors.Join(wrong...)
 }
 
-// wordsKey tells one report's lines from another's. Anybody can write to a console: the id is not proven before all is there.
-type wordsKey struct {
+// consoleKey identifies the report that a line belongs to. Any program can write to a console, so the id is not verified before the
+// report is complete.
+type consoleKey struct {
 	id string
 	of int
 }
 
-// words are the parts of one report that came.
-type words struct {
-	wordsKey
+// consoleParts holds the parts of one report found so far.
+type consoleParts struct {
+	consoleKey
 	parts map[int]string
 }
 
-// gathered are reports in the order in which they began. It keeps no more of them unfinished than mostUnfinished: of a log with
+// consoleReports are reports in the order in which they began. It keeps no more of them unfinished than mostUnfinished: of a log with
 // more, the oldest ones are dropped.
-type gathered struct {
-	all        []*words // nil for one that was dropped
-	byKey      map[wordsKey]*words
+type consoleReports struct {
+	all        []*consoleParts // nil for a dropped report
+	byKey      map[consoleKey]*consoleParts
 	unfinished int
-	oldest     int // in all: nothing before it is unfinished
+	oldest     int // index in all; every report before it is complete or dropped
 	dropped    int
 }
 
-func (g *gathered) add(key wordsKey, n int, data string) {
+func (g *consoleReports) addPart(key consoleKey, n int, data string) {
 	w := g.byKey[key]
 	if w == nil {
 		if g.byKey == nil {
-			g.byKey = map[wordsKey]*words{}
+			g.byKey = map[consoleKey]*consoleParts{}
 		}
-		w = &words{key, map[int]string{}}
+		w = &consoleParts{key, map[int]string{}}
 		g.byKey[key] = w
 		g.all = append(g.all, w)
 		g.unfinished++
 	}
-	_, again := w.parts[n]
+	_, repeated := w.parts[n]
 	w.parts[n] = data
-	if !again && len(w.parts) == w.of {
+	if !repeated && len(w.parts) == w.of {
 		g.unfinished--
 	}
-	for ; g.unfinished > mostUnfinished; g.oldest++ {
+	for ; g.unfinished > maxUnfinished; g.oldest++ {
 		if o := g.all[g.oldest]; len(o.parts) < o.of {
-			delete(g.byKey, o.wordsKey)
+			delete(g.byKey, o.consoleKey)
 			g.all[g.oldest] = nil
 			g.unfinished--
 			g.dropped++
@@ -179,11 +182,11 @@ func (g *gathered) add(key wordsKey, n int, data string) {
 	}
 }
 
-func unpack(id string, of int, parts map[int]string) (Report, error) {
+func unpackReport(id string, of int, parts map[int]string) (Report, error) {
 	data := ""
 	for i := range of {
-		p, came := parts[i+1]
-		if !came {
+		p, ok := parts[i+1]
+		if !ok {
 			return Report{}, fmt.Errorf("part %d of %d is missing or torn", i+1, of)
 		}
 		data += p
@@ -195,7 +198,7 @@ func unpack(id string, of int, parts map[int]string) (Report, error) {
 	if fmt.Sprintf("%08x", crc32.ChecksumIEEE(packed)) != id {
 		return Report{}, errors.New("the checksum differs")
 	}
-	text, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(packed)), mostWords))
+	text, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(packed)), maxUnpacked))
 	if err != nil {
 		return Report{}, err
 	}

@@ -30,7 +30,7 @@ func held() Report {
 	return r
 }
 
-// among puts lines among a console's own.
+// among mixes lines with other console output.
 func among(lines []string) string {
 	var b strings.Builder
 	for i, l := range lines {
@@ -39,14 +39,14 @@ func among(lines []string) string {
 	return b.String()
 }
 
-func TestLastWords(t *testing.T) {
+func TestConsoleReport(t *testing.T) {
 	r := held()
-	lines, err := LastWords(r)
+	lines, err := ConsoleReport(r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(lines) < 3 {
-		t.Fatalf("%d lines: nothing is torn in so few", len(lines))
+		t.Fatalf("%d lines are too few for this test", len(lines))
 	}
 	want, err := unpackAll(lines)
 	if err != nil {
@@ -57,7 +57,7 @@ func TestLastWords(t *testing.T) {
 	}
 	for what, text := range map[string]string{
 		"mixed": among(lines), "twice": among(append(lines, lines...)), "other order": among(append(lines[1:], lines[0])),
-		"two copies, each with another hole": among(lines[1:]) + among(lines[:1]),
+		"two copies with different gaps": among(lines[1:]) + among(lines[:1]),
 	} {
 		got, err := DecodeConsole("console", strings.NewReader(text))
 		if err != nil || len(got) != 1 || cmp.Diff(want, got[0].Report) != "" {
@@ -82,9 +82,9 @@ func unpackAll(lines []string) (Report, error) {
 	return got[0].Report, nil
 }
 
-// TestLastWordsDamaged: a log with bytes lost or changed gives the report as it was, or none.
-func TestLastWordsDamaged(t *testing.T) {
-	lines, err := LastWords(held())
+// TestConsoleReportDamaged: a log with lost or changed bytes yields the original report, or none.
+func TestConsoleReportDamaged(t *testing.T) {
+	lines, err := ConsoleReport(held())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,25 +114,25 @@ func TestLastWordsDamaged(t *testing.T) {
 			t.Fatalf("%v, %v from:\n%s", got, err, text)
 		}
 	}
-	t.Logf("of 1,000 damaged logs %d gave the report as it was, %d none", right, refused)
+	t.Logf("of 1,000 damaged logs %d yielded the original report, %d none", right, refused)
 	if right == 0 || refused == 0 {
-		t.Error("that tests nothing")
+		t.Error("the damage covers only one of the two outcomes")
 	}
 }
 
-// TestAllWords: everything of a report, what passes too, comes back; one that is too large comes back as its last words.
-func TestAllWords(t *testing.T) {
+// TestFullConsoleReport: the whole report is recovered, with the checks that pass; a report that is too large is recovered without them.
+func TestFullConsoleReport(t *testing.T) {
 	whole := held()
 	whole.Time = "2026-01-31T12:00:00.000Z"
 	whole.Results = append(whole.Results, Result{Name: "swap", Verdict: verdict.Pass,
 		Evidence: []checks.Evidence{{Source: "a", Text: "b"}, {Source: "c"}}})
 	for _, size := range []int{0, 200_000} {
 		noise := make([]byte, size)
-		for i := range noise { // which cannot be compressed
+		for i := range noise { // noise cannot be compressed
 			noise[i] = 'A' + byte(rand.IntN(50))
 		}
 		whole.Results[len(whole.Results)-1].Want = string(noise)
-		lines, err := AllWords(whole)
+		lines, err := FullConsoleReport(whole)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,21 +141,22 @@ func TestAllWords(t *testing.T) {
 			t.Fatal(got, err)
 		}
 		if d := cmp.Diff(whole, got[0].Report); (d == "") != (size == 0) {
-			t.Errorf("of a report with %d bytes more: %.400s", size, d)
+			t.Errorf("a report with %d more bytes: %.400s", size, d)
 		}
 	}
 }
 
-// TestLastWordsFlood: lines that anybody wrote, each of another report, cost a small multiple of their size, and a report after them is read.
-func TestLastWordsFlood(t *testing.T) {
-	lines, err := LastWords(held())
+// TestConsoleReportFlood: forged lines, each of a different report, cost a small multiple of their size in memory, and a report after
+// them is still read.
+func TestConsoleReportFlood(t *testing.T) {
+	lines, err := ConsoleReport(held())
 	if err != nil {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	b.WriteString(among(lines[:1])) // the rest comes too late
+	b.WriteString(among(lines[:1])) // the remaining lines follow too late
 	for i := range 200_000 {
-		fmt.Fprintf(&b, "%s %08x 1/500 %08x A\n", lastWords, i, sumOf("1/500", "A"))
+		fmt.Fprintf(&b, "%s %08x 1/500 %08x A\n", consolePrefix, i, partSum("1/500", "A"))
 	}
 	size := b.Len()
 	b.WriteString(among(lines))
@@ -164,7 +165,7 @@ func TestLastWordsFlood(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	got, err := DecodeConsole("console", text)
 	runtime.ReadMemStats(&after)
-	if err == nil || !strings.Contains(err.Error(), "the oldest 199002 were passed over") {
+	if err == nil || !strings.Contains(err.Error(), "ignored the oldest 199002") {
 		t.Errorf("got %.300v", err)
 	}
 	if len(got) != 1 || got[0].Node.Name != "node-1" {
@@ -177,13 +178,13 @@ func TestLastWordsFlood(t *testing.T) {
 	}
 }
 
-// TestLastWordsOrder: reports come in the order in which they began; of one node the last one counts.
-func TestLastWordsOrder(t *testing.T) {
+// TestConsoleReportOrder: reports are returned in the order of their first lines; only the last report of a node is kept.
+func TestConsoleReportOrder(t *testing.T) {
 	var all [][]string
 	for i, name := range []string{"a", "b", "a", "c"} {
 		r := held()
 		r.Node.Name, r.Node.Kernel = name, fmt.Sprint(i)
-		lines, err := LastWords(r)
+		lines, err := ConsoleReport(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,7 +202,7 @@ func TestLastWordsOrder(t *testing.T) {
 }
 
 func FuzzDecodeConsole(f *testing.F) {
-	lines, err := LastWords(held())
+	lines, err := ConsoleReport(held())
 	if err != nil {
 		f.Fatal(err)
 	}

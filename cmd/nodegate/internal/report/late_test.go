@@ -8,7 +8,7 @@ import (
 	"nodegate/cmd/nodegate/internal/report"
 )
 
-// TestLateAfterTheClockWasSet: a round in the future says nothing about now.
+// TestLateAfterTheClockWasSet: a round in the future does not count as being on time.
 func TestLateAfterTheClockWasSet(t *testing.T) {
 	now := time.Now()
 	w := report.Watching{Interval: time.Minute, LastRound: now.Add(time.Hour)}
@@ -17,6 +17,6 @@ func TestLateAfterTheClockWasSet(t *testing.T) {
 	}
 	w.LastRound = now.Add(time.Second)
 	if err := w.Late(now); err != nil {
-		t.Errorf("a clock that is a second apart: %v", err)
+		t.Errorf("a clock that is one second off: %v", err)
 	}
 }

@@ -18,18 +18,18 @@ func Renderer(format string, paint Paint, verbose bool) (func(io.Writer, Report)
 	case "json":
 		return func(w io.Writer, r Report) error { return JSON(w, r) }, nil
 	case "junit":
-		return junit, nil
+		return writeJUnit, nil
 	case "tap":
-		return tap, nil
+		return writeTAP, nil
 	case "prometheus":
-		return prometheus, nil
+		return writePrometheus, nil
 	case "npd":
-		return npd, nil
+		return writeNPD, nil
 	}
-	return nil, fmt.Errorf("--format is text, json, junit, tap, prometheus or npd; %q is none of them", format)
+	return nil, fmt.Errorf("unknown format %q; known formats: text, json, junit, tap, prometheus, npd", format)
 }
 
-// JSON writes a document as people read it.
+// JSON writes a document as indented JSON.
 func JSON(w io.Writer, document any) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
@@ -61,13 +61,13 @@ type junitMessage struct {
 	Text    string `xml:",chardata"`
 }
 
-// junit writes the XML that CI servers show. A requirement that only warns is a
+// writeJUnit writes the XML that CI servers show. A requirement that only warns is a
 // passed test.
-func junit(w io.Writer, r Report) error {
+func writeJUnit(w io.Writer, r Report) error {
 	s := junitSuite{Name: "nodegate " + r.Stage, Tests: len(r.Results), Time: fmt.Sprintf("%.3f", r.DurationMs/1000)}
 	for _, res := range r.Results {
 		c := junitCase{Name: res.Name, Class: "nodegate." + r.Stage}
-		m := &junitMessage{res.says(), res.Remedy}
+		m := &junitMessage{res.summary(), res.Remedy}
 		switch res.Verdict {
 		case verdict.Fail:
 			c.Failure = m
@@ -93,8 +93,8 @@ func junit(w io.Writer, r Report) error {
 	return err
 }
 
-// tap writes the Test Anything Protocol, version 13.
-func tap(w io.Writer, r Report) error {
+// writeTAP writes the Test Anything Protocol, version 13.
+func writeTAP(w io.Writer, r Report) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "TAP version 13\n1..%d\n", len(r.Results))
 	for i, res := range r.Results {
@@ -108,7 +108,7 @@ func tap(w io.Writer, r Report) error {
 		case verdict.Skipped:
 			fmt.Fprintf(&b, " # SKIP %s", res.Skipped)
 		default:
-			fmt.Fprintf(&b, "\n# %s: %s", res.Verdict, res.says())
+			fmt.Fprintf(&b, "\n# %s: %s", res.Verdict, res.summary())
 		}
 		b.WriteByte('\n')
 	}
@@ -116,29 +116,29 @@ func tap(w io.Writer, r Report) error {
 	return err
 }
 
-// npd writes one line of at most 80 bytes, node-problem-detector's default for a
+// writeNPD writes one line of at most 80 bytes, node-problem-detector's default for a
 // custom plugin's message.
-func npd(w io.Writer, r Report) error {
+func writeNPD(w io.Writer, r Report) error {
 	if len(r.Results) == 0 && r.Verdict == verdict.Unknown {
-		return NotChecked(w, "the policy asks for nothing at stage "+r.Stage)
+		return NotChecked(w, "the policy has no requirement at stage "+r.Stage)
 	}
 	if r.Verdict == verdict.Pass {
-		return npdLine(w, "node policy passes")
+		return writeNPDLine(w, "node policy passes")
 	}
 	line := "the node's verdict is " + r.Verdict.String()
 	if behind := ResultsBehind(r.Verdict, r.Results); len(behind) > 0 {
-		line = behind[0].Name + ": " + behind[0].says()
+		line = behind[0].Name + ": " + behind[0].summary()
 	}
-	return npdLine(w, line)
+	return writeNPDLine(w, line)
 }
 
-// NotChecked writes what npd writes where there is no report.
+// NotChecked writes the line of the npd format for a run without a report.
 func NotChecked(w io.Writer, why string) error {
 	why, _, _ = strings.Cut(why, "\n")
-	return npdLine(w, "nothing was checked: "+why)
+	return writeNPDLine(w, "nothing was checked: "+why)
 }
 
-func npdLine(w io.Writer, line string) error {
+func writeNPDLine(w io.Writer, line string) error {
 	if len(line) > 80 {
 		line = strings.ToValidUTF8(line[:77], "") + "..."
 	}

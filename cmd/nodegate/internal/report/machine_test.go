@@ -8,8 +8,8 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// TestNPD: only of a node that passes node-problem-detector is told that it does, also where all that fails follows from what could not
-// be told, or nothing says what fails.
+// TestNPD: the npd line reports a pass only for a node that passes, even if every failure is a symptom of an unknown result, or no
+// result explains the failure.
 func TestNPD(t *testing.T) {
 	fails := report.Result{Name: "sysctl.a", Verdict: verdict.Fail, Because: "module.b"}
 	for want, r := range map[string]report.Report{

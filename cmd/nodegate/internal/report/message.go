@@ -15,10 +15,10 @@ type Message struct {
 	Fields map[string]string
 }
 
-// NewMessage returns what is wrong, where the policy asks for it, and the remedy.
+// NewMessage returns the fault, the requirement's place in the policy, and the remedy.
 func NewMessage(res checks.Result) Message {
 	r := NewResult(res)
-	m := Message{fmt.Sprintf("%s: %s (%s)", r.Name, r.says(), r.Source), map[string]string{
+	m := Message{fmt.Sprintf("%s: %s (%s)", r.Name, r.summary(), r.Source), map[string]string{
 		"NODEGATE_CHECK": r.Name, "NODEGATE_VERDICT": r.Verdict.String(), "NODEGATE_WANT": r.Want,
 		"NODEGATE_GOT": r.Got, "NODEGATE_SOURCE": r.Source, "NODEGATE_REMEDY": r.Remedy,
 	}}

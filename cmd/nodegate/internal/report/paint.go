@@ -7,7 +7,7 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// Paint colours a word; on anything but a terminal it returns the word alone.
+// Paint colours a word. Off a terminal it returns the word unchanged.
 type Paint func(colour, word string) string
 
 // The terminal colours (ECMA-48).
@@ -19,10 +19,10 @@ const (
 	Bold   = "1"
 )
 
-// Plain leaves every word alone.
+// Plain returns every word unchanged.
 func Plain(_, word string) string { return word }
 
-// Painter returns the paint for w: colours on a terminal, if NO_COLOR is not set.
+// Painter returns a Paint for w. It colours only on a terminal, and only if NO_COLOR is not set.
 func Painter(w io.Writer) Paint {
 	if !Colours(w) {
 		return Plain
@@ -35,7 +35,7 @@ func Colours(w io.Writer) bool {
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && terminal(w) != nil
 }
 
-// Verdict colours a word as its verdict.
+// Verdict colours a word in the colour of a verdict.
 func (p Paint) Verdict(v verdict.Verdict, word string) string {
 	switch v {
 	case verdict.Fail:

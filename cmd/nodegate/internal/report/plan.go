@@ -9,15 +9,15 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// Plan is what apply would do about a report.
+// Plan lists the changes that apply would make.
 type Plan struct {
 	checked                 int
-	change, byHand, unknown []checks.Result
-	follow                  []checks.Result // pass when a change is made that another one asks for
+	change, manual, unknown []checks.Result
+	follow                  []checks.Result // will pass as a consequence of another requirement's change
 }
 
-// NewPlan sorts what an inspection found by what apply would do about it. It cannot
-// mend the consequence of what it cannot mend.
+// NewPlan sorts the results of an inspection by the action that apply would take. Apply cannot
+// fix a symptom if it cannot fix the cause.
 func NewPlan(r checks.Outcome) Plan {
 	p := Plan{checked: len(r.Results)}
 	stuck, changed := map[string]bool{}, map[string]bool{}
@@ -36,21 +36,21 @@ func NewPlan(r checks.Outcome) Plan {
 			changed[res.Name] = true
 			continue
 		default:
-			p.byHand = append(p.byHand, res)
+			p.manual = append(p.manual, res)
 		}
 		stuck[res.Name] = true
 	}
 	return p
 }
 
-// Call is the flags of a call that decide what is checked, as the calls that it
-// recommends need them: without them these are about another policy.
+// Call holds the flags of a call that select the checks. The commands that a report recommends
+// need the same flags, or they would use another policy.
 type Call struct {
 	Policy string // " --policy my.hcl"
 	Stage  string // " --stage run", which install does not have
 }
 
-// repeat returns a remedy in which the calls of nodegate have the flags.
+// repeat adds the flags to the nodegate commands in a remedy.
 func (c Call) repeat(remedy string) string {
 	if !strings.Contains(remedy, "nodegate ") {
 		return remedy
@@ -61,7 +61,7 @@ func (c Call) repeat(remedy string) string {
 	).Replace(remedy)
 }
 
-// Repeat makes the calls in the remedies of a report those for this call's policy.
+// Repeat adds the flags of c to the nodegate commands in the remedies of the report.
 func (r *Report) Repeat(c Call) {
 	if c == (Call{}) {
 		return
@@ -71,62 +71,62 @@ func (r *Report) Repeat(c Call) {
 	}
 }
 
-// Next returns what a person does after a check, "" where each result says it
-// itself.
+// Next returns the recommended next step after a check, or "" if apply would change
+// nothing.
 func (p Plan) Next(c Call) string {
-	n, rest := len(p.change)+len(p.follow), len(p.byHand)+len(p.unknown)
+	n, rest := len(p.change)+len(p.follow), len(p.manual)+len(p.unknown)
 	if n == 0 {
 		return ""
 	}
 	flags := c.Policy + c.Stage
-	next := fmt.Sprintf("nodegate apply%s changes %d of these; nodegate plan%s shows how", flags, n, flags)
+	next := fmt.Sprintf("`nodegate apply%s` fixes %d of these; `nodegate plan%s` shows the changes", flags, n, flags)
 	if rest > 0 {
-		next += fmt.Sprintf("; %d more: do what it says", rest)
+		next += fmt.Sprintf("; for the other %d, follow their remedies", rest)
 	}
 	return next
 }
 
-// Verdict returns Pass if neither apply nor a person has anything to change.
+// Verdict returns Pass if neither apply nor the operator has anything to change.
 func (p Plan) Verdict() verdict.Verdict {
 	switch {
 	case len(p.unknown) > 0:
 		return verdict.Unknown
-	case len(p.change)+len(p.byHand) > 0:
+	case len(p.change)+len(p.manual) > 0:
 		return verdict.Fail
 	}
 	return verdict.Pass
 }
 
-// Text writes old and new of each change, and below it what apply cannot change.
+// Text writes the old and new value of each change, and then the requirements that apply cannot fix.
 func (p Plan) Text(w io.Writer, paint Paint, call Call) error {
 	t := text{paint: paint}
-	for _, list := range [][]checks.Result{p.change, p.follow, p.byHand, p.unknown} {
+	for _, list := range [][]checks.Result{p.change, p.follow, p.manual, p.unknown} {
 		for _, res := range list {
 			t.width = max(t.width, len(res.Name))
 		}
 	}
 	for _, res := range p.change {
-		t.row("  "+paint(Yellow, "~"), res.Name, paint(Red, res.State.Got)+" -> "+paint(Green, res.State.Want))
+		t.writeRow("  "+paint(Yellow, "~"), res.Name, paint(Red, res.State.Got)+" -> "+paint(Green, res.State.Want))
 	}
 	for _, res := range p.follow {
-		t.row("  "+paint(Yellow, "~"), res.Name,
+		t.writeRow("  "+paint(Yellow, "~"), res.Name,
 			paint(Red, res.State.Got)+" -> "+paint(Green, res.State.Want)+paint(Dim, " by "+res.Follows))
 	}
-	if len(p.byHand) > 0 {
-		fmt.Fprintln(&t, "what apply cannot change:")
+	if len(p.manual) > 0 {
+		fmt.Fprintln(&t, "apply cannot fix:")
 	}
-	for _, res := range p.byHand {
+	for _, res := range p.manual {
 		do := call.repeat(res.State.Remedy)
 		if res.IsSymptom() {
 			do = "because of " + res.State.Cause
 		}
-		t.row("  "+paint(Red, "!"), res.Name, fmt.Sprintf("%s, wants %s; %s", res.State.Got, res.State.Want, do))
+		t.writeRow("  "+paint(Red, "!"), res.Name, fmt.Sprintf("%s, wants %s; %s", res.State.Got, res.State.Want, do))
 	}
 	if len(p.unknown) > 0 {
-		fmt.Fprintln(&t, "what could not be told:")
+		fmt.Fprintln(&t, "could not determine:")
 	}
 	for _, res := range p.unknown {
-		t.row("  "+paint(Yellow, "?"), res.Name, verdict.Unknown.String()+": "+OneLine(res.Err.Error()))
+		t.writeRow("  "+paint(Yellow, "?"), res.Name, verdict.Unknown.String()+": "+OneLine(res.Err.Error()))
 	}
 	var parts []string
 	switch n := len(p.change); {
@@ -137,8 +137,8 @@ func (p Plan) Text(w io.Writer, paint Paint, call Call) error {
 	default:
 		parts = append(parts, fmt.Sprintf("no change: %s checked", Count(p.checked, "requirement")))
 	}
-	if n := len(p.byHand); n > 0 {
-		parts = append(parts, fmt.Sprintf("%d for you: apply cannot make them pass", n))
+	if n := len(p.manual); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d to fix manually", n))
 	}
 	if n := len(p.unknown); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d unknown", n))

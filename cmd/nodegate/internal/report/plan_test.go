@@ -13,8 +13,8 @@ import (
 	"nodegate/cmd/nodegate/internal/report"
 )
 
-// TestPlan: what apply can change is apart from what it cannot: a parameter that the
-// kernel does not have, a module that is not installed and what only that brings.
+// TestPlan: a plan separates the requirements that apply can fix from those that it cannot: a sysctl that the
+// kernel does not have, a module that is not installed, and the sysctls that only that module provides.
 func TestPlan(t *testing.T) {
 	node := checkstest.Node(map[string]string{"/lib/modules/6.1.0/modules.dep": "kernel/net/ip_vs.ko:\n"},
 		map[string]string{"net/ipv4/ip_forward": "0", "kernel/panic": "0"})
@@ -34,20 +34,19 @@ func TestPlan(t *testing.T) {
 	want := `  ~ module.ip_vs                               not loaded -> loaded
   ~ sysctl.net.ipv4.vs.conntrack               no such parameter -> 1
   ~ sysctl.net.ipv4.ip_forward                 0 -> 1
-what apply cannot change:
+apply cannot fix:
   ! module.br_netfilter                        not installed, wants loaded; kernel 6.1.0 has no br_netfilter: install the package that contains it (Red Hat: kernel-modules-extra; Debian, Ubuntu: linux-modules or linux-image without -unsigned or -virtual reductions)
   ! sysctl.net.bridge.bridge-nf-call-iptables  no such parameter, wants 1; because of module.br_netfilter
   ! sysctl.net.ipv4.ip_forwrd                  no such parameter, wants 1; check the spelling; this kernel has no /proc/sys/net/ipv4/ip_forwrd
-what could not be told:
+could not determine:
   ? sysctl.kernel.panic                        unknown: reading sysctl: open /proc/sys/kernel/panic: input/output error
-3 changes; run ` + "`nodegate apply`" + ` to make them; 3 for you: apply cannot make them pass; 1 unknown
-`
+` + "3 changes; run `nodegate apply` to make them; 3 to fix manually; 1 unknown\n"
 	if d := cmp.Diff(want, b.String()); d != "" {
 		t.Errorf("(-want +got)\n%s\n%s", d, b.String())
 	}
 }
 
-// TestPlanLeftOut: what only a module brings that the policy leaves out, apply cannot change.
+// TestPlanLeftOut: apply cannot set a sysctl of a module that the policy does not load.
 func TestPlanLeftOut(t *testing.T) {
 	node := checkstest.Node(map[string]string{"/lib/modules/6.1.0/modules.dep": "kernel/net/ip_vs.ko:\n"}, nil)
 	p := checkstest.Load(t, `
@@ -58,15 +57,15 @@ func TestPlanLeftOut(t *testing.T) {
 	if err := plan.Text(&b, report.Plain, report.Call{}); err != nil {
 		t.Fatal(err)
 	}
-	want := "what apply cannot change:\n  ! sysctl.net.ipv4.vs.conntrack  no such parameter, wants 1; run `modprobe ip_vs`\nno " +
-		"change: 2 requirements checked; 1 for you: apply cannot make them pass\n"
+	want := "apply cannot fix:\n  ! sysctl.net.ipv4.vs.conntrack  no such parameter, wants 1; run `modprobe ip_vs`\n" +
+		"no change: 2 requirements checked; 1 to fix manually\n"
 	if d := cmp.Diff(want, b.String()); d != "" {
 		t.Errorf("(-want +got)\n%s\n%s", d, b.String())
 	}
 }
 
-// TestPlanFollows: what passes when a change is made that another requirement asks for is not for a person to do, also where the other
-// one only warns. Where nothing changes that one, it is.
+// TestPlanFollows: a requirement that passes as a consequence of another requirement's change is not listed for manual work, even if
+// the other one only warns. It is listed if nothing changes the other one.
 func TestPlanFollows(t *testing.T) {
 	node := checkstest.Node(map[string]string{"/lib/modules/6.1.0/modules.dep": ""},
 		map[string]string{"fs/inotify/max_user_watches": "8192", "fs/inotify/max_user_instances": "128"})
@@ -83,9 +82,9 @@ func TestPlanFollows(t *testing.T) {
 2 changes; run ` + "`nodegate apply`" + ` to make them
 `,
 		"": `  ~ sysctl.fs.inotify.max_user_watches  8192 -> 524288
-what apply cannot change:
+apply cannot fix:
   ! inotify.limits                      max_user_watches=8192 max_user_instances=128, wants max_user_watches>=524288 max_user_instances>=512; run ` + "`sysctl -w fs.inotify.max_user_watches=524288 fs.inotify.max_user_instances=8192`" + `, and add it to the policy
-1 change; run ` + "`nodegate apply`" + ` to make it; 1 for you: apply cannot make them pass
+1 change; run ` + "`nodegate apply`" + ` to make it; 1 to fix manually
 `,
 	} {
 		p := checkstest.Load(t, text+"\n"+instances)
@@ -98,7 +97,7 @@ what apply cannot change:
 			t.Errorf("(-want +got)\n%s\n%s", d, b.String())
 		}
 		if why := report.Blocking(found); len(why) == 0 || !strings.Contains(why[len(why)-1].Text, "inotify.limits") {
-			t.Errorf("what only warns hides what blocks: %v", why)
+			t.Errorf("a warning hides a blocking result: %v", why)
 		}
 	}
 }

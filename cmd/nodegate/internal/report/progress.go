@@ -11,7 +11,7 @@ import (
 	"nodegate/internal/plain"
 )
 
-// terminal returns the terminal behind w, nil where there is none.
+// terminal returns the terminal behind w, or nil if w is not a terminal.
 func terminal(w io.Writer) *os.File {
 	f := plain.File(w)
 	if f == nil || !host.IsTerminal(f) {
@@ -20,7 +20,7 @@ func terminal(w io.Writer) *os.File {
 	return f
 }
 
-// Progress returns what draws a bar on a terminal; on anything else it is nil.
+// Progress returns a function that draws a progress bar on a terminal. It returns nil if w is not a terminal.
 func Progress(w io.Writer) func(done, failed, total int) {
 	f := terminal(w)
 	if f == nil {
@@ -29,7 +29,7 @@ func Progress(w io.Writer) func(done, failed, total int) {
 	return bar(f, time.Now)
 }
 
-// bar draws at most ten times a second, and removes itself at the end.
+// bar returns a function that draws at most ten times a second, and erases the bar at the end.
 func bar(w io.Writer, now func() time.Time) func(done, failed, total int) {
 	const width = 40
 	var drawn time.Time
@@ -44,7 +44,8 @@ func bar(w io.Writer, now func() time.Time) func(done, failed, total int) {
 	}
 }
 
-// StatusLine returns what shows one line on a terminal, and nothing on anything else. "" removes it.
+// StatusLine returns a function that shows one line on a terminal; "" erases the line. If w is not a terminal, the function does
+// nothing.
 func StatusLine(w io.Writer) func(line string) {
 	f := terminal(w)
 	if f == nil {

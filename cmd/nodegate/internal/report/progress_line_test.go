@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestStatusLine: one line, no wider than the terminal, and what a machine wrote cannot act on that.
+// TestStatusLine: the status is one line, no wider than the terminal, and text from a machine cannot control the terminal.
 func TestStatusLine(t *testing.T) {
 	var b bytes.Buffer
 	show := statusLine(&b, func() int { return 12 })
@@ -16,6 +16,6 @@ func TestStatusLine(t *testing.T) {
 	}
 	StatusLine(&b)("no terminal")
 	if b.Len() != len("\r\x1b[Kboot 1: \\u0\r\x1b[K") {
-		t.Errorf("something that is no terminal got %q", b.String())
+		t.Errorf("a writer that is not a terminal got %q", b.String())
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// TestSeriesApart: the files that watch, audit and check write for one machine have no
-// series in common: node_exporter serves nothing where two have.
+// TestSeriesApart: the files that watch, audit and check write for one machine share no
+// series: node_exporter rejects duplicate series.
 func TestSeriesApart(t *testing.T) {
 	results := []Result{{Name: "sysctl.net.ipv4.ip_forward", Verdict: verdict.Pass, Severity: "block"}}
 	var b strings.Builder
@@ -17,7 +17,7 @@ func TestSeriesApart(t *testing.T) {
 		{Stage: "image", Results: results}, {Stage: "boot", Results: results}, {Stage: "run", Results: results},
 		{Stage: "all", Results: results}, {Stage: "run", Results: results, Audit: &Audit{}},
 	} {
-		if err := prometheus(&b, r); err != nil {
+		if err := writePrometheus(&b, r); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -29,7 +29,7 @@ func TestSeriesApart(t *testing.T) {
 	for line := range strings.Lines(b.String()) {
 		series, _, _ := strings.Cut(line, "} ")
 		if !strings.HasPrefix(line, "#") && seen[series] {
-			t.Errorf("%s is there twice", series)
+			t.Errorf("duplicate series %s", series)
 		}
 		seen[series] = true
 	}

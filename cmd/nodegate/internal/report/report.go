@@ -1,6 +1,6 @@
-// Package report is the one schema of what nodegate found: encoded, decoded
-// within bounds, and written for people and for other tools, with one set of
-// words: pass, warn, fail, unknown, skipped.
+// Package report defines the one schema of nodegate's reports. It encodes them,
+// decodes them within bounds, and writes them for people and for other tools.
+// Every format uses the same words: pass, warn, fail, unknown, skipped.
 package report
 
 import (
@@ -29,7 +29,7 @@ type Report struct {
 	Results    []Result        `json:"results"`
 	Audit      *Audit          `json:"audit,omitempty"`
 
-	Next string `json:"-"` // what a person does next, for the text
+	Next string `json:"-"` // the recommended next step, for the text format
 }
 
 // APIVersion and the kinds of documents that this package writes and reads.
@@ -39,18 +39,18 @@ const (
 	KindWatch  = "Watch"
 )
 
-// Node is the machine that a report is about.
+// Node describes the machine of a report.
 type Node struct {
 	Name   string `json:"name"`
 	Kernel string `json:"kernel,omitempty"`
 	OS     string `json:"os,omitempty"`
-	Root   string `json:"root,omitempty"` // of a file tree
+	Root   string `json:"root,omitempty"` // set for a file tree
 }
 
-// Policy is the files that a report's requirements come from.
+// Policy describes the policy of a report.
 type Policy struct {
 	Files   []string `json:"files"`
-	Enforce string   `json:"enforce,omitempty"` // "warn" where the gate holds nothing
+	Enforce string   `json:"enforce,omitempty"` // "warn" if the gate holds nothing
 }
 
 // Result is the outcome of one check.
@@ -67,12 +67,12 @@ type Result struct {
 	Evidence []checks.Evidence `json:"evidence"`
 	Remedy   string            `json:"remedy,omitempty"`
 	Ref      string            `json:"ref,omitempty"`
-	Because  string            `json:"because,omitempty"` // the check whose failure explains this one
-	Skipped  string            `json:"skipped,omitempty"` // why
+	Because  string            `json:"because,omitempty"` // the check whose failure causes this one
+	Skipped  string            `json:"skipped,omitempty"` // the reason
 	Error    string            `json:"error,omitempty"`   // why the verdict is unknown, or why a fix did not work
 }
 
-// New returns the report on h of a run of the checks of p.
+// New returns the report of a run of p's checks on h.
 func New(h *host.Host, p *policy.Policy, r checks.Outcome) Report {
 	out := Report{
 		APIVersion: APIVersion, Kind: KindReport, Node: describe(h), Policy: NewPolicy(p),
@@ -85,7 +85,7 @@ func New(h *host.Host, p *policy.Policy, r checks.Outcome) Report {
 	return out
 }
 
-// NewPolicy returns what a report says of its policy.
+// NewPolicy returns a report's description of its policy.
 func NewPolicy(p *policy.Policy) Policy {
 	out := Policy{Files: p.Files}
 	if p.Gate.Enforce == policy.Warn {
@@ -94,11 +94,11 @@ func NewPolicy(p *policy.Policy) Policy {
 	return out
 }
 
-// MatchEvidence is the source of the evidence that says which interfaces a link requirement is about. As a field of its own all results
-// of a fleet would have room for it.
+// MatchEvidence is the source of the evidence that names the interfaces of a link requirement. It is not a field of Result, because a
+// field would take memory in every result of a fleet.
 const MatchEvidence = "match"
 
-// NewResult returns the outcome of one check as other tools read it.
+// NewResult returns the outcome of one check in the form for other tools.
 func NewResult(res checks.Result) Result {
 	out := Result{
 		Name: res.Name, Verdict: res.Verdict, Severity: res.Metadata.Severity, Want: res.State.Want, Got: res.State.Got,
@@ -120,7 +120,7 @@ func NewResult(res checks.Result) Result {
 	return out
 }
 
-// describe returns the node's names, as far as they can be read.
+// describe returns the node's names. Unreadable ones stay empty.
 func describe(h *host.Host) Node {
 	var n Node
 	if h.Live() {
@@ -135,7 +135,7 @@ func describe(h *host.Host) Node {
 	return n
 }
 
-// Observed returns what a check found: a value, or why there is none.
+// Observed returns the value that a check found, or the reason for a missing value.
 func (r Result) Observed() string {
 	switch r.Verdict {
 	case verdict.Unknown:
@@ -146,8 +146,8 @@ func (r Result) Observed() string {
 	return r.Got
 }
 
-// says returns a result in one line.
-func (r Result) says() string {
+// summary returns the result in one line.
+func (r Result) summary() string {
 	switch {
 	case r.Error != "":
 		return r.Error
@@ -163,7 +163,7 @@ func (r Report) duration() time.Duration {
 	return time.Duration(r.DurationMs * float64(time.Millisecond)).Round(10 * time.Microsecond)
 }
 
-// began returns when the checks began, the zero time if the report does not say.
+// began returns the start time of the checks, or the zero time if the report has no valid time.
 func (r Report) began() time.Time {
 	t, err := time.Parse(time.RFC3339, r.Time)
 	if err != nil {
@@ -180,5 +180,5 @@ func Count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// OneLine joins the lines of a text.
+// OneLine joins the lines of s with "; ".
 func OneLine(s string) string { return strings.ReplaceAll(s, "\n", "; ") }

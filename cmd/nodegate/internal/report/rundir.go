@@ -16,7 +16,7 @@ import (
 	"nodegate/internal/host/file"
 )
 
-// Where a running machine keeps what nodegate did and found, until it restarts.
+// The files in which nodegate records its changes and findings until the machine reboots.
 const (
 	runDir      = "/run/nodegate"
 	ChangesFile = runDir + "/changes.jsonl"
@@ -24,7 +24,7 @@ const (
 	WatchFile   = runDir + "/watch.json"
 )
 
-// Leave writes a document to one of the files above, as a whole or not at all.
+// Leave atomically writes a document to one of the files above.
 func Leave(name string, document any) error {
 	var b bytes.Buffer
 	if err := JSON(&b, document); err != nil {
@@ -36,17 +36,17 @@ func Leave(name string, document any) error {
 	return file.Replace(name, b.Bytes(), 0o644)
 }
 
-// AppliedChange is one line of ChangesFile: enough to undo it by hand.
+// AppliedChange is one line of ChangesFile. It has enough detail to undo the change manually.
 type AppliedChange struct {
 	Time time.Time `json:"time"`
 	Name string    `json:"name"`
 	Was  string    `json:"was"`
 	Now  string    `json:"now"`
-	// Writes are what was written for it, for `nodegate revert`; before each, what the kernel keeps in step with it.
+	// Writes lists the writes of the change, for `nodegate revert`. Settings that the kernel changes along with a write precede it.
 	Writes []Write `json:"writes,omitempty"`
 }
 
-// Write is one value that was written.
+// Write is one written value.
 type Write struct {
 	Kind   checks.ChangeKind `json:"kind"`
 	Target string            `json:"target"`
@@ -54,7 +54,7 @@ type Write struct {
 	To     string            `json:"to"`
 }
 
-// NewAppliedChange returns the line about what was made for a requirement.
+// NewAppliedChange returns the line for the changes made for a requirement.
 func NewAppliedChange(at time.Time, name, was, now string, made []checks.Change) AppliedChange {
 	return AppliedChange{at.UTC(), name, was, now, writes(made)}
 }
@@ -72,8 +72,8 @@ func writes(made []checks.Change) []Write {
 	return all
 }
 
-// ReadChanges returns what ChangesFile has, and what it had, the newest first. A line that is cut off
-// or no change is left out.
+// ReadChanges returns the changes in ChangesFile and its older files, the newest first. It ignores lines
+// that are truncated or not a change.
 func ReadChanges() ([]AppliedChange, error) {
 	all, err := readChanges(olderChanges, movingChanges, ChangesFile)
 	slices.Reverse(all)
@@ -83,7 +83,7 @@ func ReadChanges() ([]AppliedChange, error) {
 func readChanges(names ...string) ([]AppliedChange, error) {
 	var all []AppliedChange
 	for _, name := range names {
-		text, err := file.Read(name, 2*mostChanges)
+		text, err := file.Read(name, 2*maxChanges)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
@@ -97,7 +97,7 @@ func readChanges(names ...string) ([]AppliedChange, error) {
 	return all, nil
 }
 
-// ReplaceChanges leaves only these changes, the newest first.
+// ReplaceChanges replaces the recorded changes with these, given newest first.
 func ReplaceChanges(left []AppliedChange) error {
 	var b bytes.Buffer
 	for _, c := range slices.Backward(left) {
@@ -118,8 +118,9 @@ func ReplaceChanges(left []AppliedChange) error {
 	return nil
 }
 
-// Made is the line about what has just been made for a requirement, before anything is read back: of a program that is ended
-// meanwhile, too, it says how to undo it. One change of several is said alone: the others have lines of their own, or were not made.
+// Made returns the line for the changes just made for a requirement. It is written before they are read back, so that they can be
+// undone even if the program is killed then. The line for one change of several describes only that one: the others have their own
+// lines, or were not made.
 func Made(was checks.Result, made []checks.Change) AppliedChange {
 	c := NewAppliedChange(time.Now(), was.Name, was.State.Got, was.State.Want, made)
 	if len(made) == 1 {
@@ -132,7 +133,8 @@ func Made(was checks.Result, made []checks.Change) AppliedChange {
 	return c
 }
 
-// RecordFixed appends to ChangesFile what an apply fixed by a change of something else. What it wrote is there already: see Made.
+// RecordFixed appends to ChangesFile the requirements that apply fixed as a consequence of another change. The writes themselves are
+// recorded already; see Made.
 func RecordFixed(r checks.Outcome) {
 	for _, res := range r.Results {
 		if res.Fixed && res.Made == nil {
@@ -141,7 +143,7 @@ func RecordFixed(r checks.Outcome) {
 	}
 }
 
-// LogFixed says to the journal, where standard error is that, what an apply fixed.
+// LogFixed logs the fixed requirements to the journal, if standard error is connected to it.
 func LogFixed(r checks.Outcome, log func(line string, fields map[string]string)) {
 	if !host.LogsToJournal() {
 		return
@@ -155,19 +157,19 @@ func LogFixed(r checks.Outcome, log func(line string, fields map[string]string))
 	}
 }
 
-// mostChanges is how large ChangesFile grows, in bytes, because it is in memory.
-// Older lines become one more file, with one line for each setting: see foldChanges.
-const mostChanges = 1 << 20
+// maxChanges bounds the size of ChangesFile in bytes, because /run is in memory.
+// Older lines move to another file, with one line for each setting; see foldChanges.
+const maxChanges = 1 << 20
 
-// RecordChange appends one change. Without the right to write there (an ordinary
-// user in a namespace of its own) the change is in the report alone.
+// RecordChange appends one change to ChangesFile. If the process may not write there (an
+// unprivileged user in a namespace), only the report has the change.
 func RecordChange(c AppliedChange) {
 	line, err := json.Marshal(c)
 	if err != nil || os.MkdirAll(runDir, 0o755) != nil {
 		return
 	}
-	if info, err := os.Stat(ChangesFile); err == nil && info.Size() > mostChanges {
-		_ = foldChanges() // what it could not write it tries again
+	if info, err := os.Stat(ChangesFile); err == nil && info.Size() > maxChanges {
+		_ = foldChanges() // the next call retries
 	}
 	f, err := os.OpenFile(ChangesFile, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
 	if err != nil {
@@ -177,10 +179,10 @@ func RecordChange(c AppliedChange) {
 	_, _ = f.Write(append(line, '\n'))
 }
 
-// CountPass notes a pass of the gate, and returns how many there were in the time
-// before now, this one included. Where it cannot be written, it counts one.
+// CountPass records a pass of the gate, and returns the number of passes within the given
+// time before now, including this one. If it cannot write, it returns 1.
 func CountPass(now time.Time, within time.Duration) int {
-	text, _ := file.Read(passesFile, mostPasses) // the first pass finds none
+	text, _ := file.Read(passesFile, maxPasses) // the file does not exist before the first pass
 	times := []string{now.UTC().Format(time.RFC3339)}
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)
@@ -200,5 +202,5 @@ func CountPass(now time.Time, within time.Duration) int {
 
 const (
 	passesFile = runDir + "/passes"
-	mostPasses = 1 << 16
+	maxPasses  = 1 << 16
 )

@@ -10,8 +10,8 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// Text writes what watch found for people: what is wrong first. watchUnit is the
-// unit to look at if watch is late.
+// Text writes watch's findings for people, faults first. watchUnit is the unit to
+// inspect if watch is late.
 func (d Watch) Text(w io.Writer, now time.Time, paint Paint, watchUnit string) error {
 	since := func(t time.Time) string { return now.Sub(t).Round(time.Second).String() }
 	t := text{paint: paint}
@@ -25,22 +25,22 @@ func (d Watch) Text(w io.Writer, now time.Time, paint Paint, watchUnit string) e
 		t.width = max(t.width, len(c.Subject()))
 	}
 	if err := d.Late(now); err != nil {
-		t.verdict(verdict.Unknown, "watch", err.Error()+"; run: systemctl status "+watchUnit)
+		t.writeVerdict(verdict.Unknown, "watch", err.Error()+"; run `systemctl status "+watchUnit+"`")
 	}
 	if d.BreakGlass != "" {
-		t.line(Yellow, "off", "watch", "switched off by "+d.BreakGlass+": nothing is corrected")
+		t.writeLine(Yellow, "off", "watch", "break-glass in force ("+d.BreakGlass+"): nothing is corrected")
 	}
 	if d.PolicyError != "" {
-		t.line(Yellow, "policy", "watch", d.PolicyError+"; the last good one is in use")
+		t.writeLine(Yellow, "policy", "watch", d.PolicyError+"; the last good policy is in use")
 	}
 	for _, f := range d.Fights {
-		t.line(Red, "fight", f.Name, fmt.Sprintf("for %s, next correction at %s", since(f.Since), f.Next.UTC().Format(time.TimeOnly)))
+		t.writeLine(Red, "fight", f.Name, fmt.Sprintf("for %s, next correction at %s", since(f.Since), f.Next.UTC().Format(time.TimeOnly)))
 		fmt.Fprintf(&t, "        %s\n", f.Writer)
 	}
 	for _, v := range []verdict.Verdict{verdict.Fail, verdict.Unknown, verdict.Warn} {
 		for _, r := range d.Report.Results {
 			if r.Verdict == v && r.Because == "" {
-				t.verdict(v, r.Name, r.says())
+				t.writeVerdict(v, r.Name, r.summary())
 			}
 		}
 	}
@@ -49,10 +49,10 @@ func (d Watch) Text(w io.Writer, now time.Time, paint Paint, watchUnit string) e
 		if c.New {
 			word = "set"
 		}
-		t.line(Green, word, c.Subject(), fmt.Sprintf("%s -> %s, %s ago", c.Was, c.Now, since(c.Time)))
+		t.writeLine(Green, word, c.Subject(), fmt.Sprintf("%s -> %s, %s ago", c.Was, c.Now, since(c.Time)))
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Corrected)) {
-		t.line(Dim, "total", name, times(d.Corrected[name])+" corrected")
+		t.writeLine(Dim, "total", name, times(d.Corrected[name])+" corrected")
 	}
 	_ = Total(&t, paint, d.Verdict(now), fmt.Sprintf("%s, %s, %s set, watching for %s, last round %s ago", d.Report.Node.Name,
 		Count(len(d.Report.Results), "requirement"), Count(d.Links, "new link"), since(d.Since), since(d.LastRound)))
@@ -67,7 +67,7 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// Line returns what watch found in one line, for `systemctl status`.
+// Line summarises watch's findings in one line, for `systemctl status`.
 func (d Watch) Line() string {
 	corrected := 0
 	for _, n := range d.Corrected {
@@ -79,10 +79,10 @@ func (d Watch) Line() string {
 		line += "; " + Count(n, "fight") + ": " + d.Fights[0].Name
 	}
 	if d.BreakGlass != "" {
-		line += "; switched off by " + d.BreakGlass + ": nothing is corrected"
+		line += "; break-glass in force (" + d.BreakGlass + "): nothing is corrected"
 	}
 	if d.PolicyError != "" {
-		line += "; the policy cannot be read, the last good one is in use"
+		line += "; the policy has an error, the last good one is in use"
 	}
 	return line
 }

@@ -45,7 +45,7 @@ func TestStatus(t *testing.T) {
 	}
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	want := []string{
-		"policy  watch                       node.hcl:1:1: Unsupported block type; the last good one is in use",
+		"policy  watch                       node.hcl:1:1: Unsupported block type; the last good policy is in use",
 		"fight   sysctl.net.ipv4.ip_forward  for 2m0s, next correction at 12:01:00",
 		"        no known program writes it",
 		"fail    sysctl.kernel.panic         want 10, got 0",
@@ -60,8 +60,8 @@ func TestStatus(t *testing.T) {
 		t.Error(d)
 	}
 	late := show(noon.Add(time.Hour))[0]
-	if late != "unknown watch                       the last round was 1h0m10s ago, and one is due every 30s; "+
-		"run: systemctl status nodegate-watch.service" {
+	if late != "unknown watch                       the last round was 1h0m10s ago; a round is due every 30s; "+
+		"run `systemctl status nodegate-watch.service`" {
 		t.Errorf("a watch that is late: %s", late)
 	}
 }

@@ -2,8 +2,9 @@ package report
 
 import "nodegate/internal/verdict"
 
-// ResultsBehind returns the results that a node's verdict rests on: those that have it, without those that follow from another one. Where what
-// they follow from has another verdict, because it could not be told, it is all that have it: a node that fails is never without a reason.
+// ResultsBehind returns the results that cause a node's verdict: those with the same verdict that are not symptoms of another result.
+// If all of them are symptoms, because their cause has a different verdict such as unknown, it returns all of them, so that a failing
+// node always has a reason.
 func ResultsBehind(v verdict.Verdict, results []Result) []Result {
 	var causes, all []Result
 	for _, r := range results {

@@ -13,44 +13,44 @@ import (
 	"nodegate/policy"
 )
 
-// Watch is the document that watch leaves for other tools. Fields are added,
+// Watch is the document that watch writes for other tools. Fields are added,
 // never renamed.
 type Watch struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Watching
 	Written time.Time `json:"written"`
-	Report  Report    `json:"report"` // the last round's, with what was corrected since
+	Report  Report    `json:"report"` // of the last round, updated by later corrections
 }
 
-// Watching is what watch has done since it started.
+// Watching describes watch's work since its start.
 type Watching struct {
 	Since       time.Time      `json:"since"`
 	Interval    time.Duration  `json:"intervalNs"`
 	Rounds      int            `json:"rounds"`
 	LastRound   time.Time      `json:"lastRound"`
-	BreakGlass  string         `json:"breakGlass,omitempty"`  // the break glass in force: nothing is corrected
-	PolicyError string         `json:"policyError,omitempty"` // why the policy as it stands is not the one in use
+	BreakGlass  string         `json:"breakGlass,omitempty"`  // the break-glass in force: nothing is corrected
+	PolicyError string         `json:"policyError,omitempty"` // why the current policy files are not in use
 	LinkEvents  int            `json:"linkEvents"`
-	Resyncs     int            `json:"resyncs"` // times that notices were missed and every link was inspected again
-	Links       int            `json:"links"`   // links that were set when they appeared
+	Resyncs     int            `json:"resyncs"` // full inspections of all links after missed notifications
+	Links       int            `json:"links"`   // links configured when they appeared
 	Corrected   map[string]int `json:"corrected"`
 	Last        []Correction   `json:"last"` // the last corrections, newest first
 	Fights      []Fight        `json:"fights"`
-	Audit       *Auditing      `json:"audit,omitempty"` // where the policy has an audit block
+	Audit       *Auditing      `json:"audit,omitempty"` // set if the policy has an audit block
 }
 
-// Correction is one thing that was made right.
+// Correction is one corrected setting.
 type Correction struct {
 	Time time.Time `json:"time"`
-	Name string    `json:"name"` // of the requirement
+	Name string    `json:"name"` // the requirement
 	Link string    `json:"link,omitempty"`
-	New  bool      `json:"new,omitempty"` // the link had just appeared: nobody changed anything
+	New  bool      `json:"new,omitempty"` // the link had just appeared; this is not drift
 	Was  string    `json:"was"`
 	Now  string    `json:"now"`
 }
 
-// Subject returns the requirement that was corrected, and the link.
+// Subject returns the corrected requirement, with the link.
 func (c Correction) Subject() string {
 	if c.Link == "" {
 		return c.Name
@@ -62,15 +62,15 @@ func (c Correction) Subject() string {
 type Fight struct {
 	Name   string    `json:"name"`
 	Since  time.Time `json:"since"`
-	Next   time.Time `json:"next"` // no correction before
+	Next   time.Time `json:"next"` // the earliest time of the next correction
 	Writer string    `json:"writer"`
 }
 
-// NewWatch returns the document of a watch on h that did w and found r with p. Its times are by the clock as it is now, also those of
-// before somebody set it: every age is true.
+// NewWatch returns the document of a watch on h with progress w, policy p and results r. All times follow the current clock, even
+// those recorded before the clock was set, so that every age is right.
 func NewWatch(h *host.Host, w Watching, p *policy.Policy, r checks.Outcome) Watch {
 	now := time.Now()
-	reset := func(t *time.Time) { *t = now.Add(t.Sub(now)).In(t.Location()) } // what has passed, by the clock that nobody sets
+	reset := func(t *time.Time) { *t = now.Add(t.Sub(now)).In(t.Location()) } // the elapsed time by the monotonic clock
 	w.Last, w.Fights = slices.Clone(w.Last), slices.Clone(w.Fights)
 	times := []*time.Time{&w.Since, &w.LastRound, &r.Started}
 	for i := range w.Last {
@@ -87,32 +87,32 @@ func NewWatch(h *host.Host, w Watching, p *policy.Policy, r checks.Outcome) Watc
 	return Watch{APIVersion, KindWatch, w, now.UTC(), New(h, p, r)}
 }
 
-// DecodeWatch reads what JSON wrote of a Watch.
+// DecodeWatch decodes the JSON of a Watch.
 func DecodeWatch(text []byte) (Watch, error) {
 	var d Watch
 	if err := json.Unmarshal(text, &d); err != nil {
-		return d, fmt.Errorf("this is not what watch writes: %w", err)
+		return d, fmt.Errorf("not a document of watch: %w", err)
 	}
 	if d.Kind != KindWatch || d.APIVersion != APIVersion {
-		return d, fmt.Errorf("this is %q of %q, not %q of %q", d.Kind, d.APIVersion, KindWatch, APIVersion)
+		return d, fmt.Errorf("not a %s %s but %q %q", APIVersion, KindWatch, d.APIVersion, d.Kind)
 	}
-	return d, d.Report.check()
+	return d, d.Report.validate()
 }
 
-// roundSlack is what a round may take beyond the interval.
+// roundSlack is the time that a round may take beyond the interval.
 const roundSlack = 30 * time.Second
 
-// Late returns nil while rounds are on time. If two rounds are missing, the report
-// may no longer be true.
+// Late returns nil while rounds are on time. It returns an error once two rounds are
+// missing: the report may be outdated.
 func (w Watching) Late(now time.Time) error {
 	if w.LastRound.IsZero() {
-		return errors.New("the first round is not over")
+		return errors.New("the first round has not finished")
 	}
 	if ahead := w.LastRound.Sub(now); ahead > roundSlack {
-		return fmt.Errorf("the last round was %s in the future: somebody set the clock", ahead.Round(time.Second))
+		return fmt.Errorf("the last round was %s in the future: the clock was set back", ahead.Round(time.Second))
 	}
 	if ago := now.Sub(w.LastRound); ago > 3*w.Interval+roundSlack {
-		return fmt.Errorf("the last round was %s ago, and one is due every %s", ago.Round(time.Second), w.Interval)
+		return fmt.Errorf("the last round was %s ago; a round is due every %s", ago.Round(time.Second), w.Interval)
 	}
 	return nil
 }

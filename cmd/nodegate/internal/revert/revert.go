@@ -1,4 +1,4 @@
-// Package revert puts back the settings of a running machine that nodegate has changed.
+// Package revert restores the settings of a running machine that nodegate has changed.
 package revert
 
 import (
@@ -15,29 +15,29 @@ import (
 	"nodegate/policy"
 )
 
-// Step is one setting, and what is to be done about it.
+// Step is one setting and its revert.
 type Step struct {
 	Kind    checks.ChangeKind
-	Target  string // the module, the parameter's path, the link
-	Feature string // of an offload
-	Was     string // before nodegate changed it first
-	Set     string // what nodegate set it to, the last time
+	Target  string // the module, the path of the sysctl, or the link
+	Feature string // the feature, for an offload
+	Was     string // the value before nodegate's first change
+	Set     string // the value of nodegate's last change
 	Now     string
 	State   SettingState
 }
 
-// SettingState is how a setting is now.
+// SettingState is the current state of a setting.
 type SettingState int
 
 // The states of a setting.
 const (
-	AsSet   SettingState = iota // as nodegate set it: it can be put back
-	Back                        // as it was before nodegate, or gone
-	Foreign                     // somebody else has changed it since
-	Stays                       // a loaded module is not unloaded: what uses it would break
+	AsSet   SettingState = iota // as nodegate set it; it can be restored
+	Back                        // as before nodegate, or gone
+	Foreign                     // changed by another program since
+	Stays                       // a loaded module; unloading it would break its users
 )
 
-// String names the setting: "net.ipv4.ip_forward", "eth0 mtu", "eth0 gro".
+// String returns the setting's name: "net.ipv4.ip_forward", "eth0 mtu", "eth0 gro".
 func (s Step) String() string {
 	switch s.Kind {
 	case checks.SetSysctl:
@@ -48,14 +48,14 @@ func (s Step) String() string {
 	return s.Target + " " + string(s.Kind)
 }
 
-// Steps returns one step for each setting that the changes, the newest first, have
-// written, in the order in which they are to be put back.
+// Steps returns one step for each setting that the changes have written, in the order
+// in which to restore them. The changes are given newest first.
 func Steps(ctx context.Context, h *host.Host, changes []report.AppliedChange) ([]Step, error) {
 	var steps []Step
 	at := map[string]int{}
 	for _, c := range changes {
 		for i := len(c.Writes) - 1; i >= 0; i-- {
-			for _, s := range split(c.Writes[i]) {
+			for _, s := range splitWrite(c.Writes[i]) {
 				if newer, known := at[s.String()]; known {
 					steps[newer].Was = s.Was
 					continue
@@ -66,15 +66,15 @@ func Steps(ctx context.Context, h *host.Host, changes []report.AppliedChange) ([
 		}
 	}
 	for i := range steps {
-		if err := steps[i].look(ctx, h); err != nil {
+		if err := steps[i].readState(ctx, h); err != nil {
 			return nil, fmt.Errorf("reading %s: %w", steps[i], err)
 		}
 	}
 	return steps, nil
 }
 
-// split returns one step for a value, or for each feature of an offload.
-func split(w report.Write) []Step {
+// splitWrite returns one step for a write, or one for each feature of an offload.
+func splitWrite(w report.Write) []Step {
 	if w.Kind != checks.SetFeatures {
 		return []Step{{Kind: w.Kind, Target: w.Target, Was: w.From, Set: w.To}}
 	}
@@ -92,8 +92,8 @@ func split(w report.Write) []Step {
 	return all
 }
 
-// look reads the setting as it is now.
-func (s *Step) look(ctx context.Context, h *host.Host) error {
+// readState reads the current value of the setting and sets its state.
+func (s *Step) readState(ctx context.Context, h *host.Host) error {
 	var err error
 	s.State = AsSet
 	switch s.Kind {
@@ -111,22 +111,22 @@ func (s *Step) look(ctx context.Context, h *host.Host) error {
 		features, err = h.Links.Features(ctx, s.Target)
 		s.Now = onOff(features[s.Feature].Active)
 	default:
-		return fmt.Errorf("%q is no kind of change: another version of nodegate wrote it", s.Kind)
+		return fmt.Errorf("unknown kind of change %q; another version of nodegate wrote it", s.Kind)
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		s.State = Back
 		return nil
-	case same(s.Was, s.Now):
+	case sameValue(s.Was, s.Now):
 		s.State = Back
-	case !same(s.Set, s.Now):
+	case !sameValue(s.Set, s.Now):
 		s.State = Foreign
 	}
 	return err
 }
 
-// same compares values as requirements do: 0x10 is 16. A parameter may be empty, as net.ipv4.ip_local_reserved_ports mostly is.
-func same(want, got string) bool {
+// sameValue compares values as requirements do: 0x10 equals 16. A sysctl may be empty, as net.ipv4.ip_local_reserved_ports usually is.
+func sameValue(want, got string) bool {
 	return want == got || want != "" && policy.Sysctl{Value: want}.Allows(got)
 }
 
@@ -137,11 +137,11 @@ func onOff(on bool) string {
 	return "off"
 }
 
-// Do writes the value that was there before, and reads it back. The kernel may have made it so already, with another one: to
-// vm.dirty_bytes nobody can write the 0 that it is while vm.dirty_ratio counts.
+// Do writes the previous value and reads it back. A failed write is not an error if the value is right anyway, because the kernel has
+// restored it along with another setting: 0 cannot be written to vm.dirty_bytes, which is 0 while vm.dirty_ratio is in use.
 func (s *Step) Do(ctx context.Context, h *host.Host) error {
-	wrote := s.write(ctx, h)
-	err := s.look(ctx, h)
+	wrote := s.writeValue(ctx, h)
+	err := s.readState(ctx, h)
 	switch {
 	case err == nil && s.State == Back:
 		return nil
@@ -150,10 +150,10 @@ func (s *Step) Do(ctx context.Context, h *host.Host) error {
 	case err != nil:
 		return err
 	}
-	return fmt.Errorf("wrote %s; the kernel made it %s", s.Was, s.Now)
+	return fmt.Errorf("wrote %s, but the kernel reports %s", s.Was, s.Now)
 }
 
-func (s *Step) write(ctx context.Context, h *host.Host) error {
+func (s *Step) writeValue(ctx context.Context, h *host.Host) error {
 	switch s.Kind {
 	case checks.SetSysctl:
 		return h.WriteSysctl(s.Target, s.Was)
@@ -169,19 +169,19 @@ func (s *Step) write(ctx context.Context, h *host.Host) error {
 	return nil
 }
 
-// Reassert puts a setting that was as before back once more, where the kernel has changed it with another one that was put back.
+// Reassert restores a setting again if the kernel has changed it along with another restored setting.
 func (s *Step) Reassert(ctx context.Context, h *host.Host) error {
-	if err := s.look(ctx, h); err != nil || s.State == Back {
+	if err := s.readState(ctx, h); err != nil || s.State == Back {
 		return err
 	}
 	return s.Do(ctx, h)
 }
 
-// Names returns what the steps of a change are called.
+// Names returns the names of a change's steps.
 func Names(c report.AppliedChange) []string {
 	var names []string
 	for _, w := range c.Writes {
-		for _, s := range split(w) {
+		for _, s := range splitWrite(w) {
 			names = append(names, s.String())
 		}
 	}

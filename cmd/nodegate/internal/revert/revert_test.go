@@ -16,7 +16,8 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// TestRecord: what is recorded of a parameter that a module brings is what it was then, and what was written, not what was asked for.
+// TestRecord: for a sysctl that a module provides, the record has the value after loading the module, and the written value, not the
+// required one.
 func TestRecord(t *testing.T) {
 	m := &hosttest.Machine{Files: map[string]string{}, Modules: map[string]map[string]string{
 		"nf_conntrack": {"net/netfilter/nf_conntrack_max": "1024"},
@@ -34,7 +35,7 @@ module.nf_conntrack: not loaded -> loaded; wrote not loaded -> loaded
 sysctl.net.netfilter.nf_conntrack_max: no such parameter -> 131072; wrote 1024 -> 131072`, strings.Join(got, "\n"))
 }
 
-// TestGlobOfModule: what a glob names that only a module brings is planned before the module is there, and each write is recorded.
+// TestGlobOfModule: a glob for sysctls that only a module provides is planned before the module is loaded, and each write is recorded.
 func TestGlobOfModule(t *testing.T) {
 	m := &hosttest.Machine{Files: map[string]string{}, Modules: map[string]map[string]string{
 		"br_netfilter": {"net/bridge/bridge-nf-call-iptables": "0", "net/bridge/bridge-nf-call-ip6tables": "0", "net/bridge/bridge-nf-call-arptables": "1"},
@@ -68,7 +69,7 @@ sysctl.net.bridge.bridge-nf-call-*: net/bridge/bridge-nf-call-ip6tables 0 -> 1
 sysctl.net.bridge.bridge-nf-call-*: net/bridge/bridge-nf-call-iptables 0 -> 1`, strings.Join(got, "\n"))
 }
 
-// TestGlobOfModuleInPart: what was written before a write that the kernel refuses is recorded all the same.
+// TestGlobOfModuleInPart: writes before a write that the kernel refuses are recorded.
 func TestGlobOfModuleInPart(t *testing.T) {
 	m := &hosttest.Machine{Files: map[string]string{}, Modules: map[string]map[string]string{
 		"br_netfilter": {"net/bridge/bridge-nf-call-arptables": "0", "net/bridge/bridge-nf-call-iptables": "0"},
@@ -84,7 +85,7 @@ func TestGlobOfModuleInPart(t *testing.T) {
 	}
 }
 
-// TestRecordOfSeveral: each change of a requirement has a line of its own, which says that one.
+// TestRecordOfSeveral: each change of a requirement has its own line, which describes only that change.
 func TestRecordOfSeveral(t *testing.T) {
 	m := &hosttest.Machine{Files: map[string]string{}, Links: map[string]*hosttest.Link{"flannel.1": {Kind: "vxlan", MTU: 1500, Features: map[string]host.Feature{
 		"tx-checksum-ip-generic": {Available: true, Requested: true, Active: true},

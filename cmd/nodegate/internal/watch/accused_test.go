@@ -16,7 +16,7 @@ import (
 	"nodegate/policy"
 )
 
-// silentUnits is a systemd that never answers.
+// silentUnits is a systemd that never responds.
 type silentUnits struct{ host.Units }
 
 func (silentUnits) State(ctx context.Context, _ string) (active, file string, err error) {
@@ -24,8 +24,8 @@ func (silentUnits) State(ctx context.Context, _ string) (active, file string, er
 	return "", "", ctx.Err()
 }
 
-// TestFightWhileSystemdIsSilent: watch asks systemd who the other program is, of two parameters in one round; the
-// loop waits for it once.
+// TestFightWhileSystemdIsSilent: watch queries systemd for the writers of two sysctls in one round, but the loop
+// waits for the timeout only once.
 func TestFightWhileSystemdIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &hosttest.Machine{Files: map[string]string{}}
@@ -71,7 +71,7 @@ func TestFightWhileSystemdIsSilent(t *testing.T) {
 	})
 }
 
-// stubbornLinks take no offload: with an error, or without one.
+// stubbornLinks do not change an offload, with or without an error.
 type stubbornLinks struct {
 	host.Links
 	tried *int
@@ -83,8 +83,8 @@ func (l stubbornLinks) SetFeatures(context.Context, string, map[string]bool) err
 	return l.err
 }
 
-// TestFailureIsNoFight: nobody is accused where watch itself cannot correct what differs, whether the kernel refuses it or makes it
-// another value. It is said once, also where it was known to differ before watch tried, and tried less and less often.
+// TestFailureIsNoFight: watch does not report a fight if it cannot correct a setting itself, because the kernel refuses the value or
+// changes it. It reports the failure once, even if the difference was known before, and retries less and less often.
 func TestFailureIsNoFight(t *testing.T) {
 	const panicPolicy, written = `sysctl "kernel.panic" { value = 10 }`, "/proc/sys/kernel/panic"
 	const known, fails = "fail link.vxlan: <nil>", "fail sysctl.kernel.panic: "
@@ -95,8 +95,8 @@ func TestFailureIsNoFight(t *testing.T) {
 	for _, test := range []struct {
 		what, policy string
 		set          func(*hosttest.Machine)
-		link         error // of setting it
-		off          bool  // the gate is switched off for half a minute
+		link         error // the error of setting the link
+		off          bool  // break-glass is in force for half a minute
 		want         []string
 	}{
 		{"refused", panicPolicy, refuse, nil, false, []string{fails + why}},
@@ -104,7 +104,7 @@ func TestFailureIsNoFight(t *testing.T) {
 		{"refused once it is on", panicPolicy, refuse, nil, true, []string{fails + "<nil>", fails + why}},
 		{"a link refuses", vxlanPolicy, nil, refused, false, []string{"trouble link.vxlan: not permitted", known}},
 		{"a link stays", vxlanPolicy, nil, nil, false,
-			[]string{"trouble link.vxlan: flannel.1 was set, and still differs: " + feature + "=on [requested off]", known}},
+			[]string{"trouble link.vxlan: flannel.1 was set but still differs: " + feature + "=on [requested off]", known}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			m := &hosttest.Machine{Files: map[string]string{}, Links: map[string]*hosttest.Link{
@@ -148,14 +148,14 @@ func TestFailureIsNoFight(t *testing.T) {
 			if !slices.Equal(said, test.want) {
 				t.Errorf("%s: said was %q", test.what, said)
 			}
-			if tried < fightCount || tried > fightCount+5 { // and after 1, 2, 4 and 8 minutes
+			if tried < fightCount || tried > fightCount+5 { // then retries after 1, 2, 4 and 8 minutes
 				t.Errorf("%s: tried %d times", test.what, tried)
 			}
 		})
 	}
 }
 
-// TestLinkFight: what somebody changes back on a link is a fight.
+// TestLinkFight: a link setting that another program keeps changing back is a fight.
 func TestLinkFight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		on := func() map[string]host.Feature {
@@ -185,7 +185,7 @@ func TestLinkFight(t *testing.T) {
 	})
 }
 
-// countedFiles counts the writes of parameters.
+// countedFiles counts the writes of sysctls.
 type countedFiles struct {
 	host.Files
 	tried *int

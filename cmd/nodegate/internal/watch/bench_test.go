@@ -10,8 +10,8 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// BenchmarkRecreated measures the time from the notice about a new link to its
-// setting while 500 veths come and go. `make bench` gives it a network namespace.
+// BenchmarkRecreated measures the time from the notification about a new link until it
+// is set, while 500 veths come and go. `make bench` runs it in a network namespace.
 func BenchmarkRecreated(b *testing.B) {
 	hosttest.NeedRoot(b)
 	links, err := netlink.LinkList()

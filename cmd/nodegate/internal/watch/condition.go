@@ -14,11 +14,11 @@ import (
 	"nodegate/policy"
 )
 
-// maxMessage is the longest message of a condition, in bytes: what readiness reporters and kubectl show in one line, with a line's end.
+// maxMessage bounds the message of a condition, in bytes: readiness reporters and kubectl show that many in one line, with a newline.
 const maxMessage = 255
 
-// Condition returns what watch found as a condition of the Node. It changes only when the verdict does, or what fails: values,
-// times and counts are in the report.
+// Condition returns watch's findings as a condition of the Node. The condition changes only if the verdict or the failing checks
+// change. Values, times and counts are only in the report.
 func (s Status) Condition(kind string) kube.Condition {
 	node := s.Report.Verdict()
 	var results []report.Result
@@ -28,24 +28,24 @@ func (s Status) Condition(kind string) kube.Condition {
 		}
 	}
 	warns := s.Policy != nil && s.Policy.Gate.Enforce == policy.Warn
-	return condition(kind, node, results, warns, s.BreakGlass)
+	return newCondition(kind, node, results, warns, s.BreakGlass)
 }
 
-// Condition returns what a watch has written as a condition of the Node. Where it is late, nobody knows.
+// Condition returns the report that a watch has written as a condition of the Node. If watch is late, the condition is unknown.
 func Condition(kind string, d report.Watch, now time.Time) kube.Condition {
 	if d.Late(now) != nil {
-		return late(kind)
+		return lateCondition(kind)
 	}
-	return condition(kind, d.Report.Verdict, d.Report.Results, d.Report.Policy.Enforce != "", d.BreakGlass)
+	return newCondition(kind, d.Report.Verdict, d.Report.Results, d.Report.Policy.Enforce != "", d.BreakGlass)
 }
 
-// late is the condition of a node of which watch says nothing.
-func late(kind string) kube.Condition {
+// lateCondition returns the condition of a node whose watch does not report.
+func lateCondition(kind string) kube.Condition {
 	return kube.Condition{Type: kind, Status: "Unknown", Reason: "WatchIsLate", Message: "watch does not run on the node, or is late"}
 }
 
-func condition(kind string, node verdict.Verdict, results []report.Result, warns bool, off string) kube.Condition {
-	c := kube.Condition{Type: kind, Status: "Unknown", Reason: "Unknown", Message: "could not be told: "}
+func newCondition(kind string, node verdict.Verdict, results []report.Result, warns bool, off string) kube.Condition {
+	c := kube.Condition{Type: kind, Status: "Unknown", Reason: "Unknown", Message: "unknown: "}
 	switch node {
 	case verdict.Pass:
 		c.Status, c.Reason, c.Message = "True", "Passed", "every requirement of the policy passes"
@@ -53,7 +53,7 @@ func condition(kind string, node verdict.Verdict, results []report.Result, warns
 		c.Status, c.Reason, c.Message = "False", "Failed", "fails: "
 	}
 	if node != verdict.Pass {
-		names := []string{"nothing says what"}
+		names := []string{"the report names no check"}
 		if behind := report.ResultsBehind(node, results); len(behind) > 0 {
 			names = nil
 			for _, res := range behind {
@@ -61,19 +61,19 @@ func condition(kind string, node verdict.Verdict, results []report.Result, warns
 			}
 			c.Reason = kube.Reason(names[0])
 		}
-		c.Message = list(c.Message, names, maxMessage)
+		c.Message = joinNames(c.Message, names, maxMessage)
 	}
 	if warns {
-		c.Message = list("nothing is held (enforce is warn); "+c.Message, nil, maxMessage)
+		c.Message = joinNames("nothing is held (enforce is warn); "+c.Message, nil, maxMessage)
 	}
 	if off != "" {
-		c.Message = list("nothing is held or corrected, by "+off+"; "+c.Message, nil, maxMessage)
+		c.Message = joinNames("break-glass in force ("+off+"), nothing is held or corrected; "+c.Message, nil, maxMessage)
 	}
 	return c
 }
 
-// Publication returns what the policy wants the cluster to hear: a type of "" where it wants nothing. Where it names no
-// credentials, a Pod's service account is used, or kubelet's own.
+// Publication returns the condition to publish, with a type of "" if the policy publishes nothing. If the policy names no
+// credentials, the Pod's service account is used, or kubelet's own credentials.
 func (s Status) Publication(h *host.Host) kube.Publication {
 	if s.Policy == nil || s.Policy.Publish.Condition == "" {
 		return kube.Publication{}
@@ -83,7 +83,7 @@ func (s Status) Publication(h *host.Host) kube.Publication {
 	switch {
 	case out.Kubeconfig != "":
 	case kube.InPod():
-		out.Node = cmp.Or(out.Node, os.Getenv("NODE_NAME")) // as the downward API gives it
+		out.Node = cmp.Or(out.Node, os.Getenv("NODE_NAME")) // set through the downward API
 	default:
 		out.Kubeconfig = kubeletKubeconfig(h)
 	}
@@ -103,8 +103,8 @@ func kubeletKubeconfig(h *host.Host) string {
 	return kubeadm
 }
 
-// list joins names, as many as fit into so many bytes.
-func list(text string, names []string, most int) string {
+// joinNames appends names to text, as many as fit into most bytes.
+func joinNames(text string, names []string, most int) string {
 	const more = " and more"
 	for i, name := range names {
 		next := name

@@ -38,15 +38,15 @@ func TestCondition(t *testing.T) {
 			result("swap", verdict.Fail, "on")}, "", false,
 			kube.Condition{Status: "False", Reason: "SysctlNetIpv4IpForward", Message: "fails: sysctl.net.ipv4.ip_forward, swap"}},
 		{"unknown", []checks.Result{result("mtu", verdict.Unknown, "")}, "", false,
-			kube.Condition{Status: "Unknown", Reason: "Mtu", Message: "could not be told: mtu"}},
-		{"what fails follows from what could not be told", []checks.Result{result("module.br_netfilter", verdict.Unknown, ""), follows}, "", false,
+			kube.Condition{Status: "Unknown", Reason: "Mtu", Message: "unknown: mtu"}},
+		{"failures are symptoms of an unknown result", []checks.Result{result("module.br_netfilter", verdict.Unknown, ""), follows}, "", false,
 			kube.Condition{Status: "False", Reason: "SysctlNetBridgeBridgeNfCallIptables",
 				Message: "fails: sysctl.net.bridge.bridge-nf-call-iptables"}},
 		{"what fails follows from what fails", []checks.Result{follows, result("module.br_netfilter", verdict.Fail, "not loaded")}, "", false,
 			kube.Condition{Status: "False", Reason: "ModuleBrNetfilter", Message: "fails: module.br_netfilter"}},
 		{"off", []checks.Result{result("swap", verdict.Fail, "on")}, "/etc/nodegate/disabled", false,
 			kube.Condition{Status: "False", Reason: "Swap",
-				Message: "nothing is held or corrected, by /etc/nodegate/disabled; fails: swap"}},
+				Message: "break-glass in force (/etc/nodegate/disabled), nothing is held or corrected; fails: swap"}},
 		{"warns, and passes", nil, "", true,
 			kube.Condition{Status: "True", Reason: "Passed", Message: "nothing is held (enforce is warn); every requirement of the policy passes"}},
 		{"warns, and fails", []checks.Result{result("swap", verdict.Fail, "on")}, "", true,
@@ -61,7 +61,7 @@ func TestCondition(t *testing.T) {
 		if got := s.Condition("NodegatePassed"); got != test.want {
 			t.Errorf("%s: got %+v, want %+v", test.what, got, test.want)
 		}
-		// What another process reads of it says the same.
+		// A condition from the document that another process reads must be the same.
 		now := time.Now()
 		s.LastRound, s.Interval = now, time.Minute
 		if got := watch.Condition("NodegatePassed", s.Document((&hosttest.Machine{}).Host()), now); got != test.want {
@@ -83,11 +83,11 @@ func TestCondition(t *testing.T) {
 	}
 }
 
-// TestConditionWithoutReason: a document of which nothing explains the verdict is no node that passes.
+// TestConditionWithoutReason: a document in which no result explains the verdict does not count as a pass.
 func TestConditionWithoutReason(t *testing.T) {
 	for verdict, want := range map[verdict.Verdict]kube.Condition{
-		verdict.Fail:    {Status: "False", Reason: "Failed", Message: "fails: nothing says what"},
-		verdict.Unknown: {Status: "Unknown", Reason: "Unknown", Message: "could not be told: nothing says what"},
+		verdict.Fail:    {Status: "False", Reason: "Failed", Message: "fails: the report names no check"},
+		verdict.Unknown: {Status: "Unknown", Reason: "Unknown", Message: "unknown: the report names no check"},
 	} {
 		now := time.Now()
 		d := report.Watch{Watching: report.Watching{LastRound: now, Interval: time.Minute}, Report: report.Report{Verdict: verdict}}

@@ -15,7 +15,7 @@ import (
 	"nodegate/policy"
 )
 
-// busyFiles take longer than a round for a parameter, as many times as left says.
+// busyFiles take longer than a round to read a sysctl, left times.
 type busyFiles struct {
 	host.Files
 	left *atomic.Int32
@@ -29,7 +29,7 @@ func (f busyFiles) ReadFile(name string) ([]byte, error) {
 	return f.Files.ReadFile(name)
 }
 
-// TestCut: a machine that is busy for one round is no unknown one, nor while watch starts; one that is busy for two is.
+// TestCut: a machine that is busy for one round does not become unknown, even while watch starts; one that is busy for two rounds does.
 func TestCut(t *testing.T) {
 	const oops = "sysctl.kernel.panic_on_oops"
 	for _, test := range []struct {

@@ -39,15 +39,15 @@ sysctl "net.ipv4.conf.all.send_redirects" {
 }
 `
 
-// TestDrift: three parameters change behind watch's back; it corrects one, reports
-// one and ignores one.
+// TestDrift: three sysctls drift; watch corrects one, reports one and ignores
+// one.
 func TestDrift(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return
 	}
 	w := start(t, driftPolicy, nil)
 	const correction = "corrected sysctl.net.ipv4.ip_forward  new=false: 0 -> 1"
-	before := w.heard(correction) // a new namespace forwards nothing
+	before := w.heard(correction) // forwarding is off in a new namespace
 	w.flip(t, "net/ipv4/ip_forward", "0")
 	w.flip(t, "net/ipv4/conf/all/rp_filter", "2")
 	w.flip(t, "net/ipv4/conf/all/send_redirects", "0")
@@ -66,11 +66,11 @@ func TestDrift(t *testing.T) {
 		t.Errorf("send_redirects is %s and was reported %d times; want 0 and never", got, w.heard("send_redirects"))
 	}
 	w.flip(t, "net/ipv4/conf/all/rp_filter", "0")
-	eventually(t, "that it passes again is reported", func() bool { return w.heard("pass sysctl.net.ipv4.conf.all.rp_filter") == 1 })
+	eventually(t, "the new pass is reported", func() bool { return w.heard("pass sysctl.net.ipv4.conf.all.rp_filter") == 1 })
 }
 
-// TestFight: somebody flips a parameter back all the time. Watch reports it once,
-// and stops correcting it until a pause is over.
+// TestFight: another program keeps changing a sysctl back. Watch reports the fight
+// once, and does not correct the sysctl until a pause is over.
 func TestFight(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return
@@ -104,7 +104,7 @@ func TestFight(t *testing.T) {
 	}
 }
 
-// TestOff: while the gate is switched off, watch changes nothing.
+// TestOff: while break-glass is in force, watch changes nothing.
 func TestOff(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return
@@ -124,7 +124,7 @@ func TestOff(t *testing.T) {
 	rounds := w.State().Rounds
 	eventually(t, "two more rounds", func() bool { return w.State().Rounds >= rounds+2 })
 	if w.sysctl(t, "net/ipv4/ip_forward") != "0" || w.off("flannel.1") || w.State().BreakGlass != "the test" {
-		t.Errorf("corrected although switched off by %q", w.State().BreakGlass)
+		t.Errorf("corrected despite break-glass by %q", w.State().BreakGlass)
 	}
 	off.Store(false)
 	eventually(t, "it is corrected afterwards", func() bool {
@@ -132,8 +132,8 @@ func TestOff(t *testing.T) {
 	})
 }
 
-// TestReread: SIGHUP makes watch read the policy again, and one that cannot be read
-// leaves the last good one in use.
+// TestReread: SIGHUP makes watch reload the policy; if the new policy cannot be read,
+// the last good one stays in use.
 func TestReread(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return

@@ -9,7 +9,7 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// TestEarly: where the cluster is to hear of it, a parameter or a link that changes is found before the next round is due.
+// TestEarly: if the policy publishes a condition, a changed sysctl or link is found before the next round is due.
 func TestEarly(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return
@@ -23,7 +23,7 @@ link "d" {
 publish {}
 `, func(w *Watcher) { w.Every = time.Hour })
 	w.flip(t, "net/ipv4/conf/all/rp_filter", "2")
-	eventually(t, "that a parameter fails is reported", func() bool { return w.heard("fail sysctl.net.ipv4.conf.all.rp_filter") == 1 })
+	eventually(t, "the failed sysctl is reported", func() bool { return w.heard("fail sysctl.net.ipv4.conf.all.rp_filter") == 1 })
 	d := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "d0", MTU: 1400}}
 	if err := netlink.LinkAdd(d); err != nil {
 		t.Fatal(err)
@@ -34,5 +34,5 @@ publish {}
 	if err := netlink.LinkSetMTU(d, 1300); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "that a link fails is reported", func() bool { return w.heard("fail link.d") == 1 })
+	eventually(t, "the failed link is reported", func() bool { return w.heard("fail link.d") == 1 })
 }

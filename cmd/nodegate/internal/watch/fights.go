@@ -2,8 +2,8 @@ package watch
 
 import "time"
 
-// A fight is a requirement that watch made right fightCount times, with so many attempts within fightWindow: somebody else keeps changing
-// it back. What watch cannot make right is nobody's fight, and has the same pauses.
+// A fight is a requirement that watch has corrected fightCount times within fightWindow: another program keeps changing it back. A
+// requirement that watch cannot correct is not a fight, but has the same pauses.
 const (
 	fightCount  = 5
 	fightWindow = 10 * time.Minute
@@ -11,30 +11,30 @@ const (
 	longestStep = 6 // 64 minutes
 )
 
-// fights remembers how often watch tried to correct each thing. After fightCount attempts within fightWindow it allows one after a pause
-// that doubles: a minute, two, four, up to an hour.
+// fights records the attempts to correct each setting. After fightCount attempts within fightWindow, the next attempt must wait for a
+// pause that doubles each time: from 1 minute up to 64 minutes.
 type fights map[string]*bout
 
 type bout struct {
-	tried    []time.Time // the last fightCount at most
-	right    int         // how many of all made it right; but for the last one, it failed again after each
-	failed   bool        // the last one did not
+	tried    []time.Time // at most the last fightCount attempts
+	right    int         // the number of successful attempts; the setting changed again after each but the last
+	failed   bool        // the last attempt failed
 	pauses   bool
 	fighting bool
-	since    time.Time // the beginning of the fight
+	since    time.Time // the start of the fight
 	step     int
 	next     time.Time // when the next attempt is allowed
 }
 
-// may reports whether the thing may be corrected now.
-func (f fights) may(key string, now time.Time) bool {
+// mayCorrect reports whether the setting may be corrected now.
+func (f fights) mayCorrect(key string, now time.Time) bool {
 	b := f[key]
 	return b == nil || !b.pauses || !now.Before(b.next)
 }
 
-// note records an attempt, and whether it failed to make the thing right. It reports whether a fight begins with it, and whether it is
-// news that it failed: the attempt before did not.
-func (f fights) note(key string, now time.Time, failed bool) (begins, news bool) {
+// recordAttempt records an attempt to correct a setting, and whether it failed. begins reports whether a fight begins with it. news reports
+// whether this is the first failure after a success.
+func (f fights) recordAttempt(key string, now time.Time, failed bool) (begins, news bool) {
 	b := f[key]
 	if b == nil {
 		b = &bout{}
@@ -63,10 +63,10 @@ func (f fights) note(key string, now time.Time, failed bool) (begins, news bool)
 	return begins, news
 }
 
-// over returns the fights that have ended: the last attempt, which came after a
-// pause, has lasted for fightWindow. What never was a fight is forgotten after the
+// takeEnded returns and removes the fights that have ended: those whose last correction, after
+// a pause, has lasted for fightWindow. It also removes settings without a fight after the
 // same time.
-func (f fights) over(now time.Time) []string {
+func (f fights) takeEnded(now time.Time) []string {
 	var ended []string
 	for key, b := range f {
 		last := b.tried[len(b.tried)-1]

@@ -10,16 +10,16 @@ import (
 	"nodegate/internal/kube"
 )
 
-// Follow passes on what another process's watch writes into a file, as a condition of a Node, until the context ends. It looks every
-// so often; set is called each time.
+// Follow publishes the file that another process's watch writes, as a condition of a Node, until the context ends. It reads the file at
+// every interval, and calls set each time.
 func Follow(ctx context.Context, name, kind, node string, every time.Duration, set func(kube.Publication)) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	var read os.FileInfo // what last was read from
+	var read os.FileInfo // the file that was read last
 	var d report.Watch
 	var seen time.Time
 	for {
-		// Whoever writes it replaces it. One that cannot be read, or decoded, is that of no watch, which is late.
+		// The writer replaces the file. A file that cannot be read or decoded counts as a watch that is late.
 		info, err := os.Stat(name)
 		if err != nil || read == nil || !os.SameFile(info, read) || !info.ModTime().Equal(read.ModTime()) {
 			read, d, seen = info, report.Watch{}, time.Now()
@@ -27,7 +27,7 @@ func Follow(ctx context.Context, name, kind, node string, every time.Duration, s
 				d, _ = report.DecodeWatch(text)
 			}
 		}
-		// Not by the clock, which somebody may set: watch is late for that no more than before.
+		// Use the monotonic clock: setting the wall clock must not make watch late.
 		now := seen.Add(time.Since(seen))
 		set(kube.Publication{Condition: Condition(kind, d, now), Node: node})
 		select {

@@ -14,7 +14,7 @@ import (
 	"nodegate/policy"
 )
 
-// TestRereadReport: a policy that is read again asks something of links that existed all along, and their drift is only reported.
+// TestRereadReport: a reloaded policy has a new requirement for existing links, whose drift is only reported.
 func TestRereadReport(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return
@@ -43,15 +43,15 @@ func TestRereadReport(t *testing.T) {
 		add(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}})
 	}
 	reread <- os.Interrupt
-	eventually(t, "the policy is read again", func() bool { return w.heard("the policy was read again") == 1 })
+	eventually(t, "the policy is read again", func() bool { return w.heard("reloaded the policy") == 1 })
 	noticed(t, "eth0", "eth1", "c1")
 	if eth0, eth1, c1 := mtu(t, "eth0"), mtu(t, "eth1"), mtu(t, "c1"); eth0 != 1500 || eth1 != 1500 || c1 != 1500 {
 		t.Errorf("mtu of eth0 is %d, of eth1 %d, of c1 %d, want 1500: they were there before the requirement", eth0, eth1, c1)
 	}
 }
 
-// TestFactsReport: a requirement that comes into force by what is known of the node only then sets the links that came meanwhile, as a
-// CNI's own, and leaves those that were there when watch began.
+// TestFactsReport: a requirement that takes effect because a fact becomes known later sets the links that have appeared since watch
+// started, such as a CNI's own, and does not change the links that existed before.
 func TestFactsReport(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return
@@ -79,7 +79,7 @@ func TestFactsReport(t *testing.T) {
 	}
 }
 
-// TestFactsReportReread: so it does where the round that finds out is one that reads the policy again, which may bring others.
+// TestFactsReportReread: the same, if the fact becomes known in a round that also reloads the policy, which may have new requirements.
 func TestFactsReportReread(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return
@@ -113,7 +113,7 @@ func TestFactsReportReread(t *testing.T) {
 		add(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}})
 	}
 	reread <- os.Interrupt
-	eventually(t, "the policy is read again", func() bool { return w.heard("the policy was read again") == 1 })
+	eventually(t, "the policy is read again", func() bool { return w.heard("reloaded the policy") == 1 })
 	noticed(t, names...)
 	if eth, cloud, late := mtu(t, "eth1"), mtu(t, "cloud1"), mtu(t, "late1"); eth != 1400 || cloud != 1400 || late != 1500 {
 		t.Errorf("mtu of eth1 is %d, of cloud1 %d, of late1 %d, want 1400, 1400 and 1500", eth, cloud, late)
@@ -127,7 +127,7 @@ const reported = `
 		drift = "report"
 	}`
 
-// noticed returns when watch has had a notice about each of the links, which it causes, and has set a new one.
+// noticed causes a notification about each of the links, and returns when watch has handled them and has set a new link.
 func noticed(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -139,12 +139,12 @@ func noticed(t *testing.T, names ...string) {
 			t.Fatal(err)
 		}
 	}
-	// Notices come in order.
+	// Notifications arrive in order.
 	add(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth9"}})
 	eventually(t, "a new link is set", func() bool { return mtu(t, "eth9") == 1400 })
 }
 
-// TestRefusedFactsUsed: what the facts make of the last good policy is in use though the files cannot be read.
+// TestRefusedFactsUsed: while the files cannot be read, the last good policy is re-evaluated with the current facts.
 func TestRefusedFactsUsed(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return
@@ -167,7 +167,7 @@ func TestRefusedFactsUsed(t *testing.T) {
 		}
 	})
 	reread <- os.Interrupt
-	eventually(t, "the refusal is said", func() bool { return w.State().PolicyError != "" })
+	eventually(t, "the policy error is reported", func() bool { return w.State().PolicyError != "" })
 	known.Store(true)
 	eventually(t, "the requirement is in use", func() bool { return len(w.State().Policy.Links) == 1 })
 	add(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}})

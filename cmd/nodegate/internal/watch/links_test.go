@@ -17,8 +17,8 @@ import (
 	"nodegate/policy"
 )
 
-// TestRecreated: one vxlan is made and removed again and again while veths that
-// no requirement matches come and go; every single one is set. BenchmarkRecreated
+// TestRecreated: a vxlan is created and removed repeatedly while veths that no
+// requirement matches come and go; every new vxlan is set. BenchmarkRecreated
 // does the same a thousand times, and measures.
 func TestRecreated(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
@@ -28,9 +28,9 @@ func TestRecreated(t *testing.T) {
 	recreate(t, func() bool { left--; return left >= 0 }, 40)
 }
 
-// recreate makes and removes a vxlan while more returns true. It measures how long
-// the setting takes, and how long the kernel needs for one question meanwhile: its
-// lock on links is what both wait for.
+// recreate creates and removes a vxlan while more returns true. It measures how long
+// the setting takes, and how long the kernel needs to answer one query at the same
+// time: both wait for the kernel's lock on links.
 func recreate(t testing.TB, more func() bool, veths int) (took, asked []time.Duration) {
 	t.Helper()
 	w := start(t, vxlanPolicy, nil)
@@ -40,7 +40,7 @@ func recreate(t testing.TB, more func() bool, veths int) (took, asked []time.Dur
 	for more() {
 		l := vxlan("flannel.1", 1)
 		add(t, l)
-		// When the kernel has added the link, it has sent its notice too.
+		// Once the kernel has added the link, it has also sent the notification.
 		began := time.Now()
 		eventually(t, fmt.Sprintf("the offload of the %d. flannel.1 is off", len(took)+1), func() bool { return w.off("flannel.1") })
 		took = append(took, time.Since(began))
@@ -63,7 +63,7 @@ func recreate(t testing.TB, more func() bool, veths int) (took, asked []time.Dur
 	return took, asked
 }
 
-// churnVeths keeps n veths, and replaces one after the other until stop.
+// churnVeths keeps n veths, and replaces them one after another until stop.
 func churnVeths(t testing.TB, n int, stop <-chan struct{}) {
 	for i := 0; ; i++ {
 		select {
@@ -85,7 +85,7 @@ func churnVeths(t testing.TB, n int, stop <-chan struct{}) {
 	}
 }
 
-// stalled delays the notices until release is closed: the kernel's queue fills up.
+// stalled delays the notifications until release is closed, so that the kernel's queue fills up.
 type stalled struct {
 	host.Links
 	release chan struct{}
@@ -101,7 +101,7 @@ func (s stalled) Watch(ctx context.Context, subscribed func(), events chan<- hos
 		for {
 			select {
 			case e := <-notices:
-				send(ctx, events, e)
+				sendUntilDone(ctx, events, e)
 			case <-ctx.Done():
 				return
 			}
@@ -110,14 +110,14 @@ func (s stalled) Watch(ctx context.Context, subscribed func(), events chan<- hos
 	return s.Links.Watch(ctx, subscribed, notices)
 }
 
-// TestOverrun: the kernel's queue runs over (ENOBUFS) while links appear. Nothing
-// is lost, not even where only the drift of a known link would be reported.
+// TestOverrun: the kernel's queue overflows (ENOBUFS) while links appear. No link
+// is missed, not even one whose drift would only be reported.
 func TestOverrun(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return
 	}
 	release := make(chan struct{})
-	// A long interval: what was missed must be found by looking again at once,
+	// Use a long interval: missed links must be found by an immediate inspection,
 	// not by the next round.
 	w := start(t, `
 		link "vxlan" {
@@ -136,7 +136,7 @@ func TestOverrun(t *testing.T) {
 	}
 	add(t, vxlan("vxlan0", 100))
 	close(release)
-	eventually(t, "the link whose notice was lost is set", func() bool { return w.off("vxlan0") })
+	eventually(t, "the link of the lost notification is set", func() bool { return w.off("vxlan0") })
 	if s := w.State(); s.Resyncs == 0 {
 		t.Error("the queue never ran over: this test has shown nothing")
 	} else {
@@ -144,8 +144,8 @@ func TestOverrun(t *testing.T) {
 	}
 }
 
-// TestChanged: a link that exists before watch, one that somebody changes back, and
-// one that gets a matching name later.
+// TestChanged: a link that exists before watch, one that another program changes back, and
+// one that is given a matching name later.
 func TestChanged(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return
@@ -173,7 +173,7 @@ func TestChanged(t *testing.T) {
 		  mtu   = 1300
 		  drift = "ignore"
 		}`, func(w *Watcher) { w.Every = time.Hour })
-	eventually(t, "the link that was there is set", func() bool { return w.off("before") })
+	eventually(t, "the existing link is set", func() bool { return w.off("before") })
 
 	if err := w.h.Links.SetFeatures(context.Background(), "before", map[string]bool{feature: true}); err != nil {
 		t.Fatal(err)
@@ -211,10 +211,10 @@ func TestChanged(t *testing.T) {
 	if err := netlink.LinkSetMTU(told, 1200); err != nil {
 		t.Fatal(err)
 	}
-	// Notices come in order: then watch has seen told0 too.
+	// Notifications arrive in order, so watch has also handled told0.
 	add(t, vxlan("after", 2))
 	eventually(t, "a later link is set", func() bool { return w.off("after") })
-	// What is recorded is put back by revert: not what goes with its link.
+	// Only recorded changes can be reverted; changes of later links are not recorded.
 	if w.heard("wrote link.there of before: [{offload before "+feature+"=on "+feature+"=off}]") != 2 || w.heard("wrote") != 2 {
 		t.Error("recorded is not what was written to the link that was there, twice, and nothing else")
 	}
@@ -226,8 +226,8 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// TestRereadMatch: a policy that is read again asks for another driver; a link of the
-// former one is left alone from then on.
+// TestRereadMatch: a reloaded policy matches another driver; a link of the former driver
+// is not changed any more.
 func TestRereadMatch(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return
@@ -250,11 +250,11 @@ func TestRereadMatch(t *testing.T) {
 	add(t, former)
 	eventually(t, "the first policy is in use", func() bool { return mtu(t, "vxlan0") == 1400 })
 	reread <- os.Interrupt
-	eventually(t, "the policy is read again", func() bool { return w.heard("the policy was read again") == 1 })
+	eventually(t, "the policy is read again", func() bool { return w.heard("reloaded the policy") == 1 })
 	if err := netlink.LinkSetMTU(former, 1350); err != nil {
 		t.Fatal(err)
 	}
-	// Notices come in order: then watch has seen the other one too.
+	// Notifications arrive in order, so watch has also handled the other link.
 	add(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "bridge0"}})
 	eventually(t, "the second policy is in use", func() bool { return mtu(t, "bridge0") == 1300 })
 	if got := mtu(t, "vxlan0"); got != 1350 {
@@ -271,7 +271,7 @@ func mtu(t *testing.T, name string) int {
 	return l.Attrs().MTU
 }
 
-// TestDefaultRoute: a route makes a link match, and no notice says so.
+// TestDefaultRoute: a route makes a link match, without a notification about the link.
 func TestDefaultRoute(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return

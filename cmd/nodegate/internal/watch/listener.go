@@ -16,15 +16,15 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// Pages is what the listener serves. Each function writes a whole page and is called
-// for every request, from several goroutines.
+// Pages holds the pages of the listener. Each function writes a whole page. The functions are
+// called for every request, from several goroutines.
 type Pages struct {
 	Metrics func(io.Writer) error
-	Check   func(w io.Writer, full bool) (pass bool, err error) // writes the report, or what fails in one line
-	Health  func() error                                        // nil while watch does its work
+	Check   func(w io.Writer, full bool) (pass bool, err error) // writes the report, or the failures in one line
+	Health  func() error                                        // returns nil while watch works
 }
 
-// Pages returns what the listener serves of w.
+// Pages returns the listener's pages for w.
 func (w *Watcher) Pages() Pages {
 	return Pages{
 		Metrics: func(out io.Writer) error { return w.State().Document(w.Host).Metrics(out) },
@@ -46,8 +46,8 @@ func (w *Watcher) Pages() Pages {
 	}
 }
 
-// The limits of the listener: any program on the machine may connect to it, and must
-// not make it large or keep others out for long.
+// The limits of the listener. Any program on the machine may connect to it; none may
+// make it use much memory, or block other programs for long.
 const (
 	mostConnections = 256
 	headerTime      = time.Second
@@ -56,15 +56,15 @@ const (
 	headerBytes     = 8 << 10
 )
 
-// Listen opens host:port. The host is required: all addresses are served only on
-// request, with 0.0.0.0 or [::].
+// Listen opens host:port. The host is required: to listen on all addresses, the operator
+// must ask for it with 0.0.0.0 or [::].
 func Listen(address string) (net.Listener, error) {
 	name, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, fmt.Errorf("--listen is HOST:PORT, for example 127.0.0.1:9758: %w", err)
+		return nil, fmt.Errorf("--listen must be HOST:PORT, for example 127.0.0.1:9758: %w", err)
 	}
 	if name == "" {
-		return nil, fmt.Errorf("--listen %s names no address; write 127.0.0.1:%[2]s, or 0.0.0.0:%[2]s for every address of the machine",
+		return nil, fmt.Errorf("--listen %s has no address; use 127.0.0.1:%[2]s, or 0.0.0.0:%[2]s for all addresses of the machine",
 			address, port)
 	}
 	l, err := net.Listen("tcp", address)
@@ -91,17 +91,17 @@ func Serve(ctx context.Context, l net.Listener, p Pages) error {
 func (p Pages) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
-		page(w, "text/plain; version=0.0.4; charset=utf-8", func(b io.Writer) (bool, error) { return true, p.Metrics(b) })
+		writePage(w, "text/plain; version=0.0.4; charset=utf-8", func(b io.Writer) (bool, error) { return true, p.Metrics(b) })
 	})
 	mux.HandleFunc("GET /check", func(w http.ResponseWriter, r *http.Request) {
 		full, contentType := r.URL.Query().Has("full"), "text/plain; charset=utf-8"
 		if full {
 			contentType = "application/json"
 		}
-		page(w, contentType, func(b io.Writer) (bool, error) { return p.Check(b, full) })
+		writePage(w, contentType, func(b io.Writer) (bool, error) { return p.Check(b, full) })
 	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		page(w, "text/plain; charset=utf-8", func(b io.Writer) (bool, error) {
+		writePage(w, "text/plain; charset=utf-8", func(b io.Writer) (bool, error) {
 			if err := p.Health(); err != nil {
 				_, _ = fmt.Fprintln(b, err)
 				return false, nil
@@ -113,8 +113,8 @@ func (p Pages) handler() http.Handler {
 	return mux
 }
 
-// page renders before it writes anything, so that the status is right.
-func page(w http.ResponseWriter, contentType string, render func(io.Writer) (bool, error)) {
+// writePage renders the whole page before it writes, so that the HTTP status is right.
+func writePage(w http.ResponseWriter, contentType string, render func(io.Writer) (bool, error)) {
 	var b bytes.Buffer
 	pass, err := render(&b)
 	if err != nil {

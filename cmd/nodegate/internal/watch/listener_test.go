@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// serving is a listener whose node passes, or fails.
+// serving starts a listener; the returned value sets whether its node passes.
 func serving(t *testing.T) (address string, passes *atomic.Bool) {
 	t.Helper()
 	passes = &atomic.Bool{}
@@ -54,7 +54,7 @@ func serving(t *testing.T) (address string, passes *atomic.Bool) {
 	return l.Addr().String(), passes
 }
 
-// ask sends raw bytes and returns the status line, "" where there is none.
+// ask sends a raw request and returns the status line, or "" without a response.
 func ask(t *testing.T, address, request string) string {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
@@ -78,12 +78,12 @@ func TestStatusCodes(t *testing.T) {
 		{"health", get("/healthz"), "200 OK"},
 		{"head", "HEAD /check HTTP/1.1\r\nHost: x\r\n\r\n", "200 OK"},
 		{"another page", get("/"), "404 Not Found"},
-		{"a path that climbs", get("/metrics/../../etc/passwd"), "307 Temporary Redirect"},
+		{"a path outside the pages", get("/metrics/../../etc/passwd"), "307 Temporary Redirect"},
 		{"a method that writes", "POST /check HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", "405 Method Not Allowed"},
-		{"a method that is none", "BREW /check HTTP/1.1\r\nHost: x\r\n\r\n", "405 Method Not Allowed"},
+		{"an unknown method", "BREW /check HTTP/1.1\r\nHost: x\r\n\r\n", "405 Method Not Allowed"},
 		{"an oversized header", "GET /check HTTP/1.1\r\nHost: x\r\nA: " + strings.Repeat("a", 1<<20) + "\r\n\r\n",
 			"431 Request Header Fields Too Large"},
-		{"no HTTP", "hello\r\n\r\n", "400 Bad Request"},
+		{"not HTTP", "hello\r\n\r\n", "400 Bad Request"},
 	} {
 		if got := ask(t, address, c.request); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
@@ -98,7 +98,7 @@ func TestStatusCodes(t *testing.T) {
 }
 
 // TestCrowd: a thousand connections that read nothing, or send nothing, need little
-// memory, and are dropped: a request among them is answered in the end.
+// memory and are dropped; a request among them is answered in the end.
 func TestCrowd(t *testing.T) {
 	address, passes := serving(t)
 	passes.Store(true)
@@ -146,7 +146,7 @@ func heap() uint64 {
 	return m.HeapInuse + m.StackInuse
 }
 
-// TestManyReaders: every one of many readers at once gets the whole page.
+// TestManyReaders: each of many concurrent readers receives the whole page.
 func TestManyReaders(t *testing.T) {
 	address, _ := serving(t)
 	var readers sync.WaitGroup
@@ -168,8 +168,8 @@ func TestManyReaders(t *testing.T) {
 
 func TestListenAddress(t *testing.T) {
 	for _, c := range []struct{ address, want string }{
-		{":9758", "--listen :9758 names no address; write 127.0.0.1:9758, or 0.0.0.0:9758 for every address of the machine"},
-		{"9758", "--listen is HOST:PORT, for example 127.0.0.1:9758: address 9758: missing port in address"},
+		{":9758", "--listen :9758 has no address; use 127.0.0.1:9758, or 0.0.0.0:9758 for all addresses of the machine"},
+		{"9758", "--listen must be HOST:PORT, for example 127.0.0.1:9758: address 9758: missing port in address"},
 		{"127.0.0.1:http-no", "listening on 127.0.0.1:http-no: "},
 	} {
 		if _, err := Listen(c.address); err == nil || !strings.HasPrefix(err.Error(), c.want) {

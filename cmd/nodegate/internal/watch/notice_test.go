@@ -10,7 +10,7 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// counting counts the questions about the state of a single link.
+// counting counts the reads of a single link's state.
 type counting struct {
 	host.Links
 	gets *atomic.Int32
@@ -21,8 +21,8 @@ func (c counting) Get(ctx context.Context, name string) (host.Link, error) {
 	return c.Links.Get(ctx, name)
 }
 
-// TestNoticeAsksOnce: a notice carries what watch needs. The link is read again
-// once, and only where something differs.
+// TestNoticeAsksOnce: a notification contains the data that watch needs. The link is read
+// once more, and only if something differs.
 func TestNoticeAsksOnce(t *testing.T) {
 	m := &hosttest.Machine{
 		Links: map[string]*hosttest.Link{"cni0": {Index: 7, Kind: "bridge", MTU: 1500}}, Notices: make(chan host.LinkEvent),
@@ -36,7 +36,7 @@ func TestNoticeAsksOnce(t *testing.T) {
 		w.Host, w.Observer, w.Every = m.Host(), (&hosttest.Machine{}).Host(), time.Hour
 		w.Host.Links = counting{w.Host.Links, &gets}
 	})
-	eventually(t, "the link that was there is set", func() bool { return w.heard("corrected link.named cni0 new=true") == 1 })
+	eventually(t, "the existing link is set", func() bool { return w.heard("corrected link.named cni0 new=true") == 1 })
 	for _, c := range []struct {
 		name   string
 		notice host.Link
@@ -49,7 +49,7 @@ func TestNoticeAsksOnce(t *testing.T) {
 	} {
 		before, seen := gets.Load(), w.State().LinkEvents
 		m.Notices <- host.LinkEvent{Link: c.notice}
-		m.Notices <- host.LinkEvent{Link: host.Link{Name: "lo", Index: 1}} // the one before has been handled
+		m.Notices <- host.LinkEvent{Link: host.Link{Name: "lo", Index: 1}} // once this is handled, so is the previous one
 		eventually(t, c.name, func() bool { return w.State().LinkEvents == seen+2 })
 		if got := gets.Load() - before; got != c.want {
 			t.Errorf("%s: the link was read %d times, want %d", c.name, got, c.want)

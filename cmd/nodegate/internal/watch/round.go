@@ -15,37 +15,37 @@ import (
 	"nodegate/policy"
 )
 
-// round is the inspection of everything. It runs beside the loop: a rule dump takes
-// seconds, and must not delay the setting of links.
+// round inspects all requirements. It runs in parallel to the loop, because a rule dump takes
+// seconds and must not delay the setting of links.
 type round struct {
-	host   *host.Host
-	policy func(reread bool) (*policy.Policy, error)
-	audit  func(*policy.Policy) []checks.Check
-	done   chan found
-	began  time.Time // the beginning of the one that runs, zero where none does
-	again  bool      // another one was requested while it ran
-	reread bool      // and with the files read again
-	ended  time.Time // the end of the last one
-	took   time.Duration
-	cut    bool // the last one was cut off
+	host      *host.Host
+	policy    func(reread bool) (*policy.Policy, error)
+	audit     func(*policy.Policy) []checks.Check
+	done      chan found
+	began     time.Time // the start of the running round, zero if none runs
+	requested bool      // another one was requested while it ran
+	reread    bool      // the requested round must reread the files
+	ended     time.Time // the end of the last round
+	took      time.Duration
+	cut       bool // the last round ran out of time
 }
 
-// found is what a round found, and the policy it used.
+// found is the result of a round, with the policy it used.
 type found struct {
 	policy *policy.Policy
-	err    error // why the policy is not the one of the files as they are: it is the last good one
+	err    error // why the current files are not in use; policy is then the last good one
 	reread bool
-	cut    bool // its time was over before everything was inspected
+	cut    bool // the round ran out of time before everything was inspected
 	list   []checks.Check
 	report checks.Outcome
 }
 
 func (r *round) begin(ctx context.Context, last *policy.Policy, reread bool) {
 	if !r.began.IsZero() {
-		r.again, r.reread = true, r.reread || reread
+		r.requested, r.reread = true, r.reread || reread
 		return
 	}
-	r.began, r.again, r.reread = time.Now(), false, false
+	r.began, r.requested, r.reread = time.Now(), false, false
 	go func() {
 		ctx, cancel := context.WithTimeout(ctx, roundTime)
 		defer cancel()
@@ -53,7 +53,7 @@ func (r *round) begin(ctx context.Context, last *policy.Policy, reread bool) {
 		if f.policy, f.err = r.policy(reread); f.policy == nil {
 			f.policy = last
 		}
-		f.list = watched(f.policy)
+		f.list = watchedChecks(f.policy)
 		if r.audit != nil {
 			f.list = append(f.list, r.audit(f.policy)...)
 		}
@@ -63,17 +63,17 @@ func (r *round) begin(ctx context.Context, last *policy.Policy, reread bool) {
 	}()
 }
 
-// repeats reports whether a round says nothing yet, and is done again at once: a machine that was busy for so long is not one of which
-// nothing is known. A second one in turn that is cut off says what it does not know.
-func (r *round) repeats(f found) bool {
-	again := f.cut && !r.cut && !f.reread
+// mustRepeat reports whether a round ran out of time and is repeated at once instead of being reported: a busy machine must not become
+// unknown after one slow round. If the next round runs out of time too, it is reported.
+func (r *round) mustRepeat(f found) bool {
+	repeat := f.cut && !r.cut && !f.reread
 	r.cut = f.cut
-	r.again = r.again || again
-	return again
+	r.requested = r.requested || repeat
+	return repeat
 }
 
-// wait gives a round that runs half a second to end with its context.
-func (r *round) wait() {
+// waitForEnd waits up to half a second for a running round to end with its context.
+func (r *round) waitForEnd() {
 	if r.began.IsZero() {
 		return
 	}
@@ -83,21 +83,21 @@ func (r *round) wait() {
 	}
 }
 
-// end makes room for the next one, and begins it if it was requested.
+// end marks the round as ended, and starts the next one if it was requested.
 func (r *round) end(ctx context.Context, last *policy.Policy) {
 	r.ended = time.Now()
 	r.took = r.ended.Sub(r.began)
 	r.began = time.Time{}
-	if r.again {
+	if r.requested {
 		r.begin(ctx, last, r.reread)
 	}
 }
 
-func (r *round) hangs() bool { return !r.began.IsZero() && time.Since(r.began) > 2*roundTime }
+func (r *round) isHanging() bool { return !r.began.IsZero() && time.Since(r.began) > 2*roundTime }
 
-// watched returns what the policy asks of the node at boot or while it runs, except
-// what it says to ignore.
-func watched(p *policy.Policy) []checks.Check {
+// watchedChecks returns the policy's checks of the stages boot and run, except those whose drift
+// is ignored.
+func watchedChecks(p *policy.Policy) []checks.Check {
 	list := catalog.For(p, checks.Run)
 	names := map[string]bool{}
 	for _, c := range list {
@@ -111,10 +111,10 @@ func watched(p *policy.Policy) []checks.Check {
 	return slices.DeleteFunc(list, func(c checks.Check) bool { return c.Metadata().Drift == policy.Ignore })
 }
 
-// finish corrects what a round found, as far as the policy allows, and reports the
+// finishRound corrects the drift that a round found, if the policy allows it, and reports the
 // rest.
-func (w *Watcher) finish(ctx context.Context, f found) {
-	w.take(ctx, f)
+func (w *Watcher) finishRound(ctx context.Context, f found) {
+	w.takePolicy(ctx, f)
 	all, off := f.report, w.BreakGlass()
 	now := time.Now()
 	var fix []checks.Check
@@ -122,35 +122,35 @@ func (w *Watcher) finish(ctx context.Context, f found) {
 		if off != "" || !res.Differs() || res.Metadata.Drift != policy.Correct {
 			continue
 		}
-		if len(res.State.Changes) > 0 && !w.isLink(res.Name) && w.fights.may(res.Name, now) {
+		if len(res.State.Changes) > 0 && !w.isLink(res.Name) && w.fights.mayCorrect(res.Name, now) {
 			fix = append(fix, f.list[i])
 		}
 	}
-	if links := w.drifting(all); off == "" && len(links) > 0 {
+	if links := w.driftingLinks(all); off == "" && len(links) > 0 {
 		w.reconcileAll(ctx, links)
-		w.merge(&all, w.inspect(ctx, f.list, links))
+		w.mergeResults(&all, w.reinspect(ctx, f.list, links))
 	}
 	if len(fix) > 0 {
 		bounded, cancel := context.WithTimeout(ctx, actionTime)
-		w.merge(&all, checks.Apply(bounded, w.Host, checks.Run, fix, func(was checks.Result, made []checks.Change) {
-			w.wrote(report.Made(was, made))
+		w.mergeResults(&all, checks.Apply(bounded, w.Host, checks.Run, fix, func(was checks.Result, made []checks.Change) {
+			w.reportWrite(report.Made(was, made))
 		}))
 		cancel()
 	}
-	asking, done := context.WithTimeout(ctx, actionTime) // for all of them: a systemd that does not answer must not hang the loop
+	asking, done := context.WithTimeout(ctx, actionTime) // one timeout for all of them: a systemd that does not respond must not hang the loop
 	for _, c := range fix {
-		w.tried(asking, all, c.Name(), now)
+		w.recordTried(asking, all, c.Name(), now)
 	}
 	done()
 	for _, res := range all.Results {
 		if res.Fixed {
-			w.corrected(report.Correction{Time: now, Name: res.Name, Was: res.Was, Now: res.State.Got})
+			w.recordCorrection(report.Correction{Time: now, Name: res.Name, Was: res.Was, Now: res.State.Got})
 		}
 		w.announce(res)
 	}
-	w.end(now)
+	w.endFights(now)
 	first := false
-	w.change(func(s *Status) {
+	w.updateStatus(func(s *Status) {
 		first = s.Rounds == 0
 		s.Rounds++
 		s.LastRound, s.Report, s.BreakGlass = now, all, off
@@ -162,20 +162,20 @@ func (w *Watcher) finish(ctx context.Context, f found) {
 	w.publish()
 }
 
-// tried notes the attempt to correct a requirement, of which all has the result, and reports a fight that begins with it. Why the
-// attempt failed is announced, also of a requirement that is known to fail, but not again at each further attempt.
-func (w *Watcher) tried(ctx context.Context, all checks.Outcome, name string, now time.Time) {
+// recordTried records the attempt to correct a requirement, whose result is in all, and reports a fight that begins with it. The reason
+// of a failed attempt is reported even if the requirement is known to fail, but not again for each further attempt.
+func (w *Watcher) recordTried(ctx context.Context, all checks.Outcome, name string, now time.Time) {
 	i := slices.IndexFunc(all.Results, func(r checks.Result) bool { return r.Name == name })
 	res := all.Results[i]
 	if !res.Fixed && res.Err == nil && !res.Differs() {
-		return // it was right again before anything was written
+		return // the requirement passed before anything was written
 	}
-	begins, news := w.fights.note(name, now, !res.Fixed)
+	begins, news := w.fights.recordAttempt(name, now, !res.Fixed)
 	if news {
 		delete(w.verdicts, name)
 	}
 	if begins {
-		w.fight(ctx, name)
+		w.reportFight(ctx, name)
 	}
 }
 
@@ -183,9 +183,9 @@ func (w *Watcher) isLink(name string) bool {
 	return slices.ContainsFunc(w.links, func(l setting.LinkRequirement) bool { return l.Name() == name })
 }
 
-// drifting returns the link requirements that fail in the report and are to be
-// corrected: link by link, because a fight over one must not spare the others.
-func (w *Watcher) drifting(found checks.Outcome) []setting.LinkRequirement {
+// driftingLinks returns the link requirements that fail in the report and must be
+// corrected. They are corrected link by link, so that a fight over one link does not affect the others.
+func (w *Watcher) driftingLinks(found checks.Outcome) []setting.LinkRequirement {
 	var all []setting.LinkRequirement
 	for _, l := range w.links {
 		if l.Metadata().Drift == policy.Correct && slices.ContainsFunc(found.Results, func(r checks.Result) bool {
@@ -197,8 +197,8 @@ func (w *Watcher) drifting(found checks.Outcome) []setting.LinkRequirement {
 	return all
 }
 
-// inspect inspects the links' requirements again.
-func (w *Watcher) inspect(ctx context.Context, list []checks.Check, links []setting.LinkRequirement) checks.Outcome {
+// reinspect inspects the link requirements again.
+func (w *Watcher) reinspect(ctx context.Context, list []checks.Check, links []setting.LinkRequirement) checks.Outcome {
 	ctx, cancel := context.WithTimeout(ctx, actionTime)
 	defer cancel()
 	return checks.Inspect(ctx, w.Host, checks.Run, slices.DeleteFunc(slices.Clone(list), func(c checks.Check) bool {
@@ -206,8 +206,8 @@ func (w *Watcher) inspect(ctx context.Context, list []checks.Check, links []sett
 	}))
 }
 
-// merge replaces results by those from after the correction.
-func (w *Watcher) merge(before *checks.Outcome, after checks.Outcome) {
+// mergeResults replaces results with those from after the correction.
+func (w *Watcher) mergeResults(before *checks.Outcome, after checks.Outcome) {
 	for _, res := range after.Results {
 		if i := slices.IndexFunc(before.Results, func(r checks.Result) bool { return r.Name == res.Name }); i >= 0 {
 			before.Results[i] = res
@@ -227,22 +227,22 @@ func (w *Watcher) announce(res checks.Result) {
 	w.Changed(res)
 }
 
-// fight reports a fight once, with the most likely writer of the other value, as far as systemd says until ctx ends.
-func (w *Watcher) fight(ctx context.Context, key string) {
+// reportFight reports a fight once, with the most likely writer of the other value. It queries systemd for the writer until ctx ends.
+func (w *Watcher) reportFight(ctx context.Context, key string) {
 	b := w.fights[key]
 	f := report.Fight{Name: key, Since: b.since, Next: b.next, Writer: writers.LikelyWriter(ctx, w.Host, w.policy, key)}
-	w.change(func(s *Status) { s.Fights = append(s.Fights, f) })
+	w.updateStatus(func(s *Status) { s.Fights = append(s.Fights, f) })
 	w.dirty = true
 	if w.Fighting != nil {
 		w.Fighting(f, false)
 	}
 }
 
-// end forgets the fights that are over, and updates the pauses of the others.
-func (w *Watcher) end(now time.Time) {
-	ended := w.fights.over(now)
+// endFights removes the fights that are over, and updates the pauses of the others.
+func (w *Watcher) endFights(now time.Time) {
+	ended := w.fights.takeEnded(now)
 	var over []report.Fight
-	w.change(func(s *Status) {
+	w.updateStatus(func(s *Status) {
 		s.Fights = slices.DeleteFunc(s.Fights, func(f report.Fight) bool {
 			is := slices.Contains(ended, f.Name)
 			if is {

@@ -11,29 +11,29 @@ import (
 	"nodegate/policy"
 )
 
-// Status is what watch knows and has done since it started. It is a copy, which the
+// Status is the state of watch and its work since the start. It is a copy, which the
 // caller may keep.
 type Status struct {
 	report.Watching
 	Policy *policy.Policy
-	Report checks.Outcome // the last round's, with what was corrected since
+	Report checks.Outcome // of the last round, updated by later corrections
 }
 
-// Document returns the state of a watch on h as other tools read it.
+// Document returns the state of a watch on h as the document for other tools.
 func (s Status) Document(h *host.Host) report.Watch {
 	return report.NewWatch(h, s.Watching, s.Policy, s.Report)
 }
 
-// lastKept is the number of corrections that are remembered one by one.
+// lastKept is the number of recent corrections in the status.
 const lastKept = 20
 
-// record is the State that the loop writes and others read.
+// record is the status that the loop writes and other goroutines read.
 type record struct {
 	mu    sync.Mutex
 	state Status
 }
 
-// State returns a copy of what is known now. It is safe to call while Run runs.
+// State returns a copy of the current status. It is safe to call while Run runs.
 func (w *Watcher) State() Status {
 	w.record.mu.Lock()
 	defer w.record.mu.Unlock()
@@ -46,15 +46,15 @@ func (w *Watcher) State() Status {
 	return s
 }
 
-func (w *Watcher) change(with func(*Status)) {
+func (w *Watcher) updateStatus(with func(*Status)) {
 	w.record.mu.Lock()
 	defer w.record.mu.Unlock()
 	with(&w.record.state)
 }
 
-// corrected adds one correction to the state, and reports it.
-func (w *Watcher) corrected(c report.Correction) {
-	w.change(func(s *Status) {
+// recordCorrection adds one correction to the status, and reports it.
+func (w *Watcher) recordCorrection(c report.Correction) {
+	w.updateStatus(func(s *Status) {
 		s.Last = slices.Insert(s.Last, 0, c)
 		s.Last = s.Last[:min(len(s.Last), lastKept)]
 		if c.New {

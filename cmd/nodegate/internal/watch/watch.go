@@ -1,5 +1,5 @@
-// Package watch keeps a running node as its policy asks: it sets up the links that
-// appear after the gate has opened, inspects everything again at every interval,
+// Package watch keeps a running node within its policy. It sets up the links that
+// appear after the gate has released kubelet, inspects everything at every interval,
 // corrects or reports drift, and names the program that keeps causing it.
 package watch
 
@@ -17,65 +17,65 @@ import (
 	"nodegate/policy"
 )
 
-// Watcher is the loop. Its fields are set before Run; the functions are called by
-// the goroutine of Run, and must not block.
+// Watcher is the loop. Set its fields before Run. The goroutine of Run calls the
+// functions, which must not block.
 type Watcher struct {
 	Host     *host.Host // corrects links and drift, in the loop
-	Observer *host.Host // inspects, in the rounds beside the loop: it shares nothing with Host
+	Observer *host.Host // inspects, in the rounds parallel to the loop; it shares nothing with Host
 	Every    time.Duration
-	// Policy evaluates the policy again, facts included: some of them (the CNI,
-	// kube-proxy's mode) are known only some time after boot. With reread it reads
-	// the files too. Beside an error is the last good policy, or nil where that
-	// cannot be evaluated either. The rounds call it, never two at a time.
+	// Policy re-evaluates the policy with the current facts: some of them (the CNI,
+	// kube-proxy's mode) become known only some time after boot. With reread it also
+	// reads the files. With an error it returns the last good policy, or nil if that
+	// cannot be evaluated either. The rounds call it, never concurrently.
 	Policy func(reread bool) (*policy.Policy, error)
-	// Audit returns the verdict on kube-proxy's rules, as the policy asks for one. The rounds call it, never two at a time.
+	// Audit returns the checks of kube-proxy's rules that the policy requires. The rounds call it, never concurrently.
 	Audit      func(*policy.Policy) []checks.Check
-	Auditing   func() *report.Auditing // what is known of the audit, nil where there is none
-	BreakGlass func() string           // how somebody switched the gate off, "" where nobody did
-	Reread     <-chan os.Signal        // a request to read the files again
+	Auditing   func() *report.Auditing // the progress of the audit, nil without an audit
+	BreakGlass func() string           // the break-glass in force, "" if none
+	Reread     <-chan os.Signal        // a request to reread the files
 	Again      <-chan struct{}         // a request for a round
 
 	AliveEvery time.Duration
-	Alive      func() // the loop makes progress; called every AliveEvery, never where that is 0
+	Alive      func() // reports that the loop makes progress; called every AliveEvery, never if that is 0
 
-	Ready     func(Status)               // after the first round
-	Publish   func(Status)               // something has changed; called at most once a second
-	Corrected func(report.Correction)    // something was corrected
-	Wrote     func(report.AppliedChange) // what was written, but for links that came after the beginning: it goes with them
-	Changed   func(checks.Result)        // a requirement began to fail or to be unknown, could not be corrected, or passes again
-	Fighting  func(report.Fight, bool)   // a fight began, or (true) is over
-	Trouble   func(string)               // anything else that a person should know
+	Ready     func(Status)               // called after the first round
+	Publish   func(Status)               // called after a change, at most once a second
+	Corrected func(report.Correction)    // called after a correction
+	Wrote     func(report.AppliedChange) // called after a write, except for links that appeared later: the change disappears with the link
+	Changed   func(checks.Result)        // called if a requirement starts to fail or to be unknown, cannot be corrected, or passes again
+	Fighting  func(report.Fight, bool)   // called when a fight begins or (true) is over
+	Trouble   func(string)               // called with any other message for the operator
 
 	record   record
 	policy   *policy.Policy
 	links    []setting.LinkRequirement
 	fights   fights
 	known    map[int]*knownLink
-	present  map[int]bool // the links that were there at the beginning, nil before it
+	present  map[int]bool // the links that existed at the start, nil before the first list
 	verdicts map[string]verdict.Verdict
-	glanced  map[string]string // the parameters when the last round began
+	glanced  map[string]string // the sysctls at the start of the last round
 	began    time.Time
-	clock    time.Duration // how far the clock had been set when the last round began
+	clock    time.Duration // the clock offset at the start of the last round
 	dirty    bool
 }
 
 const (
-	choreDelay   = time.Second // what many events cause is done once, this much later
+	choreDelay   = time.Second // chores run once for many events, after this delay
 	glanceEvery  = 2 * time.Second
 	roundTime    = 20 * time.Second
-	actionTime   = 10 * time.Second // for one correction; a modprobe that hangs must not hang the loop
+	actionTime   = 10 * time.Second // bounds one correction; a modprobe that hangs must not hang the loop
 	resubscribe  = time.Second
 	eventsQueued = 4096
 )
 
-// Run watches until ctx ends, and returns nil then. It returns an error where the
-// policy cannot be read at the start: watch would not know what to do.
+// Run watches until ctx ends, and then returns nil. It returns an error if the policy
+// cannot be read at the start: watch cannot work without a policy.
 func (w *Watcher) Run(ctx context.Context) error {
 	p, err := w.Policy(false)
 	if err != nil {
 		return err
 	}
-	w.use(p)
+	w.setPolicy(p)
 	w.fights, w.known, w.verdicts = fights{}, map[int]*knownLink{}, map[string]verdict.Verdict{}
 	w.began = time.Now()
 	w.record.state = Status{
@@ -90,68 +90,68 @@ func (w *Watcher) Run(ctx context.Context) error {
 	next.Stop()
 	chores := time.NewTimer(time.Hour)
 	chores.Stop()
-	due := false // the chores are
-	alive, stop := ticks(w.AliveEvery)
+	due := false // whether chores are scheduled
+	alive, stop := newTicks(w.AliveEvery)
 	defer stop()
 	defer next.Stop()
 	defer chores.Stop()
-	first := true   // the notices begin for the first time
-	routed := false // a link changed that may carry a default route
-	early := false  // a round is wanted before the next one is due
-	glances, rest := ticks(glanceEvery)
+	first := true   // the notifications have not started yet
+	routed := false // a link that may carry a default route has changed
+	early := false  // a round is needed before the next one is due
+	glances, rest := newTicks(glanceEvery)
 	defer rest()
 	for {
 		select {
 		case <-ctx.Done():
-			round.wait()
+			round.waitForEnd()
 			return nil
 		case e := <-events:
-			routed = w.event(ctx, e) || routed
-			early = early || w.concerns(e)
+			routed = w.handleEvent(ctx, e) || routed
+			early = early || w.mayConcern(e)
 		case <-glances:
-			early = w.glance() || early
+			early = w.glanceChanged() || early
 		case <-subscribed:
 			w.resync(ctx, first)
 			if first {
-				// The first round ends only when no notice can be missed any more:
-				// this is what ready means.
+				// Watch is ready after the first round. The round starts only now, when no
+				// notification can be missed any more.
 				first = false
 				next.Reset(0)
 			}
 		case err := <-lost:
-			w.change(func(s *Status) { s.Resyncs++ })
+			w.updateStatus(func(s *Status) { s.Resyncs++ })
 			w.dirty = true
 			if first {
-				next.Reset(0) // without notices only the rounds find anything
+				next.Reset(0) // without notifications only the rounds find changes
 			}
-			w.trouble("link notices were missed, every link is looked at again: " + err.Error())
+			w.reportTrouble("missed link notifications, inspecting all links again: " + err.Error())
 		case <-w.Reread:
-			w.begin(ctx, round, true)
+			w.beginRound(ctx, round, true)
 		case <-w.Again:
-			w.begin(ctx, round, false)
+			w.beginRound(ctx, round, false)
 		case <-next.C:
-			w.begin(ctx, round, false)
+			w.beginRound(ctx, round, false)
 			next.Reset(jitter(w.Every))
 		case f := <-round.done:
-			if !round.repeats(f) {
-				w.finish(ctx, f)
+			if !round.mustRepeat(f) {
+				w.finishRound(ctx, f)
 			}
 			round.end(ctx, w.policy)
 		case <-alive:
-			// A round that ignores its deadline hangs in the kernel: then systemd's
-			// watchdog ends this process.
-			if !round.hangs() {
+			// A round that ignores its deadline hangs in the kernel. Let systemd's
+			// watchdog end this process.
+			if !round.isHanging() {
 				w.Alive()
 			}
 		case <-chores.C:
 			due = false
 			if routed {
-				w.reconcileAll(ctx, w.routed())
+				w.reconcileAll(ctx, w.routedLinks())
 				routed = false
 			}
 			if early && round.affordable(time.Now()) {
 				early = false
-				w.begin(ctx, round, false)
+				w.beginRound(ctx, round, false)
 			}
 			if w.dirty {
 				w.dirty = false
@@ -165,8 +165,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
-// ticks returns a ticker, or one that never ticks where d is 0.
-func ticks(d time.Duration) (<-chan time.Time, func()) {
+// newTicks returns a ticker, or one that never ticks if d is 0.
+func newTicks(d time.Duration) (<-chan time.Time, func()) {
 	if d == 0 {
 		return nil, func() {}
 	}
@@ -174,13 +174,13 @@ func ticks(d time.Duration) (<-chan time.Time, func()) {
 	return t.C, t.Stop
 }
 
-// subscribe receives notices about links until ctx ends, and subscribes again
-// whenever that fails. After each beginning every link must be inspected: what came
-// before is unknown.
+// subscribe receives notifications about links until ctx ends, and subscribes again
+// after a failure. After each subscription every link must be inspected, because earlier
+// notifications were missed.
 func subscribe(ctx context.Context, links host.Links, events chan<- host.LinkEvent, subscribed chan<- struct{}, lost chan<- error) {
 	for ctx.Err() == nil {
-		err := links.Watch(ctx, func() { send(ctx, subscribed, struct{}{}) }, events)
-		send(ctx, lost, err)
+		err := links.Watch(ctx, func() { sendUntilDone(ctx, subscribed, struct{}{}) }, events)
+		sendUntilDone(ctx, lost, err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(resubscribe):
@@ -188,15 +188,15 @@ func subscribe(ctx context.Context, links host.Links, events chan<- host.LinkEve
 	}
 }
 
-func send[T any](ctx context.Context, c chan<- T, v T) {
+func sendUntilDone[T any](ctx context.Context, c chan<- T, v T) {
 	select {
 	case c <- v:
 	case <-ctx.Done():
 	}
 }
 
-// jitter spreads the rounds of a fleet that was started at once: a tenth earlier to
-// a tenth later.
+// jitter returns d, plus or minus up to a tenth. It spreads the rounds of nodes that started
+// at the same time.
 func jitter(d time.Duration) time.Duration {
 	return d - d/10 + rand.N(d/5+1)
 }
@@ -207,7 +207,7 @@ func (w *Watcher) publish() {
 	}
 }
 
-func (w *Watcher) use(p *policy.Policy) {
+func (w *Watcher) setPolicy(p *policy.Policy) {
 	w.policy = p
 	w.links = nil
 	for _, l := range setting.LinkRequirements(p) {
@@ -217,33 +217,33 @@ func (w *Watcher) use(p *policy.Policy) {
 	}
 }
 
-// take puts the policy of a round into use. It reports one that could not be read
-// once; the last good one stays in use, with the facts as they are now.
-func (w *Watcher) take(ctx context.Context, f found) {
-	said := ""
+// takePolicy puts the policy of a round into use. It reports a policy that could not be read
+// once. The last good policy then stays in use, with the current facts.
+func (w *Watcher) takePolicy(ctx context.Context, f found) {
+	mistake := ""
 	former, reread := w.policy, f.reread && f.err == nil
-	w.use(f.policy)
-	w.leaveThere(ctx, former, reread)
+	w.setPolicy(f.policy)
+	w.markExisting(ctx, former, reread)
 	if f.err == nil {
 		if reread {
 			for _, k := range w.known {
-				clear(k.matches) // a requirement of the same name may ask for other links now
+				clear(k.matches) // a requirement of the same name may now match other links
 			}
-			w.trouble("the policy was read again: " + report.Count(len(f.policy.Files), "file"))
+			w.reportTrouble("reloaded the policy: " + report.Count(len(f.policy.Files), "file"))
 		}
-	} else if said = f.err.Error(); said != w.State().PolicyError {
-		w.trouble("the policy cannot be read, the last good one stays in use: " + said)
+	} else if mistake = f.err.Error(); mistake != w.State().PolicyError {
+		w.reportTrouble("the policy cannot be read, the last good one stays in use: " + mistake)
 	}
-	w.change(func(s *Status) { s.PolicyError, s.Policy = said, w.policy })
+	w.updateStatus(func(s *Status) { s.PolicyError, s.Policy = mistake, w.policy })
 }
 
-func (w *Watcher) wrote(c report.AppliedChange) {
+func (w *Watcher) reportWrite(c report.AppliedChange) {
 	if w.Wrote != nil {
 		w.Wrote(c)
 	}
 }
 
-func (w *Watcher) trouble(line string) {
+func (w *Watcher) reportTrouble(line string) {
 	if w.Trouble != nil {
 		w.Trouble(line)
 	}

@@ -17,10 +17,10 @@ import (
 	"nodegate/policy"
 )
 
-// watching is a Watcher that runs, and what it reported.
+// watching is a running Watcher with its reports.
 type watching struct {
 	*Watcher
-	h       *host.Host // the test's own door
+	h       *host.Host // the test's own host
 	mu      sync.Mutex
 	reports []string
 }
@@ -37,7 +37,7 @@ func (w *watching) heard(text string) int {
 	return strings.Count(strings.Join(w.reports, "\n"), text)
 }
 
-// start runs a Watcher of the real kernel until the test ends.
+// start runs a Watcher on the real kernel until the test ends.
 func start(t testing.TB, text string, set func(*Watcher)) *watching {
 	t.Helper()
 	var doors []*host.Host
@@ -95,7 +95,7 @@ func load(text string) (*policy.Policy, error) {
 	return p, nil
 }
 
-// eventually waits for what must become true without help.
+// eventually waits until the condition is true, or fails.
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Microsecond) {

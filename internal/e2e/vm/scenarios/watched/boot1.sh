@@ -106,7 +106,7 @@ echo "--- break glass"
 within 60 systemctl is-active --quiet $watch
 touch /etc/nodegate/disabled
 sysctl -qw kernel.panic=0
-within 60 sh -c "nodegate status | grep -q 'switched off by /etc/nodegate/disabled'"
+within 60 sh -c "nodegate status | grep -q 'break-glass in force (/etc/nodegate/disabled)'"
 is kernel.panic 0 || die "watch corrects although break-glass is on"
 rm /etc/nodegate/disabled
 within 60 is kernel.panic 10
