@@ -136,7 +136,7 @@ skipped
 skipped: no rules of kube-proxy here`},
 		{What: "cut off", Problem: "kubeproxy.postrouting", Node: checkstest.ProxyNode(checkstest.ProxySave[:2000], ""), Want: `
 unknown
-error: reading what iptables-nft-save printed: line 35: cut off: table nat has no COMMIT`},
+error: reading what iptables-nft-save printed: line 35: the input is truncated: table nat has no COMMIT`},
 		{What: "mixed", Problem: "iptables.backends", Node: mixed, Want: `
 warn
 want: one backend
