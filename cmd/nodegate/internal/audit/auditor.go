@@ -171,7 +171,7 @@ func (v auditCheck) Inspect(context.Context, *host.Host) (checks.State, error) {
 	s := checks.Passing(fmt.Sprintf("the rules of %s agree with the API", report.Count(k.Services, "Service port")))
 	for i, f := range k.Findings {
 		if i < 20 {
-			s.Evidence = append(s.Evidence, checks.Seen(f.Name, subject(f)+f.Says()))
+			s.Evidence = append(s.Evidence, checks.Seen(f.Name, subject(f)+f.Describe()))
 		}
 	}
 	for _, note := range k.Notes {
@@ -198,7 +198,7 @@ func (v auditCheck) Inspect(context.Context, *host.Host) (checks.State, error) {
 		if f.Verdict != worst {
 			continue
 		}
-		got := subject(f) + f.Says()
+		got := subject(f) + f.Describe()
 		if more := len(k.Findings) - 1; more > 0 {
 			got += fmt.Sprintf(" (and %s)", report.Count(more, "other finding"))
 		}

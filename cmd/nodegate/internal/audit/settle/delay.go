@@ -34,7 +34,7 @@ func (d *Delays) add(changed map[string]time.Time, out Outcome, began, first tim
 		in[proxyrules.ServicePort{Name: c.Service}.Service()] = began.Add(time.Duration(c.After * float64(time.Second)))
 	}
 	for i := range out.Report.Findings {
-		delete(in, proxyrules.Of(&out.Report.Findings[i]).Service())
+		delete(in, proxyrules.PortOf(&out.Report.Findings[i]).Service())
 	}
 	for service, at := range changed {
 		seen, ok := in[service]

@@ -63,7 +63,7 @@ func (f *feed) once(ctx context.Context) error {
 		return err
 	}
 	f.take(proxyrules.Relisted(now))
-	now.Lean()
+	now.DropIndex()
 	return f.api.Follow(ctx, now, f.take)
 }
 
@@ -73,15 +73,15 @@ func (f *feed) take(c proxyrules.Event) {
 	defer f.mu.Unlock()
 	f.err, f.failing = nil, time.Time{}
 	if now := c.Relist(); now != nil {
-		f.relisted, f.now = time.Now(), now.Now()
-		f.now.Lean()
+		f.relisted, f.now = time.Now(), now.Current()
+		f.now.DropIndex()
 	} else {
 		for _, service := range f.now.Apply(c) {
 			if _, known := f.changed[service]; !known {
 				f.changed[service] = time.Now()
 			}
 		}
-		f.now.Forget()
+		f.now.DropPast()
 	}
 	if f.rounds {
 		f.log = append(f.log, c)
@@ -133,7 +133,7 @@ func (f *feed) begin() (now *proxyrules.Versions, changed map[string]time.Time) 
 	if f.now == nil {
 		return nil, changed
 	}
-	return f.now.Now(), changed
+	return f.now.Current(), changed
 }
 
 // end ends a round.

@@ -43,7 +43,7 @@ func TestFeed(t *testing.T) {
 		t.Errorf("%d changes are kept although no round runs", len(f.log))
 	}
 	mine, changed := f.begin()
-	if !mine.Now().Endpoints.Has("10.0.0.2:80") || len(changed) != 1 {
+	if !mine.Current().Endpoints.Has("10.0.0.2:80") || len(changed) != 1 {
 		t.Errorf("a round begins without the latest change: %v", changed)
 	}
 	f.take(proxyrules.Relisted(listed(t, "10.0.0.3")))
@@ -52,11 +52,11 @@ func TestFeed(t *testing.T) {
 	}
 	_, fourth := slice(t, "10.0.0.4")
 	f.take(fourth)
-	if now := mine.Now().Endpoints; !now.Has("10.0.0.3:80") || now.Has("10.0.0.4:80") {
+	if now := mine.Current().Endpoints; !now.Has("10.0.0.3:80") || now.Has("10.0.0.4:80") {
 		t.Error("what the feed takes changes what the round has")
 	}
 	f.end()
-	if next, _ := f.begin(); len(f.log) != 0 || !next.Now().Endpoints.Has("10.0.0.4:80") {
+	if next, _ := f.begin(); len(f.log) != 0 || !next.Current().Endpoints.Has("10.0.0.4:80") {
 		t.Error("the next round does not begin with what the API says now")
 	}
 }

@@ -121,7 +121,7 @@ func (l *loop) first(ctx context.Context) (err error) {
 	}
 	l.looks = 1
 	if l.versions != nil {
-		l.versions.Name(&l.latest)
+		l.versions.NameServices(&l.latest)
 		l.versions.Unserved(&l.latest)
 	}
 	now := time.Now()
@@ -141,7 +141,7 @@ func (l *loop) first(ctx context.Context) (err error) {
 func (l *loop) rules(ctx context.Context) (proxyrules.Judgment, error) {
 	rep, err := l.node.Rules(ctx)
 	if l.opts.Patient {
-		rep.Own()
+		rep.CloneStrings()
 	}
 	return rep, err
 }
@@ -156,7 +156,7 @@ func (l *loop) look(ctx context.Context) error {
 		return err
 	}
 	if l.latest = rep; l.versions != nil {
-		l.versions.Name(&l.latest)
+		l.versions.NameServices(&l.latest)
 		l.versions.Unserved(&l.latest)
 	}
 	l.looks++

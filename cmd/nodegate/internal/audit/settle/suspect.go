@@ -36,7 +36,7 @@ func (l *loop) compare(now time.Time) {
 		Endpoints: l.versions.Endpoints, Services: l.versions.Services, NodeName: l.opts.Node, Zone: l.opts.Zone,
 	})
 	for _, f := range slices.Concat(differ, l.latest.Findings) {
-		if p := proxyrules.Of(&f); f.Service != "" && !suspected[p] {
+		if p := proxyrules.PortOf(&f); f.Service != "" && !suspected[p] {
 			suspected[p] = true
 			l.suspects = append(l.suspects, &suspect{port: p, first: f, since: now, state: l.latest.State(p)})
 		}
@@ -105,7 +105,7 @@ func (l *loop) judge(ctx context.Context, now time.Time) {
 	latest, err := l.api.List(ctx, true)
 	if err == nil {
 		l.wait(ctx, 2*time.Second, func() bool {
-			return !slices.ContainsFunc(settled, func(s *suspect) bool { return !l.versions.Knew(latest, s.port) })
+			return !slices.ContainsFunc(settled, func(s *suspect) bool { return !l.versions.HadVersion(latest, s.port) })
 		})
 	}
 	for _, s := range settled {
@@ -113,7 +113,7 @@ func (l *loop) judge(ctx context.Context, now time.Time) {
 			l.unsettled(s, now, fmt.Sprintf("but the API does not confirm it: %v", err))
 			continue
 		}
-		knew, differ := l.versions.Knew(latest, s.port), latest.Differences(&l.latest, s.port, l.opts.Node, l.opts.Zone)
+		knew, differ := l.versions.HadVersion(latest, s.port), latest.Differences(&l.latest, s.port, l.opts.Node, l.opts.Zone)
 		l.out.Behind = l.out.Behind || !knew
 		switch {
 		case len(differ) == 0 && l.damaged[s.port]:
@@ -168,7 +168,7 @@ type held struct {
 func ports(list []*held) map[proxyrules.ServicePort]bool {
 	about := map[proxyrules.ServicePort]bool{}
 	for _, h := range list {
-		about[proxyrules.Of(&h.last)] = true
+		about[proxyrules.PortOf(&h.last)] = true
 	}
 	return about
 }

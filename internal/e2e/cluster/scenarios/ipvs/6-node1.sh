@@ -1,4 +1,4 @@
-audit_accuses default/server '1 of 4 endpoints that this node sends connections to are not in the API'
+audit_accuses default/server '1 of 4 endpoints in the rules are not in the API'
 grep -q 'they take 25.0 % of new connections' /run/audit.txt || die "the fraction is another"
 within 360 audit_says fail # it reads the rules again after 100 times what reading took, five minutes at most
 /opt/nodegate status | grep -q 'default/\(server\|balanced\): .* they take 25.0 % of new connections' || die "watch does not name the Service and the fraction"
