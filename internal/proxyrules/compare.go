@@ -9,9 +9,8 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// compare compares the graph with the API. No other test finds a dead watch (kubernetes#87615),
-// because kube-proxy itself then reports that it is healthy. Services that already have a finding
-// are skipped.
+// compare compares the graph with the API. No other test finds a dead watch (kubernetes#87615), because kube-proxy itself
+// then reports that it is healthy. Services that already have a finding are skipped.
 func compare(rep *Judgment, opts *Options, known []Finding, out *Collector) {
 	if opts.Endpoints == nil && opts.Services == nil || len(rep.Services) == 0 && len(rep.Families) == 0 {
 		return // nothing to compare with, or a finding already explains why nothing was judged
@@ -35,8 +34,8 @@ func compare(rep *Judgment, opts *Options, known []Finding, out *Collector) {
 	c.healthPorts()
 }
 
-// Compare returns the differences between the API and rules that were judged alone. The result
-// equals that of Judge with both.
+// Compare returns the differences between the API and rules that were judged alone. The result equals that of Judge with
+// both.
 func Compare(rep *Judgment, opts Options) []Finding {
 	out := NewCollector()
 	compare(rep, &opts, rep.Findings, out)
@@ -91,10 +90,11 @@ func (c *comparison) compareServices() {
 		switch {
 		case c.broken[key.name+" "+key.family]:
 		case s == nil && p.unsure && c.rep.Version.Min < 36:
-		case s == nil && c.rep.Mode == "nftables" && len(key.name) >= longestComment: // without endpoints, the rules contain only a part of its name
+		case s == nil && c.rep.Mode == "nftables" && len(key.name) >= longestComment:
+			// without endpoints, the rules contain only a part of its name
 		case s == nil:
 			c.addFinding("kubeproxy.truth.service-missing", &Service{Name: key.name, Family: key.family},
-				"the API has it at %s:%d (%s); this node does not serve that address", p.clusterIP, p.number, p.proto)
+				"the API has this Service at %s:%d (%s), but this node does not serve it", p.clusterIP, p.number, p.proto)
 		case s.ClusterIP != "" && (s.ClusterIP != p.clusterIP || s.Port != p.number):
 			c.addFinding("kubeproxy.truth.service-address", s, "this node serves %s:%d, the API has %s:%d",
 				s.ClusterIP, s.Port, p.clusterIP, p.number)
@@ -112,7 +112,8 @@ func (c *comparison) compareServices() {
 		if !inAPI[keyOf(s)] && !c.broken[s.Name+" "+s.Family] {
 			n := len(s.Endpoints) + len(s.LocalEndpoints)
 			if c.rep.ipvs != nil && s.NodePort != 0 {
-				c.addFinding("kubeproxy.truth.service-stale", s, "this node still serves node port %d at %s (%d endpoints), which no Service in the API uses",
+				c.addFinding("kubeproxy.truth.service-stale", s,
+					"this node still serves node port %d at %s (%d endpoints), which no Service in the API uses",
 					s.NodePort, s.ClusterIP, n)
 			} else {
 				c.addFinding("kubeproxy.truth.service-stale", s,
@@ -123,13 +124,13 @@ func (c *comparison) compareServices() {
 	}
 }
 
-// findUnserved reports the address families in which the API has Services and a live node has no rules.
-// The comparison skips their Services, because no rules were judged.
+// findUnserved reports the address families in which the API has Services and a live node has no rules. The comparison
+// skips their Services, because no rules were judged.
 //
-// kube-proxy does not start if its node lacks the primary family of the cluster, which is the
-// family of Service default/kubernetes (newProxyServer of cmd/kube-proxy/app/server.go). If the
-// node lacks another family, kube-proxy never writes rules for it (platformCheckSupported of
-// server_linux.go). Only its metrics, from 1.33, show whether it serves a family.
+// kube-proxy does not start if its node lacks the primary family of the cluster, which is the family of Service
+// default/kubernetes (newProxyServer of cmd/kube-proxy/app/server.go). If the node lacks another family, kube-proxy never
+// writes rules for it (platformCheckSupported of server_linux.go). Only its metrics, from 1.33, show whether it serves a
+// family.
 func (r *Judgment) findUnserved(opts *Options, out *Collector) {
 	if r.Wrote == nil || len(r.Families) == 0 {
 		return
@@ -154,9 +155,8 @@ func (r *Judgment) findUnserved(opts *Options, out *Collector) {
 	}
 }
 
-// families counts the Service ports in the API that kube-proxy certainly serves, by address family.
-// It also returns the family of default/kubernetes, which is the family of the API server's own
-// address (cmd/kube-apiserver validates that).
+// families counts the Service ports in the API that kube-proxy certainly serves, by address family. It also returns the
+// family of default/kubernetes, which is the family of the API server's own address (cmd/kube-apiserver validates that).
 func (o *Options) families(v VersionRange) (ports map[string]int, primary string) {
 	ports = map[string]int{}
 	if o.Services == nil {
@@ -184,8 +184,7 @@ func (o *Options) families(v VersionRange) (ports map[string]int, primary string
 	return ports, primary
 }
 
-// Unserved adds findings about the address families in which the report has no rules and the API
-// now has Services.
+// Unserved adds findings about the address families in which the report has no rules and the API now has Services.
 func (v *Versions) Unserved(rep *Judgment) {
 	if len(rep.Families) > 1 {
 		return // avoids one lookup for each Service
@@ -206,9 +205,9 @@ func nodePort(n int) string {
 	return fmt.Sprint(n)
 }
 
-// servicesBySlices compares as far as EndpointSlices alone allow. A Service is missing only if the
-// EndpointSlice controller's own slices show that it is neither headless nor another proxy's. A
-// Service is stale only if the rules have endpoints and the API has no slice of it.
+// servicesBySlices compares as far as EndpointSlices alone allow. A Service is missing only if the EndpointSlice
+// controller's own slices show that it is neither headless nor another proxy's. A Service is stale only if the rules have
+// endpoints and the API has no slice of it.
 func (c *comparison) servicesBySlices() {
 	for _, name := range slices.Sorted(maps.Keys(c.opts.Endpoints.services)) {
 		api := c.opts.Endpoints.services[name]
@@ -223,7 +222,7 @@ func (c *comparison) servicesBySlices() {
 				continue
 			}
 			c.addFinding("kubeproxy.truth.service-missing", &Service{Name: key.name, Family: key.family},
-				"the API has %d endpoints (%s) of it; this node does not serve it", len(eps), key.proto)
+				"the API has %d endpoints (%s) for this Service, but this node does not serve it", len(eps), key.proto)
 		}
 	}
 	for i := range c.rep.Services {
@@ -231,16 +230,16 @@ func (c *comparison) servicesBySlices() {
 		ns, name, _ := SplitServicePort(s.Name)
 		if c.opts.Endpoints.services[ns+"/"+name] == nil && len(s.Endpoints)+len(s.LocalEndpoints) > 0 && !c.broken[s.Name+" "+s.Family] {
 			c.addFinding("kubeproxy.truth.service-stale", s,
-				"this node still serves %s:%d (%d endpoints); the API has no EndpointSlice of it", s.ClusterIP, s.Port,
+				"this node still serves %s:%d (%d endpoints); the API has no EndpointSlice for this Service", s.ClusterIP, s.Port,
 				len(s.Endpoints)+len(s.LocalEndpoints))
 			c.stale[keyOf(s)] = true
 		}
 	}
 }
 
-// healthPorts checks the ports on which kube-proxy answers the health checks of load balancers.
-// With externalTrafficPolicy Local, load balancers query each node for local endpoints. If node
-// ports are served at no address of this node, kube-proxy does not listen on these ports.
+// healthPorts checks the ports on which kube-proxy answers the health checks of load balancers. With
+// externalTrafficPolicy Local, load balancers query each node for local endpoints. If node ports are served at no address
+// of this node, kube-proxy does not listen on these ports.
 func (c *comparison) healthPorts() {
 	listening := c.rep.all().Listening
 	if c.opts.Services == nil || listening == nil {
@@ -256,14 +255,16 @@ func (c *comparison) healthPorts() {
 		open, err := listening()
 		switch {
 		case err != nil:
-			c.addFinding("kubeproxy.healthport.unread", s, "could not determine whether kube-proxy listens on health check node port %d: %v", p.health, err)
+			c.addFinding("kubeproxy.healthport.unread", s,
+				"could not determine whether kube-proxy listens on health check node port %d: %v", p.health, err)
 			return // the same error applies to all ports
 		case open == nil, open[uint16(p.health)]:
 		default:
 			c.out.Add(Finding{Name: "kubeproxy.healthport.closed", Service: s.Name, Family: s.Family,
 				Message: fmt.Sprintf("kube-proxy does not listen on health check node port %d: the load balancer assumes that this node "+
 					"has no endpoints, and sends it no traffic", p.health),
-				Remedy: fmt.Sprintf("find the process that uses the port: `ss -ltnp 'sport = :%d'`; kube-proxy logs the error as \"failed to start healthcheck\". "+
+				Remedy: fmt.Sprintf("find the process that uses the port: `ss -ltnp 'sport = :%d'`; "+
+					"kube-proxy logs the error as \"failed to start healthcheck\". "+
 					"Free the port, or set another healthCheckNodePort; kube-proxy retries at the next change of any Service or "+
 					"EndpointSlice and needs no restart", p.health)})
 		}

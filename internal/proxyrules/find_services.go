@@ -8,8 +8,8 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// splitPortal splits a comment of KUBE-SERVICES into the Service port and the purpose of the rule.
-// Large-cluster mode keeps these comments.
+// splitPortal splits a comment of KUBE-SERVICES into the Service port and the purpose of the rule. Large-cluster mode
+// keeps these comments.
 func splitPortal(comment string) (name, what string) {
 	for _, what := range []string{"cluster IP", "external IP", "loadbalancer IP", "has no endpoints", "has no local endpoints"} {
 		if name, ok := strings.CutSuffix(comment, what); ok && strings.HasSuffix(name, " ") {
@@ -190,8 +190,7 @@ func (a *audit) judgeNodePort(c *chain, r *ruleset.Rule, seen map[portalKey]*rul
 	a.judgeTwice(c, r, n, seen, portalKey{"node port " + r.Destination, r.Protocol, r.Port})
 }
 
-// judgeNodePortRule checks that the jump applies to this node's own addresses, either listed or
-// all.
+// judgeNodePortRule checks that the jump applies to this node's own addresses, either listed or all.
 func (a *audit) judgeNodePortRule(c *chain, r *ruleset.Rule) {
 	ports := a.chain(a.nat, "KUBE-NODEPORTS")
 	switch kinds := r.Conditions(); {
@@ -207,8 +206,7 @@ func (a *audit) judgeNodePortRule(c *chain, r *ruleset.Rule) {
 	}
 }
 
-// breakNamed marks the Service in a damaged rule's comment as broken, so that consequences are not
-// reported too.
+// breakNamed marks the Service in a damaged rule's comment as broken, so that consequences are not reported too.
 func (a *audit) breakNamed(r *ruleset.Rule) {
 	if name, _, _ := strings.Cut(r.Comment, " "); strings.Contains(name, "/") {
 		a.broken[name] = true
@@ -267,12 +265,13 @@ func (a *audit) judgeBlocked(c *chain, r *ruleset.Rule) {
 		n.out.InternalLocal = want == "DROP"
 	}
 	if want == "REJECT" && a.dispatched(n, r) {
-		a.addFinding("kubeproxy.service.conflict", "filter", c, r, n, "%s has no endpoints, but %s sends connections to some", n.name, n.ext.Name)
+		a.addFinding("kubeproxy.service.conflict", "filter", c, r, n, "%s has no endpoints, but %s sends connections to endpoints",
+			n.name, n.ext.Name)
 	}
 }
 
-// dispatched reports whether r sends connections to a chain of n. A Service without endpoints has
-// no chain for external traffic either.
+// dispatched reports whether r sends connections to a chain of n. A Service without endpoints has no chain for external
+// traffic either.
 func (a *audit) dispatched(n *node, r *ruleset.Rule) bool {
 	return !a.broken[n.name] && a.chains[r.Chain].Name == "KUBE-EXTERNAL-SERVICES" && n.ext != nil && n.ext.Refs > 0
 }

@@ -168,7 +168,8 @@ func (v *ipvs) findNodes(ports []apiServicePort) {
 // service returns the virtual servers of a Service port. found reports whether its ClusterIP is
 // served.
 func (v *ipvs) service(p *apiServicePort) (s Service, found bool) {
-	s = Service{Name: formatServicePort(p.namespace, p.name, p.port), Protocol: p.proto, Family: p.family, ClusterIP: p.clusterIP, Port: p.number,
+	s = Service{Name: formatServicePort(p.namespace, p.name, p.port), Protocol: p.proto, Family: p.family,
+		ClusterIP: p.clusterIP, Port: p.number,
 		InternalLocal: p.internal == "Local", ExternalLocal: p.external == "Local"}
 	add := func(address string, port int, local bool) bool {
 		ip, err := netip.ParseAddr(address)

@@ -123,7 +123,7 @@ func TestIPVS(t *testing.T) {
 			"at 192.0.2.1:80, 1 of 2 endpoints"},
 		{"a node port", "tcp +10.0.0.254:30080 rr 0 10.0.0.1:8080", "tcp +10.0.0.254:30080 rr 0 10.0.0.7:8080", stale, "prod/web",
 			"at 10.0.0.254:30080, 1 of 1 endpoints"},
-		{"a missing Service", "tcp 10.96.0.12:80 rr 0", "", unanswered, "prod/none", "the API has it at 10.96.0.12:80 (tcp)"},
+		{"a missing Service", "tcp 10.96.0.12:80 rr 0", "", unanswered, "prod/none", "the API has this Service at 10.96.0.12:80 (tcp)"},
 		{"a stale Service", web, "udp 10.96.0.10:80 rr 0 10.0.0.7:80\n" + web, left, "10.96.0.10:80/udp",
 			"still serves 10.96.0.10:80 (1 endpoints)"},
 		{"a stale virtual server of another program", web, "tcp +10.96.0.13:80 rr 0 10.0.0.7:80\n" + web, "", "", ""},

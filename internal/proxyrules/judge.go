@@ -283,6 +283,6 @@ func (b *backends) judgeKubelet(family string, out *Collector) {
 	proxy, kubelet := one(b.services), one(b.kubelet)
 	if proxy != "" && kubelet != "" && proxy != kubelet {
 		out.Add(Finding{Name: "kubeproxy.backend.kubelet", Family: family, Table: "mangle",
-			Message: fmt.Sprintf("kube-proxy uses iptables-%s; kubelet's hint chain is only in the other backend", proxy)})
+			Message: fmt.Sprintf("kube-proxy uses iptables-%s; kubelet's chain KUBE-IPTABLES-HINT is only in the other backend", proxy)})
 	}
 }

@@ -38,7 +38,7 @@ func (a *audit) judgeDispatch(n *node, c *chain) []Endpoint {
 		}
 	}
 	if len(a.targets) == 0 && !blackhole {
-		a.dispatchFinding("empty", c, nil, n, "%s leads to no endpoint", c.Name)
+		a.dispatchFinding("empty", c, nil, n, "no rule of %s leads to an endpoint", c.Name)
 		return nil
 	}
 	a.judgeProbabilities(n, c)

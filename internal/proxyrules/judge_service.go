@@ -179,7 +179,7 @@ func (a *audit) judgeServiceMasquerade(n *node) {
 		return
 	}
 	if a.detector != "" && len(c.Rules) > 0 {
-		a.addFinding(name, "nat", c, nil, n, "%s does not masquerade traffic to its ClusterIP (%s), as other Services do", n.name, a.detector)
+		a.addFinding(name, "nat", c, nil, n, "%s does not masquerade traffic to its ClusterIP (%s), but other Services do", n.name, a.detector)
 	}
 }
 

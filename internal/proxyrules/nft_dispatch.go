@@ -51,7 +51,7 @@ func (a *nftAudit) judgeDispatch(n *nftNode, c *nftChain) []Endpoint {
 	a.judgeMarkRule(n, c, mark)
 	switch {
 	case dispatch == nil:
-		a.addFinding("kubeproxy.dispatch.empty", c, nil, n, "%s leads to no endpoint", c.Name)
+		a.addFinding("kubeproxy.dispatch.empty", c, nil, n, "no rule of %s leads to an endpoint", c.Name)
 		return nil
 	case dispatch.Source != "" || dispatch.Destination != "" || dispatch.Other || dispatch.Protocol != "" && dispatch.Protocol != n.proto:
 		a.addFinding("kubeproxy.dispatch.condition", c, dispatch, n, "the dispatch rule must have no condition other than numgen")
@@ -88,13 +88,14 @@ func (a *nftAudit) judgeMarkRule(n *nftNode, c *nftChain, mark *ruleset.NFTRule)
 		n.out.Masquerade = a.detector
 	case mark == nil && a.detector != "":
 		a.addFinding("kubeproxy.service.masquerade", c, nil, n,
-			"%s does not masquerade traffic to its ClusterIP (%s), as other Services do", n.name, a.detector)
+			"%s does not masquerade traffic to its ClusterIP (%s), but other Services do", n.name, a.detector)
 	case mark == nil:
 	case mark.Destination != n.out.ClusterIP:
 		a.addFinding("kubeproxy.service.address", c, mark, n,
 			"the ClusterIP is %s in @service-ips, but %s here", n.out.ClusterIP, mark.Destination)
 	case nftDetector(mark) != a.detector:
-		a.addFinding("kubeproxy.service.masquerade", c, mark, n, "%s masquerades traffic %s, other Services %s", n.name, nftDetector(mark), a.detector)
+		a.addFinding("kubeproxy.service.masquerade", c, mark, n, "%s masquerades traffic %s, other Services %s",
+			n.name, nftDetector(mark), a.detector)
 	default:
 		n.out.Masquerade = nftDetector(mark)
 	}

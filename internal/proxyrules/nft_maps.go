@@ -96,7 +96,7 @@ func (a *nftAudit) judgeServiceIP(e ruleset.NFTElement, dispatched map[string]st
 	case kind == "external":
 		n.out.ExternalIPs = appendNew(n.out.ExternalIPs, e.Key[0])
 	default:
-		a.addSetFinding("kubeproxy.service.hash", set, e.String(), n, "an address of another kind jumps to %s", e.Target)
+		a.addSetFinding("kubeproxy.service.hash", set, e.String(), n, "the target %s is not a chain for Service addresses", e.Target)
 	}
 }
 

@@ -95,7 +95,8 @@ func (p *nftParser) parse() error {
 		return p.in.Fail(err)
 	}
 	if key != "nftables" {
-		return input.Unreadable(p.in.Line(), "this JSON is not from `nft -j list ruleset`: its first key is %.60q, not \"nftables\"", fmt.Sprint(key))
+		return input.Unreadable(p.in.Line(), "this JSON is not from `nft -j list ruleset`: its first key is %.60q, not \"nftables\"",
+			fmt.Sprint(key))
 	}
 	if err := p.in.Open('[', "nftables"); err != nil {
 		return err

@@ -36,7 +36,8 @@ func (b info) name(at, size int) (string, error) {
 
 // readExtension reads an xtables match or target.
 func (r *saveRule) readExtension(kind string, b []byte) error {
-	a, err := readAttributes(b, maskOf(unix.NFTA_MATCH_NAME, unix.NFTA_MATCH_REV, unix.NFTA_MATCH_INFO), 0) // NFTA_TARGET_* have the same numbers
+	// NFTA_TARGET_* have the same numbers.
+	a, err := readAttributes(b, maskOf(unix.NFTA_MATCH_NAME, unix.NFTA_MATCH_REV, unix.NFTA_MATCH_INFO), 0)
 	if err != nil {
 		return err
 	}

@@ -49,8 +49,10 @@ const (
 	quiet     = time.Second      // kube-proxy writes most changes within this time
 	lookEvery = 30 * time.Second // interval of the cheap looks: the generation, and whether kube-proxy runs
 	rarely    = 4                // multiple of Every
-	sooner    = 10               // after a round with open findings, rest at most this multiple of its processor time; twice as long after each further one
-	roundTime = time.Minute      // limit of a round, in addition to the settle time
+	// After a round with open findings, the rest is at most this multiple of its processor time. Each
+	// further such round doubles it.
+	sooner    = 10
+	roundTime = time.Minute // limit of a round, in addition to the settle time
 )
 
 // follower is the state of one Follow.
