@@ -124,7 +124,7 @@ func (c *comparison) compareServices() {
 	}
 }
 
-// findUnserved reports the address families in which the API has Services and a live node has no rules. The comparison
+// findUnserved reports the address families in which the API has Services but a live node lacks rules. The comparison
 // skips their Services, because no rules were judged.
 //
 // kube-proxy does not start if its node lacks the primary family of the cluster, which is the family of Service

@@ -80,7 +80,7 @@ func (e *expectation) hintFilters(endpoints []apiEndpoint, node, zone string) (h
 	return inZone, inZone
 }
 
-// localEndpoints returns this node's ready endpoints or, if there are none, its terminating endpoints that
+// localEndpoints returns this node's ready endpoints or, without any, its terminating endpoints that
 // still serve.
 func localEndpoints(endpoints []apiEndpoint, node string) map[string]bool {
 	ready, draining := map[string]bool{}, map[string]bool{}
@@ -141,7 +141,7 @@ func (d *difference) compareCluster(s *Service, v VersionRange) {
 	case d.fallback && v.Min < 26 && len(s.Endpoints) == 0:
 		// before 1.26, policy Cluster does not fall back to terminating endpoints
 	case !d.fallback && (same(s.Endpoints, d.ready) || same(s.Endpoints, d.zoned)):
-		// this kube-proxy does not follow hints, or there are none
+		// without hints, or with a kube-proxy that ignores them
 	case d.hintsUnknown && len(s.Endpoints) > 0:
 		d.compare(s.Endpoints, d.ready, nil)
 	default:

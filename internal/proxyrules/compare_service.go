@@ -267,7 +267,7 @@ func (c compared) endpoints(rep *Judgment, e *apiEndpoints) []Finding {
 }
 
 // claimant returns the Service port in the API that owns a virtual server without a name; with past
-// also one that owned it before. It returns p if there is no owner or if p has a name.
+// also one that owned it before. It returns p if nothing owns it or if p has a name.
 func (v *Versions) claimant(rep *Judgment, p ServicePort, past bool) ServicePort {
 	if rep.ipvs == nil || rep.ipvs.at[p.Name] == nil {
 		return p

@@ -10,7 +10,7 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// ipvs holds the virtual servers of a node in IPVS mode. They have no names: only the addresses in
+// ipvs holds the virtual servers of a node in IPVS mode. They lack names: only the addresses in
 // the API show to which Service each belongs (pkg/proxy/ipvs/proxier.go).
 type ipvs struct {
 	*ruleset.IPVS

@@ -222,7 +222,7 @@ func (a *nftAudit) judgeMasquerade() {
 	}
 }
 
-// judgeMark returns the bit that marks packets, or 0 if there is no rule to compare with. From
+// judgeMark returns the bit that marks packets, or 0 without a rule to compare with. From
 // 1.36, other rules set the bit themselves, and a chain mark-for-masquerade is left over from an
 // older version.
 func (a *nftAudit) judgeMark() uint32 {

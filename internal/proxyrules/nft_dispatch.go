@@ -22,7 +22,7 @@ func (a *nftAudit) judgeService(n *nftNode) {
 
 // judgeDispatch judges a Service's chain: a MARK rule (until 1.35), affinity rules and one rule
 // that chooses by numgen mod N. There must be N entries with keys 0 to N-1. From 1.37, the rule for
-// a single endpoint has no numgen.
+// a single endpoint lacks numgen.
 func (a *nftAudit) judgeDispatch(n *nftNode, c *nftChain) []Endpoint {
 	if c.blamed {
 		return nil

@@ -146,7 +146,7 @@ func (v *Versions) putService(s *serviceObject) {
 	v.objects[s.Metadata.Namespace+"/"+s.Metadata.Name] = s
 }
 
-// endpoints returns a Service's current endpoints, or nil if it has no slice.
+// endpoints returns a Service's current endpoints, or nil without a slice.
 func (v *Versions) endpoints(name string) *apiEndpoints {
 	all := &Endpoints{services: map[string]*apiEndpoints{}}
 	for _, s := range v.slices[name] {
@@ -155,7 +155,7 @@ func (v *Versions) endpoints(name string) *apiEndpoints {
 	return all.services[name]
 }
 
-// ports returns a Service's current ports; none if it does not exist or has no address.
+// ports returns a Service's current ports; nil if it does not exist or lacks an address.
 func (v *Versions) ports(name string) []apiServicePort {
 	all := &Services{}
 	if s := v.objects[name]; s != nil {

@@ -10,7 +10,7 @@ type IPVS struct {
 	Local   map[netip.Addr]bool // of all interfaces
 
 	// Sources lists, for each load balancer address, the only ranges that may use it. Any client
-	// may use an address that is not listed. Sources is nil if the kernel has no ipsets of
+	// may use an address that is not listed. Sources is nil if the kernel lacks ipsets of
 	// kube-proxy.
 	Sources map[Portal][]netip.Prefix
 }

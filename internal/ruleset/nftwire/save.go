@@ -97,7 +97,7 @@ func saveTables() []string { return []string{"mangle", "security", "raw", "filte
 func saveHooks() []string { return []string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"} }
 
 // builtin returns the priority and type with which iptables creates the chain of a hook. ok is
-// false if the table has no chain for the hook.
+// false if the table lacks a chain for the hook.
 func builtin(table string, hook int) (priority int32, kind string, ok bool) {
 	inner := hook >= 1 && hook <= 3
 	switch {

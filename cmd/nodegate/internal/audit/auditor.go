@@ -45,7 +45,7 @@ func New(ctx context.Context, h *host.Host, changed func(), warn func(string)) *
 }
 
 // Checks starts, continues or stops the audit as the policy requires. It returns the result of the
-// last round as a check, or nil if the policy has no audit.
+// last round as a check, or nil if the policy lacks an audit block.
 func (a *Auditor) Checks(p *policy.Policy) []checks.Check {
 	asks := p.Audit
 	asks.Range = hcl.Range{}
@@ -96,7 +96,7 @@ func (a *Auditor) followRules(ctx context.Context, asks policy.Audit) {
 	})
 }
 
-// Document returns the report of the audit, or nil if there is no audit.
+// Document returns the report of the audit, or nil without an audit.
 func (a *Auditor) Document() *report.Auditing {
 	a.mu.Lock()
 	defer a.mu.Unlock()

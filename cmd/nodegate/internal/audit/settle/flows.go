@@ -9,7 +9,7 @@ import (
 
 // Flows returns findings about flows that conntrack still sends to endpoints that the API no longer
 // has. One reading gives only suspects, because kube-proxy deletes such flows itself some time
-// after its rules. Without suspects, there is no second reading. A finding requires that the flow
+// after its rules. Without suspects, the first reading is the only one. A finding requires that the flow
 // persists for the settle time, is in use during that time, and that the API lacks its endpoint at
 // the end too. Unused flows expire by themselves.
 func Flows(ctx context.Context, table func(context.Context) ([]proxyrules.Flow, error), api API, listed *proxyrules.Versions,

@@ -18,7 +18,7 @@ import (
 type RuleReader interface {
 	// Rules reads the rules and judges them without the API.
 	Rules(ctx context.Context) (proxyrules.Judgment, error)
-	// Proxy checks whether kube-proxy runs and answers. If it does, there are no findings.
+	// Proxy checks whether kube-proxy runs and answers. It returns nil if both are true.
 	Proxy(ctx context.Context) []proxyrules.Finding
 	// Writer returns the process with which kube-proxy is writing rules now.
 	Writer() Writer
