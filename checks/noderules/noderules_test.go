@@ -67,14 +67,14 @@ unknown` + "\nerror: cannot judge the rules of kube-proxy's IPVS mode; run `ipta
 warn
 want: masqueraded once, from random ports
 got: random-fully (IPv6)
-evidence: ip6tables nat KUBE-POSTROUTING: -A KUBE-POSTROUTING -m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE: MASQUERADE without --random-fully: two connections may be given one source port, and one of them waits a second or more
-remedy: give kube-proxy iptables 1.6.2 or later`},
+evidence: ip6tables nat KUBE-POSTROUTING: -A KUBE-POSTROUTING -m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE: MASQUERADE without --random-fully: two connections may get the same source port, and one of them waits a second or more
+remedy: use a kube-proxy image with iptables 1.6.2 or later`},
 		{What: "nftables and iptables", Problem: "iptables.backends", Node: leftover, Want: `
 warn
 want: one backend
 got: mixed
-evidence: nft: Service chains in two backends: nft and nftables; the packet sees both
-remedy: use one iptables backend for kube-proxy, kubelet and host (update-alternatives --config iptables), then reboot, or flush the other backend's KUBE chains`},
+evidence: nft: Service chains in two backends: nft and nftables; each packet passes both
+remedy: use one iptables backend for kube-proxy, kubelet and the host (` + "`" + `update-alternatives --config iptables` + "`" + `), then reboot, or flush the KUBE chains of the other backend`},
 	})
 }
 
@@ -108,19 +108,19 @@ warn
 want: masqueraded once, from random ports
 got: double-snat
 evidence: iptables nat KUBE-POSTROUTING: -A KUBE-POSTROUTING -m comment --comment "kubernetes service traffic requiring SNAT" -m mark --mark 0x4000/0x4000 -j MASQUERADE --random-fully: the mark stays on the packet: after VXLAN encapsulation it is masqueraded again with a random port, which breaks the checksum on kernels without the fix (delays of 1, 3 and 63 s)
-remedy: upgrade kube-proxy to 1.16.13, 1.17.9, 1.18.6 or later; else a kernel with the fix (5.7, 5.4.41, 4.19.123, 4.14.181), else tx-checksum-ip-generic off on the VXLAN link`},
+remedy: upgrade kube-proxy to 1.16.13, 1.17.9, 1.18.6 or later; or use a kernel with the fix (5.7, 5.4.41, 4.19.123, 4.14.181); or turn off tx-checksum-ip-generic on the VXLAN link`},
 		{What: "other bit", Problem: "kubeproxy.postrouting", Node: checkstest.ProxyNode(otherBit, ""), Want: `
 warn
 want: masqueraded once, from random ports
 got: mismatch
 evidence: iptables nat KUBE-POSTROUTING: -A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN: KUBE-MARK-MASQ sets 0x8000, this rule uses 0x4000/0x4000
-remedy: give kube-proxy and kubelet the same iptablesMasqueradeBit, then restart kube-proxy, which rewrites every rule (those that are there go on working meanwhile): kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE`},
+remedy: set the same iptablesMasqueradeBit for kube-proxy and kubelet, then restart kube-proxy (rules stay in place): ` + "`" + `kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE` + "`" + ``},
 		{What: "not random", Problem: "kubeproxy.postrouting", Node: checkstest.ProxyNode(notRandom, ""), Want: `
 warn
 want: masqueraded once, from random ports
 got: random-fully
-evidence: iptables nat KUBE-POSTROUTING: -A KUBE-POSTROUTING -m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE: MASQUERADE without --random-fully: two connections may be given one source port, and one of them waits a second or more
-remedy: give kube-proxy iptables 1.6.2 or later`},
+evidence: iptables nat KUBE-POSTROUTING: -A KUBE-POSTROUTING -m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE: MASQUERADE without --random-fully: two connections may get the same source port, and one of them waits a second or more
+remedy: use a kube-proxy image with iptables 1.6.2 or later`},
 		{What: "correct", Problem: "kubeproxy.postrouting", Node: checkstest.ProxyNode(checkstest.ProxySave, ""), Want: `
 pass
 want: masqueraded once, from random ports
@@ -131,13 +131,13 @@ skipped
 skipped: no kube-proxy rules found`},
 		{What: "cut off", Problem: "kubeproxy.postrouting", Node: checkstest.ProxyNode(checkstest.ProxySave[:2000], ""), Want: `
 unknown
-error: reading the output of iptables-nft-save: line 35: cut off: table nat has no COMMIT`},
+error: reading the output of iptables-nft-save: line 35: the input is truncated: table nat has no COMMIT`},
 		{What: "mixed", Problem: "iptables.backends", Node: mixed, Want: `
 warn
 want: one backend
 got: mixed
-evidence: iptables: Service chains in two backends: legacy and nft; the packet sees both
-remedy: use one iptables backend for kube-proxy, kubelet and host (update-alternatives --config iptables), then reboot, or flush the other backend's KUBE chains`},
+evidence: iptables: Service chains in two backends: legacy and nft; each packet passes both
+remedy: use one iptables backend for kube-proxy, kubelet and the host (` + "`" + `update-alternatives --config iptables` + "`" + `), then reboot, or flush the KUBE chains of the other backend`},
 		{What: "one backend", Problem: "iptables.backends", Node: checkstest.ProxyNode(checkstest.ProxySave, ""), Want: `
 pass
 want: one backend

@@ -178,7 +178,7 @@ func TestTablesOfNFT(t *testing.T) {
 				"", "meta l4proto tcp drop"},
 			{"insert rule ip6 kube-proxy x tcp dport 443 drop", "nft -j list table ip6 kube-proxy",
 				"table ip6 kube-proxy was read by nft -j, which is slower and needs more memory; reading it over netlink failed: " +
-					"chain x, rule 3: expression \"payload\": not of a form that is known",
+					"chain x, rule 3: expression \"payload\": unsupported form",
 				"tcp dport 443 drop"},
 		} {
 			if out, err := exec.Command("nft", c.command).CombinedOutput(); err != nil {

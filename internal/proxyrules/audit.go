@@ -10,57 +10,58 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// audit judges one save. The rules are shared with others and do not change: what it learns of a chain is in chains.
+// audit judges one save. The rules are shared and must not change, so everything that the audit
+// finds out about a chain is in chains.
 type audit struct {
 	opts    *Options
 	out     *Collector
 	save    *ruleset.Save
-	nat     *ruleset.Table // nil: missing or flushed, as are the next two
+	nat     *ruleset.Table // nil if missing or flushed; so are the next two
 	filter  *ruleset.Table
 	mangle  *ruleset.Table
-	chains  []chain // by Index; the first is none
+	chains  []chain // by Index; index 0 is unused
 	version VersionRange
 	hash    hasher
 
 	nodes        []*node
 	byName       map[nodeKey]*node
 	broken       map[string]bool // Services with a finding, by name: a damaged rule may have lost its protocol
-	detector     string          // what most Services masquerade: "all", "not from 100.96.0.0/11"; empty: nothing
+	detector     string          // the traffic that most Services masquerade: "all", "not from 100.96.0.0/11"; empty for none
 	portalsEmpty bool
-	nodePorts    bool                         // are answered at some address
-	portsDamaged bool                         // a rule of KUBE-NODEPORTS is no longer what it was
-	large        bool                         // large-cluster mode: no comments on dispatch, chains stay that are out of use
+	nodePorts    bool                         // node ports are served at some address
+	portsDamaged bool                         // a rule of KUBE-NODEPORTS was changed
+	large        bool                         // large-cluster mode: dispatch rules have no comments, unused chains stay for a time
 	mark         uint64                       // the bit that KUBE-MARK-MASQ sets
-	dangling     []dangling                   // rules whose target should be a chain of the table and is not
+	dangling     []dangling                   // rules that jump to a missing chain of kube-proxy
 	kinds        map[string]map[string]*chain // Service chains by kind and hash
-	drops        map[string]bool              // by comment: what KUBE-PROXY-FIREWALL drops
-	rivals       []claim                      // second and further claims to an endpoint
-	strangers    []claim                      // to an endpoint of another Service, it seems
+	drops        map[string]bool              // comments of the rules with which KUBE-PROXY-FIREWALL drops packets
+	rivals       []claim                      // additional claims to an endpoint that already has one
+	strangers    []claim                      // claims to endpoints that seem to belong to another Service
 	unreadable   int
 	firstUnread  *ruleset.Rule
 
 	stamp   int32
-	targets []*ruleset.Rule // scratch of judgeDispatch
+	targets []*ruleset.Rule // scratch space of judgeDispatch
 	recents []*ruleset.Rule
 }
 
-// chain is what the audit knows of a chain.
+// chain is the audit's state of a chain.
 type chain struct {
 	*ruleset.Chain
-	stamp  int32 // of the dispatch that met it last
-	deep   bool  // leads to a chain that leads on
-	blamed bool  // a finding explains it; its symptoms stay silent
-	left   bool  // out of use, and not yet taken away
-	state  uint8 // of judgeLoops
-	owner  *node // the Service whose chain it is, once known
+	stamp  int32 // number of the last dispatch that led here
+	deep   bool  // leads to a chain that itself leads to other chains
+	blamed bool  // a finding explains this chain; its symptoms are not reported
+	left   bool  // unused, but not yet deleted
+	state  uint8 // used by judgeLoops
+	owner  *node // the Service that owns the chain, once known
 
-	// Of an endpoint's chain:
+	// Fields for the chain of an endpoint:
 	claim     claim         // the first dispatch that leads to it
 	translate *ruleset.Rule // its DNAT rule
-	address   string        // where that leads
+	address   string        // destination of the DNAT rule
 }
 
-// dangling is a rule that should lead to a chain of kube-proxy and leads to none.
+// dangling is a rule that jumps to a missing chain of kube-proxy.
 type dangling struct {
 	t *ruleset.Table
 	r *ruleset.Rule
@@ -73,9 +74,9 @@ type node struct {
 	nodeKey
 	svc, svl, ext, fw, xlb *chain
 
-	cluster  *ruleset.Rule // nat KUBE-SERVICES rule of the ClusterIP
-	nodePort *ruleset.Rule // nat KUBE-NODEPORTS rule for every address
-	loopback *ruleset.Rule // nat KUBE-NODEPORTS rule for 127.0.0.0/8 alone, from 1.31
+	cluster  *ruleset.Rule // rule for the ClusterIP in nat KUBE-SERVICES
+	nodePort *ruleset.Rule // rule for every address in nat KUBE-NODEPORTS
+	loopback *ruleset.Rule // rule for 127.0.0.0/8 alone in nat KUBE-NODEPORTS, from 1.31
 	reached  bool          // a rule outside of its own chains leads to it
 	out      Service
 }
@@ -89,7 +90,7 @@ func newAudit(s *ruleset.Save, opts *Options, out *Collector) *audit {
 		}
 	}
 	for _, t := range s.Tables {
-		for c := range a.in(t) {
+		for c := range a.chainsOf(t) {
 			c.deep = a.isDeep(c)
 			for i := 0; c.Lost > 0 && i < len(c.Rules); i++ {
 				if r := &c.Rules[i]; r.Jump == 0 && strings.HasPrefix(r.Target, "KUBE-") {
@@ -101,28 +102,28 @@ func newAudit(s *ruleset.Save, opts *Options, out *Collector) *audit {
 	return a
 }
 
-// isDeep reports whether a chain leads to a chain that leads on.
+// isDeep reports whether a chain leads to a chain that itself leads to other chains.
 func (a *audit) isDeep(c *chain) bool {
-	if c.Only != 0 { // spares a walk through every endpoint's rules
+	if c.Only != 0 { // saves a walk through the rules of every endpoint
 		return a.chains[c.Only].Jumps > 0
 	}
 	for i := 0; c.Jumps > 0 && i < len(c.Rules); i++ {
-		if to := a.to(&c.Rules[i]); to != nil && to.Jumps > 0 {
+		if to := a.target(&c.Rules[i]); to != nil && to.Jumps > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// to returns the chain that a rule leads to, nil if it is none of its table.
-func (a *audit) to(r *ruleset.Rule) *chain {
+// target returns the chain to which a rule leads, or nil if its table lacks the chain.
+func (a *audit) target(r *ruleset.Rule) *chain {
 	if r.Jump == 0 {
 		return nil
 	}
 	return &a.chains[r.Jump]
 }
 
-// chain returns a chain by its name, nil if the table is nil or has no such chain.
+// chain returns the chain of that name, or nil if the table is nil or lacks it.
 func (a *audit) chain(t *ruleset.Table, name string) *chain {
 	c := t.Chain(name)
 	if c == nil {
@@ -131,8 +132,8 @@ func (a *audit) chain(t *ruleset.Table, name string) *chain {
 	return &a.chains[c.Index]
 }
 
-// in returns the chains of a table, none when it is nil.
-func (a *audit) in(t *ruleset.Table) iter.Seq[*chain] {
+// chainsOf yields the chains of a table, nothing if it is nil.
+func (a *audit) chainsOf(t *ruleset.Table) iter.Seq[*chain] {
 	return func(yield func(*chain) bool) {
 		if t == nil || len(t.Chains) == 0 {
 			return
@@ -143,8 +144,8 @@ func (a *audit) in(t *ruleset.Table) iter.Seq[*chain] {
 	}
 }
 
-// judge runs the invariants of what all Services share. The order is the order of causes: what an earlier step blames, later steps pass
-// over. It returns false when no table is left to judge.
+// judge checks the invariants that concern all Services, causes before symptoms: later steps skip
+// everything that an earlier step has explained. It returns false if no table is left to judge.
 func (a *audit) judge() bool {
 	a.version = a.inferVersion()
 	if !a.judgeTables() {
@@ -161,7 +162,7 @@ func (a *audit) judge() bool {
 	return true
 }
 
-// judgeServices runs the invariants of each Service.
+// judgeServices checks the invariants of each Service.
 func (a *audit) judgeServices() {
 	a.findLeft()
 	a.findServices()
@@ -177,8 +178,9 @@ func (a *audit) judgeServices() {
 	a.judgeUnreferenced()
 }
 
-// about makes a finding about a rule or, when r is nil, about a chain. The finding explains what follows from c.
-func (a *audit) about(name, table string, c *chain, r *ruleset.Rule, n *node, format string, args ...any) {
+// addFinding adds a finding about a rule or, if r is nil, about a chain. It marks c as explained, so
+// that its symptoms are not reported.
+func (a *audit) addFinding(name, table string, c *chain, r *ruleset.Rule, n *node, format string, args ...any) {
 	f := Finding{Name: name, Family: a.save.Family, Table: table, Message: fmt.Sprintf(format, args...)}
 	if c != nil {
 		c.blamed = true
@@ -197,7 +199,7 @@ func (a *audit) about(name, table string, c *chain, r *ruleset.Rule, n *node, fo
 	a.out.Add(f)
 }
 
-// isBroken reports whether a finding explains what is odd about a Service.
+// isBroken reports whether a finding explains the irregularities of a Service.
 func (a *audit) isBroken(n *node) bool {
 	for _, c := range []*chain{n.svc, n.svl, n.ext, n.fw, n.xlb} {
 		if c != nil && c.blamed {
@@ -207,7 +209,7 @@ func (a *audit) isBroken(n *node) bool {
 	return a.broken[n.name]
 }
 
-// serviceChain takes "KUBE-SVC-XXXXXXXXXXXXXXXX" apart into "SVC" and the hash.
+// serviceChain splits "KUBE-SVC-XXXXXXXXXXXXXXXX" into "SVC" and the hash.
 func serviceChain(name string) (kind, hash string) {
 	rest, ok := strings.CutPrefix(name, "KUBE-")
 	if !ok {
@@ -224,10 +226,10 @@ func serviceChain(name string) (kind, hash string) {
 	return "", ""
 }
 
-// services returns the graph for the report.
+// services returns the Service graph for the report.
 func (a *audit) services() []Service {
 	list := make([]Service, 0, len(a.nodes))
-	slices.SortFunc(a.nodes, func(x, y *node) int { // cheaper here than when they are large
+	slices.SortFunc(a.nodes, func(x, y *node) int { // cheaper here than later, when the elements are large
 		return cmp.Or(cmp.Compare(x.name, y.name), cmp.Compare(x.proto, y.proto))
 	})
 	for _, n := range a.nodes {

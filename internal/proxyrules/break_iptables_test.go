@@ -17,15 +17,15 @@ const (
 	sepEX1 = "KUBE-SEP-EODHGFFRZXPDDSVZ"
 )
 
-// breakages of iptables mode: each is found under its name, and nothing else is.
+// iptablesBreakages lists faults of iptables mode. Each must give the named finding and no other.
 var iptablesBreakages = []struct {
 	name, want string
 	edits      []edit
 }{
-	{"endpoint chain gone", "kubeproxy.chain.undeclared", []edit{del("^:" + sepNP1), delAll("^-A " + sepNP1)}},
+	{"endpoint chain missing", "kubeproxy.chain.undeclared", []edit{del("^:" + sepNP1), delAll("^-A " + sepNP1)}},
 	{"endpoint chain not declared", "kubeproxy.chain.undeclared", []edit{del("^:" + sepNP1)}},
-	{"service chain gone", "kubeproxy.chain.undeclared", []edit{del("^:" + svcEX), delAll("^-A " + svcEX)}},
-	{"KUBE-MARK-MASQ gone", "kubeproxy.chain.undeclared", []edit{del("^:KUBE-MARK-MASQ"), del("^-A KUBE-MARK-MASQ")}},
+	{"service chain missing", "kubeproxy.chain.undeclared", []edit{del("^:" + svcEX), delAll("^-A " + svcEX)}},
+	{"KUBE-MARK-MASQ missing", "kubeproxy.chain.undeclared", []edit{del("^:KUBE-MARK-MASQ"), del("^-A KUBE-MARK-MASQ")}},
 	{"loop", "kubeproxy.jump.loop", []edit{after("^-A "+svcNP+" .*100.96.1.3", "-A "+svcNP+" -j "+extNP)}},
 	{"service portal deleted", "kubeproxy.chain.unreferenced", []edit{del("^-A KUBE-SERVICES .*prod/export cluster IP")}},
 	{"stale endpoint chain", "kubeproxy.chain.unreferenced", []edit{before("^:KUBE-SVC-7FSG", ":KUBE-SEP-AAAAAAAAAAAAAAAA - [0:0]")}},
@@ -41,7 +41,7 @@ var iptablesBreakages = []struct {
 	{"probability changed", "kubeproxy.dispatch.probability", []edit{sub("^-A "+svcEX+" .*100.96.4.44", "0.16666666651", "0.16700000000")}},
 	{"probability with five digits", "kubeproxy.dispatch.probability",
 		[]edit{sub("^-A "+svcNP+" .*100.96.1.1:80", "0.33333333349", "0.33332999982")}},
-	{"endpoint added by hand", "kubeproxy.dispatch.probability",
+	{"endpoint added manually", "kubeproxy.dispatch.probability",
 		[]edit{before("^-A "+svcNP+" .*0.33333333349", "-A "+svcNP+" -m statistic --mode random --probability 0.01000000000 -j "+sepEX1)}},
 	{"last dispatch rule deleted", "kubeproxy.dispatch.last", []edit{del("^-A " + svcEX + " .*100.96.9.49")}},
 	{"statistic match lost", "kubeproxy.dispatch.shadowed",
@@ -58,7 +58,7 @@ var iptablesBreakages = []struct {
 					` ! -s 100.96.0.0/11 -d 10.104.34.55/32 -p tcp -m comment --comment "prod/np cluster IP" -m tcp --dport 80 -j KUBE-MARK-MASQ`)}},
 	{"another service's endpoint", "kubeproxy.dispatch.foreign", []edit{sub("^-A "+svcNP+" .*100.96.1.2:80", sepNP2, sepEX1)}},
 
-	{"DNAT elsewhere", "kubeproxy.endpoint.dnat", []edit{sub("^-A "+sepNP1+" .*DNAT", "100.96.1.1:80", "100.96.1.9:80")}},
+	{"DNAT to another address", "kubeproxy.endpoint.dnat", []edit{sub("^-A "+sepNP1+" .*DNAT", "100.96.1.1:80", "100.96.1.9:80")}},
 	{"DNAT deleted", "kubeproxy.endpoint.dnat", []edit{del("^-A " + sepNP1 + " .*DNAT")}},
 	{"DNAT with a condition", "kubeproxy.endpoint.dnat", []edit{sub("^-A "+sepNP1+" .*DNAT", "-m tcp", "-m tcp --dport 80")}},
 	{"DNAT to another port", "kubeproxy.endpoint.hash", []edit{sub("^-A "+sepNP1+" .*DNAT", "100.96.1.1:80", "100.96.1.1:81")}},
@@ -81,7 +81,7 @@ var iptablesBreakages = []struct {
 	{"node port to another service", "kubeproxy.service.hash", []edit{sub("^-A KUBE-NODEPORTS -p tcp .*prod/np", extNP, extLB)}},
 	{"ClusterIP differs", "kubeproxy.service.address", []edit{sub("^-A "+svcNP+" .*MARK-MASQ", "10.104.34.55", "10.104.34.56")}},
 	{"port differs", "kubeproxy.service.address", []edit{sub("^-A KUBE-SERVICES .*prod/np cluster IP", "--dport 80", "--dport 81")}},
-	{"destination lost", "kubeproxy.service.address", []edit{sub("^-A KUBE-SERVICES .*prod/np cluster IP", "-d 10.104.34.55/32 ", "")}},
+	{"destination missing", "kubeproxy.service.address", []edit{sub("^-A KUBE-SERVICES .*prod/np cluster IP", "-d 10.104.34.55/32 ", "")}},
 	{"one address, two services", "kubeproxy.service.duplicate", []edit{before("^-A KUBE-SERVICES .*nodeports",
 		`-A KUBE-SERVICES -d 10.104.21.207/32 -p tcp -m comment --comment "prod/np cluster IP" -m tcp --dport 80 -j `+svcNP)}},
 	{"rejected and dispatched", "kubeproxy.service.conflict",
@@ -108,7 +108,7 @@ var iptablesBreakages = []struct {
 	{"no jump to node ports", "kubeproxy.nodeports.missing", []edit{del("^-A KUBE-SERVICES .*nodeports")}},
 
 	{"external not masqueraded", "kubeproxy.external.masquerade", []edit{del("^-A " + extNP + " .*MARK-MASQ")}},
-	{"external leads nowhere", "kubeproxy.external.dispatch", []edit{del("^-A " + extNP + " -j KUBE-SVC")}},
+	{"external chain leads nowhere", "kubeproxy.external.dispatch", []edit{del("^-A " + extNP + " -j KUBE-SVC")}},
 	{"external leads to another service", "kubeproxy.external.dispatch", []edit{sub("^-A "+extNP+" -j KUBE-SVC", svcNP, svcEX)}},
 	{"external flushed", "kubeproxy.external.empty", []edit{delAll("^-A " + extNP)}},
 	{"external marked too late", "kubeproxy.external.order",
@@ -154,7 +154,7 @@ var iptablesBreakages = []struct {
 	{"bare DROP", "kubeproxy.firewall.bare-drop", []edit{before("^-A KUBE-FIREWALL", "-A KUBE-FIREWALL -j DROP")}},
 	{"localhost open", "kubeproxy.firewall.localnet", []edit{del("^-A KUBE-FIREWALL")}},
 
-	{"canary of nat gone", "kubeproxy.canary.missing", nil},
+	{"canary of nat missing", "kubeproxy.canary.missing", nil},
 	{"filter missing", "kubeproxy.table.missing", nil},
 	{"only nat saved", "kubeproxy.table.missing", nil},
 	{"mangle missing", "kubeproxy.canary.missing", nil},
@@ -183,7 +183,7 @@ func TestIptablesBreakages(t *testing.T) {
 				broken = tableText(text, "nat")
 			case "mangle missing":
 				broken = cutTable(text, "mangle")
-			case "canary of nat gone":
+			case "canary of nat missing":
 				broken = cutTable(text, "nat")
 				broken += editedSave(t, tableText(text, "nat"), del("^:KUBE-PROXY-CANARY"))
 			default:

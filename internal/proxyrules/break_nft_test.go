@@ -6,45 +6,45 @@ import (
 	"testing"
 )
 
-// breakages of nftables mode: each is found under its name, and nothing else is.
+// nftBreakages lists faults of nftables mode. Each must give the named finding and no other.
 var nftBreakages = []struct {
 	name, want string
 	edits      []edit
 }{
-	{"base chain gone", "kubeproxy.nft.base-chain",
+	{"base chain missing", "kubeproxy.nft.base-chain",
 		[]edit{del(`"chain".*"name": "nat-prerouting".*ip", "table": "kube-proxy|"family": "ip", "table": "kube-proxy", "name": ` +
 			`"nat-prerouting"`), del(`"ip", "table": "kube-proxy", "chain": "nat-prerouting"`)}},
 	{"base chain on another hook", "kubeproxy.nft.base-chain",
 		[]edit{sub(`"ip", "table": "kube-proxy", "name": "nat-output"`, `"hook": "output"`, `"hook": "input"`)}},
 	{"base chain with another priority",
 		"kubeproxy.nft.base-chain", []edit{sub(`"ip", "table": "kube-proxy", "name": "filter-prerouting-pre-dnat"`, `-110`, `-90`)}},
-	{"jump to services gone", "kubeproxy.jump.missing", []edit{del(`"ip", "table": "kube-proxy", "chain": "nat-prerouting"`)}},
-	{"jump to masquerading gone", "kubeproxy.jump.missing", []edit{del(`"ip", "table": "kube-proxy", "chain": "nat-postrouting"`)}},
+	{"jump to services missing", "kubeproxy.jump.missing", []edit{del(`"ip", "table": "kube-proxy", "chain": "nat-prerouting"`)}},
+	{"jump to masquerading missing", "kubeproxy.jump.missing", []edit{del(`"ip", "table": "kube-proxy", "chain": "nat-postrouting"`)}},
 	{"no lookup in service-ips", "kubeproxy.service.portals", []edit{del(`"ip", "table": "kube-proxy".*"data": "@service-ips"`)}},
 	{"no lookup in service-nodeports", "kubeproxy.nodeports.missing",
 		[]edit{del(`"ip", "table": "kube-proxy".*"data": "@service-nodeports"`)}},
 	{"no lookup in no-endpoint-services",
 		"kubeproxy.service.reject", []edit{del(`"ip", "table": "kube-proxy".*"data": "@no-endpoint-services"`)}},
-	{"map gone", "kubeproxy.nft.map", []edit{del(`{"map": {"family": "ip", "name": "firewall-ips"`)}},
+	{"map missing", "kubeproxy.nft.map", []edit{del(`{"map": {"family": "ip", "name": "firewall-ips"`)}},
 	{"modulus", "kubeproxy.dispatch.count", []edit{sub(`"chain": "service-CFIEJ2HK-prod/np/tcp/".*numgen`, `"mod": 3`, `"mod": 4`)}},
 	{"key twice", "kubeproxy.dispatch.keys", []edit{sub(`"chain": "service-CFIEJ2HK-prod/np/tcp/".*numgen`, `[2, {"goto"`, `[1, {"goto"`)}},
 	{"endpoint twice", "kubeproxy.dispatch.duplicate", []edit{sub(`"chain": "service-VTLL5JLX-prod/sticky/tcp/".*numgen`,
 		`endpoint-CY263KL3-prod/sticky/tcp/__100.96.3.1/80`, `endpoint-XBV3KTXM-prod/sticky/tcp/__100.96.3.2/80`)}},
-	{"dispatch gone", "kubeproxy.dispatch.empty", []edit{del(`"chain": "service-CFIEJ2HK-prod/np/tcp/".*numgen`)}},
+	{"dispatch missing", "kubeproxy.dispatch.empty", []edit{del(`"chain": "service-CFIEJ2HK-prod/np/tcp/".*numgen`)}},
 	{"another service's endpoint", "kubeproxy.dispatch.foreign", []edit{sub(`"chain": "service-CFIEJ2HK-prod/np/tcp/".*numgen`,
 		`endpoint-672AFPA7-prod/np/tcp/__100.96.1.1/80`, `endpoint-OTFGYKFL-prod/itp/tcp/__100.96.4.1/80`)}},
-	{"endpoint chain gone", "kubeproxy.chain.undeclared",
+	{"endpoint chain missing", "kubeproxy.chain.undeclared",
 		[]edit{del(`"name": "endpoint-672AFPA7-prod/np/tcp/`), delAll(`"chain": "endpoint-672AFPA7-prod/np/tcp/`)}},
-	{"service chain gone", "kubeproxy.chain.undeclared",
+	{"service chain missing", "kubeproxy.chain.undeclared",
 		[]edit{del(`"name": "service-QJDDRABM-prod/export/tcp/"`), delAll(`"chain": "service-QJDDRABM-prod/export/tcp/"`)}},
 	{"name is not its hash", "kubeproxy.service.hash",
 		[]edit{subAll(`service-QJDDRABM-prod/export/tcp/`, `service-QJDDRABM-prod`, `service-AAAAAAAA-prod`)}},
 	{"endpoint's name is not its hash", "kubeproxy.endpoint.hash",
 		[]edit{subAll(`endpoint-672AFPA7`, `endpoint-672AFPA7`, `endpoint-AAAAAAAA`)}},
-	{"dnat elsewhere", "kubeproxy.endpoint.dnat",
+	{"dnat to another address", "kubeproxy.endpoint.dnat",
 		[]edit{sub(`"chain": "endpoint-672AFPA7.*dnat`, `"addr": "100.96.1.1"`, `"addr": "100.96.1.9"`)}},
-	{"dnat gone", "kubeproxy.endpoint.dnat", []edit{del(`"chain": "endpoint-672AFPA7.*dnat`)}},
-	{"hairpin gone", "kubeproxy.endpoint.hairpin", []edit{del(`"chain": "endpoint-672AFPA7.*mark-for`)}},
+	{"dnat missing", "kubeproxy.endpoint.dnat", []edit{del(`"chain": "endpoint-672AFPA7.*dnat`)}},
+	{"hairpin missing", "kubeproxy.endpoint.hairpin", []edit{del(`"chain": "endpoint-672AFPA7.*mark-for`)}},
 	{"hairpin of another address", "kubeproxy.endpoint.hairpin",
 		[]edit{sub(`"chain": "endpoint-672AFPA7.*mark-for`, `100.96.1.1"}`, `100.96.1.8"}`)}},
 	{"endpoint flushed", "kubeproxy.endpoint.empty", []edit{delAll(`"chain": "endpoint-672AFPA7`)}},
@@ -65,12 +65,12 @@ var nftBreakages = []struct {
 	{"external flushed", "kubeproxy.external.empty", []edit{delAll(`"chain": "external-CFIEJ2HK-prod/np/tcp/"`)}},
 	{"local: node not routed", "kubeproxy.external.dispatch", []edit{del(`"chain": "external-OBSQWQTE.*short-circuit local`)}},
 	{"local: pods not routed", "kubeproxy.external.pod", []edit{del(`"chain": "external-OBSQWQTE.*short-circuit pod`)}},
-	{"affinity rule gone", "kubeproxy.affinity.set", []edit{del(`"chain": "service-VTLL5JLX-prod/sticky/tcp/".*@affinity-CY263KL3`)}},
+	{"affinity rule missing", "kubeproxy.affinity.set", []edit{del(`"chain": "service-VTLL5JLX-prod/sticky/tcp/".*@affinity-CY263KL3`)}},
 	{"affinity of another endpoint", "kubeproxy.affinity.name",
 		[]edit{sub(`"chain": "service-VTLL5JLX-prod/sticky/tcp/".*@affinity-CY263KL3`,
 			`@affinity-CY263KL3-prod/sticky/tcp/__100.96.3.1/80`, `@affinity-XBV3KTXM-prod/sticky/tcp/__100.96.3.2/80`)}},
 	{"affinity timeouts differ", "kubeproxy.affinity.timeout", []edit{sub(`"name": "affinity-XBV3KTXM`, `10800`, `600`)}},
-	{"clients not noted", "kubeproxy.affinity.record", []edit{del(`"chain": "endpoint-CY263KL3.*update`)}},
+	{"clients not recorded", "kubeproxy.affinity.record", []edit{del(`"chain": "endpoint-CY263KL3.*update`)}},
 	{"marked with another bit", "kubeproxy.masquerade.mismatch",
 		[]edit{sub(`"ip", "table": "kube-proxy", "chain": "mark-for-masquerade"`, `16384`, `32768`)}},
 	{"nothing marked", "kubeproxy.masquerade.mark", []edit{del(`"ip", "table": "kube-proxy", "chain": "mark-for-masquerade"`)}},
@@ -79,11 +79,11 @@ var nftBreakages = []struct {
 	{"mark not cleared", "kubeproxy.masquerade.postrouting", []edit{del(`"ip", "table": "kube-proxy", "chain": "masquerading".*mangle`)}},
 	{"ports not random", "kubeproxy.masquerade.random-fully",
 		[]edit{sub(`"ip", "table": "kube-proxy", "chain": "masquerading".*fully-random`, `{"flags": "fully-random"}`, `null`)}},
-	{"a rule of somebody else", "kubeproxy.chain.unexpected-rule",
+	{"a rule of another program", "kubeproxy.chain.unexpected-rule",
 		[]edit{before(`"chain": "service-CFIEJ2HK-prod/np/tcp/".*numgen`,
 			`{"rule": {"family": "ip", "table": "kube-proxy", "chain": "service-CFIEJ2HK-prod/np/tcp/", "handle": 900, "expr": [{"return": `+
 				`null}]}}`)}},
-	{"a portal gone", "kubeproxy.chain.unreferenced",
+	{"a portal missing", "kubeproxy.chain.unreferenced",
 		[]edit{sub(`{"map": {"family": "ip", "name": "service-ips"`,
 			`[{"concat": ["10.104.21.207", "tcp", 80]}, {"goto": {"target": "service-QJDDRABM-prod/export/tcp/"}}], `, ``),
 			sub(`{"set": {"family": "ip", "name": "cluster-ips"`, `"10.104.21.207", `, ``)}},
@@ -102,8 +102,8 @@ func TestNFTBreakages(t *testing.T) {
 	}
 }
 
-// The form of 1.36, written by nft from what kube-proxy's source says: no mark-for-masquerade, no endpoint chains without
-// affinity, hairpin traffic by a set.
+// TestNFT136 covers the form of 1.36, created with nft from kube-proxy's source: no
+// mark-for-masquerade, no endpoint chains without affinity, hairpin traffic by a set.
 func TestNFT136(t *testing.T) {
 	text := readFile(t, "nft-1.36-form.json")
 	for _, b := range []struct {
@@ -123,21 +123,22 @@ func TestNFT136(t *testing.T) {
 		{"another bit", "kubeproxy.masquerade.mismatch", []edit{sub(`"chain": "masquerading".*mangle`, `16384`, `32768`)}},
 		{"external not masqueraded", "kubeproxy.external.masquerade", []edit{del(`"chain": "external-.*mangle`)}},
 		{"source ranges not enforced", "kubeproxy.firewall.unpaired", []edit{del(`"chain": "firewall-[A-Z0-9]{8}-`)}},
-		{"clients not noted", "kubeproxy.affinity.record", []edit{del(`"chain": "endpoint-.*update.*10.244.1.4`)}},
-		{"dnat elsewhere", "kubeproxy.endpoint.dnat",
+		{"clients not recorded", "kubeproxy.affinity.record", []edit{del(`"chain": "endpoint-.*update.*10.244.1.4`)}},
+		{"dnat to another address", "kubeproxy.endpoint.dnat",
 			[]edit{sub(`"chain": "endpoint-.*dnat.*10.244.1.4`, `"addr": "10.244.1.4"`, `"addr": "10.244.1.5"`)}},
 	} {
 		t.Run(b.name, func(t *testing.T) {
 			rep := Judge(mustParse(t, editedNFT(t, text, b.edits...)), Options{})
 			wantOne(t, rep, b.want)
-			if rep.Version.String() != "1.36 to 1.37" { // no Service has one endpoint
+			if rep.Version.String() != "1.36 to 1.37" { // no Service has exactly one endpoint
 				t.Errorf("version %s", rep.Version)
 			}
 		})
 	}
 }
 
-// TestNFT137: a Service with one endpoint has a rule that translates, and no choice. Until 1.36 nobody writes it.
+// TestNFT137 covers the form of 1.37: the rule for a Service with one endpoint has no numgen. No
+// earlier version writes it.
 func TestNFT137(t *testing.T) {
 	const web = `{"dnat": {"family": "ip", "addr": {"map": {"key": {"numgen": {"mode": "random", "mod": 2, "offset": 0}}, "data": {"set": ` +
 		`[[0, {"concat": ["10.244.1.2", 8080]}], [1, {"concat": ["10.244.2.2", 8080]}]]}}}}}`
@@ -176,7 +177,7 @@ func TestNFT137(t *testing.T) {
 	wantOne(t, Judge(mustParse(t, old), Options{}), "kubeproxy.chain.unexpected-rule")
 }
 
-// until33 makes the base chains of 1.30 to 1.33, which stood elsewhere.
+// until33 moves the base chains to their positions in 1.30 to 1.33.
 var until33 = []edit{
 	subAll(`"filter-prerouting-pre-dnat"`, `filter-prerouting-pre-dnat`, `filter-prerouting`),
 	subAll(`"chain": "filter-output-pre-dnat"`, `firewall-check`, `cluster-ips-check`),
@@ -196,7 +197,8 @@ func TestNFT131(t *testing.T) {
 	wantOne(t, Judge(mustParse(t, editedNFT(t, readFile(t, "nft-list-ruleset.json"), broken...)), Options{}), "kubeproxy.jump.missing")
 }
 
-// TestNFTLeftovers: kube-proxy never deletes what only another version knows of its table.
+// TestNFTLeftovers checks objects of other versions: kube-proxy never deletes the objects in its
+// table that only another version knows.
 func TestNFTLeftovers(t *testing.T) {
 	const table = `{"table": {"family": "ip", "name": "kube-proxy"`
 	chain := func(name, more string) edit {
@@ -229,7 +231,8 @@ func TestNFTLeftovers(t *testing.T) {
 	}
 }
 
-// TestDetectorByInterface: kube-proxy knows pods by their bridge (detectLocalMode), until 1.34 by the bridge's index.
+// TestDetectorByInterface checks that kube-proxy may identify Pods by their bridge
+// (detectLocalMode), until 1.34 by the bridge's index.
 func TestDetectorByInterface(t *testing.T) {
 	const pods = `{"payload": {"protocol": "ip", "field": "saddr"}}, "right": {"prefix": {"addr": "100.96.0.0", "len": 11}}`
 	for _, key := range []string{"iif", "iifname"} {
@@ -244,8 +247,8 @@ func TestDetectorByInterface(t *testing.T) {
 	}
 }
 
-// TestSharedAddress: of two Services with one external address the one that has endpoints gets what comes, and nothing is wrong with the
-// rules, which reject for the other.
+// TestSharedAddress checks two Services with one external address: the Service with endpoints gets
+// the connections, and the reject rule of the other Service is no fault.
 func TestSharedAddress(t *testing.T) {
 	rules, svcs, eps := recordedFields(t, "nft")
 	shared := strings.Replace(rules, `["192.0.2.4", "tcp", 80]`, `["192.0.2.2", "tcp", 80]`, 1) // of vip-none, and of vip
@@ -257,7 +260,8 @@ func TestSharedAddress(t *testing.T) {
 	wantOne(t, Judge(mustParse(t, own), Options{}), "kubeproxy.service.conflict")
 }
 
-// TestLongNames: of a Service without endpoints kube-proxy writes no more of the name than a comment takes. It is not judged.
+// TestLongNames checks that Services without endpoints are not judged if their names are longer
+// than an nftables comment, because kube-proxy truncates them.
 func TestLongNames(t *testing.T) {
 	name := strings.Repeat("s", 63)
 	ns := strings.Repeat("n", 63)

@@ -5,21 +5,21 @@ import (
 	"slices"
 )
 
-// expectation is what kube-proxy should have made of the endpoints of one Service port: CategorizeEndpoints of
-// pkg/proxy/topology.go, for a node whose name and zone may be unknown.
+// expectation is the result that kube-proxy should compute from the endpoints of one Service port:
+// CategorizeEndpoints of pkg/proxy/topology.go. The node's name and zone may be unknown.
 type expectation struct {
 	cluster      map[string]bool // endpoints for policy Cluster
-	zoned        map[string]bool // the same by hints for zones alone: until 1.33, and where PreferSameTrafficDistribution is off
-	ready        map[string]bool // without hints: older kube-proxies, and Services that do not ask for them
-	local        map[string]bool // endpoints for policy Local; nil when the node is unknown
-	known        map[string]bool // any that kube-proxy could use
-	unsure       map[string]bool // those of which it may know something else
-	hintsUnknown bool            // hints exist, but not which apply here
-	fallback     bool            // nothing is ready: cluster has endpoints that still serve while they terminate
+	zoned        map[string]bool // the same by zone hints alone: until 1.33, and if PreferSameTrafficDistribution is off
+	ready        map[string]bool // without hints: for older kube-proxies, and for Services that do not use them
+	local        map[string]bool // endpoints for policy Local; nil if the node is unknown
+	known        map[string]bool // all endpoints that kube-proxy could use
+	unsure       map[string]bool // endpoints about which kube-proxy may have other data
+	hintsUnknown bool            // there are hints, but it is unknown which apply to this node
+	fallback     bool            // no endpoint is ready: cluster contains terminating endpoints that still serve
 }
 
-func expect(endpoints []apiEndpoint, node, zone string) expectation {
-	endpoints = distinct(endpoints)
+func expectEndpoints(endpoints []apiEndpoint, node, zone string) expectation {
+	endpoints = distinctEndpoints(endpoints)
 	e := expectation{cluster: map[string]bool{}, zoned: map[string]bool{}, ready: map[string]bool{}, known: map[string]bool{},
 		unsure: map[string]bool{}}
 	draining := map[string]bool{}
@@ -37,7 +37,7 @@ func expect(endpoints []apiEndpoint, node, zone string) expectation {
 			e.unsure[ep.address] = true
 		}
 	}
-	hinted, inZone := e.hints(endpoints, node, zone)
+	hinted, inZone := e.hintFilters(endpoints, node, zone)
 	for _, ep := range endpoints {
 		if ep.ready && hinted(ep) {
 			e.cluster[ep.address] = true
@@ -50,14 +50,15 @@ func expect(endpoints []apiEndpoint, node, zone string) expectation {
 		e.cluster, e.fallback = draining, len(draining) > 0
 	}
 	if node != "" {
-		e.local = local(endpoints, node)
+		e.local = localEndpoints(endpoints, node)
 	}
 	return e
 }
 
-// hints returns which endpoints this node should use, and which by hints for zones alone. Hints count only if every ready endpoint has
-// one and one names this node or zone; a node's hint counts before a zone's.
-func (e *expectation) hints(endpoints []apiEndpoint, node, zone string) (hinted, inZone func(apiEndpoint) bool) {
+// hintFilters returns two filters: the endpoints that this node should use, and the endpoints by zone
+// hints alone. Hints count only if every ready endpoint has one and one names this node or zone. A
+// node hint takes precedence over a zone hint.
+func (e *expectation) hintFilters(endpoints []apiEndpoint, node, zone string) (hinted, inZone func(apiEndpoint) bool) {
 	allNodes, allZones, forNode, forZone := true, true, false, false
 	for _, ep := range endpoints {
 		if ep.ready {
@@ -79,8 +80,9 @@ func (e *expectation) hints(endpoints []apiEndpoint, node, zone string) (hinted,
 	return inZone, inZone
 }
 
-// local returns this node's ready endpoints or, if there are none, those that still serve while they terminate.
-func local(endpoints []apiEndpoint, node string) map[string]bool {
+// localEndpoints returns this node's ready endpoints or, without any, its terminating endpoints that
+// still serve.
+func localEndpoints(endpoints []apiEndpoint, node string) map[string]bool {
 	ready, draining := map[string]bool{}, map[string]bool{}
 	for _, ep := range endpoints {
 		switch {
@@ -97,10 +99,11 @@ func local(endpoints []apiEndpoint, node string) map[string]bool {
 	return draining
 }
 
-// distinct keeps one of the endpoints with the same address, the ready one first: while it moves between slices an endpoint may be in two,
-// and two Pods with the node's address share one while one replaces the other. Which of them kube-proxy takes depends on its version and
-// on chance (addEndpoints of pkg/proxy/endpointslicecache.go).
-func distinct(endpoints []apiEndpoint) []apiEndpoint {
+// distinctEndpoints keeps one endpoint for each address, ready ones first. An endpoint may be in two slices
+// while it moves between them, and two Pods with the node's address share an address while one
+// replaces the other. Which of them kube-proxy uses depends on its version and on chance
+// (addEndpoints of pkg/proxy/endpointslicecache.go).
+func distinctEndpoints(endpoints []apiEndpoint) []apiEndpoint {
 	at := make(map[string]int, len(endpoints))
 	kept := make([]apiEndpoint, 0, len(endpoints))
 	for _, ep := range endpoints {
@@ -120,13 +123,13 @@ func distinct(endpoints []apiEndpoint) []apiEndpoint {
 	return kept
 }
 
-// difference gathers what is too much and what is missing, over both policies.
+// difference collects surplus and missing endpoints, over both policies.
 type difference struct {
 	*expectation
 	stale, missing map[string]bool
-	chance         float64 // of a connection to a stale endpoint
+	chance         float64 // probability that a connection goes to a stale endpoint
 	total          int
-	at             string // in IPVS mode, where not at the ClusterIP: "at 192.0.2.1:80, "
+	at             string // in IPVS mode the address, if it is not the ClusterIP: "at 192.0.2.1:80, "
 }
 
 func newDifference(e *expectation) difference {
@@ -136,9 +139,9 @@ func newDifference(e *expectation) difference {
 func (d *difference) compareCluster(s *Service, v VersionRange) {
 	switch {
 	case d.fallback && v.Min < 26 && len(s.Endpoints) == 0:
-		// before 1.26 policy Cluster does not fall back to terminating endpoints
+		// before 1.26, policy Cluster does not fall back to terminating endpoints
 	case !d.fallback && (same(s.Endpoints, d.ready) || same(s.Endpoints, d.zoned)):
-		// hints that this kube-proxy does not follow, or none
+		// without hints, or with a kube-proxy that ignores them
 	case d.hintsUnknown && len(s.Endpoints) > 0:
 		d.compare(s.Endpoints, d.ready, nil)
 	default:
@@ -155,14 +158,14 @@ func (d *difference) compareLocal(s *Service, v VersionRange) {
 	case d.local == nil:
 		d.compare(s.LocalEndpoints, d.known, nil)
 	case !ready && v.Min < 26 && len(s.LocalEndpoints) == 0:
-		// before 1.26 policy Local does not fall back either
+		// before 1.26, policy Local does not fall back either
 	default:
 		d.compare(s.LocalEndpoints, d.local, d.local)
 	}
 }
 
-// compare notes endpoints that are not allowed, and wanted ones that are missing. What is not sure of one endpoint decides about the
-// others.
+// compare records endpoints that are not allowed and wanted endpoints that are missing. Uncertainty
+// about one endpoint affects the others.
 func (d *difference) compare(got []Endpoint, allowed, wanted map[string]bool) {
 	if len(d.unsure) > 0 {
 		allowed = d.known
@@ -171,7 +174,7 @@ func (d *difference) compare(got []Endpoint, allowed, wanted map[string]bool) {
 	d.total += len(got)
 	for _, ep := range got {
 		if ep.Address == "" {
-			continue // could not be read
+			continue // its address could not be read
 		}
 		have[ep.Address] = true
 		if !allowed[ep.Address] {
@@ -202,14 +205,14 @@ func (d *difference) report(c *comparison, s *Service) {
 	c.stale[keyOf(s)] = len(d.stale)+len(d.missing) > 0
 	switch {
 	case len(d.stale) > 0:
-		msg := fmt.Sprintf("%s%d of %d endpoints that this node sends connections to are not in the API, or not ready: %s; they take %.1f %% of "+
-			"new connections", d.at, len(d.stale), d.total, few(d.stale), 100*min(d.chance, 1))
+		msg := fmt.Sprintf("%s%d of %d endpoints in the rules are not in the API or not ready: %s; they get %.1f %% of "+
+			"new connections", d.at, len(d.stale), d.total, formatSet(d.stale), 100*min(d.chance, 1))
 		if len(d.missing) > 0 {
-			msg += fmt.Sprintf("; these of the API get none: %s", few(d.missing))
+			msg += fmt.Sprintf("; missing endpoints from the API: %s", formatSet(d.missing))
 		}
-		c.find("kubeproxy.truth.endpoint-stale", s, "%s", msg)
+		c.addFinding("kubeproxy.truth.endpoint-stale", s, "%s", msg)
 	case len(d.missing) > 0:
-		c.find("kubeproxy.truth.endpoint-missing", s,
-			"%s%s: they are in the API, and not among the %d of this node's rules", d.at, few(d.missing), d.total)
+		c.addFinding("kubeproxy.truth.endpoint-missing", s,
+			"%sendpoints in the API but not in the rules: %s; the rules have %d endpoints", d.at, formatSet(d.missing), d.total)
 	}
 }

@@ -7,15 +7,15 @@ import (
 	"testing"
 )
 
-// recordedFields is what kube-proxy 1.36 wrote for Services of every kind, and what the API said: TestFields of internal/e2e/cluster with
-// RECORD.
+// recordedFields returns the rules of kube-proxy 1.36 for Services of every kind, and the API's
+// objects. They were recorded by TestFields of internal/e2e/cluster with RECORD.
 func recordedFields(t *testing.T, mode string) (rules, svcs, eps string) {
 	t.Helper()
 	file := map[string]string{"iptables": "fields-iptables.txt", "nft": "fields-nft.json"}[mode]
 	return readFile(t, file), readFile(t, "fields-"+mode+"-services.json"), readFile(t, "fields-"+mode+"-slices.json")
 }
 
-// TestRecordedFields: one thing that a Service says is another one than what kube-proxy wrote.
+// TestRecordedFields changes one field of a Service in the API after kube-proxy wrote its rules.
 func TestRecordedFields(t *testing.T) {
 	const (
 		address = "kubeproxy.truth.service-address"
@@ -26,43 +26,43 @@ func TestRecordedFields(t *testing.T) {
 		what, service, old, now string
 		want, words             string
 	}{
-		{"as it was", "kept", "", "", "", ""},
+		{"unchanged", "kept", "", "", "", ""},
 		{"one more balancer", "vip", `"ip": "192.0.2.2"`, `"ip": "192.0.2.3"}, {"ip": "192.0.2.2"`, address,
-			"does not answer what is sent to 192.0.2.3, port 80: it is an address of its load balancer in the API"},
-		{"another balancer, no endpoints", "vip-none", "192.0.2.4", "192.0.2.5", address, "still takes what is sent to 192.0.2.4, port 80"},
-		{"a balancer more, no endpoints", "vip-none", `"ip": "192.0.2.4"`, `"ip": "192.0.2.4"}, {"ip": "192.0.2.5"`, address, "192.0.2.5"},
-		{"a balancer that is a proxy", "vip", `"ipMode": "VIP"`, `"ipMode": "Proxy"`, address, "still takes what is sent to 192.0.2.2"},
-		{"a proxy that is an address", "vip", `"ipMode": "Proxy"`, `"ipMode": "VIP"`, address, "does not answer what is sent to 192.0.2.99"},
+			"does not serve 192.0.2.3, port 80: in the API it is an address of its load balancer"},
+		{"another balancer, no endpoints", "vip-none", "192.0.2.4", "192.0.2.5", address, "still serves 192.0.2.4, port 80"},
+		{"one more balancer, no endpoints", "vip-none", `"ip": "192.0.2.4"`, `"ip": "192.0.2.4"}, {"ip": "192.0.2.5"`, address, "192.0.2.5"},
+		{"a balancer that is a proxy", "vip", `"ipMode": "VIP"`, `"ipMode": "Proxy"`, address, "still serves 192.0.2.2"},
+		{"a proxy that is an address", "vip", `"ipMode": "Proxy"`, `"ipMode": "VIP"`, address, "does not serve 192.0.2.99"},
 		{"a balancer without a mode", "vip", `, "ipMode": "VIP"`, ``, "", ""},
 		{"a balancer of the other family", "vip", `"ip": "192.0.2.2"`, `"ip": "2001:db8::2"}, {"ip": "192.0.2.2"`, "", ""},
-		{"a spelling that is read in two ways", "vip", `"ip": "192.0.2.2"`, `"ip": "192.0.2.010"}, {"ip": "192.0.2.2"`, "", ""},
-		{"an external address more", "external-more", `"203.0.113.1"`, `"203.0.113.1", "203.0.113.2"`, address,
-			"does not answer what is sent to 203.0.113.2, port 80: it is an external address"},
+		{"an ambiguous spelling", "vip", `"ip": "192.0.2.2"`, `"ip": "192.0.2.010"}, {"ip": "192.0.2.2"`, "", ""},
+		{"one more external address", "external-more", `"203.0.113.1"`, `"203.0.113.1", "203.0.113.2"`, address,
+			"does not serve 203.0.113.2, port 80: in the API it is an external address"},
 		{"the same in IPv6", "external-more", `"203.0.113.1"`, `"203.0.113.1", "2001:db8::1"`, "", ""},
-		{"another Service's", "external-more", `"203.0.113.1"`, `"203.0.113.1", "203.0.113.3"`, "", ""},
-		{"an external address less", "external-less", `"203.0.113.3"`, ``, address, "still takes what is sent to 203.0.113.3, port 80"},
-		{"a longer affinity", "sticky", `"timeoutSeconds": 77`, `"timeoutSeconds": 300`, policy, "for 300 s in the API, for 77 s on this node"},
-		{"an affinity without its time", "sticky", `"timeoutSeconds": 77`, ``, "", ""},
+		{"an address of another Service", "external-more", `"203.0.113.1"`, `"203.0.113.1", "203.0.113.3"`, "", ""},
+		{"one external address less", "external-less", `"203.0.113.3"`, ``, address, "still serves 203.0.113.3, port 80"},
+		{"a longer affinity", "sticky", `"timeoutSeconds": 77`, `"timeoutSeconds": 300`, policy, "is 300 s in the API, 77 s on this node"},
+		{"an affinity without a timeout", "sticky", `"timeoutSeconds": 77`, ``, "", ""},
 		{"now Local", "to-local", `"externalTrafficPolicy": "Cluster"`, `"externalTrafficPolicy": "Local"`, policy,
-			"to endpoints of other nodes too"},
+			"also sends external traffic to endpoints of other nodes"},
 		{"now Local, none here", "to-local-none", `"externalTrafficPolicy": "Cluster"`, `"externalTrafficPolicy": "Local"`, policy,
 			"of other nodes"},
 		{"now Cluster", "to-cluster", `"externalTrafficPolicy": "Local"`, `"externalTrafficPolicy": "Cluster"`, policy,
-			"to its own endpoints only"},
+			"only to its own endpoints"},
 		{"now Cluster, none here", "to-cluster-none", `"externalTrafficPolicy": "Local"`, `"externalTrafficPolicy": "Cluster"`, policy, "drops"},
 		{"now Cluster, no endpoints at all", "vip-none", `"externalTrafficPolicy": "Local"`, `"externalTrafficPolicy": "Cluster"`, "", ""},
-		{"policy not said", "to-local", `"externalTrafficPolicy": "Cluster"`, `"x": ""`, "", ""},
+		{"no policy", "to-local", `"externalTrafficPolicy": "Cluster"`, `"x": ""`, "", ""},
 		{"one range less", "ranges-less", `"198.51.100.0/24", `, ``, ranges,
-			"loadBalancerSourceRanges is 203.0.112.0/21 in the API; this node lets 198.51."},
-		{"one range more", "ranges-none", `"203.0.112.0/21"`, `"203.0.112.0/21", "10.0.0.0/8"`, ranges, "this node lets 203.0.112.0/21 use"},
+			"loadBalancerSourceRanges is 203.0.112.0/21 in the API; this node admits 198.51."},
+		{"one range more", "ranges-none", `"203.0.112.0/21"`, `"203.0.112.0/21", "10.0.0.0/8"`, ranges, "this node admits 203.0.112.0/21 to"},
 		{"a narrower range", "ranges-none", `"203.0.112.0/21"`, `" 203.0.112.0/22 "`, ranges, "is 203.0.112.0/22 in the API"},
-		{"no ranges", "ranges-none", `"loadBalancerSourceRanges": ["203.0.112.0/21"], `, ``, ranges, "anybody may use"},
-		{"everybody", "ranges-none", `"203.0.112.0/21"`, `"203.0.112.0/21", "0.0.0.0/0"`, ranges, "anybody may use"},
-		{"ranges at last", "ranges-now", `"ports"`, `"loadBalancerSourceRanges": ["10.0.0.0/8"], "ports"`, ranges, "lets anybody use"},
+		{"no ranges", "ranges-none", `"loadBalancerSourceRanges": ["203.0.112.0/21"], `, ``, ranges, "the API has no loadBalancerSourceRanges"},
+		{"all addresses", "ranges-none", `"203.0.112.0/21"`, `"203.0.112.0/21", "0.0.0.0/0"`, ranges, "the API has no loadBalancerSourceRanges"},
+		{"ranges added", "ranges-now", `"ports"`, `"loadBalancerSourceRanges": ["10.0.0.0/8"], "ports"`, ranges, "admits all clients"},
 		{"ranges, no endpoints", "vip-none", `"ports"`, `"loadBalancerSourceRanges": ["10.0.0.0/8"], "ports"`, "", ""},
 		{"ranges of the other family", "ranges-now", `"ports"`, `"loadBalancerSourceRanges": ["2001:db8::/32"], "ports"`, "", ""},
-		{"the same ranges, cut otherwise", "ranges-none", `"203.0.112.0/21"`, `" 203.0.116.0/22 ", "203.0.112.7/22"`, "", ""},
-		{"a range that is none", "ranges-none", `"203.0.112.0/21"`, `"203.0.112.000/21"`, "", ""},
+		{"the same ranges, written differently", "ranges-none", `"203.0.112.0/21"`, `" 203.0.116.0/22 ", "203.0.112.7/22"`, "", ""},
+		{"an invalid range", "ranges-none", `"203.0.112.0/21"`, `"203.0.112.000/21"`, "", ""},
 	} {
 		for _, mode := range []string{"iptables", "nft"} {
 			t.Run(c.what+" "+mode, func(t *testing.T) {
@@ -81,7 +81,8 @@ func TestRecordedFields(t *testing.T) {
 	}
 }
 
-// TestFieldsIPv6: only addresses and ranges of the rules' family count, and older versions write some things otherwise.
+// TestFieldsIPv6 checks that only addresses and ranges of the rules' family count, and covers the
+// different forms of older versions.
 func TestFieldsIPv6(t *testing.T) {
 	const (
 		address = "kubeproxy.truth.service-address"
@@ -113,12 +114,12 @@ func TestFieldsIPv6(t *testing.T) {
 		{"one more", nil, `{"hostname": "x"}`, `{"ip": "2001:db8::6"}`, address},
 		{"IPv4 ranges change", nil, "192.0.2.0/24", "192.0.2.0/25", ""},
 		{"IPv6 ranges change", nil, "2001:db8:1::/48", "2001:db8:1::/49", ranges},
-		{"IPv4 is everybody's", nil, "192.0.2.0/24", "0.0.0.0/0", ""},
-		{"IPv6 is everybody's", nil, "192.0.2.0/24", "::/0", ranges},
-		{"and written so", everybody, "192.0.2.0/24", "::/0", ""},
-		{"everybody in the rules only", everybody, "", "", ranges},
-		{"before 1.30 a proxy's address may use itself", own, `{"hostname": "x"}`, `{"ip": "2001:db8::6", "ipMode": "Proxy"}`, ""},
-		{"before 1.30 a proxy's address is served", nil, `{"ip": "2001:db8::7"}`, `{"ip": "2001:db8::7", "ipMode": "Proxy"}`, ""},
+		{"IPv4 admits all", nil, "192.0.2.0/24", "0.0.0.0/0", ""},
+		{"IPv6 admits all", nil, "192.0.2.0/24", "::/0", ranges},
+		{"IPv6 admits all in the API and the rules", everybody, "192.0.2.0/24", "::/0", ""},
+		{"only the rules admit all", everybody, "", "", ranges},
+		{"before 1.30, a proxied address may use itself", own, `{"hostname": "x"}`, `{"ip": "2001:db8::6", "ipMode": "Proxy"}`, ""},
+		{"before 1.30, a proxied address is served", nil, `{"ip": "2001:db8::7"}`, `{"ip": "2001:db8::7", "ipMode": "Proxy"}`, ""},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			rules := mustParse(t, hashed(editedSave(t, formIPv6, c.edits...)))
@@ -127,8 +128,10 @@ func TestFieldsIPv6(t *testing.T) {
 	}
 }
 
-// TestProxiedRanges: kube-proxy 1.30 and later enforces no ranges where the load balancer answers all addresses itself, and its rules may
-// look like those of 1.25. Where the rules have such an address, as those before 1.30 do, its ranges are compared.
+// TestProxiedRanges checks that ranges are compared only if the rules contain an address that is
+// not proxied. kube-proxy 1.30 and later enforces no ranges if the load balancer answers all
+// addresses itself, but its rules may look like the rules of 1.25. Rules before 1.30 contain such
+// addresses.
 func TestProxiedRanges(t *testing.T) {
 	const dispatch = `^-A KUBE-SERVICES -d 192.0.2.8/32 `
 	rules, svcs, eps := recordedFields(t, "iptables")
@@ -142,13 +145,14 @@ func TestProxiedRanges(t *testing.T) {
 	} {
 		rep := Judge(mustParse(t, c.rules), Options{Services: services(t, c.svcs), Endpoints: endpoints(t, eps), NodeName: "node-iptables-legacy"})
 		if rep.Version.Min != 25 {
-			t.Errorf("%s: taken for %s", c.what, rep.Version)
+			t.Errorf("%s: detected version %s", c.what, rep.Version)
 		}
 		wantOne(t, rep, c.want)
 	}
 }
 
-// TestSourceRangesState: kube-proxy that changes the ranges is at work.
+// TestSourceRangesState checks that the state of a Service port changes when kube-proxy changes the
+// ranges.
 func TestSourceRangesState(t *testing.T) {
 	for _, mode := range []string{"iptables", "nft"} {
 		rules, _, _ := recordedFields(t, mode)
@@ -162,7 +166,8 @@ func TestSourceRangesState(t *testing.T) {
 	}
 }
 
-// TestNoExternalIPs: a kube-proxy that serves no externalIPs is right not to.
+// TestNoExternalIPs checks that a kube-proxy without externalIPs is not reported for missing
+// addresses.
 func TestNoExternalIPs(t *testing.T) {
 	rules, svcs, _ := recordedFields(t, "nft")
 	svcs = inService(svcs, "external-more", `"203.0.113.1"`, `"203.0.113.1", "203.0.113.2"`)
@@ -173,8 +178,8 @@ func TestNoExternalIPs(t *testing.T) {
 	}
 }
 
-// TestNoWayToExternal: a kube-proxy that serves no externalIPs writes their chains all the same, and nothing that leads there. Chains of
-// other kinds that nothing leads to are left over.
+// TestNoWayToExternal checks that unreferenced chains are reported except those for externalIPs: a
+// kube-proxy that serves no externalIPs writes their chains, but no jump to them.
 func TestNoWayToExternal(t *testing.T) {
 	const left = "kubeproxy.chain.unreferenced"
 	for mode, node := range map[string]string{"iptables": "node-iptables-legacy", "nft": "node-nftables"} {
@@ -196,8 +201,9 @@ func TestNoWayToExternal(t *testing.T) {
 	wantOne(t, Judge(mustParse(t, stray), Options{NoExternalIPs: func() bool { return true }}), left)
 }
 
-// TestHealthPorts: a port that kube-proxy does not listen on is found, unless it answers no node ports at all, is not there, or something
-// worse is wrong with the Service; what could not be seen is unknown.
+// TestHealthPorts checks that a port is reported if kube-proxy does not listen on it. It is not
+// reported if kube-proxy serves no node ports or does not run, or if the Service has a worse fault.
+// It is unknown if the ports could not be read.
 func TestHealthPorts(t *testing.T) {
 	const closed, port = "kubeproxy.healthport.closed", `"healthCheckNodePort": `
 	for _, mode := range []string{"iptables", "nft"} {
@@ -206,7 +212,7 @@ func TestHealthPorts(t *testing.T) {
 		for _, p := range services(t, svcs).list {
 			open = append(open, uint16(p.health))
 		}
-		var nowhere string // node ports are answered
+		var nowhere string // rules without node ports
 		if mode == "iptables" {
 			nowhere = editedSave(t, rules, del("^-A KUBE-SERVICES .*-j KUBE-NODEPORTS"))
 		} else {
@@ -220,14 +226,14 @@ func TestHealthPorts(t *testing.T) {
 			want      string
 		}{
 			{"all", rules, svcs, ports(open...), ""},
-			{"not asked", rules, svcs, nil, ""},
+			{"no query", rules, svcs, nil, ""},
 			{"no kube-proxy", rules, svcs, func() (map[uint16]bool, error) { return nil, nil }, ""},
 			{"none", rules, svcs, ports(), closed + " " + closed},
-			{"not seen", rules, svcs, func() (map[uint16]bool, error) { return nil, errors.New("EPERM") }, "kubeproxy.healthport.unread"},
-			{"another one", rules, inService(svcs, "kept", port+"3", port+"1"), ports(open...), closed},
+			{"query fails", rules, svcs, func() (map[uint16]bool, error) { return nil, errors.New("EPERM") }, "kubeproxy.healthport.unread"},
+			{"another port", rules, inService(svcs, "kept", port+"3", port+"1"), ports(open...), closed},
 			{"policy Cluster", rules, inService(svcs, "kept", `"externalTrafficPolicy": "Local"`, `"externalTrafficPolicy": "Cluster"`),
 				ports(open...), "kubeproxy.truth.service-policy"},
-			{"something else", rules, inService(svcs, "kept", "192.0.2.1", "192.0.2.77"), ports(),
+			{"another difference", rules, inService(svcs, "kept", "192.0.2.1", "192.0.2.77"), ports(),
 				"kubeproxy.truth.service-address " + closed},
 			{"no node ports", nowhere, svcs, ports(), ""},
 			{"endpoints too", rules, svcs, ports(), "kubeproxy.truth.endpoint-stale " + closed},
@@ -245,7 +251,8 @@ func TestHealthPorts(t *testing.T) {
 	}
 }
 
-// TestHealthPortVersions: a port that kube-proxy does not listen on is explained by a version that asks for none, and by no other.
+// TestHealthPortVersions checks that only an API version without the port explains that kube-proxy
+// does not listen on it.
 func TestHealthPortVersions(t *testing.T) {
 	rules, svcs, eps := recordedFields(t, "nft")
 	v := NewVersions()
@@ -255,10 +262,10 @@ func TestHealthPortVersions(t *testing.T) {
 	rep, kept := Judge(mustParse(t, rules), Options{}), ServicePort{"default/kept", "ip"}
 	rep.Listening = ports()
 	if found := v.Differences(&rep, kept, "node-nftables", ""); names(found) != "kubeproxy.healthport.closed" {
-		t.Errorf("it differs by %q", names(found))
+		t.Errorf("differences: %q", names(found))
 	}
 	if v.Explain(&rep, kept, "node-nftables", "") {
-		t.Error("explained by a version that asks for the port")
+		t.Error("explained by a version with the port")
 	}
 	object, after, _ := strings.Cut(svcs[strings.Index(svcs, `{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "kept"`):], "},\n")
 	none, err := ServiceChange([]byte(strings.Replace(object+"}", `"healthCheckNodePort"`, `"x"`, 1)), false)
@@ -267,7 +274,7 @@ func TestHealthPortVersions(t *testing.T) {
 	}
 	v.Apply(none)
 	if !v.Explain(&rep, kept, "node-nftables", "") {
-		t.Error("not explained by a version that asks for none")
+		t.Error("not explained by a version without the port")
 	}
 }
 

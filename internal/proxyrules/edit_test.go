@@ -10,10 +10,10 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// edit changes a recording by hand: one line of iptables-save text, or one object of nft's JSON.
+// edit is one change to a recording: to a line of iptables-save text or an object of nft's JSON.
 type edit struct {
 	op       string // delete, replace, before, after
-	line     string // regular expression; must match one line, any number with the op's "-all" form
+	line     string // regular expression; must match exactly one line, with the op's "-all" form any number
 	old, new string
 }
 
@@ -90,7 +90,7 @@ func editedNFT(t testing.TB, text string, edits ...edit) string {
 	return `{"nftables": [` + strings.Join(apply(t, lines, edits), ", ") + "]}\n"
 }
 
-// mustParse returns a set for each text.
+// mustParse parses each text into a set.
 func mustParse(t testing.TB, texts ...string) []*ruleset.Set {
 	t.Helper()
 	var sets []*ruleset.Set
@@ -122,7 +122,7 @@ func services(t testing.TB, text string) *Services {
 	return svcs
 }
 
-// names lists the findings' names, for comparison with a literal.
+// names joins the names of findings, for comparison with a literal.
 func names(findings []Finding) string {
 	var list []string
 	for _, f := range findings {
@@ -131,7 +131,8 @@ func names(findings []Finding) string {
 	return strings.Join(list, " ")
 }
 
-// wantOne fails unless the report has exactly the findings named, each with its evidence and remedy.
+// wantOne fails unless the report has exactly the named findings, each with its evidence and
+// remedy.
 func wantOne(t *testing.T, rep Judgment, want string) {
 	t.Helper()
 	if got := names(rep.Findings); got != want {

@@ -12,16 +12,16 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// Endpoints is all EndpointSlices of the API.
+// Endpoints holds all EndpointSlices of the API.
 type Endpoints struct {
-	Slices   int    // read
-	Version  string // the list's resourceVersion
+	Slices   int    // number of slices read
+	Version  string // resourceVersion of the list
 	services map[string]*apiEndpoints
 }
 
-// apiEndpoints are the endpoints of one Service.
+// apiEndpoints holds the endpoints of one Service.
 type apiEndpoints struct {
-	managed bool // the EndpointSlice controller's own: labels of the Service are copied to its slices
+	managed bool // from the EndpointSlice controller, which copies the Service's labels to its slices
 	ignored bool // headless, or another proxy's
 	ports   map[apiPort][]apiEndpoint
 }
@@ -31,13 +31,13 @@ type apiPort struct{ name, proto, family string }
 type apiEndpoint struct {
 	address              string // ip:port
 	node                 string
-	zones, nodes         []string // hints
+	zones, nodes         []string // from hints
 	ready                bool
 	serving, terminating bool
-	unsure               bool // kube-proxy uses it, or does not
+	unsure               bool // it is uncertain whether kube-proxy uses it
 }
 
-// endpointSlice is the part of a discovery.k8s.io/v1 EndpointSlice that kube-proxy looks at.
+// endpointSlice contains the fields of a discovery.k8s.io/v1 EndpointSlice that kube-proxy reads.
 type endpointSlice struct {
 	Kind        string
 	AddressType string
@@ -66,16 +66,16 @@ const (
 	labelManagedBy = "endpointslice.kubernetes.io/managed-by"
 )
 
-// maxPairs is ten times the endpoints of the largest cluster known, with a port each.
+// maxPairs is ten times the number of endpoints in the largest known cluster, with one port each.
 const maxPairs = 500_000
 
-// LoadEndpointSlices reads a list of EndpointSlices as `kubectl get endpointslices -A -o json` or the API prints it. Items of
-// other kinds are passed over. It fails with an input.Error.
+// LoadEndpointSlices reads a list of EndpointSlices in the format of `kubectl get endpointslices -A
+// -o json` or of the API. It skips items of other kinds. Every error is an input.Error.
 func LoadEndpointSlices(r io.Reader) (*Endpoints, error) {
 	return loadEndpointSlices(r, func(*endpointSlice) {})
 }
 
-// loadEndpointSlices passes each slice to keep, too.
+// loadEndpointSlices also passes each slice to keep.
 func loadEndpointSlices(r io.Reader, keep func(*endpointSlice)) (*Endpoints, error) {
 	in := input.NewJSON(r)
 	all := &Endpoints{services: map[string]*apiEndpoints{}}
@@ -89,9 +89,9 @@ func loadEndpointSlices(r io.Reader, keep func(*endpointSlice)) (*Endpoints, err
 			others++
 			return nil
 		}
-		// Each endpoint is kept once for each port: a small slice can make millions.
+		// Each endpoint is stored once for each port, so a small slice can expand to millions.
 		if pairs += len(s.Ports) * len(s.Endpoints); pairs > maxPairs {
-			return input.Unknown(0, "more than %d endpoints, each counted once for each of its ports", maxPairs)
+			return input.Unknown(0, "more than %d endpoints (counted once for each port)", maxPairs)
 		}
 		all.add(&s)
 		keep(&s)
@@ -102,12 +102,12 @@ func loadEndpointSlices(r io.Reader, keep func(*endpointSlice)) (*Endpoints, err
 	}
 	all.Version = in.Version
 	if all.Slices == 0 && others > 0 {
-		return nil, input.Unreadable(0, "no EndpointSlice among %d items", others)
+		return nil, input.Unreadable(0, "none of %d items is an EndpointSlice", others)
 	}
 	return all, nil
 }
 
-// service returns the slice's Service, ns/name, "" where it has none.
+// service returns the slice's Service as ns/name, or "".
 func (s *endpointSlice) service() string {
 	if name := s.Metadata.Labels[labelService]; name != "" {
 		return s.Metadata.Namespace + "/" + name
@@ -119,7 +119,7 @@ func (all *Endpoints) add(s *endpointSlice) {
 	all.Slices++
 	name, family := s.service(), map[string]string{"IPv4": ruleset.IPv4, "IPv6": ruleset.IPv6}[s.AddressType]
 	if name == "" || family == "" {
-		return // kube-proxy passes over these too
+		return // kube-proxy skips these too
 	}
 	svc := all.services[name]
 	if svc == nil {
@@ -134,18 +134,18 @@ func (all *Endpoints) add(s *endpointSlice) {
 		if p.Port == nil || *p.Port == 0 || headless {
 			continue // kube-proxy does not see these
 		}
-		key := apiPort{text(p.Name, ""), strings.ToLower(text(p.Protocol, "TCP")), family}
+		key := apiPort{textOr(p.Name, ""), strings.ToLower(textOr(p.Protocol, "TCP")), family}
 		for _, e := range s.Endpoints {
 			if len(e.Addresses) == 0 {
 				continue
 			}
 			ep := apiEndpoint{
 				address:     net.JoinHostPort(canonical(e.Addresses[0]), strconv.Itoa(int(*p.Port))),
-				node:        text(e.NodeName, ""),
-				ready:       yes(e.Conditions.Ready, true),
-				serving:     yes(e.Conditions.Serving, true),
-				terminating: yes(e.Conditions.Terminating, false),
-				unsure:      others, // until 1.35 kube-proxy passes over them
+				node:        textOr(e.NodeName, ""),
+				ready:       boolOr(e.Conditions.Ready, true),
+				serving:     boolOr(e.Conditions.Serving, true),
+				terminating: boolOr(e.Conditions.Terminating, false),
+				unsure:      others, // until 1.35 kube-proxy skips them
 			}
 			if e.Hints != nil {
 				for _, z := range e.Hints.ForZones {
@@ -160,7 +160,8 @@ func (all *Endpoints) add(s *endpointSlice) {
 	}
 }
 
-// Has reports whether any Service has a ready endpoint at that address, spelled `ip:port` or `[ip]:port`.
+// Has reports whether any Service has a ready endpoint at that address, written as `ip:port` or
+// `[ip]:port`.
 func (e *Endpoints) Has(address string) bool {
 	for _, s := range e.services {
 		for _, endpoints := range s.ports {
@@ -174,22 +175,22 @@ func (e *Endpoints) Has(address string) bool {
 	return false
 }
 
-func text(s *string, otherwise string) string {
+func textOr(s *string, otherwise string) string {
 	if s == nil {
 		return otherwise
 	}
 	return *s
 }
 
-func yes(b *bool, otherwise bool) bool {
+func boolOr(b *bool, otherwise bool) bool {
 	if b == nil {
 		return otherwise
 	}
 	return *b
 }
 
-// canonical spells an address as the kernel does. The API keeps it as it was written; in IPv4 with leading zeros, which kube-proxy
-// passes over.
+// canonical formats an address as the kernel does. The API stores addresses as they were written,
+// IPv4 possibly with leading zeros, which kube-proxy ignores.
 func canonical(address string) string {
 	a, err := netip.ParseAddr(address)
 	if err != nil {

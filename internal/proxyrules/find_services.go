@@ -8,9 +8,9 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// portal takes a comment of KUBE-SERVICES apart: the Service port and what the rule is for. These comments survive
-// large-cluster mode.
-func portal(comment string) (name, what string) {
+// splitPortal splits a comment of KUBE-SERVICES into the Service port and the purpose of the rule. Large-cluster mode
+// keeps these comments.
+func splitPortal(comment string) (name, what string) {
 	for _, what := range []string{"cluster IP", "external IP", "loadbalancer IP", "has no endpoints", "has no local endpoints"} {
 		if name, ok := strings.CutSuffix(comment, what); ok && strings.HasSuffix(name, " ") {
 			return name[:len(name)-1], what
@@ -19,7 +19,7 @@ func portal(comment string) (name, what string) {
 	return "", ""
 }
 
-// node returns the Service of that name and protocol and links the chains that carry its hash.
+// node returns the Service of that name and protocol, and links the chains that carry its hash.
 func (a *audit) node(name, proto string) *node {
 	k := nodeKey{name, proto}
 	if n := a.byName[k]; n != nil {
@@ -29,15 +29,15 @@ func (a *audit) node(name, proto string) *node {
 	a.byName[k] = n
 	a.nodes = append(a.nodes, n)
 	h := a.hash.sum16(name, proto)
-	n.svc = a.own(n, "SVC", h)
-	n.svl = a.own(n, "SVL", h)
-	n.ext = a.own(n, "EXT", h)
-	n.fw = a.own(n, "FW", h)
-	n.xlb = a.own(n, "XLB", h)
+	n.svc = a.ownChain(n, "SVC", h)
+	n.svl = a.ownChain(n, "SVL", h)
+	n.ext = a.ownChain(n, "EXT", h)
+	n.fw = a.ownChain(n, "FW", h)
+	n.xlb = a.ownChain(n, "XLB", h)
 	return n
 }
 
-func (a *audit) own(n *node, kind string, hash []byte) *chain {
+func (a *audit) ownChain(n *node, kind string, hash []byte) *chain {
 	c := a.kinds[kind][string(hash)]
 	if c == nil || c.left {
 		return nil
@@ -46,10 +46,10 @@ func (a *audit) own(n *node, kind string, hash []byte) *chain {
 	return c
 }
 
-// portalKey is what a rule for a Service matches.
+// portalKey holds the match of a rule for a Service.
 type portalKey struct{ address, proto, port string }
 
-// findServices walks the rules that name Services, and judges them on the way.
+// findServices walks through the rules that name Services and judges them.
 func (a *audit) findServices() {
 	seen := map[portalKey]*ruleset.Rule{}
 	if c := a.chain(a.nat, "KUBE-SERVICES"); c != nil {
@@ -60,7 +60,7 @@ func (a *audit) findServices() {
 	if c := a.chain(a.nat, "KUBE-SERVICES"); c != nil {
 		a.portalsEmpty = len(c.Rules) == 0
 		if a.portalsEmpty && !c.blamed && !a.dispatchesNone() {
-			a.about("kubeproxy.service.portals", "nat", c, nil, nil, "KUBE-SERVICES has no rules: no Service address leads anywhere")
+			a.addFinding("kubeproxy.service.portals", "nat", c, nil, nil, "KUBE-SERVICES has no rules: no Service address is handled")
 		}
 		var nodePorts *ruleset.Rule
 		for i := range c.Rules {
@@ -73,8 +73,8 @@ func (a *audit) findServices() {
 				}
 				continue
 			case nodePorts != nil:
-				a.about("kubeproxy.nodeports.order", "nat", c, nodePorts, nil,
-					"rules for Services follow the KUBE-NODEPORTS jump: a node port may take their packets")
+				a.addFinding("kubeproxy.nodeports.order", "nat", c, nodePorts, nil,
+					"rules for Services follow the jump to KUBE-NODEPORTS: node port rules may match their packets")
 				nodePorts = nil
 			}
 			a.judgePortal(c, r, seen)
@@ -97,15 +97,15 @@ func (a *audit) findServices() {
 	}
 }
 
-// judgePortal: invariant 5. The comment's Service must hash to the target.
+// judgePortal checks invariant 5: the target must carry the hash of the comment's Service.
 func (a *audit) judgePortal(c *chain, r *ruleset.Rule, seen map[portalKey]*ruleset.Rule) {
-	name, what := portal(r.Comment)
+	name, what := splitPortal(r.Comment)
 	if name == "" || r.Target != "KUBE-MARK-MASQ" && !strings.HasPrefix(r.Target, "KUBE-") || strings.HasPrefix(what, "has no") {
 		a.breakNamed(r)
-		if a.to(r) != nil {
-			a.to(r).blamed = true
+		if a.target(r) != nil {
+			a.target(r).blamed = true
 		}
-		a.about("kubeproxy.chain.unexpected-rule", "nat", c, r, nil, "kube-proxy writes no such rule into KUBE-SERVICES")
+		a.addFinding("kubeproxy.chain.unexpected-rule", "nat", c, r, nil, "kube-proxy does not write this rule into KUBE-SERVICES")
 		return
 	}
 	n := a.node(name, r.Protocol)
@@ -118,7 +118,7 @@ func (a *audit) judgePortal(c *chain, r *ruleset.Rule, seen map[portalKey]*rules
 	}
 	const address = ruleset.ByDestination | ruleset.ByPort
 	if !r.Has(address) || r.Has(ruleset.NotDestination) || what == "cluster IP" && r.Conditions()&^(address|ruleset.ByProtocol) != 0 {
-		a.about("kubeproxy.service.address", "nat", c, r, n, "the rule for %s does not match one address and port", n.name)
+		a.addFinding("kubeproxy.service.address", "nat", c, r, n, "the rule for %s does not match one address and port", n.name)
 		return
 	}
 	ip := trimCIDR(r.Destination)
@@ -126,7 +126,7 @@ func (a *audit) judgePortal(c *chain, r *ruleset.Rule, seen map[portalKey]*rules
 	case "cluster IP":
 		n.cluster = r
 		n.out.ClusterIP, n.out.Port = ip, atoi(r.Port)
-		n.out.InternalLocal = a.to(r) != nil && a.to(r) == n.svl
+		n.out.InternalLocal = a.target(r) != nil && a.target(r) == n.svl
 	case "external IP":
 		n.out.ExternalIPs = appendNew(n.out.ExternalIPs, ip)
 	case "loadbalancer IP":
@@ -136,9 +136,9 @@ func (a *audit) judgePortal(c *chain, r *ruleset.Rule, seen map[portalKey]*rules
 	a.judgeTwice(c, r, n, seen, portalKey{r.Destination, r.Protocol, r.Port})
 }
 
-// judgeTarget: the target must be a chain with the Service's hash.
+// judgeTarget checks that the target is a chain with the Service's hash.
 func (a *audit) judgeTarget(c *chain, r *ruleset.Rule, n *node) {
-	to := a.to(r)
+	to := a.target(r)
 	if to == nil { // reported as undeclared
 		a.broken[n.name] = true
 		return
@@ -146,14 +146,14 @@ func (a *audit) judgeTarget(c *chain, r *ruleset.Rule, n *node) {
 	if to.owner == n {
 		return
 	}
-	a.about("kubeproxy.service.hash", "nat", c, r, n, "%s (%s) hashes to %s, but the rule leads to %s",
+	a.addFinding("kubeproxy.service.hash", "nat", c, r, n, "the hash of %s (%s) is %s, but the rule jumps to %s",
 		n.name, n.proto, a.hash.sum16(n.name, n.proto), r.Target)
-	c.blamed = false // it serves others too
+	c.blamed = false // it also serves other Services
 	to.blamed = true
 	a.portsDamaged = a.portsDamaged || c.Name == "KUBE-NODEPORTS"
 }
 
-// judgeTwice: the first of two rules for one address takes every packet.
+// judgeTwice reports a second rule for an address: the first one matches every packet.
 func (a *audit) judgeTwice(c *chain, r *ruleset.Rule, n *node, seen map[portalKey]*ruleset.Rule, key portalKey) {
 	first := seen[key]
 	if first == nil {
@@ -161,18 +161,18 @@ func (a *audit) judgeTwice(c *chain, r *ruleset.Rule, n *node, seen map[portalKe
 		return
 	}
 	if first.Target != r.Target && !a.broken[n.name] {
-		a.about("kubeproxy.service.duplicate", "nat", c, r, n, "line %d already sends %s %s %s to %s",
+		a.addFinding("kubeproxy.service.duplicate", "nat", c, r, n, "line %d already handles %s %s %s for %s",
 			first.Line, key.address, key.proto, key.port, first.Target)
 		c.blamed = false
 	}
 }
 
-// judgeNodePort: rules of KUBE-NODEPORTS carry only the Service's name.
+// judgeNodePort judges a rule of KUBE-NODEPORTS. Its comment contains only the Service's name.
 func (a *audit) judgeNodePort(c *chain, r *ruleset.Rule, seen map[portalKey]*ruleset.Rule) {
 	if !strings.Contains(r.Comment, "/") || !strings.HasPrefix(r.Target, "KUBE-") || !r.Has(ruleset.ByPort) {
 		a.breakNamed(r)
 		a.portsDamaged = true
-		a.about("kubeproxy.chain.unexpected-rule", "nat", c, r, nil, "kube-proxy writes no such rule into KUBE-NODEPORTS")
+		a.addFinding("kubeproxy.chain.unexpected-rule", "nat", c, r, nil, "kube-proxy does not write this rule into KUBE-NODEPORTS")
 		return
 	}
 	n := a.node(r.Comment, r.Protocol)
@@ -190,63 +190,63 @@ func (a *audit) judgeNodePort(c *chain, r *ruleset.Rule, seen map[portalKey]*rul
 	a.judgeTwice(c, r, n, seen, portalKey{"node port " + r.Destination, r.Protocol, r.Port})
 }
 
-// judgeNodePortRule: the jump is for this node's own addresses, named one by one or all.
+// judgeNodePortRule checks that the jump applies to this node's own addresses, either listed or all.
 func (a *audit) judgeNodePortRule(c *chain, r *ruleset.Rule) {
 	ports := a.chain(a.nat, "KUBE-NODEPORTS")
 	switch kinds := r.Conditions(); {
-	case a.to(r) != ports || ports == nil || ports.blamed: // nothing leads there, which is reported below
+	case a.target(r) != ports || ports == nil || ports.blamed: // no rule leads there, which is reported below
 		if r.Jump == 0 && ports != nil && strings.HasPrefix(r.Target, "KUBE-") {
-			ports.blamed = true // misspelt: reported as undeclared
+			ports.blamed = true // misspelt name: reported as undeclared
 		}
 	case kinds == ruleset.ByDestination && !r.Has(ruleset.NotDestination), kinds&^ruleset.ByDestination == ruleset.ToLocal:
 		a.nodePorts = true
 	default:
-		a.about("kubeproxy.nodeports.condition", "nat", c, r, nil, "the jump is not for the addresses of this node")
+		a.addFinding("kubeproxy.nodeports.condition", "nat", c, r, nil, "the jump does not match exactly the addresses of this node")
 		c.blamed, ports.blamed = false, true
 	}
 }
 
-// breakNamed notes the Service that a damaged rule's comment names, so that what follows is not reported too.
+// breakNamed marks the Service in a damaged rule's comment as broken, so that consequences are not reported too.
 func (a *audit) breakNamed(r *ruleset.Rule) {
 	if name, _, _ := strings.Cut(r.Comment, " "); strings.Contains(name, "/") {
 		a.broken[name] = true
 	}
 }
 
-// judgeNodePortJump: invariant 7, its second half.
+// judgeNodePortJump checks the second half of invariant 7.
 func (a *audit) judgeNodePortJump(c *chain) {
 	ports := a.chain(a.nat, "KUBE-NODEPORTS")
 	if ports == nil || len(ports.Rules) == 0 || ports.Refs > 0 || ports.blamed || a.portalsEmpty {
 		return
 	}
 	if a.opts.NodePortAddresses != nil && a.opts.NodePortAddresses() {
-		return // this node may have none of them
+		return // this node may have none of the configured addresses
 	}
-	a.about("kubeproxy.nodeports.missing", "nat", c, nil, nil, "KUBE-SERVICES has no jump to KUBE-NODEPORTS: no node port is answered")
+	a.addFinding("kubeproxy.nodeports.missing", "nat", c, nil, nil, "KUBE-SERVICES has no jump to KUBE-NODEPORTS: no node port is served")
 	c.blamed = false
 }
 
-// judgeBlocked: invariant 6. Rules of the filter table for Services without endpoints.
+// judgeBlocked checks invariant 6: the filter rules for Services without endpoints.
 func (a *audit) judgeBlocked(c *chain, r *ruleset.Rule) {
-	name, what := portal(r.Comment)
+	name, what := splitPortal(r.Comment)
 	want := "REJECT"
 	switch what {
 	case "has no local endpoints":
 		want = "DROP"
 	case "has no endpoints":
 	default:
-		a.about("kubeproxy.chain.unexpected-rule", "filter", c, r, nil, "kube-proxy writes no such rule into %s", c.Name)
+		a.addFinding("kubeproxy.chain.unexpected-rule", "filter", c, r, nil, "kube-proxy does not write this rule into %s", c.Name)
 		return
 	}
 	n := a.node(name, r.Protocol)
 	n.reached = true
 	if r.Target != want {
-		a.about("kubeproxy.service.reject", "filter", c, r, n, "%s %s: %s is wanted, not %s", n.name, what, want, r.Target)
+		a.addFinding("kubeproxy.service.reject", "filter", c, r, n, "%s %s: the target must be %s, not %s", n.name, what, want, r.Target)
 		return
 	}
 	const port = ruleset.ByProtocol | ruleset.ByPort
 	if k := r.Conditions(); k != ruleset.ByDestination|port && (c.Name != "KUBE-EXTERNAL-SERVICES" || k != ruleset.ToLocal|port) {
-		a.about("kubeproxy.service.address", "filter", c, r, n, "the rule for %s does not match one address and port", n.name)
+		a.addFinding("kubeproxy.service.address", "filter", c, r, n, "the rule for %s does not match one address and port", n.name)
 		return
 	}
 	switch {
@@ -257,7 +257,7 @@ func (a *audit) judgeBlocked(c *chain, r *ruleset.Rule) {
 		n.out.ExternalIPs = appendNew(n.out.ExternalIPs, trimCIDR(r.Destination))
 		n.out.ExternalLocal = n.out.ExternalLocal || want == "DROP"
 	case n.cluster != nil && n.cluster.Destination == r.Destination && n.cluster.Port == r.Port:
-		a.about("kubeproxy.service.conflict", "filter", c, r, n, "%s is blocked here and dispatched to %s in line %d",
+		a.addFinding("kubeproxy.service.conflict", "filter", c, r, n, "%s is blocked here, but sent to %s in line %d",
 			n.name, n.cluster.Target, n.cluster.Line)
 	default:
 		n.out.Blocked = strings.ToLower(want)
@@ -265,16 +265,18 @@ func (a *audit) judgeBlocked(c *chain, r *ruleset.Rule) {
 		n.out.InternalLocal = want == "DROP"
 	}
 	if want == "REJECT" && a.dispatched(n, r) {
-		a.about("kubeproxy.service.conflict", "filter", c, r, n, "%s has no endpoints, yet %s dispatches to some", n.name, n.ext.Name)
+		a.addFinding("kubeproxy.service.conflict", "filter", c, r, n, "%s has no endpoints, but %s sends connections to endpoints",
+			n.name, n.ext.Name)
 	}
 }
 
-// dispatched: a Service without endpoints has no chain for external traffic either.
+// dispatched reports whether r sends connections to a chain of n. A Service without endpoints has no chain for external
+// traffic either.
 func (a *audit) dispatched(n *node, r *ruleset.Rule) bool {
 	return !a.broken[n.name] && a.chains[r.Chain].Name == "KUBE-EXTERNAL-SERVICES" && n.ext != nil && n.ext.Refs > 0
 }
 
-// maxAddresses bounds the addresses that are kept of one Service.
+// maxAddresses limits the addresses that are stored for one Service.
 const maxAddresses = 256
 
 func appendNew(list []string, s string) []string {
@@ -285,11 +287,11 @@ func appendNew(list []string, s string) []string {
 }
 
 func atoi(s string) int {
-	n, _ := strconv.Atoi(s) // 0 is "not known"
+	n, _ := strconv.Atoi(s) // 0 means unknown
 	return n
 }
 
-// trimCIDR takes the length off a single address: "10.96.0.1/32".
+// trimCIDR removes the prefix length of a single address: "10.96.0.1/32".
 func trimCIDR(s string) string {
 	if rest, ok := strings.CutSuffix(s, "/32"); ok && !strings.Contains(rest, ":") {
 		return rest

@@ -14,36 +14,38 @@ import (
 type Flow struct {
 	Protocol string // tcp, udp, sctp
 	Client   netip.AddrPort
-	To       netip.AddrPort // what the client asked for: a Service's address, or a node port
+	To       netip.AddrPort // the client's destination: a Service address or a node port
 	Own      bool           // To is an address of this node
 	Endpoint netip.AddrPort
-	Began    time.Time // zero where conntrack keeps no times
-	Closing  bool      // TCP: one side has ended it
+	Began    time.Time // zero if conntrack does not store timestamps
+	Closing  bool      // TCP: one side has closed it
 	Replied  bool      // the endpoint has answered
 	Left     time.Duration
 }
 
-// StaleFlow is a flow to an endpoint that its Service no longer has in any EndpointSlice: not even as one that terminates,
-// which may keep its flows.
+// StaleFlow is a flow to an endpoint that is in no EndpointSlice of its Service, not even as a
+// terminating endpoint, which may keep its flows.
 type StaleFlow struct {
 	Flow
 	Service string // ns/name[:port]
-	Empty   bool   // the Service has no endpoints at all
+	Empty   bool   // the Service has no endpoints
 }
 
-// ID is the same for the same flow in two readings.
+// ID identifies a flow across readings.
 func (f Flow) ID() string {
 	return fmt.Sprintf("%s %s %s %s", f.Protocol, f.Client, f.To, f.Endpoint)
 }
 
-// StaleFlows returns those of the flows that are stale. A flow to an address of no Service is somebody else's. One to an external
-// address or one of a load balancer is that Service's, also where its port is another's node port: kube-proxy's rules look for these
-// addresses first, and for node ports only at the node's own. Such flows are not judged.
+// StaleFlows returns the stale flows. A flow to an address of no Service belongs to another program
+// and is ignored. A flow to an external or load balancer address belongs to that address's Service,
+// even if its port is another Service's node port: kube-proxy's rules match these addresses first,
+// and node ports only at the node's own addresses. Such flows are not judged.
 //
-// A TCP connection whose endpoint has answered is not stale, whatever the API has now: an endpoint that leaves its Service (a label or
-// selector that changes) keeps the connections that it has, and kube-proxy forgets flows of UDP only (pkg/proxy/conntrack). Conntrack
-// does not tell one that has died since from one that lives: a packet of either side renews its time. One that was never answered is no
-// connection yet, and each new try of the client's goes to the same endpoint.
+// A TCP connection whose endpoint has answered is never stale. An endpoint that leaves its Service
+// (because a label or selector changes) keeps its connections, and kube-proxy deletes only UDP
+// flows (pkg/proxy/conntrack). Conntrack cannot show whether the endpoint has died since, because a
+// packet of either side renews the timeout. A flow without an answer is not yet a connection, and
+// each retry of the client goes to the same endpoint.
 func StaleFlows(flows []Flow, services *Services, endpoints *Endpoints) []StaleFlow {
 	type address struct {
 		protocol string
@@ -82,13 +84,13 @@ func StaleFlows(flows []Flow, services *Services, endpoints *Endpoints) []StaleF
 			known[port] = endpoints.addresses(port)
 		}
 		if all := known[port]; !all[f.Endpoint.String()] {
-			stale = append(stale, StaleFlow{f, servicePort(port.namespace, port.name, port.port), len(all) == 0})
+			stale = append(stale, StaleFlow{f, formatServicePort(port.namespace, port.name, port.port), len(all) == 0})
 		}
 	}
 	return stale
 }
 
-// anyAddress stands for every address of the node.
+// anyAddress returns the placeholder for every address of the node.
 func anyAddress(family string) netip.Addr {
 	if family == ruleset.IPv6 {
 		return netip.IPv6Unspecified()
@@ -107,7 +109,7 @@ func (e *Endpoints) addresses(p *apiServicePort) map[string]bool {
 	return all
 }
 
-// FlowFindings makes a finding for each Service address and endpoint of stale flows.
+// FlowFindings returns one finding for each pair of Service address and stale endpoint.
 func FlowFindings(stale []StaleFlow, now time.Time) []Finding {
 	groups := map[string][]StaleFlow{}
 	var order []string
@@ -127,15 +129,15 @@ func FlowFindings(stale []StaleFlow, now time.Time) []Finding {
 		if f.To.Addr().Is6() {
 			family, option = ruleset.IPv6, "-f ipv6 "
 		}
-		why := "which no EndpointSlice of the Service has"
+		why := "which is in no EndpointSlice of the Service"
 		if f.Empty {
-			why = "and the Service has no endpoint"
+			why = "but the Service has no endpoints"
 		}
 		out.Add(Finding{Name: "kubeproxy.conntrack.stale-flow", Service: f.Service, Family: family,
-			Message: fmt.Sprintf("what goes to %s/%s is still sent to %s, %s; flows in use: %d%s", f.To, f.Protocol, f.Endpoint, why,
+			Message: fmt.Sprintf("traffic to %s/%s still goes to %s, %s; flows in use: %d%s", f.To, f.Protocol, f.Endpoint, why,
 				len(group), oldest(group, now)),
-			Remedy: fmt.Sprintf("make conntrack forget exactly these: conntrack -D %s-p %s --orig-dst %s --orig-port-dst %d --reply-src %s "+
-				"--reply-port-src %d", option, f.Protocol, f.To.Addr(), f.To.Port(), f.Endpoint.Addr(), f.Endpoint.Port())})
+			Remedy: fmt.Sprintf("delete these flows: `conntrack -D %s-p %s --orig-dst %s --orig-port-dst %d --reply-src %s "+
+				"--reply-port-src %d`", option, f.Protocol, f.To.Addr(), f.To.Port(), f.Endpoint.Addr(), f.Endpoint.Port())})
 	}
 	return out.List
 }

@@ -51,22 +51,22 @@ func TestStaleFlows(t *testing.T) {
 		want                         string
 	}{
 		{"an endpoint", "udp", "10.96.0.10:53", "10.244.0.2:5353", false, ""},
-		{"one that terminates and serves", "udp", "10.96.0.10:53", "10.244.0.3:5353", false, ""},
-		{"one that terminates", "udp", "10.96.0.10:53", "10.244.0.4:5353", false, ""},
-		{"one that is gone", "udp", "10.96.0.10:53", "10.244.0.9:5353", false, "kube-system/dns:udp"},
+		{"a terminating endpoint that serves", "udp", "10.96.0.10:53", "10.244.0.3:5353", false, ""},
+		{"a terminating endpoint", "udp", "10.96.0.10:53", "10.244.0.4:5353", false, ""},
+		{"a missing endpoint", "udp", "10.96.0.10:53", "10.244.0.9:5353", false, "kube-system/dns:udp"},
 		{"another port of an endpoint", "udp", "10.96.0.10:53", "10.244.0.2:53", false, "kube-system/dns:udp"},
-		{"TCP that was never answered", "tcp", "10.96.0.10:53", "10.244.0.9:5353", false, "kube-system/dns:tcp"},
-		{"TCP that closes", "tcp", "10.96.0.10:53", "10.244.0.9:5353", true, ""},
+		{"TCP without an answer", "tcp", "10.96.0.10:53", "10.244.0.9:5353", false, "kube-system/dns:tcp"},
+		{"TCP that is closing", "tcp", "10.96.0.10:53", "10.244.0.9:5353", true, ""},
 		{"a Service without endpoints", "udp", "10.96.0.11:514", "10.244.0.9:514", false, "default/none"},
 		{"a node port", "udp", "192.0.2.2:30053", "10.244.0.9:5353", false, "kube-system/dns:udp"},
 		{"a node port of another host", "udp", "192.0.2.3:30053", "10.244.0.9:5353", false, ""},
 		{"a load balancer's address", "udp", "192.0.2.5:30053", "10.244.0.9:5353", false, ""},
-		{"an external address that is the node's", "udp", "192.0.2.1:30053", "10.244.0.9:5353", false, ""},
-		{"a node port there", "udp", "192.0.2.1:30055", "10.244.0.9:5353", false, "default/ports"},
+		{"an external address of the node", "udp", "192.0.2.1:30053", "10.244.0.9:5353", false, ""},
+		{"a node port at that address", "udp", "192.0.2.1:30055", "10.244.0.9:5353", false, "default/ports"},
 		{"IPv6", "udp", "[fd00::a]:53", "[fd00:1::9]:5353", false, "kube-system/dns:udp"},
 		{"IPv6 to an endpoint", "udp", "[fd00::a]:53", "[fd00:1::2]:5353", false, ""},
-		{"IPv6 has no such node port", "udp", "[2001:db8::1]:30054", "[fd00:1::9]:5353", false, ""},
-		{"nobody's address", "udp", "10.96.0.99:53", "10.244.0.9:5353", false, ""},
+		{"IPv6 lacks the node port", "udp", "[2001:db8::1]:30054", "[fd00:1::9]:5353", false, ""},
+		{"an unused address", "udp", "10.96.0.99:53", "10.244.0.9:5353", false, ""},
 		{"another protocol", "sctp", "10.96.0.10:53", "10.244.0.9:5353", false, ""},
 	} {
 		f := proxyrules.Flow{Protocol: test.protocol, Client: netip.MustParseAddrPort("10.0.0.1:4000"), To: netip.MustParseAddrPort(test.to),
@@ -82,7 +82,8 @@ func TestStaleFlows(t *testing.T) {
 	}
 }
 
-// TestLiveFlows: a TCP connection outlives that its endpoint leaves the Service; of other protocols an answer says nothing.
+// TestLiveFlows checks that a TCP connection stays valid after its endpoint has left the Service.
+// For other protocols, an answer has no influence.
 func TestLiveFlows(t *testing.T) {
 	services, err := proxyrules.LoadServices(strings.NewReader(flowServices))
 	if err != nil {
@@ -96,12 +97,13 @@ func TestLiveFlows(t *testing.T) {
 		f := proxyrules.Flow{Protocol: protocol, Client: netip.MustParseAddrPort("10.0.0.1:4000"), Replied: true,
 			To: netip.MustParseAddrPort("10.96.0.10:53"), Endpoint: netip.MustParseAddrPort("10.244.0.9:5353")}
 		if got := proxyrules.StaleFlows([]proxyrules.Flow{f}, services, endpoints); len(got) != stale {
-			t.Errorf("%s that was answered: got %v", protocol, got)
+			t.Errorf("%s with an answer: got %v", protocol, got)
 		}
 	}
 }
 
-// TestFlowFindings: flows to one endpoint are one finding, whose remedy deletes these flows.
+// TestFlowFindings checks that all flows to one endpoint give one finding, whose remedy deletes
+// exactly these flows.
 func TestFlowFindings(t *testing.T) {
 	now := time.Now()
 	flow := func(client, to, endpoint string, began time.Time) proxyrules.StaleFlow {
@@ -118,20 +120,21 @@ func TestFlowFindings(t *testing.T) {
 		got = append(got, f.Message, f.Remedy)
 	}
 	want := []string{
-		"what goes to 10.96.0.10:53/udp is still sent to 10.244.0.9:5353, which no EndpointSlice of the Service has; flows in use: 2, " +
+		"traffic to 10.96.0.10:53/udp still goes to 10.244.0.9:5353, which is in no EndpointSlice of the Service; flows in use: 2, " +
 			"the oldest began 1h0m0s ago",
-		"make conntrack forget exactly these: conntrack -D -p udp --orig-dst 10.96.0.10 --orig-port-dst 53 --reply-src 10.244.0.9 " +
-			"--reply-port-src 5353",
-		"what goes to [fd00::a]:53/udp is still sent to [fd00:1::9]:5353, which no EndpointSlice of the Service has; flows in use: 1",
-		"make conntrack forget exactly these: conntrack -D -f ipv6 -p udp --orig-dst fd00::a --orig-port-dst 53 --reply-src fd00:1::9 " +
-			"--reply-port-src 5353",
+		"delete these flows: `conntrack -D -p udp --orig-dst 10.96.0.10 --orig-port-dst 53 --reply-src 10.244.0.9 " +
+			"--reply-port-src 5353`",
+		"traffic to [fd00::a]:53/udp still goes to [fd00:1::9]:5353, which is in no EndpointSlice of the Service; flows in use: 1",
+		"delete these flows: `conntrack -D -f ipv6 -p udp --orig-dst fd00::a --orig-port-dst 53 --reply-src fd00:1::9 " +
+			"--reply-port-src 5353`",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
 
-// BenchmarkStaleFlows compares 100,000 flows with 5,000 Services of ten endpoints. One in a hundred is stale.
+// BenchmarkStaleFlows compares 100,000 flows with 5,000 Services of ten endpoints. One flow in a
+// hundred is stale.
 func BenchmarkStaleFlows(b *testing.B) {
 	var svcs, slices []string
 	for i := range 5000 {

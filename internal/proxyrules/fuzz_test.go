@@ -11,7 +11,8 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// useUp does with a ruleset all that a command may do; none of it may panic, whatever the rules say.
+// useUp calls every function that a command may call with a ruleset. None of them may panic,
+// whatever the rules contain.
 func useUp(t *testing.T, set *ruleset.Set) {
 	t.Helper()
 	eps := endpoints(t, sliceText("", "10.0.0.1 rs @n1 +a", "10.0.0.2 st"))
@@ -25,14 +26,14 @@ func useUp(t *testing.T, set *ruleset.Set) {
 	}
 }
 
-// FuzzRules starts from the corpora of the parser's own fuzz targets.
+// FuzzRules uses the corpora of the parser's fuzz targets.
 func FuzzRules(f *testing.F) {
 	f.Add(hashed(form115))
 	f.Add(hashed(formIPv6))
 	f.Add(readFile(f, "nft-1.36-form.json"))
 	corpora, err := filepath.Glob("../../internal/ruleset/testdata/fuzz/*/*")
 	if err != nil || len(corpora) == 0 {
-		f.Fatalf("no corpus of the parser: %v", err)
+		f.Fatalf("reading the parser's corpus: %v", err)
 	}
 	for _, name := range corpora {
 		entry, err := os.ReadFile(name)
@@ -69,7 +70,7 @@ func FuzzEndpointSlices(f *testing.F) {
 	})
 }
 
-// FuzzDamage damages rules that are right in many places at once: it goes deeper than text that is no rule at all.
+// FuzzDamage damages valid rules in many places at once, and so reaches deeper than arbitrary text.
 func FuzzDamage(f *testing.F) {
 	var lines []string
 	for _, l := range strings.Split(readFile(f, "iptables-save.txt")+hashed(formIPv6)+hashed(form115), "\n") {

@@ -29,7 +29,7 @@ func TestHashVectors(t *testing.T) {
 	}
 }
 
-// A healthy cluster gives no finding, whatever is known beside the rules.
+// TestHealthy checks that a healthy cluster gives no finding, with any set of options.
 func TestHealthy(t *testing.T) {
 	eps := endpoints(t, readFile(t, "endpointslices.json"))
 	svcs := services(t, readFile(t, "services.json"))
@@ -57,14 +57,15 @@ func TestHealthy(t *testing.T) {
 	}
 }
 
-// Checks and the audit share one reading of the rules: a judge must leave it as it was.
+// TestRulesUnchanged checks that judging does not modify the rules, because checks and the audit
+// share one reading.
 func TestRulesUnchanged(t *testing.T) {
 	broken := editedSave(t, readFile(t, "iptables-save.txt"), delAll("^-A "+svcEX), del("^-A KUBE-FORWARD .*INVALID"))
 	for _, text := range []string{broken, readFile(t, "nft-list-ruleset.json")} {
 		judged, untouched := mustParse(t, text), mustParse(t, text)
 		first, second := Judge(judged, Options{}), Judge(judged, Options{})
 		if !reflect.DeepEqual(judged, untouched) {
-			t.Error("a judge has changed the rules")
+			t.Error("judging modified the rules")
 		}
 		if !reflect.DeepEqual(first, second) {
 			t.Errorf("judged twice: %s, then %s", names(first.Findings), names(second.Findings))
@@ -83,8 +84,9 @@ func TestHealthyLarge(t *testing.T) {
 	wantOne(t, Judge(rs, Options{Endpoints: eps}), "")
 }
 
-// TestLeftInLargeCluster: above 1000 endpoints kube-proxy lets chains that are out of use stay for a time. They are what Services had
-// once: one that has lost its endpoints, those of this node, or is gone. In a small cluster they are found.
+// TestLeftInLargeCluster checks unused chains: above 1000 endpoints kube-proxy lets them stay for a
+// time, so they are not reported. They belong to a Service that has lost its endpoints or its local
+// endpoints, or was deleted. In a small cluster they are reported.
 func TestLeftInLargeCluster(t *testing.T) {
 	const (
 		kept, own, vip = "AMYOSWJONJKM52OW", "SYXWEBKTFT33BG53", "ECQPZ434LW7CWPD5"
@@ -93,14 +95,14 @@ func TestLeftInLargeCluster(t *testing.T) {
 	)
 	rules, svcs, eps := recordedFields(t, "iptables")
 	rules = editedSave(t, rules,
-		del("^-A KUBE-EXT-"+kept+" -j KUBE-SVL-"), // its endpoints are on other nodes now
+		del("^-A KUBE-EXT-"+kept+" -j KUBE-SVL-"), // its endpoints are now on other nodes
 		before("^-A KUBE-FORWARD .*INVALID", "-A KUBE-EXTERNAL-SERVICES "+drop+"-m addrtype --dst-type LOCAL -m tcp --dport 30473 -j DROP"),
 		before("^-A KUBE-FORWARD .*INVALID", "-A KUBE-EXTERNAL-SERVICES -d 192.0.2.1/32 "+drop+"-m tcp --dport 80 -j DROP"),
 		delAll("^-A KUBE-(SERVICES|NODEPORTS) .*-j KUBE-(SVC|FW|EXT)-"+own), // it has no endpoints
 		del("^-A KUBE-PROXY-FIREWALL .*"+own),
 		before("^-A KUBE-FORWARD .*INVALID", "-A KUBE-SERVICES -d 10.96.72.145/32"+reject),
 		before("^-A KUBE-FORWARD .*INVALID", "-A KUBE-EXTERNAL-SERVICES -d 192.0.2.9/32"+reject),
-		delAll("^-A KUBE-(SERVICES|NODEPORTS) .*-j KUBE-(SVC|EXT)-"+vip)) // it is gone
+		delAll("^-A KUBE-(SERVICES|NODEPORTS) .*-j KUBE-(SVC|EXT)-"+vip)) // it was deleted
 	svcs = editedSave(t, svcs, del(`"name": "vip",`))
 	eps = editedSave(t, eps, del(`"name": "vip-1"`), del(`"name": "ranges-own-1"`),
 		subAll(`"name": "kept-1"`, "node-iptables-legacy", "node-elsewhere"))
@@ -112,7 +114,7 @@ func TestLeftInLargeCluster(t *testing.T) {
 	}
 }
 
-// slicesOf writes the EndpointSlices that a report's rules were made from.
+// slicesOf returns EndpointSlices that match a report's rules.
 func slicesOf(t testing.TB, rep *Judgment) string {
 	t.Helper()
 	type object = map[string]any
@@ -140,7 +142,7 @@ func slicesOf(t testing.TB, rep *Judgment) string {
 	return string(text)
 }
 
-// The graph of one Service, in both modes.
+// TestGraph checks the graph of one Service in both modes.
 func TestGraph(t *testing.T) {
 	for _, r := range []struct{ file, chain string }{
 		{"iptables-save.txt", "KUBE-SVC-JB6GN5ZCZEO67566"},

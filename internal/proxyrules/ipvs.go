@@ -10,29 +10,30 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// ipvs is the virtual servers of a node in IPVS mode. They have no names: of which Service each is, only the addresses of the API say
-// (pkg/proxy/ipvs/proxier.go).
+// ipvs holds the virtual servers of a node in IPVS mode. They lack names: only the addresses in
+// the API show to which Service each belongs (pkg/proxy/ipvs/proxier.go).
 type ipvs struct {
 	*ruleset.IPVS
-	// excludeCIDRs are ranges in which kube-proxy takes no virtual server away. It makes those of Services there nevertheless.
+	// excludeCIDRs are ranges in which kube-proxy deletes no virtual servers. It still creates
+	// virtual servers for Services there.
 	excludeCIDRs []netip.Prefix
 
 	at       map[string]*ruleset.VirtualServer        // by place
-	families map[string]bool                          // whose rules are of IPVS mode
-	nodes    map[string][]netip.Addr                  // by family: where node ports of the API's Services are answered
-	claims   map[*ruleset.VirtualServer][]ServicePort // who of the API asks for it
-	versions func(service string) [][]apiServicePort  // what the API has and had, where that is followed
+	families map[string]bool                          // families with rules of IPVS mode
+	nodes    map[string][]netip.Addr                  // by family: addresses that serve the node ports of the API's Services
+	claims   map[*ruleset.VirtualServer][]ServicePort // the Service ports in the API that request it
+	versions func(service string) [][]apiServicePort  // present and past versions of the API, if it is followed
 }
 
-// virtualServer is one of a Service port.
+// virtualServer is a virtual server of a Service port.
 type virtualServer struct {
 	*ruleset.VirtualServer
-	local     bool       // the policy of what comes there is Local
-	endpoints []Endpoint // that get new connections
+	local     bool       // its traffic has policy Local
+	endpoints []Endpoint // endpoints that get new connections
 }
 
-// place spells a virtual server: 10.96.0.1:443/tcp.
-func place(address netip.Addr, port int, proto string) string {
+// formatPlace formats the key of a virtual server: 10.96.0.1:443/tcp.
+func formatPlace(address netip.Addr, port int, proto string) string {
 	return netip.AddrPortFrom(address, uint16(port)).String() + "/" + proto
 }
 
@@ -41,12 +42,13 @@ func newIPVS(all *ruleset.IPVS) *ipvs {
 		versions: func(string) [][]apiServicePort { return nil }}
 	for i := range all.Servers {
 		s := &all.Servers[i]
-		v.at[place(s.Address.Addr(), int(s.Address.Port()), s.Protocol)] = s
+		v.at[formatPlace(s.Address.Addr(), int(s.Address.Port()), s.Protocol)] = s
 	}
 	return v
 }
 
-// judgeIPVS notes a family whose iptables rules are of IPVS mode. What else these have is not judged.
+// judgeIPVS records a family whose iptables rules belong to IPVS mode. It does not judge other
+// rules.
 func (r *Judgment) judgeIPVS(s *ruleset.Save, opts *Options, out *Collector) {
 	f := Finding{Name: "kubeproxy.mode.ipvs", Family: s.Family}
 	dispatches := false
@@ -56,40 +58,42 @@ func (r *Judgment) judgeIPVS(s *ruleset.Save, opts *Options, out *Collector) {
 	}
 	switch {
 	case dispatches:
-		f.Message = "these are rules of IPVS mode and of iptables mode: which of them kube-proxy still writes is not known"
-		f.Remedy = "clean up what the other mode left (kube-proxy --cleanup, then restart kube-proxy), or reboot"
+		f.Message = "found rules of both IPVS mode and iptables mode: the mode that kube-proxy uses now is unknown"
+		f.Remedy = "remove the rules of the other mode (run `kube-proxy --cleanup`, then restart kube-proxy), or reboot"
 	case r.ipvs == nil:
-		f.Message = "these are rules of IPVS mode, and its virtual servers are not among them: they are read from the node's kernel only"
+		f.Message = "found rules of IPVS mode without its virtual servers, which only the node's kernel has"
 	default:
 		r.ipvs.families[s.Family] = true
 		if opts.Services != nil {
 			return
 		}
-		f.Message = "in IPVS mode nothing on the node has the name of a Service: there is nothing to judge without the Services of the API"
+		f.Message = "in IPVS mode the node stores no Service names: without the API's Services, the rules cannot be judged"
 	}
 	out.Add(f)
 }
 
-// settleIPVS leaves the virtual servers in the report where they are kube-proxy's, and it writes nothing else.
+// settleIPVS keeps the virtual servers in the report if they belong to kube-proxy and it uses no
+// other mode.
 func (r *Judgment) settleIPVS(out *Collector) {
 	switch {
 	case r.ipvs == nil:
-	case len(r.ipvs.families) == 0: // somebody else's
+	case len(r.ipvs.families) == 0: // another program's
 		r.ipvs = nil
 	case len(r.Families) > 0:
 		r.ipvs = nil
-		out.Add(Finding{Name: "kubeproxy.mode.ipvs", Message: "rules of IPVS mode stand beside those of another mode"})
+		out.Add(Finding{Name: "kubeproxy.mode.ipvs", Message: "found rules of IPVS mode and of another mode"})
 	default:
 		r.Families = r.ipvs.families
 	}
 }
 
-// name makes the Services of the report: what there is for those of the API, and what is for none of them.
-func (r *Judgment) name(ports []apiServicePort) {
+// nameServices builds the Services of the report: the virtual servers of the API's Services, and the
+// virtual servers without a Service.
+func (r *Judgment) nameServices(ports []apiServicePort) {
 	v := r.ipvs
 	v.findNodes(ports)
 	v.claims = map[*ruleset.VirtualServer][]ServicePort{}
-	var unknown []*apiServicePort // not all addresses of these could be read
+	var unknown []*apiServicePort // Service ports with an unreadable address
 	r.Services = make([]Service, 0, len(ports))
 	for i := range ports {
 		p := &ports[i]
@@ -121,13 +125,14 @@ func (r *Judgment) name(ports []apiServicePort) {
 	r.Findings = slices.DeleteFunc(r.Findings, func(f Finding) bool { return f.Name == "kubeproxy.mode.ipvs" && r.Families[f.Family] })
 }
 
-// excludes reports whether a virtual server at an address may be somebody else's, or stays when no Service has it any more.
-func (v *ipvs) excludes(ip netip.Addr) bool {
+// isExcluded reports whether a virtual server at an address may belong to another program, or stays
+// after its Service is deleted.
+func (v *ipvs) isExcluded(ip netip.Addr) bool {
 	return slices.ContainsFunc(v.excludeCIDRs, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
-// findNodes finds the addresses of the node at which node ports are answered: kube-proxy has a virtual server at each, for each port.
-// Of an excluded address only all of them prove it.
+// findNodes finds the node addresses that serve node ports: kube-proxy has a virtual server at each
+// address, for each port. An excluded address counts only if all of its virtual servers exist.
 func (v *ipvs) findNodes(ports []apiServicePort) {
 	type nodePort struct {
 		family, proto string
@@ -151,7 +156,7 @@ func (v *ipvs) findNodes(ports []apiServicePort) {
 			continue
 		}
 		served[ip]++
-		if enough := !v.excludes(ip) || served[ip] == all[family]; enough && !slices.Contains(v.nodes[family], ip) {
+		if enough := !v.isExcluded(ip) || served[ip] == all[family]; enough && !slices.Contains(v.nodes[family], ip) {
 			v.nodes[family] = append(v.nodes[family], ip)
 		}
 	}
@@ -160,13 +165,15 @@ func (v *ipvs) findNodes(ports []apiServicePort) {
 	}
 }
 
-// service returns what there is of a Service port. It reports whether its ClusterIP is served.
+// service returns the virtual servers of a Service port. found reports whether its ClusterIP is
+// served.
 func (v *ipvs) service(p *apiServicePort) (s Service, found bool) {
-	s = Service{Name: servicePort(p.namespace, p.name, p.port), Protocol: p.proto, Family: p.family, ClusterIP: p.clusterIP, Port: p.number,
+	s = Service{Name: formatServicePort(p.namespace, p.name, p.port), Protocol: p.proto, Family: p.family,
+		ClusterIP: p.clusterIP, Port: p.number,
 		InternalLocal: p.internal == "Local", ExternalLocal: p.external == "Local"}
 	add := func(address string, port int, local bool) bool {
 		ip, err := netip.ParseAddr(address)
-		at := v.at[place(ip, port, p.proto)]
+		at := v.at[formatPlace(ip, port, p.proto)]
 		if err != nil || at == nil {
 			return false
 		}
@@ -196,7 +203,7 @@ func (v *ipvs) service(p *apiServicePort) (s Service, found bool) {
 	return s, found
 }
 
-// serves reports whether a Service port may have a virtual server there.
+// serves reports whether a Service port may own a virtual server.
 func (v *ipvs) serves(at *ruleset.VirtualServer, p *apiServicePort) bool {
 	ip, port := at.Address.Addr(), int(at.Address.Port())
 	if at.Protocol != p.proto || familyOf(ip) != p.family {
@@ -206,7 +213,8 @@ func (v *ipvs) serves(at *ruleset.VirtualServer, p *apiServicePort) bool {
 	return port == p.number && (ip == cluster || p.outside == nil || p.outside[ip.String()] != "") || port == p.nodePort && !v.Bound[ip]
 }
 
-// endpointsOf returns where new connections go. Schedulers whose names begin with w share them by weight, the others evenly.
+// endpointsOf returns the endpoints that get new connections. Schedulers whose names begin with w
+// distribute by weight, the others evenly.
 func endpointsOf(at *ruleset.VirtualServer) []Endpoint {
 	total := 0.0
 	weight := func(s ruleset.RealServer) float64 {
@@ -227,7 +235,8 @@ func endpointsOf(at *ruleset.VirtualServer) []Endpoint {
 	return list
 }
 
-// serverEndpoints compares the endpoints of each virtual server of a Service port by the policy of what comes there, until some differ.
+// serverEndpoints compares the endpoints of each virtual server of a Service port by the policy of
+// its traffic, until it finds a difference.
 func (c *comparison) serverEndpoints(s *Service, e *expectation) {
 	for i, at := range s.servers {
 		d := newDifference(e)
@@ -236,12 +245,12 @@ func (c *comparison) serverEndpoints(s *Service, e *expectation) {
 		}
 		as := &Service{Endpoints: at.endpoints, LocalEndpoints: at.endpoints}
 		switch {
-		case len(c.rep.ipvs.claims[at.VirtualServer]) > 1: // it has the endpoints of the one that was written last
+		case len(c.rep.ipvs.claims[at.VirtualServer]) > 1: // it has the endpoints of the Service that was written last
 		case !at.local:
 			d.compareCluster(as, c.rep.Version)
 		case e.local == nil || len(e.local) > 0:
 			d.compareLocal(as, c.rep.Version)
-		case len(at.endpoints) > 0: // where the node has none, kube-proxy takes others, or none
+		case len(at.endpoints) > 0: // without local endpoints, kube-proxy uses others or none
 			d.compareCluster(as, c.rep.Version)
 		}
 		if d.report(c, s); c.stale[keyOf(s)] {

@@ -9,41 +9,44 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// nameless returns a virtual server as a Service that the API does not have, called by its place. It reports whether that is
-// certainly kube-proxy's, which takes it away: its address is on kube-ipvs0, or it has the form of a node port.
+// nameless returns a virtual server as a Service that the API lacks, with its place as the name.
+// certain reports whether kube-proxy certainly owns it and would delete it: its address is on
+// kube-ipvs0, or it has the form of a node port.
 func (v *ipvs) nameless(at *ruleset.VirtualServer) (s Service, certain bool) {
 	ip, port := at.Address.Addr(), int(at.Address.Port())
-	s = Service{Name: place(ip, port, at.Protocol), Protocol: at.Protocol, Family: familyOf(ip), ClusterIP: ip.String(), Port: port,
+	s = Service{Name: formatPlace(ip, port, at.Protocol), Protocol: at.Protocol, Family: familyOf(ip), ClusterIP: ip.String(), Port: port,
 		AffinitySeconds: at.Affinity, Endpoints: endpointsOf(at)}
 	if v.Bound[ip] {
-		return s, !v.excludes(ip)
+		return s, !v.isExcluded(ip)
 	}
 	s.NodePort = port
 	return s, v.leftNodePort(at)
 }
 
-// leftNodePort reports whether a virtual server can be nothing but a node port: a port of the usual range is served at each address of the
-// node at which node ports are answered. It stands for all of these where it is at the first one.
+// leftNodePort reports whether a virtual server must be a node port: a port of the usual range that
+// is served at each node address that serves node ports. The server at the first address represents
+// all of them.
 func (v *ipvs) leftNodePort(at *ruleset.VirtualServer) bool {
 	ip, port := at.Address.Addr(), int(at.Address.Port())
 	nodes := v.nodes[familyOf(ip)]
-	if port < 30000 || port > 32767 || len(nodes) == 0 || nodes[0] != ip || v.excludes(ip) {
+	if port < 30000 || port > 32767 || len(nodes) == 0 || nodes[0] != ip || v.isExcluded(ip) {
 		return false
 	}
 	return !slices.ContainsFunc(nodes, func(node netip.Addr) bool {
-		other := v.at[place(node, port, at.Protocol)]
+		other := v.at[formatPlace(node, port, at.Protocol)]
 		return other == nil || len(v.claims[other]) > 0
 	})
 }
 
-// named returns the report as it is with one version of the Service's ports: in IPVS mode it has no names of its own.
-func (c compared) named(ports []apiServicePort) *Judgment {
+// namedReport returns the report with the names of one version of the Service's ports: in IPVS mode the
+// rules contain no names.
+func (c compared) namedReport(ports []apiServicePort) *Judgment {
 	if c.rep.ipvs == nil {
 		return c.rep
 	}
 	one := *c.rep
 	one.Services = nil
-	ports = c.own(ports)
+	ports = c.ownPorts(ports)
 	for i := range ports {
 		if s, found := c.rep.ipvs.service(&ports[i]); found {
 			one.Services = append(one.Services, s)
@@ -55,8 +58,8 @@ func (c compared) named(ports []apiServicePort) *Judgment {
 	return &one
 }
 
-// leftOver returns what there is of a Service port where the API does not have it: what other versions had, unless another Service has
-// it now.
+// leftOver returns the remaining virtual servers of a Service port that the API lacks now. Virtual
+// servers that another Service uses now are excluded.
 func (c compared) leftOver() []Service {
 	v := c.rep.ipvs
 	if v == nil {
@@ -68,7 +71,7 @@ func (c compared) leftOver() []Service {
 		}
 	}
 	for _, ports := range v.versions(c.port.Service()) {
-		for _, p := range c.own(ports) {
+		for _, p := range c.ownPorts(ports) {
 			s, found := v.service(&p)
 			if found && !slices.ContainsFunc(v.claims[s.servers[0].VirtualServer], func(by ServicePort) bool { return by != c.port }) {
 				return []Service{s}
@@ -78,10 +81,11 @@ func (c compared) leftOver() []Service {
 	return nil
 }
 
-// state is what there is at all places that a Service port has or had in the API, so that it changes with what kube-proxy does only.
-// External addresses are left out, but for who may use them: another Service may have them too.
+// state describes all places of a Service port, now or earlier, so that it changes only if
+// kube-proxy changes something. For external addresses it contains only the permitted clients,
+// because another Service may share the address.
 func (v *ipvs) state(p ServicePort) string {
-	ports := compared{port: p}.own(slices.Concat(v.versions(p.Service())...))
+	ports := compared{port: p}.ownPorts(slices.Concat(v.versions(p.Service())...))
 	var lines []string
 	for at, ranges := range v.Sources {
 		ip, port := at.Address.Addr().String(), int(at.Address.Port())

@@ -10,13 +10,14 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// ipvsSave is a part of what kube-proxy writes for iptables in IPVS mode.
+// ipvsSave is a part of the iptables rules that kube-proxy writes in IPVS mode.
 const ipvsSave = "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-NODE-PORT - [0:0]\n:KUBE-LOAD-BALANCER - [0:0]\n-A KUBE-SERVICES -m set " +
 	"--match-set KUBE-CLUSTER-IP dst,dst -j ACCEPT\nCOMMIT\n"
 
-// virtualServers reads lines like "tcp 10.96.0.10:80 rr 77 10.0.0.1:80 10.0.0.2:80=0": the scheduler, seconds of affinity or 0, and real
-// servers of weight 1, or of another. An address that begins with + is not on kube-ipvs0, one with - is nowhere on the node.
-// "closed tcp 192.0.2.1:80 10.0.0.0/8" is an address that these ranges alone may use.
+// virtualServers parses lines like "tcp 10.96.0.10:80 rr 77 10.0.0.1:80 10.0.0.2:80=0": the
+// scheduler, the affinity in seconds or 0, and real servers with weight 1 or another weight. A
+// prefix + means that the address is not on kube-ipvs0, a prefix - that it is on no interface.
+// "closed tcp 192.0.2.1:80 10.0.0.0/8" restricts an address to these ranges.
 func virtualServers(t testing.TB, text string) *ruleset.IPVS {
 	t.Helper()
 	all := &ruleset.IPVS{Bound: map[netip.Addr]bool{}, Local: map[netip.Addr]bool{}, Sources: map[ruleset.Portal][]netip.Prefix{}}
@@ -54,8 +55,9 @@ func virtualServers(t testing.TB, text string) *ruleset.IPVS {
 	return all
 }
 
-// ipvsNode is a node in IPVS mode with Services of every kind, ipvsAPI what the API says of them: endpoints .1 to .3 of web, of which
-// .1 is on node a; .4 of sticky; none of none.
+// ipvsNode is a node in IPVS mode with Services of every kind, ipvsServices and ipvsSlices are
+// their API objects. Web has endpoints .1 to .3, of which .1 is on node a; sticky has .4; none has
+// no endpoints.
 const (
 	ipvsNode = `
 tcp 10.96.0.10:80 rr 0 10.0.0.1:8080 10.0.0.2:8080 10.0.0.3:8080
@@ -93,7 +95,8 @@ tcp +172.18.0.2:8443 wlc 0 10.9.9.9:8443
   "ports": [{"name": "", "port": 53, "protocol": "UDP"}]}]}`
 )
 
-// TestIPVS: virtual servers that are as kube-proxy makes them are no finding; each difference is named, with the Service and the fraction.
+// TestIPVS checks that virtual servers as kube-proxy creates them give no finding, and that each
+// difference is reported with the Service and the fraction of connections.
 func TestIPVS(t *testing.T) {
 	const (
 		stale, missing   = "kubeproxy.truth.endpoint-stale", "kubeproxy.truth.endpoint-missing"
@@ -106,46 +109,46 @@ func TestIPVS(t *testing.T) {
 	for _, c := range []struct{ what, old, now, want, service, words string }{
 		{"healthy", "", "", "", "", ""},
 		{"a stale endpoint", web, web + " 10.0.0.7:8080", stale, "prod/web",
-			"1 of 4 endpoints that this node sends connections to are not in the API, or not ready: 10.0.0.7:8080; they take 25.0 % of"},
-		{"a draining one", web, web + " 10.0.0.7:8080=0", "", "", ""},
-		{"a draining one that takes connections again", draining, "10.0.0.9:53=1", stale, "prod/sticky", "they take 50.0 % of"},
-		{"by weight", "tcp 10.96.0.10:80 rr 0", "tcp 10.96.0.10:80 wrr 0 10.0.0.7:8080=5", stale, "prod/web", "they take 62.5 % of"},
+			"1 of 4 endpoints in the rules are not in the API or not ready: 10.0.0.7:8080; they get 25.0 % of"},
+		{"a draining endpoint", web, web + " 10.0.0.7:8080=0", "", "", ""},
+		{"a draining endpoint that gets connections again", draining, "10.0.0.9:53=1", stale, "prod/sticky", "they get 50.0 % of"},
+		{"by weight", "tcp 10.96.0.10:80 rr 0", "tcp 10.96.0.10:80 wrr 0 10.0.0.7:8080=5", stale, "prod/web", "they get 62.5 % of"},
 		{"weights that rr does not use", "tcp 10.96.0.10:80 rr 0", "tcp 10.96.0.10:80 rr 0 10.0.0.7:8080=5", stale, "prod/web", "25.0 %"},
-		{"a missing endpoint", "10.0.0.2:8080", "", missing, "prod/web", "10.0.0.2:8080: they are in the API, and not among the 2"},
-		{"a ready one that gets nothing", "10.0.0.2:8080", "10.0.0.2:8080=0", missing, "prod/web", "10.0.0.2:8080: they are in the API"},
-		{"another port", "10.0.0.2:8080", "10.0.0.2:80", stale, "prod/web", "10.0.0.2:80; they take 33.3 %"},
-		{"nothing gets anything", "udp 10.96.0.11:53 rr 77 10.0.0.4:53", "udp 10.96.0.11:53 rr 77 10.0.0.4:53=0",
+		{"a missing endpoint", "10.0.0.2:8080", "", missing, "prod/web", "not in the rules: 10.0.0.2:8080; the rules have 2"},
+		{"a ready endpoint of weight 0", "10.0.0.2:8080", "10.0.0.2:8080=0", missing, "prod/web", "not in the rules: 10.0.0.2:8080"},
+		{"another port", "10.0.0.2:8080", "10.0.0.2:80", stale, "prod/web", "10.0.0.2:80; they get 33.3 %"},
+		{"no endpoint gets connections", "udp 10.96.0.11:53 rr 77 10.0.0.4:53", "udp 10.96.0.11:53 rr 77 10.0.0.4:53=0",
 			missing, "prod/sticky", "10.0.0.4:53"},
 		{"policy Local, another node's", "tcp 192.0.2.1:80 rr 0", "tcp 192.0.2.1:80 rr 0 10.0.0.2:8080", stale, "prod/web",
 			"at 192.0.2.1:80, 1 of 2 endpoints"},
 		{"a node port", "tcp +10.0.0.254:30080 rr 0 10.0.0.1:8080", "tcp +10.0.0.254:30080 rr 0 10.0.0.7:8080", stale, "prod/web",
 			"at 10.0.0.254:30080, 1 of 1 endpoints"},
-		{"a Service is not there", "tcp 10.96.0.12:80 rr 0", "", unanswered, "prod/none", "it is at 10.96.0.12:80 (tcp) in the API"},
-		{"a Service of old", web, "udp 10.96.0.10:80 rr 0 10.0.0.7:80\n" + web, left, "10.96.0.10:80/udp",
-			"still takes what is sent to 10.96.0.10:80 (1 endpoints)"},
-		{"a Service of old that is not kube-proxy's", web, "tcp +10.96.0.13:80 rr 0 10.0.0.7:80\n" + web, "", "", ""},
-		{"a node port elsewhere", web, "tcp -198.51.100.8:30080 rr 0 10.0.0.7:80\n" + web, "", "", ""},
-		{"a node port of old", web, both30 + web, left, "10.0.0.254:30081/tcp",
-			"still answers node port 30081 at 10.0.0.254 (1 endpoints), which no"},
+		{"a missing Service", "tcp 10.96.0.12:80 rr 0", "", unanswered, "prod/none", "the API has this Service at 10.96.0.12:80 (tcp)"},
+		{"a stale Service", web, "udp 10.96.0.10:80 rr 0 10.0.0.7:80\n" + web, left, "10.96.0.10:80/udp",
+			"still serves 10.96.0.10:80 (1 endpoints)"},
+		{"a stale virtual server of another program", web, "tcp +10.96.0.13:80 rr 0 10.0.0.7:80\n" + web, "", "", ""},
+		{"a node port at an address of another machine", web, "tcp -198.51.100.8:30080 rr 0 10.0.0.7:80\n" + web, "", "", ""},
+		{"a stale node port", web, both30 + web, left, "10.0.0.254:30081/tcp",
+			"still serves node port 30081 at 10.0.0.254 (1 endpoints), which no"},
 		{"another program's port", web, strings.ReplaceAll(both30, "30081", "8080") + web, "", "", ""},
 		{"at one address only", web, "tcp +10.0.0.254:30081 rr 0 10.0.0.7:8080\n" + web, "", "", ""},
 		{"the balancer's address is not served", "tcp 192.0.2.1:80 rr 0", "tcp 192.0.2.1:81 rr 0", address + " " + left, "prod/web",
-			"does not answer what is sent to 192.0.2.1, port 80: it is an address of its load balancer"},
+			"does not serve 192.0.2.1, port 80: in the API it is an address of its load balancer"},
 		{"the proxy's address is served", web, "tcp 192.0.2.99:80 rr 0 10.0.0.1:8080\n" + web, "", "", ""},
 		{"not on the device", "tcp 10.96.0.10:80", "tcp -10.96.0.10:80", address, "prod/web", "10.96.0.10 is not on kube-ipvs0"},
-		{"an external address elsewhere", "tcp +203.0.113.1", "tcp -203.0.113.1", address, "prod/web", "203.0.113.1 is not on kube-ipvs0"},
+		{"an external address not on the node", "tcp +203.0.113.1", "tcp -203.0.113.1", address, "prod/web", "203.0.113.1 is not on kube-ipvs0"},
 		{"no node port", "udp +172.18.0.2:30053 rr 77 10.0.0.4:53\nudp +10.0.0.254:30053 rr 77 10.0.0.4:53", "", address, "prod/sticky",
 			"the API has node port 30053, the rules have none"},
 		{"a node port at one address only", "udp +10.0.0.254:30053 rr 77 10.0.0.4:53", "", address, "prod/sticky",
-			"does not answer node port 30053 at 10.0.0.254"},
-		{"ranges in other words", "10.0.0.0/8", "10.0.0.0/9 10.128.0.0/9", "", "", ""},
-		{"a range of old", "10.0.0.0/8", "10.0.0.0/8 192.168.0.0/16", ranges, "prod/web", "is 172.16.0.0/12, 10.0.0.0/8 in the API; this node lets 10.0.0.0/8, " +
-			"172.16.0.0/12, 192.168.0.0/16 use the load balancer's address (192.0.2.1)"},
-		{"nobody", open, "closed tcp 192.0.2.1:80", ranges, "prod/web", "this node lets nobody use"},
-		{"anybody", open, "", ranges, "prod/web", "this node lets anybody use"},
-		{"everybody by halves", open, "closed tcp 192.0.2.1:80 0.0.0.0/1 128.0.0.0/1", ranges, "prod/web", "this node lets anybody use"},
+			"does not serve node port 30053 at 10.0.0.254"},
+		{"the same ranges, written differently", "10.0.0.0/8", "10.0.0.0/9 10.128.0.0/9", "", "", ""},
+		{"a stale range", "10.0.0.0/8", "10.0.0.0/8 192.168.0.0/16", ranges, "prod/web", "is 172.16.0.0/12, 10.0.0.0/8 in the API; this node admits 10.0.0.0/8, " +
+			"172.16.0.0/12, 192.168.0.0/16 to the load balancer address 192.0.2.1"},
+		{"no clients", open, "closed tcp 192.0.2.1:80", ranges, "prod/web", "this node admits no clients"},
+		{"all clients", open, "", ranges, "prod/web", "this node admits all clients"},
+		{"all clients in two ranges", open, "closed tcp 192.0.2.1:80 0.0.0.0/1 128.0.0.0/1", ranges, "prod/web", "this node admits all clients"},
 		{"no affinity", "udp 10.96.0.11:53 rr 77", "udp 10.96.0.11:53 rr 0", policy, "prod/sticky", "sessionAffinity is ClientIP"},
-		{"another affinity", "udp 10.96.0.11:53 rr 77", "udp 10.96.0.11:53 rr 300", policy, "prod/sticky", "for 77 s in the API, for 300 s"},
+		{"another affinity", "udp 10.96.0.11:53 rr 77", "udp 10.96.0.11:53 rr 300", policy, "prod/sticky", "is 77 s in the API, 300 s"},
 		{"an affinity", "tcp 10.96.0.10:80 rr 0", "tcp 10.96.0.10:80 rr 10", policy, "prod/web", "sessionAffinity is None"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -162,13 +165,14 @@ func TestIPVS(t *testing.T) {
 			alone := Judge(sets, Options{})
 			wantOne(t, alone, "kubeproxy.mode.ipvs")
 			if later := Compare(&alone, opts); names(later) != c.want || len(alone.Findings) != 0 {
-				t.Errorf("judged first, and compared then: %q and %q, want %q", names(alone.Findings), names(later), c.want)
+				t.Errorf("judged, then compared: %q and %q, want %q", names(alone.Findings), names(later), c.want)
 			}
 		})
 	}
 }
 
-// TestIPVSRanges: what the API opens to all is not closed; where the kernel has no sets of kube-proxy's, nothing is said of them.
+// TestIPVSRanges checks ranges that contain all addresses, and a kernel without kube-proxy's
+// ipsets, for which ranges are not compared.
 func TestIPVSRanges(t *testing.T) {
 	const ranges, own = "kubeproxy.truth.source-ranges", `["172.16.0.0/12", "10.0.0.0/8", "2001:db8::/32"]`
 	for _, c := range []struct {
@@ -176,11 +180,11 @@ func TestIPVSRanges(t *testing.T) {
 		unknown   bool
 		want      string
 	}{
-		{"as it is", own, false, ""},
+		{"unchanged", own, false, ""},
 		{"none", `[]`, false, ranges},
-		{"everybody", `["10.0.0.0/8", "0.0.0.0/0"]`, false, ranges},
-		{"everybody by halves", `["0.0.0.0/1", "128.0.0.0/1"]`, false, ranges},
-		{"of IPv6 only", `["2001:db8::/32"]`, false, ranges},
+		{"all addresses", `["10.0.0.0/8", "0.0.0.0/0"]`, false, ranges},
+		{"all addresses in two ranges", `["0.0.0.0/1", "128.0.0.0/1"]`, false, ranges},
+		{"only IPv6", `["2001:db8::/32"]`, false, ranges},
 		{"no sets", `[]`, true, ""},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -194,7 +198,8 @@ func TestIPVSRanges(t *testing.T) {
 	}
 }
 
-// TestIPVSRangesState: the state of a Service port changes with who may use its load balancer, and with no other Service's.
+// TestIPVSRangesState checks that the state of a Service port changes with the clients of its load
+// balancer, and that the state of other Services does not.
 func TestIPVSRangesState(t *testing.T) {
 	state := func(node, of string) string {
 		rep := Judge(append(mustParse(t, ipvsSave), &ruleset.Set{IPVS: virtualServers(t, node)}), Options{})
@@ -202,7 +207,7 @@ func TestIPVSRangesState(t *testing.T) {
 		if err := errors.Join(api.ReadServices(strings.NewReader(ipvsServices)), api.ReadEndpointSlices(strings.NewReader(ipvsSlices))); err != nil {
 			t.Fatal(err)
 		}
-		api.Name(&rep)
+		api.NameServices(&rep)
 		return rep.State(ServicePort{of, ruleset.IPv4})
 	}
 	other := strings.Replace(ipvsNode, "10.0.0.0/8", "11.0.0.0/8", 1)
@@ -212,17 +217,18 @@ func TestIPVSRangesState(t *testing.T) {
 	}
 }
 
-// TestIPVSPolicies: which endpoints are right depends on the policy of what comes there, also where this node has none.
+// TestIPVSPolicies checks that the expected endpoints depend on the traffic policy, also on a node
+// without endpoints.
 func TestIPVSPolicies(t *testing.T) {
 	const stale, missing = "kubeproxy.truth.endpoint-stale", "kubeproxy.truth.endpoint-missing"
 	for _, c := range []struct{ what, node, endpoint, servers, want string }{
-		{"Local, none here: others'", "a", "10.0.0.4 rs @b", "10.0.0.4:80", ""},
-		{"Local, none here: none", "a", "10.0.0.4 rs @b", "", ""},
-		{"Local, none here: a stale one", "a", "10.0.0.4 rs @b", "10.0.0.5:80", stale},
+		{"Local, no local endpoint: remote ones", "a", "10.0.0.4 rs @b", "10.0.0.4:80", ""},
+		{"Local, no local endpoint: none", "a", "10.0.0.4 rs @b", "", ""},
+		{"Local, no local endpoint: a stale one", "a", "10.0.0.4 rs @b", "10.0.0.5:80", stale},
 		{"Local, here", "b", "10.0.0.4 rs @b", "10.0.0.4:80", ""},
-		{"Local, here: not served", "b", "10.0.0.4 rs @b", "", missing},
+		{"Local, a local endpoint: not served", "b", "10.0.0.4 rs @b", "", missing},
 		{"Local, on a node without a name", "", "10.0.0.4 rs @b", "10.0.0.4:80", ""},
-		{"terminating, and nothing else", "b", "10.0.0.4 st @b", "10.0.0.4:80", ""},
+		{"only terminating", "b", "10.0.0.4 st @b", "10.0.0.4:80", ""},
 		{"not ready", "b", "10.0.0.4 - @b", "10.0.0.4:80", stale},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -235,8 +241,9 @@ func TestIPVSPolicies(t *testing.T) {
 	}
 }
 
-// TestIPVSShared: of an address that two Services ask for, one of them gets the endpoints. An address that could not be read may be
-// anywhere. An address that kube-proxy does not bind is no other program's Service.
+// TestIPVSShared checks uncertain addresses. If two Services request an address, one of them gets
+// the endpoints. An unreadable address may be any address. A virtual server at an address that
+// kube-proxy does not bind does not belong to a Service.
 func TestIPVSShared(t *testing.T) {
 	const odd = `"externalIPs": ["203.0.113.1"`
 	both := strings.Replace(ipvsServices, `"spec": {"type": "ClusterIP", "clusterIP": "10.96.0.12",`,
@@ -252,7 +259,8 @@ func TestIPVSShared(t *testing.T) {
 	}
 }
 
-// TestIPVSUnjudged: what is no proof is unknown, neither a finding nor nothing.
+// TestIPVSUnjudged checks that missing evidence gives the verdict unknown, neither a finding nor a
+// pass.
 func TestIPVSUnjudged(t *testing.T) {
 	dispatches := strings.Replace(ipvsSave, "COMMIT", "-A KUBE-SERVICES -d 10.96.0.1/32 -j KUBE-SVC-NPX46M4PTMTKRN6Y\nCOMMIT", 1)
 	leftover := strings.Replace(ipvsSave, ":KUBE-NODE-PORT", ":KUBE-SVC-NPX46M4PTMTKRN6Y - [0:0]\n:KUBE-NODE-PORT", 1)
@@ -263,9 +271,9 @@ func TestIPVSUnjudged(t *testing.T) {
 		sets        []*ruleset.Set
 		opts        Options
 	}{
-		{"from a file", "its virtual servers are not among them", mustParse(t, ipvsSave), api},
-		{"without Services", "without the Services of the API", append(mustParse(t, ipvsSave), node), Options{Endpoints: api.Endpoints}},
-		{"beside iptables mode", "IPVS mode and of iptables mode", append(mustParse(t, dispatches), node), api},
+		{"from a file", "without its virtual servers", mustParse(t, ipvsSave), api},
+		{"without Services", "without the API's Services", append(mustParse(t, ipvsSave), node), Options{Endpoints: api.Endpoints}},
+		{"beside iptables mode", "both IPVS mode and iptables mode", append(mustParse(t, dispatches), node), api},
 		{"with what iptables mode left", "", append(mustParse(t, leftover), node), api},
 		{"beside nftables mode", "another mode", append(mustParse(t, ipvsSave, readFile(t, "nft-list-ruleset.json")), node), api},
 		{"of another program", "", append(mustParse(t, readFile(t, "iptables-save.txt")), node), Options{}},
@@ -273,7 +281,7 @@ func TestIPVSUnjudged(t *testing.T) {
 		t.Run(c.what, func(t *testing.T) {
 			said := ""
 			for _, f := range Judge(c.sets, c.opts).Findings {
-				if !strings.HasPrefix(f.Name, "kubeproxy.truth.") || c.words == "" { // those of nftables mode are another node's
+				if !strings.HasPrefix(f.Name, "kubeproxy.truth.") || c.words == "" { // differences of nftables mode come from another node
 					said += f.Name + " " + f.Verdict.String() + ": " + f.Message
 				}
 			}

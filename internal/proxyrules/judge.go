@@ -1,11 +1,13 @@
-// Package proxyrules judges the rules that kube-proxy wrote into a node.
+// Package proxyrules judges the rules that kube-proxy wrote on a node.
 //
-// It is a pure library: rules in, findings out. It opens no file, runs no program and changes nothing. Rules of iptables mode
-// (either backend, 1.15 to 1.37) and of nftables mode (1.29 to 1.37) become one graph of Services, chains and endpoints. [Judge]
-// compares the rules with kube-proxy's own invariants and, when given EndpointSlices, with the API. One cause gives one finding:
-// what follows from a broken chain is not reported again.
+// It is a pure library: its input are rules, its output are findings. It opens no files, runs no
+// programs and changes nothing. It converts the rules of iptables mode (either backend, 1.15 to
+// 1.37) and of nftables mode (1.29 to 1.37) into one graph of Services, chains and endpoints.
+// [Judge] compares the rules with kube-proxy's own invariants and, if it gets EndpointSlices, with
+// the API. One cause gives one finding: the consequences of a broken chain are not reported again.
 //
-// The form of the rules was read in kube-proxy's source (pkg/proxy/iptables, pkg/proxy/nftables, pkg/proxy/topology.go).
+// The form of the rules was derived from kube-proxy's source (pkg/proxy/iptables,
+// pkg/proxy/nftables, pkg/proxy/topology.go).
 package proxyrules
 
 import (
@@ -20,38 +22,42 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// Options is what is known beside the rules. The zero value is fine: what is unknown is judged leniently.
+// Options holds the facts that are known beside the rules. All fields are optional: unknown facts
+// are judged leniently.
 type Options struct {
-	BeLiberal *bool      // net.netfilter.nf_conntrack_tcp_be_liberal is not 0; nil when unknown
-	Endpoints *Endpoints // the API's EndpointSlices; nil: not compared
-	Services  *Services  // the API's Services; nil: Services known only from the rules
+	BeLiberal *bool      // net.netfilter.nf_conntrack_tcp_be_liberal is not 0; nil if unknown
+	Endpoints *Endpoints // the API's EndpointSlices; nil to skip the comparison
+	Services  *Services  // the API's Services; nil if only the rules are known
 	NodeName  string     // for local endpoints and node hints
 	Zone      string     // for zone hints
 
-	// WithoutServices leaves the Services out. Nothing that is found without them depends on them.
+	// WithoutServices skips the Services. The other findings do not depend on them.
 	WithoutServices bool
 
-	// RouteLocalnet reports whether the kernel may take packets to 127.0.0.0/8 from elsewhere at all; nil: it may.
+	// RouteLocalnet reports whether the kernel may accept packets to 127.0.0.0/8 from the network;
+	// nil means that it may.
 	RouteLocalnet func() bool
 
-	// NodePortAddresses reports whether kube-proxy is configured to answer node ports at some addresses only; nil: it is not.
+	// NodePortAddresses reports whether kube-proxy is configured to serve node ports only at some
+	// addresses; nil means that it is not.
 	NodePortAddresses func() bool
 
-	// ExcludeCIDRs returns the ranges in which kube-proxy leaves virtual servers of IPVS alone (ipvs.excludeCIDRs); nil: none. It is asked
-	// only where there is IPVS.
+	// ExcludeCIDRs returns the ranges in which kube-proxy does not touch IPVS virtual servers
+	// (ipvs.excludeCIDRs); nil means none. It is called only if there are IPVS rules.
 	ExcludeCIDRs func() []netip.Prefix
 
-	// NoExternalIPs reports whether kube-proxy is configured to serve no externalIPs (AllowServiceExternalIPs=false, 1.36); nil: it is not.
+	// NoExternalIPs reports whether kube-proxy is configured to serve no externalIPs
+	// (AllowServiceExternalIPs=false, 1.36); nil means that it is not.
 	NoExternalIPs func() bool
 }
 
-// unled reports whether kube-proxy may write rules for external traffic that nothing leads to: it writes them where a Service has
-// externalIPs at all, and the rules that lead there only where it serves these (ExternallyAccessible and ExternalIPs of
-// pkg/proxy/serviceport.go).
+// unled reports whether kube-proxy may write chains for external traffic to which no rule leads. It
+// writes the chains if a Service has externalIPs, but the jumps to them only if it serves
+// externalIPs (ExternallyAccessible and ExternalIPs of pkg/proxy/serviceport.go).
 func (o *Options) unled() bool { return o.NoExternalIPs != nil && o.NoExternalIPs() }
 
-// Judge compares the rules with kube-proxy's invariants and, with Options.Endpoints, with the API. Several sets are several readings of
-// one node: both iptables backends and nft are judged in one report.
+// Judge compares the rules with kube-proxy's invariants and, with Options.Endpoints, with the API.
+// Several sets are several readings of one node: one report covers both iptables backends and nft.
 func Judge(sets []*ruleset.Set, opts Options) Judgment {
 	out := NewCollector()
 	rep := Judgment{Services: []Service{}, Findings: []Finding{}, Families: map[string]bool{}, NodePorts: map[string]bool{},
@@ -98,8 +104,8 @@ func Judge(sets []*ruleset.Set, opts Options) Judgment {
 	if rep.Mode == "" {
 		f := Finding{Name: "kubeproxy.rules.absent"}
 		if len(seen.leftover) > 0 {
-			f.Message = "the listing shows iptables rules of kube-proxy through nft, which cannot print their matches; " +
-				"give iptables-nft-save instead"
+			f.Message = "nft cannot print the matches of kube-proxy's iptables rules; " +
+				"use the output of `iptables-nft-save` instead"
 		}
 		out.Add(f)
 	}
@@ -130,7 +136,7 @@ func (r *Judgment) judgeSave(s *ruleset.Save, opts *Options, out *Collector) {
 	}
 }
 
-// finish sorts the Services and gives each its verdict from the findings about it.
+// finish sorts the Services and derives the verdict of each from its findings.
 func (r *Judgment) finish() {
 	type key struct{ name, family string }
 	about := map[key][]int{}
@@ -153,7 +159,7 @@ func (r *Judgment) finish() {
 	}
 }
 
-// hasProxyChains reports whether kube-proxy left anything in the save.
+// hasProxyChains reports whether the save has any chain of kube-proxy.
 func hasProxyChains(s *ruleset.Save) bool {
 	for _, t := range s.Tables {
 		for _, name := range []string{"KUBE-PROXY-CANARY", "KUBE-SERVICES", "KUBE-FORWARD", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS"} {
@@ -165,9 +171,10 @@ func hasProxyChains(s *ruleset.Save) bool {
 	return hasServices(s)
 }
 
-// cleanedUp reports whether a save has no more than kube-proxy until 1.33 leaves of iptables mode when it changes to nftables mode: its
-// canaries, KUBE-MARK-MASQ and an empty KUBE-PROXY-FIREWALL (CleanupLeftovers of pkg/proxy/iptables). Where nftables mode has not taken
-// over, that is what a flush leaves.
+// cleanedUp reports whether a save contains no more than the remains of iptables mode after
+// kube-proxy (until 1.33) changed to nftables mode: its canaries, KUBE-MARK-MASQ and an empty
+// KUBE-PROXY-FIREWALL (CleanupLeftovers of pkg/proxy/iptables). Without nftables mode, these are
+// the remains of a flush.
 func cleanedUp(s *ruleset.Save) bool {
 	return !isIPVS(s) && !hasProxyRules(s.Table("nat")) && !hasProxyRules(s.Table("filter"))
 }
@@ -184,16 +191,16 @@ func hasServices(s *ruleset.Save) bool {
 	return false
 }
 
-// isIPVS reports whether the save has one of the few chains that IPVS mode makes and iptables mode does not.
+// isIPVS reports whether the save has one of the few chains that only IPVS mode creates.
 func isIPVS(s *ruleset.Save) bool {
 	t := s.Table("nat")
 	return t.Chain("KUBE-NODE-PORT") != nil || t.Chain("KUBE-LOAD-BALANCER") != nil || s.Table("filter").Chain("KUBE-IPVS-FILTER") != nil
 }
 
-// backends notes, by address family, who writes into which backend.
+// backends records, by address family, which programs write into which backend.
 type backends struct {
-	services []inBackend    // chains of Services
-	kubelet  []inBackend    // the hint that kubelet leaves in mangle for others
+	services []inBackend    // Service chains
+	kubelet  []inBackend    // kubelet's hint chain in mangle
 	leftover map[string]int // chains of iptables mode in an nft listing
 }
 
@@ -229,8 +236,9 @@ func (b *backends) judge(out *Collector) {
 	}
 }
 
-// judgeMixed reports Service chains in several backends of one family (kubernetes#109811). Two saves of one backend are one reading
-// too many and no finding; of saves without a header that is not known.
+// judgeMixed reports Service chains in several backends of one family (kubernetes#109811). Two
+// saves of one backend are a duplicate reading and not a finding. Without a header, the backend of
+// a save is unknown.
 func (b *backends) judgeMixed(family string, out *Collector) {
 	var seen []string
 	for _, in := range b.services {
@@ -253,10 +261,11 @@ func (b *backends) judgeMixed(family string, out *Collector) {
 		count, all = strconv.Itoa(len(seen)), "all"
 	}
 	out.Add(Finding{Name: "kubeproxy.backend.mixed", Family: family,
-		Message: fmt.Sprintf("Service chains in %s backends: %s; the packet sees %s", count, strings.Join(seen, " and "), all)})
+		Message: fmt.Sprintf("Service chains in %s backends: %s; each packet passes %s", count, strings.Join(seen, " and "), all)})
 }
 
-// judgeKubelet compares the backend of kubelet with that of kube-proxy, where both are known and each uses one.
+// judgeKubelet compares the backends of kubelet and kube-proxy, if both are known and each uses
+// one.
 func (b *backends) judgeKubelet(family string, out *Collector) {
 	one := func(list []inBackend) string {
 		name := ""
@@ -274,6 +283,6 @@ func (b *backends) judgeKubelet(family string, out *Collector) {
 	proxy, kubelet := one(b.services), one(b.kubelet)
 	if proxy != "" && kubelet != "" && proxy != kubelet {
 		out.Add(Finding{Name: "kubeproxy.backend.kubelet", Family: family, Table: "mangle",
-			Message: fmt.Sprintf("kube-proxy writes its rules by iptables-%s; kubelet's hint is only in the other backend", proxy)})
+			Message: fmt.Sprintf("kube-proxy uses iptables-%s; kubelet's chain KUBE-IPTABLES-HINT is only in the other backend", proxy)})
 	}
 }

@@ -7,8 +7,9 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// judgeDispatch: invariant 2. A Service's chain is MARK-MASQ rules, affinity rules, then n dispatch rules of which the k-th
-// takes 1/(n-k+1) of what is left and the last takes the rest. It returns the endpoints with the chance of each.
+// judgeDispatch checks invariant 2. A Service's chain contains MARK-MASQ rules, affinity rules,
+// then n dispatch rules, of which rule k takes 1/(n-k+1) of the remaining connections and the last
+// takes the rest. It returns the endpoints with the probability of each.
 func (a *audit) judgeDispatch(n *node, c *chain) []Endpoint {
 	a.targets, a.recents = a.targets[:0], a.recents[:0]
 	blackhole := false
@@ -18,26 +19,26 @@ func (a *audit) judgeDispatch(n *node, c *chain) []Endpoint {
 		switch {
 		case r.Target == "KUBE-MARK-MASQ":
 			if len(a.targets)+len(a.recents) > 0 {
-				a.dispatchFinding("order", c, r, n, "packets are marked for masquerading after they were dispatched")
+				a.dispatchFinding("order", c, r, n, "packets are marked for masquerading after the dispatch")
 			}
 		case kind == "SEP" && r.Has(ruleset.ByRecent):
 			if len(a.targets) > 0 {
-				a.dispatchFinding("order", c, r, n, "affinity is checked after connections were dispatched")
+				a.dispatchFinding("order", c, r, n, "affinity is checked after the dispatch")
 			}
 			a.recents = append(a.recents, r)
 		case kind == "SEP":
 			a.targets = append(a.targets, r)
 		case r.Target == "KUBE-MARK-DROP" && (c == n.xlb || c == n.svl) && a.version.Min < 25: // no local endpoints
 			blackhole = true
-		case c == n.xlb && kind == "SVC" && a.to(r) == n.svc:
+		case c == n.xlb && kind == "SVC" && a.target(r) == n.svc:
 		default:
 			if !c.blamed {
-				a.about("kubeproxy.chain.unexpected-rule", "nat", c, r, n, "kube-proxy writes no such rule into %s", c.Name)
+				a.addFinding("kubeproxy.chain.unexpected-rule", "nat", c, r, n, "kube-proxy does not write this rule into %s", c.Name)
 			}
 		}
 	}
 	if len(a.targets) == 0 && !blackhole {
-		a.dispatchFinding("empty", c, nil, n, "%s has no endpoint", c.Name)
+		a.dispatchFinding("empty", c, nil, n, "no rule of %s leads to an endpoint", c.Name)
 		return nil
 	}
 	a.judgeProbabilities(n, c)
@@ -46,10 +47,10 @@ func (a *audit) judgeDispatch(n *node, c *chain) []Endpoint {
 	return endpoints
 }
 
-// dispatchFinding reports the first thing that is wrong with a chain's dispatch; what follows from it is silent.
+// dispatchFinding reports the first fault of a chain's dispatch. Its consequences are not reported.
 func (a *audit) dispatchFinding(what string, c *chain, r *ruleset.Rule, n *node, format string, args ...any) {
 	if !c.blamed {
-		a.about("kubeproxy.dispatch."+what, "nat", c, r, n, format, args...)
+		a.addFinding("kubeproxy.dispatch."+what, "nat", c, r, n, format, args...)
 	}
 }
 
@@ -58,38 +59,38 @@ func (a *audit) judgeProbabilities(n *node, c *chain) {
 	a.stamp++
 	for k, r := range a.targets {
 		if r.Conditions()&^ruleset.ByChance != 0 {
-			a.dispatchFinding("condition", c, r, n, "a dispatch rule may only depend on chance")
+			a.dispatchFinding("condition", c, r, n, "a dispatch rule must have no condition other than probability")
 		}
-		if to := a.to(r); to != nil {
+		if to := a.target(r); to != nil {
 			if to.stamp == a.stamp {
 				a.dispatchFinding("duplicate", c, r, n, "%s is listed twice among %d dispatch rules", r.Target, total)
 			}
 			to.stamp = a.stamp
 		}
 		if k < total-1 && !r.Has(ruleset.ByChance) {
-			a.dispatchFinding("shadowed", c, r, n, "an unconditional rule, number %d of %d: the endpoints after it get nothing", k+1, total)
+			a.dispatchFinding("shadowed", c, r, n, "rule %d of %d has no condition: the endpoints after it get no connections", k+1, total)
 		}
 	}
 	if total > 0 && a.targets[total-1].Has(ruleset.ByChance) {
 		r := a.targets[total-1]
 		a.dispatchFinding("last", c, r, n,
-			"the last of %d rules takes only %.5f of what is left: the rest of the connections goes nowhere", total, r.Chance)
+			"the last of %d rules takes only %.5f of the remaining connections: the others fail", total, r.Chance)
 	}
 	tolerance := 1e-9
 	if a.version.Max < 17 {
-		tolerance = 6e-6 // written with five digits
+		tolerance = 6e-6 // kube-proxy wrote five digits
 	}
 	for k, r := range a.targets {
 		if want := 1 / float64(total-k); k < total-1 && math.Abs(r.Chance-want) > tolerance {
 			a.dispatchFinding("probability", c, r, n,
-				"rule %d of %d has probability %.11f, 1/%d = %.11f is wanted: the endpoints do not get equal shares",
+				"rule %d of %d has probability %.11f instead of 1/%d = %.11f: the endpoints get unequal shares",
 				k+1, total, r.Chance, total-k, want)
 			return
 		}
 	}
 }
 
-// endpoints lists what a Service dispatches to, with the chance of each.
+// endpoints lists the endpoints of a Service with the probability of each.
 func (a *audit) endpoints() []Endpoint {
 	list := make([]Endpoint, 0, len(a.targets))
 	left := 1.0
@@ -99,7 +100,7 @@ func (a *audit) endpoints() []Endpoint {
 			e.Chance = left * r.Chance
 		}
 		left -= e.Chance
-		if to := a.to(r); to != nil {
+		if to := a.target(r); to != nil {
 			e.Address = to.address
 		}
 		list = append(list, e)
@@ -107,8 +108,9 @@ func (a *audit) endpoints() []Endpoint {
 	return list
 }
 
-// judgeExternal: invariant 8, the KUBE-EXT chain (1.24 and later). Policy Cluster marks everything and goes to SVC. Policy Local
-// sends pods to SVC, marks what this node itself sends and sends it to SVC, and leaves the rest to SVL if there are local endpoints.
+// judgeExternal checks invariant 8, the KUBE-EXT chain (1.24 and later). Policy Cluster marks all
+// packets and jumps to SVC. Policy Local sends packets of Pods to SVC, marks packets of this node
+// and sends them to SVC, and sends the rest to SVL if there are local endpoints.
 func (a *audit) judgeExternal(n *node) {
 	c := n.ext
 	if c.blamed {
@@ -117,7 +119,7 @@ func (a *audit) judgeExternal(n *node) {
 	at := external{}
 	for i := range c.Rules {
 		r := &c.Rules[i]
-		what := externalRule(r, a.to(r), n)
+		what := externalRule(r, a.target(r), n)
 		if what != "" && at[what] == 0 {
 			at[what] = i + 1
 			continue
@@ -125,9 +127,9 @@ func (a *audit) judgeExternal(n *node) {
 		switch kind, _ := serviceChain(r.Target); {
 		case r.Jump == 0 && strings.HasPrefix(r.Target, "KUBE-"): // reported as undeclared
 		case kind != "":
-			a.about("kubeproxy.external.dispatch", "nat", c, r, n, "%s leads to %s, a chain of another Service", c.Name, r.Target)
+			a.addFinding("kubeproxy.external.dispatch", "nat", c, r, n, "%s jumps to %s, a chain of another Service", c.Name, r.Target)
 		default:
-			a.about("kubeproxy.chain.unexpected-rule", "nat", c, r, n, "kube-proxy writes no such rule into %s", c.Name)
+			a.addFinding("kubeproxy.chain.unexpected-rule", "nat", c, r, n, "kube-proxy does not write this rule into %s", c.Name)
 		}
 		return
 	}
@@ -140,7 +142,7 @@ func (a *audit) judgeExternal(n *node) {
 	name, blamed, why := at.judge(pods != "", local)
 	if pod := at["pod"]; name == "" && pod > 0 && pods != "" {
 		if r := &c.Rules[pod-1]; pods != r.Source && pods != r.Extra().In {
-			name, blamed, why = "pod", "pod", "pods are told apart by another range here than for ClusterIPs: "+pods
+			name, blamed, why = "pod", "pod", "this rule identifies Pods by a different range than the rules for ClusterIPs: "+pods
 		}
 	}
 	if name == "" {
@@ -150,10 +152,11 @@ func (a *audit) judgeExternal(n *node) {
 	if at[blamed] > 0 {
 		r = &c.Rules[at[blamed]-1]
 	}
-	a.about("kubeproxy.external."+name, "nat", c, r, n, "%s: %s", c.Name, why)
+	a.addFinding("kubeproxy.external."+name, "nat", c, r, n, "%s: %s", c.Name, why)
 }
 
-// podRange returns the range or interface by which kube-proxy knows pods, "" if it does not: of "not from interface cni0" it is cni0.
+// podRange returns the range or interface by which kube-proxy identifies Pods, or "" if it does
+// not: for "not from interface cni0" it is cni0.
 func podRange(detector string) string {
 	rest, ok := strings.CutPrefix(detector, "not from ")
 	if !ok {
@@ -162,7 +165,8 @@ func podRange(detector string) string {
 	return strings.TrimPrefix(rest, "interface ")
 }
 
-// externalRule returns what a rule of a KUBE-EXT chain that leads to a chain does, "" if kube-proxy writes no such rule.
+// externalRule returns the purpose of a rule in a KUBE-EXT chain, or "" if kube-proxy does not
+// write such a rule.
 func externalRule(r *ruleset.Rule, to *chain, n *node) string {
 	switch {
 	case r.Target == "KUBE-MARK-MASQ" && r.Always():
@@ -182,43 +186,45 @@ func externalRule(r *ruleset.Rule, to *chain, n *node) string {
 	return ""
 }
 
-// external is the places, from 1, of the rules for external traffic by what they do. Policy Cluster has mark and cluster; policy Local
-// has pod, markHost and toHost, and toLocal if there are local endpoints.
+// external maps the purposes of the rules for external traffic to their positions, from 1. Policy
+// Cluster has mark and cluster. Policy Local has pod, markHost and toHost, and toLocal if there are
+// local endpoints.
 type external map[string]int
 
 func (at external) local() bool {
 	return at["pod"]+at["markHost"]+at["toHost"]+at["toLocal"] > 0
 }
 
-// judge returns the last part of a finding's name, which rule to blame and the reason; an empty name when all is well. With detector,
-// pods have a rule of their own; local is the chain of local endpoints, "" if there is none.
+// judge returns the last part of a finding's name, the rule with the fault and the reason. The name
+// is empty if the rules are correct. With detector, Pods have a rule of their own. local is the
+// chain of local endpoints, or "".
 func (at external) judge(detector bool, local string) (name, blamed, why string) {
 	if !at.local() {
 		switch {
 		case at["mark"]+at["cluster"] == 0:
-			return "empty", "", "there are no rules: external traffic is not answered"
+			return "empty", "", "the chain has no rules: external traffic is not handled"
 		case at["cluster"] == 0:
-			return "dispatch", "mark", "nothing leads to the Service's endpoints"
+			return "dispatch", "mark", "no rule leads to the Service's endpoints"
 		case at["mark"] == 0:
-			return "masquerade", "cluster", "external traffic is not masqueraded: replies from other nodes' endpoints bypass this node"
+			return "masquerade", "cluster", "external traffic is not masqueraded: replies from endpoints on other nodes bypass this node"
 		case at["mark"] > at["cluster"]:
-			return "order", "mark", "traffic is dispatched before it is marked"
+			return "order", "mark", "packets are dispatched before they are marked"
 		}
 		return "", "", ""
 	}
 	switch {
 	case at["mark"] > 0:
-		return "masquerade", "mark", "policy Local keeps the client's address, but everything is masqueraded"
+		return "masquerade", "mark", "policy Local preserves the client address, but all traffic is masqueraded"
 	case at["cluster"] > 0:
-		return "dispatch", "cluster", "policy Local, but everything goes to all endpoints"
+		return "dispatch", "cluster", "the policy is Local, but traffic goes to all endpoints"
 	case at["markHost"] == 0:
-		return "masquerade", "toHost", "what the node itself sends is not masqueraded"
+		return "masquerade", "toHost", "traffic from the node itself is not masqueraded"
 	case at["toHost"] == 0:
-		return "dispatch", "markHost", "what the node itself sends does not reach the endpoints"
+		return "dispatch", "markHost", "traffic from the node itself does not reach the endpoints"
 	case at["pod"] == 0 && detector:
-		return "pod", "markHost", "pods of this node cannot reach endpoints on others"
+		return "pod", "markHost", "Pods of this node cannot reach endpoints on other nodes"
 	case at["toLocal"] == 0 && local != "":
-		return "dispatch", "toHost", "nothing leads to " + local + ", the local endpoints"
+		return "dispatch", "toHost", "no rule leads to " + local + ", the chain of local endpoints"
 	case at["markHost"] > at["toHost"], at["pod"] > at["markHost"],
 		at["toLocal"] > 0 && (at["toLocal"] < at["toHost"] || at["toLocal"] < at["pod"]):
 		return "order", "markHost", "the rules are out of order"

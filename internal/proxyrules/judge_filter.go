@@ -6,7 +6,8 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// judgeForward: INVALID packets are dropped before anything is accepted (kubernetes#74840), marked and established packets pass.
+// judgeForward checks that INVALID packets are dropped before others are accepted
+// (kubernetes#74840), and that marked and established packets are accepted.
 func (a *audit) judgeForward() {
 	c := a.chain(a.filter, "KUBE-FORWARD")
 	if c == nil || c.blamed {
@@ -22,7 +23,7 @@ func (a *audit) judgeForward() {
 		case r.Target == "ACCEPT" && r.Has(ruleset.ByState):
 			established = r
 		default:
-			a.about("kubeproxy.chain.unexpected-rule", "filter", c, r, nil, "kube-proxy writes no such rule into KUBE-FORWARD")
+			a.addFinding("kubeproxy.chain.unexpected-rule", "filter", c, r, nil, "kube-proxy does not write this rule into KUBE-FORWARD")
 			return
 		}
 	}
@@ -31,57 +32,61 @@ func (a *audit) judgeForward() {
 	case drop == nil:
 		a.judgeNoDrop(c)
 	case accept != nil:
-		a.about("kubeproxy.forward.invalid-order", "filter", c, drop, nil,
-			"the ACCEPT in line %d comes first and lets INVALID packets through", accept.Line)
+		a.addFinding("kubeproxy.forward.invalid-order", "filter", c, drop, nil,
+			"the ACCEPT in line %d comes first and accepts INVALID packets", accept.Line)
 	}
 	switch {
 	case marked == nil:
-		a.about(want, "filter", c, nil, nil, "KUBE-FORWARD does not accept marked packets: with policy DROP, NodePort traffic stops")
+		a.addFinding(want, "filter", c, nil, nil, "KUBE-FORWARD does not accept marked packets: with policy DROP, node port traffic fails")
 	case established == nil && a.version.Min >= 22:
-		a.about(want, "filter", c, nil, nil, "KUBE-FORWARD does not accept RELATED,ESTABLISHED: with policy DROP, replies stop")
+		a.addFinding(want, "filter", c, nil, nil, "KUBE-FORWARD does not accept RELATED,ESTABLISHED: with policy DROP, replies are lost")
 	default:
 		if text := marked.Extra().Mark; a.mark != 0 {
 			if mark, _, ok := markMask(text); !ok || mark != a.mark {
-				a.about("kubeproxy.masquerade.mismatch", "filter", c, marked, nil,
+				a.addFinding("kubeproxy.masquerade.mismatch", "filter", c, marked, nil,
 					"KUBE-MARK-MASQ sets %#x, this rule uses %s", a.mark, text)
 			}
 		}
 	}
 }
 
-// judgeNoDrop: from 1.29 the rule is left out when be_liberal was not 0 as kube-proxy started (kubernetes#120412).
+// judgeNoDrop: from 1.29 kube-proxy omits the rule if be_liberal was not 0 when it started
+// (kubernetes#120412).
 func (a *audit) judgeNoDrop(c *chain) {
 	switch {
 	case a.opts.BeLiberal != nil && *a.opts.BeLiberal:
 	case a.version.Max < 29 || a.opts.BeLiberal != nil:
-		a.about("kubeproxy.forward.invalid-drop", "filter", c, nil, nil,
-			"KUBE-FORWARD does not drop INVALID packets and nf_conntrack_tcp_be_liberal does not make up for it")
+		a.addFinding("kubeproxy.forward.invalid-drop", "filter", c, nil, nil,
+			"KUBE-FORWARD does not drop INVALID packets, and nf_conntrack_tcp_be_liberal is 0")
 	default:
-		a.about("kubeproxy.forward.be-liberal", "filter", c, nil, nil,
-			"KUBE-FORWARD does not drop INVALID packets; from 1.29 that is right only while nf_conntrack_tcp_be_liberal=1, "+
+		a.addFinding("kubeproxy.forward.be-liberal", "filter", c, nil, nil,
+			"KUBE-FORWARD does not drop INVALID packets; from 1.29 that is correct only if nf_conntrack_tcp_be_liberal is 1, "+
 				"which the rules do not show")
 	}
 }
 
-// judgeFirewall: KUBE-FIREWALL drops packets from outside to 127.0.0.0/8 and, until 1.27, marked ones. A DROP that has lost its
-// match drops everything (kubernetes#112477). kube-proxy makes the chain, and that rule only where it also sets route_localnet
-// (--iptables-localhost-nodeports; NewProxier and syncProxyRules of pkg/proxy/iptables); kubelet may be told to make none
-// (makeIPTablesUtilChains): without route_localnet there is nothing to guard.
+// judgeFirewall judges KUBE-FIREWALL, which drops packets from outside to 127.0.0.0/8 and, until
+// 1.27, marked packets. A DROP rule that has lost its match drops all packets (kubernetes#112477).
+// kube-proxy creates the chain, but the 127.0.0.0/8 rule only if it also sets route_localnet
+// (--iptables-localhost-nodeports; NewProxier and syncProxyRules of pkg/proxy/iptables). kubelet
+// may be configured to create neither (makeIPTablesUtilChains). Without route_localnet the rule is
+// unnecessary.
 func (a *audit) judgeFirewall() {
 	c := a.chain(a.filter, "KUBE-FIREWALL")
 	if c == nil || c.blamed {
 		return
 	}
 	if bare := BareDrops(a.filter); len(bare) > 0 {
-		a.about("kubeproxy.firewall.bare-drop", "filter", c, bare[0], nil,
-			"this DROP has no match left: the node drops everything that reaches KUBE-FIREWALL")
+		a.addFinding("kubeproxy.firewall.bare-drop", "filter", c, bare[0], nil,
+			"this DROP rule has lost its match: the node drops every packet that reaches KUBE-FIREWALL")
 	} else if MartianDrop(a.filter) == nil && a.save.Family == ruleset.IPv4 && a.version.Min >= 19 &&
 		(a.opts.RouteLocalnet == nil || a.opts.RouteLocalnet()) {
-		a.about("kubeproxy.firewall.localnet", "filter", c, nil, nil, "KUBE-FIREWALL has no rule for 127.0.0.0/8")
+		a.addFinding("kubeproxy.firewall.localnet", "filter", c, nil, nil, "KUBE-FIREWALL has no rule for 127.0.0.0/8")
 	}
 }
 
-// judgeHealthPorts: from 1.21 table filter accepts health checks of load balancers, whatever else is dropped.
+// judgeHealthPorts: from 1.21 table filter accepts the health checks of load balancers before other
+// rules can drop them.
 func (a *audit) judgeHealthPorts() {
 	c := a.chain(a.filter, "KUBE-NODEPORTS")
 	if c == nil {
@@ -91,33 +96,34 @@ func (a *audit) judgeHealthPorts() {
 		r := &c.Rules[i]
 		if !strings.HasSuffix(r.Comment, " health check node port") || r.Target != "ACCEPT" || r.Protocol != "tcp" ||
 			r.Conditions() != ruleset.ByProtocol|ruleset.ByPort {
-			a.about("kubeproxy.chain.unexpected-rule", "filter", c, r, nil,
-				"kube-proxy writes no such rule into KUBE-NODEPORTS of table filter")
+			a.addFinding("kubeproxy.chain.unexpected-rule", "filter", c, r, nil,
+				"kube-proxy does not write this rule into KUBE-NODEPORTS of table filter")
 			return
 		}
 	}
 }
 
-// judgeSourceRanges: invariant 9. From 1.25 what KUBE-FW-x does not let through, KUBE-PROXY-FIREWALL drops.
+// judgeSourceRanges checks invariant 9: from 1.25, KUBE-PROXY-FIREWALL drops the packets that a
+// KUBE-FW chain does not accept.
 func (a *audit) judgeSourceRanges(n *node) {
 	if n.fw == nil || n.fw.blamed || a.version.Min < 25 || a.filter == nil {
 		return
 	}
 	if len(n.fw.Rules) == 0 {
-		a.about("kubeproxy.external.empty", "nat", n.fw, nil, n, "%s has no rules: nobody reaches the load balancer address", n.fw.Name)
+		a.addFinding("kubeproxy.external.empty", "nat", n.fw, nil, n, "%s has no rules: the load balancer address is unreachable", n.fw.Name)
 		return
 	}
 	for i := range n.fw.Rules {
 		r := &n.fw.Rules[i]
 		switch {
-		case r.Target == "": // what the drop is for
-		case a.to(r) != n.ext:
-			a.about("kubeproxy.external.dispatch", "nat", n.fw, r, n, "%s leads to %s, not to the Service's own chain", n.fw.Name, r.Target)
+		case r.Target == "": // the target is the drop
+		case a.target(r) != n.ext:
+			a.addFinding("kubeproxy.external.dispatch", "nat", n.fw, r, n, "%s jumps to %s, not to the Service's own chain", n.fw.Name, r.Target)
 			return
-		case r.Always(): // older versions write a range of everybody
+		case r.Always(): // older versions write a range that contains all addresses
 			n.out.SourceRanges = append(n.out.SourceRanges, map[string]string{ruleset.IPv4: "0.0.0.0/0", ruleset.IPv6: "::/0"}[n.out.Family])
 		case r.Conditions() != ruleset.BySource || r.Has(ruleset.NotSource):
-			a.about("kubeproxy.chain.unexpected-rule", "nat", n.fw, r, n, "kube-proxy writes no such rule into %s", n.fw.Name)
+			a.addFinding("kubeproxy.chain.unexpected-rule", "nat", n.fw, r, n, "kube-proxy does not write this rule into %s", n.fw.Name)
 			return
 		default:
 			n.out.SourceRanges = append(n.out.SourceRanges, r.Source)
@@ -135,11 +141,12 @@ func (a *audit) judgeSourceRanges(n *node) {
 	if a.drops[n.name+" traffic not accepted by "+n.fw.Name] {
 		return
 	}
-	a.about("kubeproxy.firewall.unpaired", "nat", n.fw, nil, n,
-		"KUBE-PROXY-FIREWALL has no DROP for what %s does not accept: loadBalancerSourceRanges is not enforced", n.fw.Name)
+	a.addFinding("kubeproxy.firewall.unpaired", "nat", n.fw, nil, n,
+		"KUBE-PROXY-FIREWALL does not drop the packets that %s does not accept: loadBalancerSourceRanges is not enforced", n.fw.Name)
 }
 
-// judgeProxyFirewall is the other half of invariant 9: a drop whose KUBE-FW chain is gone blocks everybody.
+// judgeProxyFirewall checks the other half of invariant 9: a drop without its KUBE-FW chain blocks
+// all clients.
 func (a *audit) judgeProxyFirewall() {
 	c := a.chain(a.filter, "KUBE-PROXY-FIREWALL")
 	if c == nil || a.nat == nil {
@@ -152,13 +159,14 @@ func (a *audit) judgeProxyFirewall() {
 			continue
 		}
 		n := a.byName[nodeKey{name, r.Protocol}]
-		a.about("kubeproxy.firewall.unpaired", "filter", c, r, n,
-			"%s is gone, yet its drop remains: nobody reaches the load balancer address", fw)
+		a.addFinding("kubeproxy.firewall.unpaired", "filter", c, r, n,
+			"%s is missing, but its DROP rule remains: the load balancer address is unreachable", fw)
 	}
 }
 
-// BareDrops returns the rules of KUBE-FIREWALL in table filter that drop every packet. None is written so: an iptables that does not
-// understand the match of a rule writes the rule back without it (kubernetes#112477).
+// BareDrops returns the rules of KUBE-FIREWALL in table filter that drop every packet. No program
+// writes such a rule: an iptables that does not understand the match of a rule writes the rule back
+// without it (kubernetes#112477).
 func BareDrops(filter *ruleset.Table) []*ruleset.Rule {
 	var found []*ruleset.Rule
 	for r := range filter.Rules("KUBE-FIREWALL") {
@@ -169,8 +177,8 @@ func BareDrops(filter *ruleset.Table) []*ruleset.Rule {
 	return found
 }
 
-// MartianDrop returns the rule of KUBE-FIREWALL in table filter that drops what comes from elsewhere to 127.0.0.0/8 (CVE-2020-8558),
-// nil if there is none. kubelet writes it.
+// MartianDrop returns kubelet's rule of KUBE-FIREWALL in table filter that drops packets from the
+// network to 127.0.0.0/8 (CVE-2020-8558), or nil.
 func MartianDrop(filter *ruleset.Table) *ruleset.Rule {
 	const localnet = "127.0.0.0/8"
 	for r := range filter.Rules("KUBE-FIREWALL") {
@@ -184,8 +192,8 @@ func MartianDrop(filter *ruleset.Table) *ruleset.Rule {
 	return nil
 }
 
-// InvalidDrop returns the first rule of KUBE-FORWARD in table filter that drops packets which conntrack calls INVALID, nil if there is
-// none, and the first ACCEPT before it, which lets them through.
+// InvalidDrop returns the first rule of KUBE-FORWARD in table filter that drops INVALID packets, or
+// nil, and the first ACCEPT before it, which accepts such packets.
 func InvalidDrop(filter *ruleset.Table) (drop, accept *ruleset.Rule) {
 	for r := range filter.Rules("KUBE-FORWARD") {
 		switch {

@@ -6,19 +6,21 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// largeCluster is the number of endpoints above which kube-proxy leaves out comments and lets chains stay that are out of use.
+// largeCluster is the number of endpoints above which kube-proxy omits comments and lets unused
+// chains stay for a time.
 const largeCluster = 1000
 
-// findLeft learns whether the save is of large-cluster mode, and which chains of Services are out of use then: nothing leads to them any
-// more, and kube-proxy takes them away with the first writing 30 s after it last looked for such (syncProxyRules of pkg/proxy/iptables),
-// which may be an hour later. They say nothing of their Services.
+// findLeft determines whether the save is of large-cluster mode, and then which Service chains are
+// unused. kube-proxy deletes chains without references in the first sync that begins 30 s after it
+// last checked for them (syncProxyRules of pkg/proxy/iptables), which may be an hour later. Such
+// chains give no information about their Services.
 func (a *audit) findLeft() {
 	if a.nat == nil {
 		return
 	}
 	var roots, services []*chain // roots may lead to Services
 	endpoints := 0
-	for c := range a.in(a.nat) {
+	for c := range a.chainsOf(a.nat) {
 		switch kind, _ := serviceChain(c.Name); kind {
 		case "SEP":
 			endpoints++
@@ -41,9 +43,9 @@ func (a *audit) findLeft() {
 		c := roots[len(roots)-1]
 		roots = roots[:len(roots)-1]
 		for i := range c.Rules {
-			if to := a.to(&c.Rules[i]); to != nil && to.left {
+			if to := a.target(&c.Rules[i]); to != nil && to.left {
 				to.left = false
-				if kind, _ := serviceChain(to.Name); kind != "SVC" && kind != "SVL" { // these lead to endpoints only
+				if kind, _ := serviceChain(to.Name); kind != "SVC" && kind != "SVL" { // these lead only to endpoints
 					roots = append(roots, to)
 				}
 			}
@@ -51,27 +53,27 @@ func (a *audit) findLeft() {
 	}
 }
 
-// adoptChains finds the Service of a chain that no Service's rule leads to by the chain's own comments, and learns what the
-// save as a whole shows: which traffic kube-proxy masquerades.
+// adoptChains finds the Service of a chain from the chain's own comments if no rule of a Service
+// leads to it. It also determines which traffic kube-proxy masquerades.
 func (a *audit) adoptChains() {
 	if a.nat == nil {
 		return
 	}
 	detectors := map[string]int{}
-	for c := range a.in(a.nat) {
+	for c := range a.chainsOf(a.nat) {
 		if kind, _ := serviceChain(c.Name); c.left || kind != "SVC" && kind != "SVL" {
 			continue
 		}
 		for i := 0; i < len(c.Rules) && c.Rules[i].Target == "KUBE-MARK-MASQ"; i++ {
 			r := &c.Rules[i]
-			name, what := portal(r.Comment)
+			name, what := splitPortal(r.Comment)
 			if what != "cluster IP" {
 				continue
 			}
 			detectors[a.detectorOf(r)]++
 			if c.owner == nil && !c.blamed {
 				if n := a.node(name, r.Protocol); c.owner != n {
-					a.about("kubeproxy.service.hash", "nat", c, r, n, "%s (%s) hashes to %s, but its rule is in %s",
+					a.addFinding("kubeproxy.service.hash", "nat", c, r, n, "the hash of %s (%s) is %s, but its rule is in %s",
 						n.name, n.proto, a.hash.sum16(n.name, n.proto), c.Name)
 				}
 			}
@@ -85,7 +87,7 @@ func (a *audit) adoptChains() {
 	}
 }
 
-// detectorOf returns in words which traffic a MARK-MASQ rule marks.
+// detectorOf describes the traffic that a MARK-MASQ rule marks.
 func (a *audit) detectorOf(r *ruleset.Rule) string {
 	switch {
 	case r.Has(ruleset.BySource | ruleset.NotSource):
@@ -118,18 +120,18 @@ func (a *audit) judgeService(n *node) {
 	a.judgeSourceRanges(n)
 }
 
-// judgePortals: the addresses in a Service's other rules must lead there.
+// judgePortals checks that the rules for a Service's addresses lead to its chain.
 func (a *audit) judgePortals(n *node) {
 	if a.broken[n.name] || !n.reached || a.portalsEmpty {
 		return
 	}
 	if n.loopback != nil && n.nodePort != nil && n.loopback.Port != n.nodePort.Port {
-		a.about("kubeproxy.service.address", "nat", nil, n.loopback, n, "the node port is %s here and %s in line %d",
+		a.addFinding("kubeproxy.service.address", "nat", nil, n.loopback, n, "the node port is %s here, but %s in line %d",
 			n.loopback.Port, n.nodePort.Port, n.nodePort.Line)
 		return
 	}
 	if n.loopback != nil && n.nodePort == nil && !a.portsDamaged {
-		a.about("kubeproxy.nodeports.missing", "nat", nil, n.loopback, n, "node port %s is answered on 127.0.0.0/8 only", n.loopback.Port)
+		a.addFinding("kubeproxy.nodeports.missing", "nat", nil, n.loopback, n, "node port %s is served only on 127.0.0.0/8", n.loopback.Port)
 		return
 	}
 	for _, c := range []*chain{n.svc, n.svl} {
@@ -138,8 +140,8 @@ func (a *audit) judgePortals(n *node) {
 		}
 		for i := 0; i < len(c.Rules) && c.Rules[i].Target == "KUBE-MARK-MASQ"; i++ {
 			r := &c.Rules[i]
-			if of, what := portal(r.Comment); of == n.name && what == "cluster IP" {
-				a.about("kubeproxy.service.portal", "nat", c, r, n, "%s has ClusterIP %s, but KUBE-SERVICES does not lead there",
+			if of, what := splitPortal(r.Comment); of == n.name && what == "cluster IP" {
+				a.addFinding("kubeproxy.service.portal", "nat", c, r, n, "%s has ClusterIP %s, but KUBE-SERVICES has no rule for it",
 					n.name, trimCIDR(r.Destination))
 				return
 			}
@@ -147,40 +149,42 @@ func (a *audit) judgePortals(n *node) {
 	}
 }
 
-// judgeServiceMasquerade: from 1.22 the rule for the ClusterIP is in the Service's own chain, in every Service's or in none.
+// judgeServiceMasquerade: from 1.22, the masquerading rule for the ClusterIP is in the Service's
+// own chain, either for every Service or for none.
 func (a *audit) judgeServiceMasquerade(n *node) {
 	if a.broken[n.name] || n.cluster == nil || a.version.Min < 22 {
 		return
 	}
 	const name = "kubeproxy.service.masquerade"
-	c := a.to(n.cluster)
+	c := a.target(n.cluster)
 	if c == nil || c.owner != n || c.blamed {
 		return
 	}
 	for i := range c.Rules {
 		r := &c.Rules[i]
-		of, what := portal(r.Comment)
+		of, what := splitPortal(r.Comment)
 		if r.Target != "KUBE-MARK-MASQ" || what != "cluster IP" {
-			continue // until 1.23 external addresses have one here too
+			continue // until 1.23, external addresses have a rule here too
 		}
 		n.out.Masquerade = a.detectorOf(r)
 		switch {
 		case of != n.name:
-			a.about("kubeproxy.service.hash", "nat", c, r, n, "the rule is for %s, the chain is that of %s", of, n.name)
+			a.addFinding("kubeproxy.service.hash", "nat", c, r, n, "the rule is for %s, but the chain belongs to %s", of, n.name)
 		case r.Destination != n.cluster.Destination || r.Port != n.cluster.Port || r.Protocol != n.cluster.Protocol:
-			a.about("kubeproxy.service.address", "nat", c, r, n, "%s is %s %s %s here and %s %s %s in line %d", n.name,
+			a.addFinding("kubeproxy.service.address", "nat", c, r, n, "%s is %s %s %s here, but %s %s %s in line %d", n.name,
 				r.Destination, r.Protocol, r.Port, n.cluster.Destination, n.cluster.Protocol, n.cluster.Port, n.cluster.Line)
 		case n.out.Masquerade != a.detector:
-			a.about(name, "nat", c, r, n, "%s masquerades %s, other Services %s", n.name, n.out.Masquerade, a.detector)
+			a.addFinding(name, "nat", c, r, n, "%s masquerades traffic %s, other Services %s", n.name, n.out.Masquerade, a.detector)
 		}
 		return
 	}
 	if a.detector != "" && len(c.Rules) > 0 {
-		a.about(name, "nat", c, nil, n, "%s does not masquerade traffic to its ClusterIP (%s), other Services do", n.name, a.detector)
+		a.addFinding(name, "nat", c, nil, n, "%s does not masquerade traffic to its ClusterIP (%s), but other Services do", n.name, a.detector)
 	}
 }
 
-// judgeUnreferenced: invariant 1, its second half. A chain that nothing leads to is legal only in large-cluster mode.
+// judgeUnreferenced checks the second half of invariant 1. An unreferenced chain is valid only in
+// large-cluster mode.
 func (a *audit) judgeUnreferenced() {
 	if a.nat == nil || a.large || a.portalsEmpty {
 		return
@@ -191,7 +195,7 @@ func (a *audit) judgeUnreferenced() {
 			broken = append(broken, n)
 		}
 	}
-	for c := range a.in(a.nat) {
+	for c := range a.chainsOf(a.nat) {
 		kind, hash := serviceChain(c.Name)
 		if kind == "" || !c.Declared() || c.Refs > 0 || c.blamed || c.owner != nil && a.isBroken(c.owner) {
 			continue
@@ -202,14 +206,14 @@ func (a *audit) judgeUnreferenced() {
 		if kind == "SEP" && len(c.Rules) > 0 && c.owner == nil {
 			c.owner = a.commented(&c.Rules[0])
 		}
-		a.about("kubeproxy.chain.unreferenced", "nat", c, nil, nil, "no rule of table nat leads to %s", c.Name)
+		a.addFinding("kubeproxy.chain.unreferenced", "nat", c, nil, nil, "no rule of table nat jumps to %s", c.Name)
 	}
 }
 
-// lostBy reports whether an endpoint's chain is out of use because its Service is broken.
+// lostBy reports whether an endpoint's chain is unused because its Service is broken.
 func (a *audit) lostBy(broken []*node, c *chain, hash string) bool {
 	if len(broken) > 64 {
-		return true // too many causes
+		return true // too many possible causes
 	}
 	dnat := c.dnat()
 	for _, n := range broken {
@@ -223,7 +227,7 @@ func (a *audit) lostBy(broken []*node, c *chain, hash string) bool {
 	return false
 }
 
-// commented finds the Service that a rule's comment names.
+// commented returns the Service in a rule's comment.
 func (a *audit) commented(r *ruleset.Rule) *node {
 	for _, proto := range []string{"tcp", "udp", "sctp"} {
 		if n := a.byName[nodeKey{r.Comment, proto}]; n != nil {

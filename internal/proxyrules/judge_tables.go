@@ -7,7 +7,8 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// judgeTables finds tables that are missing or flushed and takes them out of the audit. It reports whether anything is left.
+// judgeTables reports tables that are missing or flushed and removes them from the audit. It
+// returns whether any table is left.
 func (a *audit) judgeTables() bool {
 	for _, t := range []struct {
 		name string
@@ -16,22 +17,25 @@ func (a *audit) judgeTables() bool {
 		switch {
 		case *t.at == nil:
 			a.out.Add(Finding{Name: "kubeproxy.table.missing", Family: a.save.Family, Table: t.name,
-				Message: fmt.Sprintf("the save has no table %s: either it was made with -t, or the table is gone", t.name)})
+				Message: fmt.Sprintf("the save has no table %s: either it was made with -t, or the table is missing", t.name)})
 		case !hasProxyRules(*t.at) && (*t.at != a.nat || !a.dispatchesNone()):
 			a.out.Add(Finding{Name: "kubeproxy.table.flushed", Family: a.save.Family, Table: t.name, Line: (*t.at).Line,
-				Message: fmt.Sprintf("table %s has no rule of kube-proxy, other tables have; "+
-					"a flush that leaves the canary chain is not repaired before the next full sync (1 h)", t.name)})
+				Message: fmt.Sprintf("table %s has no kube-proxy rules, but other tables do; "+
+					"kube-proxy repairs a flush that keeps the canary chain only at its next full sync (1 h)", t.name)})
 			*t.at = nil
 		}
 	}
 	return a.nat != nil || a.filter != nil
 }
 
-// dispatchesNone reports whether table nat is as kube-proxy writes it where no Service of the family has endpoints and the node none of the
-// addresses of nodePortAddresses: KUBE-SERVICES, whose last rule leads to KUBE-NODEPORTS from each of these, has no rule, and table nat
-// otherwise only what masquerades (syncProxyRules of pkg/proxy/iptables). A flush leaves the chains of Services; after one of an empty
-// KUBE-SERVICES kubelet until 1.27 may restore what masquerades, but not the jumps, which are judged. What is judged without the Services
-// does not depend on KUBE-SERVICES.
+// dispatchesNone reports whether table nat is as kube-proxy writes it if no Service of the family
+// has endpoints and the node has none of the addresses of nodePortAddresses. Then KUBE-SERVICES,
+// whose last rules jump to KUBE-NODEPORTS for each of these addresses, is empty, and table nat has
+// only masquerading rules (syncProxyRules of pkg/proxy/iptables).
+//
+// A flush keeps the chains of Services. After a flush of an empty KUBE-SERVICES, kubelet until 1.27
+// may restore the masquerading rules, but not the jumps, which are judged. Judging without the
+// Services does not depend on KUBE-SERVICES.
 func (a *audit) dispatchesNone() bool {
 	nodePorts := a.opts.NodePortAddresses != nil && a.opts.NodePortAddresses()
 	if !nodePorts && !a.opts.WithoutServices || !a.filter.Declares("KUBE-SERVICES") {
@@ -55,7 +59,8 @@ func (a *audit) dispatchesNone() bool {
 	return false
 }
 
-// hasProxyRules reports whether any chain of kube-proxy's own has a rule, false where there is no table.
+// hasProxyRules reports whether any of kube-proxy's own chains has a rule. It returns false for a
+// nil table.
 func hasProxyRules(t *ruleset.Table) bool {
 	if t == nil {
 		return false
@@ -75,14 +80,15 @@ func hasProxyRules(t *ruleset.Table) bool {
 	return false
 }
 
-// judgeDeclarations: invariant 1. One finding for a chain that is missing, however many rules lead to it.
+// judgeDeclarations checks invariant 1. A missing chain gives one finding, however many rules jump
+// to it.
 func (a *audit) judgeDeclarations() {
 	reported := map[string]bool{}
 	for _, t := range a.save.Tables {
-		for c := range a.in(t) {
+		for c := range a.chainsOf(t) {
 			if !c.Declared() && strings.HasPrefix(c.Name, "KUBE-") {
 				reported[t.Name+" "+c.Name] = true
-				a.about("kubeproxy.chain.undeclared", t.Name, c, &c.Rules[0], nil, "chain %s has rules but table %s does not declare it",
+				a.addFinding("kubeproxy.chain.undeclared", t.Name, c, &c.Rules[0], nil, "chain %s has rules, but table %s does not declare it",
 					c.Name, t.Name)
 			}
 		}
@@ -96,12 +102,12 @@ func (a *audit) judgeDeclarations() {
 		c := &a.chains[r.Chain]
 		a.out.Add(Finding{Name: "kubeproxy.chain.undeclared", Family: a.save.Family, Table: t.Name, Chain: r.Target,
 			Line: int(r.Line), Rule: r.Text,
-			Message: fmt.Sprintf("%s jumps to %s, which table %s does not have", c.Name, r.Target, t.Name)})
+			Message: fmt.Sprintf("%s jumps to %s, which is missing from table %s", c.Name, r.Target, t.Name)})
 		c.blamed = true
 	}
 }
 
-// judgeLoops finds chains that jump in a circle. The kernel refuses them; a file may have them.
+// judgeLoops reports chains that form a loop. The kernel rejects loops, but a file may have one.
 func (a *audit) judgeLoops() {
 	const (
 		open   = 1
@@ -112,7 +118,7 @@ func (a *audit) judgeLoops() {
 		next int // rule
 	}
 	for _, t := range a.save.Tables {
-		for root := range a.in(t) {
+		for root := range a.chainsOf(t) {
 			if root.state != 0 || !root.deep {
 				continue
 			}
@@ -127,13 +133,13 @@ func (a *audit) judgeLoops() {
 				}
 				r := &top.c.Rules[top.next]
 				top.next++
-				switch to := a.to(r); {
-				case to == nil || !to.deep: // a circle consists of deep chains
+				switch to := a.target(r); {
+				case to == nil || !to.deep: // a loop consists of deep chains
 				case to.state == 0:
 					to.state = open
 					stack = append(stack, frame{to, 0})
 				case to.state == open:
-					a.about("kubeproxy.jump.loop", t.Name, top.c, r, nil, "%s leads back to %s", top.c.Name, to.Name)
+					a.addFinding("kubeproxy.jump.loop", t.Name, top.c, r, nil, "%s jumps back to %s", top.c.Name, to.Name)
 					for i := range stack {
 						stack[i].c.blamed = true
 					}
@@ -143,7 +149,8 @@ func (a *audit) judgeLoops() {
 	}
 }
 
-// judgeCanary: invariant 10. From 1.17 each table has an empty chain, so that kube-proxy notices a flush.
+// judgeCanary checks invariant 10: from 1.17 each table has an empty chain by which kube-proxy
+// detects a flush.
 func (a *audit) judgeCanary() {
 	if a.version.Min < 17 {
 		return
@@ -154,7 +161,7 @@ func (a *audit) judgeCanary() {
 		t    *ruleset.Table
 	}{{"mangle", a.mangle}, {"nat", a.nat}, {"filter", a.filter}} {
 		if t.t == nil && (t.name != "mangle" || a.save.Table("nat") == nil || a.save.Table("filter") == nil) {
-			continue // reported as a table, or the save is of one table only
+			continue // the table is reported, or the save has only one table
 		}
 		if !t.t.Declares("KUBE-PROXY-CANARY") {
 			missing = append(missing, t.name)
@@ -162,11 +169,12 @@ func (a *audit) judgeCanary() {
 	}
 	if len(missing) > 0 {
 		a.out.Add(Finding{Name: "kubeproxy.canary.missing", Family: a.save.Family, Chain: "KUBE-PROXY-CANARY", Table: missing[0],
-			Message: "no chain KUBE-PROXY-CANARY in " + strings.Join(missing, " and ") + ": somebody flushed it"})
+			Message: "no chain KUBE-PROXY-CANARY in " + strings.Join(missing, " and ") + ": another program flushed the rules"})
 	}
 }
 
-// judgeRootJumps: the way into kube-proxy's chains. A jump is wanted where the chain exists and the version writes it.
+// judgeRootJumps checks the jumps from the built-in chains to kube-proxy's chains. A jump must
+// exist if its target chain exists and the version writes it.
 func (a *audit) judgeRootJumps() {
 	for _, j := range []struct {
 		t        *ruleset.Table
@@ -195,7 +203,8 @@ func (a *audit) judgeRootJumps() {
 	}
 }
 
-// jumpCondition returns the condition that a root jump may have: those that judge new connections carry --ctstate NEW.
+// jumpCondition returns the condition that a root jump may have: jumps for new connections have
+// --ctstate NEW.
 func jumpCondition(table, to string) ruleset.Flags {
 	if table == "filter" && (to == "KUBE-SERVICES" || to == "KUBE-EXTERNAL-SERVICES" || to == "KUBE-PROXY-FIREWALL") {
 		return ruleset.ByState
@@ -206,7 +215,7 @@ func jumpCondition(table, to string) ruleset.Flags {
 func (a *audit) judgeRootJump(t *ruleset.Table, from, to string) {
 	base, c := t.Chain(from), a.chain(t, to)
 	if base == nil {
-		a.about("kubeproxy.jump.missing", t.Name, c, nil, nil, "no chain %s in table %s leads to %s", from, t.Name, to)
+		a.addFinding("kubeproxy.jump.missing", t.Name, c, nil, nil, "table %s has no chain %s that jumps to %s", t.Name, from, to)
 		return
 	}
 	var first *ruleset.Rule
@@ -217,7 +226,7 @@ func (a *audit) judgeRootJump(t *ruleset.Table, from, to string) {
 			return
 		}
 		if r.Jump == 0 && strings.HasPrefix(r.Target, "KUBE-") {
-			c.blamed = true // misspelt: reported as undeclared
+			c.blamed = true // misspelt name: reported as undeclared
 			return
 		}
 		if r.Always() && first == nil && (r.Target == "ACCEPT" || r.Target == "DROP" || r.Target == "REJECT") {
@@ -225,9 +234,9 @@ func (a *audit) judgeRootJump(t *ruleset.Table, from, to string) {
 		}
 	}
 	c.blamed = true
-	msg := fmt.Sprintf("%s has no jump to %s that takes every packet", from, to)
+	msg := fmt.Sprintf("%s has no jump to %s that matches every packet", from, to)
 	if first != nil {
-		msg += fmt.Sprintf(", and its rule %q decides every packet", first.Text)
+		msg += fmt.Sprintf("; its first rule %q matches every packet", first.Text)
 	}
 	a.out.Add(Finding{Name: "kubeproxy.jump.missing", Family: a.save.Family, Table: t.Name, Chain: from, Line: int(base.Line),
 		Message: msg})

@@ -11,10 +11,12 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// netns is a network namespace of the test's own, held by a sleeping process and gone with it.
+// netns is a network namespace for one test. A sleeping process holds it, and it ends with that
+// process.
 type netns struct{ pid int }
 
-// newNetns makes a namespace. It needs root, and the tools named (Debian packages iptables, nftables).
+// newNetns creates a namespace. It needs root and the given tools (Debian packages iptables,
+// nftables).
 func newNetns(t testing.TB, tools ...string) *netns {
 	t.Helper()
 	hosttest.NeedRoot(t)
@@ -31,7 +33,7 @@ func newNetns(t testing.TB, tools ...string) *netns {
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // killed: its error says so
+		_ = cmd.Wait() // killed: Wait returns an error
 	})
 	ready := make([]byte, len("ready"))
 	if _, err := io.ReadFull(out, ready); err != nil {
@@ -40,7 +42,7 @@ func newNetns(t testing.TB, tools ...string) *netns {
 	return &netns{cmd.Process.Pid}
 }
 
-// run runs a command in the namespace and returns what it prints.
+// run runs a command in the namespace and returns its output.
 func (n *netns) run(t testing.TB, stdin string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("nsenter", append([]string{"-t", fmt.Sprint(n.pid), "-n", "--"}, args...)...)
@@ -53,13 +55,16 @@ func (n *netns) run(t testing.TB, stdin string, args ...string) string {
 	return out.String()
 }
 
-// loadable takes out what a plain iptables cannot load: nfacct counters, which kube-proxy makes itself first.
+// loadable removes parts that a plain iptables cannot load: nfacct counters, which kube-proxy
+// creates itself first.
 func loadable(save string) string {
 	save = strings.ReplaceAll(save, "-m nfacct --nfacct-name  ct_state_invalid_dropped_pkts ", "")
 	return strings.ReplaceAll(save, "-m nfacct --nfacct-name  localhost_nps_accepted_pkts ", "")
 }
 
-// The recorded rules in a real kernel, saved by the real tool, have no finding; broken by the real tool, they have that one.
+// TestKernelIptables loads the recorded rules into a real kernel and saves them with the real tool:
+// there must be no finding. After a change with the real tool, there must be exactly the expected
+// finding.
 func TestKernelIptables(t *testing.T) {
 	for _, backend := range []string{"nft", "legacy"} {
 		t.Run(backend, func(t *testing.T) {
@@ -99,7 +104,7 @@ func TestKernelIptables(t *testing.T) {
 
 func TestKernelNFT(t *testing.T) {
 	ns := newNetns(t, "nft")
-	// The tables of iptables hold matches that nft's text does not give back.
+	// The text form of nft loses matches in the tables of iptables, so they are left out.
 	_, own, _ := strings.Cut(readFile(t, "nft-list-ruleset.txt"), "table ip kube-proxy {")
 	own = "table ip kube-proxy {" + own
 	ns.run(t, own, "nft", "-f", "-")

@@ -24,7 +24,8 @@ func TestReadError(t *testing.T) {
 	}
 }
 
-// Hostile but well-formed: a million chains, a million jumps, a loop through all.
+// TestManyChains judges hostile but well-formed input: a million chains, a million jumps, a loop
+// through all.
 func TestManyChains(t *testing.T) {
 	const n = 1_000_000
 	var b bytes.Buffer
@@ -52,7 +53,8 @@ func TestManyChains(t *testing.T) {
 	}
 }
 
-// As hostile: each element of a map is looked for in a set of as many. One by one that takes a minute.
+// TestManyElements judges hostile input in which each element of a map is looked up in a set of the
+// same size. A linear search takes a minute.
 func TestManyElements(t *testing.T) {
 	const n = 100_000
 	var ips, portals []string
@@ -75,7 +77,7 @@ func TestListErrors(t *testing.T) {
 		{"", "the input is empty"},
 		{"[]", `line 1: EndpointSlice: expected "{", got [`},
 		{`{"kind": "Pod"}`, "line 1: not a list of EndpointSlices: no items"},
-		{"{\n\"items\": [{\"kind\": \"Pod\"}]}", "no EndpointSlice among 1 items"},
+		{"{\n\"items\": [{\"kind\": \"Pod\"}]}", "none of 1 items is an EndpointSlice"},
 		{"{\n\"items\": [{\"kind\": \"EndpointSlice\", \"endpoints\": 3}]}", "line 2: endpoints must not be a number"},
 		{"{\n\"items\": [\n", "line 2: cut off: the JSON is incomplete"},
 		{`{"nftables": [{}]}`, "line 1: not a list of EndpointSlices: no items"},
@@ -85,6 +87,6 @@ func TestListErrors(t *testing.T) {
 		}
 	}
 	if _, err := LoadServices(strings.NewReader(readFile(t, "endpointslices.json"))); err == nil {
-		t.Error("EndpointSlices are taken for Services")
+		t.Error("EndpointSlices were accepted as Services")
 	}
 }

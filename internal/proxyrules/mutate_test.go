@@ -11,8 +11,8 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// oneDamage judges what one damage has made of a recording: it must never be more than one finding. What no longer can be
-// read, or does no harm that the rules show, may be none.
+// oneDamage judges a recording with one damage. It must give at most one finding. A damage may give
+// none if it makes the rule unreadable or does no harm that the rules show.
 func oneDamage(t *testing.T, what, text string) (found bool) {
 	t.Helper()
 	set, err := ruleset.Parse("", strings.NewReader(text))
@@ -26,7 +26,7 @@ func oneDamage(t *testing.T, what, text string) (found bool) {
 	return len(rep.Findings) == 1
 }
 
-// mostFound fails unless a damage is found at least so often.
+// mostFound fails unless the given fraction of damages is found.
 func mostFound(t *testing.T, what string, found, tried int, want float64) {
 	t.Helper()
 	t.Logf("%s: %d of %d found", what, found, tried)
@@ -67,7 +67,7 @@ func TestEveryWordDamaged(t *testing.T) {
 			broken[i] = strings.Join(slices.Concat(changed...), " ")
 			oneDamage(t, what+": "+broken[i], strings.Join(broken, "\n")+"\n")
 		}
-		for k := 2; k < len(words); k++ { // not the chain's own name: no tool writes rules without their chain
+		for k := 2; k < len(words); k++ { // not the chain's own name: no tool writes a rule without its chain
 			if k+1 < len(words) && strings.HasPrefix(words[k], "-") {
 				try("option dropped", words[:k], words[k+2:])
 			}
@@ -80,7 +80,7 @@ func TestEveryWordDamaged(t *testing.T) {
 	}
 }
 
-// altered changes the last letter or digit of a word.
+// altered returns a word with its last letter or digit changed.
 func altered(word string) string {
 	b := []byte(word)
 	for j := len(b) - 1; j >= 0; j-- {
@@ -135,7 +135,8 @@ func TestEveryNFTObjectDamaged(t *testing.T) {
 	mostFound(t, "deleted objects", deleted, tried, 0.95)
 }
 
-// jsonChanges returns an object without each of the items of one of its lists, and with each string and number there altered.
+// jsonChanges returns variants of an object: without each item of one of its lists, and with each
+// string and number in it altered.
 func jsonChanges(object, field string) []string {
 	var o map[string]map[string]any
 	if err := json.Unmarshal([]byte(object), &o); err != nil {
@@ -165,7 +166,7 @@ func jsonChanges(object, field string) []string {
 	}
 }
 
-// alterLeaf returns a copy with leaf number *at altered; *at becomes negative when it was there.
+// alterLeaf returns a copy with leaf number *at altered. *at becomes negative if that leaf exists.
 func alterLeaf(v any, at *int) any {
 	switch v := v.(type) {
 	case []any:

@@ -10,7 +10,8 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// nftAudit judges one table kube-proxy. The rules are shared with others and do not change: what it learns of a chain is in chains.
+// nftAudit judges one table kube-proxy. The rules are shared and must not change, so everything
+// that the audit finds out about a chain is in chains.
 type nftAudit struct {
 	opts    *Options
 	t       *ruleset.NFTTable
@@ -21,18 +22,18 @@ type nftAudit struct {
 	nodes   []*nftNode
 	byName  map[nodeKey]*nftNode
 
-	detector   string // which ClusterIP traffic is masqueraded
+	detector   string // the ClusterIP traffic that is masqueraded
 	mark       uint32
-	clusterIPs map[string]bool // the set of that name, once it is asked for
+	clusterIPs map[string]bool // the elements of set cluster-ips, read on first use
 
-	mapDamaged bool // what it led to is not reported too
+	mapDamaged bool // a map lost elements: its targets are not reported too
 }
 
-// nftChain is what the audit knows of a chain.
+// nftChain is the audit's state of a chain.
 type nftChain struct {
 	*ruleset.NFTChain
 	refs   int
-	blamed bool // a finding explains it; its symptoms stay silent
+	blamed bool // a finding explains this chain; its symptoms are not reported
 	owner  *nftNode
 }
 
@@ -53,7 +54,7 @@ func newNFTAudit(t *ruleset.NFTTable, opts *Options, out *Collector) *nftAudit {
 	return a
 }
 
-// chain returns a chain by its name, nil if the table has no such chain.
+// chain returns the chain of that name, or nil if the table lacks it.
 func (a *nftAudit) chain(name string) *nftChain {
 	c := a.t.Chain(name)
 	if c == nil {
@@ -62,7 +63,7 @@ func (a *nftAudit) chain(name string) *nftChain {
 	return &a.chains[c.Index]
 }
 
-// all returns the chains in the order of the listing.
+// all yields the chains in the order of the listing.
 func (a *nftAudit) all() iter.Seq[*nftChain] {
 	return func(yield func(*nftChain) bool) {
 		for i := 0; i < len(a.chains) && yield(&a.chains[i]); i++ {
@@ -70,10 +71,13 @@ func (a *nftAudit) all() iter.Seq[*nftChain] {
 	}
 }
 
-// marks reports whether a rule marks packets for masquerading: by a jump until 1.35, by itself from 1.36.
-func marks(r *ruleset.NFTRule) bool { return r.Target == "mark-for-masquerade" || r.MarkSet != 0 }
+// marksPackets reports whether a rule marks packets for masquerading: with a jump until 1.35, itself from
+// 1.36.
+func marksPackets(r *ruleset.NFTRule) bool {
+	return r.Target == "mark-for-masquerade" || r.MarkSet != 0
+}
 
-// judge runs the invariants of what all Services share in nftables mode, causes before symptoms.
+// judge checks the invariants that concern all Services in nftables mode, causes before symptoms.
 func (a *nftAudit) judge() {
 	a.version = a.inferVersion()
 	a.judgeContainers()
@@ -84,7 +88,7 @@ func (a *nftAudit) judge() {
 	a.judgeMasquerade()
 }
 
-// judgeServices runs the invariants of each Service.
+// judgeServices checks the invariants of each Service.
 func (a *nftAudit) judgeServices() {
 	a.judgeMaps()
 	a.findDetector()
@@ -96,7 +100,7 @@ func (a *nftAudit) judgeServices() {
 	a.judgeUnreferenced()
 }
 
-func (a *nftAudit) about(name string, c *nftChain, r *ruleset.NFTRule, n *nftNode, format string, args ...any) {
+func (a *nftAudit) addFinding(name string, c *nftChain, r *ruleset.NFTRule, n *nftNode, format string, args ...any) {
 	f := Finding{Name: name, Family: a.t.Family, Table: ruleset.KubeProxyTable, Message: fmt.Sprintf(format, args...)}
 	if c != nil {
 		c.blamed = true
@@ -115,8 +119,8 @@ func (a *nftAudit) about(name string, c *nftChain, r *ruleset.NFTRule, n *nftNod
 	a.out.Add(f)
 }
 
-// aboutSet makes a finding about a set or map.
-func (a *nftAudit) aboutSet(name, set, rule string, n *nftNode, format string, args ...any) {
+// addSetFinding adds a finding about a set or map.
+func (a *nftAudit) addSetFinding(name, set, rule string, n *nftNode, format string, args ...any) {
 	f := Finding{Name: name, Family: a.t.Family, Table: ruleset.KubeProxyTable, Chain: set, Rule: rule,
 		Message: fmt.Sprintf(format, args...)}
 	if s := a.t.Sets[set]; s != nil {
@@ -129,7 +133,7 @@ func (a *nftAudit) aboutSet(name, set, rule string, n *nftNode, format string, a
 	a.out.Add(f)
 }
 
-// nftKind takes "service-2QRHZV4L-default/kubernetes/tcp/https" apart.
+// nftKind splits "service-2QRHZV4L-default/kubernetes/tcp/https" into its parts.
 func nftKind(chain string) (kind, hash, base string) {
 	for _, kind := range []string{"service", "local", "external", "firewall", "endpoint"} {
 		rest, ok := strings.CutPrefix(chain, kind+"-")
@@ -140,7 +144,7 @@ func nftKind(chain string) (kind, hash, base string) {
 	return "", "", ""
 }
 
-// node returns the Service of a chain's name, nil if the chain is none of a Service.
+// node returns the Service of a chain's name, or nil if the chain does not belong to a Service.
 func (a *nftAudit) node(chain string) *nftNode {
 	kind, _, base := nftKind(chain)
 	if kind == "" {
@@ -151,10 +155,10 @@ func (a *nftAudit) node(chain string) *nftNode {
 	if len(parts) != 4 {
 		return nil
 	}
-	return a.named(servicePort(parts[0], parts[1], parts[3]), parts[2], base)
+	return a.findNode(formatServicePort(parts[0], parts[1], parts[3]), parts[2], base)
 }
 
-func (a *nftAudit) named(name, proto, base string) *nftNode {
+func (a *nftAudit) findNode(name, proto, base string) *nftNode {
 	k := nodeKey{name, proto}
 	if n := a.byName[k]; n != nil {
 		return n
@@ -165,7 +169,8 @@ func (a *nftAudit) named(name, proto, base string) *nftNode {
 	return n
 }
 
-// judgeNames: every chain of a Service or endpoint carries the hash of the rest of its name.
+// judgeNames checks that the chain of every Service and endpoint carries the hash of the rest of
+// its name.
 func (a *nftAudit) judgeNames() {
 	for c := range a.all() {
 		kind, hash, base := nftKind(c.Name)
@@ -194,11 +199,12 @@ func (a *nftAudit) judgeNames() {
 		if kind == "endpoint" {
 			name = "kubeproxy.endpoint.hash"
 		}
-		a.about(name, c, nil, n, "%s hashes to %s, the chain has %s", base, a.hash.sum16(base)[:8], hash)
+		a.addFinding(name, c, nil, n, "the hash of %s is %s, but the chain has %s", base, a.hash.sum16(base)[:8], hash)
 	}
 }
 
-// judgeTargets: every chain and set that is used exists. It counts what leads to a chain.
+// judgeTargets checks that every chain and set in use exists, and counts the references to each
+// chain.
 func (a *nftAudit) judgeTargets() {
 	reported := map[string]bool{}
 	check := func(target string, c *nftChain, r *ruleset.NFTRule, from string) {
@@ -212,11 +218,11 @@ func (a *nftAudit) judgeTargets() {
 		if !reported[target] {
 			reported[target] = true
 			if c != nil {
-				a.about("kubeproxy.chain.undeclared", c, r, nil, "%s leads to %s, which the table does not have", from, target)
+				a.addFinding("kubeproxy.chain.undeclared", c, r, nil, "%s jumps to %s, which is missing from the table", from, target)
 			} else {
 				a.mapDamaged = true
-				a.aboutSet("kubeproxy.chain.undeclared", from, "", a.node(target),
-					"%s leads to %s, which the table does not have", from, target)
+				a.addSetFinding("kubeproxy.chain.undeclared", from, "", a.node(target),
+					"%s uses %s, which is missing from the table", from, target)
 			}
 		} else if c != nil {
 			c.blamed = true
@@ -237,7 +243,8 @@ func (a *nftAudit) judgeTargets() {
 	}
 }
 
-// judgeUnreferenced: kube-proxy flushes a chain at once when it is out of use and deletes it later, so only chains with rules count.
+// judgeUnreferenced reports unused chains. kube-proxy flushes an unused chain at once and deletes
+// it later, so only chains with rules count.
 func (a *nftAudit) judgeUnreferenced() {
 	if a.mapDamaged {
 		return
@@ -249,11 +256,11 @@ func (a *nftAudit) judgeUnreferenced() {
 		if c == c.owner.external && a.opts.unled() {
 			continue
 		}
-		a.about("kubeproxy.chain.unreferenced", c, nil, nil, "nothing leads to %s", c.Name)
+		a.addFinding("kubeproxy.chain.unreferenced", c, nil, nil, "no rule jumps to %s", c.Name)
 	}
 }
 
-// services returns the graph for the report.
+// services returns the Service graph for the report.
 func (a *nftAudit) services() []Service {
 	list := make([]Service, 0, len(a.nodes))
 	for _, n := range a.nodes {

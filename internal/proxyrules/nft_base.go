@@ -6,7 +6,7 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// judgeContainers: maps and sets that the rules look things up in.
+// judgeContainers checks that the maps and sets used by the rules exist.
 func (a *nftAudit) judgeContainers() {
 	for _, want := range []struct {
 		name  string
@@ -17,19 +17,20 @@ func (a *nftAudit) judgeContainers() {
 	} {
 		if a.version.Min >= want.since && a.t.Sets[want.name] == nil {
 			a.mapDamaged = true
-			a.aboutSet("kubeproxy.nft.map", want.name, "", nil, "table %s %s has no %s", a.t.Family, ruleset.KubeProxyTable, want.name)
+			a.addSetFinding("kubeproxy.nft.map", want.name, "", nil, "table %s %s has no %s", a.t.Family, ruleset.KubeProxyTable, want.name)
 		}
 	}
 }
 
-// baseChain is a chain that the kernel calls, and what kube-proxy jumps to from it.
+// baseChain is a chain that the kernel calls, with the chains to which kube-proxy jumps from it.
 type baseChain struct {
 	name, hook string
 	prio       int
 	jumps      []string
 }
 
-// baseChains of nftables mode. The filter chains moved in 1.30 and in 1.34; of 1.29 (alpha) only those of nat are judged.
+// baseChains returns the base chains of nftables mode. The filter chains moved in 1.30 and in 1.34.
+// Of 1.29 (alpha), only the nat chains are judged.
 func baseChains(minor int) []baseChain {
 	list := []baseChain{
 		{"nat-prerouting", "prerouting", -100, []string{"services"}},
@@ -65,8 +66,8 @@ func (a *nftAudit) judgeBaseChains() {
 			continue
 		}
 		if c.Hook != want.hook || c.Priority != want.prio {
-			a.about("kubeproxy.nft.base-chain", c, nil, nil,
-				"%s is on hook %s with priority %d; %s and %d are wanted", c.Name, c.Hook, c.Priority, want.hook, want.prio)
+			a.addFinding("kubeproxy.nft.base-chain", c, nil, nil,
+				"%s is on hook %s with priority %d; it must be on hook %s with priority %d", c.Name, c.Hook, c.Priority, want.hook, want.prio)
 			continue
 		}
 		for _, to := range want.jumps {
@@ -75,7 +76,7 @@ func (a *nftAudit) judgeBaseChains() {
 				found = found || r.Target == to
 			}
 			if !found && !c.blamed {
-				a.about("kubeproxy.jump.missing", c, nil, nil, "%s has no jump to %s", c.Name, to)
+				a.addFinding("kubeproxy.jump.missing", c, nil, nil, "%s has no jump to %s", c.Name, to)
 				a.blame([]string{to})
 			}
 		}
@@ -90,7 +91,7 @@ func (a *nftAudit) blame(chains []string) {
 	}
 }
 
-// judgeLookups: the chains between a base chain and a map.
+// judgeLookups judges the chains between a base chain and a map.
 func (a *nftAudit) judgeLookups() {
 	for _, want := range []struct {
 		chain, set, finding string
@@ -107,7 +108,7 @@ func (a *nftAudit) judgeLookups() {
 			continue
 		}
 		if c == nil {
-			continue // reported where the jump is
+			continue // reported at the jump
 		}
 		first, at := true, -1
 		for i, r := range c.Rules {
@@ -116,25 +117,26 @@ func (a *nftAudit) judgeLookups() {
 			}
 			first = first && at < 0
 			if r.Verdict != "" && r.Always() {
-				a.about("kubeproxy.chain.unexpected-rule", c, r, nil, "kube-proxy writes no such rule into %s", c.Name)
+				a.addFinding("kubeproxy.chain.unexpected-rule", c, r, nil, "kube-proxy does not write this rule into %s", c.Name)
 				return
 			}
 		}
 		if at < 0 && !c.blamed {
-			a.about(want.finding, c, nil, nil, "%s does not look anything up in @%s", c.Name, want.set)
+			a.addFinding(want.finding, c, nil, nil, "%s has no lookup in @%s", c.Name, want.set)
 		}
 	}
 	if c := a.chain("reject-chain"); c != nil && !c.blamed && (len(c.Rules) != 1 || c.Rules[0].Verdict != "reject") {
-		a.about("kubeproxy.service.reject", c, nil, nil,
-			"reject-chain does not reject: clients of Services without endpoints wait for a timeout")
+		a.addFinding("kubeproxy.service.reject", c, nil, nil,
+			"reject-chain does not reject packets: clients of Services without endpoints wait for a timeout")
 	}
 }
 
-// findDetector learns which ClusterIP traffic is masqueraded: until 1.35 from the Services' own chains, from 1.36 from chain services.
+// findDetector determines which ClusterIP traffic is masqueraded: until 1.35 from the Services' own
+// chains, from 1.36 from chain services.
 func (a *nftAudit) findDetector() {
 	count := map[string]int{}
 	note := func(r *ruleset.NFTRule) {
-		if marks(r) && r.Destination != "" {
+		if marksPackets(r) && r.Destination != "" {
 			count[nftDetector(r)]++
 		}
 	}
@@ -172,8 +174,9 @@ func nftDetector(r *ruleset.NFTRule) string {
 	return "all"
 }
 
-// judgeMasquerade: until 1.35 mark-for-masquerade sets a bit and masquerading returns unmarked packets, clears the bit and
-// masquerades; 1.36 does the same in one rule and adds hairpin traffic by a set.
+// judgeMasquerade judges the masquerading chains. Until 1.35, mark-for-masquerade sets a bit, and
+// masquerading returns unmarked packets, clears the bit and masquerades. 1.36 does the same in one
+// rule and adds hairpin traffic by a set.
 func (a *nftAudit) judgeMasquerade() {
 	a.mark = a.judgeMark()
 	c := a.chain("masquerading")
@@ -200,27 +203,28 @@ func (a *nftAudit) judgeMasquerade() {
 	one := masquerade != nil && masquerade == test && masquerade == toggle
 	switch {
 	case masquerade == nil:
-		a.about(name, c, nil, nil, "chain masquerading never masquerades")
+		a.addFinding(name, c, nil, nil, "chain masquerading never masquerades")
 	case test == nil || !one && (!test.MarkUnset || test.Verdict != "return"):
-		a.about(name, c, masquerade, nil,
-			"chain masquerading does not pass over unmarked packets: it masquerades all traffic that leaves the node")
+		a.addFinding(name, c, masquerade, nil,
+			"chain masquerading does not skip unmarked packets: it masquerades all traffic that leaves the node")
 	case toggle == nil:
-		a.about(name, c, masquerade, nil, "chain masquerading does not clear the mark: a tunnelled packet is masqueraded a second time")
+		a.addFinding(name, c, masquerade, nil, "chain masquerading does not clear the mark: a tunnelled packet is masqueraded a second time")
 	case one && test.MarkUnset:
-		a.about(name, c, masquerade, nil, "chain masquerading takes unmarked packets, not marked ones")
+		a.addFinding(name, c, masquerade, nil, "chain masquerading matches unmarked packets instead of marked ones")
 	case a.version.Min >= 36 && hairpin == nil:
-		a.about(name, c, nil, nil,
-			"chain masquerading does not look at @hairpin-connections: endpoints cannot reach themselves through their Service")
+		a.addFinding(name, c, nil, nil,
+			"chain masquerading has no lookup in @hairpin-connections: endpoints cannot reach themselves through their Service")
 	case a.mark != 0 && (test.MarkTest != a.mark || toggle.MarkToggle != a.mark):
-		a.about("kubeproxy.masquerade.mismatch", c, test, nil,
-			"packets are marked with %#x; masquerading tests %#x and clears %#x", a.mark, test.MarkTest, toggle.MarkToggle)
+		a.addFinding("kubeproxy.masquerade.mismatch", c, test, nil,
+			"packets are marked with %#x, but chain masquerading tests %#x and clears %#x", a.mark, test.MarkTest, toggle.MarkToggle)
 	case !masquerade.FullyRandom:
-		a.about("kubeproxy.masquerade.random-fully", c, masquerade, nil, "masquerade without fully-random")
+		a.addFinding("kubeproxy.masquerade.random-fully", c, masquerade, nil, "masquerade without fully-random")
 	}
 }
 
-// judgeMark returns the bit that marks packets; 0 when there is none to compare with. From 1.36 rules set it themselves, and a chain
-// mark-for-masquerade is what an older version has left.
+// judgeMark returns the bit that marks packets, or 0 without a rule to compare with. From
+// 1.36, other rules set the bit themselves, and a chain mark-for-masquerade is left over from an
+// older version.
 func (a *nftAudit) judgeMark() uint32 {
 	c := a.chain("mark-for-masquerade")
 	if c == nil || a.version.Min >= 36 {
@@ -234,14 +238,15 @@ func (a *nftAudit) judgeMark() uint32 {
 		return 0
 	}
 	if len(c.Rules) != 1 || c.Rules[0].MarkSet == 0 || !c.Rules[0].Always() {
-		a.about("kubeproxy.masquerade.mark", c, nil, nil, "mark-for-masquerade does not set one bit of the mark on every packet")
+		a.addFinding("kubeproxy.masquerade.mark", c, nil, nil, "mark-for-masquerade must set one bit of the mark on every packet")
 		return 0
 	}
 	return c.Rules[0].MarkSet
 }
 
-// judgeExternal: external traffic under policy Cluster is marked and goes to the Service's chain. Under policy Local pods and the
-// node itself are sent there too (the node's traffic marked), the rest goes to local endpoints if there are any.
+// judgeExternal judges the chain for external traffic. Under policy Cluster, it marks all packets
+// and jumps to the Service's chain. Under policy Local, packets of Pods and of the node go there
+// too (the node's packets marked), and the rest goes to local endpoints if there are any.
 func (a *nftAudit) judgeExternal(n *nftNode) {
 	c := n.external
 	if c.blamed {
@@ -252,9 +257,9 @@ func (a *nftAudit) judgeExternal(n *nftNode) {
 		what := ""
 		to := a.chain(r.Target)
 		switch {
-		case marks(r) && r.Always():
+		case marksPackets(r) && r.Always():
 			what = "mark"
-		case marks(r) && r.FromLocal:
+		case marksPackets(r) && r.FromLocal:
 			what = "markHost"
 		case to != nil && to == n.service && r.Always():
 			what = "cluster"
@@ -268,10 +273,10 @@ func (a *nftAudit) judgeExternal(n *nftNode) {
 		kind, _, _ := nftKind(r.Target)
 		switch {
 		case what == "" && kind != "":
-			a.about("kubeproxy.external.dispatch", c, r, n, "%s leads to %s", c.Name, r.Target)
+			a.addFinding("kubeproxy.external.dispatch", c, r, n, "%s jumps to %s", c.Name, r.Target)
 			return
 		case what == "" || at[what] > 0:
-			a.about("kubeproxy.chain.unexpected-rule", c, r, n, "kube-proxy writes no such rule into %s", c.Name)
+			a.addFinding("kubeproxy.chain.unexpected-rule", c, r, n, "kube-proxy does not write this rule into %s", c.Name)
 			return
 		}
 		at[what] = i + 1
@@ -282,6 +287,6 @@ func (a *nftAudit) judgeExternal(n *nftNode) {
 		local = n.local.Name
 	}
 	if name, _, why := at.judge(a.detector != "" && a.detector != "all", local); name != "" {
-		a.about("kubeproxy.external."+name, c, nil, n, "%s: %s", c.Name, why)
+		a.addFinding("kubeproxy.external."+name, c, nil, n, "%s: %s", c.Name, why)
 	}
 }

@@ -7,7 +7,8 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// judgeMaps reads where each address and port leads: Services are reached through these maps only.
+// judgeMaps reads the target of each address and port. Services are reachable only through these
+// maps.
 func (a *nftAudit) judgeMaps() {
 	dispatched := map[string]string{}
 	if s := a.t.Sets["service-ips"]; s != nil {
@@ -18,18 +19,18 @@ func (a *nftAudit) judgeMaps() {
 	}
 	if s := a.t.Sets["service-nodeports"]; s != nil {
 		for _, e := range s.Elements {
-			if a.lost(e) {
+			if a.targetMissing(e) {
 				continue
 			}
 			n := a.node(e.Target)
 			if n == nil || len(e.Key) != 2 {
-				a.aboutSet("kubeproxy.chain.unexpected-rule", s.Name, e.String(), nil, "element %s leads to no chain of a Service", e)
+				a.addSetFinding("kubeproxy.chain.unexpected-rule", s.Name, e.String(), nil, "the target of element %s is not a chain of a Service", e)
 				continue
 			}
 			n.reached = true
 			n.out.NodePort = atoi(e.Key[1])
 			if kind, _, _ := nftKind(e.Target); kind != "external" || e.Key[0] != n.proto {
-				a.aboutSet("kubeproxy.service.hash", s.Name, e.String(), n, "node port %s leads to %s", e, e.Target)
+				a.addSetFinding("kubeproxy.service.hash", s.Name, e.String(), n, "node port %s leads to %s", e, e.Target)
 			}
 		}
 	}
@@ -48,7 +49,8 @@ func (a *nftAudit) judgeMaps() {
 	a.judgeFirewallIPs()
 }
 
-// judgeNoPortals: a map without an element, but Services with rules: flushed, or a listing without elements (nft -t).
+// judgeNoPortals reports an empty map although Services have rules: it was flushed, or the listing
+// omits elements (nft -t).
 func (a *nftAudit) judgeNoPortals(s *ruleset.NFTSet) {
 	if len(s.Elements) > 0 {
 		return
@@ -56,25 +58,27 @@ func (a *nftAudit) judgeNoPortals(s *ruleset.NFTSet) {
 	for c := range a.all() {
 		if c.owner != nil && len(c.Rules) > 0 {
 			a.mapDamaged = true
-			a.aboutSet("kubeproxy.service.portals", s.Name, "", nil,
-				"map %s has no element: no Service address leads anywhere "+
-					"(or the listing was made with nft -t, which leaves elements out)", s.Name)
+			a.addSetFinding("kubeproxy.service.portals", s.Name, "", nil,
+				"map %s is empty: no Service address is handled "+
+					"(or the listing was made with nft -t, which omits elements)", s.Name)
 			return
 		}
 	}
 }
 
-// lost reports that an element leads to a chain that is not there, which is reported as such.
-func (a *nftAudit) lost(e ruleset.NFTElement) bool { return e.Target != "" && a.chain(e.Target) == nil }
+// targetMissing reports whether the target chain of an element is missing, which is reported as undeclared.
+func (a *nftAudit) targetMissing(e ruleset.NFTElement) bool {
+	return e.Target != "" && a.chain(e.Target) == nil
+}
 
 func (a *nftAudit) judgeServiceIP(e ruleset.NFTElement, dispatched map[string]string) {
 	const set = "service-ips"
-	if a.lost(e) {
+	if a.targetMissing(e) {
 		return
 	}
 	n := a.node(e.Target)
 	if n == nil || len(e.Key) != 3 {
-		a.aboutSet("kubeproxy.chain.unexpected-rule", set, e.String(), nil, "element %s leads to no chain of a Service", e)
+		a.addSetFinding("kubeproxy.chain.unexpected-rule", set, e.String(), nil, "the target of element %s is not a chain of a Service", e)
 		return
 	}
 	n.reached = true
@@ -82,52 +86,52 @@ func (a *nftAudit) judgeServiceIP(e ruleset.NFTElement, dispatched map[string]st
 	kind, _, _ := nftKind(e.Target)
 	switch {
 	case e.Key[1] != n.proto:
-		a.aboutSet("kubeproxy.service.hash", set, e.String(), n, "%s traffic leads to a chain for %s", e.Key[1], n.proto)
+		a.addSetFinding("kubeproxy.service.hash", set, e.String(), n, "%s traffic goes to a chain for %s", e.Key[1], n.proto)
 	case (kind == "service" || kind == "local") && n.out.ClusterIP != "":
-		a.aboutSet("kubeproxy.service.address", set, e.String(), n,
-			"%s has ClusterIP %s:%d and %s:%s", n.name, n.out.ClusterIP, n.out.Port, e.Key[0], e.Key[2])
+		a.addSetFinding("kubeproxy.service.address", set, e.String(), n,
+			"%s has two ClusterIP addresses: %s:%d and %s:%s", n.name, n.out.ClusterIP, n.out.Port, e.Key[0], e.Key[2])
 	case kind == "service" || kind == "local":
 		n.out.ClusterIP, n.out.Port = e.Key[0], atoi(e.Key[2])
 		n.out.InternalLocal = kind == "local"
 	case kind == "external":
 		n.out.ExternalIPs = appendNew(n.out.ExternalIPs, e.Key[0])
 	default:
-		a.aboutSet("kubeproxy.service.hash", set, e.String(), n, "an address leads to %s", e.Target)
+		a.addSetFinding("kubeproxy.service.hash", set, e.String(), n, "the target %s is not a chain for Service addresses", e.Target)
 	}
 }
 
-// longestComment is the length of a comment of nftables in bytes: kube-proxy cuts names there (truncateNFTablesComment of
-// pkg/proxy/nftables/proxier.go). They have up to 143.
+// longestComment is the maximum length of an nftables comment in bytes. kube-proxy truncates names
+// to it (truncateNFTablesComment of pkg/proxy/nftables/proxier.go). Names have up to 143 bytes.
 const longestComment = 128
 
-// commented returns the Service that an element's comment names: all that is left of a Service without endpoints. It returns nil where
-// the name may be cut.
+// commented returns the Service in an element's comment, which is the only trace of a Service
+// without endpoints. It returns nil if the name may be truncated.
 func (a *nftAudit) commented(e ruleset.NFTElement) *nftNode {
 	if !strings.Contains(e.Comment, "/") || len(e.Key) < 2 || len(e.Comment) >= longestComment {
 		return nil
 	}
 	proto := e.Key[len(e.Key)-2]
 	ns, name, port := SplitServicePort(e.Comment)
-	n := a.named(servicePort(ns, name, port), proto, ns+"/"+name+"/"+proto+"/"+port)
+	n := a.findNode(formatServicePort(ns, name, port), proto, ns+"/"+name+"/"+proto+"/"+port)
 	n.reached = true
 	return n
 }
 
 func (a *nftAudit) judgeBlocked(s *ruleset.NFTSet, e ruleset.NFTElement, dispatched map[string]string) {
 	n := a.commented(e)
-	if n == nil || len(e.Key) != 3 || a.lost(e) {
+	if n == nil || len(e.Key) != 3 || a.targetMissing(e) {
 		return
 	}
 	kind, _, _ := nftKind(dispatched[e.String()])
 	switch {
 	case e.Target != "reject-chain" && e.Verdict != "drop" && e.Verdict != "reject":
-		a.aboutSet("kubeproxy.service.reject", s.Name, e.String(), n,
-			"%s is to be rejected or dropped, not %s%s", n.name, e.Verdict, e.Target)
-	case kind == "external" && a.node(dispatched[e.String()]) != n: // another Service asks for the address too, and has endpoints
+		a.addSetFinding("kubeproxy.service.reject", s.Name, e.String(), n,
+			"%s must be rejected or dropped, not %s%s", n.name, e.Verdict, e.Target)
+	case kind == "external" && a.node(dispatched[e.String()]) != n: // another Service with endpoints uses the address too
 		n.out.ExternalIPs = appendNew(n.out.ExternalIPs, e.Key[0])
 	case kind == "service" || kind == "local" || kind == "external" && e.Verdict != "drop":
-		a.aboutSet("kubeproxy.service.conflict", s.Name, e.String(), n,
-			"%s is blocked here and dispatched to %s", n.name, dispatched[e.String()])
+		a.addSetFinding("kubeproxy.service.conflict", s.Name, e.String(), n,
+			"%s is blocked here, but sent to %s", n.name, dispatched[e.String()])
 	case kind == "external":
 		n.out.ExternalLocal = true
 	case a.isClusterIP(e.Key[0]):
@@ -144,7 +148,7 @@ func (a *nftAudit) judgeBlocked(s *ruleset.NFTSet, e ruleset.NFTElement, dispatc
 func (a *nftAudit) isClusterIP(ip string) bool {
 	s := a.t.Sets["cluster-ips"]
 	if s == nil {
-		return true // until 1.29
+		return true // no set until 1.29
 	}
 	if a.clusterIPs == nil {
 		a.clusterIPs = make(map[string]bool, len(s.Elements))
@@ -157,7 +161,8 @@ func (a *nftAudit) isClusterIP(ip string) bool {
 	return a.clusterIPs[ip]
 }
 
-// judgeFirewallIPs: loadBalancerSourceRanges is a map element and a chain that drops other sources.
+// judgeFirewallIPs judges loadBalancerSourceRanges: a map element, and a chain that drops other
+// sources.
 func (a *nftAudit) judgeFirewallIPs() {
 	const name = "kubeproxy.firewall.unpaired"
 	if s := a.t.Sets["firewall-ips"]; s != nil {
@@ -165,7 +170,7 @@ func (a *nftAudit) judgeFirewallIPs() {
 			n := a.node(e.Target)
 			kind, _, _ := nftKind(e.Target)
 			if n == nil || kind != "firewall" {
-				a.aboutSet(name, s.Name, e.String(), n, "element %s leads to %s, no chain of source ranges", e, e.Target)
+				a.addSetFinding(name, s.Name, e.String(), n, "the target of element %s is %s, which is not a chain of source ranges", e, e.Target)
 			} else if len(e.Key) == 3 {
 				n.out.LoadBalancerIPs = appendNew(n.out.LoadBalancerIPs, e.Key[0])
 			}
@@ -179,9 +184,9 @@ func (a *nftAudit) judgeFirewallIPs() {
 		drops := len(c.Rules) == 1 && c.Rules[0].Verdict == "drop" && c.Rules[0].Source != "" && c.Rules[0].NotSource
 		switch {
 		case c.refs == 0:
-			a.about(name, c, nil, n, "no element of @firewall-ips leads to %s: loadBalancerSourceRanges is not enforced", c.Name)
+			a.addFinding(name, c, nil, n, "no element of @firewall-ips has the target %s: loadBalancerSourceRanges is not enforced", c.Name)
 		case !drops:
-			a.about(name, c, nil, n, "%s does not drop what loadBalancerSourceRanges excludes", c.Name)
+			a.addFinding(name, c, nil, n, "%s does not drop the clients that loadBalancerSourceRanges excludes", c.Name)
 		case c.Rules[0].Sources != nil:
 			n.out.SourceRanges = c.Rules[0].Sources
 		default:
@@ -190,14 +195,14 @@ func (a *nftAudit) judgeFirewallIPs() {
 	}
 }
 
-// judgeClusterIPs: from 1.30 the set is the ClusterIP of every Service, and nothing else.
+// judgeClusterIPs checks that the set contains exactly the ClusterIPs of all Services (from 1.30).
 func (a *nftAudit) judgeClusterIPs() {
 	const set = "cluster-ips"
 	s := a.t.Sets[set]
 	if s == nil || a.mapDamaged {
 		return
 	}
-	nameless := map[string]bool{} // addresses of Services whose names are cut
+	nameless := map[string]bool{} // addresses of Services with truncated names
 	if blocked := a.t.Sets["no-endpoint-services"]; blocked != nil {
 		for _, e := range blocked.Elements {
 			if len(e.Comment) >= longestComment && len(e.Key) == 3 {
@@ -210,13 +215,13 @@ func (a *nftAudit) judgeClusterIPs() {
 		if n.out.ClusterIP != "" {
 			used[n.out.ClusterIP] = n
 		}
-		if n.broken { // its address may be lost with it
+		if n.broken { // its address may be lost too
 			return
 		}
 	}
 	for _, e := range s.Elements {
 		if used[e.String()] == nil && !nameless[e.String()] {
-			a.aboutSet("kubeproxy.nft.cluster-ips", set, e.String(), nil, "%s is in @cluster-ips, but no Service has it", e)
+			a.addSetFinding("kubeproxy.nft.cluster-ips", set, e.String(), nil, "%s is in @cluster-ips, but no Service uses it", e)
 			return
 		}
 		delete(used, e.String())
@@ -224,14 +229,15 @@ func (a *nftAudit) judgeClusterIPs() {
 	// A ClusterIP may serve several ports: one of them is in used.
 	for _, n := range a.nodes {
 		if used[n.out.ClusterIP] == n {
-			a.aboutSet("kubeproxy.nft.cluster-ips", set, "", n, "%s is not in @cluster-ips", n.out.ClusterIP)
+			a.addSetFinding("kubeproxy.nft.cluster-ips", set, "", n, "%s is not in @cluster-ips", n.out.ClusterIP)
 			return
 		}
 	}
 }
 
-// judgeHairpinSet: from 1.36 the set names endpoints of this node: source and destination are the same, and a rule dispatches to it.
-// An older version leaves the set as it was before a rollback, and no rule of it looks there.
+// judgeHairpinSet checks the set of hairpin connections (from 1.36). Its elements are endpoints of
+// this node: source and destination are equal, and a rule dispatches to the address. After a
+// rollback, an older version leaves the set as it was and does not use it.
 func (a *nftAudit) judgeHairpinSet() {
 	const set = "hairpin-connections"
 	s := a.t.Sets[set]
@@ -251,7 +257,7 @@ func (a *nftAudit) judgeHairpinSet() {
 	}
 	for _, e := range s.Elements {
 		if len(e.Key) != 4 || e.Key[0] != e.Key[1] || !known[net.JoinHostPort(e.Key[0], e.Key[3])+" "+e.Key[2]] {
-			a.aboutSet("kubeproxy.nft.hairpin-set", set, e.String(), nil, "%s is no connection of an endpoint to itself", e)
+			a.addSetFinding("kubeproxy.nft.hairpin-set", set, e.String(), nil, "%s is not a connection of an endpoint to itself", e)
 			return
 		}
 	}

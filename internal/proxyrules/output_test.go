@@ -24,7 +24,7 @@ func TestReportJSON(t *testing.T) {
 	}
 }
 
-// Every kind has what a person needs, and a name that is used once.
+// TestKinds checks that every kind has all texts that an operator needs, and a unique name.
 func TestKinds(t *testing.T) {
 	seen := map[string]bool{}
 	for _, k := range Kinds() {

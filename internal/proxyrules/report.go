@@ -11,28 +11,30 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// Judgment is the outcome of Judge.
+// Judgment is the result of Judge.
 type Judgment struct {
-	Mode     string       `json:"mode"` // "iptables", "nftables", "ipvs", or empty when the input has no rules of kube-proxy
+	Mode     string       `json:"mode"` // "iptables", "nftables", "ipvs", or empty if the input has no kube-proxy rules
 	Version  VersionRange `json:"version"`
 	Services []Service    `json:"services"`
 	Findings []Finding    `json:"findings"`
-	Notes    []string     `json:"notes,omitempty"` // of the reading
+	Notes    []string     `json:"notes,omitempty"` // remarks about how the rules were read
 
-	Families  map[string]bool `json:"-"` // that were judged
-	NodePorts map[string]bool `json:"-"` // families in which the rules answer node ports at some address
+	Families  map[string]bool `json:"-"` // families that were judged
+	NodePorts map[string]bool `json:"-"` // families in which the rules serve node ports at some address
 
-	// What a live kube-proxy is asked where rules do not say enough; nil: there is none to ask.
-	Listening     func() (map[uint16]bool, error) `json:"-"` // TCP ports that it listens on; nil where it is not there
+	// Queries to a live kube-proxy about facts that the rules do not show; nil without a live
+	// kube-proxy.
+	Listening     func() (map[uint16]bool, error) `json:"-"` // TCP ports on which it listens; nil if it does not run
 	NoExternalIPs func() bool                     `json:"-"` // reports whether it is configured to serve no externalIPs (1.36)
-	// Wrote reports whether its metrics say that it has written the rules of a family since it started; known is false where they do not.
+	// Wrote reports whether kube-proxy's metrics show that it has written the rules of a family
+	// since it started. known is false if the metrics do not show it.
 	Wrote func(family string) (wrote, known bool) `json:"-"`
 
-	whole *Judgment // of which this is one Service; nil: of itself
-	ipvs  *ipvs     // nil: not in IPVS mode, or not read
+	whole *Judgment // the full report, if this is a report of one Service
+	ipvs  *ipvs     // nil if not in IPVS mode or not read
 }
 
-// all returns the report that this is one Service of.
+// all returns the full report if r is a report of one Service, and r otherwise.
 func (r *Judgment) all() *Judgment {
 	if r.whole != nil {
 		return r.whole
@@ -40,32 +42,32 @@ func (r *Judgment) all() *Judgment {
 	return r
 }
 
-// Finding is one broken invariant with its evidence.
+// Finding is one violated invariant with its evidence.
 type Finding struct {
-	Name    string          `json:"name"` // dotted, lower case, stable: of a Kind
+	Name    string          `json:"name"` // dotted, lower case, stable: the name of a Kind
 	Verdict verdict.Verdict `json:"verdict"`
 	Service string          `json:"service,omitempty"` // ns/name[:port]
 	Family  string          `json:"family,omitempty"`  // "ip" or "ip6"
 	Table   string          `json:"table,omitempty"`
 	Chain   string          `json:"chain,omitempty"`
-	Line    int             `json:"line,omitempty"`   // in the input
-	Handle  int             `json:"handle,omitempty"` // nftables: as `nft -a` prints it
+	Line    int             `json:"line,omitempty"`   // line in the input
+	Handle  int             `json:"handle,omitempty"` // nftables: handle as `nft -a` prints it
 	Rule    string          `json:"rule,omitempty"`
-	Means   string          `json:"-"` // to somebody who does not know the rules, where the message is about one
+	Means   string          `json:"-"` // meaning for readers who do not know the rules, if Message is about a rule
 	Message string          `json:"message"`
 	Remedy  string          `json:"remedy,omitempty"`
 	Ref     string          `json:"ref,omitempty"`
 }
 
-// Says returns what the finding means, and what was seen.
-func (f *Finding) Says() string {
+// Describe returns the meaning of the finding and the observation behind it.
+func (f *Finding) Describe() string {
 	if f.Means == "" {
 		return f.Message
 	}
 	return f.Means + " (" + f.Message + ")"
 }
 
-// Service is one port of a Service as the rules have it.
+// Service is one port of a Service as the rules implement it.
 type Service struct {
 	Name            string          `json:"name"` // ns/name[:port]
 	Protocol        string          `json:"protocol"`
@@ -75,30 +77,30 @@ type Service struct {
 	NodePort        int             `json:"nodePort,omitempty"`
 	ExternalIPs     []string        `json:"externalIPs,omitempty"`
 	LoadBalancerIPs []string        `json:"loadBalancerIPs,omitempty"`
-	SourceRanges    []string        `json:"sourceRanges,omitempty"`  // which alone may use the load balancer's addresses
+	SourceRanges    []string        `json:"sourceRanges,omitempty"`  // the only clients that may use the load balancer's addresses
 	InternalLocal   bool            `json:"internalLocal,omitempty"` // internalTrafficPolicy Local
 	ExternalLocal   bool            `json:"externalLocal,omitempty"` // externalTrafficPolicy Local
-	Blocked         string          `json:"blocked,omitempty"`       // "reject" or "drop": ClusterIP traffic without endpoints
+	Blocked         string          `json:"blocked,omitempty"`       // "reject" or "drop": treatment of ClusterIP traffic without endpoints
 	AffinitySeconds int             `json:"affinitySeconds,omitempty"`
-	Masquerade      string          `json:"masquerade,omitempty"` // of ClusterIP traffic: "all", "not from 100.96.0.0/11", or none
+	Masquerade      string          `json:"masquerade,omitempty"` // of ClusterIP traffic: "all", "not from 100.96.0.0/11", or empty
 	Chains          []string        `json:"chains,omitempty"`
-	Endpoints       []Endpoint      `json:"endpoints,omitempty"`      // any node's
-	LocalEndpoints  []Endpoint      `json:"localEndpoints,omitempty"` // this node's, for policy Local
+	Endpoints       []Endpoint      `json:"endpoints,omitempty"`      // endpoints on any node
+	LocalEndpoints  []Endpoint      `json:"localEndpoints,omitempty"` // endpoints on this node, for policy Local
 	Verdict         verdict.Verdict `json:"verdict"`
-	Findings        []string        `json:"findings,omitempty"` // names of the findings about it
+	Findings        []string        `json:"findings,omitempty"` // names of its findings
 
-	servers []virtualServer // IPVS mode: the ClusterIP's first
+	servers []virtualServer // IPVS mode: the server of the ClusterIP first
 }
 
-// Endpoint is one place that a Service's connections go to.
+// Endpoint is one destination of a Service's connections.
 type Endpoint struct {
 	Address string  `json:"address"` // ip:port
 	Chain   string  `json:"chain,omitempty"`
-	Chance  float64 `json:"chance"` // of a new connection, given all rules before it
+	Chance  float64 `json:"chance"` // probability for a new connection, given all rules before it
 	Line    int     `json:"line,omitempty"`
 }
 
-// Conclude puts findings in the place of those that the report has, and judges its Services by them.
+// Conclude replaces the findings of the report and judges its Services by them.
 func (r *Judgment) Conclude(findings []Finding) {
 	r.Findings = append([]Finding{}, findings...)
 	for i := range r.Services {
@@ -107,8 +109,9 @@ func (r *Judgment) Conclude(findings []Finding) {
 	r.finish()
 }
 
-// Own copies what the report's strings are parts of: it keeps nothing of the rules that it was made from, 12 MB for 50,000 endpoints.
-func (r *Judgment) Own() {
+// CloneStrings copies all strings that are substrings of the rules, so that the report does not keep the
+// rules in memory (12 MB for 50,000 endpoints).
+func (r *Judgment) CloneStrings() {
 	each := func(do func(*string)) {
 		all := func(list []string) {
 			for i := range list {
@@ -148,16 +151,17 @@ func (r *Judgment) Own() {
 	})
 }
 
-// Broken returns the Service ports that the report has findings about.
+// Broken returns the Service ports with findings in the report.
 func (r *Judgment) Broken() map[ServicePort]bool {
 	ports := map[ServicePort]bool{}
 	for i := range r.Findings {
-		ports[Of(&r.Findings[i])] = true
+		ports[PortOf(&r.Findings[i])] = true
 	}
 	return ports
 }
 
-// State is what the rules have of a Service port, in one line: it changes when kube-proxy writes anything else.
+// State formats the rules of a Service port on one line. It changes whenever kube-proxy writes a
+// different rule.
 func (r *Judgment) State(p ServicePort) string {
 	if r.ipvs != nil {
 		return r.ipvs.state(p)
@@ -182,8 +186,8 @@ func (r *Judgment) State(p ServicePort) string {
 	return b.String()
 }
 
-// StaleIn returns the Service whose rules still send to an endpoint that the API
-// has no longer; "" where there is none.
+// StaleIn returns the Service whose rules still lead to an endpoint that the API no longer has, or
+// "".
 func (r *Judgment) StaleIn(endpoint netip.AddrPort, api *Endpoints) string {
 	for _, s := range r.Services {
 		if !slices.Contains(s.Findings, "kubeproxy.truth.endpoint-stale") && !slices.Contains(s.Findings, "kubeproxy.truth.service-stale") {
@@ -198,18 +202,23 @@ func (r *Judgment) StaleIn(endpoint netip.AddrPort, api *Endpoints) string {
 	return ""
 }
 
-// hasher recomputes the hashes in chain names without an allocation for each.
+// hasher computes the hashes in chain names without an allocation for each.
 type hasher struct {
 	in  []byte
 	out [16]byte
 }
 
-// sum16 returns the first 16 base32 characters of the SHA-256 of the joined parts; the next call overwrites them.
+// sum16 returns the first 16 base32 characters of the SHA-256 of the joined parts. The next call
+// overwrites the result.
 //
-// It is the suffix of KUBE-SVC-, KUBE-SVL-, KUBE-EXT-, KUBE-FW- and (until 1.23) KUBE-XLB- chains: of a Service port, spelled
-// `ns/name[:port]` (until 1.18 an unnamed port keeps its colon), and the protocol in lower case. Of KUBE-SEP- chains: of these and the
-// endpoint, `ip:port` or `[ip]:port`. In nftables mode the eight characters before a name are the first of its hash: of
-// `ns/name/proto/port`, or of that with `__ip/port` for an endpoint (in IPv6 addresses `.` for `:`).
+// In iptables mode, the hash is the suffix of a chain's name. For KUBE-SVC-, KUBE-SVL-, KUBE-EXT-,
+// KUBE-FW- and (until 1.23) KUBE-XLB- chains, its input is a Service port, written as
+// `ns/name[:port]` (until 1.18 an unnamed port keeps its colon), and the protocol in lower case.
+// For KUBE-SEP- chains, the endpoint follows: `ip:port` or `[ip]:port`.
+//
+// In nftables mode, the eight characters before a name are the start of its hash. The input is
+// `ns/name/proto/port`, for an endpoint followed by `__ip/port` (with `.` instead of `:` in IPv6
+// addresses).
 func (h *hasher) sum16(parts ...string) []byte {
 	h.in = h.in[:0]
 	for _, p := range parts {
@@ -220,45 +229,46 @@ func (h *hasher) sum16(parts ...string) []byte {
 	return h.out[:]
 }
 
-// servicePort spells a Service port the way kube-proxy does since 1.19.
-func servicePort(namespace, name, port string) string {
+// formatServicePort formats a Service port as kube-proxy does since 1.19.
+func formatServicePort(namespace, name, port string) string {
 	if port == "" {
 		return namespace + "/" + name
 	}
 	return namespace + "/" + name + ":" + port
 }
 
-// SplitServicePort takes `ns/name[:port]` apart. A trailing colon (1.18 and older) means an unnamed port.
+// SplitServicePort splits `ns/name[:port]`. A trailing colon (1.18 and older) means an unnamed
+// port.
 func SplitServicePort(s string) (namespace, name, port string) {
 	namespace, name, _ = strings.Cut(s, "/")
 	name, port, _ = strings.Cut(name, ":")
 	return namespace, name, port
 }
 
-// Collector gathers findings and completes each from its kind.
+// Collector collects findings and completes each from its Kind.
 type Collector struct {
 	kinds []Kind
 	List  []Finding
 	count map[string]int
 }
 
-// maxPerKind bounds a report on hostile input.
+// maxPerKind limits the size of a report on hostile input.
 const maxPerKind = 1000
 
-// NewCollector returns an empty one.
+// NewCollector returns an empty Collector.
 func NewCollector() *Collector { return &Collector{count: map[string]int{}} }
 
-// Addf adds a finding that is about no rule.
+// Addf adds a finding that is not about a rule.
 func (c *Collector) Addf(name, format string, args ...any) {
 	c.Add(Finding{Name: name, Message: fmt.Sprintf(format, args...)})
 }
 
-// Add adds a finding. Verdict, remedy and reference default to those of its kind.
+// Add adds a finding. Its verdict, remedy and reference default to the values of its Kind.
 func (c *Collector) Add(f Finding) {
 	if c.count[f.Name]++; c.count[f.Name] > maxPerKind {
 		return
 	}
-	if c.kinds == nil { // most collectors find nothing
+	if c.kinds == nil { // most collectors stay empty
 		c.kinds = Kinds()
 	}
 	k := Kind{}

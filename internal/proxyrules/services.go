@@ -9,10 +9,10 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// Services is all Services of the API.
+// Services holds all Services of the API.
 type Services struct {
-	Count   int    // read
-	Version string // the list's resourceVersion
+	Count   int    // number of Services read
+	Version string // resourceVersion of the list
 	list    []apiServicePort
 }
 
@@ -22,23 +22,24 @@ type apiServicePort struct {
 	proto, family         string
 	clusterIP             string
 	number, nodePort      int
-	internal, affinity    string            // internalTrafficPolicy, sessionAffinity; "" where the API does not say
-	external              string            // externalTrafficPolicy; "" also where nothing from outside is served
-	timeout               int               // of the affinity, in seconds; 0: not known
-	outside               map[string]string // addresses of the family beside the ClusterIP, and what they are; nil: not known
-	sources               []string          // of the family, which alone may use the load balancer's addresses; none: everybody
-	health                int               // health check node port, with one port of the Service; 0: none
+	internal, affinity    string            // internalTrafficPolicy, sessionAffinity; "" if the API does not report them
+	external              string            // externalTrafficPolicy; "" also if there is no external traffic
+	timeout               int               // affinity timeout in seconds; 0 if unknown
+	outside               map[string]string // addresses of the family other than the ClusterIP, with their descriptions; nil if unknown
+	sources               []string          // ranges of the family that may use the load balancer's addresses; empty for all clients
+	health                int               // health check node port, stored with one port of the Service; 0 for none
 	unsure                bool              // until 1.35 kube-proxy does not serve it
 }
 
-// What an address beside the ClusterIP is.
+// Descriptions of addresses other than the ClusterIP.
 const (
 	balancerAddress = "an address of its load balancer"
 	externalAddress = "an external address"
-	proxiedAddress  = "an address that its load balancer answers itself" // kube-proxy leaves it alone, from 1.30
+	proxiedAddress  = "an address that its load balancer answers itself" // from 1.30 kube-proxy ignores it
 )
 
-// serviceObject is the part of a v1 Service that decides whether and where kube-proxy serves it.
+// serviceObject contains the fields of a v1 Service that determine whether and at which addresses
+// kube-proxy serves it.
 type serviceObject struct {
 	Kind     string
 	Metadata struct {
@@ -73,9 +74,10 @@ type serviceObject struct {
 	}
 }
 
-// outside returns the addresses of a family at which kube-proxy serves a Service beside the ClusterIP, and who may use those of
-// the load balancer: newBaseServiceInfo of pkg/proxy/serviceport.go. It returns nil where that is not known: an address may be
-// spelled with leading zeros, which programs read in two ways.
+// outside returns the addresses of a family other than the ClusterIP at which kube-proxy serves a
+// Service, and the ranges that may use the load balancer's addresses: newBaseServiceInfo of
+// pkg/proxy/serviceport.go. It returns nil if they are unknown: an address may have leading zeros,
+// which programs parse in two ways.
 func (s *serviceObject) outside(family string) (addresses map[string]string, sources []string) {
 	if s.Status == nil {
 		return nil, nil
@@ -119,7 +121,7 @@ func (s *serviceObject) outside(family string) (addresses map[string]string, sou
 	return addresses, sources
 }
 
-// externalPolicy returns externalTrafficPolicy where kube-proxy looks at it.
+// externalPolicy returns externalTrafficPolicy if kube-proxy uses it.
 func (s *serviceObject) externalPolicy() string {
 	switch s.Spec.Type {
 	case "LoadBalancer", "NodePort":
@@ -141,11 +143,11 @@ func familyOf(a netip.Addr) string {
 	return ""
 }
 
-// LoadServices reads a list of Services as `kubectl get services -A -o json` or the API prints it. Items of other kinds are
-// passed over. It fails with an input.Error.
+// LoadServices reads a list of Services in the format of `kubectl get services -A -o json` or of
+// the API. It skips items of other kinds. Every error is an input.Error.
 func LoadServices(r io.Reader) (*Services, error) { return loadServices(r, func(*serviceObject) {}) }
 
-// loadServices passes each Service to keep, too.
+// loadServices also passes each Service to keep.
 func loadServices(r io.Reader, keep func(*serviceObject)) (*Services, error) {
 	in := input.NewJSON(r)
 	all := &Services{}
@@ -169,12 +171,13 @@ func loadServices(r io.Reader, keep func(*serviceObject)) (*Services, error) {
 	}
 	all.Version = in.Version
 	if all.Count == 0 && others > 0 {
-		return nil, input.Unreadable(0, "no Service among %d items", others)
+		return nil, input.Unreadable(0, "none of %d items is a Service", others)
 	}
 	return all, nil
 }
 
-// add keeps the ports that kube-proxy serves: not those of headless and ExternalName Services or of another proxy.
+// add stores the ports that kube-proxy serves. It skips headless and ExternalName Services and
+// Services of another proxy.
 func (all *Services) add(s *serviceObject) {
 	_, others := s.Metadata.Labels[labelProxy]
 	if s.Spec.Type == "ExternalName" || others {

@@ -2,7 +2,7 @@ package proxyrules
 
 import "strings"
 
-// tableText returns one table of a save with its COMMIT.
+// tableText returns one table of a save, including its COMMIT.
 func tableText(text, name string) string {
 	_, rest, _ := strings.Cut(text, "*"+name+"\n")
 	body, _, _ := strings.Cut(rest, "\nCOMMIT\n")

@@ -7,8 +7,8 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// sliceText is an EndpointSliceList with one slice of ns/name. Each endpoint is "ip" with flags: r ready, s serving,
-// t terminating, @node, +zone hint, *node hint.
+// sliceText returns an EndpointSliceList with one slice of prod/np. Each endpoint is "ip" with
+// flags: r ready, s serving, t terminating, @node, +zone hint, *node hint.
 func sliceText(labels string, endpoints ...string) string {
 	var list []string
 	for _, e := range endpoints {
@@ -40,7 +40,8 @@ func sliceText(labels string, endpoints ...string) string {
 		"endpoints": [` + strings.Join(list, ", ") + `], "ports": [{"name": "", "port": 80, "protocol": "TCP"}]}], "kind": "EndpointSliceList"}`
 }
 
-// What the API may say about a Service for which the rules have the endpoints .1, .2 and .3, all or none of them local.
+// TestExpectations compares rules with the endpoints .1, .2 and .3 (all or none of them local) with
+// different states of the API.
 func TestExpectations(t *testing.T) {
 	graph := func(s Service) Judgment {
 		s.Name, s.Protocol, s.Family, s.ClusterIP, s.Port = "prod/np", "tcp", "ip", "10.96.0.7", 80
@@ -75,7 +76,7 @@ func TestExpectations(t *testing.T) {
 		{"all gone", cluster, Options{}, nil, stale},
 		{"in two slices while it moves", cluster, Options{}, []string{"10.0.0.1 rs", "10.0.0.2 rs", "10.0.0.3", "10.0.0.3 rs"}, ""},
 		{"all terminating: fallback", cluster, Options{}, []string{"10.0.0.1 st", "10.0.0.2 st", "10.0.0.3 st"}, ""},
-		{"rejected, yet there are some", none, Options{}, []string{"10.0.0.1 rs"}, missing},
+		{"rejected, but there are endpoints", none, Options{}, []string{"10.0.0.1 rs"}, missing},
 		{"rejected, none ready", none, Options{}, []string{"10.0.0.1"}, ""},
 		{"rejected, some terminating", none, Options{}, []string{"10.0.0.1 st"}, missing},
 		{"rejected, some terminating, before 1.26", old, Options{}, []string{"10.0.0.1 st"}, ""},
@@ -117,7 +118,8 @@ func TestExpectations(t *testing.T) {
 	}
 }
 
-// The recordings against changed API objects: a dead watch, seen in both modes.
+// TestTruthBreakages compares the recordings with changed API objects, as after a dead watch, in
+// both modes.
 func TestTruthBreakages(t *testing.T) {
 	eps, svcs := readFile(t, "endpointslices.json"), readFile(t, "services.json")
 	for _, b := range []struct {
@@ -134,7 +136,7 @@ func TestTruthBreakages(t *testing.T) {
 			"kubeproxy.truth.service-policy"},
 		{"internal policy now Cluster", eps, inService(svcs, "itp", `"internalTrafficPolicy": "Local"`, `"internalTrafficPolicy": "Cluster"`),
 			"kubeproxy.truth.service-policy"},
-		{"internal policy not said", eps, inService(svcs, "itp", `"internalTrafficPolicy": "Local",`, ``), ""},
+		{"no internal policy", eps, inService(svcs, "itp", `"internalTrafficPolicy": "Local",`, ``), ""},
 		{"affinity ended", eps, inService(svcs, "sticky", `"sessionAffinity": "ClientIP"`, `"sessionAffinity": "None"`),
 			"kubeproxy.truth.service-policy"},
 		{"affinity began", eps, inService(svcs, "export", `"sessionAffinity": "None"`, `"sessionAffinity": "ClientIP"`),
@@ -143,7 +145,7 @@ func TestTruthBreakages(t *testing.T) {
 		{"no endpoints, internal policy now Local", eps,
 			inService(svcs, "empty", `"internalTrafficPolicy": "Cluster"`, `"internalTrafficPolicy": "Local"`), ""},
 		{"now headless", eps, strings.ReplaceAll(svcs, `"10.104.21.207"`, `"None"`), "kubeproxy.truth.service-stale"},
-		{"slices gone", strings.Replace(eps, `"kubernetes.io/service-name": "export"`, `"kubernetes.io/service-name": "gone"`, 1), "",
+		{"slices missing", strings.Replace(eps, `"kubernetes.io/service-name": "export"`, `"kubernetes.io/service-name": "gone"`, 1), "",
 			"kubeproxy.truth.service-stale"},
 		{"unknown service, not managed", strings.Replace(eps, `"items": [`, `"items": [`+oneSlice(`"x": "y", `), 1), "", ""},
 		{"unknown service", strings.Replace(eps, `"items": [`,
@@ -166,7 +168,7 @@ func TestTruthBreakages(t *testing.T) {
 	}
 }
 
-// inService changes the text of one Service.
+// inService changes the JSON text of one Service.
 func inService(svcs, name, old, now string) string {
 	before, after, _ := strings.Cut(svcs, `"name": "`+name+`",`)
 	changed := strings.Replace(after, old, now, 1)
@@ -176,8 +178,8 @@ func inService(svcs, name, old, now string) string {
 	return before + `"name": "` + name + `",` + changed
 }
 
-// TestOutsideAddresses: an address that the Service has no longer is found, one that is in its status or its externalIPs is not, and
-// without a status nothing is.
+// TestOutsideAddresses checks that an address that the Service no longer has is reported. An
+// address in its status or externalIPs is not, and without a status no address is.
 func TestOutsideAddresses(t *testing.T) {
 	rules := Judgment{Mode: "nftables", Version: VersionRange{30, 36}, Families: map[string]bool{"ip": true}, Services: []Service{{
 		Name: "prod/lb", Protocol: "tcp", Family: "ip", ClusterIP: "10.96.0.7", Port: 80, ExternalIPs: []string{"192.0.2.7", "203.0.113.9"},
@@ -195,10 +197,10 @@ func TestOutsideAddresses(t *testing.T) {
 	}{
 		{"both", rules, external, status, ""},
 		{"another spelling", rules, `"externalIPs": ["::ffff:203.0.113.9"],`, status, ""},
-		{"its load balancer answers the external address", rules, external,
+		{"the external address is proxied", rules, external,
 			`"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}, {"ip": "203.0.113.9", "ipMode": "Proxy"}]}},`, ""},
-		{"external address gone", rules, "", status, "kubeproxy.truth.service-address"},
-		{"balancer gone", rules, external, `"status": {"loadBalancer": {}},`, "kubeproxy.truth.service-address"},
+		{"external address removed", rules, "", status, "kubeproxy.truth.service-address"},
+		{"balancer removed", rules, external, `"status": {"loadBalancer": {}},`, "kubeproxy.truth.service-address"},
 		{"no status", rules, external, "", ""},
 		{"before 1.30", old, external, `"status": {"loadBalancer": {}},`, ""},
 	} {
@@ -210,7 +212,7 @@ func TestOutsideAddresses(t *testing.T) {
 	}
 }
 
-// oneSlice is a slice of prod/new, which the rules do not have.
+// oneSlice returns a slice of prod/new, which the rules lack.
 func oneSlice(labels string) string {
 	text := sliceText(labels, "10.0.0.9 rs")
 	text = strings.Replace(text, `"np"`, `"new"`, 1)
@@ -219,7 +221,8 @@ func oneSlice(labels string) string {
 	return strings.Replace(text, `{"addressType"`, `{"kind": "EndpointSlice", "addressType"`, 1) + ", "
 }
 
-// A Service that is broken in the rules is not compared as well.
+// TestBrokenIsNotCompared checks that a Service with a finding in the rules is not also compared
+// with the API.
 func TestBrokenIsNotCompared(t *testing.T) {
 	text := editedSave(t, readFile(t, "iptables-save.txt"), sub("^-A "+sepNP1+" .*DNAT", "100.96.1.1:80", "100.96.1.9:80"))
 	opts := Options{Endpoints: endpoints(t, readFile(t, "endpointslices.json")), Services: services(t, readFile(t, "services.json"))}

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// TestUpstream: what the API may say in other ways than its controllers do, and what kube-proxy makes of it (pkg/proxy of 1.28 to 1.36,
-// informers of cmd/kube-proxy/app/server.go). The rules have the endpoints .1 and .2, .1 on node n1.
+// TestUpstream covers API objects that differ from the output of the standard controllers, and
+// kube-proxy's handling of them (pkg/proxy of 1.28 to 1.36, informers of
+// cmd/kube-proxy/app/server.go). The rules have the endpoints .1 and .2, .1 on node n1.
 func TestUpstream(t *testing.T) {
 	const stale, missing, left = "kubeproxy.truth.endpoint-stale", "kubeproxy.truth.endpoint-missing", "kubeproxy.truth.service-stale"
 	const unanswered, address = "kubeproxy.truth.service-missing", "kubeproxy.truth.service-address"
@@ -21,7 +22,7 @@ func TestUpstream(t *testing.T) {
 		Endpoints: []Endpoint{{Address: "[fd00::1]:80"}}}}
 	blocked := []Service{{Name: "prod/np", Protocol: "tcp", Family: "ip", ClusterIP: "10.96.0.7", Port: 80, Blocked: "reject"}}
 	both := sliceText("", "10.0.0.1 rs @n1", "10.0.0.2 rs @n2")
-	// more adds a slice to both, labelled so, with one endpoint.
+	// more adds a slice with these labels and one endpoint to both.
 	more := func(labels, endpoint string) string {
 		_, slice, _ := strings.Cut(sliceText(labels, endpoint), `"items": [`)
 		slice, _, _ = strings.Cut(slice, `], "kind"`)
@@ -32,36 +33,36 @@ func TestUpstream(t *testing.T) {
 	for _, c := range []struct {
 		what        string
 		rules       []Service
-		ip, labels  string // of the Service
+		ip, labels  string // labels of the Service
 		slices      string
 		version     int
-		want, wants string // and in rules of 1.36, where that differs
+		want, wants string // expected with rules of 1.36, if different
 	}{
 		{"as usual", served, "10.96.0.7", "", both, 31, "", ""},
 		{"a Service of another proxy, without its name", nil, "10.96.0.7", others, both, 31, "", ""},
 		{"the same, still served", served, "10.96.0.7", others, both, 31, left, ""},
-		{"a Service called headless", nil, "10.96.0.7", headless, both, 31, "", unanswered},
+		{"a Service labelled headless", nil, "10.96.0.7", headless, both, 31, "", unanswered},
 		{"the same, served", served, "10.96.0.7", headless, both, 31, "", ""},
-		{"a Service that is not there", nil, "10.96.0.7", "", both, 31, unanswered, ""},
-		{"a slice called headless", served, "10.96.0.7", "", more(headless, "10.0.0.3 rs"), 31, "", ""},
+		{"a missing Service", nil, "10.96.0.7", "", both, 31, unanswered, ""},
+		{"a slice labelled headless", served, "10.96.0.7", "", more(headless, "10.0.0.3 rs"), 31, "", ""},
 		{"a slice of another proxy", served, "10.96.0.7", "", more(others, "10.0.0.3 rs"), 31, "", ""},
-		{"a slice more", served, "10.96.0.7", "", more("", "10.0.0.3 rs"), 31, missing, ""},
-		{"IPv6 as it is not printed", in6, "FD00:0:0::7", "", sixth, 31, "", ""},
+		{"one more slice", served, "10.96.0.7", "", more("", "10.0.0.3 rs"), 31, missing, ""},
+		{"IPv6 in a non-canonical form", in6, "FD00:0:0::7", "", sixth, 31, "", ""},
 		{"IPv6, another address", in6, "fd00::8", "", sixth, 31, address, ""},
 		{"leading zeros", served, "10.096.000.7", "", strings.ReplaceAll(both, "10.0.0.1", "010.00.0.1"), 31, "", ""},
 		{"port 0", blocked, "10.96.0.7", "", strings.ReplaceAll(both, `"port": 80`, `"port": 0`), 31, "", ""},
-		{"serving is not said", served, "10.96.0.7", "", strings.NewReplacer(
+		{"no serving condition", served, "10.96.0.7", "", strings.NewReplacer(
 			`"serving": true, "terminating": false`, `"terminating": true`, `"ready": true`, `"ready": false`).Replace(both), 31, "", ""},
-		{"nothing is said", served, "10.96.0.7", "", strings.ReplaceAll(both, `"ready": true, "serving": true, "terminating": false`, ""),
+		{"no conditions", served, "10.96.0.7", "", strings.ReplaceAll(both, `"ready": true, "serving": true, "terminating": false`, ""),
 			31, "", ""},
 
-		{"one Pod replaces another at its address, the old one is taken", without, "10.96.0.7", "", more("", "10.0.0.1 t @n1"), 31, "", ""},
-		{"the same, the new one is taken", served, "10.96.0.7", "", more("", "10.0.0.1 t @n1"), 31, "", ""},
+		{"one Pod replaces another at its address, the old one is used", without, "10.96.0.7", "", more("", "10.0.0.1 t @n1"), 31, "", ""},
+		{"the same, the new one is used", served, "10.96.0.7", "", more("", "10.0.0.1 t @n1"), 31, "", ""},
 		{"the same, and one is missing", []Service{blocked[0]}, "10.96.0.7", "", more("", "10.0.0.1 t @n1"), 31, missing, ""},
 		{"the same, on this node", []Service{local[0]}, "10.96.0.7", "", more("", "10.0.0.1 st @n1"), 31, "", ""},
-		{"twice alike", without, "10.96.0.7", "", more("", "10.0.0.1 rs @n1"), 31, missing, ""},
+		{"the same endpoint twice", without, "10.96.0.7", "", more("", "10.0.0.1 rs @n1"), 31, missing, ""},
 
-		{"hints for nodes that are not followed", served, "10.96.0.7", "",
+		{"node hints that are not followed", served, "10.96.0.7", "",
 			sliceText("", "10.0.0.1 rs +z *n1", "10.0.0.2 rs +z *n2", "10.0.0.3 rs +y *n3"), 31, "", ""},
 		{"the same, and one is stale", served, "10.96.0.7", "",
 			sliceText("", "10.0.0.1 rs +z *n1", "10.0.0.2 rs +y *n2", "10.0.0.3 rs +y *n3"), 31, stale, ""},
@@ -87,8 +88,8 @@ func TestUpstream(t *testing.T) {
 	}
 }
 
-// TestNodePortsNowhere: where kube-proxy is told to answer node ports at some addresses, and this node has none of them, it writes the
-// node ports and nothing that leads there.
+// TestNodePortsNowhere checks a node without any of the addresses at which kube-proxy is configured
+// to serve node ports: kube-proxy writes the node ports, but no jump to them.
 func TestNodePortsNowhere(t *testing.T) {
 	text := editedSave(t, readFile(t, "iptables-save.txt"), del("^-A KUBE-SERVICES .*nodeports"))
 	for some, want := range map[bool]string{true: "", false: "kubeproxy.nodeports.missing"} {
@@ -98,7 +99,8 @@ func TestNodePortsNowhere(t *testing.T) {
 	}
 }
 
-// TestUnserved: a family in which a live node has no rules at all is found, or noted where kube-proxy may rightly be without it.
+// TestUnserved checks that an address family without rules on a live node is reported, or noted if
+// kube-proxy may correctly omit it.
 func TestUnserved(t *testing.T) {
 	const missing, unwritten = "kubeproxy.truth.family-missing", "kubeproxy.table.unwritten"
 	const ip, ip6 = `"10.96.0.1"`, `"fd00::1"`
@@ -126,13 +128,13 @@ func TestUnserved(t *testing.T) {
 		want       string
 		notes      int
 	}{
-		{"that of default/kubernetes", list(ip, ip), in("ip6"), known(false, false), missing, 0},
+		{"the family of default/kubernetes", list(ip, ip), in("ip6"), known(false, false), missing, 0},
 		{"the same, of IPv6", list(ip6, ip6), in("ip"), known(false, false), missing, 0},
 		{"the same, and kube-proxy has written it", list(ip, ip), in("ip6"), known(true, true), missing, 0},
-		{"the same, and kube-proxy has not written it", list(ip, ip), in("ip6"), known(false, true), unwritten, 0},
+		{"the same, not written by kube-proxy", list(ip, ip), in("ip6"), known(false, true), unwritten, 0},
 		{"another", list(ip, ip6), in("ip"), known(false, false), "", 1},
-		{"another, which kube-proxy has written", list(ip, ip6), in("ip"), known(true, true), missing, 0},
-		{"another, which the API has no Service of", list(ip, ip), in("ip"), known(true, true), "", 0},
+		{"another family, written by kube-proxy", list(ip, ip6), in("ip"), known(true, true), missing, 0},
+		{"another family, without Services in the API", list(ip, ip), in("ip"), known(true, true), "", 0},
 		{"rules of a file", list(ip, ip), in("ip6"), nil, "", 0},
 		{"no rules", list(ip, ip), in(), known(true, true), "", 0},
 		{"EndpointSlices alone", "", in("ip6"), known(false, false), missing, 0},
@@ -154,14 +156,14 @@ func TestUnserved(t *testing.T) {
 		rep.Findings = []Finding{broken, {Name: "kubeproxy.table.missing", Family: "ip6"}}
 		for _, f := range Compare(&rep, opts) {
 			if f.Service == "" {
-				t.Errorf("%s: found though it is known why: %+v", c.what, f)
+				t.Errorf("%s: reported although the reason is known: %+v", c.what, f)
 			}
 		}
 	}
 }
 
-// TestDispatchesNone: in a cluster without IPv6, with nodePortAddresses of IPv6 of which this node has none, table nat of IPv6 has
-// nothing but what masquerades.
+// TestDispatchesNone checks a cluster without IPv6 whose nodePortAddresses contain IPv6 addresses,
+// none of them on this node: table nat of IPv6 contains only masquerading rules.
 func TestDispatchesNone(t *testing.T) {
 	none := []edit{delAll(`^-A KUBE-(SERVICES|NODEPORTS|EXTERNAL|PROXY-F|(SVC|SVL|SEP|EXT|FW)-)`), delAll(`^:KUBE-(SVC|SVL|SEP|EXT|FW)-`)}
 	const flushed = "kubeproxy.table.flushed"
@@ -174,11 +176,11 @@ func TestDispatchesNone(t *testing.T) {
 		{"nodePortAddresses", none, Options{NodePortAddresses: func() bool { return true }}, ""},
 		{"the same, without the Services", none, Options{WithoutServices: true}, ""},
 		{"every address", none, Options{NodePortAddresses: func() bool { return false }}, flushed},
-		{"not known", none, Options{}, flushed},
-		{"what masquerades is gone", append(slices.Clone(none), delAll("^-A KUBE-POSTROUTING")),
+		{"unknown", none, Options{}, flushed},
+		{"the masquerading rules are missing", append(slices.Clone(none), delAll("^-A KUBE-POSTROUTING")),
 			Options{NodePortAddresses: func() bool { return true }}, flushed},
 		{"chains of Services are left", none[:1], Options{NodePortAddresses: func() bool { return true }}, flushed},
-		{"flushed, and kubelet has been there", append(slices.Clone(none), delAll("^-A (PREROUTING|OUTPUT -m comment)")),
+		{"flushed, then restored by kubelet", append(slices.Clone(none), delAll("^-A (PREROUTING|OUTPUT -m comment)")),
 			Options{NodePortAddresses: func() bool { return true }}, "kubeproxy.jump.missing kubeproxy.jump.missing"},
 	} {
 		t.Run(c.what, func(t *testing.T) {

@@ -13,7 +13,8 @@ const (
 	newestMinor = 37
 )
 
-// VersionRange is the range of kube-proxy minor versions that write rules of the form seen. Zero means unknown.
+// VersionRange is the range of kube-proxy minor versions that write rules of the observed form.
+// Zero means unknown.
 type VersionRange struct {
 	Min int `json:"min,omitempty"` // minor version: 31 is 1.31
 	Max int `json:"max,omitempty"`
@@ -39,7 +40,7 @@ func (v VersionRange) narrow(w VersionRange) VersionRange {
 	return signs{min: max(v.Min, w.Min), max: min(v.Max, w.Max)}.versions()
 }
 
-// signs is what the rules show of the version.
+// signs collects the limits on the version that the rules show.
 type signs struct{ min, max int }
 
 func (s *signs) atLeast(minor int, seen bool) {
@@ -54,8 +55,8 @@ func (s *signs) atMost(minor int, seen bool) {
 	}
 }
 
-// versions returns the versions that the signs allow. New signs count before old ones: an old form left over, or put back by hand, is
-// a finding and not a version.
+// versions returns the versions that the signs allow. New signs take precedence: an old form that
+// is left over or was restored manually is a finding, not evidence of a version.
 func (s signs) versions() VersionRange {
 	if s.max < s.min {
 		s.max = newestMinor
@@ -63,8 +64,8 @@ func (s signs) versions() VersionRange {
 	return VersionRange{Min: s.min, Max: s.max}
 }
 
-// inferVersion reads the version from what each release changed. An absence proves an old version only where nothing newer is
-// seen: a missing chain may also be damage.
+// inferVersion derives the version from the changes of each release. The absence of a form proves
+// an old version only if nothing newer is present, because a missing chain may also be damage.
 func (a *audit) inferVersion() VersionRange {
 	s := signs{min: oldestMinor, max: newestMinor}
 	s.atLeast(17, a.nat.Declares("KUBE-PROXY-CANARY") || a.filter.Declares("KUBE-PROXY-CANARY") || a.mangle.Declares("KUBE-PROXY-CANARY"))
@@ -94,18 +95,18 @@ func (a *audit) inferVersion() VersionRange {
 	}
 	a.chainSigns(&s)
 	if s.min < 17 && a.nat != nil {
-		s.atMost(16, true) // no canary, and nothing else newer
+		s.atMost(16, true) // no canary, and nothing else that is newer
 	}
 	return s.versions()
 }
 
-// chainSigns reads the version from the Service chains, and notes them by kind and hash.
+// chainSigns collects the signs of the Service chains, and records the chains by kind and hash.
 func (a *audit) chainSigns(s *signs) {
 	if a.nat == nil {
 		return
 	}
 	a.kinds = map[string]map[string]*chain{"SVC": {}, "SVL": {}, "EXT": {}, "FW": {}, "XLB": {}}
-	for c := range a.in(a.nat) {
+	for c := range a.chainsOf(a.nat) {
 		kind, hash := serviceChain(c.Name)
 		if byHash := a.kinds[kind]; byHash != nil {
 			byHash[hash] = c
@@ -141,15 +142,16 @@ func (a *audit) jumps(t *ruleset.Table, from, to string) bool {
 	return false
 }
 
-// inferVersion reads the version from what each release changed in nftables mode. No version deletes the table, nor what only another
-// one knows of it (setupNFTables of pkg/proxy/nftables/proxier.go): after an upgrade or a rollback its base chains, mark-for-masquerade
-// and hairpin-connections are still there. What each start writes anew comes first, therefore.
+// inferVersion derives the version from the changes of each release in nftables mode. No version
+// deletes the table or objects that only another version knows (setupNFTables of
+// pkg/proxy/nftables/proxier.go): base chains, mark-for-masquerade and hairpin-connections remain
+// after an upgrade or a rollback. Therefore the objects that every start rewrites take precedence.
 func (a *nftAudit) inferVersion() VersionRange {
 	s := signs{min: 29, max: newestMinor}
 	has := func(chain string) bool { return a.chain(chain) != nil }
 	s.atMost(29, has("endpoints-check"))
 	s.atLeast(30, a.t.Sets["cluster-ips"] != nil || has("cluster-ips-check"))
-	if until33, since34 := a.filterForm(); until33 != since34 && s.min >= 30 { // in 1.29 they stood where 1.34 put them
+	if until33, since34 := a.filterForm(); until33 != since34 && s.min >= 30 { // in 1.29 they had the priorities of 1.34
 		s.atMost(33, until33)
 		s.atLeast(34, since34)
 	} else {
@@ -170,7 +172,8 @@ func (a *nftAudit) inferVersion() VersionRange {
 	return s.versions()
 }
 
-// filterForm reports which priority the filter chains have that 1.34 moved: each start makes them anew.
+// filterForm reports which priorities the filter chains have that 1.34 moved. Every start recreates
+// them.
 func (a *nftAudit) filterForm() (until33, since34 bool) {
 	for _, name := range []string{"filter-input", "filter-forward", "filter-output"} {
 		if c := a.chain(name); c != nil && c.Hook != "" {
@@ -181,8 +184,9 @@ func (a *nftAudit) filterForm() (until33, since34 bool) {
 	return until33, since34
 }
 
-// dispatchForm reports how Services with one endpoint and without affinity are dispatched: in 1.36 by a choice from one, from 1.37 by an
-// address (writeServiceToEndpointDNATs of pkg/proxy/nftables/proxier.go). Each start writes them anew.
+// dispatchForm reports the form of the rules for Services with one endpoint and without affinity:
+// in 1.36 a numgen with one entry, from 1.37 an address (writeServiceToEndpointDNATs of
+// pkg/proxy/nftables/proxier.go). Every start rewrites them.
 func (a *nftAudit) dispatchForm() (until36, since37 bool) {
 	for c := range a.all() {
 		if kind, _, _ := nftKind(c.Name); kind != "service" && kind != "local" {
@@ -196,7 +200,7 @@ func (a *nftAudit) dispatchForm() (until36, since37 bool) {
 	return until36, since37
 }
 
-// masqueradeForm reports which form chain masquerading has: each full writing flushes it first.
+// masqueradeForm reports the form of chain masquerading. Every full sync flushes it first.
 func (a *nftAudit) masqueradeForm() (until35, since36 bool) {
 	c := a.chain("masquerading")
 	if c == nil {

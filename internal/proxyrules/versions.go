@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// Versions is what the API said of every Service since a list, in order. Rules that kube-proxy wrote in time agree with
-// one of them, and not always with the newest.
+// Versions holds, in order, all states of the API's Services since a list. Rules that kube-proxy
+// wrote in time agree with one of these states, not always with the newest.
 type Versions struct {
 	Endpoints *Endpoints // as listed
 	Services  *Services
 
-	slices   map[string]map[string]*endpointSlice // by Service and name, as they are now
-	owner    map[string]string                    // of a slice, ns/name: its Service
-	objects  map[string]*serviceObject            // as they are now
-	pastEps  map[string][]*apiEndpoints           // by Service, oldest first: what was replaced
+	slices   map[string]map[string]*endpointSlice // by Service and name, current
+	owner    map[string]string                    // Service of a slice, ns/name
+	objects  map[string]*serviceObject            // current
+	pastEps  map[string][]*apiEndpoints           // by Service, oldest first: replaced endpoints
 	pastPort map[string][][]apiServicePort
 }
 
-// NewVersions returns one that waits for its lists.
+// NewVersions returns empty Versions, to be filled from the two lists.
 func NewVersions() *Versions {
 	return &Versions{
 		slices: map[string]map[string]*endpointSlice{}, owner: map[string]string{}, objects: map[string]*serviceObject{},
@@ -29,19 +29,19 @@ func NewVersions() *Versions {
 	}
 }
 
-// ReadEndpointSlices reads the list, as LoadEndpointSlices does.
+// ReadEndpointSlices reads the list as LoadEndpointSlices does.
 func (v *Versions) ReadEndpointSlices(r io.Reader) (err error) {
 	v.Endpoints, err = loadEndpointSlices(r, v.putSlice)
 	return err
 }
 
-// ReadServices reads the list, as LoadServices does.
+// ReadServices reads the list as LoadServices does.
 func (v *Versions) ReadServices(r io.Reader) (err error) {
 	v.Services, err = loadServices(r, v.putService)
 	return err
 }
 
-// Event is one event of a watch, or a new list in place of those that were missed.
+// Event is one event of a watch, or a new list that replaces missed events.
 type Event struct {
 	deleted bool
 	slice   *endpointSlice
@@ -49,7 +49,7 @@ type Event struct {
 	relist  *Versions
 }
 
-// SliceChange reads an EndpointSlice of a watch.
+// SliceChange parses a watch event about an EndpointSlice.
 func SliceChange(object []byte, deleted bool) (Event, error) {
 	c := Event{slice: &endpointSlice{}, deleted: deleted}
 	if err := json.Unmarshal(object, c.slice); err != nil {
@@ -58,7 +58,7 @@ func SliceChange(object []byte, deleted bool) (Event, error) {
 	return c, nil
 }
 
-// ServiceChange reads a Service of a watch.
+// ServiceChange parses a watch event about a Service.
 func ServiceChange(object []byte, deleted bool) (Event, error) {
 	c := Event{service: &serviceObject{}, deleted: deleted}
 	if err := json.Unmarshal(object, c.service); err != nil {
@@ -67,13 +67,13 @@ func ServiceChange(object []byte, deleted bool) (Event, error) {
 	return c, nil
 }
 
-// Relisted is the change from what was known to new lists.
+// Relisted returns the event for a new list.
 func Relisted(now *Versions) Event { return Event{relist: now} }
 
-// Relist returns the lists that a change brings, nil where it is one event.
+// Relist returns the new list of an event, or nil for a single change.
 func (c Event) Relist() *Versions { return c.relist }
 
-// Apply makes a version of the change. It returns the Services, ns/name, that the change is about.
+// Apply adds a version with the change. It returns the changed Services as ns/name.
 func (v *Versions) Apply(c Event) []string {
 	switch {
 	case c.relist != nil:
@@ -103,7 +103,7 @@ func (v *Versions) Apply(c Event) []string {
 	return about
 }
 
-// replace keeps what was, and goes on from new lists.
+// replace moves the current state to the past and continues with the new lists.
 func (v *Versions) replace(now *Versions) []string {
 	var about []string
 	for _, name := range union(v.slices, now.slices) {
@@ -146,7 +146,7 @@ func (v *Versions) putService(s *serviceObject) {
 	v.objects[s.Metadata.Namespace+"/"+s.Metadata.Name] = s
 }
 
-// endpoints returns a Service's endpoints as they are now, nil if it has no slice.
+// endpoints returns a Service's current endpoints, or nil without a slice.
 func (v *Versions) endpoints(name string) *apiEndpoints {
 	all := &Endpoints{services: map[string]*apiEndpoints{}}
 	for _, s := range v.slices[name] {
@@ -155,7 +155,7 @@ func (v *Versions) endpoints(name string) *apiEndpoints {
 	return all.services[name]
 }
 
-// ports returns the ports of a Service as they are now, none if it is not there or has no address.
+// ports returns a Service's current ports; nil if it does not exist or lacks an address.
 func (v *Versions) ports(name string) []apiServicePort {
 	all := &Services{}
 	if s := v.objects[name]; s != nil {
@@ -164,7 +164,7 @@ func (v *Versions) ports(name string) []apiServicePort {
 	return all.list
 }
 
-// portVersions returns the ports of a Service as they were and are.
+// portVersions returns the past and current ports of a Service.
 func (v *Versions) portVersions(name string) [][]apiServicePort {
 	return append(slices.Clone(v.pastPort[name]), v.ports(name))
 }
@@ -178,11 +178,11 @@ func (p ServicePort) Service() string {
 	return ns + "/" + name
 }
 
-// Of returns the Service port that a finding is about.
-func Of(f *Finding) ServicePort { return ServicePort{f.Service, f.Family} }
+// PortOf returns the Service port of a finding.
+func PortOf(f *Finding) ServicePort { return ServicePort{f.Service, f.Family} }
 
-// Explain reports whether a Service port of the rules agrees with some version that the API had: one of the Service and one
-// of its endpoints, which the API does not order against each other.
+// Explain reports whether a Service port of the rules agrees with some version of the API: a
+// version of the Service and a version of its endpoints. The API defines no order between the two.
 func (v *Versions) Explain(rep *Judgment, p ServicePort, node, zone string) bool {
 	p = v.claimant(rep, p, true)
 	name := p.Service()
@@ -190,13 +190,13 @@ func (v *Versions) Explain(rep *Judgment, p ServicePort, node, zone string) bool
 	ports, endpoints := v.portVersions(name), append(slices.Clone(v.pastEps[name]), v.endpoints(name))
 	served := func(with []apiServicePort) bool { return len(c.service(with)) == 0 && len(c.health(with)) == 0 }
 	reached := func(with []apiServicePort) bool {
-		rep := c.named(with)
+		rep := c.namedReport(with)
 		return slices.ContainsFunc(endpoints, func(e *apiEndpoints) bool { return len(c.endpoints(rep, e)) == 0 })
 	}
 	if rep.ipvs == nil {
 		return slices.ContainsFunc(ports, served) && reached(nil)
 	}
-	tried := map[string]bool{} // most versions are alike
+	tried := map[string]bool{} // most versions are equal
 	return slices.ContainsFunc(ports, func(with []apiServicePort) bool {
 		text := fmt.Sprint(with)
 		if tried[text] {
@@ -207,22 +207,23 @@ func (v *Versions) Explain(rep *Judgment, p ServicePort, node, zone string) bool
 	})
 }
 
-// Agrees reports whether a Service port of the rules agrees with what the API says now.
+// Agrees reports whether a Service port of the rules agrees with the API's current state.
 func (v *Versions) Agrees(rep *Judgment, p ServicePort, node, zone string) bool {
 	return len(v.Differences(rep, p, node, zone)) == 0
 }
 
-// Differences returns how a Service port of the rules differs from what the API says now.
+// Differences returns the differences between a Service port of the rules and the API's current
+// state.
 func (v *Versions) Differences(rep *Judgment, p ServicePort, node, zone string) []Finding {
 	p = v.claimant(rep, p, false)
 	name := p.Service()
 	c := newCompared(rep, p, node, zone)
 	ports := v.ports(name)
-	return slices.Concat(c.service(ports), c.endpoints(c.named(ports), v.endpoints(name)), c.health(ports))
+	return slices.Concat(c.service(ports), c.endpoints(c.namedReport(ports), v.endpoints(name)), c.health(ports))
 }
 
-// Knew reports whether what another reading says of a Service port now is a version that the API had here.
-func (v *Versions) Knew(now *Versions, p ServicePort) bool {
+// HadVersion reports whether the current state of a Service port in now is also a version in v.
+func (v *Versions) HadVersion(now *Versions, p ServicePort) bool {
 	name := p.Service()
 	ports, endpoints := fmt.Sprint(now.ports(name)), now.endpoints(name).text()
 	return slices.ContainsFunc(v.portVersions(name), func(past []apiServicePort) bool {
@@ -232,7 +233,7 @@ func (v *Versions) Knew(now *Versions, p ServicePort) bool {
 	})
 }
 
-// text is the same for the same endpoints, in whatever slices and order.
+// text returns a canonical form of the endpoints, independent of slices and order.
 func (e *apiEndpoints) text() string {
 	if e == nil {
 		return ""
@@ -247,8 +248,9 @@ func (e *apiEndpoints) text() string {
 	return strings.Join(lines, "\n")
 }
 
-// Now returns what the API says now, as if it had just been listed: without a past. It shares the objects, which nobody changes.
-func (v *Versions) Now() *Versions {
+// Current returns the current state without the past, as if it had just been listed. It shares the
+// objects, which are immutable.
+func (v *Versions) Current() *Versions {
 	now := NewVersions()
 	now.Endpoints = &Endpoints{Version: v.Endpoints.Version, services: map[string]*apiEndpoints{}}
 	now.Services = &Services{Version: v.Services.Version}
@@ -266,20 +268,21 @@ func (v *Versions) Now() *Versions {
 	return now
 }
 
-// Lean drops what Compare needs, and Now makes again: 7 MB for 50,000 endpoints.
-func (v *Versions) Lean() {
+// DropIndex drops data that Compare needs and Now rebuilds: 7 MB for 50,000 endpoints.
+func (v *Versions) DropIndex() {
 	v.Endpoints = &Endpoints{Slices: v.Endpoints.Slices, Version: v.Endpoints.Version}
 	v.Services = &Services{Count: v.Services.Count, Version: v.Services.Version}
 }
 
-// Forget drops what the API said before.
-func (v *Versions) Forget() {
+// DropPast drops the past versions.
+func (v *Versions) DropPast() {
 	clear(v.pastEps)
 	clear(v.pastPort)
 }
 
-// Name gives the report the names of the Services that the API has now, where the rules have none of their own: in IPVS mode.
-func (v *Versions) Name(rep *Judgment) {
+// NameServices adds the names of the API's current Services to the report if the rules contain none, as in
+// IPVS mode.
+func (v *Versions) NameServices(rep *Judgment) {
 	if rep.ipvs == nil {
 		return
 	}
@@ -287,6 +290,6 @@ func (v *Versions) Name(rep *Judgment) {
 	for name := range v.objects {
 		ports = append(ports, v.ports(name)...)
 	}
-	rep.name(ports)
+	rep.nameServices(ports)
 	rep.ipvs.versions = v.portVersions
 }

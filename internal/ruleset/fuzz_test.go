@@ -7,7 +7,7 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// consistent fails unless the parts of a set fit together.
+// consistent fails the test unless the indexes and counts of a set agree.
 func consistent(t *testing.T, set *ruleset.Set) {
 	t.Helper()
 	for _, s := range set.Saves {
@@ -17,7 +17,7 @@ func consistent(t *testing.T, set *ruleset.Set) {
 			for _, c := range table.Chains {
 				n++
 				if c.Index != n || table.Chain(c.Name) != c {
-					t.Fatalf("chain %q has index %d, not %d, or is not found by its name", c.Name, c.Index, n)
+					t.Fatalf("chain %q has index %d, not %d, or a lookup by name fails", c.Name, c.Index, n)
 				}
 				jumps := int32(0)
 				for i := range c.Rules {
@@ -26,7 +26,7 @@ func consistent(t *testing.T, set *ruleset.Set) {
 					case r.Chain != c.Index || int(r.Line) > set.Lines || i > 0 && r.Line <= c.Rules[i-1].Line:
 						t.Fatalf("rule %q is in chain %q, line %d", r.Text, c.Name, r.Line)
 					case r.Jump != 0 && table.Chain(r.Target).Index != r.Jump:
-						t.Fatalf("rule %q leads to chain %d", r.Text, r.Jump)
+						t.Fatalf("rule %q jumps to chain %d", r.Text, r.Jump)
 					case r.Jump != 0:
 						jumps++
 						refs[r.Jump]++
@@ -43,7 +43,7 @@ func consistent(t *testing.T, set *ruleset.Set) {
 		for _, table := range s.Tables {
 			for _, c := range table.Chains {
 				if c.Refs != refs[c.Index] {
-					t.Fatalf("chain %q: %d jumps lead here, not %d", c.Name, c.Refs, refs[c.Index])
+					t.Fatalf("chain %q: %d references, not %d", c.Name, c.Refs, refs[c.Index])
 				}
 			}
 		}
@@ -51,7 +51,7 @@ func consistent(t *testing.T, set *ruleset.Set) {
 	for _, table := range set.NFT {
 		for i, c := range table.Chains {
 			if c.Index != i || table.Chain(c.Name) != c {
-				t.Fatalf("chain %q has index %d, not %d, or is not found by its name", c.Name, c.Index, i)
+				t.Fatalf("chain %q has index %d, not %d, or a lookup by name fails", c.Name, c.Index, i)
 			}
 		}
 	}

@@ -2,14 +2,16 @@ package ruleset
 
 import "net/netip"
 
-// IPVS is what the kernel has of kube-proxy's IPVS mode beside its iptables rules. It has addresses, and no names of Services.
+// IPVS describes the kernel state of kube-proxy's IPVS mode beside its iptables rules. It contains
+// addresses, but no Service names.
 type IPVS struct {
 	Servers []VirtualServer
 	Bound   map[netip.Addr]bool // addresses of kube-ipvs0
 	Local   map[netip.Addr]bool // of all interfaces
 
-	// Sources are the ranges that alone may use a load balancer's address, by that. Anybody may use one that it does not have. It is
-	// nil where the kernel has no sets of kube-proxy's.
+	// Sources lists, for each load balancer address, the only ranges that may use it. Any client
+	// may use an address that is not listed. Sources is nil if the kernel lacks ipsets of
+	// kube-proxy.
 	Sources map[Portal][]netip.Prefix
 }
 
@@ -19,16 +21,17 @@ type Portal struct {
 	Protocol string
 }
 
-// VirtualServer is one address, port and protocol that IPVS takes connections to.
+// VirtualServer is one address, port and protocol on which IPVS accepts connections.
 type VirtualServer struct {
 	Address   netip.AddrPort
 	Protocol  string // tcp, udp or sctp
 	Scheduler string
-	Affinity  int // seconds for which a client stays with one endpoint, 0: none
+	Affinity  int // session affinity in seconds; 0 if disabled
 	Servers   []RealServer
 }
 
-// RealServer is where connections go. One of weight 0 gets no new ones: kube-proxy keeps it for as long as old ones last.
+// RealServer is an endpoint of a virtual server. An endpoint of weight 0 gets no new connections:
+// kube-proxy keeps it until its old ones end.
 type RealServer struct {
 	Address netip.AddrPort
 	Weight  uint32

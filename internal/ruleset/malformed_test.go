@@ -24,7 +24,7 @@ func readFile(t testing.TB, name string) string {
 	return string(text)
 }
 
-// What is not rules is an error that names the line, of one of two kinds.
+// TestMalformed checks that malformed input yields an error of the right kind that names the line.
 func TestMalformed(t *testing.T) {
 	save := readFile(t, testdata+"iptables-save.txt")
 	listing := readFile(t, testdata+"nft-list-ruleset.json")
@@ -32,43 +32,43 @@ func TestMalformed(t *testing.T) {
 		name, text, want string
 		kind             error
 	}{
-		{"empty", "", "the input has no rules: not even a table", input.ErrUnknown},
-		{"blank", " \n\n", "the input has no rules: not even a table", input.ErrUnknown},
-		{"cut off", save[:len(save)/2], "line 524: cut off: table nat has no COMMIT", input.ErrUnreadable},
+		{"empty", "", "the input is empty: no tables, no rules", input.ErrUnknown},
+		{"blank", " \n\n", "the input is empty: no tables, no rules", input.ErrUnknown},
+		{"truncated", save[:len(save)/2], "line 524: the input is truncated: table nat has no COMMIT", input.ErrUnreadable},
 		{"long line", "*nat\n-A X " + strings.Repeat("x", 10<<20), "line 2: line is longer than 1 MiB", input.ErrUnreadable},
-		{"long line with an end", "*nat\n:X - [0:0]\n-A X " + strings.Repeat("x", 10<<20) + "\nCOMMIT\n",
+		{"long line with a newline", "*nat\n:X - [0:0]\n-A X " + strings.Repeat("x", 10<<20) + "\nCOMMIT\n",
 			"line 3: line is longer than 1 MiB", input.ErrUnreadable},
 		{"binary", "*nat\n:X - [0:0]\n\x00\x01\x02\n", "line 3: not text: the line contains a zero byte", input.ErrUnreadable},
-		{"gzip", "\x1f\x8b\x08\x01abc", "line 1: not text: compressed data", input.ErrUnreadable},
+		{"gzip", "\x1f\x8b\x08\x01abc", "line 1: the input is compressed; decompress it first", input.ErrUnreadable},
 		{"prose", "hello\n", `line 1: not a line of iptables-save: "hello"`, input.ErrUnreadable},
 		{"an iptables -L listing", "Chain INPUT (policy ACCEPT)\n",
 			`line 1: not a line of iptables-save: "Chain INPUT (policy ACCEPT)"`, input.ErrUnreadable},
-		{"nft's own text", "table ip kube-proxy {\n", "line 1: this is what nft prints for people; give what `nft -j list ruleset` prints",
+		{"text format of nft", "table ip kube-proxy {\n", "line 1: this is the text format of nft; use the output of `nft -j list ruleset`",
 			input.ErrUnreadable},
-		{"no table", "-A INPUT -j ACCEPT\n", `line 1: rule outside of a table: "-A INPUT -j ACCEPT"`, input.ErrUnreadable},
-		{"chain outside", ":X - [0:0]\n", `line 1: chain outside of a table: "X - [0:0]"`, input.ErrUnreadable},
+		{"rule outside of a table", "-A INPUT -j ACCEPT\n", `line 1: rule outside of a table: "-A INPUT -j ACCEPT"`, input.ErrUnreadable},
+		{"chain outside of a table", ":X - [0:0]\n", `line 1: chain outside of a table: "X - [0:0]"`, input.ErrUnreadable},
 		{"chain without policy", "*nat\n:X\n", `line 2: chain without a policy: "X"`, input.ErrUnreadable},
 		{"chain twice", "*nat\n:X - [0:0]\n:X - [0:0]\nCOMMIT\n", "line 3: chain X is declared twice in table nat", input.ErrUnreadable},
-		{"table in table", "*nat\n*filter\n", `line 2: table "filter" begins before table nat has ended with COMMIT`, input.ErrUnreadable},
-		{"unknown table", "*nope\n", `line 1: no table of iptables: "nope"`, input.ErrUnreadable},
-		{"COMMIT alone", "COMMIT\n", "line 1: COMMIT outside of a table", input.ErrUnreadable},
+		{"table inside a table", "*nat\n*filter\n", `line 2: table "filter" begins before the COMMIT of table nat`, input.ErrUnreadable},
+		{"unknown table", "*nope\n", `line 1: unknown iptables table "nope"`, input.ErrUnreadable},
+		{"COMMIT without a table", "COMMIT\n", "line 1: COMMIT outside of a table", input.ErrUnreadable},
 		{"another command", "*nat\n-I X -j ACCEPT\n", `line 2: not a line of iptables-save: "-I X -j ACCEPT"`, input.ErrUnreadable},
-		{"counters without end", "*nat\n[1:2 -A X\n", `line 2: counters without an end: "[1:2 -A X"`, input.ErrUnreadable},
-		{"quotes without end", "*nat\n:X - [0:0]\n-A X -m comment --comment \"abc\n",
-			`line 3: quoted string without an end: "-A X -m comment --comment \"abc"`, input.ErrUnreadable},
+		{"unclosed counters", "*nat\n[1:2 -A X\n", `line 2: the counters lack a closing bracket: "[1:2 -A X"`, input.ErrUnreadable},
+		{"unclosed quotes", "*nat\n:X - [0:0]\n-A X -m comment --comment \"abc\n",
+			`line 3: a quoted string lacks its closing quote: "-A X -m comment --comment \"abc"`, input.ErrUnreadable},
 		{"probability", "*nat\n-A X -m statistic --mode random --probability NaN -j Y\n",
-			`line 2: probability is not a number from 0 to 1: "-A X -m statistic --mode random --probability NaN -j Y"`,
+			`line 2: --probability must be a number from 0 to 1: "-A X -m statistic --mode random --probability NaN -j Y"`,
 			input.ErrUnreadable},
 		{"many saves", strings.Repeat("*nat\nCOMMIT\n", 65), "line 129: more than 64 saves in one input", input.ErrUnknown},
 
 		{"JSON of another tool", `{"items": []}`,
-			`line 1: not the JSON of nft -j list ruleset: it begins with "items", not "nftables"`, input.ErrUnreadable},
+			"line 1: this JSON is not from `nft -j list ruleset`: its first key is \"items\", not \"nftables\"", input.ErrUnreadable},
 		{"JSON cut off", listing[:len(listing)/2], "line 1: cut off: the JSON is incomplete", input.ErrUnreadable},
 		{"JSON with an error", "{\"nftables\": [\n{]}",
 			"line 2: not JSON: invalid character ']' looking for beginning of object key string", input.ErrUnreadable},
 		{"JSON of another shape", `{"nftables": [{"rule": 3}]}`, "line 1: rule must not be a number", input.ErrUnreadable},
-		{"rule without chain", `{"nftables": [{"rule": {"family": "ip", "table": "kube-proxy", "chain": "x", "expr": []}}]}`,
-			`line 1: a rule of chain "x", which the listing does not have`, input.ErrUnreadable},
+		{"rule of a missing chain", `{"nftables": [{"rule": {"family": "ip", "table": "kube-proxy", "chain": "x", "expr": []}}]}`,
+			`line 1: the rule's chain "x" is missing from the listing`, input.ErrUnreadable},
 		{"not an object", `["nftables"]`, `line 1: not a line of iptables-save: ""`, input.ErrUnreadable},
 	} {
 		t.Run(u.name, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestReadError(t *testing.T) {
 	}
 }
 
-// A pipe that hands out a byte at a time gives the same rules.
+// TestSmallReads checks that a reader that returns one byte at a time gives the same rules.
 func TestSmallReads(t *testing.T) {
 	for _, file := range []string{"iptables-save.txt", "nft-list-ruleset.json"} {
 		text := readFile(t, testdata+file)
@@ -108,7 +108,7 @@ func TestSmallReads(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !reflect.DeepEqual(once, bytewise) {
-			t.Errorf("%s: another model", file)
+			t.Errorf("%s: the models differ", file)
 		}
 	}
 }
@@ -120,7 +120,7 @@ func TestEndlessInput(t *testing.T) {
 	}
 }
 
-// repeat is an endless text.
+// repeat is an endless reader of one line.
 type repeat struct{ line string }
 
 func (r *repeat) Read(p []byte) (int, error) {

@@ -80,11 +80,12 @@ COMMIT
 		t.Errorf("family %s, backend %s, %d lines of %s", s.Family, s.Backend, set.Lines, set.Source)
 	}
 	if got := set.Saves[0].Table("filter").Chains[0].Rules[0].Text; !strings.HasPrefix(got, "-A INPUT -i eth0") {
-		t.Errorf("the text of a rule begins with its counters: %q", got)
+		t.Errorf("the text of a rule includes its counters: %q", got)
 	}
 }
 
-// A backend that nobody has used prints nothing; a header alone is a node without rules.
+// TestNoRules checks the output of an unused iptables backend, which is empty, and a header alone,
+// which is a node without rules.
 func TestNoRules(t *testing.T) {
 	if _, err := ruleset.Parse("", strings.NewReader("\n")); !errors.Is(err, ruleset.ErrNoRules) {
 		t.Errorf("%v", err)

@@ -16,31 +16,31 @@ const KubeProxyTable = "kube-proxy"
 type NFTTable struct {
 	Family string
 	Chains []*NFTChain        // in the order of the listing
-	Sets   map[string]*NFTSet // and maps
+	Sets   map[string]*NFTSet // includes maps
 
 	byName map[string]*NFTChain
 }
 
-// NewNFTTable returns a table with nothing in it.
+// NewNFTTable returns an empty table.
 func NewNFTTable(family string) *NFTTable {
 	return &NFTTable{Family: family, byName: map[string]*NFTChain{}, Sets: map[string]*NFTSet{}}
 }
 
-// Chain returns nil when the table has no such chain.
+// Chain returns the chain of that name, or nil if the table lacks it.
 func (t *NFTTable) Chain(name string) *NFTChain { return t.byName[name] }
 
 // NFTChain is a chain of nftables.
 type NFTChain struct {
 	Name     string
-	Hook     string // of a base chain; empty for any other
+	Hook     string // for a base chain; otherwise empty
 	Priority int
 	Handle   int
 	Line     int
-	Index    int // in the table
+	Index    int // position in Chains
 	Rules    []*NFTRule
 }
 
-// NFTSet is a set or a map. Elements of a set have no verdict.
+// NFTSet is a set or a map. The elements of a set have an empty Verdict.
 type NFTSet struct {
 	Name     string
 	Handle   int
@@ -51,8 +51,8 @@ type NFTSet struct {
 
 // NFTElement is an element of a set or map.
 type NFTElement struct {
-	Key     []string // parts of the concatenation
-	Target  string   // of a goto or jump
+	Key     []string // the parts of a concatenation
+	Target  string   // chain of a goto or jump
 	Verdict string   // drop, reject, ...
 	Comment string
 }
@@ -78,8 +78,8 @@ type nftBody struct {
 	Elem                       []any
 }
 
-// nftParser reads the output of `nft -j list ruleset` into set. Of tables other than kube-proxy's it only counts the Service chains
-// that iptables mode has left.
+// nftParser reads the output of `nft -j list ruleset` into set. From tables other than kube-proxy's
+// it only counts the Service chains that iptables mode has left behind.
 type nftParser struct {
 	in    *input.JSON
 	set   *Set
@@ -95,7 +95,8 @@ func (p *nftParser) parse() error {
 		return p.in.Fail(err)
 	}
 	if key != "nftables" {
-		return input.Unreadable(p.in.Line(), "not the JSON of nft -j list ruleset: it begins with %.60q, not \"nftables\"", fmt.Sprint(key))
+		return input.Unreadable(p.in.Line(), "this JSON is not from `nft -j list ruleset`: its first key is %.60q, not \"nftables\"",
+			fmt.Sprint(key))
 	}
 	if err := p.in.Open('[', "nftables"); err != nil {
 		return err
@@ -106,7 +107,7 @@ func (p *nftParser) parse() error {
 		if err := p.in.Decode(&o); err != nil {
 			return p.in.Fail(err)
 		}
-		if err := p.object(&o, at); err != nil {
+		if err := p.addObject(&o, at); err != nil {
 			return err
 		}
 	}
@@ -118,28 +119,28 @@ func (p *nftParser) parse() error {
 	return nil
 }
 
-func (p *nftParser) object(o *nftObject, line int) error {
+func (p *nftParser) addObject(o *nftObject, line int) error {
 	p.items++
 	switch {
 	case p.items > maxItems:
 		return input.Unknown(line, "more than %d objects", maxItems)
 	case o.Table != nil:
-		p.table(o.Table.Family, o.Table.Name)
+		p.proxyTable(o.Table.Family, o.Table.Name)
 	case o.Chain != nil:
-		if t := p.table(o.Chain.Family, o.Chain.Table); t != nil {
+		if t := p.proxyTable(o.Chain.Family, o.Chain.Table); t != nil {
 			c := t.AddChain(o.Chain.Name)
 			c.Hook, c.Handle, c.Line = o.Chain.Hook, o.Chain.Handle, line
-			c.Priority, _ = strconv.Atoi(string(o.Chain.Prio)) // 0 where there is none
+			c.Priority, _ = strconv.Atoi(string(o.Chain.Prio)) // 0 if not set
 		} else {
 			p.set.addServiceChain(o.Chain.Family, o.Chain.Name)
 		}
 	case o.Rule != nil:
-		if t := p.table(o.Rule.Family, o.Rule.Table); t != nil {
+		if t := p.proxyTable(o.Rule.Family, o.Rule.Table); t != nil {
 			r := &NFTRule{Handle: o.Rule.Handle, Line: line}
 			r.decode(o.Rule.Expr)
 			c := t.byName[o.Rule.Chain]
 			if c == nil {
-				return input.Unreadable(line, "a rule of chain %.60q, which the listing does not have", o.Rule.Chain)
+				return input.Unreadable(line, "the rule's chain %.60q is missing from the listing", o.Rule.Chain)
 			}
 			c.Rules = append(c.Rules, r)
 		}
@@ -151,8 +152,8 @@ func (p *nftParser) object(o *nftObject, line int) error {
 	return nil
 }
 
-// table returns nil for a table that is not kube-proxy's.
-func (p *nftParser) table(family, name string) *NFTTable {
+// proxyTable returns kube-proxy's table of a family, or nil for any other table.
+func (p *nftParser) proxyTable(family, name string) *NFTTable {
 	if name != KubeProxyTable || family != IPv4 && family != IPv6 {
 		return nil
 	}
@@ -166,7 +167,7 @@ func (p *nftParser) table(family, name string) *NFTTable {
 	return t
 }
 
-// AddChain returns the chain of that name, a new one where the table has none.
+// AddChain returns the chain of that name and creates it if necessary.
 func (t *NFTTable) AddChain(name string) *NFTChain {
 	c := t.byName[name]
 	if c == nil {
@@ -178,7 +179,7 @@ func (t *NFTTable) AddChain(name string) *NFTChain {
 }
 
 func (p *nftParser) addSet(b *nftBody, line int) {
-	t := p.table(b.Family, b.Table)
+	t := p.proxyTable(b.Family, b.Table)
 	if t == nil {
 		return
 	}
@@ -189,8 +190,8 @@ func (p *nftParser) addSet(b *nftBody, line int) {
 	t.Sets[b.Name] = s
 }
 
-// decodeElement reads "10.96.0.1", {"concat": [...]}, {"elem": {"val": ..., "comment": ...}} and, in maps, a pair of one of
-// these and a verdict.
+// decodeElement reads "10.96.0.1", {"concat": [...]}, {"elem": {"val": ..., "comment": ...}} or, in
+// maps, a pair of one of these and a verdict.
 func decodeElement(e any) NFTElement {
 	var el NFTElement
 	if pair, ok := e.([]any); ok && len(pair) == 2 {

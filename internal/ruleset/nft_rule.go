@@ -7,20 +7,21 @@ import (
 	"strings"
 )
 
-// NFTRule is a rule by what kube-proxy's rules do. What the parser does not know makes the rule conditional (Other).
+// NFTRule describes the matches and actions that kube-proxy's rules use. Other is set if the rule
+// contains anything else.
 type NFTRule struct {
 	Handle, Line int
-	Text         string // in nft's words
+	Text         string // in nft's syntax
 
 	Source, Destination string
-	Sources             []string // of Source, where it is a set without a name: "10.0.0.0/8", "range 10.0.0.1, 10.0.0.5"
+	Sources             []string // the elements of Source if it is an anonymous set: "10.0.0.0/8", "range 10.0.0.1, 10.0.0.5"
 	In                  string
 	Protocol            string
-	Target              string // of jump or goto
+	Target              string // chain of a jump or goto
 	Verdict             string // drop, reject, return, accept
-	To                  string // where dnat leads: ip:port
-	Lookup              string // vmap @name
-	Update              string // set that the rule adds the client to
+	To                  string // dnat destination, ip:port
+	Lookup              string // map of a vmap @name
+	Update              string // set to which the rule adds the client
 	Entries             []NFTEntry
 	Modulus             int // of numgen
 
@@ -31,26 +32,26 @@ type NFTRule struct {
 	NotSource   bool // Source or In is negated
 	FromLocal   bool // fib saddr type local
 	State       bool // ct state
-	Other       bool // whatever else
+	Other       bool // any other condition
 	MarkUnset   bool // MarkTest ... == 0
 	Masquerade  bool
 	FullyRandom bool
-	Random      bool // dispatch by numgen
+	Random      bool // numgen random, not inc
 }
 
-// NFTEntry is what numgen may choose.
+// NFTEntry is one choice of numgen.
 type NFTEntry struct {
 	Key    int
-	Target string // chain, or ip:port from 1.36
+	Target string // chain, or from 1.36 ip:port
 }
 
-// Always reports whether every packet matches.
+// Always reports whether the rule matches every packet.
 func (r *NFTRule) Always() bool {
 	return r.Source == "" && r.Destination == "" && r.In == "" && r.Protocol == "" && !r.FromLocal && !r.State && !r.Other &&
 		r.MarkTest == 0
 }
 
-// decode reads the statements of a rule and builds its text in nft's words.
+// decode reads the statements of a rule and sets its text in nft's syntax.
 func (r *NFTRule) decode(statements []any) {
 	words := make([]string, 0, len(statements))
 	for _, s := range statements {
@@ -59,13 +60,13 @@ func (r *NFTRule) decode(statements []any) {
 			if name == "counter" {
 				continue
 			}
-			words = append(words, r.statement(name, arg))
+			words = append(words, r.addStatement(name, arg))
 		}
 	}
 	r.Text = RuleText(strings.Join(words, " "))
 }
 
-// RuleText shortens the words of a rule to what a finding shows.
+// RuleText shortens a rule to the length that a finding prints.
 func RuleText(words string) string {
 	if len(words) > 300 {
 		return words[:300] + "..."
@@ -73,7 +74,7 @@ func RuleText(words string) string {
 	return words
 }
 
-func (r *NFTRule) statement(name string, arg any) string {
+func (r *NFTRule) addStatement(name string, arg any) string {
 	switch name {
 	case "match":
 		left, _ := member(arg, "left")
@@ -105,13 +106,13 @@ func (r *NFTRule) statement(name string, arg any) string {
 	case "vmap":
 		key, _ := member(arg, "key")
 		data, _ := member(arg, "data")
-		r.dispatch(key, data)
+		r.parseDispatch(key, data)
 		if s, ok := data.(string); ok {
 			r.Lookup = strings.TrimPrefix(s, "@")
 		}
 		return nftText(key) + " vmap " + nftText(data)
 	case "dnat":
-		return r.translate(arg)
+		return r.parseDNAT(arg)
 	case "set":
 		set, _ := member(arg, "set")
 		elem, _ := member(arg, "elem")
@@ -122,7 +123,8 @@ func (r *NFTRule) statement(name string, arg any) string {
 	return name
 }
 
-// Match adds a match in nft's words, {"ip saddr", "!=", "10.0.0.0/8"}, and returns its text.
+// Match adds a match in nft's syntax, for example {"ip saddr", "!=", "10.0.0.0/8"}, and returns its
+// text.
 func (r *NFTRule) Match(l, o, rt string) string {
 	not := o == "!="
 	if l == "meta mark" && rt == "0/1" {
@@ -142,7 +144,7 @@ func (r *NFTRule) Match(l, o, rt string) string {
 		r.Other = r.Other || !r.FromLocal
 	case "ct state":
 		r.State = true
-	case "meta iifname", "meta iif": // the latter until 1.34: kubernetes#134024
+	case "meta iifname", "meta iif": // used until 1.34: kubernetes#134024
 		r.In, r.NotSource = rt, not
 	default:
 		mask, ok := strings.CutPrefix(l, "meta mark & ")
@@ -159,7 +161,8 @@ func (r *NFTRule) Match(l, o, rt string) string {
 	return l + " " + o + " " + rt
 }
 
-// Mangle adds that the rule sets k, "meta mark", to v, "meta mark | 16384", and returns its text.
+// Mangle records that the rule sets k ("meta mark") to v ("meta mark | 16384"), and returns the
+// statement's text.
 func (r *NFTRule) Mangle(k, v string) string {
 	if k == "meta mark" {
 		if bits, ok := strings.CutPrefix(v, "meta mark | "); ok {
@@ -172,7 +175,7 @@ func (r *NFTRule) Mangle(k, v string) string {
 	return k + " set " + v
 }
 
-// mark returns 0, which marks nothing, for what is no mark.
+// mark parses a mark. It returns 0, which marks nothing, if bits is not a valid mark.
 func mark(bits string) uint32 {
 	n, err := strconv.ParseUint(bits, 0, 32)
 	if err != nil {
@@ -181,13 +184,13 @@ func mark(bits string) uint32 {
 	return uint32(n)
 }
 
-// translate reads dnat to an address, and from 1.36 to a random one of a map.
-func (r *NFTRule) translate(arg any) string {
+// parseDNAT reads a dnat statement: to one address or, from 1.36, to a random address of a map.
+func (r *NFTRule) parseDNAT(arg any) string {
 	addr, _ := member(arg, "addr")
 	if m, ok := member(addr, "map"); ok {
 		key, _ := member(m, "key")
 		data, _ := member(m, "data")
-		r.dispatch(key, data)
+		r.parseDispatch(key, data)
 		return "dnat to " + nftText(key) + " map " + nftText(data)
 	}
 	port, _ := member(arg, "port")
@@ -195,8 +198,8 @@ func (r *NFTRule) translate(arg any) string {
 	return "dnat to " + r.To
 }
 
-// dispatch reads numgen's modulus and the entries it chooses from.
-func (r *NFTRule) dispatch(key, data any) {
+// parseDispatch reads numgen's modulus and the entries from which it chooses.
+func (r *NFTRule) parseDispatch(key, data any) {
 	gen, ok := member(key, "numgen")
 	if !ok {
 		return
@@ -224,7 +227,7 @@ func (r *NFTRule) dispatch(key, data any) {
 	}
 }
 
-// number returns -1 for what is not a whole number.
+// number returns v as an integer, or -1 if it is not a whole number.
 func number(v any) int {
 	n, ok := v.(json.Number)
 	if !ok {

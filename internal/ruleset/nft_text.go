@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// nftText prints an expression of nft's JSON in nft's own words, as far as kube-proxy's rules need; the rest as JSON.
+// nftText formats an expression of nft's JSON in nft's own syntax as far as kube-proxy's rules need
+// it. It prints all other expressions as JSON.
 func nftText(v any) string { return nftTextDepth(v, 0) }
 
 func nftTextDepth(v any, depth int) string {

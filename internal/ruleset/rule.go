@@ -5,15 +5,16 @@ import (
 	"strings"
 )
 
-// Flags say what a rule matches and does.
+// Flags describe the matches and actions of a rule.
 type Flags uint32
 
-// Flags of a rule. The first group are conditions: the rule matches only some packets.
+// Flags of a rule. Those in the first group are conditions: a rule with one of them matches only
+// some packets.
 const (
 	BySource Flags = 1 << iota
 	ByDestination
 	ByProtocol
-	ByPort // of the destination
+	ByPort // destination port
 	ByInterface
 	ByMark
 	ByState
@@ -22,54 +23,55 @@ const (
 	ByChance  // statistic
 	ByRecent  // recent --rcheck
 	BySet
-	ByOther // whatever else
+	ByOther // any other condition
 
-	NotSource // the conditions are negated: "! -s"
+	NotSource // these conditions are negated: "! -s"
 	NotDestination
 	NotMark
 	NotInterface
 
-	RecentSet   // recent --set: the rule remembers the client
+	RecentSet   // recent --set: the rule stores the client's address
 	RecentReap  // recent --reap
-	RecentOther // recent remembers something else than the client's whole address
+	RecentOther // recent stores something other than the client's full address
 	RandomFully
 	Unprintable // this host's iptables could not print the rule: kubernetes#95409, #114537
-	mayJump     // the target is none of the frequent ones that iptables has itself
+	mayJump     // the target is not one of the common built-in targets
 
 	Conditions = BySource | ByDestination | ByProtocol | ByPort | ByInterface | ByMark | ByState | FromLocal | ToLocal |
 		ByChance | ByRecent | BySet | ByOther
 )
 
-// Rule is one -A line. Its strings are substrings of the input. A large save has 150,000 rules, so what few of them have is in Extra.
+// Rule is one -A line. Its strings are substrings of the input. A large save has 150,000 rules, so
+// fields that few rules need are in Extra.
 type Rule struct {
 	Flags       Flags
 	Line        int32
 	Chain       int32  // Index of its chain
-	Jump        int32  // Index of the chain that Target names, 0 if it is none of the table
+	Jump        int32  // Index of the target chain; 0 if the table has no chain of that name
 	Target      string // of -j or -g
 	Source      string
 	Destination string
 	Protocol    string
-	Port        string  // of the destination, or several
+	Port        string  // destination port or ports
 	Chance      float64 // statistic --probability
-	To          string  // where DNAT leads
+	To          string  // DNAT destination
 	Comment     string
 	Text        string // without counters
 
 	extra *Extra
 }
 
-// Extra is what few rules have.
+// Extra holds the fields that few rules need.
 type Extra struct {
-	In, Out string // interfaces that the rule matches; Out only where it is not negated
-	States  string // of connections: "RELATED,ESTABLISHED"
-	Mark    string // that the rule matches: "0x4000/0x4000"
-	SetMark string // that target MARK sets
-	Recent  string // the list of recent
-	Seconds int32  // of recent
+	In, Out string // interfaces that the rule matches; Out is empty if negated
+	States  string // connection states: "RELATED,ESTABLISHED"
+	Mark    string // mark that the rule matches: "0x4000/0x4000"
+	SetMark string // mark that target MARK sets
+	Recent  string // name of the recent list
+	Seconds int32  // recent --seconds
 }
 
-// Extra returns what few rules have.
+// Extra returns the fields that few rules need.
 func (r *Rule) Extra() Extra {
 	if r.extra == nil {
 		return Extra{}
@@ -77,30 +79,30 @@ func (r *Rule) Extra() Extra {
 	return *r.extra
 }
 
-// more returns the rule's Extra, to be filled in.
-func (r *Rule) more() *Extra {
+// extraForWriting returns the rule's Extra for writing, and allocates it if necessary.
+func (r *Rule) extraForWriting() *Extra {
 	if r.extra == nil {
 		r.extra = &Extra{}
 	}
 	return r.extra
 }
 
-// Has reports whether the rule has all the flags.
+// Has reports whether the rule has all of the flags.
 func (r *Rule) Has(f Flags) bool { return r.Flags&f == f }
 
 // Conditions returns the flags that are conditions.
 func (r *Rule) Conditions() Flags { return r.Flags & Conditions }
 
-// Always reports whether every packet matches.
+// Always reports whether the rule matches every packet.
 func (r *Rule) Always() bool { return r.Conditions() == 0 }
 
-// parse reads the part of a rule after its chain. It returns what is wrong, or "".
-// A match that it does not know makes the rule conditional and is otherwise skipped.
+// parse reads the part of a rule after its chain. It returns a description of the error, or "". A
+// match that it does not know makes the rule conditional and is otherwise skipped.
 func (r *Rule) parse(s string) string {
 	sc := scanner{rest: s}
 	not := false
 	for {
-		w := sc.word()
+		w := sc.nextWord()
 		if w == "" {
 			if sc.rest == "" {
 				return sc.msg
@@ -111,118 +113,118 @@ func (r *Rule) parse(s string) string {
 			not = true
 			continue
 		}
-		r.option(&sc, w, not)
+		r.parseOption(&sc, w, not)
 		not = false
 	}
 }
 
-func (r *Rule) option(sc *scanner, w string, not bool) {
+func (r *Rule) parseOption(sc *scanner, w string, not bool) {
 	switch w {
 	case "-m", "--match":
-		r.match(sc.word())
+		r.addMatch(sc.nextWord())
 	case "--comment":
-		r.Comment = sc.word()
+		r.Comment = sc.nextWord()
 	case "-j", "-g":
-		r.Target = sc.word()
+		r.Target = sc.nextWord()
 		switch r.Target {
 		case "":
-			sc.msg = "jump without a target"
+			sc.msg = "-j or -g has no target"
 		case "ACCEPT", "DROP", "RETURN", "REJECT", "DNAT", "SNAT", "MASQUERADE", "MARK", "LOG":
 			r.Flags &^= mayJump
 		default:
 			r.Flags |= mayJump
 		}
 	case "-s", "--source":
-		r.Source = sc.word()
-		r.set(BySource, not, NotSource)
+		r.Source = sc.nextWord()
+		r.addCondition(BySource, not, NotSource)
 	case "-d", "--destination":
-		r.Destination = sc.word()
-		r.set(ByDestination, not, NotDestination)
+		r.Destination = sc.nextWord()
+		r.addCondition(ByDestination, not, NotDestination)
 	case "-p", "--protocol":
-		r.Protocol = sc.word()
-		r.set(ByProtocol, not, ByOther)
+		r.Protocol = sc.nextWord()
+		r.addCondition(ByProtocol, not, ByOther)
 	case "--dport", "--dports", "--destination-port":
-		r.Port = sc.word()
-		r.set(ByPort, not, ByOther)
+		r.Port = sc.nextWord()
+		r.addCondition(ByPort, not, ByOther)
 	case "-i", "--in-interface", "--physdev-in":
-		r.more().In = sc.word()
-		r.set(ByInterface, not, NotInterface)
+		r.extraForWriting().In = sc.nextWord()
+		r.addCondition(ByInterface, not, NotInterface)
 	case "-o", "--out-interface":
-		if out := sc.word(); !not {
-			r.more().Out = out
+		if out := sc.nextWord(); !not {
+			r.extraForWriting().Out = out
 		}
 		r.Flags |= ByOther
 	case "--ctstate", "--state":
-		r.more().States = sc.word()
-		r.set(ByState, not, ByOther)
+		r.extraForWriting().States = sc.nextWord()
+		r.addCondition(ByState, not, ByOther)
 	case "--mark":
-		r.more().Mark = sc.word()
-		r.set(ByMark, not, NotMark)
+		r.extraForWriting().Mark = sc.nextWord()
+		r.addCondition(ByMark, not, NotMark)
 	case "--src-type":
-		r.set(FromLocal, not || sc.word() != "LOCAL", ByOther)
+		r.addCondition(FromLocal, not || sc.nextWord() != "LOCAL", ByOther)
 	case "--dst-type":
-		r.set(ToLocal, not || sc.word() != "LOCAL", ByOther)
+		r.addCondition(ToLocal, not || sc.nextWord() != "LOCAL", ByOther)
 	case "--match-set":
-		sc.word() // its name
-		sc.word() // src, dst
-		r.set(BySet, not, ByOther)
+		sc.nextWord() // name of the set
+		sc.nextWord() // direction: src, dst
+		r.addCondition(BySet, not, ByOther)
 	default:
-		r.extension(sc, w)
+		r.parseExtension(sc, w)
 	}
 }
 
-// extension reads the options of statistic, recent and the targets.
-func (r *Rule) extension(sc *scanner, w string) {
+// parseExtension reads the options of statistic, recent and the targets.
+func (r *Rule) parseExtension(sc *scanner, w string) {
 	switch w {
 	case "--mode":
 		r.Flags |= ByChance
-		if sc.word() != "random" {
+		if sc.nextWord() != "random" {
 			r.Flags |= ByOther
 		}
 	case "--probability":
 		r.Flags |= ByChance
-		p, err := strconv.ParseFloat(sc.word(), 64)
+		p, err := strconv.ParseFloat(sc.nextWord(), 64)
 		if err != nil || !(p >= 0 && p <= 1) {
-			sc.msg = "probability is not a number from 0 to 1"
+			sc.msg = "--probability must be a number from 0 to 1"
 			return
 		}
 		r.Chance = p
 	case "--rcheck", "--update":
 		r.Flags |= ByRecent
 	case "--seconds":
-		n, err := strconv.ParseInt(sc.word(), 10, 32)
+		n, err := strconv.ParseInt(sc.nextWord(), 10, 32)
 		if err != nil {
-			sc.msg = "seconds is not a number"
+			sc.msg = "--seconds must be a number"
 		}
-		r.more().Seconds = int32(n)
+		r.extraForWriting().Seconds = int32(n)
 	case "--name":
-		r.more().Recent = sc.word()
+		r.extraForWriting().Recent = sc.nextWord()
 	case "--set":
 		r.Flags |= RecentSet
 	case "--reap":
 		r.Flags |= RecentReap
 	case "--mask":
-		if m := sc.word(); m != "255.255.255.255" && m != "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff" {
+		if m := sc.nextWord(); m != "255.255.255.255" && m != "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff" {
 			r.Flags |= RecentOther
 		}
 	case "--rdest":
 		r.Flags |= RecentOther
 	case "--nfacct-name", "--reject-with", "--log-prefix":
-		sc.word()
+		sc.nextWord()
 	case "--rsource":
 	case "--to-destination":
-		r.To = sc.word()
-		r.printed(r.To)
+		r.To = sc.nextWord()
+		r.detectUnprintable(r.To)
 	case "--set-xmark", "--set-mark", "--or-mark", "--xor-mark", "--and-mark":
-		v := sc.word()
-		r.printed(v)
+		v := sc.nextWord()
+		r.detectUnprintable(v)
 		switch w {
 		case "--or-mark":
 			v = v + "/" + v
 		case "--xor-mark":
 			v += "/0x0"
 		}
-		r.more().SetMark = v
+		r.extraForWriting().SetMark = v
 	case "--random-fully":
 		r.Flags |= RandomFully
 	case "[unsupported":
@@ -234,15 +236,16 @@ func (r *Rule) extension(sc *scanner, w string) {
 	}
 }
 
-// printed notes a value that an old iptables prints for one that it does not know.
-func (r *Rule) printed(value string) {
+// detectUnprintable sets Unprintable if value is a placeholder that an old iptables prints for an unknown
+// match or target.
+func (r *Rule) detectUnprintable(value string) {
 	if value == ":0" || value == "" {
 		r.Flags |= Unprintable
 	}
 }
 
-// match notes matches whose mere presence is a condition.
-func (r *Rule) match(name string) {
+// addMatch sets the flags of matches that are conditions by their mere presence.
+func (r *Rule) addMatch(name string) {
 	switch name {
 	case "comment", "tcp", "udp", "sctp", "conntrack", "state", "addrtype", "recent", "statistic", "mark", "nfacct", "physdev", "set":
 	default:
@@ -250,7 +253,7 @@ func (r *Rule) match(name string) {
 	}
 }
 
-func (r *Rule) set(cond Flags, not bool, negated Flags) {
+func (r *Rule) addCondition(cond Flags, not bool, negated Flags) {
 	r.Flags |= cond
 	if not {
 		r.Flags |= negated

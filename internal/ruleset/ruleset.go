@@ -1,10 +1,10 @@
-// Package ruleset reads what the programs of the packet filter print, iptables-save text or the JSON of `nft -j list ruleset`, into
-// one model.
+// Package ruleset parses the output of packet filter programs (iptables-save text, or the JSON of
+// `nft -j list ruleset`) into one model.
 //
-// A Set does not change once it is parsed, and nobody may change it: every check of a run and the audit share it. A judge that needs
-// state of a chain keeps it in a slice of its own, by Chain.Index.
+// A Set is immutable once parsed: every check of a run and the audit share it. A judge that needs
+// state for each chain keeps it in a slice of its own, indexed by Chain.Index.
 //
-// The package opens no file and runs no program.
+// The package opens no files and runs no programs.
 package ruleset
 
 import (
@@ -17,21 +17,21 @@ import (
 	"nodegate/internal/input"
 )
 
-// Set is what one program printed.
+// Set is the output of one program.
 type Set struct {
-	Source string // what was run, "netlink: " and what was read, or the name of the file
-	Note   string // what a person should know of the reading
+	Source string // command, "netlink: " and what was read, or file name
+	Note   string // a remark for the operator about how the rules were read
 	Lines  int    // of iptables-save text
 	Saves  []*Save
 	NFT    []*NFTTable // kube-proxy's own tables
-	IPVS   *IPVS       // nil: not read, or the kernel has none
+	IPVS   *IPVS       // nil if not read, or if the kernel has none
 
-	// ServiceChains counts the chains of kube-proxy's iptables mode by family, as an nft listing shows them: nft cannot print
-	// their matches, so that nothing else of them is kept.
+	// ServiceChains counts the chains of kube-proxy's iptables mode by family in an nft listing.
+	// nft cannot print their matches, so only the number is kept.
 	ServiceChains map[string]int
 }
 
-// Families of rules, in nft's words.
+// Families of rules, as nft names them.
 const (
 	IPv4 = "ip"
 	IPv6 = "ip6"
@@ -45,18 +45,19 @@ const (
 
 // Save is the output of one run of iptables-save or ip6tables-save.
 type Save struct {
-	Family  string // from the header, else from the addresses of the rules, else from the program's name
-	Backend string // Legacy or NFT; empty when no header names it
+	Family  string // from the header, else from the addresses in the rules, else from the program's name
+	Backend string // Legacy or NFT; empty if no header names the backend
 	Tables  []*Table
 	Chains  int // in all tables
 }
 
-// Program returns the iptables that changes what a source shows: "iptables-nft" of "iptables-nft-save" and "netlink: iptables-nft".
+// Program returns the iptables command that changes the rules of a source: "iptables-nft" for
+// "iptables-nft-save" and "netlink: iptables-nft".
 func Program(source string) string {
 	return strings.TrimPrefix(strings.TrimSuffix(source, "-save"), "netlink: ")
 }
 
-// Table returns the table of that name, nil if there is none.
+// Table returns the table of that name, or nil.
 func (s *Save) Table(name string) *Table {
 	for _, t := range s.Tables {
 		if t.Name == name {
@@ -66,7 +67,7 @@ func (s *Save) Table(name string) *Table {
 	return nil
 }
 
-// Tables returns the tables of iptables with that name: one of each save that has it.
+// Tables returns the iptables tables of that name, one from each save that has it.
 func Tables(sets []*Set, name string) []*Table {
 	var found []*Table
 	for _, set := range sets {
@@ -81,16 +82,16 @@ func Tables(sets []*Set, name string) []*Table {
 
 // Table is one table of iptables.
 type Table struct {
-	Source string // of its set
-	Family string // of its save
+	Source string // Source of the set
+	Family string // Family of the save
 	Name   string
 	Line   int
-	Chains []*Chain // declared ones first, in their order
+	Chains []*Chain // declared chains first, in their order
 
-	byName map[string]*Chain // nil while declarations are read
+	byName map[string]*Chain // nil until all declarations are read
 }
 
-// Chain returns nil when the table is nil or has no such chain.
+// Chain returns the chain of that name, or nil if t is nil or lacks it.
 func (t *Table) Chain(name string) *Chain {
 	if t == nil {
 		return nil
@@ -98,7 +99,7 @@ func (t *Table) Chain(name string) *Chain {
 	return t.byName[name]
 }
 
-// Rules returns the rules of a chain, none when the table is nil or has no such chain.
+// Rules returns the rules of a chain. It yields nothing if t is nil or lacks the chain.
 func (t *Table) Rules(chain string) iter.Seq[*Rule] {
 	return func(yield func(*Rule) bool) {
 		c := t.Chain(chain)
@@ -107,7 +108,7 @@ func (t *Table) Rules(chain string) iter.Seq[*Rule] {
 	}
 }
 
-// Declares reports whether the table has a chain of that name with a declaration of its own.
+// Declares reports whether the table declares a chain of that name.
 func (t *Table) Declares(name string) bool {
 	c := t.Chain(name)
 	return c != nil && c.Declared()
@@ -116,27 +117,29 @@ func (t *Table) Declares(name string) bool {
 // Chain is one chain of a table of iptables.
 type Chain struct {
 	Name   string
-	Policy string // ACCEPT or DROP of a built-in chain, "-" of any other; empty when only rules name the chain
+	Policy string // ACCEPT or DROP for a built-in chain, "-" for any other; empty if the chain is not declared
 	Rules  []Rule
-	Index  int32 // among the chains of the save, from 1; those of one table follow each other
-	Line   int32 // of the declaration
-	Refs   int32 // rules that jump here
-	Jumps  int32 // rules that jump to other chains
-	Only   int32 // Index of the chain where all its jumps lead, 0 if they lead to several
-	Lost   int32 // rules whose target is neither a chain of the table nor a frequent one of iptables itself
+	Index  int32 // position among the chains of the save, from 1; the chains of a table are contiguous
+	Line   int32 // line of the declaration
+	Refs   int32 // number of rules that jump here
+	Jumps  int32 // number of rules that jump to other chains
+	Only   int32 // Index of the only chain to which its rules jump; 0 if there are several
+	Lost   int32 // number of rules whose target is neither a chain of the table nor a common built-in target
 }
 
-// Declared reports whether the chain has a declaration, as every chain has that a program printed.
+// Declared reports whether the chain has a declaration. Every chain in a program's output has one.
 func (c *Chain) Declared() bool { return c.Policy != "" }
 
-// ErrIncompatible is the error for a table that iptables-nft-save does not print.
-var ErrIncompatible = errors.New("rules of nft's own are in it, and iptables cannot print it: see them with nft -a list ruleset")
+// ErrIncompatible is the error for a table that iptables-nft-save cannot print.
+var ErrIncompatible = errors.New("the table has rules that only nft can print; list them with `nft -a list ruleset`")
 
-// ErrNoRules is the error for an input without any rule: a backend of iptables that nobody has used prints nothing.
-var ErrNoRules error = &input.Error{Msg: "the input has no rules: not even a table", Kind: input.ErrUnknown}
+// ErrNoRules is the error for an input without any rules. An iptables backend that has never been
+// used prints nothing.
+var ErrNoRules error = &input.Error{Msg: "the input is empty: no tables, no rules", Kind: input.ErrUnknown}
 
-// Parse reads iptables-save text (either backend, with or without counters, one save or several after each other) or the JSON of
-// `nft -j list ruleset`, whichever r has. It fails with an input.Error, which is ErrNoRules when there is nothing to read.
+// Parse reads iptables-save text (either backend, with or without counters, one or more saves) or
+// the JSON of `nft -j list ruleset`. It detects the format. Every error is an input.Error; it is
+// ErrNoRules if the input is empty.
 func Parse(source string, r io.Reader) (*Set, error) {
 	br := bufio.NewReader(r)
 	set := &Set{Source: source}
@@ -167,7 +170,7 @@ func Parse(source string, r io.Reader) (*Set, error) {
 	return set, nil
 }
 
-// addServiceChain counts a chain of kube-proxy's iptables mode in an nft listing.
+// addServiceChain counts chain if it is a Service chain of kube-proxy's iptables mode.
 func (s *Set) addServiceChain(family, chain string) {
 	if strings.HasPrefix(chain, "KUBE-SVC-") || strings.HasPrefix(chain, "KUBE-SVL-") {
 		if s.ServiceChains == nil {

@@ -6,12 +6,12 @@ import (
 	"nodegate/internal/input"
 )
 
-// rule reads "[1:2] -A CHAIN ..." and "-A CHAIN ...".
-func (p *saveParser) rule(s string) error {
+// parseRule reads a rule, with or without counters: "[1:2] -A CHAIN ..." or "-A CHAIN ...".
+func (p *saveParser) parseRule(s string) error {
 	if s[0] == '[' {
 		i := strings.IndexByte(s, ']')
 		if i < 0 {
-			return p.unreadable("counters without an end: %.60q", s)
+			return p.unreadable("the counters lack a closing bracket: %.60q", s)
 		}
 		s = strings.TrimLeft(s[i+1:], " ")
 	}
@@ -27,11 +27,11 @@ func (p *saveParser) rule(s string) error {
 		return p.unreadable("rule without a chain: %.60q", s)
 	}
 	if p.chain == nil || p.chain.Name != name {
-		if err := p.enter(name); err != nil {
+		if err := p.enterChain(name); err != nil {
 			return err
 		}
 	}
-	if err := p.count(); err != nil {
+	if err := p.countItem(); err != nil {
 		return err
 	}
 	r := p.newRule()
@@ -42,19 +42,20 @@ func (p *saveParser) rule(s string) error {
 	return nil
 }
 
-func (p *saveParser) count() error {
+func (p *saveParser) countItem() error {
 	if p.items++; p.items > maxItems {
 		return input.Unknown(p.lines.N, "more than %d chains and rules", maxItems)
 	}
 	return nil
 }
 
-// enter makes a chain the current one. Rules come in the order in which chains were declared: the next is most often the one.
-func (p *saveParser) enter(name string) error {
-	if err := p.index(); err != nil {
+// enterChain makes a chain the current one. Rules appear in the order of the chain declarations, so one
+// of the next few chains usually matches.
+func (p *saveParser) enterChain(name string) error {
+	if err := p.indexChains(); err != nil {
 		return err
 	}
-	if last := p.leave(); last != nil {
+	if last := p.leaveChain(); last != nil {
 		after := p.table.Chains[last.Index-p.table.Chains[0].Index+1:]
 		for _, c := range after[:min(len(after), 4)] {
 			if c.Name == name {
@@ -71,8 +72,8 @@ func (p *saveParser) enter(name string) error {
 	return err
 }
 
-// leave gives the current chain the rules that were read since it was entered, and returns the chain.
-func (p *saveParser) leave() *Chain {
+// leaveChain assigns to the current chain the rules that were read since enterChain, and returns the chain.
+func (p *saveParser) leaveChain() *Chain {
 	c, run := p.chain, p.rules[p.run:len(p.rules):len(p.rules)]
 	switch {
 	case c == nil:
@@ -86,7 +87,7 @@ func (p *saveParser) leave() *Chain {
 }
 
 func (p *saveParser) newChain(name string) (*Chain, error) {
-	if err := p.count(); err != nil {
+	if err := p.countItem(); err != nil {
 		return nil, err
 	}
 	if len(p.freeChains) == 0 {
@@ -103,7 +104,8 @@ func (p *saveParser) newChain(name string) (*Chain, error) {
 	return c, nil
 }
 
-// newRule adds a rule to the current run. The rules of a chain lie side by side: a slab that is full hands its run on to the next.
+// newRule adds a rule to the current chain's run. The rules of a chain are contiguous in memory:
+// when a slab is full, the current run moves to the next slab.
 func (p *saveParser) newRule() *Rule {
 	if len(p.rules) == cap(p.rules) {
 		run := p.rules[p.run:]
@@ -114,8 +116,9 @@ func (p *saveParser) newRule() *Rule {
 	return &p.rules[len(p.rules)-1]
 }
 
-// link finds what every rule jumps to, once all chains are known. One pass over all rules is cheaper than a look-up with each.
-func (t *Table) link() {
+// linkJumps resolves the jump target of every rule once all chains are known. One pass over all rules is
+// cheaper than a lookup with each rule.
+func (t *Table) linkJumps() {
 	var to *Chain
 	for _, c := range t.Chains {
 		for i := range c.Rules {
@@ -123,7 +126,7 @@ func (t *Table) link() {
 			if !r.Has(mayJump) {
 				continue
 			}
-			if to == nil || to.Name != r.Target { // the next jump often leads there too
+			if to == nil || to.Name != r.Target { // consecutive jumps often have the same target
 				to = t.byName[r.Target]
 			}
 			if to == nil {

@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// Span is addresses side by side.
+// Span is a range of consecutive addresses.
 type Span struct{ First, Last netip.Addr }
 
-// Spans returns the addresses of a list, in order: 10.0.0.0/8, 10.0.0.1 or, as nft says, range 10.0.0.1, 10.0.0.5. It returns false
-// where the list has something else.
+// Spans parses a list of addresses and returns them sorted and merged. It accepts 10.0.0.0/8,
+// 10.0.0.1 and, as nft prints ranges, "range 10.0.0.1, 10.0.0.5". It returns false if the list
+// contains anything else.
 func Spans(list []string) ([]Span, bool) {
 	var all []Span
 	for _, text := range list {

@@ -8,7 +8,7 @@ import (
 func TestSpans(t *testing.T) {
 	for _, c := range []struct {
 		list []string
-		want string // "first-last" of each, "?" for what cannot be read
+		want string // "first-last" of each span; "?" if the list is rejected
 	}{
 		{nil, ""},
 		{[]string{"10.0.0.5", "10.0.0.0/30", "10.0.0.4"}, "10.0.0.0-10.0.0.5"},

@@ -5,14 +5,15 @@ import (
 	"strings"
 )
 
-// scanner splits a rule into words: quoted strings with backslash escapes, as iptables-save writes them, and bare words.
+// scanner splits a rule into words: bare words, and quoted strings with backslash escapes as
+// iptables-save writes them.
 type scanner struct {
 	rest string
-	msg  string // what is wrong, once something is
+	msg  string // description of the first error
 }
 
-// word returns the next word, or "" at the end.
-func (s *scanner) word() string {
+// nextWord returns the next word, or "" at the end.
+func (s *scanner) nextWord() string {
 	for len(s.rest) > 0 && (s.rest[0] == ' ' || s.rest[0] == '\t') {
 		s.rest = s.rest[1:]
 	}
@@ -20,7 +21,7 @@ func (s *scanner) word() string {
 		return ""
 	}
 	if s.rest[0] == '"' {
-		return s.quoted()
+		return s.quotedWord()
 	}
 	w := s.rest
 	if i := strings.IndexByte(w, ' '); i >= 0 {
@@ -31,7 +32,7 @@ func (s *scanner) word() string {
 	return w
 }
 
-func (s *scanner) quoted() string {
+func (s *scanner) quotedWord() string {
 	body := s.rest[1:]
 	escaped := false
 	for i := 0; i < len(body); i++ {
@@ -47,7 +48,7 @@ func (s *scanner) quoted() string {
 			return body[:i]
 		}
 	}
-	s.msg, s.rest = "quoted string without an end", ""
+	s.msg, s.rest = "a quoted string lacks its closing quote", ""
 	return ""
 }
 

@@ -59,7 +59,8 @@ func TestFlows(t *testing.T) {
 			t.Logf("kube-proxy is back: %s (%s)", a.Verdict, strings.Join(a.Accusations(), ", "))
 			for _, r := range a.Results {
 				if r.Name == staleFlow && r.Verdict == "fail" {
-					_, command, _ := strings.Cut(r.Remedy, ": ")
+					_, command, _ := strings.Cut(r.Remedy, "`")
+					command = strings.TrimSuffix(command, "`")
 					t.Logf("kube-proxy did not delete the flow (kubernetes#139628); running %s", command)
 					if err := n.Shell(t.Context(), command+" >/dev/null 2>&1"); err != nil {
 						t.Fatal(err)

@@ -153,16 +153,16 @@ func refused(t *testing.T, what, want string) {
 func TestSaveUnknown(t *testing.T) {
 	const in = "table filter, chain FORWARD, rule N: expression "
 	for _, c := range []struct{ rule, want string }{
-		{"-m u32 --u32 0=1 -j DROP", in + `"match": u32.0: not known`},
-		{"-p tcp -m tcp --dport 1:1024", in + `"range": not known`},
-		{"-p tcp -m tcp --dport :1024", in + `"cmp": not of a form that is known`},
-		{"-p tcp -m tcp --syn -j ACCEPT", in + `"payload": not of a form that is known`},
-		{"-p gre -j ACCEPT", in + `"cmp": protocol 47 is not known`},
-		{"-m conntrack --ctstate NEW --ctdir REPLY", in + `"match": conntrack.3: not of a form that is known`},
-		{"-m conntrack --ctstate NEW --ctdir ORIGINAL", in + `"match": conntrack.3: not of a form that is known`},
-		{"-j LOG --log-prefix x", in + `"target": LOG.0: not known`},
-		{"! -i +", in + `"cmp": not of a form that is known`},
-		{"-m limit --limit 5/sec", in + `"limit": not known`},
+		{"-m u32 --u32 0=1 -j DROP", in + `"match": u32.0: unsupported extension`},
+		{"-p tcp -m tcp --dport 1:1024", in + `"range": unsupported expression`},
+		{"-p tcp -m tcp --dport :1024", in + `"cmp": unsupported form`},
+		{"-p tcp -m tcp --syn -j ACCEPT", in + `"payload": unsupported form`},
+		{"-p gre -j ACCEPT", in + `"cmp": unknown protocol 47`},
+		{"-m conntrack --ctstate NEW --ctdir REPLY", in + `"match": conntrack.3: unsupported form`},
+		{"-m conntrack --ctstate NEW --ctdir ORIGINAL", in + `"match": conntrack.3: unsupported form`},
+		{"-j LOG --log-prefix x", in + `"target": LOG.0: unsupported extension`},
+		{"! -i +", in + `"cmp": unsupported form`},
+		{"-m limit --limit 5/sec", in + `"limit": unsupported expression`},
 	} {
 		err := scratch(t).Do(t.Context(), func() error {
 			if _, err := run("*filter\n-A FORWARD -j ACCEPT\n-A FORWARD "+c.rule+"\nCOMMIT\n", program(t, ruleset.IPv4, "-restore")); err != nil {
@@ -185,22 +185,22 @@ func TestSaveForeign(t *testing.T) {
 		{"add table ip filter; add chain ip filter x; add rule ip filter x ip protocol tcp tcp dport 80 counter drop", ""}, // as iptables 1.8.11
 		{"add table ip mine; add chain ip mine x { type filter hook input priority 0; }; add rule ip mine x tcp dport { 1, 2 } drop", ""},
 		{"add table ip filter; add chain ip filter x { type filter hook input priority 0; }",
-			`table filter, chain "x": its hook is none that iptables makes`},
-		{"add table ip filter; add chain ip filter INPUT", `table filter, chain "INPUT": its hook is none that iptables makes`},
+			`table filter, chain "x": a base chain that iptables does not create`},
+		{"add table ip filter; add chain ip filter INPUT", `table filter, chain "INPUT": a base chain that iptables does not create`},
 		{"add table ip filter; add chain ip filter PREROUTING { type filter hook prerouting priority 0; }",
-			`table filter, chain "PREROUTING": its hook is none that iptables makes`},
+			`table filter, chain "PREROUTING": a base chain that iptables does not create`},
 		{"add table ip nat; add chain ip nat OUTPUT { type filter hook output priority -100; }",
-			`table nat, chain "OUTPUT": its hook is none that iptables makes`},
+			`table nat, chain "OUTPUT": a base chain that iptables does not create`},
 		{"add table ip filter; add chain ip filter INPUT { type filter hook input priority 5; }",
-			`table filter, chain "INPUT": its hook is none that iptables makes`},
+			`table filter, chain "INPUT": a base chain that iptables does not create`},
 		{"add table ip filter; add chain ip filter x; add rule ip filter x tcp dport { 1, 2 } drop",
-			`table filter, chain x, rule N: expression "lookup": not known`},
+			`table filter, chain x, rule N: expression "lookup": unsupported expression`},
 		{"add table ip filter; add chain ip filter x; add rule ip filter x ip saddr 10.0.0.1 reject",
-			`table filter, chain x, rule N: expression "reject": not known`},
+			`table filter, chain x, rule N: expression "reject": unsupported expression`},
 		{"add table ip filter; add chain ip filter x; add rule ip filter x drop comment \"a\tb\"",
-			`table filter, chain x, rule N: a text that is none of one line`},
+			`table filter, chain x, rule N: a string that does not print as one line`},
 		{"add table ip filter; add chain ip filter x; add rule ip filter x meta mark set 1",
-			`table filter, chain x, rule N: expression "immediate": not of a form that is known`},
+			`table filter, chain x, rule N: expression "immediate": unsupported form`},
 	} {
 		err := scratch(t).Do(t.Context(), func() error {
 			if _, err := nft(c.commands, "-f", "-"); err != nil {

@@ -11,28 +11,30 @@ import (
 	"nodegate/internal/nlattr"
 )
 
-// maxAttribute is the largest attribute that anything here reads.
+// maxAttribute is the largest attribute type that this package reads.
 const maxAttribute = unix.NFTA_SET_PAD + 2
 
-// attributes are those of one message or nest, by their type; nil where there is none.
+// attributes holds the attributes of one message or nest, indexed by type. An element is nil if the
+// attribute is missing.
 type attributes [maxAttribute + 1][]byte
 
-// split reads attributes and ignores those of unknown types.
-func split(b []byte) (a attributes, err error) {
+// splitAttributes reads attributes and skips unknown ones.
+func splitAttributes(b []byte) (a attributes, err error) {
 	err = nlattr.Split(b, a[:])
 	return a, err
 }
 
-func set(kinds ...int) (mask uint32) {
+func maskOf(kinds ...int) (mask uint32) {
 	for _, k := range kinds {
 		mask |= 1 << k
 	}
 	return mask
 }
 
-// only reads the attributes of an expression: all that it needs, and none but these and those that it may have. What a kernel has
-// to say beside them could change what the expression means.
-func only(b []byte, need, may uint32) (attributes, error) {
+// readAttributes reads the attributes of an expression. It returns an error if one of need is missing or if
+// there is one in neither need nor may: an unknown attribute could change the meaning of the
+// expression.
+func readAttributes(b []byte, need, may uint32) (attributes, error) {
 	var have uint32
 	for rest := b; len(rest) > 0; {
 		kind, _, after, err := nlattr.Next(rest)
@@ -40,17 +42,17 @@ func only(b []byte, need, may uint32) (attributes, error) {
 			return attributes{}, err
 		}
 		if kind > 31 || (need|may)&(1<<kind) == 0 {
-			return attributes{}, fmt.Errorf("attribute %d is not known", kind)
+			return attributes{}, fmt.Errorf("unknown attribute %d", kind)
 		}
 		have, rest = have|1<<kind, after
 	}
 	if missing := need &^ have; missing != 0 {
-		return attributes{}, fmt.Errorf("attribute %d is missing", bits.TrailingZeros32(missing))
+		return attributes{}, fmt.Errorf("missing attribute %d", bits.TrailingZeros32(missing))
 	}
-	return split(b)
+	return splitAttributes(b)
 }
 
-// number returns a number of four or eight bytes, 0 where there is none.
+// number returns a number of four or eight bytes, or 0 if it is missing.
 func (a *attributes) number(kind int) uint64 {
 	switch b := a[kind]; len(b) {
 	case 4:
@@ -61,7 +63,7 @@ func (a *attributes) number(kind int) uint64 {
 	return 0
 }
 
-// text returns a string without its final zero. It is part of the message.
+// text returns a string without its final zero byte. It aliases the message.
 func (a *attributes) text(kind int) []byte {
 	b := a[kind]
 	if n := len(b); n > 0 && b[n-1] == 0 {
@@ -70,7 +72,8 @@ func (a *attributes) text(kind int) []byte {
 	return b
 }
 
-// comment reads the comment out of what nft keeps for itself: a byte for the type, 0, one for the length, and the text.
+// comment extracts the comment from nft's user data: a sequence of entries with a type byte (0:
+// comment), a length byte and the text.
 func comment(b []byte) string {
 	for len(b) >= 2 && len(b) >= 2+int(b[1]) {
 		if b[0] == 0 {
@@ -81,10 +84,11 @@ func comment(b []byte) string {
 	return ""
 }
 
-// verdict is where a packet goes.
+// verdict is the decision about a packet: a word, or a jump or goto (way) to a chain.
 type verdict struct{ chain, word, way string }
 
-// verdictCodes are in nft's words (include/uapi/linux/netfilter/nf_tables.h, include/uapi/linux/netfilter.h).
+// verdictWord returns nft's word for a verdict code (include/uapi/linux/netfilter/nf_tables.h,
+// include/uapi/linux/netfilter.h).
 func verdictWord(code int32) string {
 	switch code {
 	case unix.NFT_JUMP:
@@ -103,22 +107,22 @@ func verdictWord(code int32) string {
 	return ""
 }
 
-// data reads an attribute of the kind NFTA_DATA: a value, or a verdict.
-func (d *Decoder) data(b []byte) (value []byte, v verdict, err error) {
-	a, err := split(b)
+// readData reads an attribute of type NFTA_DATA: a value or a verdict.
+func (d *Decoder) readData(b []byte) (value []byte, v verdict, err error) {
+	a, err := splitAttributes(b)
 	if err != nil {
 		return nil, v, err
 	}
 	if a[unix.NFTA_DATA_VERDICT] == nil {
 		return a[unix.NFTA_DATA_VALUE], v, nil
 	}
-	if a, err = split(a[unix.NFTA_DATA_VERDICT]); err != nil {
+	if a, err = splitAttributes(a[unix.NFTA_DATA_VERDICT]); err != nil {
 		return nil, v, err
 	}
 	code := int32(a.number(unix.NFTA_VERDICT_CODE))
 	switch word := verdictWord(code); word {
 	case "":
-		return nil, v, fmt.Errorf("verdict %d is not known", code)
+		return nil, v, fmt.Errorf("unknown verdict %d", code)
 	case "jump", "goto":
 		v.way, v.chain = word, d.name(a.text(unix.NFTA_VERDICT_CHAIN))
 	default:
@@ -127,7 +131,7 @@ func (d *Decoder) data(b []byte) (value []byte, v verdict, err error) {
 	return nil, v, nil
 }
 
-// words returns a verdict as nft prints it.
+// words returns a verdict in nft's syntax.
 func (v verdict) words() string {
 	if v.way != "" {
 		return v.way + " " + v.chain

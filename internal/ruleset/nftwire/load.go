@@ -17,7 +17,7 @@ type field struct {
 	kind         kind
 }
 
-// fields of the headers that rules look at.
+// fields returns the header fields that rules compare.
 func fields(family string) []field {
 	network := []field{{unix.NFT_PAYLOAD_NETWORK_HEADER, 12, "ip saddr", ipv4}, {unix.NFT_PAYLOAD_NETWORK_HEADER, 16, "ip daddr", ipv4}}
 	if family == ruleset.IPv6 {
@@ -27,22 +27,22 @@ func fields(family string) []field {
 		field{unix.NFT_PAYLOAD_TRANSPORT_HEADER, 2, "th dport", service})
 }
 
-// load reads the expressions that put something into a register.
-func (r *rule) load(name string, b []byte) error {
+// readLoad reads the expressions that load a value into a register.
+func (r *rule) readLoad(name string, b []byte) error {
 	var need, may uint32
 	switch name {
 	case "payload":
-		need = set(unix.NFTA_PAYLOAD_DREG, unix.NFTA_PAYLOAD_BASE, unix.NFTA_PAYLOAD_OFFSET, unix.NFTA_PAYLOAD_LEN)
+		need = maskOf(unix.NFTA_PAYLOAD_DREG, unix.NFTA_PAYLOAD_BASE, unix.NFTA_PAYLOAD_OFFSET, unix.NFTA_PAYLOAD_LEN)
 	case "meta":
-		need, may = set(unix.NFTA_META_KEY), set(unix.NFTA_META_DREG, unix.NFTA_META_SREG)
+		need, may = maskOf(unix.NFTA_META_KEY), maskOf(unix.NFTA_META_DREG, unix.NFTA_META_SREG)
 	case "ct":
-		need = set(unix.NFTA_CT_DREG, unix.NFTA_CT_KEY)
+		need = maskOf(unix.NFTA_CT_DREG, unix.NFTA_CT_KEY)
 	case "fib":
-		need = set(unix.NFTA_FIB_DREG, unix.NFTA_FIB_RESULT, unix.NFTA_FIB_FLAGS)
+		need = maskOf(unix.NFTA_FIB_DREG, unix.NFTA_FIB_RESULT, unix.NFTA_FIB_FLAGS)
 	case "numgen":
-		need, may = set(unix.NFTA_NG_DREG, unix.NFTA_NG_MODULUS, unix.NFTA_NG_TYPE), set(unix.NFTA_NG_OFFSET)
+		need, may = maskOf(unix.NFTA_NG_DREG, unix.NFTA_NG_MODULUS, unix.NFTA_NG_TYPE), maskOf(unix.NFTA_NG_OFFSET)
 	}
-	a, err := only(b, need, may)
+	a, err := readAttributes(b, need, may)
 	if err != nil {
 		return err
 	}
@@ -54,66 +54,67 @@ func (r *rule) load(name string, b []byte) error {
 				continue
 			}
 			if f.kind == service && (r.protocol || size != f.kind.size()) {
-				break // nft has other words for it
+				break // nft prints this form with other words
 			}
-			return r.put(a.number(unix.NFTA_PAYLOAD_DREG), term{words: f.words, kind: f.kind, size: size, whole: f.kind.size()})
+			return r.setRegister(a.number(unix.NFTA_PAYLOAD_DREG), term{words: f.words, kind: f.kind, size: size, whole: f.kind.size()})
 		}
 	case "meta":
-		return r.meta(&a)
+		return r.readMeta(&a)
 	case "ct":
 		switch a.number(unix.NFTA_CT_KEY) {
 		case unix.NFT_CT_STATE:
-			return r.put(a.number(unix.NFTA_CT_DREG), term{words: "ct state", kind: ctState, size: 4})
+			return r.setRegister(a.number(unix.NFTA_CT_DREG), term{words: "ct state", kind: ctState, size: 4})
 		case unix.NFT_CT_STATUS:
-			return r.put(a.number(unix.NFTA_CT_DREG), term{words: "ct status", kind: ctStatus, size: 4})
+			return r.setRegister(a.number(unix.NFTA_CT_DREG), term{words: "ct status", kind: ctStatus, size: 4})
 		}
 	case "fib":
 		from := map[uint64]string{unix.NFTA_FIB_F_SADDR: "saddr", unix.NFTA_FIB_F_DADDR: "daddr"}[a.number(unix.NFTA_FIB_FLAGS)]
 		if a.number(unix.NFTA_FIB_RESULT) == unix.NFT_FIB_RESULT_ADDRTYPE && from != "" {
-			return r.put(a.number(unix.NFTA_FIB_DREG), term{words: "fib " + from + " type", kind: addressType, size: 4})
+			return r.setRegister(a.number(unix.NFTA_FIB_DREG), term{words: "fib " + from + " type", kind: addressType, size: 4})
 		}
 	case "numgen":
 		modulus, mode := a.number(unix.NFTA_NG_MODULUS), a.number(unix.NFTA_NG_TYPE)
 		if a.number(unix.NFTA_NG_OFFSET) == 0 && modulus > 0 && mode <= unix.NFT_NG_RANDOM {
 			random := mode == unix.NFT_NG_RANDOM
 			words := fmt.Sprint("numgen ", map[bool]string{true: "random", false: "inc"}[random], " mod ", modulus)
-			return r.put(a.number(unix.NFTA_NG_DREG), term{words: words, kind: integer, size: 4, modulus: int(modulus), random: random})
+			return r.setRegister(a.number(unix.NFTA_NG_DREG), term{words: words, kind: integer, size: 4, modulus: int(modulus), random: random})
 		}
 	}
 	return errForm
 }
 
-func (r *rule) meta(a *attributes) error {
+func (r *rule) readMeta(a *attributes) error {
 	key := a.number(unix.NFTA_META_KEY)
 	if a[unix.NFTA_META_SREG] != nil {
 		if key != unix.NFT_META_MARK {
 			return errForm
 		}
-		return r.mangle(a.number(unix.NFTA_META_SREG))
+		return r.readMarkWrite(a.number(unix.NFTA_META_SREG))
 	}
 	register := a.number(unix.NFTA_META_DREG)
 	switch key {
 	case unix.NFT_META_L4PROTO:
-		return r.put(register, term{words: "meta l4proto", kind: proto, size: 1})
+		return r.setRegister(register, term{words: "meta l4proto", kind: proto, size: 1})
 	case unix.NFT_META_MARK:
-		return r.put(register, term{words: "meta mark", kind: mark, size: 4})
+		return r.setRegister(register, term{words: "meta mark", kind: mark, size: 4})
 	case unix.NFT_META_IIFNAME:
-		return r.put(register, term{words: "meta iifname", kind: ifname, size: unix.IFNAMSIZ})
+		return r.setRegister(register, term{words: "meta iifname", kind: ifname, size: unix.IFNAMSIZ})
 	case unix.NFT_META_OIFNAME:
-		return r.put(register, term{words: "meta oifname", kind: ifname, size: unix.IFNAMSIZ})
+		return r.setRegister(register, term{words: "meta oifname", kind: ifname, size: unix.IFNAMSIZ})
 	}
 	return errForm
 }
 
-// key returns the words of what a lookup in a set begins with a register, and the only term of it.
-func (r *rule) key(register uint64, s *wireSet) (words string, one *term, err error) {
+// lookupKey returns the words of the key that a lookup reads from register on, and the last term of the
+// key.
+func (r *rule) lookupKey(register uint64, s *wireSet) (words string, one *term, err error) {
 	at, err := slot(register)
 	if err != nil {
 		return "", nil, err
 	}
 	for left := slots(s.keyLen); left > 0; {
 		if at >= len(r.registers) || r.registers[at].size == 0 {
-			return "", nil, fmt.Errorf("register %d is not loaded", register)
+			return "", nil, fmt.Errorf("register %d is read before it is loaded", register)
 		}
 		t := &r.registers[at]
 		if t.words == "" || t.masked || t.whole > t.size {
@@ -131,17 +132,17 @@ func (r *rule) key(register uint64, s *wireSet) (words string, one *term, err er
 	return words, one, nil
 }
 
-func (r *rule) lookup(b []byte) error {
-	a, err := only(b, set(unix.NFTA_LOOKUP_SET, unix.NFTA_LOOKUP_SREG),
-		set(unix.NFTA_LOOKUP_DREG, unix.NFTA_LOOKUP_FLAGS, unix.NFTA_LOOKUP_SET_ID))
+func (r *rule) readLookup(b []byte) error {
+	a, err := readAttributes(b, maskOf(unix.NFTA_LOOKUP_SET, unix.NFTA_LOOKUP_SREG),
+		maskOf(unix.NFTA_LOOKUP_DREG, unix.NFTA_LOOKUP_FLAGS, unix.NFTA_LOOKUP_SET_ID))
 	if err != nil {
 		return err
 	}
 	s := r.sets[string(a.text(unix.NFTA_LOOKUP_SET))]
 	if s == nil {
-		return fmt.Errorf("the table has no set %.60q", a.text(unix.NFTA_LOOKUP_SET))
+		return fmt.Errorf("set %.60q is missing from the table", a.text(unix.NFTA_LOOKUP_SET))
 	}
-	words, one, err := r.key(a.number(unix.NFTA_LOOKUP_SREG), s)
+	words, one, err := r.lookupKey(a.number(unix.NFTA_LOOKUP_SREG), s)
 	if err != nil {
 		return err
 	}
@@ -156,12 +157,12 @@ func (r *rule) lookup(b []byte) error {
 		}
 		t := *one
 		t.words, t.mapped, t.size = words, s, size
-		return r.put(a.number(unix.NFTA_LOOKUP_DREG), t)
+		return r.setRegister(a.number(unix.NFTA_LOOKUP_DREG), t)
 	}
 	right := "@" + s.name
 	if s.out == nil {
 		var keys []string
-		if right, keys, err = r.members(s, one); err != nil {
+		if right, keys, err = r.setMembers(s, one); err != nil {
 			return err
 		}
 		if strings.HasSuffix(words, " saddr") {
@@ -173,31 +174,31 @@ func (r *rule) lookup(b []byte) error {
 		if s.out != nil {
 			r.out.Lookup, r.out.Random, r.out.Modulus = s.out.Name, one.random, one.modulus
 		}
-		r.say(words + " vmap " + right)
+		r.addWords(words + " vmap " + right)
 	case leads || op == "" || one.modulus != 0:
 		return errForm
 	default:
-		r.say(r.out.Match(words, op, right))
+		r.addWords(r.out.Match(words, op, right))
 	}
 	return nil
 }
 
-// members returns the elements of a set without a name in nft's words, and takes those that numgen chooses from into the rule. The keys
-// are those of a set that is no map.
-func (r *rule) members(s *wireSet, by *term) (text string, keys []string, err error) {
+// setMembers returns the elements of an anonymous set in nft's syntax. If numgen chooses among them,
+// members adds them to the rule. keys is filled only for a set, not for a map.
+func (r *rule) setMembers(s *wireSet, by *term) (text string, keys []string, err error) {
 	n := 0
 	if by.modulus != 0 {
 		r.out.Random, r.out.Modulus = by.random, by.modulus
 		r.out.Entries = make([]ruleset.NFTEntry, 0, len(s.elements))
 	}
-	err = s.each(func(e *element, key []string) error {
+	err = s.eachElement(func(e *element, key []string) error {
 		words, to := key[0], e.verdict.chain
 		if len(key) > 1 {
 			return errForm
 		}
 		switch {
 		case s.data != nil:
-			values, err := texts(s.data, []byte(e.data))
+			values, err := partTexts(s.data, []byte(e.data))
 			if err != nil {
 				return err
 			}
@@ -212,7 +213,7 @@ func (r *rule) members(s *wireSet, by *term) (text string, keys []string, err er
 			keys = append(keys, words)
 		}
 		if by.modulus != 0 {
-			r.out.Entries = append(r.out.Entries, ruleset.NFTEntry{Key: int(native(e.key)), Target: to})
+			r.out.Entries = append(r.out.Entries, ruleset.NFTEntry{Key: int(nativeNumber(e.key)), Target: to})
 		}
 		switch n++; {
 		case n == 1:
@@ -228,22 +229,22 @@ func (r *rule) members(s *wireSet, by *term) (text string, keys []string, err er
 	return "{ " + text + " }", keys, err
 }
 
-// update reads that the rule adds what it sees to a set.
-func (r *rule) update(b []byte) error {
-	a, err := only(b, set(unix.NFTA_DYNSET_SET_NAME, unix.NFTA_DYNSET_OP, unix.NFTA_DYNSET_SREG_KEY),
-		set(unix.NFTA_DYNSET_SET_ID, unix.NFTA_DYNSET_TIMEOUT, unix.NFTA_DYNSET_FLAGS, unix.NFTA_DYNSET_PAD))
+// readUpdate reads the expression with which a rule adds a packet's key to a set.
+func (r *rule) readUpdate(b []byte) error {
+	a, err := readAttributes(b, maskOf(unix.NFTA_DYNSET_SET_NAME, unix.NFTA_DYNSET_OP, unix.NFTA_DYNSET_SREG_KEY),
+		maskOf(unix.NFTA_DYNSET_SET_ID, unix.NFTA_DYNSET_TIMEOUT, unix.NFTA_DYNSET_FLAGS, unix.NFTA_DYNSET_PAD))
 	if err != nil {
 		return err
 	}
 	s := r.sets[string(a.text(unix.NFTA_DYNSET_SET_NAME))]
 	if s == nil || s.out == nil {
-		return fmt.Errorf("the table has no set %.60q", a.text(unix.NFTA_DYNSET_SET_NAME))
+		return fmt.Errorf("set %.60q is missing from the table", a.text(unix.NFTA_DYNSET_SET_NAME))
 	}
-	words, _, err := r.key(a.number(unix.NFTA_DYNSET_SREG_KEY), s)
+	words, _, err := r.lookupKey(a.number(unix.NFTA_DYNSET_SREG_KEY), s)
 	if err != nil {
 		return err
 	}
 	r.out.Update = s.out.Name
-	r.say("update @" + s.out.Name + " { " + words + " }")
+	r.addWords("update @" + s.out.Name + " { " + words + " }")
 	return nil
 }

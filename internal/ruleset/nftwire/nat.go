@@ -12,21 +12,21 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// translate reads dnat to an address and a port, or to a random one of a map.
-func (r *rule) translate(b []byte) error {
+// readNAT reads dnat to one address and port, or to a random entry of a map.
+func (r *rule) readNAT(b []byte) error {
 	const low, high = unix.NFTA_NAT_REG_ADDR_MIN, unix.NFTA_NAT_REG_ADDR_MAX
-	a, err := only(b, set(unix.NFTA_NAT_TYPE, unix.NFTA_NAT_FAMILY),
-		set(low, high, unix.NFTA_NAT_REG_PROTO_MIN, unix.NFTA_NAT_REG_PROTO_MAX, unix.NFTA_NAT_FLAGS))
+	a, err := readAttributes(b, maskOf(unix.NFTA_NAT_TYPE, unix.NFTA_NAT_FAMILY),
+		maskOf(low, high, unix.NFTA_NAT_REG_PROTO_MIN, unix.NFTA_NAT_REG_PROTO_MAX, unix.NFTA_NAT_FLAGS))
 	if err != nil {
 		return err
 	}
 	if a.number(unix.NFTA_NAT_TYPE) != unix.NFT_NAT_DNAT {
 		r.out.Other = true
-		r.say("snat")
+		r.addWords("snat")
 		return nil
 	}
 	same := func(x, y int) bool { return a[y] == nil || slices.Equal(a[x], a[y]) }
-	to, err := r.get(a.number(low))
+	to, err := r.getRegister(a.number(low))
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (r *rule) translate(b []byte) error {
 		return errForm
 	}
 	if to.mapped != nil {
-		return r.choose(to, address, &a)
+		return r.readNATMap(to, address, &a)
 	}
 	if to.value == nil {
 		return errForm
@@ -46,7 +46,7 @@ func (r *rule) translate(b []byte) error {
 	}
 	port := ""
 	if a[unix.NFTA_NAT_REG_PROTO_MIN] != nil {
-		t, err := r.get(a.number(unix.NFTA_NAT_REG_PROTO_MIN))
+		t, err := r.getRegister(a.number(unix.NFTA_NAT_REG_PROTO_MIN))
 		if err != nil {
 			return err
 		}
@@ -57,15 +57,15 @@ func (r *rule) translate(b []byte) error {
 			return err
 		}
 	}
-	r.say("dnat to")
+	r.addWords("dnat to")
 	r.to = len(r.words) + 1
-	r.say(net.JoinHostPort(ip, port))
+	r.addWords(net.JoinHostPort(ip, port))
 	r.end = len(r.words)
 	return nil
 }
 
-// choose reads dnat to an address and a port that a map has.
-func (r *rule) choose(to *term, address kind, a *attributes) error {
+// readNATMap reads dnat to an address and port from a map.
+func (r *rule) readNATMap(to *term, address kind, a *attributes) error {
 	from, err := slot(a.number(unix.NFTA_NAT_REG_ADDR_MIN))
 	if err != nil {
 		return err
@@ -77,16 +77,16 @@ func (r *rule) choose(to *term, address kind, a *attributes) error {
 	if len(to.mapped.data) != 2 || to.mapped.data[0] != address || port != from+slots(address.size()) {
 		return errForm
 	}
-	list, _, err := r.members(to.mapped, to)
+	list, _, err := r.setMembers(to.mapped, to)
 	if err != nil {
 		return err
 	}
-	r.say("dnat to " + to.words + " map " + list)
+	r.addWords("dnat to " + to.words + " map " + list)
 	return nil
 }
 
-func (r *rule) masquerade(b []byte) error {
-	a, err := only(b, 0, set(unix.NFTA_MASQ_FLAGS))
+func (r *rule) readMasquerade(b []byte) error {
+	a, err := readAttributes(b, 0, maskOf(unix.NFTA_MASQ_FLAGS))
 	if err != nil {
 		return err
 	}
@@ -104,13 +104,13 @@ func (r *rule) masquerade(b []byte) error {
 		words = append(words, strings.Join(flags, ", "))
 	}
 	r.out.Masquerade, r.out.FullyRandom = true, slices.Contains(flags, "fully-random")
-	r.say(strings.Join(words, " "))
+	r.addWords(strings.Join(words, " "))
 	return nil
 }
 
-// mangle reads what meta writes.
-func (r *rule) mangle(register uint64) error {
-	t, err := r.get(register)
+// readMarkWrite reads the value that meta writes.
+func (r *rule) readMarkWrite(register uint64) error {
+	t, err := r.getRegister(register)
 	if err != nil {
 		return err
 	}
@@ -137,6 +137,6 @@ func (r *rule) mangle(register uint64) error {
 	if err != nil {
 		return err
 	}
-	r.say(r.out.Mangle(key, value))
+	r.addWords(r.out.Mangle(key, value))
 	return nil
 }

@@ -1,8 +1,10 @@
-// Package nftwire decodes what nf_tables sends over netlink: kube-proxy's tables into the model of package ruleset, as the JSON of
-// `nft -j` gives it (Decoder), and iptables-nft's into the text of iptables-nft-save (Save), which package ruleset reads.
+// Package nftwire decodes the netlink messages of nf_tables. Decoder turns kube-proxy's tables into
+// the model of package ruleset, equal to the model of `nft -j` output. Save turns the tables of
+// iptables-nft into the text of iptables-nft-save, which package ruleset parses.
 //
-// It knows what kube-proxy and its neighbours write, and not much more. What it does not know is an error, never a guess: whoever asks
-// it runs the program then. It opens no socket; package host does.
+// The package knows little more than the rules that kube-proxy and the programs beside it write.
+// Anything else is an error, never a guess: the caller then runs the program instead. The package
+// opens no sockets; package host does.
 package nftwire
 
 import (
@@ -17,26 +19,27 @@ import (
 )
 
 const (
-	nfGenMsg = 4         // the header of every message: struct nfgenmsg
-	maxItems = 2_000_000 // chains, elements and rules of one table
-	slab     = 256       // rules that one allocation serves
+	nfGenMsg = 4         // size of struct nfgenmsg, the header of every message
+	maxItems = 2_000_000 // maximum number of chains, elements and rules in one table
+	slab     = 256       // rules per allocation
 )
 
-// Decoder reads the messages of one table: its chains first, then the sets, their elements, and the rules. The elements of
-// different sets may be added at the same time.
+// Decoder reads the messages of one table: first its chains, then its sets, their elements, and the
+// rules. Elements of different sets may be added concurrently.
 type Decoder struct {
 	family string
 	table  *ruleset.NFTTable
 	sets   map[string]*wireSet
-	names  []string // of the sets, in their order
+	names  []string // names of the sets, in their order
 	items  atomic.Int64
 	fields []field
 }
 
-// Rules reads the rules of some chains. Those of different chains may be read at the same time, by different Rules.
+// Rules reads the rules of some chains. Different Rules may read the rules of different chains
+// concurrently.
 type Rules struct {
 	*Decoder
-	Of   string // the chain that was asked for; any other's rule is an error. Of all of them where it is ""
+	Of   string // the requested chain: a rule of another chain is an error. "" accepts the rules of all chains
 	slab []ruleset.NFTRule
 	rule rule
 }
@@ -47,17 +50,17 @@ func New(family string) *Decoder {
 		fields: fields(family)}
 }
 
-// Add reads one message of a type, NFT_MSG_NEWCHAIN or the like, without its netlink header. Of messages about other tables, as a dump
-// of chains has them, it takes nothing. It keeps no part of the message.
+// Add reads one message of a type such as NFT_MSG_NEWCHAIN, without its netlink header. It ignores
+// messages about other tables, which a dump of chains includes. It retains no part of the message.
 func (d *Decoder) Add(message int, b []byte) error {
 	if len(b) < nfGenMsg {
 		return nlattr.ErrCut
 	}
-	a, err := split(b[nfGenMsg:])
+	a, err := splitAttributes(b[nfGenMsg:])
 	if err != nil {
 		return err
 	}
-	const table = unix.NFTA_RULE_TABLE // 1 of all of them
+	const table = unix.NFTA_RULE_TABLE // 1 in all messages
 	if string(a.text(table)) != ruleset.KubeProxyTable {
 		return nil
 	}
@@ -72,18 +75,18 @@ func (d *Decoder) Add(message int, b []byte) error {
 	case unix.NFT_MSG_NEWSETELEM:
 		return d.addElements(&a)
 	}
-	return fmt.Errorf("message %d is not known", message)
+	return fmt.Errorf("unknown message type %d", message)
 }
 
-// Rules returns what reads rules.
+// Rules returns a reader of rules.
 func (d *Decoder) Rules() *Rules { return &Rules{Decoder: d} }
 
-// Add reads the message about a rule.
+// Add reads one message about a rule.
 func (d *Rules) Add(message int, b []byte) error {
 	if len(b) < nfGenMsg || message != unix.NFT_MSG_NEWRULE {
-		return fmt.Errorf("message %d is not known", message)
+		return fmt.Errorf("unknown message type %d", message)
 	}
-	a, err := split(b[nfGenMsg:])
+	a, err := splitAttributes(b[nfGenMsg:])
 	if err != nil {
 		return err
 	}
@@ -93,17 +96,18 @@ func (d *Rules) Add(message int, b []byte) error {
 	return d.addRule(&a)
 }
 
-// Chains returns the chains: their rules are to be asked for.
+// Chains returns the chains. The caller requests their rules.
 func (d *Decoder) Chains() []*ruleset.NFTChain { return d.table.Chains }
 
-// Set is a set whose elements are to be asked for.
+// Set is a set whose elements the caller requests.
 type Set struct {
 	Name string
-	// Numbers is how many elements it has, where it is part of a rule and its keys are numbers: 0 to Numbers-1 where numgen makes them.
+	// Numbers is the number of elements if the set is part of a rule and its keys are numbers. The
+	// keys are 0 to Numbers-1 if numgen makes them.
 	Numbers int
 }
 
-// Sets returns the sets, those that are part of a rule too.
+// Sets returns the sets, including the anonymous sets in rules.
 func (d *Decoder) Sets() []Set {
 	all := make([]Set, len(d.names))
 	for i, name := range d.names {
@@ -115,14 +119,14 @@ func (d *Decoder) Sets() []Set {
 	return all
 }
 
-// Forget takes back what was added of a set's elements.
+// Forget discards the elements of a set that were added so far.
 func (d *Decoder) Forget(set string) { d.sets[set].elements = nil }
 
-// Table returns what was read.
+// Table returns the decoded table.
 func (d *Decoder) Table() (*ruleset.NFTTable, error) {
 	for _, name := range d.names {
 		if s := d.sets[name]; s.out != nil {
-			if err := s.list(); err != nil {
+			if err := s.moveToModel(); err != nil {
 				return nil, fmt.Errorf("set %s: %w", name, err)
 			}
 			d.table.Sets[name] = s.out
@@ -131,7 +135,8 @@ func (d *Decoder) Table() (*ruleset.NFTTable, error) {
 	return d.table, nil
 }
 
-// name returns the name of a chain, the chain's own where there is one: most names are there many times.
+// name returns the name of a chain. It reuses the string of the chain itself, because most names
+// occur many times.
 func (d *Decoder) name(b []byte) string {
 	if c := d.table.Chain(string(b)); c != nil {
 		return c.Name
@@ -142,21 +147,21 @@ func (d *Decoder) name(b []byte) string {
 func (d *Decoder) addChain(a *attributes) error {
 	name := string(a.text(unix.NFTA_CHAIN_NAME))
 	if name == "" {
-		return errors.New("a chain without a name")
+		return errors.New("the chain lacks a name")
 	}
 	c := d.table.AddChain(name)
 	c.Handle = int(a.number(unix.NFTA_CHAIN_HANDLE))
 	if a[unix.NFTA_CHAIN_HOOK] == nil {
 		return nil
 	}
-	hook, err := split(a[unix.NFTA_CHAIN_HOOK])
+	hook, err := splitAttributes(a[unix.NFTA_CHAIN_HOOK])
 	if err != nil {
 		return fmt.Errorf("chain %s: %w", name, err)
 	}
 	hooks := []string{"prerouting", "input", "forward", "output", "postrouting"}
 	n := hook.number(unix.NFTA_HOOK_HOOKNUM)
 	if n >= uint64(len(hooks)) {
-		return fmt.Errorf("chain %s: hook %d is not known", name, n)
+		return fmt.Errorf("chain %s: unknown hook %d", name, n)
 	}
 	c.Hook, c.Priority = hooks[n], int(int32(hook.number(unix.NFTA_HOOK_PRIORITY)))
 	return nil
@@ -165,7 +170,7 @@ func (d *Decoder) addChain(a *attributes) error {
 func (d *Rules) addRule(a *attributes) error {
 	c := d.table.Chain(string(a.text(unix.NFTA_RULE_CHAIN)))
 	if c == nil || d.Of != "" && d.Of != c.Name {
-		return fmt.Errorf("a rule of chain %.60q, which was not asked for", a.text(unix.NFTA_RULE_CHAIN))
+		return fmt.Errorf("received a rule of chain %.60q, which was not requested", a.text(unix.NFTA_RULE_CHAIN))
 	}
 	if len(d.slab) == 0 {
 		d.slab = make([]ruleset.NFTRule, slab)
@@ -174,7 +179,7 @@ func (d *Rules) addRule(a *attributes) error {
 	d.slab = d.slab[1:]
 	out.Handle = int(a.number(unix.NFTA_RULE_HANDLE))
 	d.rule = rule{Decoder: d.Decoder, out: out, words: d.rule.words[:0]}
-	if err := d.rule.decode(a[unix.NFTA_RULE_EXPRESSIONS], d.rule.expression); err != nil {
+	if err := d.rule.decode(a[unix.NFTA_RULE_EXPRESSIONS], d.rule.readExpression); err != nil {
 		return fmt.Errorf("chain %s, rule %d: %w", c.Name, out.Handle, err)
 	}
 	text := string(d.rule.words)

@@ -12,7 +12,8 @@ import (
 	"nodegate/internal/ruleset/nftwire"
 )
 
-// messages are what a kernel sent: a byte for the type, two for the length, and the message.
+// messages yields recorded kernel messages. Each has a byte for the type, two for the length, and
+// the message.
 func messages(b []byte) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
 		for len(b) >= 3 {
@@ -25,7 +26,7 @@ func messages(b []byte) iter.Seq2[int, []byte] {
 	}
 }
 
-// recorded has the messages of the forms that package nftables compares with nft -j.
+// recorded returns the messages of the rule forms that package nftables compares with nft -j.
 func recorded(tb testing.TB, family string) []byte {
 	tb.Helper()
 	b, err := os.ReadFile("testdata/forms-" + family + ".bin")
@@ -50,7 +51,7 @@ func decode(family string, b []byte) (*ruleset.NFTTable, error) {
 	return d.Table()
 }
 
-// TestOtherChain: a kernel that sends the rules of another chain than was asked for is not believed.
+// TestOtherChain checks that the decoder rejects rules of a chain that was not requested.
 func TestOtherChain(t *testing.T) {
 	b := recorded(t, ruleset.IPv4)
 	d := nftwire.New(ruleset.IPv4)
@@ -62,12 +63,12 @@ func TestOtherChain(t *testing.T) {
 				t.Fatal(err)
 			}
 		} else if rules.Add(kind, message) == nil {
-			t.Fatal("a rule of another chain was taken")
+			t.Fatal("a rule of another chain was accepted")
 		}
 	}
 }
 
-// FuzzTable reads any messages.
+// FuzzTable decodes arbitrary messages.
 func FuzzTable(f *testing.F) {
 	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
 		b := recorded(f, family)
@@ -83,13 +84,14 @@ func FuzzTable(f *testing.F) {
 		}
 		for i, c := range table.Chains {
 			if c.Index != i || table.Chain(c.Name) != c {
-				t.Fatalf("chain %q has index %d, not %d, or is not found by its name", c.Name, c.Index, i)
+				t.Fatalf("chain %q has index %d, not %d, or a lookup by name fails", c.Name, c.Index, i)
 			}
 		}
 	})
 }
 
-// FuzzMessage reads one message after those of a real table: a set's elements, or a rule that may look them up.
+// FuzzMessage decodes one message after the messages of a real table: elements of a set, or a rule
+// that may look them up.
 func FuzzMessage(f *testing.F) {
 	table := recorded(f, ruleset.IPv4)
 	for kind, message := range messages(table) {
@@ -105,14 +107,14 @@ func FuzzMessage(f *testing.F) {
 			}
 		}
 		rules := d.Rules()
-		_ = d.Add(kind, b) // a refusal is fine
+		_ = d.Add(kind, b) // an error is fine
 		if rules.Add(kind, b) != nil {
 			return
 		}
 		for _, c := range d.Chains() {
 			for _, r := range c.Rules {
 				if r.Text == "" && (!r.Always() || r.Target+r.Verdict+r.To != "" || r.Masquerade) {
-					t.Fatalf("a rule without words: %+v", r)
+					t.Fatalf("a rule without text: %+v", r)
 				}
 			}
 		}

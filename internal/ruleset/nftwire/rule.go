@@ -11,33 +11,33 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// rule decodes one rule: what each register holds, and what has been said.
+// rule decodes one rule. It tracks the content of each register and collects the rule's text.
 type rule struct {
 	*Decoder
 	out       *ruleset.NFTRule
-	registers [16]term // of four bytes
-	protocol  bool     // there is a match on it: nft prints a port as one of that protocol
+	registers [16]term // registers of four bytes
+	protocol  bool     // the rule matches a protocol: nft prints ports as ports of that protocol
 	words     []byte
-	to, end   int // where in them the place is that dnat leads to
+	to, end   int // position of the dnat destination in words
 }
 
-// term is what a register holds.
+// term is the content of a register.
 type term struct {
-	words string // as nft prints it, "ip saddr"
+	words string // as nft prints it: "ip saddr"
 	kind  kind
-	size  int // bytes; 0 for nothing
-	whole int // of the field, where less of it was loaded
+	size  int // in bytes; 0 if the register is empty
+	whole int // size of the field, if only a part was loaded
 
 	masked    bool
 	mask, xor []byte
 
-	value   []byte // of an immediate
-	modulus int    // of numgen
+	value   []byte // value of an immediate expression
+	modulus int    // modulus of numgen
 	random  bool
-	mapped  *wireSet // what the term chooses from
+	mapped  *wireSet // map from which the term is chosen
 }
 
-// decode calls do for each expression.
+// decode calls do with each expression.
 func (r *rule) decode(expressions []byte, do func(name string, b []byte) error) error {
 	for b := expressions; len(b) > 0; {
 		_, one, rest, err := nlattr.Next(b)
@@ -45,7 +45,7 @@ func (r *rule) decode(expressions []byte, do func(name string, b []byte) error) 
 			return err
 		}
 		b = rest
-		a, err := split(one)
+		a, err := splitAttributes(one)
 		if err != nil {
 			return err
 		}
@@ -56,7 +56,7 @@ func (r *rule) decode(expressions []byte, do func(name string, b []byte) error) 
 	return nil
 }
 
-func (r *rule) say(words ...string) {
+func (r *rule) addWords(words ...string) {
 	for _, w := range words {
 		if len(r.words) > 0 {
 			r.words = append(r.words, ' ')
@@ -65,41 +65,41 @@ func (r *rule) say(words ...string) {
 	}
 }
 
-var errForm = errors.New("not of a form that is known")
+var errForm = errors.New("unsupported form")
 
-func (r *rule) expression(name string, b []byte) error {
+func (r *rule) readExpression(name string, b []byte) error {
 	switch name {
 	case "counter":
 		return nil
 	case "limit", "log":
 		r.out.Other = true
-		r.say(name)
+		r.addWords(name)
 		return nil
 	case "reject":
 		r.out.Verdict = name
-		r.say(name)
+		r.addWords(name)
 		return nil
 	case "payload", "meta", "ct", "fib", "numgen":
-		return r.load(name, b)
+		return r.readLoad(name, b)
 	case "bitwise":
-		return r.bitwise(b)
+		return r.readBitwise(b)
 	case "cmp":
-		return r.compare(b)
+		return r.readComparison(b)
 	case "lookup":
-		return r.lookup(b)
+		return r.readLookup(b)
 	case "immediate":
-		return r.immediate(b)
+		return r.readImmediate(b)
 	case "masq":
-		return r.masquerade(b)
+		return r.readMasquerade(b)
 	case "nat":
-		return r.translate(b)
+		return r.readNAT(b)
 	case "dynset":
-		return r.update(b)
+		return r.readUpdate(b)
 	}
-	return errors.New("not known")
+	return errors.New("unsupported expression")
 }
 
-// slot returns the register of four bytes at which a register begins.
+// slot returns the index of the first four-byte register of a register.
 func slot(register uint64) (int, error) {
 	switch {
 	case register >= unix.NFT_REG_1 && register <= unix.NFT_REG_4:
@@ -107,12 +107,12 @@ func slot(register uint64) (int, error) {
 	case register >= unix.NFT_REG32_00 && register <= unix.NFT_REG32_15:
 		return int(register - unix.NFT_REG32_00), nil
 	}
-	return 0, fmt.Errorf("register %d is not known", register)
+	return 0, fmt.Errorf("unknown register %d", register)
 }
 
 func slots(bytes int) int { return (bytes + 3) / 4 }
 
-func (r *rule) put(register uint64, t term) error {
+func (r *rule) setRegister(register uint64, t term) error {
 	at, err := slot(register)
 	if err != nil {
 		return err
@@ -125,59 +125,59 @@ func (r *rule) put(register uint64, t term) error {
 	return nil
 }
 
-// get returns what a register holds.
-func (r *rule) get(register uint64) (*term, error) {
+// getRegister returns the content of a register.
+func (r *rule) getRegister(register uint64) (*term, error) {
 	at, err := slot(register)
 	if err != nil {
 		return nil, err
 	}
 	if r.registers[at].size == 0 {
-		return nil, fmt.Errorf("register %d is not loaded", register)
+		return nil, fmt.Errorf("register %d is read before it is loaded", register)
 	}
 	return &r.registers[at], nil
 }
 
-// bitwise reads ( register & mask ) ^ xor.
-func (r *rule) bitwise(b []byte) error {
-	const op = 6 // NFTA_BITWISE_OP: 0 is what Linux has always had
-	a, err := only(b, set(unix.NFTA_BITWISE_SREG, unix.NFTA_BITWISE_DREG, unix.NFTA_BITWISE_LEN, unix.NFTA_BITWISE_MASK,
-		unix.NFTA_BITWISE_XOR), set(op))
+// readBitwise reads (register & mask) ^ xor.
+func (r *rule) readBitwise(b []byte) error {
+	const op = 6 // NFTA_BITWISE_OP; 0 is the only operation of older kernels
+	a, err := readAttributes(b, maskOf(unix.NFTA_BITWISE_SREG, unix.NFTA_BITWISE_DREG, unix.NFTA_BITWISE_LEN, unix.NFTA_BITWISE_MASK,
+		unix.NFTA_BITWISE_XOR), maskOf(op))
 	if err != nil {
 		return err
 	}
-	t, err := r.get(a.number(unix.NFTA_BITWISE_SREG))
+	t, err := r.getRegister(a.number(unix.NFTA_BITWISE_SREG))
 	if err != nil {
 		return err
 	}
 	masked := *t
 	masked.masked = true
-	if masked.mask, _, err = r.data(a[unix.NFTA_BITWISE_MASK]); err != nil {
+	if masked.mask, _, err = r.readData(a[unix.NFTA_BITWISE_MASK]); err != nil {
 		return err
 	}
-	if masked.xor, _, err = r.data(a[unix.NFTA_BITWISE_XOR]); err != nil {
+	if masked.xor, _, err = r.readData(a[unix.NFTA_BITWISE_XOR]); err != nil {
 		return err
 	}
 	if a.number(op) != 0 || t.masked || t.words == "" || len(masked.mask) != t.size || len(masked.xor) != t.size {
 		return errForm
 	}
-	return r.put(a.number(unix.NFTA_BITWISE_DREG), masked)
+	return r.setRegister(a.number(unix.NFTA_BITWISE_DREG), masked)
 }
 
-// operands returns what a comparison compares.
-func (r *rule) operands(b []byte) (t *term, op uint64, value []byte, err error) {
-	a, err := only(b, set(unix.NFTA_CMP_SREG, unix.NFTA_CMP_OP, unix.NFTA_CMP_DATA), 0)
+// readOperands returns the operands and the operator of a comparison.
+func (r *rule) readOperands(b []byte) (t *term, op uint64, value []byte, err error) {
+	a, err := readAttributes(b, maskOf(unix.NFTA_CMP_SREG, unix.NFTA_CMP_OP, unix.NFTA_CMP_DATA), 0)
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	if t, err = r.get(a.number(unix.NFTA_CMP_SREG)); err != nil {
+	if t, err = r.getRegister(a.number(unix.NFTA_CMP_SREG)); err != nil {
 		return nil, 0, nil, err
 	}
-	value, _, err = r.data(a[unix.NFTA_CMP_DATA])
+	value, _, err = r.readData(a[unix.NFTA_CMP_DATA])
 	return t, a.number(unix.NFTA_CMP_OP), value, err
 }
 
-func (r *rule) compare(b []byte) error {
-	t, code, value, err := r.operands(b)
+func (r *rule) readComparison(b []byte) error {
+	t, code, value, err := r.readOperands(b)
 	if err != nil {
 		return err
 	}
@@ -191,38 +191,38 @@ func (r *rule) compare(b []byte) error {
 	if op == "" || t.words == "" || t.modulus != 0 {
 		return errForm
 	}
-	left, op, right, err := t.compared(op, value)
+	left, op, right, err := t.formatComparison(op, value)
 	if err != nil {
 		return err
 	}
 	r.protocol = r.protocol || t.kind == proto
-	r.say(r.out.Match(left, op, right))
+	r.addWords(r.out.Match(left, op, right))
 	return nil
 }
 
-// compared returns a comparison in nft's words.
-func (t *term) compared(op string, value []byte) (left, o, right string, err error) {
+// formatComparison returns a comparison in nft's syntax.
+func (t *term) formatComparison(op string, value []byte) (left, o, right string, err error) {
 	switch {
-	case t.kind == ctState || t.kind == ctStatus: // one of the flags is set
-		if !t.masked || op != "!=" || !zero(value) || !zero(t.xor) {
+	case t.kind == ctState || t.kind == ctStatus: // matches if one of the flags is set
+		if !t.masked || op != "!=" || !isZero(value) || !isZero(t.xor) {
 			return "", "", "", errForm
 		}
 		right, err = t.kind.text(t.mask)
 		return t.words, "in", right, err
 	case t.kind == mark && t.masked:
-		if !zero(t.xor) {
+		if !isZero(t.xor) {
 			return "", "", "", errForm
 		}
 		mask, _ := mark.text(t.mask)
 		right, err = mark.text(value)
 		return t.words + " & " + mask, op, right, err
 	case t.masked || t.whole > t.size:
-		if t.kind != ipv4 && t.kind != ipv6 || len(value) != t.size || t.masked && !zero(t.xor) {
+		if t.kind != ipv4 && t.kind != ipv6 || len(value) != t.size || t.masked && !isZero(t.xor) {
 			return "", "", "", errForm
 		}
 		bits := t.size * 8
 		if t.masked {
-			if bits = ones(t.mask); bits < 0 {
+			if bits = leadingOnes(t.mask); bits < 0 {
 				return "", "", "", errForm
 			}
 		}
@@ -233,10 +233,10 @@ func (t *term) compared(op string, value []byte) (left, o, right string, err err
 	return t.words, op, right, err
 }
 
-func zero(b []byte) bool { return !slices.ContainsFunc(b, func(c byte) bool { return c != 0 }) }
+func isZero(b []byte) bool { return !slices.ContainsFunc(b, func(c byte) bool { return c != 0 }) }
 
-// ones returns how many ones a mask begins with, -1 where others follow.
-func ones(mask []byte) int {
+// leadingOnes returns the number of leading ones of a mask, or -1 if more ones follow after a zero.
+func leadingOnes(mask []byte) int {
 	n := 0
 	for i := range len(mask) * 8 {
 		if mask[i/8]&(0x80>>(i%8)) != 0 {
@@ -249,18 +249,18 @@ func ones(mask []byte) int {
 	return n
 }
 
-// immediate reads a value for a later expression, or where the packet goes.
-func (r *rule) immediate(b []byte) error {
-	a, err := only(b, set(unix.NFTA_IMMEDIATE_DREG, unix.NFTA_IMMEDIATE_DATA), 0)
+// readImmediate loads a value for a later expression, or reads the rule's verdict.
+func (r *rule) readImmediate(b []byte) error {
+	a, err := readAttributes(b, maskOf(unix.NFTA_IMMEDIATE_DREG, unix.NFTA_IMMEDIATE_DATA), 0)
 	if err != nil {
 		return err
 	}
-	value, v, err := r.data(a[unix.NFTA_IMMEDIATE_DATA])
+	value, v, err := r.readData(a[unix.NFTA_IMMEDIATE_DATA])
 	if err != nil {
 		return err
 	}
 	if register := a.number(unix.NFTA_IMMEDIATE_DREG); register != unix.NFT_REG_VERDICT {
-		return r.put(register, term{value: value, size: len(value)})
+		return r.setRegister(register, term{value: value, size: len(value)})
 	}
 	switch {
 	case v.way != "":
@@ -273,9 +273,9 @@ func (r *rule) immediate(b []byte) error {
 		return errForm
 	}
 	if v.way != "" {
-		r.say(v.way, v.chain)
+		r.addWords(v.way, v.chain)
 	} else {
-		r.say(v.word)
+		r.addWords(v.word)
 	}
 	return nil
 }

@@ -16,33 +16,34 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// Save writes the tables that iptables-nft keeps in nf_tables as iptables-nft-save prints them, line for line. It knows what
-// kube-proxy, kubelet, flannel and the common CNI plugins write; what it does not know is an error. Tables are added first, then their
-// chains, then the rules of one chain after the other.
+// Save writes the tables that iptables-nft keeps in nf_tables exactly as iptables-nft-save prints
+// them. It knows the rules of kube-proxy, kubelet, flannel and the common CNI plugins; anything
+// else is an error. The caller adds the tables, then their chains, then the rules of one chain
+// after another.
 type Save struct {
 	Decoder
 	tables []*SaveTable
 	out    *bufio.Writer
 	rule   saveRule
-	of     string // the chain whose rules are added
+	of     string // chain of the rules that are being added
 }
 
-// SaveTable is a table of iptables.
+// SaveTable is an iptables table.
 type SaveTable struct {
 	Name   string
-	Chains []SaveChain // in iptables-nft-save's order, from Begin on
+	Chains []SaveChain // in iptables-nft-save's order once Begin was called
 }
 
-// SaveChain is a chain of such a table.
+// SaveChain is a chain of a SaveTable.
 type SaveChain struct {
 	Name   string
-	hook   int // its number, or user
+	hook   int // hook number, or user
 	policy string
 }
 
-const user = math.MaxInt // the hook of a chain that has none
+const user = math.MaxInt // hook of a user-defined chain
 
-// NewSave returns what writes to w.
+// NewSave returns a Save that writes to w.
 func NewSave(family string, w io.Writer) *Save {
 	s := &Save{Decoder: Decoder{family: family, table: ruleset.NewNFTTable(family), fields: fields(family)},
 		out: bufio.NewWriterSize(w, 32<<10)}
@@ -53,9 +54,9 @@ func NewSave(family string, w io.Writer) *Save {
 	return s
 }
 
-// Add reads the message about a table or a chain. It passes over those that are not iptables'.
+// Add reads one message about a table or a chain. It ignores tables that are not iptables tables.
 func (s *Save) Add(message int, b []byte) error {
-	a, err := s.attributes(b)
+	a, err := s.splitMessage(b)
 	if err != nil {
 		return err
 	}
@@ -74,29 +75,30 @@ func (s *Save) Add(message int, b []byte) error {
 		}
 		s.tables[i].Chains = append(s.tables[i].Chains, c)
 	default:
-		return fmt.Errorf("message %d about table %s, which was not asked for", message, name)
+		return fmt.Errorf("unexpected message of type %d about table %s", message, name)
 	}
 	return nil
 }
 
-// attributes splits a message.
-func (s *Save) attributes(b []byte) (*attributes, error) {
+// splitMessage splits a message into its attributes.
+func (s *Save) splitMessage(b []byte) (*attributes, error) {
 	if len(b) < nfGenMsg {
 		return nil, nlattr.ErrCut
 	}
 	if s.items.Add(1) > maxItems {
 		return nil, fmt.Errorf("more than %d objects", maxItems)
 	}
-	a, err := split(b[nfGenMsg:])
+	a, err := splitAttributes(b[nfGenMsg:])
 	return &a, err
 }
 
-// saveTables returns iptables' tables in the order of iptables-nft-save.
+// saveTables returns the iptables tables in the order of iptables-nft-save.
 func saveTables() []string { return []string{"mangle", "security", "raw", "filter", "nat"} }
 
 func saveHooks() []string { return []string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"} }
 
-// builtin returns how iptables makes the chain of a hook, if the table has one there.
+// builtin returns the priority and type with which iptables creates the chain of a hook. ok is
+// false if the table lacks a chain for the hook.
 func builtin(table string, hook int) (priority int32, kind string, ok bool) {
 	inner := hook >= 1 && hook <= 3
 	switch {
@@ -116,17 +118,18 @@ func builtin(table string, hook int) (priority int32, kind string, ok bool) {
 	return -100, "nat", hook != 2
 }
 
-// saveChain reads a chain. One of a hook must be as iptables makes it: any other is nft's own.
+// saveChain reads a chain. A base chain must be exactly as iptables creates it: only nft creates
+// any other.
 func saveChain(table string, a *attributes) (SaveChain, error) {
 	c := SaveChain{Name: string(a.text(unix.NFTA_CHAIN_NAME)), hook: user, policy: "-"}
-	if !plain(c.Name) {
+	if !isPlain(c.Name) {
 		return c, errText
 	}
 	hook := slices.Index(saveHooks(), c.Name)
 	if a[unix.NFTA_CHAIN_HOOK] == nil && hook < 0 {
 		return c, nil
 	}
-	h, err := split(a[unix.NFTA_CHAIN_HOOK])
+	h, err := splitAttributes(a[unix.NFTA_CHAIN_HOOK])
 	if err != nil {
 		return c, err
 	}
@@ -134,7 +137,7 @@ func saveChain(table string, a *attributes) (SaveChain, error) {
 	priority, kind, ok := builtin(table, hook)
 	if hook < 0 || !ok || h[unix.NFTA_HOOK_HOOKNUM] == nil || uint64(hook) != h.number(unix.NFTA_HOOK_HOOKNUM) ||
 		int32(h.number(unix.NFTA_HOOK_PRIORITY)) != priority || string(a.text(typ)) != kind {
-		return c, errors.New("its hook is none that iptables makes")
+		return c, errors.New("a base chain that iptables does not create")
 	}
 	c.hook = hook
 	c.policy = "ACCEPT"
@@ -152,7 +155,8 @@ func (s *Save) Tables() []*SaveTable {
 	return s.tables
 }
 
-// Begin writes the head of a table. iptables-nft-save lists the chains of all its hooks, also those that are not there.
+// Begin writes the head of a table. iptables-nft-save lists the built-in chains of all hooks,
+// including those that do not exist.
 func (s *Save) Begin(t *SaveTable) {
 	for hook, name := range saveHooks() {
 		there := slices.ContainsFunc(t.Chains, func(c SaveChain) bool { return c.hook == hook })
@@ -170,22 +174,22 @@ func (s *Save) Begin(t *SaveTable) {
 	}
 }
 
-// Of says whose rules come next. A rule of any other chain is an error.
+// Of selects the chain of the next rules. A rule of any other chain is an error.
 func (s *Save) Of(chain string) { s.of = chain }
 
 // AddRule writes a rule.
 func (s *Save) AddRule(message int, b []byte) error {
-	a, err := s.attributes(b)
+	a, err := s.splitMessage(b)
 	if err != nil {
 		return err
 	}
 	if message != unix.NFT_MSG_NEWRULE || string(a.text(unix.NFTA_RULE_CHAIN)) != s.of {
-		return fmt.Errorf("message %d about chain %.60q, which was not asked for", message, a.text(unix.NFTA_RULE_CHAIN))
+		return fmt.Errorf("unexpected message of type %d about chain %.60q", message, a.text(unix.NFTA_RULE_CHAIN))
 	}
-	if err := s.rule.read(a); err != nil {
+	if err := s.rule.readRule(a); err != nil {
 		return fmt.Errorf("table %s, chain %s, rule %d: %w", a.text(unix.NFTA_RULE_TABLE), s.of, a.number(unix.NFTA_RULE_HANDLE), err)
 	}
-	_, _ = s.out.WriteString("-A ") // End returns the error
+	_, _ = s.out.WriteString("-A ") // End returns the write error
 	_, _ = s.out.WriteString(s.of)
 	for _, part := range s.rule.parts {
 		_, _ = s.out.Write(part)

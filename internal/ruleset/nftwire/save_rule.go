@@ -27,66 +27,66 @@ const (
 type saveRule struct {
 	rule
 	parts  [parts][]byte
-	proto  string // that the rule matches
+	proto  string // protocol that the rule matches
 	ports  [2]string
-	ported bool // match tcp or udp has been written, of comparisons of ports
+	ported bool // the tcp or udp match of the port comparisons has been written
 }
 
 var (
-	errText  = errors.New("a text that is none of one line")
-	errTwice = errors.New("it is there twice")
+	errText  = errors.New("a string that does not print as one line")
+	errTwice = errors.New("it occurs twice")
 )
 
-func (r *saveRule) read(a *attributes) error {
+func (r *saveRule) readRule(a *attributes) error {
 	*r = saveRule{rule: rule{Decoder: r.Decoder}, parts: r.parts}
 	for i := range r.parts {
 		r.parts[i] = r.parts[i][:0]
 	}
-	err := r.decode(a[unix.NFTA_RULE_EXPRESSIONS], r.expression)
-	r.flush()
+	err := r.decode(a[unix.NFTA_RULE_EXPRESSIONS], r.readExpression)
+	r.flushPorts()
 	if text := comment(a[unix.NFTA_RULE_USERDATA]); err == nil && text != "" {
-		return r.comment(text)
+		return r.addComment(text)
 	}
 	return err
 }
 
-func (r *saveRule) expression(name string, b []byte) error {
+func (r *saveRule) readExpression(name string, b []byte) error {
 	if len(r.parts[target]) > 0 {
-		return errors.New("it comes after the target")
+		return errors.New("it follows the target")
 	}
 	switch name {
 	case "counter":
 		return nil
 	case "payload":
-		return r.load(name, b)
+		return r.readLoad(name, b)
 	case "meta":
-		a, err := only(b, set(unix.NFTA_META_KEY, unix.NFTA_META_DREG), 0)
+		a, err := readAttributes(b, maskOf(unix.NFTA_META_KEY, unix.NFTA_META_DREG), 0)
 		if err != nil {
 			return err
 		}
-		return r.meta(&a)
+		return r.readMeta(&a)
 	case "bitwise":
-		return r.bitwise(b)
+		return r.readBitwise(b)
 	case "cmp":
-		return r.compare(b)
+		return r.readComparison(b)
 	case "immediate":
-		return r.verdict(b)
+		return r.readVerdict(b)
 	case "match", "target":
-		return r.extension(name, b)
+		return r.readExtension(name, b)
 	}
-	return errors.New("not known")
+	return errors.New("unsupported expression")
 }
 
-// add adds to the matches.
-func (r *saveRule) add(words ...string) {
-	r.flush()
+// addMatch appends to the matches.
+func (r *saveRule) addMatch(words ...string) {
+	r.flushPorts()
 	for _, w := range words {
 		r.parts[byMatches] = append(r.parts[byMatches], w...)
 	}
 }
 
-// once writes a part that a rule has once.
-func (r *saveRule) once(part int, words ...string) error {
+// setPart sets a part that a rule may have only once.
+func (r *saveRule) setPart(part int, words ...string) error {
 	if len(r.parts[part]) > 0 {
 		return errTwice
 	}
@@ -96,50 +96,50 @@ func (r *saveRule) once(part int, words ...string) error {
 	return nil
 }
 
-// unless returns option, negated.
-func unless(not bool, option string) string {
+// negateIf returns option, negated if not is set.
+func negateIf(not bool, option string) string {
 	if not {
 		return " !" + option
 	}
 	return option
 }
 
-// compare reads a comparison.
-func (r *saveRule) compare(b []byte) error {
-	t, op, value, err := r.operands(b)
+// readComparison reads a comparison.
+func (r *saveRule) readComparison(b []byte) error {
+	t, op, value, err := r.readOperands(b)
 	if err != nil {
 		return err
 	}
 	not := op == unix.NFT_CMP_NEQ
-	if op != unix.NFT_CMP_EQ && !not || t.masked && !zero(t.xor) || len(value) != t.size && t.kind != ifname {
+	if op != unix.NFT_CMP_EQ && !not || t.masked && !isZero(t.xor) || len(value) != t.size && t.kind != ifname {
 		return errForm
 	}
 	switch {
 	case strings.HasSuffix(t.words, " saddr"):
-		return r.address(bySource, unless(not, " -s "), t, value)
+		return r.setAddress(bySource, negateIf(not, " -s "), t, value)
 	case strings.HasSuffix(t.words, " daddr"):
-		return r.address(byDestination, unless(not, " -d "), t, value)
+		return r.setAddress(byDestination, negateIf(not, " -d "), t, value)
 	case t.kind == mark:
 		mask := ^uint32(0)
 		if t.masked {
 			mask = binary.NativeEndian.Uint32(t.mask)
 		}
-		r.mark(not, binary.NativeEndian.Uint32(value), mask)
+		r.addMark(not, binary.NativeEndian.Uint32(value), mask)
 		return nil
 	case t.masked:
 	case t.kind == service:
-		return r.port(strings.TrimPrefix(t.words, "th "), not, binary.BigEndian.Uint16(value))
+		return r.addPort(strings.TrimPrefix(t.words, "th "), not, binary.BigEndian.Uint16(value))
 	case t.kind == proto:
-		return r.protocolOf(value[0], not)
+		return r.setProtocol(value[0], not)
 	case t.words == "meta iifname":
-		return r.link(byIn, unless(not, " -i "), value)
+		return r.setLink(byIn, negateIf(not, " -i "), value)
 	case t.words == "meta oifname":
-		return r.link(byOut, unless(not, " -o "), value)
+		return r.setLink(byOut, negateIf(not, " -o "), value)
 	}
 	return errForm
 }
 
-func (r *saveRule) address(part int, option string, t *term, value []byte) error {
+func (r *saveRule) setAddress(part int, option string, t *term, value []byte) error {
 	var address, mask [16]byte
 	copy(address[:], value)
 	for i := range t.size {
@@ -148,11 +148,11 @@ func (r *saveRule) address(part int, option string, t *term, value []byte) error
 	if t.masked {
 		copy(mask[:], t.mask)
 	}
-	length := strconv.Itoa(ones(mask[:t.whole]))
+	length := strconv.Itoa(leadingOnes(mask[:t.whole]))
 	if length == "-1" {
 		length = ip(mask[:t.whole])
 	}
-	return r.once(part, option, ip(address[:t.whole]), "/", length)
+	return r.setPart(part, option, ip(address[:t.whole]), "/", length)
 }
 
 func ip(b []byte) string {
@@ -160,7 +160,7 @@ func ip(b []byte) string {
 	return a.String()
 }
 
-func (r *saveRule) link(part int, option string, value []byte) error {
+func (r *saveRule) setLink(part int, option string, value []byte) error {
 	name, err := ifname.text(value)
 	if err != nil {
 		return err
@@ -168,27 +168,28 @@ func (r *saveRule) link(part int, option string, value []byte) error {
 	if base, ok := strings.CutSuffix(name, "*"); ok {
 		name = base + "+"
 	}
-	if !plain(name) || name == "INVAL/D" { // how iptables writes "! -i +"
+	if !isPlain(name) || name == "INVAL/D" { // iptables writes "! -i +" in this way
 		return errForm
 	}
-	return r.once(part, option, name)
+	return r.setPart(part, option, name)
 }
 
-// protocolOf reads a protocol, with the names that every iptables has of its own (libxtables/xtables.c).
-func (r *saveRule) protocolOf(number byte, not bool) error {
+// setProtocol reads a protocol and uses the names that every iptables has built in
+// (libxtables/xtables.c).
+func (r *saveRule) setProtocol(number byte, not bool) error {
 	name := map[byte]string{unix.IPPROTO_TCP: "tcp", unix.IPPROTO_UDP: "udp", unix.IPPROTO_SCTP: "sctp", unix.IPPROTO_ICMP: "icmp",
 		unix.IPPROTO_ICMPV6: "ipv6-icmp"}[number]
 	if name == "" {
-		return fmt.Errorf("protocol %d is not known", number)
+		return fmt.Errorf("unknown protocol %d", number)
 	}
 	if !not {
 		r.proto = name
 	}
-	return r.once(byProtocol, unless(not, " -p "), name)
+	return r.setPart(byProtocol, negateIf(not, " -p "), name)
 }
 
-// port reads that a port is one. The comparisons of a rule make one match.
-func (r *saveRule) port(which string, not bool, number uint16) error {
+// addPort reads a comparison of one port. All port comparisons of a rule form one match.
+func (r *saveRule) addPort(which string, not bool, number uint16) error {
 	i := map[string]int{"sport": 0, "dport": 1}[which]
 	switch {
 	case r.proto != "tcp" && r.proto != "udp":
@@ -196,57 +197,57 @@ func (r *saveRule) port(which string, not bool, number uint16) error {
 	case r.ports[i] != "" || r.ported:
 		return errTwice
 	}
-	r.ports[i] = unless(not, " --") + which + " " + strconv.Itoa(int(number))
+	r.ports[i] = negateIf(not, " --") + which + " " + strconv.Itoa(int(number))
 	return nil
 }
 
-// flush writes the match that ports have made.
-func (r *saveRule) flush() {
+// flushPorts writes the match that the port comparisons form.
+func (r *saveRule) flushPorts() {
 	if p := r.ports; !r.ported && p != [2]string{} {
 		r.ported = true
-		r.add(" -m ", r.proto, p[0], p[1])
+		r.addMatch(" -m ", r.proto, p[0], p[1])
 	}
 }
 
-// verdict reads where the packet goes.
-func (r *saveRule) verdict(b []byte) error {
-	a, err := only(b, set(unix.NFTA_IMMEDIATE_DREG, unix.NFTA_IMMEDIATE_DATA), 0)
+// readVerdict reads the verdict of the rule.
+func (r *saveRule) readVerdict(b []byte) error {
+	a, err := readAttributes(b, maskOf(unix.NFTA_IMMEDIATE_DREG, unix.NFTA_IMMEDIATE_DATA), 0)
 	if err != nil {
 		return err
 	}
-	_, v, err := r.data(a[unix.NFTA_IMMEDIATE_DATA])
+	_, v, err := r.readData(a[unix.NFTA_IMMEDIATE_DATA])
 	switch {
 	case err != nil:
 		return err
 	case a.number(unix.NFTA_IMMEDIATE_DREG) != unix.NFT_REG_VERDICT:
-	case v.way == "jump" && plain(v.chain):
-		return r.once(target, " -j ", v.chain)
-	case v.way == "goto" && plain(v.chain):
-		return r.once(target, " -g ", v.chain)
+	case v.way == "jump" && isPlain(v.chain):
+		return r.setPart(target, " -j ", v.chain)
+	case v.way == "goto" && isPlain(v.chain):
+		return r.setPart(target, " -g ", v.chain)
 	case v.word == "accept" || v.word == "drop" || v.word == "return":
-		return r.once(target, " -j ", strings.ToUpper(v.word))
+		return r.setPart(target, " -j ", strings.ToUpper(v.word))
 	}
 	return errForm
 }
 
-func (r *saveRule) mark(not bool, value, mask uint32) {
-	r.add(" -m mark", unless(not, " --mark "), hex(value))
+func (r *saveRule) addMark(not bool, value, mask uint32) {
+	r.addMatch(" -m mark", negateIf(not, " --mark "), hex(value))
 	if mask != ^uint32(0) {
-		r.add("/", hex(mask))
+		r.addMatch("/", hex(mask))
 	}
 }
 
 func hex(n uint32) string { return "0x" + strconv.FormatUint(uint64(n), 16) }
 
-func (r *saveRule) comment(text string) error {
+func (r *saveRule) addComment(text string) error {
 	if strings.ContainsFunc(text, func(c rune) bool { return c < ' ' }) {
 		return errText
 	}
-	r.add(" -m comment --comment ", quoted(text))
+	r.addMatch(" -m comment --comment ", quoted(text))
 	return nil
 }
 
-// quoted returns a text as iptables quotes it.
+// quoted quotes a string as iptables does.
 func quoted(text string) string {
 	bare := func(c rune) bool {
 		return c == '_' || c == '-' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
@@ -257,7 +258,7 @@ func quoted(text string) string {
 	return `"` + strings.NewReplacer(`"`, `\"`, `\`, `\\`, `'`, `\'`).Replace(text) + `"`
 }
 
-// plain reports whether a name is one word for iptables.
-func plain(name string) bool {
+// isPlain reports whether iptables reads a name as one word.
+func isPlain(name string) bool {
 	return name != "" && name[0] != '-' && !strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c > '~' || c == '"' })
 }

@@ -14,7 +14,8 @@ import (
 	"nodegate/internal/ruleset/nftwire"
 )
 
-// recordedSave has the messages of the forms that package nftables compares with iptables-nft-save.
+// recordedSave returns the messages of the rule forms that package nftables compares with
+// iptables-nft-save.
 func recordedSave(tb testing.TB, family string) []byte {
 	tb.Helper()
 	b, err := os.ReadFile("testdata/save-" + family + ".bin")
@@ -24,7 +25,8 @@ func recordedSave(tb testing.TB, family string) []byte {
 	return b
 }
 
-// printed returns what is written of messages, and how many rules they have. The rules of a chain follow each other.
+// printed returns the text that Save writes for messages, and the number of their rules. The rules
+// of a chain are contiguous.
 func printed(family string, b []byte) (text string, rules int, err error) {
 	var out bytes.Buffer
 	s := nftwire.NewSave(family, &out)
@@ -57,7 +59,7 @@ func printed(family string, b []byte) (text string, rules int, err error) {
 	return out.String(), rules, nil
 }
 
-// name returns an attribute of a message that is a text.
+// name returns a string attribute of a message.
 func name(message []byte, kind uint16) string {
 	for b := message[min(4, len(message)):]; len(b) >= 4; {
 		size := int(binary.NativeEndian.Uint16(b))
@@ -72,7 +74,7 @@ func name(message []byte, kind uint16) string {
 	return ""
 }
 
-// attr returns an attribute.
+// attr encodes an attribute.
 func attr(kind uint16, values ...[]byte) []byte {
 	value := slices.Concat(values...)
 	b := binary.NativeEndian.AppendUint16(nil, uint16(4+len(value)))
@@ -80,20 +82,21 @@ func attr(kind uint16, values ...[]byte) []byte {
 	return append(b, make([]byte, -len(b)&3)...)
 }
 
-// rule returns a rule of chain FORWARD.
+// rule encodes a rule of chain FORWARD.
 func rule(expressions ...[]byte) []byte {
 	return slices.Concat([]byte{2, 0, 0, 0}, attr(unix.NFTA_RULE_TABLE, []byte("filter\x00")),
 		attr(unix.NFTA_RULE_CHAIN, []byte("FORWARD\x00")), attr(unix.NFTA_RULE_EXPRESSIONS, expressions...))
 }
 
-// extension returns a match or a target.
+// extension encodes a match or a target.
 func extension(kind, name string, revision byte, info []byte) []byte {
 	return attr(unix.NFTA_LIST_ELEM, attr(unix.NFTA_EXPR_NAME, []byte(kind+"\x00")),
 		attr(unix.NFTA_EXPR_DATA, attr(unix.NFTA_MATCH_NAME, []byte(name+"\x00")), attr(unix.NFTA_MATCH_REV, []byte{0, 0, 0, revision}),
 			attr(unix.NFTA_MATCH_INFO, info)))
 }
 
-// TestExtensions: what the kernels of tests have not, and what no kernel sends.
+// TestExtensions covers forms that the kernels of other tests lack, and invalid ones that no kernel
+// sends.
 func TestExtensions(t *testing.T) {
 	counted := append([]byte("ct_state_invalid_dropped_pkts"), make([]byte, 40-29)...)
 	marked := []byte{0, 0x40, 0, 0, 0, 0x40, 0, 0, 1, 0, 0, 0}
@@ -106,19 +109,19 @@ func TestExtensions(t *testing.T) {
 		{rule(extension("match", "mark", 1, marked)), "-A FORWARD -m mark ! --mark 0x4000/0x4000\n"},                            // before 1.8
 		{rule(extension("match", "tcp", 0, ported)), "-A FORWARD -m tcp ! --sport 1:2 ! --dport 3\n"},
 		{rule(extension("match", "nfacct", 0, counted[:32])),
-			`table filter, chain FORWARD, rule 0: expression "match": nfacct.0: 32 bytes, not 40`},
-		{rule(extension("match", "nfacct", 2, counted)), `table filter, chain FORWARD, rule 0: expression "match": nfacct.2: not known`},
-		{rule(extension("target", "nfacct", 0, counted)), `table filter, chain FORWARD, rule 0: expression "target": nfacct.0: not known`},
+			`table filter, chain FORWARD, rule 0: expression "match": nfacct.0: 32 bytes, want 40`},
+		{rule(extension("match", "nfacct", 2, counted)), `table filter, chain FORWARD, rule 0: expression "match": nfacct.2: unsupported extension`},
+		{rule(extension("target", "nfacct", 0, counted)), `table filter, chain FORWARD, rule 0: expression "target": nfacct.0: unsupported extension`},
 		{rule(extension("target", "MARK", 2, marked[:8]), extension("match", "mark", 1, marked)),
-			`table filter, chain FORWARD, rule 0: expression "match": it comes after the target`},
+			`table filter, chain FORWARD, rule 0: expression "match": it follows the target`},
 		{rule(extension("match", "comment", 0, append([]byte("a\nCOMMIT"), make([]byte, 248)...))),
-			`table filter, chain FORWARD, rule 0: expression "match": comment.0: a text that is none of one line`},
+			`table filter, chain FORWARD, rule 0: expression "match": comment.0: a string that does not print as one line`},
 	} {
 		var out bytes.Buffer
 		s := nftwire.NewSave(ruleset.IPv4, &out)
 		s.Of("FORWARD")
 		err := s.AddRule(unix.NFT_MSG_NEWRULE, c.message)
-		_ = s.End() // a buffer takes all
+		_ = s.End() // a buffer never fails
 		got, _, _ := strings.Cut(out.String(), "COMMIT")
 		if err != nil {
 			got = err.Error()
@@ -129,11 +132,12 @@ func TestExtensions(t *testing.T) {
 	}
 	s := nftwire.NewSave(ruleset.IPv4, &bytes.Buffer{})
 	if s.Of("INPUT"); s.AddRule(unix.NFT_MSG_NEWRULE, rule(extension("match", "mark", 1, marked))) == nil {
-		t.Error("a rule of another chain was taken")
+		t.Error("a rule of another chain was accepted")
 	}
 }
 
-// FuzzSave reads any messages. What is written of them is a save with as many rules.
+// FuzzSave reads arbitrary messages. If Save accepts them, its text must parse and have as many
+// rules.
 func FuzzSave(f *testing.F) {
 	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
 		b := recordedSave(f, family)
@@ -151,7 +155,7 @@ func FuzzSave(f *testing.F) {
 	})
 }
 
-// FuzzSaveRule reads one rule of chain FORWARD.
+// FuzzSaveRule reads one arbitrary rule of chain FORWARD.
 func FuzzSaveRule(f *testing.F) {
 	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
 		for kind, message := range messages(recordedSave(f, family)) {
@@ -187,7 +191,7 @@ func sameRules(t *testing.T, text string, want int) {
 		}
 	}
 	if err != nil && strings.Contains(err.Error(), "declared twice") {
-		return // no kernel has it; that it is an error is enough
+		return // no kernel sends duplicate chains; an error is enough
 	}
 	if rules != want || err != nil && text != "" {
 		t.Fatalf("%d rules, not %d: %v\n%s", rules, want, err, text)

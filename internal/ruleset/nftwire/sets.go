@@ -17,20 +17,20 @@ import (
 // wireSet is a set or a map.
 type wireSet struct {
 	name     string
-	out      *ruleset.NFTSet // nil for one without a name, which is part of a rule
+	out      *ruleset.NFTSet // nil for an anonymous set, which is part of a rule
 	interval bool
 	keyLen   int
-	size     int // how many elements it may have; of one without a name, has. 0 where the kernel does not say it
+	size     int // for an anonymous set its number of elements, otherwise the maximum; 0 if the kernel does not report it
 	key      []kind
-	data     []kind // of a map that leads to values
+	data     []kind // types of the values, if it is a map to values
 	elements []element
 }
 
-// element is as the kernel has it. The key and the data are bytes.
+// element is an element as the kernel sends it. The key and the data are raw bytes.
 type element struct {
 	key, data, comment string
 	verdict            verdict
-	end                bool // of an interval, which the element before it begins
+	end                bool // end of the interval that the previous element begins
 }
 
 func (d *Decoder) addSet(a *attributes) error {
@@ -38,23 +38,23 @@ func (d *Decoder) addSet(a *attributes) error {
 	name := string(a.text(unix.NFTA_SET_NAME))
 	flags := a.number(unix.NFTA_SET_FLAGS)
 	if name == "" || d.sets[name] != nil {
-		return fmt.Errorf("set %q has no name of its own", name)
+		return fmt.Errorf("the name of set %q is empty or not unique", name)
 	}
 	if flags&unix.NFT_SET_OBJECT != 0 {
-		return fmt.Errorf("set %s leads to objects", name)
+		return fmt.Errorf("set %s is a map to objects, which is unsupported", name)
 	}
 	s := &wireSet{
 		name: name, interval: flags&unix.NFT_SET_INTERVAL != 0,
 		keyLen: int(a.number(unix.NFTA_SET_KEY_LEN)), key: kinds(uint32(a.number(unix.NFTA_SET_KEY_TYPE))),
 	}
 	if s.interval && (len(s.key) != 1 || s.key[0] != ipv4 && s.key[0] != ipv6) {
-		return fmt.Errorf("set %s has intervals of something else than addresses", name)
+		return fmt.Errorf("set %s has intervals of a type other than addresses", name)
 	}
 	if data := uint32(a.number(unix.NFTA_SET_DATA_TYPE)); flags&unix.NFT_SET_MAP != 0 && data != unix.NFT_DATA_VERDICT {
 		s.data = kinds(data)
 	}
 	if a[unix.NFTA_SET_DESC] != nil {
-		desc, err := split(a[unix.NFTA_SET_DESC])
+		desc, err := splitAttributes(a[unix.NFTA_SET_DESC])
 		if err != nil {
 			return fmt.Errorf("set %s: %w", name, err)
 		}
@@ -72,7 +72,7 @@ func (d *Decoder) addSet(a *attributes) error {
 func (d *Decoder) addElements(a *attributes) error {
 	s := d.sets[string(a.text(unix.NFTA_SET_ELEM_LIST_SET))]
 	if s == nil {
-		return fmt.Errorf("elements of set %.60q, which the table does not have", a.text(unix.NFTA_SET_ELEM_LIST_SET))
+		return fmt.Errorf("received elements of set %.60q, which is missing from the table", a.text(unix.NFTA_SET_ELEM_LIST_SET))
 	}
 	for b := a[unix.NFTA_SET_ELEM_LIST_ELEMENTS]; len(b) > 0; {
 		if d.items.Add(1) > maxItems {
@@ -91,7 +91,7 @@ func (d *Decoder) addElements(a *attributes) error {
 }
 
 func (d *Decoder) addElement(s *wireSet, b []byte) error {
-	a, err := split(b)
+	a, err := splitAttributes(b)
 	if err != nil {
 		return err
 	}
@@ -99,16 +99,16 @@ func (d *Decoder) addElement(s *wireSet, b []byte) error {
 	flags := a.number(unix.NFTA_SET_ELEM_FLAGS)
 	if flags&^unix.NFT_SET_ELEM_INTERVAL_END != 0 || a[keyEnd] != nil || a[unix.NFTA_SET_ELEM_OBJREF] != nil ||
 		a[unix.NFTA_SET_ELEM_KEY] == nil {
-		return errors.New("an element of a form that is not known")
+		return errors.New("unsupported form of element")
 	}
-	key, _, err := d.data(a[unix.NFTA_SET_ELEM_KEY])
+	key, _, err := d.readData(a[unix.NFTA_SET_ELEM_KEY])
 	if err != nil {
 		return err
 	}
 	e := element{key: string(key), comment: comment(a[unix.NFTA_SET_ELEM_USERDATA]), end: flags != 0}
 	if a[unix.NFTA_SET_ELEM_DATA] != nil {
 		var data []byte
-		if data, e.verdict, err = d.data(a[unix.NFTA_SET_ELEM_DATA]); err != nil {
+		if data, e.verdict, err = d.readData(a[unix.NFTA_SET_ELEM_DATA]); err != nil {
 			return err
 		}
 		e.data = string(data)
@@ -117,11 +117,12 @@ func (d *Decoder) addElement(s *wireSet, b []byte) error {
 	return nil
 }
 
-// list puts the elements of a set that has a name into the model, in the order of their keys: the kernel's differs from time to time.
-func (s *wireSet) list() error {
-	if err := s.each(func(e *element, key []string) error {
+// moveToModel copies the elements of a named set into the model, sorted by key because the kernel's order
+// varies.
+func (s *wireSet) moveToModel() error {
+	if err := s.eachElement(func(e *element, key []string) error {
 		if s.data != nil {
-			return errors.New("a map to values")
+			return errors.New("unsupported map to values")
 		}
 		one := ruleset.NFTElement{Key: key, Target: e.verdict.chain, Verdict: e.verdict.word, Comment: e.comment}
 		s.out.Elements = append(s.out.Elements, one)
@@ -133,11 +134,11 @@ func (s *wireSet) list() error {
 	return nil
 }
 
-// each calls yield with the elements in the order of their keys.
-func (s *wireSet) each(yield func(e *element, key []string) error) error {
+// eachElement calls yield with the elements, sorted by key.
+func (s *wireSet) eachElement(yield func(e *element, key []string) error) error {
 	order := strings.Compare
 	if len(s.key) == 1 && s.key[0] == integer {
-		order = func(a, b string) int { return cmp.Compare(native(a), native(b)) }
+		order = func(a, b string) int { return cmp.Compare(nativeNumber(a), nativeNumber(b)) }
 	}
 	slices.SortFunc(s.elements, func(a, b element) int {
 		if a.end != b.end && a.key == b.key {
@@ -150,9 +151,9 @@ func (s *wireSet) each(yield func(e *element, key []string) error) error {
 		if e.end {
 			continue
 		}
-		key, err := texts(s.key, []byte(e.key))
+		key, err := partTexts(s.key, []byte(e.key))
 		if err == nil && s.interval {
-			key[0], err = s.until(e, s.elements[i+1:])
+			key[0], err = s.intervalAt(e, s.elements[i+1:])
 		}
 		if err == nil {
 			err = yield(e, key)
@@ -164,15 +165,15 @@ func (s *wireSet) each(yield func(e *element, key []string) error) error {
 	return nil
 }
 
-// until returns the interval that an element begins: the one after it ends it, or begins the next.
-func (s *wireSet) until(e *element, after []element) (string, error) {
+// intervalAt returns the interval that e begins. The next element ends it or begins the next interval.
+func (s *wireSet) intervalAt(e *element, after []element) (string, error) {
 	first, _ := netip.AddrFromSlice([]byte(e.key))
 	if len(after) == 0 {
-		return between(first, ruleset.Last(netip.PrefixFrom(first, 0))), nil
+		return addressRange(first, ruleset.Last(netip.PrefixFrom(first, 0))), nil
 	}
 	end, ok := netip.AddrFromSlice([]byte(after[0].key))
 	if !ok || end.BitLen() != first.BitLen() || !first.Less(end) {
-		return "", errors.New("an interval that ends before it begins")
+		return "", errors.New("an interval ends before it begins")
 	}
-	return between(first, end.Prev()), nil
+	return addressRange(first, end.Prev()), nil
 }

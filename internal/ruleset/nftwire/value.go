@@ -11,7 +11,8 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// kind is what a value is. The first are nft's own numbers (include/datatype.h), as sets name them.
+// kind is the type of a value. The first constants are nft's own numbers for set types
+// (include/datatype.h).
 type kind uint32
 
 const (
@@ -28,7 +29,7 @@ const (
 	addressType
 )
 
-// kinds returns the parts of a set's type: a concatenation has six bits for each.
+// kinds returns the parts of a set's type. A concatenation uses six bits for each part.
 func kinds(set uint32) []kind {
 	var list []kind
 	for shift := 30; shift >= 0; shift -= 6 {
@@ -51,10 +52,10 @@ func (k kind) size() int {
 	return 4
 }
 
-// text returns a value in nft's words.
+// text returns a value in nft's syntax.
 func (k kind) text(b []byte) (string, error) {
 	if k != ifname && len(b) != k.size() {
-		return "", fmt.Errorf("a value of %d bytes, not %d", len(b), k.size())
+		return "", fmt.Errorf("a value of %d bytes, want %d", len(b), k.size())
 	}
 	switch k {
 	case ipv4, ipv6:
@@ -79,7 +80,7 @@ func (k kind) text(b []byte) (string, error) {
 				return string(name), nil
 			}
 		} else if len(b) > 0 {
-			return string(b) + "*", nil // compared as far as it goes
+			return string(b) + "*", nil // a prefix comparison
 		}
 	case addressType:
 		if binary.NativeEndian.Uint32(b) == 2 {
@@ -88,10 +89,10 @@ func (k kind) text(b []byte) (string, error) {
 	case ctState, ctStatus:
 		return k.flags(binary.NativeEndian.Uint32(b))
 	}
-	return "", fmt.Errorf("value %x is not known", b)
+	return "", fmt.Errorf("unknown value %x", b)
 }
 
-// flags returns the names of bits, in nft's order (src/ct.c).
+// flags returns the names of the set bits, in nft's order (src/ct.c).
 func (k kind) flags(bits uint32) (string, error) {
 	names := []string{"", "invalid", "established", "related", "new", "", "", "untracked"}[1:]
 	if k == ctStatus {
@@ -105,18 +106,19 @@ func (k kind) flags(bits uint32) (string, error) {
 		}
 	}
 	if bits != 0 || list == nil {
-		return "", fmt.Errorf("flags %#x are not known", bits)
+		return "", fmt.Errorf("unknown flags %#x", bits)
 	}
 	return strings.Join(list, ", "), nil
 }
 
-// texts returns the parts of a set's key or data. Those of a concatenation are padded to four bytes.
-func texts(list []kind, b []byte) ([]string, error) {
+// partTexts returns the parts of a set's key or data. The parts of a concatenation are padded to four
+// bytes.
+func partTexts(list []kind, b []byte) ([]string, error) {
 	found := make([]string, 0, len(list))
 	for _, k := range list {
 		n := k.size()
 		if len(b) < n {
-			return nil, fmt.Errorf("a value of %d bytes, not %d", len(b), n)
+			return nil, fmt.Errorf("a value of %d bytes, want %d", len(b), n)
 		}
 		text, err := k.text(b[:n])
 		if err != nil {
@@ -127,26 +129,26 @@ func texts(list []kind, b []byte) ([]string, error) {
 			n = (n + 3) &^ 3
 		}
 		if len(b) < n {
-			return nil, fmt.Errorf("a value of %d bytes, not %d", len(b), n)
+			return nil, fmt.Errorf("a value of %d bytes, want %d", len(b), n)
 		}
 		b = b[n:]
 	}
 	if len(b) > 0 || len(list) == 0 {
-		return nil, fmt.Errorf("a value has %d bytes of no known type", len(b))
+		return nil, fmt.Errorf("a value has %d bytes of unknown type", len(b))
 	}
 	return found, nil
 }
 
-// native returns a number in the machine's order of bytes.
-func native(b string) uint32 {
+// nativeNumber decodes a number in the machine's byte order.
+func nativeNumber(b string) uint32 {
 	if len(b) != 4 {
 		return 0
 	}
 	return binary.NativeEndian.Uint32([]byte(b))
 }
 
-// between returns the addresses from first to last in nft's words.
-func between(first, last netip.Addr) string {
+// addressRange returns the addresses from first to last in nft's syntax.
+func addressRange(first, last netip.Addr) string {
 	if first == last {
 		return first.String()
 	}

@@ -15,8 +15,9 @@ const (
 	askAgain = 2 * time.Second
 )
 
-// Ask asks kube-proxy itself. What it says of an update that waits is uncertain while it is at one long writing, which has the update, or
-// is before it. Where it is at none, it is asked again: the writing may just have ended, and the other family's be about to begin.
+// Ask queries kube-proxy itself. A report of a waiting update is uncertain during a long sync,
+// because that sync or the next one may include the update. If no sync runs, Ask queries again: a
+// sync may just have ended and the sync of the other family may be about to begin.
 func (n *Machine) Ask(ctx context.Context, from kube.ProxyPages, leftOut func(error)) kube.Proxy {
 	from.Began = n.Presence.Began()
 	for look := 1; ; look++ {
@@ -26,36 +27,36 @@ func (n *Machine) Ask(ctx context.Context, from kube.ProxyPages, leftOut func(er
 		if !writer.Long() {
 			writer = n.Writer()
 		}
-		if !slices.ContainsFunc(asked.Findings, waits) || writer.Long() || look == askLooks || !pause(ctx) {
+		if !slices.ContainsFunc(asked.Findings, isWaiting) || writer.Long() || look == askLooks || !waitToAsk(ctx) {
 			for _, err := range left {
 				leftOut(err)
 			}
 			switch {
 			case writer.Long():
-				doubt(asked.Findings, writer.Says())
-			case look < askLooks: // nothing to doubt, or no time
-				doubt(asked.Findings, ", when the time of the audit ended")
+				markUncertain(asked.Findings, writer.Describe())
+			case look < askLooks: // nothing is uncertain, or no time is left
+				markUncertain(asked.Findings, "; the audit timed out")
 			}
 			return asked
 		}
 	}
 }
 
-// waits reports whether a finding says that an update is not written.
-func waits(f proxyrules.Finding) bool {
+// isWaiting reports whether a finding is about an update that kube-proxy has not written.
+func isWaiting(f proxyrules.Finding) bool {
 	return slices.Contains([]string{"kubeproxy.sync.never", "kubeproxy.sync.stuck", "kubeproxy.sync.unhealthy"}, f.Name)
 }
 
-func doubt(findings []proxyrules.Finding, why string) {
+func markUncertain(findings []proxyrules.Finding, why string) {
 	for i := range findings {
-		if f := &findings[i]; waits(*f) {
-			f.Verdict, f.Remedy = verdict.Unknown, "audit again when it has written"
+		if f := &findings[i]; isWaiting(*f) {
+			f.Verdict, f.Remedy = verdict.Unknown, "run the audit again after kube-proxy's sync"
 			f.Message += why
 		}
 	}
 }
 
-func pause(ctx context.Context) bool {
+func waitToAsk(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
 		return false

@@ -17,7 +17,8 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// TestAsk: an update that waits is no accusation while kube-proxy is at one long writing, nor where it is written a little later.
+// TestAsk checks that a waiting update is not reported as a fault during a long sync, or if it is
+// written a little later.
 func TestAsk(t *testing.T) {
 	t.Parallel()
 	page := func(queued, written time.Time) string {
@@ -26,17 +27,17 @@ func TestAsk(t *testing.T) {
 	}
 	now := time.Now()
 	waiting, written := page(now.Add(-2*time.Minute), now.Add(-3*time.Minute)), page(now.Add(-2*time.Minute), now)
-	const restore = "8 (b) R 7 8 7 0 -1 4194304 1 0 0 0 9000 50 0 0 20 0 1 0 6000 0" // 90.5 s of a processor, since 60 s after the boot
+	const restore = "8 (b) R 7 8 7 0 -1 4194304 1 0 0 0 9000 50 0 0 20 0 1 0 6000 0" // 90.5 s of processor time, started 60 s after the boot
 	for _, c := range []struct {
 		what, writer string
-		later        string // from the second time on
+		later        string // from the second query on
 		verdict      verdict.Verdict
 		asked        int32
 	}{
-		{"nobody writes", "", waiting, verdict.Fail, askLooks},
+		{"no sync", "", waiting, verdict.Fail, askLooks},
 		{"just written", "", written, verdict.Pass, 2},
-		{"one long writing", restore, waiting, verdict.Unknown, 1},
-		{"one that waits", "8 (b) S 7 8 7 0 -1 4194304 1 0 0 0 9 50 0 0 20 0 1 0 6000 0", waiting, verdict.Fail, askLooks},
+		{"one long sync", restore, waiting, verdict.Unknown, 1},
+		{"a sync that waits", "8 (b) S 7 8 7 0 -1 4194304 1 0 0 0 9 50 0 0 20 0 1 0 6000 0", waiting, verdict.Fail, askLooks},
 		{"no time", "", waiting, verdict.Unknown, 1},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -66,8 +67,8 @@ func TestAsk(t *testing.T) {
 			got := n.Ask(ctx, kube.ProxyPages{Metrics: server.URL}, func(err error) { t.Error(err) })
 			worst := verdict.Pass
 			for _, f := range got.Findings {
-				if worst = f.Verdict; c.writer == restore && !strings.Contains(f.Message, "at one writing (process 8, for 150.0 s)") {
-					t.Errorf("it does not name the writer: %s", f.Message)
+				if worst = f.Verdict; c.writer == restore && !strings.Contains(f.Message, "in a long sync (process 8, running for 150.0 s)") {
+					t.Errorf("the message does not name the writer: %s", f.Message)
 				}
 			}
 			if len(got.Findings) > 1 || worst != c.verdict || asked.Load() != c.asked {
@@ -77,7 +78,8 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// TestAskLog: failures from before kube-proxy's process began are none of its own.
+// TestAskLog checks that failures in the log from before the start of kube-proxy's process are
+// ignored.
 func TestAskLog(t *testing.T) {
 	t.Parallel()
 	line := func(ago time.Duration) string {
@@ -87,7 +89,7 @@ func TestAskLog(t *testing.T) {
 	if err := os.WriteFile(name, []byte(line(150*time.Second)+line(100*time.Second)+line(60*time.Second)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for uptime, want := range map[string]int{"300.00": 1, "90.00": 0} { // it began 60 s after the boot
+	for uptime, want := range map[string]int{"300.00": 1, "90.00": 0} { // it started 60 s after the boot
 		m := hosttest.Machine{Files: map[string]string{
 			"/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]", "/proc/uptime": uptime + " 1.00\n",
 			"/proc/7/stat": "7 (a) S 1 7 7 0 -1 4194304 1 0 0 0 9 50 0 0 20 0 1 0 6000 0", "/proc/7/cmdline": "kube-proxy\x00",

@@ -20,32 +20,32 @@ import (
 	"nodegate/policy"
 )
 
-// name is the audit's verdict among those of nodegate watch.
+// name is the name of the audit's result among the checks of nodegate watch.
 const name = "kubeproxy.audit"
 
-// Auditor audits in the background, as the policy in use asks.
+// Auditor audits in the background as the current policy requires.
 type Auditor struct {
 	ctx     context.Context
 	host    *host.Host
-	changed func()       // a round has found something else than the one before
-	warn    func(string) // what a person should know
+	changed func()       // called if a round has a different result than the previous round
+	warn    func(string) // prints a warning for the operator
 	plugins *kube.Plugins
 
 	mu    sync.Mutex
 	asked policy.Audit
 	stop  context.CancelFunc
 	began time.Time
-	seen  time.Time // when it last looked
+	seen  time.Time // time of the last look
 	kept  settle.Progress
 }
 
-// New returns an auditor of h that ends with ctx. It does nothing before Checks.
+// New returns an auditor of h that ends with ctx. It does nothing until Checks is called.
 func New(ctx context.Context, h *host.Host, changed func(), warn func(string)) *Auditor {
 	return &Auditor{ctx: ctx, host: h, changed: changed, warn: warn, plugins: kube.NewPlugins(host.Credential), stop: func() {}}
 }
 
-// Checks starts, goes on with or ends what a policy asks for. It returns the verdict of the last round as a check, none
-// where the policy asks for nothing.
+// Checks starts, continues or stops the audit as the policy requires. It returns the result of the
+// last round as a check, or nil if the policy lacks an audit block.
 func (a *Auditor) Checks(p *policy.Policy) []checks.Check {
 	asks := p.Audit
 	asks.Range = hcl.Range{}
@@ -83,20 +83,20 @@ func (a *Auditor) followRules(ctx context.Context, asks policy.Audit) {
 				a.mu.Unlock()
 				return
 			}
-			before := auditCheck{asks: asks, kept: a.kept}.text()
+			before := auditCheck{asks: asks, kept: a.kept}.summarise()
 			a.kept, a.seen = k, time.Now()
 			a.mu.Unlock()
-			if now := (auditCheck{asks: asks, kept: k}).text(); now != before {
+			if now := (auditCheck{asks: asks, kept: k}).summarise(); now != before {
 				a.changed()
 			}
-			if k.Services > many {
-				debug.FreeOSMemory() // the rules that were read are garbage now, ten times what stays
+			if k.Services > manyPorts {
+				debug.FreeOSMemory() // most of the rules in memory are garbage now, ten times the remainder
 			}
 		},
 	})
 }
 
-// Document returns what is known of the audit, nil where there is none.
+// Document returns the report of the audit, or nil without an audit.
 func (a *Auditor) Document() *report.Auditing {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -106,13 +106,13 @@ func (a *Auditor) Document() *report.Auditing {
 	return report.NewAuditing(a.kept)
 }
 
-// many ports of Services have rules of tens of MB.
-const many = 1000
+// manyPorts is a number of Service ports whose rules take tens of MB.
+const manyPorts = 1000
 
-// firstRound is how long the first round may take before its verdict is missed.
+// firstRound bounds the first round: after it, a missing result is reported.
 const firstRound = 2 * time.Minute
 
-// auditCheck is the last audit as a check.
+// auditCheck presents the last audit as a check.
 type auditCheck struct {
 	asks  policy.Audit
 	kept  settle.Progress
@@ -120,8 +120,8 @@ type auditCheck struct {
 	seen  time.Time
 }
 
-// silence is how long after the last look another one is missed, beside three times every: a round may take minutes, and is rested
-// from for twice every.
+// silence is added to three times Every: if no look ends within that time, the audit is reported as
+// hanging. A round may take minutes, and the pause after it up to twice Every.
 const silence = 5 * time.Minute
 
 func (v auditCheck) Name() string { return name }
@@ -129,17 +129,17 @@ func (v auditCheck) Name() string { return name }
 func (v auditCheck) Metadata() policy.Metadata {
 	m := policy.Metadata{
 		Severity: v.asks.Severity, Range: v.asks.Range, Drift: policy.Report,
-		Reason: "kube-proxy's rules on this node agree with the API, and kube-proxy is there",
+		Reason: "kube-proxy's rules on this node agree with the API, and kube-proxy runs",
 		Ref:    "https://github.com/kubernetes/kubernetes/issues/87615",
 	}
-	if v.worst() == verdict.Warn {
+	if v.worstVerdict() == verdict.Warn {
 		m.Severity = policy.Warn
 	}
 	return m
 }
 
-// worst returns the verdict on the findings: what breaks traffic, then what could not be told, then what only warns.
-func (v auditCheck) worst() verdict.Verdict {
+// worstVerdict returns the worst verdict of the findings: fail, then unknown, then warn.
+func (v auditCheck) worstVerdict() verdict.Verdict {
 	worst := verdict.Pass
 	for _, f := range v.kept.Findings {
 		switch {
@@ -157,9 +157,9 @@ func (v auditCheck) worst() verdict.Verdict {
 	return worst
 }
 
-// text says what was found without what changes from round to round.
-func (v auditCheck) text() string {
-	s := v.worst().String()
+// summarise summarises the findings without the details that differ between rounds.
+func (v auditCheck) summarise() string {
+	s := v.worstVerdict().String()
 	for _, f := range v.kept.Findings {
 		s += fmt.Sprint("\n", f.Name, f.Service, f.Family)
 	}
@@ -171,34 +171,34 @@ func (v auditCheck) Inspect(context.Context, *host.Host) (checks.State, error) {
 	s := checks.Passing(fmt.Sprintf("the rules of %s agree with the API", report.Count(k.Services, "Service port")))
 	for i, f := range k.Findings {
 		if i < 20 {
-			s.Evidence = append(s.Evidence, checks.Seen(f.Name, subject(f)+f.Says()))
+			s.Evidence = append(s.Evidence, checks.Seen(f.Name, servicePrefix(f)+f.Describe()))
 		}
 	}
 	for _, note := range k.Notes {
 		s.Evidence = append(s.Evidence, checks.Seen("note", note))
 	}
-	worst := v.worst()
+	worst := v.worstVerdict()
 	switch {
 	case k.Rounds == 0 && time.Since(v.began) < firstRound:
-		s.Skip = "the first audit has not ended"
+		s.Skip = "the first audit is still running"
 		return s, nil
 	case k.Rounds == 0:
-		return s, fmt.Errorf("no audit has ended since %s", v.began.UTC().Format(time.TimeOnly))
+		return s, fmt.Errorf("no audit has finished since %s", v.began.UTC().Format(time.TimeOnly))
 	case time.Since(v.seen) > 3*v.asks.Every+silence:
-		return s, fmt.Errorf("nothing has been looked at since %s: a file or a program that the audit reads does not answer; "+
-			"see what state D says: ps -eo pid,stat,wchan,args", v.seen.UTC().Format(time.TimeOnly))
+		return s, fmt.Errorf("the audit has hung since %s: a file or program that it reads does not answer; "+
+			"find processes in state D: `ps -eo pid,stat,wchan,args`", v.seen.UTC().Format(time.TimeOnly))
 	case worst == verdict.Pass:
 		return s, nil
 	case worst == verdict.Unknown && k.Unread != nil:
 		return s, k.Unread
 	case worst == verdict.Unknown && k.Unanswered != nil:
-		return s, fmt.Errorf("the rules are compared with nothing: %w", k.Unanswered)
+		return s, fmt.Errorf("the rules were not compared with the API: %w", k.Unanswered)
 	}
 	for _, f := range k.Findings {
 		if f.Verdict != worst {
 			continue
 		}
-		got := subject(f) + f.Says()
+		got := servicePrefix(f) + f.Describe()
 		if more := len(k.Findings) - 1; more > 0 {
 			got += fmt.Sprintf(" (and %s)", report.Count(more, "other finding"))
 		}
@@ -211,8 +211,8 @@ func (v auditCheck) Inspect(context.Context, *host.Host) (checks.State, error) {
 	return s, nil
 }
 
-// subject returns the Service that a finding is about, and ": ".
-func subject(f proxyrules.Finding) string {
+// servicePrefix returns the Service of a finding, followed by ": ".
+func servicePrefix(f proxyrules.Finding) string {
 	if f.Service == "" {
 		return ""
 	}

@@ -12,8 +12,8 @@ import (
 	"nodegate/policy"
 )
 
-// TestVerdict: what breaks traffic comes first, what could not be told is never a pass, and a first round that does not end is
-// missed.
+// TestVerdict checks the order of the verdicts: fail comes first, unknown is never a pass, and a
+// first round that does not end is reported.
 func TestVerdict(t *testing.T) {
 	finding := func(v verdict.Verdict, service string) proxyrules.Finding {
 		return proxyrules.Finding{Name: "kubeproxy.truth.x", Service: service, Verdict: v, Message: "differs", Remedy: "look"}
@@ -28,20 +28,20 @@ func TestVerdict(t *testing.T) {
 	for name, c := range map[string]struct {
 		kept     settle.Progress
 		age      time.Duration
-		want     string // verdict, then what is said
+		want     string // verdict, then message
 		severity policy.Severity
 	}{
 		"nothing wrong":        {kept(1, nil), 0, "pass the rules of 3 Service ports agree with the API", policy.Block},
-		"the first round":      {kept(0, nil), time.Second, "skipped the first audit has not ended", policy.Block},
-		"no round ends":        {kept(0, nil), time.Hour, "unknown no audit has ended since ", policy.Block},
+		"the first round":      {kept(0, nil), time.Second, "skipped the first audit is still running", policy.Block},
+		"no round ends":        {kept(0, nil), time.Hour, "unknown no audit has finished since ", policy.Block},
 		"a stale Service":      {kept(1, nil, fail), 0, "fail default/web: differs", policy.Block},
 		"a broken rule":        {kept(1, nil, ofRule), 0, "fail default/web: connections fail (KUBE-SEP-X is empty)", policy.Block},
 		"and a warning before": {kept(1, nil, warn, fail), 0, "fail default/web: differs (and 1 other finding)", policy.Block},
 		"a warning":            {kept(1, nil, warn), 0, "fail differs", policy.Warn},
-		"not told":             {kept(1, nil, warn, unknown), 0, "unknown differs", policy.Block},
-		"no API":               {kept(1, broken), 0, "unknown the rules are compared with nothing: no route to host", policy.Block},
+		"unknown":              {kept(1, nil, warn, unknown), 0, "unknown differs", policy.Block},
+		"no API":               {kept(1, broken), 0, "unknown the rules were not compared with the API: no route to host", policy.Block},
 		"no API, bad rules":    {kept(1, broken, fail), 0, "fail default/web: differs", policy.Block},
-		"it hangs":             {kept(1, nil), time.Hour, "unknown nothing has been looked at since ", policy.Block},
+		"a hang":               {kept(1, nil), time.Hour, "unknown the audit has hung since ", policy.Block},
 		"unreadable rules":     {settle.Progress{Rounds: 2, Unread: broken}, 0, "unknown no route to host", policy.Block},
 	} {
 		v := auditCheck{asks: policy.Audit{On: true, Severity: policy.Block}, kept: c.kept, began: time.Now().Add(-c.age), seen: time.Now().Add(-c.age)}

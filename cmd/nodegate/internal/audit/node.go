@@ -1,5 +1,5 @@
-// Package audit compares this node's rules with the API server: once for `nodegate audit`, and for as long as it runs for
-// nodegate watch.
+// Package audit compares this node's rules with the API server: once for `nodegate audit`,
+// continuously for `nodegate watch`.
 package audit
 
 import (
@@ -18,36 +18,37 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// Machine is this node, looked at again and again.
+// Machine is the node that is audited repeatedly.
 type Machine struct {
 	Host     *host.Host
 	Presence kube.Presence
 
-	// Of kube-proxy, as last seen.
+	// State of kube-proxy at the last reading.
 	mode     string
 	families int
-	silent   time.Time // when it last did not say what it has written
+	silent   time.Time // when it last failed to report its syncs
 }
 
-// NewMachine returns the node that h is.
+// NewMachine returns the node of h.
 func NewMachine(h *host.Host) *Machine {
 	return &Machine{Host: h, Presence: kube.Presence{Host: h}}
 }
 
-// Rules reads and judges the rules. nf_conntrack_tcp_be_liberal is read after them each time: kube-proxy may be told to set it when
-// it starts (conntrack.tcpBeLiberal), which it does before it writes rules.
+// Rules reads and judges the rules. It reads nf_conntrack_tcp_be_liberal after them each time,
+// because kube-proxy may be configured to set it at its start (conntrack.tcpBeLiberal), before it
+// writes rules.
 func (n *Machine) Rules(ctx context.Context) (proxyrules.Judgment, error) {
 	sets, err := n.Host.Rulesets(ctx)
 	if err != nil {
 		return proxyrules.Judgment{}, err
 	}
 	rep := proxyrules.Judge(sets, proxyrules.Options{
-		BeLiberal: beLiberal(n.Host), NodePortAddresses: n.Presence.NodePortAddresses,
-		RouteLocalnet: func() bool { return routeLocalnet(n.Host) },
+		BeLiberal: readBeLiberal(n.Host), NodePortAddresses: n.Presence.NodePortAddresses,
+		RouteLocalnet: func() bool { return mayRouteLocalnet(n.Host) },
 		ExcludeCIDRs:  n.Presence.ExcludeCIDRs, NoExternalIPs: sync.OnceValue(n.Presence.NoExternalIPs),
 	})
 	n.mode, n.families = rep.Mode, len(rep.Families)
-	n.unwritten(ctx, &rep)
+	n.markUnwritten(ctx, &rep)
 	rep.Listening = sync.OnceValues(n.Presence.Ports)
 	rep.Wrote = func(family string) (wrote, known bool) {
 		figures, _ := n.Presence.Figures(ctx)
@@ -56,8 +57,9 @@ func (n *Machine) Rules(ctx context.Context) (proxyrules.Judgment, error) {
 	return rep, nil
 }
 
-// unwritten tells a table that kube-proxy has not written since it started, as its metrics say, from one that somebody has flushed.
-func (n *Machine) unwritten(ctx context.Context, rep *proxyrules.Judgment) {
+// markUnwritten distinguishes tables that kube-proxy has not written since its start, as its metrics
+// show, from tables that another program has flushed.
+func (n *Machine) markUnwritten(ctx context.Context, rep *proxyrules.Judgment) {
 	flushed := func(f proxyrules.Finding) bool { return f.Name == "kubeproxy.table.flushed" }
 	if !slices.ContainsFunc(rep.Findings, flushed) {
 		return
@@ -67,16 +69,16 @@ func (n *Machine) unwritten(ctx context.Context, rep *proxyrules.Judgment) {
 		if said, known := figures.Of(f.Family); flushed(f) && known && said.LastSync.IsZero() {
 			out := proxyrules.NewCollector()
 			out.Add(proxyrules.Finding{Name: "kubeproxy.table.unwritten", Family: f.Family, Table: f.Table, Line: f.Line,
-				Message: fmt.Sprintf("table %s has no rule of kube-proxy, which has written none since it started, as its metrics say", f.Table)})
+				Message: fmt.Sprintf("table %s has no kube-proxy rules; its metrics show that it has written none since it started", f.Table)})
 			rep.Findings[i] = out.List[0]
 		}
 	}
 }
 
-// Proxy looks for kube-proxy.
+// Proxy checks whether kube-proxy runs and answers.
 func (n *Machine) Proxy(ctx context.Context) []proxyrules.Finding { return n.Presence.Look(ctx) }
 
-// Writer looks whether kube-proxy is writing rules.
+// Writer returns the process with which kube-proxy is writing rules.
 func (n *Machine) Writer() settle.Writer {
 	p, runs, found := n.Presence.Writer()
 	if !found {
@@ -85,8 +87,9 @@ func (n *Machine) Writer() settle.Writer {
 	return settle.Writer{PID: p.PID, Runs: runs, Used: p.Used}
 }
 
-// Written asks kube-proxy, unless it has just not answered. In IPVS mode one writing is hundreds of short programs, and takes long where
-// the node is slow; in the others a writing that failed is tried again only after syncPeriod, 30 s.
+// Written queries kube-proxy's metrics, unless they have just failed. In IPVS mode, one sync is
+// hundreds of short programs and takes long on a slow node. In the other modes, a failed sync is
+// retried only after syncPeriod, 30 s.
 func (n *Machine) Written() map[string]settle.Written {
 	programs := n.mode == "ipvs"
 	if !programs && time.Since(n.silent) < time.Minute {
@@ -95,7 +98,7 @@ func (n *Machine) Written() map[string]settle.Written {
 	all := map[string]settle.Written{}
 	figures, slow := n.Presence.Figures(context.Background())
 	switch {
-	case slow && programs: // it may have heard of anything
+	case slow && programs: // any number of changes may be waiting
 		now := settle.Written{Queued: time.Now()}
 		return map[string]settle.Written{ruleset.IPv4: now, ruleset.IPv6: now}
 	case slow:
@@ -114,15 +117,16 @@ func (n *Machine) Written() map[string]settle.Written {
 	return all
 }
 
-// Generation returns that of the rules.
+// Generation returns the generation of the rules.
 func (n *Machine) Generation(ctx context.Context) (generation string, sure bool, err error) {
 	return n.Host.RulesGeneration(ctx)
 }
 
-// Spent returns what this process has used of the processors.
+// Spent returns the processor time of this process.
 func (n *Machine) Spent() time.Duration { return n.Host.ProcessorTime() }
 
-// Flows looks for what conntrack still believes. A table that cannot be read is a finding that says so.
+// Flows returns the stale flows of conntrack. If they cannot be read, it returns a finding about
+// that.
 func (n *Machine) Flows(ctx context.Context, api settle.API, now *proxyrules.Versions, d time.Duration) []proxyrules.Finding {
 	found, err := settle.Flows(ctx, kube.Flows, api, now, d)
 	if err != nil {
@@ -131,8 +135,8 @@ func (n *Machine) Flows(ctx context.Context, api settle.API, now *proxyrules.Ver
 	return found
 }
 
-// beLiberal returns whether conntrack lets packets out of its window pass, nil where that is not known.
-func beLiberal(h *host.Host) *bool {
+// readBeLiberal returns whether conntrack accepts packets outside of its window, or nil if unknown.
+func readBeLiberal(h *host.Host) *bool {
 	v, err := h.ReadSysctl("net/netfilter/nf_conntrack_tcp_be_liberal")
 	if err != nil {
 		return nil
@@ -141,15 +145,16 @@ func beLiberal(h *host.Host) *bool {
 	return &liberal
 }
 
-// routeLocalnet reports whether some interface may route 127.0.0.0/8: the kernel takes the value of all or its own, whichever is 1
-// (IN_DEV_ROUTE_LOCALNET of include/linux/inetdevice.h). True also where that is not known.
-func routeLocalnet(h *host.Host) bool {
+// mayRouteLocalnet reports whether any interface may route 127.0.0.0/8. The kernel uses the value of
+// conf/all or of the interface, whichever is 1 (IN_DEV_ROUTE_LOCALNET of
+// include/linux/inetdevice.h). It also returns true if the values are unknown.
+func mayRouteLocalnet(h *host.Host) bool {
 	keys, err := h.GlobSysctl("net/ipv4/conf/*/route_localnet")
 	if err != nil || len(keys) == 0 {
 		return true
 	}
 	return slices.ContainsFunc(keys, func(key string) bool {
 		v, err := h.ReadSysctl(key)
-		return v != "0" && !errors.Is(err, fs.ErrNotExist) // the interface may have gone
+		return v != "0" && !errors.Is(err, fs.ErrNotExist) // the interface may have been deleted
 	})
 }

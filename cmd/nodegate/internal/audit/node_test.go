@@ -20,7 +20,8 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// TestWritten: kube-proxy's figures count each for its family; before 1.33 there is one for both. But in IPVS mode a writing is whole.
+// TestWritten checks that kube-proxy's metrics count for their family; before 1.33 both families
+// share one metric. Except in IPVS mode, a sync is one program.
 func TestWritten(t *testing.T) {
 	const last = "kubeproxy_sync_proxy_rules_last_%stimestamp_seconds%s %d\n"
 	at := func(ended, queued int64) settle.Written {
@@ -43,7 +44,7 @@ func TestWritten(t *testing.T) {
 		{"one figure", "ipvs", fmt.Sprintf(last+last, "", "", 50, "queued_", "", 60),
 			1, map[string]settle.Written{"ip": at(50, 60), "ip6": at(50, 60)}},
 		{"another mode", "iptables", fmt.Sprintf(last+last, "", "", 50, "queued_", "", 60), 1, map[string]settle.Written{"ip": whole, "ip6": whole}},
-		{"another program", "ipvs", "up 1\n", 1, map[string]settle.Written{}},
+		{"metrics of another program", "ipvs", "up 1\n", 1, map[string]settle.Written{}},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, c.page) }))
 		n := Machine{Presence: kube.Presence{Metrics: server.URL}, mode: c.mode, families: c.families}
@@ -57,7 +58,8 @@ func TestWritten(t *testing.T) {
 	}
 }
 
-// TestBeLiberal: kube-proxy sets nf_conntrack_tcp_be_liberal itself, maybe after watch has begun.
+// TestBeLiberal checks that nf_conntrack_tcp_be_liberal is read each time, because kube-proxy may
+// set it after watch has started.
 func TestBeLiberal(t *testing.T) {
 	text, err := os.ReadFile("../../../../internal/proxyrules/testdata/iptables-save.txt")
 	if err != nil {
@@ -82,12 +84,13 @@ func TestBeLiberal(t *testing.T) {
 			got += f.Name
 		}
 		if got != c.want {
-			t.Errorf("where it is %q: %q, want %q", c.value, got, c.want)
+			t.Errorf("with value %q: %q, want %q", c.value, got, c.want)
 		}
 	}
 }
 
-// TestNoWayToExternal: kube-proxy's configuration explains chains of external addresses that nothing leads to.
+// TestNoWayToExternal checks that kube-proxy's configuration explains unreferenced chains of
+// external addresses.
 func TestNoWayToExternal(t *testing.T) {
 	text, err := os.ReadFile("../../../../internal/proxyrules/testdata/fields-iptables.txt")
 	if err != nil {
@@ -114,7 +117,8 @@ func TestNoWayToExternal(t *testing.T) {
 	}
 }
 
-// TestWrittenSlow: a kube-proxy that runs and is too slow to answer may have heard of anything; of one that is stopped that is no excuse.
+// TestWrittenSlow checks that changes may be waiting if kube-proxy is too slow to answer, but not
+// if its process is stopped.
 func TestWrittenSlow(t *testing.T) {
 	hanging, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -131,24 +135,25 @@ func TestWrittenSlow(t *testing.T) {
 		}
 		n.mode = "nftables"
 		if got := n.Written(); len(got) != 0 || n.silent.IsZero() != (state == "T") {
-			t.Errorf("nftables, in state %s: %+v; asked again at once: %v", state, got, n.silent.IsZero())
+			t.Errorf("nftables, in state %s: %+v; queried again at once: %v", state, got, n.silent.IsZero())
 		}
 	}
 }
 
-// TestUnwritten: a table without rules of kube-proxy was flushed, or kube-proxy has written none yet, which its metrics say, family by family.
+// TestUnwritten checks that metrics show, for each family, whether a table without kube-proxy rules
+// was flushed or not yet written.
 func TestUnwritten(t *testing.T) {
 	const flushed, unwritten = "kubeproxy.table.flushed", "kubeproxy.table.unwritten"
 	for _, c := range []struct{ what, page, ip, ip6 string }{
 		{"never", "kubeproxy_sync_proxy_rules_last_timestamp_seconds 0\n", unwritten, unwritten},
 		{"one family", `kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"} 50` + "\n" +
 			`kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds{ip_family="IPv6"} 40` + "\n", flushed, unwritten},
-		{"no figures yet", "up 1\nkubeproxy_sync_proxy_rules_service_changes_pending 0\n", unwritten, unwritten},
+		{"no metrics yet", "up 1\nkubeproxy_sync_proxy_rules_service_changes_pending 0\n", unwritten, unwritten},
 		{"both", "kubeproxy_sync_proxy_rules_last_timestamp_seconds 50\n", flushed, flushed},
-		{"another program", "up 1\n", flushed, flushed},
-		{"no number", "up 1\nkubeproxy_sync_proxy_rules_last_timestamp_seconds x\n", flushed, flushed},
-		{"a page that ends early", "up 1\nkubeproxy_sync_proxy_rules_last_timestamp_sec", flushed, flushed},
-		{"no text", "\x00\xff\n\n", flushed, flushed},
+		{"metrics of another program", "up 1\n", flushed, flushed},
+		{"not a number", "up 1\nkubeproxy_sync_proxy_rules_last_timestamp_seconds x\n", flushed, flushed},
+		{"a truncated page", "up 1\nkubeproxy_sync_proxy_rules_last_timestamp_sec", flushed, flushed},
+		{"not text", "\x00\xff\n\n", flushed, flushed},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, c.page) }))
 		n := Machine{Presence: kube.Presence{Metrics: server.URL}}
@@ -161,7 +166,7 @@ func TestUnwritten(t *testing.T) {
 				{Name: flushed, Family: "ip", Table: "nat", Message: "m"}, {Name: "kubeproxy.canary.missing", Family: "ip"},
 				{Name: flushed, Family: "ip6", Table: "nat", Message: "m"},
 			}}
-			n.unwritten(t.Context(), &rep)
+			n.markUnwritten(t.Context(), &rep)
 			got := []string{rep.Findings[0].Name, rep.Findings[1].Name, rep.Findings[2].Name}
 			if want := []string{c.ip, "kubeproxy.canary.missing", c.ip6}; !slices.Equal(got, want) {
 				t.Errorf("%s, it answers: %v: %v, want %v", c.what, answers, got, want)
@@ -175,7 +180,8 @@ func TestUnwritten(t *testing.T) {
 	}
 }
 
-// TestWrote: only figures of one family tell whether kube-proxy serves it, and a report of a live node asks for them.
+// TestWrote checks that only metrics of one family show whether kube-proxy serves it, and that the
+// report of a live node uses them.
 func TestWrote(t *testing.T) {
 	const last = "kubeproxy_sync_proxy_rules_last_%stimestamp_seconds%s 50\n"
 	for page, want := range map[string]string{
@@ -199,7 +205,8 @@ func TestWrote(t *testing.T) {
 	}
 }
 
-// TestRouteLocalnet: an empty KUBE-FIREWALL guards nothing where no interface routes 127.0.0.0/8.
+// TestRouteLocalnet checks that an empty KUBE-FIREWALL is not reported if no interface routes
+// 127.0.0.0/8.
 func TestRouteLocalnet(t *testing.T) {
 	text, err := os.ReadFile("../../../../internal/proxyrules/testdata/iptables-save.txt")
 	if err != nil {

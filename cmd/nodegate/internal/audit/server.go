@@ -14,7 +14,8 @@ import (
 	"nodegate/policy"
 )
 
-// server is an API server whose credentials are read again after every failure: they may not be there yet, or be renewed.
+// server is an API server. It reads its credentials again after every failure, because they may not
+// exist yet or be renewed.
 type server struct {
 	host    *host.Host
 	asks    policy.Audit
@@ -26,7 +27,7 @@ type server struct {
 	warned bool
 }
 
-func (s *server) open() (*kube.API, error) {
+func (s *server) openClient() (*kube.API, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.api != nil {
@@ -49,14 +50,14 @@ func (s *server) open() (*kube.API, error) {
 	}
 	if api.Unverified() && !s.warned {
 		s.warned = true
-		s.warn(fmt.Sprintf("audit: %s has insecure-skip-tls-verify: anybody between here and the API server can invent what it says",
+		s.warn(fmt.Sprintf("audit: %s has insecure-skip-tls-verify: the API server's certificate is not verified, and its answers can be forged",
 			cmp.Or(source.Kubeconfig, "the service account")))
 	}
 	s.api = api
 	return api, nil
 }
 
-// proxyKubeconfig returns where kops and hand-made units keep kube-proxy's credentials.
+// proxyKubeconfig returns the path where kops and custom units store kube-proxy's credentials.
 func proxyKubeconfig(h *host.Host) (string, error) {
 	names := []string{"/var/lib/kube-proxy/kubeconfig", "/var/lib/kube-proxy/kubeconfig.conf", "/etc/kubernetes/kube-proxy.kubeconfig"}
 	for _, name := range names {
@@ -66,12 +67,12 @@ func proxyKubeconfig(h *host.Host) (string, error) {
 			return "", err
 		}
 	}
-	return "", fmt.Errorf("kube-proxy has no kubeconfig on this node (not %s): name one that may list and watch Services and "+
+	return "", fmt.Errorf("kube-proxy has no kubeconfig on this node (%s is missing): set one that may list and watch Services and "+
 		"EndpointSlices, audit { kubeconfig = \"...\" }", names[0])
 }
 
-// close forgets a client that failed.
-func (s *server) close(api *kube.API) {
+// closeClient drops a client that failed.
+func (s *server) closeClient(api *kube.API) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.api == api {
@@ -81,22 +82,22 @@ func (s *server) close(api *kube.API) {
 }
 
 func (s *server) List(ctx context.Context, latest bool) (*proxyrules.Versions, error) {
-	api, err := s.open()
+	api, err := s.openClient()
 	if err != nil {
 		return nil, err
 	}
 	v, err := api.List(ctx, latest)
 	if err != nil {
-		s.close(api)
+		s.closeClient(api)
 	}
 	return v, err
 }
 
 func (s *server) Follow(ctx context.Context, from *proxyrules.Versions, send func(proxyrules.Event)) error {
-	api, err := s.open()
+	api, err := s.openClient()
 	if err != nil {
 		return err
 	}
-	defer s.close(api)
+	defer s.closeClient(api)
 	return api.Follow(ctx, from, send)
 }

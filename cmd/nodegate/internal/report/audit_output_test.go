@@ -41,11 +41,11 @@ func TestAuditSummary(t *testing.T) {
 	const want = `kube-proxy in iptables mode, rules of version 1.31 to 1.37, 9 Service ports
 
 fail: kubeproxy.endpoint.dnat (prod/np)
-  connections meant for one endpoint of a Service go nowhere, or to another address
-  seen:   KUBE-SEP-KND7CFLS43625DNG is the chain of 100.96.1.1:80, but it translates to 100.96.1.9:80
+  connections to one endpoint of a Service fail or go to another address
+  seen:   KUBE-SEP-KND7CFLS43625DNG is the chain of 100.96.1.1:80, but its DNAT rule leads to 100.96.1.9:80
   where:  ip nat KUBE-SEP-KND7CFLS43625DNG line 443
   rule:   -A KUBE-SEP-KND7CFLS43625DNG -p tcp -m comment --comment "prod/np" -m tcp -j DNAT --to-destination 100.96.1.9:80
-  remedy: restart kube-proxy, which rewrites every rule (those that are there go on working meanwhile): kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE
+  remedy: restart kube-proxy (rules stay in place): ` + "`" + `kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE` + "`" + `
   ref:    kubernetes pkg/proxy/iptables/proxier.go
 
 SERVICE                       ADDRESS               ALSO                             ENDPOINTS     VERDICT

@@ -2,22 +2,24 @@ package settle
 
 import "time"
 
-// budget holds rounds to one part in share of a processor. What they do not use is saved for as long as every, so a round that
-// costs much, as the first ones after a boot, delays the next one only where others came before it.
+// budget limits rounds to one part in share of a processor. Unused time is saved for at most Every,
+// so an expensive round, such as the first ones after a boot, delays the next round only if others
+// preceded it.
 type budget struct {
 	every time.Duration
-	saved time.Duration // of a processor; less than 0: owed
-	since time.Time     // saved was so much then
+	saved time.Duration // processor time; negative if owed
+	since time.Time     // time at which saved had its value
 }
 
-const share = 125 // with what a watch in peace uses, less than one part in 100
+const share = 125 // together with an idle watch, less than one part in 100
 
 func newBudget(every time.Duration, now time.Time) budget {
 	return budget{every: every, saved: every / share, since: now}
 }
 
-// spend books what a round has used, and returns how long no other one begins: until nothing is owed, twice every at most.
-func (b *budget) spend(used time.Duration, now time.Time) time.Duration {
+// recordUse records the processor time of a round and returns the pause before the next round: until
+// nothing is owed, at most twice Every.
+func (b *budget) recordUse(used time.Duration, now time.Time) time.Duration {
 	most := b.every / share
 	b.saved = min(b.saved+now.Sub(b.since)/share, most)
 	b.saved = max(b.saved-used, -2*most)

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// TestBudget: rounds that begin whenever they may use one part in share of the time and what had been saved before, if each uses
-// less than that part of every; and the next one never waits for longer than every.
+// TestBudget checks that rounds at the earliest allowed times use at most one part in share of the
+// time plus the saved time, if each round uses less than that part of Every. No round waits longer
+// than Every.
 func TestBudget(t *testing.T) {
 	const every = 5 * time.Minute
 	for seed := range uint64(200) {
@@ -18,7 +19,7 @@ func TestBudget(t *testing.T) {
 		var sum time.Duration
 		for end := now.Add(24 * time.Hour); now.Before(end); {
 			used := time.Duration(r.Int64N(int64(most) + 1))
-			wait := b.spend(used, now)
+			wait := b.recordUse(used, now)
 			if wait > 2*every {
 				t.Fatalf("seed %d: after %s of a processor the next round waits %s", seed, used, wait)
 			}
@@ -30,17 +31,17 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestBudgetSaved: the first round that costs much delays nothing, the one after it does.
+// TestBudgetSaved checks that the first expensive round delays nothing, but the second one does.
 func TestBudgetSaved(t *testing.T) {
 	now := time.Unix(0, 0)
 	b := newBudget(5*time.Minute, now)
-	if wait := b.spend(2300*time.Millisecond, now); wait != 0 {
+	if wait := b.recordUse(2300*time.Millisecond, now); wait != 0 {
 		t.Errorf("the first round: the next waits %s", wait)
 	}
-	if wait := b.spend(600*time.Millisecond, now.Add(10*time.Second)); wait != 52500*time.Millisecond {
+	if wait := b.recordUse(600*time.Millisecond, now.Add(10*time.Second)); wait != 52500*time.Millisecond {
 		t.Errorf("the second round owes 0.42 s, the third waits %s", wait)
 	}
-	if wait := b.spend(time.Minute, now.Add(20*time.Second)); wait != 10*time.Minute {
+	if wait := b.recordUse(time.Minute, now.Add(20*time.Second)); wait != 10*time.Minute {
 		t.Errorf("a round of a minute: the next waits %s", wait)
 	}
 }

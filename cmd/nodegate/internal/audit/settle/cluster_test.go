@@ -17,26 +17,26 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// cluster is an API server, a kube-proxy and a node, all simulated. State is the endpoints of each Service and the rest that it says;
-// every version of it is in log, in order.
+// cluster simulates an API server, a kube-proxy and a node. The state of a Service is its endpoints
+// and its other fields. log contains every version of the states, in order.
 type cluster struct {
 	*rand.Rand
 	began   time.Time
 	names   []string
 	log     []event
-	rules   map[string]string // what kube-proxy has written
-	applied int               // how much of log that is
-	stale   map[string]bool   // Services whose rules kube-proxy does not mend
-	dead    bool              // kube-proxy does nothing any more
+	rules   map[string]string // rules that kube-proxy has written
+	applied int               // number of versions in rules
+	stale   map[string]bool   // Services whose rules kube-proxy does not repair
+	dead    bool              // kube-proxy has stopped working
 	next    int               // the next new endpoint
-	hot     bool              // one Service changes all the time, faster than kube-proxy writes
-	lagged  time.Duration     // at most: kube-proxy's writing, and the watch
-	shadow  map[string]string // the API now
-	ipvs    bool              // kube-proxy's mode
-	spent   time.Duration     // on reading the rules
+	hot     bool              // one Service changes continuously, faster than kube-proxy writes
+	lagged  time.Duration     // maximum delay of kube-proxy's syncs and of the watch
+	shadow  map[string]string // current state of the API
+	ipvs    bool              // IPVS mode
+	spent   time.Duration     // time spent on reading the rules
 }
 
-// event is a version of one Service: endpoints and one of the kinds, "1,5 3", or "gone".
+// event is a version of one Service: its endpoints and a kind, as in "1,5 3", or "gone".
 type event struct {
 	service, state string
 	at             time.Time
@@ -60,7 +60,7 @@ func (c *cluster) put(service, state string) {
 	c.shadow[service] = state
 }
 
-// state is what the API had after n versions.
+// state returns the state of the API after n versions.
 func (c *cluster) state(n int) map[string]string {
 	s := map[string]string{}
 	for _, e := range c.log[:n] {
@@ -69,7 +69,8 @@ func (c *cluster) state(n int) map[string]string {
 	return s
 }
 
-// change makes one new version: an endpoint more, one less, none, the Service gone or back, or something else that it says.
+// change adds a version: one more endpoint, one less, none, the Service deleted or restored, or
+// another field changed.
 func (c *cluster) change() {
 	service := c.names[c.IntN(len(c.names))]
 	if c.hot {
@@ -94,7 +95,7 @@ func (c *cluster) change() {
 	c.put(service, strings.Join(list, ",")+" "+number)
 }
 
-// audit runs one audit in motion.
+// audit runs one audit while the cluster changes.
 func (c *cluster) audit(t *testing.T) settle.Outcome {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -107,11 +108,11 @@ func (c *cluster) audit(t *testing.T) settle.Outcome {
 	go c.proxy(ctx)
 	time.Sleep(time.Duration(c.IntN(5000)) * time.Millisecond)
 	switch c.IntN(4) {
-	case 0: // a rule put back by hand: an endpoint that will never be there again
+	case 0: // a rule restored manually: an endpoint that will never exist again
 		service := c.names[c.IntN(len(c.names))]
 		c.stale[service] = true
 		c.rules[service] = "99999"
-	case 1: // kube-proxy stops, and then every Service changes to what it never was before
+	case 1: // kube-proxy stops, then every Service changes to a state that it never had
 		c.dead = true
 		for _, service := range c.names {
 			c.stale[service] = true
@@ -132,7 +133,7 @@ func (c *cluster) audit(t *testing.T) settle.Outcome {
 	return out
 }
 
-// churn changes the API.
+// churn changes the API repeatedly.
 func (c *cluster) churn(ctx context.Context, every time.Duration) {
 	for ctx.Err() == nil {
 		c.change()
@@ -140,7 +141,7 @@ func (c *cluster) churn(ctx context.Context, every time.Duration) {
 	}
 }
 
-// proxy writes what it has heard, late, again and again.
+// proxy writes the versions that it has received, with delays.
 func (c *cluster) proxy(ctx context.Context) {
 	for ctx.Err() == nil && !c.dead {
 		heard := c.heard(c.lagged / 2)
@@ -157,7 +158,7 @@ func (c *cluster) proxy(ctx context.Context) {
 	}
 }
 
-// heard is how many versions somebody knows whose news are up to so old.
+// heard returns the number of versions known to a watcher with the given lag.
 func (c *cluster) heard(lag time.Duration) int {
 	known := time.Now().Add(-time.Duration(c.Int64N(int64(lag) + 1)))
 	n := 0
@@ -174,7 +175,8 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Rules reads the Services one after the other, while kube-proxy writes. Now and then what is read is torn.
+// Rules reads the Services one after the other while kube-proxy writes. Sometimes a reading is
+// torn.
 func (c *cluster) Rules(ctx context.Context) (proxyrules.Judgment, error) {
 	began := time.Now()
 	defer func() { c.spent += time.Since(began) }()
@@ -231,19 +233,19 @@ func address(endpoint string) string {
 	return netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}).String()
 }
 
-// Writer is one of many short writings.
+// Writer returns one of many short syncs.
 func (c *cluster) Writer() settle.Writer {
 	const takes = 300 * time.Millisecond
 	took := time.Since(c.began)
 	return settle.Writer{PID: 1 + int(took/takes), Runs: took % takes, Used: took % takes}
 }
 
-// Written says nothing.
+// Written returns no data.
 func (c *cluster) Written() map[string]settle.Written { return nil }
 
 func (c *cluster) Proxy(context.Context) []proxyrules.Finding { return nil }
 
-// List answers from a cache that is old, or with the latest.
+// List returns an old state from a cache or the latest one.
 func (c *cluster) List(_ context.Context, latest bool) (*proxyrules.Versions, error) {
 	n := len(c.log)
 	if !latest {
@@ -264,7 +266,7 @@ func (c *cluster) List(_ context.Context, latest bool) (*proxyrules.Versions, er
 	return v, v.ReadEndpointSlices(strings.NewReader(fmt.Sprintf(list, n, strings.Join(slices, ","))))
 }
 
-// Follow sends every version since the list, late and in order.
+// Follow sends every version since the list, in order and with a delay.
 func (c *cluster) Follow(ctx context.Context, from *proxyrules.Versions, send func(proxyrules.Event)) error {
 	var n int
 	if _, err := fmt.Sscan(from.Services.Version, &n); err != nil {

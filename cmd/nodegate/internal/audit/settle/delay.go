@@ -7,10 +7,11 @@ import (
 	"nodegate/internal/proxyrules"
 )
 
-// Delays is how long changes of the API took to be in the rules of this node, as seen by reading the rules: each is at most
-// so long. A change that the rules were read late after, because reading costs much, says nothing and is not counted.
+// Delays is a histogram of the time from a change in the API to this node's rules, as upper limits
+// from readings of the rules. A change is not counted if the rules were read late because reading
+// them is expensive.
 type Delays struct {
-	Buckets [8]int // by DelayBounds, and one for what took longer
+	Buckets [8]int // by DelayBounds, plus one for longer times
 	Sum     time.Duration
 	Count   int
 }
@@ -21,12 +22,13 @@ func DelayBounds() []time.Duration {
 	return []time.Duration{s, 2 * s, 5 * s, 10 * s, 15 * s, 30 * s, 60 * s}
 }
 
-// late is the age of a change at which a first reading says nothing of how soon it was written.
+// late is the maximum age of a change at the first reading. The reading of an older change shows
+// nothing about its delay.
 const late = 5 * time.Second
 
-// add counts the changes that a round saw arrive.
+// add counts the changes that arrived before a round.
 func (d *Delays) add(changed map[string]time.Time, out Outcome, began, first time.Time) {
-	in := map[string]time.Time{} // when each was seen to agree
+	in := map[string]time.Time{} // when each Service was first seen to agree
 	for i := range out.Report.Services {
 		in[proxyrules.ServicePort{Name: out.Report.Services[i].Name}.Service()] = first
 	}
@@ -34,7 +36,7 @@ func (d *Delays) add(changed map[string]time.Time, out Outcome, began, first tim
 		in[proxyrules.ServicePort{Name: c.Service}.Service()] = began.Add(time.Duration(c.After * float64(time.Second)))
 	}
 	for i := range out.Report.Findings {
-		delete(in, proxyrules.Of(&out.Report.Findings[i]).Service())
+		delete(in, proxyrules.PortOf(&out.Report.Findings[i]).Service())
 	}
 	for service, at := range changed {
 		seen, ok := in[service]

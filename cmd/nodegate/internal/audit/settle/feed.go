@@ -12,49 +12,49 @@ import (
 const (
 	retryLeast = 2 * time.Second
 	retryMost  = 2 * time.Minute
-	patience   = time.Minute // with an API that does not answer, before that is said
+	patience   = time.Minute // time without an answer of the API until that is reported
 )
 
-// feed is an API that is listed once and followed for as long as nodegate watch runs. It is the API of each round, and of
-// what runs beside it.
+// feed lists an API once and follows it as long as nodegate watch runs. It serves as the API of
+// each round and of the parallel search for stale flows.
 type feed struct {
 	api  API
-	news chan struct{} // one is waiting where something changed
+	news chan struct{} // signals a change
 
 	mu       sync.Mutex
-	now      *proxyrules.Versions // nil: never listed
-	changed  map[string]time.Time // Services since the last round, and when they first did
-	relisted time.Time            // since the last round
-	rounds   bool                 // one runs
-	log      []proxyrules.Event   // since it began
+	now      *proxyrules.Versions // nil until listed
+	changed  map[string]time.Time // Services changed since the last round, with the time of the first change
+	relisted time.Time            // time of a new list since the last round
+	rounds   bool                 // a round is running
+	log      []proxyrules.Event   // events since the round began
 	more     chan struct{}        // closed when the log grows
-	err      error                // why it is not followed
-	failing  time.Time            // since when
-	again    context.CancelFunc   // lists again
-	behind   bool                 // then past every cache: the watch has been behind
+	err      error                // error of the last attempt to follow the API
+	failing  time.Time            // time of the first failure
+	relist   context.CancelFunc   // triggers a new list
+	behind   bool                 // the next list must bypass caches, because the watch lagged behind
 }
 
 func newFeed(api API) *feed {
 	return &feed{api: api, news: make(chan struct{}, 1), changed: map[string]time.Time{}, more: make(chan struct{})}
 }
 
-// run lists and follows, until the context ends.
+// run lists and follows the API until the context ends.
 func (f *feed) run(ctx context.Context) {
 	for wait := retryLeast; ctx.Err() == nil; wait = min(2*wait, retryMost) {
 		began := time.Now()
-		f.failed(f.once(ctx))
+		f.setError(f.listAndFollow(ctx))
 		if time.Since(began) > patience {
 			wait = retryLeast
 		}
-		sleep(ctx, wait/2+rand.N(wait)) // a fleet does not come back at once
+		sleep(ctx, wait/2+rand.N(wait)) // spreads the reconnects of a fleet
 	}
 }
 
-func (f *feed) once(ctx context.Context) error {
+func (f *feed) listAndFollow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	f.mu.Lock()
-	f.again = cancel
+	f.relist = cancel
 	latest := f.behind
 	f.behind = false
 	f.mu.Unlock()
@@ -62,53 +62,54 @@ func (f *feed) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f.take(proxyrules.Relisted(now))
-	now.Lean()
-	return f.api.Follow(ctx, now, f.take)
+	f.addEvent(proxyrules.Relisted(now))
+	now.DropIndex()
+	return f.api.Follow(ctx, now, f.addEvent)
 }
 
-// take keeps one change. New lists are copied: the round that runs changes what it is sent.
-func (f *feed) take(c proxyrules.Event) {
+// addEvent stores one event. It copies a new list, because the running round modifies its own.
+func (f *feed) addEvent(c proxyrules.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.err, f.failing = nil, time.Time{}
 	if now := c.Relist(); now != nil {
-		f.relisted, f.now = time.Now(), now.Now()
-		f.now.Lean()
+		f.relisted, f.now = time.Now(), now.Current()
+		f.now.DropIndex()
 	} else {
 		for _, service := range f.now.Apply(c) {
 			if _, known := f.changed[service]; !known {
 				f.changed[service] = time.Now()
 			}
 		}
-		f.now.Forget()
+		f.now.DropPast()
 	}
 	if f.rounds {
 		f.log = append(f.log, c)
 	}
 	close(f.more)
 	f.more = make(chan struct{})
-	f.wake()
+	f.notify()
 }
 
-func (f *feed) failed(err error) {
+func (f *feed) setError(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err = err; err != nil && f.failing.IsZero() {
 		f.failing = time.Now()
 	}
-	f.wake()
+	f.notify()
 }
 
-func (f *feed) wake() {
+func (f *feed) notify() {
 	select {
 	case f.news <- struct{}{}:
 	default:
 	}
 }
 
-// pending returns when the first change came that no round has seen, the zero time where none did. known reports whether
-// the API has been listed, err why it has not answered for long enough to be said.
+// pending returns the time of the first change since the last round, or the zero time. known
+// reports whether the API has been listed. err is the API's error once it has lasted longer than
+// patience.
 func (f *feed) pending() (first time.Time, known bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -124,8 +125,9 @@ func (f *feed) pending() (first time.Time, known bool, err error) {
 	return first, f.now != nil, err
 }
 
-// begin begins a round: it returns what the API says now, and which Services changed since the last one. The caller calls end.
-func (f *feed) begin() (now *proxyrules.Versions, changed map[string]time.Time) {
+// beginRound starts a round. It returns the API's current state and the Services that changed since the
+// last round. The caller must call endRound.
+func (f *feed) beginRound() (now *proxyrules.Versions, changed map[string]time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	changed, f.changed, f.relisted, f.log = f.changed, map[string]time.Time{}, time.Time{}, nil
@@ -133,32 +135,32 @@ func (f *feed) begin() (now *proxyrules.Versions, changed map[string]time.Time) 
 	if f.now == nil {
 		return nil, changed
 	}
-	return f.now.Now(), changed
+	return f.now.Current(), changed
 }
 
-// end ends a round.
-func (f *feed) end() {
+// endRound ends a round.
+func (f *feed) endRound() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.rounds, f.log = false, nil
 }
 
-// restart lists again: the watch is behind.
+// restart triggers a new list, because the watch lags behind.
 func (f *feed) restart() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.again != nil {
+	if f.relist != nil {
 		f.behind = true
-		f.again()
+		f.relist()
 	}
 }
 
-// List lists the API itself.
+// List lists the API.
 func (f *feed) List(ctx context.Context, latest bool) (*proxyrules.Versions, error) {
 	return f.api.List(ctx, latest)
 }
 
-// Follow sends what has changed since the round began.
+// Follow sends the events since the round began.
 func (f *feed) Follow(ctx context.Context, _ *proxyrules.Versions, send func(proxyrules.Event)) error {
 	for sent := 0; ; {
 		f.mu.Lock()

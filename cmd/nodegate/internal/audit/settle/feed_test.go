@@ -32,31 +32,31 @@ func listed(t *testing.T, address string) *proxyrules.Versions {
 	return v
 }
 
-// TestFeed: what a round is sent is its own, new lists too: the feed goes on in another goroutine. Between rounds nothing is kept
-// of what changes but its latest state.
+// TestFeed checks that a round gets its own copy of events and new lists, because the feed
+// continues in another goroutine. Between rounds, only the latest state is stored.
 func TestFeed(t *testing.T) {
 	f := newFeed(nil)
-	f.take(proxyrules.Relisted(listed(t, "10.0.0.1")))
+	f.addEvent(proxyrules.Relisted(listed(t, "10.0.0.1")))
 	_, second := slice(t, "10.0.0.2")
-	f.take(second)
+	f.addEvent(second)
 	if len(f.log) != 0 {
-		t.Errorf("%d changes are kept although no round runs", len(f.log))
+		t.Errorf("%d events are stored although no round is running", len(f.log))
 	}
-	mine, changed := f.begin()
-	if !mine.Now().Endpoints.Has("10.0.0.2:80") || len(changed) != 1 {
-		t.Errorf("a round begins without the latest change: %v", changed)
+	mine, changed := f.beginRound()
+	if !mine.Current().Endpoints.Has("10.0.0.2:80") || len(changed) != 1 {
+		t.Errorf("the round lacks the latest change: %v", changed)
 	}
-	f.take(proxyrules.Relisted(listed(t, "10.0.0.3")))
+	f.addEvent(proxyrules.Relisted(listed(t, "10.0.0.3")))
 	for _, c := range f.log {
 		mine.Apply(c)
 	}
 	_, fourth := slice(t, "10.0.0.4")
-	f.take(fourth)
-	if now := mine.Now().Endpoints; !now.Has("10.0.0.3:80") || now.Has("10.0.0.4:80") {
-		t.Error("what the feed takes changes what the round has")
+	f.addEvent(fourth)
+	if now := mine.Current().Endpoints; !now.Has("10.0.0.3:80") || now.Has("10.0.0.4:80") {
+		t.Error("an event in the feed modified the state of the round")
 	}
-	f.end()
-	if next, _ := f.begin(); len(f.log) != 0 || !next.Now().Endpoints.Has("10.0.0.4:80") {
-		t.Error("the next round does not begin with what the API says now")
+	f.endRound()
+	if next, _ := f.beginRound(); len(f.log) != 0 || !next.Current().Endpoints.Has("10.0.0.4:80") {
+		t.Error("the next round does not begin with the API's current state")
 	}
 }

@@ -7,15 +7,16 @@ import (
 	"nodegate/internal/proxyrules"
 )
 
-// Flows returns findings of flows that conntrack still sends to endpoints that the API no longer has. One look is a
-// suspicion: kube-proxy deletes such flows itself, some time after its rules. Where there is none, it is the only look.
-// What stays for as long as settle, and is in use meanwhile, and whose endpoint the API does not have at the end either, is
-// a finding: a flow that nobody uses is forgotten by itself.
+// Flows returns findings about flows that conntrack still sends to endpoints that the API no longer
+// has. One reading gives only suspects, because kube-proxy deletes such flows itself some time
+// after its rules. Without suspects, the first reading is the only one. A finding requires that the flow
+// persists for the settle time, is in use during that time, and that the API lacks its endpoint at
+// the end too. Unused flows expire by themselves.
 func Flows(ctx context.Context, table func(context.Context) ([]proxyrules.Flow, error), api API, listed *proxyrules.Versions,
 	settle time.Duration,
 ) ([]proxyrules.Finding, error) {
 	began := time.Now()
-	suspects := map[string]proxyrules.StaleFlow{} // as they were at first
+	suspects := map[string]proxyrules.StaleFlow{} // at the first reading
 	var inUse []proxyrules.Flow
 	for first := true; first || time.Since(began) < settle; first = false {
 		if !first && !sleep(ctx, time.Second) {
@@ -53,7 +54,7 @@ func Flows(ctx context.Context, table func(context.Context) ([]proxyrules.Flow, 
 	return proxyrules.FlowFindings(stale, time.Now()), nil
 }
 
-// sleep returns false where the context ends first.
+// sleep returns false if the context ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -13,7 +13,7 @@ import (
 	"nodegate/internal/proxyrules"
 )
 
-// listing is an API that lists one UDP Service, whose endpoints may change after a time.
+// listing is an API with one UDP Service whose endpoints may change after a time.
 type listing struct {
 	first, later string
 	after        time.Time
@@ -43,25 +43,26 @@ func (l *listing) List(_ context.Context, latest bool) (*proxyrules.Versions, er
 		"endpoints": [{"addresses": ["` + endpoint + `"]}], "ports": [{"port": 514, "protocol": "UDP"}]}]}`))
 }
 
-// TestFlows: only a flow that stays, is in use, and whose endpoint the API does not have at the end either is a finding.
+// TestFlows checks that a flow is reported only if it persists, is in use, and its endpoint is
+// still missing from the API at the end.
 func TestFlows(t *testing.T) {
 	const old, current = "10.244.0.1", "10.244.0.2"
 	for _, test := range []struct {
 		what    string
 		to      string
-		deleted time.Duration // by kube-proxy, after so long; 0: never
+		deleted time.Duration // kube-proxy deletes it after this time; 0: never
 		idle    bool
-		back    string // the endpoint that the API has at the end
+		back    string // endpoint in the API at the end
 		err     error
 		found   bool
-		looks   int // at most; 0: any
+		looks   int // maximum number of looks; 0: any
 	}{
 		{what: "healthy", to: current, back: current, looks: 1},
 		{what: "stale", to: old, back: current, found: true},
 		{what: "deleted by kube-proxy", to: old, deleted: 5 * time.Second, back: current, looks: 6},
 		{what: "not in use", to: old, idle: true, back: current},
 		{what: "the endpoint was new, and the first list old", to: old, back: old},
-		{what: "the API does not confirm it", to: old, back: current, err: errors.New("refused")},
+		{what: "the second list fails", to: old, back: current, err: errors.New("refused")},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -92,7 +93,7 @@ func TestFlows(t *testing.T) {
 					t.Errorf("got %v", found)
 				}
 				if test.looks > 0 && looks > test.looks {
-					t.Errorf("looked %d times, want %d at most", looks, test.looks)
+					t.Errorf("%d looks, want at most %d", looks, test.looks)
 				}
 			})
 		})

@@ -7,7 +7,7 @@ import (
 	"nodegate/internal/proxyrules"
 )
 
-// follow starts the watch where there is something to follow. After it, end ends the watch, and waits for it.
+// follow starts the watch if there are suspects. l.end stops the watch and waits for it.
 func (l *loop) follow(ctx context.Context) {
 	if len(l.suspects) == 0 || l.follows {
 		return
@@ -30,18 +30,19 @@ func (l *loop) follow(ctx context.Context) {
 	}()
 	l.end = func() {
 		cancel()
-		for range events { // until the watch has returned
+		for range events { // wait until the watch has returned
 		}
 	}
 }
 
-// change is one of the API, or why there are no more.
+// change is one event of the API, or the error that ended the watch.
 type change struct {
 	c   proxyrules.Event
 	err error
 }
 
-// wait takes the API's changes for so long, or until enough says so. It returns false where the context ends.
+// wait applies the API's changes for the time d, or until enough returns true. It returns false if
+// the context ends.
 func (l *loop) wait(ctx context.Context, d time.Duration, enough func() bool) bool {
 	end := time.NewTimer(d)
 	defer end.Stop()

@@ -12,10 +12,11 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// TestSchedulesIPVS is TestSchedules in IPVS mode, where nothing has the name of a Service.
+// TestSchedulesIPVS is TestSchedules in IPVS mode, in which the rules contain no Service names.
 func TestSchedulesIPVS(t *testing.T) { testSchedules(t, 50, true) }
 
-// virtualServers is what a Service has in IPVS mode. Two Services may have the same address of a load balancer.
+// virtualServers returns the virtual servers of a Service. Two Services may share a load balancer
+// address.
 func (c *cluster) virtualServers(i int, endpoints []string, k kind) []ruleset.VirtualServer {
 	add := func(list []ruleset.VirtualServer, ip string, port int) []ruleset.VirtualServer {
 		s := ruleset.VirtualServer{Address: netip.AddrPortFrom(netip.MustParseAddr(ip), uint16(port)), Protocol: "tcp", Scheduler: "rr",
@@ -23,7 +24,7 @@ func (c *cluster) virtualServers(i int, endpoints []string, k kind) []ruleset.Vi
 		for _, e := range endpoints {
 			s.Servers = append(s.Servers, ruleset.RealServer{Address: netip.MustParseAddrPort(address(e) + ":80"), Weight: 1})
 		}
-		if c.IntN(3) == 0 { // one drains
+		if c.IntN(3) == 0 { // a draining endpoint
 			s.Servers = append(s.Servers, ruleset.RealServer{Address: netip.MustParseAddrPort("10.0.0.254:80")})
 		}
 		return append(list, s)
@@ -38,7 +39,7 @@ func (c *cluster) virtualServers(i int, endpoints []string, k kind) []ruleset.Vi
 	return list
 }
 
-// called returns the name of a Service, also where a finding has only its place.
+// called returns the name of a Service, even if a finding contains only its place.
 func (c *cluster) called(service string) string {
 	for i, name := range c.names {
 		if service == fmt.Sprintf("10.96.0.%d:80/tcp", i+1) || service == fmt.Sprintf("172.18.0.2:%d/tcp", 30080+i) {
@@ -49,7 +50,7 @@ func (c *cluster) called(service string) string {
 }
 
 func judgeIPVS(virtual *ruleset.IPVS) proxyrules.Judgment {
-	last := map[netip.AddrPort]ruleset.VirtualServer{} // of two Services at one place
+	last := map[netip.AddrPort]ruleset.VirtualServer{} // if two Services share a place, the last one counts
 	for _, s := range virtual.Servers {
 		last[s.Address] = s
 	}

@@ -10,67 +10,70 @@ import (
 	"nodegate/internal/proxyrules"
 )
 
-// FollowedNode is a node that is looked at for as long as nodegate watch runs.
+// FollowedNode is a node that nodegate watch audits continuously.
 type FollowedNode interface {
 	RuleReader
-	// Generation returns what differs whenever the rules do, "" where only reading them says. Where it is not sure, rules may have changed
-	// with the same generation, though most changes show.
+	// Generation returns a value that changes whenever the rules change, or "" if only reading the
+	// rules shows changes. If sure is false, some changes of the rules do not change the value.
 	Generation(ctx context.Context) (generation string, sure bool, err error)
-	// Spent returns the processor time that this process has used since it began, with the programs that it ran.
+	// Spent returns the processor time of this process and its child processes since its start.
 	Spent() time.Duration
-	// Flows looks for what conntrack still believes, beside a round.
+	// Flows returns findings about stale flows of conntrack. It runs in parallel to a round.
 	Flows(ctx context.Context, api API, now *proxyrules.Versions, settle time.Duration) []proxyrules.Finding
 }
 
-// FollowOptions bounds Keep.
+// FollowOptions are the options of Follow.
 type FollowOptions struct {
 	Node, Zone string
-	Settle     func() time.Duration // asked before each round: kube-proxy's configuration may come later
-	Every      time.Duration        // the rules are read so often where Generation says nothing, and rarely where it is not sure
-	Done       func(Progress)       // after each round
-	Looked     func()               // whenever it has looked, also where that needed no round; may be nil
+	Settle     func() time.Duration // called before each round, because kube-proxy's configuration may appear later
+	Every      time.Duration        // interval for reading the rules if Generation returns ""; longer if it is not sure
+	Done       func(Progress)       // called after each round
+	Looked     func()               // called after each look, even if it needed no round; may be nil
 }
 
-// Progress is what has been found.
+// Progress is the result of the audit so far.
 type Progress struct {
 	Findings   []proxyrules.Finding
-	Notes      []string  // of how the rules were read
-	Audited    time.Time // the end of the last round
-	Services   int       // ports of Services in the rules
+	Notes      []string  // remarks about how the rules were read
+	Audited    time.Time // end of the last round
+	Services   int       // number of Service ports in the rules
 	Rounds     int
-	Reads      int   // of the rules
-	Changes    int   // of the API
-	Unanswered error // why the API was not compared with
-	Unread     error // why the rules were not
+	Reads      int   // number of readings of the rules
+	Changes    int   // number of changes in the API
+	Unanswered error // why the rules were not compared with the API
+	Unread     error // why the rules could not be read
 	Delay      Delays
 }
 
 const (
-	quiet     = time.Second      // kube-proxy writes most changes within it
-	lookEvery = 30 * time.Second // at what costs little: the generation, and whether kube-proxy is there
-	rarely    = 4                // times Every
-	sooner    = 10               // times what it used is waited for at most after a round without peace, and twice as long after each one more
-	roundTime = time.Minute      // and the time that settling takes
+	quiet     = time.Second      // kube-proxy writes most changes within this time
+	lookEvery = 30 * time.Second // interval of the cheap looks: the generation, and whether kube-proxy runs
+	rarely    = 4                // multiple of Every
+	// After a round with open findings, the rest is at most this multiple of its processor time. Each
+	// further such round doubles it.
+	sooner    = 10
+	roundTime = time.Minute // limit of a round, in addition to the settle time
 )
 
-// follower is one Keep.
+// follower is the state of one Follow.
 type follower struct {
-	node       FollowedNode
-	feed       *feed
-	opts       FollowOptions
-	kept       Progress
-	doubts     int           // the last rounds that did not end in peace
-	generation string        // of the rules that it read
-	looked     time.Time     // last
-	again      time.Duration // after which what is in doubt is read again
-	full       time.Time     // the rules are read then where nothing says whether they have changed
-	rare       time.Time     // and then where they seem to be the same
-	rest       time.Time     // no round before
-	budget     budget
+	node        FollowedNode
+	feed        *feed
+	opts        FollowOptions
+	kept        Progress
+	doubts      int           // number of latest rounds in a row that had findings or errors
+	generation  string        // generation of the rules that were read last
+	looked      time.Time     // time of the last look
+	rereadAfter time.Duration // interval for rereading rules with findings
+	full        time.Time     // when to read the rules if the generation is unknown
+	rare        time.Time     // when to read the rules although the generation is the same
+	rest        time.Time     // no round before this time
+	budget      budget
 }
 
-// Follow audits a node until the context ends. It keeps one watch of the API open, and reads the rules when a change of the API
-// has had time to settle, when they have changed, and every few minutes where that cannot be told.
+// Follow audits a node until the context ends. It keeps one watch of the API open. It reads the
+// rules when an API change has had time to settle, when the rules have changed, and every few
+// minutes if changes of the rules cannot be detected.
 func Follow(ctx context.Context, node FollowedNode, api API, opts FollowOptions) {
 	k := &follower{node: node, feed: newFeed(api), opts: opts, budget: newBudget(opts.Every, time.Now())}
 	done := make(chan struct{})
@@ -79,15 +82,15 @@ func Follow(ctx context.Context, node FollowedNode, api API, opts FollowOptions)
 		k.feed.run(ctx)
 	}()
 	for ctx.Err() == nil {
-		wait := time.NewTimer(time.Until(k.next()))
+		wait := time.NewTimer(time.Until(k.nextLook()))
 		select {
 		case <-ctx.Done():
 		case <-k.feed.news:
 		case <-wait.C:
 		}
 		wait.Stop()
-		if ctx.Err() == nil && !time.Now().Before(k.next()) {
-			k.turn(ctx)
+		if ctx.Err() == nil && !time.Now().Before(k.nextLook()) {
+			k.lookOrAudit(ctx)
 			if opts.Looked != nil {
 				opts.Looked()
 			}
@@ -96,16 +99,16 @@ func Follow(ctx context.Context, node FollowedNode, api API, opts FollowOptions)
 	<-done
 }
 
-// next returns when something is to be done, as far as is known now.
-func (k *follower) next() time.Time {
+// nextLook returns the time of the next look, as far as it is known now.
+func (k *follower) nextLook() time.Time {
 	at := k.looked.Add(lookEvery)
 	if k.doubts > 0 {
-		at = k.looked.Add(k.again)
+		at = k.looked.Add(k.rereadAfter)
 	}
 	first, known, unanswered := k.feed.pending()
 	switch {
 	case !known && unanswered == nil:
-		return time.Now().Add(lookEvery) // the first list is under way
+		return time.Now().Add(lookEvery) // the first list is still running
 	case k.kept.Rounds == 0:
 		return time.Time{}
 	case !first.IsZero() && first.Add(quiet).Before(at):
@@ -117,8 +120,8 @@ func (k *follower) next() time.Time {
 	return at
 }
 
-// turn looks at what costs little, and makes a round where that is not enough.
-func (k *follower) turn(ctx context.Context) {
+// lookOrAudit makes the cheap checks, and a round if they are not sufficient.
+func (k *follower) lookOrAudit(ctx context.Context) {
 	k.looked = time.Now()
 	first, _, unanswered := k.feed.pending()
 	generation, sure, err := k.node.Generation(ctx)
@@ -127,17 +130,18 @@ func (k *follower) turn(ctx context.Context) {
 	if same && k.doubts == 0 && first.IsZero() && unanswered == nil && len(k.node.Proxy(ctx)) == 0 {
 		return
 	}
-	k.round(ctx, generation, unanswered)
+	k.runRound(ctx, generation, unanswered)
 }
 
-func (k *follower) round(ctx context.Context, generation string, unanswered error) {
+func (k *follower) runRound(ctx context.Context, generation string, unanswered error) {
 	settle := k.opts.Settle()
 	bounded, cancel := context.WithTimeout(ctx, settle+roundTime)
 	defer cancel()
 	began, read, spent := time.Now(), &counted{RuleReader: k.node}, k.node.Spent()
-	now, changed := k.feed.begin()
-	defer k.feed.end()
-	// Nobody waits for this verdict, and kube-proxy may be at its first writing of many rules.
+	now, changed := k.feed.beginRound()
+	defer k.feed.endRound()
+	// Patient: no operator waits for this result, and kube-proxy may be in its first sync of many
+	// rules.
 	opts := Options{Settle: settle, Patient: true, Node: k.opts.Node, Zone: k.opts.Zone}
 	flows := make(chan []proxyrules.Finding, 1)
 	var out Outcome
@@ -157,9 +161,9 @@ func (k *follower) round(ctx context.Context, generation string, unanswered erro
 	k.looked = time.Now()
 	every := k.opts.Every - k.opts.Every/10 + rand.N(k.opts.Every/5+1)
 	k.full, k.rare = k.looked.Add(every), k.looked.Add(rarely*every)
-	k.again = min(2*k.again, k.opts.Every)
+	k.rereadAfter = min(2*k.rereadAfter, k.opts.Every)
 	used := k.node.Spent() - spent
-	rest := k.budget.spend(used, k.looked)
+	rest := k.budget.recordUse(used, k.looked)
 	if len(found) > 0 || err != nil || unanswered != nil {
 		rest = min(rest, used*sooner<<min(k.doubts, 4))
 		k.doubts++
@@ -167,8 +171,8 @@ func (k *follower) round(ctx context.Context, generation string, unanswered erro
 		k.doubts = 0
 	}
 	k.rest = k.looked.Add(rest)
-	if k.doubts == 0 || !alike(found, k.kept.Findings) {
-		k.again = lookEvery
+	if k.doubts == 0 || !sameFindings(found, k.kept.Findings) {
+		k.rereadAfter = lookEvery
 	}
 	k.kept.Findings, k.kept.Audited, k.kept.Unanswered, k.kept.Unread = found, k.looked, unanswered, err
 	k.kept.Notes = out.Report.Notes
@@ -177,23 +181,23 @@ func (k *follower) round(ctx context.Context, generation string, unanswered erro
 	k.kept.Reads += read.times
 	k.kept.Changes += len(changed)
 	k.kept.Delay.add(changed, out, began, read.first)
-	unsure := func(f proxyrules.Finding) bool { return strings.HasPrefix(f.Name, "kubeproxy.truth.un") } // maybe by the fault of the watch
+	unsure := func(f proxyrules.Finding) bool { return strings.HasPrefix(f.Name, "kubeproxy.truth.un") } // the watch may be the cause
 	if out.Behind || !out.Writing && slices.ContainsFunc(found, unsure) {
 		k.feed.restart()
 	}
 	k.opts.Done(k.kept)
 }
 
-// alike reports whether two rounds found the same, whatever they say of it.
-func alike(a, b []proxyrules.Finding) bool {
+// sameFindings reports whether two rounds have the same findings, whatever their messages.
+func sameFindings(a, b []proxyrules.Finding) bool {
 	return slices.EqualFunc(a, b, func(a, b proxyrules.Finding) bool { return identity(&a) == identity(&b) })
 }
 
-// counted counts how often the rules are read.
+// counted counts the readings of the rules.
 type counted struct {
 	RuleReader
 	times int
-	first time.Time // the end of the first reading
+	first time.Time // end of the first reading
 }
 
 func (c *counted) Rules(ctx context.Context) (proxyrules.Judgment, error) {

@@ -11,7 +11,7 @@ import (
 	"nodegate/cmd/nodegate/internal/audit/settle"
 )
 
-// TestKeepStill: where nothing changes, the rules are not read again.
+// TestKeepStill checks that the rules are not read again while nothing changes.
 func TestKeepStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &generation{newCluster(rand.New(rand.NewPCG(1, 1))), "7", true}
@@ -27,10 +27,10 @@ func TestKeepStill(t *testing.T) {
 		})
 		time.Sleep(time.Hour)
 		if ago := time.Since(looked); ago > time.Minute {
-			t.Errorf("it last looked %v ago", ago)
+			t.Errorf("the last look was %v ago", ago)
 		}
 		if !slices.Equal(reads, []int{1}) {
-			t.Errorf("rounds in an hour of peace: %v, want the first", reads)
+			t.Errorf("rounds in an hour without changes: %v, want only the first", reads)
 		}
 		c.generation = "8"
 		time.Sleep(time.Minute)
@@ -40,7 +40,7 @@ func TestKeepStill(t *testing.T) {
 	})
 }
 
-// generation is a cluster whose rules have one.
+// generation is a cluster whose rules have a generation.
 type generation struct {
 	*cluster
 	generation string
@@ -51,7 +51,8 @@ func (g *generation) Generation(context.Context) (string, bool, error) {
 	return g.generation, g.sure, nil
 }
 
-// TestKeepLayout: where rules may have changed though they seem to be the same, they are read now and then, and at once where they do not.
+// TestKeepLayout checks an unreliable generation: the rules are read now and then while it is
+// unchanged, and at once when it changes.
 func TestKeepLayout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &generation{newCluster(rand.New(rand.NewPCG(1, 1))), "7", false}
@@ -65,7 +66,7 @@ func TestKeepLayout(t *testing.T) {
 		})
 		time.Sleep(time.Hour)
 		if rounds < 10 || rounds > 18 {
-			t.Errorf("%d rounds in an hour of peace, want one in four minutes", rounds)
+			t.Errorf("%d rounds in an hour without changes, want one in four minutes", rounds)
 		}
 		c.generation = "8"
 		before := rounds

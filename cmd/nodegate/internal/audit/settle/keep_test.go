@@ -14,7 +14,7 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// Generation is unknown, as with the legacy backend.
+// Generation returns an unknown generation, as with the legacy backend.
 func (c *cluster) Generation(context.Context) (string, bool, error) { return "", false, nil }
 
 func (c *cluster) Spent() time.Duration { return c.spent }
@@ -23,8 +23,9 @@ func (c *cluster) Flows(context.Context, settle.API, *proxyrules.Versions, time.
 	return nil
 }
 
-// TestKeep audits simulated clusters for ten minutes while their endpoints change. A healthy Service is never accused; one
-// whose rules are put back by hand is, and is no longer when they have been mended.
+// TestKeep audits simulated clusters for ten minutes while their endpoints change. A healthy
+// Service never gets a finding. A Service with manually restored stale rules gets one until the
+// rules are repaired.
 func TestKeep(t *testing.T) {
 	rounds, found := 0, 0
 	for seed := range 6 {
@@ -44,7 +45,7 @@ func TestKeep(t *testing.T) {
 					for _, f := range k.Findings {
 						accused[f.Service] = f.Verdict == verdict.Fail
 						if f.Verdict != verdict.Fail || !c.stale[f.Service] && time.Since(mended) > 2*time.Second {
-							t.Errorf("seed %d: %s is healthy, and in a finding: %s: %s", seed, f.Service, f.Name, f.Message)
+							t.Errorf("seed %d: finding about healthy Service %s: %s: %s", seed, f.Service, f.Name, f.Message)
 						}
 					}
 				},
@@ -54,7 +55,7 @@ func TestKeep(t *testing.T) {
 			c.stale[service], c.rules[service] = true, "99999"
 			time.Sleep(3 * time.Minute)
 			if !accused[service] {
-				t.Errorf("seed %d: the rules of %s are stale for 3 minutes, and nothing is found", seed, service)
+				t.Errorf("seed %d: no finding, although the rules of %s have been stale for 3 minutes", seed, service)
 			}
 			found++
 			c.rules[service] = c.shadow[service]
@@ -63,17 +64,18 @@ func TestKeep(t *testing.T) {
 			c.applied = len(c.log) - 1
 			time.Sleep(3 * time.Minute)
 			if accused[service] {
-				t.Errorf("seed %d: the rules of %s are mended for 3 minutes, and it is still accused", seed, service)
+				t.Errorf("seed %d: a finding remains, although the rules of %s were repaired 3 minutes ago", seed, service)
 			}
 		})
 	}
 	if rounds < 30 {
-		t.Errorf("%d rounds in an hour of motion", rounds)
+		t.Errorf("%d rounds in an hour of changes", rounds)
 	}
 	t.Logf("%d rounds, %d stale Services", rounds, found)
 }
 
-// TestKeepBehind: a watch that does not tell of a change is noticed also where kube-proxy has heard of it, and the rules are right.
+// TestKeepBehind checks that a watch that misses a change is detected even if kube-proxy has
+// received the change and the rules are correct.
 func TestKeepBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &still{cluster: newCluster(rand.New(rand.NewPCG(1, 1)))}
@@ -100,8 +102,9 @@ func TestKeepBehind(t *testing.T) {
 	})
 }
 
-// TestKeepBoot: kube-proxy writes its first rules after the first round, and reading costs much. The node is not unknown for
-// minutes; where the rules stay away, reading them takes no more than one part in 50 of the time.
+// TestKeepBoot checks a boot at which kube-proxy writes its first rules after the first round and
+// reading is expensive. The result must not stay unknown for minutes. If no rules appear, reading
+// may take at most one part in 50 of the time.
 func TestKeepBoot(t *testing.T) {
 	for _, comes := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -121,18 +124,18 @@ func TestKeepBoot(t *testing.T) {
 			c.written.Store(comes)
 			time.Sleep(time.Minute)
 			if (last.Unread == nil) != comes {
-				t.Errorf("the rules come: %v; a minute later: %v", comes, last.Unread)
+				t.Errorf("rules appear: %v; a minute later: %v", comes, last.Unread)
 			}
 			time.Sleep(time.Hour)
 			if used := time.Duration(last.Reads) * readTime; used > time.Hour/50 {
-				t.Errorf("the rules come: %v; reading took %v of an hour", comes, used)
+				t.Errorf("rules appear: %v; reading took %v of an hour", comes, used)
 			}
 		})
 	}
 }
 
-// TestKeepAfterBoot: the first round comes while kube-proxy still writes, and reads the rules again and again. That does not keep
-// watch from what goes stale soon after.
+// TestKeepAfterBoot checks a first round during kube-proxy's first sync, which reads the rules many
+// times. Rules that become stale soon after must still be reported in time.
 func TestKeepAfterBoot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &costly{newCluster(rand.New(rand.NewPCG(1, 1)))}
@@ -155,12 +158,12 @@ func TestKeepAfterBoot(t *testing.T) {
 		c.put(c.names[1], "99999 0")
 		time.Sleep(time.Minute)
 		if len(last.Findings) == 0 {
-			t.Errorf("a Service is stale for a minute, and nothing is found after %d rounds", last.Rounds)
+			t.Errorf("no finding after %d rounds, although a Service has been stale for a minute", last.Rounds)
 		}
 	})
 }
 
-// costly is a cluster of which one reading costs half a second.
+// costly is a cluster in which one reading costs half a second.
 type costly struct{ *cluster }
 
 func (c *costly) Rules(ctx context.Context) (proxyrules.Judgment, error) {
@@ -171,7 +174,7 @@ func (c *costly) Rules(ctx context.Context) (proxyrules.Judgment, error) {
 
 const readTime = 3 * time.Second
 
-// boot is a cluster whose rules are not there yet.
+// boot is a cluster whose rules do not exist yet.
 type boot struct {
 	*cluster
 	written atomic.Bool
@@ -181,13 +184,13 @@ func (b *boot) Rules(ctx context.Context) (proxyrules.Judgment, error) {
 	sleep(ctx, readTime)
 	b.spent += readTime
 	if !b.written.Load() {
-		return proxyrules.Judgment{}, errors.New("no rules of kube-proxy")
+		return proxyrules.Judgment{}, errors.New("no kube-proxy rules")
 	}
 	return b.cluster.Rules(ctx)
 }
 
-// TestKeepWriting: kube-proxy needs ten minutes for its first rules. Nobody is accused, the API is not listed again and again, and all
-// passes soon after.
+// TestKeepWriting checks a first sync of ten minutes: no Service gets a finding, the API is not
+// listed repeatedly, and the result is pass soon after the sync.
 func TestKeepWriting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &still{cluster: newCluster(rand.New(rand.NewPCG(1, 1))), writes: 10 * time.Minute, torn: true}
@@ -212,7 +215,7 @@ func TestKeepWriting(t *testing.T) {
 		})
 		time.Sleep(15 * time.Minute)
 		if unknown < 2 || !passed {
-			t.Errorf("%d rounds could not tell; passed in the end: %v", unknown, passed)
+			t.Errorf("%d unknown rounds; passed in the end: %v", unknown, passed)
 		}
 		if s.lists > 1 {
 			t.Errorf("the API was listed %d times", s.lists)
@@ -220,7 +223,8 @@ func TestKeepWriting(t *testing.T) {
 	})
 }
 
-// TestKeepTorn: what the rules alone show for less than the settle time is not said, also where the writer cannot be seen.
+// TestKeepTorn checks that findings of the rules alone are not reported before the settle time,
+// even if the writer cannot be observed.
 func TestKeepTorn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &still{cluster: newCluster(rand.New(rand.NewPCG(1, 1))), writes: settleTime / 2, torn: true, unseen: true}

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// kind is what a Service says beside its endpoints.
+// kind is the set of a Service's fields other than its endpoints.
 type kind struct {
 	policy, vip, ranges string
 	affinity, health    int
 }
 
-// kinds are those that Services change between; the API never has the last one.
+// kinds returns the kinds between which Services change. The API never has the last one.
 func kinds() []kind {
 	return []kind{
 		{}, {affinity: 77}, {affinity: 300}, {policy: "Cluster"}, {policy: "Local"}, {policy: "Cluster", vip: "192.0.2.1"},
@@ -23,7 +23,7 @@ func kinds() []kind {
 	}
 }
 
-// parts takes a state apart.
+// parts splits a state.
 func parts(state string) (endpoints []string, k kind) {
 	list, number, _ := strings.Cut(state, " ")
 	if n, err := strconv.Atoi(number); err == nil {

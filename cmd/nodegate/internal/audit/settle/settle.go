@@ -1,6 +1,7 @@
-// Package settle tells a difference that lasts from one that passes. Rules and API cannot be read at the same instant, and
-// kube-proxy needs time: what one look finds is a suspicion. It is followed, by a watch of the API and by reading the rules
-// again, until it is explained, or has stayed the same for longer than kube-proxy needs.
+// Package settle separates persistent differences from temporary ones. The rules and the API cannot
+// be read at the same instant, and kube-proxy needs time, so a difference in one reading is only a
+// suspect. The package watches the API and reads the rules again until the suspect is explained or
+// has stayed the same for longer than kube-proxy needs.
 package settle
 
 import (
@@ -13,55 +14,55 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// RuleReader is what is looked at again and again.
+// RuleReader reads the audited node repeatedly.
 type RuleReader interface {
-	// Rules reads the rules and judges them alone.
+	// Rules reads the rules and judges them without the API.
 	Rules(ctx context.Context) (proxyrules.Judgment, error)
-	// Proxy looks whether kube-proxy is there and answers. No finding: it does.
+	// Proxy checks whether kube-proxy runs and answers. It returns nil if both are true.
 	Proxy(ctx context.Context) []proxyrules.Finding
-	// Writer returns the process with which kube-proxy writes rules at this moment.
+	// Writer returns the process with which kube-proxy is writing rules now.
 	Writer() Writer
-	// Written returns what kube-proxy says of its writings, by family: nothing where it says none.
+	// Written returns kube-proxy's own data about its syncs, by family; empty if unavailable.
 	Written() map[string]Written
 }
 
-// API is what the rules are compared with.
+// API is the reference for the rules.
 type API interface {
-	// Follow sends what changes since the lists until the context ends; an error says why it cannot go on.
+	// Follow sends the changes since the lists until the context ends or following fails.
 	Follow(ctx context.Context, from *proxyrules.Versions, send func(proxyrules.Event)) error
-	// List lists again, past every cache where latest is set.
+	// List lists the API again. If latest is set, it bypasses all caches.
 	List(ctx context.Context, latest bool) (*proxyrules.Versions, error)
 }
 
-// Options bound the loop.
+// Options are the options of Run.
 type Options struct {
-	Settle     time.Duration // a difference that stays the same for so long is a finding
-	Patient    bool          // nobody waits: what the rules alone show must last for so long too, and they are read less often
+	Settle     time.Duration // report a difference only after it has persisted this long
+	Patient    bool          // no operator waits: findings of the rules alone must persist this long too, and the rules are read less often
 	Node, Zone string
-	Progress   func(open int, d time.Duration) // told after each look; nil: nobody
+	Progress   func(open int, d time.Duration) // called after each look; may be nil
 }
 
-// Outcome is what remains at the end.
+// Outcome is the result of Run.
 type Outcome struct {
-	Report    proxyrules.Judgment // with the findings that have settled, and what is not known
+	Report    proxyrules.Judgment // with the persistent findings and the unknown ones
 	Converged []Converged
-	Looks     int  // how often the rules were read
-	Stale     bool // some difference from the API has settled
-	Writing   bool // kube-proxy was at one long writing when the time ended
-	Behind    bool // the watch of the API has not told what a list past every cache has
+	Looks     int  // number of readings of the rules
+	Stale     bool // a difference from the API is persistent
+	Writing   bool // kube-proxy was in a long sync when the time ended
+	Behind    bool // the watch of the API lacks a change that a list without caches has
 }
 
 const (
-	pause = 300 * time.Millisecond // between two looks, at least
-	// What the rules alone show is torn where kube-proxy wrote while they were read. It must be there in so many looks, over so
-	// long a time, in which a writer becomes a long one.
+	pause = 300 * time.Millisecond // minimum time between two looks
+	// A reading is torn if kube-proxy wrote rules during it. A finding of the rules alone must
+	// occur in this many looks over this time, within which a sync counts as long.
 	tornLooks  = 3
 	tornTime   = longWrite + time.Second
-	reserve    = time.Second     // of the deadline, for what follows
-	stuckWrite = 2 * time.Minute // a writing that takes longer is no excuse any more, or must show that it works
+	reserve    = time.Second     // part of the deadline for the conclusion
+	stuckWrite = 2 * time.Minute // a longer sync is no longer an excuse, unless its process shows progress
 )
 
-// loop is one audit.
+// loop is the state of one audit.
 type loop struct {
 	node     RuleReader
 	api      API
@@ -71,25 +72,26 @@ type loop struct {
 	began    time.Time
 	latest   proxyrules.Judgment
 	looks    int
-	looked   time.Time                       // the end of the last one
-	writings map[string]*writings            // of kube-proxy, by family
-	writer   Writer                          // at one long writing, at the last look
+	looked   time.Time                       // end of the last look
+	writings map[string]*writings            // kube-proxy's syncs, by family
+	writer   Writer                          // the writer of a long sync at the last look
 	suspects []*suspect                      // differences from the API
-	alone    []*held                         // what the rules alone show
-	shown    map[proxyrules.ServicePort]bool // the Service ports of that
-	damaged  map[proxyrules.ServicePort]bool // those of which the latest rules show anything
-	proxy    []*held                         // what is wrong with kube-proxy
-	changes  map[string]int                  // of a Service, since the list
-	follows  bool                            // the API, or has
-	end      func()                          // ends that
-	events   chan change                     // of the API, since the list
-	broken   error                           // why the API is not followed any more
+	alone    []*candidate                    // findings of the rules alone
+	shown    map[proxyrules.ServicePort]bool // Service ports of alone
+	damaged  map[proxyrules.ServicePort]bool // Service ports with findings in the latest rules
+	proxy    []*candidate                    // findings about kube-proxy
+	changes  map[string]int                  // changes of each Service since the list
+	follows  bool                            // the watch of the API has been started
+	end      func()                          // stops the watch
+	events   chan change                     // events of the watch
+	broken   error                           // error that ended the watch
 	out      Outcome
 	found    []proxyrules.Finding
 }
 
-// Run looks at the node until nothing is in doubt, or until the context ends. What is still in doubt then is unknown. The
-// versions are what the API has listed, before; both they and the API are nil where the rules are compared with nothing.
+// Run reads the node's rules until nothing is uncertain or the context ends. Uncertain findings
+// become unknown. versions is a list of the API that was made before. It and api are nil if the
+// rules are not to be compared with the API.
 func Run(ctx context.Context, node RuleReader, api API, versions *proxyrules.Versions, opts Options) (Outcome, error) {
 	l := &loop{node: node, api: api, versions: versions, opts: opts, began: time.Now(), changes: map[string]int{},
 		writings: map[string]*writings{}, end: func() {}}
@@ -99,14 +101,14 @@ func Run(ctx context.Context, node RuleReader, api API, versions *proxyrules.Ver
 		looking, cancel = context.WithDeadline(ctx, deadline.Add(-min(reserve, time.Until(deadline)/4)))
 		defer cancel()
 	}
-	if err := l.first(looking); err != nil {
+	if err := l.firstLook(looking); err != nil {
 		return Outcome{}, err
 	}
 	defer func() { l.end() }()
 	l.follow(ctx)
-	for l.open() > 0 && l.wait(looking, pause, func() bool { return false }) {
-		if err := l.look(looking); err != nil {
-			break // the end of the time, or rules that cannot be read any more: what is open stays unknown
+	for l.countOpen() > 0 && l.wait(looking, pause, func() bool { return false }) {
+		if err := l.recheckRules(looking); err != nil {
+			break // the time is over or the rules cannot be read: open findings become unknown
 		}
 		l.follow(ctx)
 	}
@@ -114,62 +116,63 @@ func Run(ctx context.Context, node RuleReader, api API, versions *proxyrules.Ver
 	return l.out, nil
 }
 
-// first looks for the first time.
-func (l *loop) first(ctx context.Context) (err error) {
-	if l.latest, err = l.rules(ctx); err != nil {
+// firstLook makes the first look.
+func (l *loop) firstLook(ctx context.Context) (err error) {
+	if l.latest, err = l.readRules(ctx); err != nil {
 		return err
 	}
 	l.looks = 1
 	if l.versions != nil {
-		l.versions.Name(&l.latest)
+		l.versions.NameServices(&l.latest)
 		l.versions.Unserved(&l.latest)
 	}
 	now := time.Now()
 	l.looked = now
-	l.alone = hold(l.latest.Findings, now)
+	l.alone = newCandidates(l.latest.Findings, now)
 	if l.latest.Mode != "" {
-		l.proxy = hold(l.node.Proxy(ctx), now)
+		l.proxy = newCandidates(l.node.Proxy(ctx), now)
 	}
-	l.damaged, l.shown = l.latest.Broken(), ports(l.alone)
+	l.damaged, l.shown = l.latest.Broken(), candidatePorts(l.alone)
 	if l.versions != nil {
 		l.compare(now)
 	}
 	return nil
 }
 
-// rules reads and judges the rules. Where there are two reports at a time for long, neither keeps the rules' text.
-func (l *loop) rules(ctx context.Context) (proxyrules.Judgment, error) {
+// readRules reads and judges the rules. If two reports exist for a long time, neither keeps the text of
+// the rules.
+func (l *loop) readRules(ctx context.Context) (proxyrules.Judgment, error) {
 	rep, err := l.node.Rules(ctx)
 	if l.opts.Patient {
-		rep.Own()
+		rep.CloneStrings()
 	}
 	return rep, err
 }
 
-// look reads the rules again, and keeps in doubt what is still as it was.
-func (l *loop) look(ctx context.Context) error {
-	l.sift() // a change that came since the last look may explain what it saw
+// recheckRules reads the rules again and keeps the suspects that have not changed.
+func (l *loop) recheckRules(ctx context.Context) error {
+	l.dropExplained() // a change since the last look may explain the suspects
 	began := time.Now()
-	written := l.node.Written() // before the rules are read: what was written by then is in them
-	rep, err := l.rules(ctx)
+	written := l.node.Written() // before the rules are read: all changes written by then are in them
+	rep, err := l.readRules(ctx)
 	if err != nil {
 		return err
 	}
 	if l.latest = rep; l.versions != nil {
-		l.versions.Name(&l.latest)
+		l.versions.NameServices(&l.latest)
 		l.versions.Unserved(&l.latest)
 	}
 	l.looks++
 	now := time.Now()
-	l.again(now)
+	l.updateAlone(now)
 	if len(l.proxy) > 0 {
-		l.proxy = still(l.proxy, l.node.Proxy(ctx))
+		l.proxy = keepRepeated(l.proxy, l.node.Proxy(ctx))
 	}
-	l.sift()
+	l.dropExplained()
 	l.looked = now
-	l.note(written)
-	l.excuse(now)
-	rest := now.Sub(began) // a reading that takes seconds is not asked for all the time
+	l.recordWritten(written)
+	l.excuseLongSync(now)
+	rest := now.Sub(began) // an expensive reading is not repeated immediately
 	if l.opts.Patient {
 		rest *= 4
 	}
@@ -177,28 +180,28 @@ func (l *loop) look(ctx context.Context) error {
 		rest = max(rest, longWrite)
 	}
 	if l.opts.Progress != nil {
-		l.opts.Progress(l.open(), now.Sub(l.began))
+		l.opts.Progress(l.countOpen(), now.Sub(l.began))
 	}
 	l.wait(ctx, rest, func() bool { return false })
 	return nil
 }
 
-// sift keeps the suspects that nothing explains.
-func (l *loop) sift() {
+// dropExplained drops the suspects that are explained.
+func (l *loop) dropExplained() {
 	now := time.Now()
-	l.suspects = slices.DeleteFunc(l.suspects, func(s *suspect) bool { return l.explained(s, now) })
+	l.suspects = slices.DeleteFunc(l.suspects, func(s *suspect) bool { return l.isExplained(s, now) })
 }
 
-// open returns how much is in doubt.
-func (l *loop) open() int {
+// countOpen returns the number of uncertain findings and suspects.
+func (l *loop) countOpen() int {
 	now, n := time.Now(), 0
 	for _, s := range l.suspects {
-		if !l.shown[s.port] && !l.settled(s, now) && l.broken == nil {
+		if !l.shown[s.port] && !l.isSettled(s, now) && l.broken == nil {
 			n++
 		}
 	}
 	for _, h := range l.alone {
-		if !l.lasts(h) || h.looks < tornLooks {
+		if !l.hasPersisted(h) || h.looks < tornLooks {
 			n++
 		}
 	}
@@ -210,20 +213,20 @@ func (l *loop) open() int {
 	return n
 }
 
-// conclude makes findings of what has settled. The rest is unknown.
+// conclude converts persistent findings into results. The others become unknown.
 func (l *loop) conclude(ctx context.Context) {
 	now := time.Now()
 	for _, h := range l.alone {
 		f := h.last
 		switch {
-		case h.looks > 1 && l.lasts(h):
-			f.Message += fmt.Sprintf("; so since %s (%s ago), in each of %d readings",
+		case h.looks > 1 && l.hasPersisted(h):
+			f.Message += fmt.Sprintf("; seen since %s (%s) in %d consecutive readings",
 				h.since.Format(time.TimeOnly), seconds(now.Sub(h.since)), h.looks)
 		case f.Verdict == verdict.Unknown:
 		case h.looks > 1:
-			doubt(&f, "; then the time of the audit ended"+l.writer.Says())
+			markUncertain(&f, "; the audit timed out"+l.writer.Describe())
 		default:
-			doubt(&f, "; seen in the only reading that there was time for")
+			markUncertain(&f, "; seen in one reading, then the audit timed out")
 		}
 		l.found = append(l.found, f)
 	}
@@ -231,13 +234,13 @@ func (l *loop) conclude(ctx context.Context) {
 		f := h.last
 		if now.Sub(h.since) < l.opts.Settle {
 			f.Verdict = verdict.Unknown
-			f.Message += "; for " + seconds(now.Sub(h.since)) + ", then the time of the audit ended"
+			f.Message += "; seen for " + seconds(now.Sub(h.since)) + ", then the audit timed out"
 		} else {
-			f.Message += fmt.Sprintf("; so since %s (%s ago)", h.since.Format(time.TimeOnly), seconds(now.Sub(h.since)))
+			f.Message += fmt.Sprintf("; seen since %s (%s)", h.since.Format(time.TimeOnly), seconds(now.Sub(h.since)))
 		}
 		l.found = append(l.found, f)
 	}
-	l.judge(ctx, now)
+	l.judgeSuspects(ctx, now)
 	l.latest.Conclude(l.found)
 	l.out.Report, l.out.Looks, l.out.Writing = l.latest, l.looks, l.writer.PID != 0
 }

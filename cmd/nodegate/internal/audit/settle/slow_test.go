@@ -14,14 +14,15 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// slow is a cluster in IPVS mode on a slow node: one writing of kube-proxy takes from 5 to 45 s. Virtual servers are written one after the
-// other, and ipsets after them. What comes meanwhile is in the next writing, which begins as this one ends; one is made every 30 s at least
+// slow is a cluster in IPVS mode on a slow node: one sync of kube-proxy takes from 5 to 45 s.
+// Virtual servers are written one after the other, then ipsets. Changes during a sync go into the
+// next sync, which begins as the first one ends. There is a sync at least every 30 s
 // (syncProxyRules of pkg/proxy/ipvs, and pkg/proxy/runner).
 type slow struct {
 	*cluster
-	known         int // how much of log kube-proxy has heard of
+	known         int // number of versions that kube-proxy has received
 	queued, ended time.Time
-	deaf          bool // it hears nothing any more
+	deaf          bool // kube-proxy receives no more changes
 }
 
 func (s *slow) Written() map[string]settle.Written {
@@ -58,12 +59,12 @@ func (s *slow) write(ctx context.Context) {
 	}
 }
 
-// upTo returns an odd time: nothing happens at the same instant.
+// upTo returns an odd duration, so that no two events happen at the same instant.
 func (s *slow) upTo(d time.Duration) time.Duration {
 	return time.Duration(s.Int64N(int64(d)))/1e6*1e6 + 1 + time.Duration(s.IntN(1e6))
 }
 
-// burst changes the API a few times, again and again after a pause.
+// burst makes a few changes to the API, repeatedly after a pause.
 func (s *slow) burst(ctx context.Context) {
 	for ctx.Err() == nil {
 		for range 1 + s.IntN(4) {
@@ -74,8 +75,9 @@ func (s *slow) burst(ctx context.Context) {
 	}
 }
 
-// TestSlowWritings: while one writing takes longer than the settle time, nobody is accused of what the next will have. What is stale is
-// found before the time is over at which kube-proxy could be stuck.
+// TestSlowWritings checks that no finding results from a sync that takes longer than the settle
+// time, because the next sync will contain the changes. Stale rules are found before kube-proxy
+// would count as stuck.
 func TestSlowWritings(t *testing.T) {
 	converged, stale, longest := 0, 0, time.Duration(0)
 	for seed := range 60 {
@@ -89,10 +91,10 @@ func TestSlowWritings(t *testing.T) {
 			go s.write(ctx)
 			sleep(ctx, s.upTo(2*time.Minute))
 			switch s.IntN(4) {
-			case 0: // a rule put back by hand
+			case 0: // a rule restored manually
 				service := s.names[s.IntN(len(s.names))]
 				s.stale[service], s.rules[service] = true, "99999"
-			case 1: // it hears nothing any more, and every Service changes
+			case 1: // it receives no more changes, and every Service changes
 				s.deaf = true
 				for _, service := range s.names {
 					s.stale[service] = true
@@ -114,24 +116,24 @@ func TestSlowWritings(t *testing.T) {
 			converged += len(out.Converged)
 			for _, f := range out.Report.Findings {
 				if f.Service = s.called(f.Service); f.Verdict != verdict.Fail || !s.stale[f.Service] && !s.deaf {
-					t.Errorf("seed %d: %s is healthy: %s, %s: %s", seed, f.Service, f.Verdict, f.Name, f.Message)
+					t.Errorf("seed %d: finding about healthy Service %s: %s, %s: %s", seed, f.Service, f.Verdict, f.Name, f.Message)
 				}
 			}
 			for service := range s.stale {
 				stale++
 				longest = max(longest, time.Since(s.began))
 				if !slices.ContainsFunc(out.Report.Findings, func(f proxyrules.Finding) bool { return s.called(f.Service) == service }) {
-					t.Errorf("seed %d: the rules of %s are stale, and nothing is found", seed, service)
+					t.Errorf("seed %d: no finding, although the rules of %s are stale", seed, service)
 				}
 			}
 			if took := time.Since(s.began); took > 150*time.Second && len(s.stale) > 0 {
-				t.Errorf("seed %d: found after %s only", seed, took)
+				t.Errorf("seed %d: found as late as after %s", seed, took)
 			}
 			cancel()
 		})
 	}
 	if converged == 0 || stale == 0 {
-		t.Errorf("%d suspicions and %d stale Services: that tests nothing", converged, stale)
+		t.Errorf("%d suspects and %d stale Services: this tests nothing", converged, stale)
 	}
-	t.Logf("%d suspicions passed, %d stale Services found, the last after %s", converged, stale, longest)
+	t.Logf("%d suspects explained, %d stale Services found, the last after %s", converged, stale, longest)
 }

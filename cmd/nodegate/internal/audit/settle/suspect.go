@@ -11,22 +11,23 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// suspect is a Service port whose rules have not agreed with anything that the API had since the list.
+// suspect is a Service port whose rules agree with no version of the API since the list.
 type suspect struct {
 	port  proxyrules.ServicePort
 	first proxyrules.Finding
-	since time.Time // the rules have been as they are
-	state string    // of the rules
+	since time.Time // time since which the rules are unchanged
+	state string    // state of the rules
 }
 
-// Converged is a Service port that differed from the API and no longer does.
+// Converged is a Service port that differed from the API, but agrees now.
 type Converged struct {
 	Service string  `json:"service"`
 	Family  string  `json:"family"`
 	After   float64 `json:"afterSeconds"`
 }
 
-// compare suspects what differs from the API, and what the rules alone show something of: that is not compared before it is mended.
+// compare adds suspects for the differences from the API and for the findings of the rules alone.
+// Service ports with such a finding are not compared until it is gone.
 func (l *loop) compare(now time.Time) {
 	suspected := map[proxyrules.ServicePort]bool{}
 	for _, s := range l.suspects {
@@ -36,19 +37,20 @@ func (l *loop) compare(now time.Time) {
 		Endpoints: l.versions.Endpoints, Services: l.versions.Services, NodeName: l.opts.Node, Zone: l.opts.Zone,
 	})
 	for _, f := range slices.Concat(differ, l.latest.Findings) {
-		if p := proxyrules.Of(&f); f.Service != "" && !suspected[p] {
+		if p := proxyrules.PortOf(&f); f.Service != "" && !suspected[p] {
 			suspected[p] = true
 			l.suspects = append(l.suspects, &suspect{port: p, first: f, since: now, state: l.latest.State(p)})
 		}
 	}
 }
 
-// again looks at what the rules alone show after another reading. Of what they no longer show, the rules have been mended: their time
-// begins. Where that was of no Service, of a table say, there may be more now to compare.
-func (l *loop) again(now time.Time) {
+// updateAlone updates the findings of the rules alone after another reading. If a Service port has lost
+// its finding, its rules were repaired and its time starts anew. If a finding without a Service
+// (such as one about a table) is gone, more Services may become comparable.
+func (l *loop) updateAlone(now time.Time) {
 	before, shown, more := l.alone, l.shown, false
-	l.alone = still(before, l.latest.Findings)
-	l.damaged, l.shown = l.latest.Broken(), ports(l.alone)
+	l.alone = keepRepeated(before, l.latest.Findings)
+	l.damaged, l.shown = l.latest.Broken(), candidatePorts(l.alone)
 	for _, s := range l.suspects {
 		if shown[s.port] && !l.shown[s.port] {
 			s.since = now
@@ -62,8 +64,8 @@ func (l *loop) again(now time.Time) {
 	}
 }
 
-// explained reports whether a suspect is none: the rules agree with some version that the API had.
-func (l *loop) explained(s *suspect, now time.Time) bool {
+// isExplained reports whether the rules of a suspect now agree with some version of the API.
+func (l *loop) isExplained(s *suspect, now time.Time) bool {
 	if l.damaged[s.port] {
 		return false
 	}
@@ -72,31 +74,31 @@ func (l *loop) explained(s *suspect, now time.Time) bool {
 		return true
 	}
 	if state := l.latest.State(s.port); state != s.state {
-		s.since, s.state = now, state // kube-proxy is at work
+		s.since, s.state = now, state // kube-proxy is writing rules
 	}
 	return false
 }
 
-// settled reports whether a suspect has been the same for long enough.
-func (l *loop) settled(s *suspect, now time.Time) bool {
+// isSettled reports whether a suspect has been unchanged for long enough.
+func (l *loop) isSettled(s *suspect, now time.Time) bool {
 	took := now.Sub(s.since)
 	w := l.writings[s.port.Family]
-	return took >= l.opts.Settle && (w == nil || w.done(s.since.Add(l.opts.Settle), now) || took >= stuckWrite)
+	return took >= l.opts.Settle && (w == nil || w.isComplete(s.since.Add(l.opts.Settle), now) || took >= stuckWrite)
 }
 
-// judge makes findings of the suspects. Before anything is called stale, the API is asked once more, past every cache: its
-// watch may have been old, or silent, and the rules right.
-func (l *loop) judge(ctx context.Context, now time.Time) {
+// judgeSuspects converts the suspects into findings. Before it reports stale rules, it lists the API again
+// without caches: the watch may have been old or silent, and the rules correct.
+func (l *loop) judgeSuspects(ctx context.Context, now time.Time) {
 	var settled []*suspect
 	for _, s := range l.suspects {
 		switch {
-		case l.shown[s.port]: // a finding already
-		case l.settled(s, now):
+		case l.shown[s.port]: // already a finding
+		case l.isSettled(s, now):
 			settled = append(settled, s)
 		case l.broken != nil:
-			l.unsettled(s, now, fmt.Sprintf("and the API can no longer be followed: %v", l.broken))
+			l.addUnsettled(s, now, fmt.Sprintf("the watch of the API failed: %v", l.broken))
 		default:
-			l.unsettled(s, now, "when the time of the audit ended"+l.writer.Says())
+			l.addUnsettled(s, now, "the audit timed out"+l.writer.Describe())
 		}
 	}
 	if len(settled) == 0 {
@@ -105,89 +107,91 @@ func (l *loop) judge(ctx context.Context, now time.Time) {
 	latest, err := l.api.List(ctx, true)
 	if err == nil {
 		l.wait(ctx, 2*time.Second, func() bool {
-			return !slices.ContainsFunc(settled, func(s *suspect) bool { return !l.versions.Knew(latest, s.port) })
+			return !slices.ContainsFunc(settled, func(s *suspect) bool { return !l.versions.HadVersion(latest, s.port) })
 		})
 	}
 	for _, s := range settled {
 		if err != nil {
-			l.unsettled(s, now, fmt.Sprintf("but the API does not confirm it: %v", err))
+			l.addUnsettled(s, now, fmt.Sprintf("listing the API again failed: %v", err))
 			continue
 		}
-		knew, differ := l.versions.Knew(latest, s.port), latest.Differences(&l.latest, s.port, l.opts.Node, l.opts.Zone)
+		knew, differ := l.versions.HadVersion(latest, s.port), latest.Differences(&l.latest, s.port, l.opts.Node, l.opts.Zone)
 		l.out.Behind = l.out.Behind || !knew
 		switch {
 		case len(differ) == 0 && l.damaged[s.port]:
-			l.unsettled(s, now, "and another thing is wrong with it since, which has to last before it is said")
+			l.addUnsettled(s, now, "another fault has appeared, which must persist before it is reported")
 		case len(differ) == 0:
 			l.out.Converged = append(l.out.Converged, Converged{s.port.Name, s.port.Family, now.Sub(l.began).Seconds()})
 		case knew:
-			l.stale(s, now, differ[0])
+			l.addStale(s, now, differ[0])
 		default:
-			l.unsettled(s, now, "but the API's watch is behind its list")
+			l.addUnsettled(s, now, "the API's watch lags behind its list")
 		}
 	}
 }
 
-// stale makes a finding of a suspect: f, how its rules differ from what the API has now, and since when.
-func (l *loop) stale(s *suspect, now time.Time, f proxyrules.Finding) {
-	if f.Name == "kubeproxy.truth.service-missing" && l.emptied(s.port.Family) {
+// addStale adds a finding for a suspect. f describes the difference between its rules and the API's
+// current state.
+func (l *loop) addStale(s *suspect, now time.Time, f proxyrules.Finding) {
+	if f.Name == "kubeproxy.truth.service-missing" && l.hasEmptyTable(s.port.Family) {
 		return
 	}
-	f.Message += fmt.Sprintf("; so since %s (%s ago), in each of %d looks, through %s of this Service in the API",
+	f.Message += fmt.Sprintf("; seen since %s (%s) in %d readings, after %s of the Service in the API",
 		s.since.Format(time.TimeOnly), seconds(now.Sub(s.since)), l.looks, count(l.changes[s.port.Service()], "change"))
 	l.found = append(l.found, f)
 	l.out.Stale = true
 }
 
-// emptied reports whether a table of a family has no rule of kube-proxy, which is said: that it serves no Service needs no more findings.
-func (l *loop) emptied(family string) bool {
+// hasEmptyTable reports whether a finding already says that a table of the family is empty. Then a
+// missing Service needs no finding of its own.
+func (l *loop) hasEmptyTable(family string) bool {
 	return slices.ContainsFunc(l.found, func(f proxyrules.Finding) bool {
 		return f.Family == family && (f.Name == "kubeproxy.table.flushed" || f.Name == "kubeproxy.table.unwritten")
 	})
 }
 
-func (l *loop) unsettled(s *suspect, now time.Time, why string) {
+func (l *loop) addUnsettled(s *suspect, now time.Time, why string) {
 	seen := s.first.Message
 	if differ := l.versions.Differences(&l.latest, s.port, l.opts.Node, l.opts.Zone); len(differ) > 0 {
 		seen = differ[0].Message
 	}
 	out := proxyrules.NewCollector()
 	out.Add(proxyrules.Finding{Name: "kubeproxy.truth.unsettled", Service: s.port.Name, Family: s.port.Family,
-		Message: fmt.Sprintf("%s; the same for %s, %s", seen, seconds(now.Sub(s.since)), why)})
+		Message: fmt.Sprintf("%s; unchanged for %s, but %s", seen, seconds(now.Sub(s.since)), why)})
 	l.found = append(l.found, out.List...)
 }
 
-// held is a finding that must last, or is none.
-type held struct {
+// candidate is a finding that must persist before it is reported.
+type candidate struct {
 	last  proxyrules.Finding
 	since time.Time
 	looks int
 }
 
-// ports returns the Service ports that findings are about.
-func ports(list []*held) map[proxyrules.ServicePort]bool {
+// candidatePorts returns the Service ports of findings.
+func candidatePorts(list []*candidate) map[proxyrules.ServicePort]bool {
 	about := map[proxyrules.ServicePort]bool{}
 	for _, h := range list {
-		about[proxyrules.Of(&h.last)] = true
+		about[proxyrules.PortOf(&h.last)] = true
 	}
 	return about
 }
 
-func hold(findings []proxyrules.Finding, now time.Time) []*held {
-	var list []*held
+func newCandidates(findings []proxyrules.Finding, now time.Time) []*candidate {
+	var list []*candidate
 	for _, f := range findings {
-		list = append(list, &held{last: f, since: now, looks: 1})
+		list = append(list, &candidate{last: f, since: now, looks: 1})
 	}
 	return list
 }
 
-// still keeps what is found again, each as it is now.
-func still(list []*held, findings []proxyrules.Finding) []*held {
+// keepRepeated keeps the findings that are found again, each in its current form.
+func keepRepeated(list []*candidate, findings []proxyrules.Finding) []*candidate {
 	again := map[string]proxyrules.Finding{}
 	for _, f := range findings {
 		again[identity(&f)] = f
 	}
-	var kept []*held
+	var kept []*candidate
 	for _, h := range list {
 		if f, ok := again[identity(&h.last)]; ok {
 			h.last = f
@@ -198,13 +202,14 @@ func still(list []*held, findings []proxyrules.Finding) []*held {
 	return kept
 }
 
-// identity is the same for a finding in two readings, whatever its line.
+// identity returns a key that is equal for the same finding in two readings, whatever its line.
 func identity(f *proxyrules.Finding) string {
 	return strings.Join([]string{f.Name, f.Service, f.Family, f.Table, f.Chain}, " ")
 }
 
-// lasts reports whether what the rules alone show has been there for so long that nobody was just writing them.
-func (l *loop) lasts(h *held) bool {
+// hasPersisted reports whether a finding of the rules alone has persisted so long that it cannot result
+// from a sync in progress.
+func (l *loop) hasPersisted(h *candidate) bool {
 	needs := tornTime
 	if l.opts.Patient {
 		needs = max(needs, l.opts.Settle)
@@ -212,11 +217,12 @@ func (l *loop) lasts(h *held) bool {
 	return l.looked.Sub(h.since) >= needs
 }
 
-// doubt makes a finding of rules that may just be written: nobody restarts anything for it.
-func doubt(f *proxyrules.Finding, why string) {
-	f.Verdict, f.Remedy = verdict.Unknown, "audit again, with a longer --timeout"
+// markUncertain makes a finding unknown, because kube-proxy may just be writing the rules. Its remedy must
+// not restart anything.
+func markUncertain(f *proxyrules.Finding, why string) {
+	f.Verdict, f.Remedy = verdict.Unknown, "run the audit again with a longer --timeout"
 	if f.Message += why; f.Means != "" {
-		f.Means = "not certain: " + f.Means
+		f.Means = "uncertain: " + f.Means
 	}
 }
 

@@ -16,28 +16,28 @@ import (
 
 const tableGone, half = "kubeproxy.table.flushed", "kubeproxy.service.conflict"
 
-// still is a cluster in which nothing changes, and the rules of one Service are stale. Its API may fail.
+// still is a cluster without changes in which the rules of one Service are stale. Its API may fail.
 type still struct {
 	*cluster
-	watch, list error  // of Follow, and of the list that confirms
-	behind      bool   // the watch never tells what the list has
-	gone        string // what is wrong with kube-proxy
+	watch, list error  // errors of Follow and of the second list
+	behind      bool   // the watch misses a change that the list has
+	gone        string // name of a finding about kube-proxy
 	back        time.Duration
-	field       bool          // it is no endpoint that is stale
-	writes      time.Duration // kube-proxy is at one writing for so long, and the rules are right then
-	waits       bool          // all the while it waits for something
-	broken      time.Duration // so long the rules alone show something of the stale Service
-	torn        bool          // no: the table that it is at has no rules, until both have ended
-	flushed     bool          // there are no rules of any Service
-	unseen      bool          // its process cannot be seen
-	later       bool          // the rules become stale only when broken is over
-	another     bool          // something else is wrong with the Service from then on
+	field       bool          // a field other than the endpoints is stale
+	writes      time.Duration // duration of one sync, after which the rules are correct
+	waits       bool          // the process of the sync waits for something
+	broken      time.Duration // for this time the rules alone show a fault of the stale Service
+	torn        bool          // instead, the table being written has no rules until both syncs have ended
+	flushed     bool          // no Service has rules
+	unseen      bool          // the process of the sync cannot be observed
+	later       bool          // the rules become stale only after broken is over
+	another     bool          // from then on the Service has another fault
 	moves       bool          // the API has changed since it was listed
 	patient     bool
-	lists       int           // of the API
-	slow        time.Duration // kube-proxy says that each of its writings takes so long, and that it hears of changes all the time
-	mends       bool          // the second of these has the change
-	other       time.Duration // so long it has the rules of another family only
+	lists       int           // number of lists
+	slow        time.Duration // duration of each sync in kube-proxy's metrics, with continuous changes
+	mends       bool          // the second of these syncs contains the change
+	other       time.Duration // for this time only the rules of another family exist
 }
 
 func (s *still) Written() map[string]settle.Written {
@@ -51,7 +51,7 @@ func (s *still) Written() map[string]settle.Written {
 	return map[string]settle.Written{"ip": {At: s.began.Add(ended * s.slow), Queued: time.Now()}}
 }
 
-// Writer is a process for each of two tables, one after the other.
+// Writer returns a process for each of two tables, one after the other.
 func (s *still) Writer() settle.Writer {
 	took := time.Since(s.began)
 	switch {
@@ -84,7 +84,7 @@ func (s *still) Rules(ctx context.Context) (proxyrules.Judgment, error) {
 	out := proxyrules.NewCollector()
 	switch {
 	case s.torn && took < max(s.writes, s.broken):
-		out.Add(proxyrules.Finding{Name: tableGone, Family: "ip", Message: "table nat has no rule of kube-proxy, other tables have"})
+		out.Add(proxyrules.Finding{Name: tableGone, Family: "ip", Message: "table nat has no kube-proxy rules, but other tables do"})
 		rep.Families, rep.Services = map[string]bool{"ip": s.flushed}, nil
 	case s.another && took >= s.broken:
 		out.Add(proxyrules.Finding{Name: half, Service: s.names[0], Family: "ip", Chain: "another", Message: "a part of it has changed"})
@@ -129,8 +129,8 @@ func (s *still) Proxy(context.Context) []proxyrules.Finding {
 	return out.List
 }
 
-// TestUnsettled: what could not be followed to its end is unknown, neither a finding nor nothing; a kube-proxy that comes back
-// within its time is no finding.
+// TestUnsettled checks that differences that could not be followed to their end are unknown,
+// neither a finding nor a pass. A kube-proxy that returns within the settle time is not reported.
 func TestUnsettled(t *testing.T) {
 	const unsettled, absent = "kubeproxy.truth.unsettled", "kubeproxy.process.absent"
 	for _, c := range []struct {
@@ -143,15 +143,15 @@ func TestUnsettled(t *testing.T) {
 	}{
 		{"stale", still{}, true, time.Minute, "kubeproxy.truth.endpoint-stale", verdict.Fail},
 		{"a stale field", still{field: true}, true, time.Minute, "kubeproxy.truth.service-address", verdict.Fail},
-		{"a long writing", still{writes: time.Minute}, true, 2 * time.Minute, "", verdict.Pass},
-		{"a writing of many minutes", still{writes: 10 * time.Minute}, true, 11 * time.Minute, "", verdict.Pass},
-		{"a writing that waits", still{writes: time.Hour, waits: true}, true, 4 * time.Minute, "kubeproxy.truth.endpoint-stale", verdict.Fail},
-		{"a writing that never ends", still{writes: 9 * time.Hour}, true, 2 * time.Hour, "kubeproxy.truth.endpoint-stale", verdict.Fail},
-		{"a first writing, table by table", still{writes: 3 * time.Minute, torn: true}, false, 4 * time.Minute, "", verdict.Pass},
-		{"a first writing, too little time", still{writes: 3 * time.Minute, torn: true}, false, time.Minute, tableGone, verdict.Unknown},
-		{"a first writing that waits", still{writes: time.Hour, torn: true, waits: true}, false, 4 * time.Minute, tableGone, verdict.Fail},
+		{"a long sync", still{writes: time.Minute}, true, 2 * time.Minute, "", verdict.Pass},
+		{"a sync of many minutes", still{writes: 10 * time.Minute}, true, 11 * time.Minute, "", verdict.Pass},
+		{"a sync that waits", still{writes: time.Hour, waits: true}, true, 4 * time.Minute, "kubeproxy.truth.endpoint-stale", verdict.Fail},
+		{"a sync that never ends", still{writes: 9 * time.Hour}, true, 2 * time.Hour, "kubeproxy.truth.endpoint-stale", verdict.Fail},
+		{"a first sync, table by table", still{writes: 3 * time.Minute, torn: true}, false, 4 * time.Minute, "", verdict.Pass},
+		{"a first sync, too little time", still{writes: 3 * time.Minute, torn: true}, false, time.Minute, tableGone, verdict.Unknown},
+		{"a first sync that waits", still{writes: time.Hour, torn: true, waits: true}, false, 4 * time.Minute, tableGone, verdict.Fail},
 		{"half a Service, and then a stale one", still{broken: time.Second}, true, time.Minute, "kubeproxy.truth.endpoint-stale", verdict.Fail},
-		{"half of it for a minute, while kube-proxy writes", still{broken: time.Minute, writes: time.Minute}, false,
+		{"half of it for a minute, during a sync", still{broken: time.Minute, writes: time.Minute}, false,
 			2 * time.Minute, "", verdict.Pass},
 		{"half a Service, and then the right one", still{broken: 2 * time.Second}, false, time.Minute, "", verdict.Pass},
 		{"half a Service", still{broken: time.Hour}, true, time.Minute, half, verdict.Fail},
@@ -166,24 +166,24 @@ func TestUnsettled(t *testing.T) {
 		{"half a Service, then a stale one for a moment", still{broken: 14 * time.Second, writes: 20 * time.Second, unseen: true, patient: true},
 			true, time.Minute, "", verdict.Pass},
 		{"half a table, and then the right one", still{broken: 2 * time.Second, torn: true}, false, time.Minute, "", verdict.Pass},
-		{"slow writings", still{slow: 20 * time.Second, mends: true}, true, time.Minute, "", verdict.Pass},
-		{"slow writings that mend nothing", still{slow: 20 * time.Second}, true, time.Minute, "kubeproxy.truth.endpoint-stale", verdict.Fail},
-		{"a slow writing, too little time", still{slow: 40 * time.Second}, true, time.Minute, unsettled, verdict.Unknown},
-		{"a slow writing that is stuck", still{slow: time.Hour}, true, 4 * time.Minute, "kubeproxy.truth.endpoint-stale", verdict.Fail},
-		{"usual writings that mend nothing", still{slow: time.Second}, true, 20 * time.Second, "kubeproxy.truth.endpoint-stale", verdict.Fail},
+		{"slow syncs", still{slow: 20 * time.Second, mends: true}, true, time.Minute, "", verdict.Pass},
+		{"slow syncs that repair nothing", still{slow: 20 * time.Second}, true, time.Minute, "kubeproxy.truth.endpoint-stale", verdict.Fail},
+		{"a slow sync, too little time", still{slow: 40 * time.Second}, true, time.Minute, unsettled, verdict.Unknown},
+		{"a slow sync that is stuck", still{slow: time.Hour}, true, 4 * time.Minute, "kubeproxy.truth.endpoint-stale", verdict.Fail},
+		{"usual syncs that repair nothing", still{slow: time.Second}, true, 20 * time.Second, "kubeproxy.truth.endpoint-stale", verdict.Fail},
 		{"a table without rules serves no Service", still{torn: true, broken: time.Hour, flushed: true}, false, time.Minute, tableGone, verdict.Fail},
-		{"a family is gone", still{other: time.Hour}, false, time.Minute, "kubeproxy.truth.family-missing", verdict.Fail},
-		{"a family is gone, too little time", still{other: time.Hour}, false, 2 * time.Second, "kubeproxy.truth.family-missing", verdict.Unknown},
-		{"a family is gone for a moment", still{other: 2 * time.Second}, false, time.Minute, "", verdict.Pass},
-		{"a family is gone, and then stale", still{other: 2 * time.Second}, true, time.Minute, "kubeproxy.truth.endpoint-stale", verdict.Fail},
+		{"a missing family", still{other: time.Hour}, false, time.Minute, "kubeproxy.truth.family-missing", verdict.Fail},
+		{"a missing family, too little time", still{other: time.Hour}, false, 2 * time.Second, "kubeproxy.truth.family-missing", verdict.Unknown},
+		{"a family missing for a moment", still{other: 2 * time.Second}, false, time.Minute, "", verdict.Pass},
+		{"a missing family, then a stale Service", still{other: 2 * time.Second}, true, time.Minute, "kubeproxy.truth.endpoint-stale", verdict.Fail},
 		{"nothing", still{}, false, time.Minute, "", verdict.Pass},
 		{"too little time", still{}, true, 10 * time.Second, unsettled, verdict.Unknown},
 		{"no watch", still{watch: errors.New("403 Forbidden")}, true, time.Minute, unsettled, verdict.Unknown},
-		{"not confirmed", still{list: errors.New("503")}, true, time.Minute, unsettled, verdict.Unknown},
-		{"a watch that is behind", still{behind: true}, true, time.Minute, unsettled, verdict.Unknown},
+		{"the second list fails", still{list: errors.New("503")}, true, time.Minute, unsettled, verdict.Unknown},
+		{"a watch that lags behind", still{behind: true}, true, time.Minute, unsettled, verdict.Unknown},
 		{"no kube-proxy", still{gone: absent}, false, time.Minute, absent, verdict.Fail},
 		{"no kube-proxy, too little time", still{gone: absent}, false, 10 * time.Second, absent, verdict.Unknown},
-		{"kube-proxy is started again", still{gone: absent, back: 8 * time.Second}, false, time.Minute, "", verdict.Pass},
+		{"kube-proxy is restarted", still{gone: absent, back: 8 * time.Second}, false, time.Minute, "", verdict.Pass},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := c.s
@@ -218,10 +218,10 @@ func TestUnsettled(t *testing.T) {
 			for _, f := range out.Report.Findings {
 				name, got = f.Name, f.Verdict
 				if f.Verdict == verdict.Unknown && strings.Contains(f.Remedy, "restart") {
-					t.Errorf("%s: what is not certain is to be restarted: %s", c.what, f.Remedy)
+					t.Errorf("%s: an uncertain finding has a restart as its remedy: %s", c.what, f.Remedy)
 				}
-				if f.Verdict == verdict.Fail && !strings.Contains(f.Message, "; so since ") {
-					t.Errorf("%s: it does not say since when: %s", c.what, f.Message)
+				if f.Verdict == verdict.Fail && !strings.Contains(f.Message, "; seen since ") {
+					t.Errorf("%s: the message lacks its start time: %s", c.what, f.Message)
 				}
 			}
 			if len(out.Report.Findings) > 1 || name != c.want || got != c.verdict {

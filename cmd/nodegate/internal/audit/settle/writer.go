@@ -5,39 +5,43 @@ import (
 	"time"
 )
 
-// Writer is a process with which kube-proxy writes rules; the zero value is none. iptables-restore of the nft
-// variant computes for many minutes before it writes 50,000 endpoints, and the tables have kube-proxy's canaries only until then.
+// Writer is a process with which kube-proxy writes rules; the zero value means none. The nft
+// variant of iptables-restore computes for many minutes before it writes 50,000 endpoints. During
+// that time, the tables contain only kube-proxy's canaries.
 type Writer struct {
 	PID  int
-	Runs time.Duration // since it began
-	Used time.Duration // of the processors
+	Runs time.Duration // time since its start
+	Used time.Duration // processor time
 }
 
 const (
-	longWrite = 2 * time.Second // the usual writing takes less
-	// What uses less than the first of a processor after stuckWrite waits for something. Nothing is an excuse for longer than the second.
+	longWrite = 2 * time.Second // a usual sync takes less
+	// After stuckWrite, a process that uses less than worksPart of a processor is waiting for
+	// something. No process is an excuse for longer than longestWrite.
 	worksPart, longestWrite = 0.05, time.Hour
 )
 
-// Long reports whether it is at one long writing, and is not stuck: what is in the rules is about to change.
+// Long reports whether kube-proxy is in a long sync that is not stuck, so that the rules are about
+// to change.
 func (w Writer) Long() bool {
 	works := w.Runs < stuckWrite || w.Used.Seconds() >= worksPart*w.Runs.Seconds() && w.Runs < longestWrite
 	return w.PID != 0 && w.Runs >= longWrite && works
 }
 
-// Says tells of a long writing, at the end of a message.
-func (w Writer) Says() string {
+// Describe describes a long sync, as the suffix of a message.
+func (w Writer) Describe() string {
 	if w.PID == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", and kube-proxy was at one writing (process %d, for %s)", w.PID, seconds(w.Runs))
+	return fmt.Sprintf("; kube-proxy was in a long sync (process %d, running for %s)", w.PID, seconds(w.Runs))
 }
 
-// excuse counts anew while kube-proxy is at one long writing. Another process may go on with the next, and be long only after a time:
-// what the rules alone show has to last that much longer.
-func (l *loop) excuse(now time.Time) {
+// excuseLongSync restarts the time of all suspects and findings during a long sync. Another process may
+// continue with the next table and count as long only after some time, so findings of the rules
+// alone get that much more time.
+func (l *loop) excuseLongSync(now time.Time) {
 	l.writer = Writer{}
-	if l.open() == 0 {
+	if l.countOpen() == 0 {
 		return
 	}
 	w := l.node.Writer()

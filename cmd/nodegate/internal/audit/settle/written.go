@@ -2,33 +2,35 @@ package settle
 
 import "time"
 
-// Written is what kube-proxy says of its writings in one family.
+// Written is kube-proxy's own data about its syncs in one family.
 type Written struct {
-	At     time.Time // the end of the last one
-	Queued time.Time // when it last heard of a change
-	Shared bool      // both are those of two families, whichever was later
-	Whole  bool      // a writing is one program, which Writer shows: all or nothing of it is in the rules
+	At     time.Time // end of the last sync
+	Queued time.Time // when it last received a change
+	Shared bool      // both are shared by two families, and show the later one
+	Whole  bool      // a sync is one program, which Writer shows: the rules contain all or nothing of it
 }
 
-// writings is what has been seen of them. A change that comes during one is in the next, which begins at once, and from the first one's end
-// on nothing says that it waits: At is later than Queued then. Only a writing that began later than the change has it.
+// writings is the observed history of Written. A change that arrives during a sync is part of the
+// next sync, which begins at once. As soon as the first sync ends, the data no longer show the
+// waiting change, because At is later than Queued. Only a sync that began after the change contains
+// it.
 type writings struct {
 	last Written
-	ends []time.Time // the latest last
+	ends []time.Time // the latest is last
 }
 
-// note notes what was said of each family before the rules were read.
-func (l *loop) note(written map[string]Written) {
+// recordWritten records the data of each family from before the rules were read.
+func (l *loop) recordWritten(written map[string]Written) {
 	for family, said := range written {
 		if l.writings[family] == nil {
 			l.writings[family] = &writings{}
 		}
-		l.writings[family].note(said)
+		l.writings[family].record(said)
 	}
 }
 
-// note takes what was said before the rules were read. Where nothing was, it is as it was.
-func (w *writings) note(said Written) {
+// record records data from before the rules were read. Empty data change nothing.
+func (w *writings) record(said Written) {
 	if said == (Written{}) {
 		return
 	}
@@ -38,9 +40,10 @@ func (w *writings) note(said Written) {
 	}
 }
 
-// began returns a time that the last writing began after: one follows the other, so the end of the one before. Of two families, whose
-// writings have one figure, each takes two ends, and one may be between them. The zero time is not known.
-func (w *writings) began() time.Time {
+// lastBegan returns a time before the start of the last sync: the end of the previous sync. If two
+// families share their data, each family contributes two ends, and one more may lie between them.
+// It returns the zero time if unknown.
+func (w *writings) lastBegan() time.Time {
 	back := 2
 	if w.last.Shared {
 		back = 4
@@ -51,18 +54,20 @@ func (w *writings) began() time.Time {
 	return w.ends[len(w.ends)-back]
 }
 
-// failedWrite is how long kube-proxy may take for a writing after one that failed: it tries again after syncPeriod, 30 s unless configured.
-// From a minute on, kubeproxy.sync.stuck says that it does not write.
+// failedWrite bounds the time that kube-proxy may need for a sync after a failed one: it retries
+// after syncPeriod, 30 s unless configured. After a minute, kubeproxy.sync.stuck reports that it
+// does not write.
 const failedWrite = time.Minute
 
-// done reports whether what is in the rules is all that kube-proxy makes of what it heard: it has heard of nothing since the last writing
-// began, or that began after the given time, by which it had heard of it. Where a writing is whole, one that has ended since that time is
-// enough. What takes too long is no excuse any more.
-func (w *writings) done(heard, now time.Time) bool {
+// isComplete reports whether the rules reflect every change that kube-proxy had received by heard. That
+// is the case if it has received no change since the last sync began, or if that sync began after
+// heard. If a sync is one program, it is sufficient that one has ended since heard. A sync that
+// takes too long is no excuse.
+func (w *writings) isComplete(heard, now time.Time) bool {
 	if w.last.Whole {
 		waits := w.last.Queued.After(w.last.At) && !w.last.At.After(heard)
 		return !waits || now.Sub(heard) >= failedWrite
 	}
-	began := w.began()
+	began := w.lastBegan()
 	return w.last.Queued.Before(began) || began.After(heard) || now.Sub(w.last.Queued) >= stuckWrite
 }
