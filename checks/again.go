@@ -11,41 +11,43 @@ import (
 )
 
 const (
-	// againTime lies between two looks. kube-proxy takes some tenths of a second for its first rules: it runs iptables once for
-	// every chain, and writes the two families one after the other.
-	againTime = time.Second
-	maxLooks  = 4
+	// recheckInterval is the pause between two inspections. kube-proxy needs some tenths of a
+	// second to write its first rules: it runs iptables once for every chain, and writes one
+	// address family after the other.
+	recheckInterval = time.Second
+	maxInspections  = 4
 )
 
-// lookAgain inspects what does not pass and Moves again, until it passes or says the same twice in turn. The last look counts. Where the
-// host does not change, nothing is asked twice.
-func lookAgain(ctx context.Context, h *host.Host, list []Check, results []Result) {
-	var doubted []int
+// recheckFailing inspects every check again that Moves and does not pass, until it passes or
+// returns the same result twice in a row. The last result counts. On a host that does not change,
+// such as a recording, it does nothing.
+func recheckFailing(ctx context.Context, h *host.Host, list []Check, results []Result) {
+	var suspects []int
 	for i, c := range list {
-		if a, is := c.(asked); is && a.Moves && h.Moves && results[i].accuses() {
-			doubted = append(doubted, i)
+		if a, is := c.(requestedProblem); is && a.Moves && h.Moves && results[i].needsRecheck() {
+			suspects = append(suspects, i)
 		}
 	}
-	for look := 1; look < maxLooks && len(doubted) > 0; look++ {
-		end := activity.Doing(ctx, "looking again at rules that may just be written")
-		err := pause(ctx, againTime)
+	for n := 1; n < maxInspections && len(suspects) > 0; n++ {
+		end := activity.Doing(ctx, "rechecking rules that may be changing")
+		err := sleepFor(ctx, recheckInterval)
 		end()
 		if err != nil {
 			return
 		}
 		once := host.Once(h)
-		doubted = slices.DeleteFunc(doubted, func(i int) bool {
+		suspects = slices.DeleteFunc(suspects, func(i int) bool {
 			was, now := results[i], inspect(ctx, once, list[i])
 			if ctx.Err() != nil {
-				return true // what the time cut off takes nothing back
+				return true // an inspection cut short by the deadline replaces no result
 			}
 			results[i] = now
-			return !now.accuses() || now.Verdict == was.Verdict && now.State.Got == was.State.Got
+			return !now.needsRecheck() || now.Verdict == was.Verdict && now.State.Got == was.State.Got
 		})
 	}
 }
 
-// accuses reports whether an inspection found something wrong, or could not see.
-func (r Result) accuses() bool {
+// needsRecheck reports whether an inspection found a fault or could not determine the state.
+func (r Result) needsRecheck() bool {
 	return r.Verdict == verdict.Warn || r.Verdict == verdict.Fail || r.Verdict == verdict.Unknown && r.Metadata.Unknown == ""
 }

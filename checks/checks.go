@@ -1,6 +1,6 @@
-// Package checks holds what a requirement is, and the three loops that run
-// requirements: Inspect, Apply and Until. The requirements themselves are in the
-// packages below it, by subject; package catalog lists them all.
+// Package checks defines requirements and the three loops that run them: Inspect, Apply and Until.
+// The requirements themselves are in the packages below it, by subject; package catalog lists them
+// all.
 package checks
 
 import (
@@ -17,33 +17,33 @@ type Check interface {
 	// Name is stable, lower case and greppable: sysctl.net.ipv4.ip_forward.
 	Name() string
 	Metadata() policy.Metadata
-	// Inspect returns an error only where it could not tell. A host that is
-	// wrong is a State that does not pass.
+	// Inspect returns an error only if it could not determine the state. A host with a fault yields
+	// a State that does not pass.
 	Inspect(context.Context, *host.Host) (State, error)
 }
 
-// State is what an inspection found. The zero value does not pass.
+// State is the result of an inspection. The zero value does not pass.
 type State struct {
 	Want, Got string // canonical text, comparable between nodes
 	Pass      bool
-	Skip      string     // why the requirement does not apply here, if so
-	Remedy    string     // what a person should do, where it does not pass
-	Cause     string     // name of the check whose failure explains this one
+	Skip      string     // why the requirement does not apply here, or ""
+	Remedy    string     // what the operator should do if it does not pass
+	Cause     string     // name of the check whose failure explains this one, or ""
 	Evidence  []Evidence // the observations behind the verdict
-	Changes   []Change   // what apply does about it, in this order; none where only a person can
+	Changes   []Change   // the changes that apply makes, in this order; none if apply cannot fix it
 }
 
-// Passing returns a state that passes: what was found is what is wanted.
+// Passing returns a state that passes: Got equals Want.
 func Passing(want string, evidence ...Evidence) State {
 	return State{Want: want, Got: want, Pass: true, Evidence: evidence}
 }
 
-// Differs makes the state one that does not pass.
+// Differs marks the state as not passing.
 func (s *State) Differs(got, remedy string) {
 	s.Pass, s.Got, s.Remedy = false, got, remedy
 }
 
-// Evidence is one observation: where it was made, and what was found there.
+// Evidence is one observation: its source and the text found there.
 type Evidence = host.Evidence
 
 // Seen returns an observation.
@@ -51,16 +51,16 @@ func Seen(source, text string) Evidence { return Evidence{Source: source, Text: 
 
 // Change is one write that apply makes and plan shows.
 type Change struct {
-	What        string // what is written: "net.ipv4.ip_forward", "eth0 mtu"
+	What        string // the thing that is written: "net.ipv4.ip_forward", "eth0 mtu"
 	From, To    string
 	Kind        ChangeKind
-	Target      string          // the module, the parameter's path, the link; "" where all that is written shows only when it is made
-	AlsoWritten func() []Change // known when it is made: what else was written, and what the kernel changes with it, or would with From
-	Failed      string          // what a person should do where it was made and did not help, "" for the state's remedy
+	Target      string          // the module, the parameter's path, the link; "" if the writes are known only after Make
+	AlsoWritten func() []Change // set after Make: other writes, and values that the kernel changes along with this one
+	Failed      string          // the remedy if the change was made and did not help; "" means the state's remedy
 	Make        func(context.Context, *host.Host) error
 }
 
-// ChangeKind is what a change writes.
+// ChangeKind is the kind of setting that a change writes.
 type ChangeKind string
 
 // The kinds of changes.
@@ -71,25 +71,25 @@ const (
 	SetFeatures ChangeKind = "offload" // From and To are lists: "gro=on, gso=off"
 )
 
-// Result is a check's name, its verdict, and what the verdict rests on.
+// Result is a check's name, its verdict and the facts behind the verdict.
 type Result struct {
 	Name     string
 	Metadata policy.Metadata
 	Verdict  verdict.Verdict
 	State    State
-	Err      error  // why the verdict is unknown, or why a change did not work
-	Fixed    bool   // it did not pass before, and does now
-	Was      string // what a fixed requirement read before
+	Err      error  // why the verdict is unknown, or why a change failed
+	Fixed    bool   // it did not pass before the changes, and passes now
+	Was      string // the value before the fix
 	Made     []Change
-	Follows  string // the check without which this one cannot pass: State.Cause, also where that is left out since it only warns
+	Follows  string // the check that must pass first: State.Cause, even if that was dropped because the cause only warns
 }
 
-// IsSymptom reports whether the result is only the consequence of another one.
+// IsSymptom reports whether the result is only the consequence of another result.
 func (r Result) IsSymptom() bool {
 	return r.State.Cause != "" && !r.Verdict.Fine()
 }
 
-// Differs reports whether the host is known not to be as the requirement wants it.
+// Differs reports whether the host is known not to meet the requirement.
 func (r Result) Differs() bool { return r.Verdict == verdict.Fail || r.Verdict == verdict.Warn }
 
 // Outcome is the results of one run, in the order of the checks.
@@ -100,8 +100,8 @@ type Outcome struct {
 	Results  []Result
 }
 
-// Verdict returns the verdict on the node: Fail if a blocking requirement does not pass, Unknown if that could not be
-// determined for one, else Pass.
+// Verdict returns the verdict on the node: Fail if a blocking requirement fails, Unknown if the
+// state of a blocking one could not be determined, otherwise Pass.
 func (r Outcome) Verdict() verdict.Verdict {
 	node := verdict.Pass
 	for _, res := range r.Results {

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// pauseTime lies between two reads of counters: long enough to see a
-// loss that goes on, short enough for a check.
+// pauseTime is the pause between two reads of counters: long enough to see a continuing loss, short
+// enough for a check.
 const pauseTime = 100 * time.Millisecond
 
 // Pause waits between two reads of counters: 100 ms, or until ctx ends.
-func Pause(ctx context.Context) error { return pause(ctx, pauseTime) }
+func Pause(ctx context.Context) error { return sleepFor(ctx, pauseTime) }
 
-func pause(ctx context.Context, d time.Duration) error {
+func sleepFor(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

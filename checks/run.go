@@ -14,43 +14,42 @@ import (
 	"nodegate/policy"
 )
 
-// Inspect runs every check and changes nothing. A context that ends makes the
-// remaining verdicts unknown. The checks that wait for others to answer run beside
-// the rest, from the first problem on: to try a rule may load the modules that the
-// settings before it are about.
+// Inspect runs every check and changes nothing. If the context ends, the remaining verdicts are
+// unknown. Concurrent checks run in parallel to the others, but start only at the first problem:
+// trying a rule may load modules that the settings before it are about.
 func Inspect(ctx context.Context, live *host.Host, stage Stage, list []Check) Outcome {
 	h := host.Once(live)
 	report := Outcome{Started: time.Now(), Stage: stage, Results: make([]Result, len(list))}
 	var beside sync.WaitGroup
 	start := sync.OnceFunc(func() {
 		for i, c := range list {
-			if isBeside(c) {
+			if isConcurrent(c) {
 				beside.Go(func() { report.Results[i] = inspect(ctx, h, c) })
 			}
 		}
 	})
 	for i, c := range list {
-		if _, is := c.(asked); is {
+		if _, is := c.(requestedProblem); is {
 			start()
 		}
-		if !isBeside(c) {
+		if !isConcurrent(c) {
 			report.Results[i] = inspect(ctx, h, c)
 		}
 	}
 	beside.Wait()
-	lookAgain(ctx, live, list, report.Results)
+	recheckFailing(ctx, live, list, report.Results)
 	dropIntactCauses(report.Results)
 	report.Duration = time.Since(report.Started)
 	return report
 }
 
-// Record is told of each change for a requirement, as that was found, right after it was made: the next one may hang. Nil: nobody is.
+// Record receives each change, and the result before it, right after the change was made: the next
+// change may hang. It may be nil.
 type Record func(was Result, made []Change)
 
-// Apply inspects, makes the changes that the inspection asks for, and inspects
-// again. What passes is never written. What is unknown is not written either: a
-// plan could not have shown it.
-func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check, keep Record) Outcome {
+// Apply inspects, makes the changes that the inspection returned, and inspects again. It never
+// writes a requirement that passes, or one that is unknown: a plan could not have shown that.
+func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check, record Record) Outcome {
 	before := Inspect(ctx, h, stage, list)
 	failures := make([]error, len(list))
 	made := make([][]Change, len(list))
@@ -66,10 +65,10 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check, keep Re
 			}
 			changed = true
 			err := c.Make(ctx, h)
-			if wrote(c, err) {
+			if hasWritten(c, err) {
 				made[i] = append(made[i], c)
-				if keep != nil {
-					keep(res, []Change{c})
+				if record != nil {
+					record(res, []Change{c})
 				}
 			}
 			failures[i] = errors.Join(failures[i], err)
@@ -79,8 +78,8 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check, keep Re
 	if !changed {
 		return before
 	}
-	// What was changed is read back even where the time is up: a report that only
-	// says so would hide why the change failed.
+	// Read the changes back even if the time is up: a report of the timeout alone would hide why a
+	// change failed.
 	proof, cancel := context.WithTimeout(context.WithoutCancel(ctx), proofTime)
 	defer cancel()
 	after := Inspect(proof, h, stage, list)
@@ -92,10 +91,10 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check, keep Re
 			r.Fixed, r.Was = true, was.State.Got
 		}
 		if r.Verdict != verdict.Pass && r.Err == nil {
-			r.Err = cmpError(failures[i], undone(made[i], r.State.Changes))
+			r.Err = firstError(failures[i], ineffectiveChanges(made[i], r.State.Changes))
 			for _, c := range was.State.Changes {
 				if r.Err != nil && c.Failed != "" {
-					r.State.Remedy = c.Failed // what was just tried does not help
+					r.State.Remedy = c.Failed // the remedy was just tried
 				}
 			}
 		}
@@ -103,8 +102,9 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check, keep Re
 	return after
 }
 
-// wrote reports whether a change that was made with this error wrote anything: of several writes some may have come before it.
-func wrote(c Change, err error) bool {
+// hasWritten reports whether a change wrote anything although Make returned this error: some of
+// several writes may have come before the error.
+func hasWritten(c Change, err error) bool {
 	if c.Target == "" {
 		return len(c.AlsoWritten()) > 0
 	}
@@ -114,8 +114,8 @@ func wrote(c Change, err error) bool {
 // proofTime bounds the inspection after the changes; a healthy one takes milliseconds.
 const proofTime = 5 * time.Second
 
-// cmpError returns the first error that is not nil.
-func cmpError(errs ...error) error {
+// firstError returns the first error that is not nil.
+func firstError(errs ...error) error {
 	i := slices.IndexFunc(errs, func(err error) bool { return err != nil })
 	if i < 0 {
 		return nil
@@ -123,16 +123,16 @@ func cmpError(errs ...error) error {
 	return errs[i]
 }
 
-// undone reports the changes that were made without an error and are still
+// ineffectiveChanges returns an error for each change that was made without an error and is still
 // needed: the kernel may clamp a value, or accept it and do nothing.
-func undone(made, needed []Change) error {
+func ineffectiveChanges(made, needed []Change) error {
 	var errs []error
 	for _, m := range made {
 		for _, n := range needed {
 			if n.What != m.What {
 				continue
 			}
-			did := "made it " + n.From
+			did := "changed it to " + n.From
 			if n.From == m.From {
 				did = "accepted it and kept " + n.From
 			}
@@ -142,8 +142,9 @@ func undone(made, needed []Change) error {
 	return errors.Join(errs...)
 }
 
-// SkippedOff begins the reason of what the policy does not ask for on this node: nothing was looked at.
-const SkippedOff = "its when is false here"
+// SkippedOff begins the skip reason of a requirement whose when condition is false on this node; it
+// was not inspected.
+const SkippedOff = "its when condition is false here"
 
 func inspect(ctx context.Context, h *host.Host, c Check) Result {
 	defer activity.Doing(ctx, c.Name())()
@@ -156,7 +157,7 @@ func inspect(ctx context.Context, h *host.Host, c Check) Result {
 		r.Verdict, r.State.Skip = verdict.Skipped, SkippedOff+" ("+r.Metadata.When+")"
 		return r
 	case r.Metadata.Unknown != "":
-		r.Err = fmt.Errorf("it depends on %s, which cannot be known here", r.Metadata.Unknown)
+		r.Err = fmt.Errorf("it depends on %s, which is unknown here", r.Metadata.Unknown)
 		return r
 	}
 	r.State, r.Err = c.Inspect(ctx, h)
@@ -174,16 +175,15 @@ func inspect(ctx context.Context, h *host.Host, c Check) Result {
 	}
 	if r.Metadata.Undecided != "" && r.Verdict != verdict.Fail {
 		r.Verdict, r.Metadata.Severity = verdict.Unknown, policy.Block
-		r.Err = cmpError(r.Err, fmt.Errorf("what else the policy asks of it depends on %s, which cannot be known here", r.Metadata.Undecided))
+		r.Err = firstError(r.Err, fmt.Errorf("another block for it depends on %s, which is unknown here", r.Metadata.Undecided))
 	}
 	return r
 }
 
-// dropIntactCauses removes the causes that did not fail: a symptom names a cause
-// only where that check is in the report and does not pass. Where the policy leaves
-// the cause out, nobody mends it, and the changes that need it cannot be made. What
-// blocks is not explained by what only warns, though it follows from it: nobody
-// would say what blocks.
+// dropIntactCauses removes causes that did not fail: a symptom names a cause only if that check is
+// in the report and does not pass. If the policy omits the cause, nothing fixes it, and the changes
+// that depend on it are dropped. A blocking result does not name a cause that only warns, although
+// it follows from it: the report would then name no blocking fault.
 func dropIntactCauses(results []Result) {
 	causes := map[string]Result{}
 	for _, r := range results {

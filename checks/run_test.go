@@ -40,11 +40,11 @@ func TestUnknownNeverPasses(t *testing.T) {
 	m.Sysctl("kernel/panic", "10")
 	r = checks.Inspect(ended, m.Host(), checks.Boot, catalog.For(checkstest.Load(t, `sysctl "kernel.panic" { value = 10 }`), checks.Boot))
 	if r.Verdict() != verdict.Unknown {
-		t.Errorf("a check that was not run: %v", r.Verdict())
+		t.Errorf("an ended context: %v", r.Verdict())
 	}
 }
 
-// TestUndecided: where another block of the same name may ask for something else, what passes is unknown.
+// TestUndecided: if another block of the same name may require another value, a pass becomes unknown.
 func TestUndecided(t *testing.T) {
 	for _, c := range []struct {
 		got, other string
@@ -64,7 +64,7 @@ func TestUndecided(t *testing.T) {
 	}
 }
 
-// slowRuntime does not answer before a rule is tried and a check that comes later in the list reads its file.
+// slowRuntime answers only after a rule was tried and a later check of the list has read its file.
 type slowRuntime struct {
 	host.Runtimes
 	others *sync.WaitGroup
@@ -103,7 +103,8 @@ func (f meetingFiles) ReadFile(name string) ([]byte, error) {
 	return f.Files.ReadFile(name)
 }
 
-func TestBeside(t *testing.T) {
+// TestConcurrent: concurrent checks run in parallel, and the results keep the order of the list.
+func TestConcurrent(t *testing.T) {
 	m := checkstest.Node(map[string]string{
 		"/var/lib/kube-proxy/config.conf":            "kind: KubeProxyConfiguration\nmode: iptables\n",
 		"/etc/kubernetes/kubelet.conf":               "users: []",
@@ -140,13 +141,13 @@ check "route-localnet.martian" {}
 		t.Errorf("results in the order of %v", got)
 	}
 	if len(recorded.Runtime) == 0 || len(recorded.Tried) == 0 {
-		t.Error("the recording lacks what was asked beside the rest")
+		t.Error("the recording lacks the queries of the concurrent checks")
 	}
 }
 
-// TestAskedTwice: of two blocks about one problem, the one that applies counts, whichever is first; then one of which that is not known. What
-// a problem is told of the policy is what applies.
-func TestAskedTwice(t *testing.T) {
+// TestTwoBlocks: of two blocks for one problem, the one that applies counts, in either order; then one whose condition is
+// unknown. A problem gets only the part of the policy that applies.
+func TestTwoBlocks(t *testing.T) {
 	problem := checks.Problem{Name: "p", Stages: []checks.Stage{checks.Run},
 		Inspect: func(_ context.Context, _ *host.Host, p *policy.Policy) (checks.State, error) {
 			return checks.State{Want: "w", Got: fmt.Sprint(len(p.Sysctls))}, nil

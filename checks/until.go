@@ -12,39 +12,40 @@ import (
 	"nodegate/policy"
 )
 
-// ErrBudget is the end of the budget: an Overdue where an attempt had not returned.
-var ErrBudget = errors.New("the budget is over")
+// ErrBudget reports the end of the budget. It is an Overdue if an attempt had not returned.
+var ErrBudget = errors.New("the time budget is used up")
 
 const (
 	// attemptTime bounds one attempt: a modprobe that hangs is stopped, if it can be.
 	attemptTime = 20 * time.Second
-	// firstAttempt is what the first attempt gets, however small the budget is:
-	// without one there is nothing to report.
+	// firstAttempt is the least time for the first attempt, even with a smaller budget: without an
+	// attempt there is nothing to report.
 	firstAttempt = time.Second
-	// noticeable is how long a step takes before it is worth a word.
-	noticeable = time.Second
+	// slowStep is the duration after which a step is reported.
+	slowStep = time.Second
 )
 
-// Until runs the checks again and again until the node passes, and returns the
-// last report. list returns them for an attempt, after the report of the one
-// before, which at first has no results; then it must not wait. With g.Repair it
-// applies, and keep is told of each change, from another goroutine. It returns early with ErrBudget when
-// g.Budget is over, with the context's error when that ends, and without an error
-// when goOn returns false. goOn must not block. It is called after every attempt,
-// and every g.Interval while a step of an attempt has not returned: waiting then is
-// that step, and r is the report before, which at first has no results. Where the
-// budget ends before the first attempt has returned, what is returned says that
-// all requirements are unknown.
+// Until runs the checks repeatedly until the node passes, and returns the last report. With
+// g.Repair it applies, and record receives each change from another goroutine.
 //
-// Attempts run beside the clock: one that hangs cannot delay the end of the
-// budget. It is left behind, and h must not be used any more.
+// list returns the checks of an attempt. It gets the previous report, which at first has no
+// results; list must not block then. proceed is called after every attempt, and every g.Interval
+// while a step of an attempt has not returned: waiting is then that step, and r is the previous
+// report. proceed must not block.
+//
+// Until returns early with ErrBudget when g.Budget ends, with the context's error when the context
+// ends, and without an error when proceed returns false. If the budget ends before the first
+// attempt has returned, the report says that all requirements are unknown.
+//
+// Attempts run in parallel to the timer: one that hangs cannot delay the end of the budget. It is
+// abandoned, and h must not be used any more.
 func Until(
-	ctx context.Context, h *host.Host, g policy.Gate, list func(last Outcome) []Check, keep Record,
-	goOn func(r Outcome, waiting activity.Step) bool,
+	ctx context.Context, h *host.Host, g policy.Gate, list func(last Outcome) []Check, record Record,
+	proceed func(r Outcome, waiting activity.Step) bool,
 ) (Outcome, error) {
 	attempt := func(ctx context.Context, last Outcome) Outcome {
 		if g.Repair {
-			return Apply(ctx, h, Boot, list(last), keep)
+			return Apply(ctx, h, Boot, list(last), record)
 		}
 		return Inspect(ctx, h, Boot, list(last))
 	}
@@ -56,19 +57,19 @@ func Until(
 	for {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTime)
 		bounded, doing := activity.With(bounded)
-		activity.Doing(bounded, "an attempt") // between two checks is time, too, on a machine whose processor is taken away
+		activity.Doing(bounded, "an attempt") // covers the time between two checks, which is long on a starved CPU
 		done := make(chan Outcome, 1)
 		go func(last Outcome) { done <- attempt(bounded, last) }(last)
 		for running := true; running; {
 			select {
 			case last = <-done:
 				running = false
-				if !goOn(last, activity.Step{}) || last.Verdict() == verdict.Pass {
+				if !proceed(last, activity.Step{}) || last.Verdict() == verdict.Pass {
 					cancel()
 					return last, nil
 				}
 			case <-tick.C:
-				if step := doing.Now(); time.Since(step.Since) > noticeable && !goOn(last, step) {
+				if step := doing.Now(); time.Since(step.Since) > slowStep && !proceed(last, step) {
 					cancel()
 					return last, nil
 				}
@@ -77,9 +78,9 @@ func Until(
 				late := Overdue{doing.Now()}
 				switch {
 				case len(last.Results) == 0:
-					last = uninspected(began, list(last), late)
-				case time.Since(late.Step.Since) < noticeable:
-					return last, ErrBudget // it has just begun: the report before says more
+					last = uninspectedOutcome(began, list(last), late)
+				case time.Since(late.Step.Since) < slowStep:
+					return last, ErrBudget // the attempt has just begun: the previous report is more useful
 				}
 				return last, late
 			case <-ctx.Done():
@@ -98,8 +99,9 @@ func Until(
 	}
 }
 
-// uninspected is the report of a first attempt that did not return: nothing is known, because of what it waited for.
-func uninspected(began time.Time, list []Check, why Overdue) Outcome {
+// uninspectedOutcome is the report of a first attempt that did not return: every verdict is unknown
+// because of the step that it waited for.
+func uninspectedOutcome(began time.Time, list []Check, why Overdue) Outcome {
 	r := Outcome{Started: began, Duration: time.Since(began), Stage: Boot}
 	for _, c := range list {
 		r.Results = append(r.Results, Result{Name: c.Name(), Metadata: c.Metadata(), Err: fmt.Errorf("not inspected in time: %w", why)})
@@ -107,7 +109,7 @@ func uninspected(began time.Time, list []Check, why Overdue) Outcome {
 	return r
 }
 
-// Overdue is ErrBudget, and the step that had not returned.
+// Overdue is ErrBudget with the step that had not returned.
 type Overdue struct{ Step activity.Step }
 
 func (o Overdue) Error() string { return o.Step.String() }

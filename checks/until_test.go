@@ -20,6 +20,7 @@ import (
 	"nodegate/policy"
 )
 
+// TestUntilOpensByItself: the gate opens when the fault disappears, and repairs it if the policy allows.
 func TestUntilOpensByItself(t *testing.T) {
 	m := &hosttest.Machine{Files: map[string]string{}}
 	m.Sysctl("kernel/panic", "0")
@@ -55,19 +56,19 @@ func TestUntilOpensByItself(t *testing.T) {
 	always := func(checks.Outcome, activity.Step) bool { return true }
 	if r, err := checks.Until(ctx, m.Host(), p.Gate, all(catalog.For(p, checks.Boot)), nil, always); r.Verdict() != verdict.Fail ||
 		!errors.Is(err, checks.ErrBudget) {
-		t.Errorf("a budget of nothing still makes one whole attempt: %v, %v", r.Verdict(), err)
+		t.Errorf("with no budget: %v, %v, want one whole attempt", r.Verdict(), err)
 	}
 	p.Gate.Budget = time.Minute
 	attempts = 0
 	r, err := checks.Until(ctx, m.Host(), p.Gate, all(catalog.For(p, checks.Boot)), nil,
 		func(checks.Outcome, activity.Step) bool { attempts++; return attempts < 2 })
 	if attempts != 2 || r.Verdict() != verdict.Fail || err != nil {
-		t.Errorf("told to end after two attempts: %d, %v, %v", attempts, r.Verdict(), err)
+		t.Errorf("stopped after two attempts: %d, %v, %v", attempts, r.Verdict(), err)
 	}
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
 	if _, err := checks.Until(ended, m.Host(), p.Gate, all(catalog.For(p, checks.Boot)), nil, always); !errors.Is(err, context.Canceled) {
-		t.Errorf("a signal is not the end of the budget: %v", err)
+		t.Errorf("a cancelled context: %v", err)
 	}
 }
 
@@ -81,25 +82,25 @@ func (h hanging) Inspect(context.Context, *host.Host) (checks.State, error) {
 	return checks.Passing("ok"), nil
 }
 
-// TestUntilKeepsItsBudget: an attempt that does not return, whatever its context
-// says, delays neither the end of the budget nor a signal, and is named.
+// TestUntilKeepsItsBudget: an attempt that ignores its context delays neither the end of the budget nor a signal, and is
+// named.
 func TestUntilKeepsItsBudget(t *testing.T) {
 	stuck := hanging{make(chan struct{})}
 	defer close(stuck.release)
 	gate := policy.Gate{Budget: 3 * time.Second, Interval: 100 * time.Millisecond}
-	said := 0
+	reported := 0
 	r, err := checks.Until(t.Context(), (&hosttest.Machine{}).Host(), gate, all([]checks.Check{stuck}), nil,
 		func(r checks.Outcome, waiting activity.Step) bool {
 			if strings.HasPrefix(waiting.String(), "test.hangs has not returned for ") && len(r.Results) == 0 {
-				said++
+				reported++
 			}
 			return true
 		})
-	if !errors.Is(err, checks.ErrBudget) || !strings.HasPrefix(err.Error(), "test.hangs has not returned for ") || said == 0 {
-		t.Errorf("%v, said %d times before", err, said)
+	if !errors.Is(err, checks.ErrBudget) || !strings.HasPrefix(err.Error(), "test.hangs has not returned for ") || reported == 0 {
+		t.Errorf("%v, reported %d times before", err, reported)
 	}
 	if len(r.Results) != 1 || r.Verdict() != verdict.Unknown || !errors.Is(r.Results[0].Err, checks.ErrBudget) {
-		t.Errorf("what is known then: %+v", r)
+		t.Errorf("the report: %+v", r)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	gate.Budget = time.Hour
@@ -110,7 +111,7 @@ func TestUntilKeepsItsBudget(t *testing.T) {
 	}
 }
 
-// late is a check that is asked its name first: for so long nothing of it has begun.
+// late is a check whose Name blocks until release is closed.
 type late struct {
 	hanging
 	once *sync.Once
@@ -121,7 +122,8 @@ func (l late) Name() string {
 	return "test.late"
 }
 
-// TestUntilBetweenChecks: an attempt that does nothing with a name is not one that is over, and there is no report yet: it would pass.
+// TestUntilBetweenChecks: an attempt that is between two checks has not ended, and has no report yet: an empty one would
+// pass.
 func TestUntilBetweenChecks(t *testing.T) {
 	slow := late{hanging{make(chan struct{})}, &sync.Once{}}
 	var said []string
@@ -140,8 +142,8 @@ func TestUntilBetweenChecks(t *testing.T) {
 	}
 }
 
-// TestBootIsTheGates: what only warns cannot hold the gate, and costs no start.
-func TestBootIsTheGates(t *testing.T) {
+// TestBootOmitsWarnings: a problem of severity warn cannot hold the gate, so it does not delay a start.
+func TestBootOmitsWarnings(t *testing.T) {
 	names := func(text string, stage checks.Stage) string {
 		var all []string
 		for _, c := range catalog.For(checkstest.Load(t, text), stage) {
@@ -156,7 +158,7 @@ func TestBootIsTheGates(t *testing.T) {
 	checkstest.Equal(t, "asked to block", "nodeport.overlap", names(`check "nodeport.overlap" { severity = "block" }`, checks.Boot))
 }
 
-// made is a check of some changes, each of which makes its own of them true; where all are, the next inspection hangs.
+// made is a check with some changes. After the first change was made, the next inspection hangs.
 type made struct {
 	hanging
 	changes []func() error
@@ -177,8 +179,9 @@ func (m made) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
 	return s, nil
 }
 
-// TestKeptAtOnce: what an attempt has changed is kept once, though the attempt, or another change of the same requirement, does not return.
-func TestKeptAtOnce(t *testing.T) {
+// TestChangesAreRecordedOnce: each change is recorded once, even if the attempt or another change of the same requirement
+// hangs.
+func TestChangesAreRecordedOnce(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
 	works := func() error { return nil }
@@ -193,7 +196,7 @@ func TestKeptAtOnce(t *testing.T) {
 		{"the second hangs", []func() error{works, hangs}, "0 [1]"},
 		{"the second fails", []func() error{works, fails, works}, "0 [1], 0 [3]"},
 	} {
-		set, kept := false, make(chan string, 5)
+		set, recorded := false, make(chan string, 5)
 		gate := policy.Gate{Budget: time.Second, Interval: 100 * time.Millisecond, Repair: true}
 		_, err := checks.Until(t.Context(), (&hosttest.Machine{}).Host(), gate, all([]checks.Check{made{hanging{release}, c.changes, &set}}),
 			func(was checks.Result, made []checks.Change) {
@@ -201,15 +204,15 @@ func TestKeptAtOnce(t *testing.T) {
 				for _, m := range made {
 					to = append(to, m.To)
 				}
-				kept <- fmt.Sprint(was.State.Got, " ", to)
+				recorded <- fmt.Sprint(was.State.Got, " ", to)
 			},
 			func(checks.Outcome, activity.Step) bool { return true })
 		var got []string
-		for len(kept) > 0 {
-			got = append(got, <-kept)
+		for len(recorded) > 0 {
+			got = append(got, <-recorded)
 		}
 		if strings.Join(got, ", ") != c.want || !errors.Is(err, checks.ErrBudget) {
-			t.Errorf("%s: kept %q, %v", c.what, got, err)
+			t.Errorf("%s: recorded %q, %v", c.what, got, err)
 		}
 	}
 }
@@ -219,7 +222,7 @@ func all(list []checks.Check) func(checks.Outcome) []checks.Check {
 	return func(checks.Outcome) []checks.Check { return list }
 }
 
-// TestBudgetEndsInAnAttempt: where an attempt has just begun, what the one before found is what is said.
+// TestBudgetEndsInAnAttempt: if an attempt has just begun when the budget ends, the previous report is returned.
 func TestBudgetEndsInAnAttempt(t *testing.T) {
 	stuck := hanging{make(chan struct{})}
 	defer close(stuck.release)

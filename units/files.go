@@ -131,7 +131,7 @@ func applyUnit(g policy.Gate, prog Program) []byte {
 			"ConditionPathExists", "!"+BreakGlassFile,
 			"RequiresMountsFor", path.Dir(prog.path)+" /etc/nodegate",
 			"Wants", "network-pre.target",
-			"After", "local-fs.target systemd-modules-load.service systemd-sysctl.service systemd-sysext.service",
+			"After", applyAfter(prog),
 			"Before", "network-pre.target "+g.Unit+" shutdown.target",
 			"Conflicts", "shutdown.target",
 		), section("Service",
@@ -158,6 +158,19 @@ func applyUnit(g policy.Gate, prog Program) []byte {
 		), section("Install",
 			"WantedBy", "multi-user.target",
 		))
+}
+
+// applyAfter returns the units that precede the apply unit. local-fs.target is not among them: a mount
+// that needs cloud-init or the network makes it wait for network-pre.target, which waits for the apply
+// unit, and systemd would break that cycle by deleting a job at random. RequiresMountsFor= orders the
+// apply unit after the mounts of its own directories. systemd-sysext.service, which itself waits for
+// local-fs.target, precedes it only if the program can come from a system extension.
+func applyAfter(prog Program) string {
+	after := "systemd-modules-load.service systemd-sysctl.service"
+	if !strings.HasPrefix(prog.path, "/usr/local/") {
+		after += " systemd-sysext.service"
+	}
+	return after
 }
 
 func gateDropIn(g policy.Gate, prog Program) []byte {

@@ -15,9 +15,8 @@ import (
 	"nodegate/policy"
 )
 
-// BenchmarkCheck is one check of every built-in policy at stage run (but for
-// "counters", which waits between two reads), in a network namespace with 200
-// and with 2,000 links. Compare the two: it should grow no worse than linearly.
+// BenchmarkCheck checks every built-in policy at stage run (except "counters", which waits between two reads), in a network
+// namespace with 200 and with 2,000 links. The time should not grow faster than linearly.
 func BenchmarkCheck(b *testing.B) {
 	hosttest.NeedRoot(b)
 	for _, links := range []int{200, 2000} {
@@ -32,8 +31,7 @@ func BenchmarkCheck(b *testing.B) {
 	}
 }
 
-// checkWithLinks runs on a goroutine of its own: its thread, which is in another
-// namespace, ends with it.
+// checkWithLinks must run on its own goroutine: its thread, which is in another namespace, ends with the goroutine.
 func checkWithLinks(b *testing.B, links int) {
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {

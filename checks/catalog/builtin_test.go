@@ -14,8 +14,8 @@ import (
 	"nodegate/policy"
 )
 
-// TestEveryBuiltinRequirementFails: each module, sysctl and link of each
-// built-in policy is named on a node on which it does not hold.
+// TestEveryBuiltinRequirementFails: each module, sysctl and link of each built-in policy fails on a node that does not meet
+// it.
 func TestEveryBuiltinRequirementFails(t *testing.T) {
 	facts := map[string]any{"kernel.version": "5.4.0", "node.cpus": int64(2)}
 	known := policy.Options{Checks: catalog.Names(), Vars: map[string]string{},
@@ -55,13 +55,13 @@ func TestEveryBuiltinRequirementFails(t *testing.T) {
 	}
 }
 
-// withoutModules is a kernel of which no module is installed.
+// withoutModules returns a machine without installed kernel modules.
 func withoutModules() *hosttest.Machine {
 	return &hosttest.Machine{Kernel: "5.4.0", Files: map[string]string{"/lib/modules/5.4.0/modules.dep": ""}}
 }
 
-// wrongNode has no parameter as it should be, and links of every kind that the
-// policy names, with every offload the other way round.
+// wrongNode returns a machine on which every parameter of the policy is wrong, with links of every kind that the policy
+// names, and every offload inverted.
 func wrongNode(p *policy.Policy) *hosttest.Machine {
 	m := withoutModules()
 	m.Links = map[string]*hosttest.Link{"lo": {}}

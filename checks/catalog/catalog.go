@@ -1,4 +1,4 @@
-// Package catalog is the one place that lists every requirement there is.
+// Package catalog is the only list of all requirements and problems.
 package catalog
 
 import (
@@ -16,9 +16,9 @@ import (
 	"nodegate/policy"
 )
 
-// For returns the checks of a policy at a stage, in the order in which they
-// depend on each other: modules, the sysctls that some of them bring, links, then
-// the problems, which only look, and last the probes, which need all of it.
+// For returns the checks of a policy at a stage, in the order in which they depend on each other:
+// modules, the sysctls that some modules provide, links, then the problems, which only read, and
+// last the probes, which need all of them.
 func For(p *policy.Policy, stage checks.Stage) []checks.Check {
 	problems := checks.Asked(Problems(), p, stage)
 	switch stage {
@@ -30,13 +30,13 @@ func For(p *policy.Policy, stage checks.Stage) []checks.Check {
 	return slices.Concat(setting.Running(p), problems, setting.Probes(p))
 }
 
-// Problems returns every problem there is, by subject, in the order in which they run.
+// Problems returns every problem, by subject, in the order in which they run.
 func Problems() []checks.Problem {
 	return slices.Concat(image.Problems(), writers.Problems(), kubelet.Problems(), links.Problems(), conntrack.Problems(),
 		packetfilter.Problems(), kubeproxy.Problems())
 }
 
-// Names returns what a check block of a policy may name.
+// Names returns the names that a check block of a policy may have.
 func Names() []string {
 	var names []string
 	for _, p := range Problems() {

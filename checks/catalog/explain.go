@@ -11,15 +11,15 @@ import (
 	"nodegate/policy"
 )
 
-// Explanation is what there is to say of a check, wherever it comes from.
+// Explanation describes a check: a requirement, a problem or a finding of the audit.
 type Explanation struct {
 	Name, Breaks, Symptom, How, Remedy, TradeOff, Source string
-	In                                                   []string // the built-in policies that ask for it
+	In                                                   []string // the built-in policies that contain it
 	Stages                                               string
 	Severity                                             string
 }
 
-// Write writes the explanation for people.
+// Write prints the explanation.
 func (e Explanation) Write(w io.Writer) error {
 	fmt.Fprintln(w, e.Name)
 	for _, part := range []struct{ label, text string }{
@@ -35,8 +35,8 @@ func (e Explanation) Write(w io.Writer) error {
 	return nil
 }
 
-// Explain returns every requirement of the built-in policies, every problem and
-// every finding of the audit, in this order.
+// Explain returns every requirement of the built-in policies, every problem and every finding of
+// the audit, in this order.
 func Explain() ([]Explanation, error) {
 	var all []Explanation
 	uses := map[string][]string{}
@@ -74,11 +74,11 @@ func Explain() ([]Explanation, error) {
 		})
 	}
 	all = append(all, Explanation{
-		Name: "kubeproxy.audit", Breaks: "Kube-proxy's rules on this node differ from the API, or kube-proxy is not there.",
-		Symptom: "A part of the connections to a Service fails, on some nodes, for hours, while kube-proxy's healthz says fine.",
-		How: "`nodegate watch`, where the policy has an audit block: it follows the API, and reads the rules when something has changed; " +
-			"what differs must stay the same for the settle time",
-		Remedy: "that of the finding; `nodegate audit --kubeconfig FILE` shows all",
+		Name: "kubeproxy.audit", Breaks: "kube-proxy's rules on this node differ from the API, or kube-proxy does not run.",
+		Symptom: "Some connections to a Service fail, on some nodes, for hours, while kube-proxy's healthz endpoint reports success.",
+		How: "If the policy has an audit block, `nodegate watch` follows the API and reads the rules after each change. It reports a " +
+			"difference only after it has persisted for the settle time.",
+		Remedy: "run `nodegate audit --kubeconfig FILE` and follow the remedy of each finding",
 		Source: "https://github.com/kubernetes/kubernetes/issues/87615", Stages: "run", Severity: "block",
 	})
 	for _, k := range proxyrules.Kinds() {
@@ -87,15 +87,15 @@ func Explain() ([]Explanation, error) {
 			severity = "warn"
 		}
 		all = append(all, Explanation{
-			Name: k.Name, Breaks: k.Summary, How: "`nodegate audit` reads kube-proxy's rules", Remedy: k.Remedy, Source: k.Ref,
+			Name: k.Name, Breaks: k.Summary, How: "`nodegate audit` reads kube-proxy's rules.", Remedy: k.Remedy, Source: k.Ref,
 			Stages: "run", Severity: severity,
 		})
 	}
 	return all, nil
 }
 
-// ExplainWith puts the requirements of a policy of somebody's own before all: theirs
-// take the place of built-in ones of the same name.
+// ExplainWith adds the requirements of the operator's policy at the beginning. They replace
+// built-in ones of the same name.
 func ExplainWith(p *policy.Policy, all []Explanation) []Explanation {
 	var own []Explanation
 	explainRequirements(p, func(e Explanation) {
@@ -118,14 +118,15 @@ func explainRequirements(p *policy.Policy, add func(Explanation)) {
 		})
 	}
 	for _, m := range p.Modules {
-		explain("module."+m.Name, m.Metadata, "/sys/module, what the module provides in /proc, and /lib/modules",
-			"`nodegate apply`, or modprobe "+m.Name+"; in an image, the package that has it")
+		explain("module."+m.Name, m.Metadata, "Reads /sys/module, the files that the module adds to /proc, and /lib/modules.",
+			"run `nodegate apply` or `modprobe "+m.Name+"`; in an image, install the package that contains it")
 	}
 	for _, s := range p.Sysctls {
-		explain("sysctl."+s.Key.String(), s.Metadata, "/proc/sys/"+string(s.Key)+" is "+s.Want(),
-			"`nodegate apply`; without nodegate, `"+s.Key.String()+" = ...` in a file of /etc/sysctl.d, and sysctl --system")
+		explain("sysctl."+s.Key.String(), s.Metadata, "/proc/sys/"+string(s.Key)+" must be "+s.Want()+".",
+			"run `nodegate apply`, or set it in /etc/sysctl.d and run `sysctl --system`")
 	}
 	for _, l := range p.Links {
-		explain("link."+l.Name, l.Metadata, "netlink and ethtool, on every link that matches: "+l.Want(), "`nodegate apply`, or ethtool -K")
+		explain("link."+l.Name, l.Metadata, "Reads netlink and ethtool; every matching link must have "+l.Want()+".",
+			"run `nodegate apply`, or `ethtool -K` for offloads")
 	}
 }

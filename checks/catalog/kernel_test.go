@@ -15,8 +15,7 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// TestRemediesInARealKernel breaks a network namespace, reads the remedy, does
-// what it says, and looks again.
+// TestRemediesInARealKernel breaks a network namespace, follows the printed remedy, and checks again.
 func TestRemediesInARealKernel(t *testing.T) {
 	h := checkstest.Scratch(t)
 	checkstest.AddLink(t, &netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "flannel.1", MTU: 1450}, VxlanId: 1, Port: 8472})
@@ -24,7 +23,7 @@ func TestRemediesInARealKernel(t *testing.T) {
 	write := func(key, value string) {
 		t.Helper()
 		if err := h.WriteSysctl(key, value); err != nil {
-			t.Fatal("this kernel does not let it be broken: ", err)
+			t.Fatal("this kernel rejects the broken value: ", err)
 		}
 	}
 	for _, c := range []struct {
@@ -39,7 +38,7 @@ func TestRemediesInARealKernel(t *testing.T) {
 		{"nodeport.overlap", [][2]string{{"net/ipv4/ip_local_port_range", "20000 60999"},
 			{"net/ipv4/ip_local_reserved_ports", "6443,30000-30100"}}, "local ports 20000-60999, port 30101 not reserved"},
 	} {
-		// Not t.Run: that is another thread, in another namespace.
+		// t.Run would run on another thread, in another namespace.
 		for _, b := range c.broken {
 			write(b[0], b[1])
 		}
@@ -56,8 +55,8 @@ func TestRemediesInARealKernel(t *testing.T) {
 	}
 }
 
-// TestRulesOnTheKernel writes kube-proxy's rules into a namespace and judges
-// what the machine's own iptables says of them.
+// TestRulesOnTheKernel writes kube-proxy's rules into a namespace and checks them as the machine's own iptables prints
+// them.
 func TestRulesOnTheKernel(t *testing.T) {
 	h := checkstest.ScratchSys(t)
 	const restore = "iptables-nft-restore"
@@ -70,17 +69,17 @@ func TestRulesOnTheKernel(t *testing.T) {
 			t.Fatalf("%s: %v: %s", restore, err, out)
 		}
 	}
-	checkstest.Is(t, h, "no rules", "kubeproxy.postrouting", "skipped: no rules of kube-proxy here")
+	checkstest.Is(t, h, "no rules", "kubeproxy.postrouting", "skipped: no kube-proxy rules found")
 	checkstest.PodNetwork(t)
 
 	load(checkstest.ProxySave)
 	checkstest.Is(t, h, "healthy", "kubeproxy.postrouting", "pass: masqueraded once, from random ports")
 	checkstest.Is(t, h, "healthy", "conntrack.invalid", "pass: INVALID dropped")
-	checkstest.Is(t, h, "healthy", "conntrack.be-liberal-changed", "pass: be_liberal as kube-proxy found it")
+	checkstest.Is(t, h, "healthy", "conntrack.be-liberal-changed", "pass: be_liberal unchanged since kube-proxy started")
 	checkstest.Is(t, h, "healthy", "iptables.backends", "pass: one backend")
 	checkstest.Is(t, h, "healthy", "iptables.bare-drop", "pass: no DROP without a match")
-	checkstest.Is(t, h, "no Docker", "docker.forward-drop", "skipped: Docker has no rules here")
-	checkstest.Is(t, h, "this kernel", "vxlan.checksum", "pass: not all four conditions: the kernel has the fix")
+	checkstest.Is(t, h, "no Docker", "docker.forward-drop", "skipped: no Docker rules found")
+	checkstest.Is(t, h, "this kernel", "vxlan.checksum", "pass: not all four conditions met: the kernel has the fix")
 
 	load(checkstest.Changed(t, checkstest.DropInvalid, "", checkstest.ReturnClear, "", checkstest.Masquerade, checkstest.OldForm,
 		":FORWARD ACCEPT [0:0]\n", ":FORWARD DROP [0:0]\n:DOCKER - [0:0]\n",
@@ -98,7 +97,7 @@ func TestRulesOnTheKernel(t *testing.T) {
 	old.Kernel = checkstest.Release{Kernel: h.Kernel, Released: "5.4.38"}
 	if id, _ := h.Fact(t.Context(), "os.id"); id == "debian" {
 		r := checkstest.On(t.Context(), t, &old, checks.Run, "vxlan.checksum", "")
-		if r.Verdict != verdict.Unknown || !strings.Contains(r.Err.Error(), "three of four conditions hold on flannel.1") {
+		if r.Verdict != verdict.Unknown || !strings.Contains(r.Err.Error(), "three of four conditions are met on flannel.1") {
 			t.Errorf("an old kernel of Debian: %v, %v, %q", r.Verdict, r.Err, r.State.Evidence)
 		}
 	}
@@ -106,15 +105,15 @@ func TestRulesOnTheKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkstest.Is(t, &old, "offload off", "vxlan.checksum",
-		"pass: not all four conditions: no tunnel without outer checksum offloads the inner one")
+		"pass: not all four conditions met: no tunnel without an outer checksum offloads the inner one")
 	if err := h.Links.SetFeatures(t.Context(), "flannel.1", map[string]bool{"tx-checksum-ip-generic": true}); err != nil {
 		t.Fatal(err)
 	}
 	old.Files = &checkstest.SecondRead{Files: h.Files, Name: "/etc/os-release", Then: "ID=flatcar\n", Read: true}
-	checkstest.Is(t, &old, "an old kernel of Flatcar", "vxlan.checksum", "fail: all four on flannel.1")
+	checkstest.Is(t, &old, "an old kernel of Flatcar", "vxlan.checksum", "fail: all four conditions met on flannel.1")
 }
 
-// TestCountersOnTheKernel: the real tables have the form that is parsed.
+// TestCountersOnTheKernel: the kernel's real tables can be parsed.
 func TestCountersOnTheKernel(t *testing.T) {
 	h, err := host.Open("/")
 	if err != nil {

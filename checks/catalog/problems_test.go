@@ -7,7 +7,7 @@ import (
 	"nodegate/checks/catalog"
 )
 
-// TestProblemsSayEverything: a problem without its texts explains nothing.
+// TestProblemsSayEverything: every problem has all its texts.
 func TestProblemsSayEverything(t *testing.T) {
 	seen := map[string]bool{}
 	for _, j := range catalog.Problems() {
@@ -18,7 +18,7 @@ func TestProblemsSayEverything(t *testing.T) {
 			}
 		}
 		if seen[j.Name] || j.Name != strings.ToLower(j.Name) || len(j.Stages) == 0 || j.Inspect == nil {
-			t.Errorf("%q: twice, not lower case, or without stages", j.Name)
+			t.Errorf("%q is duplicated, not lower case, or without stages", j.Name)
 		}
 		seen[j.Name] = true
 	}

@@ -13,8 +13,8 @@ import (
 	"nodegate/policy"
 )
 
-// TestRecordedNodes: every built-in policy, and every policy that lint lets through with
-// a warning, evaluates on every recorded node, and on the node before it knew anything.
+// TestRecordedNodes: every built-in policy, and every policy on which lint only warns, evaluates on every recorded node,
+// with its facts and without any.
 func TestRecordedNodes(t *testing.T) {
 	var policies []policy.File
 	for _, name := range policy.Builtins() {
@@ -64,7 +64,7 @@ func TestRecordedNodes(t *testing.T) {
 			}
 		}
 		if known == 0 {
-			t.Errorf("%s has no fact that a policy names", name)
+			t.Errorf("%s has none of the facts that the policies use", name)
 		}
 	}
 }

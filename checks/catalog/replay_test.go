@@ -14,7 +14,7 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// TestProblemsReplay: a snapshot of a node says of it what the node itself said.
+// TestProblemsReplay: a replayed snapshot gives the same results as the node.
 func TestProblemsReplay(t *testing.T) {
 	m := checkstest.Node(map[string]string{
 		"/proc/swaps": "Filename\n/dev/sda2 partition 1 0 -2\n", "/proc/mounts": "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n",
@@ -45,7 +45,7 @@ func TestProblemsReplay(t *testing.T) {
 	checkstest.Equal(t, "live", `
 pass sysctl.net.ipv4.ip_forward
 warn sysctl.who-wins: want the policy's values win, got net.ipv4.ip_forward=0 at boot and at sysctl --system
-warn ip-forward.writers: want 1, and nothing sets it to 0, got 0 by /etc/sysctl.d/10-a.conf:1
+warn ip-forward.writers: want 1, and no file sets it to 0, got set to 0 by /etc/sysctl.d/10-a.conf:1
 warn networkd.foreign-routes: want ManageForeignRoutes=no ManageForeignRoutingPolicyRules=no, got ManageForeignRoutes=yes ManageForeignRoutingPolicyRules=yes
 skipped networkmanager.cni-links: NetworkManager is off
 pass nm-cloud-setup
@@ -67,7 +67,7 @@ fail`, live)
 	}
 }
 
-// TestTrafficReplay: a snapshot answers what the node answered.
+// TestTrafficReplay: a replayed snapshot gives the same results as the node, for the checks on traffic.
 func TestTrafficReplay(t *testing.T) {
 	m := checkstest.ProxyNode(checkstest.Changed(t, checkstest.ReturnClear, "", checkstest.Masquerade, checkstest.OldForm,
 		checkstest.DropInvalid, ""), "0")
@@ -99,24 +99,24 @@ func TestTrafficReplay(t *testing.T) {
 	recording, snapshot := host.Record(m.Host())
 	live := checkstest.Print(checks.Inspect(t.Context(), recording, checks.Run, list))
 	checkstest.Equal(t, "live", `
-fail bridge.netfilter: want every bridge on, got br_netfilter not loaded
-skipped bridge.netfilter-ipv6: this kernel has IPv6
+fail bridge.netfilter: want every Pod bridge passes packets to iptables, got br_netfilter not loaded
+skipped bridge.netfilter-ipv6: this kernel supports IPv6
 warn mtu.chain: want tunnel <= NIC - 50, Pods <= tunnel, got flannel.1 1500 > 1450
 warn ena.allowance: want 0, got eth0 pps_allowance_exceeded=3
-fail vxlan.checksum: want not all four conditions, got all four on flannel.1
+fail vxlan.checksum: want not all four conditions met, got all four conditions met on flannel.1
 pass udp.checksum-errors
-warn conntrack.be-liberal-changed: want be_liberal as kube-proxy found it, got be_liberal=0 now, not 0 when kube-proxy started
+warn conntrack.be-liberal-changed: want be_liberal unchanged since kube-proxy started, got be_liberal=0 now, not 0 when kube-proxy started
 warn conntrack.invalid: want be_liberal=1, or INVALID dropped, got be_liberal=0, no DROP of INVALID (because conntrack.be-liberal-changed)
 fail conntrack.full: want at most 95 % of the table, got 99 % of the table
 warn conntrack.headroom: want at most 80 % of the table, got 99 % of the table (because conntrack.full)
 warn conntrack.hashsize: want at least a quarter of nf_conntrack_max, got 10 buckets for 100 entries
 skipped conntrack.kube-proxy-overwrites: the policy leaves nf_conntrack_max to kube-proxy
 pass conntrack.losses
-skipped iptables.version: iptables is not installed: kube-proxy brings its own
+skipped iptables.version: iptables is not installed: kube-proxy uses its own
 pass iptables.backends
 pass iptables.bare-drop
 pass iptables.mark-regression
-skipped docker.forward-drop: Docker has no rules here
+skipped docker.forward-drop: no Docker rules found
 warn kubeproxy.postrouting: want masqueraded once, from random ports, got double-snat
 fail`, live)
 	var file bytes.Buffer

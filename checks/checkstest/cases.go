@@ -15,25 +15,23 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// Case is a recorded node, or a file tree, and everything that one problem
-// reports there, as Text prints it.
+// Case is a recorded node or a file tree, and the result of one problem there, as Text prints it.
 type Case struct {
 	What    string
 	Problem string
-	Stage   checks.Stage // run, or image for a tree, where it is empty
-	Policy  string       // beside the check block
+	Stage   checks.Stage // run if empty
+	Policy  string       // in addition to the check block
 	Node    *hosttest.Machine
-	Tree    map[string]string // in place of Node; "-> TARGET" is a symbolic link
-	Host    func(*host.Host)  // changes what the node answers
+	Tree    map[string]string // instead of Node; "-> TARGET" is a symbolic link
+	Host    func(*host.Host)  // changes the node's answers
 	Want    string
 }
 
-// Run runs each case's problem and compares all that it reports. A problem
-// changes nothing.
+// Run runs each case's problem and compares its whole result. It fails if the problem changes the node.
 func Run(t *testing.T, cases []Case) {
 	t.Helper()
 	for _, c := range cases {
-		t.Run(c.Problem+"/"+c.What, func(t *testing.T) { c.run(t) })
+		t.Run(c.Problem+"/"+c.What, func(t *testing.T) { c.runCase(t) })
 	}
 }
 
@@ -42,11 +40,11 @@ func RunOne(t *testing.T, problem string, stage checks.Stage, cases []Case) {
 	t.Helper()
 	for _, c := range cases {
 		c.Problem, c.Stage = problem, stage
-		t.Run(c.What, func(t *testing.T) { c.run(t) })
+		t.Run(c.What, func(t *testing.T) { c.runCase(t) })
 	}
 }
 
-func (c Case) run(t *testing.T) {
+func (c Case) runCase(t *testing.T) {
 	t.Helper()
 	if c.Stage == "" {
 		c.Stage = checks.Run
@@ -65,29 +63,29 @@ func (c Case) run(t *testing.T) {
 	if c.Host != nil {
 		c.Host(h)
 	}
-	noted := &notedRules{Rules: h.Rules}
-	h.Rules = noted
+	recorded := &recordingRules{Rules: h.Rules}
+	h.Rules = recorded
 	Equal(t, c.What, c.Want, Text(On(t.Context(), t, h, c.Stage, c.Problem, c.Policy)))
-	if noted.read && !moves(c.Problem) {
-		t.Errorf("%s reads rules that others write: it needs Moves", c.Problem)
+	if recorded.read && !canMove(c.Problem) {
+		t.Errorf("%s reads rules that other programs write: it must set Moves", c.Problem)
 	}
 	if after := c.Node.String(); after != before || c.Node.Log != nil {
 		t.Errorf("the check changed the node: %q", c.Node.Log)
 	}
 }
 
-// notedRules notes that the rules were read.
-type notedRules struct {
+// recordingRules records whether the rules were read.
+type recordingRules struct {
 	host.Rules
 	read bool
 }
 
-func (r *notedRules) Dumps(ctx context.Context, read func(string, io.Reader) error) error {
+func (r *recordingRules) Dumps(ctx context.Context, read func(string, io.Reader) error) error {
 	r.read = true
 	return r.Rules.Dumps(ctx, read)
 }
 
-func moves(problem string) bool {
+func canMove(problem string) bool {
 	return slices.ContainsFunc(catalog.Problems(), func(p checks.Problem) bool { return p.Name == problem && p.Moves })
 }
 
@@ -104,7 +102,7 @@ func On(ctx context.Context, t *testing.T, h *host.Host, stage checks.Stage, pro
 	return checks.Result{}
 }
 
-// Text returns everything that a person reads of a result, as lines.
+// Text returns the parts of a result that a report prints, as lines.
 func Text(r checks.Result) string {
 	var b strings.Builder
 	fmt.Fprintln(&b, r.Verdict)

@@ -1,5 +1,5 @@
-// Package checkstest holds what the tests of the checks share: recorded nodes,
-// scratch kernels, and reports as text that a test compares with a literal.
+// Package checkstest has the shared helpers of the checks' tests: recorded nodes, scratch network
+// namespaces, and reports as text that a test compares with a literal.
 package checkstest
 
 import (
@@ -49,7 +49,7 @@ func Print(r checks.Outcome) string {
 	return b.String() + r.Verdict().String() + "\n"
 }
 
-// Equal compares two texts, white space around them aside.
+// Equal compares two texts, ignoring white space around them.
 func Equal(t *testing.T, what, want, got string) {
 	t.Helper()
 	if d := cmp.Diff(strings.TrimSpace(want), strings.TrimSpace(got)); d != "" {

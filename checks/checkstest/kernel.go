@@ -17,15 +17,14 @@ import (
 	"nodegate/policy"
 )
 
-// Obey does what a remedy of the form "run: sysctl -w KEY=VALUE ...; and more" says.
+// Obey writes the parameters that a remedy names: "run `sysctl -w KEY=VALUE ...` and more".
 func Obey(t *testing.T, h *host.Host, remedy string) {
 	t.Helper()
-	for line := range strings.SplitSeq(remedy, "; ") {
-		arguments, ok := strings.CutPrefix(line, "run: sysctl -w ")
+	for command := range strings.SplitSeq(remedy, "`") {
+		arguments, ok := strings.CutPrefix(command, "sysctl -w ")
 		if !ok {
 			continue
 		}
-		arguments, _, _ = strings.Cut(arguments, ", and ")
 		for assignment := range strings.FieldsSeq(arguments) {
 			name, value, _ := strings.Cut(strings.Trim(assignment, "'"), "=")
 			key, err := policy.ParseKey(name)

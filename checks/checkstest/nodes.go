@@ -15,7 +15,8 @@ import (
 const NeighbourHeader = "entries  allocs   destroys hash_grows lookups  hits     res_failed rcv_probes_mcast rcv_probes_ucast " +
 	"periodic_gc_runs forced_gc_runs unresolved_discards table_fulls\n"
 
-// Tree is a file tree on disk, opened as an image. "-> TARGET" is a symbolic link; a name that ends in / is an empty directory.
+// Tree returns a file tree on disk, opened as an image. "-> TARGET" is a symbolic link; a name that
+// ends in / is an empty directory.
 func Tree(t *testing.T, files map[string]string) *host.Host {
 	t.Helper()
 	root := t.TempDir()
@@ -45,7 +46,7 @@ func Tree(t *testing.T, files map[string]string) *host.Host {
 	return h
 }
 
-// Node is a machine of files, and of parameters by their path below /proc/sys.
+// Node returns a machine with files, and with parameters by their path below /proc/sys.
 func Node(files map[string]string, sysctls map[string]string) *hosttest.Machine {
 	m := &hosttest.Machine{Files: map[string]string{}}
 	maps.Copy(m.Files, files)
@@ -55,7 +56,7 @@ func Node(files map[string]string, sysctls map[string]string) *hosttest.Machine 
 	return m
 }
 
-// WithUnit gives the machine a unit of systemd in a state.
+// WithUnit gives the machine a systemd unit in a state.
 func WithUnit(m *hosttest.Machine, unit, active, file string) *hosttest.Machine {
 	m.Units = map[string][2]string{unit: {active, file}}
 	return m
@@ -64,26 +65,26 @@ func WithUnit(m *hosttest.Machine, unit, active, file string) *hosttest.Machine 
 // DefaultLink is systemd's 99-default.link.
 const DefaultLink = "[Match]\nOriginalName=*\n\n[Link]\nNamePolicy=keep kernel database onboard slot path\nMACAddressPolicy=persistent\n"
 
-// ForwardPolicy asks for IPv4 forwarding.
+// ForwardPolicy requires IPv4 forwarding.
 const ForwardPolicy = "sysctl \"net.ipv4.ip_forward\" { value = 1 }\n"
 
-// Release is a kernel that reports another release.
+// Release is a kernel that reports the release in Released.
 type Release struct {
 	host.Kernel
 	Released string
 }
 
-// Release returns it.
+// Release returns Released.
 func (r Release) Release() (string, error) { return r.Released, nil }
 
-// SecondRead is files of which one, Name, reads as Then from the second time on.
+// SecondRead wraps files so that the file Name has the content Then from the second read on.
 type SecondRead struct {
 	host.Files
 	Name, Then string
 	Read       bool
 }
 
-// ReadFile counts the reads of Name.
+// ReadFile returns Then for Name after its first read.
 func (s *SecondRead) ReadFile(name string) ([]byte, error) {
 	if name == s.Name && s.Read {
 		return []byte(s.Then), nil
@@ -92,7 +93,7 @@ func (s *SecondRead) ReadFile(name string) ([]byte, error) {
 	return s.Files.ReadFile(name)
 }
 
-// WithModuleIndex returns the machine as a host whose kernel's modules.dep names the machine's modules.
+// WithModuleIndex returns the machine as a host whose modules.dep lists the machine's modules.
 func WithModuleIndex(m *hosttest.Machine) *host.Host {
 	dep := ""
 	for name := range m.Modules {

@@ -8,8 +8,7 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// ProxySave is what kube-proxy 1.31 writes for one Service, as iptables-save
-// prints it.
+// ProxySave has the rules of kube-proxy 1.31 for one Service, as iptables-save prints them.
 //
 //go:embed kube-proxy.iptables-save
 var ProxySave string
@@ -24,20 +23,20 @@ const (
 		"MASQUERADE --random-fully\n"
 )
 
-// Changed is ProxySave with each odd text replaced by the even one after it.
+// Changed returns ProxySave with each first text of a pair replaced by the second.
 func Changed(t *testing.T, pairs ...string) string {
 	t.Helper()
 	text := ProxySave
 	for i := 0; i < len(pairs); i += 2 {
 		if strings.Count(text, pairs[i]) != 1 {
-			t.Fatalf("%q is not in the save once", pairs[i])
+			t.Fatalf("%q is not in ProxySave exactly once", pairs[i])
 		}
 		text = strings.Replace(text, pairs[i], pairs[i+1], 1)
 	}
 	return text
 }
 
-// ProxyNode is a node with these rules; be_liberal as given, "" is absent.
+// ProxyNode returns a node with these rules and this value of be_liberal; "" means absent.
 func ProxyNode(save, liberal string) *hosttest.Machine {
 	m := &hosttest.Machine{Files: map[string]string{}, Rules: map[string]string{"iptables-legacy-save": ""}}
 	if save != "" {

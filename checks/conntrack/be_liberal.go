@@ -8,9 +8,8 @@ import (
 	"nodegate/internal/host"
 )
 
-// readBeLiberal reports whether conntrack accepts TCP packets outside the window,
-// by the parameter's present name or the one of old kernels. Without nf_conntrack
-// neither exists: fs.ErrNotExist.
+// readBeLiberal reports whether conntrack accepts TCP packets outside the window. It reads the parameter by its current
+// name, or by its name in old kernels. Without nf_conntrack neither exists, and it returns fs.ErrNotExist.
 func readBeLiberal(h *host.Host) (bool, checks.Evidence, error) {
 	var missing error
 	for _, key := range []string{"net/netfilter/nf_conntrack_tcp_be_liberal", "net/ipv4/netfilter/ip_conntrack_tcp_be_liberal"} {
@@ -24,11 +23,11 @@ func readBeLiberal(h *host.Host) (bool, checks.Evidence, error) {
 	return false, checks.Evidence{}, missing
 }
 
-// beLiberalSysctl is the cause of both problems with be_liberal, where the policy sets it.
+// beLiberalSysctl is the cause of both be_liberal problems if the policy sets it.
 const beLiberalSysctl = "sysctl.net.netfilter.nf_conntrack_tcp_be_liberal"
 
-// unread returns the state where conntrack's parameters cannot be read: without nf_conntrack the problem does not apply.
-func unread(s checks.State, err error) (checks.State, error) {
+// skipIfNotLoaded handles an error of reading conntrack's parameters: without nf_conntrack, the problem does not apply.
+func skipIfNotLoaded(s checks.State, err error) (checks.State, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		s.Skip = "nf_conntrack is not loaded: nothing is tracked"
 		return s, nil

@@ -10,27 +10,31 @@ import (
 	"nodegate/policy"
 )
 
-// beLiberalChanged: kube-proxy reads be_liberal once, at its start.
+// beLiberalChanged detects a change of be_liberal after kube-proxy started. kube-proxy reads it only once.
 func beLiberalChanged() checks.Problem {
 	return checks.Problem{
 		Name: "conntrack.be-liberal-changed", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Moves: true,
-		Detects:  "nf_conntrack_tcp_be_liberal was set when kube-proxy started, so that it left its DROP of INVALID packets out, and is 0 now.",
-		Symptom:  "Connections through Services that held for weeks break with \"connection reset by peer\" since somebody ran sysctl --system.",
-		How:      "be_liberal is 0 and filter KUBE-FORWARD, of a form that 1.29 or later writes, has no DROP of INVALID.",
-		Remedy:   "set net.netfilter.nf_conntrack_tcp_be_liberal=1 again; or keep it at 0 and restart kube-proxy",
-		TradeOff: "A restarted kube-proxy writes the DROP, which breaks asymmetric routing (kubernetes#94861).",
-		Ref:      "https://github.com/kubernetes/kubernetes/pull/120412",
-		Inspect:  inspectBeLiberalChanged,
+		Detects: "nf_conntrack_tcp_be_liberal is 0 now but was set when kube-proxy started, so kube-proxy left " +
+			"out its DROP of INVALID packets.",
+		Symptom: "Connections through Services that lasted for weeks break with \"connection reset by peer\" " +
+			"after `sysctl --system` was run.",
+		How: "be_liberal is 0, and filter KUBE-FORWARD, in the form that 1.29 or later writes, lacks the " +
+			"DROP of INVALID packets.",
+		Remedy: "set net.netfilter.nf_conntrack_tcp_be_liberal=1 again, or keep it at 0 and restart kube-proxy",
+		TradeOff: "After a restart, kube-proxy writes the DROP, which breaks asymmetric routing " +
+			"(kubernetes#94861).",
+		Ref:     "https://github.com/kubernetes/kubernetes/pull/120412",
+		Inspect: inspectBeLiberalChanged,
 	}
 }
 
 func inspectBeLiberalChanged(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
-	s := checks.Passing("be_liberal as kube-proxy found it")
-	liberal, said, err := readBeLiberal(h)
+	s := checks.Passing("be_liberal unchanged since kube-proxy started")
+	liberal, evidence, err := readBeLiberal(h)
 	if err != nil {
-		return unread(s, err)
+		return skipIfNotLoaded(s, err)
 	}
-	s.Evidence = []checks.Evidence{said}
+	s.Evidence = []checks.Evidence{evidence}
 	if liberal {
 		return s, nil
 	}
@@ -46,14 +50,14 @@ func inspectBeLiberalChanged(ctx context.Context, h *host.Host, _ *policy.Policy
 		s.Skip = rep.Mode + " mode writes no rule that depends on be_liberal"
 		return s, nil
 	case rep.Version.Max < 29:
-		s.Skip = "kube-proxy " + rep.Version.String() + " does not look at be_liberal"
+		s.Skip = "kube-proxy " + rep.Version.String() + " does not read be_liberal"
 		return s, nil
 	}
 	for _, f := range rep.About("kubeproxy.forward.invalid-drop") {
 		s.Cause = beLiberalSysctl
 		s.Evidence = append(s.Evidence, rep.Evidence(f))
-		s.Differs("be_liberal=0 now, not 0 when kube-proxy started", "run: sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1; "+
-			"or keep 0 and restart kube-proxy: kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE")
+		s.Differs("be_liberal=0 now, not 0 when kube-proxy started", "run `sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1`, or keep 0 "+
+			"and restart kube-proxy: `kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE`")
 	}
 	return s, nil
 }

@@ -1,10 +1,10 @@
-// Package conntrack holds the problems of connection tracking: a table that is
-// full or slow, packets that it calls INVALID, and who overwrites its settings.
+// Package conntrack holds the problems of connection tracking: a full or slow table, packets that it classifies as
+// INVALID, and programs that overwrite its settings.
 package conntrack
 
 import "nodegate/checks"
 
-// Problems lists the problems of connection tracking, in the order in which they run.
+// Problems lists the problems of connection tracking in the order they run.
 func Problems() []checks.Problem {
 	return []checks.Problem{
 		beLiberalChanged(),
@@ -20,6 +20,6 @@ func Problems() []checks.Problem {
 const (
 	refConntrack    = "https://www.kernel.org/doc/html/latest/networking/nf_conntrack-sysctl.html"
 	remedyConntrack = "raise net.netfilter.nf_conntrack_max (and hashsize to a quarter of it), shorten " +
-		"nf_conntrack_tcp_timeout_established, or find who opens the connections: conntrack -L"
-	costConntrack = "An entry takes about 300 bytes of kernel memory, a million 300 MB."
+		"nf_conntrack_tcp_timeout_established, or run `conntrack -L` to see which connections fill the table"
+	costConntrack = "An entry takes about 300 bytes of kernel memory; a million entries take 300 MB."
 )

@@ -10,12 +10,13 @@ import (
 	"nodegate/policy"
 )
 
-// conntrackFull: at 95 % the next burst is dropped.
+// conntrackFull detects a table over 95 % full: the next burst of connections is dropped.
 func conntrackFull() checks.Problem {
 	return checks.Problem{
 		Name: "conntrack.full", Stages: []checks.Stage{checks.Run}, Severity: policy.Block,
-		Detects:  "The table of tracked connections is over 95 % full.",
-		Symptom:  "New connections time out at random while old ones work; the kernel logs \"nf_conntrack: table full, dropping packet\".",
+		Detects: "The connection tracking table is over 95 % full.",
+		Symptom: "New connections time out at random while existing ones work; the kernel logs \"nf_conntrack: " +
+			"table full, dropping packet\".",
 		How:      "net.netfilter.nf_conntrack_count is over 95 % of net.netfilter.nf_conntrack_max.",
 		Remedy:   remedyConntrack,
 		TradeOff: costConntrack,
@@ -30,7 +31,7 @@ func inspectConntrackCount(h *host.Host, percent uint64, cause string) (checks.S
 	s := checks.State{Want: fmt.Sprintf("at most %d %% of the table", percent)}
 	count, err := conntrackNumber(h, "count")
 	if err != nil {
-		return unread(s, err)
+		return skipIfNotLoaded(s, err)
 	}
 	most, err := conntrackNumber(h, "max")
 	if err != nil {
@@ -45,15 +46,15 @@ func inspectConntrackCount(h *host.Host, percent uint64, cause string) (checks.S
 	if !s.Pass {
 		s.Cause = cause
 		s.Remedy = fmt.Sprintf(
-			"run: sysctl -w net.netfilter.nf_conntrack_max=%d; put it into the policy; and see what fills the table: conntrack -L",
+			"run `sysctl -w net.netfilter.nf_conntrack_max=%d`, add the sysctl to the policy, and run `conntrack -L` to see which connections "+
+				"fill the table",
 			2*most,
 		)
 	}
 	return s, nil
 }
 
-// conntrackNumber reads one of nf_conntrack's numbers. Where nf_conntrack is not
-// loaded, it returns fs.ErrNotExist.
+// conntrackNumber reads one of nf_conntrack's numeric parameters. It returns fs.ErrNotExist if nf_conntrack is not loaded.
 func conntrackNumber(h *host.Host, name string) (uint64, error) {
 	text, err := h.ReadSysctl("net/netfilter/nf_conntrack_" + name)
 	if err != nil {

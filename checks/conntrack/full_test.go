@@ -8,7 +8,7 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// conntrackNode has nf_conntrack's numbers; an empty one is absent.
+// conntrackNode returns a node with these nf_conntrack parameters; an empty value means absent.
 func conntrackNode(count, most, buckets string) *hosttest.Machine {
 	m := &hosttest.Machine{Files: map[string]string{}}
 	for name, value := range map[string]string{"count": count, "max": most, "buckets": buckets} {
@@ -25,8 +25,7 @@ func TestConntrackTable(t *testing.T) {
 warn
 want: at most 80 % of the table
 got: 81 % of the table
-evidence: /proc/sys/net/netfilter/nf_conntrack_count: 81000 of 100000
-remedy: run: sysctl -w net.netfilter.nf_conntrack_max=200000; put it into the policy; and see what fills the table: conntrack -L`},
+evidence: /proc/sys/net/netfilter/nf_conntrack_count: 81000 of 100000` + "\nremedy: run `sysctl -w net.netfilter.nf_conntrack_max=200000`, add the sysctl to the policy, and run `conntrack -L` to see which connections fill the table"},
 		{What: "80 %", Problem: "conntrack.headroom", Node: conntrackNode("80000", "100000", ""), Want: `
 pass
 want: at most 80 % of the table
@@ -37,8 +36,7 @@ warn
 want: at most 80 % of the table
 got: 96 % of the table
 because: conntrack.full
-evidence: /proc/sys/net/netfilter/nf_conntrack_count: 96000 of 100000
-remedy: run: sysctl -w net.netfilter.nf_conntrack_max=200000; put it into the policy; and see what fills the table: conntrack -L`},
+evidence: /proc/sys/net/netfilter/nf_conntrack_count: 96000 of 100000` + "\nremedy: run `sysctl -w net.netfilter.nf_conntrack_max=200000`, add the sysctl to the policy, and run `conntrack -L` to see which connections fill the table"},
 		{What: "not loaded", Problem: "conntrack.headroom", Node: conntrackNode("", "", ""), Want: `
 skipped
 skipped: nf_conntrack is not loaded: nothing is tracked`},
@@ -46,8 +44,7 @@ skipped: nf_conntrack is not loaded: nothing is tracked`},
 fail
 want: at most 95 % of the table
 got: 96 % of the table
-evidence: /proc/sys/net/netfilter/nf_conntrack_count: 96000 of 100000
-remedy: run: sysctl -w net.netfilter.nf_conntrack_max=200000; put it into the policy; and see what fills the table: conntrack -L`},
+evidence: /proc/sys/net/netfilter/nf_conntrack_count: 96000 of 100000` + "\nremedy: run `sysctl -w net.netfilter.nf_conntrack_max=200000`, add the sysctl to the policy, and run `conntrack -L` to see which connections fill the table"},
 		{What: "95 %", Problem: "conntrack.full", Node: conntrackNode("95000", "100000", ""), Want: `
 pass
 want: at most 95 % of the table
@@ -61,12 +58,12 @@ evidence: /proc/sys/net/netfilter/nf_conntrack_count: 95000 of 0`},
 		{What: "not loaded", Problem: "conntrack.full", Node: conntrackNode("", "", ""), Want: `
 skipped
 skipped: nf_conntrack is not loaded: nothing is tracked`},
-		{What: "small", Problem: "conntrack.hashsize", Stage: checks.Run, Node: conntrackNode("1", "1048576", "65536"), Want: "\n" +
+		{What: "too small", Problem: "conntrack.hashsize", Stage: checks.Run, Node: conntrackNode("1", "1048576", "65536"), Want: "\n" +
 			"warn\nwant: at least a quarter of nf_conntrack_max\ngot: 65536 buckets for 1048576 entries\nevidence: " +
-			"/proc/sys/net/netfilter/nf_conntrack_buckets: 65536\nevidence: /proc/sys/net/netfilter/nf_conntrack_max: 1048576\nremedy: run: echo " +
-			"262144 > /sys/module/nf_conntrack/parameters/hashsize; and write `options nf_conntrack hashsize=262144` to " +
+			"/proc/sys/net/netfilter/nf_conntrack_buckets: 65536\nevidence: /proc/sys/net/netfilter/nf_conntrack_max: 1048576\nremedy: run `echo " +
+			"262144 > /sys/module/nf_conntrack/parameters/hashsize` and write `options nf_conntrack hashsize=262144` to " +
 			"/etc/modprobe.d/nf_conntrack.conf"},
-		{What: "right", Problem: "conntrack.hashsize", Node: conntrackNode("1", "262144", "65536"), Want: `
+		{What: "large enough", Problem: "conntrack.hashsize", Node: conntrackNode("1", "262144", "65536"), Want: `
 pass
 want: at least a quarter of nf_conntrack_max
 got: 65536 buckets for 262144 entries

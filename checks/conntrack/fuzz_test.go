@@ -19,7 +19,7 @@ func FuzzConntrackStat(f *testing.F) {
 		}
 		for name := range sums {
 			if !slices.Contains(strings.Fields(text), name) {
-				t.Errorf("%q is no name of %q", name, text)
+				t.Errorf("%q is not a name in %q", name, text)
 			}
 		}
 		if len(sums) == 0 {

@@ -8,13 +8,15 @@ import (
 	"nodegate/policy"
 )
 
-// conntrackHeadroom: 80 % warns early enough to act.
+// conntrackHeadroom detects a table over 80 % full, early enough to act.
 func conntrackHeadroom() checks.Problem {
 	return checks.Problem{
 		Name: "conntrack.headroom", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
-		Detects:  "The table of tracked connections is over 80 % full.",
-		Symptom:  "None yet; when it is full, new connections are dropped and the kernel logs \"nf_conntrack: table full, dropping packet\".",
-		How:      "net.netfilter.nf_conntrack_count is over 80 % of net.netfilter.nf_conntrack_max (conntrack.full takes over at 95 %).",
+		Detects: "The connection tracking table is over 80 % full.",
+		Symptom: "None yet. When the table is full, new connections are dropped and the kernel logs " +
+			"\"nf_conntrack: table full, dropping packet\".",
+		How: "net.netfilter.nf_conntrack_count is over 80 % of net.netfilter.nf_conntrack_max (over 95 %, " +
+			"conntrack.full reports it).",
 		Remedy:   remedyConntrack,
 		TradeOff: costConntrack,
 		Ref:      refConntrack,

@@ -13,16 +13,17 @@ import (
 	"nodegate/policy"
 )
 
-// conntrackInvalid: packets that conntrack calls INVALID pass without being
-// translated back, and reset the connection.
+// conntrackInvalid detects that INVALID packets pass: they are not translated back and reset the connection.
 func conntrackInvalid() checks.Problem {
 	return checks.Problem{
 		Name: "conntrack.invalid", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Moves: true,
-		Detects: "Nothing stops packets that conntrack finds INVALID: neither kube-proxy's rule nor nf_conntrack_tcp_be_liberal.",
-		Symptom: "Long or busy connections through a Service break with \"connection reset by peer\": a late packet leaves untranslated, " +
-			"and the other side answers it with RST.",
-		How: "net.netfilter.nf_conntrack_tcp_be_liberal is 0, and filter KUBE-FORWARD lacks the DROP of INVALID before its ACCEPTs (it " +
-			"is there from 1.15; IPVS and nftables mode write none), or FORWARD accepts every packet before it gets there.",
+		Detects: "Nothing stops packets that conntrack classifies as INVALID: neither kube-proxy's rule nor " +
+			"nf_conntrack_tcp_be_liberal.",
+		Symptom: "Long or busy connections through a Service break with \"connection reset by peer\": a late " +
+			"packet leaves untranslated, and the other side answers with RST.",
+		How: "net.netfilter.nf_conntrack_tcp_be_liberal is 0, and filter KUBE-FORWARD lacks the DROP of " +
+			"INVALID before its ACCEPTs (kube-proxy writes it since 1.15, but not in IPVS and nftables mode), or " +
+			"FORWARD accepts every packet before that chain.",
 		Remedy:   "set net.netfilter.nf_conntrack_tcp_be_liberal=1, or restart kube-proxy in iptables mode, which writes the rule",
 		TradeOff: "The DROP breaks asymmetric routing (kubernetes#94861); be_liberal does not, but lets packets outside the TCP window through.",
 		Ref:      "https://github.com/kubernetes/kubernetes/pull/74840",
@@ -32,11 +33,11 @@ func conntrackInvalid() checks.Problem {
 
 func inspectConntrackInvalid(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.State{Want: "be_liberal=1, or INVALID dropped"}
-	liberal, said, err := readBeLiberal(h)
+	liberal, evidence, err := readBeLiberal(h)
 	if err != nil {
-		return unread(s, err)
+		return skipIfNotLoaded(s, err)
 	}
-	s.Evidence = []checks.Evidence{said}
+	s.Evidence = []checks.Evidence{evidence}
 	if liberal {
 		s.Got, s.Pass = "be_liberal=1", true
 		return s, nil
@@ -45,7 +46,7 @@ func inspectConntrackInvalid(ctx context.Context, h *host.Host, _ *policy.Policy
 	if err != nil {
 		return s, err
 	}
-	s.Remedy = "run: sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1; and put it into the policy"
+	s.Remedy = "run `sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1` and add the sysctl to the policy"
 	findings := rep.About("kubeproxy.forward.invalid", "KUBE-FORWARD")
 	switch lost, isLost := rep.Lost("filter"); {
 	case rep.Mode == "":
@@ -53,7 +54,7 @@ func inspectConntrackInvalid(ctx context.Context, h *host.Host, _ *policy.Policy
 	case rep.Mode != "iptables":
 		s.Got, s.Cause = "be_liberal=0, "+rep.Mode+" mode drops none", beLiberalSysctl
 	case isLost:
-		return s, fmt.Errorf("cannot see KUBE-FORWARD: %s", lost.Message)
+		return s, fmt.Errorf("cannot read KUBE-FORWARD: %s", lost.Message)
 	default:
 		for _, f := range findings {
 			switch f.Name {
@@ -74,8 +75,7 @@ func inspectConntrackInvalid(ctx context.Context, h *host.Host, _ *policy.Policy
 	return s, nil
 }
 
-// judgeForward looks for what must be there; that nothing is wrong with
-// KUBE-FORWARD does not say that it exists.
+// judgeForward checks that the chain and its rules exist: without KUBE-FORWARD there are no findings about it either.
 func judgeForward(s *checks.State, rep noderules.Rules) error {
 	for _, f := range rep.About("kubeproxy.jump.missing") {
 		if f.Table == "filter" && strings.Contains(f.Message, "KUBE-FORWARD") {
@@ -85,7 +85,7 @@ func judgeForward(s *checks.State, rep noderules.Rules) error {
 		}
 	}
 	if len(rep.Filters) == 0 {
-		return errors.New("cannot see table filter: KUBE-FORWARD is not in what iptables-save prints")
+		return errors.New("cannot read table filter: iptables-save does not print KUBE-FORWARD")
 	}
 	for _, t := range rep.Filters {
 		for r := range t.Rules("FORWARD") {
@@ -100,7 +100,7 @@ func judgeForward(s *checks.State, rep noderules.Rules) error {
 		}
 		drop, accept := proxyrules.InvalidDrop(t)
 		if drop == nil || accept != nil {
-			return fmt.Errorf("%s: table filter has kube-proxy's chains and no DROP of INVALID in KUBE-FORWARD", t.Source)
+			return fmt.Errorf("%s: table filter has kube-proxy's chains, but KUBE-FORWARD lacks the DROP of INVALID", t.Source)
 		}
 		s.Evidence = append(s.Evidence, checks.Seen(t.Source, drop.Text))
 	}

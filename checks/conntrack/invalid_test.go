@@ -35,15 +35,13 @@ want: be_liberal=1, or INVALID dropped
 got: be_liberal=0, no DROP of INVALID
 because: conntrack.be-liberal-changed
 evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 0
-evidence: iptables filter KUBE-FORWARD: KUBE-FORWARD does not drop INVALID packets and nf_conntrack_tcp_be_liberal does not make up for it
-remedy: run: sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1; and put it into the policy`},
+evidence: iptables filter KUBE-FORWARD: KUBE-FORWARD does not drop INVALID packets and nf_conntrack_tcp_be_liberal does not make up for it` + "\nremedy: run `sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1` and add the sysctl to the policy"},
 		{What: "DROP too late", Problem: "conntrack.invalid", Node: checkstest.ProxyNode(late, "0"), Want: `
 warn
 want: be_liberal=1, or INVALID dropped
 got: be_liberal=0, DROP of INVALID after an ACCEPT
 evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 0
-evidence: iptables filter KUBE-FORWARD: -A KUBE-FORWARD -m conntrack --ctstate INVALID -m nfacct --nfacct-name  ct_state_invalid_dropped_pkts -j DROP: the ACCEPT in line 28 comes first and lets INVALID packets through
-remedy: run: sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1; and put it into the policy`},
+evidence: iptables filter KUBE-FORWARD: -A KUBE-FORWARD -m conntrack --ctstate INVALID -m nfacct --nfacct-name  ct_state_invalid_dropped_pkts -j DROP: the ACCEPT in line 28 comes first and lets INVALID packets through` + "\nremedy: run `sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1` and add the sysctl to the policy"},
 		{What: "be_liberal", Problem: "conntrack.invalid", Node: checkstest.ProxyNode(withoutDrop, "1"), Want: `
 pass
 want: be_liberal=1, or INVALID dropped
@@ -58,51 +56,48 @@ evidence: iptables-nft-save: -A KUBE-FORWARD -m conntrack --ctstate INVALID -m n
 		{What: "a foreign rule before it", Problem: "conntrack.invalid", Node: checkstest.ProxyNode(foreign, "0"), Want: `
 unknown
 error: cannot judge KUBE-FORWARD: kube-proxy writes no such rule into KUBE-FORWARD: -A KUBE-FORWARD -j LOG`},
-		{What: "KUBE-FORWARD gone", Problem: "conntrack.invalid", Node: checkstest.ProxyNode(gone, "0"), Want: `
+		{What: "KUBE-FORWARD missing", Problem: "conntrack.invalid", Node: checkstest.ProxyNode(gone, "0"), Want: `
 unknown
-error: cannot see KUBE-FORWARD: table filter has no rule of kube-proxy, other tables have; a flush that leaves the canary chain is not repaired before the next full sync (1 h)`},
+error: cannot read KUBE-FORWARD: table filter has no rule of kube-proxy, other tables have; a flush that leaves the canary chain is not repaired before the next full sync (1 h)`},
 		{What: "KUBE-FORWARD not reached", Problem: "conntrack.invalid", Node: checkstest.ProxyNode(notReached, "0"), Want: `
 warn
 want: be_liberal=1, or INVALID dropped
 got: be_liberal=0, KUBE-FORWARD not reached
 evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 0
-evidence: iptables filter FORWARD: FORWARD has no jump to KUBE-FORWARD that takes every packet
-remedy: run: sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1; and put it into the policy`},
+evidence: iptables filter FORWARD: FORWARD has no jump to KUBE-FORWARD that takes every packet` + "\nremedy: run `sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1` and add the sysctl to the policy"},
 		{What: "KUBE-FORWARD bypassed", Problem: "conntrack.invalid", Node: checkstest.ProxyNode(bypassed, "0"), Want: `
 warn
 want: be_liberal=1, or INVALID dropped
 got: be_liberal=0, KUBE-FORWARD not reached
 evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 0
-evidence: iptables-nft-save: -A FORWARD -j ACCEPT: accepts every packet before KUBE-FORWARD
-remedy: run: sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1; and put it into the policy`},
+evidence: iptables-nft-save: -A FORWARD -j ACCEPT: accepts every packet before KUBE-FORWARD` + "\nremedy: run `sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1` and add the sysctl to the policy"},
 		{What: "no kube-proxy", Problem: "conntrack.invalid", Node: checkstest.ProxyNode("", "0"), Want: `
 skipped
-skipped: no rules of kube-proxy here`},
+skipped: no kube-proxy rules found`},
 		{What: "no conntrack", Problem: "conntrack.invalid", Node: checkstest.ProxyNode(checkstest.ProxySave, ""), Want: `
 skipped
 skipped: nf_conntrack is not loaded: nothing is tracked`},
 		{What: "changed", Problem: changedName, Node: checkstest.ProxyNode(withoutDrop, "0"), Want: `
 warn
-want: be_liberal as kube-proxy found it
+want: be_liberal unchanged since kube-proxy started
 got: be_liberal=0 now, not 0 when kube-proxy started
 evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 0
-evidence: iptables filter KUBE-FORWARD: KUBE-FORWARD does not drop INVALID packets and nf_conntrack_tcp_be_liberal does not make up for it
-remedy: run: sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1; or keep 0 and restart kube-proxy: kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE`},
+evidence: iptables filter KUBE-FORWARD: KUBE-FORWARD does not drop INVALID packets and nf_conntrack_tcp_be_liberal does not make up for it` + "\nremedy: run `sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1`, or keep 0 and restart kube-proxy: `kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE`"},
 		{What: "not changed", Problem: changedName, Node: checkstest.ProxyNode(withoutDrop, "1"), Want: `
 pass
-want: be_liberal as kube-proxy found it
-got: be_liberal as kube-proxy found it
+want: be_liberal unchanged since kube-proxy started
+got: be_liberal unchanged since kube-proxy started
 evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 1`},
 		{What: "DROP written", Problem: changedName, Node: checkstest.ProxyNode(checkstest.ProxySave, "0"), Want: `
 pass
-want: be_liberal as kube-proxy found it
-got: be_liberal as kube-proxy found it
+want: be_liberal unchanged since kube-proxy started
+got: be_liberal unchanged since kube-proxy started
 evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 0`},
 		{What: "before 1.29", Problem: changedName, Node: checkstest.ProxyNode(old, "0"), Want: `
 skipped
-skipped: kube-proxy 1.21 does not look at be_liberal`},
+skipped: kube-proxy 1.21 does not read be_liberal`},
 		{What: "no kube-proxy", Problem: changedName, Node: checkstest.ProxyNode("", "0"), Want: `
 skipped
-skipped: no rules of kube-proxy here`},
+skipped: no kube-proxy rules found`},
 	})
 }

@@ -13,19 +13,20 @@ import (
 	"nodegate/policy"
 )
 
-// conntrackLosses: two packets of one flow that race for an entry lose one.
+// conntrackLosses detects packets that conntrack drops: if two packets of a flow race for an entry, one is lost.
 func conntrackLosses() checks.Problem {
 	return checks.Problem{
 		Name: "conntrack.losses", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
-		Detects: "Connection tracking is dropping packets now.",
-		Symptom: "DNS answers take 5 seconds now and then (insert_failed: the A and the AAAA query race, kubernetes#56903), or new " +
-			"connections are dropped (drop, early_drop: the table is full).",
-		How: "insert_failed, drop or early_drop of /proc/net/stat/nf_conntrack, summed over CPUs, rises between two reads 100 ms apart. " +
-			"Where all are 0 there is no second read. A snapshot holds one read: there nothing rises. A kernel without that file " +
-			"(CONFIG_NF_CONNTRACK_PROCFS) is asked over netlink.",
-		Remedy: "insert_failed: NodeLocal DNSCache, or single-request-reopen or use-vc in resolv.conf's options; drop and early_drop: " +
-			"raise net.netfilter.nf_conntrack_max",
-		TradeOff: "use-vc sends every query by TCP; NodeLocal DNSCache is one more Pod a node.",
+		Detects: "Connection tracking is dropping packets.",
+		Symptom: "DNS answers sometimes take 5 seconds (insert_failed: the A and the AAAA query race, " +
+			"kubernetes#56903), or new connections are dropped (drop, early_drop: the table is full).",
+		How: "insert_failed, drop or early_drop in /proc/net/stat/nf_conntrack, summed over CPUs, rises " +
+			"between two reads 100 ms apart. If all are 0, there is no second read. A snapshot holds one read, " +
+			"so nothing rises there. On a kernel without that file (CONFIG_NF_CONNTRACK_PROCFS), the counters " +
+			"are read over netlink.",
+		Remedy: "for insert_failed, run NodeLocal DNSCache, or add single-request-reopen or use-vc to the " +
+			"options in resolv.conf; for drop and early_drop, raise net.netfilter.nf_conntrack_max",
+		TradeOff: "use-vc sends every query over TCP; NodeLocal DNSCache is one more Pod on each node.",
 		Ref:      "https://github.com/kubernetes/kubernetes/issues/56903",
 		Inspect:  inspectConntrackLosses,
 	}
@@ -37,7 +38,7 @@ func inspectConntrackLosses(ctx context.Context, h *host.Host, _ *policy.Policy)
 	s := checks.Passing("no loss now")
 	first, err := readConntrackStat(h)
 	if errors.Is(err, fs.ErrNotExist) {
-		s.Skip = whyNoStat(h)
+		s.Skip = explainMissingStat(h)
 		return s, nil
 	}
 	if err != nil {
@@ -47,7 +48,7 @@ func inspectConntrackLosses(ctx context.Context, h *host.Host, _ *policy.Policy)
 	counters := []string{"insert_failed", "drop", "early_drop"}
 	for _, name := range counters {
 		if _, ok := first[name]; !ok {
-			return s, fmt.Errorf("%s has no column %s", conntrackStat, name)
+			return s, fmt.Errorf("%s lacks the column %s", conntrackStat, name)
 		}
 	}
 	if first["insert_failed"]+first["drop"]+first["early_drop"] > 0 {
@@ -71,26 +72,26 @@ func inspectConntrackLosses(ctx context.Context, h *host.Host, _ *policy.Policy)
 		return s, nil
 	}
 	if rising[0] == "insert_failed" {
-		remedies = append(remedies, "run NodeLocal DNSCache, or put single-request-reopen or use-vc into resolv.conf's options")
+		remedies = append(remedies, "run NodeLocal DNSCache, or add single-request-reopen or use-vc to the options in resolv.conf")
 	}
 	if rising[len(rising)-1] != "insert_failed" {
 		s.Cause = "conntrack.full"
-		remedies = append(remedies, "raise net.netfilter.nf_conntrack_max, and see what fills the table: conntrack -L")
+		remedies = append(remedies, "raise net.netfilter.nf_conntrack_max, and run `conntrack -L` to see which connections fill the table")
 	}
 	s.Differs("rising: "+strings.Join(rising, ", "), strings.Join(remedies, "; "))
 	return s, nil
 }
 
-// whyNoStat tells a machine that tracks nothing from a kernel that keeps its counters for itself.
-func whyNoStat(h *host.Host) string {
-	const notLoaded, notShown = "nf_conntrack is not loaded", "this kernel does not show its counters: CONFIG_NF_CONNTRACK_PROCFS is off"
+// explainMissingStat distinguishes a machine that tracks nothing from a kernel that does not export its counters.
+func explainMissingStat(h *host.Host) string {
+	const notLoaded, notExported = "nf_conntrack is not loaded", "this kernel does not export its counters: CONFIG_NF_CONNTRACK_PROCFS is off"
 	switch _, err := conntrackNumber(h, "count"); {
 	case err == nil:
-		return notShown
+		return notExported
 	case errors.Is(err, fs.ErrNotExist):
 		return notLoaded + ": nothing is tracked"
 	}
-	return notLoaded + ", or " + notShown // a snapshot that has no count
+	return notLoaded + ", or " + notExported // a snapshot without the count
 }
 
 func readConntrackStat(h *host.Host) (map[string]uint64, error) {
@@ -101,9 +102,8 @@ func readConntrackStat(h *host.Host) (map[string]uint64, error) {
 	return parseConntrackStat(text)
 }
 
-// parseConntrackStat reads /proc/net/stat/nf_conntrack: a line of names, then
-// a line of hexadecimal numbers for every CPU. It returns the sums by name. The
-// kernel's counters have 32 bits, their sums 64.
+// parseConntrackStat reads /proc/net/stat/nf_conntrack: a line of names, then a line of hexadecimal numbers for every
+// CPU. It returns the sums by name. The kernel's counters have 32 bits, the sums 64.
 func parseConntrackStat(text string) (map[string]uint64, error) {
 	header, rest, _ := strings.Cut(text, "\n")
 	names := strings.Fields(header)
@@ -118,7 +118,7 @@ func parseConntrackStat(text string) (map[string]uint64, error) {
 			continue
 		}
 		if len(fields) != len(names) {
-			return nil, fmt.Errorf("nf_conntrack statistics: %d numbers below %d names", len(fields), len(names))
+			return nil, fmt.Errorf("nf_conntrack statistics: %d numbers for %d names", len(fields), len(names))
 		}
 		cpus++
 		for i, f := range fields {
@@ -130,7 +130,7 @@ func parseConntrackStat(text string) (map[string]uint64, error) {
 		}
 	}
 	if cpus == 0 {
-		return nil, errors.New("nf_conntrack statistics: no line of a CPU")
+		return nil, errors.New("nf_conntrack statistics: no line for a CPU")
 	}
 	return sums, nil
 }

@@ -37,16 +37,14 @@ want: no loss now
 got: rising: insert_failed, early_drop
 evidence: /proc/net/stat/nf_conntrack: insert_failed 30, 4 more in 100 ms
 evidence: /proc/net/stat/nf_conntrack: drop 0
-evidence: /proc/net/stat/nf_conntrack: early_drop 2, 1 more in 100 ms
-remedy: run NodeLocal DNSCache, or put single-request-reopen or use-vc into resolv.conf's options; raise net.netfilter.nf_conntrack_max, and see what fills the table: conntrack -L`},
+evidence: /proc/net/stat/nf_conntrack: early_drop 2, 1 more in 100 ms` + "\nremedy: run NodeLocal DNSCache, or add single-request-reopen or use-vc to the options in resolv.conf; raise net.netfilter.nf_conntrack_max, and run `conntrack -L` to see which connections fill the table"},
 		{What: "a full table", Problem: "conntrack.losses", Node: node(stat, past), Host: then(stat, full), Want: `
 warn
 want: no loss now
 got: rising: drop
 evidence: /proc/net/stat/nf_conntrack: insert_failed 26
 evidence: /proc/net/stat/nf_conntrack: drop 5, 5 more in 100 ms
-evidence: /proc/net/stat/nf_conntrack: early_drop 1
-remedy: raise net.netfilter.nf_conntrack_max, and see what fills the table: conntrack -L`},
+evidence: /proc/net/stat/nf_conntrack: early_drop 1` + "\nremedy: raise net.netfilter.nf_conntrack_max, and run `conntrack -L` to see which connections fill the table"},
 		{What: "in the past", Problem: "conntrack.losses", Node: node(stat, past), Want: `
 pass
 want: no loss now
@@ -54,7 +52,7 @@ got: no loss now
 evidence: /proc/net/stat/nf_conntrack: insert_failed 26
 evidence: /proc/net/stat/nf_conntrack: drop 0
 evidence: /proc/net/stat/nf_conntrack: early_drop 1`},
-		{What: "never, without a second read", Problem: "conntrack.losses", Node: node(stat, quiet), Host: then(stat, more), Want: `
+		{What: "never: no second read", Problem: "conntrack.losses", Node: node(stat, quiet), Host: then(stat, more), Want: `
 pass
 want: no loss now
 got: no loss now
@@ -64,36 +62,35 @@ evidence: /proc/net/stat/nf_conntrack: early_drop 0`},
 		{What: "not loaded", Problem: "conntrack.losses", Node: node("/x", ""), Want: `
 skipped
 skipped: nf_conntrack is not loaded: nothing is tracked`},
-		{What: "loaded, by a kernel without the file and nf_conntrack_netlink", Problem: "conntrack.losses",
+		{What: "loaded, in a kernel without the file and nf_conntrack_netlink", Problem: "conntrack.losses",
 			Node: node("/proc/sys/net/netfilter/nf_conntrack_count", "12"), Want: `
 skipped
-skipped: this kernel does not show its counters: CONFIG_NF_CONNTRACK_PROCFS is off`},
-		{What: "not to tell", Problem: "conntrack.losses", Node: &hosttest.Machine{Refuse: map[string]error{
+skipped: this kernel does not export its counters: CONFIG_NF_CONNTRACK_PROCFS is off`},
+		{What: "count unreadable", Problem: "conntrack.losses", Node: &hosttest.Machine{Refuse: map[string]error{
 			"r /proc/sys/net/netfilter/nf_conntrack_count": syscall.EACCES}}, Want: `
 skipped
-skipped: nf_conntrack is not loaded, or this kernel does not show its counters: CONFIG_NF_CONNTRACK_PROCFS is off`},
-		{What: "another form", Problem: "conntrack.losses", Node: node(stat, "entries\n00000001\n"), Want: `
+skipped: nf_conntrack is not loaded, or this kernel does not export its counters: CONFIG_NF_CONNTRACK_PROCFS is off`},
+		{What: "another format", Problem: "conntrack.losses", Node: node(stat, "entries\n00000001\n"), Want: `
 unknown
-error: /proc/net/stat/nf_conntrack has no column insert_failed`},
+error: /proc/net/stat/nf_conntrack lacks the column insert_failed`},
 		{What: "rising", Problem: "udp.checksum-errors", Node: node(snmp, udpHeader+"Udp: 282 0 3 283 0 0 3\n"),
 			Host: then(snmp, udpHeader+"Udp: 282 0 9 283 0 0 9\n"), Want: `
 warn
-want: no wrong checksum now
+want: no wrong checksums now
 got: InCsumErrors rising
-evidence: /proc/net/snmp: Udp InCsumErrors 9, 6 more in 100 ms
-remedy: run: dmesg | grep 'UDP: bad checksum', which names the sender; then nodegate check --stage run there (vxlan.checksum)`},
+evidence: /proc/net/snmp: Udp InCsumErrors 9, 6 more in 100 ms` + "\nremedy: run `dmesg | grep 'UDP: bad checksum'` to find the sender, then `nodegate check --stage run` there (vxlan.checksum)"},
 		{What: "in the past", Problem: "udp.checksum-errors", Node: node(snmp, udpHeader+"Udp: 282 0 3 283 0 0 3\n"), Want: `
 pass
-want: no wrong checksum now
-got: no wrong checksum now
+want: no wrong checksums now
+got: no wrong checksums now
 evidence: /proc/net/snmp: Udp InCsumErrors 3`},
 		{What: "never", Problem: "udp.checksum-errors", Node: node(snmp, udpHeader+"Udp: 282 0 3 283 0 0 0\n"), Want: `
 pass
-want: no wrong checksum now
-got: no wrong checksum now
+want: no wrong checksums now
+got: no wrong checksums now
 evidence: /proc/net/snmp: Udp InCsumErrors 0`},
 		{What: "old kernel", Problem: "udp.checksum-errors", Node: node(snmp, "Udp: InDatagrams\nUdp: 3\n"), Want: `
 unknown
-error: /proc/net/snmp: this kernel has no InCsumErrors`},
+error: /proc/net/snmp: no counter InCsumErrors in this kernel`},
 	})
 }

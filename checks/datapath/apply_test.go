@@ -12,9 +12,9 @@ import (
 	"nodegate/policy"
 )
 
-// applied makes a namespace what a policy asks for, as `nodegate apply` does:
-// it fails where nothing was wrong before, or not all is right after.
-func applied(t testing.TB, n *netns.Namespace, text string) {
+// applyPolicy applies a policy to a namespace as `nodegate apply` does. The test fails if nothing was wrong before, or
+// if a requirement does not pass afterwards.
+func applyPolicy(t testing.TB, n *netns.Namespace, text string) {
 	t.Helper()
 	p, diags := policy.Load([]policy.File{{Name: "scenario.hcl", Text: []byte(text)}}, policy.Options{Checks: catalog.Names()})
 	if diags.HasErrors() {
@@ -31,7 +31,7 @@ func applied(t testing.TB, n *netns.Namespace, text string) {
 			fixed = fixed || res.Fixed
 		}
 		if !fixed || r.Verdict() != verdict.Pass {
-			return errors.New("apply fixed nothing, or not all: " + r.Verdict().String())
+			return errors.New("apply did not fix every requirement: " + r.Verdict().String())
 		}
 		return nil
 	}))

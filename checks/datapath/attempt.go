@@ -14,14 +14,14 @@ import (
 	"nodegate/internal/host/netns"
 )
 
-// attempt is one connection, and where conntrack says that it was sent.
+// attempt is one connection, with the endpoint that it was sent to according to conntrack.
 type attempt struct {
 	took     time.Duration
-	failed   string         // why, in a word or two; "" is success
-	rcode    string         // of a DNS answer
-	endpoint netip.AddrPort // not valid: unknown
-	unknown  error          // why the endpoint is unknown; nil: the flow was not tracked
-	broken   error          // the attempt could not be made: says nothing of the Service
+	failed   string         // the reason in a word or two; "" on success
+	rcode    string         // response code of a DNS answer
+	endpoint netip.AddrPort // the zero value if unknown
+	unknown  error          // the reason for an unknown endpoint; nil if the flow was not tracked
+	broken   error          // the attempt could not be made; not a failure of the Service
 }
 
 type prober struct {
@@ -32,12 +32,12 @@ type prober struct {
 	target netip.AddrPort
 	query  query
 	table  *netns.Conntrack
-	ports  chan uint16 // those not yet used
+	ports  chan uint16 // unused local ports
 	failed int
 }
 
-// run makes the attempts with a bounded number of workers.
-func (p *prober) run(ctx context.Context) ([]attempt, error) {
+// runAttempts makes the attempts with a bounded number of workers.
+func (p *prober) runAttempts(ctx context.Context) ([]attempt, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	work := make(chan struct{}, p.o.N)
@@ -53,7 +53,7 @@ func (p *prober) run(ctx context.Context) ([]attempt, error) {
 				if ctx.Err() != nil {
 					return
 				}
-				results <- p.try(ctx)
+				results <- p.tryOnce(ctx)
 			}
 		})
 	}
@@ -65,8 +65,8 @@ func (p *prober) run(ctx context.Context) ([]attempt, error) {
 		case a.broken != nil:
 			stop(a.broken)
 			continue
-		case a.failed != "" && ended(ctx) != nil:
-			continue // cut short: it might have succeeded
+		case a.failed != "" && contextErr(ctx) != nil:
+			continue // interrupted: it might have succeeded
 		}
 		all = append(all, a)
 		if a.failed != "" {
@@ -78,7 +78,7 @@ func (p *prober) run(ctx context.Context) ([]attempt, error) {
 	}
 	err := context.Cause(ctx)
 	if err == nil {
-		err = ended(ctx)
+		err = contextErr(ctx)
 	}
 	if err != nil {
 		err = fmt.Errorf("after %d of %d attempts: %w", len(all), p.o.N, err)
@@ -86,10 +86,9 @@ func (p *prober) run(ctx context.Context) ([]attempt, error) {
 	return all, err
 }
 
-// try makes one attempt, and looks up its flow while the socket still holds
-// the port.
-func (p *prober) try(ctx context.Context) (a attempt) {
-	s, from, err := p.open(ctx)
+// tryOnce makes one attempt and looks up its flow while the socket still holds the port.
+func (p *prober) tryOnce(ctx context.Context) (a attempt) {
+	s, from, err := p.openSocket(ctx)
 	if err != nil {
 		return attempt{broken: err}
 	}
@@ -100,11 +99,11 @@ func (p *prober) try(ctx context.Context) (a attempt) {
 	err = s.Connect(limited)
 	if err == nil && p.proto == protoUDP {
 		err = s.Ask(limited, p.query.packet, func(answer []byte) (ok bool) {
-			a.rcode, ok = p.query.answered(answer)
+			a.rcode, ok = p.query.parseAnswer(answer)
 			return ok
 		})
 	}
-	a.took, a.failed = time.Since(start), reason(err)
+	a.took, a.failed = time.Since(start), failureReason(err)
 
 	key := netns.Tuple{From: from, To: p.target, Proto: p.proto}
 	flow, err := p.table.Lookup(key)
@@ -116,14 +115,14 @@ func (p *prober) try(ctx context.Context) (a attempt) {
 		return a
 	}
 	if err == nil && (a.failed != "" || p.proto == protoUDP) {
-		// That it stays for its timeout is of no account.
+		// If this fails, the entry only stays until its timeout.
 		_ = p.table.Delete(key)
 	}
 	return a
 }
 
-// open takes the next port that is free.
-func (p *prober) open(ctx context.Context) (*netns.Attempt, netip.AddrPort, error) {
+// openSocket opens a socket on the next free port.
+func (p *prober) openSocket(ctx context.Context) (*netns.Attempt, netip.AddrPort, error) {
 	for {
 		select {
 		case port := <-p.ports:
@@ -139,8 +138,8 @@ func (p *prober) open(ctx context.Context) (*netns.Attempt, netip.AddrPort, erro
 	}
 }
 
-// reason is a failure in a word or two, the same for the same failure.
-func reason(err error) string {
+// failureReason describes an error in a word or two, the same for the same kind of failure.
+func failureReason(err error) string {
 	var no syscall.Errno
 	switch {
 	case err == nil:

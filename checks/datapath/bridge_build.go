@@ -11,23 +11,23 @@ import (
 	"nodegate/internal/host/netns"
 )
 
-// cleanTime bounds the removal, which goes on after ctx has ended.
+// cleanTime bounds the removal, which continues after ctx has ended.
 const cleanTime = 5 * time.Second
 
-// bench is what a probe has built: two namespaces on a bridge of the router's,
-// and a redirection of the Service address to the server.
+// bench is the set-up of a probe: two namespaces connected to a bridge in the router's namespace, and a
+// redirection of the Service address to the server.
 type bench struct {
 	slot           slot
 	router         *netns.Namespace
 	client, server *netns.Namespace
-	ours           bool // the bridge exists, and this probe made it
+	ours           bool // this probe created the bridge
 	redirect       netns.Redirect
-	// What goes over the client's and the server's link.
+	// The traffic on the client's and the server's link.
 	atClient, atServer *netns.Capture
 }
 
-// bridgeOn probes with the bridge in router.
-func bridgeOn(ctx context.Context, router *netns.Namespace, o BridgeOptions) (r BridgeResult, err error) {
+// probeIn runs the probe with its bridge in the router's namespace.
+func probeIn(ctx context.Context, router *netns.Namespace, o BridgeOptions) (r BridgeResult, err error) {
 	r.Where = OnHost
 	if o.InScratch {
 		r.Where = InScratch
@@ -39,13 +39,13 @@ func bridgeOn(ctx context.Context, router *netns.Namespace, o BridgeOptions) (r 
 		return r, err
 	}
 	defer s.lock.Close()
-	if err := s.unrouted(ctx, router); err != nil {
+	if err := s.checkUnrouted(ctx, router); err != nil {
 		return r, err
 	}
 	b, err := build(ctx, router, s, o)
 	if err == nil {
 		r.Service, r.Endpoint, r.Backend = s.service, s.endpoint, b.redirect.Backend()
-		err = b.prove(ctx, o, &r)
+		err = b.sendRequest(ctx, o, &r)
 	}
 	if e := b.close(ctx, o); e != nil {
 		if err != nil {
@@ -56,7 +56,7 @@ func bridgeOn(ctx context.Context, router *netns.Namespace, o BridgeOptions) (r 
 	return r, err
 }
 
-// build answers what it has built also where it fails, for close.
+// build returns the bench also on failure, with the parts that close must remove.
 func build(ctx context.Context, router *netns.Namespace, s slot, o BridgeOptions) (b *bench, err error) {
 	b = &bench{slot: s, router: router}
 	if b.client, err = netns.New(ctx); err != nil {
@@ -107,14 +107,13 @@ func build(ctx context.Context, router *netns.Namespace, s slot, o BridgeOptions
 }
 
 func (b *bench) awaitUp(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // it takes one or two ms
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // normally one or two ms
 	defer cancel()
 	return errors.Join(b.client.AwaitUp(ctx, "eth0"), b.server.AwaitUp(ctx, "eth0"), b.router.AwaitUp(ctx, b.slot.links()...))
 }
 
-// close removes everything; a scratch namespace takes its content with it. For
-// every part the kernel waits until nobody looks at it any more, so they go at
-// the same time.
+// close removes everything; a scratch namespace is removed with its content. The kernel delays the
+// removal of a part until its last reader is done, so close removes all parts concurrently.
 func (b *bench) close(ctx context.Context, o BridgeOptions) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 	defer cancel()

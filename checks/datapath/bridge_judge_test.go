@@ -6,7 +6,7 @@ import (
 	"nodegate/internal/host/netns"
 )
 
-// Every loss has its own pattern of counters, a summary and a line of its own.
+// TestLost checks that every loss has its own pattern of counters and its own summary.
 func TestLost(t *testing.T) {
 	way := func(pre, fwd, post uint64) netns.Way {
 		return netns.Way{Prerouting: pre, Forward: fwd, Postrouting: post}
@@ -32,7 +32,7 @@ func TestLost(t *testing.T) {
 		{ReplyUntranslated, Observed{Sent: 2, Hooks: netns.Hits{Request: full}, Arrived: 1, Answered: 1, Untranslated: 1}},
 		{Incomplete, Observed{Sent: 2, Hooks: netns.Hits{Request: full, Reply: full}, Arrived: 1, Answered: 1, Translated: 1}},
 	} {
-		if got := c.o.lost(); got != c.want {
+		if got := c.o.findLoss(); got != c.want {
 			t.Errorf("%s, want %s: %+v", got, c.want, c.o)
 		}
 		r := BridgeResult{Observed: c.o}

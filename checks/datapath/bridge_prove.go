@@ -14,17 +14,17 @@ import (
 	"nodegate/internal/host/netns"
 )
 
-// prove sends the request and fills in the result.
-func (b *bench) prove(ctx context.Context, o BridgeOptions, r *BridgeResult) error {
-	stop, err := b.serve(ctx)
+// sendRequest sends the request and fills in the result.
+func (b *bench) sendRequest(ctx context.Context, o BridgeOptions, r *BridgeResult) error {
+	stop, err := b.serveEcho(ctx)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	// Known beforehand, so that conntrack can be asked and told to forget.
+	// The port is known in advance so that the flow can be found in conntrack and deleted.
 	r.Client = netip.AddrPortFrom(b.slot.client, randomPort())
 	answer := b.exchange(ctx, r.Client, o.timeout())
-	if err := ended(ctx); err != nil {
+	if err := contextErr(ctx); err != nil {
 		return err
 	}
 
@@ -44,28 +44,28 @@ func (b *bench) prove(ctx context.Context, o BridgeOptions, r *BridgeResult) err
 	if err != nil {
 		return err
 	}
-	seen.count(clientSaw, serverSaw, r.Service, r.Endpoint, r.Client)
-	if seen.Settings, err = b.settings(ctx); err != nil {
+	seen.countSegments(clientSaw, serverSaw, r.Service, r.Endpoint, r.Client)
+	if seen.Settings, err = b.readSettings(ctx); err != nil {
 		return err
 	}
-	if seen.Conntrack, err = b.conntrack(ctx, r.Client); err != nil {
+	if seen.Conntrack, err = b.takeFlow(ctx, r.Client); err != nil {
 		r.Warnings = append(r.Warnings, err.Error())
 	}
 	r.judge()
 	return nil
 }
 
-// ended is ctx.Err, also in the moment after the deadline in which a socket
-// knows of it and ctx does not yet.
-func ended(ctx context.Context) error {
+// contextErr returns ctx.Err(), or DeadlineExceeded as soon as the deadline has passed: a socket may
+// return before ctx is done.
+func contextErr(ctx context.Context) error {
 	if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) {
 		return context.DeadlineExceeded
 	}
 	return ctx.Err()
 }
 
-// serve echoes what it gets, in the server's namespace, until stopped.
-func (b *bench) serve(ctx context.Context) (stop func(), err error) {
+// serveEcho runs an echo server in the server's namespace until stopped.
+func (b *bench) serveEcho(ctx context.Context) (stop func(), err error) {
 	var l *net.TCPListener
 	err = b.server.Do(ctx, func() (err error) {
 		l, err = net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(b.slot.endpoint))
@@ -83,7 +83,7 @@ func (b *bench) serve(ctx context.Context) (stop func(), err error) {
 			if err != nil {
 				return
 			}
-			// A deadline that cannot be set shows as an echo that fails.
+			// If the deadline cannot be set, the echo fails.
 			_ = c.SetDeadline(deadline)
 			_, _ = io.CopyN(c, c, tokenSize)
 			_ = c.Close()
@@ -94,20 +94,20 @@ func (b *bench) serve(ctx context.Context) (stop func(), err error) {
 
 const tokenSize = 16
 
-// errUntranslated ends an exchange early: what comes now comes too late.
+// errUntranslated ends an exchange early: later replies cannot change the result.
 var errUntranslated = errors.New("a reply came from the endpoint's own address")
 
 // exchange connects from the client's namespace and expects a token back.
 func (b *bench) exchange(ctx context.Context, from netip.AddrPort, wait time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	ctx, give := context.WithCancelCause(ctx)
+	ctx, abort := context.WithCancelCause(ctx)
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		b.watch(ctx, give)
+		b.watchReplies(ctx, abort)
 	}()
-	defer func() { give(nil); <-watched }()
+	defer func() { abort(nil); <-watched }()
 
 	var conn net.Conn
 	err := b.client.Do(ctx, func() (err error) {
@@ -128,7 +128,7 @@ func (b *bench) exchange(ctx context.Context, from netip.AddrPort, wait time.Dur
 		return err
 	}
 	token := make([]byte, tokenSize)
-	_, _ = rand.Read(token) // never fails, says crypto/rand
+	_, _ = rand.Read(token) // documented never to fail
 	if _, err := conn.Write(token); err != nil {
 		return err
 	}
@@ -137,14 +137,14 @@ func (b *bench) exchange(ctx context.Context, from netip.AddrPort, wait time.Dur
 		return err
 	}
 	if string(back) != string(token) {
-		return errors.New("the answer is not the scratch endpoint's")
+		return errors.New("the answer does not come from the scratch endpoint")
 	}
 	return nil
 }
 
-// watch gives up as soon as an untranslated reply is seen: there is no need to
-// wait for the timeout then. It is the capture's only user until it ends.
-func (b *bench) watch(ctx context.Context, give context.CancelCauseFunc) {
+// watchReplies aborts the exchange as soon as it sees an untranslated reply, instead of waiting for the
+// timeout. It is the capture's only user until it returns.
+func (b *bench) watchReplies(ctx context.Context, abort context.CancelCauseFunc) {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -155,24 +155,24 @@ func (b *bench) watch(ctx context.Context, give context.CancelCauseFunc) {
 		}
 		segments, err := b.atClient.Segments()
 		if err != nil {
-			return // the last look will say so
+			return // the final read reports the error
 		}
 		for _, s := range segments {
 			if !s.Out && s.From == b.slot.endpoint {
-				give(errUntranslated)
+				abort(errUntranslated)
 				return
 			}
 		}
 	}
 }
 
-// The settings on which the way of a reply depends.
+// The settings that the path of a reply depends on.
 const (
 	forwardKey = "net/ipv4/ip_forward"
 	callKey    = "net/bridge/bridge-nf-call-iptables"
 )
 
-func (b *bench) settings(ctx context.Context) (s Settings, err error) {
+func (b *bench) readSettings(ctx context.Context) (s Settings, err error) {
 	if s.Forward, err = b.router.Sysctl(ctx, forwardKey); err != nil {
 		return s, err
 	}
@@ -183,8 +183,8 @@ func (b *bench) settings(ctx context.Context) (s Settings, err error) {
 	return s, err
 }
 
-// conntrack reads the probe's flow, and makes the table forget it.
-func (b *bench) conntrack(ctx context.Context, client netip.AddrPort) (*netns.Flow, error) {
+// takeFlow returns the probe's flow from conntrack and deletes it there.
+func (b *bench) takeFlow(ctx context.Context, client netip.AddrPort) (*netns.Flow, error) {
 	table, err := b.router.Conntrack(ctx)
 	if err != nil {
 		return nil, err
@@ -203,16 +203,16 @@ func (b *bench) conntrack(ctx context.Context, client netip.AddrPort) (*netns.Fl
 	return &flow, nil
 }
 
-// protoTCP and protoUDP are numbers of the IP header.
+// protoTCP and protoUDP are protocol numbers of the IP header.
 const (
 	protoTCP uint8 = 6
 	protoUDP uint8 = 17
 )
 
-// randomPort is one of the dynamic ports: a flow that an earlier probe could
-// not make the kernel forget is not met again.
+// randomPort returns one of the dynamic ports, so that a flow which an earlier probe could not delete
+// is unlikely to match.
 func randomPort() uint16 {
 	var b [2]byte
-	_, _ = rand.Read(b[:]) // never fails, says crypto/rand
+	_, _ = rand.Read(b[:]) // documented never to fail
 	return 49152 + (uint16(b[0])<<8|uint16(b[1]))%16384
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Render writes the result for people: what came back, and the ways that the
-// request and the reply went with the packets counted at each point.
+// Render writes the result for people: the summary, and the paths of the request and the reply with the
+// packets counted at each point.
 func (r BridgeResult) Render(w io.Writer) error {
 	var b bytes.Buffer
 	if r.Pass {
@@ -17,26 +17,26 @@ func (r BridgeResult) Render(w io.Writer) error {
 		fmt.Fprintf(&b, "%s: %s\n", r.Lost, r.Summary)
 	}
 	o := r.Observed
-	fmt.Fprintf(&b, "  %s to %s, endpoint %s; %s, %s, %s\n\n", r.Client, r.Service, r.Endpoint, r.where(), r.Backend, r.Duration)
+	fmt.Fprintf(&b, "  %s to %s, endpoint %s; %s, %s, %s\n\n", r.Client, r.Service, r.Endpoint, r.describePlace(), r.Backend, r.Duration)
 	for _, line := range [][4]string{
 		{"request", "", "reply", ""},
-		{"sent by the client", count(o.Sent), "sent by the endpoint", count(o.Answered)},
-		{"in PREROUTING", count(o.Hooks.Request.Prerouting), "in PREROUTING", count(o.Hooks.Reply.Prerouting)},
-		{"translated", count(o.Hooks.Translated), "", ""},
-		{"in FORWARD", count(o.Hooks.Request.Forward), "in FORWARD", count(o.Hooks.Reply.Forward)},
-		{"in POSTROUTING", count(o.Hooks.Request.Postrouting), "in POSTROUTING", count(o.Hooks.Reply.Postrouting)},
-		{"at the endpoint", count(o.Arrived), "at the client, translated", count(o.Translated)},
-		{"", "", "at the client, untranslated", count(o.Untranslated)},
-		{"", "", "reset by the client", count(o.Resets)},
+		{"sent by the client", formatCount(o.Sent), "sent by the endpoint", formatCount(o.Answered)},
+		{"in PREROUTING", formatCount(o.Hooks.Request.Prerouting), "in PREROUTING", formatCount(o.Hooks.Reply.Prerouting)},
+		{"translated", formatCount(o.Hooks.Translated), "", ""},
+		{"in FORWARD", formatCount(o.Hooks.Request.Forward), "in FORWARD", formatCount(o.Hooks.Reply.Forward)},
+		{"in POSTROUTING", formatCount(o.Hooks.Request.Postrouting), "in POSTROUTING", formatCount(o.Hooks.Reply.Postrouting)},
+		{"at the endpoint", formatCount(o.Arrived), "at the client, translated", formatCount(o.Translated)},
+		{"", "", "at the client, untranslated", formatCount(o.Untranslated)},
+		{"", "", "reset by the client", formatCount(o.Resets)},
 	} {
 		fmt.Fprintln(&b, strings.TrimRight(fmt.Sprintf("  %-20s %4s   %-28s %4s", line[0], line[1], line[2], line[3]), " "))
 	}
 	fmt.Fprintf(&b, "\n  net.ipv4.ip_forward=%s net.bridge.bridge-nf-call-iptables=%s\n", o.Settings.Forward, o.Settings.CallIPTables)
 	if f := o.Conntrack; f != nil {
-		fmt.Fprintf(&b, "  conntrack: %s, answers expected from %s, %s\n", f.TCPState, f.Reply.From, seenReply(f.SeenReply))
+		fmt.Fprintf(&b, "  conntrack: %s, replies expected from %s, %s\n", f.TCPState, f.Reply.From, describeReply(f.SeenReply))
 	}
 	if len(r.Removed) > 0 {
-		fmt.Fprintf(&b, "  removed what a killed probe had left: %s\n", strings.Join(r.Removed, ", "))
+		fmt.Fprintf(&b, "  removed the leftovers of a killed probe: %s\n", strings.Join(r.Removed, ", "))
 	}
 	for _, warning := range r.Warnings {
 		fmt.Fprintf(&b, "  warning: %s\n", warning)
@@ -48,7 +48,7 @@ func (r BridgeResult) Render(w io.Writer) error {
 	return err
 }
 
-func (r BridgeResult) where() string {
+func (r BridgeResult) describePlace() string {
 	switch r.Where {
 	case InScratch:
 		return "in a scratch namespace"
@@ -58,9 +58,9 @@ func (r BridgeResult) where() string {
 	return "on this host"
 }
 
-func count[T int | uint64](n T) string { return fmt.Sprint(n) }
+func formatCount[T int | uint64](n T) string { return fmt.Sprint(n) }
 
-func seenReply(seen bool) string {
+func describeReply(seen bool) string {
 	if seen {
 		return "a reply was seen"
 	}

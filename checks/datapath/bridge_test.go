@@ -14,11 +14,11 @@ import (
 	"nodegate/internal/host/netns"
 )
 
-// onHost probes as Bridge does on the host, with a namespace in its place.
+// onHost probes as Bridge does on the host, with a namespace instead of the host.
 func onHost(t testing.TB, router *netns.Namespace, o BridgeOptions) BridgeResult {
 	t.Helper()
 	start := time.Now()
-	r, err := bridgeOn(deadline(t), router, o)
+	r, err := probeIn(deadline(t), router, o)
 	must(t, err)
 	for _, w := range r.Warnings {
 		t.Errorf("warning: %s", w)
@@ -27,8 +27,8 @@ func onHost(t testing.TB, router *netns.Namespace, o BridgeOptions) BridgeResult
 	return r
 }
 
-// empty fails where a probe has left something in the namespace.
-func empty(t testing.TB, n *netns.Namespace) {
+// checkEmpty fails if a probe has left something in the namespace.
+func checkEmpty(t testing.TB, n *netns.Namespace) {
 	t.Helper()
 	links, err := n.LinksNamed(deadline(t), "")
 	must(t, err)
@@ -39,7 +39,7 @@ func empty(t testing.TB, n *netns.Namespace) {
 	}
 }
 
-// The same-node Service reply: lost, found out by name, repaired, working.
+// TestScenarioSameBridgeReplyLost loses the reply of a same-node Service, checks that the loss is named, and repairs it.
 func TestScenarioSameBridgeReplyLost(t *testing.T) {
 	for _, backend := range []string{netns.BackendNftables, netns.BackendIptables} {
 		t.Run(backend, func(t *testing.T) {
@@ -58,37 +58,37 @@ func TestScenarioSameBridgeReplyLost(t *testing.T) {
 				t.Errorf("conntrack %+v", o.Conntrack)
 			}
 			if took := time.Duration(r.Duration); backend == netns.BackendNftables && took > 800*time.Millisecond {
-				t.Errorf("took %s: it waited for the timeout though the untranslated reply was seen", took)
+				t.Errorf("took %s: waited for the timeout although an untranslated reply was seen", took)
 			}
-			empty(t, n)
+			checkEmpty(t, n)
 
-			applied(t, n, `sysctl "net.bridge.bridge-nf-call-iptables" { value = 1 }`)
+			applyPolicy(t, n, `sysctl "net.bridge.bridge-nf-call-iptables" { value = 1 }`)
 			if r := onHost(t, n, BridgeOptions{Backend: backend}); !r.Pass || r.Observed.Hooks.Reply.Prerouting == 0 {
 				t.Errorf("repaired: %s: %s", r.Lost, r.Summary)
 			}
-			empty(t, n)
+			checkEmpty(t, n)
 		})
 	}
 }
 
-// The bridge's own setting is ORed with the namespace's.
+// TestBridgePerBridge checks that the bridge's own setting is ORed with the namespace's.
 func TestBridgePerBridge(t *testing.T) {
 	n := newNetns(t)
 	sysctl(t, n, forwardKey, "1")
 	on := true
 	for _, c := range []struct {
-		call  string
-		own   *bool
-		holds bool
+		call string
+		own  *bool
+		pass bool
 	}{{"0", nil, false}, {"0", &on, true}, {"1", nil, true}} {
 		sysctl(t, n, callKey, c.call)
-		if r := onHost(t, n, BridgeOptions{PerBridge: c.own}); r.Pass != c.holds {
+		if r := onHost(t, n, BridgeOptions{PerBridge: c.own}); r.Pass != c.pass {
 			t.Errorf("%s=%s, own %v: %s", callKey, c.call, c.own, r.Summary)
 		}
 	}
 }
 
-// What else can take a packet is found by name, from the counters.
+// TestBridgeLosses checks that other causes of loss are named, from the counters.
 func TestBridgeLosses(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -96,30 +96,30 @@ func TestBridgeLosses(t *testing.T) {
 		lose func(*testing.T, *netns.Namespace)
 	}{
 		{"forwarding off", RequestUnrouted, func(t *testing.T, n *netns.Namespace) { sysctl(t, n, forwardKey, "0") }},
-		{"forward policy", RequestDropped, func(t *testing.T, n *netns.Namespace) { in(t, n, "iptables", "-P", "FORWARD", "DROP") }},
+		{"forward policy", RequestDropped, func(t *testing.T, n *netns.Namespace) { runIn(t, n, "iptables", "-P", "FORWARD", "DROP") }},
 		{"raw drop", RequestUntranslated, func(t *testing.T, n *netns.Namespace) {
-			in(t, n, "iptables", "-t", "raw", "-A", "PREROUTING", "-p", "tcp", "--dport", "80", "-j", "DROP")
+			runIn(t, n, "iptables", "-t", "raw", "-A", "PREROUTING", "-p", "tcp", "--dport", "80", "-j", "DROP")
 		}},
 		{"notrack", RequestUntranslated, func(t *testing.T, n *netns.Namespace) {
-			in(t, n, "iptables", "-t", "raw", "-A", "PREROUTING", "-p", "tcp", "--dport", "80", "-j", "NOTRACK")
+			runIn(t, n, "iptables", "-t", "raw", "-A", "PREROUTING", "-p", "tcp", "--dport", "80", "-j", "NOTRACK")
 		}},
 		{"bridge drops the request", RequestUnseen, func(t *testing.T, n *netns.Namespace) {
-			in(t, n, "nft",
+			runIn(t, n, "nft",
 				"add table bridge b; add chain bridge b c { type filter hook prerouting priority -350; }; add rule bridge b c tcp dport 80 drop")
 		}},
 		{"bridge drops the reply", ReplyUnseen, func(t *testing.T, n *netns.Namespace) {
-			in(t, n, "nft",
+			runIn(t, n, "nft",
 				"add table bridge b; add chain bridge b c { type filter hook prerouting priority -350; }; add rule bridge b c tcp sport 80 drop")
 		}},
 		{"reply dropped in forward", ReplyDropped, func(t *testing.T, n *netns.Namespace) {
-			in(t, n, "iptables", "-A", "FORWARD", "-p", "tcp", "--sport", "80", "-j", "DROP")
+			runIn(t, n, "iptables", "-A", "FORWARD", "-p", "tcp", "--sport", "80", "-j", "DROP")
 		}},
 		{"bridge drops the reply on its way out", ReplyDropped, func(t *testing.T, n *netns.Namespace) {
-			in(t, n, "nft",
+			runIn(t, n, "nft",
 				"add table bridge b; add chain bridge b c { type filter hook postrouting priority 400; }; add rule bridge b c tcp sport 80 drop")
 		}},
 		{"reply untracked", ReplyUntranslated, func(t *testing.T, n *netns.Namespace) {
-			in(t, n, "iptables", "-t", "raw", "-A", "PREROUTING", "-p", "tcp", "--sport", "80", "-j", "NOTRACK")
+			runIn(t, n, "iptables", "-t", "raw", "-A", "PREROUTING", "-p", "tcp", "--sport", "80", "-j", "NOTRACK")
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -133,34 +133,34 @@ func TestBridgeLosses(t *testing.T) {
 			if r.Remedy == "" {
 				t.Error("no remedy")
 			}
-			empty(t, n)
+			checkEmpty(t, n)
 		})
 	}
 }
 
-// A node that masquerades what is for no pod hides nothing from the probe.
+// TestBridgeMasqueraded checks that masquerading of traffic to non-Pod addresses does not hide a loss from the probe.
 func TestBridgeMasqueraded(t *testing.T) {
 	for _, backend := range []string{netns.BackendNftables, netns.BackendIptables} {
 		n := newNetns(t)
 		sysctl(t, n, forwardKey, "1")
-		in(t, n, "iptables", "-t", "nat", "-A", "POSTROUTING", "-j", "MASQUERADE")
+		runIn(t, n, "iptables", "-t", "nat", "-A", "POSTROUTING", "-j", "MASQUERADE")
 		for call, want := range map[string]Loss{"0": ReplyUntranslated, "1": ""} {
 			sysctl(t, n, callKey, call)
 			if r := onHost(t, n, BridgeOptions{Backend: backend}); r.Lost != want || r.Observed.Masqueraded {
 				t.Errorf("%s, call %s: %s: %+v", backend, call, r.Summary, r.Observed)
 			}
 		}
-		in(t, n, "iptables", "-t", "nat", "-F", "POSTROUTING")
-		empty(t, n)
+		runIn(t, n, "iptables", "-t", "nat", "-F", "POSTROUTING")
+		checkEmpty(t, n)
 	}
 }
 
-// Where it is masqueraded all the same the result says what that proves.
+// TestBridgeMasqueradedFirst checks that the summary mentions masquerading that precedes the probe's rules.
 func TestBridgeMasqueradedFirst(t *testing.T) {
 	n := newNetns(t)
 	sysctl(t, n, forwardKey, "1")
 	sysctl(t, n, callKey, "0")
-	in(t, n, "nft", "add table ip m; add chain ip m c { type nat hook postrouting priority 50; }; add rule ip m c masquerade")
+	runIn(t, n, "nft", "add table ip m; add chain ip m c { type nat hook postrouting priority 50; }; add rule ip m c masquerade")
 	if r := onHost(t, n, BridgeOptions{}); !r.Pass || !r.Observed.Masqueraded || !strings.Contains(r.Summary, "masquerades") {
 		t.Errorf("%s: %+v", r.Summary, r.Observed)
 	}
@@ -198,7 +198,7 @@ func TestBridgeConcurrent(t *testing.T) {
 	var all sync.WaitGroup
 	for range 6 {
 		all.Go(func() {
-			r, err := bridgeOn(deadline(t), n, BridgeOptions{Timeout: 5 * time.Second})
+			r, err := probeIn(deadline(t), n, BridgeOptions{Timeout: 5 * time.Second})
 			if err != nil || !r.Pass || len(r.Removed) > 0 {
 				t.Errorf("%v, %s, removed %v", err, r.Summary, r.Removed)
 			}
@@ -210,7 +210,7 @@ func TestBridgeConcurrent(t *testing.T) {
 		})
 	}
 	all.Wait()
-	empty(t, n)
+	checkEmpty(t, n)
 }
 
 func TestBridgeCancelled(t *testing.T) {
@@ -219,7 +219,7 @@ func TestBridgeCancelled(t *testing.T) {
 		200 * time.Millisecond} {
 		ctx, cancel := context.WithTimeout(context.Background(), after)
 		start := time.Now()
-		_, err := bridgeOn(ctx, n, BridgeOptions{Timeout: 10 * time.Second}) // ip_forward is 0: it waits
+		_, err := probeIn(ctx, n, BridgeOptions{Timeout: 10 * time.Second}) // ip_forward is 0: the probe waits
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("after %s: %v", after, err)
@@ -227,19 +227,19 @@ func TestBridgeCancelled(t *testing.T) {
 		if took := time.Since(start); took > after+2*time.Second {
 			t.Errorf("after %s: took %s", after, took)
 		}
-		empty(t, n)
+		checkEmpty(t, n)
 	}
 }
 
 func TestBridgeRouted(t *testing.T) {
 	n := newNetns(t)
 	must(t, n.AddAddr(deadline(t), "lo", prefix("203.0.113.99/24")))
-	_, err := bridgeOn(deadline(t), n, BridgeOptions{})
+	_, err := probeIn(deadline(t), n, BridgeOptions{})
 	if err == nil || !strings.Contains(err.Error(), "203.0.113.1 is routed on this host (203.0.113.0/24)") ||
 		!strings.Contains(err.Error(), "nodegate probe bridge --in-scratch") {
 		t.Error(err)
 	}
-	if r, err := Bridge(deadline(t), BridgeOptions{InScratch: true}); err != nil || !r.Pass { // what the error says to do
+	if r, err := Bridge(deadline(t), BridgeOptions{InScratch: true}); err != nil || !r.Pass { // the remedy in the error
 		t.Error(r.Summary, err)
 	}
 }
@@ -247,8 +247,8 @@ func TestBridgeRouted(t *testing.T) {
 func TestBridgeOptions(t *testing.T) {
 	on := true
 	for want, o := range map[string]BridgeOptions{
-		"timeout -1s is negative":     {Timeout: -time.Second},
-		"the host's settings are not": {Forward: &on},
+		"timeout must not be negative, is -1s": {Timeout: -time.Second},
+		"CallIPTables and Forward require":     {Forward: &on},
 	} {
 		if _, err := Bridge(deadline(t), o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
@@ -268,10 +268,10 @@ func BenchmarkBridgeScratch(b *testing.B) {
 func BenchmarkBridgeHost(b *testing.B) {
 	n := newNetns(b)
 	sysctl(b, n, forwardKey, "1")
-	benchmark(b, func() (BridgeResult, error) { return bridgeOn(b.Context(), n, BridgeOptions{}) })
+	benchmark(b, func() (BridgeResult, error) { return probeIn(b.Context(), n, BridgeOptions{}) })
 }
 
-// benchmark fails where a healthy data path is not found so.
+// benchmark fails if a healthy data path does not pass.
 func benchmark(b *testing.B, probe func() (BridgeResult, error)) {
 	var slowest time.Duration
 	for b.Loop() {

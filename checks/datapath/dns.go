@@ -8,14 +8,13 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// query is a DNS question as it goes into a datagram. Every attempt has a source
-// port of its own, so that they may share its identifier.
+// query is a DNS query as sent in a datagram. All attempts share its identifier because each has its own source port.
 type query struct {
 	packet []byte
 	header dnsmessage.Header
 }
 
-// newQuery asks for the IPv4 addresses of a name, which is taken as absolute.
+// newQuery returns a query for the IPv4 addresses of a name, which is treated as absolute.
 func newQuery(name string) (query, error) {
 	absolute, err := dnsmessage.NewName(strings.TrimSuffix(name, ".") + ".")
 	if err != nil {
@@ -30,9 +29,9 @@ func newQuery(name string) (query, error) {
 	return q, nil
 }
 
-// answered reports whether a datagram answers the query, and with which code: any
-// answer shows that the data path works.
-func (q query) answered(datagram []byte) (rcode string, ok bool) {
+// parseAnswer reports whether a datagram answers the query, and returns the response code. Any answer
+// proves that the data path works.
+func (q query) parseAnswer(datagram []byte) (rcode string, ok bool) {
 	var p dnsmessage.Parser
 	h, err := p.Start(datagram)
 	if err != nil || !h.Response || h.ID != q.header.ID {

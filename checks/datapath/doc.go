@@ -1,8 +1,8 @@
-// Package datapath sends real packets: through a scratch bridge, to prove that
-// a Service reply between two pods of one node comes back translated (Bridge),
-// and to a Service address, to learn which of its endpoints fail (Service).
+// Package datapath sends real packets: through a scratch bridge, to prove that a Service reply between
+// two Pods on one node comes back translated (Bridge), and to a Service address, to find the endpoints
+// that fail (Service).
 //
-// Nothing here prints, changes a setting of the host, or outlives its call:
-// what a killed probe leaves begins with Prefix, and Clean and the next probe
-// remove it.
+// The package does not print and does not change the host's settings, and nothing that it creates
+// outlives its call. The leftovers of a killed probe have names that begin with Prefix; Clean and the
+// next probe remove them.
 package datapath

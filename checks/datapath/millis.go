@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Millis is a duration that JSON spells as a number of milliseconds.
+// Millis is a duration that is a number of milliseconds in JSON.
 type Millis time.Duration
 
-// MarshalJSON spells microseconds as decimals.
+// MarshalJSON writes microseconds as decimals.
 func (m Millis) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(time.Duration(m).Round(time.Microsecond)) / float64(time.Millisecond))
 }

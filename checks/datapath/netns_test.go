@@ -12,7 +12,7 @@ import (
 	"nodegate/internal/host/netns"
 )
 
-// The tests that send packets do it in network namespaces of their own.
+// The tests that send packets do so in their own network namespaces.
 
 func needRoot(t testing.TB) {
 	t.Helper()
@@ -28,7 +28,7 @@ func deadline(t testing.TB) context.Context {
 	return ctx
 }
 
-// newNetns makes a namespace that ends with the test.
+// newNetns returns a namespace that is removed at the end of the test.
 func newNetns(t testing.TB) *netns.Namespace {
 	t.Helper()
 	needRoot(t)
@@ -53,8 +53,8 @@ func sysctl(t testing.TB, n *netns.Namespace, key, value string) {
 func prefix(s string) netip.Prefix     { return netip.MustParsePrefix(s) }
 func addrPort(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
 
-// in runs a program inside a namespace, and returns its output.
-func in(t testing.TB, n *netns.Namespace, name string, args ...string) string {
+// runIn runs a program inside a namespace, and returns its output.
+func runIn(t testing.TB, n *netns.Namespace, name string, args ...string) string {
 	t.Helper()
 	var out []byte
 	err := n.Do(deadline(t), func() (err error) {

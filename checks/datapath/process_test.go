@@ -21,8 +21,7 @@ import (
 	"nodegate/internal/host/netns"
 )
 
-// TestMain lets the test binary be the program that it tests: what it is
-// started as is its first argument.
+// TestMain lets the test binary act as the program under test: its first argument selects the role.
 func TestMain(m *testing.M) {
 	if len(os.Args) < 2 {
 		os.Exit(m.Run())
@@ -33,7 +32,7 @@ func TestMain(m *testing.M) {
 	case "as-child":
 		exit(ChildMain(ctx, os.Stdin, os.Stdout))
 	case "as-denied":
-		exit(json.NewEncoder(os.Stdout).Encode(answer{Error: "no", Denied: true}))
+		exit(json.NewEncoder(os.Stdout).Encode(childAnswer{Error: "no", Denied: true}))
 	case "as-chatter":
 		fmt.Println("hello")
 		exit(nil)
@@ -60,7 +59,7 @@ func TestMain(m *testing.M) {
 			exit(err)
 		}
 		exit(json.NewEncoder(os.Stdout).Encode(r))
-	case "as-forbidden": // root of a user namespace in which no other can be made
+	case "as-forbidden": // root of a user namespace that allows no further ones
 		if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil {
 			exit(err)
 		}
@@ -80,8 +79,8 @@ func exit(err error) {
 	os.Exit(0)
 }
 
-// self is the test binary where anybody may run it.
-func self(t *testing.T) string {
+// copySelf copies the test binary to a directory where every user may run it.
+func copySelf(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "datapath")
 	must(t, err)
@@ -97,32 +96,32 @@ func self(t *testing.T) string {
 	return to.Name()
 }
 
-// start runs the program with options as its input.
-func start(t *testing.T, program, as string, o BridgeOptions, attr *syscall.SysProcAttr) (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) {
+// startProbe starts the program with the options as its input.
+func startProbe(t *testing.T, program, as string, o BridgeOptions, attr *syscall.SysProcAttr) (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) {
 	t.Helper()
 	input, err := json.Marshal(o)
 	must(t, err)
 	cmd := exec.CommandContext(deadline(t), program, as)
 	cmd.SysProcAttr = attr
-	var out, complaint bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &out, &complaint
+	var out, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &out, &stderr
 	must(t, cmd.Start())
-	return cmd, &out, &complaint
+	return cmd, &out, &stderr
 }
 
-func nobody() *syscall.SysProcAttr {
+func asNobody() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 }
 
 func TestOrdinaryUser(t *testing.T) {
-	needRoot(t) // to become nobody
+	needRoot(t) // to run as nobody
 	b, err := os.ReadFile("/proc/sys/kernel/unprivileged_userns_clone")
 	hosttest.Need(t, err != nil || strings.TrimSpace(string(b)) == "1", "kernel.unprivileged_userns_clone=1")
-	program, off := self(t), false
+	program, off := copySelf(t), false
 	for want, o := range map[Loss]BridgeOptions{"": {}, ReplyUntranslated: {CallIPTables: &off}} {
-		cmd, out, complaint := start(t, program, "as-parent", o, nobody())
+		cmd, out, stderr := startProbe(t, program, "as-parent", o, asNobody())
 		if err := cmd.Wait(); err != nil {
-			t.Fatalf("%v: %s", err, complaint)
+			t.Fatalf("%v: %s", err, stderr)
 		}
 		var r BridgeResult
 		must(t, json.Unmarshal(out.Bytes(), &r))
@@ -132,12 +131,12 @@ func TestOrdinaryUser(t *testing.T) {
 	}
 }
 
-// A child that does not keep the contract, and one that does not end.
+// TestChild tests children that break the contract, and one that does not end.
 func TestChild(t *testing.T) {
 	needRoot(t) // ordinary users may be forbidden to make user namespaces
 	for as, want := range map[string]string{
 		"as-denied":  "apparmor_restrict_unprivileged_userns",
-		"as-chatter": "reading the answer of the child",
+		"as-chatter": "reading the output of the child",
 		"as-failure": "running as-failure in a user namespace: exit status 1: no such command",
 		"as-sleeper": context.DeadlineExceeded.Error(),
 	} {
@@ -157,10 +156,10 @@ func TestChild(t *testing.T) {
 	}
 }
 
-// Without privilege the error names what is missing.
+// TestNoPrivilege checks that the error names the missing privilege.
 func TestNoPrivilege(t *testing.T) {
-	needRoot(t) // to give it up
-	program := self(t)
+	needRoot(t) // to drop root
+	program := copySelf(t)
 	inside := &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER,
 		UidMappings: []syscall.SysProcIDMap{{Size: 65536}},
@@ -172,40 +171,40 @@ func TestNoPrivilege(t *testing.T) {
 		as, want string
 		attr     *syscall.SysProcAttr
 	}{
-		{"as-host", "listing nftables tables needs CAP_NET_ADMIN", nobody()},
-		{"as-scratch", "making a network namespace needs CAP_SYS_ADMIN", nobody()},
+		{"as-host", "listing nftables tables needs CAP_NET_ADMIN", asNobody()},
+		{"as-scratch", "making a network namespace needs CAP_SYS_ADMIN", asNobody()},
 		{"as-forbidden", "making a user namespace is forbidden here (user.max_user_namespaces", inside},
 	} {
-		cmd, out, complaint := start(t, program, c.as, BridgeOptions{}, c.attr)
-		if err := cmd.Wait(); err == nil || !strings.Contains(complaint.String(), c.want) || strings.Contains(complaint.String(), "panic") {
-			t.Errorf("%s: %v: %s%s", c.as, err, out, complaint)
+		cmd, out, stderr := startProbe(t, program, c.as, BridgeOptions{}, c.attr)
+		if err := cmd.Wait(); err == nil || !strings.Contains(stderr.String(), c.want) || strings.Contains(stderr.String(), "panic") {
+			t.Errorf("%s: %v: %s%s", c.as, err, out, stderr)
 		}
 	}
 }
 
-// Connecting needs no privilege, conntrack does: then endpoints are unknown.
+// TestServiceWithoutConntrack: connecting needs no privilege, but conntrack does. Endpoints are then unknown.
 func TestServiceWithoutConntrack(t *testing.T) {
-	needRoot(t) // to give it up
-	cmd, out, complaint := start(t, self(t), "as-service", BridgeOptions{}, nobody())
+	needRoot(t) // to drop root
+	cmd, out, stderr := startProbe(t, copySelf(t), "as-service", BridgeOptions{}, asNobody())
 	if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), "3 of 3 failed") ||
 		!strings.Contains(out.String(), "sent to unknown endpoints: looking up a flow in conntrack needs CAP_NET_ADMIN") {
-		t.Errorf("%v: %s%s", err, out, complaint)
+		t.Errorf("%v: %s%s", err, out, stderr)
 	}
 }
 
-// A killed probe leaves a bridge and rules; Clean and the next probe remove them.
+// TestKilled checks that Clean and the next probe remove the bridge and rules of a killed probe.
 func TestKilled(t *testing.T) {
-	program := self(t)
+	program := copySelf(t)
 	for _, backend := range []string{netns.BackendNftables, netns.BackendIptables} {
 		for _, by := range []string{"clean", "next run"} {
 			t.Run(backend+"/"+by, func(t *testing.T) {
 				n := newNetns(t) // ip_forward is 0: the probe waits for its timeout
 				var cmd *exec.Cmd
 				must(t, n.Do(deadline(t), func() error {
-					cmd, _, _ = start(t, program, "as-host", BridgeOptions{Timeout: 20 * time.Second, Backend: backend}, nil)
+					cmd, _, _ = startProbe(t, program, "as-host", BridgeOptions{Timeout: 20 * time.Second, Backend: backend}, nil)
 					return nil
 				}))
-				awaitRequest(t, n, backend)
+				awaitRules(t, n, backend)
 				must(t, cmd.Process.Kill())
 				_ = cmd.Wait()
 				links, err := n.LinksNamed(deadline(t), Prefix)
@@ -220,19 +219,19 @@ func TestKilled(t *testing.T) {
 					removed, err = clean(deadline(t), n, true)
 					must(t, err)
 				} else {
-					removed = onHost(t, n, BridgeOptions{Timeout: 50 * time.Millisecond, Backend: backend}).Removed
+					removed = onHost(t, n, BridgeOptions{Timeout: 50 * time.Millisecond}).Removed // whichever backend the killed one used
 				}
 				if !slices.Equal(removed, []string{"ngprobe0"}) {
 					t.Errorf("removed %v", removed)
 				}
-				empty(t, n)
+				checkEmpty(t, n)
 			})
 		}
 	}
 }
 
-// awaitRequest waits until the probe in a namespace has all that it makes.
-func awaitRequest(t *testing.T, n *netns.Namespace, backend string) {
+// awaitRules waits until the probe in a namespace has created its rules.
+func awaitRules(t *testing.T, n *netns.Namespace, backend string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(deadline(t), 10*time.Second)
 	defer cancel()
@@ -243,12 +242,12 @@ func awaitRequest(t *testing.T, n *netns.Namespace, backend string) {
 		if backend == netns.BackendIptables {
 			list = []string{"iptables-save", "-t", "nat"}
 		}
-		if strings.Contains(in(t, n, list[0], list[1:]...), "198.51.100.10") {
+		if strings.Contains(runIn(t, n, list[0], list[1:]...), "198.51.100.10") {
 			return
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatal("the probe never made its rules")
+			t.Fatal("the probe did not create its rules")
 		case <-tick.C:
 		}
 	}

@@ -14,9 +14,9 @@ import (
 	"nodegate/internal/host/netns"
 )
 
-// A packet outside the window, on its way from an endpoint on another node: a
-// gateway that finds it INVALID does not translate it, the client answers RST
-// to an address that it never spoke to, and the endpoint believes it.
+// TestScenarioInvalidPacketResets sends a packet outside the window from an endpoint on another node. A
+// gateway that classifies it as INVALID does not translate it, the client answers with RST to an address
+// that it has no connection to, and the endpoint accepts the RST.
 func TestScenarioInvalidPacketResets(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -26,19 +26,19 @@ func TestScenarioInvalidPacketResets(t *testing.T) {
 	}{
 		{"neither liberal nor dropped", false, false, func(t *testing.T, n *netns.Namespace) {}},
 		{"be_liberal", true, true, func(t *testing.T, n *netns.Namespace) {
-			applied(t, n, `sysctl "net.netfilter.nf_conntrack_tcp_be_liberal" { value = 1 }`)
+			applyPolicy(t, n, `sysctl "net.netfilter.nf_conntrack_tcp_be_liberal" { value = 1 }`)
 		}},
 		{"KUBE-FORWARD drops INVALID", true, false, func(t *testing.T, n *netns.Namespace) {
-			in(t, n, "iptables", "-N", "KUBE-FORWARD")
-			in(t, n, "iptables", "-A", "FORWARD", "-j", "KUBE-FORWARD")
-			in(t, n, "iptables", "-A", "KUBE-FORWARD", "-m", "conntrack", "--ctstate", "INVALID", "-j", "DROP")
+			runIn(t, n, "iptables", "-N", "KUBE-FORWARD")
+			runIn(t, n, "iptables", "-A", "FORWARD", "-j", "KUBE-FORWARD")
+			runIn(t, n, "iptables", "-A", "KUBE-FORWARD", "-m", "conntrack", "--ctstate", "INVALID", "-j", "DROP")
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			gateway, client, server := newGateway(t)
 			c.prepare(t, gateway)
-			// What the gateway itself finds INVALID, before anything drops it.
-			in(t, gateway, "iptables", "-t", "mangle", "-A", "PREROUTING", "-m", "conntrack", "--ctstate", "INVALID")
+			// Counts the packets that the gateway classifies as INVALID, before a rule drops them.
+			runIn(t, gateway, "iptables", "-t", "mangle", "-A", "PREROUTING", "-m", "conntrack", "--ctstate", "INVALID")
 			seen, err := client.Capture(deadline(t))
 			must(t, err)
 			t.Cleanup(func() { _ = seen.Close() })
@@ -50,7 +50,7 @@ func TestScenarioInvalidPacketResets(t *testing.T) {
 			if c.liberal {
 				await(t, "the stray segment at the client, translated", func() bool { return arrived(t, seen, stray) })
 			} else {
-				await(t, "the stray segment at the gateway", func() bool { return invalid(t, gateway) > 0 })
+				await(t, "the stray segment at the gateway", func() bool { return countInvalid(t, gateway) > 0 })
 			}
 			if !c.survives {
 				await(t, "the client's RST to the endpoint's own address", func() bool { return resets(t, seen) > 0 })
@@ -69,7 +69,7 @@ const (
 	serverAddr     = "203.0.113.2"
 )
 
-// newGateway is a client and a server with a node between them that translates.
+// newGateway returns a client and a server with a translating node between them.
 func newGateway(t *testing.T) (gateway, client, server *netns.Namespace) {
 	gateway, client, server = newNetns(t), newNetns(t), newNetns(t)
 	sysctl(t, gateway, forwardKey, "1")
@@ -81,7 +81,7 @@ func newGateway(t *testing.T) (gateway, client, server *netns.Namespace) {
 		join(t, gateway, end.name, end.near+"/24", end.n, "eth0", end.addr+"/24")
 		must(t, end.n.AddRoute(deadline(t), prefix("0.0.0.0/0"), netip.MustParseAddr(end.near)))
 	}
-	in(t, gateway, "iptables", "-t", "nat", "-A", "PREROUTING", "-d", "198.51.100.10", "-p", "tcp", "--dport", "80", "-j", "DNAT",
+	runIn(t, gateway, "iptables", "-t", "nat", "-A", "PREROUTING", "-d", "198.51.100.10", "-p", "tcp", "--dport", "80", "-j", "DNAT",
 		"--to-destination", serverAddr+":80")
 	return gateway, client, server
 }
@@ -96,7 +96,7 @@ func join(t testing.TB, a *netns.Namespace, aName, aAddr string, b *netns.Namesp
 	must(t, b.AwaitUp(deadline(t), bName))
 }
 
-// connect opens a connection to the Service, with an echo at its other end.
+// connect opens a connection to the Service, with an echo server at its other end.
 func connect(t testing.TB, client, server *netns.Namespace) net.Conn {
 	t.Helper()
 	var l net.Listener
@@ -138,8 +138,8 @@ func echo(t testing.TB, conn net.Conn, works bool) {
 	}
 }
 
-// outOfWindow is a segment of the endpoint's, far beyond what the client
-// acknowledged; its acknowledgement is right, so that the RST will be believed.
+// outOfWindow returns a segment of the endpoint far beyond the data that the client acknowledged. Its own
+// acknowledgement is correct, so that the endpoint will accept the RST.
 func outOfWindow(t testing.TB, seen *netns.Capture, conn net.Conn) []byte {
 	t.Helper()
 	segments, err := seen.Segments()
@@ -159,10 +159,10 @@ func inject(t testing.TB, n *netns.Namespace, packet []byte) {
 	must(t, n.Do(deadline(t), func() error { return hosttest.SendPacket(packet) }))
 }
 
-// invalid is how many packets the gateway found INVALID.
-func invalid(t testing.TB, gateway *netns.Namespace) int {
+// countInvalid returns the number of packets that the gateway classified as INVALID.
+func countInvalid(t testing.TB, gateway *netns.Namespace) int {
 	t.Helper()
-	rules := in(t, gateway, "iptables", "-t", "mangle", "-S", "PREROUTING", "-v")
+	rules := runIn(t, gateway, "iptables", "-t", "mangle", "-S", "PREROUTING", "-v")
 	_, after, _ := strings.Cut(rules, "--ctstate INVALID -c ")
 	packets := 0
 	for _, digit := range strings.SplitN(after, " ", 2)[0] {
@@ -194,13 +194,13 @@ func resets(t testing.TB, seen *netns.Capture) int {
 	return n
 }
 
-// await asks again and again, for two seconds at most.
-func await(t testing.TB, what string, holds func() bool) {
+// await polls a condition for at most two seconds.
+func await(t testing.TB, what string, met func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for range 200 {
-		if holds() {
+		if met() {
 			return
 		}
 		<-tick.C

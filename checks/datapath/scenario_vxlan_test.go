@@ -13,11 +13,11 @@ import (
 	"nodegate/internal/host/netns"
 )
 
-// The old form of KUBE-POSTROUTING leaves the mark on the packet, which keeps it
-// inside the tunnel's: the outer UDP is translated a second time. Without the
-// kernel's fix, and with UDPCSum off and tx-checksum-ip-generic on, its checksum
-// is then wrong. The new form clears the mark first. Wherever this runs the
-// kernel may have the fix: shown are the double translation and the offload.
+// TestScenarioDoubleSNAT: the old form of KUBE-POSTROUTING leaves the mark on the packet, and the tunnel's
+// outer packet inherits it, so the outer UDP is translated a second time. Without the kernel's fix, and
+// with UDPCSum off and tx-checksum-ip-generic on, its checksum is then wrong. The new form clears the mark
+// first. The kernel that runs this test may have the fix, so the test checks only the double translation
+// and the offload.
 func TestScenarioDoubleSNAT(t *testing.T) {
 	const masquerade = "-j MASQUERADE --random-fully"
 	for _, c := range []struct {
@@ -36,8 +36,8 @@ func TestScenarioDoubleSNAT(t *testing.T) {
 			near, far := newNetns(t), newNetns(t)
 			join(t, near, "eth0", "192.0.2.1/24", far, "eth0", "192.0.2.2/24")
 			must(t, near.AddRoute(deadline(t), prefix("0.0.0.0/0"), netip.MustParseAddr("192.0.2.2")))
-			vxlan(t, near, "192.0.2.2", "203.0.113.1/24")
-			vxlan(t, far, "192.0.2.1", "203.0.113.2/24")
+			addVXLAN(t, near, "192.0.2.2", "203.0.113.1/24")
+			addVXLAN(t, far, "192.0.2.1", "203.0.113.2/24")
 			for _, rule := range append([]string{
 				"-N KUBE-SERVICES", "-N KUBE-MARK-MASQ", "-N KUBE-POSTROUTING",
 				"-A OUTPUT -j KUBE-SERVICES",
@@ -46,32 +46,32 @@ func TestScenarioDoubleSNAT(t *testing.T) {
 				"-A KUBE-SERVICES -d 198.51.100.10 -p tcp --dport 80 -j KUBE-MARK-MASQ",
 				"-A KUBE-SERVICES -d 198.51.100.10 -p tcp --dport 80 -j DNAT --to-destination 203.0.113.2:80",
 			}, c.rules...) {
-				in(t, near, "iptables", append([]string{"-t", "nat"}, strings.Fields(rule)...)...)
+				runIn(t, near, "iptables", append([]string{"-t", "nat"}, strings.Fields(rule)...)...)
 			}
 			conn := connect(t, near, far)
 			echo(t, conn, true)
 
-			tcp, udp := translations(t, near)
+			tcp, udp := countTranslations(t, near)
 			if tcp != 1 || (udp > 0) != c.outer {
 				t.Errorf("source translations: %d of the inner TCP, %d of the outer UDP", tcp, udp)
 			}
-			rules := in(t, near, "iptables", "-t", "nat", "-S", "KUBE-POSTROUTING", "-v")
-			matched := map[bool]string{true: "-c 2 ", false: "-c 1 "}[c.outer] // the outer UDP, too
+			rules := runIn(t, near, "iptables", "-t", "nat", "-S", "KUBE-POSTROUTING", "-v")
+			matched := map[bool]string{true: "-c 2 ", false: "-c 1 "}[c.outer] // also the outer UDP
 			for rule := range strings.Lines(rules) {
 				if strings.Contains(rule, "MASQUERADE") && !strings.Contains(rule, matched) {
 					t.Errorf("want %sof %s", matched, rule)
 				}
 			}
-			feature := offload(t, near)
+			feature := readOffload(t, near)
 			t.Logf("tx-checksum-ip-generic of vx0: %s; %d translations of the outer UDP\n%s", feature, udp, rules)
 			if !feature.Available || !feature.Active {
 				t.Errorf("tx-checksum-ip-generic of a new vxlan link: %s", feature)
 			}
-			applied(t, near, `link "vxlan" {
+			applyPolicy(t, near, `link "vxlan" {
 			  match { kind = "vxlan" }
 			  offload = { tx-checksum-ip-generic = false }
 			}`)
-			if feature := offload(t, near); feature.Active {
+			if feature := readOffload(t, near); feature.Active {
 				t.Errorf("tx-checksum-ip-generic after apply: %s", feature)
 			}
 			echo(t, conn, true)
@@ -79,8 +79,8 @@ func TestScenarioDoubleSNAT(t *testing.T) {
 	}
 }
 
-// vxlan makes a tunnel to one other node, without outer checksums, as flannel does.
-func vxlan(t testing.TB, n *netns.Namespace, remote, addr string) {
+// addVXLAN adds a tunnel to one other node without outer checksums, as flannel does.
+func addVXLAN(t testing.TB, n *netns.Namespace, remote, addr string) {
 	t.Helper()
 	must(t, n.Do(deadline(t), func() error {
 		under, err := netlink.LinkByName("eth0")
@@ -96,9 +96,9 @@ func vxlan(t testing.TB, n *netns.Namespace, remote, addr string) {
 	must(t, n.SetUp(deadline(t), "vx0"))
 }
 
-// translations counts the flows whose source was translated: a reply to them
-// goes elsewhere than where they came from.
-func translations(t testing.TB, n *netns.Namespace) (tcp, udp int) {
+// countTranslations counts the flows with a translated source: their replies go to another address than
+// the original source.
+func countTranslations(t testing.TB, n *netns.Namespace) (tcp, udp int) {
 	t.Helper()
 	must(t, n.Do(deadline(t), func() error {
 		flows, err := netlink.ConntrackTableList(netlink.ConntrackTable, netlink.FAMILY_V4)
@@ -121,8 +121,8 @@ func translations(t testing.TB, n *netns.Namespace) (tcp, udp int) {
 	return tcp, udp
 }
 
-// offload asks for tx-checksum-ip-generic of vx0.
-func offload(t testing.TB, n *netns.Namespace) host.Feature {
+// readOffload returns tx-checksum-ip-generic of vx0.
+func readOffload(t testing.TB, n *netns.Namespace) host.Feature {
 	t.Helper()
 	var features map[string]host.Feature
 	must(t, n.Do(deadline(t), func() error {

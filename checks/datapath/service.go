@@ -13,24 +13,23 @@ import (
 	"nodegate/internal/host/netns"
 )
 
-// Proto is how Service asks.
+// Proto is the protocol of Service.
 type Proto string
 
-// TCP connects and closes; DNSUDP sends one query and wants an answer, whatever
-// the answer says.
+// TCP connects and closes. DNSUDP sends one query and expects an answer with any response code.
 const (
 	TCP    Proto = "tcp"
 	DNSUDP Proto = "dns-udp"
 )
 
-// ServiceOptions says how Service probes.
+// ServiceOptions configures Service.
 type ServiceOptions struct {
 	N           int           // attempts, from 1 to the number of local ports
-	Concurrency int           // attempts at the same time, at most 1000; 0 is 50
-	Timeout     time.Duration // of one attempt; 0 is two seconds
-	Proto       Proto         // "" is TCP
-	Query       string        // the name that DNSUDP asks for; "" is kubernetes.default.svc.cluster.local.
-	// Progress is told after every attempt, by one goroutine; it should not block.
+	Concurrency int           // concurrent attempts, at most 1000; 0 means 50
+	Timeout     time.Duration // of one attempt; 0 means two seconds
+	Proto       Proto         // "" means TCP
+	Query       string        // the name that DNSUDP queries; "" means kubernetes.default.svc.cluster.local.
+	// Progress is called after every attempt, by one goroutine; it should not block.
 	Progress func(done, failed, total int)
 }
 
@@ -39,15 +38,13 @@ const (
 	defaultQuery   = "kubernetes.default.svc.cluster.local."
 )
 
-// Service connects N times to an address ("10.96.0.10:53", "name:port"), every
-// time from another source port, and reports what failed and, from conntrack,
-// where each attempt was sent. It makes conntrack forget the flows of UDP and
-// of failed attempts.
+// Service connects N times to an address ("10.96.0.10:53", "name:port"), each time from another source
+// port. It reports the failures and, from conntrack, the endpoint of each attempt. It deletes the flows
+// of UDP and of failed attempts from conntrack.
 //
-// A failing Service is a result; an error is "could not tell". Where ctx ends
-// early the result counts the attempts up to then, and the error wraps
-// ctx.Err(). Conntrack needs CAP_NET_ADMIN: without it every endpoint is
-// unknown, and the result says why.
+// A failing Service is a result. Service returns an error only if it could not determine the result. If
+// ctx ends early, the result counts the attempts up to then, and the error wraps ctx.Err(). Conntrack
+// needs CAP_NET_ADMIN: without it, every endpoint is unknown and the result gives the reason.
 func Service(ctx context.Context, addr string, o ServiceOptions) (ServiceResult, error) {
 	n, err := netns.Current(ctx)
 	if err != nil {
@@ -58,14 +55,14 @@ func Service(ctx context.Context, addr string, o ServiceOptions) (ServiceResult,
 }
 
 func serviceIn(ctx context.Context, n *netns.Namespace, addr string, o ServiceOptions) (ServiceResult, error) {
-	o, err := o.complete()
+	o, err := o.withDefaults()
 	if err != nil {
 		return ServiceResult{}, fmt.Errorf("probing %s: %w", addr, err)
 	}
 	start := time.Now()
 	r := ServiceResult{Address: addr, Proto: o.Proto, N: o.N}
 	attempts, err := r.probe(ctx, n, o)
-	r.count(attempts)
+	r.countAttempts(attempts)
 	r.Duration = Millis(time.Since(start))
 	if err != nil {
 		return r, fmt.Errorf("probing %s: %w", addr, err)
@@ -73,7 +70,7 @@ func serviceIn(ctx context.Context, n *netns.Namespace, addr string, o ServiceOp
 	return r, nil
 }
 
-func (o ServiceOptions) complete() (ServiceOptions, error) {
+func (o ServiceOptions) withDefaults() (ServiceOptions, error) {
 	if o.Concurrency == 0 {
 		o.Concurrency = 50
 	}
@@ -88,13 +85,13 @@ func (o ServiceOptions) complete() (ServiceOptions, error) {
 	}
 	switch {
 	case o.N < 1:
-		return o, fmt.Errorf("%d attempts: want at least 1", o.N)
+		return o, fmt.Errorf("the number of attempts must be at least 1, is %d", o.N)
 	case o.Concurrency < 1 || o.Concurrency > maxConcurrency:
-		return o, fmt.Errorf("%d attempts at the same time: want 1 to %d", o.Concurrency, maxConcurrency)
+		return o, fmt.Errorf("the number of concurrent attempts must be 1 to %d, is %d", maxConcurrency, o.Concurrency)
 	case o.Timeout < 0:
-		return o, fmt.Errorf("timeout %s is negative", o.Timeout)
+		return o, fmt.Errorf("timeout must not be negative, is %s", o.Timeout)
 	case o.Proto != TCP && o.Proto != DNSUDP:
-		return o, fmt.Errorf("protocol %q: want %s or %s", o.Proto, TCP, DNSUDP)
+		return o, fmt.Errorf("unknown protocol %q; known protocols: %s, %s", o.Proto, TCP, DNSUDP)
 	}
 	o.Concurrency = min(o.Concurrency, o.N)
 	return o, nil
@@ -121,7 +118,7 @@ func (r *ServiceResult) probe(ctx context.Context, n *netns.Namespace, o Service
 		return nil, err
 	}
 	if o.N > len(ports) {
-		return nil, wrongCall("%d attempts need a source port each, and there are %d (net.ipv4.ip_local_port_range)", o.N, len(ports))
+		return nil, wrongCall("%d attempts need a source port each, but only %d are available (net.ipv4.ip_local_port_range)", o.N, len(ports))
 	}
 	rand.Shuffle(len(ports), func(i, j int) { ports[i], ports[j] = ports[j], ports[i] })
 	p.ports = make(chan uint16, len(ports))
@@ -132,15 +129,15 @@ func (r *ServiceResult) probe(ctx context.Context, n *netns.Namespace, o Service
 		return nil, err
 	}
 	defer p.table.Close()
-	return p.run(ctx)
+	return p.runAttempts(ctx)
 }
 
-// CallError is a question that cannot be asked, whatever the node is.
+// CallError is an invalid call: it fails on every node.
 type CallError struct{ error }
 
 func wrongCall(format string, args ...any) error { return CallError{fmt.Errorf(format, args...)} }
 
-// resolve prefers IPv4, as kube-proxy's iptables rules for it are the common case.
+// resolve parses an address and looks up a name. It prefers IPv4, the common case for kube-proxy's rules.
 func resolve(ctx context.Context, addr string) (netip.AddrPort, error) {
 	name, service, err := net.SplitHostPort(addr)
 	if bad, is := errors.AsType[*net.AddrError](err); is {
@@ -149,16 +146,16 @@ func resolve(ctx context.Context, addr string) (netip.AddrPort, error) {
 		return netip.AddrPort{}, err
 	}
 	if name == "" || service == "" {
-		return netip.AddrPort{}, wrongCall("want HOST:PORT: one is empty")
+		return netip.AddrPort{}, wrongCall("want HOST:PORT: host or port is empty")
 	}
 	port, err := net.DefaultResolver.LookupPort(ctx, "tcp", service)
 	if err != nil || port == 0 {
 		return netip.AddrPort{}, wrongCall("want HOST:PORT: %q is not a port", service)
 	}
-	// An address needs no resolver, and a zone is of no use here.
+	// An address needs no resolver, and must not have a zone.
 	if a, err := netip.ParseAddr(name); err == nil {
 		if a.Zone() != "" {
-			return netip.AddrPort{}, wrongCall("want HOST:PORT: an address with a zone is no Service address")
+			return netip.AddrPort{}, wrongCall("want HOST:PORT: a Service address cannot have a zone")
 		}
 		return netip.AddrPortFrom(a.Unmap(), uint16(port)), nil
 	}
@@ -172,7 +169,7 @@ func resolve(ctx context.Context, addr string) (netip.AddrPort, error) {
 		}
 	}
 	if len(found) == 0 {
-		return netip.AddrPort{}, fmt.Errorf("%s has no address", strings.TrimSuffix(name, "."))
+		return netip.AddrPort{}, fmt.Errorf("no address found for %s", strings.TrimSuffix(name, "."))
 	}
 	return netip.AddrPortFrom(found[0], uint16(port)), nil
 }

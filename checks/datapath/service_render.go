@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// shown is how many endpoints the text names; the JSON has all of them.
-const shown = 10
+// maxShown limits the endpoints that the text output names; the JSON output has all of them.
+const maxShown = 10
 
 // Summary is the result in one line.
 func (r ServiceResult) Summary() string {
@@ -20,66 +20,67 @@ func (r ServiceResult) Summary() string {
 	}
 	high := percent(r.Rate.High)
 	if r.Failed == 0 {
-		return fmt.Sprintf("all %d connections succeeded (with 95 %% confidence at most %s %% fail); %s", r.Attempts, high, r.spread())
+		return fmt.Sprintf("all %d connections succeeded (with 95 %% confidence at most %s %% fail); %s", r.Attempts, high,
+			r.summarizeEndpoints())
 	}
 	return fmt.Sprintf("%d of %d failed (%s %%, 95 %% confidence %s to %s %%), %s", r.Failed, r.Attempts,
-		percent(r.Rate.Fraction), percent(r.Rate.Low), high, r.blame())
+		percent(r.Rate.Fraction), percent(r.Rate.Low), high, r.describeFailing())
 }
 
-// blame says where the failed attempts were sent.
-func (r ServiceResult) blame() string {
+// describeFailing returns the endpoints of the failed attempts.
+func (r ServiceResult) describeFailing() string {
 	if r.Unknown.Failed == r.Failed {
 		return "sent to unknown endpoints: " + r.Unknown.Why
 	}
 	failing := r.Failing()
 	if len(r.Endpoints) == 1 && failing[0].Address == r.Target && r.Unknown.Failed == 0 {
-		return "all sent to the address itself: conntrack knows of no translation"
+		return "all sent to the address itself: conntrack has no translation"
 	}
 	var names []string
-	for _, e := range failing[:min(len(failing), shown)] {
+	for _, e := range failing[:min(len(failing), maxShown)] {
 		names = append(names, e.Address.String())
 	}
-	if rest := len(failing) - shown; rest > 0 {
+	if rest := len(failing) - maxShown; rest > 0 {
 		names = append(names, fmt.Sprintf("and %d more", rest))
 	}
 	text := fmt.Sprintf("sent to %d of %d endpoints: %s", len(failing), len(r.Endpoints), strings.Join(names, ", "))
 	if r.Unknown.Failed > 0 {
-		return fmt.Sprintf("%s; %d of them to unknown ones: %s", text, r.Unknown.Failed, r.Unknown.Why)
+		return fmt.Sprintf("%s; %d of them to unknown endpoints: %s", text, r.Unknown.Failed, r.Unknown.Why)
 	}
 	return "all " + text
 }
 
-// spread says where the attempts were sent, where none failed.
-func (r ServiceResult) spread() string {
+// summarizeEndpoints returns the number of endpoints that answered if no attempt failed.
+func (r ServiceResult) summarizeEndpoints() string {
 	switch {
 	case len(r.Endpoints) == 0:
-		return "which endpoints answered is not known: " + r.Unknown.Why
+		return "the endpoints that answered are unknown: " + r.Unknown.Why
 	case len(r.Endpoints) == 1 && r.Endpoints[0].Address == r.Target:
-		return "the address itself answered: conntrack knows of no translation"
+		return "the address itself answered: conntrack has no translation"
 	case len(r.Endpoints) == 1:
 		return "1 endpoint answered"
 	}
 	return fmt.Sprintf("%d endpoints answered", len(r.Endpoints))
 }
 
-// Render writes the result for people. note adds a word to a failing endpoint's
-// line, such as whether it is stale; it may be nil.
+// Render writes the result for people. note returns a remark for a failing endpoint's line, such as
+// whether it is stale; it may be nil.
 func (r ServiceResult) Render(w io.Writer, note func(netip.AddrPort) string) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s\n", r.Summary())
 	fmt.Fprintf(&b, "  %s (%s, %s) from %s, %d of %d attempts in %s\n", r.Address, r.Target, r.Proto, r.Source, r.Attempts, r.N, r.Duration)
-	tally(&b, "failures", r.Reasons)
-	tally(&b, "answers", r.Answers)
+	writeCounts(&b, "failures", r.Reasons)
+	writeCounts(&b, "answers", r.Answers)
 	if failing := r.Failing(); len(failing) > 0 {
 		fmt.Fprintf(&b, "\n  %-28s %15s\n", "endpoint", "failed")
-		for _, e := range failing[:min(len(failing), shown)] {
+		for _, e := range failing[:min(len(failing), maxShown)] {
 			line := fmt.Sprintf("  %-28s %6d of %5d", e.Address, e.Failed, e.Attempts)
 			if note != nil {
 				line += "   " + note(e.Address)
 			}
 			fmt.Fprintln(&b, strings.TrimRight(line, " "))
 		}
-		if rest := len(failing) - shown; rest > 0 {
+		if rest := len(failing) - maxShown; rest > 0 {
 			fmt.Fprintf(&b, "  and %d more\n", rest)
 		}
 	}
@@ -95,7 +96,7 @@ func (r ServiceResult) Render(w io.Writer, note func(netip.AddrPort) string) err
 	return err
 }
 
-func tally(b *bytes.Buffer, what string, counts map[string]int) {
+func writeCounts(b *bytes.Buffer, label string, counts map[string]int) {
 	if len(counts) == 0 {
 		return
 	}
@@ -103,10 +104,10 @@ func tally(b *bytes.Buffer, what string, counts map[string]int) {
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
 		items = append(items, fmt.Sprintf("%s %d", name, counts[name]))
 	}
-	fmt.Fprintf(b, "  %s: %s\n", what, strings.Join(items, ", "))
+	fmt.Fprintf(b, "  %s: %s\n", label, strings.Join(items, ", "))
 }
 
-// percent has a decimal, and more below a tenth.
+// percent formats a fraction with one decimal, or with two significant digits below 0.1 %.
 func percent(f float64) string {
 	if p := f * 100; p > 0 && p < 0.1 {
 		return fmt.Sprintf("%.2g", p)

@@ -8,37 +8,37 @@ import (
 	"time"
 )
 
-// ServiceResult is what a Service probe found.
+// ServiceResult is the result of a Service probe.
 type ServiceResult struct {
-	Address  string         `json:"address"` // as it was given
+	Address  string         `json:"address"` // as given
 	Target   netip.AddrPort `json:"target"`
 	Source   netip.Addr     `json:"source"`
 	Proto    Proto          `json:"proto"`
-	N        int            `json:"n"`        // attempts that were asked for
-	Attempts int            `json:"attempts"` // attempts that were made
+	N        int            `json:"n"`        // requested attempts
+	Attempts int            `json:"attempts"` // attempts made
 	Failed   int            `json:"failed"`
 	Rate     Rate           `json:"rate"`
 	Reasons  map[string]int `json:"reasons,omitempty"` // failures: timeout, refused, ...
 	Answers  map[string]int `json:"answers,omitempty"` // DNS answers by code
 	Latency  Latency        `json:"latency"`
-	// Endpoints is where the attempts were sent, the failing ones first. An
-	// endpoint equal to Target means that conntrack knows of no translation:
-	// there is none, or IPVS makes it without net.ipv4.vs.conntrack.
+	// Endpoints lists the endpoints of the attempts, the failing ones first. An endpoint equal to Target means
+	// that conntrack has no translation: the address is not translated, or IPVS translates it without
+	// net.ipv4.vs.conntrack.
 	Endpoints []Endpoint `json:"endpoints"`
 	Unknown   Unknown    `json:"unknown"`
 	Duration  Millis     `json:"durationMs"`
 }
 
-// Rate is the failing fraction, and Wilson's 95 % interval for the fraction of
-// all attempts that would fail. All are from 0 to 1.
+// Rate is the failing fraction of the attempts, and Wilson's 95 % interval for the true failure rate. All
+// values are from 0 to 1.
 type Rate struct {
 	Fraction float64 `json:"fraction"`
 	Low      float64 `json:"low"`
 	High     float64 `json:"high"`
 }
 
-// Latency is the distribution over the attempts that succeeded: TCP until
-// connected, DNS until answered. A second is a lost and repeated first packet.
+// Latency is the distribution over the successful attempts: for TCP until connected, for DNS until
+// answered. A latency of one second means that the first packet was lost and repeated.
 type Latency struct {
 	Min     Millis   `json:"minMs"`
 	P50     Millis   `json:"p50Ms"`
@@ -48,8 +48,7 @@ type Latency struct {
 	Buckets []Bucket `json:"buckets,omitempty"`
 }
 
-// Bucket counts the attempts that took at most UpTo and more than the bucket
-// before.
+// Bucket counts the attempts that took at most UpTo and longer than the previous bucket.
 type Bucket struct {
 	UpTo  Millis `json:"upToMs"`
 	Count int    `json:"count"`
@@ -62,15 +61,14 @@ type Endpoint struct {
 	Failed   int            `json:"failed"`
 }
 
-// Unknown counts the attempts whose endpoint is not known, and says why.
+// Unknown counts the attempts with an unknown endpoint, and gives the reason.
 type Unknown struct {
 	Attempts int    `json:"attempts"`
 	Failed   int    `json:"failed"`
 	Why      string `json:"why,omitempty"`
 }
 
-// Failing is the endpoints to which a failed attempt was sent, for comparison
-// with what ought to be there.
+// Failing returns the endpoints of failed attempts, to compare them with the expected endpoints.
 func (r ServiceResult) Failing() []Endpoint {
 	n := slices.IndexFunc(r.Endpoints, func(e Endpoint) bool { return e.Failed == 0 })
 	if n < 0 {
@@ -79,7 +77,7 @@ func (r ServiceResult) Failing() []Endpoint {
 	return r.Endpoints[:n]
 }
 
-func (r *ServiceResult) count(attempts []attempt) {
+func (r *ServiceResult) countAttempts(attempts []attempt) {
 	r.Attempts = len(attempts)
 	r.Reasons, r.Answers = map[string]int{}, map[string]int{}
 	at := map[netip.AddrPort]*Endpoint{}
@@ -99,7 +97,7 @@ func (r *ServiceResult) count(attempts []attempt) {
 		if !a.endpoint.IsValid() {
 			r.Unknown.Attempts++
 			r.Unknown.Failed += failed
-			r.Unknown.Why = "conntrack does not have the flow: nothing tracks it, or eBPF translated it before"
+			r.Unknown.Why = "conntrack lacks the flow: it is not tracked, or eBPF translated it earlier"
 			if a.unknown != nil {
 				r.Unknown.Why = a.unknown.Error()
 			}
@@ -124,17 +122,17 @@ func (r *ServiceResult) count(attempts []attempt) {
 	r.Latency = distribution(took)
 }
 
-// wilson is E. B. Wilson's score interval for 95 %, which also holds near 0 and 1.
+// wilson returns E. B. Wilson's 95 % score interval, which is also valid near 0 and 1.
 func wilson(failed, n int) Rate {
 	if n == 0 {
-		return Rate{High: 1} // nothing is known
+		return Rate{High: 1} // no information
 	}
 	const z = 1.959963984540054
 	p, m := float64(failed)/float64(n), float64(n)
 	middle := p + z*z/(2*m)
 	spread := z * math.Sqrt(p*(1-p)/m+z*z/(4*m*m))
 	r := Rate{Fraction: p, Low: (middle - spread) / (1 + z*z/m), High: (middle + spread) / (1 + z*z/m)}
-	// The ends are exact where rounding would leave 1e-17.
+	// Set the ends exactly: rounding would leave 1e-17.
 	if failed == 0 {
 		r.Low = 0
 	}
@@ -144,7 +142,7 @@ func wilson(failed, n int) Rate {
 	return r
 }
 
-// distribution takes the nearest rank for a percentile.
+// distribution computes percentiles by the nearest rank.
 func distribution(took []time.Duration) (l Latency) {
 	if len(took) == 0 {
 		return l

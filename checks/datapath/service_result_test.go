@@ -40,17 +40,17 @@ func TestServiceSummary(t *testing.T) {
 		{many(100, attempt{endpoint: endpoint(1)}),
 			"all 100 connections succeeded (with 95 % confidence at most 3.7 % fail); 1 endpoint answered"},
 		{many(2, attempt{endpoint: target}), "all 2 connections succeeded (with 95 % confidence at most 65.8 % fail); the address itself " +
-			"answered: conntrack knows of no translation"},
+			"answered: conntrack has no translation"},
 		{many(2, attempt{endpoint: target, failed: "refused"}),
-			"2 of 2 failed (100.0 %, 95 % confidence 34.2 to 100.0 %), all sent to the address itself: conntrack knows of no translation"},
+			"2 of 2 failed (100.0 %, 95 % confidence 34.2 to 100.0 %), all sent to the address itself: conntrack has no translation"},
 		{many(1, attempt{failed: "timeout", unknown: errors.New("no privilege")}),
 			"1 of 1 failed (100.0 %, 95 % confidence 20.7 to 100.0 %), sent to unknown endpoints: no privilege"},
 		{append(many(3, attempt{failed: "timeout", endpoint: endpoint(1)}), attempt{failed: "timeout", unknown: errors.New("no privilege")}),
-			"4 of 4 failed (100.0 %, 95 % confidence 51.0 to 100.0 %), sent to 1 of 1 endpoints: 203.0.113.1:80; 1 of them to unknown ones: no " +
+			"4 of 4 failed (100.0 %, 95 % confidence 51.0 to 100.0 %), sent to 1 of 1 endpoints: 203.0.113.1:80; 1 of them to unknown endpoints: no " +
 				"privilege"},
 	} {
 		r := ServiceResult{Target: target}
-		r.count(c.attempts)
+		r.countAttempts(c.attempts)
 		if got := r.Summary(); got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)
 		}
@@ -64,7 +64,7 @@ func TestServiceSummary(t *testing.T) {
 	}
 }
 
-// For none of n the upper end is z²/(n+z²), by the formula.
+// TestWilson: for 0 of n failures, the formula gives z²/(n+z²) as the upper end.
 func TestWilson(t *testing.T) {
 	for _, c := range []struct {
 		failed, n int
@@ -105,13 +105,13 @@ func TestQueryAnswered(t *testing.T) {
 	answer := bytes.Clone(q.packet)
 	answer[2] |= 0x80
 	answer[3] = 3 // NXDOMAIN
-	if rcode, ok := q.answered(answer); !ok || rcode != "NameError" {
+	if rcode, ok := q.parseAnswer(answer); !ok || rcode != "NameError" {
 		t.Error(rcode, ok)
 	}
 	other := bytes.Clone(answer)
 	other[0]++
 	for _, datagram := range [][]byte{nil, q.packet, other, answer[:11], []byte("garbage of some length")} {
-		if rcode, ok := q.answered(datagram); ok {
+		if rcode, ok := q.parseAnswer(datagram); ok {
 			t.Errorf("%x: %s", datagram, rcode)
 		}
 	}

@@ -68,8 +68,8 @@ func answerDNS(t testing.TB, n *netns.Namespace, addr string) {
 
 const service = "198.51.100.30"
 
-// farm is a node with a Service of endpoints on loopback addresses, in chains as
-// kube-proxy makes them. The stale ones answer nothing.
+// farm returns a node with a Service whose endpoints are loopback addresses, in chains like kube-proxy's.
+// The stale endpoints do not answer.
 func farm(t testing.TB, proto string, port, endpoints, stale int) (n *netns.Namespace, gone map[netip.AddrPort]bool) {
 	t.Helper()
 	n = newNetns(t)
@@ -99,7 +99,7 @@ func farm(t testing.TB, proto string, port, endpoints, stale int) (n *netns.Name
 	rules = append(rules, fmt.Sprintf("-A KUBE-SERVICES -d %s/32 -p %s -m %s --dport %d -j KUBE-SVC-FARM", service, proto, proto, port),
 		"-A OUTPUT -j KUBE-SERVICES")
 	rules = append(append(append(rules, dispatch...), dnat...), "COMMIT", "*filter")
-	for ip := range gone { // as if the pod were gone: no answer at all
+	for ip := range gone { // like a removed Pod: no answer
 		rules = append(rules, fmt.Sprintf("-A INPUT -d %s -j DROP", ip.Addr()))
 	}
 	rules = append(rules, "COMMIT", "")
@@ -112,12 +112,12 @@ func farm(t testing.TB, proto string, port, endpoints, stale int) (n *netns.Name
 		}
 		return err
 	}))
-	// The Service address is on no link: let it be routed, and then translated.
+	// The Service address is on no link: a default route lets it be routed, and then translated.
 	must(t, n.Do(deadline(t), func() error { return exec.Command("ip", "route", "add", "default", "dev", "lo").Run() }))
 	return n, gone
 }
 
-// A stale endpoint in a KUBE-SVC chain: the failing fraction, and the endpoint by name.
+// TestScenarioStaleEndpoint finds a stale endpoint in a KUBE-SVC chain: the failing fraction and the endpoint.
 func TestScenarioStaleEndpoint(t *testing.T) {
 	n, gone := farm(t, "tcp", 8080, 10, 1)
 	calls := 0
@@ -133,7 +133,7 @@ func TestScenarioStaleEndpoint(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	if r.Rate.Low > 0.1 || r.Rate.High < 0.1 {
-		t.Logf("one run in twenty: the interval %v misses 0.1", r.Rate) // not an error: it is its nature
+		t.Logf("one run in twenty: the interval %v misses 0.1", r.Rate) // not an error: expected for a 95 % interval
 	}
 	if r.Rate.Fraction < 0.02 || r.Rate.Fraction > 0.25 || calls != 500 || r.Reasons["timeout"] != r.Failed {
 		t.Errorf("%d calls of Progress, %+v", calls, r)
@@ -142,7 +142,7 @@ func TestScenarioStaleEndpoint(t *testing.T) {
 		t.Error(r.Summary())
 	}
 
-	in(t, n, "iptables", "-t", "nat", "-R", "KUBE-SVC-FARM", "10", "-j", "KUBE-SEP-0")
+	runIn(t, n, "iptables", "-t", "nat", "-R", "KUBE-SVC-FARM", "10", "-j", "KUBE-SEP-0")
 	if r, err = serviceIn(deadline(t), n, service+":8080", ServiceOptions{N: 200}); err != nil || r.Failed != 0 || len(r.Endpoints) != 9 {
 		t.Errorf("repaired: %v: %s", err, r.Summary())
 	}
@@ -165,8 +165,8 @@ func TestServiceRefused(t *testing.T) {
 	if r.Failed != 5 || r.Reasons["refused"] != 5 {
 		t.Errorf("%+v", r)
 	}
-	// Nothing loads rules there, so that nothing is tracked.
-	if !strings.Contains(r.Summary(), "sent to unknown endpoints: conntrack does not have the flow") {
+	// No rules are loaded there, so nothing is tracked.
+	if !strings.Contains(r.Summary(), "sent to unknown endpoints: conntrack lacks the flow") {
 		t.Error(r.Summary())
 	}
 	if r, err = serviceIn(deadline(t), n, "[::1]:9", ServiceOptions{N: 3}); err != nil || r.Reasons["refused"] != 3 {
@@ -176,11 +176,11 @@ func TestServiceRefused(t *testing.T) {
 
 func TestServiceUntranslated(t *testing.T) {
 	n := newNetns(t)
-	in(t, n, "iptables", "-A", "INPUT", "-m", "conntrack", "--ctstate", "INVALID", "-j", "DROP")
+	runIn(t, n, "iptables", "-A", "INPUT", "-m", "conntrack", "--ctstate", "INVALID", "-j", "DROP")
 	listen(t, n, "127.0.0.1:9")
 	r, err := serviceIn(deadline(t), n, "127.0.0.1:9", ServiceOptions{N: 5})
 	must(t, err)
-	if r.Failed != 0 || !strings.Contains(r.Summary(), "conntrack knows of no translation") {
+	if r.Failed != 0 || !strings.Contains(r.Summary(), "conntrack has no translation") {
 		t.Error(r.Summary())
 	}
 }
@@ -209,19 +209,19 @@ func TestServiceOptions(t *testing.T) {
 		o    ServiceOptions
 		want string
 	}{
-		{"127.0.0.1:80", ServiceOptions{}, "0 attempts: want at least 1"},
-		{"127.0.0.1:80", ServiceOptions{N: -3}, "-3 attempts"},
-		{"127.0.0.1:80", ServiceOptions{N: math.MaxInt}, "attempts need a source port each, and there are"},
-		{"127.0.0.1:80", ServiceOptions{N: 1, Concurrency: 1001}, "want 1 to 1000"},
-		{"127.0.0.1:80", ServiceOptions{N: 1, Timeout: -1}, "negative"},
+		{"127.0.0.1:80", ServiceOptions{}, "must be at least 1, is 0"},
+		{"127.0.0.1:80", ServiceOptions{N: -3}, "must be at least 1, is -3"},
+		{"127.0.0.1:80", ServiceOptions{N: math.MaxInt}, "attempts need a source port each, but only"},
+		{"127.0.0.1:80", ServiceOptions{N: 1, Concurrency: 1001}, "must be 1 to 1000, is 1001"},
+		{"127.0.0.1:80", ServiceOptions{N: 1, Timeout: -1}, "must not be negative"},
 		{"127.0.0.1:80", ServiceOptions{N: 1, Proto: "icmp"}, `protocol "icmp"`},
 		{"127.0.0.1", ServiceOptions{N: 1}, "want HOST:PORT: missing port"},
 		{"127.0.0.1:0", ServiceOptions{N: 1}, "is not a port"},
 		{"127.0.0.1:99999", ServiceOptions{N: 1}, "is not a port"},
 		{"127.0.0.1:nonsense", ServiceOptions{N: 1}, "is not a port"},
-		{":80", ServiceOptions{N: 1}, "one is empty"},
+		{":80", ServiceOptions{N: 1}, "host or port is empty"},
 		{"fe80::1:80", ServiceOptions{N: 1}, "too many colons"},
-		{"[fe80::1%lo]:80", ServiceOptions{N: 1}, "with a zone"},
+		{"[fe80::1%lo]:80", ServiceOptions{N: 1}, "cannot have a zone"},
 		{"no.such.name.invalid:80", ServiceOptions{N: 1}, "no.such.name.invalid"},
 		{"127.0.0.1:53", ServiceOptions{N: 1, Proto: DNSUDP, Query: strings.Repeat("a", 300)}, "DNS name"},
 	} {

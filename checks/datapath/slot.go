@@ -14,18 +14,18 @@ import (
 	"nodegate/internal/host/netns"
 )
 
-// Prefix begins the name of everything that a bridge probe makes on a host.
+// Prefix is the prefix of all names that a bridge probe creates on a host.
 const Prefix = "ngprobe"
 
-// slots is how many probes can run in one network namespace at the same time,
-// each with names, a /28 and a Service address of its own.
+// slots limits the probes that can run concurrently in one network namespace, each with its own names,
+// /28 and Service address.
 const slots = 16
 
-// slot is the names and addresses of one probe. It is held by a lock that ends
-// with the process, so whatever bears the name of a free slot is a leftover.
+// slot holds the names and addresses of one probe. It is taken by a lock that ends with the process, so
+// any object with the name of a free slot is a leftover.
 type slot struct {
 	name                    string
-	group                   uint32 // of the links on the host
+	group                   uint32 // link group on the host
 	gateway, client, server netip.Addr
 	service, endpoint       netip.AddrPort
 	lock                    io.Closer
@@ -33,11 +33,11 @@ type slot struct {
 
 const slotBits = 28
 
-// firstGroup is "ngp" and the number of the slot: a link group that nobody else has.
+// firstGroup is the link group of slot 0: "ngp" followed by the slot's number, which no other program uses.
 const firstGroup = 'n'<<24 | 'g'<<16 | 'p'<<8
 
-// newSlot returns the i-th slot. Its addresses are of ranges that RFC 5737 keeps for documentation: no network should
-// have them, and the host must not route them, except by default.
+// newSlot returns the i-th slot. Its addresses are in the documentation ranges of RFC 5737: no network should use them,
+// and the host must not route them except by a default route.
 func newSlot(i int) slot {
 	at := func(n int) netip.Addr { return netip.AddrFrom4([4]byte{203, 0, 113, byte(i<<(32-slotBits) + n)}) }
 	s := slot{name: Prefix + strconv.Itoa(i), group: firstGroup + uint32(i), gateway: at(1), client: at(2), server: at(3)}
@@ -46,7 +46,7 @@ func newSlot(i int) slot {
 	return s
 }
 
-// links is the host's ends of what the slot is made of: the bridge comes last.
+// links returns the names of the host's links of the slot; the bridge is last.
 func (s slot) links() []string { return []string{s.name + "c", s.name + "s", s.name} }
 
 func (s slot) owns(link string) bool { return slices.Contains(s.links(), link) }
@@ -55,7 +55,7 @@ func (s slot) removeLinks(ctx context.Context, router *netns.Namespace) error {
 	return router.DeleteLinks(ctx, s.links()...)
 }
 
-// mac is a locally administered address, different for every link of every slot.
+// mac returns a locally administered address, unique for every link of every slot.
 func (s slot) mac(link byte) net.HardwareAddr {
 	a := s.gateway.As4()
 	return net.HardwareAddr{0x0a, 0x6e, a[1], a[2], a[3], link}
@@ -77,23 +77,23 @@ func takeSlot(ctx context.Context, router *netns.Namespace) (slot, error) {
 
 func (s slot) lockName() string { return "nodegate-" + s.name }
 
-// unrouted fails where the host has a use for one of the slot's addresses.
-func (s slot) unrouted(ctx context.Context, router *netns.Namespace) error {
+// checkUnrouted returns an error if the host routes one of the slot's addresses.
+func (s slot) checkUnrouted(ctx context.Context, router *netns.Namespace) error {
 	for _, a := range []netip.Addr{s.service.Addr(), s.gateway, s.client, s.server} {
 		route, found, err := router.RouteTo(ctx, a)
 		if err != nil {
 			return err
 		}
 		if found {
-			return fmt.Errorf("%s is routed on this host (%s), and the probe needs it: RFC 5737 keeps it for documentation, take the route "+
-				"away; or prove the kernel without this host's settings: nodegate probe bridge --in-scratch", a, route)
+			return fmt.Errorf("%s is routed on this host (%s), but the probe needs it: remove the route, RFC 5737 reserves the address for "+
+				"documentation; or run `nodegate probe bridge --in-scratch` to test the kernel without this host's settings", a, route)
 		}
 	}
 	return nil
 }
 
-// Clean removes what killed bridge probes have left in the network namespace of
-// the process, and returns the names. Probes that are running are left alone.
+// Clean removes the leftovers of killed bridge probes from the network namespace of the process, and
+// returns their names. It leaves running probes alone.
 func Clean(ctx context.Context) ([]string, error) {
 	router, err := netns.Current(ctx)
 	if err != nil {
@@ -103,8 +103,9 @@ func Clean(ctx context.Context) ([]string, error) {
 	return clean(ctx, router, true)
 }
 
-// clean looks for leftovers of iptables only if all is set: that may cost more
-// than the whole probe.
+// clean looks for leftovers that are only in iptables if all is set: that may cost
+// more than the whole probe. Of a leftover that it finds, it removes the iptables
+// chains too.
 func clean(ctx context.Context, router *netns.Namespace, all bool) ([]string, error) {
 	found, err := traces(ctx, router, all)
 	if err != nil {
@@ -123,10 +124,10 @@ func clean(ctx context.Context, router *netns.Namespace, all bool) ([]string, er
 		} else if err != nil {
 			return removed, err
 		}
-		// A probe that was running may have ended since, and left nothing.
+		// A probe that was running may have ended in the meantime and removed its objects.
 		still, err := traces(ctx, router, all)
 		if err == nil && still(s) {
-			err = errors.Join(router.RemoveRedirect(ctx, s.name, all), s.removeLinks(ctx, router))
+			err = errors.Join(router.RemoveRedirect(ctx, s.name, true), s.removeLinks(ctx, router))
 			removed = append(removed, s.name)
 		}
 		errs = append(errs, err)
@@ -135,7 +136,7 @@ func clean(ctx context.Context, router *netns.Namespace, all bool) ([]string, er
 	return removed, errors.Join(errs...)
 }
 
-// traces returns whether something in the namespace has a name of a slot.
+// traces returns a function that reports whether an object in the namespace has a name of the slot.
 func traces(ctx context.Context, router *netns.Namespace, all bool) (func(slot) bool, error) {
 	links, err := router.LinksNamed(ctx, Prefix)
 	if err != nil {

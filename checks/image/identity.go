@@ -14,26 +14,27 @@ import (
 	"nodegate/policy"
 )
 
-// identity: machines made from one image must not be the same machine.
+// identity: machines made from one image must have different identities.
 func identity() checks.Problem {
 	return checks.Problem{
 		Name: "image.identity", Stages: []checks.Stage{checks.Image}, NotAll: true, Severity: policy.Block,
-		Detects: "The image carries what each machine must have of its own: a machine-id, SSH host keys, DHCP leases, state, credentials.",
-		Symptom: "Nodes fight for one address, because networkd derives its DHCP identity from the machine-id; journals and Nodes are taken " +
-			"for one another; whoever has the image has every node's SSH host keys.",
-		How: "machine-id is neither empty nor \"uninitialized\"; or there are files of SSH host keys, leases, cloud-init's state, " +
-			"random seeds, journals, shell histories, kubelet's or a user's credentials.",
-		Remedy: "remove them as the last step that writes to the image, as packer.pkr.hcl does",
-		TradeOff: "Something must make SSH host keys anew at boot: cloud-init, RHEL's sshd-keygen, or a drop-in of ssh.service with " +
-			"ExecStartPre=/usr/bin/ssh-keygen -A.",
+		Detects: "The image contains data that must be unique to each machine: a machine-id, SSH host keys, DHCP " +
+			"leases, state or credentials.",
+		Symptom: "Nodes compete for one address, because networkd derives its DHCP identity from the machine-id. Their " +
+			"journals and Nodes are confused with each other. Anyone who has the image has the SSH host keys of every node.",
+		How: "/etc/machine-id is neither empty nor \"uninitialized\"; or the image has SSH host keys, DHCP leases, " +
+			"cloud-init state, random seeds, journals, shell histories, or credentials of kubelet or a user.",
+		Remedy: "remove them in the last step that writes to the image, as packer.pkr.hcl does",
+		TradeOff: "SSH host keys must be generated at boot: by cloud-init, RHEL's sshd-keygen, or a drop-in for " +
+			"ssh.service with ExecStartPre=/usr/bin/ssh-keygen -A.",
 		Ref:     "https://systemd.io/BUILDING_IMAGES/",
 		Inspect: inspectIdentity,
 	}
 }
 
-// leftover is files of one kind, by patterns of their names; * matches within the last element.
+// leftover is a kind of file with patterns for its paths; * matches within the last element only.
 type leftover struct {
-	what     string
+	kind     string
 	patterns []string
 }
 
@@ -49,13 +50,13 @@ func leftovers(homes []string) []leftover {
 		}},
 		{"systemd's credential secret", []string{"/var/lib/systemd/credential.secret"}},
 		{"journal", []string{"/var/log/journal/*"}},
-		{"shell history", below(homes, ".*_history")},
-		{"credentials", below(homes, ".netrc", ".aws/credentials", ".docker/config.json", ".kube/config", ".ssh/id_*")},
+		{"shell history", joinPaths(homes, ".*_history")},
+		{"credentials", joinPaths(homes, ".netrc", ".aws/credentials", ".docker/config.json", ".kube/config", ".ssh/id_*")},
 		{"kubelet's certificate", []string{"/var/lib/kubelet/pki/*"}},
 	}
 }
 
-func below(dirs []string, names ...string) []string {
+func joinPaths(dirs []string, names ...string) []string {
 	var all []string
 	for _, dir := range dirs {
 		for _, name := range names {
@@ -66,24 +67,24 @@ func below(dirs []string, names ...string) []string {
 }
 
 func inspectIdentity(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
-	s := checks.Passing("nothing that must be each machine's own")
+	s := checks.Passing("no data that must be unique to a machine")
 	users, err := h.ReadDirIfAny("/home")
 	if err != nil {
 		return s, err
 	}
 	var found, remove, remedies []string
-	for _, l := range leftovers(append([]string{"/root"}, below([]string{"/home"}, users...)...)) {
-		files, err := l.find(h)
+	for _, l := range leftovers(append([]string{"/root"}, joinPaths([]string{"/home"}, users...)...)) {
+		files, err := l.findFiles(h)
 		if err != nil {
 			return s, err
 		}
 		if len(files) > 0 {
-			found = append(found, l.what)
+			found = append(found, l.kind)
 		}
 		for _, name := range files {
-			s.Evidence = append(s.Evidence, checks.Seen(name, l.what))
+			s.Evidence = append(s.Evidence, checks.Seen(name, l.kind))
 			at := plain.Quote(path.Join(h.Root, name))
-			if name == "/etc/machine-id" { // without the file, systemd's first boot would undo what was enabled and disabled
+			if name == "/etc/machine-id" { // without the file, systemd treats the boot as the first one and resets the enabled units
 				remedies = append(remedies, "truncate -s 0 "+at)
 			} else {
 				remove = append(remove, at)
@@ -94,18 +95,18 @@ func inspectIdentity(_ context.Context, h *host.Host, _ *policy.Policy) (checks.
 		remedies = append(remedies, "rm -rf "+strings.Join(remove, " "))
 	}
 	if found != nil {
-		s.Differs(strings.Join(found, ", "), "run: "+strings.Join(remedies, "; "))
+		s.Differs(strings.Join(found, ", "), "run `"+strings.Join(remedies, "; ")+"`")
 	}
 	return s, nil
 }
 
-// find returns the files of the kind that have content; a directory that has files counts.
-func (l leftover) find(h *host.Host) ([]string, error) {
+// findFiles returns the files of this kind that have content; a directory with files counts.
+func (l leftover) findFiles(h *host.Host) ([]string, error) {
 	var files []string
 	for _, pattern := range l.patterns {
 		dir := path.Dir(pattern)
 		names, err := h.ReadDirIfAny(dir)
-		if err != nil && !errors.Is(err, syscall.ENOTDIR) { // /home/aquota.user
+		if err != nil && !errors.Is(err, syscall.ENOTDIR) { // for example /home/aquota.user
 			return nil, err
 		}
 		for _, name := range names {
@@ -129,10 +130,10 @@ func hasContent(h *host.Host, name string) (bool, error) {
 	if to, err := h.Files.ReadLink(name); err == nil && to == os.DevNull {
 		return false, nil
 	}
-	if names, err := h.Files.ReadDir(name); err == nil { // empty: of a package, such as the journal's remote
+	if names, err := h.Files.ReadDir(name); err == nil { // an empty directory may belong to a package, such as systemd-journal-remote
 		return len(names) > 0, nil
 	}
 	text, _, err := h.ReadIfAny(name)
-	said := strings.TrimSpace(string(text))
-	return said != "" && said != "uninitialized", err
+	content := strings.TrimSpace(string(text))
+	return content != "" && content != "uninitialized", err
 }

@@ -14,13 +14,13 @@ func TestIdentity(t *testing.T) {
 			"/etc/machine-id": "uninitialized\n", "/var/lib/dbus/machine-id": "-> /etc/machine-id", "/etc/ssh/ssh_config": "Host *\n",
 			"/root/.bash_history": "-> /dev/null", "/home/admin/.ssh/authorized_keys": "ssh-ed25519 AAAA", "/home/aquota.user": "q",
 			"/home/admin/.zsh_history":      "",
-			"/var/log/journal/remote/":      "", // of the package systemd-journal-remote
+			"/var/log/journal/remote/":      "", // belongs to the package systemd-journal-remote
 			"/var/lib/dhcp/dhclient.leases": "", "/var/lib/systemd/catalog": "c",
 		}, Want: `
 pass
-want: nothing that must be each machine's own
-got: nothing that must be each machine's own`},
-		{What: "a machine that ran", Tree: map[string]string{
+want: no data that must be unique to a machine
+got: no data that must be unique to a machine`},
+		{What: "a machine that has run", Tree: map[string]string{
 			"/etc/machine-id": "6e6f64656761746500000000006e6f64\n", "/var/lib/dbus/machine-id": "6e6f64656761746500000000006e6f64\n",
 			"/etc/ssh/ssh_host_rsa_key": "KEY", "/etc/ssh/ssh_host_rsa_key.pub": "ssh-rsa AAAA",
 			"/var/lib/dhcp/dhclient.eth0.leases": "lease {}", "/var/lib/NetworkManager/secret_key": "K",
@@ -31,7 +31,7 @@ got: nothing that must be each machine's own`},
 			"/var/lib/kubelet/pki/kubelet-client-current.pem": "PEM",
 		}, Want: `
 fail
-want: nothing that must be each machine's own
+want: no data that must be unique to a machine
 got: machine-id, SSH host keys, DHCP leases, cloud-init's state, random seed, systemd's credential secret, journal, shell history, credentials, kubelet's certificate
 evidence: /etc/machine-id: machine-id
 evidence: /var/lib/dbus/machine-id: machine-id
@@ -45,11 +45,11 @@ evidence: /var/log/journal/6e6f64656761746500000000006e6f64: journal
 evidence: /home/a b/.bash_history: shell history
 evidence: /root/.aws/credentials: credentials
 evidence: /var/lib/kubelet/pki/kubelet-client-current.pem: kubelet's certificate
-remedy: run: truncate -s 0 ROOT/etc/machine-id; rm -rf ROOT/var/lib/dbus/machine-id ROOT/etc/ssh/ssh_host_rsa_key ROOT/var/lib/dhcp/dhclient.eth0.leases ROOT/var/lib/NetworkManager/secret_key ROOT/var/lib/cloud/instances/i-1 ROOT/var/lib/systemd/random-seed ROOT/var/lib/systemd/credential.secret ROOT/var/log/journal/6e6f64656761746500000000006e6f64 'ROOT/home/a b/.bash_history' ROOT/root/.aws/credentials ROOT/var/lib/kubelet/pki/kubelet-client-current.pem`},
+remedy: run ` + "`truncate -s 0 ROOT/etc/machine-id; rm -rf ROOT/var/lib/dbus/machine-id ROOT/etc/ssh/ssh_host_rsa_key ROOT/var/lib/dhcp/dhclient.eth0.leases ROOT/var/lib/NetworkManager/secret_key ROOT/var/lib/cloud/instances/i-1 ROOT/var/lib/systemd/random-seed ROOT/var/lib/systemd/credential.secret ROOT/var/log/journal/6e6f64656761746500000000006e6f64 'ROOT/home/a b/.bash_history' ROOT/root/.aws/credentials ROOT/var/lib/kubelet/pki/kubelet-client-current.pem`"},
 	})
 }
 
-// TestStageAll: a machine that runs has an identity, and is not blamed for it.
+// TestStageAll: stage all omits the check, because a running machine has an identity.
 func TestStageAll(t *testing.T) {
 	p := checkstest.Load(t, `check "image.identity" {}`)
 	for stage, want := range map[checks.Stage]int{checks.Image: 1, checks.All: 0, checks.Run: 0} {

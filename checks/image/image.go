@@ -1,7 +1,7 @@
-// Package image lists what an image must not bring to every machine that is made from it.
+// Package image lists the problems of an image whose contents are copied to every machine made from it.
 package image
 
 import "nodegate/checks"
 
-// Problems lists the problems of an image as such.
+// Problems lists the problems of an image.
 func Problems() []checks.Problem { return []checks.Problem{identity()} }

@@ -20,18 +20,19 @@ import (
 	"nodegate/policy"
 )
 
-// certificate: kubelet exits where its client certificate is over and what should give it a new one is missing.
+// certificate: kubelet exits if its client certificate has expired and it cannot get a new one.
 func certificate() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.certificate", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
-		Detects: "kubelet's client certificate is missing or expired, and the bootstrap kubeconfig that would get it a new one is not there; " +
-			"or the file of the rotated one is damaged, as a power cut leaves it.",
-		Symptom: "kubelet exits: \"part of the existing bootstrap client certificate ... is expired\"; the node, often one that was off " +
-			"for long, never becomes Ready again.",
-		How: "The kubeconfig of kubelet's --kubeconfig is read, and the certificates that its user names or holds; the first end of them is " +
-			"compared with the clock. Where --bootstrap-kubeconfig names a file that exists, kubelet renews by itself; where it is not given, " +
-			"kubelet starts with an expired certificate, see kubelet.certificate-dates, or without one. With rotateCertificates, " +
-			"kubelet-client-current.pem of --cert-dir is read, too: where it is there, it must have a certificate and its key.",
+		Detects: "kubelet's client certificate is missing or expired, and the bootstrap kubeconfig that would renew it " +
+			"does not exist; or the file of the rotated certificate is damaged, for example by a power cut.",
+		Symptom: "kubelet exits: \"part of the existing bootstrap client certificate ... is expired\". The node, often " +
+			"one that was powered off for a long time, never becomes Ready again.",
+		How: "Reads the kubeconfig of kubelet's --kubeconfig and the certificates of its user, and compares the " +
+			"earliest expiry date with the clock. If the file of --bootstrap-kubeconfig exists, kubelet renews the certificate itself and " +
+			"the check is skipped. Without that flag kubelet starts even if the certificate has expired (see kubelet.certificate-dates) " +
+			"or is missing. With rotateCertificates, kubelet-client-current.pem in --cert-dir must contain a certificate and its key if " +
+			"the file exists.",
 		Remedy:   certificateRemedy,
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/troubleshooting-kubeadm/#kubelet-client-cert",
@@ -41,14 +42,15 @@ func certificate() checks.Problem {
 	}
 }
 
-// certificateDates: kubelet runs, and the API server does not know it.
+// certificateDates: kubelet runs, but the API server rejects its certificate.
 func certificateDates() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.certificate-dates", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
-		Detects: "kubelet's client certificate is expired, or not yet valid by this machine's clock.",
-		Symptom: "kubelet runs, and logs \"Unauthorized\" or \"x509: certificate has expired or is not yet valid\"; the node is NotReady.",
-		How: "As kubelet.certificate, with both dates. With rotateCertificates kubelet uses kubelet-client-current.pem of --cert-dir " +
-			"until it is over, whatever the kubeconfig holds.",
+		Detects: "kubelet's client certificate has expired, or is not yet valid by this machine's clock.",
+		Symptom: "kubelet runs and logs \"Unauthorized\" or \"x509: certificate has expired or is not yet valid\"; the " +
+			"node is NotReady.",
+		How: "Like kubelet.certificate, but checks both dates. With rotateCertificates, kubelet uses " +
+			"kubelet-client-current.pem in --cert-dir until it expires, whatever the kubeconfig contains.",
 		Remedy:   certificateRemedy,
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/troubleshooting-kubeadm/#kubelet-client-cert",
@@ -58,23 +60,24 @@ func certificateDates() checks.Problem {
 	}
 }
 
-const certificateRemedy = "on a control plane, run: kubeadm kubeconfig user --org system:nodes --client-name system:node:NODE; or join " +
-	"the node again"
+const certificateRemedy = "on a control plane node, run `kubeadm kubeconfig user --org system:nodes --client-name system:node:NODE`; " +
+	"or join the node again"
 
-// inspectCertificate compares the certificate's dates with now; with exits, only those that make kubelet exit.
+// inspectCertificate compares the certificate's dates with now. With exits it reports only the
+// faults that make kubelet exit.
 func inspectCertificate(h *host.Host, now time.Time, exits bool) (checks.State, error) {
-	s := checks.Passing("a client certificate that is valid now")
-	k, found, err := read(h, &s)
+	s := checks.Passing("a valid client certificate")
+	k, found, err := readConfig(h, &s)
 	if !found {
 		return s, err
 	}
-	if before, err := beforeJoin(h, k); before || err != nil {
+	if before, err := isBeforeJoin(h, k); before || err != nil {
 		s.Skip = notJoined
 		return s, err
 	}
 	kubeconfig := k.Flags["kubeconfig"].Value
 	if kubeconfig == "" {
-		s.Skip = "kubelet is given no kubeconfig"
+		s.Skip = "kubelet has no --kubeconfig"
 		return s, nil
 	}
 	rotated, broken, err := rotatedCertificate(h, k)
@@ -87,19 +90,19 @@ func inspectCertificate(h *host.Host, now time.Time, exits bool) (checks.State, 
 			return s, nil
 		}
 		s.Evidence = []checks.Evidence{checks.Seen(rotated.from, broken.Error())}
-		s.Differs("no certificate with its key in "+rotated.from, "remove "+rotated.from+", and join the node again where its kubeconfig "+
-			"names that file")
+		s.Differs("no certificate and key in "+rotated.from, "remove "+rotated.from+"; if the kubeconfig names that file, "+
+			"join the node again")
 		return s, nil
 	}
 	bootstrap := k.Flags["bootstrap-kubeconfig"].Value
 	if bootstrap != "" {
 		if exists, err := h.Files.Exists(bootstrap); err != nil || exists {
-			s.Skip = "kubelet gets its certificate by " + bootstrap
+			s.Skip = "kubelet requests its certificate with " + bootstrap
 			return s, err
 		}
 	}
 	c, err := clientCertificate(h, kubeconfig)
-	if !exits && rotated.found() && now.Before(rotated.until) { // getCurrentCertificateOrBootstrap: after that, it is the kubeconfig's again
+	if !exits && rotated.isPresent() && now.Before(rotated.until) { // then the kubeconfig's is used again (getCurrentCertificateOrBootstrap)
 		c, err = rotated, nil
 	}
 	var unusable unusableError
@@ -107,52 +110,52 @@ func inspectCertificate(h *host.Host, now time.Time, exits bool) (checks.State, 
 	case errors.Is(err, fs.ErrNotExist), errors.As(err, &unusable) && bootstrap != "":
 		s.Evidence = []checks.Evidence{checks.Seen(kubeconfig, err.Error())}
 		if !exits {
-			s.Skip = "there is no certificate, see kubelet.certificate"
+			s.Skip = "no certificate, see kubelet.certificate"
 			return s, nil
 		}
-		s.Differs("missing, and no bootstrap kubeconfig", "join the node again, or give kubelet a bootstrap kubeconfig")
+		s.Differs("missing, and no bootstrap kubeconfig", "join the node again, or provide a bootstrap kubeconfig")
 		return s, nil
 	case err != nil:
 		return s, err
-	case !c.found() && bootstrap != "" && exits: // where it is given a way to get one, kubelet wants one (isClientConfigStillValid)
+	case !c.isPresent() && bootstrap != "" && exits: // with a bootstrap kubeconfig, kubelet requires one (isClientConfigStillValid)
 		s.Evidence = []checks.Evidence{checks.Seen(kubeconfig, "no user with a certificate"), checks.Seen(bootstrap, "missing")}
-		s.Differs("none in "+kubeconfig+", and no bootstrap kubeconfig", "join the node again, or give kubelet a bootstrap kubeconfig, or take "+
-			"--bootstrap-kubeconfig out of its arguments")
+		s.Differs("no certificate in "+kubeconfig+", and no bootstrap kubeconfig", "join the node again, or provide a bootstrap kubeconfig, or "+
+			"remove --bootstrap-kubeconfig from kubelet's flags")
 		return s, nil
-	case !c.found():
-		s.Skip = kubeconfig + " uses no certificate"
+	case !c.isPresent():
+		s.Skip = kubeconfig + " has no client certificate"
 		return s, nil
 	}
 	s.Evidence = []checks.Evidence{checks.Seen(c.from, fmt.Sprintf("%s, valid from %s to %s", c.name, c.since.UTC().Format(time.RFC3339),
 		c.until.UTC().Format(time.RFC3339)))}
 	switch {
 	case exits && (bootstrap == "" || now.Before(c.until)):
-		s.Got = "a client certificate with which kubelet starts"
+		s.Got = "a client certificate that lets kubelet start"
 	case now.After(c.until):
 		s.Differs("expired since "+c.until.UTC().Format(time.RFC3339), "")
 	case now.Before(c.since):
 		s.Differs("valid only from "+c.since.UTC().Format(time.RFC3339),
-			"set the clock, which reads "+now.UTC().Format(time.RFC3339)+": timedatectl; and see why it is not synchronised")
+			"set the clock, which reads "+now.UTC().Format(time.RFC3339)+" (`timedatectl`), and find out why it is not synchronised")
 	}
 	return s, nil
 }
 
 // clientAuth is a client certificate, or a chain of them.
 type clientAuth struct {
-	name         string // whose it is
+	name         string // common name
 	from         string // its file
 	since, until time.Time
 }
 
-// found reports whether there is a certificate. Its dates are another question.
-func (c clientAuth) found() bool { return !c.until.IsZero() }
+// isPresent reports whether there is a certificate, valid or not.
+func (c clientAuth) isPresent() bool { return !c.until.IsZero() }
 
-// unusableError is a kubeconfig, or a file that it names, in which kubelet finds no certificate.
+// unusableError reports that a kubeconfig, or a file that it names, contains no usable certificate.
 type unusableError struct{ error }
 
-// rotatedCertificate returns the certificate that kubelet has rotated; broken says why kubelet cannot load it, and exits
-// (getCurrentCertificateOrBootstrap in client-go/util/certificate). There is none where kubelet does not rotate, or has
-// not yet.
+// rotatedCertificate returns the certificate that kubelet rotates. broken is the reason why kubelet
+// cannot load it and exits (getCurrentCertificateOrBootstrap in client-go/util/certificate). The
+// certificate is empty if kubelet does not rotate certificates or has not rotated one yet.
 func rotatedCertificate(h *host.Host, k config.Kubelet) (c clientAuth, broken, err error) {
 	if k.Values["rotateCertificates"].Value != "true" {
 		return c, nil, nil
@@ -167,13 +170,13 @@ func rotatedCertificate(h *host.Host, k config.Kubelet) (c clientAuth, broken, e
 	}
 	c, broken = readChain(text, file)
 	if broken == nil && !config.HasPrivateKey(text) {
-		broken = fmt.Errorf("%s has no private key in PEM", file)
+		broken = fmt.Errorf("%s contains no PEM private key", file)
 	}
 	return c, broken, nil
 }
 
-// clientCertificate returns the certificate of a kubeconfig's first user. There is none where that user authenticates in
-// another way.
+// clientCertificate returns the certificate of a kubeconfig's first user, or an empty one if that
+// user authenticates in another way.
 func clientCertificate(h *host.Host, kubeconfig string) (none clientAuth, err error) {
 	text, err := h.Files.ReadFile(kubeconfig)
 	if err != nil {
@@ -218,8 +221,9 @@ func clientCertificate(h *host.Host, kubeconfig string) (none clientAuth, err er
 	return c, err
 }
 
-// readChain reads certificates in PEM. It takes the name of the first, and the time in which all are valid: kubelet asks
-// that of all in the file (isClientConfigStillValid). With an error it returns only where they should be.
+// readChain reads PEM certificates. It returns the name of the first one and the period in which
+// all are valid: kubelet requires every certificate of the file to be valid
+// (isClientConfigStillValid). With an error, only the file name is set.
 func readChain(encoded []byte, from string) (clientAuth, error) {
 	none := clientAuth{from: from}
 	c, found := none, false
@@ -239,7 +243,7 @@ func readChain(encoded []byte, from string) (clientAuth, error) {
 		}
 	}
 	if !found {
-		return none, fmt.Errorf("%s has no certificate in PEM", from)
+		return none, fmt.Errorf("%s contains no PEM certificate", from)
 	}
 	return c, nil
 }

@@ -11,18 +11,20 @@ import (
 	"nodegate/policy"
 )
 
-// cgroupVersion: kubelet 1.35 refuses cgroup v1.
+// cgroupVersion: kubelet 1.35 refuses to run on cgroup v1.
 func cgroupVersion() checks.Problem {
 	return checks.Problem{
 		Name: "cgroup.version", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
 		Detects: "The machine runs cgroup v1.",
-		Symptom: "kubelet from 1.35 exits at its start; older ones warn and lack memory QoS and PSI.",
-		How:     "/proc/mounts has no cgroup2 at /sys/fs/cgroup, and failCgroupV1 is not false in kubelet's configuration.",
-		Remedy: "boot with systemd.unified_cgroup_hierarchy=1 (and without systemd.legacy_systemd_cgroup_controller), or set failCgroupV1: " +
-			"false",
-		TradeOff: "Old JVMs and agents that read cgroup v1 files see no limits under v2; failCgroupV1: false only postpones.",
-		Ref:      "https://kubernetes.io/docs/concepts/architecture/cgroups/",
-		Inspect:  inspectCgroup,
+		Symptom: "kubelet 1.35 and later exits at startup; older versions log a warning and lack memory QoS and PSI.",
+		How: "/proc/mounts has no cgroup2 file system at /sys/fs/cgroup, and kubelet's configuration does not set " +
+			"failCgroupV1: false.",
+		Remedy: "boot with systemd.unified_cgroup_hierarchy=1 (and without systemd.legacy_systemd_cgroup_controller), " +
+			"or set failCgroupV1: false",
+		TradeOff: "Old JVMs and agents that read cgroup v1 files see no limits under v2. failCgroupV1: false only " +
+			"postpones the migration.",
+		Ref:     "https://kubernetes.io/docs/concepts/architecture/cgroups/",
+		Inspect: inspectCgroup,
 	}
 }
 
@@ -36,11 +38,11 @@ func inspectCgroup(_ context.Context, h *host.Host, _ *policy.Policy) (checks.St
 	if mounted == "cgroup2" {
 		return s, nil
 	}
-	k, _, err := read(h, &s)
+	k, _, err := readConfig(h, &s)
 	if err != nil {
 		return s, err
 	}
-	s.Skip = "" // v1 is worth a word before kubelet is configured
+	s.Skip = "" // report v1 even before kubelet is configured
 	s.Differs("v1", "")
 	if setting, told := k.Values["failCgroupV1"]; told {
 		s.Evidence = append(s.Evidence, checks.Seen(setting.From.Source, setting.From.Text))
@@ -55,7 +57,7 @@ func inspectCgroup(_ context.Context, h *host.Host, _ *policy.Policy) (checks.St
 func cgroupMount(h *host.Host) (string, error) {
 	text, err := h.Text("/proc/mounts")
 	if err != nil {
-		return "", fmt.Errorf("looking for cgroups: %w", err)
+		return "", fmt.Errorf("finding the cgroup mount: %w", err)
 	}
 	mounted := ""
 	for line := range strings.Lines(text) {
@@ -64,7 +66,7 @@ func cgroupMount(h *host.Host) (string, error) {
 		}
 	}
 	if mounted == "" {
-		return "", errors.New("/proc/mounts has nothing at /sys/fs/cgroup")
+		return "", errors.New("/proc/mounts lists no mount at /sys/fs/cgroup")
 	}
 	return mounted, nil
 }

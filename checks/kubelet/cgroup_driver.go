@@ -12,18 +12,19 @@ import (
 	"nodegate/policy"
 )
 
-// cgroupDriver: kubelet and its runtime must put Pods into the same tree of cgroups.
+// cgroupDriver: kubelet and its runtime must use the same cgroup tree for Pods.
 func cgroupDriver() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.cgroup-driver", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn, Concurrent: true,
-		Detects: "kubelet and its container runtime use different drivers of cgroups.",
-		Symptom: "Pods restart for no reason, or do not start: \"expected cgroupsPath to be of format slice:prefix:name for systemd cgroups\"; " +
-			"limits are not enforced.",
-		How: "The runtime is asked over CRI: RuntimeConfig, which kubelet from 1.31 on asks and obeys too, else Status, in which containerd " +
-			"puts its configuration as it is in effect. cgroupDriver of kubelet's configuration is cgroupfs by default.",
-		Remedy: "set SystemdCgroup = true in containerd's configuration, at the path of its version, and cgroupDriver: systemd in kubelet's",
-		TradeOff: "Pods that run while the driver is changed are left in the old tree: drain the node first. In version 3 of containerd's " +
-			"configuration the path is plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options.",
+		Detects: "kubelet and its container runtime use different cgroup drivers.",
+		Symptom: "Pods restart without a visible reason or do not start: \"expected cgroupsPath to be of format " +
+			"slice:prefix:name for systemd cgroups\". Limits are not enforced.",
+		How: "Queries the runtime over CRI: RuntimeConfig, whose answer kubelet 1.31 and later adopts; otherwise " +
+			"Status, which contains containerd's effective configuration. cgroupDriver in kubelet's configuration defaults to cgroupfs.",
+		Remedy: "set SystemdCgroup = true in containerd's configuration (the path depends on its version) and " +
+			"cgroupDriver: systemd in kubelet's",
+		TradeOff: "Pods that run while the driver changes stay in the old cgroup tree: drain the node first. In " +
+			"version 3 of containerd's configuration the path is plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options.",
 		Ref:     "https://kubernetes.io/docs/setup/production-environment/container-runtimes/#cgroup-drivers",
 		Inspect: inspectCgroupDriver,
 	}
@@ -31,18 +32,18 @@ func cgroupDriver() checks.Problem {
 
 func inspectCgroupDriver(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("the runtime's driver")
-	k, found, err := read(h, &s)
+	k, found, err := readConfig(h, &s)
 	if !found || h.Runtimes == nil {
-		s.Skip = cmp.Or(s.Skip, "no runtime can be asked here")
+		s.Skip = cmp.Or(s.Skip, "no container runtime to query here")
 		return s, err
 	}
 	setting := k.Values["cgroupDriver"]
 	own := cmp.Or(setting.Value, "cgroupfs")
-	socket := socketOf(cmp.Or(k.Values["containerRuntimeEndpoint"].Value, containerdSocket))
+	socket := socketPath(cmp.Or(k.Values["containerRuntimeEndpoint"].Value, containerdSocket))
 	runtime, err := h.Runtimes.CgroupDriver(ctx, socket)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, errors.ErrUnsupported):
-		s.Skip = "the runtime at " + socket + " does not say its driver"
+		s.Skip = "the runtime at " + socket + " does not report its driver"
 		return s, nil
 	case err != nil:
 		return s, err

@@ -25,6 +25,6 @@ got: v1, and failCgroupV1 false
 evidence: /proc/mounts: tmpfs at /sys/fs/cgroup
 evidence: /var/lib/kubelet/config.yaml: failCgroupV1: false`},
 		{What: "nothing mounted", Node: checkstest.Node(map[string]string{"/proc/mounts": "proc /proc proc rw 0 0\n"}, nil),
-			Want: "unknown\nerror: /proc/mounts has nothing at /sys/fs/cgroup"},
+			Want: "unknown\nerror: /proc/mounts lists no mount at /sys/fs/cgroup"},
 	})
 }

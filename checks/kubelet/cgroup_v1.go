@@ -13,21 +13,24 @@ import (
 func cgroupV1() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.cgroup-v1", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
-		Detects: "The machine runs cgroup v1, and its kubelet refuses that.",
-		Symptom: "After an upgrade to 1.35 kubelet restarts for ever: \"kubelet is configured to not run on a host using cgroup v1\".",
-		How: "/sys/fs/cgroup is not of type cgroup2, failCgroupV1 is not false in kubelet's configuration, and kubelet, which is run for its " +
-			"version then, is 1.35 or later, or failCgroupV1 is true; or memorySwap.swapBehavior is LimitedSwap, which kubelet from 1.30 on " +
-			"refuses there. cgroup.version warns of older ones.",
-		Remedy:   "boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line, or set failCgroupV1: false",
-		TradeOff: "Old JVMs and agents that read cgroup v1 files see no limits under v2; failCgroupV1: false only postpones.",
-		Ref:      "https://github.com/kubernetes/kubernetes/pull/134298",
-		Inspect:  inspectCgroupV1,
+		Detects: "The machine runs cgroup v1, and its kubelet refuses to start on it.",
+		Symptom: "After an upgrade to 1.35 kubelet restarts forever: \"kubelet is configured to not run on a host " +
+			"using cgroup v1\".",
+		How: "/sys/fs/cgroup is not of type cgroup2, and one of these is true: kubelet is 1.35 or later and its " +
+			"configuration does not set failCgroupV1: false; failCgroupV1 is true; or memorySwap.swapBehavior is LimitedSwap, which " +
+			"kubelet 1.30 and later refuses on cgroup v1. On cgroup v1 the check runs `kubelet --version`. cgroup.version warns about " +
+			"older kubelets.",
+		Remedy: "boot with systemd.unified_cgroup_hierarchy=1 on the kernel command line, or set failCgroupV1: false",
+		TradeOff: "Old JVMs and agents that read cgroup v1 files see no limits under v2. failCgroupV1: false only " +
+			"postpones the migration.",
+		Ref:     "https://github.com/kubernetes/kubernetes/pull/134298",
+		Inspect: inspectCgroupV1,
 	}
 }
 
 func inspectCgroupV1(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("v2, or a kubelet that runs on v1")
-	k, found, err := read(h, &s)
+	k, found, err := readConfig(h, &s)
 	if !found {
 		return s, err
 	}

@@ -12,23 +12,24 @@ import (
 	"nodegate/policy"
 )
 
-// configuration: kubelet exits over a configuration file that it cannot read.
+// configuration: kubelet exits if it cannot read its configuration files.
 func configuration() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.config", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
-		Detects: "kubelet's configuration file, a drop-in of it or a certificate that it names is missing, empty, not YAML or of another kind; " +
-			"the certificate that kubelet serves with, which it made itself, is damaged, as a power cut leaves it; or a program that gets it " +
-			"credentials for images is missing.",
-		Symptom: "kubelet restarts for ever: \"failed to load kubelet config file\", \"failed to merge kubelet configs\", \"open " +
-			"/etc/kubernetes/pki/ca.crt: no such file or directory\", \"missing content for serving cert\" or \"plugin binary " +
-			"directory ... did not exist\".",
-		How: "The file of --config and the .conf files of --config-dir, as kubelet's unit gives them, are parsed; apiVersion is " +
-			"kubelet.config.k8s.io/v1beta1, kind KubeletConfiguration; clientCAFile, tlsCertFile and tlsPrivateKeyFile exist, in PEM. " +
-			"kubelet.crt and kubelet.key of --cert-dir, or kubelet-server-current.pem with serverTLSBootstrap, are in PEM where they are there, " +
-			"and neither of the first two is there alone. The file of --image-credential-provider-config and the folder of " +
-			"--image-credential-provider-bin-dir are there, and each provider of the file is in the folder. An unknown field is no reason: " +
-			"kubelet logs it and goes on. Nothing is read where the command line of kubelet's unit cannot be known, and before kubeadm join.",
-		Remedy:   "correct the file; the reference of KubeletConfiguration has all fields",
+		Detects: "kubelet's configuration file, one of its drop-ins or a certificate named in it is missing, empty, " +
+			"not YAML or of another kind; the serving certificate that kubelet generated is damaged, for example by a power cut; or an " +
+			"image credential provider is missing.",
+		Symptom: "kubelet restarts forever: \"failed to load kubelet config file\", \"failed to merge kubelet " +
+			"configs\", \"open /etc/kubernetes/pki/ca.crt: no such file or directory\", \"missing content for serving cert\" or \"plugin " +
+			"binary directory ... did not exist\".",
+		How: "Parses the file of --config and the .conf files in --config-dir, as given in kubelet's unit. apiVersion " +
+			"must be kubelet.config.k8s.io/v1beta1 and kind KubeletConfiguration. The files of clientCAFile, tlsCertFile and " +
+			"tlsPrivateKeyFile must exist and be PEM. kubelet.crt and kubelet.key in --cert-dir must be PEM and exist together or not at " +
+			"all; with serverTLSBootstrap, kubelet-server-current.pem must be PEM if it exists. The file of " +
+			"--image-credential-provider-config, the directory of --image-credential-provider-bin-dir and each provider's program in it " +
+			"must exist. Unknown fields pass: kubelet only logs them. The check is skipped if the command line of kubelet's unit is " +
+			"unknown, and before kubeadm join.",
+		Remedy:   "correct the file; the KubeletConfiguration reference lists all fields",
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/",
 		Inspect:  inspectConfiguration,
@@ -37,12 +38,12 @@ func configuration() checks.Problem {
 
 func inspectConfiguration(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("files that kubelet can read")
-	k, err := h.Kubelet() // what cannot be parsed is found again, in better words
+	k, err := h.Kubelet() // files that cannot be parsed are reported below, with a clearer message
 	if k.Command == nil {
-		s.Skip = "kubelet's command line cannot be known: " + k.Unknown
+		s.Skip = "kubelet's command line is unknown: " + k.Unknown
 		return s, err
 	}
-	if before, err := beforeJoin(h, k); before || err != nil {
+	if before, err := isBeforeJoin(h, k); before || err != nil {
 		s.Skip = notJoined
 		return s, err
 	}
@@ -68,15 +69,15 @@ func inspectConfiguration(_ context.Context, h *host.Host, _ *policy.Policy) (ch
 			wrong = append(wrong, name+" is "+mistake)
 		}
 	}
-	named, err := namedFiles(h, k, &s)
+	named, err := checkNamedFiles(h, k, &s)
 	if err != nil {
 		return s, err
 	}
-	own, remedy, err := ownCertificate(h, k)
+	own, remedy, err := checkOwnCertificate(h, k)
 	if err != nil {
 		return s, err
 	}
-	providers, err := credentialProviders(h, k, &s)
+	providers, err := checkCredentialProviders(h, k, &s)
 	if err != nil {
 		return s, err
 	}
@@ -89,11 +90,11 @@ func inspectConfiguration(_ context.Context, h *host.Host, _ *policy.Policy) (ch
 	return s, nil
 }
 
-const notJoined = "this node has joined no cluster yet: kubeadm join writes kubelet's files"
+const notJoined = "this node has not joined a cluster: kubeadm join writes kubelet's files"
 
-// beforeJoin reports whether none of the files is there that kubeadm join writes. Until then kubelet restarts again and
-// again, as kubeadm's authors want it: who starts its unit must not wait.
-func beforeJoin(h *host.Host, k config.Kubelet) (bool, error) {
+// isBeforeJoin reports whether none of the files that kubeadm join writes exists. Until then
+// kubelet keeps restarting, by kubeadm's design: starting its unit must not block.
+func isBeforeJoin(h *host.Host, k config.Kubelet) (bool, error) {
 	for _, flag := range []string{"kubeconfig", "bootstrap-kubeconfig", "config"} {
 		if k.Flags[flag].Value == "" {
 			return false, nil

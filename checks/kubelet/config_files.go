@@ -16,12 +16,13 @@ import (
 	"nodegate/internal/host/config"
 )
 
-// namedFiles returns why kubelet exits over the certificates that its configuration names, and adds to s where they are named: each must be
-// there, and be one.
-func namedFiles(h *host.Host, k config.Kubelet, s *checks.State) (wrong []string, err error) {
+// checkNamedFiles returns the faults of the certificate files that kubelet's configuration names.
+// Each must exist and be valid, or kubelet exits. It adds the settings that name faulty files to
+// the evidence in s.
+func checkNamedFiles(h *host.Host, k config.Kubelet, s *checks.State) (wrong []string, err error) {
 	for _, key := range []string{"authentication.x509.clientCAFile", "tlsCertFile", "tlsPrivateKeyFile"} {
 		name, from := k.Values[key].Value, k.Values[key].From.Source
-		dropIn := k.DropIns != "" && strings.HasPrefix(from, k.DropIns+"/") // there a relative path is one of kubelet's working directory
+		dropIn := k.DropIns != "" && strings.HasPrefix(from, k.DropIns+"/") // in a drop-in, a relative path starts at kubelet's working directory
 		if name != "" && !path.IsAbs(name) && slices.Contains(k.Configs, from) && !dropIn {
 			name = path.Join(path.Dir(from), name)
 		}
@@ -44,10 +45,11 @@ func namedFiles(h *host.Host, k config.Kubelet, s *checks.State) (wrong []string
 	return wrong, nil
 }
 
-// ownCertificate returns why kubelet exits over the certificate that it serves with and has made or been given itself: with
-// serverTLSBootstrap the one in kubelet-server-current.pem, otherwise, where none is named, kubelet.crt with kubelet.key, both or none
-// (InitializeTLS in cmd/kubelet/app/server.go). remedy is how it gets another.
-func ownCertificate(h *host.Host, k config.Kubelet) (wrong []string, remedy string, err error) {
+// checkOwnCertificate returns the faults of the serving certificate that kubelet generated or
+// requested itself. With serverTLSBootstrap that is kubelet-server-current.pem. Otherwise, if the
+// configuration names no certificate, it is kubelet.crt and kubelet.key, which must both exist or
+// both be absent (InitializeTLS in cmd/kubelet/app/server.go). remedy gets a new certificate.
+func checkOwnCertificate(h *host.Host, k config.Kubelet) (wrong []string, remedy string, err error) {
 	dir := cmp.Or(k.Flags["cert-dir"].Value, "/var/lib/kubelet/pki")
 	type part struct {
 		name             string
@@ -79,10 +81,10 @@ func ownCertificate(h *host.Host, k config.Kubelet) (wrong []string, remedy stri
 	for _, p := range parts {
 		names = append(names, p.name)
 	}
-	return wrong, strings.Join(names, " ") + ": kubelet gets a new certificate", nil
+	return wrong, strings.Join(names, " ") + "; kubelet then gets a new certificate", nil
 }
 
-// pemMistake returns why a file is no certificate, or no private key, or "".
+// pemMistake returns why a file is not a PEM certificate or private key, or "".
 func pemMistake(name string, text []byte, certificate, key bool) string {
 	if certificate {
 		if _, err := readChain(text, name); err != nil {
@@ -90,15 +92,17 @@ func pemMistake(name string, text []byte, certificate, key bool) string {
 		}
 	}
 	if key && !config.HasPrivateKey(text) {
-		return name + " has no private key in PEM"
+		return name + " contains no PEM private key"
 	}
 	return ""
 }
 
-// credentialProviders returns why kubelet exits over the programs that get it credentials for images, and adds to s what names them: where
-// one of the two flags is given, the folder and the configuration must be there, and in the folder each program that this names
-// (RegisterCredentialProviderPlugins in pkg/credentialprovider/plugin). A configuration that is a folder is not read.
-func credentialProviders(h *host.Host, k config.Kubelet, s *checks.State) (wrong []string, err error) {
+// checkCredentialProviders returns the faults of the image credential providers over which kubelet
+// exits, and adds the flags that name them to the evidence in s. If one of the two flags is given,
+// the directory and the configuration must exist, and the directory must contain each program that
+// the configuration names (RegisterCredentialProviderPlugins in pkg/credentialprovider/plugin). A
+// configuration that is a directory is not read.
+func checkCredentialProviders(h *host.Host, k config.Kubelet, s *checks.State) (wrong []string, err error) {
 	const fileFlag, dirFlag = "image-credential-provider-config", "image-credential-provider-bin-dir"
 	file, dir := k.Flags[fileFlag], k.Flags[dirFlag]
 	switch {
@@ -111,7 +115,7 @@ func credentialProviders(h *host.Host, k config.Kubelet, s *checks.State) (wrong
 	case !path.IsAbs(file.Value), !path.IsAbs(dir.Value):
 		return nil, nil
 	default:
-		if wrong, err = providerFiles(h, file.Value, dir.Value); err != nil {
+		if wrong, err = checkProviderFiles(h, file.Value, dir.Value); err != nil {
 			return nil, err
 		}
 	}
@@ -123,7 +127,7 @@ func credentialProviders(h *host.Host, k config.Kubelet, s *checks.State) (wrong
 	return wrong, nil
 }
 
-func providerFiles(h *host.Host, file, dir string) (wrong []string, err error) {
+func checkProviderFiles(h *host.Host, file, dir string) (wrong []string, err error) {
 	_, err = h.Files.ReadDir(dir)
 	missing := errors.Is(err, fs.ErrNotExist)
 	switch {
@@ -146,7 +150,7 @@ func providerFiles(h *host.Host, file, dir string) (wrong []string, err error) {
 		Providers []struct{ Name string }
 	}
 	if err := yaml.Unmarshal(text, &providers); err != nil || len(providers.Providers) == 0 {
-		return append(wrong, file+" names no provider"), nil
+		return append(wrong, file+" lists no provider"), nil
 	}
 	for _, p := range providers.Providers {
 		exists, err := h.Files.Exists(path.Join(dir, p.Name))

@@ -11,16 +11,17 @@ import (
 	"nodegate/policy"
 )
 
-// crashLoop: kubelet exits again and again after the gate has passed.
+// crashLoop: kubelet keeps exiting after the gate has passed.
 func crashLoop() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.crash-loop", Stages: []checks.Stage{checks.Run}, Severity: policy.Block,
-		Detects: "systemd starts kubelet again and again, though the gate passes: it exits for a reason that no other check knows.",
-		Symptom: "The node never becomes Ready, or flaps; nodegate says \"node proven\" every few seconds.",
-		How: "systemd has restarted the policy's gate unit three times since somebody started it (NRestarts), and it has not been up for two " +
-			"minutes since. A start that the gate held is none of these: by the unit's journal its own process had not begun. The last exit " +
-			"and the last error in that journal are shown.",
-		Remedy:   "see what kubelet says at its end: journalctl -b -u kubelet _TRANSPORT=stdout | tail",
+		Detects: "The gate passes, but systemd keeps restarting kubelet: it exits for a reason that no other check " +
+			"covers.",
+		Symptom: "The node never becomes Ready, or flaps; nodegate logs \"node proven\" every few seconds.",
+		How: "systemd has restarted the policy's gate unit at least three times since its last manual start " +
+			"(NRestarts), and the unit has not been up for two minutes. Starts that the gate held do not count: the unit's journal shows " +
+			"that its main process never started. The check reports the last exit status and the last error in that journal.",
+		Remedy:   "read kubelet's last messages: run `journalctl -b -u kubelet _TRANSPORT=stdout | tail`",
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/tasks/debug/debug-cluster/#looking-at-logs",
 		Inspect: func(ctx context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
@@ -35,30 +36,31 @@ const (
 )
 
 func inspectCrashLoop(ctx context.Context, h *host.Host, p *policy.Policy, now time.Time) (checks.State, error) {
-	s := checks.Passing("up, or started by hand")
+	s := checks.Passing("no restart loop")
 	c, err := h.Units.Crashes(ctx, p.Gate.Unit)
 	stopped := c.Active == "inactive" || c.Active == "deactivating"
 	if err != nil || c.Restarts < loopRestarts || stopped || c.Active == "active" && now.Sub(c.Since).Abs() >= stableTime {
 		return s, err
 	}
-	// NRestarts counts the starts that a control process ended, too (service_enter_restart() in systemd's src/core/service.c). Why the gate
-	// holds is what other checks say.
+	// NRestarts also counts starts that a control process ended (service_enter_restart() in systemd's
+	// src/core/service.c). Other checks report why the gate holds.
 	if ends := c.Restarts - c.Held; ends < loopRestarts {
-		s.Evidence = []checks.Evidence{checks.Seen(p.Gate.Unit, fmt.Sprintf("%s, restarted %d times; %s", c.Active, c.Restarts, heldBut(ends)))}
+		text := fmt.Sprintf("%s, restarted %d times; %s", c.Active, c.Restarts, describeHeldStarts(ends))
+		s.Evidence = []checks.Evidence{checks.Seen(p.Gate.Unit, text)}
 		return s, nil
 	}
-	exit := cmp.Or(c.Exit, "an end that is not known")
+	exit := cmp.Or(c.Exit, "unknown exit status")
 	s.Evidence = []checks.Evidence{checks.Seen(p.Gate.Unit, fmt.Sprintf("%s, restarted %d times, last %s", c.Active, c.Restarts, exit))}
 	if c.Line != "" {
 		s.Evidence = append(s.Evidence, checks.Seen("journalctl -u "+p.Gate.Unit, c.Line))
 	}
-	s.Differs("restarts again and again: "+exit, "")
+	s.Differs("keeps restarting: "+exit, "")
 	return s, nil
 }
 
-// heldBut says how many of the last starts were held, where a few were not.
-func heldBut(ends int) string {
-	const held = "the gate, or what else precedes it, held each of its last starts"
+// describeHeldStarts describes how many of the last starts were held; ends starts were not.
+func describeHeldStarts(ends int) string {
+	const held = "the gate or another ExecStartPre= held all recent starts"
 	switch ends {
 	case 0:
 		return held

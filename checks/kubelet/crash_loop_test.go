@@ -17,15 +17,15 @@ func TestCrashLoop(t *testing.T) {
 		m.Crashes = map[string]host.Crash{"kubelet.service": c}
 		return m
 	}
-	const right = "pass\nwant: up, or started by hand\ngot: up, or started by hand"
+	const right = "pass\nwant: no restart loop\ngot: no restart loop"
 	loops := func(state, exit string) string {
 		return `
 fail
-want: up, or started by hand
-got: restarts again and again: ` + exit + `
+want: no restart loop
+got: keeps restarting: ` + exit + `
 evidence: kubelet.service: ` + state + `, restarted 20 times, last ` + exit + `
 evidence: journalctl -u kubelet.service: E1121 run.go:72] "command failed" err="x"
-remedy: see what kubelet says at its end: journalctl -b -u kubelet _TRANSPORT=stdout | tail`
+remedy: read kubelet's last messages: run ` + "`journalctl -b -u kubelet _TRANSPORT=stdout | tail`"
 	}
 	const line = `E1121 run.go:72] "command failed" err="x"`
 	checkstest.RunOne(t, "kubelet.crash-loop", checks.Run, []checkstest.Case{
@@ -34,22 +34,26 @@ remedy: see what kubelet says at its end: journalctl -b -u kubelet _TRANSPORT=st
 			Want: loops("activating", "exit status 1")},
 		{What: "it runs for a moment", Node: node(host.Crash{Restarts: 20, Active: "active", Exit: "exit status 1", Line: line}, time.Second),
 			Want: loops("active", "exit status 1")},
-		{What: "how it ends is not known", Node: node(host.Crash{Restarts: 20, Active: "activating", Line: line}, time.Second),
-			Want: loops("activating", "an end that is not known")},
+		{What: "the exit status is unknown", Node: node(host.Crash{Restarts: 20, Active: "activating", Line: line}, time.Second),
+			Want: loops("activating", "unknown exit status")},
 		{What: "systemd has given up", Node: node(host.Crash{Restarts: 20, Active: "failed", Exit: "exit status 1", Line: line}, time.Hour),
 			Want: loops("failed", "exit status 1")},
-		{What: "it has been up for long", Node: node(host.Crash{Restarts: 20, Active: "active"}, time.Hour), Want: right},
+		{What: "it has been up for an hour", Node: node(host.Crash{Restarts: 20, Active: "active"}, time.Hour), Want: right},
 		{What: "it is up, and the clock was set back", Node: node(host.Crash{Restarts: 20, Active: "active"}, -time.Hour), Want: right},
 		{What: "it died once", Node: node(host.Crash{Restarts: 1, Active: "active", Exit: "signal 9"}, time.Second), Want: right},
-		{What: "somebody stopped it", Node: node(host.Crash{Restarts: 5, Active: "inactive"}, time.Second), Want: right},
+		{What: "stopped manually", Node: node(host.Crash{Restarts: 5, Active: "inactive"}, time.Second), Want: right},
 		{What: "the gate holds it", Node: node(host.Crash{Restarts: 4, Held: 4, Active: "activating"}, time.Second),
-			Want: right + "\nevidence: kubelet.service: activating, restarted 4 times; the gate, or what else precedes it, held each of its last starts"},
+			Want: right + "\nevidence: kubelet.service: activating, restarted 4 times; the gate or another ExecStartPre= held all recent " +
+				"starts"},
 		{What: "the gate held it, and it runs", Node: node(host.Crash{Restarts: 4, Held: 4, Active: "active"}, time.Second),
-			Want: right + "\nevidence: kubelet.service: active, restarted 4 times; the gate, or what else precedes it, held each of its last starts"},
+			Want: right + "\nevidence: kubelet.service: active, restarted 4 times; the gate or another ExecStartPre= held all recent " +
+				"starts"},
 		{What: "the gate holds it, after it died once", Node: node(host.Crash{Restarts: 4, Held: 3, Active: "activating", Exit: "signal 9"}, 0),
-			Want: right + "\nevidence: kubelet.service: activating, restarted 4 times; the gate, or what else precedes it, held each of its last starts but one"},
+			Want: right + "\nevidence: kubelet.service: activating, restarted 4 times; the gate or another ExecStartPre= held all recent " +
+				"starts but one"},
 		{What: "the gate holds it, after it died twice", Node: node(host.Crash{Restarts: 4, Held: 2, Active: "activating", Exit: "signal 9"}, 0),
-			Want: right + "\nevidence: kubelet.service: activating, restarted 4 times; the gate, or what else precedes it, held each of its last starts but 2"},
+			Want: right + "\nevidence: kubelet.service: activating, restarted 4 times; the gate or another ExecStartPre= held all recent " +
+				"starts but 2"},
 		{What: "the gate held it, and now it exits", Node: node(host.Crash{Restarts: 20, Held: 17, Active: "active", Exit: "exit status 1", Line: line},
 			time.Second), Want: loops("active", "exit status 1")},
 		{What: "no systemd", Node: checkstest.Node(nil, nil), Want: right},

@@ -13,16 +13,16 @@ import (
 	"nodegate/policy"
 )
 
-// protectKernelDefaults: kubelet refuses to start over six parameters.
+// protectKernelDefaults: kubelet refuses to start unless six parameters have exact values.
 func protectKernelDefaults() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.protect-kernel-defaults", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
-		Detects: "kubelet is told to protect the kernel's defaults and a parameter is not what it demands.",
+		Detects: "kubelet runs with protectKernelDefaults, and a kernel parameter differs from the value it demands.",
 		Symptom: "kubelet exits: \"invalid kernel flag: vm/overcommit_memory, expected value: 1, actual value: 0\".",
-		How: "The six parameters are compared exactly, unless kubelet's configuration is here and leaves protectKernelDefaults off: " +
-			"then kubelet writes them itself.",
-		Remedy:   "put the six parameters into the policy, as the built-in policy kubernetes does",
-		TradeOff: "A kernel that oopses then panics, and restarts the node after 10 s.",
+		How: "Compares the six parameters exactly. Skipped if kubelet's configuration exists and leaves " +
+			"protectKernelDefaults off: kubelet then writes the parameters itself.",
+		Remedy:   "add the six parameters to the policy, as the built-in policy kubernetes does",
+		TradeOff: "A kernel oops then causes a panic, and the node reboots after 10 s.",
 		Ref:      "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/",
 		Inspect:  inspectProtectKernelDefaults,
 	}
@@ -61,7 +61,7 @@ func inspectProtectKernelDefaults(_ context.Context, h *host.Host, p *policy.Pol
 	}
 	s.Cause = causes.One()
 	if wrong != nil {
-		s.Differs(strings.Join(wrong, " "), "run: sysctl -w "+strings.Join(commands, " ")+"; and put them into the policy")
+		s.Differs(strings.Join(wrong, " "), "run `sysctl -w "+strings.Join(commands, " ")+"`, and add them to the policy")
 	}
 	return s, nil
 }

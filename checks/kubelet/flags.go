@@ -11,26 +11,27 @@ import (
 	"nodegate/policy"
 )
 
-// flags: kubelet exits over a flag that its version does not have.
+// flags: kubelet exits if it is given a flag that its version does not have.
 func flags() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.flags", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true, Concurrent: true,
-		Detects: "kubelet is given a flag that its version does not have any more, a label that a node must not give itself, or a cloud " +
-			"provider that was taken out of it.",
-		Symptom: "After an upgrade kubelet restarts for ever: \"failed to parse kubelet flag: unknown flag: --container-runtime\" (gone in " +
-			"1.27), --pod-infra-container-image (1.35), --network-plugin (1.24).",
-		How: "Where the unit gives kubelet a flag that is not among the ordinary ones, kubelet itself is run with its flags and --version: it " +
-			"parses them, prints its version and ends. Labels below node-role.kubernetes.io/ are for the API server to set; --cloud-provider " +
-			"other than external ends kubelet from 1.31 on.",
-		Remedy:   "take the flag out of kubelet's unit, its drop-ins, /var/lib/kubelet/kubeadm-flags.env or /etc/default/kubelet",
+		Detects: "kubelet's command line has a flag that its version has removed, a label that a node must not set on " +
+			"itself, or an in-tree cloud provider that no longer exists.",
+		Symptom: "After an upgrade kubelet restarts forever: \"failed to parse kubelet flag: unknown flag: " +
+			"--container-runtime\" (removed in 1.27), --pod-infra-container-image (1.35), --network-plugin (1.24).",
+		How: "If the unit passes a flag that is not on a list of stable ones, runs kubelet with its flags and " +
+			"--version: it parses the flags, prints its version and exits. Labels below node-role.kubernetes.io/ are reserved for the API " +
+			"server; kubelet 1.31 and later exits if --cloud-provider is set to anything but external.",
+		Remedy: "remove the flag from kubelet's unit, its drop-ins, /var/lib/kubelet/kubeadm-flags.env or " +
+			"/etc/default/kubelet",
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/reference/command-line-tools-reference/kubelet/",
 		Inspect:  inspectFlags,
 	}
 }
 
-// ordinary reports whether every kubelet has the flag, so that it need not be asked.
-func ordinary(flag string) bool {
+// isOrdinaryFlag reports whether every kubelet version has the flag, so that kubelet need not be run.
+func isOrdinaryFlag(flag string) bool {
 	return slices.Contains([]string{
 		"bootstrap-kubeconfig", "cert-dir", "cgroup-driver", "cloud-provider", "cluster-dns", "cluster-domain", "config", "config-dir",
 		"container-runtime-endpoint", "fail-swap-on", "hostname-override", "image-credential-provider-bin-dir",
@@ -41,25 +42,25 @@ func ordinary(flag string) bool {
 }
 
 func inspectFlags(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
-	s := checks.Passing("flags that kubelet has")
+	s := checks.Passing("flags that this kubelet accepts")
 	k, err := h.Kubelet()
 	if k.Command == nil {
-		s.Skip = "kubelet's command line cannot be known: " + k.Unknown
+		s.Skip = "kubelet's command line is unknown: " + k.Unknown
 		return s, err
 	}
 	var wrong []string
-	blame := func(flag, why string) {
+	addWrong := func(flag, why string) {
 		wrong = append(wrong, why)
 		s.Evidence = append(s.Evidence, checks.Seen(k.Flags[flag].From.Source, k.Flags[flag].From.Text))
 	}
-	for _, labels := range k.Given("node-labels") { // of several flags kubelet takes all
+	for _, labels := range k.Given("node-labels") { // if the flag is repeated, kubelet uses all of them
 		said := checks.Seen("kubelet's command line", "--node-labels="+labels)
 		if last := k.Flags["node-labels"]; last.Value == labels {
 			said = checks.Seen(last.From.Source, last.From.Text)
 		}
 		for label := range strings.SplitSeq(labels, ",") {
-			if label = strings.TrimSpace(label); refusedLabel(label) {
-				wrong = append(wrong, "--node-labels may not set "+label)
+			if label = strings.TrimSpace(label); isRefusedLabel(label) {
+				wrong = append(wrong, "--node-labels must not set "+label)
 				s.Evidence = append(s.Evidence, said)
 			}
 		}
@@ -70,16 +71,16 @@ func inspectFlags(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.S
 			return s, err
 		}
 		if minor >= 31 {
-			blame("cloud-provider", "--cloud-provider="+cloud+" is no longer in kubelet")
+			addWrong("cloud-provider", "--cloud-provider="+cloud+" was removed from kubelet")
 		}
 	}
 	for flag := range k.Flags {
-		if ordinary(flag) {
+		if isOrdinaryFlag(flag) {
 			continue
 		}
 		_, err := h.Kernel.Version(ctx, k.Command[0], k.Command[1:]...)
-		if flag, why := refusedFlag(err); why != "" {
-			blame(flag, why)
+		if flag, why := findRefusedFlag(err); why != "" {
+			addWrong(flag, why)
 		}
 		break
 	}
@@ -89,9 +90,9 @@ func inspectFlags(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.S
 	return s, nil
 }
 
-// refusedLabel reports whether kubelet exits over a label of --node-labels: one of Kubernetes' own that it may not give its Node
-// (ValidateKubeletFlags, and k8s.io/kubelet/pkg/apis).
-func refusedLabel(label string) bool {
+// isRefusedLabel reports whether kubelet exits over a label of --node-labels: a Kubernetes label that
+// it must not set on its own Node (ValidateKubeletFlags, and k8s.io/kubelet/pkg/apis).
+func isRefusedLabel(label string) bool {
 	key, _, _ := strings.Cut(label, "=")
 	namespace, _, _ := strings.Cut(key, "/")
 	below := func(domain string) bool { return namespace == domain || strings.HasSuffix(namespace, "."+domain) }
@@ -106,9 +107,9 @@ func refusedLabel(label string) bool {
 	}, key)
 }
 
-// refusedFlag returns what kubelet says of its flags, and which one it names. Another error is none of the flags: that
-// kubelet is not installed, for example.
-func refusedFlag(err error) (flag, why string) {
+// findRefusedFlag returns the flag that kubelet rejected and its message. Other errors, for example
+// that kubelet is not installed, are ignored.
+func findRefusedFlag(err error) (flag, why string) {
 	if err == nil {
 		return "", ""
 	}

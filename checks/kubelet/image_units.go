@@ -10,14 +10,14 @@ import (
 	"nodegate/policy"
 )
 
-// These are the paths that `nodegate install` writes, as in package units. A check
-// only looks, so it must not depend on the package that installs.
+// These are the paths that `nodegate install` writes, repeated from package units: a check only
+// reads, so it must not depend on the package that installs.
 const (
 	dropInDir     = "/etc/systemd/system"
 	applyUnitName = "nodegate-apply.service"
 )
 
-// installation is where one way of installing puts the binary and its units.
+// installation has the directories of the binary and its units for one way of installing.
 type installation struct{ binDir, unitDir string }
 
 func installations() [2]installation {
@@ -27,15 +27,16 @@ func installations() [2]installation {
 	}
 }
 
-// imageUnits: an image without the gate starts kubelet whatever the node is.
+// imageUnits: an image without the gate starts kubelet on any node, good or bad.
 func imageUnits() checks.Problem {
 	return checks.Problem{
 		Name: "image.units", Stages: []checks.Stage{checks.Image}, Severity: policy.Block,
-		Detects: "nodegate is not installed in the image, or its unit is not enabled, or kubelet is not held, or does not exist.",
-		Symptom: "Nodes made from the image start kubelet without being checked; they join the cluster and lose packets.",
-		How: "The binary, nodegate-apply.service, the link that enables it, the policy's gate unit and its drop-in are looked for " +
-			"below the root, and drop-ins after it that take the gate out again.",
-		Remedy:   "run: nodegate install --root TREE, as the last step that writes to the image",
+		Detects: "nodegate is not installed in the image, its unit is not enabled, or kubelet's unit does not run the " +
+			"gate or does not exist.",
+		Symptom: "Nodes made from the image start kubelet unchecked; they join the cluster and lose packets.",
+		How: "Looks below the root for the binary, nodegate-apply.service, the link that enables it, the policy's gate " +
+			"unit and its drop-in, and for later drop-ins that remove the gate again.",
+		Remedy:   "run `nodegate install --root TREE` as the last step that writes to the image",
 		TradeOff: "",
 		Ref:      "https://www.freedesktop.org/software/systemd/man/latest/systemd.unit.html",
 		Inspect:  inspectImageUnits,
@@ -45,7 +46,7 @@ func imageUnits() checks.Problem {
 func inspectImageUnits(ctx context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
 	s := checks.Passing("installed and enabled")
 	var missing []string
-	look := func(name, mustSay, what string) error {
+	checkFile := func(name, line, what string) error {
 		text, found, err := h.ReadIfAny(name)
 		switch {
 		case err != nil:
@@ -53,9 +54,9 @@ func inspectImageUnits(ctx context.Context, h *host.Host, p *policy.Policy) (che
 		case !found:
 			missing = append(missing, "no "+what)
 			s.Evidence = append(s.Evidence, checks.Seen(name, "missing"))
-		case !strings.Contains("\n"+string(text), "\n"+mustSay):
+		case !strings.Contains("\n"+string(text), "\n"+line):
 			missing = append(missing, what+" does not run the gate")
-			s.Evidence = append(s.Evidence, checks.Seen(name, "no line "+mustSay))
+			s.Evidence = append(s.Evidence, checks.Seen(name, "no line "+line))
 		default:
 			s.Evidence = append(s.Evidence, checks.Seen(name, "present"))
 		}
@@ -70,7 +71,7 @@ func inspectImageUnits(ctx context.Context, h *host.Host, p *policy.Policy) (che
 		missing = append(missing, "no binary")
 		s.Evidence = append(s.Evidence, checks.Seen(binary, "missing"))
 	}
-	if err := look(in.unitDir+"/"+applyUnitName, "ExecStart="+binary+" apply", applyUnitName); err != nil {
+	if err := checkFile(in.unitDir+"/"+applyUnitName, "ExecStart="+binary+" apply", applyUnitName); err != nil {
 		return s, err
 	}
 	enabled, said, err := h.UnitOn(ctx, applyUnitName)
@@ -80,7 +81,8 @@ func inspectImageUnits(ctx context.Context, h *host.Host, p *policy.Policy) (che
 	if s.Evidence = append(s.Evidence, said); !enabled {
 		missing = append(missing, applyUnitName+" is "+said.Text)
 	}
-	if err := look(dropInDir+"/"+p.Gate.Unit+".d/10-nodegate.conf", "ExecStartPre=+"+binary+" gate", "drop-in of "+p.Gate.Unit); err != nil {
+	dropIn := dropInDir + "/" + p.Gate.Unit + ".d/10-nodegate.conf"
+	if err := checkFile(dropIn, "ExecStartPre=+"+binary+" gate", "drop-in of "+p.Gate.Unit); err != nil {
 		return s, err
 	}
 	undone, err := h.GateUndone(p.Gate.Unit)
@@ -91,18 +93,18 @@ func inspectImageUnits(ctx context.Context, h *host.Host, p *policy.Policy) (che
 	if err != nil {
 		return s, err
 	}
-	remedy := "run: nodegate install --root " + h.Root
+	remedy := "run `nodegate install --root " + h.Root + "`"
 	if undone != "" {
 		s.Evidence = append(s.Evidence, checks.Seen(undone, "ExecStartPre="))
 		if missing == nil {
-			remedy = "take the line out of " + undone + ", or name the file so that it sorts before ours"
+			remedy = "remove the line from " + undone + ", or rename the file so that it sorts before 10-nodegate.conf"
 		}
-		missing = append(missing, undone+" takes the gate out of "+p.Gate.Unit)
+		missing = append(missing, undone+" removes the gate from "+p.Gate.Unit)
 	}
 	if lack && !p.Gate.MayLack {
 		s.Evidence = append(s.Evidence, checks.Seen(p.Gate.Unit, "no such unit; "+host.LikeKubelet(likely)))
 		if missing == nil {
-			remedy = "name kubelet's unit in the policy's gate block, or write unit_absent = \"allow\" there if it is installed later"
+			remedy = "name kubelet's unit in the policy's gate block, or set unit_absent = \"allow\" there if it is installed later"
 		}
 		missing = append(missing, "no unit "+p.Gate.Unit)
 	}
@@ -112,8 +114,8 @@ func inspectImageUnits(ctx context.Context, h *host.Host, p *policy.Policy) (che
 	return s, nil
 }
 
-// findInstallation returns the installation that has a binary. Without any it
-// returns the paths of `nodegate install`, and false.
+// findInstallation returns the installation that has a binary. If none has, it returns the paths of
+// `nodegate install`, and false.
 func findInstallation(h *host.Host) (installation, bool, error) {
 	for _, in := range installations() {
 		names, err := h.ReadDirIfAny(in.binDir)

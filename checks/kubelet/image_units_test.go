@@ -54,24 +54,24 @@ evidence: /etc/systemd/system/nodegate-apply.service: present
 evidence: /etc/systemd/system/multi-user.target.wants/nodegate-apply.service: enabled
 evidence: /etc/systemd/system/kubelet.service.d/10-nodegate.conf: missing
 evidence: kubelet.service: no such unit; what looks like a kubelet there: k3s.service
-remedy: run: nodegate install --root ROOT`},
-		{What: "a package's, held by a binary that is gone", Tree: packaged, Want: `
+remedy: run ` + "`nodegate install --root ROOT`"},
+		{What: "installed by a package, with a drop-in for a missing binary", Tree: packaged, Want: `
 fail
 want: installed and enabled
 got: drop-in of kubelet.service does not run the gate
 evidence: /usr/lib/systemd/system/nodegate-apply.service: present
 evidence: /etc/systemd/system/multi-user.target.wants/nodegate-apply.service: enabled
 evidence: /etc/systemd/system/kubelet.service.d/10-nodegate.conf: no line ExecStartPre=+/usr/bin/nodegate gate
-remedy: run: nodegate install --root ROOT`},
-		{What: "undone by a drop-in that comes later", Tree: undone, Policy: `gate { unit = "k3s.service" }`, Want: `
+remedy: run ` + "`nodegate install --root ROOT`"},
+		{What: "undone by a later drop-in", Tree: undone, Policy: `gate { unit = "k3s.service" }`, Want: `
 fail
 want: installed and enabled
-got: /usr/lib/systemd/system/k3s.service.d/20-vendor.conf:2 takes the gate out of k3s.service
+got: /usr/lib/systemd/system/k3s.service.d/20-vendor.conf:2 removes the gate from k3s.service
 evidence: /etc/systemd/system/nodegate-apply.service: present
 evidence: /etc/systemd/system/multi-user.target.wants/nodegate-apply.service: enabled
 evidence: /etc/systemd/system/k3s.service.d/10-nodegate.conf: present
 evidence: /usr/lib/systemd/system/k3s.service.d/20-vendor.conf:2: ExecStartPre=
-remedy: take the line out of /usr/lib/systemd/system/k3s.service.d/20-vendor.conf:2, or name the file so that it sorts before ours`},
+remedy: remove the line from /usr/lib/systemd/system/k3s.service.d/20-vendor.conf:2, or rename the file so that it sorts before 10-nodegate.conf`},
 		{What: "a typo in the unit's name", Tree: typo, Policy: `gate { unit = "kublet.service" }`, Want: `
 fail
 want: installed and enabled
@@ -80,7 +80,7 @@ evidence: /etc/systemd/system/nodegate-apply.service: present
 evidence: /etc/systemd/system/multi-user.target.wants/nodegate-apply.service: enabled
 evidence: /etc/systemd/system/kublet.service.d/10-nodegate.conf: present
 evidence: kublet.service: no such unit; what looks like a kubelet there: k3s.service
-remedy: name kubelet's unit in the policy's gate block, or write unit_absent = "allow" there if it is installed later`},
+remedy: name kubelet's unit in the policy's gate block, or set unit_absent = "allow" there if it is installed later`},
 		{What: "the same, installed later", Tree: typo, Policy: "gate {\n unit = \"kublet.service\"\n unit_absent = \"allow\"\n}", Want: `
 pass
 want: installed and enabled
@@ -97,8 +97,8 @@ evidence: /etc/systemd/system/nodegate-apply.service: missing
 evidence: nodegate-apply.service: not enabled
 evidence: /etc/systemd/system/kubelet.service.d/10-nodegate.conf: missing
 evidence: kubelet.service: no such unit; nothing there looks like a kubelet
-remedy: run: nodegate install --root ROOT`},
-		{What: "masked, and a drop-in that was emptied", Tree: masked, Policy: `gate { unit = "k3s.service" }`, Want: `
+remedy: run ` + "`nodegate install --root ROOT`"},
+		{What: "masked, and a drop-in without the gate", Tree: masked, Policy: `gate { unit = "k3s.service" }`, Want: `
 fail
 want: installed and enabled
 got: no nodegate-apply.service, nodegate-apply.service is masked, drop-in of k3s.service does not run the gate, no unit k3s.service
@@ -106,12 +106,11 @@ evidence: /etc/systemd/system/nodegate-apply.service: missing
 evidence: /etc/systemd/system/nodegate-apply.service: masked
 evidence: /etc/systemd/system/k3s.service.d/10-nodegate.conf: no line ExecStartPre=+/usr/local/bin/nodegate gate
 evidence: k3s.service: no such unit; nothing there looks like a kubelet
-remedy: run: nodegate install --root ROOT`},
+remedy: run ` + "`nodegate install --root ROOT`"},
 	})
 }
 
-// TestImageUnitsKnowsTheInstaller: what `nodegate install` writes is what the
-// problem looks for.
+// TestImageUnitsKnowsTheInstaller: the problem accepts the files that `nodegate install` writes.
 func TestImageUnitsKnowsTheInstaller(t *testing.T) {
 	p := checkstest.Load(t, "check \"image.units\" {}\ngate { unit = \"rke2-agent.service\" }")
 	for _, brought := range [][]units.File{nil, append(units.ForPackage(), units.File{Path: units.PackagedBinary, Content: []byte("ELF")})} {

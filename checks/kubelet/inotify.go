@@ -11,15 +11,16 @@ import (
 	"nodegate/policy"
 )
 
-// inotifyLimits: kubelet and everything that follows logs share two small limits.
+// inotifyLimits: kubelet and every program that follows logs share two small limits.
 func inotifyLimits() checks.Problem {
 	return checks.Problem{
 		Name: "inotify.limits", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
-		Detects:  "The limits on inotify are those of a desktop.",
-		Symptom:  "\"too many open files\" from kubelet or a Pod, or \"no space left on device\" from `kubectl logs -f`, while neither is true.",
-		How:      "fs.inotify.max_user_watches is below 524288, or fs.inotify.max_user_instances below 512.",
+		Detects: "The inotify limits are too low for a node.",
+		Symptom: "\"too many open files\" from kubelet or a Pod, or \"no space left on device\" from `kubectl logs " +
+			"-f`, although neither is true.",
+		How:      "fs.inotify.max_user_watches is below 524288, or fs.inotify.max_user_instances is below 512.",
 		Remedy:   "set fs.inotify.max_user_watches=524288 and fs.inotify.max_user_instances=8192, as kops does",
-		TradeOff: "A watch that is used takes about 1 KiB of kernel memory; a limit that is not reached costs nothing.",
+		TradeOff: "Each watch in use takes about 1 KiB of kernel memory; a higher limit alone costs nothing.",
 		Ref:      "https://man7.org/linux/man-pages/man7/inotify.7.html",
 		Inspect:  inspectInotify,
 	}
@@ -55,7 +56,7 @@ func inspectInotify(_ context.Context, h *host.Host, p *policy.Policy) (checks.S
 	s.Want, s.Got = strings.Join(want, " "), strings.Join(got, " ")
 	s.Cause = causes.One()
 	if !s.Pass {
-		s.Remedy = "run: sysctl -w " + strings.Join(commands, " ") + "; and put it into the policy"
+		s.Remedy = "run `sysctl -w " + strings.Join(commands, " ") + "`, and add it to the policy"
 	}
 	return s, nil
 }

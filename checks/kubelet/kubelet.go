@@ -1,4 +1,5 @@
-// Package kubelet lists what makes kubelet exit or limp, and checks that the image gates it.
+// Package kubelet lists the problems that make kubelet exit or work badly, and checks that an image
+// gates kubelet.
 package kubelet
 
 import (
@@ -38,24 +39,24 @@ func Problems() []checks.Problem {
 	}
 }
 
-// read returns kubelet's configuration. found is false where there is none, and s is skipped then, or where it cannot be
-// read, which kubelet.config says too.
-func read(h *host.Host, s *checks.State) (k config.Kubelet, found bool, err error) {
+// readConfig returns kubelet's configuration. found is false if there is none, and s is then
+// skipped. If the configuration cannot be read it returns an error whose cause is kubelet.config.
+func readConfig(h *host.Host, s *checks.State) (k config.Kubelet, found bool, err error) {
 	if k, err = h.Kubelet(); err != nil {
 		s.Cause = "kubelet.config"
 		return k, false, err
 	}
 	if !k.Found {
-		s.Skip = "no configuration of kubelet is here"
+		s.Skip = "no kubelet configuration found"
 	}
 	return k, k.Found, nil
 }
 
-// readCommand is read for what counts only where the command line of kubelet's unit is known, too.
-func readCommand(h *host.Host, s *checks.State) (k config.Kubelet, known bool, err error) {
-	k, found, err := read(h, s)
+// readConfigAndCommand is readConfig for checks that also need the command line of kubelet's unit.
+func readConfigAndCommand(h *host.Host, s *checks.State) (k config.Kubelet, known bool, err error) {
+	k, found, err := readConfig(h, s)
 	if found && k.Command == nil {
-		s.Skip = "kubelet's command line cannot be known: " + k.Unknown
+		s.Skip = "kubelet's command line is unknown: " + k.Unknown
 	}
 	return k, found && k.Command != nil, err
 }

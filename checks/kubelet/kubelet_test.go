@@ -20,15 +20,15 @@ want: max_user_watches>=524288 max_user_instances>=512
 got: max_user_watches=524288 max_user_instances=128
 evidence: /proc/sys/fs/inotify/max_user_watches: 524288
 evidence: /proc/sys/fs/inotify/max_user_instances: 128
-remedy: run: sysctl -w fs.inotify.max_user_instances=8192; and put it into the policy`},
-		{What: "the policy says so itself", Node: checkstest.Node(nil, low),
+remedy: run ` + "`sysctl -w fs.inotify.max_user_instances=8192`" + `, and add it to the policy`},
+		{What: "the policy has the requirement", Node: checkstest.Node(nil, low),
 			Policy: "sysctl \"fs.inotify.max_user_instances\" { min = 512 }", Want: `warn
 want: max_user_watches>=524288 max_user_instances>=512
 got: max_user_watches=524288 max_user_instances=128
 because: sysctl.fs.inotify.max_user_instances
 evidence: /proc/sys/fs/inotify/max_user_watches: 524288
 evidence: /proc/sys/fs/inotify/max_user_instances: 128
-remedy: run: sysctl -w fs.inotify.max_user_instances=8192; and put it into the policy`},
+remedy: run ` + "`sysctl -w fs.inotify.max_user_instances=8192`" + `, and add it to the policy`},
 		{What: "kops", Node: checkstest.Node(nil, map[string]string{"fs/inotify/max_user_watches": "1048576",
 			"fs/inotify/max_user_instances": "8192"}), Want: `pass
 want: max_user_watches>=524288 max_user_instances>=512
@@ -54,7 +54,7 @@ got: vm.overcommit_memory=0 kernel.panic=0
 evidence: /etc/sysconfig/kubelet: --protect-kernel-defaults=true
 evidence: /proc/sys/vm/overcommit_memory: 0
 evidence: /proc/sys/kernel/panic: 0
-remedy: run: sysctl -w vm.overcommit_memory=1 kernel.panic=10; and put them into the policy`},
+remedy: run ` + "`sysctl -w vm.overcommit_memory=1 kernel.panic=10`" + `, and add them to the policy`},
 		{What: "the cause is the policy's own", Node: checkstest.Node(kops, bad), Policy: "sysctl \"kernel.panic\" { value = 10 }\n" +
 			"sysctl \"vm.overcommit_memory\" { value = 1 }", Want: `
 warn
@@ -64,34 +64,34 @@ because: sysctl.vm.overcommit_memory
 evidence: /etc/sysconfig/kubelet: --protect-kernel-defaults=true
 evidence: /proc/sys/vm/overcommit_memory: 0
 evidence: /proc/sys/kernel/panic: 0
-remedy: run: sysctl -w vm.overcommit_memory=1 kernel.panic=10; and put them into the policy`},
-		{What: "one of them is nobody's", Node: checkstest.Node(kops, bad), Policy: "sysctl \"kernel.panic\" { value = 10 }", Want: `
+remedy: run ` + "`sysctl -w vm.overcommit_memory=1 kernel.panic=10`" + `, and add them to the policy`},
+		{What: "the policy has only one of them", Node: checkstest.Node(kops, bad), Policy: "sysctl \"kernel.panic\" { value = 10 }", Want: `
 warn
 want: the six values that kubelet demands
 got: vm.overcommit_memory=0 kernel.panic=0
 evidence: /etc/sysconfig/kubelet: --protect-kernel-defaults=true
 evidence: /proc/sys/vm/overcommit_memory: 0
 evidence: /proc/sys/kernel/panic: 0
-remedy: run: sysctl -w vm.overcommit_memory=1 kernel.panic=10; and put them into the policy`},
-		{What: "kops, as it must be", Node: checkstest.Node(kops, good), Want: `pass
+remedy: run ` + "`sysctl -w vm.overcommit_memory=1 kernel.panic=10`" + `, and add them to the policy`},
+		{What: "kops, all six right", Node: checkstest.Node(kops, good), Want: `pass
 want: the six values that kubelet demands
 got: the six values that kubelet demands
 evidence: /etc/sysconfig/kubelet: --protect-kernel-defaults=true`},
 		{What: "off", Node: checkstest.Node(map[string]string{kubeadmConfig: "kind: KubeletConfiguration\n"}, bad), Want: `
 skipped
 skipped: kubelet's protectKernelDefaults is off: it writes the six parameters itself`},
-		{What: "not known", Node: checkstest.Node(nil, bad), Want: `warn
+		{What: "no configuration found", Node: checkstest.Node(nil, bad), Want: `warn
 want: the six values that kubelet demands
 got: vm.overcommit_memory=0 kernel.panic=0
 evidence: /proc/sys/vm/overcommit_memory: 0
 evidence: /proc/sys/kernel/panic: 0
-remedy: run: sysctl -w vm.overcommit_memory=1 kernel.panic=10; and put them into the policy`},
+remedy: run ` + "`sysctl -w vm.overcommit_memory=1 kernel.panic=10`" + `, and add them to the policy`},
 		{What: "a configuration that is not YAML", Node: checkstest.Node(map[string]string{kubeadmConfig: "a: [\n"}, good),
 			Want: "unknown\nerror: reading /var/lib/kubelet/config.yaml: yaml: line 1: did not find expected node content"},
 	})
 }
 
-// TestEarly: apply runs early at boot, when nothing of kubelet's may be there yet: it judges parameters, and not kubelet.
+// TestEarly: apply runs early at boot, before kubelet's files may exist: it checks parameters, not kubelet.
 func TestEarly(t *testing.T) {
 	p := checkstest.Load(t, "use \"kubernetes\" {}\nprobe \"bridge\" {}\n")
 	all := catalog.For(p, checks.Boot)
@@ -101,7 +101,7 @@ func TestEarly(t *testing.T) {
 	}
 	for _, c := range early {
 		if strings.HasPrefix(c.Name(), "kubelet.") || strings.HasPrefix(c.Name(), "probe.") || c.Name() == "swap" {
-			t.Errorf("%s is judged before kubelet can start", c.Name())
+			t.Errorf("%s runs before kubelet can start", c.Name())
 		}
 	}
 }

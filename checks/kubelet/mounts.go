@@ -10,18 +10,19 @@ import (
 	"nodegate/policy"
 )
 
-// mounts: what kubelet and its runtime write before their disk is mounted is hidden below it afterwards.
+// mounts: files that kubelet and its runtime write before their disk is mounted are hidden by the mount.
 func mounts() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.mounts", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
-		Detects: "A file system for kubelet's or the container runtime's folder is in /etc/fstab and is not mounted, as before cloud-init has " +
-			"ended.",
-		Symptom: "The node's image store, logs or Pods vanish when the disk is mounted over them; the root disk fills up unseen.",
-		How: "/etc/fstab has a mount point at or above /var/lib/kubelet, /var/lib/containerd, /var/lib/containers or /var/log/pods, without " +
-			"noauto, and /proc/mounts does not.",
-		Remedy: "mount it before kubelet and the runtime start: order their units after it with RequiresMountsFor=, and after " +
-			"cloud-config.service where cloud-init writes /etc/fstab",
-		TradeOff: "A disk that never appears then keeps the node from starting.",
+		Detects: "/etc/fstab has a file system for a directory of kubelet or the container runtime, and it is not " +
+			"mounted, for example because cloud-init has not finished.",
+		Symptom: "The node's image store, logs or Pods disappear when the disk is mounted over them; the hidden files " +
+			"keep filling the root disk.",
+		How: "/etc/fstab has a mount point at or above /var/lib/kubelet, /var/lib/containerd, /var/lib/containers or " +
+			"/var/log/pods, without noauto, and /proc/mounts does not list it.",
+		Remedy: "mount it before kubelet and the runtime start: order their units after it with RequiresMountsFor=, " +
+			"and after cloud-config.service if cloud-init writes /etc/fstab",
+		TradeOff: "If the disk never appears, the node does not start.",
 		Ref:      "https://github.com/awslabs/amazon-eks-ami/issues/663",
 		Inspect:  inspectMounts,
 	}
@@ -31,7 +32,7 @@ func inspectMounts(_ context.Context, h *host.Host, _ *policy.Policy) (checks.St
 	s := checks.Passing("mounted")
 	planned, found, err := h.ReadIfAny("/etc/fstab")
 	if err != nil || !found {
-		s.Skip = "there is no /etc/fstab"
+		s.Skip = "/etc/fstab does not exist"
 		return s, err
 	}
 	text, err := h.Text("/proc/mounts")

@@ -12,25 +12,26 @@ import (
 	"nodegate/policy"
 )
 
-// runtimeNofile: containers inherit the runtime's limit on open files.
+// runtimeNofile: containers inherit the container runtime's limit on open files.
 func runtimeNofile() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.runtime-nofile", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
-		Detects: "The container runtime's soft limit on open files is 1024, and containers inherit it.",
-		Symptom: "Envoy, databases and proxies that do not raise their limit die under load: \"too many open files\".",
-		How: "\"Max open files\" in /proc/PID/limits of containerd or crio: a soft limit of 1024 or less. systemd's default is that, and " +
-			"packages of containerd 2 and of Ubuntu 24.04 leave LimitNOFILE out.",
+		Detects: "The container runtime's soft limit on open files is 1024 or less, and containers inherit it.",
+		Symptom: "Envoy, databases and proxies that do not raise their own limit fail under load: \"too many open " +
+			"files\".",
+		How: "\"Max open files\" in /proc/PID/limits of containerd or crio shows a soft limit of 1024 or less. 1024 is " +
+			"systemd's default, and the packages of containerd 2 and of Ubuntu 24.04 do not set LimitNOFILE.",
 		Remedy: nofileRemedy("containerd"),
-		TradeOff: "Programs that close every descriptor up to the limit at their start are slower; those that use select() must not have more " +
-			"than 1024, and say so nowhere.",
+		TradeOff: "Programs that close every descriptor up to the limit at startup become slower. Programs that use " +
+			"select() break with descriptors above 1023, often without an error.",
 		Ref:     "https://github.com/containerd/containerd/issues/8924",
 		Inspect: inspectRuntimeNofile,
 	}
 }
 
 func nofileRemedy(runtime string) string {
-	return "write /etc/systemd/system/" + runtime + ".service.d/nofile.conf with [Service] and LimitNOFILE=1048576, and restart the " +
-		"runtime; containers that run keep their limit"
+	return "create /etc/systemd/system/" + runtime + ".service.d/nofile.conf with `[Service]` and `LimitNOFILE=1048576`, and restart the " +
+		"runtime; running containers keep their limit"
 }
 
 func inspectRuntimeNofile(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
@@ -52,10 +53,10 @@ func inspectRuntimeNofile(_ context.Context, h *host.Host, _ *policy.Policy) (ch
 		_, after, _ := strings.Cut(string(text), "Max open files")
 		f := strings.Fields(after)
 		if !exists || len(f) == 0 {
-			continue // it ended meanwhile
+			continue // the process has ended
 		}
 		found = true
-		if soft, err := strconv.Atoi(f[0]); err == nil && soft <= 1024 { // "unlimited" is no number
+		if soft, err := strconv.Atoi(f[0]); err == nil && soft <= 1024 { // "unlimited" does not parse
 			s.Evidence = append(s.Evidence, checks.Seen(limits, "Max open files "+strings.Join(f[:min(2, len(f))], " ")))
 			s.Differs(p.Name+" has "+f[0], nofileRemedy(p.Name))
 		}

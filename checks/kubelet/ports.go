@@ -14,17 +14,17 @@ import (
 	"nodegate/policy"
 )
 
-// ports: kubelet exits where another program listens on its port.
+// ports: kubelet exits if another program listens on its port.
 func ports() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.ports", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
-		Detects: "Another program listens on kubelet's port, at its address.",
+		Detects: "Another program listens on kubelet's port and address.",
 		Symptom: "kubelet exits: \"listen tcp 0.0.0.0:10250: bind: address already in use\".",
-		How: "Kubelet's port (10250) cannot be bound to, /proc/net/tcp and tcp6 have a listening socket there, at kubelet's address or one of " +
-			"both being every address, and the process that has it open, by /proc/PID/fd, is not kubelet, and no program that has kubelet in " +
-			"it (k3s, RKE2, MicroK8s' kubelite, hyperkube).",
+		How: "kubelet's port (10250) cannot be bound. /proc/net/tcp or tcp6 has a listening socket on it whose address " +
+			"is kubelet's, or one of the two is the wildcard address. The process that owns the socket, found through /proc/PID/fd, is " +
+			"neither kubelet nor a program that contains kubelet (k3s, RKE2, MicroK8s' kubelite, hyperkube).",
 		Remedy:   "stop the other program, or set port in kubelet's configuration",
-		TradeOff: "On another port the API server, metrics-server and network policies must follow.",
+		TradeOff: "If kubelet's port changes, the API server, metrics-server and network policies must use the new one.",
 		Ref:      "https://kubernetes.io/docs/reference/networking/ports-and-protocols/",
 		Inspect:  inspectPorts,
 	}
@@ -38,13 +38,14 @@ func inspectPorts(_ context.Context, h *host.Host, _ *policy.Policy) (checks.Sta
 	return inspectPort(h, cmp.Or(k.Values["address"].Value, "0.0.0.0"), cmp.Or(k.Values["port"].Value, "10250"))
 }
 
-// inspectPort reports who else listens on a port of kubelet, so that kubelet cannot at its address.
+// inspectPort reports another program that listens on kubelet's port and keeps kubelet from binding
+// its address.
 func inspectPort(h *host.Host, address, wanted string) (checks.State, error) {
 	own, err := netip.ParseAddr(address)
-	if err != nil { // kubelet takes it for every address (net.ParseIP)
+	if err != nil { // kubelet then listens on every address (net.ParseIP)
 		own = netip.IPv6Unspecified()
 	}
-	s := checks.Passing("free, or kubelet's own")
+	s := checks.Passing("free, or used by kubelet")
 	if h.PortIsFree(wanted) {
 		return s, nil
 	}
@@ -58,12 +59,12 @@ func inspectPort(h *host.Host, address, wanted string) (checks.State, error) {
 			continue // a kernel without IPv6
 		}
 		for line := range strings.Lines(string(text)) {
-			at, inode, listens := listener(line)
+			at, inode, listens := parseListener(line)
 			port := strconv.Itoa(int(at.Port()))
 			if !listens || port != wanted || at.Addr() != own.Unmap() && !at.Addr().IsUnspecified() && !own.IsUnspecified() {
 				continue
 			}
-			owner, err := ownerOf(h, inode)
+			owner, err := findOwner(h, inode)
 			if err != nil {
 				return s, err
 			}
@@ -71,12 +72,13 @@ func inspectPort(h *host.Host, address, wanted string) (checks.State, error) {
 			switch name, _, _ := strings.Cut(owner, " "); {
 			case isKubelet(name):
 			case name == "":
-				// nodegate-watch.service may not look into kubelet. Where kubelet runs, the port is taken to be its own.
+				// nodegate-watch.service may not read kubelet's /proc/PID/fd. If kubelet runs,
+				// assume that the port is kubelet's.
 				if runs, err := kubeletRuns(h); err != nil || !runs {
-					return s, cmp.Or(err, fmt.Errorf("port %s is taken, and the process that listens there is not visible", port))
+					return s, cmp.Or(err, fmt.Errorf("port %s is in use, and its process is not visible", port))
 				}
 			default:
-				taken = append(taken, "port "+port+" by "+owner)
+				taken = append(taken, "port "+port+" is used by "+owner)
 			}
 		}
 	}
@@ -91,13 +93,15 @@ func kubeletRuns(h *host.Host) (bool, error) {
 	return slices.ContainsFunc(processes, func(p host.Process) bool { return isKubelet(p.Name) }), err
 }
 
-// isKubelet reports whether a process of that name is kubelet, or has it in it: k3s, RKE2, MicroK8s, hyperkube.
+// isKubelet reports whether a process of that name is kubelet or contains it: k3s, RKE2, MicroK8s,
+// hyperkube.
 func isKubelet(name string) bool {
 	return slices.Contains([]string{"kubelet", "k3s", "k3s-server", "k3s-agent", "rke2", "kubelite", "hyperkube"}, name)
 }
 
-// listener reads a line of /proc/net/tcp or tcp6: "0: 0100007F:280A 00000000:0000 0A ... INODE ..."; state 0A is LISTEN.
-func listener(line string) (at netip.AddrPort, inode string, listens bool) {
+// parseListener parses a line of /proc/net/tcp or tcp6: "0: 0100007F:280A 00000000:0000 0A ...
+// INODE ..."; state 0A is LISTEN.
+func parseListener(line string) (at netip.AddrPort, inode string, listens bool) {
 	f := strings.Fields(line)
 	if len(f) < 10 || f[3] != "0A" {
 		return at, "", false
@@ -106,8 +110,8 @@ func listener(line string) (at netip.AddrPort, inode string, listens bool) {
 	return at, f[9], listens
 }
 
-// ownerOf returns the name and number of the process that has a socket open, or "".
-func ownerOf(h *host.Host, inode string) (string, error) {
+// findOwner returns the name and PID of the process that has a socket open, or "".
+func findOwner(h *host.Host, inode string) (string, error) {
 	pids, err := h.Files.ReadDir("/proc")
 	if err != nil {
 		return "", err
@@ -116,7 +120,7 @@ func ownerOf(h *host.Host, inode string) (string, error) {
 		if _, err := strconv.Atoi(pid); err != nil {
 			continue
 		}
-		// Processes end while they are looked at, and those of others cannot be.
+		// A process may have ended, and the files of other users' processes may be unreadable.
 		open, err := h.Files.ReadDir("/proc/" + pid + "/fd")
 		if err != nil {
 			continue
@@ -135,15 +139,16 @@ func ownerOf(h *host.Host, inode string) (string, error) {
 	return "", nil
 }
 
-// healthzPort: kubelet runs without its health page, and what asks it calls the node broken.
+// healthzPort: kubelet runs without its healthz endpoint, so its clients report the node as unhealthy.
 func healthzPort() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.healthz-port", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
-		Detects:  "Another program listens on the port of kubelet's health page.",
-		Symptom:  "kubelet runs and logs \"Failed to start healthz server\" every 5 s; kubeadm waits for it, and gives up.",
-		How:      "As kubelet.ports, with healthzBindAddress (127.0.0.1) and healthzPort (10248, 0 for none).",
+		Detects: "Another program listens on kubelet's healthz port.",
+		Symptom: "kubelet runs and logs \"Failed to start healthz server\" every 5 s; kubeadm waits for the healthz " +
+			"endpoint and times out.",
+		How:      "Like kubelet.ports, with healthzBindAddress (127.0.0.1) and healthzPort (10248; 0 disables it).",
 		Remedy:   "stop the other program, or set healthzPort in kubelet's configuration",
-		TradeOff: "kubeadm asks port 10248 and no other.",
+		TradeOff: "kubeadm queries port 10248 only.",
 		Ref:      "https://kubernetes.io/docs/reference/networking/ports-and-protocols/",
 		Inspect: func(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 			k, err := h.Kubelet()

@@ -23,31 +23,31 @@ func TestPorts(t *testing.T) {
 		node(line("280A", "0A"), "nginx")
 	free.What, free.Want = "free", `
 pass
-want: free, or kubelet's own
-got: free, or kubelet's own`
+want: free, or used by kubelet
+got: free, or used by kubelet`
 	own.What, own.Want = "kubelet runs", `
 pass
-want: free, or kubelet's own
-got: free, or kubelet's own
+want: free, or used by kubelet
+got: free, or used by kubelet
 evidence: /proc/net/tcp: port 10250: kubelet (pid 815)`
 	microk8s := node(line("280A", "0A"), "kubelite")
 	microk8s.What, microk8s.Want = "MicroK8s runs", strings.Replace(own.Want, "kubelet (pid", "kubelite (pid", 1)
 	stranger.What, stranger.Want = "a stranger", `
 fail
-want: free, or kubelet's own
-got: port 10250 by nginx (pid 815)
+want: free, or used by kubelet
+got: port 10250 is used by nginx (pid 815)
 evidence: /proc/net/tcp: port 10250: nginx (pid 815)
 remedy: stop the other program, or set port in kubelet's configuration`
-	unseen := checkstest.Case{What: "kubelet runs, and may not be looked into", Node: checkstest.Node(map[string]string{
+	unseen := checkstest.Case{What: "kubelet runs, and its open files are unreadable", Node: checkstest.Node(map[string]string{
 		"/proc/net/tcp": title + line("280A", "0A"), "/proc/815/stat": "815 (kubelet) S 1", "/proc/815/cmdline": "kubelet\x00",
 	}, nil), Want: `
 pass
-want: free, or kubelet's own
-got: free, or kubelet's own
+want: free, or used by kubelet
+got: free, or used by kubelet
 evidence: /proc/net/tcp: port 10250: unknown process`}
-	nobody := checkstest.Case{What: "nobody is seen", Node: checkstest.Node(map[string]string{
+	invisible := checkstest.Case{What: "no process is visible", Node: checkstest.Node(map[string]string{
 		"/proc/net/tcp": title + line("280A", "0A"), "/proc/1/stat": "1 (systemd) S 1", "/proc/1/cmdline": "init\x00",
-	}, nil), Want: "unknown\nerror: port 10250 is taken, and the process that listens there is not visible"}
+	}, nil), Want: "unknown\nerror: port 10250 is in use, and its process is not visible"}
 	const elsewhere = "   0: 0100007F:280A 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100 0 0 10 0\n"
 	const mapped = "   0: 0000000000000000FFFF00000100000A:280A 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0 " +
 		"       0 4711 1 0 100 0 0 10 0\n"
@@ -56,11 +56,11 @@ evidence: /proc/net/tcp: port 10250: unknown process`}
 			kubeadmConfig: header + "address: " + address + "\n", "/proc/net/tcp": "  sl\n" + line, "/proc/815/comm": "nginx\n",
 			"/proc/815/fd/3": "-> socket:[4711]"})}
 	}
-	checkstest.RunOne(t, "kubelet.ports", checks.Boot, []checkstest.Case{free, own, microk8s, stranger, unseen, nobody,
+	checkstest.RunOne(t, "kubelet.ports", checks.Boot, []checkstest.Case{free, own, microk8s, stranger, unseen, invisible,
 		at("a stranger at another address", "10.0.0.1", elsewhere, free.Want),
-		at("a stranger at one of all addresses", "0.0.0.0", elsewhere, stranger.Want),
+		at("a stranger at one address, kubelet at all", "0.0.0.0", elsewhere, stranger.Want),
 		at("a stranger at kubelet's address, by IPv6", "10.0.0.1", mapped, stranger.Want),
-		at("a stranger at kubelet's address, which is written as one of IPv6", "'::ffff:10.0.0.1'", mapped, stranger.Want),
-		at("a stranger at all of them", "10.0.0.1", line("280A", "0A"), stranger.Want),
+		at("a stranger at kubelet's address, written as IPv6", "'::ffff:10.0.0.1'", mapped, stranger.Want),
+		at("a stranger at all addresses", "10.0.0.1", line("280A", "0A"), stranger.Want),
 	})
 }

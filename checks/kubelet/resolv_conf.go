@@ -10,24 +10,28 @@ import (
 	"nodegate/policy"
 )
 
-// resolvConf: what kubelet gives Pods for a resolver must be reachable from a Pod.
+// resolvConf: the resolvers that kubelet gives to Pods must be reachable from a Pod.
 func resolvConf() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.resolv-conf", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
-		Detects: "The resolv.conf that kubelet gives to Pods is missing, or names a resolver on the loopback, as systemd-resolved's stub.",
-		Symptom: "CoreDNS exits: \"Loop (127.0.0.1:... -> :53) detected for zone .\"; or no Pod starts: \"open /etc/resolv.conf: no such file\".",
-		How:     "resolvConf of kubelet's configuration, /etc/resolv.conf by default, has a nameserver in 127.0.0.0/8 or ::1.",
-		Remedy:  "set resolvConf: /run/systemd/resolve/resolv.conf in kubelet's configuration, as kubeadm does where systemd-resolved runs",
-		TradeOff: "Pods of dnsPolicy Default then ask the network's resolvers directly, without systemd-resolved's cache and its routing " +
-			"of domains.",
+		Detects: "The resolv.conf that kubelet gives to Pods is missing, or names a loopback resolver such as " +
+			"systemd-resolved's stub.",
+		Symptom: "CoreDNS exits: \"Loop (127.0.0.1:... -> :53) detected for zone .\"; or no Pod starts: \"open " +
+			"/etc/resolv.conf: no such file\".",
+		How: "The file named by resolvConf in kubelet's configuration (/etc/resolv.conf by default) is missing or has " +
+			"a nameserver in 127.0.0.0/8 or ::1.",
+		Remedy: "set resolvConf: /run/systemd/resolve/resolv.conf in kubelet's configuration, as kubeadm does if " +
+			"systemd-resolved runs",
+		TradeOff: "Pods with dnsPolicy Default then query the network's resolvers directly, without systemd-resolved's " +
+			"cache and per-domain routing.",
 		Ref:     "https://coredns.io/plugins/loop/#troubleshooting-loops-in-kubernetes-clusters",
 		Inspect: inspectResolvConf,
 	}
 }
 
 func inspectResolvConf(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
-	s := checks.Passing("resolvers that a Pod reaches")
-	k, found, err := read(h, &s)
+	s := checks.Passing("resolvers that a Pod can reach")
+	k, found, err := readConfig(h, &s)
 	if !found {
 		return s, err
 	}
@@ -37,7 +41,7 @@ func inspectResolvConf(_ context.Context, h *host.Host, _ *policy.Policy) (check
 		s.Evidence = []checks.Evidence{checks.Seen(setting.From.Source, setting.From.Text)}
 	}
 	if name == "" {
-		s.Skip = "kubelet's resolvConf is empty: Pods get no resolver of the node"
+		s.Skip = "kubelet's resolvConf is empty: Pods do not use the node's resolvers"
 		return s, nil
 	}
 	text, found, err := h.ReadIfAny(name)
@@ -55,7 +59,7 @@ func inspectResolvConf(_ context.Context, h *host.Host, _ *policy.Policy) (check
 		}
 		if a, err := netip.ParseAddr(f[1]); err == nil && a.IsLoopback() {
 			s.Evidence = append(s.Evidence, checks.Seen(name, strings.TrimSpace(line)))
-			s.Differs("a resolver on the loopback: "+f[1], "")
+			s.Differs("loopback resolver "+f[1], "")
 		}
 	}
 	return s, nil

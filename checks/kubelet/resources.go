@@ -19,20 +19,21 @@ import (
 	"nodegate/policy"
 )
 
-// resources: kubelet exits over what it is told to keep for itself where it cannot read that, or the machine has less.
+// resources: kubelet exits if a reservation cannot be parsed or exceeds the machine's resources.
 func resources() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.resources", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
-		Detects: "kubelet is told to reserve, or to evict at, what is no quantity; or to reserve memory or CPUs that this machine does not " +
-			"have, as where one configuration serves machines of several sizes; or to give out CPUs and to reserve none.",
-		Symptom: "kubelet restarts for ever: \"quantities must match the regular expression\", \"invalid Node Allocatable configuration. " +
-			"Resource \\\"memory\\\" has a reservation of ...\", \"reserved-cpus: 0-7 is not a subset of online-cpus: 0-3\" or \"unable to " +
-			"determine reserved CPU resources for static policy\".",
-		How: "kubeReserved, systemReserved, evictionHard, evictionSoft with evictionSoftGracePeriod, reservedSystemCPUs and " +
-			"cpuManagerPolicy of kubelet's configuration and arguments are read as kubelet does. What is reserved of memory, with evictionHard's " +
-			"memory.available, is compared with MemTotal of /proc/meminfo, what is reserved of CPUs with /sys/devices/system/cpu/online. Nothing " +
-			"is read where the command line of kubelet's unit cannot be known.",
-		Remedy:   "correct the setting that is named: quantities are like 500Mi, 2Gi or 250m",
+		Detects: "A reservation or eviction threshold is not a valid quantity; kubelet reserves memory or CPUs that " +
+			"this machine does not have, for example because one configuration serves machines of several sizes; or the static CPU " +
+			"manager has no reserved CPU.",
+		Symptom: "kubelet restarts forever: \"quantities must match the regular expression\", \"invalid Node " +
+			"Allocatable configuration. Resource \\\"memory\\\" has a reservation of ...\", \"reserved-cpus: 0-7 is not a subset of " +
+			"online-cpus: 0-3\" or \"unable to determine reserved CPU resources for static policy\".",
+		How: "Parses kubeReserved, systemReserved, evictionHard, evictionSoft with evictionSoftGracePeriod, " +
+			"reservedSystemCPUs and cpuManagerPolicy from kubelet's configuration and flags as kubelet does. Compares reserved memory " +
+			"plus evictionHard's memory.available with MemTotal in /proc/meminfo, and reserved CPUs with /sys/devices/system/cpu/online. " +
+			"Skipped if the command line of kubelet's unit is unknown.",
+		Remedy:   "correct the named setting; quantities look like 500Mi, 2Gi or 250m",
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/",
 		Inspect:  inspectResources,
@@ -41,15 +42,15 @@ func resources() checks.Problem {
 
 func inspectResources(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("resources that kubelet can reserve")
-	k, known, err := readCommand(h, &s)
+	k, known, err := readConfigAndCommand(h, &s)
 	if !known {
 		return s, err
 	}
 	j := resourceJudge{k: k, s: &s, cpuList: cmp.Or(k.Flags["reserved-cpus"], k.Values["reservedSystemCPUs"])}
-	j.reservations()
-	j.evictions()
-	j.cpuManager()
-	if err := j.machine(ctx, h); err != nil {
+	j.judgeReservations()
+	j.judgeEvictions()
+	j.judgeCPUManager()
+	if err := j.compareWithMachine(ctx, h); err != nil {
 		return s, err
 	}
 	if j.wrong != nil {
@@ -62,13 +63,13 @@ type resourceJudge struct {
 	k            config.Kubelet
 	s            *checks.State
 	wrong        []string
-	cpuList      config.KubeletValue // reservedSystemCPUs; these count, and no number of CPUs
+	cpuList      config.KubeletValue // reservedSystemCPUs; if set, the cpu reservations do not count
 	memory, cpus float64             // reserved: bytes, number
 	ofMemory     []config.KubeletValue
 	ofCPUs       []config.KubeletValue
 }
 
-func (j *resourceJudge) blame(why string, settings ...config.KubeletValue) {
+func (j *resourceJudge) addWrong(why string, settings ...config.KubeletValue) {
 	j.wrong = append(j.wrong, why)
 	for _, v := range settings {
 		if seen := checks.Seen(v.From.Source, v.From.Text); v.Value != "" && !slices.Contains(j.s.Evidence, seen) {
@@ -77,18 +78,18 @@ func (j *resourceJudge) blame(why string, settings ...config.KubeletValue) {
 	}
 }
 
-// reservations reads as parseResourceList in cmd/kubelet/app/server.go does.
-func (j *resourceJudge) reservations() {
+// judgeReservations parses reservations as parseResourceList in cmd/kubelet/app/server.go does.
+func (j *resourceJudge) judgeReservations() {
 	for _, m := range [][2]string{{"kubeReserved", "kube-reserved"}, {"systemReserved", "system-reserved"}} {
-		all := each(j.k, m[0], m[1], "=")
+		all := mapEntries(j.k, m[0], m[1], "=")
 		for _, name := range slices.Sorted(maps.Keys(all)) {
-			amount, valid := quantity(all[name].Value)
+			amount, valid := parseQuantity(all[name].Value)
 			switch {
 			case name == "cpu" && j.cpuList.Value != "":
 			case !slices.Contains([]string{"cpu", "memory", "ephemeral-storage", "pid"}, name):
-				j.blame(m[0]+" cannot have "+name, all[name])
+				j.addWrong(m[0]+" cannot reserve "+name, all[name])
 			case !valid || amount < 0:
-				j.blame(fmt.Sprintf("%s of %s is %q", name, m[0], all[name].Value), all[name])
+				j.addWrong(fmt.Sprintf("%s %s %q is invalid", m[0], name, all[name].Value), all[name])
 			case name == "cpu":
 				j.cpus += amount
 				j.ofCPUs = append(j.ofCPUs, all[name])
@@ -100,14 +101,15 @@ func (j *resourceJudge) reservations() {
 	}
 }
 
-// evictions reads as ParseThresholdConfig in pkg/kubelet/eviction/helpers.go does, except for the names: later versions have more.
-func (j *resourceJudge) evictions() {
-	grace := each(j.k, "evictionSoftGracePeriod", "eviction-soft-grace-period", "=")
+// judgeEvictions parses thresholds as ParseThresholdConfig in pkg/kubelet/eviction/helpers.go does.
+// It accepts any signal name, because later versions have more.
+func (j *resourceJudge) judgeEvictions() {
+	grace := mapEntries(j.k, "evictionSoftGracePeriod", "eviction-soft-grace-period", "=")
 	for _, m := range [][2]string{{"evictionHard", "eviction-hard"}, {"evictionSoft", "eviction-soft"}} {
-		all := each(j.k, m[0], m[1], "<")
+		all := mapEntries(j.k, m[0], m[1], "<")
 		for _, signal := range slices.Sorted(maps.Keys(all)) {
 			v := all[signal]
-			amount, valid := quantity(v.Value)
+			amount, valid := parseQuantity(v.Value)
 			valid = valid && amount > 0
 			if share, is := strings.CutSuffix(v.Value, "%"); is {
 				percent, err := strconv.ParseFloat(share, 32)
@@ -116,50 +118,50 @@ func (j *resourceJudge) evictions() {
 			_, noPeriod := time.ParseDuration(grace[signal].Value)
 			switch {
 			case !valid:
-				j.blame(fmt.Sprintf("%s of %s is %q", signal, m[0], v.Value), v)
+				j.addWrong(fmt.Sprintf("%s %s %q is invalid", m[0], signal, v.Value), v)
 			case m[0] == "evictionSoft" && noPeriod != nil:
-				j.blame(signal+" of evictionSoft has no evictionSoftGracePeriod", v, grace[signal])
+				j.addWrong("evictionSoft "+signal+" has no evictionSoftGracePeriod", v, grace[signal])
 			case m[0] == "evictionHard" && signal == "memory.available" && j.k.Flags["experimental-allocatable-ignore-eviction"].Value == "":
-				j.memory += amount // none of a percentage
+				j.memory += amount // 0 for a percentage
 				j.ofMemory = append(j.ofMemory, v)
 			}
 		}
 	}
 }
 
-func (j *resourceJudge) cpuManager() {
+func (j *resourceJudge) judgeCPUManager() {
 	switch manager := j.k.Values["cpuManagerPolicy"]; manager.Value {
 	case "", "none":
 	case "static":
 		if j.cpus == 0 && j.cpuList.Value == "" {
-			j.blame("cpuManagerPolicy is static, and no CPU is reserved", manager)
+			j.addWrong("cpuManagerPolicy is static, and no CPU is reserved", manager)
 		}
 	default:
-		j.blame(fmt.Sprintf("cpuManagerPolicy is %q, not none or static", manager.Value), manager)
+		j.addWrong(fmt.Sprintf("cpuManagerPolicy is %q; it must be none or static", manager.Value), manager)
 	}
 }
 
-// machine asks the machine for what it has, where something is reserved.
-func (j *resourceJudge) machine(ctx context.Context, h *host.Host) error {
+// compareWithMachine compares the reservations with the machine's memory and CPUs.
+func (j *resourceJudge) compareWithMachine(ctx context.Context, h *host.Host) error {
 	if j.memory > 0 {
 		fact, known := h.Fact(ctx, "node.memory")
 		has, _ := fact.(int64)
 		if !known {
-			return errors.New("/proc/meminfo does not say how much memory the machine has")
+			return errors.New("/proc/meminfo does not show the size of memory")
 		}
 		if j.memory > float64(has) {
-			j.blame(fmt.Sprintf("%.0f MiB of memory are reserved, and the machine has %d", j.memory/(1<<20), has>>20), j.ofMemory...)
+			j.addWrong(fmt.Sprintf("%.0f MiB of memory are reserved, but the machine has %d MiB", j.memory/(1<<20), has>>20), j.ofMemory...)
 		}
 	}
 	if j.cpus > 0 {
 		fact, known := h.Fact(ctx, "node.cpus")
 		has, _ := fact.(int64)
 		if !known {
-			return errors.New("/sys/devices/system/cpu/online does not say how many CPUs the machine has")
+			return errors.New("/sys/devices/system/cpu/online does not list the CPUs")
 		}
-		const rounding = 1e-6 // of sums such as 0.9 and 1.1
+		const rounding = 1e-6 // for sums such as 0.9 + 1.1
 		if j.cpus > float64(has)+rounding {
-			j.blame(fmt.Sprintf("%v CPUs are reserved, and the machine has %d", j.cpus, has), j.ofCPUs...)
+			j.addWrong(fmt.Sprintf("%v CPUs are reserved, but the machine has %d", j.cpus, has), j.ofCPUs...)
 		}
 	}
 	if j.cpuList.Value == "" {
@@ -169,15 +171,16 @@ func (j *resourceJudge) machine(ctx context.Context, h *host.Host) error {
 	if err != nil {
 		return err
 	}
-	has := cpus(online)
-	if slices.ContainsFunc(cpus(j.cpuList.Value), func(cpu int) bool { return has != nil && !slices.Contains(has, cpu) }) {
-		j.blame("reservedSystemCPUs are "+j.cpuList.Value+", and the machine has "+strings.TrimSpace(online), j.cpuList)
+	has := parseCPUList(online)
+	if slices.ContainsFunc(parseCPUList(j.cpuList.Value), func(cpu int) bool { return has != nil && !slices.Contains(has, cpu) }) {
+		j.addWrong("reservedSystemCPUs is "+j.cpuList.Value+", but the machine has CPUs "+strings.TrimSpace(online), j.cpuList)
 	}
 	return nil
 }
 
-// each returns the entries of a map in kubelet's configuration, or of its flag, which replaces the whole map.
-func each(k config.Kubelet, setting, flag, between string) map[string]config.KubeletValue {
+// mapEntries returns the entries of a map in kubelet's configuration, or of its flag, which
+// replaces the whole map.
+func mapEntries(k config.Kubelet, setting, flag, between string) map[string]config.KubeletValue {
 	all := map[string]config.KubeletValue{}
 	given := k.Given(flag)
 	for _, text := range given {
@@ -198,15 +201,16 @@ func each(k config.Kubelet, setting, flag, between string) map[string]config.Kub
 	return all
 }
 
-// quantity returns the value of a quantity of Kubernetes, like 500m or 1.5Gi. It reads every one that Kubernetes reads (parseQuantityString
-// and suffixHandler in apimachinery's pkg/api/resource, which is too large for these few lines).
-func quantity(text string) (value float64, valid bool) {
+// parseQuantity returns the value of a Kubernetes quantity, such as 500m or 1.5Gi. It accepts every
+// quantity that Kubernetes accepts (parseQuantityString and suffixHandler in apimachinery's
+// pkg/api/resource, a package too large to import for this).
+func parseQuantity(text string) (value float64, valid bool) {
 	m := regexp.MustCompile(`^[+-]?([0-9]*\.?[0-9]*)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?$`).FindStringSubmatch(text)
 	if m == nil || text == "" {
 		return 0, false
 	}
 	number, suffix := m[1], m[2]
-	value, _ = strconv.ParseFloat("0"+number, 64) // the pattern has no other
+	value, _ = strconv.ParseFloat("0"+number, 64) // the pattern allows only numbers
 	switch small := strings.Index("num", suffix); {
 	case suffix == "":
 	case small >= 0:
@@ -219,7 +223,7 @@ func quantity(text string) (value float64, valid bool) {
 		exponent, _ := strconv.Atoi(suffix[1:])
 		value *= math.Pow(10, float64(exponent))
 	}
-	value = min(value, math.MaxInt64) // Kubernetes has no larger one either
+	value = min(value, math.MaxInt64) // the largest quantity in Kubernetes
 	if text[0] == '-' {
 		value = -value
 	}

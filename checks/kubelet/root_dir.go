@@ -15,17 +15,19 @@ import (
 	"nodegate/policy"
 )
 
-// rootDir: kubelet exits where it cannot write its folder.
+// rootDir: kubelet exits if it cannot write to its root directory.
 func rootDir() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.root-dir", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
-		Detects: "kubelet's folder is on a file system that is read-only, or full before kubelet's first start.",
-		Symptom: "kubelet restarts for ever: \"mkdir /var/lib/kubelet/pki: read-only file system\" or \"no space left on device\".",
-		How: "The file system of --root-dir, /var/lib/kubelet by default, is mounted read-only for the first process (nodegate's own " +
-			"services see all of them so), or statfs has less than 32 KiB or no inode left while kubelet's cpu_manager_state is not there. A " +
-			"kubelet that has run before starts on a full disk, and evicts Pods.",
-		Remedy: "see why it is read-only (dmesg: a file system with errors is mounted so), or make space: crictl rmi " +
-			"--prune, journalctl --vacuum-size=100M",
+		Detects: "kubelet's root directory is on a read-only file system, or the file system is full before kubelet's " +
+			"first start.",
+		Symptom: "kubelet restarts forever: \"mkdir /var/lib/kubelet/pki: read-only file system\" or \"no space left " +
+			"on device\".",
+		How: "The file system of --root-dir (/var/lib/kubelet by default) is mounted read-only in the mount table of " +
+			"process 1 (nodegate's own services see every file system read-only); or statfs reports less than 32 KiB or no inode left, " +
+			"and kubelet's cpu_manager_state does not exist. A kubelet that has run before starts on a full disk, and evicts Pods.",
+		Remedy: "find out why it is read-only (`dmesg`: the kernel remounts a file system with errors), or free space: " +
+			"run `crictl rmi --prune` or `journalctl --vacuum-size=100M`",
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/reference/node/kubelet-files/",
 		Inspect:  inspectRootDir,
@@ -33,8 +35,8 @@ func rootDir() checks.Problem {
 }
 
 func inspectRootDir(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
-	s := checks.Passing("a file system to write to")
-	k, found, err := read(h, &s)
+	s := checks.Passing("a writable file system with space")
+	k, found, err := readConfig(h, &s)
 	if !found {
 		return s, err
 	}
@@ -47,12 +49,12 @@ func inspectRootDir(_ context.Context, h *host.Host, _ *policy.Policy) (checks.S
 	if err != nil {
 		return s, err
 	}
-	target := resolved(h.Files, at)
-	mounted, err := mountOf(h, "/proc/1/mounts", target)
+	target := resolveLinks(h.Files, at)
+	mounted, err := findMount(h, "/proc/1/mounts", target)
 	if err != nil {
 		return s, err
 	}
-	const little = 32 << 10 // certificate, key and state of a first start
+	const little = 32 << 10 // a first start writes a certificate, a key and state
 	full := ""
 	switch {
 	case len(mounted) > 3 && slices.Contains(strings.Split(mounted[3], ","), "ro"):
@@ -77,14 +79,15 @@ func inspectRootDir(_ context.Context, h *host.Host, _ *policy.Policy) (checks.S
 	return s, nil
 }
 
-// resolved returns a path without the symbolic links in it, as statfs(2) follows them: a table of mounts has no others. What is no link,
-// or was not asked of an older recording, stays as it is.
-func resolved(files host.Files, name string) string {
-	const most = 40 // as the kernel follows (MAXSYMLINKS in include/linux/namei.h): of more, statfs(2) has said ELOOP
+// resolveLinks resolves the symbolic links in a path as statfs(2) does: a mount table lists
+// resolved paths only. It leaves elements unchanged that are not links, or that an older recording
+// does not contain.
+func resolveLinks(files host.Files, name string) string {
+	const most = 40 // the kernel's limit (MAXSYMLINKS in include/linux/namei.h); with more, statfs(2) returned ELOOP
 	at, followed := "/", 0
 	rest := strings.Split(name, "/")
 	for len(rest) > 0 {
-		next := path.Join(at, rest[0]) // "..", too: what is before it has no link left
+		next := path.Join(at, rest[0]) // also right for "..": the path before it is free of links
 		rest = rest[1:]
 		to := ""
 		if next != at && followed < most {
@@ -103,9 +106,9 @@ func resolved(files host.Files, name string) string {
 	return at
 }
 
-// mountOf returns the line of a table of mounts that a path is on, nil where there is none: the last of those with the
-// longest mount point.
-func mountOf(h *host.Host, table, path string) (mounted []string, err error) {
+// findMount returns the line of a mount table for the file system of a path, or nil: the last line
+// with the longest matching mount point.
+func findMount(h *host.Host, table, path string) (mounted []string, err error) {
 	text, err := h.Text(table)
 	if err != nil {
 		return nil, err

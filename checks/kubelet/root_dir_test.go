@@ -10,17 +10,18 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// TestRootDirBehindLinks: statfs(2) follows symbolic links, and the mount that it tells of is the one to judge.
+// TestRootDirBehindLinks: statfs(2) follows symbolic links, so the check must inspect the mount at the target.
 func TestRootDirBehindLinks(t *testing.T) {
 	const readOnlyRoot = "/dev/vda / ext4 ro 0 0\n/dev/vdb /mnt/disk ext4 rw 0 0\n"
 	const readOnlyDisk = "/dev/vda / ext4 rw 0 0\n/dev/vdb /mnt/disk ext4 ro 0 0\n"
 	node := func(mounts string, links map[string]string) *hosttest.Machine {
 		return withUnit("", with(links, "/proc/1/mounts", mounts))
 	}
-	const right = "pass\nwant: a file system to write to\ngot: a file system to write to"
+	const right = "pass\nwant: a writable file system with space\ngot: a writable file system with space"
 	wrong := func(evidence string) string {
-		return "fail\nwant: a file system to write to\ngot: read-only\n" + evidence + "\nremedy: see why it is read-only (dmesg: a file system " +
-			"with errors is mounted so), or make space: crictl rmi --prune, journalctl --vacuum-size=100M"
+		return "fail\nwant: a writable file system with space\ngot: read-only\n" + evidence + "\nremedy: find out why it is read-only " +
+			"(`dmesg`: the kernel remounts a file system with errors), or free space: run `crictl rmi --prune` or `journalctl " +
+			"--vacuum-size=100M`"
 	}
 	const onRoot, onDisk = "evidence: /proc/1/mounts: /dev/vda / ext4 ro", "evidence: /proc/1/mounts: /dev/vdb /mnt/disk ext4 ro"
 	itself := map[string]string{"/var/lib/kubelet": "-> /mnt/disk/kubelet"}
@@ -28,16 +29,16 @@ func TestRootDirBehindLinks(t *testing.T) {
 	notMade.Refuse = map[string]error{"s /var/lib/kubelet": syscall.ENOENT}
 	checkstest.RunOne(t, "kubelet.root-dir", checks.Boot, []checkstest.Case{
 		{What: "no link", Node: node(readOnlyRoot, nil), Want: wrong(onRoot)},
-		{What: "its folder", Node: node(readOnlyRoot, itself), Want: right},
-		{What: "what its folder is in, by a relative link", Node: node(readOnlyRoot, map[string]string{"/var": "-> mnt/disk/var"}), Want: right},
+		{What: "its directory is a link", Node: node(readOnlyRoot, itself), Want: right},
+		{What: "its parent directory is a relative link", Node: node(readOnlyRoot, map[string]string{"/var": "-> mnt/disk/var"}), Want: right},
 		{What: "a link in a link, with ..", Node: node(readOnlyRoot, map[string]string{"/var/lib": "-> ../data/./state/",
 			"/data": "-> /mnt/disk"}), Want: right},
-		{What: "its folder is not made", Node: notMade, Want: right},
-		{What: "out of the disk that can be written", Node: node(readOnlyRoot+"/dev/vdc /var/lib ext4 rw 0 0\n",
+		{What: "its directory does not exist", Node: notMade, Want: right},
+		{What: "a link out of the writable disk", Node: node(readOnlyRoot+"/dev/vdc /var/lib ext4 rw 0 0\n",
 			map[string]string{"/var/lib/kubelet": "-> /kubelet"}), Want: wrong("evidence: /var/lib/kubelet: -> /kubelet\n" + onRoot)},
-		{What: "to a disk that cannot be written", Node: node(readOnlyDisk, itself),
+		{What: "a link to a read-only disk", Node: node(readOnlyDisk, itself),
 			Want: wrong("evidence: /var/lib/kubelet: -> /mnt/disk/kubelet\n" + onDisk)},
-		{What: "links that lead nowhere end", Node: node(readOnlyRoot, map[string]string{"/var": "-> /var"}), Want: wrong(onRoot)},
+		{What: "a link to itself", Node: node(readOnlyRoot, map[string]string{"/var": "-> /var"}), Want: wrong(onRoot)},
 	})
 
 	on := func(h *host.Host) string {
@@ -47,5 +48,5 @@ func TestRootDirBehindLinks(t *testing.T) {
 	now := on(recording)
 	checkstest.Equal(t, "a replay", now, on(host.Replay(snapshot)))
 	clear(snapshot.SymLink)
-	checkstest.Equal(t, "an older recording, which was not asked for links", right, on(host.Replay(snapshot)))
+	checkstest.Equal(t, "an older recording without links", right, on(host.Replay(snapshot)))
 }

@@ -20,21 +20,21 @@ func TestHostUsers(t *testing.T) {
 	checkstest.RunOne(t, "kubelet.host-users", checks.Run, []checkstest.Case{
 		{What: "a hardening guide", Node: node("1.36.0", "0"), Want: `
 warn
-want: user namespaces
-got: none
+want: user namespaces allowed
+got: not allowed
 evidence: /proc/sys/user/max_user_namespaces: 0
-remedy: run: sysctl -w user.max_user_namespaces=15000; and put it into the policy`},
-		{What: "a kernel without", Node: node("1.33.1", ""), Want: `
+remedy: run ` + "`sysctl -w user.max_user_namespaces=15000`" + `, and add it to the policy`},
+		{What: "a kernel without user namespaces", Node: node("1.33.1", ""), Want: `
 warn
-want: user namespaces
-got: a kernel without them
-remedy: take a kernel with CONFIG_USER_NS`},
-		{What: "some", Node: node("1.36.0", "15000"), Want: `
+want: user namespaces allowed
+got: a kernel without user namespaces
+remedy: use a kernel with CONFIG_USER_NS`},
+		{What: "allowed", Node: node("1.36.0", "15000"), Want: `
 pass
-want: user namespaces
-got: user namespaces
+want: user namespaces allowed
+got: user namespaces allowed
 evidence: /proc/sys/user/max_user_namespaces: 15000`},
-		{What: "an older kubelet", Node: node("1.32.9", "0"), Want: "skipped\nskipped: kubelet is older than 1.33, or is not here"},
+		{What: "an older kubelet", Node: node("1.32.9", "0"), Want: "skipped\nskipped: kubelet is older than 1.33 or not installed"},
 	})
 }
 
@@ -45,13 +45,13 @@ func TestClock(t *testing.T) {
 		return m
 	}
 	checkstest.RunOne(t, "clock.unsynchronised", checks.Run, []checkstest.Case{
-		{What: "nobody sets it", Node: node("7265.31", true), Want: `
+		{What: "unsynchronised", Node: node("7265.31", true), Want: `
 warn
-want: a clock that follows another
-got: one that follows none
+want: a synchronised clock
+got: an unsynchronised clock
 evidence: adjtimex: STA_UNSYNC, 2h1m0s after the boot
-remedy: start chronyd or systemd-timesyncd, and see whether its servers answer: timedatectl; chronyc tracking`},
-		{What: "set", Node: node("7265.31", false), Want: "pass\nwant: a clock that follows another\ngot: a clock that follows another"},
+remedy: start chronyd or systemd-timesyncd; run ` + "`timedatectl`" + ` or ` + "`chronyc tracking`" + ` to see whether its servers answer`},
+		{What: "synchronised", Node: node("7265.31", false), Want: "pass\nwant: a synchronised clock\ngot: a synchronised clock"},
 		{What: "just booted", Node: node("599.9", true), Want: "skipped\nskipped: the machine has been up for less than 10 minutes"},
 	})
 }

@@ -13,21 +13,20 @@ import (
 	"nodegate/policy"
 )
 
-// runtime: kubelet exits where its container runtime does not speak CRI v1.
+// runtime: kubelet exits if its container runtime does not serve CRI v1.
 func runtime() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.runtime", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true, Concurrent: true,
-		Detects: "The container runtime of kubelet's configuration does not answer CRI v1: it is too old, its CRI plugin is disabled, " +
-			"or it is not up yet.",
-		Symptom: "kubelet restarts for ever: \"validate CRI v1 runtime API for endpoint ...: rpc error: code = Unimplemented\", or \"no " +
-			"such file or " +
-			"directory\" of the socket; the Node never appears.",
-		How: "CRI's Version is called on the Unix socket of containerRuntimeEndpoint, or of containerd, kubelet's default, where its " +
-			"configuration names none: runtime.v1, then runtime.v1alpha2, which kubelet stopped using in 1.26. Without a configuration " +
-			"of kubelet nothing is asked, nor of one before 1.24 that uses Docker; that containerd's socket is missing says nothing where " +
-			"kubelet's command line or version cannot be known, and before kubeadm join.",
-		Remedy:   "install containerd 1.6 or CRI-O 1.20 or later, and let its CRI plugin run",
-		TradeOff: "A newer containerd may need its configuration converted: containerd config migrate.",
+		Detects: "The container runtime that kubelet uses does not answer CRI v1: it is too old, its CRI plugin is " +
+			"disabled, or it has not started.",
+		Symptom: "kubelet restarts forever: \"validate CRI v1 runtime API for endpoint ...: rpc error: code = " +
+			"Unimplemented\", or \"no such file or directory\" for the socket; the Node never appears.",
+		How: "Calls CRI's Version on the Unix socket of containerRuntimeEndpoint, by default containerd's: runtime.v1, " +
+			"then runtime.v1alpha2, which kubelet dropped in 1.26. Skipped without a kubelet configuration, and for a kubelet before 1.24 " +
+			"that uses Docker. If no endpoint is configured, a missing containerd socket is not a failure while kubelet's command line or " +
+			"version is unknown, nor before kubeadm join.",
+		Remedy:   "install containerd 1.6 or CRI-O 1.20 or later, and enable its CRI plugin",
+		TradeOff: "A newer containerd may need its configuration converted: run `containerd config migrate`.",
 		Ref:      "https://kubernetes.io/blog/2022/11/18/upcoming-changes-in-kubernetes-1-26/",
 		Inspect:  inspectRuntime,
 	}
@@ -37,15 +36,15 @@ const containerdSocket = "/run/containerd/containerd.sock"
 
 func inspectRuntime(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("CRI v1")
-	k, found, err := read(h, &s)
+	k, found, err := readConfig(h, &s)
 	if !found || h.Runtimes == nil {
-		s.Skip = cmp.Or(s.Skip, "no runtime can be asked here")
+		s.Skip = cmp.Or(s.Skip, "no container runtime to query here")
 		return s, err
 	}
 	socket := containerdSocket
 	setting := k.Values["containerRuntimeEndpoint"]
 	if setting.Value != "" {
-		socket = socketOf(setting.Value)
+		socket = socketPath(setting.Value)
 		s.Evidence = []checks.Evidence{checks.Seen(setting.From.Source, setting.From.Text)}
 	}
 	s, err = judgeRuntime(ctx, h, s, socket)
@@ -57,27 +56,27 @@ func inspectRuntime(ctx context.Context, h *host.Host, _ *policy.Policy) (checks
 	case err != nil:
 		return s, err
 	case minor > 0 && minor < 24:
-		return checks.State{Skip: "kubelet before 1.24 uses Docker where its configuration names no runtime"}, nil
+		return checks.State{Skip: "without a configured runtime, kubelet before 1.24 uses Docker"}, nil
 	}
 	exists, err := h.Files.Exists(socket)
 	if err != nil || exists {
 		return s, err
 	}
-	before, err := beforeJoin(h, k)
+	before, err := isBeforeJoin(h, k)
 	switch {
 	case err != nil:
 		return s, err
 	case before: // kubeadm join may name another runtime
 		return checks.State{Skip: notJoined}, nil
 	case minor == 0, k.Command == nil:
-		return checks.State{Skip: "kubelet's configuration names no runtime, and there is no " + socket}, nil
+		return checks.State{Skip: "kubelet's configuration names no runtime, and " + socket + " does not exist"}, nil
 	}
 	return s, nil
 }
 
-// socketOf returns the Unix socket of an endpoint as kubelet reads it (parseEndpoint of k8s.io/cri-client): of a URL or, still, of a path
-// alone.
-func socketOf(endpoint string) string {
+// socketPath returns the Unix socket of an endpoint as kubelet parses it (parseEndpoint of
+// k8s.io/cri-client): the path of a URL, or a plain path, which is deprecated.
+func socketPath(endpoint string) string {
 	if u, err := url.Parse(endpoint); err == nil && u.Scheme == "unix" {
 		return u.Path
 	}
@@ -93,8 +92,8 @@ func judgeRuntime(ctx context.Context, h *host.Host, s checks.State, socket stri
 		return s, nil
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		s.Evidence = append(s.Evidence, checks.Seen(socket, err.Error()))
-		s.Differs("nobody answers at "+socket,
-			"start the container runtime, and see why it did not: systemctl status containerd crio; or correct containerRuntimeEndpoint")
+		s.Differs("no answer at "+socket,
+			"start the container runtime (`systemctl status containerd crio` shows why it is down), or correct containerRuntimeEndpoint")
 		return s, nil
 	case !errors.Is(err, errors.ErrUnsupported):
 		return s, err
@@ -110,8 +109,8 @@ func judgeRuntime(ctx context.Context, h *host.Host, s checks.State, socket stri
 		s.Differs("CRI v1alpha2 only: "+old, "install containerd 1.6 or CRI-O 1.20 or later")
 	case errors.Is(err, errors.ErrUnsupported):
 		s.Evidence = append(s.Evidence, checks.Seen(socket, "neither runtime.v1 nor runtime.v1alpha2"))
-		s.Differs("the runtime has no CRI", "take \"cri\" out of disabled_plugins in /etc/containerd/config.toml, then run: "+
-			"systemctl restart containerd; `containerd config dump` shows why a plugin does not run")
+		s.Differs("the runtime does not serve CRI", "remove \"cri\" from disabled_plugins in /etc/containerd/config.toml, then run `systemctl "+
+			"restart containerd`; `containerd config dump` shows why a plugin is off")
 	default:
 		return s, err
 	}

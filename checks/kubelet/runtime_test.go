@@ -22,7 +22,7 @@ func TestRuntime(t *testing.T) {
 		m.Runtime, m.Version = runtime, map[string]string{"kubelet": kubelet}
 		return m
 	}
-	docker := func(kubelet string) *hosttest.Machine { // its package brings a containerd without CRI
+	docker := func(kubelet string) *hosttest.Machine { // Docker's package ships containerd without CRI
 		m := node(map[string]string{"none " + socket: ""}, kubelet)
 		m.Files["/var/lib/kubelet/config.yaml"], m.Files[socket] = "cgroupDriver: systemd\n", ""
 		return m
@@ -34,11 +34,11 @@ func TestRuntime(t *testing.T) {
 		return m
 	}
 	const command = "/usr/bin/kubelet --config=/var/lib/kubelet/config.yaml"
-	const noSocket = "\nskipped\nskipped: kubelet's configuration names no runtime, and there is no " + socket
+	const noSocket = "\nskipped\nskipped: kubelet's configuration names no runtime, and " + socket + " does not exist"
 	short := node(map[string]string{"v1 " + socket: "containerd 1.6.20"}, "")
 	short.Files["/var/lib/kubelet/config.yaml"] = "containerRuntimeEndpoint: unix:" + socket + "\n"
 	checkstest.RunOne(t, "kubelet.runtime", checks.Boot, []checkstest.Case{
-		{What: "today's, by a URL without a host", Node: short, Want: `
+		{What: "a current containerd, by a URL without a host", Node: short, Want: `
 pass
 want: CRI v1
 got: CRI v1, containerd 1.6.20
@@ -46,21 +46,21 @@ evidence: /var/lib/kubelet/config.yaml: containerRuntimeEndpoint: unix:/run/cont
 evidence: /run/containerd/containerd.sock: containerd 1.6.20`},
 		{What: "no kubelet yet", Node: checkstest.Node(nil, nil), Want: `
 skipped
-skipped: no configuration of kubelet is here`},
-		{What: "today's", Node: node(map[string]string{"v1 " + socket: "containerd 1.6.20"}, ""), Want: `
+skipped: no kubelet configuration found`},
+		{What: "a current containerd", Node: node(map[string]string{"v1 " + socket: "containerd 1.6.20"}, ""), Want: `
 pass
 want: CRI v1
 got: CRI v1, containerd 1.6.20
 evidence: /var/lib/kubelet/config.yaml: containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
 evidence: /run/containerd/containerd.sock: containerd 1.6.20`},
-		{What: "of Debian 11", Node: node(map[string]string{"v1alpha2 " + socket: "containerd 1.4.13"}, "Kubernetes v1.34.4"), Want: `
+		{What: "Debian 11", Node: node(map[string]string{"v1alpha2 " + socket: "containerd 1.4.13"}, "Kubernetes v1.34.4"), Want: `
 fail
 want: CRI v1
 got: CRI v1alpha2 only: containerd 1.4.13
 evidence: /var/lib/kubelet/config.yaml: containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
 evidence: /run/containerd/containerd.sock: containerd 1.4.13, CRI v1alpha2 only
 remedy: install containerd 1.6 or CRI-O 1.20 or later`},
-		{What: "of Debian 11, and a kubelet of its time", Node: node(map[string]string{"v1alpha2 " + socket: "containerd 1.4.13"},
+		{What: "Debian 11, and an old kubelet", Node: node(map[string]string{"v1alpha2 " + socket: "containerd 1.4.13"},
 			"Kubernetes v1.22.1"), Want: `
 pass
 want: CRI v1
@@ -70,47 +70,45 @@ evidence: /run/containerd/containerd.sock: containerd 1.4.13, CRI v1alpha2 only`
 		{What: "plugin disabled", Node: node(map[string]string{"none " + socket: ""}, ""), Want: `
 fail
 want: CRI v1
-got: the runtime has no CRI
+got: the runtime does not serve CRI
 evidence: /var/lib/kubelet/config.yaml: containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
 evidence: /run/containerd/containerd.sock: neither runtime.v1 nor runtime.v1alpha2
-remedy: take "cri" out of disabled_plugins in /etc/containerd/config.toml, then run: systemctl restart containerd; ` +
-			"`containerd config dump` shows why a plugin does not run"},
-		{What: "Docker's, and a kubelet that does not use it by CRI", Node: docker("Kubernetes v1.23.17"), Want: `
+remedy: remove "cri" from disabled_plugins in /etc/containerd/config.toml, then run ` + "`systemctl restart containerd`" + `; ` + "`containerd config dump`" + ` shows why a plugin is off`},
+		{What: "Docker's containerd, and a kubelet that uses Docker", Node: docker("Kubernetes v1.23.17"), Want: `
 skipped
-skipped: kubelet before 1.24 uses Docker where its configuration names no runtime`},
-		{What: "Docker's, and a kubelet that has only CRI", Node: docker("Kubernetes v1.24.0"), Want: `
+skipped: without a configured runtime, kubelet before 1.24 uses Docker`},
+		{What: "Docker's containerd, and a kubelet that requires CRI", Node: docker("Kubernetes v1.24.0"), Want: `
 fail
 want: CRI v1
-got: the runtime has no CRI
+got: the runtime does not serve CRI
 evidence: /run/containerd/containerd.sock: neither runtime.v1 nor runtime.v1alpha2
-remedy: take "cri" out of disabled_plugins in /etc/containerd/config.toml, then run: systemctl restart containerd; ` +
-			"`containerd config dump` shows why a plugin does not run"},
+remedy: remove "cri" from disabled_plugins in /etc/containerd/config.toml, then run ` + "`systemctl restart containerd`" + `; ` + "`containerd config dump`" + ` shows why a plugin is off`},
 		{What: "not started", Node: node(nil, ""), Want: `
 fail
 want: CRI v1
-got: nobody answers at /run/containerd/containerd.sock
+got: no answer at /run/containerd/containerd.sock
 evidence: /var/lib/kubelet/config.yaml: containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
 evidence: /run/containerd/containerd.sock: connect /run/containerd/containerd.sock: no such file or directory
-remedy: start the container runtime, and see why it did not: systemctl status containerd crio; or correct containerRuntimeEndpoint`},
-		{What: "not started, and kubelet takes its default", Node: unnamed(command, "Kubernetes v1.37.2"), Want: `
+remedy: start the container runtime (` + "`systemctl status containerd crio`" + ` shows why it is down), or correct containerRuntimeEndpoint`},
+		{What: "not started, and kubelet uses its default", Node: unnamed(command, "Kubernetes v1.37.2"), Want: `
 fail
 want: CRI v1
-got: nobody answers at /run/containerd/containerd.sock
+got: no answer at /run/containerd/containerd.sock
 evidence: /run/containerd/containerd.sock: connect /run/containerd/containerd.sock: no such file or directory
-remedy: start the container runtime, and see why it did not: systemctl status containerd crio; or correct containerRuntimeEndpoint`},
-		{What: "no name, and a script that may give one", Node: unnamed("/opt/start", "Kubernetes v1.37.2"), Want: noSocket},
-		{What: "no name, and a kubelet without a version", Node: unnamed(command, ""), Want: noSocket},
-		{What: "no name, before kubeadm join gives CRI-O's", Node: unnamed("/usr/bin/kubelet --config=/none.yaml --kubeconfig=/none.conf "+
+remedy: start the container runtime (` + "`systemctl status containerd crio`" + ` shows why it is down), or correct containerRuntimeEndpoint`},
+		{What: "no endpoint, and a script that may set one", Node: unnamed("/opt/start", "Kubernetes v1.37.2"), Want: noSocket},
+		{What: "no endpoint, and a kubelet without a version", Node: unnamed(command, ""), Want: noSocket},
+		{What: "no endpoint, before kubeadm join sets CRI-O's", Node: unnamed("/usr/bin/kubelet --config=/none.yaml --kubeconfig=/none.conf "+
 			"--bootstrap-kubeconfig=/none.boot", "Kubernetes v1.37.2"), Want: `
 skipped
-skipped: this node has joined no cluster yet: kubeadm join writes kubelet's files`},
-		{What: "no name, no containerd, and Docker inside kubelet", Node: unnamed(command, "Kubernetes v1.23.17"), Want: `
+skipped: this node has not joined a cluster: kubeadm join writes kubelet's files`},
+		{What: "no endpoint, no containerd, and Docker inside kubelet", Node: unnamed(command, "Kubernetes v1.23.17"), Want: `
 skipped
-skipped: kubelet before 1.24 uses Docker where its configuration names no runtime`},
+skipped: without a configured runtime, kubelet before 1.24 uses Docker`},
 	})
 }
 
-// TestRealContainerd asks a real containerd, with its CRI plugin and without.
+// TestRealContainerd queries a real containerd, with and without its CRI plugin.
 func TestRealContainerd(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "containerd")
@@ -120,7 +118,7 @@ func TestRealContainerd(t *testing.T) {
 	}
 	defer h.Close()
 	if said := containerd(t, h, ""); said == "" {
-		t.Error("a whole containerd says nothing of itself")
+		t.Error("containerd reports no version")
 	}
 	containerd(t, h, `disabled_plugins = ["io.containerd.grpc.v1.cri"]`)
 	containerd(t, h, `[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
@@ -129,7 +127,7 @@ runtime_type = "io.containerd.runc.v2"
 SystemdCgroup = true`)
 }
 
-// containerd starts one with folders of its own, and returns what it says of itself.
+// containerd starts a containerd with its own directories, and returns the version that it reports.
 func containerd(t *testing.T, h *host.Host, settings string) string {
 	t.Helper()
 	dir := t.TempDir()

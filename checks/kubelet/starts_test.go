@@ -25,12 +25,12 @@ fail
 want: v2, or a kubelet that runs on v1
 got: v1, and kubelet 1.35
 evidence: /proc/mounts: tmpfs at /sys/fs/cgroup
-remedy: boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line, or set failCgroupV1: false`},
+remedy: boot with systemd.unified_cgroup_hierarchy=1 on the kernel command line, or set failCgroupV1: false`},
 		{What: "v1 and 1.34", Node: node(v1, "", "v1.34.4"), Want: right + "evidence: /proc/mounts: tmpfs at /sys/fs/cgroup"},
-		{What: "v1, and a kubelet that does not say its version", Node: node(v1, "", "hangs"), Want: `
+		{What: "v1, and a kubelet that reports no version", Node: node(v1, "", "hangs"), Want: `
 unknown
 error: /usr/bin/kubelet --version did not end: context deadline exceeded`},
-		{What: "v1, and kubelet is told", Node: node(v1, "failCgroupV1: false\n", "v1.36.3"),
+		{What: "v1, tolerated", Node: node(v1, "failCgroupV1: false\n", "v1.36.3"),
 			Want: right + `evidence: /proc/mounts: tmpfs at /sys/fs/cgroup
 evidence: /var/lib/kubelet/config.yaml: failCgroupV1: false`},
 		{What: "v1 and LimitedSwap", Node: node(v1, "failCgroupV1: false\nmemorySwap: {swapBehavior: LimitedSwap}\n", "v1.36.3"), Want: `
@@ -41,10 +41,10 @@ evidence: /proc/mounts: tmpfs at /sys/fs/cgroup
 evidence: /var/lib/kubelet/config.yaml: failCgroupV1: false
 evidence: /var/lib/kubelet/config.yaml: memorySwap.swapBehavior: LimitedSwap
 remedy: boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line, or set memorySwap.swapBehavior: NoSwap`},
-		{What: "v1 and LimitedSwap, of which kubelet knows nothing",
+		{What: "v1 and LimitedSwap, with the gate off",
 			Node: node(v1, "memorySwap: {swapBehavior: LimitedSwap}\nfeatureGates: {NodeSwap: false}\n", "v1.31.4"),
 			Want: right + "evidence: /proc/mounts: tmpfs at /sys/fs/cgroup"},
-		{What: "no kubelet", Node: checkstest.Node(nil, nil), Want: "skipped\nskipped: no configuration of kubelet is here"},
+		{What: "no kubelet", Node: checkstest.Node(nil, nil), Want: "skipped\nskipped: no kubelet configuration found"},
 	})
 }
 
@@ -55,25 +55,25 @@ func TestRootDir(t *testing.T) {
 		return m
 	}
 	want := func(verdict, got, seen string) string {
-		return "\n" + verdict + "\nwant: a file system to write to\ngot: " + got + "\n" + seen
+		return "\n" + verdict + "\nwant: a writable file system with space\ngot: " + got + "\n" + seen
 	}
-	const remedy = "\nremedy: see why it is read-only (dmesg: a file system with errors is mounted so), or make space: crictl rmi --prune, " +
-		"journalctl --vacuum-size=100M"
+	const remedy = "\nremedy: find out why it is read-only (`dmesg`: the kernel remounts a file system with errors), or free space: " +
+		"run `crictl rmi --prune` or `journalctl --vacuum-size=100M`"
 	missing := node("ro", host.Space{Free: 1 << 30}, nil)
 	missing.Refuse = map[string]error{"s /data/kubelet": syscall.ENOENT}
 	checkstest.RunOne(t, "kubelet.root-dir", checks.Boot, []checkstest.Case{
-		{What: "space, on a file system that counts no inodes", Node: node("rw", host.Space{Free: 1 << 20}, nil),
-			Want: want("pass", "a file system to write to", "")},
+		{What: "space, on a file system without inode counts", Node: node("rw", host.Space{Free: 1 << 20}, nil),
+			Want: want("pass", "a writable file system with space", "")},
 		{What: "read-only", Node: node("ro,relatime", host.Space{Free: 1 << 20}, nil),
 			Want: want("fail", "read-only", "evidence: /proc/1/mounts: /dev/sdb /data ext4 ro,relatime"+remedy)},
-		{What: "the folder is not made, and cannot be", Node: missing,
+		{What: "the directory is missing on a read-only disk", Node: missing,
 			Want: want("fail", "read-only", "evidence: /proc/1/mounts: /dev/sdb /data ext4 ro"+remedy)},
 		{What: "full", Node: node("rw", host.Space{Free: 4096}, nil),
 			Want: want("fail", "4096 bytes left", "evidence: /data/kubelet: 4096 bytes left"+remedy)},
 		{What: "no inodes", Node: node("rw", host.Space{Free: 1 << 30, Inodes: 10}, nil),
 			Want: want("fail", "no inode left", "evidence: /data/kubelet: no inode left"+remedy)},
 		{What: "full, and kubelet has run before", Node: node("rw", host.Space{}, map[string]string{"/data/kubelet/cpu_manager_state": "{}"}),
-			Want: want("pass", "a file system to write to", "evidence: /data/kubelet: 0 bytes left")},
+			Want: want("pass", "a writable file system with space", "evidence: /data/kubelet: 0 bytes left")},
 	})
 }
 
@@ -89,11 +89,11 @@ func TestKmsg(t *testing.T) {
 fail
 want: /dev/kmsg
 got: missing
-remedy: run: mknod -m 600 /dev/kmsg c 1 11; for LXC, let the container have it: lxc.mount.entry = /dev/kmsg dev/kmsg none bind,create=file`},
+remedy: run ` + "`mknod -m 600 /dev/kmsg c 1 11`" + `; for LXC, set ` + "`lxc.mount.entry = /dev/kmsg dev/kmsg none bind,create=file`"},
 		{What: "a user namespace", Node: in(tree, users),
-			Want: "skipped\nskipped: in a user namespace, kubelet may be told to do without"},
+			Want: "skipped\nskipped: in a user namespace, kubelet may be configured to run without it"},
 		{What: "a service without devices", Node: in("tmpfs /dev tmpfs ro 0 0\n", machine),
-			Want: "skipped\nskipped: this process has a /dev of its own, as nodegate-watch.service has"},
+			Want: "skipped\nskipped: this process has its own /dev, like nodegate-watch.service"},
 	})
 }
 
@@ -117,36 +117,37 @@ want: the runtime's driver
 got: kubelet systemd, runtime cgroupfs
 evidence: /run/containerd/containerd.sock: cgroupfs
 evidence: /var/lib/kubelet/config.yaml: cgroupDriver: systemd
-remedy: set SystemdCgroup = true in containerd's configuration, at the path of its version, and cgroupDriver: systemd in kubelet's`},
-		{What: "they differ, and kubelet obeys the runtime", Node: node("", host.CgroupDriver{Driver: "systemd", Told: true}),
+remedy: set SystemdCgroup = true in containerd's configuration (the path depends on its version) and cgroupDriver: systemd in kubelet's`},
+		{What: "they differ, and kubelet adopts the runtime's", Node: node("", host.CgroupDriver{Driver: "systemd", Told: true}),
 			Want: right + "systemd"},
-		{What: "no runtime", Node: node("", host.CgroupDriver{}), Want: "skipped\nskipped: the runtime at " + socket + " does not say its driver"},
+		{What: "no runtime", Node: node("", host.CgroupDriver{}), Want: "skipped\nskipped: the runtime at " + socket + " does not " +
+			"report its driver"},
 	})
 }
 
 func TestResolvConf(t *testing.T) {
 	const stub, right = "# by systemd-resolved\nnameserver 127.0.0.53\noptions edns0\n",
-		"\npass\nwant: resolvers that a Pod reaches\ngot: resolvers that a Pod reaches\n"
+		"\npass\nwant: resolvers that a Pod can reach\ngot: resolvers that a Pod can reach\n"
 	config := header + "resolvConf: /run/systemd/resolve/resolv.conf\n"
-	const remedy = "\nremedy: set resolvConf: /run/systemd/resolve/resolv.conf in kubelet's configuration, as kubeadm does where " +
+	const remedy = "\nremedy: set resolvConf: /run/systemd/resolve/resolv.conf in kubelet's configuration, as kubeadm does if " +
 		"systemd-resolved runs"
 	node := func(files map[string]string) *hosttest.Machine { return withUnit("--config="+kubeadmConfig, files) }
 	checkstest.RunOne(t, "kubelet.resolv-conf", checks.Run, []checkstest.Case{
 		{What: "the stub", Node: node(map[string]string{"/etc/resolv.conf": stub}), Want: `
 warn
-want: resolvers that a Pod reaches
-got: a resolver on the loopback: 127.0.0.53
+want: resolvers that a Pod can reach
+got: loopback resolver 127.0.0.53
 evidence: /etc/resolv.conf: nameserver 127.0.0.53` + remedy},
 		{What: "as kubeadm does", Node: node(map[string]string{kubeadmConfig: config, "/etc/resolv.conf": stub,
 			"/run/systemd/resolve/resolv.conf": "nameserver 10.0.0.2\n"}),
 			Want: right + "evidence: /var/lib/kubelet/config.yaml: resolvConf: /run/systemd/resolve/resolv.conf"},
 		{What: "missing", Node: node(map[string]string{kubeadmConfig: config}), Want: `
 warn
-want: resolvers that a Pod reaches
+want: resolvers that a Pod can reach
 got: /run/systemd/resolve/resolv.conf is missing
 evidence: /var/lib/kubelet/config.yaml: resolvConf: /run/systemd/resolve/resolv.conf` + remedy},
-		{What: "none is wanted", Node: node(map[string]string{kubeadmConfig: header + "resolvConf: \"\"\n"}),
-			Want: "skipped\nskipped: kubelet's resolvConf is empty: Pods get no resolver of the node"},
+		{What: "resolvConf is empty", Node: node(map[string]string{kubeadmConfig: header + "resolvConf: \"\"\n"}),
+			Want: "skipped\nskipped: kubelet's resolvConf is empty: Pods do not use the node's resolvers"},
 	})
 }
 
@@ -164,15 +165,13 @@ warn
 want: more than 1024 files
 got: containerd has 1024
 evidence: /proc/9/limits: Max open files 1024 524288
-remedy: write /etc/systemd/system/containerd.service.d/nofile.conf with [Service] and LimitNOFILE=1048576, and restart the runtime; ` +
-			`containers that run keep their limit`},
-		{What: "CRI-O, whose unit has another name", Node: node("crio", "1024 524288"), Want: `
+remedy: create /etc/systemd/system/containerd.service.d/nofile.conf with ` + "`[Service]`" + ` and ` + "`LimitNOFILE=1048576`" + `, and restart the runtime; running containers keep their limit`},
+		{What: "CRI-O, with another unit name", Node: node("crio", "1024 524288"), Want: `
 warn
 want: more than 1024 files
 got: crio has 1024
 evidence: /proc/9/limits: Max open files 1024 524288
-remedy: write /etc/systemd/system/crio.service.d/nofile.conf with [Service] and LimitNOFILE=1048576, and restart the runtime; ` +
-			`containers that run keep their limit`},
+remedy: create /etc/systemd/system/crio.service.d/nofile.conf with ` + "`[Service]`" + ` and ` + "`LimitNOFILE=1048576`" + `, and restart the runtime; running containers keep their limit`},
 		{What: "Debian 12", Node: node("containerd", "1048576 1048576"), Want: "pass\nwant: more than 1024 files\ngot: more than 1024 files"},
 		{What: "unlimited", Node: node("crio", "unlimited unlimited"), Want: "pass\nwant: more than 1024 files\ngot: more than 1024 files"},
 		{What: "none runs", Node: node("bash", "1024 1024"), Want: "skipped\nskipped: neither containerd nor crio runs here"},
@@ -185,17 +184,16 @@ func TestMounts(t *testing.T) {
 		"/dev/sdc /var/lib/kubelet ext4 noauto 0 0\n"
 	const root = "/dev/vda / ext4 rw 0 0\n"
 	checkstest.RunOne(t, "kubelet.mounts", checks.Run, []checkstest.Case{
-		{What: "cloud-init has not ended", Node: checkstest.Node(map[string]string{"/etc/fstab": fstab, "/proc/mounts": root}, nil), Want: `
+		{What: "cloud-init has not finished", Node: checkstest.Node(map[string]string{"/etc/fstab": fstab, "/proc/mounts": root}, nil), Want: `
 warn
 want: mounted
 got: not mounted: /var/lib/containerd
 evidence: /etc/fstab: /dev/nvme1n1 /var/lib/containerd/ xfs defaults,nofail 0 2
-remedy: mount it before kubelet and the runtime start: order their units after it with RequiresMountsFor=, and after ` +
-			`cloud-config.service where cloud-init writes /etc/fstab`},
+remedy: mount it before kubelet and the runtime start: order their units after it with RequiresMountsFor=, and after cloud-config.service if cloud-init writes /etc/fstab`},
 		{What: "mounted", Node: checkstest.Node(map[string]string{"/etc/fstab": fstab,
 			"/proc/mounts": root + "/dev/nvme1n1 /var/lib/containerd xfs rw 0 0\n"}, nil),
 			Want: "pass\nwant: mounted\ngot: mounted"},
-		{What: "a machine without the file", Node: checkstest.Node(nil, nil), Want: "skipped\nskipped: there is no /etc/fstab"},
+		{What: "a machine without the file", Node: checkstest.Node(nil, nil), Want: "skipped\nskipped: /etc/fstab does not exist"},
 	})
 }
 
@@ -205,11 +203,11 @@ func TestHealthzPort(t *testing.T) {
 		{What: "a stranger", Node: checkstest.Node(map[string]string{"/proc/net/tcp": line, "/proc/815/comm": "nginx\n",
 			"/proc/815/fd/3": "-> socket:[4711]"}, nil), Want: `
 warn
-want: free, or kubelet's own
-got: port 10248 by nginx (pid 815)
+want: free, or used by kubelet
+got: port 10248 is used by nginx (pid 815)
 evidence: /proc/net/tcp: port 10248: nginx (pid 815)
 remedy: stop the other program, or set healthzPort in kubelet's configuration`},
 		{What: "free", Node: checkstest.Node(map[string]string{"/proc/net/tcp": ""}, nil),
-			Want: "pass\nwant: free, or kubelet's own\ngot: free, or kubelet's own"},
+			Want: "pass\nwant: free, or used by kubelet\ngot: free, or used by kubelet"},
 	})
 }

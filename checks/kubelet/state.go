@@ -16,27 +16,29 @@ import (
 	"nodegate/policy"
 )
 
-// state: kubelet exits over what it wrote down for another configuration, or another machine.
+// state: kubelet exits if its saved state belongs to another configuration or another machine.
 func state() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.state", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
-		Detects: "What kubelet keeps of its CPU and memory manager is of another policy than its configuration, of other CPUs than the machine " +
-			"has, or damaged; or what it keeps of Pods' resources or devices is damaged.",
-		Symptom: "After cpuManagerPolicy was changed, or the machine resized, kubelet restarts for ever: \"configured policy \\\"static\\\" " +
-			"differs from state checkpoint policy \\\"none\\\", please drain this node and delete the CPU manager checkpoint file\".",
-		How: "cpu_manager_state and memory_manager_state of --root-dir are JSON, and their policyName is cpuManagerPolicy and " +
-			"memoryManagerPolicy. With the policy static, without strict-cpu-reservation, the CPUs in the first are those of " +
-			"/sys/devices/system/cpu/online. allocated_pods_state and actuated_pods_state are JSON, which kubelet reads from 1.33 on, and " +
-			"dra_manager_state is, from 1.34 on. Sums in these files are not checked. Nothing is read where the command line " +
-			"of kubelet's unit cannot be known.",
-		Remedy:   "drain the node, stop kubelet, and remove the file that is named: kubelet makes a new one",
-		TradeOff: "Without its state kubelet gives CPUs and memory to Pods that run anew: drain the node before.",
+		Detects: "The saved state of kubelet's CPU or memory manager is for another policy or other CPUs than the " +
+			"machine has, or is damaged; or the saved state of Pod resources or devices is damaged.",
+		Symptom: "After cpuManagerPolicy changed or the machine was resized, kubelet restarts forever: \"configured " +
+			"policy \\\"static\\\" differs from state checkpoint policy \\\"none\\\", please drain this node and delete the CPU manager " +
+			"checkpoint file\".",
+		How: "cpu_manager_state and memory_manager_state in --root-dir must be JSON, and their policyName must equal " +
+			"cpuManagerPolicy and memoryManagerPolicy. With the static policy, without strict-cpu-reservation, the CPUs in " +
+			"cpu_manager_state must be those in /sys/devices/system/cpu/online. allocated_pods_state and actuated_pods_state (read by " +
+			"kubelet 1.33 and later) and dra_manager_state (1.34 and later) must be JSON. Checksums are not verified. Skipped if the " +
+			"command line of kubelet's unit is unknown.",
+		Remedy:   "drain the node, stop kubelet and remove the named file; kubelet creates a new one",
+		TradeOff: "Without its state kubelet reassigns CPUs and memory of running Pods: drain the node first.",
 		Ref:      "https://kubernetes.io/docs/tasks/administer-cluster/cpu-management-policies/#changing-the-cpu-manager-policy",
 		Inspect:  inspectState,
 	}
 }
 
-// checkpoint is what kubelet writes for its CPU and memory manager. From 1.37 on Data has the same in JSON, and counts.
+// checkpoint is the state file of kubelet's CPU or memory manager. From 1.37 on Data repeats it in
+// JSON, and takes precedence.
 type checkpoint struct {
 	Policy  string                    `json:"policyName"`
 	CPUs    string                    `json:"defaultCpuSet"`
@@ -45,8 +47,8 @@ type checkpoint struct {
 	Data    string                    `json:"data"`
 }
 
-// stateFile is a file of kubelet's state: the feature gate without which it is not read, the setting whose policy it has, and the minor
-// version from which the gate is on by itself.
+// stateFile describes a file of kubelet's state: the feature gate that makes kubelet read it, the
+// setting that must match its policy, and the minor version from which the gate is on by default.
 type stateFile struct {
 	name, gate, setting, byDefault string
 	since                          int
@@ -54,7 +56,7 @@ type stateFile struct {
 
 func inspectState(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("state that kubelet accepts")
-	k, known, err := readCommand(h, &s)
+	k, known, err := readConfigAndCommand(h, &s)
 	if !known {
 		return s, err
 	}
@@ -79,7 +81,7 @@ func inspectState(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.S
 		}
 		if mistake != "" {
 			wrong = append(wrong, name+" "+mistake)
-			s.Evidence = append(s.Evidence, checks.Seen(name, firstWords(text)))
+			s.Evidence = append(s.Evidence, checks.Seen(name, excerpt(text)))
 			if said := k.Values[f.setting]; said.Value != "" {
 				s.Evidence = append(s.Evidence, checks.Seen(said.From.Source, said.From.Text))
 			}
@@ -91,7 +93,7 @@ func inspectState(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.S
 	return s, nil
 }
 
-// stateMistake returns why kubelet exits over a file of its state, in words that complete "FILE ...", or "".
+// stateMistake returns why kubelet exits over a state file, as a phrase that completes "FILE ...", or "".
 func stateMistake(ctx context.Context, h *host.Host, k config.Kubelet, text []byte, f stateFile) (string, error) {
 	const damaged = "is damaged"
 	if f.setting == "" {
@@ -108,11 +110,11 @@ func stateMistake(ctx context.Context, h *host.Host, k config.Kubelet, text []by
 		return damaged, nil
 	}
 	if json.Unmarshal(text, &c) != nil || c.Data != "" && json.Unmarshal([]byte(c.Data), &c) != nil || c.Policy == "" {
-		return "", nil // of a kubelet to come
+		return "", nil // the format of a later kubelet
 	}
 	policy := cmp.Or(k.Values[f.setting].Value, f.byDefault)
 	if c.Policy != policy {
-		return fmt.Sprintf("is of the policy %s, and kubelet has %s", c.Policy, policy), nil
+		return fmt.Sprintf("was saved with policy %s, but kubelet has %s", c.Policy, policy), nil
 	}
 	options := "cpuManagerPolicyOptions"
 	strict := k.Values[options+".strict-cpu-reservation"].Value == "true" || k.Flags["cpu-manager-policy-options"].Value != ""
@@ -129,15 +131,15 @@ func stateMistake(ctx context.Context, h *host.Host, k config.Kubelet, text []by
 			lists = append(lists, fmt.Sprint(cpus))
 		}
 	}
-	has, kept := cpus(online), cpus(strings.Join(lists, ","))
+	has, kept := parseCPUList(online), parseCPUList(strings.Join(lists, ","))
 	if has == nil || kept == nil || slices.Equal(has, kept) {
 		return "", nil
 	}
-	return fmt.Sprintf("has %d CPUs, and the machine %s", len(kept), strings.TrimSpace(online)), nil
+	return fmt.Sprintf("has %d CPUs, but the machine has CPUs %s", len(kept), strings.TrimSpace(online)), nil
 }
 
-// cpus returns the numbers of a list like "0-3,8", sorted; nil where it is none.
-func cpus(list string) (all []int) {
+// parseCPUList returns the sorted numbers of a list like "0-3,8", or nil if it is not a list.
+func parseCPUList(list string) (all []int) {
 	for part := range strings.SplitSeq(strings.TrimSpace(list), ",") {
 		first, last, isRange := strings.Cut(part, "-")
 		if !isRange {
@@ -157,8 +159,8 @@ func cpus(list string) (all []int) {
 	return slices.Compact(all)
 }
 
-// firstWords returns the beginning of a file as evidence.
-func firstWords(text []byte) string {
+// excerpt returns the beginning of a file as evidence.
+func excerpt(text []byte) string {
 	const few = 120
 	if len(text) == 0 {
 		return "empty"

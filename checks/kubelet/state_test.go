@@ -26,7 +26,7 @@ func TestState(t *testing.T) {
 	)
 	wrong := func(got, seen string) string {
 		return "\nfail\nwant: state that kubelet accepts\ngot: " + got + "\nevidence: " + seen +
-			"\nremedy: drain the node, stop kubelet, and remove the file that is named: kubelet makes a new one"
+			"\nremedy: drain the node, stop kubelet and remove the named file; kubelet creates a new one"
 	}
 	static := func(cpus string) string { return `{"policyName":"static","defaultCpuSet":"` + cpus + `","checksum":1}` }
 	shared := `{"policyName":"static","defaultCpuSet":"0,3","entries":{"uid":{"a":"1-2"}},"checksum":1}`
@@ -39,25 +39,25 @@ func TestState(t *testing.T) {
 		{What: "defaults", Node: node("", map[string]string{cpu: none, memory: `{"policyName":"None","machineState":{},"checksum":1}`,
 			pods: `{"data":"{}","checksum":1}`}), Want: right},
 		{What: "the policy was changed", Node: node(fixed, cpus(none)),
-			Want: wrong(cpu+" is of the policy none, and kubelet has static", cpu+": "+none+said)},
-		{What: "the memory manager's", Node: node("", map[string]string{memory: `{"policyName":"Static"}`}),
-			Want: wrong(memory+" is of the policy Static, and kubelet has None", memory+`: {"policyName":"Static"}`)},
+			Want: wrong(cpu+" was saved with policy none, but kubelet has static", cpu+": "+none+said)},
+		{What: "the memory manager's policy was changed", Node: node("", map[string]string{memory: `{"policyName":"Static"}`}),
+			Want: wrong(memory+" was saved with policy Static, but kubelet has None", memory+`: {"policyName":"Static"}`)},
 		{What: "its gate is off", Node: node("featureGates: {MemoryManager: false}\n", map[string]string{memory: ""}), Want: right},
-		{What: "of 1.37, whose data count", Node: node(fixed, cpus(
+		{What: "kubelet 1.37, whose data field counts", Node: node(fixed, cpus(
 			`{"policyName":"static","defaultCpuSet":"0-7","data":"{\"policyName\":\"static\",\"defaultCpuSet\":\"0-3\"}","dataChecksum":1}`)), Want: right},
-		{What: "Pods have some of the CPUs", Node: node(fixed, cpus(shared)), Want: right},
+		{What: "Pods own some of the CPUs", Node: node(fixed, cpus(shared)), Want: right},
 		{What: "no CPUs yet", Node: node(fixed, cpus(static(""))), Want: right},
 		{What: "the machine was made smaller", Node: node(fixed, cpus(static("0-7"))),
-			Want: wrong(cpu+" has 8 CPUs, and the machine 0-3", cpu+": "+static("0-7")+said)},
-		{What: "reserved CPUs are not in it", Node: node(fixed+"cpuManagerPolicyOptions: {strict-cpu-reservation: \"true\"}\n", cpus(static("1-3"))),
+			Want: wrong(cpu+" has 8 CPUs, but the machine has CPUs 0-3", cpu+": "+static("0-7")+said)},
+		{What: "reserved CPUs are excluded", Node: node(fixed+"cpuManagerPolicyOptions: {strict-cpu-reservation: \"true\"}\n", cpus(static("1-3"))),
 			Want: right},
-		{What: "emptied", Node: node("", cpus("")), Want: wrong(cpu+" is damaged", cpu+": empty")},
+		{What: "an empty file", Node: node("", cpus("")), Want: wrong(cpu+" is damaged", cpu+": empty")},
 		{What: "a power cut", Node: node("", cpus("\x00\x00")), Want: wrong(cpu+" is damaged", cpu+":   ")},
-		{What: "emptied, of Pods", Node: node("", map[string]string{pods: ""}), Want: wrong(pods+" is damaged", pods+": empty")},
-		{What: "emptied, of Pods, and kubelet does not read it", Node: old, Want: right},
-		{What: "emptied, of devices", Node: node("", map[string]string{devices: ""}), Want: wrong(devices+" is damaged", devices+": empty")},
-		{What: "emptied, of devices, and kubelet does not read it", Node: noDevices, Want: right},
+		{What: "an empty Pod state", Node: node("", map[string]string{pods: ""}), Want: wrong(pods+" is damaged", pods+": empty")},
+		{What: "an empty Pod state that kubelet does not read", Node: old, Want: right},
+		{What: "an empty device state", Node: node("", map[string]string{devices: ""}), Want: wrong(devices+" is damaged", devices+": empty")},
+		{What: "an empty device state that kubelet does not read", Node: noDevices, Want: right},
 		{What: "no unit", Node: checkstest.Node(map[string]string{kubeadmConfig: header + fixed, "/var/lib/kubelet/cpu_manager_state": none}, nil),
-			Want: "skipped\nskipped: kubelet's command line cannot be known: kubelet.service has 0 commands"},
+			Want: "skipped\nskipped: kubelet's command line is unknown: kubelet.service has 0 commands"},
 	})
 }

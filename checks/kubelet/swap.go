@@ -12,17 +12,19 @@ import (
 	"nodegate/policy"
 )
 
-// swap: kubelet does not start on a node with swap unless it is told to.
+// swap: kubelet does not start on a node with swap unless configured to.
 func swap() checks.Problem {
 	return checks.Problem{
 		Name: "swap", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
-		Detects:  "Swap is on and kubelet is not told to tolerate it.",
-		Symptom:  "kubelet exits: \"running with swap on is not supported, please disable swap\"; the node never becomes Ready.",
-		How:      "/proc/swaps has an entry, and failSwapOn is not false in kubelet's configuration or arguments.",
-		Remedy:   "run `swapoff -a` and take the swap entries out of /etc/fstab (and disable zram-generator), or set failSwapOn: false",
-		TradeOff: "With failSwapOn: false and without memorySwap.swapBehavior, Pods still do not swap; the node's own processes may.",
-		Ref:      "https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management/",
-		Inspect:  inspectSwap,
+		Detects: "Swap is on, and kubelet is not configured to tolerate it.",
+		Symptom: "kubelet exits: \"running with swap on is not supported, please disable swap\"; the node never becomes Ready.",
+		How:     "/proc/swaps has an entry, and neither kubelet's configuration nor its flags set failSwapOn to false.",
+		Remedy: "run `swapoff -a` and remove the swap entries from /etc/fstab (and disable zram-generator), or set " +
+			"failSwapOn: false",
+		TradeOff: "With failSwapOn: false and without memorySwap.swapBehavior, Pods still do not swap; the node's own " +
+			"processes may.",
+		Ref:     "https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management/",
+		Inspect: inspectSwap,
 	}
 }
 
@@ -32,18 +34,18 @@ func inspectSwap(_ context.Context, h *host.Host, p *policy.Policy) (checks.Stat
 		s.Skip = "k3s and RKE2 start kubelet with --fail-swap-on=false"
 		return s, nil
 	}
-	k, found, err := read(h, &s)
+	k, found, err := readConfig(h, &s)
 	if !found {
 		return s, err
 	}
 	text, err := h.Text("/proc/swaps")
 	if errors.Is(err, fs.ErrNotExist) {
-		if none, errNone := withoutSwap(h, &s); none || errNone != nil {
+		if none, errNone := cannotSwap(h, &s); none || errNone != nil {
 			return s, errNone
 		}
 	}
 	if err != nil {
-		return s, fmt.Errorf("looking for swap: %w", err)
+		return s, fmt.Errorf("reading the swap devices: %w", err)
 	}
 	var devices []string
 	for line := range strings.Lines(text) {
@@ -66,21 +68,23 @@ func inspectSwap(_ context.Context, h *host.Host, p *policy.Policy) (checks.Stat
 	}
 	s.Want = "no swap, or failSwapOn false"
 	s.Got, s.Pass = "swap on "+strings.Join(devices, ", "), false
-	s.Remedy = "run: swapoff " + strings.Join(devices, " ") + "; take it out of /etc/fstab, or set failSwapOn: false in kubelet's " +
+	s.Remedy = "run `swapoff " + strings.Join(devices, " ") + "` and remove it from /etc/fstab, or set failSwapOn: false in kubelet's " +
 		"configuration"
 	if strings.Contains(s.Got, "/dev/zram") {
-		s.Remedy += "; zram comes again at the next boot unless zram-generator's configuration is empty: touch /etc/systemd/zram-generator.conf"
+		s.Remedy += "; to keep zram off after a reboot, give zram-generator an empty configuration: run `touch " +
+			"/etc/systemd/zram-generator.conf`"
 	}
 	return s, nil
 }
 
-// withoutSwap reports whether the kernel cannot swap. Without CONFIG_SWAP it has no /proc/swaps (mm/swapfile.c), and kubelet takes that for
-// swap that is off (IsSwapOn in pkg/kubelet/util/swap). Any kernel has SwapTotal in /proc/meminfo (fs/proc/meminfo.c): where that is not
-// there either, or is not 0, it is this /proc that lacks files, as with subset=pid.
-func withoutSwap(h *host.Host, s *checks.State) (bool, error) {
+// cannotSwap reports whether the kernel is unable to swap. Without CONFIG_SWAP the kernel has no
+// /proc/swaps (mm/swapfile.c), and kubelet treats that as swap off (IsSwapOn in
+// pkg/kubelet/util/swap). Every kernel has SwapTotal in /proc/meminfo (fs/proc/meminfo.c): if that
+// is missing too, or not 0, this /proc lacks files, as with subset=pid.
+func cannotSwap(h *host.Host, s *checks.State) (bool, error) {
 	text, err := h.Text("/proc/meminfo")
 	if err != nil {
-		return false, fmt.Errorf("there is no /proc/swaps, and whether the kernel can swap is not known: %w", err)
+		return false, fmt.Errorf("/proc/swaps is missing, and it is unknown whether the kernel can swap: %w", err)
 	}
 	for line := range strings.Lines(text) {
 		if f := strings.Fields(line); len(f) > 1 && f[0] == "SwapTotal:" && f[1] == "0" {

@@ -18,7 +18,7 @@ want: no swap, or failSwapOn false
 got: swap on /dev/sda2, /swapfile
 evidence: /proc/swaps: /dev/sda2 partition 2097148 0 -2
 evidence: /proc/swaps: /swapfile file 1048572 0 -3
-remedy: run: swapoff /dev/sda2 /swapfile; take it out of /etc/fstab, or set failSwapOn: false in kubelet's configuration`},
+remedy: run ` + "`swapoff /dev/sda2 /swapfile`" + ` and remove it from /etc/fstab, or set failSwapOn: false in kubelet's configuration`},
 		{What: "off", Node: checkstest.Node(map[string]string{"/proc/swaps": header, kubeadmConfig: unset}, nil),
 			Want: "pass\nwant: no swap\ngot: no swap"},
 		{What: "tolerated, in JSON", Node: checkstest.Node(map[string]string{"/proc/swaps": header + "/dev/zram0 partition 1 0 100\n",
@@ -27,7 +27,7 @@ want: no swap, or failSwapOn false
 got: swap, and failSwapOn false
 evidence: /proc/swaps: /dev/zram0 partition 1 0 100
 evidence: /etc/kubernetes/kubelet/config.json: failSwapOn: false`},
-		{What: "tolerated, in the words of YAML 1.1", Node: checkstest.Node(map[string]string{"/proc/swaps": header + "/dev/zram0 partition 1 0 100\n",
+		{What: "tolerated, in YAML 1.1 booleans", Node: checkstest.Node(map[string]string{"/proc/swaps": header + "/dev/zram0 partition 1 0 100\n",
 			kubeadmConfig: "failSwapOn: yes\nfailSwapOn: no\n"}, nil), Want: `pass
 want: no swap, or failSwapOn false
 got: swap, and failSwapOn false
@@ -43,7 +43,7 @@ want: no swap, or failSwapOn false
 got: swap, and failSwapOn false
 evidence: /proc/swaps: /dev/zram0 partition 1 0 100
 evidence: /etc/default/kubelet: --fail-swap-on=false`},
-		{What: "tolerated by an argument in quotes that go over several lines", Node: withUnit("", map[string]string{
+		{What: "tolerated by an argument in a multi-line quoted value", Node: withUnit("", map[string]string{
 			"/proc/swaps":          header + "/dev/zram0 partition 1 0 100\n",
 			unitFile:               "[Service]\nEnvironmentFile=/etc/default/kubelet\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS\n",
 			"/etc/default/kubelet": "KUBELET_EXTRA_ARGS=\"\n  --v=2\n  --fail-swap-on=false\n\"\n",
@@ -52,7 +52,7 @@ want: no swap, or failSwapOn false
 got: swap, and failSwapOn false
 evidence: /proc/swaps: /dev/zram0 partition 1 0 100
 evidence: /etc/default/kubelet: --fail-swap-on=false`},
-		{What: "tolerated by the last of the files of a wildcard", Node: withUnit("", map[string]string{
+		{What: "tolerated by the last file that a wildcard matches", Node: withUnit("", map[string]string{
 			"/proc/swaps":               header + "/dev/zram0 partition 1 0 100\n",
 			unitFile:                    "[Service]\nEnvironmentFile=-/etc/none/*\nEnvironmentFile=/etc/kubernetes/*.env\nExecStart=/usr/bin/kubelet $ARGS $MORE\n",
 			"/etc/kubernetes/1.env":     "ARGS=--fail-swap-on=true\n",
@@ -75,14 +75,13 @@ got: swap, and failSwapOn false
 evidence: /proc/swaps: /dev/zram0 partition 1 0 100
 evidence: /etc/kubelet.d/20-more/10-swap.conf: failSwapOn: false`},
 		{What: "no kubelet yet", Node: checkstest.Node(map[string]string{"/proc/swaps": on}, nil),
-			Want: "skipped\nskipped: no configuration of kubelet is here"},
+			Want: "skipped\nskipped: no kubelet configuration found"},
 		{What: "zram of the distribution", Node: checkstest.Node(map[string]string{"/proc/swaps": header + "/dev/zram0 partition 1 0 100\n",
 			kubeadmConfig: unset}, nil), Want: `fail
 want: no swap, or failSwapOn false
 got: swap on /dev/zram0
 evidence: /proc/swaps: /dev/zram0 partition 1 0 100
-remedy: run: swapoff /dev/zram0; take it out of /etc/fstab, or set failSwapOn: false in kubelet's configuration; ` +
-			"zram comes again at the next boot unless zram-generator's configuration is empty: touch /etc/systemd/zram-generator.conf"},
+remedy: run ` + "`swapoff /dev/zram0`" + ` and remove it from /etc/fstab, or set failSwapOn: false in kubelet's configuration; to keep zram off after a reboot, give zram-generator an empty configuration: run ` + "`touch /etc/systemd/zram-generator.conf`"},
 		{What: "k3s", Node: checkstest.Node(map[string]string{"/proc/swaps": on}, nil), Policy: `gate { unit = "k3s-agent.service" }`,
 			Want: `
 skipped
@@ -96,13 +95,14 @@ evidence: /proc/swaps: missing: this kernel cannot swap
 evidence: /proc/meminfo: SwapTotal: 0 kB`},
 		{What: "a /proc that lacks the file", Node: checkstest.Node(map[string]string{kubeadmConfig: unset,
 			"/proc/meminfo": "SwapTotal:       2097148 kB\n"}, nil),
-			Want: "unknown\nerror: looking for swap: open /proc/swaps: no such file or directory"},
-		{What: "a /proc of processes only", Node: checkstest.Node(map[string]string{kubeadmConfig: unset}, nil),
-			Want: "unknown\nerror: there is no /proc/swaps, and whether the kernel can swap is not known: open /proc/meminfo: no such file or directory"},
+			Want: "unknown\nerror: reading the swap devices: open /proc/swaps: no such file or directory"},
+		{What: "a /proc that has only processes", Node: checkstest.Node(map[string]string{kubeadmConfig: unset}, nil),
+			Want: "unknown\nerror: /proc/swaps is missing, and it is unknown whether the kernel can swap: open /proc/meminfo: no such " +
+				"file or directory"},
 	})
 }
 
-// TestSwapNotRecorded: a recording that was not asked for /proc/swaps says nothing about the kernel.
+// TestSwapNotRecorded: a recording without /proc/swaps does not mean that the kernel cannot swap.
 func TestSwapNotRecorded(t *testing.T) {
 	node := checkstest.Node(map[string]string{kubeadmConfig: "kind: KubeletConfiguration\n", "/proc/meminfo": "SwapTotal: 0 kB\n"}, nil)
 	recording, snapshot := host.Record(node.Host())
@@ -110,6 +110,6 @@ func TestSwapNotRecorded(t *testing.T) {
 	want := "pass\nwant: no swap\ngot: no swap\nevidence: /proc/swaps: missing: this kernel cannot swap\nevidence: /proc/meminfo: SwapTotal: 0 kB"
 	checkstest.Equal(t, "recorded", want, checkstest.Text(checkstest.On(t.Context(), t, host.Replay(snapshot), checks.Run, "swap", "")))
 	delete(snapshot.Files, "/proc/swaps")
-	checkstest.Equal(t, "not recorded", "unknown\nerror: looking for swap: /proc/swaps: "+host.ErrNotRecorded.Error(),
+	checkstest.Equal(t, "not recorded", "unknown\nerror: reading the swap devices: /proc/swaps: "+host.ErrNotRecorded.Error(),
 		checkstest.Text(checkstest.On(t.Context(), t, host.Replay(snapshot), checks.Run, "swap", "")))
 }

@@ -17,28 +17,34 @@ import (
 	"nodegate/policy"
 )
 
-// values: kubelet exits over a value that it does not accept. Only kubelet itself knows all of them, in its version.
+// values: kubelet exits over a value that it does not accept. Only kubelet itself knows all the
+// rules of its version.
 func values() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.values", Stages: []checks.Stage{checks.Boot}, Severity: policy.Block, Later: true, Concurrent: true,
-		Detects: "kubelet refuses what its configuration or its flags say: a feature gate that its version does not have any more, a value of " +
-			"another type or outside its bounds, a label, a taint or a cipher that is none, a sysctl for Pods that is the whole machine's.",
-		Symptom: "After an upgrade or an edit kubelet restarts for ever: \"unrecognized feature gate\", \"failed to validate kubelet " +
-			"configuration\" or \"json: cannot unmarshal string into Go struct field KubeletConfiguration.maxPods of type int32\".",
-		How: "kubelet from 1.31 on is run with its unit's flags, and with some more, with which it reads, merges and validates its " +
-			"configuration and exits before anything else: its lock file is /, a directory. It has neither a kubeconfig nor a runtime then, " +
-			"and writes no certificate. What it says is compared with the errors of that part; that it ends in another way, or not in 10 s, " +
-			"says nothing. It is not run where kubelet.config fails, nor with a specifier of systemd that is unknown here, such as %i. " +
-			"containerLogMaxSize, allowedUnsafeSysctls and --node-ip, which kubelet looks at later, are read as every version does.",
-		Remedy:   "correct the value; a feature gate that is gone is always on, or its feature was taken out: take it out of featureGates",
+		Detects: "kubelet rejects a value in its configuration or flags: a removed feature gate, a wrong type, a value " +
+			"out of range, an invalid label, taint or cipher, or a sysctl for Pods that belongs to the whole machine.",
+		Symptom: "After an upgrade or an edit kubelet restarts forever: \"unrecognized feature gate\", \"failed to " +
+			"validate kubelet configuration\" or \"json: cannot unmarshal string into Go struct field KubeletConfiguration.maxPods of " +
+			"type int32\".",
+		How: "Runs kubelet 1.31 or later with its unit's flags and extra ones that make it read, merge and validate " +
+			"its configuration and then exit: its lock file is the directory /. In this trial it has neither kubeconfig nor runtime, and " +
+			"writes no certificate. The output is matched against the known validation errors; any other exit, or none within 10 s, skips " +
+			"the check. kubelet is not run if kubelet.config fails, or if its command line has a systemd specifier that cannot be " +
+			"resolved, such as %i. containerLogMaxSize, allowedUnsafeSysctls and --node-ip, which kubelet validates later, are parsed by " +
+			"the same rules.",
+		Remedy: "correct the value; if a feature gate was removed, remove it from featureGates: its feature is always " +
+			"on or gone",
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/reference/command-line-tools-reference/feature-gates-removed/",
 		Inspect:  inspectValues,
 	}
 }
 
-// trialFlags make kubelet exit after it has validated its configuration (run in cmd/kubelet/app/server.go): no file can be made at /. With
-// the others it writes no certificate before (InitializeTLS) and says little, and one that would get further does no harm either.
+// trialFlags make kubelet exit after it has validated its configuration (run in
+// cmd/kubelet/app/server.go): the lock file cannot be created at /. The other flags keep it from
+// writing a certificate before that (InitializeTLS), reduce its log, and keep a kubelet that gets
+// further from doing harm.
 func trialFlags() []string {
 	return []string{
 		"--lock-file=/", "--kubeconfig=", "--bootstrap-kubeconfig=", "--container-runtime-endpoint=unix:///dev/null",
@@ -50,7 +56,7 @@ func inspectValues(ctx context.Context, h *host.Host, p *policy.Policy) (checks.
 	s := checks.Passing("values that kubelet accepts")
 	k, err := h.Kubelet()
 	if k.Command == nil {
-		s.Skip = "kubelet's command line cannot be known: " + k.Unknown
+		s.Skip = "kubelet's command line is unknown: " + k.Unknown
 		return s, err
 	}
 	files, err := inspectConfiguration(ctx, h, p)
@@ -65,34 +71,34 @@ func inspectValues(ctx context.Context, h *host.Host, p *policy.Policy) (checks.
 		s.Skip = "kubelet cannot read its configuration, see kubelet.config"
 		return s, nil
 	}
-	if why, seen := refusedLater(k); why != nil {
+	if why, seen := checkLateValues(k); why != nil {
 		s.Evidence = seen
 		s.Differs(strings.Join(why, "; "), "")
 		return s, nil
 	}
 	switch {
 	case slices.ContainsFunc(k.Command, hasSpecifier):
-		s.Skip = "kubelet's command line has a specifier of systemd"
+		s.Skip = "kubelet's command line has an unresolved systemd specifier"
 		return s, nil
 	case slices.ContainsFunc(append([]string{cmp.Or(k.DropIns, "/")}, k.Configs...), func(name string) bool { return !path.IsAbs(name) }):
-		s.Skip = "kubelet's configuration is relative to its working directory"
+		s.Skip = "the path of kubelet's configuration is relative to its working directory"
 		return s, nil
 	}
 	if minor, err := h.KubeletMinor(ctx); err != nil || minor < 31 {
-		s.Skip = "kubelet is older than 1.31, is not here, or does not say its version"
+		s.Skip = "kubelet is older than 1.31, not installed, or does not report its version"
 		return s, nil
 	}
 	said, err := h.Kernel.Complaint(ctx, k.Command[0], append(slices.Clone(k.Command[1:]), trialFlags()...)...)
 	if err != nil {
-		s.Skip = "kubelet, run for a trial, does not end"
+		s.Skip = "the trial run of kubelet did not exit"
 		return s, nil
 	}
-	why := refusedValue(said)
+	why := findRefusedValue(said)
 	switch {
 	case why == "" && !strings.Contains(said, "unable to acquire file lock"):
-		s.Skip = "kubelet, run for a trial, ends before it has looked at all values"
-	case strings.HasPrefix(why, "failed to parse kubelet flag") && asksKubelet(k):
-		s.Skip = "kubelet.flags says so"
+		s.Skip = "the trial run of kubelet exited before it validated all values"
+	case strings.HasPrefix(why, "failed to parse kubelet flag") && flagsCheckRunsKubelet(k):
+		s.Skip = "reported by kubelet.flags"
 	case why != "":
 		s.Evidence = []checks.Evidence{checks.Seen(k.Command[0], why)}
 		s.Differs(why, "")
@@ -100,16 +106,17 @@ func inspectValues(ctx context.Context, h *host.Host, p *policy.Policy) (checks.
 	return s, nil
 }
 
-// refusedLater returns why kubelet exits over values at which it looks after its lock file, in every version.
-func refusedLater(k config.Kubelet) (why []string, seen []checks.Evidence) {
-	blame := func(v config.KubeletValue, text string) {
+// checkLateValues returns why kubelet exits over values that every version validates after creating
+// its lock file.
+func checkLateValues(k config.Kubelet) (why []string, seen []checks.Evidence) {
+	addWrong := func(v config.KubeletValue, text string) {
 		why, seen = append(why, text), append(seen, checks.Seen(v.From.Source, v.From.Text))
 	}
 	if size := k.Values["containerLogMaxSize"]; size.Value != "" { // NewContainerLogManager in pkg/kubelet/logs
-		// Of fractions Quantity.AsInt64 takes only decimal ones that make a whole number: 1.5M, not 1.5Mi.
+		// Quantity.AsInt64 accepts only decimal fractions that make a whole number: 1.5M, not 1.5Mi.
 		fraction := regexp.MustCompile(`\.0*[1-9][0-9]*([KMGTPE]i)?$|[num]$`)
-		if _, valid := quantity(size.Value); !valid || fraction.MatchString(size.Value) {
-			blame(size, fmt.Sprintf("containerLogMaxSize is %q, no whole quantity such as 10Mi", size.Value))
+		if _, valid := parseQuantity(size.Value); !valid || fraction.MatchString(size.Value) {
+			addWrong(size, fmt.Sprintf("containerLogMaxSize is %q; it must be a whole quantity such as 10Mi", size.Value))
 		}
 	}
 	unsafe := k.Values["allowedUnsafeSysctls"]
@@ -117,11 +124,11 @@ func refusedLater(k config.Kubelet) (why []string, seen []checks.Evidence) {
 	known := regexp.MustCompile(`^$|^(net|fs[./]mqueue|user)[./]|^kernel[./](sem|shm|msg|domainname)`)
 	for name := range strings.SplitSeq(unsafe.Value, ",") {
 		if !known.MatchString(name) {
-			blame(unsafe, "allowedUnsafeSysctls has "+name+", which a Pod cannot have for itself")
+			addWrong(unsafe, "allowedUnsafeSysctls has "+name+", which is not namespaced")
 		}
 	}
 	ip := k.Flags["node-ip"]
-	var ips []net.IP // ParseNodeIPArgument in k8s.io/component-helpers/node/util; it passes over what is no address
+	var ips []net.IP // ParseNodeIPArgument in k8s.io/component-helpers/node/util; it ignores texts that are not addresses
 	for text := range strings.SplitSeq(ip.Value, ",") {
 		if parsed := net.ParseIP(strings.TrimSpace(text)); parsed != nil {
 			ips = append(ips, parsed)
@@ -130,24 +137,27 @@ func refusedLater(k config.Kubelet) (why []string, seen []checks.Evidence) {
 	is4 := func(ip net.IP) bool { return ip.To4() != nil }
 	switch {
 	case len(ips) > 2 || len(ips) == 2 && is4(ips[0]) == is4(ips[1]):
-		blame(ip, "--node-ip="+ip.Value+" is neither one address nor one of each family")
+		addWrong(ip, "--node-ip="+ip.Value+" must be one address, or one of each family")
 	case len(ips) == 2 && slices.ContainsFunc(ips, net.IP.IsUnspecified):
-		blame(ip, "--node-ip="+ip.Value+" has an address that is none")
+		addWrong(ip, "--node-ip="+ip.Value+" must not contain an unspecified address")
 	}
 	return why, seen
 }
 
-// hasSpecifier reports whether a word still has a specifier, which systemd replaces: not the percentage of an eviction.
+// hasSpecifier reports whether a word still contains a systemd specifier; the percentage of an
+// eviction is not one.
 func hasSpecifier(word string) bool { return regexp.MustCompile(`%[a-zA-Z]`).MatchString(word) }
 
-// asksKubelet reports whether kubelet.flags lets kubelet parse its flags.
-func asksKubelet(k config.Kubelet) bool {
-	return slices.ContainsFunc(slices.Collect(maps.Keys(k.Flags)), func(flag string) bool { return !ordinary(flag) })
+// flagsCheckRunsKubelet reports whether kubelet.flags runs kubelet to parse its flags.
+func flagsCheckRunsKubelet(k config.Kubelet) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Keys(k.Flags)), func(flag string) bool { return !isOrdinaryFlag(flag) })
 }
 
-// refusedValue returns why kubelet exits over its values, of all that it said, its lines joined by "; ". Unknown flags and the labels that
-// are Kubernetes' own are what kubelet.flags says, cgroup v1 kubelet.cgroup-v1; a flag that is unknown may be of the trial's own.
-func refusedValue(said string) string {
+// findRefusedValue returns the message over its values with which kubelet exits, from its whole
+// output, whose lines are joined by "; ". It ignores unknown flags and Kubernetes' own labels,
+// which kubelet.flags reports (an unknown flag may also be one of the trial's), and cgroup v1,
+// which kubelet.cgroup-v1 reports.
+func findRefusedValue(said string) string {
 	for _, begin := range []string{
 		"failed to parse kubelet flag: invalid argument", "failed to set feature gates", "failed to validate kubelet flags: invalid node labels",
 		"failed to load kubelet config file", "failed to merge kubelet configs", "failed to precedence kubeletConfigFlag", "initialize logging: ",

@@ -11,19 +11,21 @@ import (
 	"nodegate/policy"
 )
 
-// ipvsSettings: kube-proxy's IPVS mode rests on parameters that others change.
+// ipvsSettings detects parameters that kube-proxy's IPVS mode relies on and that another program changed.
 func ipvsSettings() checks.Problem {
 	return checks.Problem{
 		Name: "ipvs.settings", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
-		Detects: "A parameter that kube-proxy's IPVS mode relies on is not set.",
-		Symptom: "Services time out after an endpoint went away, or reply with the wrong source address; with a load balancer in layer 2, " +
-			"two nodes answer ARP for one address.",
-		How: "Where ip_vs is in the kernel: net.ipv4.vs.{conntrack,expire_nodest_conn,expire_quiescent_template}=1, conn_reuse_mode=0 " +
-			"on kernels 4.1 to 5.8, net.ipv4.conf.all.arp_ignore=1 and arp_announce=2 (strictARP).",
-		Remedy:   "set the parameters in the policy, and ipvs.strictARP: true in kube-proxy's configuration",
-		TradeOff: "conn_reuse_mode=0 sends some connections of busy clients to an endpoint that is gone; kernels from 5.9 do not need it.",
-		Ref:      "https://github.com/kubernetes/kubernetes/blob/master/pkg/proxy/ipvs/proxier.go",
-		Inspect:  inspectIPVS,
+		Detects: "A parameter that kube-proxy's IPVS mode relies on does not have the required value.",
+		Symptom: "Connections to Services time out after an endpoint was removed, or replies come from the " +
+			"wrong source address; with a layer 2 load balancer, two nodes answer ARP for the same address.",
+		How: "If ip_vs is in the kernel, these values are required: " +
+			"net.ipv4.vs.{conntrack,expire_nodest_conn,expire_quiescent_template}=1, conn_reuse_mode=0 on " +
+			"kernels 4.1 to 5.8, net.ipv4.conf.all.arp_ignore=1 and arp_announce=2 (strictARP).",
+		Remedy: "set the parameters in the policy, and ipvs.strictARP: true in kube-proxy's configuration",
+		TradeOff: "conn_reuse_mode=0 sends some connections of busy clients to an endpoint that was removed; " +
+			"kernels 5.9 and later do not need it.",
+		Ref:     "https://github.com/kubernetes/kubernetes/blob/master/pkg/proxy/ipvs/proxier.go",
+		Inspect: inspectIPVS,
 	}
 }
 
@@ -65,7 +67,7 @@ func inspectIPVS(_ context.Context, h *host.Host, p *policy.Policy) (checks.Stat
 	s.Want, s.Got, s.Cause = strings.Join(want, " "), strings.Join(want, " "), causes.One()
 	if !s.Pass {
 		s.Got = strings.Join(got, " ")
-		s.Remedy = "run: sysctl -w " + strings.Join(commands, " ") + "; and put them into the policy"
+		s.Remedy = "run `sysctl -w " + strings.Join(commands, " ") + "` and add the sysctls to the policy"
 	}
 	return s, nil
 }

@@ -11,18 +11,20 @@ import (
 	"nodegate/policy"
 )
 
-// The range of NodePorts that the API server uses unless told otherwise.
+// The API server's default range of NodePorts.
 const firstNodePort, lastNodePort = 30000, 32767
 
-// nodePortOverlap: the kernel hands out ports that belong to Services.
+// nodePortOverlap detects that the kernel assigns ports of Services to outgoing connections.
 func nodePortOverlap() checks.Problem {
 	return checks.Problem{
 		Name: "nodeport.overlap", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
-		Detects:  "The kernel gives outgoing connections local ports out of the NodePort range.",
-		Symptom:  "Now and then a connection from the node times out: its replies are taken for NodePort traffic and sent to a Pod.",
-		How:      "net.ipv4.ip_local_port_range reaches below 32768 and net.ipv4.ip_local_reserved_ports does not cover 30000-32767.",
+		Detects: "The kernel assigns local ports from the NodePort range to outgoing connections.",
+		Symptom: "Occasionally a connection from the node times out: its replies are treated as NodePort " +
+			"traffic and sent to a Pod.",
+		How: "net.ipv4.ip_local_port_range overlaps 30000-32767, and net.ipv4.ip_local_reserved_ports does " +
+			"not cover the overlap.",
 		Remedy:   "set net.ipv4.ip_local_reserved_ports=30000-32767",
-		TradeOff: "2,768 fewer local ports for outgoing connections.",
+		TradeOff: "Outgoing connections have 2,768 fewer local ports.",
 		Ref:      "https://github.com/kubernetes/kubernetes/issues/111682",
 		Inspect:  inspectNodePortOverlap,
 	}
@@ -54,7 +56,8 @@ func inspectNodePortOverlap(_ context.Context, h *host.Host, _ *policy.Policy) (
 	}
 	if open <= to {
 		s.Differs(fmt.Sprintf("local ports %d-%d, port %d not reserved", low, high, open),
-			"run: sysctl -w 'net.ipv4.ip_local_reserved_ports="+strings.TrimPrefix(reserved+",30000-32767", ",")+"', and put it into the policy")
+			"run `sysctl -w 'net.ipv4.ip_local_reserved_ports="+strings.TrimPrefix(reserved+",30000-32767", ",")+
+				"'` and add the sysctl to the policy")
 	}
 	return s, nil
 }

@@ -17,8 +17,7 @@ func TestNodePortOverlap(t *testing.T) {
 want: 30000-32767 not used for outgoing connections
 got: local ports 1024-65535, port 31000 not reserved
 evidence: /proc/sys/net/ipv4/ip_local_port_range: 1024 65535
-evidence: /proc/sys/net/ipv4/ip_local_reserved_ports: 6443,30000-30999,32000-32767
-remedy: run: sysctl -w 'net.ipv4.ip_local_reserved_ports=6443,30000-30999,32000-32767,30000-32767', and put it into the policy`},
+evidence: /proc/sys/net/ipv4/ip_local_reserved_ports: 6443,30000-30999,32000-32767` + "\nremedy: run `sysctl -w 'net.ipv4.ip_local_reserved_ports=6443,30000-30999,32000-32767,30000-32767'` and add the sysctl to the policy"},
 		{What: "wide and reserved", Node: ports("1024 65535", "30000-31999,32000-32767"), Want: `pass
 want: 30000-32767 not used for outgoing connections
 got: 30000-32767 not used for outgoing connections
@@ -28,6 +27,6 @@ evidence: /proc/sys/net/ipv4/ip_local_reserved_ports: 30000-31999,32000-32767`},
 want: 30000-32767 not used for outgoing connections
 got: 30000-32767 not used for outgoing connections
 evidence: /proc/sys/net/ipv4/ip_local_port_range: 32768 60999`},
-		{What: "nonsense", Node: ports("x", ""), Want: "unknown\nerror: reading net.ipv4.ip_local_port_range \"x\": expected integer"},
+		{What: "not a range", Node: ports("x", ""), Want: "unknown\nerror: reading net.ipv4.ip_local_port_range \"x\": expected integer"},
 	})
 }

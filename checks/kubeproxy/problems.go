@@ -2,8 +2,8 @@ package kubeproxy
 
 import "nodegate/checks"
 
-// Problems lists the problems of kube-proxy's rules and settings that a policy
-// can ask for, in the order in which they run. Audit judges the rules in full.
+// Problems lists the problems of kube-proxy's rules and settings that a policy can ask for, in the order they run.
+// Audit judges the rules in full.
 func Problems() []checks.Problem {
 	return []checks.Problem{
 		proxyPostrouting(),

@@ -31,30 +31,29 @@ func TestUserData(t *testing.T) {
 		m.Sysctl("net/ipv6/conf/all/disable_ipv6", off)
 		return m
 	}
-	const evidence = "\nevidence: nf_tables: inet filter allowed was made by nft 1.1.2 or later"
+	const remedy = "\nremedy: run `kubectl -n kube-system set image daemonset/kube-proxy kube-proxy=IMAGE` with a release that has nft 1.0.6.1 " +
+		"or later; until then, write \"typeof ip saddr\" instead of \"type ipv4_addr\" in the sets of the node's own rules"
+	const evidence = "\nevidence: nf_tables: inet filter allowed was created by nft 1.1.2 or later"
 	const good = "pass\nwant: sets that kube-proxy's nft can read\ngot: sets that kube-proxy's nft can read"
 	checkstest.RunOne(t, "kubeproxy.nft-user-data", checks.Run, []checkstest.Case{
 		{What: "it crashes", Node: node("nftables", "10000", "", set), Want: `
 warn
 want: sets that kube-proxy's nft can read
-got: no table of kube-proxy, which has run for 15m0s` + evidence + `
-remedy: kubectl -n kube-system set image daemonset/kube-proxy kube-proxy=IMAGE, of a release with nft 1.0.6.1 or later; until then write "typeof ip saddr" for "type ipv4_addr" in the sets of the node's own rules`},
-		{What: "its nft can read them", Node: node("nftables", "10000", table, set), Want: good + evidence},
+got: kube-proxy has run for 15m0s without a table` + evidence + remedy},
+		{What: "its nft can read the set", Node: node("nftables", "10000", table, set), Want: good + evidence},
 		{What: "it crashes for IPv4", Node: node("nftables", "10000", table6, "ip filter allowed"), Want: `
 warn
 want: sets that kube-proxy's nft can read
-got: no table ip of kube-proxy, which has run for 15m0s
-evidence: nf_tables: ip filter allowed was made by nft 1.1.2 or later
-remedy: kubectl -n kube-system set image daemonset/kube-proxy kube-proxy=IMAGE, of a release with nft 1.0.6.1 or later; until then write "typeof ip saddr" for "type ipv4_addr" in the sets of the node's own rules`},
+got: kube-proxy has run for 15m0s without its table ip
+evidence: nf_tables: ip filter allowed was created by nft 1.1.2 or later` + remedy},
 		{What: "it crashes for IPv6", Node: ip6("0"), Want: `
 warn
 want: sets that kube-proxy's nft can read
-got: no table ip6 of kube-proxy, which has run for 15m0s
-evidence: nf_tables: ip6 filter allowed was made by nft 1.1.2 or later
-remedy: kubectl -n kube-system set image daemonset/kube-proxy kube-proxy=IMAGE, of a release with nft 1.0.6.1 or later; until then write "typeof ip saddr" for "type ipv4_addr" in the sets of the node's own rules`},
+got: kube-proxy has run for 15m0s without its table ip6
+evidence: nf_tables: ip6 filter allowed was created by nft 1.1.2 or later` + remedy},
 		{What: "a node without IPv6", Node: ip6("1"), Want: good + strings.Replace(evidence, "inet", "ip6", 1)},
 		{What: "no such set", Node: node("nftables", "10000", ""), Want: good},
-		{What: "just started", Node: node("nftables", "99000", "", set), Want: "skipped\nskipped: kube-proxy has just been started"},
-		{What: "another mode", Node: node("iptables", "10000", "", set), Want: "skipped\nskipped: kube-proxy is not known to be in nftables mode here"},
+		{What: "just started", Node: node("nftables", "99000", "", set), Want: "skipped\nskipped: kube-proxy has just started"},
+		{What: "another mode", Node: node("iptables", "10000", "", set), Want: "skipped\nskipped: kube-proxy is not known to run in nftables mode"},
 	})
 }

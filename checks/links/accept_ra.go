@@ -13,26 +13,30 @@ import (
 	"nodegate/policy"
 )
 
-// acceptRA: a machine that forwards ignores router advertisements, and its default route of IPv6 runs out.
+// acceptRA detects a link that ignores router advertisements because the machine forwards: its IPv6 default route expires.
 func acceptRA() checks.Problem {
 	return checks.Problem{
 		Name: "accept-ra.forwarding", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
-		Detects: "The IPv6 default route comes from a router advertisement, and the link that has it takes no more of them because it forwards.",
-		Symptom: "Some 30 minutes after forwarding was switched on, IPv6 off the node ends; a restart of the network brings it back for as long.",
-		How: "/proc/net/ipv6_route has a default route that the kernel made of an advertisement (RTF_ADDRCONF), the link's forwarding is 1 and " +
-			"its accept_ra is not 2. Routes of systemd-networkd and NetworkManager do not count: they take advertisements themselves.",
-		Remedy:   "run: sysctl -w net.ipv6.conf.LINK.accept_ra=2; and put it into the policy",
-		TradeOff: "A router that somebody else puts up is believed; RA guard on the switch is the answer to that.",
-		Ref:      "https://github.com/cilium/cilium/issues/21819",
-		Inspect:  inspectAcceptRA,
+		Detects: "The IPv6 default route comes from a router advertisement, and its link ignores further " +
+			"advertisements because it forwards.",
+		Symptom: "About 30 minutes after forwarding is enabled, IPv6 traffic to other networks stops. " +
+			"Restarting the network restores it for another 30 minutes.",
+		How: "/proc/net/ipv6_route has a default route that the kernel created from an advertisement " +
+			"(RTF_ADDRCONF), the link's forwarding is 1 and its accept_ra is not 2. Routes of systemd-networkd " +
+			"and NetworkManager are ignored: these programs process advertisements themselves.",
+		Remedy: "run `sysctl -w net.ipv6.conf.LINK.accept_ra=2` and add the sysctl to the policy",
+		TradeOff: "The node accepts advertisements from every router on the link. RA guard on the switch " +
+			"protects against rogue ones.",
+		Ref:     "https://github.com/cilium/cilium/issues/21819",
+		Inspect: inspectAcceptRA,
 	}
 }
 
 func inspectAcceptRA(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
-	s := checks.Passing("advertisements taken where the route needs them")
+	s := checks.Passing("router advertisements accepted for the default route")
 	text, err := h.Text("/proc/net/ipv6_route")
 	if errors.Is(err, fs.ErrNotExist) {
-		s.Skip = "this kernel has no IPv6"
+		s.Skip = "this kernel does not support IPv6"
 		return s, nil
 	}
 	if err != nil {
@@ -55,7 +59,7 @@ func inspectAcceptRA(_ context.Context, h *host.Host, _ *policy.Policy) (checks.
 			accept, err = h.ReadSysctl("net/ipv6/conf/" + f[9] + "/accept_ra")
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // the link has gone since, and the route with it
+			continue // the link was removed, and its route with it
 		}
 		if err != nil {
 			return s, err
@@ -67,8 +71,8 @@ func inspectAcceptRA(_ context.Context, h *host.Host, _ *policy.Policy) (checks.
 		}
 	}
 	if wrong != nil {
-		s.Differs("the default route of "+strings.Join(wrong, ", ")+" will run out", "run: sysctl -w "+strings.Join(commands, " ")+
-			"; and put it into the policy")
+		s.Differs("the default route of "+strings.Join(wrong, ", ")+" will expire",
+			"run `sysctl -w "+strings.Join(commands, " ")+"` and add the sysctl to the policy")
 	}
 	return s, nil
 }

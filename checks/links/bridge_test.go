@@ -8,7 +8,7 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// bridgedNode has one Pod on cni0, and the two switches as given ("" is absent).
+// bridgedNode returns a node with one Pod on cni0 and the given values of the two switches ("": absent).
 func bridgedNode(filter, all, own string) *hosttest.Machine {
 	m := &hosttest.Machine{
 		Files: map[string]string{"/sys/class/net/cni0/bridge/nf_call_" + filter: own + "\n"},
@@ -30,50 +30,46 @@ func TestBridgeNetfilter(t *testing.T) {
 	checkstest.Run(t, []checkstest.Case{
 		{What: "off", Problem: "bridge.netfilter", Node: bridgedNode("iptables", "0", "0"), Want: `
 fail
-want: every bridge on
-got: off on cni0
+want: every Pod bridge passes packets to iptables
+got: off for cni0
 evidence: /proc/sys/net/bridge/bridge-nf-call-iptables: 0
-evidence: /sys/class/net/cni0/bridge/nf_call_iptables: 0
-remedy: run: sysctl -w net.bridge.bridge-nf-call-iptables=1; and put it into the policy`},
-		{What: "off, as the policy's own sysctl says", Problem: "bridge.netfilter", Stage: checks.Boot,
+evidence: /sys/class/net/cni0/bridge/nf_call_iptables: 0` + "\nremedy: run `sysctl -w net.bridge.bridge-nf-call-iptables=1` and add the sysctl to the policy"},
+		{What: "off, with the sysctl in the policy", Problem: "bridge.netfilter", Stage: checks.Boot,
 			Policy: `sysctl "net.bridge.bridge-nf-call-iptables" { value = 1 }`, Node: bridgedNode("iptables", "0", "0"), Want: `
 fail
-want: every bridge on
-got: off on cni0
+want: every Pod bridge passes packets to iptables
+got: off for cni0
 because: sysctl.net.bridge.bridge-nf-call-iptables
 evidence: /proc/sys/net/bridge/bridge-nf-call-iptables: 0
-evidence: /sys/class/net/cni0/bridge/nf_call_iptables: 0
-remedy: run: sysctl -w net.bridge.bridge-nf-call-iptables=1; and put it into the policy`},
+evidence: /sys/class/net/cni0/bridge/nf_call_iptables: 0` + "\nremedy: run `sysctl -w net.bridge.bridge-nf-call-iptables=1` and add the sysctl to the policy"},
 		{What: "no br_netfilter", Problem: "bridge.netfilter", Policy: `module "br_netfilter" {}`, Node: bridgedNode("iptables", "", "1"), Want: `
 fail
-want: every bridge on
+want: every Pod bridge passes packets to iptables
 got: br_netfilter not loaded
 because: module.br_netfilter
-evidence: /proc/sys/net/bridge/bridge-nf-call-iptables: no such parameter
-remedy: run: modprobe br_netfilter; and put it into the policy: module "br_netfilter" {}`},
-		{What: "on for all", Problem: "bridge.netfilter", Node: bridgedNode("iptables", "1", "0"), Want: `
+evidence: /proc/sys/net/bridge/bridge-nf-call-iptables: no such parameter` + "\nremedy: run `modprobe br_netfilter` and add `module \"br_netfilter\" {}` to the policy"},
+		{What: "on for all bridges", Problem: "bridge.netfilter", Node: bridgedNode("iptables", "1", "0"), Want: `
 pass
-want: every bridge on
-got: every bridge on
+want: every Pod bridge passes packets to iptables
+got: every Pod bridge passes packets to iptables
 evidence: /proc/sys/net/bridge/bridge-nf-call-iptables: 1
 evidence: /sys/class/net/cni0/bridge/nf_call_iptables: 0`},
-		{What: "on for this one", Problem: "bridge.netfilter", Node: bridgedNode("iptables", "0", "1"), Want: `
+		{What: "on for this bridge", Problem: "bridge.netfilter", Node: bridgedNode("iptables", "0", "1"), Want: `
 pass
-want: every bridge on
-got: every bridge on
+want: every Pod bridge passes packets to iptables
+got: every Pod bridge passes packets to iptables
 evidence: /proc/sys/net/bridge/bridge-nf-call-iptables: 0
 evidence: /sys/class/net/cni0/bridge/nf_call_iptables: 1`},
 		{What: "routed Pods", Problem: "bridge.netfilter", Node: routed, Want: `
 skipped
-skipped: no bridge has Pods on it: routed Pods need no br_netfilter`},
+skipped: no bridge has Pods on it; routed Pods do not need br_netfilter`},
 		{What: "no IPv6", Problem: "bridge.netfilter-ipv6", Node: bridgedNode("ip6tables", "1", "0"), Want: `
 warn
 want: bridged IPv6 not dropped
 got: dropped on cni0
 evidence: /proc/sys/net/bridge/bridge-nf-call-ip6tables: 1
 evidence: /sys/class/net/cni0/bridge/nf_call_ip6tables: 0
-evidence: /proc/sys/net/ipv6/conf/all/disable_ipv6: no such parameter
-remedy: run: sysctl -w net.bridge.bridge-nf-call-ip6tables=0; echo 0 > /sys/class/net/cni0/bridge/nf_call_ip6tables`},
+evidence: /proc/sys/net/ipv6/conf/all/disable_ipv6: no such parameter` + "\nremedy: run `sysctl -w net.bridge.bridge-nf-call-ip6tables=0; echo 0 > /sys/class/net/cni0/bridge/nf_call_ip6tables`"},
 		{What: "no IPv6, not filtered", Problem: "bridge.netfilter-ipv6", Node: bridgedNode("ip6tables", "0", "0"), Want: `
 pass
 want: bridged IPv6 not dropped
@@ -83,31 +79,31 @@ evidence: /sys/class/net/cni0/bridge/nf_call_ip6tables: 0
 evidence: /proc/sys/net/ipv6/conf/all/disable_ipv6: no such parameter`},
 		{What: "IPv6", Problem: "bridge.netfilter-ipv6", Node: withIPv6, Want: `
 skipped
-skipped: this kernel has IPv6`},
+skipped: this kernel supports IPv6`},
 		{What: "no br_netfilter", Problem: "bridge.netfilter-ipv6", Node: bridgedNode("ip6tables", "", "1"), Want: `
 skipped
-skipped: no bridge that has Pods on it is filtered`},
+skipped: no bridge with Pods on it is filtered`},
 	})
 }
 
-// TestBridgesOnTheKernel shows the bridge and MTU problems on real links.
+// TestBridgesOnTheKernel tests the bridge and MTU problems on real links.
 func TestBridgesOnTheKernel(t *testing.T) {
 	h := checkstest.ScratchSys(t)
-	checkstest.Is(t, h, "no links", "bridge.netfilter", "skipped: no bridge has Pods on it: routed Pods need no br_netfilter")
+	checkstest.Is(t, h, "no links", "bridge.netfilter", "skipped: no bridge has Pods on it; routed Pods do not need br_netfilter")
 	checkstest.Is(t, h, "no links", "mtu.chain", "skipped: no VXLAN tunnel")
 	checkstest.PodNetwork(t)
 
 	const key = "net/bridge/bridge-nf-call-iptables"
 	hosttest.NeedBridgeNetfilter(t)
 	checkstest.SetSysctl(t, h, key, "1")
-	checkstest.Is(t, h, "the parameter is 1", "bridge.netfilter", "pass: every bridge on")
+	checkstest.Is(t, h, "the parameter is 1", "bridge.netfilter", "pass: every Pod bridge passes packets to iptables")
 	checkstest.SetSysctl(t, h, key, "0")
-	checkstest.Is(t, h, "both are 0", "bridge.netfilter", "fail: off on cni0")
+	checkstest.Is(t, h, "both are 0", "bridge.netfilter", "fail: off for cni0")
 	if err := h.Files.Write("/sys/class/net/cni0/bridge/nf_call_iptables", []byte("1")); err != nil {
 		t.Fatal(err)
 	}
-	checkstest.Is(t, h, "the bridge's own switch is 1", "bridge.netfilter", "pass: every bridge on")
-	checkstest.Is(t, h, "this kernel", "bridge.netfilter-ipv6", "skipped: this kernel has IPv6")
+	checkstest.Is(t, h, "the bridge's own switch is 1", "bridge.netfilter", "pass: every Pod bridge passes packets to iptables")
+	checkstest.Is(t, h, "this kernel", "bridge.netfilter-ipv6", "skipped: this kernel supports IPv6")
 
 	checkstest.Is(t, h, "tunnel 1450", "mtu.chain", "pass: tunnel <= NIC - 50, Pods <= tunnel")
 	checkstest.SetMTU(t, h, "cni0", 1500)
@@ -117,5 +113,5 @@ func TestBridgesOnTheKernel(t *testing.T) {
 	checkstest.SetMTU(t, h, "veth0", 1400)
 	checkstest.SetMTU(t, h, "nic0", 1480)
 	checkstest.Is(t, h, "NIC 1480", "mtu.chain", "warn: flannel.1 1450 > 1430")
-	checkstest.Is(t, h, "no such driver", "ena.allowance", "skipped: no link has the driver ena")
+	checkstest.Is(t, h, "no such driver", "ena.allowance", "skipped: no link uses the ena driver")
 }

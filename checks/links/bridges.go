@@ -10,10 +10,9 @@ import (
 	"nodegate/internal/host"
 )
 
-// linkBridges returns the bridges that have a veth as port: the networks of Pods.
-// A bridge without ports carries nothing, and one with only physical ports is no
-// Pod network.
-func linkBridges(ctx context.Context, h *host.Host) ([]host.Link, error) {
+// listPodBridges returns the bridges that have a veth port: the Pod networks. A bridge without ports
+// carries no traffic, and a bridge with only physical ports does not connect Pods.
+func listPodBridges(ctx context.Context, h *host.Host) ([]host.Link, error) {
 	links, err := h.Links.List(ctx)
 	if err != nil {
 		return nil, err
@@ -33,8 +32,8 @@ func linkBridges(ctx context.Context, h *host.Host) ([]host.Link, error) {
 	return bridges, nil
 }
 
-// bridgeCalls is what decides whether a bridge passes packets to a packet filter:
-// the parameter, or each bridge's own switch. One of the two is enough.
+// bridgeCalls holds the settings that make a bridge pass packets to a packet filter: the global
+// parameter and each bridge's own switch. One of the two is enough.
 type bridgeCalls struct {
 	loaded   bool // br_netfilter is loaded: without it the switches do nothing
 	off      []string
@@ -42,8 +41,8 @@ type bridgeCalls struct {
 	evidence []checks.Evidence
 }
 
-// readBridgeCalls reads both, for the filter iptables or ip6tables. A bridge
-// that vanishes meanwhile is skipped.
+// readBridgeCalls reads both settings for the filter iptables or ip6tables. It skips a bridge that is
+// removed in the meantime.
 func readBridgeCalls(h *host.Host, filter string, bridges []host.Link) (bridgeCalls, error) {
 	var calls bridgeCalls
 	key := "net/bridge/bridge-nf-call-" + filter
@@ -64,7 +63,7 @@ func readBridgeCalls(h *host.Host, filter string, bridges []host.Link) (bridgeCa
 			continue
 		}
 		if err != nil {
-			return calls, fmt.Errorf("reading the switch of bridge %s: %w", b.Name, err)
+			return calls, fmt.Errorf("reading nf_call_* of bridge %s: %w", b.Name, err)
 		}
 		calls.evidence = append(calls.evidence, checks.Seen(name, own))
 		if all != "0" || own != "0" {

@@ -14,17 +14,19 @@ import (
 	"nodegate/policy"
 )
 
-// enaAllowance: AWS drops packets of an instance that exceeds its share, and
-// only the driver's counters show it.
+// enaAllowance detects packets that AWS queued or dropped because the instance exceeded its share. Only
+// the driver's counters show it.
 func enaAllowance() checks.Problem {
 	return checks.Problem{
 		Name: "ena.allowance", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
 		Detects: "AWS has queued or dropped packets because the instance exceeded an allowance of its type.",
-		Symptom: "DNS and connections time out now and then under load, while CPU, memory and the node's own counters look fine.",
-		How: "ethtool -S of every link with driver ena has *_allowance_exceeded that are not 0 (bw_in, bw_out, pps, conntrack, " +
-			"linklocal). They count from boot: two reads 100 ms apart tell those that rise now, which a snapshot cannot.",
-		Remedy: "take a larger instance type; for linklocal (1024 packets a second to DNS, IMDS and NTP) run NodeLocal DNSCache; for " +
-			"conntrack lower the number of tracked connections",
+		Symptom: "DNS and connections time out occasionally under load, while CPU, memory and the node's own " +
+			"counters look normal.",
+		How: "`ethtool -S` of a link with the ena driver shows *_allowance_exceeded counters above 0 " +
+			"(bw_in, bw_out, pps, conntrack, linklocal). They count from boot. Two reads 100 ms apart show which " +
+			"ones are rising, except in a snapshot, which holds one read.",
+		Remedy: "use a larger instance type; for linklocal (1024 packets a second to DNS, IMDS and NTP) run " +
+			"NodeLocal DNSCache; for conntrack reduce the number of tracked connections",
 		Ref:     "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/monitoring-network-performance-ena.html",
 		Inspect: inspectENAAllowance,
 	}
@@ -41,7 +43,7 @@ func inspectENAAllowance(ctx context.Context, h *host.Host, _ *policy.Policy) (c
 		if l.Kind != "" {
 			continue
 		}
-		// lo has no driver.
+		// A link such as lo lacks a driver.
 		driver, err := h.Links.Driver(ctx, l.Name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errors.ErrUnsupported) {
 			return s, err
@@ -51,7 +53,7 @@ func inspectENAAllowance(ctx context.Context, h *host.Host, _ *policy.Policy) (c
 		}
 		err = judgeENA(ctx, h, l.Name, &s)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // gone since it was listed
+			continue // removed since it was listed
 		}
 		if err != nil {
 			return s, err
@@ -59,7 +61,7 @@ func inspectENAAllowance(ctx context.Context, h *host.Host, _ *policy.Policy) (c
 		seen = true
 	}
 	if !seen {
-		s.Skip = "no link has the driver ena"
+		s.Skip = "no link uses the ena driver"
 	}
 	return s, nil
 }
@@ -70,7 +72,7 @@ func judgeENA(ctx context.Context, h *host.Host, link string, s *checks.State) e
 		return err
 	}
 	if len(first) == 0 {
-		s.Evidence = append(s.Evidence, checks.Seen("ethtool -S "+link, "every *_allowance_exceeded is 0, or the driver has none"))
+		s.Evidence = append(s.Evidence, checks.Seen("ethtool -S "+link, "every *_allowance_exceeded counter is 0 or missing"))
 		return nil
 	}
 	if err := checks.Pause(ctx); err != nil {

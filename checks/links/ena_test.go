@@ -25,35 +25,35 @@ warn
 want: 0
 got: ens5 pps_allowance_exceeded=34
 evidence: ethtool -S ens5: pps_allowance_exceeded=34
-remedy: take a larger instance type; for linklocal (1024 packets a second to DNS, IMDS and NTP) run NodeLocal DNSCache; for conntrack lower the number of tracked connections`},
+remedy: use a larger instance type; for linklocal (1024 packets a second to DNS, IMDS and NTP) run NodeLocal DNSCache; for conntrack reduce the number of tracked connections`},
 		{What: "exceeded now", Problem: "ena.allowance", Node: rising,
 			Host: func(h *host.Host) { h.Links = &risingStats{Links: h.Links} }, Want: `
 warn
 want: 0
 got: ens5 pps_allowance_exceeded=8 rising
 evidence: ethtool -S ens5: pps_allowance_exceeded=8 rising
-remedy: take a larger instance type; for linklocal (1024 packets a second to DNS, IMDS and NTP) run NodeLocal DNSCache; for conntrack lower the number of tracked connections`},
+remedy: use a larger instance type; for linklocal (1024 packets a second to DNS, IMDS and NTP) run NodeLocal DNSCache; for conntrack reduce the number of tracked connections`},
 		{What: "never", Problem: "ena.allowance", Node: node(0), Want: `
 pass
 want: 0
 got: 0
-evidence: ethtool -S ens5: every *_allowance_exceeded is 0, or the driver has none`},
-		{What: "gone before its counters are read", Problem: "ena.allowance", Node: node(34),
+evidence: ethtool -S ens5: every *_allowance_exceeded counter is 0 or missing`},
+		{What: "removed before its counters are read", Problem: "ena.allowance", Node: node(34),
 			Host: func(h *host.Host) { h.Links = &goneAfter{h.Links, 0} }, Want: `
 skipped
-skipped: no link has the driver ena`},
-		{What: "gone between the reads", Problem: "ena.allowance", Node: node(34),
+skipped: no link uses the ena driver`},
+		{What: "removed between the reads", Problem: "ena.allowance", Node: node(34),
 			Host: func(h *host.Host) { h.Links = &goneAfter{h.Links, 1} }, Want: `
 skipped
-skipped: no link has the driver ena`},
+skipped: no link uses the ena driver`},
 		{What: "another driver", Problem: "ena.allowance",
 			Node: &hosttest.Machine{Links: map[string]*hosttest.Link{"eth0": {Driver: "virtio_net"}}}, Want: `
 skipped
-skipped: no link has the driver ena`},
+skipped: no link uses the ena driver`},
 	})
 }
 
-// risingStats is links whose allowance counter is one higher at every read.
+// risingStats wraps links whose allowance counter is one higher at every read.
 type risingStats struct {
 	host.Links
 	reads uint64
@@ -75,7 +75,7 @@ func (r *risingStats) Stats(ctx context.Context, link string) (map[string]uint64
 	return answer, nil
 }
 
-// goneAfter is links whose counters can be read so many times: then they have gone.
+// goneAfter wraps links that are removed after this many reads of their counters.
 type goneAfter struct {
 	host.Links
 	reads int

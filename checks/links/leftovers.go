@@ -12,16 +12,19 @@ import (
 	"nodegate/policy"
 )
 
-// cniLeftovers: what an earlier CNI left behind competes with the one that runs.
+// cniLeftovers detects configuration and links of an earlier CNI that conflict with the current one.
 func cniLeftovers() checks.Problem {
 	return checks.Problem{
 		Name: "cni.leftovers", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
-		Detects: "Two CNIs have configurations in /etc/cni/net.d, or VXLAN links on one port.",
-		Symptom: "Some Pods get addresses that nobody routes: those made while the other file came first; or the overlay loses packets.",
-		How: "/etc/cni/net.d has files of two networks, those of loopback, podman, CRI-O and containerd's examples aside, and the first is not " +
-			"Multus, which calls others; or two VXLAN links on one port belong to two of flannel, Calico, Cilium and Weave.",
-		Remedy:   "remove the file and the links of the CNI that is gone, and restart the node: its routes and rules go too",
-		TradeOff: "Pods of the CNI that is removed keep its addresses until they are made again.",
+		Detects: "Two CNIs have configuration files in /etc/cni/net.d, or VXLAN links on the same port.",
+		Symptom: "Some Pods have addresses that nothing routes: they were created while the other CNI's file " +
+			"sorted first. Or the overlay network loses packets.",
+		How: "/etc/cni/net.d has files of two networks (loopback, podman, CRI-O's and containerd's examples " +
+			"are ignored), and the first is not Multus, which calls other plugins; or two VXLAN links on the " +
+			"same port belong to two of flannel, Calico, Cilium and Weave.",
+		Remedy: "remove the files and links of the CNI that is no longer used, then restart the node to remove " +
+			"its routes and rules",
+		TradeOff: "Pods of the removed CNI keep their addresses until they are recreated.",
 		Ref:      "https://www.cni.dev/docs/spec/#section-1-network-configuration-format",
 		Inspect:  inspectLeftovers,
 	}
@@ -48,7 +51,7 @@ func inspectLeftovers(ctx context.Context, h *host.Host, _ *policy.Policy) (chec
 			Plugins    []struct{ Type string }
 		}
 		if json.Unmarshal(text, &conf) != nil {
-			continue // the runtime passes over it too
+			continue // the container runtime ignores it too
 		}
 		if len(conf.Plugins) > 0 {
 			conf.Type = conf.Plugins[0].Type
@@ -57,7 +60,7 @@ func inspectLeftovers(ctx context.Context, h *host.Host, _ *policy.Policy) (chec
 		if conf.Type == "loopback" || example || len(networks) > 0 && strings.HasPrefix(networks[0], "multus") {
 			continue
 		}
-		if same := conf.Name + " " + conf.Type; !slices.Contains(seen, same) { // Cilium writes the network that it is chained to again
+		if same := conf.Name + " " + conf.Type; !slices.Contains(seen, same) { // a chained Cilium repeats the other plugin's network
 			seen, networks = append(seen, same), append(networks, conf.Type+" in "+name)
 		}
 	}
@@ -69,7 +72,7 @@ func inspectLeftovers(ctx context.Context, h *host.Host, _ *policy.Policy) (chec
 	if err != nil {
 		return s, err
 	}
-	owner := map[int]host.Link{} // by port
+	owner := map[int]host.Link{} // keyed by port
 	for _, l := range links {
 		if l.VXLAN == nil || overlayOwner(l.Name) == "" {
 			continue
@@ -84,12 +87,12 @@ func inspectLeftovers(ctx context.Context, h *host.Host, _ *policy.Policy) (chec
 	case got != nil:
 		s.Differs(strings.Join(got, ", "), "")
 	case networks == nil && len(owner) == 0:
-		s.Skip = "no CNI is here yet"
+		s.Skip = "no CNI is installed yet"
 	}
 	return s, nil
 }
 
-// overlayOwner returns the CNI that gives a VXLAN link such a name, or "".
+// overlayOwner returns the CNI that a VXLAN link belongs to by its name, or "".
 func overlayOwner(link string) string {
 	for _, known := range [][2]string{
 		{"flannel", "flannel"}, {"vxlan.calico", "Calico"}, {"vxlan-v6.calico", "Calico"}, {"cilium_", "Cilium"}, {"vxlan-67", "Weave"},

@@ -3,7 +3,7 @@ package links
 
 import "nodegate/checks"
 
-// Problems lists the problems of network interfaces, in the order in which they run.
+// Problems lists the problems of network interfaces in the order they run.
 func Problems() []checks.Problem {
 	return []checks.Problem{
 		bridgeNetfilter(),

@@ -12,18 +12,19 @@ import (
 	"nodegate/policy"
 )
 
-// macAddressPolicy: udev gives new interfaces another MAC address than the CNI
-// that makes them knows.
+// macAddressPolicy detects that udev gives new interfaces a different MAC address than the CNI that
+// creates them expects.
 func macAddressPolicy() checks.Problem {
 	return checks.Problem{
 		Name: "link.mac-address-policy", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Warn,
 		Detects: "udev sets a persistent MAC address on the CNI's interfaces right after they appear (systemd 242 and later).",
-		Symptom: "Traffic between nodes stops after a restart of flannel or the node: the peers have the MAC address of before in their tables.",
-		How: "The first .link file that matches flannel.1, vxlan.calico, a veth or a cali* interface, drop-ins included, has " +
-			"MACAddressPolicy=persistent, as systemd's 99-default.link has.",
-		Remedy: "write a .link file that sorts before 99-default.link, with MACAddressPolicy=none",
-		TradeOff: "The MAC address differs after every creation; for tunnels and veths nothing relies on it. flannel from 0.15.1 sets the " +
-			"address of flannel.1 itself.",
+		Symptom: "Traffic between nodes stops after flannel or the node restarts: the other nodes still have " +
+			"the previous MAC address in their tables.",
+		How: "The first .link file that matches flannel.1, vxlan.calico, a veth or a cali* interface, " +
+			"including its drop-ins, has MACAddressPolicy=persistent, as systemd's 99-default.link does.",
+		Remedy: "create a .link file that sorts before 99-default.link, with MACAddressPolicy=none",
+		TradeOff: "The MAC address changes each time an interface is created; tunnels and veths do not rely on " +
+			"it. flannel 0.15.1 and later sets the address of flannel.1 itself.",
 		Ref:     "https://github.com/flannel-io/flannel/issues/1155",
 		Inspect: inspectMACAddressPolicy,
 	}
@@ -36,7 +37,7 @@ func inspectMACAddressPolicy(_ context.Context, h *host.Host, _ *policy.Policy) 
 		return s, err
 	}
 	if links == nil {
-		s.Skip = "no .link file is here"
+		s.Skip = "no .link files found"
 		return s, nil
 	}
 	var persistent []string
@@ -47,15 +48,15 @@ func inspectMACAddressPolicy(_ context.Context, h *host.Host, _ *policy.Policy) 
 		{"flannel.1", config.Device{Name: "flannel.1", Kind: "vxlan"}}, {"vxlan.calico", config.Device{Name: "vxlan.calico", Kind: "vxlan"}},
 		{"veth*", config.Device{Name: "veth0a1b2c3d", Kind: "veth"}}, {"cali*", config.Device{Name: "cali0a1b2c3d4e5", Kind: "veth"}},
 	} {
-		said, is, err := persistentMAC(config.LinkFor(links, d.device))
+		entry, is, err := persistentMAC(config.LinkFor(links, d.device))
 		if err != nil {
-			return s, fmt.Errorf("MACAddressPolicy of %s: %w", d.shown, err)
+			return s, fmt.Errorf("checking MACAddressPolicy of %s: %w", d.shown, err)
 		}
 		if !is {
 			continue
 		}
 		if persistent == nil {
-			s.Evidence = append(s.Evidence, checks.Seen(said.At(), "MACAddressPolicy=persistent"))
+			s.Evidence = append(s.Evidence, checks.Seen(entry.At(), "MACAddressPolicy=persistent"))
 		}
 		persistent = append(persistent, d.shown)
 	}
@@ -71,20 +72,20 @@ func inspectMACAddressPolicy(_ context.Context, h *host.Host, _ *policy.Policy) 
 		return s, nil // before 242 the policy affects only interfaces with an address of their own
 	}
 	s.Differs("persistent for "+strings.Join(persistent, " "),
-		"write to /etc/systemd/network/10-cni.link: [Match] OriginalName="+strings.Join(persistent, " ")+" [Link] MACAddressPolicy=none")
+		"create /etc/systemd/network/10-cni.link with [Match] OriginalName="+strings.Join(persistent, " ")+" and [Link] MACAddressPolicy=none")
 	return s, nil
 }
 
-// persistentMAC reports whether the .link file of a device makes its address
-// persistent. Where the machine decides which file that is, all must agree.
-func persistentMAC(candidates []config.Candidate) (said config.Entry, is bool, err error) {
+// persistentMAC reports whether the .link file of a device makes its MAC address persistent. If the choice of the
+// file depends on the machine, all candidates must agree.
+func persistentMAC(candidates []config.Candidate) (entry config.Entry, is bool, err error) {
 	for _, c := range slices.Backward(candidates) {
 		e, set := config.Last(c.Entries, "Link", "MACAddressPolicy")
 		persists := set && e.Value == "persistent"
 		if len(c.If) > 0 && persists != is {
 			return e, false, fmt.Errorf("%s: unknown whether %s=%s matches on the node", c.If[0].At(), c.If[0].Key, c.If[0].Value)
 		}
-		said, is = e, persists
+		entry, is = e, persists
 	}
-	return said, is, nil
+	return entry, is, nil
 }

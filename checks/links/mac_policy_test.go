@@ -16,8 +16,8 @@ want: no persistent MAC address on CNI links
 got: persistent for flannel.1 vxlan.calico veth* cali*
 evidence: /usr/lib/systemd/network/99-default.link:6: MACAddressPolicy=persistent
 evidence: /usr/lib/x86_64-linux-gnu/systemd/libsystemd-shared-252.so: systemd 252
-remedy: write to /etc/systemd/network/10-cni.link: [Match] OriginalName=flannel.1 vxlan.calico veth* cali* [Link] MACAddressPolicy=none`},
-		{What: "only flannel is told", Tree: map[string]string{
+remedy: create /etc/systemd/network/10-cni.link with [Match] OriginalName=flannel.1 vxlan.calico veth* cali* and [Link] MACAddressPolicy=none`},
+		{What: "a .link file for flannel only", Tree: map[string]string{
 			"/usr/lib/systemd/network/99-default.link": checkstest.DefaultLink, lib252: "",
 			"/etc/systemd/network/10-flannel.link": "[Match]\nOriginalName=flannel*\n[Link]\nMACAddressPolicy=none\n",
 		}, Want: `warn
@@ -25,7 +25,7 @@ want: no persistent MAC address on CNI links
 got: persistent for vxlan.calico veth* cali*
 evidence: /usr/lib/systemd/network/99-default.link:6: MACAddressPolicy=persistent
 evidence: /usr/lib/x86_64-linux-gnu/systemd/libsystemd-shared-252.so: systemd 252
-remedy: write to /etc/systemd/network/10-cni.link: [Match] OriginalName=vxlan.calico veth* cali* [Link] MACAddressPolicy=none`},
+remedy: create /etc/systemd/network/10-cni.link with [Match] OriginalName=vxlan.calico veth* cali* and [Link] MACAddressPolicy=none`},
 		{What: "a drop-in for the default", Tree: map[string]string{
 			"/usr/lib/systemd/network/99-default.link": checkstest.DefaultLink, lib252: "",
 			"/etc/systemd/network/99-default.link.d/no.conf": "[Link]\nMACAddressPolicy=none\n",
@@ -39,10 +39,10 @@ evidence: /lib/systemd/libsystemd-shared-241.so: systemd 241`},
 		{What: "a condition on the machine", Tree: map[string]string{
 			"/usr/lib/systemd/network/99-default.link": checkstest.DefaultLink, lib252: "",
 			"/etc/systemd/network/10-vm.link": "[Match]\nVirtualization=vm\n[Link]\nMACAddressPolicy=none\n",
-		}, Want: "unknown\nerror: MACAddressPolicy of flannel.1: /etc/systemd/network/10-vm.link:2: unknown whether Virtualization=vm matches " +
+		}, Want: "unknown\nerror: checking MACAddressPolicy of flannel.1: /etc/systemd/network/10-vm.link:2: unknown whether Virtualization=vm matches " +
 			"on the node"},
 		{What: "no udev", Tree: map[string]string{"/etc/hostname": "n"}, Want: `
 skipped
-skipped: no .link file is here`},
+skipped: no .link files found`},
 	})
 }

@@ -12,25 +12,28 @@ import (
 	"nodegate/policy"
 )
 
-// vxlanOverhead is what VXLAN puts before a packet on IPv4: outer IP 20, UDP 8,
-// VXLAN 8, inner Ethernet 14. An outer IPv6 header has 40.
+// vxlanOverhead is the size of the headers that VXLAN adds over IPv4: outer IP 20, UDP 8, VXLAN 8,
+// inner Ethernet 14. An outer IPv6 header takes 40.
 const vxlanOverhead, vxlanOverheadV6 = 50, 70
 
-// mtuChain: NIC, tunnel, bridge, Pod: none may be larger than what carries it.
+// mtuChain detects a link in the chain NIC, tunnel, bridge, Pod whose MTU is larger than the link below it allows.
 func mtuChain() checks.Problem {
 	return checks.Problem{
 		Name: "mtu.chain", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
-		Detects: "A tunnel, bridge or Pod link has an MTU that what carries it cannot take.",
-		Symptom: "Pings and small answers pass between nodes; large ones hang (TLS handshakes, image pulls, kubectl logs), or every large " +
-			"packet is fragmented.",
-		How: "A VXLAN link is larger than its parent (without one: the link of the default route) minus 50, over IPv6 70; a bridge of " +
-			"Pods, its veths, or a routed veth cali* is larger than every VXLAN link. Links whose MTU is set by routes (cilium_*, " +
-			"vxlan_sys_*), bridges with a physical port, and those of Docker, Podman, nerdctl, libvirt, LXC and Incus are passed over.",
-		Remedy: "lower the MTU in the CNI's configuration (flannel: MTU in net-conf.json's Backend; Calico: vxlanMTU and veth_mtu), or " +
-			"raise the NIC's",
-		TradeOff: "Smaller packets cost throughput; a jumbo MTU on the NIC costs none, where the whole network takes it.",
-		Ref:      "https://docs.tigera.io/calico/latest/networking/configuring/mtu",
-		Inspect:  inspectMTUChain,
+		Detects: "A tunnel, bridge or Pod link has a larger MTU than the link that carries its packets allows.",
+		Symptom: "Pings and small responses pass between nodes, but large ones hang (TLS handshakes, image " +
+			"pulls, `kubectl logs`), or every large packet is fragmented.",
+		How: "A VXLAN link's MTU is larger than its parent's (without a parent: that of the default route's " +
+			"link) minus 50, or minus 70 over IPv6; or a bridge of Pods, one of its veths or a routed cali* veth " +
+			"has a larger MTU than every VXLAN link. The check ignores links whose MTU is set by routes " +
+			"(cilium_*, vxlan_sys_*), bridges with a physical port, and bridges of Docker, Podman, nerdctl, " +
+			"libvirt, LXC and Incus.",
+		Remedy: "lower the MTU in the CNI's configuration (flannel: MTU in net-conf.json's Backend; Calico: " +
+			"vxlanMTU and veth_mtu), or raise the NIC's MTU",
+		TradeOff: "Smaller packets reduce throughput. A jumbo MTU on the NIC does not, if the whole network " +
+			"supports it.",
+		Ref:     "https://docs.tigera.io/calico/latest/networking/configuring/mtu",
+		Inspect: inspectMTUChain,
 	}
 }
 
@@ -56,7 +59,7 @@ func inspectMTUChain(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 		}
 		largest = max(largest, l.MTU)
 		overhead := vxlanOverhead
-		if l.VXLAN.V6 || strings.Contains(l.Name, "-v6.") { // flannel's and Calico's names; old snapshots have no V6
+		if l.VXLAN.V6 || strings.Contains(l.Name, "-v6.") { // flannel's and Calico's names; old snapshots lack V6
 			overhead = vxlanOverheadV6
 			s.Want = "tunnel <= NIC - 50 (over IPv6 70), Pods <= tunnel"
 			s.Got = s.Want
@@ -91,14 +94,14 @@ func inspectMTUChain(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 		}
 	}
 	if wrong != nil {
-		s.Differs(strings.Join(wrong, ", "), "run: "+strings.Join(lower, "; ")+"; and set that MTU in the CNI's configuration: Pods keep "+
-			"theirs until they are made again")
+		s.Differs(strings.Join(wrong, ", "), "run `"+strings.Join(lower, "; ")+"` and set that MTU in the CNI's configuration; existing Pods "+
+			"keep theirs until they are recreated")
 	}
 	return s, nil
 }
 
-// podBridges returns the bridges whose ports are all veths, except those of
-// programs that connect their own containers and machines, nodegate's probe and the node's own uplink.
+// podBridges returns the bridges whose ports are all veths. It leaves out the node's uplink, nodegate's probe and
+// the bridges of programs that connect their own containers and machines.
 func podBridges(links []host.Link, routes []string) map[string]bool {
 	pods := map[string]bool{}
 	for _, l := range links {

@@ -50,23 +50,20 @@ func TestMTUChain(t *testing.T) {
 warn
 want: tunnel <= NIC - 50, Pods <= tunnel
 got: flannel.1 1500 > 1450
-evidence: flannel.1: mtu 1500 through eth0 mtu 1500
-remedy: run: ip link set dev flannel.1 mtu 1450; and set that MTU in the CNI's configuration: Pods keep theirs until they are made again`},
+evidence: flannel.1: mtu 1500 through eth0 mtu 1500` + "\nremedy: run `ip link set dev flannel.1 mtu 1450` and set that MTU in the CNI's configuration; existing Pods keep theirs until they are recreated"},
 		{What: "bridge and Pod too large", Problem: "mtu.chain", Node: node(1450, 1500), Want: `
 warn
 want: tunnel <= NIC - 50, Pods <= tunnel
 got: cni0 1500 > 1450, veth1 1500 > 1450
 evidence: flannel.1: mtu 1450 through eth0 mtu 1500
 evidence: cni0: mtu 1500
-evidence: veth1: mtu 1500
-remedy: run: ip link set dev cni0 mtu 1450; ip link set dev veth1 mtu 1450; and set that MTU in the CNI's configuration: Pods keep theirs until they are made again`},
+evidence: veth1: mtu 1500` + "\nremedy: run `ip link set dev cni0 mtu 1450; ip link set dev veth1 mtu 1450` and set that MTU in the CNI's configuration; existing Pods keep theirs until they are recreated"},
 		{What: "routed Pod too large", Problem: "mtu.chain", Node: calico, Want: `
 warn
 want: tunnel <= NIC - 50, Pods <= tunnel
 got: cali1234 9001 > 8951
 evidence: vxlan.calico: mtu 8951 through ens5 mtu 9001
-evidence: cali1234: mtu 9001
-remedy: run: ip link set dev cali1234 mtu 8951; and set that MTU in the CNI's configuration: Pods keep theirs until they are made again`},
+evidence: cali1234: mtu 9001` + "\nremedy: run `ip link set dev cali1234 mtu 8951` and set that MTU in the CNI's configuration; existing Pods keep theirs until they are recreated"},
 		{What: "bridges of other programs", Problem: "mtu.chain", Node: others, Want: `
 pass
 want: tunnel <= NIC - 50, Pods <= tunnel
@@ -78,9 +75,8 @@ want: tunnel <= NIC - 50 (over IPv6 70), Pods <= tunnel
 got: flannel-v6.1 1450 > 1430, overlay 1440 > 1430
 evidence: flannel-v6.1: mtu 1450 through eth0 mtu 1500
 evidence: overlay: mtu 1440 through eth0 mtu 1500
-evidence: vxlan-v6.calico: mtu 1430 through eth0 mtu 1500
-remedy: run: ip link set dev flannel-v6.1 mtu 1430; ip link set dev overlay mtu 1430; and set that MTU in the CNI's configuration: Pods keep theirs until they are made again`},
-		{What: "right", Problem: "mtu.chain", Node: node(1450, 1450), Want: `
+evidence: vxlan-v6.calico: mtu 1430 through eth0 mtu 1500` + "\nremedy: run `ip link set dev flannel-v6.1 mtu 1430; ip link set dev overlay mtu 1430` and set that MTU in the CNI's configuration; existing Pods keep theirs until they are recreated"},
+		{What: "correct", Problem: "mtu.chain", Node: node(1450, 1450), Want: `
 pass
 want: tunnel <= NIC - 50, Pods <= tunnel
 got: tunnel <= NIC - 50, Pods <= tunnel
@@ -91,7 +87,7 @@ skipped: no VXLAN tunnel`},
 	})
 }
 
-// TestMTUChainKernelIPv6: the kernel says of which family a tunnel's own address is.
+// TestMTUChainKernelIPv6 checks that the kernel reports the address family of a tunnel.
 func TestMTUChainKernelIPv6(t *testing.T) {
 	h := checkstest.Scratch(t)
 	for name, local := range map[string]string{"over4": "192.0.2.1", "over6": "2001:db8::1"} {

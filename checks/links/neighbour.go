@@ -14,17 +14,20 @@ import (
 	"nodegate/policy"
 )
 
-// neighbourTable: the kernel's ARP and NDP tables have a hard upper limit.
+// neighbourTable detects ARP and NDP tables near their hard limit.
 func neighbourTable() checks.Problem {
 	return checks.Problem{
 		Name: "neighbour.table", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
-		Detects: "The table of neighbours (ARP, NDP) is nearly full, or overflows.",
-		Symptom: "\"neighbour: arp_cache: neighbor table overflow!\" in the kernel log; new connections to Pods and nodes fail at random.",
-		How: "The entries in /proc/net/stat/{arp,ndisc}_cache are 80% of net.ipv{4,6}.neigh.default.gc_thresh3 or more, or table_fulls " +
-			"rises in 100 ms. Since Linux 5.0 permanent entries do not count against the limit: those of a CNI's VXLAN " +
-			"links, one for each node, are left out.",
-		Remedy:   "raise net.ipv4.neigh.default.gc_thresh{1,2,3} (and ipv6) to 80000, 90000, 100000 as large clusters do",
-		TradeOff: "An entry takes about 0.5 KiB; a high gc_thresh1 keeps stale entries for longer.",
+		Detects: "The neighbour table (ARP, NDP) is nearly full or overflows.",
+		Symptom: "The kernel logs \"neighbour: arp_cache: neighbor table overflow!\"; new connections to Pods and " +
+			"nodes fail at random.",
+		How: "The number of entries in /proc/net/stat/{arp,ndisc}_cache is at least 80% of " +
+			"net.ipv{4,6}.neigh.default.gc_thresh3, or table_fulls rises within 100 ms. Since Linux 5.0, " +
+			"permanent entries do not count against the limit: the entries of a CNI's VXLAN links, one for each " +
+			"node, are subtracted.",
+		Remedy: "raise net.ipv4.neigh.default.gc_thresh{1,2,3} (and ipv6) to 80000, 90000, 100000, as large " +
+			"clusters do",
+		TradeOff: "An entry takes about 0.5 KiB; a high gc_thresh1 keeps stale entries longer.",
 		Ref:      "https://man7.org/linux/man-pages/man7/arp.7.html",
 		Inspect:  inspectNeighbourTable,
 	}
@@ -37,13 +40,13 @@ func inspectNeighbourTable(ctx context.Context, h *host.Host, p *policy.Policy) 
 	for _, table := range []struct{ stat, family string }{{"/proc/net/stat/arp_cache", "ipv4"}, {"/proc/net/stat/ndisc_cache", "ipv6"}} {
 		entries, full, err := readNeighbourStat(h, table.stat)
 		if errors.Is(err, fs.ErrNotExist) && table.family == "ipv6" {
-			continue // IPv6 is off
+			continue // IPv6 is disabled
 		}
 		if err != nil {
 			return s, err
 		}
 		before := full
-		if full > 0 { // since boot: it may be over
+		if full > 0 { // counted since boot: the overflow may have ended
 			if err := checks.Pause(ctx); err != nil {
 				return s, err
 			}
@@ -63,19 +66,19 @@ func inspectNeighbourTable(ctx context.Context, h *host.Host, p *policy.Policy) 
 		s.Evidence = append(s.Evidence, checks.Seen(table.stat, fmt.Sprintf("entries %d, table_fulls %d", entries, full)),
 			checks.Seen("/proc/sys/"+key, limit))
 		if entries*100 >= most*80 {
-			kept, err := permanent(ctx, h, table.family)
+			kept, err := countPermanentEntries(ctx, h, table.family)
 			if err != nil {
 				return s, err
 			}
 			entries -= min(kept, entries)
 		}
-		said := fmt.Sprintf("%s %d of %d", table.family, entries, most)
+		summary := fmt.Sprintf("%s %d of %d", table.family, entries, most)
 		if full > before {
-			said += fmt.Sprintf(", full %d times in 100 ms", full-before)
+			summary += fmt.Sprintf(", full %d times in 100 ms", full-before)
 		} else if full > 0 {
-			said += fmt.Sprintf(", full %d times since boot", full)
+			summary += fmt.Sprintf(", full %d times since boot", full)
 		}
-		got = append(got, said)
+		got = append(got, summary)
 		if entries*100 >= most*80 || full > before {
 			s.Pass = false
 			causes.Add(checks.SysctlCause(p, key))
@@ -98,9 +101,9 @@ func readNeighbourStat(h *host.Host, name string) (entries, full uint64, err err
 	return entries, full, err
 }
 
-// permanent returns how many entries of a family an agent made for gateways of VXLAN links, and the kernel does not count: see gc_entries
-// in net/core/neighbour.c.
-func permanent(ctx context.Context, h *host.Host, family string) (n uint64, err error) {
+// countPermanentEntries counts the entries of a family that a CNI's agent added for gateways of VXLAN links. The kernel does not
+// count them against the limit: see gc_entries in net/core/neighbour.c.
+func countPermanentEntries(ctx context.Context, h *host.Host, family string) (n uint64, err error) {
 	if release, err := h.KernelRelease(); err != nil || !release.AtLeast(5, 0) {
 		return 0, err
 	}

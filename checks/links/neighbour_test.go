@@ -29,7 +29,7 @@ func TestNeighbourTable(t *testing.T) {
 			gateway := fmt.Sprintf("10.244.%d.%d", i/256, i%256)
 			m.Hops = append(m.Hops, host.Hop{Link: "flannel.1", Gateway: gateway, MAC: "02:00:00:00:00:01", Remote: "192.0.2.1"})
 		}
-		m.Hops = append(m.Hops, host.Hop{Link: "flannel.1", Gateway: "10.244.255.0"}) // its node is away
+		m.Hops = append(m.Hops, host.Hop{Link: "flannel.1", Gateway: "10.244.255.0"}) // its node is down
 		return m
 	}
 	checkstest.RunOne(t, "neighbour.table", checks.Run, []checkstest.Case{
@@ -42,12 +42,12 @@ evidence: /proc/sys/net/ipv4/neigh/default/gc_thresh3: 1024
 evidence: /proc/net/stat/ndisc_cache: entries 2, table_fulls 0
 evidence: /proc/sys/net/ipv6/neigh/default/gc_thresh3: 1024
 remedy: raise net.ipv4.neigh.default.gc_thresh3 to 4096 or more, and gc_thresh2 to 2048`},
-		{What: "has been full", Node: table(row("00000010", "00000001")+row("00000010", "0000000a"), ""), Want: `pass
+		{What: "was full in the past", Node: table(row("00000010", "00000001")+row("00000010", "0000000a"), ""), Want: `pass
 want: below 80% of gc_thresh3, never full
 got: ipv4 16 of 1024, full 11 times since boot
 evidence: /proc/net/stat/arp_cache: entries 16, table_fulls 11
 evidence: /proc/sys/net/ipv4/neigh/default/gc_thresh3: 1024`},
-		{What: "is full again and again", Node: table(row("00000010", "00000001"), ""), Host: func(h *host.Host) {
+		{What: "overflows now", Node: table(row("00000010", "00000001"), ""), Host: func(h *host.Host) {
 			h.Files = &checkstest.SecondRead{Files: h.Files, Name: "/proc/net/stat/arp_cache",
 				Then: checkstest.NeighbourHeader + row("00000010", "00000004")}
 		}, Want: `warn
@@ -56,7 +56,7 @@ got: ipv4 16 of 1024, full 3 times in 100 ms
 evidence: /proc/net/stat/arp_cache: entries 16, table_fulls 4
 evidence: /proc/sys/net/ipv4/neigh/default/gc_thresh3: 1024
 remedy: raise net.ipv4.neigh.default.gc_thresh3 to 4096 or more, and gc_thresh2 to 2048`},
-		{What: "room", Node: table(row("00000010", "00000000"), row("00000002", "00000000")), Want: `
+		{What: "enough room", Node: table(row("00000010", "00000000"), row("00000002", "00000000")), Want: `
 pass
 want: below 80% of gc_thresh3, never full
 got: ipv4 16 of 1024; ipv6 2 of 1024
@@ -64,7 +64,7 @@ evidence: /proc/net/stat/arp_cache: entries 16, table_fulls 0
 evidence: /proc/sys/net/ipv4/neigh/default/gc_thresh3: 1024
 evidence: /proc/net/stat/ndisc_cache: entries 2, table_fulls 0
 evidence: /proc/sys/net/ipv6/neigh/default/gc_thresh3: 1024`},
-		{What: "a cluster of a thousand nodes, whose CNI enters each", Node: flannel(table(row("00000400", "00000000"), ""), "6.1.0"), Want: `
+		{What: "a cluster of a thousand nodes, with a permanent entry for each", Node: flannel(table(row("00000400", "00000000"), ""), "6.1.0"), Want: `
 pass
 want: below 80% of gc_thresh3, never full
 got: ipv4 24 of 1024

@@ -10,42 +10,43 @@ import (
 	"nodegate/policy"
 )
 
-// agentTime is how often it is looked again, 100 ms apart, before an agent is said to have left something out.
-const agentTime = 20
+// maxRechecks is the number of further inspections, 100 ms apart, that give an agent time to add missing entries.
+const maxRechecks = 20
 
-// overlayEntries: a route over a VXLAN link leads nowhere without the entries that go with it.
+// overlayEntries detects routes over a VXLAN link without the neighbour and forwarding entries that they need.
 func overlayEntries() checks.Problem {
 	return checks.Problem{
 		Name: "overlay.entries", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
-		Detects: "A VXLAN link of the CNI has a route to a node, but no entry that says where its gateway is; or it was made anew without " +
-			"its routes.",
-		Symptom: "Pods of this node reach those of all nodes but one; that one is reached from all others. Without routes they reach no " +
-			"other node.",
-		How: "Of each gateway of the routes over a VXLAN link that learns nothing (flannel's, Calico's): its permanent neighbour entry and, " +
-			"for the address in it, the forwarding entry. What is missing for 2 seconds is said. Cilium's links have neither. Watch " +
-			"remembers the links that had such routes: one that was deleted and made anew (as flanneld 0.28 does by itself) and has none " +
-			"is said until it has one.",
-		Remedy: "restart the CNI's agent on this node, which makes them again",
-		TradeOff: "None for Pods that run: the routes stay while the agent is away. With the entries by hand (ip neigh, bridge fdb) the next " +
-			"change of that node is missed again.",
+		Detects: "A VXLAN link of the CNI has a route to a node but no entry for its gateway, or was recreated " +
+			"without its routes.",
+		Symptom: "Pods on this node cannot reach the Pods of one node, which all other nodes can reach. Without " +
+			"routes, they cannot reach Pods on any other node.",
+		How: "For each gateway of the routes over a VXLAN link with learning off (flannel's, Calico's), the " +
+			"check reads the permanent neighbour entry and the forwarding entry for its MAC address. It reports " +
+			"an entry that is missing for 2 seconds. Cilium's links use neither. `nodegate watch` remembers the " +
+			"links that had such routes: a link that was deleted and recreated without routes (as flanneld 0.28 " +
+			"does by itself) is reported until it has one.",
+		Remedy: "restart the CNI's agent on this node to restore the entries and routes",
+		TradeOff: "None for running Pods: the routes stay while the agent restarts. Entries added manually (`ip " +
+			"neigh`, `bridge fdb`) do not follow the next change of that node.",
 		Ref:     "https://github.com/alibaba/kubeskoop",
 		Inspect: inspectOverlayEntries,
 	}
 }
 
 func inspectOverlayEntries(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
-	for look := 0; ; look++ {
+	for recheck := 0; ; recheck++ {
 		hops, err := h.Links.Hops(ctx)
 		s := judgeHops(hops)
 		var bare []string
 		if err == nil {
-			bare, err = madeAnew(ctx, h, hops)
+			bare, err = recreatedWithoutRoutes(ctx, h, hops)
 		}
 		if bare != nil {
 			s.Skip = ""
 			s.Differs(strings.Join(bare, ", "), "")
 		}
-		if err != nil || s.Pass || s.Skip != "" || look == agentTime {
+		if err != nil || s.Pass || s.Skip != "" || recheck == maxRechecks {
 			return s, err
 		}
 		if err := checks.Pause(ctx); err != nil {
@@ -54,9 +55,9 @@ func inspectOverlayEntries(ctx context.Context, h *host.Host, _ *policy.Policy) 
 	}
 }
 
-// madeAnew returns the VXLAN links that were made anew without the routes that their predecessors had, as far as watch
-// remembers these.
-func madeAnew(ctx context.Context, h *host.Host, hops []host.Hop) (bare []string, err error) {
+// recreatedWithoutRoutes returns the VXLAN links that were deleted and recreated without the routes that they had, as
+// far as watch remembers these.
+func recreatedWithoutRoutes(ctx context.Context, h *host.Host, hops []host.Hop) (bare []string, err error) {
 	if h.Memory == nil {
 		return nil, nil
 	}
@@ -77,8 +78,8 @@ func madeAnew(ctx context.Context, h *host.Host, hops []host.Hop) (bare []string
 			}
 			h.Memory.Tunnels[l.Name] = host.Tunnel{Index: l.Index, Gateways: n}
 		case known && was.Index != l.Index:
-			bare = append(bare, fmt.Sprintf("%s made anew, without the routes by %d gateways that it had", l.Name, was.Gateways))
-		default: // the other nodes have left
+			bare = append(bare, fmt.Sprintf("%s was recreated without its routes through %d gateways", l.Name, was.Gateways))
+		default: // the other nodes have left the cluster
 			delete(h.Memory.Tunnels, l.Name)
 		}
 	}
@@ -88,7 +89,7 @@ func madeAnew(ctx context.Context, h *host.Host, hops []host.Hop) (bare []string
 func judgeHops(hops []host.Hop) checks.State {
 	s := checks.Passing("a neighbour and a forwarding entry for each gateway")
 	if len(hops) == 0 {
-		s.Skip = "no routes with gateways over a VXLAN link that learns nothing"
+		s.Skip = "no gateway routes over a VXLAN link with learning off"
 		return s
 	}
 	missing := 0
@@ -107,7 +108,7 @@ func judgeHops(hops []host.Hop) checks.State {
 		}
 	}
 	if missing > 0 {
-		s.Differs(fmt.Sprintf("%d of %d gateways without", missing, len(hops)), "")
+		s.Differs(fmt.Sprintf("%d of %d gateways lack an entry", missing, len(hops)), "")
 	}
 	return s
 }

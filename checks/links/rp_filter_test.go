@@ -27,27 +27,24 @@ func TestRPFilter(t *testing.T) {
 want: 0 on lxc* and cilium_*, not 1 on tunnels, CNI bridges and ENIs
 got: lxc12ab=2
 evidence: /proc/sys/net/ipv4/conf/all/rp_filter: 2
-evidence: /proc/sys/net/ipv4/conf/lxc12ab/rp_filter: 0, effective 2, needs 0
-remedy: run: sysctl -w net.ipv4.conf.all.rp_filter=0; and put a link block with that sysctl into the policy`},
+evidence: /proc/sys/net/ipv4/conf/lxc12ab/rp_filter: 0, effective 2, needs 0` + "\nremedy: run `sysctl -w net.ipv4.conf.all.rp_filter=0` and add a link block with that sysctl to the policy"},
 		{What: "strict on a tunnel whose name has a dot", Node: links("0", map[string]string{"flannel.1": "1", "cni0": "2", "cali1": "1"},
 			kinds), Want: `warn
 want: 0 on lxc* and cilium_*, not 1 on tunnels, CNI bridges and ENIs
 got: flannel.1=1
 evidence: /proc/sys/net/ipv4/conf/all/rp_filter: 0
-evidence: /proc/sys/net/ipv4/conf/flannel.1/rp_filter: 1, effective 1, needs not 1
-remedy: run: sysctl -w net.ipv4.conf.flannel/1.rp_filter=2; and put a link block with that sysctl into the policy`},
+evidence: /proc/sys/net/ipv4/conf/flannel.1/rp_filter: 1, effective 1, needs not 1` + "\nremedy: run `sysctl -w net.ipv4.conf.flannel/1.rp_filter=2` and add a link block with that sysctl to the policy"},
 		{What: "a strict ENI", Node: eni, Want: `warn
 want: 0 on lxc* and cilium_*, not 1 on tunnels, CNI bridges and ENIs
 got: ens5=1
 evidence: /proc/sys/net/ipv4/conf/all/rp_filter: 0
-evidence: /proc/sys/net/ipv4/conf/ens5/rp_filter: 1, effective 1, needs not 1
-remedy: run: sysctl -w net.ipv4.conf.ens5.rp_filter=2; and put a link block with that sysctl into the policy`},
+evidence: /proc/sys/net/ipv4/conf/ens5/rp_filter: 1, effective 1, needs not 1` + "\nremedy: run `sysctl -w net.ipv4.conf.ens5.rp_filter=2` and add a link block with that sysctl to the policy"},
 		{What: "loose on a tunnel, off on Cilium's", Node: links("0", map[string]string{"flannel.1": "2", "lxc12ab": "0"}, kinds), Want: `pass
 want: 0 on lxc* and cilium_*, not 1 on tunnels, CNI bridges and ENIs
 got: 0 on lxc* and cilium_*, not 1 on tunnels, CNI bridges and ENIs
 evidence: /proc/sys/net/ipv4/conf/all/rp_filter: 0`},
 		{What: "no CNI, but LXC's bridge", Node: links("1", map[string]string{"eth0": "1", "lxcbr0": "1"}, kinds), Want: `
 skipped
-skipped: no interface of a CNI yet`},
+skipped: no CNI interfaces yet`},
 	})
 }

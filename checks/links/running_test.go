@@ -27,32 +27,30 @@ func TestAcceptRA(t *testing.T) {
 	halfGone := node("00450003", "1")
 	delete(halfGone.Files, "/proc/sys/net/ipv6/conf/eth0/accept_ra")
 	checkstest.RunOne(t, "accept-ra.forwarding", checks.Run, []checkstest.Case{
-		{What: "another has gone since", Node: gone, Want: `
+		{What: "another link was removed", Node: gone, Want: `
 warn
-want: advertisements taken where the route needs them
-got: the default route of eth0 will run out
-evidence: /proc/sys/net/ipv6/conf/eth0: forwarding 1, accept_ra 1
-remedy: run: sysctl -w net.ipv6.conf.eth0.accept_ra=2; and put it into the policy`},
-		{What: "it goes between the reads", Node: halfGone, Want: `
+want: router advertisements accepted for the default route
+got: the default route of eth0 will expire
+evidence: /proc/sys/net/ipv6/conf/eth0: forwarding 1, accept_ra 1` + "\nremedy: run `sysctl -w net.ipv6.conf.eth0.accept_ra=2` and add the sysctl to the policy"},
+		{What: "removed between the reads", Node: halfGone, Want: `
 pass
-want: advertisements taken where the route needs them
-got: advertisements taken where the route needs them`},
-		{What: "it will run out", Node: node("00450003", "1"), Want: `
+want: router advertisements accepted for the default route
+got: router advertisements accepted for the default route`},
+		{What: "the route will expire", Node: node("00450003", "1"), Want: `
 warn
-want: advertisements taken where the route needs them
-got: the default route of eth0 will run out
-evidence: /proc/sys/net/ipv6/conf/eth0: forwarding 1, accept_ra 1
-remedy: run: sysctl -w net.ipv6.conf.eth0.accept_ra=2; and put it into the policy`},
-		{What: "taken all the same", Node: node("00450003", "2"), Want: `
+want: router advertisements accepted for the default route
+got: the default route of eth0 will expire
+evidence: /proc/sys/net/ipv6/conf/eth0: forwarding 1, accept_ra 1` + "\nremedy: run `sysctl -w net.ipv6.conf.eth0.accept_ra=2` and add the sysctl to the policy"},
+		{What: "accept_ra is 2", Node: node("00450003", "2"), Want: `
 pass
-want: advertisements taken where the route needs them
-got: advertisements taken where the route needs them
+want: router advertisements accepted for the default route
+got: router advertisements accepted for the default route
 evidence: /proc/sys/net/ipv6/conf/eth0: forwarding 1, accept_ra 2`},
-		{What: "networkd takes them", Node: node("00000003", "0"), Want: `
+		{What: "networkd processes advertisements", Node: node("00000003", "0"), Want: `
 pass
-want: advertisements taken where the route needs them
-got: advertisements taken where the route needs them`},
-		{What: "no IPv6", Node: checkstest.Node(nil, nil), Want: "skipped\nskipped: this kernel has no IPv6"},
+want: router advertisements accepted for the default route
+got: router advertisements accepted for the default route`},
+		{What: "no IPv6", Node: checkstest.Node(nil, nil), Want: "skipped\nskipped: this kernel does not support IPv6"},
 	})
 }
 
@@ -65,19 +63,18 @@ func TestSrcValidMark(t *testing.T) {
 	lxc := node("eth0", "1")
 	lxc.Links["lxcbr0"] = &hosttest.Link{Kind: "bridge"}
 	checkstest.RunOne(t, "src-valid-mark.cilium", checks.Run, []checkstest.Case{
-		{What: "Tailscale beside Cilium", Node: node("lxc12ab", "1"), Want: `
+		{What: "Tailscale with Cilium", Node: node("lxc12ab", "1"), Want: `
 warn
 want: src_valid_mark=0
 got: src_valid_mark=1
-evidence: /proc/sys/net/ipv4/conf/all/src_valid_mark: 1
-remedy: run: sysctl -w net.ipv4.conf.all.src_valid_mark=0; and put it into the policy`},
+evidence: /proc/sys/net/ipv4/conf/all/src_valid_mark: 1` + "\nremedy: run `sysctl -w net.ipv4.conf.all.src_valid_mark=0` and add the sysctl to the policy"},
 		{What: "Cilium alone", Node: node("lxc12ab", "0"), Want: `
 pass
 want: src_valid_mark=0
 got: src_valid_mark=0
 evidence: /proc/sys/net/ipv4/conf/all/src_valid_mark: 0`},
-		{What: "Tailscale alone", Node: node("eth0", "1"), Want: "skipped\nskipped: no links of Cilium"},
-		{What: "Tailscale beside LXC, whose bridge is lxcbr0", Node: lxc, Want: "skipped\nskipped: no links of Cilium"},
+		{What: "Tailscale alone", Node: node("eth0", "1"), Want: "skipped\nskipped: no Cilium links"},
+		{What: "Tailscale with LXC, whose bridge is lxcbr0", Node: lxc, Want: "skipped\nskipped: no Cilium links"},
 	})
 }
 
@@ -92,15 +89,15 @@ func TestCNILeftovers(t *testing.T) {
 		return m
 	}
 	tunnel := func(port int) *hosttest.Link { return &hosttest.Link{Kind: "vxlan", VXLAN: &host.VXLAN{Port: port}} }
-	const remedy = "\nremedy: remove the file and the links of the CNI that is gone, and restart the node: its routes and rules go too"
+	const remedy = "\nremedy: remove the files and links of the CNI that is no longer used, then restart the node to remove its routes and rules"
 	checkstest.RunOne(t, "cni.leftovers", checks.Run, []checkstest.Case{
-		{What: "one, beside examples", Node: node(map[string]string{dir + "10-flannel.conflist": flannel}, nil),
+		{What: "one CNI and example files", Node: node(map[string]string{dir + "10-flannel.conflist": flannel}, nil),
 			Want: "pass\nwant: one CNI\ngot: one CNI"},
 		{What: "Cilium chained to another", Node: node(map[string]string{
 			dir + "05-cilium.conflist": `{"name":"aws-cni","plugins":[{"type":"aws-cni"},{"type":"cilium-cni"}]}`,
 			dir + "10-aws.conflist":    `{"name":"aws-cni","plugins":[{"type":"aws-cni"}]}`}, nil),
 			Want: "pass\nwant: one CNI\ngot: one CNI"},
-		{What: "two", Node: node(map[string]string{dir + "10-calico.conflist": calico, dir + "20-flannel.conflist": flannel}, nil), Want: `
+		{What: "two CNIs", Node: node(map[string]string{dir + "10-calico.conflist": calico, dir + "20-flannel.conflist": flannel}, nil), Want: `
 warn
 want: one CNI
 got: calico in 10-calico.conflist, flannel in 20-flannel.conflist
@@ -115,7 +112,7 @@ want: one CNI
 got: cilium_vxlan and flannel.1 on port 8472` + remedy},
 		{What: "two tunnels of one CNI", Node: node(nil, map[string]*hosttest.Link{"flannel.1": tunnel(8472), "flannel-v6.1": tunnel(8472)}),
 			Want: "pass\nwant: one CNI\ngot: one CNI"},
-		{What: "none", Node: checkstest.Node(nil, nil), Want: "skipped\nskipped: no CNI is here yet"},
+		{What: "no CNI", Node: checkstest.Node(nil, nil), Want: "skipped\nskipped: no CNI is installed yet"},
 	})
 }
 
@@ -128,14 +125,13 @@ func TestTCPChecksumErrors(t *testing.T) {
 	checkstest.RunOne(t, "tcp.checksum-errors", checks.Run, []checkstest.Case{
 		{What: "rising", Node: node, Host: rising, Want: `
 warn
-want: no wrong checksum now
+want: no wrong checksums now
 got: InCsumErrors rising
-evidence: /proc/net/snmp: Tcp InCsumErrors 7, then 9
-remedy: on the node that sends: ethtool -K LINK tx-checksum-ip-generic off, of the tunnel's link; a link block of the policy keeps it so`},
-		{What: "long ago", Node: node,
-			Want: "pass\nwant: no wrong checksum now\ngot: no wrong checksum now\nevidence: /proc/net/snmp: Tcp InCsumErrors 7, then 7"},
+evidence: /proc/net/snmp: Tcp InCsumErrors 7, then 9` + "\nremedy: on the sending node, run `ethtool -K LINK tx-checksum-ip-generic off` for the tunnel's link; a link block in the policy keeps it off"},
+		{What: "in the past", Node: node,
+			Want: "pass\nwant: no wrong checksums now\ngot: no wrong checksums now\nevidence: /proc/net/snmp: Tcp InCsumErrors 7, then 7"},
 		{What: "never", Node: checkstest.Node(map[string]string{"/proc/net/snmp": snmp + "0\n"}, nil),
-			Want: "pass\nwant: no wrong checksum now\ngot: no wrong checksum now"},
+			Want: "pass\nwant: no wrong checksums now\ngot: no wrong checksums now"},
 	})
 }
 
@@ -146,54 +142,54 @@ func TestOverlayEntries(t *testing.T) {
 		return m
 	}
 	whole := host.Hop{Link: "flannel.1", Gateway: "10.244.1.0", MAC: "0e:00:00:00:00:01", Remote: "192.0.2.1"}
-	deaf, lost := whole, whole
-	deaf.Gateway, deaf.MAC, deaf.Remote = "10.244.2.0", "", ""
-	lost.Gateway, lost.MAC, lost.Remote = "10.244.3.0", "0e:00:00:00:00:03", ""
-	anew := node()
-	anew.Links = map[string]*hosttest.Link{"flannel.1": {Kind: "vxlan", VXLAN: &host.VXLAN{}}}
+	noNeighbour, noForwarding := whole, whole
+	noNeighbour.Gateway, noNeighbour.MAC, noNeighbour.Remote = "10.244.2.0", "", ""
+	noForwarding.Gateway, noForwarding.MAC, noForwarding.Remote = "10.244.3.0", "0e:00:00:00:00:03", ""
+	recreated := node()
+	recreated.Links = map[string]*hosttest.Link{"flannel.1": {Kind: "vxlan", VXLAN: &host.VXLAN{}}}
 	checkstest.RunOne(t, "overlay.entries", checks.Run, []checkstest.Case{
-		{What: "one of each is missing", Node: node(whole, deaf, lost), Want: `
+		{What: "one of each is missing", Node: node(whole, noNeighbour, noForwarding), Want: `
 warn
 want: a neighbour and a forwarding entry for each gateway
-got: 2 of 3 gateways without
+got: 2 of 3 gateways lack an entry
 evidence: flannel.1: via 10.244.2.0: no neighbour entry
 evidence: flannel.1: via 10.244.3.0: no forwarding entry for 0e:00:00:00:00:03
-remedy: restart the CNI's agent on this node, which makes them again`},
-		{What: "whole", Node: node(whole), Want: "pass\nwant: a neighbour and a forwarding entry for each gateway\n" +
+remedy: restart the CNI's agent on this node to restore the entries and routes`},
+		{What: "complete", Node: node(whole), Want: "pass\nwant: a neighbour and a forwarding entry for each gateway\n" +
 			"got: a neighbour and a forwarding entry for each gateway"},
-		{What: "made meanwhile", Node: node(deaf), Host: func(h *host.Host) { h.Links = &agent{h.Links, 3} },
+		{What: "added in the meantime", Node: node(noNeighbour), Host: func(h *host.Host) { h.Links = &agent{h.Links, 3} },
 			Want: "pass\nwant: a neighbour and a forwarding entry for each gateway\ngot: a neighbour and a forwarding entry for each gateway"},
-		{What: "made anew", Node: anew, Host: func(h *host.Host) {
+		{What: "recreated without routes", Node: recreated, Host: func(h *host.Host) {
 			h.Memory = &host.Memory{Tunnels: map[string]host.Tunnel{"flannel.1": {Index: -1, Gateways: 2}, "gone": {Index: -2, Gateways: 1}}}
 		}, Want: `
 warn
 want: a neighbour and a forwarding entry for each gateway
-got: flannel.1 made anew, without the routes by 2 gateways that it had
-remedy: restart the CNI's agent on this node, which makes them again`},
-		{What: "no overlay", Node: node(), Want: "skipped\nskipped: no routes with gateways over a VXLAN link that learns nothing"},
+got: flannel.1 was recreated without its routes through 2 gateways
+remedy: restart the CNI's agent on this node to restore the entries and routes`},
+		{What: "no overlay", Node: node(), Want: "skipped\nskipped: no gateway routes over a VXLAN link with learning off"},
 	})
 }
 
-// agent makes the entries that are missing, at the look that is numbered.
+// agent adds the missing entries at the given read.
 type agent struct {
 	host.Links
-	looks int
+	reads int
 }
 
 func (a *agent) Hops(ctx context.Context) ([]host.Hop, error) {
 	hops, err := a.Links.Hops(ctx)
-	if a.looks--; a.looks == 0 {
+	if a.reads--; a.reads == 0 {
 		for i := range hops {
 			hops[i].MAC, hops[i].Remote = "0e:00:00:00:00:02", "192.0.2.2"
 		}
 	}
-	if a.looks < 0 {
-		return nil, errors.New("asked again although nothing was missing")
+	if a.reads < 0 {
+		return nil, errors.New("read again although nothing was missing")
 	}
 	return hops, err
 }
 
-// TestOverlayEntriesKernel makes a node's flannel.1 by hand, and takes each entry away.
+// TestOverlayEntriesKernel creates a VXLAN link like flannel.1 and removes each of its entries.
 func TestOverlayEntriesKernel(t *testing.T) {
 	h := checkstest.Scratch(t)
 	checkstest.PodNetwork(t)
@@ -224,14 +220,14 @@ func TestOverlayEntriesKernel(t *testing.T) {
 	run("ip neigh add 10.244.1.0 lladdr " + mac + " dev flannel.7 nud permanent")
 	verdict("no forwarding entry", "warn; via 10.244.1.0: no forwarding entry for "+mac)
 	run("bridge fdb add " + mac + " dev flannel.7 dst 192.0.2.7")
-	verdict("whole", "pass")
+	verdict("complete", "pass")
 	foreign, err := h.Links.Foreign(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"neighbour 10.244.1.0 lladdr " + mac + " dev flannel.7", "fdb " + mac + " dst 192.0.2.7 dev flannel.7"} {
 		if !slices.Contains(foreign, host.Foreign{Text: want, Link: "flannel.7"}) {
-			t.Errorf("%s is not among what others made: %+v", want, foreign)
+			t.Errorf("%s is not among the foreign objects: %+v", want, foreign)
 		}
 	}
 	run("bridge fdb del " + mac + " dev flannel.7; bridge fdb append 00:00:00:00:00:00 dev flannel.7 dst 192.0.2.8")
@@ -245,26 +241,26 @@ func TestOverlayEntriesKernel(t *testing.T) {
 	verdict("remembered", "pass")
 	run("ip route flush dev flannel.7")
 	verdict("all other nodes left", "skipped")
-	anew := func() {
+	recreate := func() {
 		run(`ip link del flannel.7
 			ip link add flannel.7 type vxlan id 7 dstport 8477 dev nic0 nolearning
 			ip link set flannel.7 up`)
 	}
-	reached := func() {
+	addEntries := func() {
 		run(`ip neigh add 10.244.1.0 lladdr ` + mac + ` dev flannel.7 nud permanent
 			bridge fdb add ` + mac + ` dev flannel.7 dst 192.0.2.7
 			ip route add 10.244.1.0/24 via 10.244.1.0 dev flannel.7 onlink`)
 	}
-	anew()
-	verdict("made anew where there is no other node", "skipped")
-	reached()
+	recreate()
+	verdict("recreated without another node", "skipped")
+	addEntries()
 	verdict("another node again", "pass")
-	anew()
-	verdict("made anew without routes", "warn")
-	reached()
+	recreate()
+	verdict("recreated without routes", "warn")
+	addEntries()
 	verdict("with its routes", "pass")
 	run("ip link del flannel.7")
-	verdict("gone", "skipped")
+	verdict("removed", "skipped")
 }
 
 func TestUDPGSO(t *testing.T) {
@@ -279,21 +275,21 @@ func TestUDPGSO(t *testing.T) {
 		}
 		return m
 	}
-	const want, link = "want: a kernel that keeps joined UDP packets\ngot: ",
+	const want, link = "want: a kernel that forwards aggregated UDP packets\ngot: ",
 		"\nevidence: flannel.1: sends through tailscale0, a tun link\nevidence: "
-	const good = "pass\n" + want + "a kernel that keeps joined UDP packets" + link
-	const remedy = "\nremedy: take Linux 6.8.5 or later; until then TS_TUN_DISABLE_UDP_GRO=true in /etc/default/tailscaled, and restart " +
+	const good = "pass\n" + want + "a kernel that forwards aggregated UDP packets" + link
+	const remedy = "\nremedy: upgrade to Linux 6.8.5 or later; until then, set TS_TUN_DISABLE_UDP_GRO=true in /etc/default/tailscaled and restart " +
 		"tailscaled"
 	checkstest.RunOne(t, "vxlan.udp-gso", checks.Run, []checkstest.Case{
 		{What: "flannel over Tailscale", Node: node("tailscale0", "6.6.25-talos", ""), Want: "warn\n" + want + "6.6.25" + link +
 			"uname -r: 6.6.25-talos" + remedy},
-		{What: "Ubuntu's", Node: node("tailscale0", "6.8.0-31-generic", "Ubuntu 6.8.0-31.31-generic 6.8.1\n"),
+		{What: "an affected Ubuntu kernel", Node: node("tailscale0", "6.8.0-31-generic", "Ubuntu 6.8.0-31.31-generic 6.8.1\n"),
 			Want: "warn\n" + want + "6.8.1" + link + "/proc/version_signature: 6.8.1" + remedy},
-		{What: "Ubuntu's later one", Node: node("tailscale0", "6.8.0-45-generic", "Ubuntu 6.8.0-45.45-generic 6.8.12\n"),
+		{What: "a later Ubuntu kernel", Node: node("tailscale0", "6.8.0-45-generic", "Ubuntu 6.8.0-45.45-generic 6.8.12\n"),
 			Want: good + "/proc/version_signature: 6.8.12"},
-		{What: "mended", Node: node("tailscale0", "6.8.5", ""), Want: good + "uname -r: 6.8.5"},
-		{What: "mended in 6.6", Node: node("tailscale0", "6.6.26", ""), Want: good + "uname -r: 6.6.26"},
-		{What: "before tun links took them", Node: node("tailscale0", "6.1.0-50-amd64", ""), Want: good + "uname -r: 6.1.0-50-amd64"},
+		{What: "fixed", Node: node("tailscale0", "6.8.5", ""), Want: good + "uname -r: 6.8.5"},
+		{What: "fixed in 6.6", Node: node("tailscale0", "6.6.26", ""), Want: good + "uname -r: 6.6.26"},
+		{What: "before tun links supported aggregation", Node: node("tailscale0", "6.1.0-50-amd64", ""), Want: good + "uname -r: 6.1.0-50-amd64"},
 		{What: "over the network card", Node: node("eth0", "6.6.25", ""), Want: "skipped\nskipped: no VXLAN over a tun link"},
 	})
 }

@@ -11,26 +11,28 @@ import (
 	"nodegate/policy"
 )
 
-// udpChecksumErrors: on the receiving node a broken outer checksum is all there is to see.
+// udpChecksumErrors detects UDP packets with wrong checksums: the only evidence on the receiving node that a sender
+// computes wrong outer checksums.
 func udpChecksumErrors() checks.Problem {
 	return checks.Problem{
 		Name: "udp.checksum-errors", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
-		Detects: "UDP packets with a wrong checksum arrive now.",
-		Symptom: "Traffic between nodes stalls for 1, 3 or 63 seconds; dmesg says \"UDP: bad checksum. From ... to ...:8472\" where the " +
-			"sender uses VXLAN.",
-		How: "InCsumErrors of Udp in /proc/net/snmp rises between two reads 100 ms apart; where it is 0 there is no second read. A " +
-			"number that stands still is only evidence of the past, and a snapshot holds one read.",
-		Remedy: "look at the sender, which dmesg names: nodegate check there judges vxlan.checksum; on VMware vmxnet3 use another VXLAN " +
-			"port or turn the NIC's tunnel offloads off",
-		TradeOff: "Without tunnel offloads the CPU computes checksums and segments.",
+		Detects: "UDP packets with a wrong checksum are arriving.",
+		Symptom: "Traffic between nodes stalls for 1, 3 or 63 seconds. If the sender uses VXLAN, dmesg shows " +
+			"\"UDP: bad checksum. From ... to ...:8472\".",
+		How: "InCsumErrors of Udp in /proc/net/snmp rises between two reads 100 ms apart. If it is 0, there " +
+			"is no second read. A counter that does not rise only shows a past problem, and a snapshot holds one " +
+			"read.",
+		Remedy: "inspect the sender, which dmesg names: `nodegate check --stage run` there judges " +
+			"vxlan.checksum; on VMware vmxnet3, use another VXLAN port or turn off the NIC's tunnel offloads",
+		TradeOff: "Without tunnel offloads, the CPU computes checksums and segments packets.",
 		Ref:      "https://github.com/kubernetes/kubernetes/pull/92035",
 		Inspect:  inspectUDPChecksumErrors,
 	}
 }
 
 func inspectUDPChecksumErrors(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
-	s := checks.Passing("no wrong checksum now")
-	first, err := checksumErrors(h, "Udp")
+	s := checks.Passing("no wrong checksums now")
+	first, err := readChecksumErrors(h, "Udp")
 	if err != nil {
 		return s, err
 	}
@@ -39,7 +41,7 @@ func inspectUDPChecksumErrors(ctx context.Context, h *host.Host, _ *policy.Polic
 		if err := checks.Pause(ctx); err != nil {
 			return s, err
 		}
-		if second, err = checksumErrors(h, "Udp"); err != nil {
+		if second, err = readChecksumErrors(h, "Udp"); err != nil {
 			return s, err
 		}
 	}
@@ -48,12 +50,12 @@ func inspectUDPChecksumErrors(ctx context.Context, h *host.Host, _ *policy.Polic
 		s.Evidence[0].Text += fmt.Sprintf(", %d more in 100 ms", second-first)
 		s.Cause = "vxlan.checksum"
 		s.Differs("InCsumErrors rising",
-			"run: dmesg | grep 'UDP: bad checksum', which names the sender; then nodegate check --stage run there (vxlan.checksum)")
+			"run `dmesg | grep 'UDP: bad checksum'` to find the sender, then `nodegate check --stage run` there (vxlan.checksum)")
 	}
 	return s, nil
 }
 
-func checksumErrors(h *host.Host, protocol string) (int64, error) {
+func readChecksumErrors(h *host.Host, protocol string) (int64, error) {
 	text, err := h.Text("/proc/net/snmp")
 	if err != nil {
 		return 0, err
@@ -64,13 +66,13 @@ func checksumErrors(h *host.Host, protocol string) (int64, error) {
 	}
 	n, ok := counters["InCsumErrors"]
 	if !ok {
-		return 0, fmt.Errorf("/proc/net/snmp: this kernel has no InCsumErrors")
+		return 0, fmt.Errorf("/proc/net/snmp: no counter InCsumErrors in this kernel")
 	}
 	return n, nil
 }
 
-// parseSNMP reads the counters of one protocol from /proc/net/snmp: a line of
-// names and a line of numbers, both starting with the protocol.
+// parseSNMP reads the counters of one protocol from /proc/net/snmp: a line of names and a line of
+// numbers, both starting with the protocol.
 func parseSNMP(text, protocol string) (map[string]int64, error) {
 	var names []string
 	for line := range strings.Lines(text) {
@@ -96,5 +98,5 @@ func parseSNMP(text, protocol string) (map[string]int64, error) {
 		}
 		return counters, nil
 	}
-	return nil, fmt.Errorf("/proc/net/snmp has no counters of %s", protocol)
+	return nil, fmt.Errorf("/proc/net/snmp: no counters of %s", protocol)
 }

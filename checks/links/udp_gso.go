@@ -11,23 +11,27 @@ import (
 	"nodegate/policy"
 )
 
-// udpGSO: the kernel drops what a program has joined before it wrote it to a tun link, where it is VXLAN.
+// udpGSO detects VXLAN over a tun link on a kernel that drops the UDP packets which a program aggregated before it wrote
+// them to the link.
 func udpGSO() checks.Problem {
 	return checks.Problem{
 		Name: "vxlan.udp-gso", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
-		Detects: "VXLAN over a tun link, as Tailscale's, on a kernel that loses joined UDP packets in a tunnel.",
-		Symptom: "Pods of other nodes answer ping; a download stalls, or runs at a few KiB/s.",
-		How: "A VXLAN link sends through one of kind tun, and the kernel is of 6.2 to 6.8.4, 6.6.26 and later of 6.6 aside. Of Ubuntu " +
-			"/proc/version_signature says which kernel it is. Another distribution may have carried the mend back.",
-		Remedy:   "take Linux 6.8.5 or later; until then TS_TUN_DISABLE_UDP_GRO=true in /etc/default/tailscaled, and restart tailscaled",
-		TradeOff: "Without joined packets the tunnel takes more of a processor.",
+		Detects: "VXLAN runs over a tun link, such as Tailscale's, on a kernel that drops aggregated UDP " +
+			"packets in a tunnel.",
+		Symptom: "Pods on other nodes answer ping, but a download stalls or runs at a few KiB/s.",
+		How: "A VXLAN link sends through a tun link, and the kernel is 6.2 to 6.8.4, except 6.6.26 and " +
+			"later releases of 6.6. On Ubuntu, /proc/version_signature names the kernel version. Other " +
+			"distributions may have backported the fix.",
+		Remedy: "upgrade to Linux 6.8.5 or later; until then, set TS_TUN_DISABLE_UDP_GRO=true in " +
+			"/etc/default/tailscaled and restart tailscaled",
+		TradeOff: "Without aggregated packets, the tunnel uses more CPU.",
 		Ref:      "https://github.com/tailscale/tailscale/issues/11026",
 		Inspect:  inspectUDPGSO,
 	}
 }
 
 func inspectUDPGSO(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
-	s := checks.Passing("a kernel that keeps joined UDP packets")
+	s := checks.Passing("a kernel that forwards aggregated UDP packets")
 	links, err := h.Links.List(ctx)
 	if err != nil {
 		return s, err
@@ -59,8 +63,8 @@ func inspectUDPGSO(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.
 		checks.Seen(links[over].Name, "sends through "+links[over].VXLAN.Parent+", a tun link"), checks.Seen(source, release),
 	}
 	v := kernel.Version[:]
-	mended := slices.Compare(v, []int{6, 8, 5}) >= 0 || slices.Equal(v[:2], []int{6, 6}) && v[2] >= 26
-	if slices.Compare(v, []int{6, 2, 0}) >= 0 && !mended {
+	fixed := slices.Compare(v, []int{6, 8, 5}) >= 0 || slices.Equal(v[:2], []int{6, 6}) && v[2] >= 26
+	if slices.Compare(v, []int{6, 2, 0}) >= 0 && !fixed {
 		s.Differs(kernel.Numbers, "")
 	}
 	return s, nil

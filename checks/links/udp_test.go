@@ -12,7 +12,7 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// TestSecondReadIsBounded: a context that ends between two reads is unknown, not none.
+// TestSecondReadIsBounded checks that a context that ends between two reads gives the verdict unknown.
 func TestSecondReadIsBounded(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()

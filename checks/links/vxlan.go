@@ -16,26 +16,29 @@ import (
 	"nodegate/policy"
 )
 
-// vxlanChecksum: four things that are harmless alone break VXLAN together.
+// vxlanChecksum detects four conditions that are harmless alone and break VXLAN together.
 func vxlanChecksum() checks.Problem {
 	return checks.Problem{
 		Name: "vxlan.checksum", Stages: []checks.Stage{checks.Run}, Severity: policy.Block, Moves: true,
-		Detects: "VXLAN packets leave with a wrong UDP checksum: they are masqueraded a second time, and the kernel \"updates\" a checksum " +
-			"that was left out.",
-		Symptom: "The node reaches Services only after 1, 3 or 63 seconds; the peer's dmesg says \"UDP: bad checksum. From ... to ...:8472\".",
-		How: "All of: KUBE-POSTROUTING of the old form with --random-fully; a VXLAN link without outer checksum; tx-checksum-ip-generic " +
-			"active on it; a kernel without the fix (mainline 5.7, stable 5.4.41, 4.19.123, 4.14.181, Ubuntu 4.15.0-107.108 and 5.4.0-32.36, " +
-			"carried back to Red Hat 8; of Debian, Amazon Linux and Red Hat 7 before 5.7 it is not known).",
-		Remedy: "upgrade kube-proxy to 1.16.13, 1.17.9, 1.18.6 or later; else take a kernel with the fix; else turn tx-checksum-ip-generic " +
-			"off on the VXLAN link, whenever it is made again",
-		TradeOff: "Without the offload the CPU computes checksums and throughput falls: only where the first two are not possible.",
-		Ref:      "https://github.com/kubernetes/kubernetes/pull/92035",
-		Inspect:  inspectVXLANChecksum,
+		Detects: "VXLAN packets leave with a wrong UDP checksum: they are masqueraded a second time, and the " +
+			"kernel \"updates\" a checksum field that was left empty.",
+		Symptom: "Connections from the node to Services succeed only after 1, 3 or 63 seconds; the other node's " +
+			"dmesg shows \"UDP: bad checksum. From ... to ...:8472\".",
+		How: "Four conditions are met: KUBE-POSTROUTING has the old form with --random-fully; a VXLAN link " +
+			"has no outer checksum; tx-checksum-ip-generic is active on it; the kernel lacks the fix (mainline " +
+			"5.7, stable 5.4.41, 4.19.123, 4.14.181, Ubuntu 4.15.0-107.108 and 5.4.0-32.36, backported to Red " +
+			"Hat 8; unknown for Debian, Amazon Linux and Red Hat 7 before 5.7).",
+		Remedy: "upgrade kube-proxy to 1.16.13, 1.17.9, 1.18.6 or later; otherwise use a kernel with the fix; " +
+			"otherwise turn off tx-checksum-ip-generic on the VXLAN link each time it is created",
+		TradeOff: "Without the offload, the CPU computes checksums and throughput falls: use it only if the " +
+			"first two are not possible.",
+		Ref:     "https://github.com/kubernetes/kubernetes/pull/92035",
+		Inspect: inspectVXLANChecksum,
 	}
 }
 
 func inspectVXLANChecksum(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
-	const healthy = "not all four conditions"
+	const healthy = "not all four conditions met"
 	s := checks.Passing(healthy)
 	found, exposed, err := exposedTunnels(ctx, h, &s)
 	if err != nil {
@@ -49,12 +52,12 @@ func inspectVXLANChecksum(ctx context.Context, h *host.Host, _ *policy.Policy) (
 	if err != nil {
 		return s, err
 	}
-	distribution, _ := h.OSRelease() // without one, no backports are assumed
+	distribution, _ := h.OSRelease() // without it, no backports are assumed
 	fixed, why := natChecksumFix(release, distribution["ID"])
 	s.Evidence = append(s.Evidence, checks.Seen("uname -r", release+": "+why))
-	switch { // the rules need not be read where one condition fails
+	switch { // if another condition is not met, the rules need not be read
 	case exposed == nil:
-		s.Got += ": no tunnel without outer checksum offloads the inner one"
+		s.Got += ": no tunnel without an outer checksum offloads the inner one"
 		return s, nil
 	case fixed == verdict.Pass:
 		s.Got += ": the kernel has the fix"
@@ -69,20 +72,20 @@ func inspectVXLANChecksum(ctx context.Context, h *host.Host, _ *policy.Policy) (
 		return s, nil
 	}
 	if fixed == verdict.Unknown {
-		return s, fmt.Errorf("three of four conditions hold on %s, and %s (kernel %s)", strings.Join(exposed, ", "), why, release)
+		return s, fmt.Errorf("three of four conditions are met on %s, and %s (kernel %s)", strings.Join(exposed, ", "), why, release)
 	}
-	s.Differs("all four on "+strings.Join(exposed, ", "), "")
+	s.Differs("all four conditions met on "+strings.Join(exposed, ", "), "")
 	var off []string
 	for _, link := range exposed {
 		off = append(off, "ethtool -K "+link+" tx-checksum-ip-generic off")
 	}
-	s.Remedy = "upgrade kube-proxy to 1.16.13, 1.17.9, 1.18.6 or later; else a kernel with the fix; else put a link block with offload " +
-		"tx-checksum-ip-generic = false into the policy, now: " + strings.Join(off, "; ")
+	s.Remedy = "upgrade kube-proxy to 1.16.13, 1.17.9, 1.18.6 or later; otherwise use a kernel with the fix; otherwise run `" +
+		strings.Join(off, "; ") + "` now and add a link block with offload tx-checksum-ip-generic = false to the policy"
 	return s, nil
 }
 
-// exposedTunnels returns the VXLAN links without an outer checksum that let the
-// device compute inner ones.
+// exposedTunnels returns the VXLAN links without an outer checksum that let the device compute the
+// inner one.
 func exposedTunnels(ctx context.Context, h *host.Host, s *checks.State) (found bool, exposed []string, err error) {
 	links, err := h.Links.List(ctx)
 	if err != nil {
@@ -94,7 +97,7 @@ func exposedTunnels(ctx context.Context, h *host.Host, s *checks.State) (found b
 		}
 		features, err := h.Links.Features(ctx, l.Name)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // gone since it was listed
+			continue // removed since it was listed
 		}
 		if err != nil {
 			return found, exposed, err
@@ -109,8 +112,8 @@ func exposedTunnels(ctx context.Context, h *host.Host, s *checks.State) (found b
 	return found, exposed, nil
 }
 
-// masqueradedTwice reports whether KUBE-POSTROUTING has the old form with random
-// ports. It fails where the chain cannot be judged.
+// masqueradedTwice reports whether KUBE-POSTROUTING has the old form with random ports. It returns an
+// error if it cannot judge the chain.
 func masqueradedTwice(ctx context.Context, h *host.Host, s *checks.State) (bool, error) {
 	rep, err := noderules.Read(ctx, h, proxyrules.Options{})
 	if err != nil {
@@ -121,10 +124,10 @@ func masqueradedTwice(ctx context.Context, h *host.Host, s *checks.State) (bool,
 		return false, nil
 	}
 	if rep.Mode == "ipvs" {
-		return false, errors.New("the rules of kube-proxy's IPVS mode are not judged: look at iptables-save -t nat | grep KUBE-POSTROUTING")
+		return false, errors.New("cannot judge the rules of kube-proxy's IPVS mode; run `iptables-save -t nat | grep KUBE-POSTROUTING`")
 	}
 	if lost, isLost := rep.Lost("nat"); isLost {
-		return false, fmt.Errorf("cannot see KUBE-POSTROUTING: %s", lost.Message)
+		return false, fmt.Errorf("cannot read KUBE-POSTROUTING: %s", lost.Message)
 	}
 	for _, f := range rep.About("kubeproxy.masquerade.double-snat") {
 		s.Evidence = append(s.Evidence, rep.Evidence(f))
@@ -133,7 +136,7 @@ func masqueradedTwice(ctx context.Context, h *host.Host, s *checks.State) (bool,
 	for _, f := range rep.About("KUBE-POSTROUTING", "POSTROUTING") {
 		switch f.Name {
 		case "kubeproxy.jump.missing", "kubeproxy.chain.undeclared", "kubeproxy.chain.unexpected-rule", "kubeproxy.masquerade.mismatch":
-			return false, fmt.Errorf("cannot tell the form of KUBE-POSTROUTING: %s: %s", f.Message, f.Rule)
+			return false, fmt.Errorf("cannot determine the form of KUBE-POSTROUTING: %s: %s", f.Message, f.Rule)
 		}
 	}
 	s.Evidence = append(s.Evidence, checks.Seen("iptables nat KUBE-POSTROUTING", "masquerades once, or without --random-fully"))
@@ -141,9 +144,8 @@ func masqueradedTwice(ctx context.Context, h *host.Host, s *checks.State) (bool,
 }
 
 // natChecksumFix reports whether a kernel has (Pass) or lacks (Fail) "netfilter: nat: never update the
-// UDP checksum when it's 0", and what that rests on. A version alone does not
-// tell: distributions carry the fix back, and those that freeze the version do
-// not show it there.
+// UDP checksum when it's 0", and the reason. The version alone is not enough: distributions backport
+// the fix, and if they freeze the version, it does not show backports.
 func natChecksumFix(release, osID string) (verdict.Verdict, string) {
 	k, err := config.ParseKernelRelease(release)
 	if err != nil {
@@ -163,23 +165,23 @@ func natChecksumFix(release, osID string) (verdict.Verdict, string) {
 	}
 	switch {
 	case strings.Contains(k.Rest, "uek"):
-		return verdict.Unknown, "it is not known whether Oracle's own kernel before 5.7 has the fix"
+		return verdict.Unknown, "it is unknown whether Oracle's own kernel before 5.7 has the fix"
 	case strings.Contains(k.Rest, ".el8"):
-		return verdict.Pass, "Red Hat carried the fix back to 8"
+		return verdict.Pass, "Red Hat backported the fix to 8"
 	case strings.Contains(k.Rest, ".el7"):
-		return verdict.Unknown, "it is not known whether Red Hat 7 has the fix"
+		return verdict.Unknown, "it is unknown whether Red Hat 7 has the fix"
 	}
 	switch osID {
 	case "ubuntu", "debian", "amzn":
-		return verdict.Unknown, "it is not known which kernels of " + osID + " before 5.7 have the fix"
+		return verdict.Unknown, "it is unknown which kernels of " + osID + " before 5.7 have the fix"
 	}
 	if k.Version[2] == 0 {
-		return verdict.Unknown, "a release that ends in .0 does not show what was carried back"
+		return verdict.Unknown, "a release that ends in .0 does not show backports"
 	}
 	since, ok := map[[2]int]int{{5, 4}: 41, {4, 19}: 123, {4, 14}: 181}[series]
 	switch {
 	case !ok:
-		return verdict.Unknown, fmt.Sprintf("it is not known whether %d.%d was fixed", series[0], series[1])
+		return verdict.Unknown, fmt.Sprintf("it is unknown whether %d.%d was fixed", series[0], series[1])
 	case k.Version[2] >= since:
 		return verdict.Pass, fmt.Sprintf("fixed since %d.%d.%d", series[0], series[1], since)
 	}

@@ -1,4 +1,4 @@
-// Package noderules reads kube-proxy's rules of a node and says what a check says of them.
+// Package noderules reads kube-proxy's rules on a node and turns findings about them into the state of a check.
 package noderules
 
 import (
@@ -11,13 +11,13 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// None is why a problem of kube-proxy's rules does not apply.
-const None = "no rules of kube-proxy here"
+// None is the reason for skipping a problem of kube-proxy's rules on a node without them.
+const None = "no kube-proxy rules found"
 
-// Rules is a node's rules of kube-proxy in every backend, judged without the Services. Mode is "" where there are none.
+// Rules holds kube-proxy's rules on a node in every backend, judged without the Services. Mode is "" if there are none.
 type Rules struct {
 	proxyrules.Judgment
-	Filters []*ruleset.Table // tables filter with chains of kube-proxy
+	Filters []*ruleset.Table // tables filter with kube-proxy's chains
 }
 
 // Reader reads the rules of a node: *host.Host.
@@ -41,7 +41,7 @@ func Read(ctx context.Context, node Reader, opts proxyrules.Options) (Rules, err
 	return live, nil
 }
 
-// About returns the findings that the beginning of their name, or their chain, puts into one of the given subjects.
+// About returns the findings whose name begins with one of the subjects, or whose chain is one of them.
 func (l Rules) About(subjects ...string) []proxyrules.Finding {
 	var found []proxyrules.Finding
 	for _, f := range l.Findings {
@@ -52,7 +52,7 @@ func (l Rules) About(subjects ...string) []proxyrules.Finding {
 	return found
 }
 
-// Lost returns the finding that leaves a table unjudged: the table is missing from the save, or nothing of kube-proxy is in it.
+// Lost returns the finding that prevents judging a table: the table is missing from the save or contains no kube-proxy rules.
 func (l Rules) Lost(table string) (proxyrules.Finding, bool) {
 	for _, f := range l.About("kubeproxy.table.") {
 		if f.Table == table {
@@ -62,7 +62,7 @@ func (l Rules) Lost(table string) (proxyrules.Finding, bool) {
 	return proxyrules.Finding{}, false
 }
 
-// Evidence returns where a finding is, and the rule there.
+// Evidence returns the location of a finding and its rule.
 func (l Rules) Evidence(f proxyrules.Finding) checks.Evidence {
 	program := "iptables"
 	switch {
@@ -78,7 +78,7 @@ func (l Rules) Evidence(f proxyrules.Finding) checks.Evidence {
 	return checks.Seen(strings.Join(strings.Fields(program+" "+f.Table+" "+f.Chain), " "), text)
 }
 
-// Fail makes a state fail for the findings: Got is what they are called, Remedy that of the first one.
+// Fail makes a state fail with the findings: Got lists their short names, and Remedy is the remedy of the first one.
 func (l Rules) Fail(s *checks.State, findings []proxyrules.Finding) {
 	var got []string
 	for _, f := range findings {

@@ -11,8 +11,7 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// TestProxyModes: what the problems of kube-proxy's rules say in other modes
-// than iptables, and of IPv6.
+// TestProxyModes tests the problems of kube-proxy's rules in nftables and IPVS mode, and for IPv6.
 func TestProxyModes(t *testing.T) {
 	nft, err := os.ReadFile("../../internal/proxyrules/testdata/nft-list-ruleset.json")
 	if err != nil {
@@ -38,14 +37,12 @@ func TestProxyModes(t *testing.T) {
 warn
 want: be_liberal=1, or INVALID dropped
 got: be_liberal=0, nftables mode drops none
-evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 0
-remedy: run: sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1; and put it into the policy`},
+evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 0` + "\nremedy: run `sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1` and add the sysctl to the policy"},
 		{What: "IPVS", Problem: "conntrack.invalid", Node: ipvs(), Want: `
 warn
 want: be_liberal=1, or INVALID dropped
 got: be_liberal=0, ipvs mode drops none
-evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 0
-remedy: run: sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1; and put it into the policy`},
+evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 0` + "\nremedy: run `sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1` and add the sysctl to the policy"},
 		{What: "nftables", Problem: "conntrack.be-liberal-changed", Node: nftables("0"), Want: `
 skipped
 skipped: nftables mode writes no rule that depends on be_liberal`},
@@ -53,7 +50,7 @@ skipped: nftables mode writes no rule that depends on be_liberal`},
 pass
 want: masqueraded once, from random ports
 got: masqueraded once, from random ports
-evidence: nftables mode: form of 1.34 to 1.35`},
+evidence: nftables mode: rules in the form of 1.34 to 1.35`},
 		{What: "nftables, not random", Problem: "kubeproxy.postrouting", Node: func() *hosttest.Machine {
 			m := nftables("0")
 			m.Rules["nft -j list table ip kube-proxy"] = strings.ReplaceAll(string(nft), `"fully-random"`, `"random"`)
@@ -63,11 +60,9 @@ warn
 want: masqueraded once, from random ports
 got: random-fully, random-fully (IPv6)
 evidence: nft kube-proxy masquerading: masquerade random: masquerade without fully-random
-evidence: nft kube-proxy masquerading: masquerade random: masquerade without fully-random
-remedy: restart kube-proxy, which rewrites its table: kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE`},
+evidence: nft kube-proxy masquerading: masquerade random: masquerade without fully-random` + "\nremedy: restart kube-proxy, which rewrites its table: `kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE`"},
 		{What: "IPVS", Problem: "kubeproxy.postrouting", Node: ipvs(), Want: `
-unknown
-error: the rules of kube-proxy's IPVS mode are not judged: look at iptables-save -t nat | grep KUBE-POSTROUTING`},
+unknown` + "\nerror: cannot judge the rules of kube-proxy's IPVS mode; run `iptables-save -t nat | grep KUBE-POSTROUTING`"},
 		{What: "IPv6 not random", Problem: "kubeproxy.postrouting", Node: dual, Want: `
 warn
 want: masqueraded once, from random ports
@@ -83,7 +78,7 @@ remedy: use one iptables backend for kube-proxy, kubelet and host (update-altern
 	})
 }
 
-// TestProxySave: the recorded node is a healthy one to begin with.
+// TestProxySave checks that the recorded node is healthy before tests change it.
 func TestProxySave(t *testing.T) {
 	set, err := ruleset.Parse("", strings.NewReader(checkstest.ProxySave))
 	if err != nil {
@@ -126,14 +121,14 @@ want: masqueraded once, from random ports
 got: random-fully
 evidence: iptables nat KUBE-POSTROUTING: -A KUBE-POSTROUTING -m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE: MASQUERADE without --random-fully: two connections may be given one source port, and one of them waits a second or more
 remedy: give kube-proxy iptables 1.6.2 or later`},
-		{What: "right", Problem: "kubeproxy.postrouting", Node: checkstest.ProxyNode(checkstest.ProxySave, ""), Want: `
+		{What: "correct", Problem: "kubeproxy.postrouting", Node: checkstest.ProxyNode(checkstest.ProxySave, ""), Want: `
 pass
 want: masqueraded once, from random ports
 got: masqueraded once, from random ports
-evidence: iptables mode: form of 1.31 to 1.37`},
+evidence: iptables mode: rules in the form of 1.31 to 1.37`},
 		{What: "no kube-proxy", Problem: "kubeproxy.postrouting", Node: checkstest.ProxyNode("", ""), Want: `
 skipped
-skipped: no rules of kube-proxy here`},
+skipped: no kube-proxy rules found`},
 		{What: "cut off", Problem: "kubeproxy.postrouting", Node: checkstest.ProxyNode(checkstest.ProxySave[:2000], ""), Want: `
 unknown
 error: reading what iptables-nft-save printed: line 35: cut off: table nat has no COMMIT`},
@@ -143,35 +138,32 @@ want: one backend
 got: mixed
 evidence: iptables: Service chains in two backends: legacy and nft; the packet sees both
 remedy: use one iptables backend for kube-proxy, kubelet and host (update-alternatives --config iptables), then reboot, or flush the other backend's KUBE chains`},
-		{What: "one", Problem: "iptables.backends", Node: checkstest.ProxyNode(checkstest.ProxySave, ""), Want: `
+		{What: "one backend", Problem: "iptables.backends", Node: checkstest.ProxyNode(checkstest.ProxySave, ""), Want: `
 pass
 want: one backend
 got: one backend
-evidence: iptables-nft-save: holds kube-proxy's rules`},
+evidence: iptables-nft-save: contains kube-proxy's rules`},
 		{What: "no kube-proxy", Problem: "iptables.backends", Node: checkstest.ProxyNode("", ""), Want: `
 skipped
-skipped: no rules of kube-proxy here`},
+skipped: no kube-proxy rules found`},
 		{What: "bare", Problem: "iptables.bare-drop", Node: checkstest.ProxyNode(bare, ""), Want: `
 fail
 want: no DROP without a match
 got: bare DROP in iptables-nft
-evidence: iptables-nft-save: -A KUBE-FIREWALL -m comment --comment "kubernetes firewall for dropping \"marked\" packets" -j DROP
-remedy: run: iptables-nft -D KUBE-FIREWALL -m comment --comment "kubernetes firewall for dropping \"marked\" packets" -j DROP; then use the same iptables version for kubelet and host`},
+evidence: iptables-nft-save: -A KUBE-FIREWALL -m comment --comment "kubernetes firewall for dropping \"marked\" packets" -j DROP` + "\nremedy: run `iptables-nft -D KUBE-FIREWALL -m comment --comment \"kubernetes firewall for dropping \\\"marked\\\" packets\" -j DROP`, then use the same iptables version for kubelet and the host"},
 		{What: "bare, without kube-proxy", Problem: "iptables.bare-drop", Node: checkstest.ProxyNode(kubeletOnly, ""), Want: `
 fail
 want: no DROP without a match
 got: bare DROP in iptables-nft
-evidence: iptables-nft-save: -A KUBE-FIREWALL -j DROP
-remedy: run: iptables-nft -D KUBE-FIREWALL -j DROP; then use the same iptables version for kubelet and host`},
+evidence: iptables-nft-save: -A KUBE-FIREWALL -j DROP` + "\nremedy: run `iptables-nft -D KUBE-FIREWALL -j DROP`, then use the same iptables version for kubelet and the host"},
 		{What: "bare twice", Problem: "iptables.bare-drop", Node: checkstest.ProxyNode(strings.Replace(kubeletOnly, "[3:180] ",
 			"-A KUBE-FIREWALL -m comment --comment once -j DROP\n", 1), ""), Want: `
 fail
 want: no DROP without a match
 got: bare DROP in iptables-nft
 evidence: iptables-nft-save: -A KUBE-FIREWALL -m comment --comment once -j DROP
-evidence: iptables-nft-save: -A KUBE-FIREWALL -j DROP
-remedy: run: iptables-nft -D KUBE-FIREWALL -m comment --comment once -j DROP; iptables-nft -D KUBE-FIREWALL -j DROP; then use the same iptables version for kubelet and host`},
-		{What: "matched", Problem: "iptables.bare-drop", Node: checkstest.ProxyNode(checkstest.ProxySave, ""), Want: `
+evidence: iptables-nft-save: -A KUBE-FIREWALL -j DROP` + "\nremedy: run `iptables-nft -D KUBE-FIREWALL -m comment --comment once -j DROP; iptables-nft -D KUBE-FIREWALL -j DROP`, then use the same iptables version for kubelet and the host"},
+		{What: "with a match", Problem: "iptables.bare-drop", Node: checkstest.ProxyNode(checkstest.ProxySave, ""), Want: `
 pass
 want: no DROP without a match
 got: no DROP without a match

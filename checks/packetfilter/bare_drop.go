@@ -11,18 +11,23 @@ import (
 	"nodegate/policy"
 )
 
-// bareDrop: an iptables that does not understand a rule writes it back without its match.
+// bareDrop detects a DROP that lost its match: an iptables that does not understand a rule writes it back without the match.
 func bareDrop() checks.Problem {
 	return checks.Problem{
 		Name: "iptables.bare-drop", Stages: []checks.Stage{checks.Run}, Severity: policy.Block, Moves: true,
-		Detects: "KUBE-FIREWALL has a DROP without a match: the mark match was lost between iptables versions.",
-		Symptom: "The node drops every packet that it sends and receives; it turns NotReady, and SSH ends.",
-		How: "Table filter of every iptables backend has -A KUBE-FIREWALL -j DROP with no condition (iptables 1.8.7 and 1.8.8 of " +
-			"nf_tables, one in kubelet's host, the other in kube-proxy's image).",
-		Remedy:   "run: iptables -D KUBE-FIREWALL -j DROP; then use the same iptables version for kubelet and host",
-		TradeOff: "Until kubelet writes its rules again, marked packets are not dropped; kube-proxy marks none from 1.25 on.",
-		Ref:      "https://github.com/kubernetes/kubernetes/issues/112477",
-		Inspect:  inspectBareDrop,
+		Detects: "KUBE-FIREWALL contains a DROP without a match: the mark match was lost between iptables " +
+			"versions.",
+		Symptom: "The node drops every packet that it sends and receives: it becomes NotReady, and SSH " +
+			"connections end.",
+		How: "In an iptables backend, table filter contains -A KUBE-FIREWALL -j DROP without a condition " +
+			"(iptables 1.8.7 and 1.8.8 with nf_tables: kubelet uses one on the host, kube-proxy's image has the " +
+			"other).",
+		Remedy: "run `iptables -D KUBE-FIREWALL -j DROP`, then use the same iptables version for kubelet and " +
+			"the host",
+		TradeOff: "Until kubelet writes its rules again, marked packets are not dropped; kube-proxy 1.25 and " +
+			"later marks none.",
+		Ref:     "https://github.com/kubernetes/kubernetes/issues/112477",
+		Inspect: inspectBareDrop,
 	}
 }
 
@@ -54,7 +59,7 @@ func inspectBareDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 	case !found:
 		s.Skip = "no chain KUBE-FIREWALL"
 	case got != nil:
-		s.Differs(strings.Join(got, ", "), "run: "+strings.Join(commands, "; ")+"; then use the same iptables version for kubelet and host")
+		s.Differs(strings.Join(got, ", "), "run `"+strings.Join(commands, "; ")+"`, then use the same iptables version for kubelet and the host")
 	}
 	return s, nil
 }

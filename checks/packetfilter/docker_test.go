@@ -33,25 +33,24 @@ func TestDockerForwardDrop(t *testing.T) {
 	open := node("")
 	open.Rules["iptables-nft-save"] = "*filter\n:FORWARD ACCEPT [0:0]\n:DOCKER - [0:0]\nCOMMIT\n*nat\n:FORWARD DROP [0:0]\nCOMMIT\n"
 	checkstest.Run(t, []checkstest.Case{
-		{What: "closed", Problem: "docker.forward-drop", Node: node(""), Want: `
+		{What: "FORWARD drops", Problem: "docker.forward-drop", Node: node(""), Want: `
 warn
-want: FORWARD accepts Pods
+want: FORWARD accepts Pod traffic
 got: FORWARD drops in iptables-nft
-evidence: iptables-nft-save: :FORWARD DROP
-remedy: run: iptables-nft -P FORWARD ACCEPT; and set net.ipv4.ip_forward=1 before Docker starts, or it closes FORWARD again`},
+evidence: iptables-nft-save: :FORWARD DROP` + "\nremedy: run `iptables-nft -P FORWARD ACCEPT` and set net.ipv4.ip_forward=1 before Docker starts, or it sets FORWARD to DROP again"},
 		{What: "flannel accepts", Problem: "docker.forward-drop", Node: node("-A FORWARD -m comment --comment " +
 			"\"flanneld forward -j DROP\" -j FLANNEL-FWD\n-A FLANNEL-FWD -s 10.244.0.0/16 -j ACCEPT\n"), Want: `
 pass
-want: FORWARD accepts Pods
-got: FORWARD accepts Pods
+want: FORWARD accepts Pod traffic
+got: FORWARD accepts Pod traffic
 evidence: iptables-nft-save: -A FLANNEL-FWD -s 10.244.0.0/16 -j ACCEPT`},
-		{What: "not closed", Problem: "docker.forward-drop", Node: open, Want: `
+		{What: "FORWARD accepts", Problem: "docker.forward-drop", Node: open, Want: `
 pass
-want: FORWARD accepts Pods
-got: FORWARD accepts Pods
+want: FORWARD accepts Pod traffic
+got: FORWARD accepts Pod traffic
 evidence: iptables-nft-save: :FORWARD ACCEPT`},
 		{What: "no Docker", Problem: "docker.forward-drop", Node: checkstest.ProxyNode(checkstest.ProxySave, ""), Want: `
 skipped
-skipped: Docker has no rules here`},
+skipped: no Docker rules found`},
 	})
 }

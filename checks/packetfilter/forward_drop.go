@@ -6,33 +6,36 @@ import (
 	"strings"
 
 	"nodegate/checks"
+	"nodegate/checks/noderules"
 	"nodegate/internal/host"
 	"nodegate/internal/ruleset"
 	"nodegate/policy"
 )
 
-// forwardDrop: a firewall of the node drops what Pods send, before a rule accepts it.
+// forwardDrop detects a firewall on the node that drops the traffic of Pods before a rule accepts it.
 func forwardDrop() checks.Problem {
 	return checks.Problem{
 		Name: "packetfilter.forward-drop", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Moves: true,
-		Detects: "The way of Pods' packets meets a DROP or REJECT for everything before a rule that accepts them.",
-		Symptom: "Pods reach nothing off their node; with ufw, with the REJECT that Enterprise Linux has at the end of FORWARD, or with an " +
-			"/etc/nftables.conf whose chain forward has policy drop.",
-		How: "raw PREROUTING, mangle PREROUTING and mangle FORWARD, then filter FORWARD, are followed in their hooks' order, jumps included: a " +
-			"DROP or REJECT without a condition, or FORWARD's policy DROP, before an ACCEPT of new connections. Rules with conditions are passed " +
-			"over. Beside them every base chain of nft at hook forward must let a packet pass, whatever the others say: one drops all where " +
-			"no rule accepts new connections or leads elsewhere before its drop, reject or policy drop. Where Docker is, docker.forward-drop " +
-			"judges FORWARD.",
-		Remedy: "put the CNI's ACCEPT first: restart its agent, which inserts it; with ufw: ufw default allow routed; in a table of nft's own " +
-			"let the Pods' links pass, or give the chain policy accept",
-		TradeOff: "The node forwards for its neighbours too, as any Kubernetes node does.",
+		Detects: "A DROP or REJECT for all packets comes before the rule that accepts the traffic of Pods.",
+		Symptom: "Pods cannot reach anything outside their node, for example with ufw, with the REJECT that " +
+			"Enterprise Linux has at the end of FORWARD, or with an /etc/nftables.conf whose chain forward has " +
+			"policy drop.",
+		How: "The check follows raw PREROUTING, mangle PREROUTING, mangle FORWARD and filter FORWARD in the " +
+			"order of their hooks, including jumps. It looks for a DROP or REJECT without a condition, or " +
+			"FORWARD's policy DROP, before an ACCEPT of new connections; it ignores rules with conditions. In " +
+			"addition, every base chain of nft at hook forward must let a packet pass, independently of the " +
+			"others: a chain drops everything if no rule accepts new connections or jumps elsewhere before its " +
+			"drop, reject or policy drop. If Docker is present, docker.forward-drop judges FORWARD.",
+		Remedy: "put the CNI's ACCEPT first: restart its agent, which inserts it; with ufw, run `ufw default " +
+			"allow routed`; in a table of nft, let the Pods' links pass or give the chain policy accept",
+		TradeOff: "The node also forwards for its neighbours, as any Kubernetes node does.",
 		Ref:      "https://github.com/moby/moby/issues/49536",
 		Inspect:  inspectForwardDrop,
 	}
 }
 
 func inspectForwardDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
-	s := checks.Passing("Pods' packets pass")
+	s := checks.Passing("Pod traffic passes")
 	sets, err := h.Rulesets(ctx)
 	if err != nil {
 		return s, err
@@ -77,23 +80,23 @@ func inspectForwardDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (ch
 	}
 	switch {
 	case !kubernetes:
-		s.Skip = "no rules of kube-proxy here"
+		s.Skip = noderules.None
 	case got != nil:
 		s.Differs(strings.Join(got, ", "), "")
 	}
 	return s, nil
 }
 
-// firstVerdict follows a chain as a new packet of a Pod does: the first rule that drops everything, or decided where a
-// rule accepts new packets before.
+// firstVerdict follows a chain as a new packet of a Pod does, up to the rule that decides. It returns that rule if it
+// drops everything, and only decided if it accepts new packets.
 func firstVerdict(t *ruleset.Table, chain string, seen map[string]bool) (drop *ruleset.Rule, decided bool) {
 	seen[chain] = true
 	for r := range t.Rules(chain) {
 		switch {
 		case r.Always() && (r.Target == "DROP" || r.Target == "REJECT"):
 			return r, true
-		case onlyOld(r.Extra().States):
-		case r.Target == "ACCEPT" && !ofKubernetes(chain):
+		case excludesNew(r.Extra().States):
+		case r.Target == "ACCEPT" && !isKubernetesChain(chain):
 			return nil, true
 		case r.Jump != 0 && !seen[r.Target]:
 			if inner, is := firstVerdict(t, r.Target, seen); is && (inner == nil || r.Always()) {

@@ -12,15 +12,17 @@ import (
 	"nodegate/policy"
 )
 
-// hostPort: a Pod's hostPort is translated before the node's own programs see the packet.
+// hostPort detects a Pod's hostPort that takes over a port of the node: the packet is translated before the node's own
+// programs receive it.
 func hostPort() checks.Problem {
 	return checks.Problem{
 		Name: "packetfilter.host-port", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Moves: true,
-		Detects: "A Pod's hostPort takes the port of kubelet, of SSH or of a NodePort.",
-		Symptom: "SSH to the node, kubectl logs and exec, or a NodePort reach a Pod instead; the node may turn NotReady for the API server only.",
-		How: "A rule of chain CNI-HOSTPORT-DNAT (portmap's) is for TCP port 22 or 10250, or for a port that KUBE-NODEPORTS has a rule " +
-			"for.",
-		Remedy:   "give the Pod another hostPort, or take it away: a Service of type NodePort needs none",
+		Detects: "A Pod's hostPort takes the port of kubelet, SSH or a NodePort.",
+		Symptom: "SSH to the node, `kubectl logs` and `kubectl exec`, or a NodePort reach a Pod instead; the " +
+			"node may become NotReady for the API server only.",
+		How: "A rule in chain CNI-HOSTPORT-DNAT (portmap's) is for TCP port 22 or 10250, or for a port that " +
+			"has a rule in KUBE-NODEPORTS.",
+		Remedy:   "give the Pod another hostPort or remove it: a Service of type NodePort does not need one",
 		TradeOff: "",
 		Ref:      "https://github.com/aws/eks-node-monitoring-agent",
 		Inspect:  inspectHostPort,
@@ -28,7 +30,7 @@ func hostPort() checks.Problem {
 }
 
 func inspectHostPort(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
-	s := checks.Passing("ports of their own")
+	s := checks.Passing("no shared ports")
 	sets, err := h.Rulesets(ctx)
 	if err != nil {
 		return s, err
@@ -60,7 +62,7 @@ func inspectHostPort(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 	}
 	switch {
 	case !found:
-		s.Skip = "no Pod has a hostPort by portmap"
+		s.Skip = "no Pod uses a hostPort through portmap"
 	case got != nil:
 		s.Differs(strings.Join(got, ", "), "")
 	}

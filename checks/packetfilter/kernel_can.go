@@ -15,27 +15,33 @@ import (
 	"nodegate/policy"
 )
 
-// kernelCan: a kernel without a module refuses kube-proxy's rules, each time, and no Service works.
+// kernelCan detects missing kernel modules. Without them, the kernel rejects kube-proxy's rules at every sync, and no
+// Service works.
 func kernelCan() checks.Problem {
 	return checks.Problem{
 		Name: "packetfilter.kernel-can", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Block,
 		Later: true, Concurrent: true,
-		Detects: "The kernel cannot take a form of rule that kube-proxy will write: a module is not installed, or cannot be loaded.",
-		Symptom: "No Service works, and kube-proxy logs every few seconds \"RULE_APPEND failed (No such file or directory)\" or \"Could not " +
-			"process rule\"; on Enterprise Linux 10 without kernel-modules-extra, and on small cloud kernels.",
-		How: "Where kube-proxy's configuration is on the node: each form of rule of its mode is tried in a network namespace made for it, " +
-			"which loads the modules that it needs, as kube-proxy does. In an image, where no program is here to try with, and for IPVS and " +
-			"its sets, the files of the kernels say which modules are there; where an image does not say the mode, one of iptables and " +
-			"nftables must be whole.",
-		Remedy:   "install the package that has the module for this kernel: kernel-modules-extra, linux-modules-extra or linux-image",
-		TradeOff: "Enterprise Linux keeps the old modules in kernel-modules-extra because they get less care: nftables mode needs none of them.",
-		Ref:      "https://github.com/kubernetes/kops/issues/18724",
-		Inspect:  inspectKernelCan,
+		Detects: "The kernel rejects a form of rule that kube-proxy writes: a module is not installed or cannot " +
+			"be loaded.",
+		Symptom: "No Service works, and every few seconds kube-proxy logs \"RULE_APPEND failed (No such file or " +
+			"directory)\" or \"Could not process rule\". This happens on Enterprise Linux 10 without " +
+			"kernel-modules-extra and on small cloud kernels.",
+		How: "If kube-proxy's configuration is on the node, each form of rule of its mode is tried in a " +
+			"temporary network namespace, which loads the modules that it needs, as kube-proxy does. In an " +
+			"image, which cannot run a program, and for IPVS and its sets, the kernels' files show which modules " +
+			"exist. If an image does not show the mode, all modules for iptables or all modules for nftables " +
+			"must exist.",
+		Remedy: "install the package that provides the module for this kernel: kernel-modules-extra, " +
+			"linux-modules-extra or linux-image",
+		TradeOff: "Enterprise Linux keeps the old modules in kernel-modules-extra because they are maintained " +
+			"less; nftables mode does not need them.",
+		Ref:     "https://github.com/kubernetes/kops/issues/18724",
+		Inspect: inspectKernelCan,
 	}
 }
 
 func inspectKernelCan(ctx context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
-	s := checks.Passing("every form of rule")
+	s := checks.Passing("every form of rule accepted")
 	mode, from, err := proxyMode(h, p)
 	if err != nil {
 		return s, err
@@ -44,7 +50,7 @@ func inspectKernelCan(ctx context.Context, h *host.Host, p *policy.Policy) (chec
 		return inspectImageCan(h, mode)
 	}
 	if from == "" {
-		s.Skip = "kube-proxy's mode is not known here"
+		s.Skip = "kube-proxy's mode is unknown"
 		return s, nil
 	}
 	s.Evidence = []checks.Evidence{checks.Seen(from, "mode "+mode)}
@@ -56,21 +62,21 @@ func inspectKernelCan(ctx context.Context, h *host.Host, p *policy.Policy) (chec
 	listed := !errors.Is(unlisted, fs.ErrNotExist)
 	var wrong []string
 	var unfinished error
-	for _, family := range families(h) {
-		forms := formsOf(mode, family)
-		whole, texts := textOf(forms)
-		program := programOf(mode, family)
+	for _, family := range servedFamilies(h) {
+		forms := proxyForms(mode, family)
+		whole, texts := buildInput(forms)
+		program := restoreProgram(mode, family)
 		rejected, err := h.Rules.Takes(ctx, program, whole, texts)
 		if rejected == nil {
 			rejected = make([]string, len(forms))
 		}
-		if errors.Is(err, context.DeadlineExceeded) { // what was rejected until then is
+		if errors.Is(err, context.DeadlineExceeded) { // the rejections so far count
 			unfinished, err = err, nil
 		}
-		if err != nil { // not installed, or not allowed: what the files say
+		if err != nil { // not installed, or not allowed: the files decide
 			s.Evidence = append(s.Evidence, checks.Seen(program, err.Error()))
 		}
-		if err == nil && family == 6 && mode != "nftables" && noNAT(forms, rejected) {
+		if err == nil && family == 6 && mode != "nftables" && rejectsNAT(forms, rejected) {
 			s.Evidence = append(s.Evidence, checks.Seen(program, "no table nat: kube-proxy serves IPv4 only"))
 			continue
 		}
@@ -78,16 +84,16 @@ func inspectKernelCan(ctx context.Context, h *host.Host, p *policy.Policy) (chec
 			missing, bad := missingModules(h, release, f.modules)
 			tried := err == nil && f.text != ""
 			switch {
-			case err == nil && f.text == "" && !listed: // they may all be built in
+			case err == nil && f.text == "" && !listed: // all of them may be built in
 				continue
 			case !tried && bad != nil:
 				return s, bad
-			case tried && !kernelSaid(rejected[i]), !tried && missing == nil:
+			case tried && !isKernelRejection(rejected[i]), !tried && missing == nil:
 				continue
-			case missing == nil: // installed, and it cannot be loaded
+			case missing == nil: // installed, but cannot be loaded
 				missing = f.modules
 			}
-			s.Evidence = append(s.Evidence, checks.Seen(program, strings.TrimSpace(f.what+": "+rejected[i])))
+			s.Evidence = append(s.Evidence, checks.Seen(program, strings.TrimSpace(f.name+": "+rejected[i])))
 			for _, names := range missing {
 				wrong = append(wrong, firstName(names))
 			}
@@ -97,21 +103,21 @@ func inspectKernelCan(ctx context.Context, h *host.Host, p *policy.Policy) (chec
 		slices.Sort(wrong)
 		wrong = slices.Compact(wrong)
 		list := strings.Join(wrong, ", ")
-		s.Differs("cannot without "+list, "install "+h.ModulePackage(release)+", which has "+list+"; run: modprobe -a "+
-			strings.Join(wrong, " "))
+		s.Differs("unavailable modules: "+list, "install "+h.ModulePackage(release)+" for "+list+", then run `modprobe -a "+
+			strings.Join(wrong, " ")+"`")
 		return s, nil
 	}
 	return s, unfinished
 }
 
-// kernelSaid reports whether the kernel rejected a text, and not the program that should have sent it.
-func kernelSaid(rejected string) bool {
-	said := regexp.MustCompile(`RULE_\w+ failed|CHAIN_\w+ failed|Could not process rule|missing kernel module|No chain/target/match|` +
+// isKernelRejection reports whether the kernel rejected the rules, and not the program that should have sent them.
+func isKernelRejection(rejected string) bool {
+	pattern := regexp.MustCompile(`RULE_\w+ failed|CHAIN_\w+ failed|Could not process rule|missing kernel module|No chain/target/match|` +
 		`Table does not exist|line \d+ failed|cache initialization failed|Unable to initialize Netlink`)
-	return said.MatchString(rejected) && !strings.Contains(rejected, "Couldn't load")
+	return pattern.MatchString(rejected) && !strings.Contains(rejected, "Couldn't load")
 }
 
-// proxyMode returns kube-proxy's mode and the place that says so: its configuration, or the policy's own modules.
+// proxyMode returns kube-proxy's mode and its source: kube-proxy's configuration, or the modules in the policy.
 func proxyMode(h *host.Host, p *policy.Policy) (mode, from string, err error) {
 	c, err := config.ReadKubeProxy(h.Files)
 	if err != nil || c.From != "" {
@@ -128,9 +134,9 @@ func proxyMode(h *host.Host, p *policy.Policy) (mode, from string, err error) {
 	return "", "", nil
 }
 
-// families returns the families that kube-proxy serves: 4, and 6 where the kernel has it and it is not switched off
+// servedFamilies returns the families that kube-proxy serves: 4, and 6 if the kernel supports it and it is not disabled
 // (platformCheckSupported in cmd/kube-proxy/app/server_linux.go).
-func families(h *host.Host) []int {
+func servedFamilies(h *host.Host) []int {
 	const off = "/proc/sys/net/ipv6/conf/all/disable_ipv6"
 	if exists, err := h.Files.Exists("/proc/sys/net/ipv6"); err == nil && !exists {
 		return []int{4}
@@ -141,18 +147,18 @@ func families(h *host.Host) []int {
 	return []int{4, 6}
 }
 
-// noNAT reports whether the kernel rejects everything in table nat. kube-proxy looks whether that table is there, and does
-// without a family that has none (Present in pkg/util/iptables).
-func noNAT(forms []form, rejected []string) bool {
+// rejectsNAT reports whether the kernel rejects everything in table nat. kube-proxy checks whether that table exists, and
+// does not serve a family without it (Present in pkg/util/iptables).
+func rejectsNAT(forms []form, rejected []string) bool {
 	for i, f := range forms {
-		if f.table == "nat" && f.text != "" && !kernelSaid(rejected[i]) {
+		if f.table == "nat" && f.text != "" && !isKernelRejection(rejected[i]) {
 			return false
 		}
 	}
 	return true
 }
 
-func programOf(mode string, family int) string {
+func restoreProgram(mode string, family int) string {
 	switch {
 	case mode == "nftables":
 		return "nft"
@@ -162,7 +168,7 @@ func programOf(mode string, family int) string {
 	return "iptables-restore"
 }
 
-// missingModules returns those of the modules that the kernel does not have. "NEW|OLD" has another name before Linux 5.2.
+// missingModules returns the modules that the kernel lacks. "NEW|OLD" names a module that was renamed in Linux 5.2.
 func missingModules(h *host.Host, release string, modules []string) (missing []string, err error) {
 	for _, names := range modules {
 		state := host.ModuleMissing
@@ -172,7 +178,7 @@ func missingModules(h *host.Host, release string, modules []string) (missing []s
 				running, err := h.Module(name)
 				if unlisted := errors.Is(bad, fs.ErrNotExist); err != nil || running != host.ModuleMissing || !unlisted {
 					is, bad = running, err
-				} // else it may be built in: a kernel without modules has no list of them
+				} // else it may be built in: a kernel without modules lacks the list
 			}
 			if bad != nil {
 				err = fmt.Errorf("looking for module %s: %w", name, bad)
@@ -195,7 +201,7 @@ func firstName(names string) string {
 
 // inspectImageCan judges every installed kernel by its files.
 func inspectImageCan(h *host.Host, mode string) (checks.State, error) {
-	s := checks.Passing("every form of rule")
+	s := checks.Passing("every form of rule accepted")
 	releases, err := h.Releases()
 	if err != nil {
 		return s, err
@@ -210,7 +216,7 @@ func inspectImageCan(h *host.Host, mode string) (checks.State, error) {
 		for _, m := range modes {
 			var all []string
 			for _, family := range []int{4, 6} {
-				for _, f := range formsOf(m, family) {
+				for _, f := range proxyForms(m, family) {
 					missing, err := missingModules(h, release, f.modules)
 					if err != nil {
 						return s, err
@@ -219,14 +225,14 @@ func inspectImageCan(h *host.Host, mode string) (checks.State, error) {
 				}
 			}
 			if slices.Sort(all); all != nil {
-				lacks = append(lacks, m+" mode without "+strings.Join(slices.Compact(all), ", "))
+				lacks = append(lacks, m+" mode lacks "+strings.Join(slices.Compact(all), ", "))
 			}
 		}
 		if lacks != nil {
-			s.Evidence = append(s.Evidence, checks.Seen("/lib/modules/"+release, "cannot "+strings.Join(lacks, "; ")))
+			s.Evidence = append(s.Evidence, checks.Seen("/lib/modules/"+release, strings.Join(lacks, "; ")))
 		}
 		if len(lacks) == len(modes) {
-			wrong = append(wrong, release+" cannot "+strings.Join(lacks, "; "))
+			wrong = append(wrong, release+": "+strings.Join(lacks, "; "))
 			packages = append(packages, h.ModulePackage(release))
 		}
 	}

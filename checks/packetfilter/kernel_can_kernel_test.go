@@ -11,7 +11,7 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// TestKernelCanKernel: this kernel takes what a real kube-proxy writes, in both modes, and refuses what none does.
+// TestKernelCanKernel checks that this kernel accepts the rules of a real kube-proxy in both modes and rejects an invalid rule.
 func TestKernelCanKernel(t *testing.T) {
 	hosttest.NeedRoot(t)
 	for _, program := range []string{"iptables-restore", "ip6tables-restore", "nft"} {
@@ -38,6 +38,6 @@ func TestKernelCanKernel(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat("/proc/sys/net/ipv6"); err != nil {
-		t.Log("this kernel has no IPv6")
+		t.Log("this kernel does not support IPv6")
 	}
 }

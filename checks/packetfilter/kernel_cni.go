@@ -9,24 +9,28 @@ import (
 	"nodegate/policy"
 )
 
-// kernelCNI: the modules that the CNI found here may need, by its name.
+// kernelCNI detects missing modules that the CNI, known by its name, may need.
 func kernelCNI() checks.Problem {
 	return checks.Problem{
 		Name: "packetfilter.kernel-can-cni", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
-		Detects: "The kernel has not installed a module that the CNI found here can need: a kind of link, or a type of set.",
-		Symptom: "Pods of other nodes are not reached, and the CNI logs \"operation not supported\" or \"Kernel error received: no such file\".",
-		How: "The CNI is known by the name in /etc/cni/net.d; its modules are looked for in the running kernel. Which of them it uses depends " +
-			"on its own configuration, which is not on the node: this is a warning.",
-		Remedy:   "install the package that has the module for this kernel: kernel-modules-extra, linux-modules-extra or linux-image",
+		Detects: "The kernel lacks a module that the CNI on this node may need: for a kind of link or a type of " +
+			"set.",
+		Symptom: "Pods on other nodes are unreachable, and the CNI logs \"operation not supported\" or \"Kernel " +
+			"error received: no such file\".",
+		How: "The name in /etc/cni/net.d identifies the CNI, and its modules are looked up in the running " +
+			"kernel. The CNI's own configuration decides which of them it uses. That is not on the node, so this " +
+			"is only a warning.",
+		Remedy: "install the package that provides the module for this kernel: kernel-modules-extra, " +
+			"linux-modules-extra or linux-image",
 		TradeOff: "",
 		Ref:      "https://docs.tigera.io/calico/latest/getting-started/kubernetes/requirements",
 		Inspect: func(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
-			s := checks.Passing("the CNI's modules")
+			s := checks.Passing("the CNI's modules installed")
 			fact, _ := h.Fact(ctx, "cni.name")
 			name, _ := fact.(string)
 			modules := cniModules(name)
 			if modules == nil {
-				s.Skip = "no CNI is here whose modules are known"
+				s.Skip = "no CNI with known modules found"
 				return s, nil
 			}
 			release, err := h.Kernel.Release()
@@ -39,7 +43,7 @@ func kernelCNI() checks.Problem {
 			}
 			s.Evidence = []checks.Evidence{checks.Seen("/etc/cni/net.d", name)}
 			list := strings.Join(missing, ", ")
-			s.Differs("without "+list, "install "+h.ModulePackage(release)+", which has "+list)
+			s.Differs("missing modules: "+list, "install "+h.ModulePackage(release)+" for "+list)
 			return s, nil
 		},
 	}

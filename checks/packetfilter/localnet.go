@@ -10,17 +10,17 @@ import (
 	"nodegate/policy"
 )
 
-// routeLocalnetMartian: route_localnet opens 127.0.0.1 to the network unless a
-// rule closes it again.
+// routeLocalnetMartian detects route_localnet without the rule that keeps 127.0.0.1 closed to the network.
 func routeLocalnetMartian() checks.Problem {
 	return checks.Problem{
 		Name: "route-localnet.martian", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Moves: true,
-		Detects: "route_localnet is on and nothing drops packets from elsewhere to 127.0.0.0/8 (CVE-2020-8558).",
-		Symptom: "A neighbour on the node's network, or a Pod with CAP_NET_RAW, reaches services that listen on 127.0.0.1 only.",
-		How: "net.ipv4.conf.all.route_localnet is 1 and no IPv4 rule in KUBE-FIREWALL drops what is not from 127.0.0.0/8 to " +
-			"127.0.0.0/8, or INPUT does not jump there.",
-		Remedy: "let kubelet make its rules (makeIPTablesUtilChains: true), or run kube-proxy with --iptables-localhost-nodeports=false " +
-			"and set route_localnet=0",
+		Detects: "route_localnet is on, and no rule drops packets from elsewhere to 127.0.0.0/8 (CVE-2020-8558).",
+		Symptom: "A neighbour on the node's network, or a Pod with CAP_NET_RAW, can reach services that listen " +
+			"on 127.0.0.1 only.",
+		How: "net.ipv4.conf.all.route_localnet is 1, and no IPv4 rule in KUBE-FIREWALL drops packets from " +
+			"other addresses to 127.0.0.0/8, or INPUT does not jump there.",
+		Remedy: "let kubelet create its rules (makeIPTablesUtilChains: true), or run kube-proxy with " +
+			"--iptables-localhost-nodeports=false and set route_localnet=0",
 		TradeOff: "With route_localnet=0, NodePorts are not reachable at 127.0.0.1.",
 		Ref:      "https://github.com/kubernetes/kubernetes/issues/92315",
 		Inspect:  inspectRouteLocalnet,
@@ -55,19 +55,18 @@ func inspectRouteLocalnet(ctx context.Context, h *host.Host, _ *policy.Policy) (
 			}
 		}
 		dropped = dropped || drop != nil
-		reached = reached || drop != nil && jump != nil // one backend's jump does not lead to the other's rule
+		reached = reached || drop != nil && jump != nil // a jump in one backend does not reach a rule in the other
 	}
 	switch {
 	case !dropped:
 		s.Differs("route_localnet=1 without the KUBE-FIREWALL rule", "")
 	case !reached:
-		s.Differs("the rule is in KUBE-FIREWALL, and INPUT does not jump there", "restart kubelet: it puts the jump from INPUT to "+
-			"KUBE-FIREWALL back")
+		s.Differs("INPUT does not jump to the rule in KUBE-FIREWALL", "restart kubelet to restore the jump from INPUT to KUBE-FIREWALL")
 	}
 	return s, nil
 }
 
-// firewallJump returns the rule of INPUT that sends every packet to KUBE-FIREWALL, nil if there is none.
+// firewallJump returns the rule of INPUT that sends every packet to KUBE-FIREWALL, or nil.
 func firewallJump(filter *ruleset.Table) *ruleset.Rule {
 	for r := range filter.Rules("INPUT") {
 		if r.Target == "KUBE-FIREWALL" && r.Always() {

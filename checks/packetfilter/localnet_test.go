@@ -24,21 +24,21 @@ func TestRouteLocalnetMartian(t *testing.T) {
 	checkstest.RunOne(t, "route-localnet.martian", checks.Run, []checkstest.Case{
 		{What: "the jump is in another backend", Node: apart, Want: `warn
 want: martian packets dropped
-got: the rule is in KUBE-FIREWALL, and INPUT does not jump there
+got: INPUT does not jump to the rule in KUBE-FIREWALL
 evidence: /proc/sys/net/ipv4/conf/all/route_localnet: 1
 evidence: iptables-legacy-save: ` + drop + `evidence: iptables-nft-save: -A INPUT -j KUBE-FIREWALL
-remedy: restart kubelet: it puts the jump from INPUT to KUBE-FIREWALL back`},
+remedy: restart kubelet to restore the jump from INPUT to KUBE-FIREWALL`},
 		{What: "open", Node: rules("1", "-A INPUT -j KUBE-FIREWALL\n"), Want: `warn
 want: martian packets dropped
 got: route_localnet=1 without the KUBE-FIREWALL rule
 evidence: /proc/sys/net/ipv4/conf/all/route_localnet: 1
 evidence: iptables-nft-save: -A INPUT -j KUBE-FIREWALL
-remedy: let kubelet make its rules (makeIPTablesUtilChains: true), or run kube-proxy with --iptables-localhost-nodeports=false and set route_localnet=0`},
-		{What: "the jump is gone", Node: rules("1", drop), Want: `warn
+remedy: let kubelet create its rules (makeIPTablesUtilChains: true), or run kube-proxy with --iptables-localhost-nodeports=false and set route_localnet=0`},
+		{What: "the jump is missing", Node: rules("1", drop), Want: `warn
 want: martian packets dropped
-got: the rule is in KUBE-FIREWALL, and INPUT does not jump there
+got: INPUT does not jump to the rule in KUBE-FIREWALL
 evidence: /proc/sys/net/ipv4/conf/all/route_localnet: 1
-evidence: iptables-nft-save: ` + drop + `remedy: restart kubelet: it puts the jump from INPUT to KUBE-FIREWALL back`},
+evidence: iptables-nft-save: ` + drop + `remedy: restart kubelet to restore the jump from INPUT to KUBE-FIREWALL`},
 		{What: "closed", Node: rules("1", "-A INPUT -j KUBE-FIREWALL\n"+drop), Want: `
 pass
 want: martian packets dropped
@@ -52,7 +52,7 @@ skipped: route_localnet is 0`},
 	})
 }
 
-// TestMartianRuleInARealKernel lets the real iptables print kubelet's rules.
+// TestMartianRuleInARealKernel reads kubelet's rules as the real iptables prints them.
 func TestMartianRuleInARealKernel(t *testing.T) {
 	h := checkstest.Scratch(t)
 	hosttest.NeedProgram(t, "iptables")
@@ -66,7 +66,7 @@ func TestMartianRuleInARealKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	list := catalog.For(checkstest.Load(t, `check "route-localnet.martian" {}`), checks.Run)
-	look := func(want verdict.Verdict, got string) {
+	expect := func(want verdict.Verdict, got string) {
 		t.Helper()
 		r := checks.Inspect(t.Context(), h, checks.Run, list).Results[0]
 		if r.Verdict != want || r.State.Got != got {
@@ -74,11 +74,11 @@ func TestMartianRuleInARealKernel(t *testing.T) {
 		}
 	}
 	iptables("-N", "KUBE-FIREWALL")
-	look(verdict.Warn, "route_localnet=1 without the KUBE-FIREWALL rule")
+	expect(verdict.Warn, "route_localnet=1 without the KUBE-FIREWALL rule")
 	iptables("-A", "KUBE-FIREWALL", "!", "-s", "127.0.0.0/8", "-d", "127.0.0.0/8", "-m", "comment", "--comment",
 		"block incoming localnet connections",
 		"-m", "conntrack", "!", "--ctstate", "RELATED,ESTABLISHED,DNAT", "-j", "DROP")
-	look(verdict.Warn, "the rule is in KUBE-FIREWALL, and INPUT does not jump there")
+	expect(verdict.Warn, "INPUT does not jump to the rule in KUBE-FIREWALL")
 	iptables("-I", "INPUT", "-j", "KUBE-FIREWALL")
-	look(verdict.Pass, "martian packets dropped")
+	expect(verdict.Pass, "martian packets dropped")
 }

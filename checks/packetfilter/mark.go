@@ -16,28 +16,28 @@ import (
 	"nodegate/policy"
 )
 
-// iptablesMark: a few kernels refuse ip6tables' MARK target, and with it all of kube-proxy's IPv6 rules.
+// iptablesMark detects the few kernels that reject ip6tables' MARK target, and with it all of kube-proxy's IPv6 rules.
 func iptablesMark() checks.Problem {
 	return checks.Problem{
 		Name: "iptables.mark-regression", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Concurrent: true, Moves: true,
-		Detects: "The kernel refuses ip6tables' MARK target, as some stable kernels and Ubuntu's do.",
+		Detects: "The kernel rejects ip6tables' MARK target, as some stable kernels and some of Ubuntu's do.",
 		Symptom: "kube-proxy cannot write IPv6 rules: ip6tables-restore fails with \"MARK revision 0 not supported, missing kernel module?\".",
-		How: "A MARK rule that ip6tables-save prints proves that the kernel takes it. Without one, where kube-proxy keeps IPv4 rules: a MARK " +
-			"rule is added to a chain " +
-			"in a network namespace made for it, which ends with the try; the node's own rules are not touched. Where that cannot be tried, the " +
-			"release is looked up: " +
-			"6.6.57, 6.6.58, 6.11.4, 6.11.5 and Ubuntu's 6.8.0-56, 6.8.0-57 and 5.15.0-127 lost it, and the answer is unknown.",
-		Remedy:   "install the next kernel, or the package that has its xt_mark module",
-		TradeOff: "Another kernel needs a reboot.",
+		How: "A MARK rule that ip6tables-save prints proves that the kernel accepts it. Without one, if " +
+			"kube-proxy has IPv4 rules, a MARK rule is added to a chain in a temporary network namespace; the " +
+			"node's own rules are not touched. If that cannot be tried, the kernel release decides: 6.6.57, " +
+			"6.6.58, 6.11.4, 6.11.5 and Ubuntu's 6.8.0-56, 6.8.0-57 and 5.15.0-127 lost the target, and the " +
+			"verdict is unknown.",
+		Remedy:   "install the next kernel, or the package that provides its xt_mark module",
+		TradeOff: "Another kernel requires a reboot.",
 		Ref:      "https://github.com/tailscale/tailscale/issues/13863",
 		Inspect:  inspectMark,
 	}
 }
 
 func inspectMark(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
-	s := checks.Passing("ip6tables takes MARK")
+	s := checks.Passing("ip6tables accepts MARK")
 	if _, err := h.ReadSysctl("net/ipv6/conf/all/disable_ipv6"); errors.Is(err, fs.ErrNotExist) {
-		s.Skip = "this kernel has no IPv6"
+		s.Skip = "this kernel does not support IPv6"
 		return s, nil
 	}
 	found, err := findMark(ctx, h)
@@ -48,21 +48,21 @@ func inspectMark(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.St
 		s.Evidence = []checks.Evidence{found.standing}
 		return s, nil
 	}
-	untried := errors.New("kube-proxy keeps no iptables rules here, so it was not tried")
+	untried := errors.New("not tried because kube-proxy has no iptables rules on this node")
 	if found.backend != "" {
 		rule := []string{"-j", "MARK", "--set-xmark", "0x4000/0x4000"}
 		tried := checks.Seen("scratch namespace", found.backend+" -t mangle "+strings.Join(rule, " "))
-		refused, err := h.Rules.Accepts(ctx, found.backend, rule...)
+		rejected, err := h.Rules.Accepts(ctx, found.backend, rule...)
 		switch {
 		case err != nil:
 			untried = err
-		case refused != "":
-			tried.Text += ": " + refused
-			s.Differs("refused", "")
+		case rejected != "":
+			tried.Text += ": " + rejected
+			s.Differs("rejected", "")
 			s.Evidence = []checks.Evidence{tried}
 			return s, nil
 		default:
-			tried.Text += ": taken"
+			tried.Text += ": accepted"
 			s.Evidence = []checks.Evidence{tried}
 			return s, nil
 		}
@@ -70,19 +70,19 @@ func inspectMark(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.St
 	return markByRelease(h, s, untried)
 }
 
-// markByRelease decides by the version of a kernel that cannot be tried.
+// markByRelease judges a kernel that cannot be tried by its release.
 func markByRelease(h *host.Host, s checks.State, untried error) (checks.State, error) {
 	release, err := h.Kernel.Release()
 	if err != nil {
 		return s, err
 	}
-	distribution, _ := h.OSRelease() // without one, no backports are assumed
+	distribution, _ := h.OSRelease() // without it, no backports are assumed
 	lost, why := markRegression(release, distribution["ID"])
 	s.Evidence = []checks.Evidence{checks.Seen("uname -r", release+": "+why)}
 	if lost == verdict.Pass {
 		return s, nil
 	}
-	return s, fmt.Errorf("kernel %s may refuse ip6tables' MARK (%s): %w", release, why, untried)
+	return s, fmt.Errorf("kernel %s may reject ip6tables' MARK (%s): %w", release, why, untried)
 }
 
 type markFound struct {
@@ -102,7 +102,7 @@ func findMark(ctx context.Context, h *host.Host) (f markFound, err error) {
 			for _, t := range s.Tables {
 				switch {
 				case ipv6 && f.standing.Text == "":
-					if r := setsMark(t); r != nil {
+					if r := findMarkRule(t); r != nil {
 						f.standing = checks.Seen(set.Source, r.Text)
 					}
 				case !ipv6 && f.backend == "" && t.Declares("KUBE-SERVICES"):
@@ -114,8 +114,8 @@ func findMark(ctx context.Context, h *host.Host) (f markFound, err error) {
 	return f, nil
 }
 
-// setsMark returns a rule whose target is MARK, nil if there is none.
-func setsMark(t *ruleset.Table) *ruleset.Rule {
+// findMarkRule returns a rule whose target is MARK, or nil.
+func findMarkRule(t *ruleset.Table) *ruleset.Rule {
 	for _, c := range t.Chains {
 		for i := range c.Rules {
 			if r := &c.Rules[i]; r.Target == "MARK" && r.Extra().SetMark != "" {
@@ -126,8 +126,8 @@ func setsMark(t *ruleset.Table) *ruleset.Rule {
 	return nil
 }
 
-// markRegression returns Fail for a kernel whose ip6tables lost the MARK target.
-// Ubuntu numbers its kernels for clouds separately: Unknown.
+// markRegression returns Fail for a kernel whose ip6tables lost the MARK target. Ubuntu numbers its cloud kernels
+// separately: their verdict is Unknown.
 func markRegression(release, osID string) (verdict.Verdict, string) {
 	k, err := config.ParseKernelRelease(release)
 	if err != nil {
@@ -136,13 +136,13 @@ func markRegression(release, osID string) (verdict.Verdict, string) {
 	lost := map[[3]int][]int{{6, 8, 0}: {56, 57}, {5, 15, 0}: {127}}[k.Version]
 	switch {
 	case slices.Contains([][3]int{{6, 6, 57}, {6, 6, 58}, {6, 11, 4}, {6, 11, 5}}, k.Version):
-		return verdict.Fail, "stable kernels 6.6.57, 6.6.58, 6.11.4 and 6.11.5 lost it"
+		return verdict.Fail, "stable kernels 6.6.57, 6.6.58, 6.11.4 and 6.11.5 lost the target"
 	case osID != "ubuntu" || lost == nil:
-		return verdict.Pass, "not one of those that lost it"
+		return verdict.Pass, "not a release that lost the target"
 	case !k.UbuntuMain():
-		return verdict.Unknown, "Ubuntu numbers this kernel apart from 5.15.0-127, 6.8.0-56 and 6.8.0-57, which lost it"
+		return verdict.Unknown, "Ubuntu numbers this kernel separately from 5.15.0-127, 6.8.0-56 and 6.8.0-57, which lost the target"
 	case slices.Contains(lost, k.ABI):
-		return verdict.Fail, "Ubuntu's 5.15.0-127, 6.8.0-56 and 6.8.0-57 lost it"
+		return verdict.Fail, "Ubuntu's 5.15.0-127, 6.8.0-56 and 6.8.0-57 lost the target"
 	}
-	return verdict.Pass, "not one of those that lost it"
+	return verdict.Pass, "not a release that lost the target"
 }

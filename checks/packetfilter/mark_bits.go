@@ -17,16 +17,19 @@ import (
 	"nodegate/policy"
 )
 
-// markBits: two programs that keep different things in one bit of a packet's mark.
+// markBits detects two programs that use one bit of the packet mark for different purposes.
 func markBits() checks.Problem {
 	return checks.Problem{
 		Name: "packetfilter.mark-bits", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Moves: true,
-		Detects: "Two of kube-proxy, kube-router, Calico, Cilium, Tailscale and the CNI's portmap use the same bit of the packet's mark.",
-		Symptom: "Packets of Pods are masqueraded, accepted or dropped that must not be, and only while both programs run.",
-		How: "The bits of every --mark, --set-mark and --set-xmark in the chains of each program, by the chains' names, in all tables of all " +
-			"backends of iptables; two programs' bits overlap. By default Tailscale has 0xff0000, Calico 0xffff0000.",
-		Remedy: "give one of them other bits: Calico's iptablesMarkMask (FelixConfiguration), kube-proxy's iptables.masqueradeBit; Tailscale's " +
-			"are fixed",
+		Detects: "Two of kube-proxy, kube-router, Calico, Cilium, Tailscale and the CNI's portmap use the same " +
+			"bit of the packet mark.",
+		Symptom: "Packets of Pods are wrongly masqueraded, accepted or dropped, but only while both programs " +
+			"run.",
+		How: "The bits of every --mark, --set-mark and --set-xmark are collected for each program, by the " +
+			"names of its chains, in all tables of all iptables backends; the bits of two programs overlap. By " +
+			"default, Tailscale uses 0xff0000 and Calico 0xffff0000.",
+		Remedy: "give one of them other bits: Calico's iptablesMarkMask (FelixConfiguration) or kube-proxy's " +
+			"iptables.masqueradeBit; Tailscale's bits are fixed",
 		TradeOff: "Calico needs at least four bits, and more for more interfaces.",
 		Ref:      "https://github.com/fwmark/registry",
 		Inspect:  inspectMarkBits,
@@ -34,7 +37,7 @@ func markBits() checks.Problem {
 }
 
 func inspectMarkBits(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
-	s := checks.Passing("bits of their own")
+	s := checks.Passing("no shared bits")
 	sets, err := h.Rulesets(ctx)
 	if err != nil {
 		return s, err
@@ -44,7 +47,7 @@ func inspectMarkBits(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 		for _, save := range set.Saves {
 			for _, t := range save.Tables {
 				for _, c := range t.Chains {
-					if owner, bits := chainOwner(c.Name), bitsOf(c); owner != "" && bits != 0 {
+					if owner, bits := chainOwner(c.Name), usedMarkBits(c); owner != "" && bits != 0 {
 						used[owner] |= bits
 					}
 				}
@@ -52,7 +55,7 @@ func inspectMarkBits(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 		}
 	}
 	if len(used) < 2 {
-		s.Skip = "one program at most sets marks"
+		s.Skip = "at most one program uses marks"
 		return s, nil
 	}
 	owners := slices.Sorted(maps.Keys(used))
@@ -71,9 +74,9 @@ func inspectMarkBits(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 	return s, nil
 }
 
-// chainOwner returns the program that names its chains so, or "".
+// chainOwner returns the program that a chain belongs to by its name, or "".
 func chainOwner(chain string) string {
-	for _, known := range [][2]string{ // kube-router runs beside kube-proxy, or in its place
+	for _, known := range [][2]string{ // kube-router runs beside kube-proxy or replaces it
 		{"KUBE-ROUTER-", "kube-router"}, {"KUBE-POD-FW-", "kube-router"}, {"KUBE-NWPLCY-", "kube-router"}, {"KUBE-", "kube-proxy"},
 		{"cali-", "Calico"}, {"ts-", "Tailscale"}, {"CILIUM_", "Cilium"}, {"CNI-HOSTPORT", "portmap"},
 	} {
@@ -84,23 +87,23 @@ func chainOwner(chain string) string {
 	return ""
 }
 
-// marking is compiled when a chain needs it: most runs have none.
-var marking = sync.OnceValue(func() *regexp.Regexp {
+// markPattern is compiled on first use: most runs do not need it.
+var markPattern = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`--(?:set-x?mark|mark) 0x([0-9a-fA-F]+)(?:/0x([0-9a-fA-F]+))?`)
 })
 
-// mostOfMark is of 32: a field that is somebody's own is smaller.
+// mostOfMark is the number of bits, of 32, from which a mask compares the whole mark: a program's own field is smaller.
 const mostOfMark = 24
 
-// bitsOf returns the bits of the mark that a chain's rules look at or set.
-func bitsOf(c *ruleset.Chain) (used uint64) {
+// usedMarkBits returns the bits of the mark that a chain's rules compare or set.
+func usedMarkBits(c *ruleset.Chain) (used uint64) {
 	for i := range c.Rules {
-		for _, m := range marking().FindAllStringSubmatch(c.Rules[i].Text, -1) {
+		for _, m := range markPattern().FindAllStringSubmatch(c.Rules[i].Text, -1) {
 			value, _ := strconv.ParseUint(m[1], 16, 64) // the expression matches nothing else
 			mask, _ := strconv.ParseUint(m[2], 16, 64)
 			matches := strings.HasPrefix(m[0], "--mark")
 			if mask == 0 || mask == 0xffffffff || matches && bits.OnesCount64(mask) >= mostOfMark {
-				mask = value // xor, or the whole mark is replaced; or all of it is compared but for a few bits, as Cilium does (0xfffffeff)
+				mask = value // xor, or the whole mark is replaced, or nearly all of it is compared, as Cilium does (0xfffffeff)
 			}
 			used |= mask
 		}

@@ -4,7 +4,7 @@ package packetfilter
 
 import "nodegate/checks"
 
-// Problems lists the problems of the packet filter, in the order in which they run.
+// Problems lists the problems of the packet filter in the order they run.
 func Problems() []checks.Problem {
 	return []checks.Problem{
 		iptablesVersion(),

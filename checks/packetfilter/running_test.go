@@ -21,39 +21,39 @@ func TestMarkBits(t *testing.T) {
 	checkstest.RunOne(t, "packetfilter.mark-bits", checks.Run, []checkstest.Case{
 		{What: "kube-proxy and portmap", Node: saved(proxy), Want: `
 pass
-want: bits of their own
-got: bits of their own
+want: no shared bits
+got: no shared bits
 evidence: iptables-save: kube-proxy uses 0x4000
 evidence: iptables-save: portmap uses 0x2000`},
 		{What: "Calico and Tailscale", Node: saved(proxy + "-A ts-forward -i tailscale0 -j MARK --set-xmark 0x40000/0xff0000\n" +
 			"-A cali-PREROUTING -m mark --mark 0x10000/0x10000 -j ACCEPT\n"), Want: `
 warn
-want: bits of their own
+want: no shared bits
 got: Calico and Tailscale share 0x10000
 evidence: iptables-save: Calico uses 0x10000
 evidence: iptables-save: Tailscale uses 0xff0000
 evidence: iptables-save: kube-proxy uses 0x4000
 evidence: iptables-save: portmap uses 0x2000
-remedy: give one of them other bits: Calico's iptablesMarkMask (FelixConfiguration), kube-proxy's iptables.masqueradeBit; Tailscale's are fixed`},
-		{What: "kube-router, which is not kube-proxy", Node: saved("*mangle\n:KUBE-MARK-MASQ - [0:0]\n:KUBE-ROUTER-INPUT - [0:0]\n" +
+remedy: give one of them other bits: Calico's iptablesMarkMask (FelixConfiguration) or kube-proxy's iptables.masqueradeBit; Tailscale's bits are fixed`},
+		{What: "kube-router and kube-proxy", Node: saved("*mangle\n:KUBE-MARK-MASQ - [0:0]\n:KUBE-ROUTER-INPUT - [0:0]\n" +
 			":KUBE-POD-FW-X - [0:0]\n:KUBE-NWPLCY-X - [0:0]\n-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000\n" +
 			"-A KUBE-ROUTER-INPUT -m mark --mark 0x20000/0x20000 -j ACCEPT\n-A KUBE-POD-FW-X -m mark ! --mark 0x10000/0x10000 -j DROP\n" +
 			"-A KUBE-NWPLCY-X -j MARK --set-xmark 0x4000/0x4000\n"), Want: `
 warn
-want: bits of their own
+want: no shared bits
 got: kube-proxy and kube-router share 0x4000
 evidence: iptables-save: kube-proxy uses 0x4000
 evidence: iptables-save: kube-router uses 0x34000
-remedy: give one of them other bits: Calico's iptablesMarkMask (FelixConfiguration), kube-proxy's iptables.masqueradeBit; Tailscale's are fixed`},
-		{What: "Cilium, which compares nearly all", Node: saved("*raw\n:KUBE-MARK-MASQ - [0:0]\n:CILIUM_OUTPUT_raw - [0:0]\n" +
+remedy: give one of them other bits: Calico's iptablesMarkMask (FelixConfiguration) or kube-proxy's iptables.masqueradeBit; Tailscale's bits are fixed`},
+		{What: "Cilium, which compares nearly the whole mark", Node: saved("*raw\n:KUBE-MARK-MASQ - [0:0]\n:CILIUM_OUTPUT_raw - [0:0]\n" +
 			"-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000\n" +
 			"-A CILIUM_OUTPUT_raw -o lxc+ -m mark --mark 0xa00/0xfffffeff -j CT --notrack\n"), Want: `
 pass
-want: bits of their own
-got: bits of their own
+want: no shared bits
+got: no shared bits
 evidence: iptables-save: Cilium uses 0xa00
 evidence: iptables-save: kube-proxy uses 0x4000`},
-		{What: "nothing", Node: saved("*mangle\n:PREROUTING ACCEPT [0:0]\n"), Want: "skipped\nskipped: one program at most sets marks"},
+		{What: "no marks", Node: saved("*mangle\n:PREROUTING ACCEPT [0:0]\n"), Want: "skipped\nskipped: at most one program uses marks"},
 	})
 }
 
@@ -65,15 +65,15 @@ func TestHostPort(t *testing.T) {
 			ports + " -j CNI-DN-1\n"
 	}
 	checkstest.RunOne(t, "packetfilter.host-port", checks.Run, []checkstest.Case{
-		{What: "kubelet's and a NodePort", Node: saved(chains + rule("tcp", "8080,10250") + rule("tcp", "30080") + rule("udp", "22")), Want: `
+		{What: "ports of kubelet and a NodePort", Node: saved(chains + rule("tcp", "8080,10250") + rule("tcp", "30080") + rule("udp", "22")), Want: `
 warn
-want: ports of their own
+want: no shared ports
 got: port 10250 of kubelet, port 30080 of a NodePort
 evidence: iptables-nft-save: -A CNI-HOSTPORT-DNAT -p tcp -m comment --comment "dnat name: \"cbr0\" id: \"1\"" -m multiport --dports 8080,10250 -j CNI-DN-1
 evidence: iptables-nft-save: -A CNI-HOSTPORT-DNAT -p tcp -m comment --comment "dnat name: \"cbr0\" id: \"1\"" -m multiport --dports 30080 -j CNI-DN-1
-remedy: give the Pod another hostPort, or take it away: a Service of type NodePort needs none`},
-		{What: "a port of its own", Node: saved(chains + rule("tcp", "80,443")), Want: "pass\nwant: ports of their own\ngot: ports of their own"},
-		{What: "none", Node: saved(chains), Want: "skipped\nskipped: no Pod has a hostPort by portmap"},
+remedy: give the Pod another hostPort or remove it: a Service of type NodePort does not need one`},
+		{What: "no shared port", Node: saved(chains + rule("tcp", "80,443")), Want: "pass\nwant: no shared ports\ngot: no shared ports"},
+		{What: "no hostPort", Node: saved(chains), Want: "skipped\nskipped: no Pod uses a hostPort through portmap"},
 	})
 }
 
@@ -83,9 +83,9 @@ func TestForwardDrop(t *testing.T) {
 			" [0:0]\n:KUBE-FORWARD - [0:0]\n:FLANNEL-FWD - [0:0]\n:ufw-forward - [0:0]\n-A FLANNEL-FWD -s 10.244.0.0/16 -j ACCEPT\n" +
 			"-A KUBE-FORWARD -m mark --mark 0x4000/0x4000 -j ACCEPT\n-A ufw-forward -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n" + rules
 	}
-	const remedy = "\nremedy: put the CNI's ACCEPT first: restart its agent, which inserts it; with ufw: ufw default allow routed; " +
-		"in a table of nft's own let the Pods' links pass, or give the chain policy accept"
-	const right = "pass\nwant: Pods' packets pass\ngot: Pods' packets pass"
+	const remedy = "\nremedy: put the CNI's ACCEPT first: restart its agent, which inserts it; with ufw, run `ufw default allow routed`; " +
+		"in a table of nft, let the Pods' links pass or give the chain policy accept"
+	const right = "pass\nwant: Pod traffic passes\ngot: Pod traffic passes"
 	const kube, flannel, reject = "-A FORWARD -j KUBE-FORWARD\n", "-A FORWARD -j FLANNEL-FWD\n",
 		"-A FORWARD -j REJECT --reject-with icmp-host-prohibited\n"
 	checkstest.RunOne(t, "packetfilter.forward-drop", checks.Run, []checkstest.Case{
@@ -93,25 +93,25 @@ func TestForwardDrop(t *testing.T) {
 		{What: "flannel before the REJECT of Enterprise Linux", Node: saved(filter("DROP", kube+flannel+reject)), Want: right},
 		{What: "flannel after it", Node: saved(filter("ACCEPT", kube+reject+flannel)), Want: `
 warn
-want: Pods' packets pass
+want: Pod traffic passes
 got: filter FORWARD drops in iptables-nft
 evidence: iptables-nft-save: -A FORWARD -j REJECT --reject-with icmp-host-prohibited` + remedy},
 		{What: "ufw", Node: saved(filter("DROP", kube+"-A FORWARD -j ufw-forward\n")), Want: `
 warn
-want: Pods' packets pass
+want: Pod traffic passes
 got: filter FORWARD drops in iptables-nft
 evidence: iptables-nft-save: :FORWARD DROP` + remedy},
 		{What: "a DROP in raw", Node: saved("*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -j DROP\nCOMMIT\n" +
 			filter("ACCEPT", kube)[len("*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -d 172.17.0.2/32 ! -i docker0 -j DROP\nCOMMIT\n"):]), Want: `
 warn
-want: Pods' packets pass
+want: Pod traffic passes
 got: raw PREROUTING drops in iptables-nft
 evidence: iptables-nft-save: -A PREROUTING -j DROP` + remedy},
-		{What: "no kube-proxy", Node: saved("*filter\n:FORWARD DROP [0:0]\n"), Want: "skipped\nskipped: no rules of kube-proxy here"},
+		{What: "no kube-proxy", Node: saved("*filter\n:FORWARD DROP [0:0]\n"), Want: "skipped\nskipped: no kube-proxy rules found"},
 	})
 }
 
-// TestNFTForwardDrop: chains of nft's own, on this kernel.
+// TestNFTForwardDrop tests base chains of nft on this kernel.
 func TestNFTForwardDrop(t *testing.T) {
 	h := checkstest.Scratch(t)
 	nft := func(text string) {
@@ -127,22 +127,22 @@ func TestNFTForwardDrop(t *testing.T) {
 			rules + "\n}\n}\n"
 	}
 	for what, c := range map[string]struct{ rules, want string }{
-		"Debian's example":       {forward("drop", ""), "inet mine forward: policy drop"},
-		"established ones alone": {forward("drop", "ct state established,related accept"), "inet mine forward: policy drop"},
-		"counted, then dropped":  {forward("accept", "counter log\ncounter drop"), "inet mine forward: drop"},
-		"refused":                {forward("accept", "tcp dport 22 accept; reject with icmpx type admin-prohibited"), ""},
+		"Debian's example":                      {forward("drop", ""), "inet mine forward: policy drop"},
+		"only established connections accepted": {forward("drop", "ct state established,related accept"), "inet mine forward: policy drop"},
+		"counted, then dropped":                 {forward("accept", "counter log\ncounter drop"), "inet mine forward: drop"},
+		"refused":                               {forward("accept", "tcp dport 22 accept; reject with icmpx type admin-prohibited"), ""},
 		"refused at once": {forward("accept", "ct state related accept; reject with icmpx type admin-prohibited"),
 			"inet mine forward: reject"},
-		"the Pods' link passes":      {forward("drop", `iifname "cni0" accept`), ""},
-		"followed elsewhere":         {forward("drop", "jump pods"), ""},
-		"a map of verdicts":          {forward("drop", "ct state vmap { established : accept, new : jump pods }"), ""},
-		"invalid ones are dropped":   {forward("accept", "ct state invalid drop"), ""},
-		"new ones are accepted":      {forward("drop", "ct state established,new accept"), ""},
-		"a mark of the connection":   {forward("drop", "ct mark and 0x1 == 0x1 accept"), ""},
-		"everything returns":         {forward("accept", "return; drop"), ""},
-		"another hook":               {"table ip mine { chain input { type filter hook input priority 0; policy drop;\n}\n}\n", ""},
-		"what iptables-nft has made": {"table ip filter { chain FORWARD { type filter hook forward priority 0; policy drop;\n}\n}\n", ""},
-		"of IPv6": {"table ip6 mine { chain f { type filter hook forward priority 0; policy drop;\n}\n}\n",
+		"the Pods' link passes":    {forward("drop", `iifname "cni0" accept`), ""},
+		"followed elsewhere":       {forward("drop", "jump pods"), ""},
+		"a map of verdicts":        {forward("drop", "ct state vmap { established : accept, new : jump pods }"), ""},
+		"invalid packets dropped":  {forward("accept", "ct state invalid drop"), ""},
+		"new connections accepted": {forward("drop", "ct state established,new accept"), ""},
+		"a mark of the connection": {forward("drop", "ct mark and 0x1 == 0x1 accept"), ""},
+		"everything returns":       {forward("accept", "return; drop"), ""},
+		"another hook":             {"table ip mine { chain input { type filter hook input priority 0; policy drop;\n}\n}\n", ""},
+		"a table of iptables-nft":  {"table ip filter { chain FORWARD { type filter hook forward priority 0; policy drop;\n}\n}\n", ""},
+		"a chain for IPv6": {"table ip6 mine { chain f { type filter hook forward priority 0; policy drop;\n}\n}\n",
 			"ip6 mine f: policy drop"},
 	} {
 		nft(c.rules)
@@ -161,7 +161,7 @@ func TestNFTForwardDrop(t *testing.T) {
 	}
 }
 
-// TestIncompatible: this kernel's iptables-nft, with a rule in its table that only nft can write.
+// TestIncompatible adds a rule that only nft can express to a table of this kernel's iptables-nft.
 func TestIncompatible(t *testing.T) {
 	h := checkstest.Scratch(t)
 	run := func(command string) {
@@ -170,7 +170,7 @@ func TestIncompatible(t *testing.T) {
 			t.Fatalf("%s: %v: %s", command, err, out)
 		}
 	}
-	is := func(check, want string) {
+	expect := func(check, want string) {
 		t.Helper()
 		r := checkstest.On(t.Context(), t, h, checks.Run, check, "")
 		if r.Verdict.String() != want {
@@ -178,13 +178,13 @@ func TestIncompatible(t *testing.T) {
 		}
 	}
 	run("iptables-nft -A FORWARD -j ACCEPT; iptables-nft -t nat -N KUBE-SERVICES")
-	is("packetfilter.incompatible", "pass")
-	is("packetfilter.mark-bits", "skipped")
+	expect("packetfilter.incompatible", "pass")
+	expect("packetfilter.mark-bits", "skipped")
 	run("nft add rule ip filter FORWARD ct count 3 accept")
-	is("packetfilter.incompatible", "warn")
-	is("packetfilter.mark-bits", "unknown")
+	expect("packetfilter.incompatible", "warn")
+	expect("packetfilter.mark-bits", "unknown")
 	run("nft flush chain ip filter FORWARD")
-	is("packetfilter.incompatible", "pass")
+	expect("packetfilter.incompatible", "pass")
 }
 
 func TestIPSetRevision(t *testing.T) {
@@ -203,15 +203,14 @@ func TestIPSetRevision(t *testing.T) {
 warn
 want: sets that Calico's ipset can read
 got: hash:ip with revision 6
-evidence: ` + dir + `3.log: hash:ip with revision 6
-remedy: take a Calico with a newer ipset; until then remove the sets that nobody else uses (ipset list -t shows revisions and references; ipset destroy NAME) and restart the Pod`
+evidence: ` + dir + `3.log: hash:ip with revision 6` + "\nremedy: upgrade to a Calico with a newer ipset; until then, remove the sets that no other program uses (`ipset list -t` shows revisions and references, `ipset destroy NAME` removes a set) and restart the Pod"
 	const right = "pass\nwant: sets that Calico's ipset can read\ngot: sets that Calico's ipset can read"
 	checkstest.RunOne(t, "ipset.revision", checks.Run, []checkstest.Case{
 		{What: "Debian 13 with Calico 3.30", Node: node(dir+"3.log", "cut line\n"+complaint), Want: wrong},
 		{What: "other lines follow", Node: node(dir+"3.log", complaint+later("08:55:40")), Want: wrong},
-		{What: "it has gone on", Node: node(dir+"3.log", complaint+later("09:10:00")), Want: right},
-		{What: "it was of an earlier start", Node: node(dir+"3.log", later("08:55:40")), Want: right},
-		{What: "of the ninth and tenth start the tenth", Node: node(dir+"10.log", later("08:55:40")), Want: right},
-		{What: "no Calico", Node: checkstest.Node(nil, nil), Want: "skipped\nskipped: Calico's agent does not run here"},
+		{What: "the agent continued", Node: node(dir+"3.log", complaint+later("09:10:00")), Want: right},
+		{What: "reported at an earlier start", Node: node(dir+"3.log", later("08:55:40")), Want: right},
+		{What: "the tenth start is newer than the ninth", Node: node(dir+"10.log", later("08:55:40")), Want: right},
+		{What: "no Calico", Node: checkstest.Node(nil, nil), Want: "skipped\nskipped: Calico's agent is not running"},
 	})
 }

@@ -19,13 +19,13 @@ warn
 want: at least 1.6.2
 got: 1.6.1
 evidence: iptables --version: iptables v1.6.1
-remedy: install iptables 1.6.2 or later: this one has no --random-fully`},
+remedy: install iptables 1.6.2 or later: this version lacks --random-fully`},
 		{What: "too old for -w", Problem: "iptables.version", Stage: checks.Run, Node: node("iptables v1.4.7"), Want: `
 warn
 want: at least 1.6.2
 got: 1.4.7
 evidence: iptables --version: iptables v1.4.7
-remedy: install iptables 1.6.2 or later: this one has neither -w (1.4.20) nor --random-fully (1.6.2)`},
+remedy: install iptables 1.6.2 or later: this version lacks -w (1.4.20) and --random-fully (1.6.2)`},
 		{What: "new", Problem: "iptables.version", Node: node("iptables v1.8.9 (nf_tables)"), Want: `
 pass
 want: at least 1.6.2
@@ -38,10 +38,10 @@ got: 1.8.0
 evidence: iptables --version: iptables v1.8 (legacy)`},
 		{What: "not a version", Problem: "iptables.version", Node: node("BusyBox"), Want: `
 unknown
-error: cannot tell the version of iptables from "BusyBox"`},
+error: cannot determine the iptables version from "BusyBox"`},
 		{What: "not installed", Problem: "iptables.version", Node: &hosttest.Machine{}, Want: `
 skipped
-skipped: iptables is not installed: kube-proxy brings its own`},
+skipped: iptables is not installed: kube-proxy uses its own`},
 	})
 	r := checkstest.On(t.Context(), t, (&hosttest.Machine{Version: map[string]string{"iptables": "iptables v1.8.7 (nf_tables)"}}).Host(),
 		checks.Run, "iptables.version", "")

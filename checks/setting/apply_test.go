@@ -101,7 +101,7 @@ net/ipv4/tcp_rmem = 4096	131072	6291456`, m.String())
 	}
 }
 
-// sortedTail puts the link's changes, which happen in one Fix, in a fixed order.
+// sortedTail sorts the changes of the link, which have no fixed order.
 func sortedTail(log []string) string {
 	var ethtool, rest []string
 	for i, l := range log {

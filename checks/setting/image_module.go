@@ -15,9 +15,9 @@ import (
 	"nodegate/policy"
 )
 
-// installedModule requires a module in every kernel of a file tree: the image
-// does not say which of them will boot. Whether it can be loaded is judged from
-// the files that exist and from modprobe.d, not from modules.dep alone.
+// installedModule requires a module in every kernel of a file tree, because the image does not
+// define which kernel will boot. It decides from the existing files and modprobe.d whether the
+// module can be loaded, not from modules.dep alone.
 type installedModule struct{ policy.Module }
 
 func (m installedModule) Name() string              { return "image.module." + m.Module.Name }
@@ -57,67 +57,67 @@ func (m installedModule) Inspect(_ context.Context, h *host.Host) (checks.State,
 	return s, nil
 }
 
-// depmod returns the command that lists a kernel's modules anew.
-func depmod(h *host.Host, release string) string {
+// depmodCommand returns the command that rebuilds a kernel's module list.
+func depmodCommand(h *host.Host, release string) string {
 	if h.Root == "/" {
 		return "depmod " + release
 	}
 	return "depmod --basedir " + plain.Quote(h.Root) + " " + release
 }
 
-// inKernel is what the files of one installed kernel show about a module.
-type inKernel struct {
-	wrong, remedy string // "" where the module can be loaded
+// kernelFinding is the result for a module in one installed kernel.
+type kernelFinding struct {
+	wrong, remedy string // "" if the module can be loaded
 	seen          []checks.Evidence
 }
 
-func (m installedModule) inspectKernel(h *host.Host, release string, modprobe []config.Modprobe) (inKernel, error) {
+func (m installedModule) inspectKernel(h *host.Host, release string, modprobe []config.Modprobe) (kernelFinding, error) {
 	dir := "/lib/modules/" + release
 	state, err := h.InstalledModule(release, m.Module.Name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return inKernel{
+		return kernelFinding{
 			wrong:  "no modules.dep in " + release,
-			remedy: "run: " + depmod(h, release) + "; or, if that kernel is gone, remove " + strings.TrimSuffix(h.Root, "/") + dir,
+			remedy: "run `" + depmodCommand(h, release) + "`, or remove " + strings.TrimSuffix(h.Root, "/") + dir + " if that kernel is gone",
 			seen:   []checks.Evidence{checks.Seen(dir+"/modules.dep", "missing")},
 		}, nil
 	}
 	if err != nil {
-		return inKernel{}, err
+		return kernelFinding{}, err
 	}
 	if state != host.ModuleLoadable {
-		found := inKernel{seen: []checks.Evidence{checks.Seen(dir, state.String())}}
+		found := kernelFinding{seen: []checks.Evidence{checks.Seen(dir, state.String())}}
 		if state == host.ModuleMissing {
 			found.wrong = "not in " + release
-			found.remedy = "install " + h.ModulePackage(release) + ", which has " + m.Module.Name + ", or remove the kernel"
+			found.remedy = "install " + h.ModulePackage(release) + ", which contains " + m.Module.Name + ", or remove the kernel"
 		}
 		return found, nil
 	}
 	files, err := h.ModuleFiles(release, m.Module.Name)
 	if err != nil {
-		return inKernel{}, err
+		return kernelFinding{}, err
 	}
 	for _, file := range files {
 		names, err := h.ReadDirIfAny(path.Dir(file))
 		if err != nil {
-			return inKernel{}, err
+			return kernelFinding{}, err
 		}
 		if !slices.Contains(names, path.Base(file)) {
-			return inKernel{
+			return kernelFinding{
 				wrong:  "file missing in " + release,
-				remedy: "install " + h.ModulePackage(release) + " again, or run: " + depmod(h, release),
+				remedy: "install " + h.ModulePackage(release) + " again, or run `" + depmodCommand(h, release) + "`",
 				seen:   []checks.Evidence{checks.Seen(file, "in modules.dep, but the file does not exist")},
 			}, nil
 		}
-		// A module that it needs is loaded the same way, and fails the same way.
+		// modprobe loads dependencies the same way, so they fail the same way.
 		if l, found := config.Install(modprobe, host.ModuleName(file)); found && l.Disables() {
-			said := "install " + l.Module + " " + l.Rest
-			return inKernel{
-				wrong: "disabled in " + l.At(), remedy: "take \"" + said + "\" out of " + l.At(),
-				seen: []checks.Evidence{checks.Seen(l.At(), said)},
+			line := "install " + l.Module + " " + l.Rest
+			return kernelFinding{
+				wrong: "disabled in " + l.At(), remedy: "remove \"" + line + "\" from " + l.At(),
+				seen: []checks.Evidence{checks.Seen(l.At(), line)},
 			}, nil
 		}
 	}
-	found := inKernel{seen: []checks.Evidence{checks.Seen(dir, "loadable")}}
+	found := kernelFinding{seen: []checks.Evidence{checks.Seen(dir, "loadable")}}
 	if l, is := config.Blacklisted(modprobe, m.Module.Name); is {
 		found.seen = append(found.seen, checks.Seen(l.At(), "blacklisted: systemd-modules-load skips it, nodegate-apply still loads it by name"))
 	}

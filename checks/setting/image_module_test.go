@@ -13,7 +13,7 @@ func TestModuleInImage(t *testing.T) {
 	const k1, k2 = "/lib/modules/6.1.0-13-amd64/", "/lib/modules/6.1.0-18-amd64/"
 	const dep = "kernel/net/bridge/br_netfilter.ko.xz: kernel/net/bridge/bridge.ko.xz " +
 		"kernel/net/802/stp.ko.xz\nkernel/net/bridge/bridge.ko.xz: kernel/net/802/stp.ko.xz\nkernel/net/802/stp.ko.xz:\n"
-	// tree is a good image, and what is changed in it; a "" takes a file out.
+	// tree returns a good image with some files changed; "" removes a file.
 	tree := func(changes ...string) map[string]string {
 		files := map[string]string{
 			"/etc/os-release":                           "ID=debian\n",
@@ -46,42 +46,42 @@ want: in every kernel
 got: not in 6.1.0-18-amd64
 evidence: /lib/modules/6.1.0-13-amd64: loadable
 evidence: /lib/modules/6.1.0-18-amd64: not installed
-remedy: install linux-image-6.1.0-18-amd64, which has br_netfilter, or remove the kernel`},
+remedy: install linux-image-6.1.0-18-amd64, which contains br_netfilter, or remove the kernel`},
 		{"Rocky Linux 10 without kernel-modules-extra", tree(k2+"modules.builtin", "", "/etc/os-release",
 			"ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n"), `fail
 want: in every kernel
 got: not in 6.1.0-18-amd64
 evidence: /lib/modules/6.1.0-13-amd64: loadable
 evidence: /lib/modules/6.1.0-18-amd64: not installed
-remedy: install kernel-modules-extra-6.1.0-18-amd64, which has br_netfilter, or remove the kernel`},
+remedy: install kernel-modules-extra-6.1.0-18-amd64, which contains br_netfilter, or remove the kernel`},
 		{"Ubuntu's minimal kernel", tree(k2+"modules.builtin", "", "/etc/os-release", "ID=ubuntu\nID_LIKE=debian\n"), `fail
 want: in every kernel
 got: not in 6.1.0-18-amd64
 evidence: /lib/modules/6.1.0-13-amd64: loadable
 evidence: /lib/modules/6.1.0-18-amd64: not installed
-remedy: install linux-modules-6.1.0-18-amd64 and linux-modules-extra-6.1.0-18-amd64, which has br_netfilter, or remove the kernel`},
-		{"a file that it needs is gone", tree(k1+"kernel/net/802/stp.ko.xz", ""), `fail
+remedy: install linux-modules-6.1.0-18-amd64 and linux-modules-extra-6.1.0-18-amd64, which contains br_netfilter, or remove the kernel`},
+		{"a dependency's file is missing", tree(k1+"kernel/net/802/stp.ko.xz", ""), `fail
 want: in every kernel
 got: file missing in 6.1.0-13-amd64
 evidence: /lib/modules/6.1.0-13-amd64/kernel/net/802/stp.ko.xz: in modules.dep, but the file does not exist
 evidence: /lib/modules/6.1.0-18-amd64: built in
-remedy: install linux-image-6.1.0-13-amd64 again, or run: depmod --basedir ROOT 6.1.0-13-amd64`},
-		{"what a removed kernel left", tree(k2+"modules.builtin", "", k2+"modules.dep", "", k2+"updates/dkms/x.ko", "x"), `fail
+remedy: install linux-image-6.1.0-13-amd64 again, or run ` + "`depmod --basedir ROOT 6.1.0-13-amd64`"},
+		{"the rest of a removed kernel", tree(k2+"modules.builtin", "", k2+"modules.dep", "", k2+"updates/dkms/x.ko", "x"), `fail
 want: in every kernel
 got: no modules.dep in 6.1.0-18-amd64
 evidence: /lib/modules/6.1.0-13-amd64: loadable
 evidence: /lib/modules/6.1.0-18-amd64/modules.dep: missing
-remedy: run: depmod --basedir ROOT 6.1.0-18-amd64; or, if that kernel is gone, remove ROOT/lib/modules/6.1.0-18-amd64`},
+remedy: run ` + "`depmod --basedir ROOT 6.1.0-18-amd64`" + `, or remove ROOT/lib/modules/6.1.0-18-amd64 if that kernel is gone`},
 		{"no kernel", map[string]string{"/etc/os-release": "ID=debian\n"}, `fail
 want: in every kernel
 got: no kernel in the image
 remedy: install a kernel with its modules below /lib/modules`},
-		{"disabled as CIS says, by what it needs", tree("/etc/modprobe.d/cis.conf", "# CIS 3.2\ninstall stp /bin/false\nblacklist stp\n"), `fail
+		{"a dependency disabled as CIS recommends", tree("/etc/modprobe.d/cis.conf", "# CIS 3.2\ninstall stp /bin/false\nblacklist stp\n"), `fail
 want: in every kernel
 got: disabled in /etc/modprobe.d/cis.conf:2
 evidence: /etc/modprobe.d/cis.conf:2: install stp /bin/false
 evidence: /lib/modules/6.1.0-18-amd64: built in
-remedy: take "install stp /bin/false" out of /etc/modprobe.d/cis.conf:2`},
+remedy: remove "install stp /bin/false" from /etc/modprobe.d/cis.conf:2`},
 		{"blacklisted is not disabled", tree("/etc/modprobe.d/b.conf", "blacklist br-netfilter\n"), `
 pass
 want: in every kernel

@@ -17,7 +17,7 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// TestRealKernel asks the kernel for what the fake only claims.
+// TestRealKernel confirms the fake machine's behaviour on the real kernel.
 func TestRealKernel(t *testing.T) {
 	h := checkstest.Scratch(t)
 	vxlan := &netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "flannel.1", MTU: 1500}, VxlanId: 1, Port: 8472}
@@ -68,7 +68,7 @@ func TestRealKernel(t *testing.T) {
 	for name, want := range map[string]struct {
 		verdict verdict.Verdict
 		fixed   bool
-		says    string // in what was got, or in the error
+		text    string // contained in Got or in the error
 	}{
 		"module.br_netfilter":                       {verdict.Pass, false, ""},
 		"sysctl.net.ipv4.ip_forward":                {verdict.Pass, true, "1"},
@@ -89,12 +89,12 @@ func TestRealKernel(t *testing.T) {
 		if r.Err != nil {
 			text += " " + r.Err.Error()
 		}
-		if !ok || r.Verdict != want.verdict || r.Fixed != want.fixed || !strings.Contains(text, want.says) {
+		if !ok || r.Verdict != want.verdict || r.Fixed != want.fixed || !strings.Contains(text, want.text) {
 			t.Errorf("%s: %v, fixed %t, %q; want %+v", name, r.Verdict, r.Fixed, text, want)
 		}
 	}
 	if strings.Contains(first["link.fixed"].State.Got, "rx-gro") {
-		t.Errorf("what can be set is not set beside what cannot: %s", first["link.fixed"].State.Got)
+		t.Errorf("a feature that can be set was not set next to one that cannot: %s", first["link.fixed"].State.Got)
 	}
 	for name, r := range results(checks.Apply(t.Context(), h, checks.Boot, list, nil)) {
 		if r.Fixed {
@@ -102,7 +102,7 @@ func TestRealKernel(t *testing.T) {
 		}
 	}
 
-	// The link is made again, as flannel does: it is a new one, and not as asked.
+	// Recreate the link, as flannel does: the new one does not meet the requirement.
 	if err := netlink.LinkDel(vxlan); err != nil {
 		t.Fatal(err)
 	}
@@ -111,10 +111,10 @@ func TestRealKernel(t *testing.T) {
 	}
 	checkstest.AddLink(t, vxlan)
 	if r := results(checks.Inspect(t.Context(), h, checks.Boot, list))["link.vxlan"]; r.Verdict != verdict.Fail {
-		t.Errorf("a link made again: %v", r.Verdict)
+		t.Errorf("a recreated link: %v", r.Verdict)
 	}
 	if r := results(checks.Apply(t.Context(), h, checks.Boot, list, nil))["link.vxlan"]; !r.Fixed {
-		t.Errorf("a link made again is not fixed: %+v", r)
+		t.Errorf("a recreated link is not fixed: %+v", r)
 	}
 }
 
@@ -134,8 +134,8 @@ pass link.tunnel: tailscale0: mtu=1500 -> mtu=1280
 pass`, checkstest.Print(checks.Apply(t.Context(), h, checks.Boot, list, nil)))
 }
 
-// TestGlobsBesideFiles: a pattern is about parameters only. On each machine with conntrack net.*.conf.all.accept_redirects would be below
-// the file net/nf_conntrack_max, too, and could not be told.
+// TestGlobsBesideFiles: a pattern matches parameters only. With conntrack, net.*.conf.all.accept_redirects would otherwise
+// also match below the file net/nf_conntrack_max, and the verdict would be unknown.
 func TestGlobsBesideFiles(t *testing.T) {
 	h, s := host.Record(checkstest.Scratch(t))
 	p := checkstest.Load(t, `
@@ -148,9 +148,9 @@ func TestGlobsBesideFiles(t *testing.T) {
 	list := catalog.For(p, checks.Boot)
 	checkstest.Equal(t, "report", `
 pass sysctl.net.ipv4.*.all.log_martians: net.ipv4.conf.all.log_martians is 0 -> 1
-skipped sysctl.net.ipv4.*.lo.no_such: nothing matches net.ipv4.*.lo.no_such yet
+skipped sysctl.net.ipv4.*.lo.no_such: no parameter matches net.ipv4.*.lo.no_such yet
 pass sysctl.net.ipv4.*.l*.log_martians: net.ipv4.conf.lo.log_martians is 0 -> 1
-skipped sysctl.net.ipv4.con*: nothing matches net.ipv4.con* yet
+skipped sysctl.net.ipv4.con*: no parameter matches net.ipv4.con* yet
 fail sysctl.net.ipv4.ip_forward.all: want 1, got no such parameter
 fail sysctl.net.ipv4.conf: want 1, got no such parameter
 fail`, checkstest.Print(checks.Apply(t.Context(), h, checks.Boot, list, nil)))
@@ -158,7 +158,7 @@ fail`, checkstest.Print(checks.Apply(t.Context(), h, checks.Boot, list, nil)))
 	checkstest.Equal(t, "recording", now, checkstest.Print(checks.Inspect(t.Context(), host.Replay(s), checks.Boot, list)))
 }
 
-// TestRangesOnTheKernel: the kernel sorts and joins ranges; what was written passes all the same.
+// TestRangesOnTheKernel: the kernel sorts and merges ranges; the written value still passes.
 func TestRangesOnTheKernel(t *testing.T) {
 	h := checkstest.Scratch(t)
 	for _, value := range []string{"6443,30000-30999,32000-32767,30000-32767", "3,1,2,9-9", "65535", "10-20,5-30"} {
@@ -173,7 +173,7 @@ func TestRangesOnTheKernel(t *testing.T) {
 	}
 }
 
-// TestRecordedKernel: a recording answers what the kernel answered.
+// TestRecordedKernel: a recording gives the same answers as the kernel.
 func TestRecordedKernel(t *testing.T) {
 	h := checkstest.Scratch(t)
 	checkstest.AddLink(t, &netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "flannel.1", MTU: 1500}, VxlanId: 1, Port: 8472})
@@ -210,7 +210,8 @@ func TestRecordedKernel(t *testing.T) {
 	}
 }
 
-// TestLinkWithoutIPv6OnTheKernel: the kernel removes what an interface has of IPv6 below 1280 bytes, and brings it back.
+// TestLinkWithoutIPv6OnTheKernel: the kernel removes an interface's IPv6 parameters below an MTU of 1280, and restores
+// them.
 func TestLinkWithoutIPv6OnTheKernel(t *testing.T) {
 	h := checkstest.Scratch(t)
 	_, err := h.ReadSysctl("net/ipv6/conf/lo/disable_ipv6")
@@ -218,7 +219,7 @@ func TestLinkWithoutIPv6OnTheKernel(t *testing.T) {
 	checkstest.AddLink(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "cni0", MTU: 1200}})
 	p := checkstest.Load(t, "link \"v6\" {\n  match { name = \"cni*\" }\n  sysctl = { \"net.ipv6.conf.*.accept_ra\" = 0 }\n}\n")
 	list := catalog.For(p, checks.Boot)
-	checkstest.Equal(t, "1200 bytes", "skipped link.v6: no link that matches has IPv6, and nothing else is asked of it\npass",
+	checkstest.Equal(t, "1200 bytes", "skipped link.v6: no matching link has IPv6, and no other setting is required\npass",
 		checkstest.Print(checks.Inspect(t.Context(), h, checks.Boot, list)))
 	if err := h.Links.SetMTU(t.Context(), "cni0", 1280); err != nil {
 		t.Fatal(err)

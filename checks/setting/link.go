@@ -22,7 +22,7 @@ func (l link) Metadata() policy.Metadata { return l.Link.Metadata }
 
 func (l link) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
 	s := checks.Passing(l.Want())
-	links, err := l.matching(ctx, h)
+	links, err := l.matchingLinks(ctx, h)
 	if err != nil {
 		return s, err
 	}
@@ -31,22 +31,22 @@ func (l link) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
 		return s, nil
 	}
 	var wrong, changeable, remedies []string
-	asked, without := 0, 0
+	required, skipped := 0, 0
 	for _, found := range links {
-		settings, err := l.settings(ctx, h, found)
+		settings, err := l.readSettings(ctx, h, found)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // gone since it was listed
+			continue // the link is gone
 		}
 		if err != nil {
 			return s, err
 		}
 		for _, set := range settings {
 			if set.absent != "" {
-				without++
-				s.Evidence = append(s.Evidence, checks.Seen(found.Name, set.name+" is left out: there is no "+set.absent))
+				skipped++
+				s.Evidence = append(s.Evidence, checks.Seen(found.Name, set.name+" is skipped: "+set.absent+" does not exist"))
 				continue
 			}
-			asked++
+			required++
 			s.Evidence = append(s.Evidence, checks.Evidence{Source: found.Name, Text: set.name + "=" + set.got})
 			switch {
 			case set.ok:
@@ -58,17 +58,17 @@ func (l link) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
 			}
 			wrong = append(wrong, fmt.Sprintf("%s: %s=%s", found.Name, set.name, set.got))
 		}
-		s.Changes = append(s.Changes, l.changes(found, settings)...)
+		s.Changes = append(s.Changes, l.planChanges(found, settings)...)
 	}
 	switch len(changeable) {
 	case 0:
 	case 1:
 		remedies = append(remedies, changeable[0])
 	default: // one command for all of them
-		remedies = append(remedies, makeItLast)
+		remedies = append(remedies, applyRemedy)
 	}
-	if asked == 0 && without > 0 {
-		s.Skip = "no link that matches has IPv6, and nothing else is asked of it"
+	if required == 0 && skipped > 0 {
+		s.Skip = "no matching link has IPv6, and no other setting is required"
 	}
 	if wrong != nil {
 		s.Differs(strings.Join(wrong, ", "), strings.Join(remedies, "; "))
@@ -76,10 +76,9 @@ func (l link) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
 	return s, nil
 }
 
-// changes returns the changes that make the settings of one link right, where
-// that is possible: first its parameters and MTU, then all features in one call.
-// A link that has gone meanwhile needs none.
-func (l link) changes(found host.Link, settings []setting) []checks.Change {
+// planChanges returns the changes that correct the settings of one link where possible: first its
+// parameters and MTU, then all features in one call. A link that no longer exists needs none.
+func (l link) planChanges(found host.Link, settings []setting) []checks.Change {
 	var all []checks.Change
 	var from, to []string
 	features := map[string]bool{}
@@ -116,9 +115,9 @@ func (l link) changes(found host.Link, settings []setting) []checks.Change {
 	return all
 }
 
-// matching returns the links that satisfy every condition of the match block. It
-// asks what costs a system call for each link, or a dump of all routes, only if needed.
-func (l link) matching(ctx context.Context, h *host.Host) ([]host.Link, error) {
+// matchingLinks returns the links that satisfy every condition of the match block. It makes the
+// expensive queries, a system call for each link or a dump of all routes, only if needed.
+func (l link) matchingLinks(ctx context.Context, h *host.Host) ([]host.Link, error) {
 	links, err := h.Links.List(ctx)
 	if err != nil {
 		return nil, err
@@ -145,7 +144,7 @@ func (l link) matching(ctx context.Context, h *host.Host) ([]host.Link, error) {
 	return all, nil
 }
 
-// mayMatch reports whether name and kind match. It asks the kernel nothing.
+// mayMatch reports whether name and kind match. It makes no system call.
 func (l link) mayMatch(found host.Link) bool {
 	if l.Match.Name != "" {
 		if ok, err := path.Match(l.Match.Name, found.Name); err != nil || !ok {

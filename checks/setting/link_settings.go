@@ -15,39 +15,40 @@ import (
 	"nodegate/policy"
 )
 
-// setting is one value asked of one interface.
+// setting is one value that the requirement demands of one interface.
 type setting struct {
 	name      string     // tx-checksum-ip-generic, mtu, net.ipv4.conf.eth0.rp_filter
 	key       policy.Key // set for a sysctl
 	want, got string
 	ok        bool
-	stuck     bool // nothing that nodegate can do changes it
+	stuck     bool // nodegate cannot change it
 	remedy    string
-	// absent is the directory that is not there, of a parameter of an address family that the interface does not have: nothing is asked.
+	// absent is the missing directory of a parameter whose address family the interface lacks: the
+	// setting is skipped.
 	absent string
 }
 
-// settings reads everything the requirement asks of one interface.
-// fs.ErrNotExist: the interface has gone.
-func (l link) settings(ctx context.Context, h *host.Host, found host.Link) ([]setting, error) {
-	all, err := l.features(ctx, h, found.Name)
+// readSettings reads every setting that the requirement demands of one interface. It returns
+// fs.ErrNotExist if the interface is gone.
+func (l link) readSettings(ctx context.Context, h *host.Host, found host.Link) ([]setting, error) {
+	all, err := l.readFeatures(ctx, h, found.Name)
 	if err != nil {
 		return nil, err
 	}
 	if l.MTU != 0 {
 		all = append(all, setting{
 			name: "mtu", want: strconv.Itoa(l.MTU), got: strconv.Itoa(found.MTU), ok: found.MTU == l.MTU,
-			remedy: fmt.Sprintf("run: ip link set dev %s mtu %d", plain.Quote(found.Name), l.MTU),
+			remedy: fmt.Sprintf("run `ip link set dev %s mtu %d`", plain.Quote(found.Name), l.MTU),
 		})
 	}
 	for _, s := range l.Sysctls {
 		key := policy.Key(strings.Replace(string(s.Pattern), "*", found.Name, 1))
 		got, err := h.ReadSysctl(string(key))
 		if errors.Is(err, fs.ErrNotExist) {
-			if _, gone := current(ctx, h, found); errors.Is(gone, fs.ErrNotExist) {
+			if _, gone := reloadLink(ctx, h, found); errors.Is(gone, fs.ErrNotExist) {
 				return nil, gone
 			}
-			all = append(all, missing(h, key, s))
+			all = append(all, missingSetting(h, key, s))
 			continue
 		}
 		if err != nil {
@@ -56,23 +57,25 @@ func (l link) settings(ctx context.Context, h *host.Host, found host.Link) ([]se
 		required := policy.Sysctl{Value: s.Value}
 		all = append(all, setting{
 			name: key.String(), key: key, want: s.Value, got: got, ok: required.Allows(got),
-			remedy: makeItLast,
+			remedy: applyRemedy,
 		})
 	}
 	return all, nil
 }
 
-// missing returns the setting of a parameter that is not there. The kernel removes all of an interface's IPv6 where its MTU is below 1280
-// (addrconf_notify in net/ipv6/addrconf.c), and has none of it with ipv6.disable=1 (inet6_init in net/ipv6/af_inet6.c): nothing would mend
-// that, and a sysctl block with a glob passes over it, too. In a directory that is there the name is wrong.
-func missing(h *host.Host, key policy.Key, s policy.LinkSysctl) setting {
+// missingSetting returns the setting of a missing parameter. The kernel removes all IPv6 parameters
+// of an interface whose MTU is below 1280 (addrconf_notify in net/ipv6/addrconf.c), and has none
+// with ipv6.disable=1 (inet6_init in net/ipv6/af_inet6.c). No change would fix that, so the setting
+// is skipped, as in a sysctl block with a glob. If the directory exists, the name is wrong.
+func missingSetting(h *host.Host, key policy.Key, s policy.LinkSysctl) setting {
 	set := setting{
 		name: key.String(), key: key, want: s.Value, got: "no such parameter", stuck: true,
 		remedy: "check the spelling, and that the interface has this address family",
 	}
 	if parent := path.Dir(string(s.Pattern)); parent == "net/ipv6/conf/*" || parent == "net/ipv6/neigh/*" {
 		dir := "/proc/sys/" + path.Dir(string(key))
-		// Of an older recording, which was not asked for the directory, it is not known: it says what the node said.
+		// An older recording lacks the directory listing; its replay then gives the result of the
+		// recorded node.
 		if _, err := h.Files.ReadDir(dir); errors.Is(err, fs.ErrNotExist) {
 			set.ok, set.stuck, set.absent = true, false, dir
 		}
@@ -80,7 +83,7 @@ func missing(h *host.Host, key policy.Key, s policy.LinkSysctl) setting {
 	return set
 }
 
-func (l link) features(ctx context.Context, h *host.Host, name string) ([]setting, error) {
+func (l link) readFeatures(ctx context.Context, h *host.Host, name string) ([]setting, error) {
 	if len(l.Offloads) == 0 {
 		return nil, nil
 	}
@@ -93,38 +96,38 @@ func (l link) features(ctx context.Context, h *host.Host, name string) ([]settin
 		members := 0
 		for _, feature := range o.Features {
 			f, known := have[feature]
-			// In a group only what this device can change counts, as in ethtool.
+			// In a group only features that this device can change count, as in ethtool.
 			if o.Group && (!known || o.On && f.Fixed() && !f.Active) {
 				continue
 			}
 			members++
-			all = append(all, l.judge(name, feature, f, known, o.On))
+			all = append(all, l.judgeFeature(name, feature, f, known, o.On))
 		}
 		if members == 0 {
 			all = append(all, setting{
 				name: o.Name, want: onOff(o.On), got: "fixed by the driver", stuck: true,
-				remedy: "this device cannot change it: leave " + o.Name + " out for this kind of link",
+				remedy: "this device cannot change it: remove " + o.Name + " from the policy for this kind of link",
 			})
 		}
 	}
 	return all, nil
 }
 
-func (l link) judge(device, feature string, f host.Feature, known, on bool) setting {
+func (l link) judgeFeature(device, feature string, f host.Feature, known, on bool) setting {
 	s := setting{name: feature, want: onOff(on), got: f.String(), ok: known && f.Active == on}
-	s.remedy = fmt.Sprintf("run: ethtool -K %s %s %s", plain.Quote(device), feature, s.want)
+	s.remedy = fmt.Sprintf("run `ethtool -K %s %s %s`", plain.Quote(device), feature, s.want)
 	switch {
 	case !known:
-		s.stuck, s.got, s.remedy = true, "unknown to this kernel", "run: ethtool -k "+device+" for the names it knows"
+		s.stuck, s.got, s.remedy = true, "unknown to this kernel", "run `ethtool -k "+device+"` for the known names"
 	case s.ok:
 	case f.Fixed():
-		s.stuck, s.remedy = true, "the driver fixes it: leave "+feature+" out for this kind of link"
+		s.stuck, s.remedy = true, "the driver fixes it: remove "+feature+" from the policy for this kind of link"
 	case on && f.Requested && l.disablesChecksum():
-		// The kernel keeps segmentation off while checksums are off, as this
-		// same requirement asks: nobody has changed anything.
+		// The kernel keeps segmentation off while checksums are off, which this same requirement
+		// demands: this is not drift.
 		s.ok = true
 	case on && f.Requested:
-		s.remedy = "another feature that it needs is off, most often a checksum: ethtool -k " + device
+		s.remedy = "another feature that it needs is off, usually a checksum: run `ethtool -k " + device + "`"
 	}
 	return s
 }

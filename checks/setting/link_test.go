@@ -67,13 +67,13 @@ fail`, checkstest.Print(r))
 		remedies += res.State.Remedy + "\n"
 	}
 	checkstest.Equal(t, "remedies", `
-this device cannot change it: leave lro out for this kind of link
-run: ethtool -k ens5 for the names it knows; the driver fixes it: leave rx-lro out for this kind of link
-another feature that it needs is off, most often a checksum: ethtool -k ens5
-this device cannot change it: leave lro out for this kind of link; run: nodegate apply; nodegate install makes it last`, remedies)
+this device cannot change it: remove lro from the policy for this kind of link
+run `+"`ethtool -k ens5`"+` for the known names; the driver fixes it: remove rx-lro from the policy for this kind of link
+another feature that it needs is off, usually a checksum: run `+"`ethtool -k ens5`"+`
+this device cannot change it: remove lro from the policy for this kind of link; run `+"`nodegate apply`"+` now; `+"`nodegate install`"+` keeps it across reboots`, remedies)
 }
 
-// TestLinkGoneSinceListed: a link that goes, or that is made again, between the list and the read of its parameters.
+// TestLinkGoneSinceListed: a link is removed or recreated between the listing and the read of its parameters.
 func TestLinkGoneSinceListed(t *testing.T) {
 	p := checkstest.Load(t, `
 		link "pods" {
@@ -94,7 +94,7 @@ fail link.pods: want net.ipv4.conf.*.rp_filter=0, got veth2: net.ipv4.conf.veth2
 fail`, inspect(m, host.Link{Name: "veth2", Index: 8}))
 }
 
-// TestLinkWithoutIPv6: an interface of which the kernel has removed IPv6, and one of a kernel that has none, are asked nothing of it.
+// TestLinkWithoutIPv6: IPv6 settings are skipped if the kernel removed IPv6 from an interface or has none at all.
 func TestLinkWithoutIPv6(t *testing.T) {
 	const only = `
 		link "router" {
@@ -107,16 +107,16 @@ func TestLinkWithoutIPv6(t *testing.T) {
 		m.Links = map[string]*hosttest.Link{"eth0": {MTU: 1500}, "eth1": {MTU: 1200}}
 		return m
 	}
-	say := func(h *host.Host, policy string) string {
+	inspect := func(h *host.Host, policy string) string {
 		r := checks.Inspect(t.Context(), h, checks.Boot, catalog.For(checkstest.Load(t, policy), checks.Boot))
-		said := ""
+		text := ""
 		for _, res := range r.Results {
-			said += checkstest.Text(res)
+			text += checkstest.Text(res)
 			if len(res.State.Changes) != 0 {
-				said += "there are changes\n"
+				text += "there are changes\n"
 			}
 		}
-		return said
+		return text
 	}
 	v4 := map[string]string{"net/ipv4/conf/eth0/rp_filter": "2", "net/ipv4/conf/eth1/rp_filter": "2"}
 	with := func(more map[string]string) map[string]string {
@@ -124,18 +124,18 @@ func TestLinkWithoutIPv6(t *testing.T) {
 		maps.Copy(all, more)
 		return all
 	}
-	checkstest.Equal(t, "a kernel without IPv6", "skipped\nskipped: no link that matches has IPv6, and nothing else is asked of it",
-		say(node(v4).Host(), only))
-	checkstest.Equal(t, "a kernel without IPv6, and IPv4 is asked for", `
+	checkstest.Equal(t, "a kernel without IPv6", "skipped\nskipped: no matching link has IPv6, and no other setting is required",
+		inspect(node(v4).Host(), only))
+	checkstest.Equal(t, "a kernel without IPv6, and IPv4 is required too", `
 pass
 want: net.ipv4.conf.*.rp_filter=2 net.ipv6.conf.*.accept_ra=0 net.ipv6.neigh.*.gc_stale_time=60
 got: net.ipv4.conf.*.rp_filter=2 net.ipv6.conf.*.accept_ra=0 net.ipv6.neigh.*.gc_stale_time=60
 evidence: eth0: net.ipv4.conf.eth0.rp_filter=2
-evidence: eth0: net.ipv6.conf.eth0.accept_ra is left out: there is no /proc/sys/net/ipv6/conf/eth0
-evidence: eth0: net.ipv6.neigh.eth0.gc_stale_time is left out: there is no /proc/sys/net/ipv6/neigh/eth0
+evidence: eth0: net.ipv6.conf.eth0.accept_ra is skipped: /proc/sys/net/ipv6/conf/eth0 does not exist
+evidence: eth0: net.ipv6.neigh.eth0.gc_stale_time is skipped: /proc/sys/net/ipv6/neigh/eth0 does not exist
 evidence: eth1: net.ipv4.conf.eth1.rp_filter=2
-evidence: eth1: net.ipv6.conf.eth1.accept_ra is left out: there is no /proc/sys/net/ipv6/conf/eth1
-evidence: eth1: net.ipv6.neigh.eth1.gc_stale_time is left out: there is no /proc/sys/net/ipv6/neigh/eth1`, say(node(v4).Host(), both))
+evidence: eth1: net.ipv6.conf.eth1.accept_ra is skipped: /proc/sys/net/ipv6/conf/eth1 does not exist
+evidence: eth1: net.ipv6.neigh.eth1.gc_stale_time is skipped: /proc/sys/net/ipv6/neigh/eth1 does not exist`, inspect(node(v4).Host(), both))
 	oneSmall := node(with(map[string]string{"net/ipv6/conf/eth0/accept_ra": "0", "net/ipv6/neigh/eth0/gc_stale_time": "60"}))
 	checkstest.Equal(t, "an interface whose MTU is below 1280", `
 pass
@@ -143,31 +143,31 @@ want: net.ipv6.conf.*.accept_ra=0 net.ipv6.neigh.*.gc_stale_time=60
 got: net.ipv6.conf.*.accept_ra=0 net.ipv6.neigh.*.gc_stale_time=60
 evidence: eth0: net.ipv6.conf.eth0.accept_ra=0
 evidence: eth0: net.ipv6.neigh.eth0.gc_stale_time=60
-evidence: eth1: net.ipv6.conf.eth1.accept_ra is left out: there is no /proc/sys/net/ipv6/conf/eth1
-evidence: eth1: net.ipv6.neigh.eth1.gc_stale_time is left out: there is no /proc/sys/net/ipv6/neigh/eth1`, say(oneSmall.Host(), only))
+evidence: eth1: net.ipv6.conf.eth1.accept_ra is skipped: /proc/sys/net/ipv6/conf/eth1 does not exist
+evidence: eth1: net.ipv6.neigh.eth1.gc_stale_time is skipped: /proc/sys/net/ipv6/neigh/eth1 does not exist`, inspect(oneSmall.Host(), only))
 
 	// A name that is wrong fails, of the parameter as of the directory.
 	for _, name := range []string{"conf.*.acept_ra", "conff.*.accept_ra"} {
 		m := node(map[string]string{"net/ipv6/conf/eth0/accept_ra": "0", "net/ipv6/conf/eth1/accept_ra": "0"})
-		got := say(m.Host(), strings.Replace(only, "conf.*.accept_ra", name, 1))
+		got := inspect(m.Host(), strings.Replace(only, "conf.*.accept_ra", name, 1))
 		wrong := "got: eth0: net.ipv6." + strings.Replace(name, "*", "eth0", 1) + "=no such parameter, "
 		if !strings.HasPrefix(got, "fail\n") || !strings.Contains(got, wrong) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
 
-	// A replay says the same; an older recording, without the question, what the node said then.
+	// A replay gives the same result; an older recording without the listing gives the result of its time.
 	recording, snapshot := host.Record(node(v4).Host())
-	say(recording, only)
-	checkstest.Equal(t, "a replay", "skipped\nskipped: no link that matches has IPv6, and nothing else is asked of it",
-		say(host.Replay(snapshot), only))
+	inspect(recording, only)
+	checkstest.Equal(t, "a replay", "skipped\nskipped: no matching link has IPv6, and no other setting is required",
+		inspect(host.Replay(snapshot), only))
 	clear(snapshot.Dirs)
-	if got := say(host.Replay(snapshot), only); !strings.HasPrefix(got, "fail\n") {
+	if got := inspect(host.Replay(snapshot), only); !strings.HasPrefix(got, "fail\n") {
 		t.Errorf("an older recording: %s", got)
 	}
 }
 
-// listedLinks are links as they were when they were listed.
+// listedLinks returns an outdated list of links.
 type listedLinks struct {
 	host.Links
 	listed []host.Link

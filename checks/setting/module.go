@@ -22,7 +22,7 @@ func (m loadedModule) Inspect(_ context.Context, h *host.Host) (checks.State, er
 	case host.ModuleBuiltIn:
 		s.Want = s.Got
 	case host.ModuleLoadable:
-		s.Remedy = "run: modprobe " + m.Module.Name
+		s.Remedy = "run `modprobe " + m.Module.Name + "`"
 		s.Changes = []checks.Change{{
 			What: m.Module.Name, From: s.Got, To: s.Want, Kind: checks.LoadModule, Target: m.Module.Name,
 			Make: func(ctx context.Context, h *host.Host) error { return h.Kernel.LoadModule(ctx, m.Module.Name) },
@@ -33,17 +33,17 @@ func (m loadedModule) Inspect(_ context.Context, h *host.Host) (checks.State, er
 	return s, err
 }
 
-// missingRemedy tells "not in this kernel's packages" from "this kernel's modules
-// are gone", which a kernel upgrade without a restart leaves behind.
+// missingRemedy distinguishes a module that is not in this kernel's packages from a kernel whose
+// modules are gone, which a kernel upgrade without a reboot leaves behind.
 func missingRemedy(h *host.Host, name string) string {
 	release, err := h.Kernel.Release()
 	if err != nil {
 		return "install the package that has " + name + " for the running kernel"
 	}
 	if _, err := h.Files.ReadDir("/lib/modules/" + release); err != nil {
-		return fmt.Sprintf("the running kernel's modules are not installed (/lib/modules/%s): restart into the installed kernel, or install "+
+		return fmt.Sprintf("the running kernel's modules are not installed (/lib/modules/%s): reboot into the installed kernel, or install "+
 			"them", release)
 	}
-	return fmt.Sprintf("kernel %s has no %s: install the package that brings it (Red Hat: kernel-modules-extra; "+
+	return fmt.Sprintf("kernel %s has no %s: install the package that contains it (Red Hat: kernel-modules-extra; "+
 		"Debian, Ubuntu: linux-modules or linux-image without -unsigned or -virtual reductions)", release, name)
 }

@@ -9,21 +9,20 @@ import (
 	"nodegate/policy"
 )
 
-// probe requires that a real connection through a scratch bridge gets its
-// reply. It adds a bridge, two links and a table for the time of the probe, and
-// removes them; it changes no setting.
+// probe requires that a real connection through a scratch bridge gets its reply. It adds a bridge,
+// two links and a table, and removes them afterwards; it changes no setting.
 type probe struct{ policy.Probe }
 
 func (p probe) Name() string              { return "probe." + p.Probe.Name }
 func (p probe) Metadata() policy.Metadata { return p.Probe.Metadata }
 
-// SendsPackets marks it as a checks.Sender.
+// SendsPackets implements checks.Sender.
 func (p probe) SendsPackets() {}
 
 func (p probe) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
 	s := checks.State{Want: "reply translated", Cause: "sysctl.net.bridge.bridge-nf-call-iptables"}
 	if h.Prove == nil {
-		return s, errors.New("packets can be sent on the running machine only")
+		return s, errors.New("packets can only be sent on the running machine")
 	}
 	proof, err := h.Prove(ctx, p.Timeout)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // LinkRequirement applies one link block to single interfaces.
 type LinkRequirement struct{ link }
 
-// LinkRequirements returns those of a policy that apply on this node.
+// LinkRequirements returns the link requirements of a policy that apply on this node.
 func LinkRequirements(p *policy.Policy) []LinkRequirement {
 	var all []LinkRequirement
 	for _, l := range p.Links {
@@ -26,11 +26,11 @@ func LinkRequirements(p *policy.Policy) []LinkRequirement {
 	return all
 }
 
-// Routed reports whether a link matches only while it carries a default route,
-// which no notice about the link says.
+// Routed reports whether a link matches only while it carries a default route, which netlink's link
+// notices do not report.
 func (r LinkRequirement) Routed() bool { return r.Match.DefaultRoute }
 
-// MayMatch reports whether a link's name and kind match. It asks the kernel nothing.
+// MayMatch reports whether a link's name and kind match. It makes no system call.
 func (r LinkRequirement) MayMatch(found host.Link) bool { return r.mayMatch(found) }
 
 // Matches reports whether the link satisfies every condition.
@@ -47,41 +47,40 @@ func (r LinkRequirement) Matches(ctx context.Context, h *host.Host, found host.L
 	return r.driverMatches(ctx, h, found)
 }
 
-// Matching returns every link that satisfies it now.
+// Matching returns every link that satisfies the conditions now.
 func (r LinkRequirement) Matching(ctx context.Context, h *host.Host) ([]host.Link, error) {
-	return r.matching(ctx, h)
+	return r.matchingLinks(ctx, h)
 }
 
-// Reconciled is what Reconcile did.
+// Reconciled is the result of Reconcile.
 type Reconciled struct {
-	Was   string // what differed: "tx-checksum-ip-generic=on", "" for nothing
-	Still string // what differs after the change
+	Was   string // the differences before: "tx-checksum-ip-generic=on", "" for none
+	Still string // the differences after the change
 	Set   bool   // may() permitted the change
 	Made  []checks.Change
 }
 
-// Reconcile inspects one link, changes what differs and can be changed if may
-// returns true, and reads back what the kernel did. In a link that has gone,
-// nothing differs.
+// Reconcile inspects one link, changes the settings that differ and can be changed if may returns
+// true, and reads them back. If the link is gone, nothing differs.
 //
-// found is the link of a notice, which may be late: if something differs, the
-// link is read again. Only the first change of a link that has appeared skips
-// this, unless its MTU matters: a link made again under its name needs the same.
+// found is the link of a notice, which may be late: if a setting differs, the link is read again.
+// Only the first change of a new link skips this, unless its MTU matters: a link recreated under
+// the same name needs the same change.
 func (r LinkRequirement) Reconcile(ctx context.Context, h *host.Host, found host.Link, appeared bool, may func() bool) (Reconciled, error) {
-	settings, err := r.settings(ctx, h, found)
-	if err == nil && differing(settings) != "" && (!appeared || r.MTU != 0) {
+	settings, err := r.readSettings(ctx, h, found)
+	if err == nil && describeDifferences(settings) != "" && (!appeared || r.MTU != 0) {
 		var now host.Link
-		if now, err = current(ctx, h, found); err == nil && now.MTU != found.MTU {
-			settings, err = r.settings(ctx, h, now)
+		if now, err = reloadLink(ctx, h, found); err == nil && now.MTU != found.MTU {
+			settings, err = r.readSettings(ctx, h, now)
 		}
 	}
 	var s Reconciled
 	if err == nil {
-		s.Was = differing(settings)
+		s.Was = describeDifferences(settings)
 	}
 	if s.Was != "" && may() {
 		s.Set = true
-		for _, c := range r.changes(found, settings) {
+		for _, c := range r.planChanges(found, settings) {
 			failed := c.Make(ctx, h)
 			if failed == nil {
 				s.Made = append(s.Made, c)
@@ -92,12 +91,12 @@ func (r LinkRequirement) Reconcile(ctx context.Context, h *host.Host, found host
 			if r.MTU != 0 {
 				found.MTU = r.MTU // SetMTU read it back
 			}
-			settings, err = r.settings(ctx, h, found)
-			s.Still = differing(settings)
+			settings, err = r.readSettings(ctx, h, found)
+			s.Still = describeDifferences(settings)
 		}
 		if err == nil && s.Still != "" {
-			if _, err = current(ctx, h, found); err != nil {
-				s.Still = "" // another link has its name by now
+			if _, err = reloadLink(ctx, h, found); err != nil {
+				s.Still = "" // another link now has its name
 			}
 		}
 	}
@@ -107,9 +106,9 @@ func (r LinkRequirement) Reconcile(ctx context.Context, h *host.Host, found host
 	return s, err
 }
 
-// current returns the link as it is now. A link made again under the same name is
-// another one.
-func current(ctx context.Context, h *host.Host, l host.Link) (host.Link, error) {
+// reloadLink reads the link again. It returns fs.ErrNotExist if the link was recreated under the
+// same name, because that is another link.
+func reloadLink(ctx context.Context, h *host.Host, l host.Link) (host.Link, error) {
 	now, err := h.Links.Get(ctx, l.Name)
 	if err == nil && now.Index != l.Index {
 		err = fs.ErrNotExist
@@ -117,7 +116,7 @@ func current(ctx context.Context, h *host.Host, l host.Link) (host.Link, error) 
 	return now, err
 }
 
-func differing(settings []setting) string {
+func describeDifferences(settings []setting) string {
 	var wrong []string
 	for _, s := range settings {
 		if !s.ok && !s.stuck {

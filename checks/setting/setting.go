@@ -1,5 +1,5 @@
-// Package setting holds the requirements that the blocks of a policy ask for:
-// modules, parameters of the kernel, settings of links, and probes.
+// Package setting implements the requirements of a policy's blocks: modules, kernel parameters,
+// link settings and probes.
 package setting
 
 import (

@@ -13,10 +13,10 @@ import (
 	"nodegate/policy"
 )
 
-// sysctl requires the value of one kernel parameter, or of all that a glob names.
+// sysctl requires the value of one kernel parameter, or of all parameters that a glob matches.
 type sysctl struct {
 	policy.Sysctl
-	module string // the module that brings it, if one does
+	module string // the module that provides it, or ""
 }
 
 func (s sysctl) Name() string              { return "sysctl." + s.Key.String() }
@@ -30,7 +30,7 @@ func (s sysctl) Inspect(_ context.Context, h *host.Host) (checks.State, error) {
 	got, err := h.ReadSysctl(string(s.Key))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		s.missing(&st)
+		s.describeMissing(&st)
 		return st, nil
 	case errors.Is(err, fs.ErrPermission):
 		return st, fmt.Errorf("%s can be written but not read back: %w", s.Key, err)
@@ -40,21 +40,21 @@ func (s sysctl) Inspect(_ context.Context, h *host.Host) (checks.State, error) {
 	st.Got, st.Pass = got, s.Allows(got)
 	if !st.Pass {
 		st.Changes = []checks.Change{writeSysctl(s.Key, got, s.Target(got))}
-		st.Remedy = makeItLast
+		st.Remedy = applyRemedy
 	}
 	return st, nil
 }
 
-// missing describes parameters that the kernel does not have. Where a module
-// brings them, the module is the cause, and what they then read decides what is
-// written.
-func (s sysctl) missing(st *checks.State) {
+// describeMissing describes parameters that the kernel does not have. If a module provides them,
+// the module is the cause, and the change writes those that do not have the required value after it
+// was loaded.
+func (s sysctl) describeMissing(st *checks.State) {
 	st.Got = "no such parameter"
 	st.Remedy = fmt.Sprintf("check the spelling; this kernel has no /proc/sys/%s", string(s.Key))
 	if s.module == "" {
 		return
 	}
-	st.Cause, st.Remedy = "module."+s.module, "load "+s.module
+	st.Cause, st.Remedy = "module."+s.module, "run `modprobe "+s.module+"`"
 	var written []checks.Change
 	st.Changes = []checks.Change{{
 		What: s.Key.String(), From: st.Got, To: st.Want, Kind: checks.SetSysctl,
@@ -97,7 +97,7 @@ func (s sysctl) inspectGlob(h *host.Host) (checks.State, error) {
 		key := policy.Key(k)
 		got, err := h.ReadSysctl(k)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // it vanished since the listing, with its interface
+			continue // it disappeared with its interface
 		}
 		if err != nil {
 			return st, err
@@ -106,37 +106,37 @@ func (s sysctl) inspectGlob(h *host.Host) (checks.State, error) {
 		if !s.Allows(got) {
 			wrong = append(wrong, key.String()+" is "+got)
 			st.Changes = append(st.Changes, writeSysctl(key, got, s.Target(got)))
-			st.Differs(strings.Join(wrong, ", "), makeItLast)
+			st.Differs(strings.Join(wrong, ", "), applyRemedy)
 		}
 	}
 	if st.Evidence == nil && s.module != "" {
 		if module, err := h.Module(s.module); err == nil && module == host.ModuleLoadable {
 			st.Pass = false
-			s.missing(&st)
+			s.describeMissing(&st)
 			return st, nil
 		}
 	}
 	if st.Evidence == nil {
-		st.Skip = "nothing matches " + s.Key.String() + " yet"
+		st.Skip = "no parameter matches " + s.Key.String() + " yet"
 	}
 	return st, nil
 }
 
-// makeItLast is the remedy for a value that the policy asks for and that is another now.
-const makeItLast = "run: nodegate apply; nodegate install makes it last"
+// applyRemedy is the remedy for a value that differs from the policy.
+const applyRemedy = "run `nodegate apply` now; `nodegate install` keeps it across reboots"
 
-// writeSysctl is the change that writes a parameter. The inspection after it
-// proves it: the kernel may clamp a value, or accept it and do nothing.
+// writeSysctl returns the change that writes a parameter. The inspection afterwards proves it: the
+// kernel may clamp a value, or accept it and do nothing.
 func writeSysctl(key policy.Key, from, to string) checks.Change {
-	var beside []checks.Change
+	var coupled []checks.Change
 	return checks.Change{
 		What:        key.String(),
 		From:        from,
 		To:          to,
 		Kind:        checks.SetSysctl,
 		Target:      string(key),
-		AlsoWritten: func() []checks.Change { return beside },
-		Failed:      "run it as root, and on the machine itself where this is a container; or correct the policy",
+		AlsoWritten: func() []checks.Change { return coupled },
+		Failed:      "run nodegate as root and outside containers, or correct the policy",
 		Make: func(_ context.Context, h *host.Host) error {
 			before := h.CoupledParameters(string(key), from)
 			err := h.WriteSysctl(string(key), to)
@@ -145,7 +145,7 @@ func writeSysctl(key policy.Key, from, to string) checks.Change {
 			}
 			for _, was := range before {
 				if now, gone := h.ReadSysctl(was.Key); gone == nil {
-					beside = append(beside, checks.Change{Kind: checks.SetSysctl, Target: was.Key, From: was.Value, To: now})
+					coupled = append(coupled, checks.Change{Kind: checks.SetSysctl, Target: was.Key, From: was.Value, To: now})
 				}
 			}
 			return err

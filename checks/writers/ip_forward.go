@@ -9,17 +9,17 @@ import (
 	"nodegate/policy"
 )
 
-// ipForwardWriters: ip_forward is on now, and somebody will turn it off.
+// ipForwardWriters: ip_forward is on now, but a configuration file will turn it off.
 func ipForwardWriters() checks.Problem {
 	return checks.Problem{
 		Name: "ip-forward.writers", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
 		Detects: "IPv4 forwarding is off, or a configuration file turns it off at the next boot or reload.",
-		Symptom: "Pods reach Pods of their own node only; often hours later, after an update ran `sysctl --system` or restarted networkd.",
-		How: "net.ipv4.ip_forward is not 1; or sysctl.d or /etc/sysctl.conf sets it to 0, or, from systemd 256 on, IPv4Forwarding= does: in " +
-			"networkd.conf for the node, in " +
-			"the .network file that matches one of its links for packets from there. IPv6Forwarding= as well, where the policy asks for IPv6 " +
-			"forwarding.",
-		Remedy:   "take the line out, and set net.ipv4.ip_forward=1 in the policy",
+		Symptom: "Pods reach only Pods on their own node; often hours later, after an update ran `sysctl --system` or " +
+			"restarted networkd.",
+		How: "net.ipv4.ip_forward is not 1; or sysctl.d or /etc/sysctl.conf sets it to 0; or, from systemd 256 on, " +
+			"IPv4Forwarding= turns it off, in networkd.conf for the node or in the matching .network file for packets from one link. " +
+			"IPv6Forwarding= is checked too if the policy requires IPv6 forwarding.",
+		Remedy:   "remove the line, and add net.ipv4.ip_forward=1 to the policy",
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/setup/production-environment/container-runtimes/",
 		Inspect:  inspectIPForward,
@@ -28,7 +28,7 @@ func ipForwardWriters() checks.Problem {
 
 func inspectIPForward(ctx context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
 	const key = "net/ipv4/ip_forward"
-	s := checks.Passing("1, and nothing sets it to 0")
+	s := checks.Passing("1, and no file sets it to 0")
 	now, err := h.ReadSysctl(key)
 	if err != nil {
 		return s, err
@@ -37,10 +37,10 @@ func inspectIPForward(ctx context.Context, h *host.Host, p *policy.Policy) (chec
 	var wrong, remedies []string
 	if now != "1" {
 		s.Cause = checks.SysctlCause(p, key)
-		wrong, remedies = append(wrong, "is "+now), append(remedies, "run: sysctl -w net.ipv4.ip_forward=1; and put it into the policy")
-		// This may not be the reason: it is evidence only.
-		forgotten, _ := forgottenIPForward(ctx, h)
-		s.Evidence = append(s.Evidence, forgotten...)
+		wrong, remedies = append(wrong, now+" now"), append(remedies, "run `sysctl -w net.ipv4.ip_forward=1`, and add it to the policy")
+		// This may not be the reason, so it is only evidence.
+		ignored, _ := ignoredIPForward(ctx, h)
+		s.Evidence = append(s.Evidence, ignored...)
 	}
 	found, err := forwardingOff(ctx, h, p)
 	if err != nil && wrong == nil {
@@ -51,11 +51,11 @@ func inspectIPForward(ctx context.Context, h *host.Host, p *policy.Policy) (chec
 		if f.link != "" {
 			on = "on " + f.link + " "
 		}
-		wrong, remedies = append(wrong, "0 "+on+"by "+f.Source), append(remedies, "take \""+f.Text+"\" out of "+f.Source)
+		wrong, remedies = append(wrong, "set to 0 "+on+"by "+f.Source), append(remedies, "remove \""+f.Text+"\" from "+f.Source)
 		s.Evidence = append(s.Evidence, f.Evidence)
 	}
 	if found != nil {
-		s.Cause = "" // the parameter alone does not mend it
+		s.Cause = "" // setting the parameter alone does not fix this
 	}
 	if wrong != nil {
 		s.Differs(strings.Join(wrong, ", "), strings.Join(remedies, "; "))
@@ -69,7 +69,7 @@ type offLine struct {
 	link string
 }
 
-// forwardingOff returns the lines that turn forwarding off and win.
+// forwardingOff returns the winning lines that turn forwarding off.
 func forwardingOff(ctx context.Context, h *host.Host, p *policy.Policy) ([]offLine, error) {
 	boot, reload, err := sysctlFiles(h)
 	if err != nil {
@@ -79,7 +79,7 @@ func forwardingOff(ctx context.Context, h *host.Host, p *policy.Policy) ([]offLi
 	atBoot, _ := boot.Winner(key, otherNames(key)...)
 	later, _ := reload.Winner(key, otherNames(key)...)
 	var found []offLine
-	for _, w := range winners(atBoot, later) {
+	for _, w := range uniqueWinners(atBoot, later) {
 		if w.Value == "0" {
 			found = append(found, offLine{Evidence: checks.Seen(w.At(), policy.Key(w.Key).String()+" = 0")})
 		}

@@ -32,8 +32,8 @@ func TestIPForwardWriters(t *testing.T) {
 		return m
 	}
 	const allowed = `pass
-want: 1, and nothing sets it to 0
-got: 1, and nothing sets it to 0
+want: 1, and no file sets it to 0
+got: 1, and no file sets it to 0
 evidence: /proc/sys/net/ipv4/ip_forward: 1`
 	networkd256 := func(files map[string]string, sysctl string) *hosttest.Machine {
 		m := checkstest.Node(files, map[string]string{"net/ipv4/ip_forward": sysctl})
@@ -53,42 +53,42 @@ evidence: /proc/sys/net/ipv4/ip_forward: 1`
 	forgotten := networkd256(map[string]string{
 		"/etc/systemd/network/10-uplink.network": "[Match]\nName=eth0\n[Network]\nIPForward=yes\n"}, "0")
 	checkstest.RunOne(t, "ip-forward.writers", checks.Run, []checkstest.Case{
-		{What: "off, and the policy has it", Node: off, Policy: checkstest.ForwardPolicy, Want: `warn
-want: 1, and nothing sets it to 0
-got: is 0
+		{What: "off, and the policy requires it", Node: off, Policy: checkstest.ForwardPolicy, Want: `warn
+want: 1, and no file sets it to 0
+got: 0 now
 because: sysctl.net.ipv4.ip_forward
 evidence: /proc/sys/net/ipv4/ip_forward: 0
-remedy: run: sysctl -w net.ipv4.ip_forward=1; and put it into the policy`},
+remedy: run ` + "`sysctl -w net.ipv4.ip_forward=1`" + `, and add it to the policy`},
 		{What: "off, and a file that cannot be read", Node: offUnread, Want: `warn
-want: 1, and nothing sets it to 0
-got: is 0
+want: 1, and no file sets it to 0
+got: 0 now
 evidence: /proc/sys/net/ipv4/ip_forward: 0
-remedy: run: sysctl -w net.ipv4.ip_forward=1; and put it into the policy`},
+remedy: run ` + "`sysctl -w net.ipv4.ip_forward=1`" + `, and add it to the policy`},
 		{What: "on, and a file that cannot be read", Node: onUnread,
 			Want: "unknown\nerror: reading configuration: open /etc/sysctl.d/a.conf: input/output error"},
 		{What: "reset under its other name", Node: reset, Policy: checkstest.ForwardPolicy, Want: `warn
-want: 1, and nothing sets it to 0
-got: 0 by /etc/sysctl.d/99-hardening.conf:1
+want: 1, and no file sets it to 0
+got: set to 0 by /etc/sysctl.d/99-hardening.conf:1
 evidence: /proc/sys/net/ipv4/ip_forward: 1
 evidence: /etc/sysctl.d/99-hardening.conf:1: net.ipv4.conf.all.forwarding = 0
-remedy: take "net.ipv4.conf.all.forwarding = 0" out of /etc/sysctl.d/99-hardening.conf:1`},
+remedy: remove "net.ipv4.conf.all.forwarding = 0" from /etc/sysctl.d/99-hardening.conf:1`},
 		{What: "reset, and set again later", Node: again, Want: `pass
-want: 1, and nothing sets it to 0
-got: 1, and nothing sets it to 0
+want: 1, and no file sets it to 0
+got: 1, and no file sets it to 0
 evidence: /proc/sys/net/ipv4/ip_forward: 1`},
 		{What: "networkd 256", Node: by("256"), Want: `warn
-want: 1, and nothing sets it to 0
-got: 0 by /etc/systemd/networkd.conf.d/10-hard.conf:2
+want: 1, and no file sets it to 0
+got: set to 0 by /etc/systemd/networkd.conf.d/10-hard.conf:2
 evidence: /proc/sys/net/ipv4/ip_forward: 1
 evidence: /etc/systemd/networkd.conf.d/10-hard.conf:2: IPv4Forwarding=no
-remedy: take "IPv4Forwarding=no" out of /etc/systemd/networkd.conf.d/10-hard.conf:2`},
+remedy: remove "IPv4Forwarding=no" from /etc/systemd/networkd.conf.d/10-hard.conf:2`},
 		{What: "networkd 256, for one link", Node: onLink("[Match]\nName=eth0\n", nil), Want: `warn
-want: 1, and nothing sets it to 0
-got: 0 on eth0 by /etc/systemd/network/10-uplink.network:4
+want: 1, and no file sets it to 0
+got: set to 0 on eth0 by /etc/systemd/network/10-uplink.network:4
 evidence: /proc/sys/net/ipv4/ip_forward: 1
 evidence: /etc/systemd/network/10-uplink.network:4: IPv4Forwarding=no
-remedy: take "IPv4Forwarding=no" out of /etc/systemd/network/10-uplink.network:4`},
-		{What: "networkd 256, a link that an earlier file takes", Node: onLink("[Match]\nName=eth0\n", map[string]string{
+remedy: remove "IPv4Forwarding=no" from /etc/systemd/network/10-uplink.network:4`},
+		{What: "networkd 256, a link that an earlier file matches", Node: onLink("[Match]\nName=eth0\n", map[string]string{
 			"/etc/systemd/network/05-first.network": "[Match]\nName=eth*\n[Network]\nDHCP=yes\n"}), Want: allowed},
 		{What: "networkd 256, a file that may be the link's, and forwarding is on there",
 			Node: onLink("[Match]\nMACAddress=52:54:00:12:34:56\n", map[string]string{
@@ -96,27 +96,27 @@ remedy: take "IPv4Forwarding=no" out of /etc/systemd/network/10-uplink.network:4
 		{What: "networkd 256, a file that may be the link's, and forwarding is off there",
 			Node: onLink("[Match]\nMACAddress=52:54:00:12:34:56\n", map[string]string{
 				"/proc/sys/net/ipv4/conf/eth0/forwarding": "0\n"}), Want: `warn
-want: 1, and nothing sets it to 0
-got: 0 on eth0 by /etc/systemd/network/10-uplink.network:4
+want: 1, and no file sets it to 0
+got: set to 0 on eth0 by /etc/systemd/network/10-uplink.network:4
 evidence: /proc/sys/net/ipv4/ip_forward: 1
 evidence: /etc/systemd/network/10-uplink.network:4: IPv4Forwarding=no
-remedy: take "IPv4Forwarding=no" out of /etc/systemd/network/10-uplink.network:4`},
-		{What: "networkd 256, IPv6, which this policy does not ask for", Node: with6("no"), Want: allowed},
+remedy: remove "IPv4Forwarding=no" from /etc/systemd/network/10-uplink.network:4`},
+		{What: "networkd 256, IPv6, which this policy does not require", Node: with6("no"), Want: allowed},
 		{What: "networkd 256, IPv6", Node: with6("no"), Policy: "sysctl \"net.ipv6.conf.default.forwarding\" { value = 1 }", Want: `warn
-want: 1, and nothing sets it to 0
-got: 0 by /etc/systemd/networkd.conf:2
+want: 1, and no file sets it to 0
+got: set to 0 by /etc/systemd/networkd.conf:2
 evidence: /proc/sys/net/ipv4/ip_forward: 1
 evidence: /etc/systemd/networkd.conf:2: IPv6Forwarding=no
-remedy: take "IPv6Forwarding=no" out of /etc/systemd/networkd.conf:2`},
-		{What: "off, and an IPForward= that systemd 256 forgot", Node: forgotten, Want: `warn
-want: 1, and nothing sets it to 0
-got: is 0
+remedy: remove "IPv6Forwarding=no" from /etc/systemd/networkd.conf:2`},
+		{What: "off, and an IPForward= that systemd 256 ignores", Node: forgotten, Want: `warn
+want: 1, and no file sets it to 0
+got: 0 now
 evidence: /proc/sys/net/ipv4/ip_forward: 0
-evidence: /etc/systemd/network/10-uplink.network:4: IPForward=yes is not read from systemd 256 on
-remedy: run: sysctl -w net.ipv4.ip_forward=1; and put it into the policy`},
-		{What: "networkd 252 does not know the setting", Node: by("252"), Want: `pass
-want: 1, and nothing sets it to 0
-got: 1, and nothing sets it to 0
+evidence: /etc/systemd/network/10-uplink.network:4: IPForward=yes is ignored since systemd 256
+remedy: run ` + "`sysctl -w net.ipv4.ip_forward=1`" + `, and add it to the policy`},
+		{What: "networkd 252 does not support the setting", Node: by("252"), Want: `pass
+want: 1, and no file sets it to 0
+got: 1, and no file sets it to 0
 evidence: /proc/sys/net/ipv4/ip_forward: 1`},
 	})
 }

@@ -11,16 +11,18 @@ import (
 	"nodegate/policy"
 )
 
-// networkdForeignRoutes: networkd removes what it did not configure.
+// networkdForeignRoutes: networkd removes routes and rules that it did not configure.
 func networkdForeignRoutes() checks.Problem {
 	return checks.Problem{
 		Name: "networkd.foreign-routes", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Warn,
-		Detects: "systemd-networkd removes routes, routing rules and next hops that it did not make, the CNI's among them.",
-		Symptom: "After networkd starts again (an update of systemd is enough) Pods lose their network on every node at once.",
-		How: "systemd-networkd.service is active or enabled, and ManageForeignRoutes (systemd 246), ManageForeignRoutingPolicyRules (249; " +
-			"rules are " +
-			"flushed from 247 on) or ManageForeignNextHops (256) is not `no` in networkd.conf and its drop-ins.",
-		Remedy:   "write /etc/systemd/networkd.conf.d/99-cni.conf and restart systemd-networkd",
+		Detects: "systemd-networkd removes routes, routing rules and next hops that it did not create, including the " +
+			"CNI's.",
+		Symptom: "After networkd restarts (an update of systemd is enough), Pods on every node lose their network at " +
+			"the same time.",
+		How: "systemd-networkd.service is active or enabled, and ManageForeignRoutes (systemd 246), " +
+			"ManageForeignRoutingPolicyRules (249; networkd removes foreign rules from 247 on) or ManageForeignNextHops (256) is not `no` " +
+			"in networkd.conf and its drop-ins.",
+		Remedy:   "set the named options to no in /etc/systemd/networkd.conf.d/99-cni.conf, and restart systemd-networkd",
 		TradeOff: "networkd no longer removes stale routes of other programs.",
 		Ref:      "https://www.freedesktop.org/software/systemd/man/latest/networkd.conf.html",
 		Inspect:  inspectNetworkd,
@@ -41,7 +43,7 @@ func inspectNetworkd(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 	}
 	s := checks.State{Pass: true, Evidence: []checks.Evidence{said, from}}
 	if version < 246 {
-		return s, fmt.Errorf("systemd %d has no ManageForeignRoutes: cannot tell what networkd removes", version)
+		return s, fmt.Errorf("systemd %d has no ManageForeignRoutes: could not determine which routes networkd removes", version)
 	}
 	entries, err := networkdConfig(h)
 	if err != nil {
@@ -72,10 +74,10 @@ func inspectNetworkd(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 	s.Want, s.Got = strings.Join(want, " "), strings.Join(want, " ")
 	if !s.Pass {
 		s.Got = strings.Join(got, " ")
-		s.Remedy = "write to /etc/systemd/networkd.conf.d/99-cni.conf: [Network] " + strings.ReplaceAll(s.Got, "=yes", "=no") +
-			"; then run: systemctl restart systemd-networkd"
+		s.Remedy = "create /etc/systemd/networkd.conf.d/99-cni.conf with section [Network] and " +
+			strings.ReplaceAll(s.Got, "=yes", "=no") + ", then run `systemctl restart systemd-networkd`"
 		if version < 249 && strings.Contains(s.Got, "Rules") {
-			s.Remedy += fmt.Sprintf(" (systemd %d knows ManageForeignRoutingPolicyRules only where the distribution backported it; 249 does)",
+			s.Remedy += fmt.Sprintf("; systemd %d supports ManageForeignRoutingPolicyRules only if the distribution backported it from 249",
 				version)
 		}
 	}
@@ -88,7 +90,7 @@ func networkdConfig(h *host.Host) ([]config.Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	// systemd warns of a line that it cannot read, and goes on.
+	// systemd only warns about a line that it cannot parse.
 	entries, _ := config.ParseFiles(files)
 	return entries, nil
 }

@@ -13,18 +13,19 @@ import (
 	"nodegate/policy"
 )
 
-// networkdDamage: systemd-networkd started again, and what the CNI had made is gone.
+// networkdDamage: systemd-networkd restarted and removed the CNI's routes and rules.
 func networkdDamage() checks.Problem {
 	return checks.Problem{
 		Name: "writers.networkd-damage", Stages: []checks.Stage{checks.Run}, Severity: policy.Block,
-		Detects: "Routes and routing rules of the CNI vanished all at once when systemd-networkd started again.",
-		Symptom: "After an update of systemd in the night Pods of this node reach no others, or only some do; every Pod runs, the node is Ready.",
-		How: "Watch remembers the routes and rules that neither the kernel, advertisements, DHCP nor a static configuration made, and the " +
-			"permanent neighbour and forwarding entries of VXLAN links. Two or more that go at once in the minute after systemd-networkd " +
-			"started, though their link is still there, and that were at least half of their kind on it, are shown until they are back or " +
-			"the agent has made as many others, a day at most. " +
-			"networkd.foreign-routes judges its configuration before.",
-		Remedy: "restart the CNI's agent on this node, which makes them again; then set ManageForeignRoutes=no and " +
+		Detects: "Routes and routing rules of the CNI disappeared all at once when systemd-networkd restarted.",
+		Symptom: "After a systemd update in the night, Pods on this node reach no Pods on other nodes, or only some; " +
+			"all Pods run and the node is Ready.",
+		How: "`nodegate watch` remembers routes and rules that did not come from the kernel, router advertisements, " +
+			"DHCP or static configuration, and the permanent neighbour and forwarding entries of VXLAN links. It reports entries that " +
+			"disappear within a minute after systemd-networkd started: at least two, at least half of their kind on a link, and the link " +
+			"still exists. The report ends when they are back, when the agent has created as many others, or after a day. " +
+			"networkd.foreign-routes checks the configuration in advance.",
+		Remedy: "restart the CNI's agent on this node, which recreates them; then set ManageForeignRoutes=no and " +
 			"ManageForeignRoutingPolicyRules=no in /etc/systemd/networkd.conf.d/99-cni.conf",
 		TradeOff: "networkd no longer removes stale routes of other programs.",
 		Ref:      "https://github.com/kubernetes/kops/issues/17433",
@@ -36,46 +37,47 @@ const (
 	networkd   = "systemd-networkd.service"
 	shownLost  = 10
 	fewestLost = 2
-	// flushTime is how long after its start networkd may flush: it waits for udev to know the link, and a look may come between. The
-	// first look after it still counts.
+	// flushTime bounds the time between networkd's start and its flush: networkd waits for udev to
+	// initialise the link, and a round may come in between. The first round after this time still
+	// counts.
 	flushTime = time.Minute
-	// lostFor ends what nothing else ends: after the remedy an agent makes nothing for Pods that have ended meanwhile, and after a
-	// day most of a node's Pods are others.
+	// lostFor bounds how long lost entries are reported: after the remedy an agent creates no
+	// entries for Pods that have ended since, and after a day most of a node's Pods are new.
 	lostFor = 24 * time.Hour
 )
 
 func inspectNetworkdDamage(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
-	s := checks.Passing("the routes and rules that were there")
+	s := checks.Passing("all of the CNI's routes and rules")
 	m := h.Memory
 	if m == nil {
-		s.Skip = "only watch remembers what was there"
+		s.Skip = "only `nodegate watch` remembers earlier routes"
 		return s, nil
 	}
-	unit, untold := h.Units.Crashes(ctx, networkd)
-	if untold == nil && unit.Active == "inactive" {
+	unit, unitErr := h.Units.Crashes(ctx, networkd)
+	if unitErr == nil && unit.Active == "inactive" {
 		s.Skip = "systemd-networkd is off"
 		m.Lost = nil
-		if !m.Since.IsZero() { // it has run, and may again: what goes until then is not its doing. What cannot be read is forgotten.
+		if !m.Since.IsZero() { // networkd did not remove what goes while it is off; what cannot be read is forgotten
 			m.Foreign, _ = h.Links.Foreign(ctx)
 		}
 		return s, nil
 	}
-	now, err := lookStanding(ctx, h)
+	now, err := readNetworkState(ctx, h)
 	if err != nil {
-		return s, errors.Join(untold, err)
+		return s, errors.Join(unitErr, err)
 	}
-	if untold != nil { // what goes bit by bit meanwhile is forgotten; a flush waits for the answer whether networkd started
-		if now.flushed(m.Foreign) == nil {
+	if unitErr != nil { // entries that disappear one by one are forgotten; a flush waits until it is known whether networkd started
+		if now.flushedEntries(m.Foreign) == nil {
 			m.Foreign = now.all
 		}
-		return s, untold
+		return s, unitErr
 	}
-	m.Lost = slices.DeleteFunc(m.Lost, func(f host.Foreign) bool { return !now.gone(f) })
+	m.Lost = slices.DeleteFunc(m.Lost, func(f host.Foreign) bool { return !now.isGone(f) })
 	if !m.Since.IsZero() && !unit.Since.Equal(m.Since) {
 		m.Restarted = time.Now()
 	}
 	if !m.Restarted.IsZero() {
-		if lost := now.flushed(m.Foreign); lost != nil {
+		if lost := now.flushedEntries(m.Foreign); lost != nil {
 			m.Lost, m.Left, m.LostAt = append(m.Lost, lost...), now.all, time.Now()
 		}
 		if time.Since(m.Restarted) > flushTime {
@@ -83,7 +85,7 @@ func inspectNetworkdDamage(ctx context.Context, h *host.Host, _ *policy.Policy) 
 		}
 	}
 	m.Foreign, m.Since = now.all, unit.Since
-	now.forgive(m)
+	now.dropRestored(m)
 	if len(m.Lost) == 0 {
 		return s, nil
 	}
@@ -91,19 +93,19 @@ func inspectNetworkdDamage(ctx context.Context, h *host.Host, _ *policy.Policy) 
 	for _, f := range m.Lost[:min(len(m.Lost), shownLost)] {
 		s.Evidence = append(s.Evidence, checks.Seen("gone", f.Text))
 	}
-	s.Differs(fmt.Sprintf("%d of them gone since systemd-networkd started again", len(m.Lost)), "")
+	s.Differs(fmt.Sprintf("%d routes and rules gone since systemd-networkd restarted", len(m.Lost)), "")
 	return s, nil
 }
 
-// standing is what one round sees.
-type standing struct {
+// networkState is the foreign entries and links that one round found.
+type networkState struct {
 	all   []host.Foreign
 	has   map[host.Foreign]bool
 	links map[string]bool
 }
 
-func lookStanding(ctx context.Context, h *host.Host) (standing, error) {
-	now := standing{has: map[host.Foreign]bool{}, links: map[string]bool{"": true}}
+func readNetworkState(ctx context.Context, h *host.Host) (networkState, error) {
+	now := networkState{has: map[host.Foreign]bool{}, links: map[string]bool{"": true}}
 	var err error
 	if now.all, err = h.Links.Foreign(ctx); err != nil {
 		return now, err
@@ -118,24 +120,27 @@ func lookStanding(ctx context.Context, h *host.Host) (standing, error) {
 	return now, err
 }
 
-// gone: with its link an entry goes by itself.
-func (now standing) gone(f host.Foreign) bool { return now.links[f.Link] && !now.has[f] }
+// isGone reports whether an entry is gone although its link exists: an entry disappears together
+// with its link.
+func (now networkState) isGone(f host.Foreign) bool { return now.links[f.Link] && !now.has[f] }
 
-// flushed returns what is gone of the kinds of which at least half is gone, nil for less than two: networkd flushes everything of a
-// kind on a link, while a Pod that ends takes its own, which need not be on its link (rules of AWS VPC CNI, of Cilium with ENI).
-func (now standing) flushed(remembered []host.Foreign) []host.Foreign {
+// flushedEntries returns the entries that are gone, of each kind that lost at least half of its
+// entries, or nil if there are fewer than two. networkd flushes all entries of a kind on a link. A
+// Pod that ends takes only its own entries, which need not be on its link (rules of the AWS VPC CNI
+// and of Cilium with ENI).
+func (now networkState) flushedEntries(remembered []host.Foreign) []host.Foreign {
 	could, missing := map[string]int{}, map[string]int{}
 	for _, f := range remembered {
 		if now.links[f.Link] {
-			could[kind(f)]++
+			could[flushGroup(f)]++
 		}
-		if now.gone(f) {
-			missing[kind(f)]++
+		if now.isGone(f) {
+			missing[flushGroup(f)]++
 		}
 	}
 	var lost []host.Foreign
 	for _, f := range remembered {
-		if now.gone(f) && 2*missing[kind(f)] >= could[kind(f)] {
+		if now.isGone(f) && 2*missing[flushGroup(f)] >= could[flushGroup(f)] {
 			lost = append(lost, f)
 		}
 	}
@@ -145,9 +150,9 @@ func (now standing) flushed(remembered []host.Foreign) []host.Foreign {
 	return lost
 }
 
-// forgive forgets the lost of each kind of which as many have been made since, the same or others: the agent makes them again,
-// and what it leaves out nobody needs.
-func (now standing) forgive(m *host.Memory) {
+// dropRestored drops the lost entries of each kind for which at least as many entries have been
+// created since, the same ones or others: the agent recreates the entries that are still needed.
+func (now networkState) dropRestored(m *host.Memory) {
 	if len(m.Lost) == 0 || time.Since(m.LostAt) > lostFor {
 		m.Lost, m.Left = nil, nil
 		return
@@ -158,17 +163,18 @@ func (now standing) forgive(m *host.Memory) {
 	}
 	for _, f := range now.all {
 		if !left[f] {
-			made[kind(f)]++
+			made[flushGroup(f)]++
 		}
 	}
 	for _, f := range m.Lost {
-		missing[kind(f)]++
+		missing[flushGroup(f)]++
 	}
-	m.Lost = slices.DeleteFunc(m.Lost, func(f host.Foreign) bool { return made[kind(f)] >= missing[kind(f)] })
+	m.Lost = slices.DeleteFunc(m.Lost, func(f host.Foreign) bool { return made[flushGroup(f)] >= missing[flushGroup(f)] })
 }
 
-// kind returns what networkd flushes together: the routes, the neighbours or the forwarding entries of a link, or the rules.
-func kind(f host.Foreign) string {
+// flushGroup returns a key for the entries that networkd flushes together: the routes, the
+// neighbours or the forwarding entries of a link, or all rules.
+func flushGroup(f host.Foreign) string {
 	switch first, _, _ := strings.Cut(f.Text, " "); first {
 	case "ip", "neighbour", "fdb": // ip rule
 		return first + " " + f.Link

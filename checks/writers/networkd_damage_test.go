@@ -14,7 +14,7 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// TestNetworkdDamage: one watch, round after round.
+// TestNetworkdDamage runs several rounds of one watch.
 func TestNetworkdDamage(t *testing.T) {
 	started := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := checkstest.Node(nil, nil)
@@ -41,7 +41,7 @@ func TestNetworkdDamage(t *testing.T) {
 			t.Errorf("%s: %s (%v), want %s", what, got, r.Err, want)
 		}
 	}
-	round("a check by hand", "skip: only watch remembers what was there")
+	round("a check without watch", "skip: only `nodegate watch` remembers earlier routes")
 	h.Memory = &host.Memory{}
 	round("networkd is off", "skip: systemd-networkd is off")
 	m.Crashes = map[string]host.Crash{"systemd-networkd.service": {Active: "active", Since: started}}
@@ -51,22 +51,22 @@ func TestNetworkdDamage(t *testing.T) {
 		delete(m.Links, fmt.Sprintf("veth%d", i))
 	}
 	m.Foreign = append(pods(1000, 2000), overlay...)
-	round("1,000 Pods go, and 1,000 come", fine)
+	round("1,000 Pods end, and 1,000 start", fine)
 	m.Foreign = overlay[:1]
-	round("a CNI restarts and makes them again later: networkd did nothing", fine)
+	round("the CNI restarts and recreates them later: networkd is not at fault", fine)
 	m.Foreign = append(pods(1000, 2000), overlay...)
 	round("they are back", fine)
 	m.Crashes["systemd-networkd.service"] = host.Crash{Active: "active", Since: started.Add(-time.Hour)} // the clock was set, too
 	m.Foreign = pods(1000, 2000)
-	round("networkd removes the overlay's", "fail: 2 of them gone since systemd-networkd started again")
-	round("they stay away", "fail: 2 of them gone since systemd-networkd started again")
+	round("networkd removes the overlay's routes", "fail: 2 routes and rules gone since systemd-networkd restarted")
+	round("they stay gone", "fail: 2 routes and rules gone since systemd-networkd restarted")
 	m.Foreign = append(pods(1000, 2000), overlay...)
-	round("the CNI makes them again", fine)
+	round("the CNI recreates them", fine)
 	m.Crashes["systemd-networkd.service"] = host.Crash{Active: "active", Since: started.Add(2 * time.Hour)}
-	round("networkd starts again and leaves them alone", fine)
+	round("networkd restarts and keeps them", fine)
 }
 
-// rounds is a watch of a node with overlay routes and a rule to each Pod, whose networkd starts again whenever a round says so.
+// rounds is a watch of a node with overlay routes and a rule for each Pod. restart restarts its networkd.
 type rounds struct {
 	t *testing.T
 	m *hosttest.Machine
@@ -74,7 +74,7 @@ type rounds struct {
 }
 
 const (
-	fine    = "pass: the routes and rules that were there"
+	fine    = "pass: all of the CNI's routes and rules"
 	service = "systemd-networkd.service"
 )
 
@@ -107,7 +107,7 @@ func (r *rounds) round(what, want string) {
 }
 
 func lost(n int) string {
-	return fmt.Sprintf("fail: %d of them gone since systemd-networkd started again", n)
+	return fmt.Sprintf("fail: %d routes and rules gone since systemd-networkd restarted", n)
 }
 
 // podRules are the rules of Pods, which name no link.
@@ -125,7 +125,8 @@ func overlayRoutes(from, to int) (all []host.Foreign) {
 	return all
 }
 
-// TestNetworkdDamageOff: what goes while networkd is off, or while systemd does not answer, is nobody's fault.
+// TestNetworkdDamageOff: entries that go while networkd is off, or one by one while systemd does not answer, are not
+// reported.
 func TestNetworkdDamageOff(t *testing.T) {
 	r := newRounds(t)
 	r.m.Foreign = append(podRules(0, 10), overlayRoutes(0, 4)...)
@@ -143,7 +144,7 @@ func TestNetworkdDamageOff(t *testing.T) {
 	r.m.Crashes[service] = host.Crash{Active: "inactive"}
 	r.round("off", "skip: systemd-networkd is off")
 	r.m.Crashes[service] = on
-	r.round("on, and all that was lost is of another time", fine)
+	r.round("on again: earlier losses are forgotten", fine)
 
 	r.m.Foreign = podRules(0, 10)
 	r.round("ten Pods", fine)
@@ -155,23 +156,23 @@ func TestNetworkdDamageOff(t *testing.T) {
 	}
 	r.h.Units = units
 	r.restart()
-	r.round("systemd answers: networkd started, and six Pods have ended", fine)
+	r.round("systemd answers: networkd restarted, and six Pods have ended", fine)
 	r.h.Units = mute{units}
 	r.m.Foreign = nil
-	r.round("all go at once", "error: no answer")
+	r.round("all disappear at once", "error: no answer")
 	r.h.Units = units
 	r.restart()
 	r.round("it was networkd", lost(4))
 }
 
-// mute are units of a systemd that does not answer.
+// mute is a systemd that does not answer.
 type mute struct{ host.Units }
 
 func (mute) Crashes(context.Context, string) (host.Crash, error) {
 	return host.Crash{}, errors.New("no answer")
 }
 
-// TestNetworkdDamagePodEnds: rules of a Pod that ends go with it, though no link says so.
+// TestNetworkdDamagePodEnds: a Pod's rules disappear with it, although they name no link.
 func TestNetworkdDamagePodEnds(t *testing.T) {
 	r := newRounds(t)
 	r.m.Foreign = append(podRules(0, 10), overlayRoutes(0, 40)...)
@@ -181,10 +182,10 @@ func TestNetworkdDamagePodEnds(t *testing.T) {
 	r.round("two Pods with two rules each end while networkd starts", fine)
 	r.restart()
 	r.m.Foreign = overlayRoutes(0, 40)
-	r.round("networkd flushes the rules, and may keep routes", lost(6))
+	r.round("networkd flushes the rules and keeps the routes", lost(6))
 }
 
-// TestNetworkdDamageEnds: what is lost is not held against the node for ever.
+// TestNetworkdDamageEnds: losses are not reported forever.
 func TestNetworkdDamageEnds(t *testing.T) {
 	r := newRounds(t)
 	damage := func() {
@@ -197,21 +198,21 @@ func TestNetworkdDamageEnds(t *testing.T) {
 	}
 	damage()
 	r.m.Foreign = podRules(20, 23)
-	r.round("three new Pods come: the others miss their rules", lost(14))
+	r.round("three new Pods start: the others lack their rules", lost(14))
 	r.m.Foreign = append(podRules(20, 23), podRules(0, 6)...)
-	r.round("the agent restarts: four Pods have ended, six have their rules; the routes stay away", lost(4))
+	r.round("the agent restarts: four Pods have ended, six have their rules; the routes are still gone", lost(4))
 	r.m.Foreign = append(podRules(0, 6), overlayRoutes(10, 14)...)
-	r.round("other routes in their place", fine)
+	r.round("other routes replace them", fine)
 
 	r.h.Memory.Restarted = time.Time{} // long ago
 	damage()
 	r.h.Memory.LostAt = r.h.Memory.LostAt.Add(-23 * time.Hour)
-	r.round("for a day", lost(14))
+	r.round("still reported after 23 hours", lost(14))
 	r.h.Memory.LostAt = r.h.Memory.LostAt.Add(-2 * time.Hour)
-	r.round("and no longer", fine)
+	r.round("not after a day", fine)
 }
 
-// TestNetworkdDamageLater: a link's event brings a look between networkd's start and its flush.
+// TestNetworkdDamageLater: a link event starts a round between networkd's start and its flush.
 func TestNetworkdDamageLater(t *testing.T) {
 	r := newRounds(t)
 	all := append(podRules(0, 10), overlayRoutes(0, 4)...)
@@ -220,19 +221,19 @@ func TestNetworkdDamageLater(t *testing.T) {
 	r.restart()
 	r.round("networkd has started", fine)
 	r.m.Foreign = all[:10]
-	r.round("and flushes now", lost(4))
+	r.round("networkd flushes", lost(4))
 	r.m.Foreign = all
-	r.round("the agent makes them again", fine)
+	r.round("the agent recreates them", fine)
 
 	r.restart()
 	r.round("networkd has started", fine)
 	r.h.Memory.Restarted = r.h.Memory.Restarted.Add(-2 * time.Minute)
 	r.round("two minutes ago", fine)
 	r.m.Foreign = all[:10]
-	r.round("what goes later is not its doing", fine)
+	r.round("later losses are not networkd's", fine)
 }
 
-// TestNetworkdDamageKernel: the kernel's own list of what is foreign.
+// TestNetworkdDamageKernel reads foreign routes from the real kernel.
 func TestNetworkdDamageKernel(t *testing.T) {
 	h := checkstest.Scratch(t)
 	checkstest.PodNetwork(t)

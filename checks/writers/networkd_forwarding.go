@@ -12,8 +12,8 @@ import (
 	"nodegate/policy"
 )
 
-// forwardingSettings returns networkd's settings that write forwarding parameters,
-// from systemd 256 on. Before, IPForward= could only turn it on.
+// forwardingSettings returns networkd's settings that write forwarding parameters, from systemd 256
+// on. Before that, IPForward= could only turn forwarding on.
 func forwardingSettings(p *policy.Policy) []forwardingSetting {
 	all := []forwardingSetting{{"IPv4Forwarding", "net/ipv4/conf/"}}
 	for _, s := range p.Sysctls {
@@ -26,8 +26,8 @@ func forwardingSettings(p *policy.Policy) []forwardingSetting {
 
 type forwardingSetting struct{ name, below string }
 
-// networkdForwarding returns networkd's global setting, where networkd runs and is
-// new enough to have it.
+// networkdForwarding returns networkd's global setting if networkd runs and is new enough to
+// support it.
 func networkdForwarding(ctx context.Context, h *host.Host, setting string) (config.Entry, bool, error) {
 	entries, err := networkdConfig(h)
 	if err != nil {
@@ -44,7 +44,7 @@ func networkdForwarding(ctx context.Context, h *host.Host, setting string) (conf
 	return e, true, nil
 }
 
-// networkdForwards reports whether networkd runs and knows these settings.
+// networkdForwards reports whether networkd runs and supports these settings.
 func networkdForwards(ctx context.Context, h *host.Host) (bool, error) {
 	on, _, err := h.UnitOn(ctx, "systemd-networkd.service")
 	if err != nil || !on {
@@ -54,9 +54,9 @@ func networkdForwards(ctx context.Context, h *host.Host) (bool, error) {
 	return version >= 256, err
 }
 
-// forwardingOffOn returns the lines of .network files that turn forwarding off on a
-// link of this machine. A file that may not be the link's counts only where
-// forwarding is off there.
+// forwardingOffOn returns the lines of .network files that turn forwarding off on a link of this
+// machine. If it is uncertain whether a file matches the link, the file counts only if forwarding
+// is off there.
 func forwardingOffOn(ctx context.Context, h *host.Host, setting forwardingSetting) ([]offLine, error) {
 	files, err := config.NetworkFiles(h.Files)
 	if err != nil || !anyOff(files, setting.name) {
@@ -111,9 +111,9 @@ func isOff(e config.Entry) bool {
 	return valid && !on
 }
 
-// forgottenIPForward returns the .network files whose IPForward=, which used to turn
-// forwarding on, systemd 256 and later no longer read.
-func forgottenIPForward(ctx context.Context, h *host.Host) ([]checks.Evidence, error) {
+// ignoredIPForward returns the .network files whose IPForward= turned forwarding on before systemd
+// 256, which ignores it.
+func ignoredIPForward(ctx context.Context, h *host.Host) ([]checks.Evidence, error) {
 	files, err := config.NetworkFiles(h.Files)
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func forgottenIPForward(ctx context.Context, h *host.Host) ([]checks.Evidence, e
 	for _, f := range files {
 		e, set := config.Last(f.Entries, "Network", "IPForward")
 		if set && !isOff(e) && !strings.EqualFold(e.Value, "ipv6") {
-			found = append(found, checks.Seen(e.At(), "IPForward="+e.Value+" is not read from systemd 256 on"))
+			found = append(found, checks.Seen(e.At(), "IPForward="+e.Value+" is ignored since systemd 256"))
 		}
 	}
 	if found == nil {

@@ -12,16 +12,16 @@ import (
 	"nodegate/policy"
 )
 
-// networkManagerLinks: NetworkManager manages interfaces that a CNI made.
+// networkManagerLinks: NetworkManager manages interfaces that a CNI created.
 func networkManagerLinks() checks.Problem {
 	return checks.Problem{
 		Name: "networkmanager.cni-links", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Warn,
-		Detects: "NetworkManager runs and is not told to leave the CNI's interfaces alone.",
-		Symptom: "Routes of Pods vanish, interfaces go down or lose their addresses when NetworkManager starts again.",
-		How: "NetworkManager.service is active or enabled, and neither its configuration (unmanaged-devices, or managed=0 in a device " +
-			"section) nor udev's property " +
-			"NM_UNMANAGED (its database for a link that is there, else its rules) keeps it off flannel, cali, tunl or vxlan.calico.",
-		Remedy:   "write a file in /etc/NetworkManager/conf.d with unmanaged-devices and reload NetworkManager",
+		Detects: "NetworkManager runs and is not configured to ignore the CNI's interfaces.",
+		Symptom: "When NetworkManager restarts, Pod routes disappear, and interfaces go down or lose their addresses.",
+		How: "NetworkManager.service is active or enabled. Neither its configuration (unmanaged-devices, or managed=0 " +
+			"in a device section) nor udev's property NM_UNMANAGED (from its database for an existing link, otherwise from its rules) " +
+			"excludes the links flannel*, cali*, tunl* and vxlan.calico.",
+		Remedy:   "add the links to unmanaged-devices in a file in /etc/NetworkManager/conf.d, and reload NetworkManager",
 		TradeOff: "",
 		Ref:      "https://docs.tigera.io/calico/latest/operations/troubleshoot/troubleshooting#configure-networkmanager",
 		Inspect:  inspectNetworkManager,
@@ -78,17 +78,17 @@ func inspectNetworkManager(ctx context.Context, h *host.Host, _ *policy.Policy) 
 		}
 	}
 	if managed == nil && unknown != nil {
-		return s, unknown // one managed link would be certain
+		return s, unknown // with a managed link the verdict would be certain
 	}
 	if managed != nil {
 		s.Got, s.Pass = "managed: "+strings.Join(managed, " "), false
-		s.Remedy = "write to /etc/NetworkManager/conf.d/99-cni.conf: [keyfile] unmanaged-devices+=interface-name:" +
-			strings.Join(managed, ";interface-name:") + "; then run: nmcli general reload"
+		s.Remedy = "create /etc/NetworkManager/conf.d/99-cni.conf with section [keyfile] and unmanaged-devices+=interface-name:" +
+			strings.Join(managed, ";interface-name:") + ", then run `nmcli general reload`"
 	}
 	return s, nil
 }
 
-// unmanagedDevices returns what the [device...] sections with managed=0 match.
+// unmanagedDevices returns the device specifications of the [device...] sections with managed=0.
 func unmanagedDevices(entries []config.Entry) (patterns []string, seen []checks.Evidence) {
 	for _, e := range entries {
 		if e.Key != "match-device" || !strings.HasPrefix(e.Section, "device") {
@@ -107,7 +107,7 @@ func deviceSpecs(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return strings.ContainsRune(";, ", r) })
 }
 
-// networkManagerConfig returns every assignment, the weakest first: the vendor's,
+// networkManagerConfig returns every assignment in order of increasing precedence: the vendor's,
 // the main file, the administrator's.
 func networkManagerConfig(h *host.Host) ([]config.Entry, error) {
 	dirs := []string{"/etc/NetworkManager/conf.d", "/run/NetworkManager/conf.d", "/usr/lib/NetworkManager/conf.d"}
@@ -123,7 +123,7 @@ func networkManagerConfig(h *host.Host) ([]config.Entry, error) {
 	own := slices.DeleteFunc(slices.Clone(vendor), func(f config.File) bool { return !isOwn(f) })
 	entries, err := config.ParseFiles(slices.Concat(slices.DeleteFunc(vendor, isOwn), main, own))
 	if err != nil {
-		return nil, errors.Join(errors.New("NetworkManager would not read this either"), err)
+		return nil, errors.Join(errors.New("NetworkManager cannot parse this either"), err)
 	}
 	return entries, nil
 }

@@ -9,7 +9,7 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// nmRules is shaped as the rules that NetworkManager brings.
+// nmRules has the form of the rules that NetworkManager ships.
 const nmRules = `SUBSYSTEM!="net", GOTO="end"
 ACTION!="add|change|move", GOTO="end"
 
@@ -33,11 +33,11 @@ func TestNetworkManagerLinks(t *testing.T) {
 		return checkstest.WithUnit(checkstest.Node(files, nil), "NetworkManager.service", "active", "enabled")
 	}
 	checkstest.RunOne(t, "networkmanager.cni-links", checks.Run, []checkstest.Case{
-		{What: "nothing is said", Node: nm(nil), Want: `warn
+		{What: "not configured", Node: nm(nil), Want: `warn
 want: CNI interfaces unmanaged
 got: managed: flannel* cali* tunl* vxlan.calico
 evidence: NetworkManager.service: active, enabled
-remedy: write to /etc/NetworkManager/conf.d/99-cni.conf: [keyfile] unmanaged-devices+=interface-name:flannel*;interface-name:cali*;interface-name:tunl*;interface-name:vxlan.calico; then run: nmcli general reload`},
+remedy: create /etc/NetworkManager/conf.d/99-cni.conf with section [keyfile] and unmanaged-devices+=interface-name:flannel*;interface-name:cali*;interface-name:tunl*;interface-name:vxlan.calico, then run ` + "`nmcli general reload`"},
 		{What: "Calico's file, and a main file before it", Node: nm(map[string]string{
 			"/etc/NetworkManager/NetworkManager.conf": "[main]\nplugins=keyfile\n[keyfile]\nunmanaged-devices=interface-name:flannel*\n",
 			"/etc/NetworkManager/conf.d/calico.conf": "[keyfile]\nunmanaged-devices=" +
@@ -49,7 +49,7 @@ got: managed: flannel*
 evidence: NetworkManager.service: active, enabled
 evidence: /etc/NetworkManager/NetworkManager.conf:4: unmanaged-devices=interface-name:flannel*
 evidence: /etc/NetworkManager/conf.d/calico.conf:2: unmanaged-devices=interface-name:cali*;interface-name:tunl*;interface-name:vxlan.calico
-remedy: write to /etc/NetworkManager/conf.d/99-cni.conf: [keyfile] unmanaged-devices+=interface-name:flannel*; then run: nmcli general reload`},
+remedy: create /etc/NetworkManager/conf.d/99-cni.conf with section [keyfile] and unmanaged-devices+=interface-name:flannel*, then run ` + "`nmcli general reload`"},
 		{What: "all of them", Node: nm(map[string]string{
 			"/usr/lib/NetworkManager/conf.d/10-rke2.conf": "[keyfile]\nunmanaged-devices=interface-name:flannel*;interface-name:cali*\n",
 			"/etc/NetworkManager/conf.d/tunnels.conf":     "[keyfile]\nunmanaged-devices+=interface-name:tunl*,interface-name:=vxlan.calico\n",
@@ -74,7 +74,7 @@ want: CNI interfaces unmanaged
 got: managed: flannel* tunl* vxlan.calico
 evidence: NetworkManager.service: active, enabled
 evidence: /usr/lib/udev/rules.d/85-nm-unmanaged.rules:6: NM_UNMANAGED=1 for cali*
-remedy: write to /etc/NetworkManager/conf.d/99-cni.conf: [keyfile] unmanaged-devices+=interface-name:flannel*;interface-name:tunl*;interface-name:vxlan.calico; then run: nmcli general reload`},
+remedy: create /etc/NetworkManager/conf.d/99-cni.conf with section [keyfile] and unmanaged-devices+=interface-name:flannel*;interface-name:tunl*;interface-name:vxlan.calico, then run ` + "`nmcli general reload`"},
 		{What: "a udev rule for all of them", Node: nm(map[string]string{
 			"/usr/lib/udev/rules.d/85-nm-unmanaged.rules": nmRules,
 			"/etc/udev/rules.d/90-cni.rules": `SUBSYSTEM=="net", ACTION!="remove", ` +
@@ -91,11 +91,11 @@ evidence: /etc/udev/rules.d/90-cni.rules:1: NM_UNMANAGED=1 for vxlan.calico`},
 		{What: "a udev rule that depends on the machine", Node: nm(map[string]string{
 			"/etc/udev/rules.d/90-cni.rules": `SUBSYSTEM=="net", ATTR{address}=="02:*", ENV{NM_UNMANAGED}="1"` + "\n",
 		}), Want: "unknown\n" + strings.Join([]string{
-			"error: /etc/udev/rules.d/90-cni.rules:1: unknown whether this rule matches flannel*",
-			"/etc/udev/rules.d/90-cni.rules:1: unknown whether this rule matches cali*",
-			"/etc/udev/rules.d/90-cni.rules:1: unknown whether this rule matches tunl*",
-			"/etc/udev/rules.d/90-cni.rules:1: unknown whether this rule matches vxlan.calico"}, "\n")},
-		{What: "what udev knows of links that are there", Node: present(nm(map[string]string{
+			"error: /etc/udev/rules.d/90-cni.rules:1: could not determine whether this rule matches flannel*",
+			"/etc/udev/rules.d/90-cni.rules:1: could not determine whether this rule matches cali*",
+			"/etc/udev/rules.d/90-cni.rules:1: could not determine whether this rule matches tunl*",
+			"/etc/udev/rules.d/90-cni.rules:1: could not determine whether this rule matches vxlan.calico"}, "\n")},
+		{What: "udev's database of existing links", Node: present(nm(map[string]string{
 			"/etc/udev/rules.d/90-cni.rules":       `SUBSYSTEM=="net", ATTR{address}=="02:*", ENV{NM_UNMANAGED}="1"` + "\n",
 			"/etc/NetworkManager/conf.d/rest.conf": "[keyfile]\nunmanaged-devices=interface-name:cali*;interface-name:tunl*\n",
 			"/sys/class/net/flannel.1/ifindex":     "7\n", "/run/udev/data/n7": "I:100\nE:ID_NET_DRIVER=vxlan\nE:NM_UNMANAGED=1\n",
@@ -107,7 +107,7 @@ got: managed: vxlan.calico
 evidence: NetworkManager.service: active, enabled
 evidence: /etc/NetworkManager/conf.d/rest.conf:2: unmanaged-devices=interface-name:cali*;interface-name:tunl*
 evidence: /run/udev/data/n7: NM_UNMANAGED=1
-remedy: write to /etc/NetworkManager/conf.d/99-cni.conf: [keyfile] unmanaged-devices+=interface-name:vxlan.calico; then run: nmcli general reload`},
+remedy: create /etc/NetworkManager/conf.d/99-cni.conf with section [keyfile] and unmanaged-devices+=interface-name:vxlan.calico, then run ` + "`nmcli general reload`"},
 		{What: "an exception", Node: nm(map[string]string{
 			"/etc/NetworkManager/conf.d/cni.conf": "[keyfile]\nunmanaged-devices=*;except:interface-name:tunl0\n",
 		}), Want: `warn
@@ -115,7 +115,7 @@ want: CNI interfaces unmanaged
 got: managed: tunl*
 evidence: NetworkManager.service: active, enabled
 evidence: /etc/NetworkManager/conf.d/cni.conf:2: unmanaged-devices=*;except:interface-name:tunl0
-remedy: write to /etc/NetworkManager/conf.d/99-cni.conf: [keyfile] unmanaged-devices+=interface-name:tunl*; then run: nmcli general reload`},
+remedy: create /etc/NetworkManager/conf.d/99-cni.conf with section [keyfile] and unmanaged-devices+=interface-name:tunl*, then run ` + "`nmcli general reload`"},
 		{What: "off", Node: checkstest.Node(nil, nil), Want: `
 skipped
 skipped: NetworkManager is off`},

@@ -11,10 +11,10 @@ import (
 	"nodegate/internal/host/config"
 )
 
-// cniLink is a family of links that a CNI makes.
+// cniLink is a family of links that a CNI creates.
 type cniLink struct {
-	pattern string        // as NetworkManager's lists spell it
-	device  config.Device // one of them
+	pattern string        // in the syntax of NetworkManager's lists
+	device  config.Device // an example
 }
 
 func cniLinks() []cniLink {
@@ -26,10 +26,10 @@ func cniLinks() []cniLink {
 	}
 }
 
-// unmanagedByUdev reports whether udev's property NM_UNMANAGED keeps NetworkManager
-// off a link: from udev's database for a link that exists, else from its rules.
+// unmanagedByUdev reports whether udev's property NM_UNMANAGED keeps NetworkManager off a link. It
+// reads udev's database for a link that exists, otherwise udev's rules.
 func unmanagedByUdev(ctx context.Context, h *host.Host, l cniLink) (bool, checks.Evidence, error) {
-	name, err := present(ctx, h, l.pattern)
+	name, err := findLink(ctx, h, l.pattern)
 	if err != nil {
 		return false, checks.Evidence{}, err
 	}
@@ -47,13 +47,13 @@ func unmanagedByUdev(ctx context.Context, h *host.Host, l cniLink) (bool, checks
 		return false, checks.Evidence{}, err
 	}
 	if doubt != nil {
-		return false, checks.Evidence{}, errors.New(doubt[0].At() + ": unknown whether this rule matches " + l.pattern)
+		return false, checks.Evidence{}, errors.New(doubt[0].At() + ": could not determine whether this rule matches " + l.pattern)
 	}
 	return true, checks.Seen(by.At(), "NM_UNMANAGED=1 for "+l.pattern), nil
 }
 
-// present returns a link of the running machine that the pattern matches, or "".
-func present(ctx context.Context, h *host.Host, pattern string) (string, error) {
+// findLink returns a link of the running machine that the pattern matches, or "".
+func findLink(ctx context.Context, h *host.Host, pattern string) (string, error) {
 	if !h.Live() {
 		return "", nil
 	}
@@ -69,12 +69,12 @@ func present(ctx context.Context, h *host.Host, pattern string) (string, error) 
 	return "", nil
 }
 
-// udevProperty returns a property of a link from udev's database; known is whether
-// the link is in there.
+// udevProperty returns a property of a link from udev's database. known reports whether the
+// database has the link.
 func udevProperty(h *host.Host, link, property string) (said checks.Evidence, known bool, err error) {
 	index, err := h.Text("/sys/class/net/" + link + "/ifindex")
 	if errors.Is(err, fs.ErrNotExist) {
-		return checks.Evidence{}, false, nil // gone since
+		return checks.Evidence{}, false, nil // the link is gone
 	}
 	if err != nil {
 		return checks.Evidence{}, false, err

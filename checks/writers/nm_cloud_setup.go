@@ -12,31 +12,33 @@ import (
 	"nodegate/policy"
 )
 
-// nmCloudSetup: NetworkManager's own idea of a cloud's addresses.
+// nmCloudSetup: NetworkManager configures a cloud's addresses itself.
 func nmCloudSetup() checks.Problem {
 	return checks.Problem{
 		Name: "nm-cloud-setup", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Warn,
-		Detects: "nm-cloud-setup writes routes and rules (tables 30200 and 30400) for the addresses that a cloud's CNI gives to Pods.",
-		Symptom: "Packets of Pods leave through the wrong interface and are dropped; it comes and goes with the timer.",
-		How: "nm-cloud-setup.service or nm-cloud-setup.timer is active or enabled, or its routing rules stand: one from an address to table " +
-			"30200 or 30400, " +
-			"plus the interface's number up to 99, whose priority is the table's number.",
-		Remedy:   "run: systemctl disable --now nm-cloud-setup.service nm-cloud-setup.timer; then restart the node, the rules stay",
-		TradeOff: "Secondary addresses that the CNI does not manage are no longer set up.",
+		Detects: "nm-cloud-setup writes routes and rules (tables 30200 and 30400) for the addresses that a cloud's CNI " +
+			"gives to Pods.",
+		Symptom: "Packets from Pods leave through the wrong interface and are dropped; the fault comes and goes with " +
+			"the timer.",
+		How: "nm-cloud-setup.service or nm-cloud-setup.timer is active or enabled, or its routing rules exist: rules " +
+			"from an address to table 30200 or 30400 plus the interface's number (0 to 99), with a priority equal to the table's number.",
+		Remedy: "run `systemctl disable --now nm-cloud-setup.service nm-cloud-setup.timer`, then reboot the node to " +
+			"remove the rules",
+		TradeOff: "Secondary addresses that the CNI does not manage are no longer configured.",
 		Ref:      "https://docs.rke2.io/known_issues#networkmanager",
 		Inspect:  inspectNMCloudSetup,
 	}
 }
 
 func inspectNMCloudSetup(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
-	s, err := unitOff(ctx, h, "nm-cloud-setup.service", "nm-cloud-setup.timer")
+	s, err := inspectUnits(ctx, h, "nm-cloud-setup.service", "nm-cloud-setup.timer")
 	if err != nil || !h.Live() {
 		return s, err
 	}
 	rules, err := h.Links.RoutingRules(ctx)
 	if err != nil {
 		if !s.Pass {
-			return s, nil // the unit is on, whatever the rules are
+			return s, nil // the unit is on, so the rules do not matter
 		}
 		return s, err
 	}
@@ -45,7 +47,7 @@ func inspectNMCloudSetup(ctx context.Context, h *host.Host, _ *policy.Policy) (c
 		if !nmCloudTable(r) {
 			continue
 		}
-		// They come first: they are what a person looks for.
+		// Rules come first, because a reader looks for them.
 		rule := fmt.Sprintf("%d: from %s lookup %d, %d routes", r.Priority, r.From, r.Table, r.Routes)
 		s.Evidence = slices.Insert(s.Evidence, len(tables), checks.Seen("ip rule", rule))
 		tables = append(tables, strconv.Itoa(r.Table))
@@ -54,11 +56,11 @@ func inspectNMCloudSetup(ctx context.Context, h *host.Host, _ *policy.Policy) (c
 		return s, nil
 	}
 	slices.Sort(tables)
-	stand := "its rules stand, to table " + strings.Join(slices.Compact(tables), ", ")
+	left := "its rules to table " + strings.Join(slices.Compact(tables), ", ")
 	if s.Pass {
-		s.Differs("off, and "+stand, "restart the node: nobody takes back rules of nm-cloud-setup that was on before")
+		s.Differs("off, but "+left+" remain", "reboot the node: disabling nm-cloud-setup does not remove its rules")
 	} else {
-		s.Got += ", and " + stand
+		s.Got += ", and " + left + " exist"
 	}
 	return s, nil
 }

@@ -14,8 +14,8 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// TestNMCloudSetupRulesInARealKernel makes the rules as nm-cloud-setup does, in
-// a namespace, and reads them through a recording too.
+// TestNMCloudSetupRulesInARealKernel creates the rules as nm-cloud-setup does, in a namespace, and also reads them from a
+// recording.
 func TestNMCloudSetupRulesInARealKernel(t *testing.T) {
 	h := checkstest.Scratch(t)
 	list := catalog.For(checkstest.Load(t, `check "nm-cloud-setup" {}`), checks.Run)
@@ -39,7 +39,7 @@ func TestNMCloudSetupRulesInARealKernel(t *testing.T) {
 		}
 	}
 	recorded, snapshot := host.Record(h)
-	judged(recorded, verdict.Warn, "off, and its rules stand, to table 30201, 30401")
+	judged(recorded, verdict.Warn, "off, but its rules to table 30201, 30401 remain")
 	rules, err := host.Replay(snapshot).Links.RoutingRules(t.Context())
 	if err != nil || len(rules) != 2 || rules[0].Routes != 1 || rules[0].From != "10.0.2.5/32" {
 		t.Errorf("recorded %+v, %v", rules, err)

@@ -15,7 +15,7 @@ func TestUnitsThatMustBeOff(t *testing.T) {
 want: off
 got: firewalld.service is active, enabled
 evidence: firewalld.service: active, enabled
-remedy: run: systemctl disable --now firewalld.service`},
+remedy: run ` + "`systemctl disable --now firewalld.service`"},
 		{What: "stopped", Node: checkstest.WithUnit(checkstest.Node(nil, nil), "firewalld.service", "inactive", "disabled"), Want: `pass
 want: off
 got: off
@@ -27,11 +27,11 @@ want: off
 got: nm-cloud-setup.timer is active, enabled
 evidence: nm-cloud-setup.service: inactive
 evidence: nm-cloud-setup.timer: active, enabled
-remedy: run: systemctl disable --now nm-cloud-setup.service nm-cloud-setup.timer; then restart the node, the rules stay`},
+remedy: run ` + "`systemctl disable --now nm-cloud-setup.service nm-cloud-setup.timer`" + `, then reboot the node to remove the rules`},
 	})
 	stale := checkstest.Node(nil, nil)
 	stale.Routing = []host.RoutingRule{
-		{Priority: 100, Table: 30200, From: "10.0.0.9/32"}, // somebody else's
+		{Priority: 100, Table: 30200, From: "10.0.0.9/32"}, // of another program
 		{Priority: 30200, Table: 30200, From: "10.0.1.5/32", Routes: 1}, {Priority: 30200, Table: 30200, From: "10.0.1.6/32", Routes: 1},
 		{Priority: 30401, Table: 30401, From: "10.0.2.5/32", Routes: 1},
 	}
@@ -39,16 +39,16 @@ remedy: run: systemctl disable --now nm-cloud-setup.service nm-cloud-setup.timer
 	other.Routing = []host.RoutingRule{{Priority: 1024, Table: 2, From: "10.0.1.5/32", Routes: 2},
 		{Priority: 30300, Table: 30300, From: "10.0.1.5/32"}}
 	checkstest.RunOne(t, "nm-cloud-setup", checks.Run, []checkstest.Case{
-		{What: "off, and its rules stand", Node: stale, Want: `
+		{What: "off, but its rules remain", Node: stale, Want: `
 warn
 want: off
-got: off, and its rules stand, to table 30200, 30401
+got: off, but its rules to table 30200, 30401 remain
 evidence: ip rule: 30200: from 10.0.1.5/32 lookup 30200, 1 routes
 evidence: ip rule: 30200: from 10.0.1.6/32 lookup 30200, 1 routes
 evidence: ip rule: 30401: from 10.0.2.5/32 lookup 30401, 1 routes
 evidence: nm-cloud-setup.service: inactive
 evidence: nm-cloud-setup.timer: inactive
-remedy: restart the node: nobody takes back rules of nm-cloud-setup that was on before`},
+remedy: reboot the node: disabling nm-cloud-setup does not remove its rules`},
 		{What: "on, with its rules", Node: func() *hosttest.Machine {
 			m := checkstest.WithUnit(checkstest.Node(nil, nil), "nm-cloud-setup.timer", "active", "enabled")
 			m.Routing = stale.Routing[3:]
@@ -56,11 +56,11 @@ remedy: restart the node: nobody takes back rules of nm-cloud-setup that was on 
 		}(), Want: `
 warn
 want: off
-got: nm-cloud-setup.timer is active, enabled, and its rules stand, to table 30401
+got: nm-cloud-setup.timer is active, enabled, and its rules to table 30401 exist
 evidence: ip rule: 30401: from 10.0.2.5/32 lookup 30401, 1 routes
 evidence: nm-cloud-setup.service: inactive
 evidence: nm-cloud-setup.timer: active, enabled
-remedy: run: systemctl disable --now nm-cloud-setup.service nm-cloud-setup.timer; then restart the node, the rules stay`},
+remedy: run ` + "`systemctl disable --now nm-cloud-setup.service nm-cloud-setup.timer`" + `, then reboot the node to remove the rules`},
 		{What: "rules of a CNI", Node: other, Want: `pass
 want: off
 got: off
@@ -74,7 +74,7 @@ want: off
 got: nm-cloud-setup.timer is enabled
 evidence: nm-cloud-setup.service: not enabled
 evidence: /etc/systemd/system/timers.target.wants/nm-cloud-setup.timer: enabled
-remedy: run: systemctl disable --now nm-cloud-setup.service nm-cloud-setup.timer; then restart the node, the rules stay`},
+remedy: run ` + "`systemctl disable --now nm-cloud-setup.service nm-cloud-setup.timer`" + `, then reboot the node to remove the rules`},
 		{What: "absent", Tree: map[string]string{"/etc/hostname": "n"}, Want: `pass
 want: off
 got: off

@@ -13,19 +13,21 @@ import (
 	"nodegate/policy"
 )
 
-// ownFile is what `nodegate install` writes.
+// ownFile is the file that `nodegate install` writes.
 const ownFile = "/etc/sysctl.d/99-zz-nodegate.conf"
 
-// whoWins: a parameter is written by more than one file, and the last one wins.
+// whoWins: several files set one parameter, and the last one wins.
 func whoWins() checks.Problem {
 	return checks.Problem{
 		Name: "sysctl.who-wins", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Warn,
-		Detects: "A file of sysctl.d, /etc/sysctl.conf or TuneD's profile sets a parameter of the policy to another value, and wins.",
-		Symptom: "The node is right after nodegate ran, and wrong after the next boot, or after a package ran `sysctl --system`.",
-		How: "All sysctl.d directories are read as systemd-sysctl reads them at boot, and as `sysctl --system` does later (then " +
-			"/etc/sysctl.conf comes last); the line that wins is compared with the policy. Where TuneD runs, so is what its active profile " +
-			"(with include=) writes and, with reapply_sysctl, neither /run/sysctl.d, /etc/sysctl.d nor /etc/sysctl.conf writes after it.",
-		Remedy:   "take the line out, or let `nodegate install` write " + ownFile,
+		Detects: "A file in sysctl.d, /etc/sysctl.conf or TuneD's profile sets a parameter of the policy to another " +
+			"value, and takes precedence.",
+		Symptom: "The node is right after nodegate ran, and wrong after the next boot or after a package ran `sysctl " +
+			"--system`.",
+		How: "Reads all sysctl.d directories as systemd-sysctl does at boot and as `sysctl --system` does later (where " +
+			"/etc/sysctl.conf comes last), and compares the winning line with the policy. If TuneD runs, also reads the values of its " +
+			"active profile (with include=), unless reapply_sysctl makes /run/sysctl.d, /etc/sysctl.d or /etc/sysctl.conf override them.",
+		Remedy:   "remove the line, or run `nodegate install`, which writes " + ownFile,
 		TradeOff: "",
 		Ref:      "https://man7.org/linux/man-pages/man5/sysctl.d.5.html",
 		Inspect:  inspectWhoWins,
@@ -38,11 +40,11 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (checks
 	if err != nil {
 		return s, err
 	}
-	late, err := leftToApply(h)
+	late, err := parametersLeftToApply(h)
 	if err != nil {
 		return s, err
 	}
-	tuned, tunedErr := tunedWrites(ctx, h)
+	tuned, tunedErr := tunedSettings(ctx, h)
 	var keys, got, remedies []string
 	for _, want := range p.Sysctls {
 		if want.Value == "" || want.Key.IsGlob() {
@@ -52,53 +54,53 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (checks
 		keys = append(keys, key)
 		atBoot, _ := boot.Winner(key, otherNames(key)...)
 		later, _ := reload.Winner(key, otherNames(key)...)
-		lost := losing(want, atBoot, "at boot")
+		lost := describeLoss(want, atBoot, "at boot")
 		if atBoot == later {
-			lost = losing(want, atBoot, "at boot and at sysctl --system")
+			lost = describeLoss(want, atBoot, "at boot and at sysctl --system")
 		} else {
-			lost = append(lost, losing(want, later, "at sysctl --system")...)
+			lost = append(lost, describeLoss(want, later, "at sysctl --system")...)
 		}
 		if !late[want.Key] {
 			got = append(got, lost...)
 		}
-		for _, w := range winners(atBoot, later) {
+		for _, w := range uniqueWinners(atBoot, later) {
 			said := checks.Seen(w.At(), policy.Key(w.Key).String()+" = "+w.Value)
-			if agrees(want, w) {
+			if hasPolicyValue(want, w) {
 				s.Evidence = append(s.Evidence, said)
 				continue
 			}
 			if late[want.Key] {
-				said.Text += "; the policy wants " + want.Value + " by a fact of this node, and `nodegate apply` sets it later"
+				said.Text += "; the policy wants " + want.Value + " depending on a fact of this node; `nodegate apply` sets it later"
 				s.Evidence = append(s.Evidence, said)
 				continue
 			}
-			// A lost value comes first: a person looks for that.
-			said.Text += "; the policy wants " + want.Value + overruled(boot, reload, key, want)
+			// Overridden values come first, because a reader looks for them.
+			said.Text += "; the policy wants " + want.Value + describeOverruled(boot, reload, key, want)
 			s.Evidence = slices.Insert(s.Evidence, len(remedies), said)
-			remedies = append(remedies, "take \""+policy.Key(w.Key).String()+" = "+w.Value+"\" out of "+w.At())
+			remedies = append(remedies, "remove \""+policy.Key(w.Key).String()+" = "+w.Value+"\" from "+w.At())
 		}
-		w, loses := tunedLoss(want, tuned)
+		w, loses := findTunedLoss(want, tuned)
 		said := checks.Seen(w.At(), "TuneD writes "+policy.Key(w.Key).String()+" = "+w.Value+"; the policy wants "+want.Value)
 		switch {
 		case loses && w.If != "":
-			said.Text += "; whether it does depends on " + w.If
+			said.Text += "; this depends on " + w.If
 			s.Evidence = append(s.Evidence, said)
 		case loses:
 			got = append(got, want.Key.String()+"="+w.Value+" by TuneD")
 			s.Evidence = slices.Insert(s.Evidence, len(remedies), said)
-			remedies = append(remedies, "take it out of "+w.At()+", or write \""+want.Key.String()+" = "+want.Value+"\" to a file in "+
+			remedies = append(remedies, "remove it from "+w.At()+", or add \""+want.Key.String()+" = "+want.Value+"\" to a file in "+
 				"/etc/sysctl.d, which TuneD applies after its profile unless reapply_sysctl is 0")
 		}
 	}
 	if keys == nil {
-		s.Skip = "the policy has no parameter with one exact value"
+		s.Skip = "the policy has no sysctl with a single value"
 		return s, nil
 	}
 	writers, err := runtimeWriters(ctx, h, p)
 	s.Evidence = append(s.Evidence, writers...)
 	if err = errors.Join(err, tunedErr); err != nil {
-		// The verdict on the files stands without it.
-		s.Evidence = append(s.Evidence, checks.Seen("other writers", "not known: "+err.Error()))
+		// The verdict on the files does not need it.
+		s.Evidence = append(s.Evidence, checks.Seen("other writers", "unknown: "+err.Error()))
 	}
 	if got != nil {
 		s.Differs(strings.Join(got, ", "), strings.Join(remedies, "; "))
@@ -106,9 +108,9 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (checks
 	return s, nil
 }
 
-// leftToApply returns the parameters that install left out of its file, because the requirement depends on a fact: none of the files
-// is to have the policy's value.
-func leftToApply(h *host.Host) (map[policy.Key]bool, error) {
+// parametersLeftToApply returns the parameters that install left out of its file because their
+// requirement depends on a fact: no file is expected to contain the policy's value.
+func parametersLeftToApply(h *host.Host) (map[policy.Key]bool, error) {
 	text, err := h.Files.ReadFile(ownFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, host.ErrNotRecorded) {
 		return nil, err
@@ -124,36 +126,36 @@ func leftToApply(h *host.Host) (map[policy.Key]bool, error) {
 	return late, nil
 }
 
-// losing names the parameter where a line wins against the policy. A parameter
-// that no file sets is not lost: nodegate-apply sets it.
-func losing(want policy.Sysctl, w config.Setting, when string) []string {
-	if w.File == "" || agrees(want, w) {
+// describeLoss names the parameter if a line overrides the policy. A parameter that no file sets is
+// not lost: nodegate-apply sets it.
+func describeLoss(want policy.Sysctl, w config.Setting, when string) []string {
+	if w.File == "" || hasPolicyValue(want, w) {
 		return nil
 	}
 	return []string{want.Key.String() + "=" + w.Value + " " + when}
 }
 
-func agrees(want policy.Sysctl, w config.Setting) bool {
+func hasPolicyValue(want policy.Sysctl, w config.Setting) bool {
 	return strings.Join(strings.Fields(w.Value), " ") == strings.Join(strings.Fields(want.Value), " ")
 }
 
-// winners returns the lines that win, each once.
-func winners(boot, later config.Setting) []config.Setting {
+// uniqueWinners returns the winning lines without duplicates.
+func uniqueWinners(boot, later config.Setting) []config.Setting {
 	all := []config.Setting{boot, later}
 	return slices.DeleteFunc(slices.Compact(all), func(w config.Setting) bool { return w.File == "" })
 }
 
-// overruled names the last line that agrees with the policy and lost.
-func overruled(boot, reload config.Sysctls, key string, want policy.Sysctl) string {
+// describeOverruled names the last line that agrees with the policy and was overridden.
+func describeOverruled(boot, reload config.Sysctls, key string, want policy.Sysctl) string {
 	for _, w := range slices.Backward(slices.Concat(boot.Setters(key), reload.Setters(key))) {
-		if agrees(want, w) {
-			return ", as " + w.At() + " says"
+		if hasPolicyValue(want, w) {
+			return ", as in " + w.At()
 		}
 	}
 	return ""
 }
 
-// otherNames returns the other names under which the kernel has the same parameter.
+// otherNames returns the aliases of a kernel parameter.
 func otherNames(key string) []string {
 	switch key {
 	case "net/ipv4/ip_forward":
@@ -168,7 +170,8 @@ func otherNames(key string) []string {
 	return nil
 }
 
-// sysctlFiles returns what systemd-sysctl applies at boot, and `sysctl --system` later.
+// sysctlFiles returns the settings that systemd-sysctl applies at boot, and `sysctl --system`
+// later.
 func sysctlFiles(h *host.Host) (boot, reload config.Sysctls, err error) {
 	if boot, err = config.SystemdSysctls(h.Files); err == nil {
 		reload, err = config.ProcpsSysctls(h.Files)

@@ -11,9 +11,8 @@ import (
 	"nodegate/policy"
 )
 
-// runtimeWriters returns the programs on this machine that are known to write a
-// parameter of the policy while they run. They have not overwritten it yet, so
-// they are evidence only.
+// runtimeWriters returns the programs on this machine that are known to write a parameter of the
+// policy while they run. They have not overwritten it yet, so they are only evidence.
 func runtimeWriters(ctx context.Context, h *host.Host, p *policy.Policy) ([]checks.Evidence, error) {
 	exact := func(key string) string {
 		i := slices.IndexFunc(p.Sysctls, func(s policy.Sysctl) bool { return string(s.Key) == key && s.Value != "" })
@@ -30,14 +29,14 @@ func runtimeWriters(ctx context.Context, h *host.Host, p *policy.Policy) ([]chec
 	if k.Found && k.Values["protectKernelDefaults"].Value != "true" {
 		for _, d := range config.KernelDefaults() {
 			if v := exact(d[0]); v != "" && v != d[1] {
-				found = append(found, checks.Seen("kubelet", "writes "+policy.Key(d[0]).String()+" = "+d[1]+" at its start, protectKernelDefaults "+
-					"is off"))
+				found = append(found, checks.Seen("kubelet", "writes "+policy.Key(d[0]).String()+" = "+d[1]+" at startup because "+
+					"protectKernelDefaults is off"))
 			}
 		}
 	}
 	for _, s := range p.Sysctls {
 		if key := string(s.Key); key == "net/netfilter/nf_conntrack_max" || strings.HasPrefix(key, "net/netfilter/nf_conntrack_tcp_timeout_") {
-			found = append(found, checks.Seen("kube-proxy", "writes "+s.Key.String()+" at its start, unless its conntrack settings are 0"))
+			found = append(found, checks.Seen("kube-proxy", "writes "+s.Key.String()+" at startup unless its conntrack settings are 0"))
 		}
 	}
 	if exact("net/ipv4/ip_forward") != "" {
@@ -50,8 +49,8 @@ func runtimeWriters(ctx context.Context, h *host.Host, p *policy.Policy) ([]chec
 		}
 	}
 	for _, unit := range []struct{ name, key, writes string }{
-		{"docker.service", "net/ipv4/ip_forward", "writes net.ipv4.ip_forward = 1 at its start"},
-		{"tuned.service", "", "applies the parameters of its profile whenever it starts"},
+		{"docker.service", "net/ipv4/ip_forward", "writes net.ipv4.ip_forward = 1 at startup"},
+		{"tuned.service", "", "applies its profile's parameters at every start"},
 	} {
 		if unit.key != "" && exact(unit.key) == "" {
 			continue
@@ -71,7 +70,7 @@ func runtimeWriters(ctx context.Context, h *host.Host, p *policy.Policy) ([]chec
 	if _, there, err := h.ReadIfAny("/etc/sysctl.d/99-k8s-general.conf"); err != nil {
 		return found, err
 	} else if there {
-		found = append(found, checks.Seen("/etc/sysctl.d/99-k8s-general.conf", "nodeup of kops writes it and runs sysctl --system"))
+		found = append(found, checks.Seen("/etc/sysctl.d/99-k8s-general.conf", "kops' nodeup writes it and runs sysctl --system"))
 	}
 	return found, nil
 }

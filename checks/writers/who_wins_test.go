@@ -19,51 +19,51 @@ func TestWhoWinsInAnImage(t *testing.T) {
 warn
 want: the policy's values win
 got: net.ipv4.ip_forward=0 at boot, net.ipv4.ip_forward=0 at sysctl --system
-evidence: /etc/sysctl.d/99-sysctl.conf:2: net.ipv4.ip_forward = 0; the policy wants 1, as /etc/sysctl.d/99-k8s-general.conf:1 says
-evidence: /etc/sysctl.conf:2: net.ipv4.ip_forward = 0; the policy wants 1, as /etc/sysctl.d/99-k8s-general.conf:1 says
-evidence: /etc/sysctl.d/99-k8s-general.conf: nodeup of kops writes it and runs sysctl --system
-remedy: take "net.ipv4.ip_forward = 0" out of /etc/sysctl.d/99-sysctl.conf:2; take "net.ipv4.ip_forward = 0" out of /etc/sysctl.conf:2`},
-		{What: "/etc/sysctl.conf that nobody links wins only later", Policy: checkstest.ForwardPolicy, Tree: map[string]string{
+evidence: /etc/sysctl.d/99-sysctl.conf:2: net.ipv4.ip_forward = 0; the policy wants 1, as in /etc/sysctl.d/99-k8s-general.conf:1
+evidence: /etc/sysctl.conf:2: net.ipv4.ip_forward = 0; the policy wants 1, as in /etc/sysctl.d/99-k8s-general.conf:1
+evidence: /etc/sysctl.d/99-k8s-general.conf: kops' nodeup writes it and runs sysctl --system
+remedy: remove "net.ipv4.ip_forward = 0" from /etc/sysctl.d/99-sysctl.conf:2; remove "net.ipv4.ip_forward = 0" from /etc/sysctl.conf:2`},
+		{What: "/etc/sysctl.conf without a link wins only later", Policy: checkstest.ForwardPolicy, Tree: map[string]string{
 			"/etc/sysctl.d/99-zz-nodegate.conf": own,
 			"/etc/sysctl.conf":                  "net.ipv4.ip_forward=0",
 		}, Want: `warn
 want: the policy's values win
 got: net.ipv4.ip_forward=0 at sysctl --system
-evidence: /etc/sysctl.conf:1: net.ipv4.ip_forward = 0; the policy wants 1, as /etc/sysctl.d/99-zz-nodegate.conf:2 says
+evidence: /etc/sysctl.conf:1: net.ipv4.ip_forward = 0; the policy wants 1, as in /etc/sysctl.d/99-zz-nodegate.conf:2
 evidence: /etc/sysctl.d/99-zz-nodegate.conf:2: net.ipv4.ip_forward = 1
-remedy: take "net.ipv4.ip_forward = 0" out of /etc/sysctl.conf:1`},
+remedy: remove "net.ipv4.ip_forward = 0" from /etc/sysctl.conf:1`},
 		{What: "a glob loses against our own line, a masked file and a directory are not read", Policy: "sysctl \"net.ipv4.conf.all.rp_filter\" { value = 0 }\n",
 			Tree: map[string]string{
 				"/usr/lib/sysctl.d/99-zzz-vendor.conf": "net.ipv4.conf.*.rp_filter = 2\n",
 				"/usr/lib/sysctl.d/99-zzzz.conf":       "net.ipv4.conf.all.rp_filter = 1\n",
 				"/etc/sysctl.d/99-zzzz.conf":           "-> /dev/null",
-				"/etc/sysctl.d/99-zzzzz.conf/":         "", // as a runtime makes of a hostPath that is not there
+				"/etc/sysctl.d/99-zzzzz.conf/":         "", // as a runtime creates for a missing hostPath
 				"/etc/sysctl.d/99-zz-nodegate.conf":    "net.ipv4.conf.all.rp_filter = 0\n",
 			}, Want: `pass
 want: the policy's values win
 got: the policy's values win
 evidence: /etc/sysctl.d/99-zz-nodegate.conf:1: net.ipv4.conf.all.rp_filter = 0`},
-		{What: "a glob wins where nobody names the parameter", Policy: "sysctl \"net.ipv4.conf.all.rp_filter\" { value = 0 }\n",
+		{What: "a glob wins if no file names the parameter", Policy: "sysctl \"net.ipv4.conf.all.rp_filter\" { value = 0 }\n",
 			Tree: map[string]string{
 				"/usr/lib/sysctl.d/50-default.conf": "net.ipv4.conf.*.rp_filter = 2\n",
 			}, Want: `warn
 want: the policy's values win
 got: net.ipv4.conf.all.rp_filter=2 at boot and at sysctl --system
 evidence: /usr/lib/sysctl.d/50-default.conf:1: net.ipv4.conf.*.rp_filter = 2; the policy wants 0
-remedy: take "net.ipv4.conf.*.rp_filter = 2" out of /usr/lib/sysctl.d/50-default.conf:1`},
-		{What: "what install leaves to apply is in no file", Policy: checkstest.ForwardPolicy,
+remedy: remove "net.ipv4.conf.*.rp_filter = 2" from /usr/lib/sysctl.d/50-default.conf:1`},
+		{What: "a parameter that install leaves to apply", Policy: checkstest.ForwardPolicy,
 			Tree: map[string]string{
 				"/usr/lib/sysctl.d/50-default.conf": "net.ipv4.ip_forward = 0\n",
 				"/etc/sysctl.d/99-zz-nodegate.conf": "# net.ipv4.ip_forward: 1; only `nodegate apply` sets it\n",
 			}, Want: `pass
 want: the policy's values win
 got: the policy's values win
-evidence: /usr/lib/sysctl.d/50-default.conf:1: net.ipv4.ip_forward = 0; the policy wants 1 by a fact of this node, and ` + "`nodegate apply` sets it later"},
-		{What: "bounds have no one value", Policy: "sysctl \"fs.inotify.max_user_watches\" { min = 1 }\n",
+evidence: /usr/lib/sysctl.d/50-default.conf:1: net.ipv4.ip_forward = 0; the policy wants 1 depending on a fact of this node; ` + "`nodegate apply`" + ` sets it later`},
+		{What: "bounds have no single value", Policy: "sysctl \"fs.inotify.max_user_watches\" { min = 1 }\n",
 			Tree: map[string]string{"/etc/hostname": "n"},
 			Want: `
 skipped
-skipped: the policy has no parameter with one exact value`},
+skipped: the policy has no sysctl with a single value`},
 	})
 }
 
@@ -76,18 +76,18 @@ func TestWhoWinsAgainstTuneD(t *testing.T) {
 			"/usr/lib/tuned/base/tuned.conf": "[sysctl]\n" + sysctls, "/etc/sysctl.d/50-own.conf": sysctlD,
 		}
 	}
-	const applies = "evidence: tuned.service: applies the parameters of its profile whenever it starts (node)"
+	const applies = "evidence: tuned.service: applies its profile's parameters at every start (node)"
 	const wins = "pass\nwant: the policy's values win\ngot: the policy's values win"
 	off := tuned("net.ipv4.ip_forward=0\n", "", "")
 	delete(off, "/etc/systemd/system/multi-user.target.wants/tuned.service")
 	checkstest.RunOne(t, "sysctl.who-wins", checks.Image, []checkstest.Case{
-		{What: "the included profile has it otherwise", Policy: checkstest.ForwardPolicy,
+		{What: "the included profile sets another value", Policy: checkstest.ForwardPolicy,
 			Tree: tuned("net.ipv4.ip_forward=0\n", "", ""), Want: `warn
 want: the policy's values win
 got: net.ipv4.ip_forward=0 by TuneD
 evidence: /usr/lib/tuned/base/tuned.conf:2: TuneD writes net.ipv4.ip_forward = 0; the policy wants 1
-evidence: tuned.service: applies the parameters of its profile whenever it starts (node)
-remedy: take it out of /usr/lib/tuned/base/tuned.conf:2, or write "net.ipv4.ip_forward = 1" to a file in /etc/sysctl.d, which TuneD applies after its profile unless reapply_sysctl is 0`},
+evidence: tuned.service: applies its profile's parameters at every start (node)
+remedy: remove it from /usr/lib/tuned/base/tuned.conf:2, or add "net.ipv4.ip_forward = 1" to a file in /etc/sysctl.d, which TuneD applies after its profile unless reapply_sysctl is 0`},
 		{What: "TuneD applies sysctl.d after it", Policy: checkstest.ForwardPolicy,
 			Tree: tuned("net.ipv4.ip_forward=0\n", "", "net.ipv4.ip_forward = 1\n"),
 			Want: wins + "\nevidence: /etc/sysctl.d/50-own.conf:1: net.ipv4.ip_forward = 1\n" + applies},
@@ -98,20 +98,20 @@ want: the policy's values win
 got: net.ipv4.ip_forward=0 by TuneD
 evidence: /usr/lib/tuned/base/tuned.conf:2: TuneD writes net.ipv4.ip_forward = 0; the policy wants 1
 evidence: /etc/sysctl.d/50-own.conf:1: net.ipv4.ip_forward = 1
-evidence: tuned.service: applies the parameters of its profile whenever it starts (node)
-remedy: take it out of /usr/lib/tuned/base/tuned.conf:2, or write "net.ipv4.ip_forward = 1" to a file in /etc/sysctl.d, which TuneD applies after its profile unless reapply_sysctl is 0`},
-		{What: "it only raises", Policy: "sysctl \"net.core.somaxconn\" { value = 4096 }\n", Tree: tuned("net.core.somaxconn=>2048\n", "", ""),
+evidence: tuned.service: applies its profile's parameters at every start (node)
+remedy: remove it from /usr/lib/tuned/base/tuned.conf:2, or add "net.ipv4.ip_forward = 1" to a file in /etc/sysctl.d, which TuneD applies after its profile unless reapply_sysctl is 0`},
+		{What: "the profile only raises the value, to less", Policy: "sysctl \"net.core.somaxconn\" { value = 4096 }\n", Tree: tuned("net.core.somaxconn=>2048\n", "", ""),
 			Want: wins + "\n" + applies},
-		{What: "it raises above", Policy: "sysctl \"net.core.somaxconn\" { value = 1024 }\n",
+		{What: "the profile raises the value above the policy's", Policy: "sysctl \"net.core.somaxconn\" { value = 1024 }\n",
 			Tree: tuned("net.core.somaxconn=>2048\n", "", ""), Want: `warn
 want: the policy's values win
 got: net.core.somaxconn=>2048 by TuneD
 evidence: /usr/lib/tuned/base/tuned.conf:2: TuneD writes net.core.somaxconn = >2048; the policy wants 1024
-evidence: tuned.service: applies the parameters of its profile whenever it starts (node)
-remedy: take it out of /usr/lib/tuned/base/tuned.conf:2, or write "net.core.somaxconn = 1024" to a file in /etc/sysctl.d, which TuneD applies after its profile unless reapply_sysctl is 0`},
+evidence: tuned.service: applies its profile's parameters at every start (node)
+remedy: remove it from /usr/lib/tuned/base/tuned.conf:2, or add "net.core.somaxconn = 1024" to a file in /etc/sysctl.d, which TuneD applies after its profile unless reapply_sysctl is 0`},
 		{What: "only on some machines", Policy: checkstest.ForwardPolicy, Tree: tuned("net.ipv4.ip_forward=0\nuname_regex=aarch64\n", "", ""),
-			Want: wins + "\nevidence: /usr/lib/tuned/base/tuned.conf:2: TuneD writes net.ipv4.ip_forward = 0; the policy wants 1; whether it " +
-				"does depends on uname_regex=aarch64\n" + applies},
+			Want: wins + "\nevidence: /usr/lib/tuned/base/tuned.conf:2: TuneD writes net.ipv4.ip_forward = 0; the policy wants 1; this " +
+				"depends on uname_regex=aarch64\n" + applies},
 		{What: "TuneD is off", Policy: checkstest.ForwardPolicy, Tree: off, Want: wins},
 	})
 }
@@ -138,10 +138,10 @@ func TestWhoWinsNamesWriters(t *testing.T) {
 	checkstest.Equal(t, "evidence", `
 /etc/sysctl.d/99-zz-nodegate.conf:1: net.ipv4.ip_forward = 1
 /etc/sysctl.d/99-zz-nodegate.conf:2: kernel.panic = 5
-kubelet: writes kernel.panic = 10 at its start, protectKernelDefaults is off
-kube-proxy: writes net.netfilter.nf_conntrack_max at its start, unless its conntrack settings are 0
+kubelet: writes kernel.panic = 10 at startup because protectKernelDefaults is off
+kube-proxy: writes net.netfilter.nf_conntrack_max at startup unless its conntrack settings are 0
 /etc/systemd/networkd.conf:2: systemd-networkd writes net.ipv4.ip_forward: IPv4Forwarding=yes
-docker.service: writes net.ipv4.ip_forward = 1 at its start
-tuned.service: applies the parameters of its profile whenever it starts (throughput-performance)
-/etc/sysctl.d/99-k8s-general.conf: nodeup of kops writes it and runs sysctl --system`, got)
+docker.service: writes net.ipv4.ip_forward = 1 at startup
+tuned.service: applies its profile's parameters at every start (throughput-performance)
+/etc/sysctl.d/99-k8s-general.conf: kops' nodeup writes it and runs sysctl --system`, got)
 }

@@ -11,8 +11,8 @@ import (
 	"nodegate/policy"
 )
 
-// tunedWrites returns what TuneD's active profile writes last, where TuneD runs.
-func tunedWrites(ctx context.Context, h *host.Host) ([]config.TunedSetting, error) {
+// tunedSettings returns the settings of TuneD's active profile that apply last, if TuneD runs.
+func tunedSettings(ctx context.Context, h *host.Host) ([]config.TunedSetting, error) {
 	on, _, err := h.UnitOn(ctx, "tuned.service")
 	if err != nil || !on {
 		return nil, err
@@ -20,21 +20,22 @@ func tunedWrites(ctx context.Context, h *host.Host) ([]config.TunedSetting, erro
 	return config.TunedSysctls(h.Files)
 }
 
-// tunedLoss returns the profile's line that sets a parameter to another value than
-// the policy's, if there is one.
-func tunedLoss(want policy.Sysctl, writes []config.TunedSetting) (config.TunedSetting, bool) {
+// findTunedLoss returns the profile's line that sets a parameter, and whether its value differs
+// from the policy's.
+func findTunedLoss(want policy.Sysctl, writes []config.TunedSetting) (config.TunedSetting, bool) {
 	names := append(otherNames(string(want.Key)), string(want.Key))
 	for _, w := range slices.Backward(writes) {
 		if !slices.Contains(names, w.Key) {
 			continue
 		}
-		return w, !tunedAgrees(want, w.Value)
+		return w, !tunedAllows(want, w.Value)
 	}
 	return config.TunedSetting{}, false
 }
 
-// tunedAgrees reads >N as at least N and <N as at most N.
-func tunedAgrees(want policy.Sysctl, value string) bool {
+// tunedAllows reports whether a TuneD value agrees with the policy; >N means at least N and <N at
+// most N.
+func tunedAllows(want policy.Sysctl, value string) bool {
 	bound, err := strconv.ParseInt(strings.TrimSpace(strings.TrimLeft(value, "<>")), 10, 64)
 	wanted, wantErr := strconv.ParseInt(want.Value, 10, 64)
 	switch {

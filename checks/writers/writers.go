@@ -1,5 +1,5 @@
-// Package writers names the programs and files of a node that set what the
-// policy sets, or remove what the CNI made.
+// Package writers lists the problems of other programs and files that set the parameters of the
+// policy, or remove the CNI's routes and rules.
 package writers
 
 import "nodegate/checks"

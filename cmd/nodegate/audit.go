@@ -59,8 +59,7 @@ Exit status: 0 no finding or only warnings, 1 findings that break traffic, 2 unr
   kubectl get endpointslices -A -o json > slices.json
   nodegate audit --endpoints slices.json
   nodegate audit --service default/web          one Service's path, and each endpoint's chance
-  nodegate audit --service default/web --format svg --output web.svg
-  nodegate audit --format dot | dot -Tsvg > services.svg     of many, those with a finding`,
+  nodegate audit --service default/web --format svg --output web.svg`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
@@ -80,9 +79,9 @@ Exit status: 0 no finding or only warnings, 1 findings that break traffic, 2 unr
 	f.StringVar(&o.proxy.Healthz, "healthz", "", "kube-proxy's health `URL` (default on the node http://127.0.0.1:10256/healthz)")
 	f.StringVar(&o.proxy.Metrics, "metrics", "", "kube-proxy's metrics `URL` (default on the node http://127.0.0.1:10249/metrics)")
 	f.StringArrayVar(&o.proxy.Logs, "log", nil, "read kube-proxy's log in `FILE` (default on the node: where it usually is)")
-	o.formatFlags(c, "it", "text", "json", "junit", "tap", "prometheus", "npd", "dot", "svg")
+	o.formatFlags(c, "it", "text", "json", "junit", "tap", "prometheus", "npd", "svg")
 	timeoutFlag(f, &o.timeout, auditTimeout, "give up after this long; what is not certain by then is unknown")
-	f.BoolVarP(&o.verbose, "verbose", "v", false, "list or draw every Service, also of a large cluster")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "list every Service, also of a large cluster")
 	c.MarkFlagsMutuallyExclusive("endpoints", "kubeconfig", "in-cluster")
 	return c
 }
@@ -125,13 +124,7 @@ func (o *auditOptions) run(c *cobra.Command) error {
 
 // renderer returns the writer of the requested format.
 func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *proxyrules.Judgment, report.Report) error, error) {
-	graph := map[string]func(io.Writer, *proxyrules.Judgment) error{
-		"dot": func(w io.Writer, rep *proxyrules.Judgment) error { return report.AuditDOT(w, rep, o.verbose) },
-	}
-	if o.service != "" {
-		graph["text"], graph["svg"] = report.ServiceTree, report.ServiceSVG
-	}
-	draw := graph[o.format]
+	draw := map[string]func(io.Writer, *proxyrules.Judgment) error{"text": report.ServiceTree, "svg": report.ServiceSVG}[o.format]
 	switch {
 	case draw != nil && o.service != "":
 		return func(w io.Writer, rep *proxyrules.Judgment, _ report.Report) error {
@@ -142,9 +135,7 @@ func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *proxyrules.J
 			return draw(w, one)
 		}, nil
 	case o.service != "":
-		return nil, fmt.Errorf("--service is drawn as text, dot or svg; %q is none of them", o.format)
-	case draw != nil:
-		return func(w io.Writer, rep *proxyrules.Judgment, _ report.Report) error { return draw(w, rep) }, nil
+		return nil, fmt.Errorf("--service is drawn as text or svg; %q is neither", o.format)
 	case o.format == "svg":
 		return nil, errors.New("--format svg draws one Service: name it with --service NAMESPACE/NAME")
 	case o.format == "text":
@@ -161,7 +152,7 @@ func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *proxyrules.J
 	}
 	write, err := report.Renderer(o.format, report.Plain, o.verbose)
 	if err != nil {
-		return nil, fmt.Errorf("--format is text, json, junit, tap, prometheus, npd, dot or svg; %q is none of them", o.format)
+		return nil, fmt.Errorf("--format is text, json, junit, tap, prometheus, npd or svg; %q is none of them", o.format)
 	}
 	return func(w io.Writer, _ *proxyrules.Judgment, r report.Report) error { return write(w, r) }, nil
 }

@@ -32,6 +32,8 @@ func TestContract(t *testing.T) {
 	c := newContractor(t, "")
 	c.names()
 	c.flags("nodegate")
+	c.add("flag nodegate publish") // hidden, but units and DaemonSets of earlier versions call it
+	c.flags("nodegate publish")
 	c.inputs()
 	for _, call := range []struct{ situation, line string }{
 		{"check broken", "check --policy node.hcl --snapshot broken.json"},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"reflect"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/checks/catalog"
+	"nodegate/checks/datapath"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
 	"nodegate/internal/host/tree"
@@ -207,6 +209,9 @@ func newUninstall() *cobra.Command {
 			default:
 				offerRevert(c.ErrOrStderr())
 			}
+			if err == nil && h.Live() {
+				removeProbes(c)
+			}
 			return err
 		},
 	}
@@ -216,6 +221,20 @@ func newUninstall() *cobra.Command {
 	c.Flags().StringVar(&o.root, "root", "/", "`DIR` with the file tree of the machine")
 	c.Flags().BoolVar(&force, "force", false, "also remove or replace files that were changed since nodegate wrote them")
 	return c
+}
+
+// removeProbes removes what killed probes left in this network namespace. Without CAP_NET_ADMIN or /proc no probe ran here. A failure
+// is only reported: the installation is gone by then, and a package's removal must not stop there.
+func removeProbes(c *cobra.Command) {
+	ctx, cancel := context.WithTimeout(c.Context(), 30*time.Second)
+	defer cancel()
+	removed, err := datapath.Clean(ctx)
+	for _, name := range removed {
+		fmt.Fprintln(c.OutOrStdout(), "removed", name)
+	}
+	if err != nil && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, fs.ErrNotExist) {
+		fmt.Fprintf(c.ErrOrStderr(), "nodegate: the leftovers of a killed probe, if any, are still there: %v\n", err)
+	}
 }
 
 // readableThere returns an error where the policy means something else without the

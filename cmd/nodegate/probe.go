@@ -30,7 +30,7 @@ func newProbe() *cobra.Command {
 		Example: `  nodegate probe bridge
   nodegate probe service 10.96.0.10:53 --proto dns -n 1000`,
 	}
-	c.AddCommand(newProbeBridge(), newProbeService(), newProbeClean())
+	c.AddCommand(newProbeBridge(), newProbeService())
 	return c
 }
 
@@ -48,7 +48,8 @@ translated, or shows from packet counters which half was lost.
 
 Without --in-scratch it runs with this machine's own settings, needs root, and
 adds a bridge, two links and a table for the time of the probe. With --in-scratch
-all of it is in a new network namespace, and an ordinary user can run it.
+all of it is in a new network namespace, and an ordinary user can run it. The next
+probe removes the leftovers of one that was killed; so does "nodegate uninstall".
 
 Exit status: 0 pass, 1 fail: lost, 2 wrong call, 3 unknown.`,
 		Example: `  nodegate probe bridge
@@ -147,27 +148,6 @@ Exit status: 0 none failed, 1 some failed, 2 wrong call, 3 unknown.`,
 	completeWith(c, "proto", "tcp", "dns")
 	c.MarkFlagsMutuallyExclusive("endpoints", "kubeconfig")
 	return c
-}
-
-func newProbeClean() *cobra.Command {
-	return &cobra.Command{
-		Use:     "clean",
-		Short:   "Remove what killed probes left behind",
-		Example: "  nodegate probe clean",
-		Args:    cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(c.Context(), 30*time.Second)
-			defer cancel()
-			removed, err := datapath.Clean(ctx)
-			for _, name := range removed {
-				fmt.Fprintln(c.OutOrStdout(), "removed", name)
-			}
-			if err == nil && len(removed) == 0 {
-				fmt.Fprintln(c.OutOrStdout(), "nothing to remove")
-			}
-			return err
-		},
-	}
 }
 
 // newProbeChild is the process that a probe starts in a user namespace; it speaks JSON.

@@ -22,7 +22,7 @@ func newPublish() *cobra.Command {
 	var o options
 	var follow, condition string
 	c := &cobra.Command{
-		Use:   "publish",
+		Use: "publish", Hidden: true, // units and the DaemonSet call it
 		Short: "Check once, and write the verdict as a condition of this node's Node",
 		Long: `Publish runs the requirements of stage run, and writes their verdict as the condition
 that the policy's publish block names, with an Event where it has changed. It is for

@@ -1,17 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
-	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
-
-	"aead.dev/minisign"
-
-	"nodegate/internal/signature"
 )
+
+// sumsName is the list of sums, in the form of sha256sum.
+const sumsName = "SHA256SUMS"
 
 // sums writes the sums of everything made so far, as sha256sum does.
 func (r release) sums() error {
@@ -28,46 +26,30 @@ func (r release) sums() error {
 		fmt.Fprintf(&list, "%s  %s\n", sha256Of(content), f.Name())
 	}
 	fmt.Print(list.String())
-	return put(filepath.Join(r.dir, signature.ListName), []byte(list.String()), 0o644)
+	return put(filepath.Join(r.dir, sumsName), []byte(list.String()), 0o644)
 }
 
-// sign signs the list and the provenance, so that minisign(1) and `nodegate verify` prove it.
+// sign signs the list and the provenance with minisign(1). Both comments are given, because
+// its own ones contain the time of the signature.
 func (r release) sign() error {
-	file := os.Getenv("NODEGATE_SIGNING_KEY")
-	if file == "" {
+	key := os.Getenv("NODEGATE_SIGNING_KEY")
+	if key == "" {
 		fmt.Println("not signed: NODEGATE_SIGNING_KEY names no secret key of minisign")
 		return nil
 	}
-	key, err := secretKey(file, os.Getenv("NODEGATE_SIGNING_PASSWORD"))
-	if err != nil {
-		return fmt.Errorf("reading the secret key %s: %w", file, err)
-	}
-	for _, name := range []string{signature.ListName, signature.ProvenanceName} {
-		content, err := os.ReadFile(filepath.Join(r.dir, name))
-		if err != nil {
+	for _, name := range []string{sumsName, provenanceName} {
+		file := filepath.Join(r.dir, name)
+		signature := file + ".minisig"
+		cmd := exec.Command("minisign", "-S", "-s", key, "-m", file, "-x", signature, "-c", "minisign signature of nodegate's "+name,
+			"-t", fmt.Sprintf("nodegate %s timestamp:%d", r.version, r.time.Unix()))
+		// minisign reads the password here; it asks for none if the key is not encrypted.
+		cmd.Stdin = strings.NewReader(os.Getenv("NODEGATE_SIGNING_PASSWORD") + "\n")
+		if err := command(cmd); err != nil {
 			return err
 		}
-		hashed := minisign.NewReader(bytes.NewReader(content))
-		if _, err := io.Copy(io.Discard, hashed); err != nil {
-			return err
-		}
-		comment := fmt.Sprintf("nodegate %s timestamp:%d", r.version, r.time.Unix())
-		signed := hashed.SignWithComments(key, comment, "minisign signature of nodegate's "+name)
-		if err := put(filepath.Join(r.dir, name+signature.Suffix), signed, 0o644); err != nil {
+		if err := os.Chmod(signature, 0o644); err != nil { // whatever the umask
 			return err
 		}
 	}
 	return nil
-}
-
-func secretKey(file, password string) (minisign.PrivateKey, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return minisign.PrivateKey{}, err
-	}
-	if minisign.IsEncrypted(text) {
-		return minisign.DecryptKey(password, text)
-	}
-	var key minisign.PrivateKey
-	return key, key.UnmarshalText(text)
 }

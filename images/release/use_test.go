@@ -17,42 +17,84 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// TestSigned: nodegate and the tools that everybody has agree on the release,
-// and on one that was changed.
+// TestSigned: the tools that everybody has verify the release, and refuse one that was changed.
 func TestSigned(t *testing.T) {
 	r := releaseMade(t)
 	dir := filepath.Join(t.TempDir(), "dist")
 	say(t, "cp", "-r", r.dir, dir)
-	nodegate := r.the(t, "nodegate-linux-amd64")
-	all := func(want int) {
+	verify := func(script string, want bool) {
 		t.Helper()
-		if code, out := try(t, nodegate, "verify", "--key", r.public, dir); code != want {
-			t.Errorf("verify: exit status %d, want %d\n%s", code, want, out)
-		}
-		code, _ := try(t, "sh", "-c", `cd "$1" && minisign -qVm SHA256SUMS -p "$2" && sha256sum --quiet -c SHA256SUMS`, "sh", dir, r.public)
-		if (code == 0) != (want == 0) {
-			t.Errorf("minisign and sha256sum: exit status %d, nodegate's is %d", code, want)
+		if code, out := try(t, "sh", "-c", `cd "$1" && `+script, "sh", dir, r.public); (code == 0) != want {
+			t.Errorf("%s: exit status %d, want success: %t\n%s", script, code, want, out)
 		}
 	}
-	all(0)
-	if out := say(t, nodegate, "verify", "--key", r.public, dir); !strings.Contains(out, "ok: 12 files") ||
-		!strings.Contains(out, "provenance: v1.0.0 from commit 0123456789abcdef0123456789abcdef01234567, by ") {
-		t.Errorf("verify says: %s", out)
-	}
+	const sums = `minisign -Vm SHA256SUMS -p "$2" && sha256sum --strict -c SHA256SUMS`
+	const statement = `minisign -Vm nodegate.provenance.json -p "$2"`
+	verify(sums, true)
+	verify(statement, true)
 	image := filepath.Join(dir, "nodegate-image.oci.tar")
 	kept := readFile(t, image)
 	write(t, image, kept+"x")
-	all(1)
+	verify(sums, false)
 	write(t, image, kept)
-	all(0)
-	provenance := filepath.Join(dir, "nodegate.provenance.json")
-	write(t, provenance+".minisig", readFile(t, filepath.Join(dir, "SHA256SUMS.minisig")))
-	if code, out := try(t, nodegate, "verify", "--key", r.public, dir); code != 1 ||
-		!strings.Contains(out, "nodegate.provenance.json: the signature does not match") {
-		t.Errorf("a provenance with another file's signature: exit status %d\n%s", code, out)
+	verify(sums, true)
+	list := filepath.Join(dir, "SHA256SUMS")
+	write(t, filepath.Join(dir, "nodegate.provenance.json.minisig"), readFile(t, list+".minisig"))
+	verify(statement, false)
+	write(t, list, readFile(t, list)+"\n")
+	verify(sums, false)
+}
+
+// TestSignedEncrypted: a key with a password signs; with a wrong password nothing is signed.
+func TestSignedEncrypted(t *testing.T) {
+	hosttest.NeedProgram(t, "minisign")
+	keys := t.TempDir()
+	generate := exec.Command("minisign", "-G", "-p", keys+"/pub", "-s", keys+"/secret")
+	generate.Stdin = strings.NewReader("a password\na password\n")
+	if err := command(generate); err != nil {
+		t.Fatal(err)
 	}
-	write(t, filepath.Join(dir, "SHA256SUMS"), readFile(t, filepath.Join(dir, "SHA256SUMS"))+"\n")
-	all(1)
+	t.Setenv("NODEGATE_SIGNING_KEY", keys+"/secret")
+	r := release{version: "v1.0.0", dir: t.TempDir()}
+	write(t, filepath.Join(r.dir, sumsName), "sums\n")
+	write(t, filepath.Join(r.dir, provenanceName), "{}\n")
+	if err := r.sign(); err == nil || !strings.Contains(err.Error(), "Wrong password") {
+		t.Errorf("without the password: %v", err)
+	}
+	t.Setenv("NODEGATE_SIGNING_PASSWORD", "a password")
+	if err := r.sign(); err != nil {
+		t.Fatal(err)
+	}
+	if out := say(t, "minisign", "-Vm", filepath.Join(r.dir, sumsName), "-p", keys+"/pub"); !strings.Contains(out, "nodegate v1.0.0 timestamp:") {
+		t.Errorf("the trusted comment: %s", out)
+	}
+}
+
+// TestProvenance: the statement names the commit, and each file of the list by its sum.
+func TestProvenance(t *testing.T) {
+	r := releaseMade(t)
+	var s statement
+	if err := json.Unmarshal([]byte(readFile(t, r.the(t, provenanceName))), &s); err != nil {
+		t.Fatal(err)
+	}
+	want, got := sumsOf(t, r.dir), map[string]string{}
+	for _, name := range []string{sumsName, sumsName + ".minisig", provenanceName, provenanceName + ".minisig"} {
+		delete(want, name) // made after the statement
+	}
+	for _, f := range s.Subject {
+		got[f.Name] = f.Digest["sha256"]
+	}
+	if d := cmp.Diff(want, got); d != "" || len(want) < 10 {
+		t.Errorf("%d files (-release +statement):\n%s", len(want), d)
+	}
+	definition := s.Predicate.BuildDefinition
+	const commit = "0123456789abcdef0123456789abcdef01234567"
+	if definition.ExternalParameters["VERSION"] != "v1.0.0" || definition.ResolvedDependencies[0].Digest["gitCommit"] != commit {
+		t.Errorf("the statement describes another release: %+v", definition)
+	}
+	if s.Type != statementType || s.PredicateType != predicateType {
+		t.Errorf("types %q and %q", s.Type, s.PredicateType)
+	}
 }
 
 // podmanHere makes podman keep everything where the test removes it. The program

@@ -10,6 +10,7 @@ import (
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/nlattr"
 	"nodegate/internal/ruleset"
 )
 
@@ -30,34 +31,21 @@ const (
 // attributes are those of one message, by number.
 type attributes [24][]byte
 
-// read takes the attributes of a message apart, or those in one of them.
+// read splits the attributes of a message, or those in one of them.
 func read(message []byte, in uint16) (attributes, error) {
-	var all attributes
 	if len(message) < header {
-		return all, io.ErrUnexpectedEOF
+		return attributes{}, io.ErrUnexpectedEOF
 	}
-	take := func(d *netlink.AttributeDecoder) error {
-		for d.Next() {
-			if kind := d.Type(); int(kind) < len(all) {
-				all[kind] = d.Bytes()
-			}
-		}
-		return nil
+	a, err := split(message[header:])
+	if err != nil || in == 0 {
+		return a, err
 	}
-	d, err := netlink.NewAttributeDecoder(message[header:])
-	if err != nil {
-		return all, err
-	}
-	if in == 0 {
-		_ = take(d)
-		return all, d.Err()
-	}
-	for d.Next() {
-		if d.Type() == in {
-			d.Nested(take)
-		}
-	}
-	return all, d.Err()
+	return split(a[in])
+}
+
+func split(b []byte) (a attributes, err error) {
+	err = nlattr.Split(b, a[:])
+	return a, err
 }
 
 // number returns an attribute of the kernel's byte order, 0 where it is not there.

@@ -13,6 +13,7 @@ import (
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/nlattr"
 	"nodegate/internal/ruleset"
 )
 
@@ -32,6 +33,11 @@ var sourceSets = []struct{ Closed, Ranges string }{
 	{"KUBE-LOAD-BALANCER-FW", "KUBE-LOAD-BALANCER-SOURCE-CIDR"},
 	{"KUBE-6-LOAD-BALANCER-FW", "KUBE-6-LOAD-BALANCER-SOURCE-CID"},
 }
+
+// The ipset functions of vishvananda/netlink (1.3.1) have the same entries, but start a goroutine for each nest of attributes. Two sets
+// of 5,000 entries each take 0.84 to 2.0 s of processor time, and 0.02 to 0.03 s here; audit and watch read them again and again. Those
+// functions also take no context, so an audit that ends would wait for the kernel. They drop a malformed entry without an error, and
+// write unknown attributes to the standard logger.
 
 // sources returns who may use the addresses of load balancers, nil where there are no such sets. It never loads the module.
 func sources(ctx context.Context) (map[ruleset.Portal][]netip.Prefix, error) {
@@ -104,38 +110,24 @@ func (c *conn) entries(name string) ([]entry, error) {
 
 // decodeEntries appends the entries that a message has. One of another protocol is passed over.
 func decodeEntries(all []entry, message []byte) ([]entry, error) {
-	if len(message) < header {
-		return nil, fmt.Errorf("a message of %d bytes", len(message))
-	}
-	d, err := netlink.NewAttributeDecoder(message[header:])
-	if err != nil {
-		return nil, err
-	}
-	for d.Next() {
-		if d.Type() != aSetEntries {
+	a, err := read(message, 0)
+	for entries := a[aSetEntries]; err == nil && len(entries) > 0; {
+		var kind int
+		var data []byte
+		if kind, data, entries, err = nlattr.Next(entries); err != nil || kind != aSetData {
 			continue
 		}
-		d.Nested(func(d *netlink.AttributeDecoder) error {
-			for d.Next() {
-				if d.Type() != aSetData {
-					continue
-				}
-				e, ok, err := decodeEntry(d.Bytes())
-				if err != nil {
-					return err
-				}
-				if ok {
-					all = append(all, e)
-				}
-			}
-			return nil
-		})
+		var e entry
+		var ok bool
+		if e, ok, err = decodeEntry(data); ok {
+			all = append(all, e)
+		}
 	}
-	return all, d.Err()
+	return all, err
 }
 
 func decodeEntry(data []byte) (e entry, ok bool, err error) {
-	a, err := read(append(make([]byte, header), data...), 0)
+	a, err := split(data)
 	if err != nil {
 		return e, false, err
 	}
@@ -167,7 +159,7 @@ func decodeEntry(data []byte) (e entry, ok bool, err error) {
 
 // setAddress reads the address in an attribute: IPSET_ATTR_IPADDR_IPV4 or _IPV6.
 func setAddress(attribute []byte) (netip.Addr, error) {
-	a, err := read(append(make([]byte, header), attribute...), 0)
+	a, err := split(attribute)
 	if err != nil {
 		return netip.Addr{}, err
 	}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/nlattr"
 )
 
 // Translated returns the flows of conntrack whose destination was changed (DNAT), of every zone, protocol and address family.
@@ -39,15 +41,15 @@ func (n *Namespace) Translated(ctx context.Context) ([]Flow, error) {
 // destNAT reports whether a flow's destination was changed. It reads no other attribute: most of a table's flows are
 // not translated.
 func destNAT(b []byte) bool {
-	for b = b[min(nfGenMsg, len(b)):]; len(b) >= unix.SizeofNlAttr; {
-		size, kind := int(binary.NativeEndian.Uint16(b)), binary.NativeEndian.Uint16(b[2:])&^(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER)
-		if size < unix.SizeofNlAttr || size > len(b) {
+	for b = b[min(nfGenMsg, len(b)):]; len(b) > 0; {
+		kind, value, rest, err := nlattr.Next(b)
+		if err != nil {
 			return false
 		}
-		if kind == ctaStatus && size == unix.SizeofNlAttr+4 {
-			return binary.BigEndian.Uint32(b[unix.SizeofNlAttr:])&ipsDstNAT != 0
+		if kind == ctaStatus && len(value) == 4 {
+			return binary.BigEndian.Uint32(value)&ipsDstNAT != 0
 		}
-		b = b[min(len(b), (size+unix.NLA_ALIGNTO-1)&^(unix.NLA_ALIGNTO-1)):]
+		b = rest
 	}
 	return false
 }

@@ -1,7 +1,6 @@
 package netns
 
 import (
-	"encoding/binary"
 	"fmt"
 	"strings"
 
@@ -56,18 +55,14 @@ func decodeStats(b []byte) (line string, err error) {
 	if len(b) < nfGenMsg {
 		return "", fmt.Errorf("reading conntrack's counters: %d bytes are no message", len(b))
 	}
-	d, err := newFlowDecoder(b[nfGenMsg:])
-	if err != nil {
-		return "", err
-	}
-	counters := map[uint16]uint32{}
-	for d.Next() {
-		if raw := d.Bytes(); len(raw) == 4 {
-			counters[d.Type()] = binary.BigEndian.Uint32(raw)
-		}
-	}
+	r := flowReader{}
+	a := r.split(b[nfGenMsg:])
 	for _, s := range ctStats() {
-		line += fmt.Sprintf("%08x ", counters[s.attribute])
+		n := uint64(0)
+		if raw := a[s.attribute]; len(raw) == 4 {
+			n = r.number(raw, 4)
+		}
+		line += fmt.Sprintf("%08x ", n)
 	}
-	return line, d.Err()
+	return line, r.err
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/nlattr"
 )
 
 // The attributes of a flow, linux/netfilter/nfnetlink_conntrack.h, and the bits of
@@ -92,101 +94,70 @@ func decodeFlow(b []byte) (f Flow, err error) {
 	if len(b) < nfGenMsg {
 		return f, errShortFlow
 	}
-	d, err := newFlowDecoder(b[nfGenMsg:])
-	if err != nil {
-		return f, err
+	r := flowReader{}
+	a := r.split(b[nfGenMsg:])
+	f.Orig, f.Reply = r.tuple(a[ctaTupleOrig]), r.tuple(a[ctaTupleReply])
+	status := r.number(a[ctaStatus], 4)
+	f.SeenReply, f.SourceNAT, f.DestNAT = status&ipsSeenReply != 0, status&ipsSrcNAT != 0, status&ipsDstNAT != 0
+	info := r.split(a[ctaProtoInfo])
+	tcp := r.split(info[ctaProtoInfoTCP])
+	if state := tcp[ctaProtoInfoTCPState]; state != nil {
+		f.TCPState = tcpState(uint8(r.number(state, 1)))
 	}
-	for d.Next() {
-		switch d.Type() {
-		case ctaTupleOrig:
-			d.Nested(f.Orig.decode)
-		case ctaTupleReply:
-			d.Nested(f.Reply.decode)
-		case ctaStatus:
-			status := d.Uint32()
-			f.SeenReply, f.SourceNAT, f.DestNAT = status&ipsSeenReply != 0, status&ipsSrcNAT != 0, status&ipsDstNAT != 0
-		case ctaProtoInfo:
-			d.Nested(f.decodeProtoInfo)
-		case ctaTimeout:
-			f.Timeout = time.Duration(d.Uint32()) * time.Second
-		case ctaTimestamp:
-			d.Nested(f.decodeTimestamp)
-		}
+	f.Timeout = time.Duration(r.number(a[ctaTimeout], 4)) * time.Second
+	times := r.split(a[ctaTimestamp])
+	if start := times[ctaTimestampStart]; start != nil {
+		f.Began = time.Unix(0, int64(r.number(start, 8)))
 	}
-	if err := d.Err(); err != nil {
-		return Flow{}, fmt.Errorf("reading a conntrack flow: %w", err)
+	if r.err != nil {
+		return Flow{}, fmt.Errorf("reading a conntrack flow: %w", r.err)
 	}
 	return f, nil
 }
 
-// newFlowDecoder reads numbers in network order, as ctnetlink writes them.
-func newFlowDecoder(b []byte) (*netlink.AttributeDecoder, error) {
-	d, err := netlink.NewAttributeDecoder(b)
-	if err != nil {
-		return nil, fmt.Errorf("reading a conntrack flow: %w", err)
-	}
-	d.ByteOrder = binary.BigEndian
-	return d, nil
+// flowReader reads attributes and keeps the first error.
+type flowReader struct{ err error }
+
+// flowAttributes are those of a flow, or of a nest in one, by their type; nil if absent.
+type flowAttributes [ctaTimestamp + 1][]byte
+
+func (r *flowReader) split(b []byte) (a flowAttributes) {
+	r.keep(nlattr.Split(b, a[:]))
+	return a
 }
 
-func (f *Flow) decodeProtoInfo(d *netlink.AttributeDecoder) error {
-	for d.Next() {
-		if d.Type() == ctaProtoInfoTCP {
-			d.Nested(func(d *netlink.AttributeDecoder) error {
-				for d.Next() {
-					if d.Type() == ctaProtoInfoTCPState {
-						f.TCPState = tcpState(d.Uint8())
-					}
-				}
-				return nil
-			})
-		}
+// number returns a number in network order, as ctnetlink writes them, 0 if it is absent.
+func (r *flowReader) number(b []byte, size int) (n uint64) {
+	if b != nil && len(b) != size {
+		r.keep(fmt.Errorf("a number of %d bytes has %d", size, len(b)))
 	}
-	return nil
+	for _, digit := range b {
+		n = n<<8 | uint64(digit)
+	}
+	return n
 }
 
-func (f *Flow) decodeTimestamp(d *netlink.AttributeDecoder) error {
-	for d.Next() {
-		if d.Type() == ctaTimestampStart {
-			f.Began = time.Unix(0, int64(d.Uint64()))
-		}
+func (r *flowReader) keep(err error) {
+	if r.err == nil {
+		r.err = err
 	}
-	return nil
 }
 
-func (t *Tuple) decode(d *netlink.AttributeDecoder) error {
-	var from, to netip.Addr
-	var ports [2]uint16
-	for d.Next() {
-		switch d.Type() {
-		case ctaTupleIP:
-			d.Nested(func(d *netlink.AttributeDecoder) error {
-				for d.Next() {
-					switch d.Type() {
-					case ctaIPv4Src, ctaIPv6Src:
-						from, _ = netip.AddrFromSlice(d.Bytes())
-					case ctaIPv4Dst, ctaIPv6Dst:
-						to, _ = netip.AddrFromSlice(d.Bytes())
-					}
-				}
-				return nil
-			})
-		case ctaTupleProto:
-			d.Nested(func(d *netlink.AttributeDecoder) error {
-				for d.Next() {
-					switch d.Type() {
-					case ctaProtoNum:
-						t.Proto = d.Uint8()
-					case ctaProtoSrcPort:
-						ports[0] = d.Uint16()
-					case ctaProtoDstPort:
-						ports[1] = d.Uint16()
-					}
-				}
-				return nil
-			})
-		}
+func (r *flowReader) tuple(b []byte) Tuple {
+	a := r.split(b)
+	ip, proto := r.split(a[ctaTupleIP]), r.split(a[ctaTupleProto])
+	from, _ := netip.AddrFromSlice(either(ip[ctaIPv4Src], ip[ctaIPv6Src]))
+	to, _ := netip.AddrFromSlice(either(ip[ctaIPv4Dst], ip[ctaIPv6Dst]))
+	return Tuple{
+		From:  netip.AddrPortFrom(from, uint16(r.number(proto[ctaProtoSrcPort], 2))),
+		To:    netip.AddrPortFrom(to, uint16(r.number(proto[ctaProtoDstPort], 2))),
+		Proto: uint8(r.number(proto[ctaProtoNum], 1)),
 	}
-	t.From, t.To = netip.AddrPortFrom(from, ports[0]), netip.AddrPortFrom(to, ports[1])
-	return nil
+}
+
+func either(a, b []byte) []byte {
+	if a != nil {
+		return a
+	}
+	return b
 }

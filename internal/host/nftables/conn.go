@@ -2,6 +2,7 @@
 package nftables
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -74,12 +75,8 @@ func (c *conn) close() {
 func (c *conn) generation() (uint32, error) {
 	var id []byte
 	err := c.ask(unix.NFT_MSG_GETGEN, unix.NLM_F_ACK, nil, func(_ int, b []byte) error {
-		a, err := netlink.NewAttributeDecoder(b[nfGenMsg:])
-		for err == nil && a.Next() {
-			if a.Type() == unix.NFTA_GEN_ID {
-				id = append(id[:0], a.Bytes()...)
-			}
-		}
+		a, err := split(b[nfGenMsg:])
+		id = bytes.Clone(a[unix.NFTA_GEN_ID])
 		return err
 	})
 	if err == nil && len(id) != 4 {

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/nlattr"
 	"nodegate/internal/ruleset"
 )
 
@@ -42,7 +42,7 @@ func (c *conn) others() (Others, error) {
 	var o Others
 	c.family = unix.NFPROTO_UNSPEC
 	err := c.ask(unix.NFT_MSG_GETSET, unix.NLM_F_DUMP, nil, func(_ int, b []byte) error {
-		a, err := attributes(b[nfGenMsg:])
+		a, err := split(b[nfGenMsg:])
 		if err == nil && typedByValue(a[unix.NFTA_SET_USERDATA]) {
 			o.Unlistable = append(o.Unlistable, named(b[0], a[unix.NFTA_SET_TABLE], a[unix.NFTA_SET_NAME]))
 		}
@@ -53,11 +53,11 @@ func (c *conn) others() (Others, error) {
 	}
 	var chains []forwardChain
 	err = c.ask(unix.NFT_MSG_GETCHAIN, unix.NLM_F_DUMP, nil, func(_ int, b []byte) error {
-		a, err := attributes(b[nfGenMsg:])
+		a, err := split(b[nfGenMsg:])
 		if err != nil || a[unix.NFTA_CHAIN_HOOK] == nil {
 			return err
 		}
-		hook, err := attributes(a[unix.NFTA_CHAIN_HOOK])
+		hook, err := split(a[unix.NFTA_CHAIN_HOOK])
 		f := forwardChain{b[0], text(a[unix.NFTA_CHAIN_TABLE]), text(a[unix.NFTA_CHAIN_NAME]), number(a[unix.NFTA_CHAIN_POLICY])}
 		ip := slices.Contains([]byte{unix.NFPROTO_IPV4, unix.NFPROTO_IPV6, unix.NFPROTO_INET}, f.family)
 		if ip && number(hook[unix.NFTA_HOOK_HOOKNUM]) == unix.NF_INET_FORWARD && f.table != ruleset.KubeProxyTable && f.name != "FORWARD" {
@@ -101,7 +101,7 @@ func (c *conn) dropsNew(f forwardChain) (how string, err error) {
 	ended := false
 	about := []attribute{called(unix.NFTA_RULE_TABLE, f.table), called(unix.NFTA_RULE_CHAIN, f.name)}
 	err = c.ask(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, about, func(_ int, b []byte) error {
-		a, err := attributes(b[nfGenMsg:])
+		a, err := split(b[nfGenMsg:])
 		if err != nil || ended {
 			return err
 		}
@@ -134,17 +134,18 @@ type rule struct {
 
 func readRule(expressions []byte) (rule, error) {
 	r := rule{always: true}
-	list, err := netlink.NewAttributeDecoder(expressions)
-	if err != nil {
-		return r, err
-	}
 	state := false
-	for list.Next() {
-		e, err := attributes(list.Bytes())
+	for len(expressions) > 0 {
+		_, one, rest, err := nlattr.Next(expressions)
 		if err != nil {
 			return r, err
 		}
-		data, err := attributes(e[unix.NFTA_EXPR_DATA])
+		expressions = rest
+		e, err := split(one)
+		if err != nil {
+			return r, err
+		}
+		data, err := split(e[unix.NFTA_EXPR_DATA])
 		if err != nil {
 			return r, err
 		}
@@ -153,12 +154,12 @@ func readRule(expressions []byte) (rule, error) {
 		case "reject":
 			r.drops = "reject"
 		case "immediate":
-			value, err := attributes(data[unix.NFTA_IMMEDIATE_DATA])
+			value, err := split(data[unix.NFTA_IMMEDIATE_DATA])
 			if err != nil {
 				return r, err
 			}
-			verdict, err := attributes(value[unix.NFTA_DATA_VERDICT])
-			if err != nil || verdict == nil {
+			verdict, err := split(value[unix.NFTA_DATA_VERDICT])
+			if err != nil || value[unix.NFTA_DATA_VERDICT] == nil {
 				return r, err
 			}
 			switch number(verdict[unix.NFTA_VERDICT_CODE]) {
@@ -174,7 +175,7 @@ func readRule(expressions []byte) (rule, error) {
 		case "ct":
 			r.always, state = false, number(data[unix.NFTA_CT_KEY]) == unix.NFT_CT_STATE
 		case "bitwise":
-			mask, err := attributes(data[unix.NFTA_BITWISE_MASK])
+			mask, err := split(data[unix.NFTA_BITWISE_MASK])
 			if err != nil {
 				return r, err
 			}
@@ -188,7 +189,7 @@ func readRule(expressions []byte) (rule, error) {
 			r.always = false
 		}
 	}
-	return r, list.Err()
+	return r, nil
 }
 
 // typedByValue reports whether the user data of a set say its type by a bare value: a nested typeof (3 of the key, 4 of the data)
@@ -221,19 +222,12 @@ func tlv(b []byte) func(yield func(byte, []byte) bool) {
 	}
 }
 
-func attributes(b []byte) (map[uint16][]byte, error) {
-	if len(b) == 0 {
-		return nil, nil
-	}
-	d, err := netlink.NewAttributeDecoder(b)
-	if err != nil {
-		return nil, err
-	}
-	all := map[uint16][]byte{}
-	for d.Next() {
-		all[d.Type()] = d.Bytes()
-	}
-	return all, d.Err()
+// attributes are those of one message or nest, by their type; nil if absent.
+type attributes [unix.NFTA_SET_USERDATA + 1][]byte
+
+func split(b []byte) (a attributes, err error) {
+	err = nlattr.Split(b, a[:])
+	return a, err
 }
 
 func text(b []byte) string { return strings.TrimRight(string(b), "\x00") }

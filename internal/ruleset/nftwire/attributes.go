@@ -2,12 +2,13 @@ package nftwire
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math/bits"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/nlattr"
 )
 
 // maxAttribute is the largest attribute that anything here reads.
@@ -16,34 +17,10 @@ const maxAttribute = unix.NFTA_SET_PAD + 2
 // attributes are those of one message or nest, by their type; nil where there is none.
 type attributes [maxAttribute + 1][]byte
 
-var errCut = errors.New("an attribute is cut off")
-
-// next splits the first attribute off.
-func next(b []byte) (kind int, value, rest []byte, err error) {
-	if len(b) < unix.SizeofNlAttr {
-		return 0, nil, nil, errCut
-	}
-	size := int(binary.NativeEndian.Uint16(b))
-	if size < unix.SizeofNlAttr || size > len(b) {
-		return 0, nil, nil, errCut
-	}
-	kind = int(binary.NativeEndian.Uint16(b[2:]) &^ (unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER))
-	return kind, b[unix.SizeofNlAttr:size], b[min(len(b), (size+unix.NLA_ALIGNTO-1)&^(unix.NLA_ALIGNTO-1)):], nil
-}
-
-// split reads attributes and passes over those that it does not know.
+// split reads attributes and ignores those of unknown types.
 func split(b []byte) (a attributes, err error) {
-	for len(b) > 0 {
-		var kind int
-		var value []byte
-		if kind, value, b, err = next(b); err != nil {
-			return a, err
-		}
-		if kind <= maxAttribute {
-			a[kind] = value[:len(value):len(value)]
-		}
-	}
-	return a, nil
+	err = nlattr.Split(b, a[:])
+	return a, err
 }
 
 func set(kinds ...int) (mask uint32) {
@@ -58,7 +35,7 @@ func set(kinds ...int) (mask uint32) {
 func only(b []byte, need, may uint32) (attributes, error) {
 	var have uint32
 	for rest := b; len(rest) > 0; {
-		kind, _, after, err := next(rest)
+		kind, _, after, err := nlattr.Next(rest)
 		if err != nil {
 			return attributes{}, err
 		}

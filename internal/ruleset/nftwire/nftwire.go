@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/nlattr"
 	"nodegate/internal/ruleset"
 )
 
@@ -50,7 +51,7 @@ func New(family string) *Decoder {
 // of chains has them, it takes nothing. It keeps no part of the message.
 func (d *Decoder) Add(message int, b []byte) error {
 	if len(b) < nfGenMsg {
-		return errCut
+		return nlattr.ErrCut
 	}
 	a, err := split(b[nfGenMsg:])
 	if err != nil {

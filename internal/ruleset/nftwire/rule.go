@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/nlattr"
 	"nodegate/internal/ruleset"
 )
 
@@ -39,7 +40,7 @@ type term struct {
 // decode calls do for each expression.
 func (r *rule) decode(expressions []byte, do func(name string, b []byte) error) error {
 	for b := expressions; len(b) > 0; {
-		_, one, rest, err := next(b)
+		_, one, rest, err := nlattr.Next(b)
 		if err != nil {
 			return err
 		}

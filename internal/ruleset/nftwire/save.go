@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/nlattr"
 	"nodegate/internal/ruleset"
 )
 
@@ -81,7 +82,7 @@ func (s *Save) Add(message int, b []byte) error {
 // attributes splits a message.
 func (s *Save) attributes(b []byte) (*attributes, error) {
 	if len(b) < nfGenMsg {
-		return nil, errCut
+		return nil, nlattr.ErrCut
 	}
 	if s.items.Add(1) > maxItems {
 		return nil, fmt.Errorf("more than %d objects", maxItems)

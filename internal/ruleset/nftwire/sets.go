@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/nlattr"
 	"nodegate/internal/ruleset"
 )
 
@@ -77,7 +78,7 @@ func (d *Decoder) addElements(a *attributes) error {
 		if d.items.Add(1) > maxItems {
 			return fmt.Errorf("more than %d objects", maxItems)
 		}
-		_, one, rest, err := next(b)
+		_, one, rest, err := nlattr.Next(b)
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"nodegate/checks"
@@ -88,23 +89,25 @@ func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
 		g.held = "would be held"
 	}
 	r, err := checks.Until(ctx, g.Host, p.Gate, g.list(p), made.record, func(r checks.Outcome, waiting activity.Step) bool {
-		if waiting.What == "" {
-			g.writeReport(p, r)
+		whole := waiting.What == ""
+		document := g.document(p, r)
+		if whole {
+			g.writeReport(document, r)
 			kept = true
 		}
-		if waiting.What != "" || r.Verdict() != verdict.Pass {
+		if !whole || r.Verdict() != verdict.Pass {
 			g.explain(r, waiting)
 			off = g.BreakGlass()
-			tolerated = waiting.What == "" && p.Gate.Enforce == policy.Warn
+			tolerated = whole && p.Gate.Enforce == policy.Warn
 		}
-		if waiting.What == "" && r.Verdict() != verdict.Pass {
-			g.tell(p, r)
-			g.leaveWords(p, r)
+		if whole && r.Verdict() != verdict.Pass {
+			g.tell(p.Gate.OnHeld, document)
+			g.leaveWords(document)
 		}
 		return !off && !tolerated
 	})
 	if errors.Is(err, checks.ErrBudget) && !kept {
-		g.writeReport(p, r)
+		g.writeReport(g.document(p, r), r)
 	}
 	defer g.told()
 	g.insist()
@@ -200,13 +203,19 @@ const (
 	often       = 2 * time.Minute
 )
 
+// document returns the report of one attempt, converted at the first call: that reads the machine's files, which can hang, and
+// leave bounds it if nothing else needs the report.
+func (g *Gate) document(p *policy.Policy, r checks.Outcome) func() report.Report {
+	return sync.OnceValue(func() report.Report { return report.New(g.Host, p, r) })
+}
+
 // writeReport leaves what was found and changed for other tools. A file that cannot be
 // written (an ordinary user tries the gate) is no reason to be held.
-func (g *Gate) writeReport(p *policy.Policy, r checks.Outcome) {
-	g.tellTester(p, r)
+func (g *Gate) writeReport(document func() report.Report, r checks.Outcome) {
+	g.tellTester(document)
 	kept := make(chan error, 1)
 	g.Voice.leave(func() {
-		kept <- report.Leave(report.File, report.New(g.Host, p, r))
+		kept <- report.Leave(report.File, document())
 		report.RecordFixed(r)
 	})
 	report.LogFixed(r, func(line string, fields map[string]string) { g.Voice.log(host.LevelNotice, line, fields) })

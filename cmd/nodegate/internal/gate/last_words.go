@@ -3,15 +3,13 @@ package gate
 import (
 	"strings"
 
-	"nodegate/checks"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
-	"nodegate/policy"
 )
 
 // leaveWords writes the report to the console, and to pstore where a program may, which outlive the machine, once for each change.
-func (g *Gate) leaveWords(p *policy.Policy, r checks.Outcome) {
-	lines, err := report.LastWords(report.New(g.Host, p, r))
+func (g *Gate) leaveWords(document func() report.Report) {
+	lines, err := report.LastWords(document())
 	if err != nil {
 		g.Voice.log(host.LevelWarning, "nodegate: last words: "+err.Error(), nil)
 		return
@@ -26,16 +24,15 @@ func (g *Gate) leaveWords(p *policy.Policy, r checks.Outcome) {
 }
 
 // tellTester writes the whole report for whoever tests this machine's image, once for each change.
-func (g *Gate) tellTester(p *policy.Policy, r checks.Outcome) {
+func (g *Gate) tellTester(document func() report.Report) {
 	if !host.HasReportPort() {
 		return
 	}
-	whole := report.New(g.Host, p, r)
-	short, err := report.LastWords(whole) // without times
+	short, err := report.LastWords(document()) // without times
 	if err != nil || strings.Join(short, "\n") == g.tested {
 		return
 	}
-	if lines, err := report.AllWords(whole); err == nil {
+	if lines, err := report.AllWords(document()); err == nil {
 		if g.untold = strings.Join(lines, "\n"); g.Voice.toTester(g.untold) {
 			g.tested, g.untold = strings.Join(short, "\n"), ""
 		}

@@ -5,10 +5,8 @@ import (
 	"context"
 	"time"
 
-	"nodegate/checks"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
-	"nodegate/policy"
 )
 
 const (
@@ -16,14 +14,14 @@ const (
 	shipGrace = 5 * time.Second  // of that, after the gate has decided
 )
 
-// tell gives the report to the policy's on_held program, once a start, beside the gate: what becomes of it neither holds nor
+// tell gives the report to program, the policy's on_held, once a start, beside the gate: what becomes of it neither holds nor
 // opens anything.
-func (g *Gate) tell(p *policy.Policy, r checks.Outcome) {
-	if len(p.Gate.OnHeld) == 0 || g.shipped != nil {
+func (g *Gate) tell(program []string, document func() report.Report) {
+	if len(program) == 0 || g.shipped != nil {
 		return
 	}
 	var text bytes.Buffer
-	if err := report.JSON(&text, report.New(g.Host, p, r)); err != nil {
+	if err := report.JSON(&text, document()); err != nil {
 		g.Voice.log(host.LevelWarning, "nodegate: on_held: "+err.Error(), nil)
 		return
 	}
@@ -32,7 +30,7 @@ func (g *Gate) tell(p *policy.Policy, r checks.Outcome) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), shipTime)
 		defer cancel()
-		shipped <- host.Feed(ctx, text.String(), p.Gate.OnHeld)
+		shipped <- host.Feed(ctx, text.String(), program)
 	}()
 }
 

@@ -115,8 +115,8 @@ func TestServiceSVG(t *testing.T) {
 	}
 }
 
-// TestManyServicesDOT: of many Services those with a finding are drawn, all if asked.
-func TestManyServicesDOT(t *testing.T) {
+// TestManyServices: of many Services those with a finding are listed, all if asked.
+func TestManyServices(t *testing.T) {
 	rep := proxyrules.Judgment{}
 	for i := range 1000 {
 		rep.Services = append(rep.Services, proxyrules.Service{Name: fmt.Sprintf("prod/s%d", i), Verdict: verdict.Pass})
@@ -124,11 +124,10 @@ func TestManyServicesDOT(t *testing.T) {
 	rep.Services[7].Verdict, rep.Services[7].Findings = verdict.Fail, []string{"kubeproxy.dispatch.empty"}
 	for all, want := range map[bool]int{false: 1, true: 1000} {
 		var b strings.Builder
-		if err := report.AuditDOT(&b, &rep, all); err != nil {
+		if err := report.AuditSummary(&b, &rep, all); err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Count(b.String(), "prod/s") / 2; got != want || !all &&
-			!strings.Contains(b.String(), "999 Service ports without a finding are not drawn") {
+		if got := strings.Count(b.String(), "prod/s"); got != want || all == strings.Contains(b.String(), "999 Service ports without a finding") {
 			t.Errorf("all %t: %d Services\n%.300s", all, got, b.String())
 		}
 	}
@@ -176,31 +175,6 @@ default/kubernetes:https (tcp, ip) pass
 	}
 }
 
-func TestAuditDOT(t *testing.T) {
-	rep := proxyrules.Judgment{Services: []proxyrules.Service{{Name: `prod/a"b`, Protocol: "tcp", Family: "ip", ClusterIP: "10.96.0.7", Port: 80,
-		Verdict:        verdict.Fail,
-		Endpoints:      []proxyrules.Endpoint{{Address: "10.0.0.1:80", Chance: 0.5}, {Address: "10.0.0.2:80", Chance: 0.5}},
-		LocalEndpoints: []proxyrules.Endpoint{{Address: "10.0.0.1:80", Chance: 1}}}}}
-	var b strings.Builder
-	if err := report.AuditDOT(&b, &rep, true); err != nil {
-		t.Fatal(err)
-	}
-	const want = `digraph kubeproxy {
-	rankdir=LR;
-	node [shape=box, fontname=monospace];
-	"ip prod/a\"b tcp" [label="prod/a\"b\n10.96.0.7:80/tcp\n-", color=red];
-	"10.0.0.1:80" [shape=ellipse];
-	"ip prod/a\"b tcp" -> "10.0.0.1:80" [label="50.00 %"];
-	"10.0.0.2:80" [shape=ellipse];
-	"ip prod/a\"b tcp" -> "10.0.0.2:80" [label="50.00 %"];
-	"ip prod/a\"b tcp" -> "10.0.0.1:80" [label="100.00 %", style=dashed];
-}
-`
-	if got := b.String(); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-}
-
 // A comment in a rule must not steer a terminal.
 func TestNoEscapes(t *testing.T) {
 	rep := judged(t, "\"prod/np cluster IP", "\"prod/\x1b[31mnp cluster IP")
@@ -228,10 +202,8 @@ func FuzzAuditOutput(f *testing.F) {
 		}
 		rep := proxyrules.Judge([]*ruleset.Set{set}, proxyrules.Options{})
 		var b strings.Builder
-		for _, err := range []error{report.AuditSummary(&b, &rep, true), report.AuditDOT(&b, &rep, true)} {
-			if err != nil {
-				t.Fatal(err)
-			}
+		if err := report.AuditSummary(&b, &rep, true); err != nil {
+			t.Fatal(err)
 		}
 		for _, s := range rep.Services {
 			if err := tree(&b, &rep, s.Name); err != nil {

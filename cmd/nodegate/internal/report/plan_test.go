@@ -35,12 +35,13 @@ func TestPlan(t *testing.T) {
   ~ sysctl.net.ipv4.vs.conntrack               no such parameter -> 1
   ~ sysctl.net.ipv4.ip_forward                 0 -> 1
 what apply cannot change:
-  ! module.br_netfilter                        not installed, wants loaded; kernel 6.1.0 has no br_netfilter: install the package that brings it (Red Hat: kernel-modules-extra; Debian, Ubuntu: linux-modules or linux-image without -unsigned or -virtual reductions)
+  ! module.br_netfilter                        not installed, wants loaded; kernel 6.1.0 has no br_netfilter: install the package that contains it (Red Hat: kernel-modules-extra; Debian, Ubuntu: linux-modules or linux-image without -unsigned or -virtual reductions)
   ! sysctl.net.bridge.bridge-nf-call-iptables  no such parameter, wants 1; because of module.br_netfilter
   ! sysctl.net.ipv4.ip_forwrd                  no such parameter, wants 1; check the spelling; this kernel has no /proc/sys/net/ipv4/ip_forwrd
 what could not be told:
   ? sysctl.kernel.panic                        unknown: reading sysctl: open /proc/sys/kernel/panic: input/output error
-` + "3 changes; run `nodegate apply` to make them; 3 for you: apply cannot make them pass; 1 unknown\n"
+3 changes; run ` + "`nodegate apply`" + ` to make them; 3 for you: apply cannot make them pass; 1 unknown
+`
 	if d := cmp.Diff(want, b.String()); d != "" {
 		t.Errorf("(-want +got)\n%s\n%s", d, b.String())
 	}
@@ -57,8 +58,8 @@ func TestPlanLeftOut(t *testing.T) {
 	if err := plan.Text(&b, report.Plain, report.Call{}); err != nil {
 		t.Fatal(err)
 	}
-	want := "what apply cannot change:\n  ! sysctl.net.ipv4.vs.conntrack  no such parameter, wants 1; load ip_vs\n" +
-		"no change: 2 requirements checked; 1 for you: apply cannot make them pass\n"
+	want := "what apply cannot change:\n  ! sysctl.net.ipv4.vs.conntrack  no such parameter, wants 1; run `modprobe ip_vs`\nno " +
+		"change: 2 requirements checked; 1 for you: apply cannot make them pass\n"
 	if d := cmp.Diff(want, b.String()); d != "" {
 		t.Errorf("(-want +got)\n%s\n%s", d, b.String())
 	}
@@ -83,7 +84,7 @@ func TestPlanFollows(t *testing.T) {
 `,
 		"": `  ~ sysctl.fs.inotify.max_user_watches  8192 -> 524288
 what apply cannot change:
-  ! inotify.limits                      max_user_watches=8192 max_user_instances=128, wants max_user_watches>=524288 max_user_instances>=512; run: sysctl -w fs.inotify.max_user_watches=524288 fs.inotify.max_user_instances=8192; and put it into the policy
+  ! inotify.limits                      max_user_watches=8192 max_user_instances=128, wants max_user_watches>=524288 max_user_instances>=512; run ` + "`sysctl -w fs.inotify.max_user_watches=524288 fs.inotify.max_user_instances=8192`" + `, and add it to the policy
 1 change; run ` + "`nodegate apply`" + ` to make it; 1 for you: apply cannot make them pass
 `,
 	} {

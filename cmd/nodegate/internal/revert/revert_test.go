@@ -60,7 +60,7 @@ fail`, checkstest.Print(checks.Inspect(t.Context(), h, checks.Boot, list)))
 	checkstest.Equal(t, "after", `
 pass module.br_netfilter: not loaded -> loaded
 pass sysctl.net.bridge.bridge-nf-call-*: no such parameter -> 1
-skipped sysctl.net.bridge.nosuch-*: nothing matches net.bridge.nosuch-* yet
+skipped sysctl.net.bridge.nosuch-*: no parameter matches net.bridge.nosuch-* yet
 pass`, checkstest.Print(after))
 	checkstest.Equal(t, "records", `
 module.br_netfilter: br_netfilter not loaded -> loaded

@@ -40,7 +40,7 @@ proven "deleted while flanneld was away"
 
 gone
 within 60 made # by flanneld 0.28.10, but not the routes: the node reaches no other one
-bare() { /opt/nodegate status | grep -q 'warn *overlay.entries .*flannel.1 made anew, without the routes'; }
+bare() { /opt/nodegate status | grep -q 'warn *overlay.entries .*flannel.1 was recreated without its routes'; }
 within 120 bare
 systemctl restart --no-block flanneld.service # as the remedy says
 proven "deleted under flanneld, which was restarted"

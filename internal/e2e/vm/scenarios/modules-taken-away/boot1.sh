@@ -37,7 +37,7 @@ for mode in iptables nftables; do
 		file=$(find "/lib/modules/$(uname -r)" -name "$module.ko*")
 		unload
 		mv "$file" /root/taken
-		can "^fail.*cannot without.*$module" "$mode mode without $module"
+		can "^fail.*unavailable modules:.*$module" "$mode mode without $module"
 		mv /root/taken "$file"
 	done
 	can '^nodegate: pass' "$mode mode, whole again"
